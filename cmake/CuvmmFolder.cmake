@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+# cuvmm_folder(NAME DEPENDS a b ...): the folder src/NAME as the static library cuvmm_NAME. What it
+# may include is what it depends on; tests/layout checks the includes themselves.
+function(cuvmm_folder name)
+  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp")
+  set(scope PRIVATE)
+  if(sources)
+    add_library(cuvmm_${name} STATIC ${sources})
+    target_link_libraries(cuvmm_${name} PUBLIC Threads::Threads ${CMAKE_DL_LIBS} PRIVATE cuvmm_compile)
+    set(scope PUBLIC)
+  else()
+    add_library(cuvmm_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(cuvmm_${name} ${scope}
+    "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+  foreach(dependency ${arg_DEPENDS})
+    target_link_libraries(cuvmm_${name} ${scope} cuvmm_${dependency})
+  endforeach()
+endfunction()

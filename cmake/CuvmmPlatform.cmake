@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+if(NOT CMAKE_SYSTEM_NAME STREQUAL "Linux" OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+  message(FATAL_ERROR "cuvmm runs on Linux x86_64 only; this is ${CMAKE_SYSTEM_NAME} ${CMAKE_SYSTEM_PROCESSOR}.")
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 11)
+  message(FATAL_ERROR "cuvmm needs g++ 11 or newer; this is ${CMAKE_CXX_COMPILER_VERSION}.")
+endif()
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# Symbols of the simulated driver are made by assembler lines that link-time optimisation drops.
+set(CMAKE_INTERPROCEDURAL_OPTIMIZATION OFF)
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+# In no default search path and no RUNPATH, so that it never shadows a real driver.
+set(CUVMM_SIM_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/cuvmm/sim")
+
+set(CUVMM_SANITIZE "" CACHE STRING "address (with undefined) or thread")
+add_library(cuvmm_compile INTERFACE)
+target_compile_options(cuvmm_compile INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers -fno-strict-aliasing)
+if(CUVMM_SANITIZE STREQUAL "address")
+  set(CUVMM_SANITIZER_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+elseif(CUVMM_SANITIZE STREQUAL "thread")
+  set(CUVMM_SANITIZER_FLAGS -fsanitize=thread -fno-omit-frame-pointer)
+endif()
+if(CUVMM_SANITIZER_FLAGS)
+  add_compile_options(${CUVMM_SANITIZER_FLAGS})
+  add_link_options(${CUVMM_SANITIZER_FLAGS})
+endif()
+find_package(Threads REQUIRED)

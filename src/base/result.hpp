@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdlib>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "base/error.hpp"
+
+namespace cuvmm {
+
+// A value or the Error that stood in its way. Factories return it; constructors cannot fail.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, error) {}
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+
+  T& value() & { return ok() ? *std::get_if<0>(&state_) : fail(); }
+  const T& value() const& { return const_cast<Result*>(this)->value(); }
+  T&& value() && { return std::move(value()); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+
+  const Error& error() const {
+    if (ok()) std::abort();
+    return *std::get_if<1>(&state_);
+  }
+
+ private:
+  // Reading what is not there is a mistake in our code, not a state of the world.
+  [[noreturn]] static T& fail() { std::abort(); }
+  std::variant<T, Error> state_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(error) {}
+
+  bool ok() const { return !error_.has_value(); }
+  explicit operator bool() const { return ok(); }
+  void value() const {
+    if (!ok()) std::abort();
+  }
+  const Error& error() const {
+    if (ok()) std::abort();
+    return *error_;
+  }
+
+ private:
+  std::optional<Error> error_;
+};
+
+namespace detail {
+template <class T>
+T take(Result<T>&& result) {
+  if constexpr (!std::is_void_v<T>) return std::move(result).value();
+}
+}  // namespace detail
+
+}  // namespace cuvmm
+
+// The value of a Result, or return its Error to our caller.
+#define TRY(expression)                                            \
+  __extension__({                                                  \
+    auto try_result = (expression);                                \
+    if (!try_result.ok()) return try_result.error();               \
+    ::cuvmm::detail::take(std::move(try_result));                  \
+  })
+
+// The value of a Result that cannot be an Error; `why` says why it cannot.
+#define MUST(expression, why)                                      \
+  __extension__({                                                  \
+    auto must_result = (expression);                               \
+    static_assert(sizeof(why) > 1, "say why this cannot fail");    \
+    if (!must_result.ok()) ::std::abort();                         \
+    ::cuvmm::detail::take(std::move(must_result));                 \
+  })

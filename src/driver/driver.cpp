@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/driver.hpp"
+
+namespace cuvmm {
+namespace {
+
+ErrorKind kind_of(CUresult answer) {
+  switch (answer) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return ErrorKind::OutOfMemory;
+    case CUDA_ERROR_INVALID_VALUE:
+      return ErrorKind::InvalidArgument;
+    case CUDA_ERROR_NOT_SUPPORTED:
+      return ErrorKind::NotSupported;
+    case CUDA_ERROR_NOT_FOUND:
+      return ErrorKind::NotFound;
+    default:
+      return ErrorKind::DriverFailed;
+  }
+}
+
+}  // namespace
+
+// The row whose missing function this thread called last; absent functions set it (load.cpp).
+thread_local const CallInfo* last_absent_call = nullptr;
+
+Error Driver::error_of(CUresult answer, const char* doing, Size asked) const {
+  Error error{.kind = kind_of(answer), .driver_code = answer, .doing = doing, .asked = asked};
+  if (answer == CUDA_ERROR_NOT_SUPPORTED && last_absent_call != nullptr) {
+    error.kind = ErrorKind::NotAvailable;
+    error.subject = last_absent_call->symbol;
+    error.available = static_cast<Size>(version);
+    error.asked = static_cast<Size>(last_absent_call->since);
+    last_absent_call = nullptr;
+    return error;
+  }
+  const char* name = nullptr;
+  if (cuGetErrorName != nullptr && cuGetErrorName(answer, &name) == CUDA_SUCCESS) {
+    error.subject = name;
+  }
+  return error;
+}
+
+Result<void> Driver::check(CUresult answer, const char* doing, Size asked) const {
+  if (answer == CUDA_SUCCESS) return {};
+  return error_of(answer, doing, asked);
+}
+
+CUresult to_cuda(const Error& error) {
+  if (error.driver_code != 0) return static_cast<CUresult>(error.driver_code);
+  switch (error.kind) {
+    case ErrorKind::InvalidArgument:
+    case ErrorKind::InvalidOption:
+    case ErrorKind::AlreadyMapped:
+    case ErrorKind::NotMapped:
+      return CUDA_ERROR_INVALID_VALUE;
+    case ErrorKind::OutOfMemory:
+    case ErrorKind::OutOfAddresses:
+    case ErrorKind::TimedOut:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    case ErrorKind::NotFound:
+      return CUDA_ERROR_NOT_FOUND;
+    case ErrorKind::NotAvailable:
+    case ErrorKind::NotSupported:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    case ErrorKind::DriverMissing:
+      return CUDA_ERROR_NOT_INITIALIZED;
+    case ErrorKind::DriverFailed:
+    case ErrorKind::SystemFailed:
+      return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  return CUDA_ERROR_UNKNOWN;
+}
+
+}  // namespace cuvmm

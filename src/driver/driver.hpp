@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "base/result.hpp"
+#include "driver/calls.hpp"
+#include "driver/cuda.hpp"
+
+namespace cuvmm {
+
+// The driver's functions, a member a row of driver_api.def: driver.cuMemMap(...). A signature that
+// a newer one has replaced carries its version: driver.cuCtxSynchronize_v2000. Members of the
+// per-thread flavour end in _per_thread. What the loaded driver lacks answers
+// CUDA_ERROR_NOT_SUPPORTED, and check() then says which function it was and what it needs.
+//
+// Plain data, filled once by load_driver() and never changed, so that calls cost one indirection
+// and tests can put their own functions in.
+struct Driver {
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
+  PFN_##name##_v##since name;                                         \
+  PFN_##name##_v##since name##_per_thread;
+#define CUVMM_API_OLD(name, symbol, since, until, flavours, effect, need) \
+  PFN_##name##_v##since name##_v##since;                                  \
+  PFN_##name##_v##since name##_v##since##_per_thread;
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+
+  int version = 0;  // as cuDriverGetVersion says: 13000
+
+  bool has(Call call) const { return present[static_cast<std::size_t>(call)]; }
+  std::array<bool, call_count> present{};
+
+  // The driver's answer as a Result. `doing` is a string literal that names the step.
+  Result<void> check(CUresult answer, const char* doing, Size asked = 0) const;
+  Error error_of(CUresult answer, const char* doing, Size asked = 0) const;
+};
+
+// The CUresult that a program should be given for an Error of ours.
+CUresult to_cuda(const Error& error);
+
+// Where the loader gets its functions from. The preload library puts the real dlsym here, since
+// the one that everybody else sees is its own.
+struct LoaderDoors {
+  void* (*open)(const char* path);
+  void* (*symbol)(void* library, const char* name);
+  static LoaderDoors of_the_system();
+};
+
+// Opens libcuda.so.1 (or `path`) and fills the table. Fails with DriverMissing where there is no
+// driver, and with NotAvailable where it is older than 11.0 or lacks a required function.
+// Calls nothing but cuDriverGetVersion and cuGetProcAddress.
+Result<Driver> load_driver(const char* path = "libcuda.so.1",
+                           const LoaderDoors& doors = LoaderDoors::of_the_system());
+
+}  // namespace cuvmm

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+
+#include <cstring>
+
+#include "driver/driver.hpp"
+
+namespace cuvmm {
+
+extern thread_local const CallInfo* last_absent_call;
+
+namespace {
+
+constexpr int oldest_driver = 11000;
+
+// Stands where the driver has no such function. On x86_64 a function may be called through any
+// signature that it does not look at, so one body a row is enough.
+template <Call call>
+CUresult absent() {
+  last_absent_call = &info(call);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+class SymbolSource {
+ public:
+  SymbolSource(const LoaderDoors& doors, void* library) : doors_(doors), library_(library) {
+    get_v2_ = by_symbol<PFN_cuGetProcAddress_v12000>("cuGetProcAddress_v2");
+    get_v1_ = by_symbol<PFN_cuGetProcAddress_v11030>("cuGetProcAddress");
+  }
+
+  template <class Function>
+  Function by_symbol(const char* symbol) const {
+    return reinterpret_cast<Function>(doors_.symbol(library_, symbol));
+  }
+
+  // cuGetProcAddress first: it is how the driver wants to be asked. It may answer with another
+  // signature than the row's where a newer one took the name over below `since`, so a row that
+  // has been replaced is asked for by its symbol, which cannot be mistaken.
+  void* find(const CallInfo& call, const char* symbol, cuuint64_t flags, int driver_version) const {
+    if (driver_version < call.since) return nullptr;
+    void* found = nullptr;
+    if (call.until == Now) {
+      if (get_v2_ != nullptr) {
+        CUdriverProcAddressQueryResult status{};
+        if (get_v2_(call.name.data(), &found, call.since, flags, &status) != CUDA_SUCCESS) {
+          found = nullptr;
+        }
+      } else if (get_v1_ != nullptr &&
+                 get_v1_(call.name.data(), &found, call.since, flags) != CUDA_SUCCESS) {
+        found = nullptr;
+      }
+    }
+    return found != nullptr ? found : doors_.symbol(library_, symbol);
+  }
+
+ private:
+  const LoaderDoors& doors_;
+  void* library_;
+  PFN_cuGetProcAddress_v12000 get_v2_;
+  PFN_cuGetProcAddress_v11030 get_v1_;
+};
+
+template <Call call, class Function>
+void fill(Driver& driver, const SymbolSource& source, Function& legacy, Function& per_thread) {
+  const CallInfo& row = info(call);
+  void* found = source.find(row, row.symbol, CU_GET_PROC_ADDRESS_LEGACY_STREAM, driver.version);
+  driver.present[static_cast<std::size_t>(call)] = found != nullptr;
+  legacy = reinterpret_cast<Function>(found != nullptr ? found : reinterpret_cast<void*>(&absent<call>));
+  per_thread = legacy;
+  if (row.per_thread_symbol == nullptr) return;
+  found = source.find(row, row.per_thread_symbol, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+                      driver.version);
+  per_thread = reinterpret_cast<Function>(found != nullptr ? found : reinterpret_cast<void*>(&absent<call>));
+}
+
+Result<void> require_all(const Driver& driver) {
+  for (std::size_t i = 0; i < call_count; ++i) {
+    const CallInfo& row = all_calls()[i];
+    if (row.need == Need::Required && !driver.present[i] ) {
+      return Error{.kind = ErrorKind::NotAvailable,
+                   .doing = "load driver",
+                   .subject = row.symbol,
+                   .asked = static_cast<Size>(row.since),
+                   .available = static_cast<Size>(driver.version)};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+LoaderDoors LoaderDoors::of_the_system() {
+  return {.open = [](const char* path) { return ::dlopen(path, RTLD_NOW | RTLD_LOCAL); },
+          .symbol = [](void* library, const char* name) { return ::dlsym(library, name); }};
+}
+
+Result<Driver> load_driver(const char* path, const LoaderDoors& doors) {
+  void* library = doors.open(path);
+  if (library == nullptr) {
+    return Error{.kind = ErrorKind::DriverMissing, .doing = "load driver", .subject = "no libcuda.so.1"};
+  }
+  const SymbolSource source{doors, library};
+  const auto get_version = source.by_symbol<PFN_cuDriverGetVersion_v2020>("cuDriverGetVersion");
+  Driver driver{};
+  if (get_version == nullptr || get_version(&driver.version) != CUDA_SUCCESS) {
+    return Error{.kind = ErrorKind::DriverMissing, .doing = "load driver", .subject = "not a CUDA driver"};
+  }
+  if (driver.version < oldest_driver) {
+    return Error{.kind = ErrorKind::NotAvailable, .doing = "load driver", .subject = "driver",
+                 .asked = oldest_driver, .available = static_cast<Size>(driver.version)};
+  }
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
+  fill<Call::symbol>(driver, source, driver.name, driver.name##_per_thread);
+#define CUVMM_API_OLD(name, symbol, since, until, flavours, effect, need) \
+  fill<Call::symbol>(driver, source, driver.name##_v##since, driver.name##_v##since##_per_thread);
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+  TRY(require_all(driver));
+  return driver;
+}
+
+}  // namespace cuvmm
