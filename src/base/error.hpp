@@ -28,12 +28,12 @@ enum class ErrorKind : std::uint8_t {
 // live as long as the process.
 struct Error {
   ErrorKind kind = ErrorKind::DriverFailed;
-  int driver_code = 0;         // a CUresult, where the driver was asked
-  int system_code = 0;         // an errno, where the system was asked
-  const char* doing = "";      // what was being done: "map chunk"
-  const char* subject = "";    // what it was done to, or why it was refused
-  Size asked = 0;              // bytes asked for, where that says something
-  Size available = 0;          // bytes there were
+  int driver_code = 0;       // a CUresult, where the driver was asked
+  int system_code = 0;       // an errno, where the system was asked
+  const char* doing = "";    // what was being done: "map chunk"
+  const char* subject = "";  // what it was done to, or why it was refused
+  Size asked = 0;            // bytes asked for, where that says something
+  Size available = 0;        // bytes there were
 
   static Error invalid(const char* doing, const char* why, Size asked = 0) {
     return {.kind = ErrorKind::InvalidArgument, .doing = doing, .subject = why, .asked = asked};

@@ -63,15 +63,13 @@ class OrderedLock {
     forget_lock(order_);
     mutex_.unlock();
   }
-  void lock_shared()
-    requires requires(Mutex& m) { m.lock_shared(); }
+  void lock_shared() requires requires(Mutex& m) { m.lock_shared(); }
   {
     check_order_before_lock(order_);
     mutex_.lock_shared();
     remember_lock(order_);
   }
-  void unlock_shared()
-    requires requires(Mutex& m) { m.unlock_shared(); }
+  void unlock_shared() requires requires(Mutex& m) { m.unlock_shared(); }
   {
     forget_lock(order_);
     mutex_.unlock_shared();

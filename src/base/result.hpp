@@ -70,18 +70,18 @@ T take(Result<T>&& result) {
 }  // namespace cuvmm
 
 // The value of a Result, or return its Error to our caller.
-#define TRY(expression)                                            \
-  __extension__({                                                  \
-    auto try_result = (expression);                                \
-    if (!try_result.ok()) return try_result.error();               \
-    ::cuvmm::detail::take(std::move(try_result));                  \
+#define TRY(expression)                              \
+  __extension__({                                    \
+    auto try_result = (expression);                  \
+    if (!try_result.ok()) return try_result.error(); \
+    ::cuvmm::detail::take(std::move(try_result));    \
   })
 
 // The value of a Result that cannot be an Error; `why` says why it cannot.
-#define MUST(expression, why)                                      \
-  __extension__({                                                  \
-    auto must_result = (expression);                               \
-    static_assert(sizeof(why) > 1, "say why this cannot fail");    \
-    if (!must_result.ok()) ::std::abort();                         \
-    ::cuvmm::detail::take(std::move(must_result));                 \
+#define MUST(expression, why)                                   \
+  __extension__({                                               \
+    auto must_result = (expression);                            \
+    static_assert(sizeof(why) > 1, "say why this cannot fail"); \
+    if (!must_result.ok()) ::std::abort();                      \
+    ::cuvmm::detail::take(std::move(must_result));              \
   })

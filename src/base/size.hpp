@@ -15,12 +15,19 @@ inline constexpr Size GiB = Size{1} << 30;
 inline constexpr Size TiB = Size{1} << 40;
 inline constexpr Size unlimited = ~Size{0};
 
-// The driver's granularity on every card measured so far; what runs asks the driver (granularity()).
+// The driver's granularity on every card measured so far; what runs asks the driver
+// (granularity()).
 inline constexpr Size usual_granule = 2 * MiB;
 
-constexpr bool is_power_of_two(Size n) { return n != 0 && (n & (n - 1)) == 0; }
-constexpr Size round_down(Size n, Size step) { return n / step * step; }
-constexpr bool is_multiple(Size n, Size step) { return n % step == 0; }
+constexpr bool is_power_of_two(Size n) {
+  return n != 0 && (n & (n - 1)) == 0;
+}
+constexpr Size round_down(Size n, Size step) {
+  return n / step * step;
+}
+constexpr bool is_multiple(Size n, Size step) {
+  return n % step == 0;
+}
 
 // Rounds up to a multiple of `step`; 0 when the result does not fit.
 constexpr Size round_up(Size n, Size step) {
@@ -33,7 +40,7 @@ constexpr Size round_up(Size n, Size step) {
 // "512", "64K", "16G", "1.5GiB", "2TB": binary units, any case, an optional fraction.
 Result<Size> parse_size(std::string_view text);
 
-// "1.50 GiB", "512 B": for people. Three significant digits at the least.
+// "1.50 GiB", "512 B", "unlimited": for people, rounded to three significant digits.
 std::string print_size(Size bytes);
 
 // A limit as a person writes it: bytes ("16G") or a share of what there is ("80%").
@@ -45,13 +52,15 @@ class SizeLimit {
 
   // The limit in bytes where `whole` bytes exist.
   Size of(Size whole) const;
-  bool is_none() const { return bytes_ == unlimited && percent_ == 0; }
+  bool is_none() const { return bytes_ == unlimited && share_ == 0; }
+  // As it is written: "16G", "80%", "none". Read back, it is the same limit.
   std::string print() const;
+  bool operator==(const SizeLimit&) const = default;
 
  private:
-  constexpr SizeLimit(Size bytes, double percent) : bytes_(bytes), percent_(percent) {}
+  constexpr SizeLimit(Size bytes, std::uint32_t share) : bytes_(bytes), share_(share) {}
   Size bytes_;
-  double percent_;  // 0: bytes_ counts
+  std::uint32_t share_;  // in millionths; 0: bytes_ counts
 };
 
 }  // namespace cuvmm

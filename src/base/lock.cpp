@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/lock.hpp"
+
+#include <unistd.h>
+
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+namespace cuvmm {
+
+const char* name_of(LockOrder order) {
+  switch (order) {
+    case LockOrder::ChunkStore:
+      return "ChunkStore";
+    case LockOrder::Reservation:
+      return "Reservation";
+    case LockOrder::Log:
+      return "Log";
+    case LockOrder::SimProcess:
+      return "SimProcess";
+    case LockOrder::SimContext:
+      return "SimContext";
+    case LockOrder::SimCapture:
+      return "SimCapture";
+    case LockOrder::SimMemory:
+      return "SimMemory";
+    case LockOrder::SimPool:
+      return "SimPool";
+    case LockOrder::SimHandles:
+      return "SimHandles";
+    case LockOrder::SimExecutor:
+      return "SimExecutor";
+    case LockOrder::SimFaults:
+      return "SimFaults";
+    case LockOrder::SimLog:
+      return "SimLog";
+  }
+  return "?";
+}
+
+#ifndef NDEBUG
+namespace detail {
+namespace {
+
+// The locks that this thread holds, a bit a LockOrder. Bits are enough, since no thread may hold
+// two locks of one order, and a mask needs neither memory nor a destructor at the thread's end.
+thread_local std::uint64_t held = 0;
+
+constexpr std::uint64_t bit(LockOrder order) {
+  return std::uint64_t{1} << static_cast<unsigned>(order);
+}
+
+LockOrder latest_held() {
+  return static_cast<LockOrder>(63 - std::countl_zero(held));
+}
+
+// Says it without memory or stdio, which may be what the lock was taken for.
+[[noreturn]] void abort_over(const char* what, LockOrder order, const char* and_then,
+                             const char* other) {
+  char line[256];
+  std::size_t length = 0;
+  for (const char* part : {"cuvmm: lock order: ", what, name_of(order), and_then, other, "\n"}) {
+    const std::size_t size = std::strlen(part);
+    if (length + size > sizeof line) break;
+    std::memcpy(line + length, part, size);
+    length += size;
+  }
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, length);
+  std::abort();
+}
+
+}  // namespace
+
+void check_order_before_lock(LockOrder order) {
+  if (held < bit(order)) return;
+  abort_over("taking ", order, " while holding ", name_of(latest_held()));
+}
+
+void remember_lock(LockOrder order) {
+  // Only after a try_lock, which may break the order, since it does not wait, but may not double.
+  if (held & bit(order)) abort_over("taking ", order, " while holding ", name_of(order));
+  held |= bit(order);
+}
+
+void forget_lock(LockOrder order) {
+  if (!(held & bit(order)))
+    abort_over("releasing ", order, ", which this thread does not hold", "");
+  held &= ~bit(order);
+}
+
+}  // namespace detail
+#endif
+
+}  // namespace cuvmm
