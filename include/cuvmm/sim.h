@@ -40,7 +40,7 @@ struct cuvmm_sim_launch {
 typedef void (*cuvmm_sim_kernel)(const cuvmm_sim_launch* launch);
 
 #define CUVMM_SIM_KERNEL(entry)                            \
-  __attribute__((visibility("default"), used)) CUVMM_SIM_C \
+  CUVMM_SIM_C __attribute__((visibility("default"), used)) \
   void cuvmm_sim_kernel_##entry(const cuvmm_sim_launch* launch)
 
 #ifdef __cplusplus

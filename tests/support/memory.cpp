@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/memory.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace cuvmm::test {
+namespace {
+
+// Contents travel in pieces, so that a pattern over gibibytes needs little host memory.
+constexpr Size piece_size = 16 * MiB;
+
+std::uint32_t pattern_word(std::uint64_t seed, std::uint64_t index) {
+  std::uint64_t mixed = (index + seed * 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
+  mixed ^= mixed >> 31;
+  return static_cast<std::uint32_t>(mixed * 0x94D049BB133111EBu >> 32);
+}
+
+void fill_words(void* to, Size size, std::uint64_t seed, std::uint64_t first) {
+  auto* bytes = static_cast<std::byte*>(to);
+  for (Size i = 0; i < size / sizeof(std::uint32_t); ++i) {
+    const std::uint32_t word = pattern_word(seed, first + i);
+    std::memcpy(bytes + i * sizeof word, &word, sizeof word);
+  }
+}
+
+::testing::AssertionResult has_words(const void* from, Size size, std::uint64_t seed,
+                                     std::uint64_t first) {
+  const auto* bytes = static_cast<const std::byte*>(from);
+  for (Size i = 0; i < size / sizeof(std::uint32_t); ++i) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, bytes + i * sizeof word, sizeof word);
+    if (word == pattern_word(seed, first + i)) continue;
+    return ::testing::AssertionFailure()
+           << "the word at byte " << (first + i) * sizeof word << " is " << word << ", expected "
+           << pattern_word(seed, first + i) << " (pattern of seed " << seed << ")";
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace
+
+CUmemLocation device_location(int ordinal) {
+  CUmemLocation location{};
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  location.id = ordinal;
+  return location;
+}
+
+CUmemLocation host_node_location(int node) {
+  CUmemLocation location{};
+  location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  location.id = node;
+  return location;
+}
+
+CUmemAllocationProp chunk_properties(CUmemLocation location, Exportable exportable) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = location;
+  properties.requestedHandleTypes = exportable == Exportable::Fd
+                                        ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                        : CU_MEM_HANDLE_TYPE_NONE;
+  return properties;
+}
+
+Size granularity() {
+  const CUmemAllocationProp properties = chunk_properties();
+  size_t found = 0;
+  GIVEN(driver().cuMemGetAllocationGranularity(&found, &properties,
+                                               CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  return found;
+}
+
+CUmemAccessDesc access(CUmemAccess_flags flags, int ordinal) {
+  CUmemAccessDesc description{};
+  description.location = device_location(ordinal);
+  description.flags = flags;
+  return description;
+}
+
+CUresult set_access(CUdeviceptr address, Size size, CUmemAccess_flags flags, int ordinal) {
+  const CUmemAccessDesc description = access(flags, ordinal);
+  return driver().cuMemSetAccess(address, size, &description, 1);
+}
+
+unsigned long long rights(CUdeviceptr address, int ordinal) {
+  const CUmemLocation location = device_location(ordinal);
+  unsigned long long flags = 0;
+  GIVEN(driver().cuMemGetAccess(&flags, &location, address));
+  return flags;
+}
+
+MemoryInfo memory_info() {
+  size_t free = 0;
+  size_t total = 0;
+  GIVEN(driver().cuMemGetInfo(&free, &total));
+  return {.free = free, .total = total};
+}
+
+GivenBlocking::GivenBlocking(Size size) : size_(size) {
+  GIVEN(driver().cuMemAlloc(&address_, size));
+}
+GivenBlocking::~GivenBlocking() {
+  if (address_ != 0) {
+    EXPECT_CUDA(free());
+  }
+}
+
+GivenReservation::GivenReservation(Size size, Size alignment) : size_(size) {
+  GIVEN(driver().cuMemAddressReserve(&address_, size, alignment, 0, 0));
+}
+GivenReservation::~GivenReservation() {
+  if (address_ != 0) {
+    EXPECT_CUDA(driver().cuMemAddressFree(address_, size_));
+  }
+}
+
+GivenChunk::GivenChunk(Size size, const CUmemAllocationProp& properties) : size_(size) {
+  GIVEN(driver().cuMemCreate(&handle_, size, &properties, 0));
+}
+GivenChunk::~GivenChunk() {
+  if (handle_ != 0) {
+    EXPECT_CUDA(release());
+  }
+}
+
+GivenMapping::GivenMapping(CUdeviceptr address, const GivenChunk& chunk) : size_(chunk.size()) {
+  GIVEN(driver().cuMemMap(address, chunk.size(), 0, chunk.handle(), 0));
+  address_ = address;
+}
+GivenMapping::~GivenMapping() {
+  if (address_ != 0) {
+    EXPECT_CUDA(unmap());
+  }
+}
+
+GivenMapped::GivenMapped(int chunk_count, Size chunk_size, const CUmemAllocationProp& properties)
+    : chunk_size_(chunk_size), reservation_(chunk_size * static_cast<Size>(chunk_count)) {
+  chunks_.reserve(static_cast<std::size_t>(chunk_count));
+  mappings_.reserve(static_cast<std::size_t>(chunk_count));
+  for (CUdeviceptr at = address(); at < address() + size(); at += chunk_size) {
+    chunks_.emplace_back(chunk_size, properties);
+    mappings_.emplace_back(at, chunks_.back());
+  }
+  GIVEN(set_access(address(), size()));
+}
+
+std::vector<std::byte> read(CUdeviceptr address, Size size) {
+  std::vector<std::byte> bytes(size);
+  EXPECT_CUDA(driver().cuMemcpyDtoH(bytes.data(), address, size));
+  return bytes;
+}
+
+std::uint32_t read_word(CUdeviceptr address) {
+  std::uint32_t word = 0;
+  EXPECT_CUDA(driver().cuMemcpyDtoH(&word, address, sizeof word));
+  return word;
+}
+
+void write(CUdeviceptr address, const void* bytes, Size size) {
+  EXPECT_CUDA(driver().cuMemcpyHtoD(address, bytes, size));
+}
+
+void write_word(CUdeviceptr address, std::uint32_t word) {
+  write(address, &word, sizeof word);
+}
+
+void fill_host_pattern(void* to, Size size, std::uint64_t seed) {
+  fill_words(to, size, seed, 0);
+}
+
+::testing::AssertionResult has_pattern(const void* bytes, Size size, std::uint64_t seed) {
+  return has_words(bytes, size, seed, 0);
+}
+
+void fill_pattern(CUdeviceptr address, Size size, std::uint64_t seed) {
+  std::vector<std::byte> piece(std::min(size, piece_size));
+  for (Size done = 0; done < size; done += piece.size()) {
+    const Size length = std::min<Size>(piece.size(), size - done);
+    fill_words(piece.data(), length, seed, done / sizeof(std::uint32_t));
+    write(address + done, piece.data(), length);
+  }
+}
+
+void expect_pattern(CUdeviceptr address, Size size, std::uint64_t seed) {
+  std::vector<std::byte> piece(std::min(size, piece_size));
+  for (Size done = 0; done < size; done += piece.size()) {
+    const Size length = std::min<Size>(piece.size(), size - done);
+    ASSERT_CUDA(driver().cuMemcpyDtoH(piece.data(), address + done, length));
+    ASSERT_TRUE(has_words(piece.data(), length, seed, done / sizeof(std::uint32_t)));
+  }
+}
+
+}  // namespace cuvmm::test
