@@ -1,29 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# cuvmm_cuda: the directory with cuda.h and cudaTypedefs.h of CUDA 13.0 or newer. Only declarations
-# are used: nothing is linked. CUVMM_CUDA_INCLUDE, an installed toolkit, or what ./dev fetched.
-function(cuvmm_cuda_version directory result)
-  set(${result} 0 PARENT_SCOPE)
-  if(EXISTS "${directory}/cuda.h" AND EXISTS "${directory}/cudaTypedefs.h")
-    file(STRINGS "${directory}/cuda.h" line REGEX "^#define CUDA_VERSION [0-9]+")
-    if(line MATCHES "([0-9]+)")
-      set(${result} ${CMAKE_MATCH_1} PARENT_SCOPE)
-    endif()
-  endif()
-endfunction()
+# cuvmm_cuda: the folder with cuda.h and cudaTypedefs.h of CUDA 13.0 or newer. Only declarations
+# are used: nothing is linked.
+include(CuvmmCudaSearch)
 
-set(CUVMM_CUDA_INCLUDE "" CACHE PATH "directory with cuda.h and cudaTypedefs.h, 13.0 or newer")
-if(NOT CUVMM_CUDA_INCLUDE)
-  file(GLOB candidates "$ENV{CUDA_HOME}/include" "/usr/local/cuda/include" "/usr/local/cuda-1[3-9]*/include"
-       "${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/cu13/include")
-  foreach(candidate ${candidates})
-    cuvmm_cuda_version("${candidate}" version)
-    if(version GREATER_EQUAL 13000)
-      set(CUVMM_CUDA_INCLUDE "${candidate}" CACHE PATH "" FORCE)
-      break()
-    endif()
-  endforeach()
-endif()
+set(CUVMM_CUDA_INCLUDE "" CACHE PATH "folder with cuda.h and cudaTypedefs.h, 13.0 or newer")
 cuvmm_cuda_version("${CUVMM_CUDA_INCLUDE}" version)
+if(version LESS 13000)   # not given, or gone since the last configuration
+  cuvmm_find_cuda(found)
+  set(CUVMM_CUDA_INCLUDE "${found}" CACHE PATH "" FORCE)
+  cuvmm_cuda_version("${CUVMM_CUDA_INCLUDE}" version)
+endif()
 if(version LESS 13000)
   message(FATAL_ERROR "No cuda.h of CUDA 13.0 or newer found. ./dev build fetches one, or set CUVMM_CUDA_INCLUDE.")
 endif()

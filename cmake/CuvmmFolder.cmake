@@ -14,7 +14,7 @@ function(cuvmm_folder name)
     set(scope INTERFACE)
   endif()
   target_include_directories(cuvmm_${name} ${scope}
-    "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+    "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include")
   foreach(dependency ${arg_DEPENDS})
     target_link_libraries(cuvmm_${name} ${scope} cuvmm_${dependency})
   endforeach()

@@ -1,1 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
+# What is installed and where, find_package(cuvmm), pkg-config, and the target `uninstall`.
+include(CMakePackageConfigHelpers)
+# One component, so that a trial installation with --component leaves install_manifest.txt alone.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME cuvmm)
+set(CUVMM_INSTALL_SIM "${CMAKE_INSTALL_LIBDIR}/cuvmm/sim")
+set(CUVMM_INSTALL_PACKAGE "${CMAKE_INSTALL_LIBDIR}/cmake/cuvmm")
+
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/cuvmm" "${PROJECT_BINARY_DIR}/include/cuvmm"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+
+add_library(cuvmm_headers INTERFACE)
+target_include_directories(cuvmm_headers INTERFACE
+  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include;${PROJECT_BINARY_DIR}/include>"
+  "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+set_target_properties(cuvmm_headers PROPERTIES EXPORT_NAME headers)
+install(TARGETS cuvmm_headers EXPORT cuvmmTargets)
+
+# Alone in its folder and without the link name libcuda.so, so that nothing finds it by accident.
+install(TARGETS cuvmm_sim LIBRARY DESTINATION "${CUVMM_INSTALL_SIM}" NAMELINK_SKIP)
+
+set(CUVMM_PC_LIBS "")
+if(TARGET cuvmm)
+  install(TARGETS cuvmm EXPORT cuvmmTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  set(CUVMM_PC_LIBS "-L\${libdir} -lcuvmm")
+endif()
+foreach(loaded cuvmm_preload)
+  if(TARGET ${loaded})
+    install(TARGETS ${loaded} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  endif()
+endforeach()
+foreach(program cuvmm_cli)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  endif()
+endforeach()
+
+set(packaging "${PROJECT_BINARY_DIR}/packaging")
+install(EXPORT cuvmmTargets NAMESPACE cuvmm:: DESTINATION "${CUVMM_INSTALL_PACKAGE}")
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/cuvmmConfig.cmake.in"
+  "${packaging}/cuvmmConfig.cmake"
+  INSTALL_DESTINATION "${CUVMM_INSTALL_PACKAGE}" PATH_VARS CUVMM_INSTALL_SIM)
+write_basic_package_version_file("${packaging}/cuvmmConfigVersion.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES "${packaging}/cuvmmConfig.cmake" "${packaging}/cuvmmConfigVersion.cmake"
+  DESTINATION "${CUVMM_INSTALL_PACKAGE}")
+
+file(RELATIVE_PATH CUVMM_PC_TO_PREFIX
+  "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+string(REGEX REPLACE "/$" "" CUVMM_PC_TO_PREFIX "${CUVMM_PC_TO_PREFIX}")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/cuvmm.pc.in" "${packaging}/cuvmm.pc" @ONLY)
+install(FILES "${packaging}/cuvmm.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/cuvmm")
+
+add_custom_target(uninstall VERBATIM
+  COMMAND "${CMAKE_COMMAND}" "-DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt"
+          -P "${PROJECT_SOURCE_DIR}/cmake/CuvmmUninstall.cmake")

@@ -9,6 +9,13 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 
+if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(CUVMM_CCACHE ccache)
+  if(CUVMM_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CUVMM_CCACHE}")
+  endif()
+endif()
+
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -21,7 +28,16 @@ set(CMAKE_INTERPROCEDURAL_OPTIMIZATION OFF)
 
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
-set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+# Apart from lib, so that bin and lib hold what runs and nothing more.
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/archives")
+# Programs find the libraries beside them wherever the build is carried to.
+set(CMAKE_BUILD_RPATH "\$ORIGIN/../lib")
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+set(CMAKE_INSTALL_RPATH "\$ORIGIN/../lib")
+if(NOT DEFINED CMAKE_INSTALL_LIBDIR)
+  set(CMAKE_INSTALL_LIBDIR lib)   # the simulated driver is at PREFIX/lib/cuvmm/sim everywhere
+endif()
+include(GNUInstallDirs)
 # In no default search path and no RUNPATH, so that it never shadows a real driver.
 set(CUVMM_SIM_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/cuvmm/sim")
 
@@ -39,3 +55,6 @@ if(CUVMM_SANITIZER_FLAGS)
   add_link_options(${CUVMM_SANITIZER_FLAGS})
 endif()
 find_package(Threads REQUIRED)
+
+# #include "cuvmm/version.h"
+configure_file("${PROJECT_SOURCE_DIR}/cmake/version.h.in" "${PROJECT_BINARY_DIR}/include/cuvmm/version.h" @ONLY)

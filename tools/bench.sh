@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# ./dev bench: every benchmark program; what each printed, and the same as JSON, under the
+# machine's name.
+results=bench/results/$(machine_here)
+mkdir -p "$results"
+shopt -s nullglob
+programs=(build/bin/cuvmm_bench_*)
+((${#programs[@]} > 0)) || die "there are no benchmarks in build/bin"
+: "${CUVMM_TEST_DRIVER:=$root/build/lib/cuvmm/sim/libcuda.so.1}"
+export CUVMM_TEST_DRIVER
+for program in "${programs[@]}"; do
+  name=${program##*/cuvmm_bench_}
+  echo "== $name"
+  "$program" --benchmark_out="$results/$name.json" --benchmark_out_format=json \
+    --benchmark_context=commit="$(commit_here)" --benchmark_context=machine="$(machine_here)" 2>&1 |
+    tee "$results/$name.txt"
+done
+echo "results in $results"

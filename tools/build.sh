@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+# Configures, builds and tests one preset. Sourced by dev after setup.sh.
+
+configure() {  # PRESET
+  local folder options=()
+  folder=$(build_folder "$1")
+  [[ ! -e $folder/build.ninja ]] || return 0   # ninja configures anew by itself where it must
+  [[ -z ${CUVMM_CUDA_INCLUDE:-} ]] || options+=("-DCUVMM_CUDA_INCLUDE=$CUVMM_CUDA_INCLUDE")
+  # A folder that was copied from elsewhere cannot be configured over.
+  rm -f "$folder/CMakeCache.txt"
+  cmake --preset "$1" "${options[@]}" >&2
+}
+
+build_preset() {  # PRESET [TARGET]
+  case $1 in
+    release | debug | asan | tsan) ;;
+    *) say "there is no preset '$1': release, debug, asan, tsan"; exit 2 ;;
+  esac
+  ensure_build_needs
+  configure "$1"
+  cmake --build --preset "$1" -j "$(jobs_here)" ${2:+--target "$2"} >&2
+  mark_build "$(build_folder "$1")"
+}
+
+mark_build() {  # FOLDER: with its commit, and with the shared libraries that other machines may lack
+  local program library
+  mkdir -p "$1/lib/cuvmm"
+  commit_here >"$1/lib/cuvmm/commit"
+  for program in "$1"/bin/*; do
+    [[ -f $program ]] || continue
+    while read -r library; do
+      [[ -e $1/lib/${library##*/} ]] || cp -L "$library" "$1/lib/"
+    done < <(ldd "$program" | sed -nE 's/.* => (.*lib(benchmark|fmt)\.so[^ ]*) .*/\1/p')
+  done
+}
+
+# The presets say what a sanitizer needs and by how much random tests are shortened.
+run_tests() {  # PRESET
+  build_preset "$1"
+  local launcher=env
+  if [[ $1 == tsan ]]; then launcher=$(tsan_launcher "${CXX:-g++}"); fi
+  # shellcheck disable=SC2086
+  $launcher ctest --preset "$1"
+}
+
+# ThreadSanitizer gives up where the kernel scatters addresses more widely than it was made for
+# (vm.mmap_rnd_bits); then programs must run without. Prints what has to stand before them.
+tsan_launcher() {  # COMPILER
+  local folder launcher
+  folder=$(mktemp -d)
+  echo 'int main() { return 0; }' >"$folder/trial.cpp"
+  "$1" -fsanitize=thread "$folder/trial.cpp" -o "$folder/trial" ||
+    die "$1 cannot build with ThreadSanitizer: is its libtsan installed?"
+  for launcher in env "setarch -R"; do
+    # Several times, since the addresses are drawn anew each time.
+    # shellcheck disable=SC2086
+    if (for _ in 1 2 3 4 5 6 7 8; do $launcher "$folder/trial" || exit 1; done) >/dev/null 2>&1; then
+      echo "$launcher"
+      rm -r "$folder"
+      return
+    fi
+  done
+  rm -r "$folder"
+  die "ThreadSanitizer does not run here: lower vm.mmap_rnd_bits to 28"
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# What dev and its parts share. Sourced; expects `root`, the repository's root, as current folder.
+
+say() { printf 'dev: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+# nproc, or what CUVMM_JOBS says.
+jobs_here() { printf '%s' "${CUVMM_JOBS:-$(nproc)}"; }
+
+build_folder() {  # PRESET
+  if [[ $1 == release ]]; then printf build; else printf 'build-%s' "$1"; fi
+}
+
+# The commit that the build is of. A build that was carried to another machine remembers its own.
+commit_here() {
+  local commit
+  if commit=$(git rev-parse --short=12 HEAD 2>/dev/null); then
+    [[ -z $(git status --porcelain --untracked-files=no 2>/dev/null) ]] || commit+=-changed
+    printf '%s' "$commit"
+  else
+    cat build/lib/cuvmm/commit 2>/dev/null || printf unknown
+  fi
+}
+
+# Results lie under the machine's name: its processor and how many of them, since host names say
+# nothing. CUVMM_MACHINE overrides it.
+machine_here() {
+  local model
+  model=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)
+  printf '%s' "${CUVMM_MACHINE:-${model:-x86_64}-x$(nproc)}" |
+    tr '[:upper:]' '[:lower:]' | sed -E 's/\((r|tm)\)//g; s/@.*(-x[0-9]+)$/\1/; s/[^a-z0-9]+/-/g; s/^-|-$//g'
+}
+
+json_text() {  # TEXT: as a JSON string
+  local text=$1
+  text=${text//\\/\\\\} text=${text//\"/\\\"} text=${text//$'\t'/\\t} text=${text//$'\n'/\\n}
+  printf '"%s"' "$text"
+}

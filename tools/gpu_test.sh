@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# ./dev gpu-test [PART…] [--out DIR]: what build/ holds, on the real card. Downloads and builds
+# nothing, so that a build can be carried to a machine that has a card and no network.
+#
+# A part is a script in tools/gpu_parts. What it prints becomes NAME.txt. NAME.json says on which
+# card and of which commit, whether it passed, and what the part wrote into $CUVMM_PART_DETAILS.
+all_parts=()
+for script in tools/gpu_parts/*.sh; do all_parts+=("$(basename "$script" .sh)"); done
+
+parts=() out=bench/results/gpu
+while (($# > 0)); do
+  case $1 in
+    --out)
+      (($# > 1)) || { say "--out needs a folder"; exit 2; }
+      out=$(cd "$called_from" && realpath -m "$2")
+      shift ;;
+    *)
+      [[ -e tools/gpu_parts/$1.sh ]] || { say "there is no part '$1': ${all_parts[*]}"; exit 2; }
+      parts+=("$1") ;;
+  esac
+  shift
+done
+((${#parts[@]} > 0)) || parts=("${all_parts[@]}")
+
+card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | sort | uniq -c | sed -E 's/^ +([0-9]+) /\1 x /') || true
+[[ -n $card ]] || die "no card here: nvidia-smi names none"
+driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
+commit=$(commit_here)
+mkdir -p "$out"
+
+run_part() {  # NAME
+  local result=passed status=0 started=$SECONDS details
+  details=$(mktemp)
+  echo "== $1"
+  {
+    echo "# $card, driver $driver, commit $commit"
+    CUVMM_TEST_DRIVER=${CUVMM_TEST_DRIVER:-libcuda.so.1} CUVMM_PART_DETAILS=$details \
+      bash -euo pipefail "tools/gpu_parts/$1.sh" 2>&1
+  } | tee "$out/$1.txt" || status=$?
+  ((status == 0)) || result="failed with exit status $status"
+  {
+    printf '{\n  "part": %s,\n  "card": %s,\n  "driver": %s,\n  "commit": %s,\n' \
+      "$(json_text "$1")" "$(json_text "$card")" "$(json_text "$driver")" "$(json_text "$commit")"
+    printf '  "result": %s,\n  "seconds": %d,\n  "details": %s\n}\n' \
+      "$(json_text "$result")" $((SECONDS - started)) "$(grep . "$details" || echo null)"
+  } >"$out/$1.json"
+  rm -f "$details"
+  echo "== $1: $result"
+  ((status == 0))
+}
+
+failed=()
+for part in "${parts[@]}"; do run_part "$part" || failed+=("$part"); done
+echo "results in $out"
+((${#failed[@]} == 0)) || die "failed: ${failed[*]}"

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sets up what a build needs and this machine lacks: Debian packages first, then Python packages in
+# .venv. Does nothing where all is there. Sourced by dev after common.sh.
+
+# package, and what shows that it is there: a command, a header, or a Python module.
+build_needs='
+g++                  command g++
+cmake                command cmake
+ninja-build          command ninja
+pkg-config           command pkg-config
+python3              command python3
+python3-venv         module  ensurepip
+libgtest-dev         header  gtest/gtest.h
+libbenchmark-dev     header  benchmark/benchmark.h
+libcli11-dev         header  CLI/CLI.hpp
+libfmt-dev           header  fmt/format.h
+nlohmann-json3-dev   header  nlohmann/json.hpp'
+style_needs='
+clang-format-14      command clang-format-14
+clang-tidy-14        command clang-tidy-14'
+
+is_there() {  # KIND NAME
+  case $1 in
+    command) command -v "$2" >/dev/null ;;
+    header) [[ -e /usr/include/$2 || -e /usr/local/include/$2 ]] ;;
+    module) python3 -c "import $2" 2>/dev/null ;;
+  esac
+}
+
+missing_packages() {  # NEEDS
+  local package kind name
+  while read -r package kind name; do
+    [[ -z $package ]] || is_there "$kind" "$name" || printf '%s ' "$package"
+  done <<<"$1"
+}
+
+# `sudo` where it answers without a terminal, or where there is one to type a password into.
+become_root() {
+  if [[ $(id -u) == 0 ]]; then
+    printf env
+  elif command -v sudo >/dev/null && { [[ -t 0 ]] || sudo -n true 2>/dev/null; }; then
+    printf sudo
+  else
+    return 1
+  fi
+}
+
+ensure_packages() {  # NEEDS
+  local missing as_root
+  missing=$(missing_packages "$1")
+  [[ -n $missing ]] || return 0
+  command -v apt-get >/dev/null ||
+    die "this machine has no apt-get. Install what these Debian packages hold, then try again: $missing"
+  as_root=$(become_root) ||
+    die "these packages are missing, and neither root nor sudo is at hand. Run: apt-get install $missing"
+  say "installing $missing"
+  "$as_root" apt-get update -q >&2
+  # shellcheck disable=SC2086
+  "$as_root" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -q -y --no-install-recommends $missing >&2 ||
+    die "apt-get could not install: $missing"
+  missing=$(missing_packages "$1")
+  [[ -z $missing ]] || die "installed, but still not found: $missing"
+}
+
+ensure_compiler() {
+  local version
+  version=$("${CXX:-g++}" -dumpversion) || die "no C++ compiler answers to ${CXX:-g++}"
+  [[ ${CXX:-g++} == *clang* || ${version%%.*} -ge 11 ]] ||
+    die "cuvmm needs g++ 11 or newer, this is $version. Set CXX to a newer one."
+}
+
+ensure_venv() {
+  .venv/bin/python -c 'import pip' 2>/dev/null && return
+  say "making .venv"
+  python3 -m venv --clear .venv || die "python3 -m venv failed: is python3-venv installed?"
+}
+
+# Installs a requirements file once: a stamp in .venv carries the hash of what was installed.
+ensure_python_packages() {  # REQUIREMENTS
+  local hash stamp
+  hash=$(sha256sum <"$1" | cut -c1-16)
+  stamp=.venv/$(basename "$1" .txt)-$hash.done
+  [[ -e $stamp ]] && .venv/bin/python -c '' 2>/dev/null && return
+  ensure_venv
+  say "installing the Python packages of $1 into .venv"
+  .venv/bin/python -m pip install --quiet -r "$1" >&2 || return 1
+  touch "$stamp"
+}
+
+cuda_header_is_there() { cmake -P cmake/CuvmmCudaSearch.cmake >/dev/null 2>&1; }
+
+ensure_cuda_header() {
+  [[ -z ${CUVMM_CUDA_INCLUDE:-} ]] || return 0
+  cuda_header_is_there && return
+  say "no toolkit of CUDA 13.0 or newer: taking cuda.h from its Python package"
+  ensure_python_packages requirements-cuda.txt || true
+  cuda_header_is_there ||
+    die "cuda.h could not be had. Install a CUDA toolkit, 13.0 or newer, or set CUVMM_CUDA_INCLUDE."
+}
+
+# Programs build and run without it, so a machine without a network only loses the plots.
+ensure_plots() {
+  ensure_python_packages requirements.txt ||
+    say "the Python packages for plots could not be had: all else works, plots will not"
+}
+
+ensure_build_needs() {
+  [[ $(uname -sm) == "Linux x86_64" ]] || die "cuvmm runs on Linux x86_64 only; this is $(uname -sm)"
+  ensure_packages "$build_needs"
+  ensure_compiler
+  ensure_cuda_header
+}
+
+ensure_style_needs() { ensure_packages "$style_needs"; }

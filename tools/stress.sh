@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+# ./dev stress: the tests labelled `stress` with the full counts of the random ones, on record.
+export CUVMM_TEST_SCALE=${CUVMM_TEST_SCALE:-10}
+results=bench/results/$(machine_here)
+mkdir -p "$results"
+{
+  echo "commit $(commit_here)"
+  echo "machine $(machine_here)"
+  echo "CUVMM_TEST_SCALE $CUVMM_TEST_SCALE"
+  ctest --preset release --label-regex stress --no-tests=error
+} | tee "$results/stress.txt"
