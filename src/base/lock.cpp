@@ -6,37 +6,36 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 namespace cuvmm {
 
+namespace {
+
+struct LockRow {
+  const char* name;
+  const char* guards;
+};
+
+constexpr LockRow rows[] = {
+#define CUVMM_LOCK(name, guards) {#name, guards},
+#include "base/lock_order.def"
+#undef CUVMM_LOCK
+};
+
+}  // namespace
+
 const char* name_of(LockOrder order) {
-  switch (order) {
-    case LockOrder::ChunkStore:
-      return "ChunkStore";
-    case LockOrder::Reservation:
-      return "Reservation";
-    case LockOrder::Log:
-      return "Log";
-    case LockOrder::SimProcess:
-      return "SimProcess";
-    case LockOrder::SimContext:
-      return "SimContext";
-    case LockOrder::SimCapture:
-      return "SimCapture";
-    case LockOrder::SimMemory:
-      return "SimMemory";
-    case LockOrder::SimPool:
-      return "SimPool";
-    case LockOrder::SimHandles:
-      return "SimHandles";
-    case LockOrder::SimExecutor:
-      return "SimExecutor";
-    case LockOrder::SimFaults:
-      return "SimFaults";
-    case LockOrder::SimLog:
-      return "SimLog";
+  return rows[static_cast<std::size_t>(order)].name;
+}
+
+std::string describe_locks() {
+  std::string text = "| Order | Lock | What it guards |\n|---|---|---|\n";
+  int place = 0;
+  for (const LockRow& row : rows) {
+    text += "| " + std::to_string(++place) + " | `" + row.name + "` | " + row.guards + " |\n";
   }
-  return "?";
+  return text;
 }
 
 #ifndef NDEBUG
@@ -46,6 +45,8 @@ namespace {
 // The locks that this thread holds, a bit a LockOrder. Bits are enough, since no thread may hold
 // two locks of one order, and a mask needs neither memory nor a destructor at the thread's end.
 thread_local std::uint64_t held = 0;
+
+static_assert(std::size(rows) <= 64, "a bit each");
 
 constexpr std::uint64_t bit(LockOrder order) {
   return std::uint64_t{1} << static_cast<unsigned>(order);

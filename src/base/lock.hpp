@@ -5,31 +5,23 @@
 #include <cstdint>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 
 namespace cuvmm {
 
 // Every lock of the project, in the order in which they may be taken: a thread that holds one may
-// take only later ones. Debug builds abort with both names where that is broken. What each guards
-// stands in docs/locking.md.
+// take only later ones, and no two of one order. Debug builds abort with both names where that is
+// broken. The list is base/lock_order.def.
 enum class LockOrder : std::uint8_t {
-  ChunkStore,
-  Reservation,
-  Log,
-
-  // The simulated driver: another process as far as the locks above are concerned, since none of
-  // them is known to it, but entered while they may be held.
-  SimProcess,
-  SimContext,
-  SimCapture,
-  SimMemory,
-  SimPool,
-  SimHandles,
-  SimExecutor,
-  SimFaults,
-  SimLog,
+#define CUVMM_LOCK(name, guards) name,
+#include "base/lock_order.def"
+#undef CUVMM_LOCK
 };
 
 const char* name_of(LockOrder order);
+
+// The order in Markdown, as it stands in docs/locking.md.
+std::string describe_locks();
 
 namespace detail {
 #ifndef NDEBUG

@@ -3,58 +3,12 @@
 
 #include <optional>
 
+#include "base/text.hpp"
+
 namespace cuvmm {
 namespace {
 
 constexpr std::string_view unit_letters = "BKMGTPE";  // each 1024 of the one before
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-char upper(char c) {
-  return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-}
-
-bool equal_in_any_case(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (upper(a[i]) != upper(b[i])) return false;
-  }
-  return true;
-}
-
-std::string_view without_outer_blanks(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
-// A decimal number without sign or exponent, in integers: no locale's comma, nothing rounded.
-struct Decimal {
-  static constexpr Size scale = 1'000'000'000;  // `fraction` counts billionths
-  Size whole = 0;
-  Size fraction = 0;
-};
-
-// Takes a Decimal off the front of `text`.
-std::optional<Decimal> take_decimal(std::string_view& text) {
-  Decimal number;
-  if (text.empty() || !is_digit(text.front())) return {};
-  while (!text.empty() && is_digit(text.front())) {
-    const Size digit = static_cast<Size>(text.front() - '0');
-    if (number.whole > (unlimited - digit) / 10) return {};
-    number.whole = number.whole * 10 + digit;
-    text.remove_prefix(1);
-  }
-  if (text.empty() || text.front() != '.') return number;
-  text.remove_prefix(1);
-  if (text.empty() || !is_digit(text.front())) return {};
-  for (Size place = Decimal::scale / 10; !text.empty() && is_digit(text.front()); place /= 10) {
-    number.fraction += static_cast<Size>(text.front() - '0') * place;  // past nine digits: nothing
-    text.remove_prefix(1);
-  }
-  return number;
-}
 
 // How far "K", "KB", "KiB" shift bytes: 10. Nothing and "B": 0.
 std::optional<unsigned> shift_of_unit(std::string_view unit) {

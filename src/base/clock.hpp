@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <time.h>
+
+#include <chrono>
+#include <cstdint>
+
+namespace cuvmm {
+
+// A length of time as options and waits have it.
+using Duration = std::chrono::microseconds;
+
+// Since the machine started, the same for all its processes; never goes back.
+inline std::uint64_t now_ns() {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+inline std::uint64_t now_us() {
+  return now_ns() / 1000;
+}
+
+}  // namespace cuvmm

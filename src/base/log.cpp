@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "base/clock.hpp"
+#include "base/file.hpp"
+
+namespace cuvmm {
+namespace detail {
+
+constinit std::atomic<Severity> least_severe_logged{Severity::Warning};
+
+}  // namespace detail
+
+namespace {
+
+constexpr std::size_t longest_line = 1024;  // below PIPE_BUF: one write to a pipe stays whole
+constexpr int least_file_number = 200;      // out of the way of programs that count on low numbers
+
+// Where lines go. The file's identity is kept beside its number, because programs that close all
+// numbers (daemon does) give ours to a file of theirs, which must not receive our lines.
+struct LogFile {
+  std::atomic<int> number{-1};
+  dev_t device = 0;
+  ino_t inode = 0;
+
+  bool is_still_ours() const {
+    struct stat facts;
+    return ::fstat(number.load(std::memory_order_relaxed), &facts) == 0 && facts.st_dev == device &&
+           facts.st_ino == inode;
+  }
+};
+
+constinit LogFile log_file;
+constinit std::atomic<const char*> speaker{"cuvmm"};
+
+const char* name_of(Severity severity) {
+  switch (severity) {
+    case Severity::Error:
+      return "ERROR";
+    case Severity::Warning:
+      return "WARNING";
+    case Severity::Info:
+      return "INFO";
+    case Severity::Debug:
+      return "DEBUG";
+  }
+  return "?";
+}
+
+Severity least_severe_at(LogLevel level) {
+  switch (level) {
+    case LogLevel::Error:
+      return Severity::Warning;
+    case LogLevel::Info:
+      return Severity::Info;
+    case LogLevel::Debug:
+      return Severity::Debug;
+  }
+  return Severity::Warning;
+}
+
+// Holds SIGPIPE back from this thread: a log line must not end the program whose reader has gone.
+class WithoutBrokenPipeSignal {
+ public:
+  WithoutBrokenPipeSignal() {
+    sigset_t pending;
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    ::sigpending(&pending);
+    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutBrokenPipeSignal() {
+    const timespec at_once{};
+    if (!was_pending_) {
+      while (::sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
+      }
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutBrokenPipeSignal(const WithoutBrokenPipeSignal&) = delete;
+  WithoutBrokenPipeSignal& operator=(const WithoutBrokenPipeSignal&) = delete;
+
+ private:
+  sigset_t pipe_;
+  sigset_t before_;
+  bool was_pending_;
+};
+
+bool write_whole(int file, const char* line, std::size_t size) {
+  ssize_t written;
+  do {
+    written = ::write(file, line, size);
+  } while (written < 0 && errno == EINTR);
+  return written == static_cast<ssize_t>(size);
+}
+
+// One line, ready to write: "cuvmm[4711] INFO 81234567 text\n".
+class Line {
+ public:
+  [[gnu::format(printf, 3, 0)]] Line(Severity severity, const char* format, va_list arguments) {
+    add(std::snprintf(text_, room(), "%s[%d] %s %llu ", speaker.load(std::memory_order_relaxed),
+                      static_cast<int>(::getpid()), name_of(severity),
+                      static_cast<unsigned long long>(now_us())));
+    const std::size_t start = size_;
+    add(std::vsnprintf(text_ + size_, room(), format, arguments));
+    std::replace_if(
+        text_ + start, text_ + size_, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+    if (is_cut_) std::memcpy(text_ + size_ - 3, "...", 3);
+    text_[size_++] = '\n';
+  }
+  const char* text() const { return text_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::size_t room() const { return longest_line - size_; }  // with one for what ends the line
+
+  void add(int wanted) {
+    if (wanted < 0) return;
+    is_cut_ = static_cast<std::size_t>(wanted) >= room();
+    size_ += is_cut_ ? room() - 1 : static_cast<std::size_t>(wanted);
+  }
+
+  char text_[longest_line];
+  std::size_t size_ = 0;
+  bool is_cut_ = false;
+};
+
+void write_to_standard_error(const Line& line) {
+  const WithoutBrokenPipeSignal quiet;
+  write_whole(STDERR_FILENO, line.text(), line.size());
+}
+
+// The file is given up, with one warning; what follows goes to standard error.
+void give_file_up(const char* why) {
+  if (log_file.number.exchange(-1, std::memory_order_relaxed) < 0) return;  // another thread has
+  CUVMM_LOG(Warning, "log file given up, standard error is used: %s", why);
+}
+
+bool write_to_file(const Line& line) {
+  const int number = log_file.number.load(std::memory_order_relaxed);
+  if (number < 0) return false;
+  if (!log_file.is_still_ours()) {
+    give_file_up("the program has closed it");
+    return false;
+  }
+  if (write_whole(number, line.text(), line.size())) return true;
+  give_file_up("it takes no more");
+  return false;
+}
+
+// Takes the file over under a number out of the way, if there is one.
+int number_out_of_the_way(Fd file) {
+  const int number = ::fcntl(file.number(), F_DUPFD_CLOEXEC, least_file_number);
+  return number >= 0 ? number : file.release();
+}
+
+Result<void> open_log_file(std::string_view pattern) {
+  const std::string path = expand_file_name(pattern);
+  auto opened = open_private_file_to_add_to(path);
+  if (!opened) {
+    CUVMM_LOG(Warning, "log file '%s' cannot be used, standard error is: %s", path.c_str(),
+              opened.error().text().c_str());
+    return opened.error();
+  }
+  struct stat facts {};
+  ::fstat(opened->number(), &facts);
+  log_file.device = facts.st_dev;
+  log_file.inode = facts.st_ino;
+  log_file.number.store(number_out_of_the_way(std::move(*opened)), std::memory_order_release);
+  return {};
+}
+
+}  // namespace
+
+Result<void> set_up_log(const LogSetup& setup) {
+  const bool is_ours_to_close = log_file.is_still_ours();
+  const int before = log_file.number.exchange(-1, std::memory_order_relaxed);
+  if (is_ours_to_close) ::close(before);
+  speaker.store(setup.name, std::memory_order_relaxed);
+  detail::least_severe_logged.store(least_severe_at(setup.level), std::memory_order_relaxed);
+  if (setup.file.empty()) return {};
+  return open_log_file(setup.file);
+}
+
+void detail::write_log(Severity severity, const char* format, ...) {
+  const int kept = errno;
+  va_list arguments;
+  va_start(arguments, format);
+  const Line line{severity, format, arguments};
+  va_end(arguments);
+  if (!write_to_file(line)) write_to_standard_error(line);
+  errno = kept;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/options.hpp"
+
+namespace cuvmm {
+
+std::optional<Spill> OptionType<Spill>::read(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const auto to = OptionType<SpillTo>::read(text.substr(0, colon));
+  if (!to) return {};
+  if (colon == std::string_view::npos) return Spill{.to = *to};
+  const auto limit = OptionType<SizeLimit>::read(text.substr(colon + 1));
+  if (!limit || *to == SpillTo::Off) return {};
+  return Spill{.to = *to, .limit = *limit};
+}
+
+std::string OptionType<Spill>::print(const Spill& value) {
+  const std::string to = OptionType<SpillTo>::print(value.to);
+  return value.limit.is_none() ? to : to + ":" + value.limit.print();
+}
+
+std::string OptionType<Spill>::allowed() {
+  return OptionType<SpillTo>::allowed() + "; all but off with a size or share (host:32G, auto:50%)";
+}
+
+const std::array<OptionRow, detail::option_count>& Options::rows() {
+  static const std::array<OptionRow, detail::option_count> all{
+#define CUVMM_OPTION(member, name, value, comment) CUVMM_OPTION_ROW(Options, member, name, comment),
+#include "base/options.def"
+#undef CUVMM_OPTION
+  };
+  return all;
+}
+
+}  // namespace cuvmm
