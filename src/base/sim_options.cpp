@@ -3,10 +3,10 @@
 
 namespace cuvmm {
 
-std::optional<sim::Order> OptionType<sim::Order>::read(std::string_view text) {
+std::optional<SimOrder> OptionType<SimOrder>::read(std::string_view text) {
   text = without_outer_blanks(text);
-  if (equal_in_any_case(text, "eager")) return sim::Order{.when = sim::When::Eager};
-  if (equal_in_any_case(text, "lazy")) return sim::Order{.when = sim::When::Lazy};
+  if (equal_in_any_case(text, "eager")) return SimOrder{.when = SimWhen::Eager};
+  if (equal_in_any_case(text, "lazy")) return SimOrder{.when = SimWhen::Lazy};
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos || !equal_in_any_case(text.substr(0, colon), "random")) {
     return {};
@@ -14,27 +14,23 @@ std::optional<sim::Order> OptionType<sim::Order>::read(std::string_view text) {
   text.remove_prefix(colon + 1);
   const auto seed = take_whole_number(text);
   if (!seed || !text.empty()) return {};
-  return sim::Order{.when = sim::When::Random, .seed = *seed};
+  return SimOrder{.when = SimWhen::Random, .seed = *seed};
 }
 
-std::string OptionType<sim::Order>::print(sim::Order value) {
+std::string OptionType<SimOrder>::print(SimOrder value) {
   switch (value.when) {
-    case sim::When::Eager:
+    case SimWhen::Eager:
       return "eager";
-    case sim::When::Lazy:
+    case SimWhen::Lazy:
       return "lazy";
-    case sim::When::Random:
+    case SimWhen::Random:
       return "random:" + std::to_string(value.seed);
   }
   return "?";
 }
 
-}  // namespace cuvmm
-
-namespace cuvmm::sim {
-
-const std::array<OptionRow, detail::option_count>& SimOptions::rows() {
-  static const std::array<OptionRow, detail::option_count> all{
+const std::array<OptionRow, detail::sim_option_count>& SimOptions::rows() {
+  static const std::array<OptionRow, detail::sim_option_count> all{
 #define CUVMM_OPTION(member, name, value, comment) \
   CUVMM_OPTION_ROW(SimOptions, member, name, comment),
 #include "base/sim_options.def"
@@ -43,4 +39,4 @@ const std::array<OptionRow, detail::option_count>& SimOptions::rows() {
   return all;
 }
 
-}  // namespace cuvmm::sim
+}  // namespace cuvmm

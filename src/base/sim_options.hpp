@@ -5,55 +5,47 @@
 
 #include "base/options.hpp"
 
-namespace cuvmm::sim {
+namespace cuvmm {
 
-enum class When : std::uint8_t { Eager, Lazy, Random };
-enum class Backing : std::uint8_t { Memory, None };
-enum class Leaks : std::uint8_t { Off, Report };
+enum class SimWhen : std::uint8_t { Eager, Lazy, Random };
+enum class SimBacking : std::uint8_t { Memory, None };
+enum class SimLeaks : std::uint8_t { Off, Report };
 
-using DeviceCount = Bounded<0, 16>;
+using SimDeviceCount = Bounded<0, 8>;
 
 // When submitted work runs: "eager", "lazy", "random:42".
-struct Order {
-  When when = When::Eager;
+struct SimOrder {
+  SimWhen when = SimWhen::Eager;
   std::uint64_t seed = 0;
-  bool operator==(const Order&) const = default;
+  bool operator==(const SimOrder&) const = default;
+};
+
+template <>
+inline constexpr auto choice_names<SimBacking> = std::to_array<Names>({"memory", "none"});
+template <>
+inline constexpr auto choice_names<SimLeaks> = std::to_array<Names>({"off", "report"});
+
+template <>
+struct OptionType<SimOrder> {
+  static std::optional<SimOrder> read(std::string_view text);
+  static std::string print(SimOrder value);
+  static std::string allowed() { return "eager, lazy, random:SEED"; }
 };
 
 namespace detail {
-inline constexpr std::size_t option_count = 0
+inline constexpr std::size_t sim_option_count = 0
 #define CUVMM_OPTION(member, name, value, comment) +1
 #include "base/sim_options.def"
 #undef CUVMM_OPTION
     ;
 }  // namespace detail
 
-}  // namespace cuvmm::sim
-
-namespace cuvmm {
-
-template <>
-inline constexpr auto choice_names<sim::Backing> = std::to_array<Names>({"memory", "none"});
-template <>
-inline constexpr auto choice_names<sim::Leaks> = std::to_array<Names>({"off", "report"});
-
-template <>
-struct OptionType<sim::Order> {
-  static std::optional<sim::Order> read(std::string_view text);
-  static std::string print(sim::Order value);
-  static std::string allowed() { return "eager, lazy, random:SEED"; }
-};
-
-}  // namespace cuvmm
-
-namespace cuvmm::sim {
-
-struct SimOptions : OptionTable<SimOptions, detail::option_count> {
+struct SimOptions : OptionTable<SimOptions, detail::sim_option_count> {
 #define CUVMM_OPTION(member, name, value, comment) decltype(value) member = value;
 #include "base/sim_options.def"
 #undef CUVMM_OPTION
 
-  static const std::array<OptionRow, detail::option_count>& rows();
+  static const std::array<OptionRow, detail::sim_option_count>& rows();
 };
 
-}  // namespace cuvmm::sim
+}  // namespace cuvmm
