@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "base/size.hpp"
+
+namespace cuvmm::sim {
+
+// Which addresses of a stretch are free: first fit, lowest first, neighbours joined.
+class AddressRanges {
+ public:
+  AddressRanges(std::uint64_t begin, Size size) { free_.emplace(begin, size); }
+
+  std::optional<std::uint64_t> take(Size size, Size alignment);
+  bool take_at(std::uint64_t address, Size size);
+  void give_back(std::uint64_t address, Size size);
+
+ private:
+  using Free = std::map<std::uint64_t, Size>;
+  void cut(Free::iterator range, std::uint64_t address, Size size);
+  Free free_;
+};
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/backing.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sim/settings.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+constexpr Size sparse_file_size = Size{1} << 60;
+
+int new_memory_file(const char* name, Size size) {
+  const int file = memfd_create(name, MFD_CLOEXEC);
+  if (file < 0) return -1;
+  if (ftruncate(file, static_cast<off_t>(size)) == 0) return file;
+  close(file);
+  return -1;
+}
+
+}  // namespace
+
+int Backing::file() {
+  int known = file_.load(std::memory_order_acquire);
+  if (known >= 0) return known;
+  const int mine = new_memory_file("cuvmm-sim-memory", sparse_file_size);
+  if (mine < 0) return -1;
+  if (file_.compare_exchange_strong(known, mine, std::memory_order_acq_rel)) return mine;
+  close(mine);
+  return known;
+}
+
+Extent Backing::take(Size size) {
+  if (settings().backing == BackingMode::None) return {.file = -2, .offset = 0, .size = size};
+  const int where = file();
+  return {.file = where, .offset = next_offset_.fetch_add(size), .size = size};
+}
+
+void Backing::give_back(const Extent& extent) {
+  if (extent.file < 0) return;
+  fallocate(extent.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            static_cast<off_t>(extent.offset), static_cast<off_t>(extent.size));
+}
+
+Extent take_own_file(Size size) {
+  return {.file = new_memory_file("cuvmm-sim-shared", size), .offset = 0, .size = size};
+}
+
+void close_own_file(const Extent& extent) {
+  if (extent.file >= 0) close(extent.file);
+}
+
+}  // namespace cuvmm::sim

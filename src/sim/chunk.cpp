@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/chunk.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sim/device.hpp"
+#include "sim/process.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+std::shared_ptr<Chunk> Chunk::create(Device* device, Size size,
+                                     const CUmemAllocationProp& properties) {
+  if (device != nullptr && !device->take(size)) return nullptr;
+  Backing& backing = device != nullptr ? device->backing() : Process::get().host_backing();
+  const Extent extent = backing.take(size);
+  if (extent.file == -1) {
+    if (device != nullptr) device->give_back(size);
+    return nullptr;
+  }
+  std::shared_ptr<Chunk> chunk{new Chunk};
+  chunk->device_ = device;
+  chunk->extent_ = extent;
+  chunk->properties_ = properties;
+  chunk->id_ = next_id();
+  return chunk;
+}
+
+std::shared_ptr<Chunk> Chunk::import(int file) {
+  struct stat status {};
+  if (fstat(file, &status) != 0 || status.st_size <= 0) return nullptr;
+  std::shared_ptr<Chunk> chunk{new Chunk};
+  chunk->extent_ = {.file = file, .offset = 0, .size = static_cast<Size>(status.st_size)};
+  chunk->own_file_ = true;
+  chunk->imported_ = true;
+  chunk->id_ = next_id();
+  chunk->properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  chunk->properties_.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+  chunk->properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return chunk;
+}
+
+void Chunk::adopt_own_file(const Extent& extent) {
+  Backing& backing = device_ != nullptr ? device_->backing() : Process::get().host_backing();
+  backing.give_back(extent_);
+  extent_ = extent;
+  own_file_ = true;
+}
+
+Chunk::~Chunk() {
+  if (own_file_) {
+    close_own_file(extent_);
+  } else {
+    Backing& backing = device_ != nullptr ? device_->backing() : Process::get().host_backing();
+    backing.give_back(extent_);
+  }
+  if (device_ != nullptr && !imported_) device_->give_back(extent_.size);
+}
+
+}  // namespace cuvmm::sim

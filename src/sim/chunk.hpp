@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "sim/cuda.hpp"
+#include "sim/views.hpp"
+
+namespace cuvmm::sim {
+
+class Device;
+
+// Physical memory: of a device, or of the host where device is nullptr. Alive while a handle, a
+// mapping or an allocation holds it.
+class Chunk {
+ public:
+  // nullptr where the device is full (or the system has no memory file to give).
+  static std::shared_ptr<Chunk> create(Device* device, Size size, const CUmemAllocationProp& properties);
+  // What another process exported: it is counted where it was created.
+  static std::shared_ptr<Chunk> import(int file);
+
+  ~Chunk();
+  Chunk(const Chunk&) = delete;
+  Chunk& operator=(const Chunk&) = delete;
+
+  Device* device() const { return device_; }
+  Size size() const { return extent_.size; }
+  const Extent& extent() const { return extent_; }
+  const CUmemAllocationProp& properties() const { return properties_; }
+  std::uint64_t id() const { return id_; }
+
+  // Another process can see only a file of its own. The bytes move there under the caller's care
+  // (AddressSpace::make_shareable), since what shows them must be shown anew.
+  bool has_own_file() const { return own_file_; }
+  void adopt_own_file(const Extent& extent);
+
+  // Program-visible handles to this chunk (cuMemCreate, import, retain).
+  int handles = 0;  // guarded by AddressSpace's lock
+
+ private:
+  Chunk() = default;
+  Device* device_ = nullptr;
+  Extent extent_;
+  CUmemAllocationProp properties_{};
+  bool own_file_ = false;
+  bool imported_ = false;
+  std::uint64_t id_ = 0;
+};
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "base/lock.hpp"
+#include "sim/backing.hpp"
+#include "sim/cuda.hpp"
+
+namespace cuvmm::sim {
+
+class Context;
+class Pool;
+
+class Device {
+ public:
+  Device(int ordinal, Size memory) : ordinal_(ordinal), memory_(memory) {}
+
+  int ordinal() const { return ordinal_; }
+  Size memory() const { return memory_; }
+
+  // Counts bytes in and out. take() is false, and changes nothing, where they are not there.
+  bool take(Size bytes);
+  void give_back(Size bytes) { used_.fetch_sub(bytes); }
+  Size used() const { return used_.load(); }
+  Size peak() const { return peak_.load(); }
+
+  Backing& backing() { return backing_; }
+
+  // The primary context lives while it is retained.
+  struct Primary {
+    std::shared_ptr<Context> context;
+    int retains = 0;
+    unsigned flags = 0;
+  };
+  Primary primary;  // guarded by Process' lock
+
+  // Made when first asked for.
+  std::shared_ptr<Pool> default_pool;  // guarded by Process' lock
+  std::shared_ptr<Pool> current_pool;  // guarded by Process' lock
+
+ private:
+  const int ordinal_;
+  const Size memory_;
+  std::atomic<Size> used_{0};
+  std::atomic<Size> peak_{0};
+  Backing backing_;
+};
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/executor.hpp"
+
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "sim/settings.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Queues that chance may choose from, while Order::Random holds work back.
+class Stirred {
+ public:
+  static Stirred& get() {
+    static auto* stirred = new Stirred;  // outlives every thread
+    return *stirred;
+  }
+
+  void add(const std::shared_ptr<Queue>& queue) {
+    const std::lock_guard holding{lock_};
+    std::erase_if(queues_, [](const auto& known) { return known.expired(); });
+    queues_.push_back(queue);
+    if (!ticking_) {
+      ticking_ = true;
+      std::thread{[this] { tick(); }}.detach();
+    }
+  }
+
+  void maybe_allow_one() {
+    std::shared_ptr<Queue> chosen;
+    {
+      const std::lock_guard holding{lock_};
+      if (queues_.empty() || chance_() % 4 != 0) return;
+      chosen = queues_[chance_() % queues_.size()].lock();
+    }
+    if (chosen != nullptr && chosen->is_held()) chosen->allow_all();
+  }
+
+ private:
+  [[noreturn]] void tick() {
+    for (;;) {
+      std::this_thread::sleep_for(2ms);
+      maybe_allow_one();
+    }
+  }
+
+  std::mutex lock_;
+  std::vector<std::weak_ptr<Queue>> queues_;
+  std::mt19937_64 chance_{settings().seed};
+  bool ticking_ = false;
+};
+
+}  // namespace
+
+void stir_queues() {
+  if (settings().order == Order::Random) Stirred::get().maybe_allow_one();
+}
+
+std::shared_ptr<Queue> Queue::create() {
+  std::shared_ptr<Queue> queue{new Queue};
+  if (settings().order == Order::Random) Stirred::get().add(queue);
+  return queue;
+}
+
+Point Queue::last() { return {shared_from_this(), submitted_.load()}; }
+
+Point Queue::submit(Work work, std::vector<Point> after, Duration duration) {
+  std::erase_if(after, [](const Point& point) {
+    return point.queue == nullptr || point.queue->done_.load() >= point.number;
+  });
+  const bool eager = settings().order == Order::Eager;
+  Holding holding{lock_};
+  const std::uint64_t number = submitted_.load() + 1;
+  submitted_.store(number);
+  if (eager) allowed_.store(number);
+  Task task{std::move(work), std::move(after)};
+  if (eager && duration == Duration::Short && !running_ && waiting_.empty() && task.after.empty()) {
+    running_ = true;
+    holding.unlock();
+    task.work();
+    holding.lock();
+    finish_running();
+    return {shared_from_this(), number};
+  }
+  waiting_.push_back(std::move(task));
+  if (eager) start_worker();
+  return {shared_from_this(), number};
+}
+
+bool Queue::is_reached(const Point& point) {
+  if (point.queue == nullptr || point.queue->done_.load() >= point.number) return true;
+  point.queue->allow(point.number);
+  return point.queue->done_.load() >= point.number;
+}
+
+void Queue::wait_for(const Point& point) {
+  if (is_reached(point)) return;
+  Queue& queue = *point.queue;
+  Holding holding{queue.lock_};
+  queue.changed_.wait(holding, [&] { return queue.done_.load() >= point.number; });
+}
+
+void Queue::allow(std::uint64_t number) {
+  std::vector<Point> needed;
+  {
+    const Holding holding{lock_};
+    if (allowed_.load() >= number) return;
+    std::uint64_t task_number = done_.load() + (running_ ? 1 : 0);
+    for (const Task& task : waiting_) {
+      if (++task_number > number) break;
+      if (task_number > allowed_.load()) {
+        needed.insert(needed.end(), task.after.begin(), task.after.end());
+      }
+    }
+    allowed_.store(number);
+    start_worker();
+  }
+  for (const Point& point : needed) point.queue->allow(point.number);
+}
+
+bool Queue::can_run() const {
+  return !running_ && !waiting_.empty() && done_.load() < allowed_.load();
+}
+
+void Queue::finish_running() {
+  running_ = false;
+  done_.fetch_add(1);
+  if (can_run()) start_worker();
+  changed_.notify_all();
+}
+
+void Queue::start_worker() {
+  changed_.notify_all();
+  if (worker_ || waiting_.empty()) return;
+  worker_ = true;
+  std::thread{[queue = shared_from_this()] { queue->run_tasks(); }}.detach();
+}
+
+void Queue::run_tasks() {
+  constexpr auto idle_time = 500ms;
+  Holding holding{lock_};
+  while (changed_.wait_for(holding, idle_time, [this] { return can_run(); })) {
+    Task task = std::move(waiting_.front());
+    waiting_.pop_front();
+    running_ = true;
+    holding.unlock();
+    for (const Point& point : task.after) wait_for(point);
+    task.work();
+    task = {};
+    holding.lock();
+    finish_running();
+  }
+  worker_ = false;
+}
+
+}  // namespace cuvmm::sim

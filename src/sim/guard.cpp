@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/guard.hpp"
+
+#include <sched.h>
+
+#include <mutex>
+
+namespace cuvmm::sim {
+namespace {
+
+struct sigaction before_segv;
+struct sigaction before_bus;
+
+// Odd while a pause lasts. A fault that a pause may have caused is tried once more after it.
+std::atomic<std::uint64_t> pauses{0};
+std::mutex one_pause;
+
+void hand_on(int signal, siginfo_t* what, void* context) {
+  const struct sigaction& before = signal == SIGBUS ? before_bus : before_segv;
+  if ((before.sa_flags & SA_SIGINFO) != 0) {
+    before.sa_sigaction(signal, what, context);
+  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    before.sa_handler(signal);
+  } else {
+    sigaction(signal, &before, nullptr);  // faults again on return, and ends the program
+  }
+}
+
+}  // namespace
+
+thread_local Guard::Frame* Guard::outermost_ = nullptr;
+
+void Guard::on_fault(int signal, siginfo_t* what, void* context) {
+  Frame* frame = outermost_;
+  if (frame == nullptr) {
+    hand_on(signal, what, context);
+    return;
+  }
+  std::uint64_t now = pauses.load();
+  if (now != frame->pauses_seen) {
+    while ((now & 1) != 0) {
+      sched_yield();
+      now = pauses.load();
+    }
+    frame->pauses_seen = now;
+    return;  // and tries again
+  }
+  siglongjmp(frame->back, 1);
+}
+
+void Guard::install() {
+  struct sigaction ours {};
+  ours.sa_sigaction = &Guard::on_fault;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigemptyset(&ours.sa_mask);
+  sigaction(SIGSEGV, &ours, &before_segv);
+  sigaction(SIGBUS, &ours, &before_bus);
+}
+
+Guard::Pause::Pause() {
+  one_pause.lock();
+  ++pauses;
+}
+
+Guard::Pause::~Pause() {
+  ++pauses;
+  one_pause.unlock();
+}
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "base/lock.hpp"
+#include "sim/address_space.hpp"
+#include "sim/device.hpp"
+#include "sim/registry.hpp"
+
+namespace cuvmm::sim {
+
+class Context;
+struct Stream;
+struct Event;
+struct Graph;
+struct GraphExec;
+class Module;
+class Pool;
+
+// The simulated driver of this process: made at the first call, never destroyed.
+class Process {
+ public:
+  static Process& get();
+
+  // cuInit. Reserves addresses and makes the devices, once.
+  CUresult start();
+  bool started() const { return started_.load(std::memory_order_acquire); }
+  // A forked child may use nothing that its parent started.
+  bool is_forked_child() const { return forked_.load(std::memory_order_relaxed); }
+
+  int device_count() const { return static_cast<int>(devices_.size()); }
+  // nullptr where there is no such device.
+  Device* device(int ordinal);
+
+  AddressSpace& space() { return space_; }
+  Backing& host_backing() { return host_backing_; }
+
+  Registry<Context, CUcontext> contexts;
+  Registry<Stream, CUstream> streams;
+  Registry<Event, CUevent> events;
+  Registry<Chunk, CUmemGenericAllocationHandle> chunks;
+  Registry<Module, CUmodule> modules;
+  Registry<Pool, CUmemoryPool> pools;
+  Registry<Graph, CUgraph> graphs;
+  Registry<GraphExec, CUgraphExec> graph_execs;
+
+  // Guards primary contexts, pools of devices, and starting.
+  Lock lock{LockOrder::SimProcess};
+
+ private:
+  Process();
+  std::atomic<bool> started_{false};
+  std::atomic<bool> forked_{false};
+  std::vector<std::unique_ptr<Device>> devices_;
+  AddressSpace space_;
+  Backing host_backing_;
+};
+
+}  // namespace cuvmm::sim

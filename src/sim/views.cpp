@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/views.hpp"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstddef>
+
+#include "sim/address_layout.hpp"
+#include "sim/settings.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+Size view_size = 0;  // each device's; set once by reserve()
+
+bool reserve_stretch(std::uint64_t address, Size size) {
+  void* wanted = reinterpret_cast<void*>(address);
+  void* got = mmap(wanted, size, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == wanted) {
+    madvise(got, size, MADV_DONTDUMP);
+    return true;
+  }
+  if (got != MAP_FAILED) munmap(got, size);
+  return false;
+}
+
+int protection_of(Access access) {
+  if (access == Access::ReadWrite) return PROT_READ | PROT_WRITE;
+  return access == Access::Read ? PROT_READ : PROT_NONE;
+}
+
+bool show_at(std::byte* where, const Extent& extent, Access access) {
+  if (settings().backing == BackingMode::None) return true;
+  void* got = mmap(where, extent.size, protection_of(access), MAP_SHARED | MAP_FIXED, extent.file,
+                   static_cast<off_t>(extent.offset));
+  if (got != MAP_FAILED) return true;
+  static bool said = false;
+  if (errno == ENOMEM && !said) {
+    said = true;
+    say("the system allows this process no more maps (vm.max_map_count); cuMemSetAccess and "
+        "allocations answer out of memory");
+  }
+  return false;
+}
+
+bool hide_at(std::byte* where, Size size) {
+  if (settings().backing == BackingMode::None) return true;
+  return mmap(where, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+              0) != MAP_FAILED;
+}
+
+}  // namespace
+
+bool Views::reserve(int devices) {
+  view_size = round_down(views_size / static_cast<Size>(devices), GiB);
+  return reserve_stretch(device_addresses_begin, device_addresses_size) &&
+         reserve_stretch(views_begin, view_size * static_cast<Size>(devices));
+}
+
+bool Views::can_show(std::uint64_t address, Size size) {
+  const std::uint64_t offset = address - device_addresses_begin;
+  return offset <= view_size && size <= view_size - offset;
+}
+
+std::byte* Views::at(int device, std::uint64_t address) {
+  if (!is_device_address(address)) return reinterpret_cast<std::byte*>(address);
+  return reinterpret_cast<std::byte*>(address - device_addresses_begin + views_begin +
+                                      view_size * static_cast<Size>(device));
+}
+
+bool Views::show(int device, std::uint64_t address, const Extent& extent, Access access) {
+  if (access == Access::None) return hide(device, address, extent.size);
+  return show_at(at(device, address), extent, access);
+}
+
+bool Views::hide(int device, std::uint64_t address, Size size) {
+  return hide_at(at(device, address), size);
+}
+
+bool Views::show_to_host(std::uint64_t address, const Extent& extent, Access access) {
+  auto* where = reinterpret_cast<std::byte*>(address);
+  return access == Access::None ? hide_at(where, extent.size) : show_at(where, extent, access);
+}
+
+}  // namespace cuvmm::sim
