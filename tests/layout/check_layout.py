@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that the tree keeps to the house's rules (layout_rules.py). Prints a line for each
+breach, with file and line, and exits 1 where there is one."""
+
+import re
+import sys
+from pathlib import Path
+
+import layout_rules as rules
+
+C_FILES = {".cpp", ".hpp", ".h", ".c", ".def"}
+SOURCE_FILES = C_FILES | {".py", ".sh", ".cmake"}
+SOURCE_NAMES = {"CMakeLists.txt", "Makefile", "dev", "run"}
+TEXT_FILES = SOURCE_FILES | {".md", ".txt", ".in", ".json", ".yml", ".toml", ".map", ".rst"}
+GENERATED = re.compile(r"^(build.*|\.git|\.venv|__pycache__|demo-output)$")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+CUDA_HEADER = re.compile(r"^(cuda|cudaTypedefs|cuda_runtime\w*|driver_types|cudaProfiler)\.h$")
+# Split where they stand, so that this file does not break its own rule.
+FOREIGN_PATHS = re.compile("/wo" + r"rk/|\.\./sha" + r"red|py" + "pi.org|pythonhos" + "ted")
+REASON = re.compile(r"lines\s+because\b", re.IGNORECASE)
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+class Tree:
+    """A checkout, its files, and what is wrong with them."""
+
+    def __init__(self, root):
+        self.root = Path(root).resolve()
+        self.breaches = []
+        self.warnings = []
+        allowed = self.root / "tests/layout/banned_words_allowed.txt"
+        lines = allowed.read_text().splitlines() if allowed.exists() else []
+        self.allowed_phrases = [line for line in lines if line and not line.startswith("#")]
+
+    def check(self):
+        for file in self.files(self.root):
+            self.check_file(file)
+        return not self.breaches
+
+    def files(self, folder):
+        for entry in sorted(folder.iterdir()):
+            if GENERATED.match(entry.name) and entry.is_dir():
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                yield from self.files(entry)
+            elif entry.is_file():
+                yield entry
+
+    def check_file(self, file):
+        is_source = file.suffix in SOURCE_FILES or file.name in SOURCE_NAMES
+        if not is_source and file.suffix not in TEXT_FILES:
+            return
+        lines = file.read_text(errors="replace").splitlines()
+        self.check_paths(file, lines)
+        if is_source:
+            self.check_license(file, lines)
+            self.check_length(file, lines)
+        if file.suffix in C_FILES and self.folder_of(file):
+            self.check_includes(file, lines)
+        if self.name(file).startswith(("src/", "include/")):
+            self.check_words(file, lines)
+
+    def check_license(self, file, lines):
+        if not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:3]):
+            self.breach(file, 1, "no line SPDX-License-Identifier: Apache-2.0 at its head")
+
+    def check_length(self, file, lines):
+        if len(lines) > rules.LONG_FILE_NEEDS_A_REASON and not REASON.search(first_comment(lines)):
+            self.breach(file, 1, f"{len(lines)} lines, and its first comment does not say "
+                                 "'... lines because ...'")
+        elif len(lines) > rules.LONG_FILE_WARNS:
+            self.warnings.append(f"{self.name(file)}: {len(lines)} lines")
+
+    def check_paths(self, file, lines):
+        for number, line in enumerate(lines, 1):
+            if found := FOREIGN_PATHS.search(line):
+                self.breach(file, number, f"names '{found.group()}', which exists on no other machine")
+
+    def check_words(self, file, lines):
+        for number, line in enumerate(lines, 1):
+            for phrase in self.allowed_phrases:
+                line = line.replace(phrase, "")
+            for word in WORD.findall(line):
+                if singular(word.lower()) in rules.BANNED_WORDS:
+                    self.breach(file, number, f"the word '{word}' is banned (docs/vocabulary.md)")
+
+    def check_includes(self, file, lines):
+        for number, line in enumerate(lines, 1):
+            if found := INCLUDE.match(line):
+                quoted, angled = found.groups()
+                self.check_cuda(file, number, quoted or angled)
+                if quoted:
+                    self.check_include(file, number, quoted)
+
+    def check_cuda(self, file, number, header):
+        if CUDA_HEADER.match(header) and self.folder_of(file) not in rules.CUDA_FOLDERS \
+                and self.name(file) != rules.CUDA_FILE:
+            self.breach(file, number, f"includes {header}, which only {rules.CUDA_FILE} and "
+                                      f"{', '.join(sorted(rules.CUDA_FOLDERS))} may")
+
+    def check_include(self, file, number, header):
+        if CUDA_HEADER.match(header) or header == "cuvmm/version.h":  # the build makes that one
+            return
+        included = self.resolve(file, header)
+        if included is None:
+            self.breach(file, number, f"includes \"{header}\", which is no file of the project")
+            return
+        here, there = self.folder_of(file), self.folder_of(included)
+        single = rules.SINGLE_FILES.get(here)
+        if there != "include" and there not in rules.may_include(here) \
+                and not (single and re.fullmatch(single, header)):
+            self.breach(file, number, f"{here} includes \"{header}\" of {there}, which it may not")
+
+    def resolve(self, file, header):
+        for base in (file.parent, self.root / "src", self.root / "include", self.root / "tests",
+                     self.root):
+            if (base / header).is_file():
+                return (base / header).resolve()
+        return None
+
+    def folder_of(self, file):
+        """The folder by its name in the table, or None where the file belongs to none."""
+        parts = file.relative_to(self.root).parts
+        if parts[0] == "src" and len(parts) > 2:
+            if parts[1] not in rules.SOURCE_FOLDERS:
+                self.breach(file, 1, f"the folder src/{parts[1]} is not in layout_rules.py")
+                return None
+            return parts[1]
+        return parts[0] if parts[0] in rules.OTHER_FOLDERS else None
+
+    def name(self, file):
+        return str(file.relative_to(self.root))
+
+    def breach(self, file, number, what):
+        text = f"{self.name(file)}:{number}: {what}"
+        if text not in self.breaches:
+            self.breaches.append(text)
+
+
+def first_comment(lines):
+    """The comment that a file begins with, its licence line included."""
+    comment = []
+    for line in lines:
+        if not re.match(r"\s*(//|#|/?\*|\"\"\")", line):
+            break
+        comment.append(line.strip(" /*#"))
+    return " ".join(comment)
+
+
+def singular(word):
+    return word[:-1] if word.endswith("s") else word
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: check_layout.py ROOT")
+    tree = Tree(sys.argv[1])
+    tree.check()
+    for warning in tree.warnings:
+        print(f"warning: {warning}")
+    for breach in tree.breaches:
+        print(breach)
+    print(f"layout: {len(tree.breaches)} breaches, {len(tree.warnings)} long files")
+    return 1 if tree.breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

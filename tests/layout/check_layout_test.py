@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""That the layout check can fail: each rule is broken once in a planted tree."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).parent))
+from check_layout import Tree  # noqa: E402
+
+LICENSE = "// SPDX-License-Identifier: Apache-2.0\n"
+
+
+class LayoutCheck(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.root = Path(self.folder.name)
+        self.plant("src/base/size.hpp", "")
+        self.plant("src/driver/driver.hpp", '#include "base/size.hpp"\n')
+        self.plant("src/driver/driver_api.def", "")
+        self.plant("src/driver/cuda.hpp", "#include <cuda.h>\n")
+        self.plant("src/vmm/chunk.hpp", '#include "driver/driver.hpp"\n#include "base/size.hpp"\n')
+        self.plant("src/sim/device.hpp", '#include <cuda.h>\n#include "driver/driver_api.def"\n')
+
+    def plant(self, name, text, license=LICENSE):
+        file = self.root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(license + text)
+
+    def breaches(self):
+        tree = Tree(self.root)
+        tree.check()
+        return tree.breaches
+
+    def assert_one_breach(self, *parts):
+        breaches = self.breaches()
+        self.assertEqual(len(breaches), 1, breaches)
+        for part in parts:
+            self.assertIn(part, breaches[0])
+
+    def test_a_good_tree_passes(self):
+        self.assertEqual(self.breaches(), [])
+
+    def test_a_folder_that_includes_one_above_it_is_named_with_file_and_line(self):
+        self.plant("src/base/log.cpp", '\n#include "vmm/chunk.hpp"\n')
+        self.assert_one_breach("src/base/log.cpp:3:", "base includes", "of vmm")
+
+    def test_a_path_through_the_parent_folder_does_not_hide_where_it_leads(self):
+        self.plant("src/base/log.cpp", '#include "../vmm/chunk.hpp"\n')
+        self.assert_one_breach("src/base/log.cpp:2:", "of vmm")
+
+    def test_the_simulated_driver_sees_only_the_lists_of_driver(self):
+        self.plant("src/sim/stream.cpp", '#include "driver/driver.hpp"\n')
+        self.assert_one_breach("src/sim/stream.cpp:2:", "sim includes", "of driver")
+
+    def test_an_example_sees_public_headers_only(self):
+        self.plant("include/cuvmm/sim.h", "")
+        self.plant("examples/fill.cpp", '#include "cuvmm/sim.h"\n#include "base/size.hpp"\n')
+        self.assert_one_breach("examples/fill.cpp:3:", "examples includes", "of base")
+
+    def test_cuda_headers_come_through_one_file(self):
+        self.plant("src/vmm/mapping.cpp", "#include <cuda.h>\n")
+        self.assert_one_breach("src/vmm/mapping.cpp:2:", "cuda.h")
+
+    def test_an_include_that_leads_nowhere_is_a_breach(self):
+        self.plant("src/vmm/mapping.cpp", '#include "vmm/gone.hpp"\n')
+        self.assert_one_breach("src/vmm/mapping.cpp:2:", "no file of the project")
+
+    def test_a_folder_outside_the_table_is_a_breach(self):
+        self.plant("src/misc/stuff.hpp", "")
+        self.assert_one_breach("src/misc/stuff.hpp", "src/misc is not in")
+
+    def test_a_file_without_its_licence_line_is_a_breach(self):
+        self.plant("tools/run.py", "", license="")
+        self.assert_one_breach("tools/run.py:1:", "SPDX")
+
+    def test_a_long_file_needs_its_reason(self):
+        self.plant("src/vmm/long.cpp", "int x;\n" * 601)
+        self.assert_one_breach("src/vmm/long.cpp:1:", "602 lines")
+
+    def test_a_long_file_with_its_reason_passes(self):
+        self.plant("src/vmm/long.cpp", "// More than 600 lines because it is one table.\n" + "\n" * 600)
+        self.assertEqual(self.breaches(), [])
+
+    def test_a_file_of_some_length_is_only_warned_about(self):
+        self.plant("src/vmm/long.cpp", "int x;\n" * 401)
+        tree = Tree(self.root)
+        self.assertTrue(tree.check())
+        self.assertEqual(len(tree.warnings), 1)
+
+    def test_banned_words_are_found_inside_identifiers_and_comments(self):
+        for text in ("struct PageTable;", "int free_pages();", "// a manager of", "#define UTIL 1"):
+            with self.subTest(text):
+                self.plant("src/vmm/words.hpp", text + "\n")
+                self.assert_one_breach("src/vmm/words.hpp:2:", "is banned")
+
+    def test_words_that_only_contain_a_banned_one_pass(self):
+        self.plant("src/vmm/words.hpp", "// utility, pageable, segmented: utilise\n")
+        self.assertEqual(self.breaches(), [])
+
+    def test_an_allowed_phrase_passes(self):
+        self.plant("src/vmm/words.hpp", "long size = sysconf(_SC_PAGE_SIZE);\n")
+        self.assert_one_breach("PAGE")
+        self.plant("tests/layout/banned_words_allowed.txt", "_SC_PAGE_SIZE\n", license="")
+        self.assertEqual(self.breaches(), [])
+
+    def test_paths_of_the_workplace_are_found_in_documents_too(self):
+        self.plant("docs/notes.md", "see ../sha" + "red/notes\n", license="")
+        self.assert_one_breach("docs/notes.md:1:")
+
+
+if __name__ == "__main__":
+    unittest.main()
