@@ -21,9 +21,9 @@ constexpr ErrorRow rows[] = {
 };
 
 const ErrorRow* row_of(CUresult error) {
-  const auto* found = std::lower_bound(
-      std::begin(rows), std::end(rows), error,
-      [](const ErrorRow& row, CUresult wanted) { return row.error < wanted; });
+  const auto* found =
+      std::lower_bound(std::begin(rows), std::end(rows), error,
+                       [](const ErrorRow& row, CUresult wanted) { return row.error < wanted; });
   return found != std::end(rows) && found->error == error ? found : nullptr;
 }
 

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls would have taken on the card that was measured (docs/measured.md): a model that sums
+// microseconds, no benchmark. What was not measured costs nothing.
+#pragma once
+
+#include "base/size.hpp"
+#include "sim/rows.hpp"
+
+namespace cuvmm::sim {
+
+// Adds what a call costs however little it is asked for (0 bytes), or what these bytes cost on
+// top of that.
+void cost_of(Row row, Size bytes);
+
+double modelled_microseconds();
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/faults.hpp"
+
+#include <sched.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/lock.hpp"
+#include "base/option_types.hpp"
+#include "base/text.hpp"
+#include "sim/errors.hpp"
+#include "sim/settings.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+using Name = std::size_t;  // the first row of that API name stands for all of its versions
+
+const std::array<Name, row_count>& names_of_rows() {
+  static const auto names = [] {
+    std::array<Name, row_count> all{};
+    for (std::size_t row = 0; row < row_count; ++row) {
+      all[row] = row;
+      for (std::size_t earlier = 0; earlier < row; ++earlier) {
+        if (std::string_view(name_of(Row(earlier))) == name_of(Row(row))) {
+          all[row] = earlier;
+          break;
+        }
+      }
+    }
+    return all;
+  }();
+  return names;
+}
+
+std::optional<Name> name_index(std::string_view name) {
+  for (std::size_t row = 0; row < row_count; ++row) {
+    if (name == name_of(Row(row))) return row;
+  }
+  return std::nullopt;
+}
+
+struct Fault {
+  Name name;
+  std::uint64_t calls_left;  // the one that makes it 0 fails
+  CUresult error;
+};
+
+struct Delay {
+  Name name;
+  std::uint32_t microseconds;
+};
+
+// Calls `one` with each part between commas; false as soon as that is.
+template <class One>
+bool for_each_part(std::string_view text, One&& one) {
+  text = without_outer_blanks(text);
+  if (text.empty()) return true;
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    if (!one(without_outer_blanks(text.substr(0, comma)))) return false;
+    if (comma == std::string_view::npos) return true;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::optional<Fault> parse_fault(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const std::size_t equals = text.find('=');
+  if (colon == std::string_view::npos || equals == std::string_view::npos || colon > equals) {
+    return std::nullopt;
+  }
+  const auto name = name_index(text.substr(0, colon));
+  const auto which = read_integer(text.substr(colon + 1, equals - colon - 1));
+  const auto error = error_named(text.substr(equals + 1));
+  if (!name || !which || *which < 1 || !error || *error == CUDA_SUCCESS) return std::nullopt;
+  return Fault{*name, static_cast<std::uint64_t>(*which), *error};
+}
+
+std::optional<Delay> parse_delay(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return std::nullopt;
+  const auto name = name_index(text.substr(0, equals));
+  const auto time = OptionType<cuvmm::Duration>::read(text.substr(equals + 1));
+  if (!name || !time || time->count() > 3'600'000'000) return std::nullopt;
+  return Delay{*name, static_cast<std::uint32_t>(time->count())};
+}
+
+// Made at the first call, never destroyed: calls come until the process is gone.
+class Interference {
+ public:
+  static Interference& get() {
+    static auto* const interference = new Interference;
+    return *interference;
+  }
+
+  CUresult before(Row row) {
+    const Name name = names_[static_cast<std::size_t>(row)];
+    calls_[name].fetch_add(1, std::memory_order_relaxed);
+    wait(delays_[name].load(std::memory_order_relaxed));
+    return faulty_.load(std::memory_order_relaxed) ? fault_of(name) : CUDA_SUCCESS;
+  }
+
+  bool set_faults(std::string_view text) {
+    std::vector<Fault> faults;
+    const bool parsed = for_each_part(text, [&](std::string_view part) {
+      const auto fault = parse_fault(part);
+      if (fault) faults.push_back(*fault);
+      return fault.has_value();
+    });
+    if (!parsed) return false;
+    const Holding holding{lock_};
+    faults_ = std::move(faults);
+    faulty_.store(!faults_.empty());
+    return true;
+  }
+
+  bool set_delays(std::string_view text) {
+    std::vector<Delay> delays;
+    const bool parsed = for_each_part(text, [&](std::string_view part) {
+      const auto delay = parse_delay(part);
+      if (delay) delays.push_back(*delay);
+      return delay.has_value();
+    });
+    if (!parsed) return false;
+    const Holding holding{lock_};
+    for (auto& delay : delays_) delay.store(0, std::memory_order_relaxed);
+    for (const Delay& delay : delays) delays_[delay.name].store(delay.microseconds);
+    return true;
+  }
+
+  std::uint64_t calls_of(std::string_view name) const {
+    if (!name.empty()) {
+      const auto index = name_index(name);
+      return index ? calls_[*index].load() : 0;
+    }
+    std::uint64_t all = 0;
+    for (const auto& calls : calls_) all += calls.load(std::memory_order_relaxed);
+    return all;
+  }
+
+ private:
+  Interference() : names_(names_of_rows()) {
+    complain_unless(set_faults(settings().fault), "VMM_SIM_FAULT", settings().fault,
+                    "FUNCTION:NUMBER=CUDA_ERROR_..., several with commas");
+    complain_unless(set_delays(settings().delay), "VMM_SIM_DELAY", settings().delay,
+                    "FUNCTION=TIME (cuMemMap=25us), several with commas");
+  }
+
+  static void complain_unless(bool parsed, const char* option, const std::string& value,
+                              const char* allowed) {
+    if (parsed) return;
+    CUVMM_LOG(Warning, "%s=%s is not understood and not used; allowed: %s", option, value.c_str(),
+              allowed);
+  }
+
+  CUresult fault_of(Name name) {
+    const Holding holding{lock_};
+    CUresult answer = CUDA_SUCCESS;
+    std::erase_if(faults_, [&](Fault& fault) {
+      if (fault.name != name || --fault.calls_left != 0) return false;
+      answer = fault.error;
+      return true;
+    });
+    faulty_.store(!faults_.empty());
+    return answer;
+  }
+
+  // Sleeping is exact to some 50 microseconds only, so the rest is spent awake.
+  static void wait(std::uint32_t microseconds) {
+    if (microseconds == 0) return;
+    constexpr std::uint32_t inexact = 100;
+    const std::uint64_t end = now_ns() + std::uint64_t{microseconds} * 1000;
+    if (microseconds > inexact) {
+      std::this_thread::sleep_for(std::chrono::microseconds(microseconds - inexact));
+    }
+    while (now_ns() < end) sched_yield();
+  }
+
+  const std::array<Name, row_count>& names_;
+  std::array<std::atomic<std::uint64_t>, row_count> calls_{};
+  std::array<std::atomic<std::uint32_t>, row_count> delays_{};
+  std::atomic<bool> faulty_{false};
+
+  Lock lock_{LockOrder::SimFaults};  // guards what follows
+  std::vector<Fault> faults_;
+};
+
+}  // namespace
+
+CUresult faults_before(Row row) {
+  return Interference::get().before(row);
+}
+
+bool set_faults(std::string_view text) {
+  return Interference::get().set_faults(text);
+}
+
+bool set_delays(std::string_view text) {
+  return Interference::get().set_delays(text);
+}
+
+std::uint64_t calls_of(std::string_view name) {
+  return Interference::get().calls_of(name);
+}
+
+}  // namespace cuvmm::sim
