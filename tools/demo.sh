@@ -6,4 +6,7 @@ if nvidia-smi -L >/dev/null 2>&1; then
 else
   say "no card here: on the simulated driver"
 fi
-build/bin/cuvmm_contract_tests --gtest_filter='Headline.*'
+headline='Headline.*:*/Headline.*'
+build/bin/cuvmm_contract_tests --gtest_filter="$headline" --gtest_list_tests | grep -q Headline ||
+  die "the contract suite has no headline scenario"
+build/bin/cuvmm_contract_tests --gtest_filter="$headline"

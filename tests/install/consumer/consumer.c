@@ -6,7 +6,9 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-CUVMM_SIM_KERNEL(nothing) { (void)launch; }
+CUVMM_SIM_KERNEL(nothing) {
+  (void)launch;
+}
 
 int main(void) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# check_programs.sh BUILD: what was built runs wherever it is carried to, finds the simulated
+# driver only when told to, and is not linked to a driver.
+set -euo pipefail
+build=$1
+largest_mib=64
+status=0
+wrong() { echo "$*"; status=1; }
+
+while IFS= read -r -d '' binary; do
+  dynamic=$(readelf -dW "$binary" 2>/dev/null) || continue   # a script
+  if grep -q 'NEEDED.*libcuda\.' <<<"$dynamic"; then wrong "$binary is linked to libcuda"; fi
+  while read -r folder; do
+    [[ -z $folder || $folder == '$ORIGIN/../lib' ]] || wrong "$binary searches libraries in $folder"
+  done < <(sed -nE 's/.*(RUNPATH|RPATH).*\[(.*)\]/\2/p' <<<"$dynamic" | tr : '\n')
+done < <(find "$build/bin" "$build/lib" -type f -print0)
+
+[[ -e $build/lib/cuvmm/sim/libcuda.so.1 ]] || wrong "no simulated driver in $build/lib/cuvmm/sim"
+strays=$(find "$build/bin" "$build/lib" -name 'libcuda.so*' ! -path "$build/lib/cuvmm/sim/*")
+[[ -z $strays ]] || wrong "a driver lies where programs may find it by accident: $strays"
+
+mib=$(du -sm --total "$build/bin" "$build/lib" | tail -n 1 | cut -f1)
+((mib <= largest_mib)) || wrong "bin and lib take $mib MiB, more than the $largest_mib that can be carried"
+echo "bin and lib: $mib MiB"
+exit "$status"
