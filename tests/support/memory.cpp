@@ -146,6 +146,14 @@ GivenMapped::GivenMapped(int chunk_count, Size chunk_size, const CUmemAllocation
   GIVEN(set_access(address(), size()));
 }
 
+Size GivenBallast::what_to_take(Size left) {
+  const Size free = memory_info().free;
+  return free > left ? std::max(granularity(), round_down(free - left, granularity()))
+                     : granularity();
+}
+
+GivenBallast::GivenBallast(Size left) : block_(what_to_take(left)) {}
+
 std::vector<std::byte> read(CUdeviceptr address, Size size) {
   std::vector<std::byte> bytes(size);
   EXPECT_CUDA(driver().cuMemcpyDtoH(bytes.data(), address, size));

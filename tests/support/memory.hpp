@@ -46,8 +46,10 @@ class GivenBlocking {
   Size size() const { return size_; }
   CUresult free() { return driver().cuMemFree(forget()); }
   CUdeviceptr forget() { return std::exchange(address_, 0); }
+  static GivenBlocking adopt(CUdeviceptr address, Size size) { return {address, size}; }
 
  private:
+  GivenBlocking(CUdeviceptr address, Size size) : address_(address), size_(size) {}
   CUdeviceptr address_ = 0;
   Size size_ = 0;
 };
@@ -140,6 +142,17 @@ inline GivenMapped given_mapped(int chunk_count, Size chunk_size,
                                 const CUmemAllocationProp& properties = chunk_properties()) {
   return GivenMapped{chunk_count, chunk_size, properties};
 }
+
+// One plain allocation that takes all of device 0's memory but about `left`, so that tests of a
+// full card are quick on a large one.
+class GivenBallast {
+ public:
+  explicit GivenBallast(Size left);
+
+ private:
+  static Size what_to_take(Size left);
+  GivenBlocking block_;
+};
 
 // Contents, by blocking copies to and from the host.
 std::vector<std::byte> read(CUdeviceptr address, Size size);

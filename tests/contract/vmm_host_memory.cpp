@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chunks of the host's memory, mapped at device addresses.
+#include <algorithm>
+
+#include "support/kernels.hpp"
+#include "support/memory.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr Size chunk_size = 4 * MiB;
+
+class HostChunk : public DriverContract {
+ protected:
+  // The node nearest the device; 0 where the host has but one.
+  static CUmemAllocationProp nearest() {
+    return chunk_properties(
+        host_node_location(std::max(0, attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID))));
+  }
+};
+
+TEST_F(HostChunk, TakesNoDeviceMemory) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  const Size free_before = memory_info().free;
+  auto chunk = given_chunk(chunk_size, nearest());
+  EXPECT_EQ(memory_info().free, free_before);
+}
+
+TEST_F(HostChunk, IsMemoryToCopiesAndKernels) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  auto mapped = given_mapped(1, chunk_size, nearest());
+  fill_pattern(mapped.address(), chunk_size, 41);
+  expect_pattern(mapped.address(), chunk_size, 41);
+  ASSERT_CUDA(launch(kernels().fill, nullptr, mapped.address(), std::uint32_t{6},
+                     static_cast<std::uint32_t>(chunk_size / 4)));
+  ASSERT_CUDA(launch(kernels().add_one, nullptr, mapped.address(),
+                     static_cast<std::uint32_t>(chunk_size / 4)));
+  ASSERT_CUDA(synchronize());
+  EXPECT_EQ(read_word(mapped.address() + chunk_size - 4), 7u);
+}
+
+TEST_F(HostChunk, AndADeviceChunkStandBehindOneRange) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  auto reserved = given_reservation(2 * chunk_size);
+  auto on_device = given_chunk(chunk_size);
+  auto on_host = given_chunk(chunk_size, nearest());
+  auto first = given_mapping(reserved.address(), on_device);
+  auto second = given_mapping(reserved.address() + chunk_size, on_host);
+  ASSERT_CUDA(set_access(reserved.address(), reserved.size()));
+  fill_pattern(reserved.address(), reserved.size(), 42);
+  ASSERT_CUDA(launch(kernels().add_one, nullptr, reserved.address(),
+                     static_cast<std::uint32_t>(reserved.size() / 4)));
+  ASSERT_CUDA(synchronize());
+  fill_pattern(reserved.address() + chunk_size - 4096, 8192, 43);
+  expect_pattern(reserved.address() + chunk_size - 4096, 8192, 43);
+}
+
+TEST_F(HostChunk, CanBeDereferencedOnceTheHostHasAccess) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  auto mapped = given_mapped(1, chunk_size, nearest());
+  CUmemAccessDesc host{};
+  host.location = nearest().location;
+  host.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  ASSERT_CUDA(driver().cuMemSetAccess(mapped.address(), chunk_size, &host, 1));  // unmeasured
+  fill_pattern(mapped.address(), chunk_size, 44);
+  ASSERT_CUDA(synchronize());
+  EXPECT_TRUE(has_pattern(reinterpret_cast<const void*>(mapped.address()), chunk_size, 44));
+}
+
+TEST_F(HostChunk, RemembersItsLocation) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  auto chunk = given_chunk(chunk_size, nearest());
+  CUmemAllocationProp found{};
+  ASSERT_CUDA(driver().cuMemGetAllocationPropertiesFromHandle(&found, chunk.handle()));
+  EXPECT_EQ(found.location.type, CU_MEM_LOCATION_TYPE_HOST_NUMA);
+  EXPECT_EQ(found.location.id, nearest().location.id);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
