@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/driver.hpp"
 
+#include <utility>
+
 namespace cuvmm {
 namespace {
 
@@ -22,16 +24,17 @@ ErrorKind kind_of(CUresult answer) {
 }  // namespace
 
 // The row whose missing function this thread called last; absent functions set it (load.cpp).
-thread_local const CallInfo* last_absent_call = nullptr;
+// Every check() takes it back, so that a later refusal is not put down to it.
+constinit thread_local const CallInfo* last_absent_call = nullptr;
 
 Error Driver::error_of(CUresult answer, const char* doing, Size asked) const {
   Error error{.kind = kind_of(answer), .driver_code = answer, .doing = doing, .asked = asked};
-  if (answer == CUDA_ERROR_NOT_SUPPORTED && last_absent_call != nullptr) {
+  const CallInfo* absent = std::exchange(last_absent_call, nullptr);
+  if (answer == CUDA_ERROR_NOT_SUPPORTED && absent != nullptr) {
     error.kind = ErrorKind::NotAvailable;
-    error.subject = last_absent_call->symbol;
+    error.subject = absent->symbol;
     error.available = static_cast<Size>(version);
-    error.asked = static_cast<Size>(last_absent_call->since);
-    last_absent_call = nullptr;
+    error.asked = static_cast<Size>(absent->since);
     return error;
   }
   const char* name = nullptr;
@@ -42,7 +45,10 @@ Error Driver::error_of(CUresult answer, const char* doing, Size asked) const {
 }
 
 Result<void> Driver::check(CUresult answer, const char* doing, Size asked) const {
-  if (answer == CUDA_SUCCESS) return {};
+  if (answer == CUDA_SUCCESS) {
+    last_absent_call = nullptr;
+    return {};
+  }
   return error_of(answer, doing, asked);
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "driver/driver.hpp"
 
 namespace cuvmm {
 
-extern thread_local const CallInfo* last_absent_call;
+extern constinit thread_local const CallInfo* last_absent_call;
 
 namespace {
 
 constexpr int oldest_driver = 11000;
+constexpr int per_thread_since = 7000;
 
 // Stands where the driver has no such function. On x86_64 a function may be called through any
 // signature that it does not look at, so one body a row is enough.
@@ -35,18 +36,21 @@ class SymbolSource {
 
   // cuGetProcAddress first: it is how the driver wants to be asked. It may answer with another
   // signature than the row's where a newer one took the name over below `since`, so a row that
-  // has been replaced is asked for by its symbol, which cannot be mistaken.
+  // has been replaced is asked for by its symbol, which cannot be mistaken. Per-thread
+  // forms are not known to it below the version that brought them.
   void* find(const CallInfo& call, const char* symbol, cuuint64_t flags, int driver_version) const {
     if (driver_version < call.since) return nullptr;
+    const bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    const int version = per_thread ? std::max(call.since, per_thread_since) : call.since;
     void* found = nullptr;
     if (call.until == Now) {
       if (get_v2_ != nullptr) {
         CUdriverProcAddressQueryResult status{};
-        if (get_v2_(call.name.data(), &found, call.since, flags, &status) != CUDA_SUCCESS) {
+        if (get_v2_(call.name.data(), &found, version, flags, &status) != CUDA_SUCCESS) {
           found = nullptr;
         }
       } else if (get_v1_ != nullptr &&
-                 get_v1_(call.name.data(), &found, call.since, flags) != CUDA_SUCCESS) {
+                 get_v1_(call.name.data(), &found, version, flags) != CUDA_SUCCESS) {
         found = nullptr;
       }
     }
@@ -65,18 +69,20 @@ void fill(Driver& driver, const SymbolSource& source, Function& legacy, Function
   const CallInfo& row = info(call);
   void* found = source.find(row, row.symbol, CU_GET_PROC_ADDRESS_LEGACY_STREAM, driver.version);
   driver.present[static_cast<std::size_t>(call)] = found != nullptr;
-  legacy = reinterpret_cast<Function>(found != nullptr ? found : reinterpret_cast<void*>(&absent<call>));
+  legacy =
+      reinterpret_cast<Function>(found != nullptr ? found : reinterpret_cast<void*>(&absent<call>));
   per_thread = legacy;
   if (row.per_thread_symbol == nullptr) return;
   found = source.find(row, row.per_thread_symbol, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
                       driver.version);
-  per_thread = reinterpret_cast<Function>(found != nullptr ? found : reinterpret_cast<void*>(&absent<call>));
+  per_thread =
+      reinterpret_cast<Function>(found != nullptr ? found : reinterpret_cast<void*>(&absent<call>));
 }
 
 Result<void> require_all(const Driver& driver) {
   for (std::size_t i = 0; i < call_count; ++i) {
     const CallInfo& row = all_calls()[i];
-    if (row.need == Need::Required && !driver.present[i] ) {
+    if (row.need == Need::Required && !driver.present[i]) {
       return Error{.kind = ErrorKind::NotAvailable,
                    .doing = "load driver",
                    .subject = row.symbol,
@@ -97,17 +103,22 @@ LoaderDoors LoaderDoors::of_the_system() {
 Result<Driver> load_driver(const char* path, const LoaderDoors& doors) {
   void* library = doors.open(path);
   if (library == nullptr) {
-    return Error{.kind = ErrorKind::DriverMissing, .doing = "load driver", .subject = "no libcuda.so.1"};
+    return Error{
+        .kind = ErrorKind::DriverMissing, .doing = "load driver", .subject = "no libcuda.so.1"};
   }
   const SymbolSource source{doors, library};
   const auto get_version = source.by_symbol<PFN_cuDriverGetVersion_v2020>("cuDriverGetVersion");
   Driver driver{};
   if (get_version == nullptr || get_version(&driver.version) != CUDA_SUCCESS) {
-    return Error{.kind = ErrorKind::DriverMissing, .doing = "load driver", .subject = "not a CUDA driver"};
+    return Error{
+        .kind = ErrorKind::DriverMissing, .doing = "load driver", .subject = "not a CUDA driver"};
   }
   if (driver.version < oldest_driver) {
-    return Error{.kind = ErrorKind::NotAvailable, .doing = "load driver", .subject = "driver",
-                 .asked = oldest_driver, .available = static_cast<Size>(driver.version)};
+    return Error{.kind = ErrorKind::NotAvailable,
+                 .doing = "load driver",
+                 .subject = "driver",
+                 .asked = oldest_driver,
+                 .available = static_cast<Size>(driver.version)};
   }
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
   fill<Call::symbol>(driver, source, driver.name, driver.name##_per_thread);
