@@ -70,18 +70,27 @@ T take(Result<T>&& result) {
 }  // namespace cuvmm
 
 // The value of a Result, or return its Error to our caller.
-#define TRY(expression)                              \
-  __extension__({                                    \
-    auto try_result = (expression);                  \
-    if (!try_result.ok()) return try_result.error(); \
-    ::cuvmm::detail::take(std::move(try_result));    \
-  })
+#define TRY(expression) CUVMM_TRY_AS(CUVMM_UNIQUE(try_result_), expression)
 
 // The value of a Result that cannot be an Error; `why` says why it cannot.
-#define MUST(expression, why)                                   \
+#define MUST(expression, why) CUVMM_MUST_AS(CUVMM_UNIQUE(must_result_), expression, why)
+
+// The names differ, so that one may stand inside another.
+#define CUVMM_JOIN_NOW(a, b) a##b
+#define CUVMM_JOIN(a, b) CUVMM_JOIN_NOW(a, b)
+#define CUVMM_UNIQUE(name) CUVMM_JOIN(name, __COUNTER__)
+
+#define CUVMM_TRY_AS(result, expression)      \
+  __extension__({                             \
+    auto result = (expression);               \
+    if (!result.ok()) return result.error();  \
+    ::cuvmm::detail::take(std::move(result)); \
+  })
+
+#define CUVMM_MUST_AS(result, expression, why)                  \
   __extension__({                                               \
-    auto must_result = (expression);                            \
     static_assert(sizeof(why) > 1, "say why this cannot fail"); \
-    if (!must_result.ok()) ::std::abort();                      \
-    ::cuvmm::detail::take(std::move(must_result));              \
+    auto result = (expression);                                 \
+    if (!result.ok()) ::std::abort();                           \
+    ::cuvmm::detail::take(std::move(result));                   \
   })
