@@ -102,8 +102,9 @@ CUresult AddressSpace::map(CUdeviceptr address, std::shared_ptr<Chunk> chunk, Ow
   if (reservation == nullptr || reservation->owner != owner) return CUDA_ERROR_INVALID_VALUE;
   if (first_overlap(address, size) != mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
   if (!Views::can_show(address, size)) {
-    say("the simulation cannot show memory at addresses this far into a reservation; cuMemMap "
-        "answers out of memory");
+    CUVMM_LOG_ONCE(Warning,
+                   "memory cannot be shown this far up in the simulated addresses: cuMemMap "
+                   "answers out of memory");
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   mappings_[address] = {.address = address,
@@ -169,7 +170,7 @@ std::optional<Mapping> AddressSpace::mapping_at(CUdeviceptr address) const {
 
 bool AddressSpace::make_shareable(const std::shared_ptr<Chunk>& chunk) {
   const Writing writing{lock_};
-  if (chunk->has_own_file() || settings().backing == BackingMode::None) return true;
+  if (chunk->has_own_file() || !has_backing()) return true;
   const Extent own = take_own_file(chunk->size());
   if (own.file < 0) return false;
   const auto window = [](const Extent& extent, int protection) {

@@ -33,7 +33,7 @@ int Backing::file() {
 }
 
 Extent Backing::take(Size size) {
-  if (settings().backing == BackingMode::None) return {.file = -2, .offset = 0, .size = size};
+  if (!has_backing()) return {.file = -2, .offset = 0, .size = size};
   const int where = file();
   return {.file = where, .offset = next_offset_.fetch_add(size), .size = size};
 }

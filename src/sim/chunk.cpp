@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/chunk.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <map>
+#include <mutex>
 
 #include "sim/device.hpp"
 #include "sim/process.hpp"
@@ -14,6 +18,30 @@ std::uint64_t next_id() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
 }
+
+// Chunks with a file of their own, by the file: so that importing what one exported oneself gives
+// the same chunk, as on a card.
+class SharedChunks {
+ public:
+  static SharedChunks& get() {
+    static auto* chunks = new SharedChunks;  // outlives every thread
+    return *chunks;
+  }
+  void add(ino_t file, const std::shared_ptr<Chunk>& chunk) {
+    const std::lock_guard holding{lock_};
+    std::erase_if(chunks_, [](const auto& known) { return known.second.expired(); });
+    chunks_[file] = chunk;
+  }
+  std::shared_ptr<Chunk> find(ino_t file) {
+    const std::lock_guard holding{lock_};
+    const auto found = chunks_.find(file);
+    return found == chunks_.end() ? nullptr : found->second.lock();
+  }
+
+ private:
+  std::mutex lock_;
+  std::map<ino_t, std::weak_ptr<Chunk>> chunks_;
+};
 
 }  // namespace
 
@@ -36,15 +64,20 @@ std::shared_ptr<Chunk> Chunk::create(Device* device, Size size,
 
 std::shared_ptr<Chunk> Chunk::import(int file) {
   struct stat status {};
-  if (fstat(file, &status) != 0 || status.st_size <= 0) return nullptr;
+  if (fcntl(file, F_GET_SEALS) < 0 || fstat(file, &status) != 0 || status.st_size <= 0) {
+    return nullptr;  // not a memory file
+  }
+  if (auto known = SharedChunks::get().find(status.st_ino)) return known;
+  const int mine = fcntl(file, F_DUPFD_CLOEXEC, 0);
+  if (mine < 0) return nullptr;
   std::shared_ptr<Chunk> chunk{new Chunk};
-  chunk->extent_ = {.file = file, .offset = 0, .size = static_cast<Size>(status.st_size)};
+  chunk->extent_ = {.file = mine, .offset = 0, .size = static_cast<Size>(status.st_size)};
   chunk->own_file_ = true;
-  chunk->imported_ = true;
   chunk->id_ = next_id();
   chunk->properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   chunk->properties_.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
   chunk->properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  SharedChunks::get().add(status.st_ino, chunk);
   return chunk;
 }
 
@@ -53,6 +86,8 @@ void Chunk::adopt_own_file(const Extent& extent) {
   backing.give_back(extent_);
   extent_ = extent;
   own_file_ = true;
+  struct stat status {};
+  if (fstat(extent.file, &status) == 0) SharedChunks::get().add(status.st_ino, shared_from_this());
 }
 
 Chunk::~Chunk() {
@@ -62,7 +97,7 @@ Chunk::~Chunk() {
     Backing& backing = device_ != nullptr ? device_->backing() : Process::get().host_backing();
     backing.give_back(extent_);
   }
-  if (device_ != nullptr && !imported_) device_->give_back(extent_.size);
+  if (device_ != nullptr) device_->give_back(extent_.size);
 }
 
 }  // namespace cuvmm::sim

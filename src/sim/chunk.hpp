@@ -13,11 +13,12 @@ class Device;
 
 // Physical memory: of a device, or of the host where device is nullptr. Alive while a handle, a
 // mapping or an allocation holds it.
-class Chunk {
+class Chunk : public std::enable_shared_from_this<Chunk> {
  public:
   // nullptr where the device is full (or the system has no memory file to give).
   static std::shared_ptr<Chunk> create(Device* device, Size size, const CUmemAllocationProp& properties);
-  // What another process exported: it is counted where it was created.
+  // What somebody exported. The chunk itself where this process created it or has imported it
+  // already; else one that is counted where it was created. nullptr where the file is not such.
   static std::shared_ptr<Chunk> import(int file);
 
   ~Chunk();
@@ -35,8 +36,8 @@ class Chunk {
   bool has_own_file() const { return own_file_; }
   void adopt_own_file(const Extent& extent);
 
-  // Program-visible handles to this chunk (cuMemCreate, import, retain).
-  int handles = 0;  // guarded by AddressSpace's lock
+  // How often the program holds its handle: cuMemCreate, import and retain each count.
+  std::atomic<int> handles{0};
 
  private:
   Chunk() = default;
@@ -44,7 +45,6 @@ class Chunk {
   Extent extent_;
   CUmemAllocationProp properties_{};
   bool own_file_ = false;
-  bool imported_ = false;
   std::uint64_t id_ = 0;
 };
 

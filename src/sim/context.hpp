@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/lock.hpp"
+#include "sim/blocking.hpp"
 #include "sim/cuda.hpp"
 #include "sim/stream.hpp"
 
@@ -35,8 +36,12 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<Stream> legacy_stream() const { return legacy_; }
   std::shared_ptr<Stream> per_thread_stream();  // the calling thread's
   void add_stream(const std::shared_ptr<Stream>& stream);
-  void remove_stream(const std::shared_ptr<Stream>& stream);
+  // The program destroyed it; what it was given still counts as this context's work.
+  void retire_stream(const std::shared_ptr<Stream>& stream);
   std::vector<std::shared_ptr<Stream>> streams() const;  // all, the implicit ones included
+
+  // At the end: nothing of the context is kept alive by its own streams any more.
+  void forget_streams();
 
   // Waits for all that any stream of this context was given.
   void wait_for_all_work();
@@ -48,12 +53,14 @@ class Context : public std::enable_shared_from_this<Context> {
   // Devices from whose contexts this context's blocking memory may be used: its own first.
   std::vector<int> accessors() const;
 
+  SmallBlocks& small_blocks() { return small_blocks_; }
+
   // Order of submissions where the legacy stream and blocking ones depend on each other.
   Lock& submission_lock() { return submission_lock_; }
 
   std::map<int, std::size_t> limits;  // cuCtxSetLimit; guarded by Process' lock
-  int cache_config = 0;
-  int shared_memory_config = 0;
+  std::atomic<int> cache_config{0};
+  std::atomic<int> shared_memory_config{0};
 
  private:
   Context(Device& device, unsigned flags, bool primary);
@@ -64,11 +71,14 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<CUresult> sticky_{CUDA_SUCCESS};
   std::shared_ptr<Stream> legacy_;
 
+  SmallBlocks small_blocks_;
+
   Lock submission_lock_{LockOrder::SimContext};
 
-  mutable SharedLock lock_{LockOrder::SimMemory};  // guards what follows
+  mutable SharedLock lock_{LockOrder::SimStreams};  // guards what follows
   std::vector<std::shared_ptr<Stream>> streams_;
   std::map<std::thread::id, std::shared_ptr<Stream>> per_thread_;
+  std::vector<Point> retired_work_;
   std::set<CUcontext> peers_;
 };
 
@@ -94,4 +104,4 @@ CurrentContext current_context();
 #define CUVMM_SIM_CONTEXT(name)                                         \
   const auto name##_found = ::cuvmm::sim::current_context();            \
   if (name##_found.answer != CUDA_SUCCESS) return name##_found.answer;  \
-  const auto& name = name##_found.context
+  [[maybe_unused]] const auto& name = name##_found.context

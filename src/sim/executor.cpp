@@ -50,19 +50,19 @@ class Stirred {
 
   std::mutex lock_;
   std::vector<std::weak_ptr<Queue>> queues_;
-  std::mt19937_64 chance_{settings().seed};
+  std::mt19937_64 chance_{settings().order.seed};
   bool ticking_ = false;
 };
 
 }  // namespace
 
 void stir_queues() {
-  if (settings().order == Order::Random) Stirred::get().maybe_allow_one();
+  if (settings().order.when == SimWhen::Random) Stirred::get().maybe_allow_one();
 }
 
 std::shared_ptr<Queue> Queue::create() {
   std::shared_ptr<Queue> queue{new Queue};
-  if (settings().order == Order::Random) Stirred::get().add(queue);
+  if (settings().order.when == SimWhen::Random) Stirred::get().add(queue);
   return queue;
 }
 
@@ -72,7 +72,7 @@ Point Queue::submit(Work work, std::vector<Point> after, Duration duration) {
   std::erase_if(after, [](const Point& point) {
     return point.queue == nullptr || point.queue->done_.load() >= point.number;
   });
-  const bool eager = settings().order == Order::Eager;
+  const bool eager = is_eager();
   Holding holding{lock_};
   const std::uint64_t number = submitted_.load() + 1;
   submitted_.store(number);

@@ -41,6 +41,8 @@ struct Stream {
   CUstream handle() const { return reinterpret_cast<CUstream>(const_cast<Stream*>(this)); }
 };
 
+std::uint64_t next_stream_id();
+
 // The stream that a call names: NULL by the call's flavour, 1 and 2, or a created one. nullptr
 // where there is none such.
 std::shared_ptr<Stream> find_stream(const std::shared_ptr<Context>& current, CUstream stream);
@@ -53,6 +55,9 @@ CUresult submit(const std::shared_ptr<Stream>& stream, Operation operation);
 Point submit_now(const std::shared_ptr<Stream>& stream, Operation operation);
 // Submits, and waits until it is done. Refused while the stream is captured.
 CUresult submit_and_wait(const std::shared_ptr<Stream>& stream, Operation operation);
+
+// What the stream is given next comes after this point too.
+void order_after(Stream& stream, const Point& point);
 
 // Everything that the stream was given so far, and what it was told to wait for.
 void wait_for_stream(Stream& stream);

@@ -32,21 +32,20 @@ int protection_of(Access access) {
 }
 
 bool show_at(std::byte* where, const Extent& extent, Access access) {
-  if (settings().backing == BackingMode::None) return true;
+  if (!has_backing()) return true;
   void* got = mmap(where, extent.size, protection_of(access), MAP_SHARED | MAP_FIXED, extent.file,
                    static_cast<off_t>(extent.offset));
   if (got != MAP_FAILED) return true;
-  static bool said = false;
-  if (errno == ENOMEM && !said) {
-    said = true;
-    say("the system allows this process no more maps (vm.max_map_count); cuMemSetAccess and "
-        "allocations answer out of memory");
+  if (errno == ENOMEM) {
+    CUVMM_LOG_ONCE(Warning,
+                   "the system allows this process no more maps (vm.max_map_count): "
+                   "cuMemSetAccess and allocations answer out of memory");
   }
   return false;
 }
 
 bool hide_at(std::byte* where, Size size) {
-  if (settings().backing == BackingMode::None) return true;
+  if (!has_backing()) return true;
   return mmap(where, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
               0) != MAP_FAILED;
 }

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/event.hpp"
+
+#include "base/clock.hpp"
+#include "sim/bodies.hpp"
+#include "sim/capture.hpp"
+#include "sim/context_life.hpp"
+#include "sim/process.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+constexpr unsigned known_flags =
+    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+struct AskedEvent {
+  std::shared_ptr<Event> event;
+  std::shared_ptr<Context> context;
+  CUresult answer = CUDA_SUCCESS;
+};
+
+// Events may be asked after from any context; the answer is that of the event's own.
+AskedEvent asked_event(CUevent handle) {
+  auto event = Process::get().events.find(handle);
+  if (event == nullptr) return {nullptr, nullptr, CUDA_ERROR_INVALID_HANDLE};
+  auto context = event->context.lock();
+  if (context == nullptr) return {nullptr, nullptr, CUDA_ERROR_CONTEXT_IS_DESTROYED};
+  const CUresult sticky = context->sticky_error();
+  if (sticky != CUDA_SUCCESS) return {nullptr, nullptr, sticky};
+  const CUresult refused = refuse_captured_event(*event);
+  return {std::move(event), std::move(context), refused};
+}
+
+CUresult record(CUevent event_handle, CUstream stream_handle, unsigned flags) {
+  CUVMM_SIM_CONTEXT(context);
+  const auto event = Process::get().events.find(event_handle);
+  const auto stream = find_stream(context, stream_handle);
+  if (event == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const EventScope scope =
+      flags == CU_EVENT_RECORD_EXTERNAL ? EventScope::External : EventScope::Capture;
+  if (is_captured(*stream)) return capture_record_event(*stream, event, scope);
+  if (scope == EventScope::External) return CUDA_ERROR_ILLEGAL_STATE;
+  const auto of_event = event->context.lock();
+  const auto of_stream = stream->context.lock();
+  if (of_event != of_stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->kind == StreamKind::Legacy) {
+    const CUresult refused = refuse_legacy_work(*of_stream);
+    if (refused != CUDA_SUCCESS) return refused;
+  }
+  forget_captured_record(*event);
+  record_event(*event, stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult elapsed(float* milliseconds, CUevent first, CUevent second) {
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const AskedEvent begin = asked_event(first);
+  if (begin.answer != CUDA_SUCCESS) return begin.answer;
+  const AskedEvent end = asked_event(second);
+  if (end.answer != CUDA_SUCCESS) return end.answer;
+  if (((begin.event->flags | end.event->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  const auto from = begin.event->recording();
+  const auto to = end.event->recording();
+  if (from == nullptr || to == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const bool both = Queue::is_reached(from->point) && Queue::is_reached(to->point);
+  if (!both) return CUDA_ERROR_NOT_READY;
+  *milliseconds = static_cast<float>(to->reached_ns.load() - from->reached_ns.load()) / 1e6F;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+void record_event(Event& event, const std::shared_ptr<Stream>& stream) {
+  auto recording = std::make_shared<Recording>();
+  Operation reach;
+  reach.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+  reach.run = [recording](Context&) {
+    recording->reached_ns = static_cast<std::int64_t>(now_ns());
+  };
+  recording->point = submit_now(stream, std::move(reach));
+  event.replace(std::move(recording));
+}
+
+CUVMM_SIM(cuEventCreate)(CUevent* out, unsigned flags) {
+  CUVMM_SIM_CONTEXT(context);
+  if (out == nullptr || (flags & ~known_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool between_processes = (flags & CU_EVENT_INTERPROCESS) != 0;
+  if (between_processes && (flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+  auto event = std::make_shared<Event>();
+  event->context = context;
+  event->flags = flags;
+  *out = Process::get().events.add(std::move(event));
+  return CUDA_SUCCESS;
+}
+
+CUVMM_SIM(cuEventDestroy_v2)(CUevent event) {
+  return Process::get().events.remove(event) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+CUVMM_SIM(cuEventDestroy)(CUevent event) { return sim_cuEventDestroy_v2(event); }
+
+CUVMM_SIM(cuEventRecord)(CUevent event, CUstream stream) { return record(event, stream, 0); }
+CUVMM_SIM(cuEventRecordWithFlags)(CUevent event, CUstream stream, unsigned flags) {
+  return record(event, stream, flags);
+}
+
+CUVMM_SIM(cuEventQuery)(CUevent handle) {
+  const AskedEvent asked = asked_event(handle);
+  if (asked.answer != CUDA_SUCCESS) return asked.answer;
+  const auto recording = asked.event->recording();
+  if (recording == nullptr || Queue::is_reached(recording->point)) return CUDA_SUCCESS;
+  return CUDA_ERROR_NOT_READY;
+}
+
+CUVMM_SIM(cuEventSynchronize)(CUevent handle) {
+  const AskedEvent asked = asked_event(handle);
+  if (asked.answer != CUDA_SUCCESS) return asked.answer;
+  if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
+  if (const auto recording = asked.event->recording()) Queue::wait_for(recording->point);
+  work_was_waited_for(*asked.context);
+  return asked.context->sticky_error();
+}
+
+CUVMM_SIM(cuEventElapsedTime)(float* milliseconds, CUevent first, CUevent second) {
+  return elapsed(milliseconds, first, second);
+}
+CUVMM_SIM(cuEventElapsedTime_v2)(float* milliseconds, CUevent first, CUevent second) {
+  return elapsed(milliseconds, first, second);
+}
+
+}  // namespace cuvmm::sim

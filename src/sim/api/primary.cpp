@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/bodies.hpp"
+#include "sim/context.hpp"
+#include "sim/context_life.hpp"
+#include "sim/process.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+// Takes the primary context from its device, so that it can be ended without the lock.
+std::shared_ptr<Context> detach(Device& device) {
+  auto context = std::move(device.primary.context);
+  device.primary.context = nullptr;
+  device.primary.retains = 0;
+  return context;
+}
+
+CUresult release(CUdevice ordinal) {
+  Process& process = Process::get();
+  Device* device = process.device(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  std::shared_ptr<Context> last;
+  {
+    const Holding holding{process.lock};
+    if (device->primary.retains == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (--device->primary.retains == 0) last = detach(*device);
+  }
+  if (last != nullptr) end_context(last);
+  return CUDA_SUCCESS;
+}
+
+CUresult reset(CUdevice ordinal) {
+  Process& process = Process::get();
+  Device* device = process.device(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  std::shared_ptr<Context> context;
+  {
+    const Holding holding{process.lock};
+    context = device->primary.context;
+    if (context == nullptr) return CUDA_SUCCESS;
+    // Those who retained it keep their count; the next use makes it anew under the same count.
+    device->primary.context = nullptr;
+    device->primary.retains = 0;
+  }
+  end_context(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult set_flags(CUdevice ordinal, unsigned flags) {
+  Process& process = Process::get();
+  Device* device = process.device(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  const Holding holding{process.lock};
+  device->primary.flags = flags;
+  if (device->primary.context != nullptr) device->primary.context->set_flags(flags);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUVMM_SIM(cuDevicePrimaryCtxRetain)(CUcontext* context, CUdevice ordinal) {
+  Process& process = Process::get();
+  Device* device = process.device(ordinal);
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  const Holding holding{process.lock};
+  Device::Primary& primary = device->primary;
+  if (primary.context == nullptr) {
+    primary.context = Context::create(*device, primary.flags, true);
+    process.contexts.add(primary.context);
+  }
+  ++primary.retains;
+  *context = primary.context->handle();
+  return CUDA_SUCCESS;
+}
+
+CUVMM_SIM(cuDevicePrimaryCtxRelease)(CUdevice device) { return release(device); }
+CUVMM_SIM(cuDevicePrimaryCtxRelease_v2)(CUdevice device) { return release(device); }
+CUVMM_SIM(cuDevicePrimaryCtxReset)(CUdevice device) { return reset(device); }
+CUVMM_SIM(cuDevicePrimaryCtxReset_v2)(CUdevice device) { return reset(device); }
+CUVMM_SIM(cuDevicePrimaryCtxSetFlags)(CUdevice device, unsigned flags) {
+  return set_flags(device, flags);
+}
+CUVMM_SIM(cuDevicePrimaryCtxSetFlags_v2)(CUdevice device, unsigned flags) {
+  return set_flags(device, flags);
+}
+
+CUVMM_SIM(cuDevicePrimaryCtxGetState)(CUdevice ordinal, unsigned* flags, int* active) {
+  Process& process = Process::get();
+  Device* device = process.device(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Holding holding{process.lock};
+  *flags = device->primary.flags;
+  *active = device->primary.context != nullptr ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace cuvmm::sim

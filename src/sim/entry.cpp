@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/entry.hpp"
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "sim/cost_model.hpp"
+#include "sim/executor.hpp"
+#include "sim/faults.hpp"
+#include "sim/process.hpp"
+#include "sim/settings.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+thread_local Flavour flavour_now = Flavour::Legacy;
+thread_local int host_functions_deep = 0;
+
+constexpr bool works_before_start(Row row) {
+  return row == Row::cuInit || row == Row::cuDriverGetVersion || row == Row::cuGetErrorName ||
+         row == Row::cuGetErrorString || row == Row::cuGetProcAddress ||
+         row == Row::cuGetProcAddress_v2 || row == Row::cuGetExportTable;
+}
+
+constexpr std::array since_versions = {
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) since,
+#define CUVMM_API_OLD CUVMM_API
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+};
+
+CUresult may_enter(Row row) {
+  if (since_versions[static_cast<std::size_t>(row)] > settings().driver) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (!works_before_start(row)) {
+    const Process& process = Process::get();
+    if (process.is_forked_child() || !process.started()) return CUDA_ERROR_NOT_INITIALIZED;
+    if (host_functions_deep != 0) return CUDA_ERROR_NOT_PERMITTED;
+  }
+  if (const CUresult fault = faults_before(row); fault != CUDA_SUCCESS) return fault;
+  cost_of(row, 0);
+  stir_queues();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+Entry::Entry(Row row, Flavour flavour) : answer_(may_enter(row)), outer_(flavour_now) {
+  flavour_now = flavour;
+}
+
+Entry::~Entry() { flavour_now = outer_; }
+
+Flavour current_flavour() { return flavour_now; }
+
+CUresult lacking(const char* symbol) { return lacking(symbol, "is not simulated"); }
+
+CUresult lacking(const char* symbol, const char* what) {
+  static std::mutex lock;
+  static auto* said = new std::set<std::string>;
+  const std::lock_guard holding{lock};
+  if (said->insert(std::string{symbol} + what).second) {
+    CUVMM_LOG(Warning, "%s %s: it answers CUDA_ERROR_NOT_SUPPORTED", symbol, what);
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+InHostFunction::InHostFunction() { ++host_functions_deep; }
+InHostFunction::~InHostFunction() { --host_functions_deep; }
+
+}  // namespace cuvmm::sim

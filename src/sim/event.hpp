@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "base/lock.hpp"
+#include "sim/capture.hpp"
+#include "sim/context.hpp"
+#include "sim/cuda.hpp"
+#include "sim/executor.hpp"
+
+namespace cuvmm::sim {
+
+// One record of an event: where in a stream it stands, and when it was reached.
+struct Recording {
+  Point point;
+  std::atomic<std::int64_t> reached_ns{0};
+};
+
+struct Event {
+  std::weak_ptr<Context> context;
+  unsigned flags = 0;
+
+  std::shared_ptr<Recording> recording() const {
+    const Reading reading{lock};
+    return last;
+  }
+  void replace(std::shared_ptr<Recording> recording) {
+    const Writing writing{lock};
+    last = std::move(recording);
+  }
+
+  mutable SharedLock lock{LockOrder::SimHandles};  // guards what follows
+  std::shared_ptr<Recording> last;                 // nullptr: never recorded, so complete
+
+  CapturedRecord captured;  // guarded by LockOrder::SimCapture
+};
+
+// Records the event at what the stream was given so far, past any capture.
+void record_event(Event& event, const std::shared_ptr<Stream>& stream);
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the simulation needs to know of PTX text: which entries there are, what parameters they
+// take, and which variables the module has. The instructions are not read: a kernel is a host
+// function here.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/size.hpp"
+#include "sim/cuda.hpp"
+
+namespace cuvmm::sim {
+
+struct PtxParameter {
+  Size offset = 0;
+  Size size = 0;
+};
+
+struct PtxEntry {
+  std::string name;
+  std::vector<PtxParameter> parameters;
+  Size parameter_bytes = 0;
+  Size shared_bytes = 0;  // what its body declares
+  Size most_threads = 0;  // .maxntid or .reqntid; 0: not said
+};
+
+enum class PtxSpace : std::uint8_t { Global, Constant };
+
+// A variable of the module, which lives in device memory.
+struct PtxVariable {
+  std::string name;
+  PtxSpace space = PtxSpace::Global;
+  Size size = 0;
+  Size alignment = 1;
+  bool managed = false;
+  std::vector<std::byte> initial;  // shorter than size: the rest is zero
+};
+
+struct Ptx {
+  int version = 0;  // 10 * major + minor, as CU_FUNC_ATTRIBUTE_PTX_VERSION has it
+  std::vector<PtxEntry> entries;
+  std::vector<PtxVariable> variables;
+};
+
+// Why a text was not read. `lacking` names PTX that is right but not simulated.
+struct PtxError {
+  CUresult answer = CUDA_SUCCESS;
+  std::string lacking;
+};
+
+// Reads the text, which may be anything: what is no PTX answers CUDA_ERROR_INVALID_PTX.
+PtxError read_ptx(std::string_view text, Ptx& ptx);
+
+}  // namespace cuvmm::sim

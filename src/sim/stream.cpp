@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/stream.hpp"
+
+#include "sim/capture.hpp"
+#include "sim/context.hpp"
+#include "sim/entry.hpp"
+#include "sim/guard.hpp"
+#include "sim/process.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+// What new work of this stream must come after beside its own stream: what it was told to wait
+// for, and the rules of the legacy stream. Under the context's submission lock.
+std::vector<Point> points_before(Stream& stream, const Context& context) {
+  std::vector<Point> points = std::move(stream.next_after);
+  stream.next_after.clear();
+  if (stream.kind == StreamKind::Legacy) {
+    for (const auto& other : context.streams()) {
+      if (!other->is_blocking()) continue;
+      if (!other->queue->is_idle()) points.push_back(other->queue->last());
+      points.insert(points.end(), other->next_after.begin(), other->next_after.end());
+    }
+  } else if (stream.is_blocking() && !context.legacy_stream()->queue->is_idle()) {
+    points.push_back(context.legacy_stream()->queue->last());
+  }
+  return points;
+}
+
+// Work on the legacy stream would have to wait for streams that are being captured.
+CUresult refuse_implicit_join(const Stream& stream) {
+  if (stream.kind != StreamKind::Legacy) return CUDA_SUCCESS;
+  const auto context = stream.context.lock();
+  return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : refuse_legacy_work(*context);
+}
+
+}  // namespace
+
+std::uint64_t next_stream_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+std::shared_ptr<Stream> find_stream(const std::shared_ptr<Context>& current, CUstream stream) {
+  if (stream == nullptr) return implicit_stream(current);
+  if (stream == CU_STREAM_LEGACY) return current->legacy_stream();
+  if (stream == CU_STREAM_PER_THREAD) return current->per_thread_stream();
+  return Process::get().streams.find(stream);
+}
+
+std::shared_ptr<Stream> implicit_stream(const std::shared_ptr<Context>& current) {
+  return current_flavour() == Flavour::PerThread ? current->per_thread_stream()
+                                                 : current->legacy_stream();
+}
+
+void run_operation(const Operation& operation, Context& context) {
+  if (context.sticky_error() != CUDA_SUCCESS || !operation.run) return;
+  if (!Guard::run([&] { operation.run(context); })) context.fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+Point submit_now(const std::shared_ptr<Stream>& stream, Operation operation) {
+  const auto context = stream->context.lock();
+  if (context == nullptr) return {};
+  const Duration duration = operation.duration;
+  Work work = [context, operation = std::move(operation)] { run_operation(operation, *context); };
+  std::vector<Point> after;
+  {
+    // Held while the work gets its place, so that two threads cannot order a legacy and a
+    // blocking stream after each other; not while it runs.
+    const Holding holding{context->submission_lock()};
+    after = points_before(*stream, *context);
+    if (!is_eager() || duration == Duration::Long || !after.empty()) {
+      return stream->queue->submit(std::move(work), std::move(after), Duration::Long);
+    }
+  }
+  return stream->queue->submit(std::move(work), {}, duration);
+}
+
+CUresult submit(const std::shared_ptr<Stream>& stream, Operation operation) {
+  if (is_captured(*stream)) return add_to_capture(*stream, std::move(operation));
+  if (const CUresult refused = refuse_implicit_join(*stream); refused != CUDA_SUCCESS) {
+    return refused;
+  }
+  submit_now(stream, std::move(operation));
+  return CUDA_SUCCESS;
+}
+
+CUresult submit_and_wait(const std::shared_ptr<Stream>& stream, Operation operation) {
+  if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult refused = refuse_captured_stream(*stream); refused != CUDA_SUCCESS) {
+    return refused;
+  }
+  if (const CUresult refused = refuse_implicit_join(*stream); refused != CUDA_SUCCESS) {
+    return refused;
+  }
+  Queue::wait_for(submit_now(stream, std::move(operation)));
+  const auto context = stream->context.lock();
+  return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : context->sticky_error();
+}
+
+void order_after(Stream& stream, const Point& point) {
+  const auto context = stream.context.lock();
+  if (context == nullptr || point.queue == nullptr) return;
+  const Holding holding{context->submission_lock()};
+  stream.next_after.push_back(point);
+}
+
+namespace {
+
+// All that whoever waits for the stream waits for. The legacy stream stands for every blocking
+// stream of its context.
+std::vector<Point> points_of(Stream& stream) {
+  const auto context = stream.context.lock();
+  if (context == nullptr) return {};
+  const Holding holding{context->submission_lock()};
+  std::vector<Point> points = stream.next_after;
+  points.push_back(stream.queue->last());
+  if (stream.kind == StreamKind::Legacy) {
+    for (const auto& other : context->streams()) {
+      if (other->is_blocking()) points.push_back(other->queue->last());
+    }
+  }
+  return points;
+}
+
+}  // namespace
+
+void wait_for_stream(Stream& stream) {
+  for (const Point& point : points_of(stream)) Queue::wait_for(point);
+}
+
+bool is_stream_done(Stream& stream) {
+  bool done = true;
+  for (const Point& point : points_of(stream)) done = Queue::is_reached(point) && done;
+  return done;
+}
+
+}  // namespace cuvmm::sim
