@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+#include "driver/cuda.hpp"
+
+namespace cuvmm {
+
+enum class Access : std::uint8_t { None, Read, ReadWrite };
+
+// Which devices may use memory through one mapping, and how. Two words, compared and copied as a
+// value; devices beyond the 64th are not served.
+class AccessSet {
+ public:
+  static constexpr int most_devices = 64;
+
+  static constexpr AccessSet none() { return {}; }
+  static constexpr AccessSet of(int device, Access access = Access::ReadWrite) {
+    return AccessSet{}.with(device, access);
+  }
+  constexpr AccessSet with(int device, Access access = Access::ReadWrite) const {
+    AccessSet changed = *this;
+    if (device < 0 || device >= most_devices) return changed;
+    const std::uint64_t bit = std::uint64_t{1} << device;
+    changed.readers_ = access == Access::None ? readers_ & ~bit : readers_ | bit;
+    changed.writers_ = access == Access::ReadWrite ? writers_ | bit : writers_ & ~bit;
+    return changed;
+  }
+
+  constexpr Access of_device(int device) const {
+    if (device < 0 || device >= most_devices) return Access::None;
+    const std::uint64_t bit = std::uint64_t{1} << device;
+    if ((writers_ & bit) != 0) return Access::ReadWrite;
+    return (readers_ & bit) != 0 ? Access::Read : Access::None;
+  }
+  constexpr bool is_none() const { return readers_ == 0; }
+
+  // Every device that either set names.
+  friend constexpr AccessSet operator|(const AccessSet& a, const AccessSet& b) {
+    AccessSet both;
+    both.readers_ = a.readers_ | b.readers_;
+    both.writers_ = a.writers_ | b.writers_;
+    return both;
+  }
+  friend constexpr bool operator==(const AccessSet&, const AccessSet&) = default;
+
+  std::string print() const;  // "0:rw 1:r", "none"
+
+ private:
+  std::uint64_t readers_ = 0;  // may read; writers are among them
+  std::uint64_t writers_ = 0;
+};
+
+// What cuMemSetAccess is told to bring memory from `before` to `after`: a line for each device
+// that either names, so that what a device had and shall not keep is taken away.
+class AccessChange {
+ public:
+  AccessChange(const AccessSet& before, const AccessSet& after);
+  std::span<const CUmemAccessDesc> lines() const { return {lines_.data(), count_}; }
+
+ private:
+  std::array<CUmemAccessDesc, AccessSet::most_devices> lines_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/budget.hpp"
+
+namespace cuvmm {
+
+Commitment::~Commitment() {
+  if (budget_ != nullptr) budget_->take_back(size_);
+}
+
+Result<Commitment> Budget::commit(Size size) {
+  if (grant(size)) return Commitment{*this, size};
+  return Error{.kind = ErrorKind::OutOfMemory,
+               .doing = "commit memory",
+               .subject = "beyond the limit",
+               .asked = size,
+               .available = available()};
+}
+
+bool LocalBudget::grant(Size size) {
+  Size held = held_.load(std::memory_order_relaxed);
+  do {
+    const Size most = limit();
+    if (held > most || size > most - held) return false;
+  } while (!held_.compare_exchange_weak(held, held + size, std::memory_order_relaxed));
+  return true;
+}
+
+void LocalBudget::take_back(Size size) {
+  held_.fetch_sub(size, std::memory_order_relaxed);
+}
+
+void LocalBudget::note_native(Size size) {
+  held_.fetch_add(size, std::memory_order_relaxed);
+  native_.fetch_add(size, std::memory_order_relaxed);
+}
+
+void LocalBudget::forget_native(Size size) {
+  native_.fetch_sub(size, std::memory_order_relaxed);
+  held_.fetch_sub(size, std::memory_order_relaxed);
+}
+
+Size LocalBudget::committed_bytes() const {
+  const Size native = native_bytes();
+  const Size held = held_.load(std::memory_order_relaxed);
+  return held > native ? held - native : 0;
+}
+
+Size LocalBudget::available() const {
+  const Size most = limit();
+  const Size held = held_.load(std::memory_order_relaxed);
+  return most > held ? most - held : 0;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/chunk.hpp"
+
+#include <cstdint>
+
+#include "vmm/give_back.hpp"
+
+namespace cuvmm {
+namespace {
+
+// Device flags for a location that is no device make the driver refuse the chunk, and so does the
+// RDMA flag on a device without it.
+Result<bool> takes_rdma_flag(const Driver& driver, Location where) {
+  if (!where.is_device()) return false;
+  int supported = 0;
+  TRY(driver.check(
+      driver.cuDeviceGetAttribute(
+          &supported, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, where.id()),
+      "ask for RDMA with chunks"));
+  return supported != 0;
+}
+
+CUmemAllocationProp properties(Location where, Export exportable) {
+  CUmemAllocationProp wanted{};
+  wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.location = where.cuda();
+  if (exportable == Export::Yes) {
+    wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  }
+  return wanted;
+}
+
+Result<Location> location_of(const CUmemAllocationProp& found) {
+  switch (found.location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+      return Location::device(found.location.id);
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+      return Location::host(found.location.id);
+    default:
+      return Error{.kind = ErrorKind::NotSupported,
+                   .doing = "import chunk",
+                   .subject = "it lies neither on a device nor on a host node"};
+  }
+}
+
+}  // namespace
+
+Result<Size> granularity_of(const Driver& driver, Location where) {
+  const CUmemAllocationProp wanted = properties(where, Export::No);
+  std::size_t step = 0;
+  TRY(driver.check(
+      driver.cuMemGetAllocationGranularity(&step, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+      "ask for granularity"));
+  if (step == 0) return Error::invalid("ask for granularity", "the driver answered 0");
+  return Size{step};
+}
+
+Result<Chunk> Chunk::create(const Driver& driver, Size size, Location where, Export exportable) {
+  settle();
+  if (size == 0) return Error::invalid("create chunk", "of no bytes");
+  CUmemAllocationProp wanted = properties(where, exportable);
+  wanted.allocFlags.gpuDirectRDMACapable = TRY(takes_rdma_flag(driver, where)) ? 1 : 0;
+  CUmemGenericAllocationHandle handle = 0;
+  TRY(driver.check(driver.cuMemCreate(&handle, size, &wanted, 0), "create chunk", size));
+  return Chunk{driver, handle, size, where, exportable, false};
+}
+
+Result<Chunk> Chunk::import_fd(const Driver& driver, const Fd& fd, Size size) {
+  settle();
+  if (size == 0) return Error::invalid("import chunk", "of no bytes");
+  if (!fd.is_open()) return Error::invalid("import chunk", "no descriptor");
+  CUmemGenericAllocationHandle handle = 0;
+  void* const descriptor = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd.number()));
+  TRY(driver.check(driver.cuMemImportFromShareableHandle(&handle, descriptor,
+                                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                   "import chunk", size));
+  // Owned from here on, wherever it turns out to lie.
+  Chunk chunk{driver, handle, size, Location::device(0), Export::Yes, true};
+  CUmemAllocationProp found{};
+  TRY(driver.check(driver.cuMemGetAllocationPropertiesFromHandle(&found, handle),
+                   "ask where a chunk lies"));
+  chunk.location_ = TRY(location_of(found));
+  return chunk;
+}
+
+Chunk::Chunk(Chunk&& other) noexcept
+    : driver_(std::exchange(other.driver_, nullptr)),
+      handle_(other.handle_),
+      size_(other.size_),
+      location_(other.location_),
+      exportable_(other.exportable_),
+      imported_(other.imported_) {}
+
+Chunk& Chunk::operator=(Chunk&& other) noexcept {
+  Chunk moved{std::move(other)};
+  std::swap(driver_, moved.driver_);
+  std::swap(handle_, moved.handle_);
+  std::swap(size_, moved.size_);
+  std::swap(location_, moved.location_);
+  std::swap(exportable_, moved.exportable_);
+  std::swap(imported_, moved.imported_);
+  return *this;
+}
+
+Chunk::~Chunk() {
+  if (driver_ == nullptr) return;
+  give_back(Owed::Handle,
+            [driver = driver_, handle = handle_] { return driver->cuMemRelease(handle); });
+}
+
+Result<void> Chunk::release() {
+  if (driver_ == nullptr) return Error::invalid("release chunk", "it was released before");
+  TRY(driver_->check(driver_->cuMemRelease(handle_), "release chunk", size_));
+  driver_ = nullptr;
+  return {};
+}
+
+Result<Fd> Chunk::export_fd() const {
+  if (driver_ == nullptr) return Error::invalid("export chunk", "it was released before");
+  if (!exportable()) {
+    return Error{.kind = ErrorKind::NotSupported,
+                 .doing = "export chunk",
+                 .subject = "it was created without a handle type",
+                 .asked = size_};
+  }
+  int fd = -1;
+  TRY(driver_->check(driver_->cuMemExportToShareableHandle(
+                         &fd, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                     "export chunk", size_));
+  return Fd{fd};
+}
+
+}  // namespace cuvmm

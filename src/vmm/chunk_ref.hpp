@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <utility>
+
+#include "vmm/chunk.hpp"
+
+namespace cuvmm {
+
+struct ChunkRecord;
+
+// Where chunks go that nobody refers to any more.
+class ChunkHome {
+ public:
+  virtual void come_home(ChunkRecord* record) = 0;
+  virtual void was_exported(const ChunkRecord& record) = 0;
+
+ protected:
+  ~ChunkHome() = default;
+};
+
+// A chunk and how many refer to it. Made by a ChunkHome, or homeless by ChunkRef::adopt.
+struct ChunkRecord {
+  ChunkRecord(Chunk&& owned, ChunkHome* where_from) : chunk(std::move(owned)), home(where_from) {}
+
+  Chunk chunk;
+  ChunkHome* const home;
+  std::atomic<std::uint32_t> references{1};
+  // Once another process may hold the memory it is for ever: the driver does not tell when it ends.
+  std::atomic<bool> exported{false};
+};
+
+// A counted pointer to a chunk. A chunk may lie at several addresses and in nobody's hands alone:
+// every mapping of it holds a ChunkRef, and so does who took it from a store. When the last one
+// goes, the chunk goes home: free in its store, or released where it has none.
+class ChunkRef {
+ public:
+  ChunkRef() = default;
+  static ChunkRef adopt(Chunk chunk) {
+    return ChunkRef{new ChunkRecord{std::move(chunk), nullptr}};
+  }
+  // Takes over one reference that is counted already.
+  static ChunkRef taking(ChunkRecord* record) { return ChunkRef{record}; }
+
+  ChunkRef(const ChunkRef& other) : record_(other.record_) {
+    if (record_ != nullptr) record_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  ChunkRef(ChunkRef&& other) noexcept : record_(std::exchange(other.record_, nullptr)) {}
+  ChunkRef& operator=(ChunkRef other) noexcept {
+    std::swap(record_, other.record_);
+    return *this;
+  }
+  ~ChunkRef() {
+    if (record_ != nullptr) let_go(record_);
+  }
+
+  explicit operator bool() const { return record_ != nullptr; }
+  const Chunk& operator*() const { return record_->chunk; }
+  const Chunk* operator->() const { return &record_->chunk; }
+  friend bool operator==(const ChunkRef& a, const ChunkRef& b) { return a.record_ == b.record_; }
+  friend bool operator<(const ChunkRef& a, const ChunkRef& b) {
+    return std::less<ChunkRecord*>{}(a.record_, b.record_);
+  }
+
+  // Only this one refers to the chunk; stays true while nobody copies it.
+  bool is_sole() const { return record_->references.load(std::memory_order_acquire) == 1; }
+  bool exported() const { return record_->exported.load(std::memory_order_acquire); }
+
+  // As Chunk::export_fd. An exported chunk is released, never reused, when it is let go.
+  Result<Fd> export_fd() const {
+    Fd fd = TRY(record_->chunk.export_fd());
+    const bool first = !record_->exported.exchange(true, std::memory_order_acq_rel);
+    if (first && record_->home != nullptr) record_->home->was_exported(*record_);
+    return fd;
+  }
+
+ private:
+  explicit ChunkRef(ChunkRecord* record) : record_(record) {}
+
+  static void let_go(ChunkRecord* record) {
+    if (record->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    if (record->home != nullptr) {
+      record->home->come_home(record);
+    } else {
+      delete record;
+    }
+  }
+
+  ChunkRecord* record_ = nullptr;
+};
+
+}  // namespace cuvmm

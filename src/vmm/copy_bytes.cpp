@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/copy_bytes.hpp"
+
+#include "base/undo.hpp"
+
+namespace cuvmm {
+
+CopyBytes::~CopyBytes() {
+  if (!runs_) return;
+  // The copy was submitted and the event failed. Where this wait fails twice too, the context is
+  // broken and runs nothing any more.
+  if (driver_.cuStreamSynchronize(stream_) != CUDA_SUCCESS) driver_.cuStreamSynchronize(stream_);
+}
+
+Result<void> CopyBytes::add(CUdeviceptr to, CUdeviceptr from, Size size, Location from_location,
+                            Location to_location) {
+  const Piece next{to, from, size, from_location, to_location};
+  if (piece_.size != 0 && piece_.is_followed_by(next)) {
+    piece_.size += size;
+    return {};
+  }
+  TRY(submit());
+  piece_ = next;
+  return {};
+}
+
+Result<void> CopyBytes::submit() {
+  if (piece_.size == 0) return {};
+  TRY(driver_.check(driver_.cuMemcpyDtoDAsync(piece_.to, piece_.from, piece_.size, stream_),
+                    "copy contents", piece_.size));
+  runs_ = true;
+  piece_.size = 0;
+  return {};
+}
+
+Result<void> CopyBytes::finish() {
+  TRY(submit());
+  if (!runs_) return {};
+  TRY(wait_by_event());
+  runs_ = false;
+  return {};
+}
+
+Result<void> CopyBytes::wait_by_event() {
+  CUevent done = nullptr;
+  TRY(driver_.check(driver_.cuEventCreate(&done, CU_EVENT_DISABLE_TIMING), "wait for a copy"));
+  const Undo destroy{[&] {
+    if (driver_.cuEventDestroy(done) != CUDA_SUCCESS) driver_.cuEventDestroy(done);
+  }};
+  TRY(driver_.check(driver_.cuEventRecord(done, stream_), "wait for a copy"));
+  return driver_.check(driver_.cuEventSynchronize(done), "wait for a copy");
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/size.hpp"
+#include "driver/driver.hpp"
+#include "vmm/location.hpp"
+
+namespace cuvmm {
+
+// Copies on a stream that are waited for together. Pieces that follow one another, between the same
+// two locations, become one copy. When this ends no copy of it runs any more, whatever went wrong:
+// the memory may be unmapped.
+class CopyBytes {
+ public:
+  CopyBytes(const Driver& driver, CUstream stream) : driver_(driver), stream_(stream) {}
+  CopyBytes(const CopyBytes&) = delete;
+  CopyBytes& operator=(const CopyBytes&) = delete;
+  ~CopyBytes();
+
+  Result<void> add(CUdeviceptr to, CUdeviceptr from, Size size, Location from_location,
+                   Location to_location);
+  // Waits until everything added is done.
+  Result<void> finish();
+
+ private:
+  struct Piece {
+    CUdeviceptr to;
+    CUdeviceptr from;
+    Size size;
+    Location from_location;
+    Location to_location;
+    bool is_followed_by(const Piece& next) const {
+      return to + size == next.to && from + size == next.from &&
+             from_location == next.from_location && to_location == next.to_location;
+    }
+  };
+  Result<void> submit();
+  Result<void> wait_by_event();
+
+  const Driver& driver_;
+  CUstream stream_;
+  Piece piece_{0, 0, 0, Location::device(0), Location::device(0)};
+  bool runs_ = false;  // something was submitted and not waited for
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "vmm/budget.hpp"
+#include "vmm/chunk_ref.hpp"
+#include "vmm/complaint.hpp"
+
+namespace cuvmm {
+
+// What one chunk is as good as another in.
+struct ChunkKind {
+  Size size;
+  Location location;
+  Export exportable = Export::No;
+
+  friend bool operator==(const ChunkKind&, const ChunkKind&) = default;
+};
+
+struct FreeStack;
+struct Shelf;
+
+// A chunk that belongs to a store, in use or free.
+struct StoredChunk : ChunkRecord {
+  StoredChunk(Chunk&& owned, ChunkHome* where_from, Commitment&& right, Shelf& at)
+      : ChunkRecord(std::move(owned), where_from), commitment(std::move(right)), shelf(&at) {}
+
+  // The store releases the chunk before it deletes this, so that the right ends last.
+  Commitment commitment;
+  Shelf* const shelf;
+  FreeStack* stack = nullptr;  // of its kind
+  StoredChunk* newer = nullptr;
+  StoredChunk* older = nullptr;
+  std::uint64_t freed_at = 0;  // counts up
+};
+
+// Free chunks of one size, the last freed on top: its memory is the likeliest to be warm.
+struct FreeStack {
+  Size size = 0;
+  StoredChunk* newest = nullptr;
+  StoredChunk* oldest = nullptr;
+  std::size_t free_count = 0;
+  std::size_t members = 0;  // free or in use
+};
+
+// The free chunks of one location by size. Knows those in use too, by their number, so that a size
+// that nobody has any more costs nothing.
+class FreeChunks {
+ public:
+  // A chunk has been made, or is about to be deleted; it is not free at either time.
+  void join(StoredChunk& chunk);
+  void leave(StoredChunk& chunk);
+
+  void push(StoredChunk& chunk);
+  // nullptr where there is none. An exportable chunk serves whoever does not ask for one.
+  StoredChunk* pop(Size size, Export exportable);
+  // The one that has been free for longest, whatever its size.
+  StoredChunk* pop_oldest();
+
+  Size free_bytes() const { return free_bytes_; }
+  std::size_t free_count() const;
+  Complaint complaint(const Shelf* shelf) const;
+
+ private:
+  using Stacks = std::unordered_map<Size, FreeStack>;
+  Stacks& stacks_of(Export exportable) { return exportable == Export::Yes ? exportable_ : local_; }
+  StoredChunk* pop_from(Stacks& stacks, Size size);
+  void unlink(StoredChunk& chunk);
+  template <class Visit>
+  void for_each_stack(Visit visit) const;
+
+  Stacks local_;
+  Stacks exportable_;
+  Size free_bytes_ = 0;
+  std::uint64_t clock_ = 0;
+};
+
+}  // namespace cuvmm

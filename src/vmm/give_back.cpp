@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/give_back.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "base/lock.hpp"
+
+namespace cuvmm {
+namespace {
+
+struct Debt {
+  Owed what;
+  std::function<CUresult()> ask;
+};
+
+struct Ledger {
+  Lock lock{LockOrder::GiveBack};  // guards what follows
+  std::vector<Debt> debts;
+  std::atomic<std::size_t> count{0};  // readable without the lock
+};
+
+// Leaked: destructors of other statics may still owe something.
+Ledger*& ledger() {
+  static Ledger* one = new Ledger;
+  return one;
+}
+
+}  // namespace
+
+void detail::owe(Owed what, std::function<CUresult()> ask) {
+  Ledger& book = *ledger();
+  const Holding holding{book.lock};
+  book.debts.push_back({what, std::move(ask)});
+  ++book.count;
+}
+
+std::size_t owed() {
+  return ledger()->count.load(std::memory_order_relaxed);
+}
+
+std::size_t settle() {
+  if (owed() == 0) return 0;
+  Ledger& book = *ledger();
+  std::vector<Debt> debts;
+  {
+    const Holding holding{book.lock};
+    debts.swap(book.debts);
+  }
+  std::stable_sort(debts.begin(), debts.end(),
+                   [](const Debt& a, const Debt& b) { return a.what < b.what; });
+  // Without the lock: what a paid debt kept alive ends here, and that may take other locks.
+  const auto unpaid = std::stable_partition(
+      debts.begin(), debts.end(), [](const Debt& debt) { return detail::taken_back(debt.ask()); });
+  const auto paid = static_cast<std::size_t>(unpaid - debts.begin());
+  {
+    const Holding holding{book.lock};
+    book.debts.insert(book.debts.end(), std::make_move_iterator(unpaid),
+                      std::make_move_iterator(debts.end()));
+    book.count -= paid;
+  }
+  return owed();
+}
+
+void forget_owed_after_fork() {
+  ledger() = new Ledger;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Giving things back to the driver where nobody can be told that it refused: in destructors. What
+// it refuses twice is remembered and offered again before the next chunk or reservation is made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "driver/cuda.hpp"
+
+namespace cuvmm {
+
+// In the order in which the driver can take them: addresses only once nothing lies behind them.
+enum class Owed : std::uint8_t { Mapping, Addresses, Handle };
+
+namespace detail {
+// CUDA_ERROR_DEINITIALIZED: the process ends and the driver has taken everything back by itself.
+inline bool taken_back(CUresult answer) {
+  return answer == CUDA_SUCCESS || answer == CUDA_ERROR_DEINITIALIZED;
+}
+void owe(Owed what, std::function<CUresult()> ask);
+}  // namespace detail
+
+// `ask` is the driver call. Whatever must live until the call succeeds travels inside it.
+template <class Ask>
+void give_back(Owed what, Ask ask) {
+  if (detail::taken_back(ask()) || detail::taken_back(ask())) return;
+  detail::owe(what, std::move(ask));
+}
+
+// How much the driver still has to take back; 0 unless it refused, which no healthy one does.
+std::size_t owed();
+
+// Offers all of it again. Returns what is left.
+std::size_t settle();
+
+// A forked child owes nothing: the handles are its parent's.
+void forget_owed_after_fork();
+
+}  // namespace cuvmm

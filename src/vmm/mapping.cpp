@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/mapping.hpp"
+
+#include <utility>
+
+#include "vmm/give_back.hpp"
+
+namespace cuvmm {
+
+Mapping Mapping::of(const Reservation& reservation) {
+  return Mapping{reservation.driver(), reservation.address(), reservation.size(),
+                 reservation.granule()};
+}
+
+Result<Mapping> Mapping::of(const Reservation& reservation, Stretch stretch) {
+  constexpr const char* doing = "lay out a mapping";
+  const Size granule = reservation.granule();
+  if (stretch.size == 0) return Error::invalid(doing, "of no bytes");
+  if (!stretch.fits(reservation.size())) {
+    return Error::invalid(doing, "beyond the reservation", stretch.size);
+  }
+  if (!is_multiple(stretch.offset, granule) || !is_multiple(stretch.size, granule)) {
+    return Error::invalid(doing, "not in granules", stretch.size);
+  }
+  return Mapping{reservation.driver(), reservation.address() + stretch.offset, stretch.size,
+                 granule};
+}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  if (this == &other) return *this;
+  unmap_all();
+  driver_ = other.driver_;
+  address_ = other.address_;
+  size_ = other.size_;
+  granule_ = other.granule_;
+  chunks_ = std::exchange(other.chunks_, {});
+  mapped_bytes_ = std::exchange(other.mapped_bytes_, 0);
+  return *this;
+}
+
+Mapping::~Mapping() {
+  unmap_all();
+}
+
+void Mapping::unmap_all() {
+  for (auto& [offset, mapped] : chunks_) {
+    // The reference goes with the call: the chunk is not free while it is still mapped.
+    give_back(Owed::Mapping,
+              [driver = driver_, address = address_of(offset), size = mapped.chunk->size(),
+               chunk = std::move(mapped.chunk)] { return driver->cuMemUnmap(address, size); });
+  }
+  chunks_.clear();
+  mapped_bytes_ = 0;
+}
+
+Mapping::Place Mapping::first_reaching(Size offset) const {
+  const Place above = chunks_.upper_bound(offset);
+  if (above == chunks_.begin()) return above;
+  const Place below = std::prev(above);
+  return below->second.where().contains(offset) ? below : above;
+}
+
+Mapping::Place Mapping::first_reaching(Size offset, Place from) const {
+  constexpr int near = 8;
+  for (int step = 0; step < near; ++step, ++from) {
+    if (from == chunks_.end() || from->second.where().end() > offset) return from;
+  }
+  return first_reaching(offset);
+}
+
+const MappedChunk* Mapping::find(Size offset) const {
+  const Place place = first_reaching(offset);
+  if (place == chunks_.end() || place->first > offset) return nullptr;
+  return &place->second;
+}
+
+std::vector<MappedChunk> Mapping::chunks_in(Stretch stretch) const {
+  std::vector<MappedChunk> found;
+  if (!stretch.fits(size_)) return found;
+  for (Place at = first_reaching(stretch.offset); at != chunks_.end(); ++at) {
+    if (at->first >= stretch.end()) break;
+    found.push_back(at->second);
+  }
+  return found;
+}
+
+bool Mapping::covers(Stretch stretch) const {
+  if (!stretch.fits(size_)) return false;
+  Size reached = stretch.offset;
+  for (Place at = first_reaching(reached); reached < stretch.end(); ++at) {
+    if (at == chunks_.end() || at->first > reached) return false;
+    reached = at->second.where().end();
+  }
+  return true;
+}
+
+Result<void> Mapping::map_call(const MappedChunk& mapped) const {
+  const Size size = mapped.chunk->size();
+  return driver_->check(
+      driver_->cuMemMap(address_of(mapped.offset), size, 0, mapped.chunk->handle(), 0), "map chunk",
+      size);
+}
+
+Result<Mapping::Place> Mapping::attach(MappedChunk mapped, Place hint) {
+  TRY(map_call(mapped));
+  mapped.access = AccessSet::none();
+  mapped_bytes_ += mapped.chunk->size();
+  const Size offset = mapped.offset;
+  return Place{chunks_.emplace_hint(hint, offset, std::move(mapped))};
+}
+
+Result<Mapping::Place> Mapping::attach(Chunks::node_type&& node) {
+  TRY(map_call(node.mapped()));
+  node.mapped().access = AccessSet::none();
+  mapped_bytes_ += node.mapped().chunk->size();
+  return Place{chunks_.insert(std::move(node)).position};
+}
+
+Result<Mapping::Chunks::node_type> Mapping::detach(Place place) {
+  const Size size = place->second.chunk->size();
+  TRY(driver_->check(driver_->cuMemUnmap(address_of(place->first), size), "unmap chunk", size));
+  mapped_bytes_ -= size;
+  return chunks_.extract(place);
+}
+
+Result<void> Mapping::set_access(Stretch stretch, const AccessSet& before, const AccessSet& after) {
+  const AccessChange change{before, after};
+  if (change.lines().empty()) return {};
+  TRY(driver_->check(driver_->cuMemSetAccess(address_of(stretch.offset), stretch.size,
+                                             change.lines().data(), change.lines().size()),
+                     "set access", stretch.size));
+  for (auto at = chunks_.lower_bound(stretch.offset);
+       at != chunks_.end() && at->first < stretch.end(); ++at) {
+    at->second.access = after;
+  }
+  return {};
+}
+
+Complaint Mapping::complaint() const {
+  const auto at = [](Size offset, const char* what) {
+    return "mapping: the chunk at offset " + std::to_string(offset) + " " + what;
+  };
+  Size reached = 0;
+  Size bytes = 0;
+  for (const auto& [offset, mapped] : chunks_) {
+    if (mapped.offset != offset) return at(offset, "is kept under another offset");
+    if (!mapped.chunk) return at(offset, "is missing");
+    if (mapped.chunk->size() == 0) return at(offset, "has no bytes");
+    if (!mapped.where().fits(size_)) return at(offset, "reaches beyond the mapping");
+    if (!is_multiple(offset, granule_) || !is_multiple(mapped.chunk->size(), granule_)) {
+      return at(offset, "is not in granules");
+    }
+    if (offset < reached) return at(offset, "overlaps the one before it");
+    reached = mapped.where().end();
+    bytes += mapped.chunk->size();
+  }
+  if (bytes != mapped_bytes_) {
+    return "mapping: its chunks hold " + std::to_string(bytes) + " bytes, counted are " +
+           std::to_string(mapped_bytes_);
+  }
+  return {};
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "vmm/access_set.hpp"
+#include "vmm/chunk_ref.hpp"
+#include "vmm/complaint.hpp"
+#include "vmm/reservation.hpp"
+#include "vmm/stretch.hpp"
+
+namespace cuvmm {
+
+// A chunk where it lies: it covers its whole size from the offset on.
+struct MappedChunk {
+  Size offset;
+  ChunkRef chunk;
+  AccessSet access;
+
+  Stretch where() const { return {offset, chunk->size()}; }
+};
+
+// The chunks behind a reservation, or a stretch of one, and who may use them. Offsets count from
+// the mapping's first address. Always says what the driver really has mapped: every driver call
+// that changes it is followed by its entry here before the next call is made.
+//
+// Changes come by MapPlan alone. Not synchronised: whoever owns it takes care. The reservation
+// outlives it, and two mappings of one reservation do not overlap.
+class Mapping {
+ public:
+  static Mapping of(const Reservation& reservation);
+  static Result<Mapping> of(const Reservation& reservation, Stretch stretch);
+
+  Mapping(Mapping&&) noexcept = default;
+  Mapping& operator=(Mapping&& other) noexcept;
+  // Unmaps what is still mapped. The caller knows that nothing uses it any more.
+  ~Mapping();
+
+  const Driver& driver() const { return *driver_; }
+  CUdeviceptr address() const { return address_; }
+  Size size() const { return size_; }
+  Size granule() const { return granule_; }
+  CUdeviceptr address_of(Size offset) const { return address_ + offset; }
+
+  Size mapped_bytes() const { return mapped_bytes_; }
+  std::size_t chunk_count() const { return chunks_.size(); }
+
+  // The chunk that covers `offset`; nullptr where there is none. Valid until the next change.
+  const MappedChunk* find(Size offset) const;
+
+  // All chunks that have bytes in the stretch, upwards.
+  std::vector<MappedChunk> chunks_in(Stretch stretch) const;
+
+  // Chunks lie behind every byte of it.
+  bool covers(Stretch stretch) const;
+
+  // Upwards through everything: `visit(const MappedChunk&)`.
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (const auto& [offset, mapped] : chunks_) visit(mapped);
+  }
+
+  Complaint complaint() const;
+  void check() const { must_hold(complaint()); }
+
+ private:
+  friend class MapPlan;
+  using Chunks = std::map<Size, MappedChunk>;
+  using Place = Chunks::const_iterator;
+
+  Mapping(const Driver& driver, CUdeviceptr address, Size size, Size granule)
+      : driver_(&driver), address_(address), size_(size), granule_(granule) {}
+
+  // The first chunk that ends beyond `offset`.
+  Place first_reaching(Size offset) const;
+  // The same for a caller that goes upwards: `from` is where it was before.
+  Place first_reaching(Size offset, Place from) const;
+
+  // One driver call each, and the entry that it changes.
+  Result<Place> attach(MappedChunk mapped, Place hint);
+  Result<Place> attach(Chunks::node_type&& node);
+  Result<Chunks::node_type> detach(Place place);
+  Result<void> set_access(Stretch stretch, const AccessSet& before, const AccessSet& after);
+
+  Result<void> map_call(const MappedChunk& mapped) const;
+  void unmap_all();
+
+  const Driver* driver_;
+  CUdeviceptr address_;
+  Size size_;
+  Size granule_;
+  Chunks chunks_;  // by offset
+  Size mapped_bytes_ = 0;
+};
+
+}  // namespace cuvmm

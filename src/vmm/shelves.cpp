@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/shelves.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "vmm/give_back.hpp"
+
+namespace cuvmm {
+
+Result<void> ChunkStore::Shelves::add(Location where, std::shared_ptr<Budget> budget) {
+  const Size granule = TRY(granularity_of(driver_, where));
+  const Holding holding{lock_};
+  if (shelf_at(where) != nullptr) return Error::invalid("serve a location", "it is served already");
+  shelves_.push_back(
+      std::make_unique<Shelf>(Shelf{where, std::move(budget), granule, {}, 0, 0, 0}));
+  return {};
+}
+
+Shelf* ChunkStore::Shelves::find_shelf(Location where) const {
+  const Holding holding{lock_};
+  return shelf_at(where);
+}
+
+Shelf* ChunkStore::Shelves::shelf_at(Location where) const {
+  for (const auto& shelf : shelves_) {
+    if (shelf->location == where) return shelf.get();
+  }
+  return nullptr;
+}
+
+ChunkRef ChunkStore::Shelves::in_use(StoredChunk* chunk) {
+  chunk->references.store(1, std::memory_order_relaxed);
+  chunk->shelf->in_use += chunk->chunk.size();
+  return ChunkRef::taking(chunk);
+}
+
+ChunkRef ChunkStore::Shelves::take_free(const ChunkKind& kind) {
+  const Holding holding{lock_};
+  Shelf* const shelf = shelf_at(kind.location);
+  if (shelf == nullptr) return {};
+  StoredChunk* const chunk = shelf->free.pop(kind.size, kind.exportable);
+  return chunk != nullptr ? in_use(chunk) : ChunkRef{};
+}
+
+std::vector<ChunkRef> ChunkStore::Shelves::take_free(const ChunkKind& kind, std::size_t most) {
+  std::vector<ChunkRef> taken;
+  const Holding holding{lock_};
+  Shelf* const shelf = shelf_at(kind.location);
+  if (shelf == nullptr) return taken;
+  while (taken.size() < most) {
+    StoredChunk* const chunk = shelf->free.pop(kind.size, kind.exportable);
+    if (chunk == nullptr) break;
+    taken.push_back(in_use(chunk));
+  }
+  return taken;
+}
+
+Result<ChunkRef> ChunkStore::Shelves::make(const ChunkKind& kind, Size still_wanted,
+                                           const ReclaimClient* asker) {
+  Shelf* const shelf = find_shelf(kind.location);
+  if (shelf == nullptr) return Error::invalid("take chunk", "no memory of that place is kept here");
+  if (kind.size == 0 || !is_multiple(kind.size, shelf->granule)) {
+    return Error::invalid("take chunk", "size is not in granules", kind.size);
+  }
+  Result<ChunkRef> made = try_to_make(kind, *shelf);
+  if (made.ok() || made.error().kind != ErrorKind::OutOfMemory) return made;
+
+  // What is missing: after a driver's refusal all of it, after the budget's what it has not got.
+  const Size there = made.error().driver_code != 0 ? 0 : shelf->budget->available();
+  Size missing = still_wanted > there ? still_wanted - there : kind.size;
+  const Size released = release_free(kind.location, missing);
+  if (released < missing) {
+    missing -= released;
+    clients_.ask(missing, kind.location, asker);
+    // What came home may be just what is wanted.
+    if (ChunkRef free = take_free(kind)) return free;
+    release_free(kind.location, missing);
+  }
+  made = try_to_make(kind, *shelf);
+  if (made.ok()) return made;
+  Error error = made.error();
+  if (error.kind == ErrorKind::OutOfMemory) error.available = shelf->budget->available();
+  return error;
+}
+
+Result<ChunkRef> ChunkStore::Shelves::try_to_make(const ChunkKind& kind, Shelf& shelf) {
+  Commitment commitment = TRY(shelf.budget->commit(kind.size));
+  Chunk created = TRY(Chunk::create(driver_, kind.size, kind.location, kind.exportable));
+  auto* const chunk = new StoredChunk{std::move(created), this, std::move(commitment), shelf};
+  const Holding holding{lock_};
+  ++chunk_count_;
+  shelf.free.join(*chunk);
+  return in_use(chunk);
+}
+
+void ChunkStore::Shelves::come_home(ChunkRecord* record) {
+  auto* const chunk = static_cast<StoredChunk*>(record);
+  {
+    const Holding holding{lock_};
+    Shelf& shelf = *chunk->shelf;
+    shelf.in_use -= chunk->chunk.size();
+    const bool exported = chunk->exported.load(std::memory_order_relaxed);
+    if (exported) shelf.exported -= chunk->chunk.size();
+    if (!exported && !closed_) {
+      shelf.free.push(*chunk);
+      return;
+    }
+  }
+  release(chunk);
+}
+
+void ChunkStore::Shelves::was_exported(const ChunkRecord& record) {
+  const Holding holding{lock_};
+  static_cast<const StoredChunk&>(record).shelf->exported += record.chunk.size();
+}
+
+bool ChunkStore::Shelves::release(StoredChunk* chunk) {
+  const bool released = chunk->chunk.release().ok() || chunk->chunk.release().ok();
+  {
+    const Holding holding{lock_};
+    Shelf& shelf = *chunk->shelf;
+    if (!released && !closed_) {
+      shelf.unreleased += chunk->chunk.size();
+      unreleased_.push_back(chunk);
+      return false;
+    }
+    shelf.free.leave(*chunk);
+  }
+  // Gives the right back to the budget, which may have locks of its own. What is not released yet
+  // is remembered as owed to the driver.
+  delete chunk;
+  Holding holding{lock_};
+  --chunk_count_;
+  delete_if_deserted(holding);
+  return released;
+}
+
+void ChunkStore::Shelves::delete_if_deserted(Holding& holding) {
+  if (!closed_ || chunk_count_ != 0) return;
+  holding.unlock();
+  delete this;
+}
+
+void ChunkStore::Shelves::retry_unreleased() {
+  std::vector<StoredChunk*> again;
+  {
+    const Holding holding{lock_};
+    again.swap(unreleased_);
+    for (const StoredChunk* chunk : again) chunk->shelf->unreleased -= chunk->chunk.size();
+  }
+  for (StoredChunk* chunk : again) release(chunk);
+}
+
+template <class More>
+Size ChunkStore::Shelves::release_while(Shelf& shelf, More more) {
+  Size released = 0;
+  for (;;) {
+    StoredChunk* chunk = nullptr;
+    {
+      const Holding holding{lock_};
+      if (more(released)) chunk = shelf.free.pop_oldest();
+    }
+    if (chunk == nullptr) return released;
+    const Size size = chunk->chunk.size();
+    if (release(chunk)) released += size;
+  }
+}
+
+Size ChunkStore::Shelves::trim(Location where, Size down_to) {
+  retry_unreleased();
+  Shelf* const shelf = find_shelf(where);
+  if (shelf == nullptr) return 0;
+  return release_while(*shelf, [&](Size) { return shelf->free.free_bytes() > down_to; });
+}
+
+Size ChunkStore::Shelves::release_free(Location where, Size wanted) {
+  retry_unreleased();
+  Shelf* const shelf = find_shelf(where);
+  if (shelf == nullptr) return 0;
+  return release_while(*shelf, [&](Size released) { return released < wanted; });
+}
+
+void ChunkStore::Shelves::close() {
+  std::vector<StoredChunk*> going;
+  Holding holding{lock_};
+  closed_ = true;
+  going.swap(unreleased_);
+  for (const auto& shelf : shelves_) {
+    while (StoredChunk* chunk = shelf->free.pop_oldest()) going.push_back(chunk);
+  }
+  if (going.empty()) return delete_if_deserted(holding);
+  holding.unlock();
+  // The last of them deletes this, unless chunks are in use.
+  for (StoredChunk* chunk : going) release(chunk);
+}
+
+ChunkCounters ChunkStore::Shelves::counters(Location where) const {
+  const Holding holding{lock_};
+  const Shelf* const shelf = shelf_at(where);
+  if (shelf == nullptr) return {};
+  return {.physical_in_use = shelf->in_use,
+          .physical_free = shelf->free.free_bytes(),
+          .physical_exported = shelf->exported,
+          .physical_unreleased = shelf->unreleased};
+}
+
+Budget* ChunkStore::Shelves::budget(Location where) const {
+  const Holding holding{lock_};
+  const Shelf* const shelf = shelf_at(where);
+  return shelf != nullptr ? shelf->budget.get() : nullptr;
+}
+
+Complaint ChunkStore::Shelves::complaint() const {
+  const Holding holding{lock_};
+  std::size_t free_or_gone = unreleased_.size();
+  for (const auto& shelf : shelves_) {
+    const auto complain = [&](const char* what) {
+      return "chunk store, " + shelf->location.print() + ": " + what;
+    };
+    if (const Complaint found = shelf->free.complaint(shelf.get())) {
+      return "chunk store, " + shelf->location.print() + ": " + *found;
+    }
+    if (shelf->exported > shelf->in_use) return complain("more is exported than in use");
+    if (!is_multiple(shelf->in_use, shelf->granule)) return complain("in use are no granules");
+    Size unreleased = 0;
+    for (const StoredChunk* chunk : unreleased_) {
+      if (chunk->shelf == shelf.get()) unreleased += chunk->chunk.size();
+    }
+    if (unreleased != shelf->unreleased) return complain("unreleased bytes are counted wrongly");
+    free_or_gone += shelf->free.free_count();
+  }
+  if (free_or_gone > chunk_count_) return "chunk store: more chunks are free than there are";
+  return {};
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inside of a ChunkStore.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "vmm/chunk_store.hpp"
+
+namespace cuvmm {
+
+// The chunks of one location.
+struct Shelf {
+  Location location;
+  std::shared_ptr<Budget> budget;
+  Size granule;
+
+  FreeChunks free;
+  Size in_use = 0;
+  Size exported = 0;
+  Size unreleased = 0;
+};
+
+// Lives until the store is closed and its last chunk gone, so that chunks always have a home to
+// come to.
+class ChunkStore::Shelves final : private ChunkHome {
+ public:
+  explicit Shelves(const Driver& driver) : driver_(driver) {}
+
+  Result<void> add(Location where, std::shared_ptr<Budget> budget);
+  void close();
+
+  ChunkRef take_free(const ChunkKind& kind);
+  std::vector<ChunkRef> take_free(const ChunkKind& kind, std::size_t most);
+  // A new chunk; `still_wanted` bytes are what the caller will ask for, this one included.
+  Result<ChunkRef> make(const ChunkKind& kind, Size still_wanted, const ReclaimClient* asker);
+
+  Size trim(Location where, Size down_to);
+  Size release_free(Location where, Size wanted);
+  ReclaimClients& clients() { return clients_; }
+
+  ChunkCounters counters(Location where) const;
+  Budget* budget(Location where) const;
+  Complaint complaint() const;
+
+ private:
+  ~Shelves() = default;
+  void come_home(ChunkRecord* record) override;
+  void was_exported(const ChunkRecord& record) override;
+
+  Shelf* find_shelf(Location where) const;
+  Shelf* shelf_at(Location where) const;  // under the lock
+  Result<ChunkRef> try_to_make(const ChunkKind& kind, Shelf& shelf);
+  // Releases free chunks of the shelf while `more` says so. Returns how many bytes went.
+  template <class More>
+  Size release_while(Shelf& shelf, More more);
+  // Not under the lock: the driver takes its time.
+  bool release(StoredChunk* chunk);
+  void retry_unreleased();
+  ChunkRef in_use(StoredChunk* chunk);
+  void delete_if_deserted(Holding& holding);
+
+  const Driver& driver_;
+  ReclaimClients clients_;
+
+  mutable Lock lock_{LockOrder::ChunkStore};     // guards what follows
+  std::vector<std::unique_ptr<Shelf>> shelves_;  // few; only added to, before chunks are taken
+  std::vector<StoredChunk*> unreleased_;
+  std::size_t chunk_count_ = 0;  // in use, free and unreleased
+  bool closed_ = false;
+};
+
+}  // namespace cuvmm
