@@ -43,6 +43,7 @@ enum class AllocationKind : std::uint8_t {
   PinnedHost,  // cuMemAllocHost, cuMemHostAlloc
   Registered,  // cuMemHostRegister
   IpcImport,
+  ModuleVariable,  // lives and dies with its module
 };
 
 // What the program holds.
@@ -107,7 +108,7 @@ class AddressSpace {
     Size reserved_bytes = 0;
     std::uint64_t mappings = 0;
     std::uint64_t reservations = 0;
-    std::array<std::uint64_t, 6> allocations{};  // by kind
+    std::array<std::uint64_t, 7> allocations{};  // by kind
   };
   Totals totals(int device) const;  // the program's own; device < 0: all
 
