@@ -14,13 +14,16 @@ namespace {
 constexpr int oldest_driver = 11000;
 constexpr int per_thread_since = 7000;
 
-// Stands where the driver has no such function. On x86_64 a function may be called through any
-// signature that it does not look at, so one body a row is enough.
-template <Call call>
-CUresult absent() {
-  last_absent_call = &info(call);
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
+// Stands where the driver has no such function.
+template <Call call, class Function>
+struct Absent;
+template <Call call, class... Arguments>
+struct Absent<call, CUresult (*)(Arguments...)> {
+  static CUresult answer(Arguments...) {
+    last_absent_call = &info(call);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+};
 
 class SymbolSource {
  public:
@@ -65,18 +68,21 @@ class SymbolSource {
 };
 
 template <Call call, class Function>
+Function found_or_absent(void* found) {
+  return found != nullptr ? reinterpret_cast<Function>(found) : &Absent<call, Function>::answer;
+}
+
+template <Call call, class Function>
 void fill(Driver& driver, const SymbolSource& source, Function& legacy, Function& per_thread) {
   const CallInfo& row = info(call);
   void* found = source.find(row, row.symbol, CU_GET_PROC_ADDRESS_LEGACY_STREAM, driver.version);
   driver.present[static_cast<std::size_t>(call)] = found != nullptr;
-  legacy =
-      reinterpret_cast<Function>(found != nullptr ? found : reinterpret_cast<void*>(&absent<call>));
+  legacy = found_or_absent<call, Function>(found);
   per_thread = legacy;
   if (row.per_thread_symbol == nullptr) return;
   found = source.find(row, row.per_thread_symbol, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
                       driver.version);
-  per_thread =
-      reinterpret_cast<Function>(found != nullptr ? found : reinterpret_cast<void*>(&absent<call>));
+  per_thread = found_or_absent<call, Function>(found);
 }
 
 Result<void> require_all(const Driver& driver) {
