@@ -180,16 +180,22 @@ TEST(DriverTable, PerThreadFormsAreThoseOfTheHeader) {
   }
 }
 
+bool is_per_thread_form_of(const Row& row, const std::string& name, int version, Flavours flavour) {
+  return row.name == name && row.since <= version && version < row.until && row.flavours == flavour;
+}
+
 TEST(DriverTable, EveryPerThreadFormBelongsToARow) {
   const std::vector<Row> rows = all_rows();
-  for (const auto& [name, function] : header()) {
-    for (const auto& [version, flavour] : function.per_thread) {
-      if (version > described_version) continue;
-      const bool has_row = std::ranges::any_of(rows, [&](const Row& row) {
-        return row.name == name && row.since <= version && version < row.until &&
-               row.flavours == flavour;
-      });
-      EXPECT_TRUE(has_row) << name << " per thread since " << version;
+  for (const auto& function : header()) {
+    const std::string& name = function.first;
+    for (const auto& form : function.second.per_thread) {
+      if (form.first > described_version) continue;
+      EXPECT_TRUE(std::ranges::any_of(rows,
+                                      [&](const Row& row) {
+                                        return is_per_thread_form_of(row, name, form.first,
+                                                                     form.second);
+                                      }))
+          << name << " per thread since " << form.first;
     }
   }
 }
