@@ -18,6 +18,7 @@ inline constexpr std::uint64_t device_addresses_begin = 0x7e80'0000'0000;
 inline constexpr Size device_addresses_size = 448 * GiB;
 inline constexpr std::uint64_t views_begin = device_addresses_begin + device_addresses_size;
 inline constexpr Size views_size = 448 * GiB;
+inline constexpr Size everyday_addresses_size = 64 * GiB;
 #else
 // Between what programs are linked at (85 TiB) and where the system puts its own mappings (from
 // 128 TiB down); below lies what AddressSanitizer keeps for itself.
@@ -25,6 +26,9 @@ inline constexpr std::uint64_t device_addresses_begin = 17 * TiB;
 inline constexpr Size device_addresses_size = 67 * TiB;
 inline constexpr std::uint64_t views_begin = 88 * TiB;
 inline constexpr Size views_size = 32 * TiB;
+// A reservation larger than this leaves the first stretch to the others: only so much of the
+// device addresses can be shown, and a program may reserve far more than it ever maps.
+inline constexpr Size everyday_addresses_size = 3 * TiB;
 #endif
 
 constexpr bool is_device_address(std::uint64_t address) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/address_ranges.hpp"
 
+#include <algorithm>
 #include <iterator>
 
 namespace cuvmm::sim {
@@ -13,9 +14,10 @@ void AddressRanges::cut(Free::iterator range, std::uint64_t address, Size size) 
   if (begin < address) free_.emplace(begin, address - begin);
 }
 
-std::optional<std::uint64_t> AddressRanges::take(Size size, Size alignment) {
+std::optional<std::uint64_t> AddressRanges::take(Size size, Size alignment,
+                                                 std::uint64_t from) {
   for (auto range = free_.begin(); range != free_.end(); ++range) {
-    const std::uint64_t address = round_up(range->first, alignment);
+    const std::uint64_t address = round_up(std::max(range->first, from), alignment);
     const Size lost = address - range->first;
     if (range->second < lost || range->second - lost < size) continue;
     cut(range, address, size);

@@ -14,7 +14,8 @@ class AddressRanges {
  public:
   AddressRanges(std::uint64_t begin, Size size) { free_.emplace(begin, size); }
 
-  std::optional<std::uint64_t> take(Size size, Size alignment);
+  // Not below `from`.
+  std::optional<std::uint64_t> take(Size size, Size alignment, std::uint64_t from = 0);
   bool take_at(std::uint64_t address, Size size);
   void give_back(std::uint64_t address, Size size);
 

@@ -22,8 +22,10 @@ CUdeviceptr AddressSpace::reserve(Size size, Size alignment, CUdeviceptr hint, O
   CUdeviceptr address = 0;
   if (hint != 0 && is_multiple(hint, alignment) && free_addresses_.take_at(hint, size)) {
     address = hint;
-  } else if (const auto found = free_addresses_.take(size, alignment)) {
-    address = *found;
+  } else {
+    const CUdeviceptr from =
+        size > everyday_addresses_size ? device_addresses_begin + everyday_addresses_size : 0;
+    address = free_addresses_.take(size, alignment, from).value_or(0);
   }
   if (address != 0) reservations_[address] = {.size = size, .owner = owner};
   return address;
