@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways a program gets at a driver function: dlsym, and cuGetProcAddress by name and version.
+#include <dlfcn.h>
+
+#include <cctype>
+
+#include "support/child.hpp"
+#include "support/driver_under_test.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+struct Found {
+  CUresult answer = CUDA_ERROR_UNKNOWN;
+  void* function = nullptr;
+  CUdriverProcAddressQueryResult status{};
+};
+
+Found find(const char* name, int version, cuuint64_t flags = CU_GET_PROC_ADDRESS_LEGACY_STREAM) {
+  Found found;
+  found.function = &found;  // so that an answer without a function shows
+  found.answer = driver().cuGetProcAddress(name, &found.function, version, flags, &found.status);
+  return found;
+}
+
+void expect_found(const Found& found, const char* symbol) {
+  EXPECT_CUDA(found.answer);
+  EXPECT_EQ(found.status, CU_GET_PROC_ADDRESS_SUCCESS);
+  EXPECT_NE(driver_symbol(symbol), nullptr);
+  EXPECT_EQ(found.function,
+            driver_symbol(symbol));  // unmeasured: that both doors lead to one place
+}
+
+class DoorOfRow : public DriverContract, public ::testing::WithParamInterface<CallInfo> {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    if (driver().version < GetParam().since) GTEST_SKIP() << "newer than this driver";
+    if (driver().version < 12000) GTEST_SKIP() << "this driver has no cuGetProcAddress_v2";
+  }
+};
+
+TEST_P(DoorOfRow, FindsByNameAndVersionWhatDlsymFinds) {
+  expect_found(find(GetParam().name.data(), GetParam().since), GetParam().symbol);
+}
+
+TEST_P(DoorOfRow, FindsThePerThreadFormByFlag) {
+  const CallInfo& row = GetParam();
+  const char* symbol = row.per_thread_symbol != nullptr ? row.per_thread_symbol : row.symbol;
+  expect_found(find(row.name.data(), row.since, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
+               symbol);
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, DoorOfRow, ::testing::ValuesIn(all_calls()),
+                         [](const auto& row) { return std::string(row.param.symbol); });
+
+class Door : public DriverContract {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    if (driver().version < 12000) GTEST_SKIP() << "this driver has no cuGetProcAddress_v2";
+  }
+};
+
+TEST_F(Door, FindsTheNewestFormThatTheVersionAllows) {
+  expect_found(find("cuMemAlloc", 12000), "cuMemAlloc_v2");
+  expect_found(find("cuCtxCreate", 3020), "cuCtxCreate_v2");
+  expect_found(find("cuCtxCreate", 11039), "cuCtxCreate_v2");
+  expect_found(find("cuCtxCreate", 11040), "cuCtxCreate_v3");
+}
+
+TEST_F(Door, FindsTheSignatureOfTheVersion) {
+  if (driver().version < 13000) GTEST_SKIP() << "this driver has only the older signature";
+  expect_found(find("cuMemcpyBatchAsync", 12080), "cuMemcpyBatchAsync");
+  expect_found(find("cuMemcpyBatchAsync", 13000), "cuMemcpyBatchAsync_v2");
+}
+
+TEST_F(Door, SaysWhereTheVersionIsTooLow) {
+  const Found found = find("cuMemAllocAsync", 11010);
+  EXPECT_CUDA(found.answer);  // unmeasured: documented so, older drivers answered NOT_FOUND
+  EXPECT_EQ(found.status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+  EXPECT_EQ(found.function, nullptr);
+}
+
+TEST_F(Door, SaysWhereThereIsNoSuchFunction) {
+  const Found found = find("cuMakeCoffee", 12000);
+  EXPECT_CUDA(found.answer);  // unmeasured: as above
+  EXPECT_EQ(found.status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+  EXPECT_EQ(found.function, nullptr);
+}
+
+TEST_F(Door, FindsNothingForANameWithoutLetters) {
+  EXPECT_EQ(find("", 12000).function, nullptr);
+}
+
+TEST_F(Door, RefusesVersionsBeyondTheDriver) {
+  void* function = nullptr;
+  EXPECT_ANSWER(
+      CUDA_ERROR_INVALID_VALUE,
+      driver().cuGetProcAddress("cuMemAlloc", &function, driver().version + 1000, 0, nullptr));
+}
+
+TEST_F(Door, NeedsNoPlaceForTheStatus) {
+  void* function = nullptr;
+  EXPECT_CUDA(driver().cuGetProcAddress("cuMemAlloc", &function, 12000, 0, nullptr));
+  EXPECT_EQ(function, driver_symbol("cuMemAlloc_v2"));
+}
+
+TEST_F(Door, RefusesMissingArguments) {
+  void* function = nullptr;
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuGetProcAddress(nullptr, &function, 12000, 0, nullptr));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuGetProcAddress("cuMemAlloc", nullptr, 12000, 0, nullptr));
+}
+
+TEST_F(Door, RefusesUnknownFlags) {
+  void* function = nullptr;
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuGetProcAddress("cuMemAlloc", &function, 12000, 0x40, nullptr));
+}
+
+TEST_F(Door, OfTheOlderFormFindsTheSame) {
+  void* function = nullptr;
+  ASSERT_CUDA(driver().cuGetProcAddress_v11030("cuMemAlloc", &function, 12000, 0));
+  EXPECT_EQ(function, driver_symbol("cuMemAlloc_v2"));
+}
+
+TEST_F(Door, OfTheOlderFormFailsWhereThereIsNoSuchFunction) {
+  void* function = nullptr;
+  EXPECT_ANSWER(CUDA_ERROR_NOT_FOUND,
+                driver().cuGetProcAddress_v11030("cuMakeCoffee", &function, 12000, 0));
+}
+
+CHILD_ROLE(asks_at_the_door_before_the_start) {
+  void* function = nullptr;
+  EXPECT_CUDA(driver().cuGetProcAddress("cuInit", &function, 12000, 0, nullptr));
+  EXPECT_NE(function, nullptr);
+}
+
+TEST_F(Door, IsOpenBeforeTheDriversStart) {
+  EXPECT_EQ(run_child("asks_at_the_door_before_the_start"), 0);
+}
+
+TEST_F(Door, HasNoExportTableOfAnUnknownName) {
+  CUuuid unknown{};
+  const void* table = nullptr;
+  const CUresult answer = driver().cuGetExportTable(&table, &unknown);
+  EXPECT_NE(answer, CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace cuvmm::test

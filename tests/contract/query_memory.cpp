@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program can ask about the three kinds of memory. Measured, row by row: libraries choose
+// their way by these answers.
+#include <unistd.h>
+
+#include "query_support.hpp"
+
+namespace cuvmm::test {
+
+CUresult get_dma_buf(CUdeviceptr address, Size size) {
+  int fd = -1;
+  const CUresult answer = driver().cuMemGetHandleForAddressRange(
+      &fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+  if (answer == CUDA_SUCCESS) {
+    EXPECT_EQ(::close(fd), 0);
+  }
+  return answer;
+}
+
+namespace {
+
+class AskedAboutBlocking : public DriverContract {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    memory_ = std::make_unique<GivenBlocking>(asked_size);
+    inside_ = memory_->address() + asked_offset;
+  }
+  void TearDown() override {
+    memory_.reset();
+    DriverContract::TearDown();
+  }
+  std::unique_ptr<GivenBlocking> memory_;
+  CUdeviceptr inside_ = 0;
+};
+
+class AskedAboutAsync : public DriverContract {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    memory_ = std::make_unique<GivenAsync>(asked_size);
+    inside_ = memory_->address() + asked_offset;
+  }
+  void TearDown() override {
+    memory_.reset();
+    DriverContract::TearDown();
+  }
+  std::unique_ptr<GivenAsync> memory_;
+  CUdeviceptr inside_ = 0;
+};
+
+class AskedAboutMapped : public DriverContract {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    memory_ = std::make_unique<GivenMapped>(given_asked_mapping());
+    inside_ = memory_->address() + asked_offset;
+  }
+  void TearDown() override {
+    memory_.reset();
+    DriverContract::TearDown();
+  }
+  std::unique_ptr<GivenMapped> memory_;
+  CUdeviceptr inside_ = 0;
+};
+
+// cuMemRetainAllocationHandle
+TEST_F(AskedAboutBlocking, ItHasNoHandle) {
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, retain(inside_));
+}
+TEST_F(AskedAboutAsync, ItHasNoHandle) {
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, retain(inside_));
+}
+TEST_F(AskedAboutMapped, ItHasAHandle) {
+  EXPECT_CUDA(retain(inside_));
+}
+
+// cuMemGetAddressRange
+TEST_F(AskedAboutBlocking, ItsAddressRangeIsTheAllocation) {
+  EXPECT_EQ(address_range(inside_).begin, memory_->address());
+  EXPECT_EQ(address_range(inside_).size, asked_size);
+}
+TEST_F(AskedAboutAsync, ItsAddressRangeIsTheAllocation) {
+  EXPECT_EQ(address_range(inside_).begin, memory_->address());
+  EXPECT_EQ(address_range(inside_).size, asked_size);
+}
+TEST_F(AskedAboutMapped, ItsAddressRangeIsTheMapping) {
+  EXPECT_EQ(address_range(inside_).begin, memory_->address() + 2 * MiB);
+  EXPECT_EQ(address_range(inside_).size, 2 * MiB);
+}
+TEST_F(AskedAboutBlocking, ItsAddressRangeMayBeAskedByHalves) {
+  CUdeviceptr begin = 0;
+  size_t size = 0;
+  EXPECT_CUDA(driver().cuMemGetAddressRange(&begin, nullptr, inside_));
+  EXPECT_CUDA(driver().cuMemGetAddressRange(nullptr, &size, inside_));
+  EXPECT_EQ(begin, memory_->address());
+  EXPECT_EQ(size, asked_size);
+}
+TEST_F(AskedAboutBlocking, ItsAddressRangeIsWhatWasAskedForToTheByte) {
+  auto odd = given_blocking(1000);
+  EXPECT_EQ(address_range(odd.address()).size, 1000u);  // unmeasured
+}
+
+// RANGE_START_ADDR, RANGE_SIZE
+TEST_F(AskedAboutBlocking, ItsRangeIsTheAllocation) {
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, inside_), memory_->address());
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside_), asked_size);
+}
+TEST_F(AskedAboutAsync, ItsRangeIsTheAllocation) {
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, inside_), memory_->address());
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside_), asked_size);
+}
+TEST_F(AskedAboutMapped, ItsRangeIsTheReservation) {
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, inside_), memory_->address());
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside_), asked_size);
+}
+
+// Legacy IPC
+TEST_F(AskedAboutBlocking, ItCanGoToAnotherProcessTheOldWay) {
+  EXPECT_EQ(asked<bool>(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, inside_), true);
+  EXPECT_CUDA(get_ipc_handle(memory_->address()));
+}
+TEST_F(AskedAboutAsync, ItCannotGoToAnotherProcessTheOldWay) {
+  EXPECT_EQ(asked<bool>(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, inside_), false);
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, get_ipc_handle(memory_->address()));
+}
+TEST_F(AskedAboutMapped, ItCannotGoToAnotherProcessTheOldWay) {
+  EXPECT_EQ(asked<bool>(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, inside_), false);
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, get_ipc_handle(memory_->address()));
+}
+
+// BUFFER_ID
+TEST_F(AskedAboutBlocking, ItHasOneBufferId) {
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_BUFFER_ID, memory_->address()),
+            asked(CU_POINTER_ATTRIBUTE_BUFFER_ID, inside_));
+}
+TEST_F(AskedAboutAsync, ItHasOneBufferId) {
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_BUFFER_ID, memory_->address()),
+            asked(CU_POINTER_ATTRIBUTE_BUFFER_ID, inside_));
+}
+TEST_F(AskedAboutMapped, EveryChunkHasABufferId) {
+  EXPECT_NE(asked(CU_POINTER_ATTRIBUTE_BUFFER_ID, memory_->address_of(0)),
+            asked(CU_POINTER_ATTRIBUTE_BUFFER_ID, memory_->address_of(1)));
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_BUFFER_ID, memory_->address_of(1)),
+            asked(CU_POINTER_ATTRIBUTE_BUFFER_ID, inside_));
+}
+TEST_F(AskedAboutBlocking, ABufferIdIsNeverUsedAgain) {
+  auto first = given_blocking(asked_size);
+  const auto id = asked(CU_POINTER_ATTRIBUTE_BUFFER_ID, first.address());
+  GIVEN(first.free());
+  auto second = given_blocking(asked_size);
+  EXPECT_NE(asked(CU_POINTER_ATTRIBUTE_BUFFER_ID, second.address()), id);
+}
+
+// ALLOWED_HANDLE_TYPES
+TEST_F(AskedAboutBlocking, ItAllowsNoHandleTypes) {
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, inside_), 0u);
+}
+TEST_F(AskedAboutAsync, ItAllowsNoHandleTypes) {
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, inside_), 0u);
+}
+TEST_F(AskedAboutMapped, ItAllowsTheHandleTypeItWasMadeWith) {
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, inside_),
+            std::uint64_t{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR});
+}
+
+// MEMPOOL_HANDLE
+TEST_F(AskedAboutBlocking, ItHasNoPool) {
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, inside_), 0u);
+}
+TEST_F(AskedAboutAsync, ItHasItsPool) {
+  CUmemoryPool pool = nullptr;
+  GIVEN(driver().cuDeviceGetMemPool(&pool, device()));
+  EXPECT_EQ(asked<CUmemoryPool>(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, inside_), pool);
+}
+TEST_F(AskedAboutMapped, ItHasNoPool) {
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, inside_), 0u);
+}
+
+// CONTEXT
+TEST_F(AskedAboutBlocking, ItHasItsContext) {
+  EXPECT_EQ(asked<CUcontext>(CU_POINTER_ATTRIBUTE_CONTEXT, inside_), primary());
+}
+TEST_F(AskedAboutBlocking, ItHasItsContextWhicheverIsCurrent) {
+  OwnContext other;
+  EXPECT_EQ(asked<CUcontext>(CU_POINTER_ATTRIBUTE_CONTEXT, inside_), primary());
+  other.leave();
+}
+TEST_F(AskedAboutAsync, ItHasNoContext) {
+  // unmeasured: there is none is measured; that it is answered as success with NULL is not
+  EXPECT_EQ(asked<CUcontext>(CU_POINTER_ATTRIBUTE_CONTEXT, inside_), nullptr);
+}
+TEST_F(AskedAboutMapped, ItHasNoContext) {
+  // unmeasured: as above
+  EXPECT_EQ(asked<CUcontext>(CU_POINTER_ATTRIBUTE_CONTEXT, inside_), nullptr);
+}
+
+// SYNC_MEMOPS
+TEST_F(AskedAboutBlocking, ItsCopiesCanBeMadeToWait) {
+  EXPECT_CUDA(set_sync_memops(memory_->address()));
+}
+TEST_F(AskedAboutAsync, ItsCopiesCanBeMadeToWait) {
+  EXPECT_CUDA(set_sync_memops(memory_->address()));
+}
+TEST_F(AskedAboutMapped, ItsCopiesCannotBeMadeToWait) {
+  EXPECT_ANSWER(CUDA_ERROR_NOT_SUPPORTED, set_sync_memops(memory_->address()));
+}
+
+// dma-buf
+TEST_F(AskedAboutBlocking, ItCanBeADmaBuf) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+  EXPECT_CUDA(get_dma_buf(memory_->address(), asked_size));
+}
+TEST_F(AskedAboutAsync, ItCanBeADmaBuf) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+  EXPECT_CUDA(get_dma_buf(memory_->address(), asked_size));
+}
+TEST_F(AskedAboutMapped, ItCanBeADmaBuf) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+  EXPECT_CUDA(get_dma_buf(memory_->address(), asked_size));
+}
+
+// What all three answer alike
+void expect_device_memory(CUdeviceptr address) {
+  EXPECT_EQ(asked<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address), 0);
+  EXPECT_EQ(asked<unsigned>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address),
+            unsigned{CU_MEMORYTYPE_DEVICE});
+  EXPECT_EQ(asked(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address), address);
+  EXPECT_EQ(asked<bool>(CU_POINTER_ATTRIBUTE_MAPPED, address), true);
+  EXPECT_EQ(asked<bool>(CU_POINTER_ATTRIBUTE_IS_MANAGED, address), false);
+  EXPECT_EQ(asked<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address),
+            unsigned{CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE});
+  // The host cannot reach it.
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, answer_of(CU_POINTER_ATTRIBUTE_HOST_POINTER, address));
+}
+TEST_F(AskedAboutBlocking, ItIsDeviceMemory) {
+  expect_device_memory(inside_);
+}
+TEST_F(AskedAboutAsync, ItIsDeviceMemory) {
+  expect_device_memory(inside_);
+}
+TEST_F(AskedAboutMapped, ItIsDeviceMemory) {
+  expect_device_memory(inside_);
+}
+
+TEST_F(AskedAboutMapped, ReadOnlyItSaysSo) {
+  GIVEN(set_access(memory_->address_of(1), 2 * MiB, CU_MEM_ACCESS_FLAGS_PROT_READ));
+  EXPECT_EQ(asked<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, inside_),
+            unsigned{CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ});
+}
+
+}  // namespace
+}  // namespace cuvmm::test
