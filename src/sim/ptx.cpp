@@ -278,6 +278,10 @@ class Reader {
     if (!declared.elements) {
       declared.elements = initial.size() / (declared.type.size * declared.lanes);
     }
+    if (declared.managed) {
+      lacking_ = "a managed variable (" + declared.name + ")";
+      return false;
+    }
     const Size size = declared.size();
     if (size == 0 || initial.size() > size) return false;
     for (const PtxVariable& known : ptx_.variables) {
@@ -287,7 +291,6 @@ class Reader {
                               .space = space,
                               .size = size,
                               .alignment = declared.alignment,
-                              .managed = declared.managed,
                               .initial = std::move(initial)});
     return true;
   }

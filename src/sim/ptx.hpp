@@ -35,7 +35,6 @@ struct PtxVariable {
   PtxSpace space = PtxSpace::Global;
   Size size = 0;
   Size alignment = 1;
-  bool managed = false;
   std::vector<std::byte> initial;  // shorter than size: the rest is zero
 };
 

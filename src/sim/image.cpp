@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "base/fd.hpp"
+#include "sim/entry.hpp"
+#include "sim/module.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+// How compiled code begins.
+constexpr unsigned char elf[] = {0x7f, 'E', 'L', 'F'};
+constexpr unsigned char fat_binary[] = {0x50, 0xed, 0x55, 0xba};
+constexpr unsigned char fat_binary_wrapper[] = {0xb1, 0x43, 0x62, 0x46};
+
+// The image may be no longer than its first bytes say.
+template <std::size_t length>
+bool begins_with(const char* image, const unsigned char (&magic)[length]) {
+  return std::strncmp(image, reinterpret_cast<const char*>(magic), length) == 0;
+}
+
+CUresult read_text(const char* symbol, std::string_view text, std::shared_ptr<const Ptx>& ptx) {
+  auto read = std::make_shared<Ptx>();
+  const PtxError error = read_ptx(text, *read);
+  if (!error.lacking.empty()) {
+    return lacking(symbol, ("cannot simulate " + error.lacking).c_str());
+  }
+  if (error.answer == CUDA_SUCCESS) ptx = std::move(read);
+  return error.answer;
+}
+
+}  // namespace
+
+CUresult read_image(const char* symbol, const void* image, std::shared_ptr<const Ptx>& ptx) {
+  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const char* text = static_cast<const char*>(image);
+  if (begins_with(text, elf) || begins_with(text, fat_binary) ||
+      begins_with(text, fat_binary_wrapper)) {
+    return lacking(symbol,
+                   "cannot run compiled code, only PTX text whose entries are host functions");
+  }
+  return read_text(symbol, text, ptx);
+}
+
+CUresult read_image_file(const char* symbol, const char* path, std::shared_ptr<const Ptx>& ptx) {
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Fd file{open(path, O_RDONLY | O_CLOEXEC)};
+  if (!file.is_open()) return CUDA_ERROR_FILE_NOT_FOUND;
+  struct stat status {};
+  if (fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode))
+    return CUDA_ERROR_FILE_NOT_FOUND;
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t have = 0;
+  while (have < text.size()) {
+    const ssize_t got = read(file.number(), text.data() + have, text.size() - have);
+    if (got < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+    if (got == 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  text.resize(have);
+  return read_image(symbol, text.c_str(), ptx);
+}
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/lock.hpp"
+#include "sim/module.hpp"
+
+namespace cuvmm::sim {
+
+// An entry of a library: a function in every context that uses it.
+struct Kernel {
+  Kernel(std::shared_ptr<Library> of, const PtxEntry& what, int ptx_version)
+      : library(of), entry(what), attributes(what, ptx_version) {}
+
+  const std::weak_ptr<Library> library;
+  const PtxEntry& entry;
+  FunctionAttributes attributes;  // what functions of later contexts begin with
+
+  CUkernel handle() const { return reinterpret_cast<CUkernel>(const_cast<Kernel*>(this)); }
+  // Its function in this context; loads the library there at the first use.
+  CUresult function_in(const std::shared_ptr<Context>& context,
+                       std::shared_ptr<Function>& function);
+};
+
+// PTX loaded into no context in particular.
+struct Library : std::enable_shared_from_this<Library> {
+  static std::shared_ptr<Library> create(std::shared_ptr<const Ptx> ptx);
+
+  const std::shared_ptr<const Ptx> ptx;
+  std::vector<std::shared_ptr<Kernel>> kernels;
+
+  CUlibrary handle() const { return reinterpret_cast<CUlibrary>(const_cast<Library*>(this)); }
+  std::shared_ptr<Kernel> find_kernel(std::string_view name) const;
+  CUresult module_in(const std::shared_ptr<Context>& context, std::shared_ptr<Module>& module);
+  // Its modules in living contexts.
+  std::vector<std::shared_ptr<Module>> modules();
+  // Takes all its handles from the program.
+  void unload();
+
+ private:
+  explicit Library(std::shared_ptr<const Ptx> text) : ptx(std::move(text)) {}
+  Lock lock_{LockOrder::SimContext};  // guards what follows
+  std::vector<std::weak_ptr<Module>> modules_;
+};
+
+Registry<Library, CUlibrary>& libraries();
+Registry<Kernel, CUkernel>& kernels();
+
+// The function that a launch names: a function's handle, or a kernel's cast to it.
+CUresult find_function(CUfunction handle, const std::shared_ptr<Context>& context,
+                       std::shared_ptr<Function>& function);
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/module.hpp"
+
+#include <cstring>
+
+#include "sim/context.hpp"
+#include "sim/guard.hpp"
+#include "sim/process.hpp"
+#include "sim/settings.hpp"
+#include "sim/views.hpp"
+
+namespace cuvmm::sim {
+
+Registry<Function, CUfunction>& functions() {
+  static auto* all = new Registry<Function, CUfunction>;
+  return *all;
+}
+
+Function::Function(std::shared_ptr<const Ptx> ptx, const PtxEntry& entry,
+                   std::weak_ptr<Module> module)
+    : attributes(entry, ptx->version),
+      ptx_(std::move(ptx)),
+      entry_(entry),
+      module_(std::move(module)) {}
+
+CUresult Module::load(const std::shared_ptr<Context>& context, std::shared_ptr<const Ptx> ptx,
+                      const std::shared_ptr<Library>& library, std::shared_ptr<Module>& module) {
+  std::shared_ptr<Module> loaded{new Module{context, library != nullptr}};
+  if (const CUresult placed = loaded->place_variables(*ptx); placed != CUDA_SUCCESS) return placed;
+  for (const PtxEntry& entry : ptx->entries) {
+    loaded->functions_.push_back(std::make_shared<Function>(ptx, entry, loaded));
+    sim::functions().add(loaded->functions_.back());
+  }
+  module = std::move(loaded);
+  return CUDA_SUCCESS;
+}
+
+Module::~Module() {
+  for (const auto& function : functions_) sim::functions().remove(function->handle());
+  AddressSpace& space = Process::get().space();
+  for (const ModuleVariable& variable : variables_) space.take(variable.address);
+  if (block_ != 0) space.free_block(block_);
+}
+
+CUresult Module::place_variables(const Ptx& ptx) {
+  const auto owner = context.lock();
+  Size total = 0;
+  for (const PtxVariable& variable : ptx.variables) {
+    total = round_up(total, variable.alignment) + variable.size;
+  }
+  if (total == 0) return CUDA_SUCCESS;
+  Device& device = owner->device();
+  AddressSpace& space = Process::get().space();
+  block_ = space.allocate_block(device, round_up(total, static_cast<Size>(settings().granularity)),
+                                owner->accessors());
+  if (block_ == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  Size offset = 0;
+  for (const PtxVariable& variable : ptx.variables) {
+    offset = round_up(offset, variable.alignment);
+    const CUdeviceptr address = block_ + offset;
+    space.add({.address = address,
+               .size = variable.size,
+               .kind = AllocationKind::ModuleVariable,
+               .device = device.ordinal(),
+               .context = owner});
+    variables_.push_back({.name = variable.name, .address = address, .size = variable.size});
+    if (has_backing() && !variable.initial.empty()) {
+      std::memcpy(Views::at(device.ordinal(), address), variable.initial.data(),
+                  variable.initial.size());
+    }
+    offset += variable.size;
+  }
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<Function> Module::find_function(std::string_view name) const {
+  for (const auto& function : functions_) {
+    if (function->name() == name) return function;
+  }
+  return nullptr;
+}
+
+const ModuleVariable* Module::find_variable(std::string_view name) const {
+  for (const ModuleVariable& variable : variables_) {
+    if (variable.name == name) return &variable;
+  }
+  return nullptr;
+}
+
+}  // namespace cuvmm::sim

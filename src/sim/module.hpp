@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuvmm/sim.h"
+#include "sim/cuda.hpp"
+#include "sim/function_attributes.hpp"
+#include "sim/ptx.hpp"
+#include "sim/registry.hpp"
+
+namespace cuvmm::sim {
+
+class Context;
+class Module;
+struct Library;
+
+// An entry of a loaded module. What runs is a host function of the program.
+class Function {
+ public:
+  Function(std::shared_ptr<const Ptx> ptx, const PtxEntry& entry, std::weak_ptr<Module> module);
+
+  const std::string& name() const { return entry_.name; }
+  const std::vector<PtxParameter>& parameters() const { return entry_.parameters; }
+  Size parameter_bytes() const { return entry_.parameter_bytes; }
+  std::shared_ptr<Module> module() const { return module_.lock(); }
+  CUfunction handle() const { return reinterpret_cast<CUfunction>(const_cast<Function*>(this)); }
+
+  FunctionAttributes attributes;
+
+ private:
+  const std::shared_ptr<const Ptx> ptx_;  // keeps entry_ alive
+  const PtxEntry& entry_;
+  const std::weak_ptr<Module> module_;
+};
+
+struct ModuleVariable {
+  std::string name;
+  CUdeviceptr address = 0;
+  Size size = 0;
+};
+
+// PTX loaded into one context: its entries, and its variables in device memory.
+class Module : public std::enable_shared_from_this<Module> {
+ public:
+  static CUresult load(const std::shared_ptr<Context>& context, std::shared_ptr<const Ptx> ptx,
+                       const std::shared_ptr<Library>& library, std::shared_ptr<Module>& module);
+  ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  CUmodule handle() const { return reinterpret_cast<CUmodule>(const_cast<Module*>(this)); }
+  const std::vector<std::shared_ptr<Function>>& functions() const { return functions_; }
+  std::shared_ptr<Function> find_function(std::string_view name) const;
+  const ModuleVariable* find_variable(std::string_view name) const;
+  // The library that this is an instance of, if it is one.
+  bool is_of_library() const { return of_library_; }
+
+  const std::weak_ptr<Context> context;
+
+ private:
+  Module(const std::shared_ptr<Context>& owner, bool of_library)
+      : context(owner), of_library_(of_library) {}
+  CUresult place_variables(const Ptx& ptx);
+
+  const bool of_library_;
+  std::vector<std::shared_ptr<Function>> functions_;
+  std::vector<ModuleVariable> variables_;
+  CUdeviceptr block_ = 0;  // what the variables lie in
+};
+
+// Functions by their handles.
+Registry<Function, CUfunction>& functions();
+
+// Reads an image that a program handed over. Binary code answers CUDA_ERROR_NOT_SUPPORTED in the
+// name of `symbol`.
+CUresult read_image(const char* symbol, const void* image, std::shared_ptr<const Ptx>& ptx);
+CUresult read_image_file(const char* symbol, const char* path, std::shared_ptr<const Ptx>& ptx);
+
+// The host function of this entry: one that was set, else what the program exports under the name
+// cuvmm_sim_kernel_<entry>. nullptr where there is none.
+cuvmm_sim_kernel find_host_kernel(const std::string& entry);
+
+}  // namespace cuvmm::sim
