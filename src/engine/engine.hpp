@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+
+#include "base/options.hpp"
+#include "driver/driver.hpp"
+#include "engine/watch.hpp"
+
+namespace cuvmm {
+
+// What runs behind the hooks: one per process. Made at the program's first driver call, never
+// destroyed; a forked child gets one of its own when it first calls.
+class Engine {
+ public:
+  // nullptr where no driver can be had. Takes no lock, since it may be reached from a library's
+  // constructor while the loader holds its own.
+  static Engine* get() {
+    Engine* engine = current_.load(std::memory_order_acquire);
+    return engine != nullptr ? engine : start();
+  }
+  // The engine, where there is one already. Starts nothing.
+  static Engine* running() { return current_.load(std::memory_order_acquire); }
+
+  const Driver& driver() const { return driver_; }
+  const Options& options() const { return options_; }
+  Mode mode() const { return options_.mode; }
+
+  // False in VMM_MODE=OFF: every call goes to the driver as if we were not there.
+  bool is_on() const { return options_.mode != Mode::Off; }
+
+  // Every call of the program that the driver is about to see.
+  void before(const CallSite& site) { watch_.before(site); }
+  Watch& watch() { return watch_; }
+
+ private:
+  Engine(const Driver& driver, Options options) : driver_(driver), options_(std::move(options)) {}
+  static Engine* start();
+  static void forget_after_fork();
+
+  static std::atomic<Engine*> current_;
+
+  const Driver driver_;     // immutable after construction
+  const Options options_;   // immutable after construction
+  Watch watch_;
+};
+
+// Where the engine finds the driver. The hooks set both before the program can reach it.
+struct DriverSource {
+  // The real dlopen and dlsym, past any hook of ours.
+  LoaderDoors doors = LoaderDoors::of_the_system();
+  // The library that the program itself opened, where that is known.
+  std::atomic<const char*> path{"libcuda.so.1"};
+};
+DriverSource& driver_source();
+
+}  // namespace cuvmm

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/watch.hpp"
+
+#include <cstdlib>
+
+namespace cuvmm {
+
+void Watch::begin(Watcher& watcher, Effect effects) {
+  for (Place& place : places_) {
+    Watcher* nobody = nullptr;
+    if (!place.watcher.compare_exchange_strong(nobody, &watcher)) continue;
+    place.effects.store(static_cast<std::uint8_t>(effects));
+    renew_wanted();
+    return;
+  }
+  std::abort();  // the parts that may watch are known when the engine is built, and fewer
+}
+
+void Watch::end(Watcher& watcher) {
+  for (Place& place : places_) {
+    if (place.watcher.load() != &watcher) continue;
+    place.effects.store(0);
+    place.watcher.store(nullptr);
+  }
+  renew_wanted();
+}
+
+void Watch::renew_wanted() {
+  std::uint8_t all = 0;
+  for (const Place& place : places_) all |= place.effects.load();
+  wanted_.store(all, std::memory_order_release);
+}
+
+void Watch::tell(const CallSite& site) {
+  for (Place& place : places_) {
+    Watcher* watcher = place.watcher.load(std::memory_order_acquire);
+    if (watcher == nullptr) continue;
+    if ((place.effects.load() & static_cast<std::uint8_t>(site.effect)) != 0) watcher->before(site);
+  }
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/lock.hpp"
+#include "driver/calls.hpp"
+#include "driver/cuda.hpp"
+
+namespace cuvmm {
+
+// A driver call of the program, as those who hold something pending see it.
+struct CallSite {
+  Call call;
+  Effect effect;
+};
+
+// Somebody with something pending that a call of the program could notice.
+class Watcher {
+ public:
+  // Before the driver sees the call. May call the driver; must not throw.
+  virtual void before(const CallSite& site) = 0;
+
+ protected:
+  ~Watcher() = default;
+};
+
+// Who is told before which calls. Costs a load and a branch while nobody waits for that effect.
+class Watch {
+ public:
+  void before(const CallSite& site) {
+    const auto wanted = wanted_.load(std::memory_order_acquire);
+    if ((wanted & static_cast<std::uint8_t>(site.effect)) != 0) tell(site);
+  }
+
+  // From here on, and until ended, the watcher sees every call that has one of these effects.
+  // A call that is already past before() may not be seen.
+  void begin(Watcher& watcher, Effect effects);
+  void end(Watcher& watcher);
+
+ private:
+  void tell(const CallSite& site);
+  void renew_wanted();
+
+  static constexpr std::size_t most_watchers = 8;
+  struct Place {
+    std::atomic<Watcher*> watcher{nullptr};
+    std::atomic<std::uint8_t> effects{0};
+  };
+  std::atomic<std::uint8_t> wanted_{0};
+  Place places_[most_watchers];
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program is handed instead of a driver function. Every row of driver_api.def has a door in
+// each of its flavours; a row with a body of its own (CUVMM_HOOK) goes through it, the others are
+// forwarded with their effect announced.
+#pragma once
+
+#include <array>
+#include <type_traits>
+
+#include "driver/driver.hpp"
+#include "engine/engine.hpp"
+#include "engine/inside.hpp"
+
+namespace cuvmm::hook {
+
+// Whether stream 0 means the legacy stream or the calling thread's own.
+enum class Flavour : std::uint8_t { Legacy, PerThread };
+
+// How a row's two members of the driver table are reached.
+template <Call call>
+struct Row;
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need)       \
+  template <>                                                               \
+  struct Row<Call::symbol> {                                                \
+    using Function = PFN_##name##_v##since;                                 \
+    static constexpr auto legacy = &Driver::name;                           \
+    static constexpr auto per_thread = &Driver::name##_per_thread;          \
+  };
+#define CUVMM_API_OLD(name, symbol, since, until, flavours, effect, need)   \
+  template <>                                                               \
+  struct Row<Call::symbol> {                                                \
+    using Function = PFN_##name##_v##since;                                 \
+    static constexpr auto legacy = &Driver::name##_v##since;                \
+    static constexpr auto per_thread = &Driver::name##_v##since##_per_thread; \
+  };
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+
+// The real function behind a door, in the door's flavour.
+template <Call call>
+class Forward {
+ public:
+  Forward(Engine& engine, Flavour flavour) : engine_(engine), flavour_(flavour) {}
+
+  Engine& engine() const { return engine_; }
+  Flavour flavour() const { return flavour_; }
+
+  // Whoever waits for such a call is told; then the driver answers.
+  template <class... Arguments>
+  CUresult operator()(Arguments... arguments) const {
+    engine_.before({call, info(call).effect});
+    return unannounced(arguments...);
+  }
+
+  template <class... Arguments>
+  CUresult unannounced(Arguments... arguments) const {
+    const auto member = flavour_ == Flavour::Legacy ? Row<call>::legacy : Row<call>::per_thread;
+    return (engine_.driver().*member)(arguments...);
+  }
+
+ private:
+  Engine& engine_;
+  Flavour flavour_;
+};
+
+// The type of a row's body: its forward, then the row's own arguments.
+template <Call call, class Function>
+struct BodyOf;
+template <Call call, class... Arguments>
+struct BodyOf<call, CUresult (*)(Arguments...)> {
+  using Type = CUresult(const Forward<call>& forward, Arguments...);
+};
+
+// The bodies, declared for every row and defined for some: a body whose arguments do not fit its
+// row does not compile, and one that nobody wrote is null.
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
+  [[gnu::weak]] BodyOf<Call::symbol, PFN_##name##_v##since>::Type hook_##symbol;
+#define CUVMM_API_OLD CUVMM_API
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+
+#define CUVMM_HOOK(symbol, ...)                                            \
+  CUresult hook_##symbol([[maybe_unused]] const Forward<Call::symbol>& forward \
+                             __VA_OPT__(, ) __VA_ARGS__)
+
+// The addresses that programs are handed, per row.
+struct DoorPair {
+  void* legacy;
+  void* per_thread;  // nullptr where the row has no such flavour
+};
+const std::array<DoorPair, call_count>& all_doors();
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/door_of.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "base/log.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+struct NamedDoor {
+  std::string_view symbol;
+  void* door;
+};
+
+constexpr std::size_t most_doors = 2 * call_count;
+
+// Sorted by symbol, both flavours. Made without allocating, at the first lookup of a cu* name.
+struct NamedDoors {
+  std::array<NamedDoor, most_doors> doors;
+  std::size_t count = 0;
+
+  NamedDoors() {
+    for (std::size_t i = 0; i < call_count; ++i) {
+      const CallInfo& row = all_calls()[i];
+      doors[count++] = {row.symbol, all_doors()[i].legacy};
+      if (row.per_thread_symbol != nullptr) {
+        doors[count++] = {row.per_thread_symbol, all_doors()[i].per_thread};
+      }
+    }
+    std::sort(doors.begin(), doors.begin() + count,
+              [](const NamedDoor& a, const NamedDoor& b) { return a.symbol < b.symbol; });
+  }
+
+  void* find(std::string_view symbol) const {
+    const auto* end = doors.begin() + count;
+    const auto* found = std::lower_bound(
+        doors.begin(), end, symbol,
+        [](const NamedDoor& door, std::string_view wanted) { return door.symbol < wanted; });
+    return found != end && found->symbol == symbol ? found->door : nullptr;
+  }
+};
+
+const NamedDoors& named_doors() {
+  static const NamedDoors doors;
+  return doors;
+}
+
+// The file that an address was loaded from is the driver's.
+bool is_of_driver(void* address, const char** file) {
+  Dl_info where{};
+  if (dladdr(address, &where) == 0 || where.dli_fname == nullptr) return false;
+  const char* slash = std::strrchr(where.dli_fname, '/');
+  const char* name = slash != nullptr ? slash + 1 : where.dli_fname;
+  *file = where.dli_fname;
+  return std::strncmp(name, "libcuda.so", 10) == 0;
+}
+
+}  // namespace
+
+void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*, const char*)) {
+  if (Inside::here()) return nullptr;
+  void* door = named_doors().find(name);
+  if (door == nullptr) return nullptr;
+  const int kept_errno = errno;
+  void* real = real_dlsym(library, name);
+  const char* file = nullptr;
+  const bool ours = real != nullptr && is_of_driver(real, &file);
+  if (ours) driver_source().path.store(file);
+  errno = kept_errno;
+  // Not found: the jump to the real dlsym fails again, for the caller's dlerror.
+  return ours ? door : real;
+}
+
+namespace {
+
+struct RealDoor {
+  void* real;
+  void* door;
+  bool operator<(const RealDoor& other) const { return real < other.real; }
+};
+
+// Which door stands for which function of this engine's driver, sorted by function.
+class RealDoors {
+ public:
+  explicit RealDoors(const Driver& driver) : driver_(driver) {
+    doors_.reserve(2 * most_doors);
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
+  add(Call::symbol, driver.name, driver.name##_per_thread);
+#define CUVMM_API_OLD(name, symbol, since, until, flavours, effect, need) \
+  add(Call::symbol, driver.name##_v##since, driver.name##_v##since##_per_thread);
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+    std::stable_sort(doors_.begin(), doors_.end());
+  }
+
+  void* find(void* real) const {
+    const auto found = std::lower_bound(doors_.begin(), doors_.end(), RealDoor{real, nullptr});
+    return found != doors_.end() && found->real == real ? found->door : nullptr;
+  }
+
+ private:
+  // A driver may answer cuGetProcAddress with another address than its symbol has, so both are
+  // known. `since` asks for exactly this signature.
+  template <class Function>
+  void add(Call call, Function legacy, Function per_thread) {
+    if (!driver_.has(call)) return;
+    const CallInfo& row = info(call);
+    const DoorPair& pair = all_doors()[static_cast<std::size_t>(call)];
+    add_one(reinterpret_cast<void*>(legacy), pair.legacy);
+    add_one(answered(row, row.since, CU_GET_PROC_ADDRESS_LEGACY_STREAM), pair.legacy);
+    if (pair.per_thread == nullptr) return;
+    add_one(reinterpret_cast<void*>(per_thread), pair.per_thread);
+    add_one(answered(row, std::max(row.since, 7000), CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
+            pair.per_thread);
+  }
+
+  void add_one(void* real, void* door) {
+    if (real != nullptr) doors_.push_back({real, door});
+  }
+
+  void* answered(const CallInfo& row, int version, cuuint64_t flags) const {
+    void* found = nullptr;
+    if (driver_.has(Call::cuGetProcAddress_v2)) {
+      CUdriverProcAddressQueryResult status{};
+      driver_.cuGetProcAddress(row.name.data(), &found, version, flags, &status);
+    } else if (driver_.has(Call::cuGetProcAddress)) {
+      driver_.cuGetProcAddress_v11030(row.name.data(), &found, version, flags);
+    }
+    return found;
+  }
+
+  const Driver& driver_;
+  std::vector<RealDoor> doors_;
+};
+
+}  // namespace
+
+void* door_for_function(Engine& engine, void* real) {
+  // One table for the one driver of the process; two engines after a fork have the same.
+  static const RealDoors doors{engine.driver()};
+  void* door = doors.find(real);
+  return door != nullptr ? door : real;
+}
+
+}  // namespace cuvmm::hook

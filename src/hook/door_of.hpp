@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "hook/door.hpp"
+
+namespace cuvmm::hook {
+
+// The door that stands for what dlsym(library, name) finds, where that is the driver's; else null.
+// Leaves errno as it was, and dlerror as the real lookup would.
+void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*, const char*));
+
+// The door for a function that cuGetProcAddress answered; the function itself where none of our
+// rows is exactly that function. For code that is Inside.
+void* door_for_function(Engine& engine, void* real);
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// One door per row and flavour, and the exported symbol of each.
+#include "hook/door.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+template <Call call, auto* body, class Function>
+struct Door;
+
+template <Call call, auto* body, class... Arguments>
+struct Door<call, body, CUresult (*)(Arguments...)> {
+  template <Flavour flavour>
+  static CUresult enter(Arguments... arguments) {
+    Engine* engine = Engine::get();
+    if (engine == nullptr) return CUDA_ERROR_NOT_INITIALIZED;  // there is no driver to ask
+    const Forward<call> forward{*engine, flavour};
+    if (Inside::here() || !engine->is_on()) return forward.unannounced(arguments...);
+    // What the driver itself calls from here on goes straight through.
+    const Inside inside;
+    if (body == nullptr) return forward(arguments...);
+    return body(forward, arguments...);
+  }
+};
+
+}  // namespace
+
+// A symbol is one jump through a slot, so that templates can be exported under C names.
+#define CUVMM_SLOT(symbol, function)                                                             \
+  extern "C" {                                                                                   \
+  [[gnu::visibility("hidden")]] void* cuvmm_door_##symbol = reinterpret_cast<void*>(function);   \
+  }                                                                                              \
+  asm(".pushsection .text\n"                                                                     \
+      ".globl " #symbol "\n"                                                                     \
+      ".type " #symbol ",@function\n" #symbol                                                    \
+      ":\n"                                                                                      \
+      "  endbr64\n"                                                                              \
+      "  jmp *cuvmm_door_" #symbol "(%rip)\n"                                                    \
+      ".size " #symbol ",.-" #symbol "\n"                                                        \
+      ".popsection");
+
+#define CUVMM_DOOR(symbol, flavour)                                                     \
+  (&Door<Call::symbol, &hook_##symbol, Row<Call::symbol>::Function>::template enter<flavour>)
+#define CUVMM_EXPORT_Legacy(symbol)
+#define CUVMM_EXPORT_LegacyAndPtds(symbol) \
+  CUVMM_SLOT(symbol##_ptds, CUVMM_DOOR(symbol, Flavour::PerThread))
+#define CUVMM_EXPORT_LegacyAndPtsz(symbol) \
+  CUVMM_SLOT(symbol##_ptsz, CUVMM_DOOR(symbol, Flavour::PerThread))
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
+  CUVMM_SLOT(symbol, CUVMM_DOOR(symbol, Flavour::Legacy))             \
+  CUVMM_EXPORT_##flavours(symbol)
+#define CUVMM_API_OLD CUVMM_API
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+
+#define CUVMM_OTHER_Legacy(symbol) nullptr
+#define CUVMM_OTHER_LegacyAndPtds(symbol) cuvmm_door_##symbol##_ptds
+#define CUVMM_OTHER_LegacyAndPtsz(symbol) cuvmm_door_##symbol##_ptsz
+
+const std::array<DoorPair, call_count>& all_doors() {
+  static const std::array<DoorPair, call_count> doors = {{
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
+  DoorPair{cuvmm_door_##symbol, CUVMM_OTHER_##flavours(symbol)},
+#define CUVMM_API_OLD CUVMM_API
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+  }};
+  return doors;
+}
+
+}  // namespace cuvmm::hook
