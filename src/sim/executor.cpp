@@ -122,6 +122,46 @@ void Queue::allow(std::uint64_t number) {
   for (const Point& point : needed) point.queue->allow(point.number);
 }
 
+std::uint64_t Queue::next_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+void Queue::remember(const Followed& followed) {
+  for (Followed& known : followed_) {
+    if (known.queue != followed.queue) continue;
+    if (known.number < followed.number) known = followed;
+    return;
+  }
+  constexpr std::size_t most = 64;  // a forgotten one costs some reuse, no more
+  if (followed_.size() == most) followed_.erase(followed_.begin());
+  followed_.push_back(followed);
+}
+
+void Queue::will_follow(const Point& point) {
+  if (point.queue == nullptr || point.queue.get() == this) return;
+  std::vector<Followed> indirect;
+  {
+    const Holding holding{point.queue->lock_};
+    for (const Followed& followed : point.queue->followed_) {
+      if (followed.since <= point.number && followed.queue != id_) indirect.push_back(followed);
+    }
+  }
+  const Holding holding{lock_};
+  const std::uint64_t since = submitted_.load() + 1;
+  remember({point.queue->id_, point.number, since});
+  for (const Followed& followed : indirect) remember({followed.queue, followed.number, since});
+}
+
+bool Queue::follows(const Point& point) const {
+  if (point.queue == nullptr || point.queue.get() == this) return true;
+  const Holding holding{lock_};
+  for (const Followed& known : followed_) {
+    if (known.queue == point.queue->id_) return known.number >= point.number;
+  }
+  return false;
+}
+
 bool Queue::can_run() const {
   return !running_ && !waiting_.empty() && done_.load() < allowed_.load();
 }

@@ -43,6 +43,16 @@ class Queue : public std::enable_shared_from_this<Queue> {
   // All of these let lazy work run up to the point.
   static bool is_reached(const Point& point);
   static void wait_for(const Point& point);
+  // The same look without letting anything run.
+  static bool has_reached(const Point& point) {
+    return point.queue == nullptr || point.queue->done_.load() >= point.number;
+  }
+
+  // What this queue is given from now on comes after the point, and after what that came after.
+  // Remembered for those who ask follows(); submit() is told anew.
+  void will_follow(const Point& point);
+  // Whether what it is given next comes after the point, as far as it was told.
+  bool follows(const Point& point) const;
 
   // Lets this much of the queue run. What it waits for in other queues is let run too.
   void allow(std::uint64_t number);
@@ -51,19 +61,32 @@ class Queue : public std::enable_shared_from_this<Queue> {
   bool is_held() const { return allowed_.load() < submitted_.load(); }
 
  private:
+  static std::uint64_t next_id();
+
   struct Task {
     Work work;
     std::vector<Point> after;
   };
 
+  // A point by its queue's number, since the queue may be gone by the time somebody asks.
+  struct Followed {
+    std::uint64_t queue = 0;
+    std::uint64_t number = 0;
+    std::uint64_t since = 0;  // the first task of ours that comes after it
+  };
+
   Queue() = default;
+  void remember(const Followed& followed);  // under lock_
   // All three under lock_.
   bool can_run() const;
   void finish_running();
   void start_worker();
   void run_tasks();
 
-  Lock lock_{LockOrder::SimExecutor};  // guards what follows
+  const std::uint64_t id_ = next_id();
+
+  mutable Lock lock_{LockOrder::SimExecutor};  // guards what follows
+  std::vector<Followed> followed_;
   std::deque<Task> waiting_;
   bool running_ = false;         // the task before waiting_.front() runs, on whatever thread
   bool worker_ = false;          // a thread is in run_tasks()

@@ -103,6 +103,7 @@ void order_after(Stream& stream, const Point& point) {
   if (context == nullptr || point.queue == nullptr) return;
   const Holding holding{context->submission_lock()};
   stream.next_after.push_back(point);
+  stream.queue->will_follow(point);
 }
 
 namespace {

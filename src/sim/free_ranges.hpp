@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/size.hpp"
+#include "sim/cuda.hpp"
+#include "sim/executor.hpp"
+
+namespace cuvmm::sim {
+
+// Memory of a pool that no allocation holds.
+struct FreeRange {
+  CUdeviceptr address = 0;
+  Size size = 0;
+  // Where the work ends that may still use it. Empty: somebody waited for that, or nobody ever
+  // used it.
+  std::vector<Point> after;
+
+  CUdeviceptr end() const { return address + size; }
+};
+
+// A pool's free memory by address and by size. Neighbours are one range where the same stream may
+// use both at the same time.
+class FreeRanges {
+ public:
+  struct Rest {
+    Size size = 0;
+    std::vector<Point> after;
+  };
+  using ByAddress = std::map<CUdeviceptr, Rest>;
+
+  void add(FreeRange range);
+
+  // Takes that many bytes from the smallest range that has them and is usable.
+  template <class Usable>
+  std::optional<FreeRange> take_best_fit(Size size, Usable&& usable) {
+    for (auto fit = by_size_.lower_bound({size, 0}); fit != by_size_.end(); ++fit) {
+      const auto found = by_address_.find(fit->second);
+      if (usable(found->second.after)) return cut(found, found->first, size);
+    }
+    return std::nullopt;
+  }
+
+  // Takes exactly these bytes, whatever ranges they lie in; what lies in none stays out. Tells
+  // after what they may be used.
+  std::vector<Point> take(CUdeviceptr address, Size size);
+
+  // Forgets the points for which `is_past` is true, and joins what that makes equal.
+  template <class IsPast>
+  void forget_points(IsPast&& is_past) {
+    for (auto range = by_address_.begin(); range != by_address_.end();) {
+      std::erase_if(range->second.after, is_past);
+      range = std::next(join_with_previous(range));
+    }
+  }
+
+  const ByAddress& by_address() const { return by_address_; }
+  bool empty() const { return by_address_.empty(); }
+
+ private:
+  FreeRange cut(ByAddress::iterator range, CUdeviceptr address, Size size);
+  ByAddress::iterator join_with_previous(ByAddress::iterator range);
+
+  ByAddress by_address_;
+  std::set<std::pair<Size, CUdeviceptr>> by_size_;
+};
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <map>
+
+#include "base/size.hpp"
+#include "sim/address_space.hpp"
+#include "sim/cuda.hpp"
+
+namespace cuvmm::sim {
+
+class Device;
+
+// A pool's addresses and the memory behind some of them, in pieces of 32 MiB as the real driver
+// has them (measured). Not safe for several threads: its pool's lock guards it.
+class PoolMemory {
+ public:
+  // Memory of the device, or of the host where it is nullptr.
+  PoolMemory(Device* device, bool shareable);
+  ~PoolMemory();
+  PoolMemory(const PoolMemory&) = delete;
+  PoolMemory& operator=(const PoolMemory&) = delete;
+
+  Size piece_size() const { return piece_size_; }
+  Size mapped_bytes() const { return mapped_bytes_; }
+
+  // Whole pieces without memory, by address.
+  const std::map<CUdeviceptr, Size>& unmapped() const { return unmapped_; }
+  // More of them, in one stretch of at least that size.
+  bool add_addresses(Size at_least);
+
+  // Puts memory behind these whole pieces, which must be without: all of them, or none where the
+  // device is full.
+  bool map(CUdeviceptr address, Size size);
+  void unmap(CUdeviceptr address, Size size);
+
+  Access access_of(int who) const { return access_[static_cast<std::size_t>(who)]; }
+  CUresult set_access(int who, Access access);
+
+ private:
+  bool map_piece(CUdeviceptr address);
+
+  Device* const device_;
+  const bool shareable_;
+  const Size piece_size_;
+  Size mapped_bytes_ = 0;
+  AccessTable access_{};
+  std::map<CUdeviceptr, Size> reservations_;
+  std::map<CUdeviceptr, Size> unmapped_;
+};
+
+}  // namespace cuvmm::sim
