@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which frees and which other calls wait for running work. All measured on an H200 unless marked.
+#include "streams_support.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class FreeWaits : public DriverContract {
+ protected:
+  // Frees a blocking allocation while the context has work that only this thread can end.
+  void expect_that_free_waits(Size size, unsigned stream_flags) {
+    const GivenStream stream{stream_flags};
+    GivenBlocking memory{size};
+    SlowWork work{kernels(), stream};
+
+    CallElsewhere free{[&] { return memory.free(); }};
+
+    EXPECT_TRUE(free.waits());
+    work.end();
+    EXPECT_CUDA(free.answer());
+  }
+};
+
+TEST_F(FreeWaits, FreeOfASmallBlockingAllocationWaitsForTheContextsWork) {
+  expect_that_free_waits(1 * KiB, CU_STREAM_NON_BLOCKING);
+}
+
+TEST_F(FreeWaits, FreeOfAGranuleWaitsForTheContextsWork) {
+  expect_that_free_waits(2 * MiB, CU_STREAM_NON_BLOCKING);
+}
+
+TEST_F(FreeWaits, FreeOfALargeBlockingAllocationWaitsForTheContextsWork) {
+  expect_that_free_waits(64 * MiB, CU_STREAM_NON_BLOCKING);
+}
+
+TEST_F(FreeWaits, FreeWaitsForWorkOnABlockingStreamToo) {
+  expect_that_free_waits(2 * MiB, CU_STREAM_DEFAULT);
+}
+
+TEST_F(FreeWaits, FreeWaitsForWorkOnTheLegacyStream) {
+  GivenBlocking memory{2 * MiB};
+  SlowWork work{kernels(), default_stream};
+
+  CallElsewhere free{[&] { return memory.free(); }};
+
+  EXPECT_TRUE(free.waits());
+  work.end();
+  EXPECT_CUDA(free.answer());
+}
+
+TEST_F(FreeWaits, FreeWaitsForEveryStreamOfTheContext) {
+  const GivenStream first;
+  const GivenStream second;
+  GivenBlocking memory{2 * MiB};
+  const Kernels& all = kernels();
+  SlowWork work_on_first{all, first};
+  SlowWork work_on_second{all, second};
+
+  CallElsewhere free{[&] { return memory.free(); }};
+
+  EXPECT_TRUE(free.waits());
+  work_on_first.end();
+  EXPECT_TRUE(free.waits()) << "the second stream still works";
+  work_on_second.end();
+  EXPECT_CUDA(free.answer());
+}
+
+TEST_F(FreeWaits, FreeOfTheMemoryOfAnotherContextWaitsForThatContextsWork) {
+  const OwnContext other;
+  const Kernels kernels_there;
+  const GivenStream stream;
+  GivenBlocking memory{2 * MiB};
+  SlowWork work{kernels_there, stream};
+  const Current back_in_the_primary_context{primary()};
+
+  CallElsewhere free{[&] { return memory.free(); }};
+
+  EXPECT_TRUE(free.waits());
+  work.end();
+  EXPECT_CUDA(free.answer());
+}
+
+TEST_F(FreeWaits, FreeInOneContextDoesNotWaitForWorkInAnother) {
+  GivenBlocking memory{2 * MiB};
+  const OwnContext other;
+  const Kernels kernels_there;
+  const GivenStream stream;
+  SlowWork work{kernels_there, stream};
+  const Current back_in_the_primary_context{primary()};
+
+  EXPECT_CUDA(memory.free());
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  work.end();
+}
+
+TEST_F(FreeWaits, FreeWaitsForAStreamThatWaitsForTheHost) {
+  NEEDS_CALL(cuStreamWaitValue32_v2);
+  const GivenStream stream;
+  GivenBlocking memory{2 * MiB};
+  HostFlag flag;
+  ASSERT_CUDA(driver().cuStreamWaitValue32(stream, flag.address(), 1, CU_STREAM_WAIT_VALUE_GEQ));
+
+  CallElsewhere free{[&] { return memory.free(); }};
+
+  EXPECT_TRUE(free.waits());
+  flag.set();
+  EXPECT_CUDA(free.answer());
+}
+
+TEST_F(FreeWaits, FreeOfAsyncMemoryDoesNotWait) {
+  const GivenStream allocating;
+  const GivenStream working;
+  const CUdeviceptr memory = given_async(2 * MiB, allocating);
+  ASSERT_CUDA(driver().cuStreamSynchronize(allocating));
+  SlowWork work{kernels(), working};
+
+  EXPECT_CUDA(driver().cuMemFree(memory));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(working));
+  work.end();
+}
+
+TEST_F(FreeWaits, AsyncFreeOfBlockingMemoryIsLegalAndDoesNotWait) {
+  const GivenStream stream;
+  GivenBlocking memory{2 * MiB};
+  SlowWork work{kernels(), stream};
+
+  EXPECT_CUDA(driver().cuMemFreeAsync(memory.forget(), stream));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  work.end();
+}
+
+TEST_F(FreeWaits, AsyncFreeOfBlockingMemoryIsOrderedBehindTheStreamsWork) {
+  const GivenStream stream;
+  GivenBlocking memory{2 * MiB};
+  PinnedWords seen{1};
+  write_word(memory.address(), 7);
+  SlowWork work{kernels(), stream};
+  ASSERT_CUDA(driver().cuMemcpyDtoHAsync(seen.data(), memory.address(), 4, stream));
+
+  EXPECT_CUDA(driver().cuMemFreeAsync(memory.forget(), stream));
+  work.end();
+
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+  EXPECT_EQ(seen[0], 7u) << "the copy queued before the free read the memory";
+}
+
+TEST_F(FreeWaits, AsyncFreeOfAsyncMemoryDoesNotWait) {
+  const GivenStream stream;
+  const CUdeviceptr memory = given_async(2 * MiB, stream);
+  SlowWork work{kernels(), stream};
+
+  EXPECT_CUDA(driver().cuMemFreeAsync(memory, stream));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  work.end();
+}
+
+TEST_F(FreeWaits, CopyOnOtherMemoryDoesNotWaitForANonBlockingStream) {
+  const GivenStream stream;
+  const GivenBlocking memory{4 * MiB};
+  SlowWork work{kernels(), stream};
+
+  EXPECT_CUDA(driver().cuMemcpyDtoD(memory.address() + 2 * MiB, memory.address(), 2 * MiB));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  work.end();
+}
+
+TEST_F(FreeWaits, SetOnOtherMemoryDoesNotWaitForANonBlockingStream) {
+  const GivenStream stream;
+  const GivenBlocking memory{2 * MiB};
+  SlowWork work{kernels(), stream};
+
+  EXPECT_CUDA(driver().cuMemsetD8(memory.address(), 1, memory.size()));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  work.end();
+}
+
+TEST_F(FreeWaits, DeviceToDeviceCopyReturnsBeforeItIsDone) {
+  const GivenBlocking memory{4 * MiB};
+  SlowWork work{kernels(), default_stream};
+
+  EXPECT_CUDA(driver().cuMemcpyDtoD(memory.address() + 2 * MiB, memory.address(), 2 * MiB));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(default_stream));
+  work.end();
+}
+
+TEST_F(FreeWaits, SetReturnsBeforeItIsDone) {
+  const GivenBlocking memory{2 * MiB};
+  SlowWork work{kernels(), default_stream};
+
+  EXPECT_CUDA(driver().cuMemsetD32(memory.address(), 3, 16));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(default_stream));
+  work.end();
+  EXPECT_TRUE(all_words_are(memory.address(), 16, 3));
+}
+
+TEST_F(FreeWaits, AllocationDoesNotWait) {
+  const GivenStream stream;
+  SlowWork work{kernels(), stream};
+
+  const GivenBlocking memory{2 * MiB};
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  work.end();
+}
+
+TEST_F(FreeWaits, VirtualMemoryCallsDoNotWait) {
+  const GivenStream stream;
+  SlowWork work{kernels(), stream};
+
+  {
+    const GivenMapped mapped = given_mapped(2, granularity());
+    EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  }
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream))
+      << "unmapping and releasing does not wait either";
+  work.end();
+}
+
+}  // namespace
+}  // namespace cuvmm::test

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that touch what they may not: the context is lost, the process lives. Each in a process
+// of its own, because nothing else can use a lost context.
+#include "streams_support.hpp"
+#include "support/child.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class LaunchFaults : public DriverContract {};
+
+// Never unloaded, synchronised or freed: all of that answers the sticky error.
+const Kernels& kernels_of_a_lost_context() {
+  static const auto* const kernels = new Kernels;
+  return *kernels;
+}
+
+void make_context_current() {
+  CUcontext context = nullptr;
+  GIVEN(driver().cuInit(0));
+  GIVEN(driver().cuDevicePrimaryCtxRetain(&context, device()));
+  GIVEN(driver().cuCtxPushCurrent(context));
+}
+
+void expect_sticky(CUresult error) {
+  CUdeviceptr memory = 0;
+  CUstream stream = nullptr;
+  EXPECT_ANSWER(error, synchronize());
+  EXPECT_ANSWER(error, synchronize()) << "asking does not clear it";
+  EXPECT_ANSWER(error, driver().cuMemAlloc(&memory, 2 * MiB));
+  EXPECT_ANSWER(error, driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  EXPECT_ANSWER(error, driver().cuStreamQuery(default_stream));
+}
+
+CHILD_ROLE(writes_to_reserved_addresses) {
+  make_context_current();
+  const Kernels& kernels = kernels_of_a_lost_context();
+  CUdeviceptr address = 0;
+  GIVEN(driver().cuMemAddressReserve(&address, granularity(), 0, 0, 0));
+
+  GIVEN(launch(kernels.fill, default_stream, address, std::uint32_t{1}, std::uint32_t{4}));
+
+  expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+CHILD_ROLE(writes_to_memory_without_access) {
+  make_context_current();
+  const Kernels& kernels = kernels_of_a_lost_context();
+  CUdeviceptr address = 0;
+  const CUmemAllocationProp properties = chunk_properties();
+  CUmemGenericAllocationHandle chunk = 0;
+  const Size granule = granularity();
+  GIVEN(driver().cuMemAddressReserve(&address, granule, 0, 0, 0));
+  GIVEN(driver().cuMemCreate(&chunk, granule, &properties, 0));
+  GIVEN(driver().cuMemMap(address, granule, 0, chunk, 0));
+
+  GIVEN(launch(kernels.fill, default_stream, address, std::uint32_t{1}, std::uint32_t{4}));
+
+  expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+CHILD_ROLE(writes_to_read_only_memory) {
+  make_context_current();
+  const Kernels& kernels = kernels_of_a_lost_context();
+  CUdeviceptr address = 0;
+  const CUmemAllocationProp properties = chunk_properties();
+  CUmemGenericAllocationHandle chunk = 0;
+  const Size granule = granularity();
+  GIVEN(driver().cuMemAddressReserve(&address, granule, 0, 0, 0));
+  GIVEN(driver().cuMemCreate(&chunk, granule, &properties, 0));
+  GIVEN(driver().cuMemMap(address, granule, 0, chunk, 0));
+  GIVEN(set_access(address, granule, CU_MEM_ACCESS_FLAGS_PROT_READ));
+
+  GIVEN(launch(kernels.fill, default_stream, address, std::uint32_t{1}, std::uint32_t{4}));
+
+  expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+CHILD_ROLE(writes_to_unmapped_memory_on_a_stream) {
+  make_context_current();
+  const Kernels& kernels = kernels_of_a_lost_context();
+  CUstream stream = nullptr;
+  GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUdeviceptr address = 0;
+  GIVEN(driver().cuMemAddressReserve(&address, granularity(), 0, 0, 0));
+
+  GIVEN(launch(kernels.fill, stream, address, std::uint32_t{1}, std::uint32_t{4}));
+
+  EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, driver().cuStreamSynchronize(stream));
+  expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+CHILD_ROLE(does_not_run_work_behind_a_fault) {
+  make_context_current();
+  const Kernels& kernels = kernels_of_a_lost_context();
+  static bool called = false;
+  CUdeviceptr address = 0;
+  GIVEN(driver().cuMemAddressReserve(&address, granularity(), 0, 0, 0));
+  GIVEN(launch(kernels.fill, default_stream, address, std::uint32_t{1}, std::uint32_t{4}));
+
+  // The fault may be known before the call or not; either way the function is not called.
+  (void)driver().cuLaunchHostFunc(
+      default_stream, [](void*) { called = true; }, nullptr);
+
+  expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_FALSE(called);
+}
+
+TEST_F(LaunchFaults, WritingToReservedAddressesLosesTheContext) {
+  EXPECT_EQ(run_child("writes_to_reserved_addresses"), 0);
+}
+
+TEST_F(LaunchFaults, WritingWithoutAccessLosesTheContext) {
+  EXPECT_EQ(run_child("writes_to_memory_without_access"), 0);
+}
+
+TEST_F(LaunchFaults, WritingToReadOnlyMemoryLosesTheContext) {
+  EXPECT_EQ(run_child("writes_to_read_only_memory"), 0);
+}
+
+TEST_F(LaunchFaults, AFaultOnOneStreamIsTheWholeContexts) {
+  EXPECT_EQ(run_child("writes_to_unmapped_memory_on_a_stream"), 0);
+}
+
+TEST_F(LaunchFaults, AHostFunctionBehindAFaultIsNotCalled) {
+  EXPECT_EQ(run_child("does_not_run_work_behind_a_fault"), 0);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
