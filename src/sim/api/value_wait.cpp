@@ -8,6 +8,7 @@
 #include "sim/context.hpp"
 #include "sim/entry.hpp"
 #include "sim/process.hpp"
+#include "sim/value_batch.hpp"
 #include "sim/views.hpp"
 
 namespace cuvmm::sim {
@@ -101,20 +102,9 @@ CUresult batch(CUstream handle, std::vector<CUstreamBatchMemOpParams> steps) {
   CUVMM_SIM_CONTEXT(context);
   const auto stream = find_stream(context, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  std::vector<std::function<void(Context&)>> runs;
-  for (const CUstreamBatchMemOpParams& step : steps) {
-    ValueStep checked = step_of(step);
-    if (checked.answer != CUDA_SUCCESS) return checked.answer;
-    runs.push_back(std::move(checked.run));
-  }
   Operation operation;
-  operation.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
-  operation.duration = Duration::Long;
-  operation.run = [runs = std::move(runs)](Context& running_in) {
-    for (const auto& run : runs) run(running_in);
-  };
-  operation.parameters = std::move(steps);
-  return submit(stream, std::move(operation));
+  const CUresult made = make_value_batch(std::move(steps), &operation);
+  return made == CUDA_SUCCESS ? submit(stream, std::move(operation)) : made;
 }
 
 template <class Value>
@@ -147,6 +137,22 @@ CUresult given_batch(CUstream stream, unsigned count, const CUstreamBatchMemOpPa
 }
 
 }  // namespace
+
+CUresult make_value_batch(std::vector<CUstreamBatchMemOpParams> steps, Operation* operation) {
+  std::vector<std::function<void(Context&)>> runs;
+  for (const CUstreamBatchMemOpParams& step : steps) {
+    ValueStep checked = step_of(step);
+    if (checked.answer != CUDA_SUCCESS) return checked.answer;
+    runs.push_back(std::move(checked.run));
+  }
+  operation->type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+  operation->duration = Duration::Long;
+  operation->run = [runs = std::move(runs)](Context& running_in) {
+    for (const auto& run : runs) run(running_in);
+  };
+  operation->parameters = std::move(steps);
+  return CUDA_SUCCESS;
+}
 
 #define CUVMM_SIM_VALUE_CALLS(suffix)                                                              \
   CUVMM_SIM(cuStreamWaitValue32##suffix)                                                           \
