@@ -31,9 +31,8 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 # Apart from lib, so that bin and lib hold what runs and nothing more.
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/archives")
 # Programs find the libraries beside them wherever the build is carried to.
-set(CMAKE_BUILD_RPATH "\$ORIGIN/../lib")
-set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 set(CMAKE_INSTALL_RPATH "\$ORIGIN/../lib")
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 if(NOT DEFINED CMAKE_INSTALL_LIBDIR)
   set(CMAKE_INSTALL_LIBDIR lib)   # the simulated driver is at PREFIX/lib/cuvmm/sim everywhere
 endif()

@@ -11,9 +11,8 @@ wrong() { echo "$*"; status=1; }
 while IFS= read -r -d '' binary; do
   dynamic=$(readelf -dW "$binary" 2>/dev/null) || continue   # a script
   if grep -q 'NEEDED.*libcuda\.' <<<"$dynamic"; then wrong "$binary is linked to libcuda"; fi
-  while read -r folder; do
-    [[ -z $folder || $folder == '$ORIGIN/../lib' ]] || wrong "$binary searches libraries in $folder"
-  done < <(sed -nE 's/.*(RUNPATH|RPATH).*\[(.*)\]/\2/p' <<<"$dynamic" | tr : '\n')
+  searched=$(sed -nE 's/.*(RUNPATH|RPATH).*\[(.*)\]/\2/p' <<<"$dynamic")
+  [[ -z $searched || $searched == '$ORIGIN/../lib' ]] || wrong "$binary searches libraries in $searched"
 done < <(find "$build/bin" "$build/lib" -type f -print0)
 
 [[ -e $build/lib/cuvmm/sim/libcuda.so.1 ]] || wrong "no simulated driver in $build/lib/cuvmm/sim"
