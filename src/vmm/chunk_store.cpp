@@ -28,8 +28,8 @@ Result<ChunkRef> ChunkStore::take(const ChunkKind& kind, const ReclaimClient* as
   return shelves_->make(kind, kind.size, asker);
 }
 
-Result<std::vector<ChunkRef>> ChunkStore::take(const ChunkKind& kind, std::size_t count,
-                                               const ReclaimClient* asker) {
+Result<std::vector<ChunkRef>> ChunkStore::take_many(const ChunkKind& kind, std::size_t count,
+                                                    const ReclaimClient* asker) {
   if (kind.size != 0 && count > unlimited / kind.size) {
     return Error::invalid("take chunks", "more bytes than there are numbers", kind.size);
   }

@@ -46,8 +46,8 @@ class ChunkStore {
   // more.
   Result<ChunkRef> take(const ChunkKind& kind, const ReclaimClient* asker = nullptr);
   // All `count` or none.
-  Result<std::vector<ChunkRef>> take(const ChunkKind& kind, std::size_t count,
-                                     const ReclaimClient* asker = nullptr);
+  Result<std::vector<ChunkRef>> take_many(const ChunkKind& kind, std::size_t count,
+                                          const ReclaimClient* asker = nullptr);
   // A free one or nothing. Never calls the driver.
   ChunkRef take_free(const ChunkKind& kind);
 

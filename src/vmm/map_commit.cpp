@@ -93,9 +93,9 @@ Result<void> MapPlan::change_access(const Allow& allow, Progress& progress) {
     }
   }
   if (changed.size() == 1 && changed.front().before == allow.access) return {};
-  TRY(allow.mapping->set_access(allow.stretch, had, allow.access));
+  // Remembered first: a refused call may have reached some of the chunks.
   progress.allowed.insert(progress.allowed.end(), changed.begin(), changed.end());
-  return {};
+  return allow.mapping->set_access(allow.stretch, had, allow.access);
 }
 
 bool MapPlan::undo(Progress& progress) {

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/faulty_driver.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+namespace cuvmm::test {
+namespace {
+
+constexpr std::uint64_t never = ~std::uint64_t{0};
+
+struct State {
+  std::mutex mutex;  // of the tests' own, in no order with the project's locks
+  std::uint64_t calls = 0;
+  std::uint64_t first = never;
+  std::uint64_t last = never;
+  std::optional<Call> only;
+  CUresult answer = CUDA_SUCCESS;
+  std::uint64_t faults = 0;
+  std::string last_failed;
+  std::vector<Call> made;
+
+  void choose(std::uint64_t from, std::uint64_t to, std::optional<Call> call, CUresult with) {
+    const std::lock_guard holding{mutex};
+    calls = 0;
+    faults = 0;
+    last_failed.clear();
+    first = from;
+    last = to;
+    only = call;
+    answer = with;
+  }
+};
+
+State& state() {
+  static State* one = new State;
+  return *one;
+}
+
+// Calls can come from threads of the driver that outlive a test's scope.
+std::atomic<FaultyDriver*> active{nullptr};
+
+constexpr bool is_counted(Call call) {
+  return call != Call::cuGetErrorName && call != Call::cuGetErrorString;
+}
+
+template <auto member, Call call, class Function>
+struct Thunk;
+
+template <auto member, Call call, class... Parameters>
+struct Thunk<member, call, CUresult (*)(Parameters...)> {
+  static CUresult body(Parameters... parameters) {
+    FaultyDriver& faulty = *active.load(std::memory_order_acquire);
+    if (const auto instead = faulty.before(call)) return *instead;
+    return (faulty.inner().*member)(parameters...);
+  }
+};
+
+template <auto member, Call call, class Function>
+void put_thunk(Function& function) {
+  if (is_counted(call)) function = &Thunk<member, call, Function>::body;
+}
+
+}  // namespace
+
+FaultyDriver::FaultyDriver(const Driver& inner) : inner_(inner), table_(inner) {
+  FaultyDriver* none = nullptr;
+  if (!active.compare_exchange_strong(none, this)) {
+    std::fputs("two FaultyDrivers at a time\n", stderr);
+    std::abort();
+  }
+  stop_failing();
+  forget_calls();
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
+  put_thunk<&Driver::name, Call::symbol>(table_.name);                \
+  put_thunk<&Driver::name##_per_thread, Call::symbol>(table_.name##_per_thread);
+#define CUVMM_API_OLD(name, symbol, since, until, flavours, effect, need)    \
+  put_thunk<&Driver::name##_v##since, Call::symbol>(table_.name##_v##since); \
+  put_thunk<&Driver::name##_v##since##_per_thread, Call::symbol>(            \
+      table_.name##_v##since##_per_thread);
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+}
+
+FaultyDriver::~FaultyDriver() {
+  active = nullptr;
+}
+
+void FaultyDriver::fail_call(std::uint64_t number, CUresult answer) {
+  state().choose(number, number, std::nullopt, answer);
+}
+
+void FaultyDriver::fail_call(Call call, std::uint64_t number, CUresult answer) {
+  state().choose(number, number, call, answer);
+}
+
+void FaultyDriver::fail_from(std::uint64_t number, CUresult answer) {
+  state().choose(number, never, std::nullopt, answer);
+}
+
+void FaultyDriver::stop_failing() {
+  state().choose(never, never, std::nullopt, CUDA_SUCCESS);
+}
+
+std::uint64_t FaultyDriver::calls() const {
+  const std::lock_guard holding{state().mutex};
+  return state().calls;
+}
+
+std::uint64_t FaultyDriver::faults() const {
+  const std::lock_guard holding{state().mutex};
+  return state().faults;
+}
+
+std::string FaultyDriver::last_failed() const {
+  const std::lock_guard holding{state().mutex};
+  return state().last_failed;
+}
+
+std::vector<std::string> FaultyDriver::names() const {
+  const std::lock_guard holding{state().mutex};
+  std::vector<std::string> found;
+  found.reserve(state().made.size());
+  for (const Call call : state().made) found.emplace_back(info(call).name);
+  return found;
+}
+
+std::uint64_t FaultyDriver::count_of(const std::string& name) const {
+  const std::lock_guard holding{state().mutex};
+  return static_cast<std::uint64_t>(
+      std::count_if(state().made.begin(), state().made.end(),
+                    [&](Call call) { return info(call).name == name; }));
+}
+
+void FaultyDriver::forget_calls() {
+  const std::lock_guard holding{state().mutex};
+  state().made.clear();
+}
+
+std::optional<CUresult> FaultyDriver::before(Call call) {
+  State& now = state();
+  const std::lock_guard holding{now.mutex};
+  now.made.push_back(call);
+  if (now.only && *now.only != call) return std::nullopt;
+  ++now.calls;
+  if (now.calls < now.first || now.calls > now.last || now.first == never) return std::nullopt;
+  ++now.faults;
+  now.last_failed = info(call).name;
+  return now.answer;
+}
+
+}  // namespace cuvmm::test
