@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ways a program gets at a driver function: dlsym, and cuGetProcAddress by name and version.
-#include <dlfcn.h>
-
-#include <cctype>
+#include <ostream>
+#include <string>
 
 #include "support/child.hpp"
 #include "support/driver_under_test.hpp"
+
+namespace cuvmm {
+// What GoogleTest says of a row.
+void PrintTo(const CallInfo& row, std::ostream* out) {
+  *out << row.symbol;
+}
+}  // namespace cuvmm
 
 namespace cuvmm::test {
 namespace {
