@@ -2,6 +2,7 @@
 #include "sim/pool.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 #include "sim/context.hpp"
 #include "sim/device.hpp"
@@ -12,6 +13,11 @@ namespace cuvmm::sim {
 namespace {
 
 constexpr Size step = 512;
+
+std::uint64_t next_pool_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
 
 // The queues whose work the stream's next comes after by the rules of the legacy stream.
 std::vector<const Queue*> queues_before(const Stream& stream) {
@@ -29,17 +35,18 @@ std::vector<const Queue*> queues_before(const Stream& stream) {
 }  // namespace
 
 Pool::Pool(const Properties& properties)
-    : properties_(properties), memory_(properties.device, properties.handle_types != 0) {}
+    : properties_(properties), id_(next_pool_id()), memory_(properties.device) {}
 
 // Taking -----------------------------------------------------------------------------------------
 
-bool Pool::may_use(const Taker& taker, const std::vector<Point>& after) const {
+bool Pool::may_use(const Taker& taker, const std::vector<Point>& after, Reuse reuse) const {
+  if (reuse == Reuse::AfterPending) return true;
   return std::all_of(after.begin(), after.end(), [&](const Point& point) {
     if (point.queue.get() == taker.queue) return true;
-    if (opportunistic_ && Queue::has_reached(point)) return true;
     const bool is_before = std::find(taker.queues_before.begin(), taker.queues_before.end(),
                                      point.queue.get()) != taker.queues_before.end();
-    return is_before || (follow_events_ && taker.queue->follows(point));
+    if (is_before || (follow_events_ && taker.queue->follows(point))) return true;
+    return reuse == Reuse::Opportunistic && opportunistic_ && Queue::has_reached(point);
   });
 }
 
@@ -124,12 +131,17 @@ bool Pool::map_rest(const Window& window) {
   return true;
 }
 
+std::optional<Pool::Taken> Pool::take_mapped(const Taker& taker, Size size, Reuse reuse) {
+  auto fit = free_.take_best_fit(
+      size, [&](const std::vector<Point>& after) { return may_use(taker, after, reuse); });
+  if (!fit) return std::nullopt;
+  return Taken{fit->address, std::move(fit->after)};
+}
+
 std::optional<Pool::Taken> Pool::take(const Taker& taker, Size size, Reuse reuse) {
-  const auto usable = [&](const std::vector<Point>& after) {
-    return reuse == Reuse::AfterPending || may_use(taker, after);
-  };
-  if (auto fit = free_.take_best_fit(size, usable))
-    return Taken{fit->address, std::move(fit->after)};
+  if (auto taken = take_mapped(taker, size, Reuse::InOrder)) return taken;
+  if (auto taken = take_mapped(taker, size, reuse)) return taken;
+  const auto usable = [&](const std::vector<Point>& after) { return may_use(taker, after, reuse); };
   auto window = cheapest_window(size, usable);
   if (!window && memory_.add_addresses(size)) window = cheapest_window(size, usable);
   if (!window) return std::nullopt;
@@ -155,10 +167,10 @@ CUresult Pool::allocate(const std::shared_ptr<Stream>& stream, Size size, CUdevi
     if (taken) count_used(size);
     return taken;
   };
-  auto taken = attempt(Reuse::WithoutWaiting);
+  auto taken = attempt(Reuse::Opportunistic);
   if (!taken && properties_.device != nullptr) {
     release_unused_pool_memory(*properties_.device);
-    taken = attempt(Reuse::WithoutWaiting);
+    taken = attempt(Reuse::Opportunistic);
   }
   if (!taken && internal_dependencies_) {
     taken = attempt(Reuse::AfterPending);
@@ -235,6 +247,11 @@ void Pool::synchronised() {
 void Pool::trim_to(Size kept) {
   const Holding holding{lock_};
   release_down_to(kept);
+}
+
+void Pool::count_import(int by) {
+  const Holding holding{lock_};
+  live_ += static_cast<std::uint64_t>(by);
 }
 
 void Pool::retire() {

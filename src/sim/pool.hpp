@@ -16,6 +16,7 @@
 namespace cuvmm::sim {
 
 class Device;
+class PoolImport;
 struct Stream;
 
 // Stream-ordered memory. An address is handed out at once and may be used in the order of the
@@ -28,10 +29,13 @@ class Pool : public std::enable_shared_from_this<Pool> {
     Size max_size = unlimited;
     unsigned handle_types = 0;
     bool is_default = false;
+    std::shared_ptr<PoolImport> import;  // another process' pool: it gives no memory of its own
   };
   explicit Pool(const Properties& properties);
 
   const Properties& properties() const { return properties_; }
+  std::uint64_t id() const { return id_; }
+  bool is_imported() const { return properties_.import != nullptr; }
   CUmemoryPool handle() const { return reinterpret_cast<CUmemoryPool>(const_cast<Pool*>(this)); }
 
   CUresult allocate(const std::shared_ptr<Stream>& stream, Size size, CUdeviceptr* address);
@@ -41,6 +45,9 @@ class Pool : public std::enable_shared_from_this<Pool> {
   void give_back(const Allocation& allocation, std::vector<Point> after);
   // The real driver goes on counting as used what cuMemFree frees (measured, 580.159).
   void give_back_uncounted(const Allocation& allocation, std::vector<Point> after);
+
+  // Of an imported pool: how many allocations of the other process are mapped.
+  void count_import(int by);
 
   CUresult get_attribute(CUmemPool_attribute attribute, void* value) const;
   CUresult set_attribute(CUmemPool_attribute attribute, const void* value);
@@ -75,10 +82,13 @@ class Pool : public std::enable_shared_from_this<Pool> {
     CUdeviceptr address = 0;
     std::vector<Point> after;
   };
-  enum class Reuse : std::uint8_t { WithoutWaiting, AfterPending };
+  // What memory will do, from what the real driver prefers to what it falls back on (measured):
+  // what comes after its last use anyway; what happens to be done; what must be waited for.
+  enum class Reuse : std::uint8_t { InOrder, Opportunistic, AfterPending };
 
   // All under lock_.
-  bool may_use(const Taker& taker, const std::vector<Point>& after) const;
+  bool may_use(const Taker& taker, const std::vector<Point>& after, Reuse reuse) const;
+  std::optional<Taken> take_mapped(const Taker& taker, Size size, Reuse reuse);
   std::optional<Taken> take(const Taker& taker, Size size, Reuse reuse);
   template <class Usable>
   std::optional<Window> cheapest_window(Size size, Usable&& usable) const;
@@ -88,6 +98,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   void put_back(const Allocation& allocation, std::vector<Point> after);
 
   const Properties properties_;
+  const std::uint64_t id_;
 
   mutable Lock lock_{LockOrder::SimPool};  // guards what follows
   PoolMemory memory_;
@@ -112,18 +123,16 @@ std::shared_ptr<Pool> create_pool(const Pool::Properties& properties);
 // CUDA_ERROR_INVALID_VALUE for a default pool.
 CUresult destroy_pool(CUmemoryPool pool);
 
+// Lets go of a destroyed pool that nothing uses any more.
+void drop_if_done(const std::shared_ptr<Pool>& pool);
+
 // The program waited for work of this device.
 void pools_synchronised(Device& device);
 // Gives back what pools of the device hold and nobody uses, for somebody who found none.
 void release_unused_pool_memory(Device& device);
 
-// cuMemFree of stream-ordered memory: does not wait; the memory returns when the work that may use
-// it is done.
+// cuMemFree of stream-ordered memory: does not wait, and the memory serves anybody at once: whoever
+// frees this way has waited for its work (measured).
 CUresult free_async_without_waiting(const Allocation& allocation);
-
-// Memory of a captured allocation: it has its address at once and belongs to the graph. It is an
-// Allocation of kind Async without a pool until it is released.
-CUresult reserve_graph_memory(Device& device, Size size, CUdeviceptr* address);
-void release_graph_memory(CUdeviceptr address);
 
 }  // namespace cuvmm::sim

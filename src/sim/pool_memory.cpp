@@ -15,13 +15,12 @@ AddressSpace& space() {
   return Process::get().space();
 }
 
-CUmemAllocationProp properties_of(Device* device, bool shareable) {
+CUmemAllocationProp properties_of(Device* device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location.type =
       device != nullptr ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
   properties.location.id = device != nullptr ? device->ordinal() : 0;
-  if (shareable) properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return properties;
 }
 
@@ -40,10 +39,8 @@ void join(std::map<CUdeviceptr, Size>& ranges, CUdeviceptr address, Size size) {
 
 }  // namespace
 
-PoolMemory::PoolMemory(Device* device, bool shareable)
-    : device_(device),
-      shareable_(shareable),
-      piece_size_(round_up(32 * MiB, settings().granularity)) {
+PoolMemory::PoolMemory(Device* device)
+    : device_(device), piece_size_(round_up(32 * MiB, settings().granularity)) {
   const int home = device != nullptr ? device->ordinal() : host_access;
   access_[static_cast<std::size_t>(home)] = Access::ReadWrite;
 }
@@ -68,8 +65,8 @@ bool PoolMemory::add_addresses(Size at_least) {
 }
 
 bool PoolMemory::map_piece(CUdeviceptr address) {
-  auto chunk = Chunk::create(device_, piece_size_, properties_of(device_, shareable_));
-  if (chunk == nullptr || (shareable_ && !space().make_shareable(chunk))) return false;
+  auto chunk = Chunk::create(device_, piece_size_, properties_of(device_));
+  if (chunk == nullptr) return false;
   if (space().map(address, std::move(chunk), Owner::Driver) != CUDA_SUCCESS) return false;
   for (int who = 0; who <= host_access; ++who) {
     if (access_of(who) == Access::None) continue;

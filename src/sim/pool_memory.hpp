@@ -17,7 +17,7 @@ class Device;
 class PoolMemory {
  public:
   // Memory of the device, or of the host where it is nullptr.
-  PoolMemory(Device* device, bool shareable);
+  explicit PoolMemory(Device* device);
   ~PoolMemory();
   PoolMemory(const PoolMemory&) = delete;
   PoolMemory& operator=(const PoolMemory&) = delete;
@@ -42,7 +42,6 @@ class PoolMemory {
   bool map_piece(CUdeviceptr address);
 
   Device* const device_;
-  const bool shareable_;
   const Size piece_size_;
   Size mapped_bytes_ = 0;
   AccessTable access_{};

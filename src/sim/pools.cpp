@@ -2,10 +2,10 @@
 // The pools of the process, and what is freed past them.
 #include <algorithm>
 
-#include "sim/blocking.hpp"
-#include "sim/context.hpp"
 #include "sim/device.hpp"
+#include "sim/graph_memory.hpp"
 #include "sim/pool.hpp"
+#include "sim/pool_sharing.hpp"
 #include "sim/process.hpp"
 
 namespace cuvmm::sim {
@@ -43,10 +43,6 @@ class AllPools {
   std::vector<std::shared_ptr<Pool>> pools_;
 };
 
-void drop_if_done(const std::shared_ptr<Pool>& pool) {
-  if (pool->is_done()) AllPools::get().remove(pool);
-}
-
 std::shared_ptr<Pool> default_pool_under_lock(Device& device) {
   if (device.default_pool == nullptr) {
     device.default_pool = create_pool({.device = &device, .is_default = true});
@@ -54,18 +50,11 @@ std::shared_ptr<Pool> default_pool_under_lock(Device& device) {
   return device.default_pool;
 }
 
-// Whatever work there is now that may use memory of any device.
-std::vector<Point> all_pending_work() {
-  std::vector<Point> points;
-  for (const auto& context : Process::get().contexts.all()) {
-    for (const auto& stream : context->streams()) {
-      if (!stream->queue->is_idle()) points.push_back(stream->queue->last());
-    }
-  }
-  return points;
-}
-
 }  // namespace
+
+void drop_if_done(const std::shared_ptr<Pool>& pool) {
+  if (pool->is_done()) AllPools::get().remove(pool);
+}
 
 std::shared_ptr<Pool> default_pool_of(Device& device) {
   const Holding holding{Process::get().lock};
@@ -119,37 +108,21 @@ void release_unused_pool_memory(Device& device) {
 }
 
 CUresult free_async_without_waiting(const Allocation& allocation) {
-  const auto taken = Process::get().space().take(allocation.address);
+  const auto pool = allocation.pool.lock();
+  if (pool == nullptr) {
+    return take_graph_memory(allocation.address) != nullptr ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_INVALID_VALUE;
+  }
   // Only one of two threads that free it at once gets it.
+  const auto taken = Process::get().space().take(allocation.address);
   if (!taken.has_value()) return CUDA_ERROR_INVALID_VALUE;
-  if (const auto pool = taken->pool.lock()) {
-    pool->give_back_uncounted(*taken, all_pending_work());
-    drop_if_done(pool);
+  if (pool->is_imported()) {
+    unmap_imported(*taken);
   } else {
-    Process::get().space().free_block(taken->address);  // a graph's
+    pool->give_back_uncounted(*taken, {});
   }
+  drop_if_done(pool);
   return CUDA_SUCCESS;
-}
-
-CUresult reserve_graph_memory(Device& device, Size size, CUdeviceptr* address) {
-  AddressSpace& space = Process::get().space();
-  const Size whole = round_up(size, 2 * MiB);
-  if (whole == 0 || whole > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUdeviceptr found = space.allocate_block(device, whole, {device.ordinal()});
-  if (found == 0) {
-    release_unused_pool_memory(device);
-    found = space.allocate_block(device, whole, {device.ordinal()});
-  }
-  if (found == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  space.add(
-      {.address = found, .size = size, .kind = AllocationKind::Async, .device = device.ordinal()});
-  *address = found;
-  return CUDA_SUCCESS;
-}
-
-void release_graph_memory(CUdeviceptr address) {
-  AddressSpace& space = Process::get().space();
-  if (space.take(address).has_value()) space.free_block(address);
 }
 
 }  // namespace cuvmm::sim

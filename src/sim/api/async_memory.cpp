@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/blocking.hpp"
+#include "sim/bodies.hpp"
+#include "sim/capture.hpp"
+#include "sim/context.hpp"
+#include "sim/graph_memory.hpp"
+#include "sim/pool.hpp"
+#include "sim/pool_sharing.hpp"
+#include "sim/process.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+// Why a stream that is not captured may not be used now: another one's capture forbids it. That
+// goes for stream-ordered memory on whatever stream (measured).
+CUresult refuse_by_captures(const Stream& stream) {
+  if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
+  if (stream.kind != StreamKind::Legacy) return CUDA_SUCCESS;
+  const auto context = stream.context.lock();
+  return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : refuse_legacy_work(*context);
+}
+
+// nullptr for `handle`: the current pool of the stream's device.
+std::shared_ptr<Pool> pool_for(const Stream& stream, CUmemoryPool handle) {
+  if (handle != nullptr) return Process::get().pools.find(handle);
+  const auto context = stream.context.lock();
+  return context == nullptr ? nullptr : current_pool_of(context->device());
+}
+
+CUresult allocate(CUdeviceptr* address, Size size, CUmemoryPool handle, CUstream stream_handle) {
+  CUVMM_SIM_CONTEXT(context);
+  if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto stream = find_stream(context, stream_handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto pool = pool_for(*stream, handle);
+  if (pool == nullptr || pool->is_imported()) return CUDA_ERROR_INVALID_VALUE;
+  if (size == 0) {
+    *address = 0;  // measured: no memory is no error here
+    return CUDA_SUCCESS;
+  }
+  if (is_captured(*stream)) {
+    if (pool->properties().handle_types != 0) return CUDA_ERROR_NOT_SUPPORTED;  // measured
+    return capture_allocation(*stream, size, handle, address);
+  }
+  if (const CUresult refused = refuse_by_captures(*stream); refused != CUDA_SUCCESS) return refused;
+  return pool->allocate(stream, size, address);
+}
+
+// Where all that the stream was given so far ends, and what that waits for.
+Point end_of_work(const std::shared_ptr<Stream>& stream) {
+  const auto context = stream->context.lock();
+  if (context == nullptr) return {};
+  if (stream->kind != StreamKind::Legacy) {
+    const Holding holding{context->submission_lock()};
+    const bool waits_for_legacy =
+        stream->is_blocking() && !context->legacy_stream()->queue->is_idle();
+    if (stream->next_after.empty() && !waits_for_legacy) return stream->queue->last();
+  }
+  return submit_now(stream, {});
+}
+
+// Does it when the stream comes to it.
+CUresult in_order(const std::shared_ptr<Stream>& stream, std::function<void()> action) {
+  Operation operation;
+  operation.run = [action = std::move(action)](Context&) { action(); };
+  submit_now(stream, std::move(operation));
+  return CUDA_SUCCESS;
+}
+
+CUresult free_from_pool(const std::shared_ptr<Pool>& pool, const Allocation& allocation,
+                        const std::shared_ptr<Stream>& stream) {
+  if (pool->is_imported()) {
+    return in_order(stream, [allocation, pool] {
+      unmap_imported(allocation);
+      drop_if_done(pool);
+    });
+  }
+  pool->give_back(allocation, {end_of_work(stream)});
+  return CUDA_SUCCESS;
+}
+
+CUresult free_in_order(CUdeviceptr address, const std::shared_ptr<Stream>& stream) {
+  AddressSpace& space = Process::get().space();
+  const auto known = space.allocation_at(address);
+  if (!known.has_value() || known->address != address) return CUDA_ERROR_INVALID_VALUE;
+  const auto pool = known->pool.lock();
+  if (known->kind == AllocationKind::Async && pool == nullptr) {
+    auto memory = take_graph_memory(address);
+    if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return in_order(stream, [memory = std::move(memory)] {});
+  }
+  if (known->kind != AllocationKind::Async && known->kind != AllocationKind::Blocking) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Only one of two threads that free it at once gets it.
+  const auto taken = space.take(address);
+  if (!taken.has_value()) return CUDA_ERROR_INVALID_VALUE;
+  if (pool != nullptr) return free_from_pool(pool, *taken, stream);
+  return in_order(stream, [allocation = *taken] { free_blocking_now(allocation); });
+}
+
+}  // namespace
+
+CUVMM_SIM(cuMemAllocAsync)(CUdeviceptr* address, size_t size, CUstream stream) {
+  return allocate(address, size, nullptr, stream);
+}
+
+CUVMM_SIM(cuMemAllocFromPoolAsync)
+(CUdeviceptr* address, size_t size, CUmemoryPool pool, CUstream stream) {
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return allocate(address, size, pool, stream);
+}
+
+CUVMM_SIM(cuMemFreeAsync)(CUdeviceptr address, CUstream stream_handle) {
+  CUVMM_SIM_CONTEXT(context);
+  const auto stream = find_stream(context, stream_handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (address == 0) return CUDA_SUCCESS;
+  if (is_captured(*stream)) return capture_free(*stream, address);
+  if (const CUresult refused = refuse_by_captures(*stream); refused != CUDA_SUCCESS) return refused;
+  return free_in_order(address, stream);
+}
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/shared_file.hpp"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/clock.hpp"
+#include "sim/process.hpp"
+#include "sim/settings.hpp"
+
+namespace cuvmm::sim {
+
+std::optional<SharedFile> share(const std::shared_ptr<Chunk>& chunk) {
+  if (!has_backing() || !Process::get().space().make_shareable(chunk)) return std::nullopt;
+  struct stat status {};
+  const int file = chunk->extent().file;
+  if (fstat(file, &status) != 0) return std::nullopt;
+  return SharedFile{static_cast<std::int32_t>(getpid()), file, status.st_ino};
+}
+
+OpenedFile open_shared(const SharedFile& shared) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d", shared.process);
+  if (access(path, F_OK) != 0) return {Fd{}, Gone::Process};
+  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", shared.process, shared.descriptor);
+  Fd file{open(path, O_RDWR | O_CLOEXEC)};
+  struct stat status {};
+  if (!file.is_open() || fstat(file.number(), &status) != 0 || status.st_ino != shared.inode) {
+    return {Fd{}, Gone::File};
+  }
+  return {std::move(file), Gone::No};
+}
+
+std::uint64_t secret_of_this_process() {
+  static const std::uint64_t secret = [] {
+    std::uint64_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != sizeof random) random = now_ns();
+    return random | 1;
+  }();
+  return secret;
+}
+
+}  // namespace cuvmm::sim
