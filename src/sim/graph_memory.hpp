@@ -25,6 +25,7 @@ struct GraphMemory {
   const CUdeviceptr address;
   const Size size;
   const int device;
+  std::vector<CUmemAccessDesc> access;  // as it was asked for; set before anybody knows of it
 
  private:
   GraphMemory(CUdeviceptr where, Size bytes, int ordinal)
