@@ -80,7 +80,10 @@ Result<ChunkRef> ChunkStore::Shelves::make(const ChunkKind& kind, Size still_wan
   made = try_to_make(kind, *shelf);
   if (made.ok()) return made;
   Error error = made.error();
-  if (error.kind == ErrorKind::OutOfMemory) error.available = shelf->budget->available();
+  if (error.kind == ErrorKind::OutOfMemory) {
+    error.asked = kind.size;
+    error.available = shelf->budget->available();
+  }
   return error;
 }
 

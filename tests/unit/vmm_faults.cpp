@@ -136,8 +136,9 @@ TEST_F(FaultTest, AccessOfTwoDevices) {
 TEST_F(FaultTest, SeveralMappingsAtOnce) {
   sweep_faults(committing(
       [](Prepared& world) {
+        // Each has a half of the reservation.
+        world.mapping = GIVEN_VALUE(Mapping::of(world.addresses, world.stretch(0, 4)));
         world.given_mapped(0, {1, 1}, 1);
-        // In the upper half of the reservation, which the world's own mapping leaves alone.
         world.other = std::make_unique<Mapping>(
             GIVEN_VALUE(Mapping::of(world.addresses, world.stretch(4, 4))));
         MapPlan first;
@@ -224,9 +225,15 @@ TEST_F(FaultTest, MoveToANeighbour) {
       [](Prepared& world) { EXPECT_EQ(std::to_string(read_word(world.address(0))), world.then); }));
 }
 
+// A driver without memory is asked again after reclaiming, so one refusal is made up for.
+bool is_asked_again(const std::string& name, CUresult fault) {
+  return fault == CUDA_ERROR_OUT_OF_MEMORY &&
+         (name == "cuMemCreate" || name == "cuDeviceGetAttribute");
+}
+
 // From nothing: chunks made, addresses reserved, mapped, exported and imported, all given back.
 TEST_F(FaultTest, AWholeLife) {
-  sweep_faults(scenario(
+  auto whole_life = scenario(
       [](Prepared& world) { world.given_mapped(0, {1}, 1); },
       [](Prepared& world) -> Result<void> {
         const Reservation addresses =
@@ -243,12 +250,13 @@ TEST_F(FaultTest, AWholeLife) {
         plan.unmap(mapping, 0);
         return plan.commit();
       },
-      [](Prepared& world) { EXPECT_EQ(world.store.counters(world.here).physical_exported, 0u); }));
+      [](Prepared& world) { EXPECT_EQ(world.store.counters(world.here).physical_exported, 0u); });
+  whole_life.makes_up_for = is_asked_again;
+  sweep_faults(whole_life);
 }
 
-// The store absorbs what it can: a refused cuMemCreate is tried once more after reclaiming.
 TEST_F(FaultTest, TakingFromTheStore) {
-  const auto taking = scenario(
+  auto taking = scenario(
       [](Prepared& world) {
         for (ChunkRef& chunk : world.chunks({1, 1})) world.store.give(std::move(chunk));
       },
@@ -257,9 +265,8 @@ TEST_F(FaultTest, TakingFromTheStore) {
         return {};
       },
       [](Prepared& world) { EXPECT_EQ(world.chunks_to_come.size(), 4u); });
-  for_each_failing_call(taking, CUDA_ERROR_UNKNOWN);
-  for_each_call_failing_from(taking, CUDA_ERROR_UNKNOWN);
-  for_each_call_failing_from(taking, CUDA_ERROR_OUT_OF_MEMORY);
+  taking.makes_up_for = is_asked_again;
+  sweep_faults(taking);
 }
 
 TEST_F(FaultTest, Trim) {
