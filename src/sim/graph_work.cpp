@@ -80,8 +80,8 @@ CUresult copy_work(const CUDA_MEMCPY3D* asked, CUcontext context, NodeWork* work
   if (asked == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto where = named_context(context);
   if (where == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult checked = check_copy(*asked);
-  if (checked == CUDA_SUCCESS) *work = work_of(copy_operation(*asked), where);
+  const CUresult checked = check_copy(*asked, *where);
+  if (checked == CUDA_SUCCESS) *work = work_of(copy_operation(*asked, *where), where);
   return checked;
 }
 
@@ -89,8 +89,8 @@ CUresult set_work(const CUDA_MEMSET_NODE_PARAMS* asked, CUcontext context, NodeW
   if (asked == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto where = named_context(context);
   if (where == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult checked = check_set(*asked);
-  if (checked == CUDA_SUCCESS) *work = work_of(set_operation(*asked), where);
+  const CUresult checked = check_set(*asked, *where);
+  if (checked == CUDA_SUCCESS) *work = work_of(set_operation(*asked, *where), where);
   return checked;
 }
 
