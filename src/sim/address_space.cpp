@@ -335,4 +335,22 @@ AddressSpace::Totals AddressSpace::totals(int device) const {
   return totals;
 }
 
+std::vector<Mapping> AddressSpace::program_mappings() const {
+  const Reading reading{lock_};
+  std::vector<Mapping> found;
+  for (const auto& [address, mapping] : mappings_) {
+    if (mapping.owner == Owner::Program) found.push_back(mapping);
+  }
+  return found;
+}
+
+std::vector<std::pair<CUdeviceptr, Size>> AddressSpace::program_reservations() const {
+  const Reading reading{lock_};
+  std::vector<std::pair<CUdeviceptr, Size>> found;
+  for (const auto& [address, reservation] : reservations_) {
+    if (reservation.owner == Owner::Program) found.emplace_back(address, reservation.size);
+  }
+  return found;
+}
+
 }  // namespace cuvmm::sim

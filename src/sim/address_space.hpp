@@ -111,6 +111,8 @@ class AddressSpace {
     std::array<std::uint64_t, 7> allocations{};  // by kind
   };
   Totals totals(int device) const;  // the program's own; device < 0: all
+  std::vector<Mapping> program_mappings() const;
+  std::vector<std::pair<CUdeviceptr, Size>> program_reservations() const;
 
  private:
   struct Reservation {
