@@ -12,6 +12,8 @@
 
 namespace cuvmm::sim {
 
+class SharedRecord;
+
 // One record of an event: where in a stream it stands, and when it was reached.
 struct Recording {
   Point point;
@@ -21,6 +23,8 @@ struct Recording {
 struct Event {
   std::weak_ptr<Context> context;
   unsigned flags = 0;
+  // CU_EVENT_INTERPROCESS: how far it is in all processes. Set when the event is made.
+  std::shared_ptr<SharedRecord> shared;
 
   std::shared_ptr<Recording> recording() const {
     const Reading reading{lock};
@@ -39,5 +43,7 @@ struct Event {
 
 // Records the event at what the stream was given so far, past any capture.
 void record_event(Event& event, const std::shared_ptr<Stream>& stream);
+// What the stream is given next comes after what the event stands for now.
+void order_after_event(const std::shared_ptr<Stream>& stream, const Event& event);
 
 }  // namespace cuvmm::sim

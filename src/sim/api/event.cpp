@@ -6,6 +6,7 @@
 #include "sim/capture.hpp"
 #include "sim/context_life.hpp"
 #include "sim/process.hpp"
+#include "sim/shared_record.hpp"
 
 namespace cuvmm::sim {
 namespace {
@@ -75,13 +76,30 @@ CUresult elapsed(float* milliseconds, CUevent first, CUevent second) {
 
 void record_event(Event& event, const std::shared_ptr<Stream>& stream) {
   auto recording = std::make_shared<Recording>();
+  const auto shared = event.shared;
+  const std::uint64_t number = shared != nullptr ? shared->begin() : 0;
   Operation reach;
   reach.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
-  reach.run = [recording](Context&) {
+  reach.run = [recording, shared, number](Context&) {
     recording->reached_ns = static_cast<std::int64_t>(now_ns());
+    if (shared != nullptr) shared->reach(number);
   };
   recording->point = submit_now(stream, std::move(reach));
+  // Another process cannot let lazy work of this one run.
+  if (shared != nullptr) recording->point.queue->allow(recording->point.number);
   event.replace(std::move(recording));
+}
+
+void order_after_event(const std::shared_ptr<Stream>& stream, const Event& event) {
+  if (const auto recording = event.recording()) order_after(*stream, recording->point);
+  if (event.shared == nullptr) return;
+  Operation wait;
+  wait.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+  wait.duration = Duration::Long;
+  wait.run = [shared = event.shared, number = event.shared->last()](Context&) {
+    shared->wait_for(number);
+  };
+  submit_now(stream, std::move(wait));
 }
 
 CUVMM_SIM(cuEventCreate)(CUevent* out, unsigned flags) {
@@ -92,6 +110,10 @@ CUVMM_SIM(cuEventCreate)(CUevent* out, unsigned flags) {
   auto event = std::make_shared<Event>();
   event->context = context;
   event->flags = flags;
+  if (between_processes) {
+    event->shared = SharedRecord::create();
+    if (event->shared == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   *out = Process::get().events.add(std::move(event));
   return CUDA_SUCCESS;
 }
@@ -110,8 +132,10 @@ CUVMM_SIM(cuEventQuery)(CUevent handle) {
   const AskedEvent asked = asked_event(handle);
   if (asked.answer != CUDA_SUCCESS) return asked.answer;
   const auto recording = asked.event->recording();
-  if (recording == nullptr || Queue::is_reached(recording->point)) return CUDA_SUCCESS;
-  return CUDA_ERROR_NOT_READY;
+  if (recording != nullptr && !Queue::is_reached(recording->point)) return CUDA_ERROR_NOT_READY;
+  const auto& shared = asked.event->shared;
+  const bool is_done = shared == nullptr || shared->is_reached(shared->last());
+  return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUVMM_SIM(cuEventSynchronize)(CUevent handle) {
@@ -119,6 +143,7 @@ CUVMM_SIM(cuEventSynchronize)(CUevent handle) {
   if (asked.answer != CUDA_SUCCESS) return asked.answer;
   if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
   if (const auto recording = asked.event->recording()) Queue::wait_for(recording->point);
+  if (const auto& shared = asked.event->shared) shared->wait_for(shared->last());
   work_was_waited_for(*asked.context);
   return asked.context->sticky_error();
 }

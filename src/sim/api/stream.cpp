@@ -116,7 +116,7 @@ CUVMM_SIM(cuStreamWaitEvent)(CUstream handle, CUevent event_handle, unsigned fla
     return capture_wait_event(*asked.stream, event, scope);
   }
   if (scope == EventScope::External) return CUDA_ERROR_ILLEGAL_STATE;
-  if (const auto recording = event->recording()) order_after(*asked.stream, recording->point);
+  order_after_event(asked.stream, *event);
   return CUDA_SUCCESS;
 }
 
