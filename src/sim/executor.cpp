@@ -82,6 +82,7 @@ Point Queue::submit(Work work, std::vector<Point> after, Duration duration) {
     running_ = true;
     holding.unlock();
     task.work();
+    task = {};  // what it held may take locks of its own when it goes
     holding.lock();
     finish_running();
     return {shared_from_this(), number};
