@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "sim/device.hpp"
+#include "sim/pool.hpp"
 #include "sim/process.hpp"
 #include "sim/settings.hpp"
 
@@ -35,7 +36,11 @@ std::shared_ptr<GraphMemory> GraphMemory::create(Device& device, Size size,
   const Size whole = round_up(size, Size{settings().granularity});
   if (whole == 0) return nullptr;
   AddressSpace& space = Process::get().space();
-  const CUdeviceptr address = space.allocate_block(device, whole, accessors);
+  CUdeviceptr address = space.allocate_block(device, whole, accessors);
+  if (address == 0) {
+    release_unused_pool_memory(device);
+    address = space.allocate_block(device, whole, accessors);
+  }
   if (address == 0) return nullptr;
   std::shared_ptr<GraphMemory> memory{new GraphMemory{address, size, device.ordinal()}};
   space.add({.address = address,
