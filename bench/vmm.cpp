@@ -129,7 +129,7 @@ BENCHMARK(CoreAgainstDirectCalls)
 constexpr std::size_t many = 100'000;
 
 // Half of 100,000 chunks are in use; each round gives one of them back, the newest or any, and
-// takes one.
+// takes one: its time is that of both.
 template <class Choose>
 void take_and_give(benchmark::State& state, Choose choose) {
   ChunkStore store{silent_driver()};
@@ -143,9 +143,6 @@ void take_and_give(benchmark::State& state, Choose choose) {
     store.give(std::move(chosen));
     chosen = need_ok(store.take(kind), "take");
   }
-  state.counters["ns_each"] =
-      benchmark::Counter(2.0 * static_cast<double>(state.iterations()) * 1e-9,
-                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
   store.check();
 }
 
