@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "support/bench_driver.hpp"
+#include "bench/bench_driver.hpp"
 #include "vmm/chunk_store.hpp"
 #include "vmm/map_plan.hpp"
 

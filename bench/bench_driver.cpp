@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/bench_driver.hpp"
+#include "bench/bench_driver.hpp"
 
 #include <algorithm>
 #include <atomic>
