@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace cuvmm::cli {
+
+// Each adds its subcommand. When that is chosen, its callback sets `exit_status`.
+void add_run(CLI::App& app, int& exit_status);
+void add_config(CLI::App& app, int& exit_status);
+void add_stats(CLI::App& app, int& exit_status);
+
+}  // namespace cuvmm::cli

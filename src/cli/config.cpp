@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmm config: every option, its value, and where that came from.
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/options.hpp"
+#include "base/sim_options.hpp"
+#include "cli/commands.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+void print_rows(const std::vector<OptionValue>& rows) {
+  for (const OptionValue& row : rows) {
+    fmt::print("{:<18} {:<12} {:<12} {}\n", row.name, row.value.empty() ? "-" : row.value,
+               name_of(row.origin), row.comment);
+  }
+}
+
+nlohmann::json as_json(const std::vector<OptionValue>& rows) {
+  auto list = nlohmann::json::array();
+  for (const OptionValue& row : rows) {
+    list.push_back({{"name", row.name},
+                    {"value", row.value},
+                    {"default", row.default_value},
+                    {"allowed", row.allowed},
+                    {"origin", name_of(row.origin)},
+                    {"comment", row.comment}});
+  }
+  return list;
+}
+
+// Refused values, as whoever runs a program would have them: one line each.
+template <class Table>
+int say_problems(const Table& table) {
+  for (const OptionProblem& problem : table.problems()) {
+    fmt::print(stderr, "cuvmm: {}\n", problem.text());
+  }
+  return table.problems().empty() ? 0 : 2;
+}
+
+int show(bool json) {
+  const Options options = Options::from_environment();
+  const SimOptions sim_options = SimOptions::from_environment();
+  if (json) {
+    const nlohmann::json all = {{"schema", 1},
+                                {"options", as_json(options.list())},
+                                {"sim_options", as_json(sim_options.list())}};
+    fmt::print("{}\n", all.dump(2));
+  } else {
+    fmt::print("{:<18} {:<12} {:<12} {}\n", "OPTION", "VALUE", "FROM", "WHAT IT DOES");
+    print_rows(options.list());
+    print_rows(sim_options.list());
+  }
+  const int problems = say_problems(options);
+  const int sim_problems = say_problems(sim_options);
+  return problems != 0 ? problems : sim_problems;
+}
+
+}  // namespace
+
+void add_config(CLI::App& app, int& exit_status) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("config", "show every option, its value and where it came from");
+  command->add_flag("--json", *json, "as JSON");
+  command->callback([json, &exit_status] { exit_status = show(*json); });
+}
+
+}  // namespace cuvmm::cli

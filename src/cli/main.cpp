@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.hpp"
+#include "cuvmm/version.h"
+
+int main(int count, char** words) {
+  using namespace cuvmm::cli;
+  CLI::App app{"cuvmm separates a CUDA program's addresses from the memory behind them.", "cuvmm"};
+  app.set_version_flag("--version", "cuvmm " CUVMM_VERSION_STRING);
+  app.require_subcommand(1);
+  app.fallthrough(false);
+  int exit_status = 0;
+  add_run(app, exit_status);
+  add_config(app, exit_status);
+  add_stats(app, exit_status);
+  try {
+    app.parse(count, words);
+  } catch (const CLI::ParseError& error) {
+    // Asking for help or the version is no mistake; all else is wrong usage.
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return exit_status;
+}

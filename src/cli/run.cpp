@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmm run: a command with the preload library in front of it.
+#include <dlfcn.h>
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "base/options.hpp"
+#include "base/sim_options.hpp"
+#include "cli/child.hpp"
+#include "cli/commands.hpp"
+#include "cli/environment.hpp"
+#include "cli/install_places.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+constexpr int exit_usage = 2;
+
+struct RunRequest {
+  std::vector<std::string> command;
+  // Options by the names that the library reads them by.
+  std::map<std::string, std::string> options;
+  bool simulated = false;
+  std::string simulation;  // devices=2,memory=8G
+};
+
+// A value that the library would refuse is refused here, where somebody can still mend it.
+bool set_option(const std::string& name, const std::string& value) {
+  Options options;
+  SimOptions sim_options;
+  auto problem = options.set(name, value, Origin::CommandLine);
+  if (name.starts_with("VMM_SIM_")) problem = sim_options.set(name, value, Origin::CommandLine);
+  if (problem.has_value()) {
+    fmt::print(stderr, "cuvmm: {}\n", problem->text());
+    return false;
+  }
+  setenv(name.c_str(), value.c_str(), 1);
+  return true;
+}
+
+// "devices=2,memory=8G" as VMM_SIM_DEVICES and VMM_SIM_MEMORY.
+bool set_simulation(const std::string& text) {
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const std::size_t equals = part.find('=');
+    if (equals == std::string::npos) {
+      fmt::print(stderr, "cuvmm: --sim={}: each part is NAME=VALUE, as in devices=2,memory=8G\n", text);
+      return false;
+    }
+    std::string name = "VMM_SIM_" + part.substr(0, equals);
+    for (char& letter : name) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+    if (!set_option(name, part.substr(equals + 1))) return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+bool has_driver() {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == nullptr) return false;
+  dlclose(driver);
+  return true;
+}
+
+int run(const RunRequest& request) {
+  const auto preload = find_preload_library();
+  if (!preload.ok()) {
+    fmt::print(stderr, "cuvmm: {}\n", preload.error().text());
+    return exit_ours;
+  }
+  for (const auto& [name, value] : request.options) {
+    if (!value.empty() && !set_option(name, value)) return exit_usage;
+  }
+  if (request.simulated) {
+    const auto directory = find_sim_directory();
+    if (!directory.ok()) {
+      fmt::print(stderr, "cuvmm: {}\n", directory.error().text());
+      return exit_ours;
+    }
+    if (!set_simulation(request.simulation)) return exit_usage;
+    put_first("LD_LIBRARY_PATH", *directory);
+  } else if (!has_driver()) {
+    fmt::print(stderr, "cuvmm: this machine has no CUDA driver; --sim runs the program on a simulated one\n");
+  }
+  put_first("LD_PRELOAD", *preload);
+  return run_child(request.command);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& exit_status) {
+  auto request = std::make_shared<RunRequest>();
+  CLI::App* command = app.add_subcommand("run", "run a program with its GPU memory served by cuvmm");
+  command->footer(
+      "Examples:\n"
+      "  cuvmm run -- python train.py\n"
+      "  cuvmm run --sim=devices=2,memory=8G -- ./program\n"
+      "  cuvmm run --mode monitor --trace before.trace -- ./program\n"
+      "\n"
+      "Exit status: the program's own; 128+N after signal N; 125 if cuvmm fails, 126 if the\n"
+      "program cannot be executed, 127 if it is not found, 2 on wrong usage.");
+  // A flag that may carry a value, so that it never takes the command for one.
+  command->add_flag("--sim{}", request->simulation,
+                    "run on the simulated driver; --sim=devices=2,memory=8G sets what it has");
+  const auto option = [&](const char* flag, const char* name, const char* type, const char* text) {
+    command->add_option(flag, request->options[name], text)->type_name(type);
+  };
+  option("--mode", "VMM_MODE", "vmm|monitor|off", "serve memory, only record, or do nothing");
+  option("--limit", "VMM_LIMIT", "SIZE", "physical memory of each device, as 16G or 80%");
+  option("--trace", "VMM_TRACE_FILE", "FILE", "record every event; %p is the process, %h the host");
+  option("--log-level", "VMM_LOG_LEVEL", "error|info|debug", "how much is logged");
+  option("--log-file", "VMM_LOG_FILE", "FILE", "where it is logged, else standard error");
+  option("--schedule", "VMM_SCHEDULE", "POLICY", "policy by which clients' work is issued");
+  command->add_option("command", request->command, "the program and its arguments")
+      ->required()
+      ->type_name("COMMAND");
+  command->positionals_at_end();
+  command->callback([request, command, &exit_status] {
+    request->simulated = command->count("--sim") != 0;
+    exit_status = run(*request);
+  });
+}
+
+}  // namespace cuvmm::cli
