@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that a copy or a set names: may it, and who waits for whom. All measured on an H200
+// unless marked.
+#pragma once
+
+#include <cstdint>
+
+#include "base/size.hpp"
+#include "sim/cuda.hpp"
+#include "sim/views.hpp"
+
+namespace cuvmm::sim {
+
+enum class MemoryPlace : std::uint8_t {
+  Device,
+  Managed,
+  Pinned,  // page-locked memory of the host, and chunks that lie on the host
+  Pageable,
+};
+
+enum class Use : std::uint8_t { CopySource, CopyTarget, SetTarget };
+
+struct NamedMemory {
+  MemoryPlace place = MemoryPlace::Device;
+  bool sync_memops = false;
+
+  bool is_host() const { return place == MemoryPlace::Pinned || place == MemoryPlace::Pageable; }
+};
+
+// CUDA_SUCCESS, or CUDA_ERROR_INVALID_VALUE where `device` may not use these bytes so.
+CUresult name_memory(CUdeviceptr address, Size size, int device, Use use, NamedMemory* named);
+
+// Whether mappings that give `who` this access lie behind all of the bytes.
+bool is_granted(CUdeviceptr address, Size size, int who, Access access);
+
+}  // namespace cuvmm::sim

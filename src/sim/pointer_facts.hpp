@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "sim/address_space.hpp"
+#include "sim/cuda.hpp"
+
+namespace cuvmm::sim {
+
+class Context;
+
+// What an attribute of an address is, in the width in which it is written.
+struct PointerFact {
+  CUresult answer = CUDA_SUCCESS;
+  std::uint64_t value = 0;
+  Size width = 0;
+};
+
+// All that is known of an address, as the current context (if any) sees it.
+class PointerFacts {
+ public:
+  explicit PointerFacts(CUdeviceptr address);
+
+  // Of no kind of memory, not even where it was reserved.
+  bool is_unknown() const { return !allocation_.has_value() && !chunk_.has_value(); }
+  // INVALID_VALUE for what is no attribute, and for all of unknown addresses.
+  PointerFact fact(CUpointer_attribute attribute) const;
+  // What cuPointerGetAttributes tells instead where there is no such fact. No width: nothing is
+  // written.
+  PointerFact fact_or_default(CUpointer_attribute attribute) const;
+
+  // cuMemGetAddressRange.
+  std::optional<std::pair<CUdeviceptr, Size>> address_range() const;
+
+ private:
+  bool is_blocking() const;
+  bool is_host_allocation() const;
+  bool is_reached_by(int who) const;
+  int home() const;
+  std::pair<CUdeviceptr, Size> mapping() const;
+
+  PointerFact context() const;
+  PointerFact memory_type() const;
+  PointerFact device_pointer() const;
+  PointerFact host_pointer() const;
+  PointerFact access_flags() const;
+  PointerFact pool() const;
+  PointerFact handle_types() const;
+  PointerFact block_id() const;
+
+  CUdeviceptr address_;
+  std::shared_ptr<Context> current_;
+  std::optional<Allocation> allocation_;
+  std::optional<Mapping> chunk_;  // mapped by the program: no allocation
+  std::optional<Mapping> block_;  // behind an allocation on a device
+  std::optional<std::pair<CUdeviceptr, Size>> reservation_;
+};
+
+}  // namespace cuvmm::sim
