@@ -8,10 +8,10 @@
 
 namespace cuvmm {
 
-ChunkStore::ChunkStore(const Driver& driver) : shelves_(new Shelves{driver}) {}
+ChunkStore::ChunkStore(const Driver& driver) : shelves_(std::make_shared<Shelves>(driver)) {}
 
 ChunkStore::~ChunkStore() {
-  shelves_->close();
+  Shelves::close(shelves_);
 }
 
 Result<void> ChunkStore::serve(Location where, std::shared_ptr<Budget> budget) {

@@ -71,7 +71,7 @@ class ChunkStore {
 
  private:
   class Shelves;
-  Shelves* shelves_;  // outlives the store while chunks are in use
+  std::shared_ptr<Shelves> shelves_;  // outlives the store while chunks are in use
 };
 
 }  // namespace cuvmm

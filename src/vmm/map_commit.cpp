@@ -59,11 +59,11 @@ Result<void> MapPlan::carry_out(Progress& progress) {
     leaving.entry = TRY(leaving.mapping->detach(leaving.place));
     ++progress.unmapped;
   }
-  const Mapping* mapping = nullptr;
   Mapping::Place next;
-  for (const Map& map : maps_) {
-    if (map.mapping != mapping) next = map.mapping->chunks_.lower_bound(map.offset);
-    mapping = map.mapping;
+  for (std::size_t i = 0; i < maps_.size(); ++i) {
+    const Map& map = maps_[i];
+    const bool follows = i != 0 && maps_[i - 1].mapping == map.mapping;
+    if (!follows) next = map.mapping->chunks_.lower_bound(map.offset);
     next = std::next(TRY(map.mapping->attach({map.offset, map.chunk, map.access}, next)));
     ++progress.mapped;
   }

@@ -133,16 +133,10 @@ bool ChunkStore::Shelves::release(StoredChunk* chunk) {
   // Gives the right back to the budget, which may have locks of its own. What is not released yet
   // is remembered as owed to the driver.
   delete chunk;
-  Holding holding{lock_};
-  --chunk_count_;
-  delete_if_deserted(holding);
+  std::shared_ptr<Shelves> last;  // ends after the lock is given back
+  const Holding holding{lock_};
+  if (--chunk_count_ == 0) last = std::move(self_);
   return released;
-}
-
-void ChunkStore::Shelves::delete_if_deserted(Holding& holding) {
-  if (!closed_ || chunk_count_ != 0) return;
-  holding.unlock();
-  delete this;
 }
 
 void ChunkStore::Shelves::retry_unreleased() {
@@ -184,18 +178,18 @@ Size ChunkStore::Shelves::release_free(Location where, Size wanted) {
   return release_while(*shelf, [&](Size released) { return released < wanted; });
 }
 
-void ChunkStore::Shelves::close() {
+void ChunkStore::Shelves::close(const std::shared_ptr<Shelves>& shelves) {
   std::vector<StoredChunk*> going;
-  Holding holding{lock_};
-  closed_ = true;
-  going.swap(unreleased_);
-  for (const auto& shelf : shelves_) {
-    while (StoredChunk* chunk = shelf->free.pop_oldest()) going.push_back(chunk);
+  {
+    const Holding holding{shelves->lock_};
+    shelves->closed_ = true;
+    if (shelves->chunk_count_ != 0) shelves->self_ = shelves;
+    going.swap(shelves->unreleased_);
+    for (const auto& shelf : shelves->shelves_) {
+      while (StoredChunk* chunk = shelf->free.pop_oldest()) going.push_back(chunk);
+    }
   }
-  if (going.empty()) return delete_if_deserted(holding);
-  holding.unlock();
-  // The last of them deletes this, unless chunks are in use.
-  for (StoredChunk* chunk : going) release(chunk);
+  for (StoredChunk* chunk : going) shelves->release(chunk);
 }
 
 ChunkCounters ChunkStore::Shelves::counters(Location where) const {

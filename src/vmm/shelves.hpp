@@ -28,7 +28,8 @@ class ChunkStore::Shelves final : private ChunkHome {
   explicit Shelves(const Driver& driver) : driver_(driver) {}
 
   Result<void> add(Location where, std::shared_ptr<Budget> budget);
-  void close();
+  // Releases what is free. What is in use keeps the shelves alive.
+  static void close(const std::shared_ptr<Shelves>& shelves);
 
   ChunkRef take_free(const ChunkKind& kind);
   std::vector<ChunkRef> take_free(const ChunkKind& kind, std::size_t most);
@@ -44,7 +45,6 @@ class ChunkStore::Shelves final : private ChunkHome {
   Complaint complaint() const;
 
  private:
-  ~Shelves() = default;
   void come_home(ChunkRecord* record) override;
   void was_exported(const ChunkRecord& record) override;
 
@@ -58,7 +58,6 @@ class ChunkStore::Shelves final : private ChunkHome {
   bool release(StoredChunk* chunk);
   void retry_unreleased();
   ChunkRef in_use(StoredChunk* chunk);
-  void delete_if_deserted(Holding& holding);
 
   const Driver& driver_;
   ReclaimClients clients_;
@@ -68,6 +67,7 @@ class ChunkStore::Shelves final : private ChunkHome {
   std::vector<StoredChunk*> unreleased_;
   std::size_t chunk_count_ = 0;  // in use, free and unreleased
   bool closed_ = false;
+  std::shared_ptr<Shelves> self_;  // once closed, until the last chunk is gone
 };
 
 }  // namespace cuvmm
