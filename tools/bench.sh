@@ -6,8 +6,6 @@ mkdir -p "$results"
 shopt -s nullglob
 programs=(build/bin/cuvmm_bench_*)
 ((${#programs[@]} > 0)) || die "there are no benchmarks in build/bin"
-: "${CUVMM_TEST_DRIVER:=$root/build/lib/cuvmm/sim/libcuda.so.1}"
-export CUVMM_TEST_DRIVER
 for program in "${programs[@]}"; do
   name=${program##*/cuvmm_bench_}
   echo "== $name"
