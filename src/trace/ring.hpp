@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a thread leaves its events: one thread puts records in, the writer's thread takes them
+// out, and neither ever waits for the other.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "trace/futex.hpp"
+#include "trace/record.hpp"
+
+namespace cuvmm {
+
+// Who fills a ring.
+struct RingOwner {
+  std::uint32_t thread = 0;         // its number in records
+  std::uint64_t system_number = 0;  // gettid()
+  char name[16] = {};
+};
+
+class alignas(64) TraceRing {
+ public:
+  // Memory of its own straight from the system. nullptr where there is none. `capacity` is a power
+  // of two.
+  static TraceRing* create(std::uint32_t capacity);
+  static void destroy(TraceRing* ring);
+
+  std::uint32_t capacity() const { return capacity_; }
+
+  // For the thread that owns it.
+  void push(const TraceRecord& record) {
+    const std::uint64_t head = head_.load(std::memory_order_relaxed);
+    if (head - seen_tail_ >= capacity_ / 2) [[unlikely]] {
+      if (!has_room(head)) return;
+    }
+    records()[head & (capacity_ - 1)] = record;
+    head_.store(head + 1, std::memory_order_release);
+  }
+
+  // For one consumer at a time: hands over what is there, in one or two spans; `take` has copied
+  // it when it returns.
+  template <class Take>
+  void drain(Take&& take) {
+    const std::uint64_t head = head_.load(std::memory_order_acquire);
+    for (std::uint64_t tail = tail_.load(std::memory_order_relaxed); tail != head;) {
+      const std::uint64_t at = tail & (capacity_ - 1);
+      const std::uint64_t count = std::min<std::uint64_t>(head - tail, capacity_ - at);
+      take(std::span<const TraceRecord>{records() + at, count});
+      tail += count;
+      tail_.store(tail, std::memory_order_release);
+    }
+  }
+  // Forgets what was put in and lost before now.
+  void discard() {
+    tail_.store(head_.load(std::memory_order_acquire), std::memory_order_release);
+    lost_before_ = lost_.load(std::memory_order_relaxed);
+    is_announced_ = false;
+  }
+  std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed) - lost_before_; }
+
+  // True once for each owner in each trace.
+  bool announce() { return !std::exchange(is_announced_, true); }
+  const RingOwner& owner() const { return owner_; }
+
+  // A ring is owned until its thread ends, then free as soon as it has been drained.
+  bool try_own(const RingOwner& owner);
+  void end() { state_.store(State::Ended, std::memory_order_release); }
+  bool has_ended() const { return state_.load(std::memory_order_acquire) == State::Ended; }
+  void set_free();
+
+  TraceRing* next = nullptr;  // in the list of all rings
+
+ private:
+  enum class State : std::uint8_t { Free, Owned, Ended };
+
+  explicit TraceRing(std::uint32_t capacity) : capacity_(capacity) {}
+  TraceRecord* records() { return reinterpret_cast<TraceRecord*>(this + 1); }
+  bool has_room(std::uint64_t head);
+
+  const std::uint32_t capacity_;
+  std::atomic<State> state_{State::Free};
+  RingOwner owner_;  // written by the owner before its first record
+
+  alignas(64) std::atomic<std::uint64_t> head_{0};  // the owner writes this line
+  std::uint64_t seen_tail_ = 0;
+  std::atomic<std::uint64_t> lost_{0};
+
+  alignas(64) std::atomic<std::uint64_t> tail_{0};  // the consumer writes this line
+  std::uint64_t lost_before_ = 0;
+  bool is_announced_ = false;
+};
+
+// Rung when a ring is half full, or when the writer's thread is wanted at once.
+class Doorbell {
+ public:
+  void ring() {
+    if (rung_.load(std::memory_order_relaxed) == 0 &&
+        rung_.exchange(1, std::memory_order_release) == 0) {
+      wake_all(rung_);
+    }
+  }
+  void wait(Duration at_most) {
+    if (rung_.load(std::memory_order_relaxed) == 0) wait_while(rung_, 0, at_most);
+    rung_.exchange(0, std::memory_order_acquire);
+  }
+  void forget() { rung_.store(0, std::memory_order_relaxed); }
+
+ private:
+  FutexWord rung_{0};
+};
+
+// All rings of the process. Rings are never given back to the system while threads may record,
+// so that no thread can hold one that has gone.
+namespace trace_rings {
+
+extern constinit Doorbell doorbell;
+
+// What threads without a ring get from now on. The consumer calls it before recording begins.
+void start(std::uint32_t capacity);
+
+template <class Visit>
+void for_each(Visit&& visit);
+std::uint64_t lost();          // since start(), in all threads
+std::uint32_t thread_count();  // that ever recorded
+
+// For a forked child, where only the thread that forked goes on.
+void forget_after_fork();
+
+namespace detail {
+extern constinit std::atomic<TraceRing*> first;
+}
+
+template <class Visit>
+void for_each(Visit&& visit) {
+  for (TraceRing* ring = detail::first.load(std::memory_order_acquire); ring; ring = ring->next) {
+    visit(*ring);
+  }
+}
+
+}  // namespace trace_rings
+
+}  // namespace cuvmm

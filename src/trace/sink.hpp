@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts records into a file, block by block. Used by one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "trace/format.hpp"
+#include "trace/header.hpp"
+#include "trace/trace_file.hpp"
+
+namespace cuvmm {
+
+class TraceSink {
+ public:
+  // Creates the file (see create_trace_file) and writes the header. A file never grows beyond
+  // `size_cap` bytes, if that leaves room for the header.
+  static Result<TraceSink> create(std::string_view pattern, const TraceHeader& header,
+                                  Size size_cap);
+
+  // At most records_in_a_block records of that thread, or of many_threads, in the order of time.
+  // `dropped` were lost on their way here. Written when enough has come together, or by flush().
+  void add(std::span<const TraceRecord> records, std::uint32_t thread, std::uint64_t dropped);
+  void add(const TraceFacts& facts);
+  void flush();
+
+  // Writes what ends a whole file, and closes it.
+  void finish(std::uint64_t dropped, std::uint64_t time, std::uint32_t threads);
+
+  // Writes nothing more, in a forked child: closes its copy of the file.
+  void leave_to_others();
+
+  const std::string& path() const { return file_.path; }
+  bool name_was_taken() const { return file_.name_was_taken; }
+  std::uint64_t records() const { return records_; }  // in the file
+  std::uint64_t lost() const { return lost_; }        // that the file had no room for
+  Size size() const { return size_; }
+
+ private:
+  // A block that waits in buffer_.
+  struct Waiting {
+    std::size_t end;
+    std::uint32_t records;
+  };
+
+  TraceSink(TraceFile file, Size size_cap) : file_(std::move(file)), size_cap_(size_cap) {}
+
+  bool takes_more() const { return stop_ == trace_format::Stop::Finished; }
+  bool has_room(std::size_t payload) const;
+  void append(trace_format::BlockHeader header, std::span<const std::byte> payload);
+  void keep_whole_blocks(std::size_t written);
+  void cut_off_what_is_not_whole();
+  void stop(trace_format::Stop why);
+
+  TraceFile file_;
+  Size size_cap_;
+  Size size_ = 0;       // of the file
+  std::string buffer_;  // what comes after it
+  std::vector<Waiting> waiting_;
+  std::uint64_t records_ = 0;
+  std::uint64_t lost_ = 0;
+  std::uint64_t blocks_ = 0;
+  trace_format::Stop stop_ = trace_format::Stop::Finished;
+};
+
+}  // namespace cuvmm

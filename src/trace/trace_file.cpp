@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/trace_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "base/file.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr int least_file_number = 200;  // out of the way of programs that count on low numbers
+constexpr int most_names = 100;
+
+// O_NONBLOCK: the open of a device or pipe must not hang the program.
+constexpr int how = O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+
+Error system_refused() {
+  return {.kind = ErrorKind::SystemFailed, .system_code = errno, .doing = "create trace file"};
+}
+
+// FILE, FILE.PID, FILE.PID.1, ...: the last ones for a process that traces more than once.
+std::string name_number(int number, const std::string& path) {
+  if (number == 0) return path;
+  const std::string with_process = path + "." + std::to_string(::getpid());
+  return number == 1 ? with_process : with_process + "." + std::to_string(number - 1);
+}
+
+Result<TraceFile> taken_over(Fd fd, const std::string& path) {
+  struct stat facts;
+  if (const int number = ::fcntl(fd.number(), F_DUPFD_CLOEXEC, least_file_number); number >= 0) {
+    fd = Fd{number};
+  }
+  if (::fstat(fd.number(), &facts) != 0) return system_refused();
+  TraceFile file;
+  file.fd = std::move(fd);
+  file.path = path;
+  file.is_device = S_ISCHR(facts.st_mode);
+  file.device = facts.st_dev;
+  file.inode = facts.st_ino;
+  return file;
+}
+
+// Nothing where a plain file of that name exists.
+Result<std::optional<TraceFile>> try_name(const std::string& path) {
+  Fd created{::open(path.c_str(), how | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR)};
+  if (created.is_open()) return std::optional{TRY(taken_over(std::move(created), path))};
+  if (errno != EEXIST) return system_refused();
+
+  struct stat facts;
+  if (::lstat(path.c_str(), &facts) != 0) return system_refused();
+  if (S_ISREG(facts.st_mode)) return std::optional<TraceFile>{};
+  if (S_ISCHR(facts.st_mode)) {
+    Fd device{::open(path.c_str(), how)};
+    if (!device.is_open()) return system_refused();
+    return std::optional{TRY(taken_over(std::move(device), path))};
+  }
+  return Error::invalid("create trace file", "what has its name is not a plain file");
+}
+
+}  // namespace
+
+bool TraceFile::is_still_ours() const {
+  struct stat facts;
+  return ::fstat(fd.number(), &facts) == 0 && facts.st_dev == device && facts.st_ino == inode;
+}
+
+Result<TraceFile> create_trace_file(std::string_view pattern) {
+  const std::string path = expand_file_name(pattern);
+  for (int number = 0; number < most_names; ++number) {
+    auto file = TRY(try_name(name_number(number, path)));
+    if (!file) continue;
+    file->name_was_taken = number > 0;
+    return std::move(*file);
+  }
+  return Error::invalid("create trace file", "too many files of its name exist");
+}
+
+}  // namespace cuvmm
