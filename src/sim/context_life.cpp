@@ -45,7 +45,12 @@ void end_context(const std::shared_ptr<Context>& context) {
   context->forget_streams();
 }
 
-void work_was_waited_for(Context& context) { pools_synchronised(context.device()); }
+void work_was_waited_for(Context& context) {
+  pools_synchronised(context.device());
+}
+void work_was_waited_for(Context& context, const std::vector<Point>& work) {
+  pools_synchronised(context.device(), &work);
+}
 
 void renew_peer_access(const std::shared_ptr<Context>& owner) {
   Process& process = Process::get();

@@ -50,36 +50,39 @@ bool Pool::may_use(const Taker& taker, const std::vector<Point>& after, Reuse re
   });
 }
 
-// Where neighbouring usable and unmapped addresses have room for `size`: the place that needs the
-// least new memory, the lowest of equals.
+// Where neighbouring usable and unmapped addresses have room for `size`: at the beginning of each
+// such row, and where rows of memory that is already there begin and end in it.
 template <class Usable>
-std::optional<Pool::Window> Pool::cheapest_window(Size size, Usable&& usable) const {
+std::vector<Pool::Window> Pool::windows(Size size, Usable&& usable) const {
   struct Stretch {
     CUdeviceptr begin;
     CUdeviceptr end;
     bool is_mapped;
   };
   std::vector<Stretch> row;  // neighbours without a gap
-  std::optional<Window> best;
+  std::vector<Window> found;
 
   const Size piece = memory_.piece_size();
   const auto consider = [&](CUdeviceptr address) {
-    Window window{address, size, 0};
+    const CUdeviceptr end = address + size;
+    if (address < row.front().begin || end > row.back().end) return;
+    Window window{address, size, 0, row.back().end - row.front().begin};
     for (const Stretch& stretch : row) {
       const CUdeviceptr from = std::max(address, stretch.begin);
-      const CUdeviceptr to = std::min(address + size, stretch.end);
+      const CUdeviceptr to = std::min(end, stretch.end);
       if (stretch.is_mapped || from >= to) continue;
       window.new_bytes +=
           round_up(to - stretch.begin, piece) - round_down(from - stretch.begin, piece);
     }
-    if (!best || window.new_bytes < best->new_bytes) best = window;
+    found.push_back(window);
   };
   const auto consider_row = [&] {
-    if (!row.empty() && row.back().end - row.front().begin >= size) {
-      for (const Stretch& stretch : row) {
-        if (row.back().end - stretch.begin >= size) consider(stretch.begin);
-        if (stretch.end - row.front().begin >= size) consider(stretch.end - size);
-      }
+    if (row.empty()) return;
+    consider(row.front().begin);
+    for (const Stretch& stretch : row) {
+      if (!stretch.is_mapped) continue;
+      consider(stretch.begin);
+      consider(stretch.end - size);
     }
     row.clear();
   };
@@ -102,7 +105,7 @@ std::optional<Pool::Window> Pool::cheapest_window(Size size, Usable&& usable) co
     }
   }
   consider_row();
-  return best;
+  return found;
 }
 
 // Maps what of the window is not: its free parts stay in free_.
@@ -142,12 +145,25 @@ std::optional<Pool::Taken> Pool::take(const Taker& taker, Size size, Reuse reuse
   if (auto taken = take_mapped(taker, size, Reuse::InOrder)) return taken;
   if (auto taken = take_mapped(taker, size, reuse)) return taken;
   const auto usable = [&](const std::vector<Point>& after) { return may_use(taker, after, reuse); };
-  auto window = cheapest_window(size, usable);
-  if (!window && memory_.add_addresses(size)) window = cheapest_window(size, usable);
-  if (!window) return std::nullopt;
+  auto found = windows(size, usable);
+  if (found.empty() && memory_.add_addresses(size)) found = windows(size, usable);
+  if (found.empty()) return std::nullopt;
+  // Memory that is there, in several ranges; else the smallest row of addresses, as the real driver
+  // chooses (measured); else where the least new memory is needed.
+  const auto by_new_bytes = [](const Window& a, const Window& b) {
+    return a.new_bytes < b.new_bytes;
+  };
+  const auto by_row = [](const Window& a, const Window& b) { return a.row < b.row; };
+  const auto cheapest = std::min_element(found.begin(), found.end(), by_new_bytes);
+  if (cheapest->new_bytes == 0) return take_window(*cheapest);
+  if (auto taken = take_window(*std::min_element(found.begin(), found.end(), by_row))) return taken;
+  return take_window(*cheapest);
+}
+
+std::optional<Pool::Taken> Pool::take_window(const Window& window) {
   const Size room = properties_.max_size - std::min(properties_.max_size, memory_.mapped_bytes());
-  if (window->new_bytes > room || !map_rest(*window)) return std::nullopt;
-  return Taken{window->address, free_.take(window->address, size)};
+  if (window.new_bytes > room || !map_rest(window)) return std::nullopt;
+  return Taken{window.address, free_.take(window.address, window.size)};
 }
 
 void Pool::count_used(Size size) {
@@ -232,12 +248,20 @@ void Pool::release_down_to(Size kept) {
   }
 }
 
-void Pool::synchronised() {
+void Pool::synchronised(const std::vector<Point>* waited_for) {
+  const auto is_past = [&](const Point& point) {
+    if (!Queue::has_reached(point)) return false;
+    return waited_for == nullptr ||
+           std::any_of(waited_for->begin(), waited_for->end(), [&](const Point& waited) {
+             if (waited.queue == point.queue) return waited.number >= point.number;
+             return waited.queue != nullptr && waited.queue->follows(point);
+           });
+  };
   const Holding holding{lock_};
   if (!freed_since_sync_) return;
   freed_since_sync_ = false;
   free_.forget_points([&](const Point& point) {
-    const bool past = Queue::has_reached(point);
+    const bool past = is_past(point);
     if (!past) freed_since_sync_ = true;
     return past;
   });

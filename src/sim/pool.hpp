@@ -54,9 +54,9 @@ class Pool : public std::enable_shared_from_this<Pool> {
   Access access_of(int who) const;
   CUresult set_access(int who, Access access);
 
-  // The program waited for all work that is done by now: what only such work used is free for
-  // everybody, and goes back to the device beyond the release threshold.
-  void synchronised();
+  // The program waited for work: for these points, or for all that is done by now. What only such
+  // work used is free for everybody, and goes back to the device beyond the release threshold.
+  void synchronised(const std::vector<Point>* waited_for = nullptr);
   // Gives free memory back as long as at least that much stays. Only what is known to be unused:
   // what was freed, but not waited for, stays.
   void trim_to(Size kept);
@@ -76,6 +76,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
     CUdeviceptr address = 0;
     Size size = 0;
     Size new_bytes = 0;  // to be mapped
+    Size row = 0;        // usable and unmapped addresses that it is cut from
   };
   // A range taken, and what the taking stream must be made to follow first.
   struct Taken {
@@ -91,7 +92,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::optional<Taken> take_mapped(const Taker& taker, Size size, Reuse reuse);
   std::optional<Taken> take(const Taker& taker, Size size, Reuse reuse);
   template <class Usable>
-  std::optional<Window> cheapest_window(Size size, Usable&& usable) const;
+  std::vector<Window> windows(Size size, Usable&& usable) const;
+  std::optional<Taken> take_window(const Window& window);
   bool map_rest(const Window& window);
   void release_down_to(Size kept);
   void count_used(Size size);
@@ -126,8 +128,8 @@ CUresult destroy_pool(CUmemoryPool pool);
 // Lets go of a destroyed pool that nothing uses any more.
 void drop_if_done(const std::shared_ptr<Pool>& pool);
 
-// The program waited for work of this device.
-void pools_synchronised(Device& device);
+// The program waited for work of this device: up to these points, or for all.
+void pools_synchronised(Device& device, const std::vector<Point>* waited_for = nullptr);
 // Gives back what pools of the device hold and nobody uses, for somebody who found none.
 void release_unused_pool_memory(Device& device);
 

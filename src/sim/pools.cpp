@@ -91,9 +91,9 @@ CUresult destroy_pool(CUmemoryPool handle) {
   return CUDA_SUCCESS;
 }
 
-void pools_synchronised(Device& device) {
+void pools_synchronised(Device& device, const std::vector<Point>* waited_for) {
   for (const auto& pool : AllPools::get().of(device)) {
-    pool->synchronised();
+    pool->synchronised(waited_for);
     drop_if_done(pool);
   }
 }

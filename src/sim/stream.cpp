@@ -106,11 +106,7 @@ void order_after(Stream& stream, const Point& point) {
   stream.queue->will_follow(point);
 }
 
-namespace {
-
-// All that whoever waits for the stream waits for. The legacy stream stands for every blocking
-// stream of its context.
-std::vector<Point> points_of(Stream& stream) {
+std::vector<Point> work_of(Stream& stream) {
   const auto context = stream.context.lock();
   if (context == nullptr) return {};
   const Holding holding{context->submission_lock()};
@@ -124,15 +120,13 @@ std::vector<Point> points_of(Stream& stream) {
   return points;
 }
 
-}  // namespace
-
 void wait_for_stream(Stream& stream) {
-  for (const Point& point : points_of(stream)) Queue::wait_for(point);
+  for (const Point& point : work_of(stream)) Queue::wait_for(point);
 }
 
 bool is_stream_done(Stream& stream) {
   bool done = true;
-  for (const Point& point : points_of(stream)) done = Queue::is_reached(point) && done;
+  for (const Point& point : work_of(stream)) done = Queue::is_reached(point) && done;
   return done;
 }
 

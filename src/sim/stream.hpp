@@ -59,7 +59,9 @@ CUresult submit_and_wait(const std::shared_ptr<Stream>& stream, Operation operat
 // What the stream is given next comes after this point too.
 void order_after(Stream& stream, const Point& point);
 
-// Everything that the stream was given so far, and what it was told to wait for.
+// Everything that the stream was given so far, and what it was told to wait for. The legacy stream
+// stands for every blocking stream of its context.
+std::vector<Point> work_of(Stream& stream);
 void wait_for_stream(Stream& stream);
 bool is_stream_done(Stream& stream);
 

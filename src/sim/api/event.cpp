@@ -142,9 +142,10 @@ CUVMM_SIM(cuEventSynchronize)(CUevent handle) {
   const AskedEvent asked = asked_event(handle);
   if (asked.answer != CUDA_SUCCESS) return asked.answer;
   if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
-  if (const auto recording = asked.event->recording()) Queue::wait_for(recording->point);
+  const auto recording = asked.event->recording();
+  if (recording != nullptr) Queue::wait_for(recording->point);
   if (const auto& shared = asked.event->shared) shared->wait_for(shared->last());
-  work_was_waited_for(*asked.context);
+  if (recording != nullptr) work_was_waited_for(*asked.context, {recording->point});
   return asked.context->sticky_error();
 }
 

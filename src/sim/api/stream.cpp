@@ -85,10 +85,11 @@ CUVMM_SIM(cuStreamSynchronize)(CUstream handle) {
     return refused;
   }
   if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
-  wait_for_stream(*asked.stream);
+  const std::vector<Point> work = work_of(*asked.stream);
+  for (const Point& point : work) Queue::wait_for(point);
   const auto context = asked.stream->context.lock();
   if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  work_was_waited_for(*context);
+  work_was_waited_for(*context, work);
   return context->sticky_error();
 }
 
