@@ -118,13 +118,11 @@ class OpenedChunks {
 
   static CUresult map(const std::vector<int>& accessors, const MemoryHandle& handle,
                       Opened* opened) {
-    OpenedFile found = open_shared(handle.file);
-    // Measured: whose process is gone answers otherwise than who freed the memory.
-    if (found.gone == Gone::Process) return CUDA_ERROR_NOT_PERMITTED;
-    if (found.gone == Gone::File) return CUDA_ERROR_INVALID_VALUE;
-    auto chunk = Chunk::import(found.file.number());
+    Fd file = open_shared(handle.file);
+    if (!file.is_open()) return CUDA_ERROR_INVALID_VALUE;
+    auto chunk = Chunk::import(file.number());
     if (chunk == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    static_cast<void>(found.file.release());  // the chunk's now
+    static_cast<void>(file.release());  // the chunk's now
     opened->size = chunk->size();
     opened->address = space().reserve(opened->size, settings().granularity, 0, Owner::Driver);
     if (opened->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -160,11 +160,11 @@ bool map_piece(const PoolImport& import, CUdeviceptr theirs, CUdeviceptr ours, c
       entry.is_there == 0) {
     return false;
   }
-  OpenedFile opened = open_shared({import.header().process, entry.descriptor, entry.inode});
-  if (!opened.file.is_open()) return false;
-  auto chunk = Chunk::import(opened.file.number());
+  Fd file = open_shared({import.header().process, entry.descriptor, entry.inode});
+  if (!file.is_open()) return false;
+  auto chunk = Chunk::import(file.number());
   if (chunk == nullptr) return false;
-  static_cast<void>(opened.file.release());  // the chunk's now
+  static_cast<void>(file.release());  // the chunk's now
   if (chunk->size() != step) return false;
   if (space().map(ours, std::move(chunk), Owner::Driver) != CUDA_SUCCESS) return false;
   for (int who = 0; who <= host_access; ++who) {

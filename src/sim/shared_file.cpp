@@ -22,17 +22,15 @@ std::optional<SharedFile> share(const std::shared_ptr<Chunk>& chunk) {
   return SharedFile{static_cast<std::int32_t>(getpid()), file, status.st_ino};
 }
 
-OpenedFile open_shared(const SharedFile& shared) {
+Fd open_shared(const SharedFile& shared) {
   char path[64];
-  std::snprintf(path, sizeof path, "/proc/%d", shared.process);
-  if (access(path, F_OK) != 0) return {Fd{}, Gone::Process};
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", shared.process, shared.descriptor);
   Fd file{open(path, O_RDWR | O_CLOEXEC)};
   struct stat status {};
   if (!file.is_open() || fstat(file.number(), &status) != 0 || status.st_ino != shared.inode) {
-    return {Fd{}, Gone::File};
+    return Fd{};
   }
-  return {std::move(file), Gone::No};
+  return file;
 }
 
 std::uint64_t secret_of_this_process() {

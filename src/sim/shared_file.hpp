@@ -22,12 +22,8 @@ struct SharedFile {
 // (VMM_SIM_BACKING=none) or the system refuses.
 std::optional<SharedFile> share(const std::shared_ptr<Chunk>& chunk);
 
-enum class Gone : std::uint8_t { No, File, Process };
-struct OpenedFile {
-  Fd file;
-  Gone gone = Gone::No;
-};
-OpenedFile open_shared(const SharedFile& shared);
+// Not open where the file is gone: it was freed, or its process ended.
+Fd open_shared(const SharedFile& shared);
 
 // So that handles made up, or of another run, are not taken for ours.
 std::uint64_t secret_of_this_process();

@@ -27,13 +27,12 @@ std::shared_ptr<SharedRecord> SharedRecord::create() {
 }
 
 std::shared_ptr<SharedRecord> SharedRecord::open(const SharedFile& shared) {
-  OpenedFile opened = open_shared(shared);
+  Fd file = open_shared(shared);
   struct stat status {};
-  if (!opened.file.is_open() || fstat(opened.file.number(), &status) != 0 ||
-      status.st_size != sizeof(Counts)) {
+  if (!file.is_open() || fstat(file.number(), &status) != 0 || status.st_size != sizeof(Counts)) {
     return nullptr;
   }
-  return map(std::move(opened.file));
+  return map(std::move(file));
 }
 
 SharedRecord::~SharedRecord() {

@@ -115,10 +115,11 @@ CUVMM_SIM(cuMemFreeAsync)(CUdeviceptr address, CUstream stream_handle) {
   CUVMM_SIM_CONTEXT(context);
   const auto stream = find_stream(context, stream_handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (address == 0) return CUDA_SUCCESS;
-  if (is_captured(*stream)) return capture_free(*stream, address);
+  if (is_captured(*stream)) {
+    return address == 0 ? CUDA_SUCCESS : capture_free(*stream, address);
+  }
   if (const CUresult refused = refuse_by_captures(*stream); refused != CUDA_SUCCESS) return refused;
-  return free_in_order(address, stream);
+  return address == 0 ? CUDA_SUCCESS : free_in_order(address, stream);
 }
 
 }  // namespace cuvmm::sim

@@ -53,14 +53,15 @@ CUVMM_SIM(cuMemPoolImportFromShareableHandle)
 }
 
 CUVMM_SIM(cuMemPoolExportPointer)(CUmemPoolPtrExportData* data, CUdeviceptr address) {
+  const CUresult refused = refuse("cuMemPoolExportPointer");
+  if (refused != CUDA_SUCCESS) return refused;
   const auto allocation = Process::get().space().allocation_at(address);
   if (data == nullptr || !allocation.has_value() || allocation->address != address) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const auto pool = allocation->pool.lock();
   if (pool == nullptr || !is_exportable(*pool)) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult refused = refuse("cuMemPoolExportPointer");
-  return refused != CUDA_SUCCESS ? refused : export_pointer(pool, *allocation, data);
+  return export_pointer(pool, *allocation, data);
 }
 
 CUVMM_SIM(cuMemPoolImportPointer)
