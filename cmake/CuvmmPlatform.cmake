@@ -23,6 +23,9 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# Line numbers are enough for a stack trace. All of -g makes programs ten times as large, too large
+# to carry to a machine with a card. The debug build has all of it.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -gz -DNDEBUG")
 # Symbols of the simulated driver are made by assembler lines that link-time optimisation drops.
 set(CMAKE_INTERPROCEDURAL_OPTIMIZATION OFF)
 

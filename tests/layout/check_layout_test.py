@@ -103,10 +103,16 @@ class LayoutCheck(unittest.TestCase):
         self.assertEqual(self.breaches(), [])
 
     def test_an_allowed_phrase_passes(self):
-        self.plant("src/vmm/words.hpp", "long size = sysconf(_SC_PAGE_SIZE);\n")
-        self.assert_one_breach("PAGE")
-        self.plant("tests/layout/banned_words_allowed.txt", "_SC_PAGE_SIZE\n", license="")
+        self.plant("src/vmm/words.hpp", "long size = sysconf(_sc_page_size);\n")
+        self.assert_one_breach("page")
+        self.plant("tests/layout/banned_words_allowed.txt", "# a comment\n\n_SC_PAGE_SIZE\n", license="")
         self.assertEqual(self.breaches(), [])
+
+    def test_hidden_folders_are_not_looked_at_but_for_ci(self):
+        self.plant(".own/run.sh", "", license="")
+        self.assertEqual(self.breaches(), [])
+        self.plant(".ci/run", "", license="")
+        self.assert_one_breach(".ci/run:1:")
 
     def test_paths_of_the_workplace_are_found_in_documents_too(self):
         self.plant("docs/notes.md", "see ../sha" + "red/notes\n", license="")
