@@ -130,9 +130,17 @@ bool AddressSpace::is_row_of_mappings(CUdeviceptr address, Size size, Owner owne
 
 CUresult AddressSpace::unmap(CUdeviceptr address, Size size, Owner owner) {
   const Writing writing{lock_};
-  if (size == 0 || !is_row_of_mappings(address, size, owner, true)) return CUDA_ERROR_INVALID_VALUE;
-  const auto first = mappings_.find(address);
+  const Reservation* reservation = reservation_holding(address, size, nullptr);
+  if (size == 0 || reservation == nullptr || reservation->owner != owner) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto first = first_overlap(address, size);
+  if (first == mappings_.end()) return CUDA_SUCCESS;
   const auto last = mappings_.lower_bound(address + size);
+  // Part of a mapping is refused at either end.
+  if (first->first < address || std::prev(last)->second.end() > address + size) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   for (auto found = first; found != last; ++found) hide(found->second);
   mappings_.erase(first, last);
   return CUDA_SUCCESS;
@@ -257,6 +265,7 @@ std::optional<Allocation> AddressSpace::allocation_at(CUdeviceptr address) const
   if (found == allocations_.begin()) return std::nullopt;
   --found;
   if (address >= found->second.end()) return std::nullopt;
+  if (found->second.kind == AllocationKind::GraphReserved) return std::nullopt;
   return found->second;
 }
 

@@ -44,6 +44,7 @@ enum class AllocationKind : std::uint8_t {
   Registered,  // cuMemHostRegister
   IpcImport,
   ModuleVariable,  // lives and dies with its module
+  GraphReserved,   // a graph's, while no launch has allocated it: only its addresses are known
 };
 
 // What the program holds.
@@ -73,8 +74,9 @@ class AddressSpace {
 
   // Mappings. The range must lie in a reservation of this owner and be free.
   CUresult map(CUdeviceptr address, std::shared_ptr<Chunk> chunk, Owner owner);
-  // The range must be exactly a row of mappings.
+  // All mappings in the range, which cuts none. Nothing mapped there is no error (measured).
   CUresult unmap(CUdeviceptr address, Size size, Owner owner);
+  // The range must be exactly a row of mappings.
   CUresult set_access(CUdeviceptr address, Size size, int who, Access access, Owner owner);
   std::optional<Access> access_of(CUdeviceptr address, int who) const;
   std::optional<Mapping> mapping_at(CUdeviceptr address) const;
@@ -108,7 +110,7 @@ class AddressSpace {
     Size reserved_bytes = 0;
     std::uint64_t mappings = 0;
     std::uint64_t reservations = 0;
-    std::array<std::uint64_t, 7> allocations{};  // by kind
+    std::array<std::uint64_t, 8> allocations{};  // by kind
   };
   Totals totals(int device) const;  // the program's own; device < 0: all
   std::vector<Mapping> program_mappings() const;

@@ -24,6 +24,7 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal) {
 }
 
 CUresult destroy(CUcontext handle) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto context = Process::get().contexts.find(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->is_primary()) return CUDA_ERROR_INVALID_CONTEXT;

@@ -105,6 +105,10 @@ CUVMM_SIM(cuMemCreate)
   Placement placement;
   if (handle == nullptr || flags != 0 || !is_granular(size)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_properties(properties, &placement); bad != CUDA_SUCCESS) return bad;
+  // More than there is on the card is a wrong size, not a lack of memory (measured).
+  if (placement.device != nullptr && size > placement.device->memory()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   auto chunk = Chunk::create(placement.device, size, *properties);
   if (chunk == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = hold(chunk);
@@ -142,7 +146,7 @@ CUVMM_SIM(cuMemSetAccess)
                              descriptors[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
                              descriptors[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     if (!known_flags) return CUDA_ERROR_INVALID_VALUE;
-    if (accessor_of(descriptors[i].location) < 0) return CUDA_ERROR_INVALID_DEVICE;
+    if (accessor_of(descriptors[i].location) < 0) return CUDA_ERROR_INVALID_VALUE;
   }
   for (size_t i = 0; i < count; ++i) {
     const Access access = descriptors[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? Access::ReadWrite
@@ -205,7 +209,7 @@ CUVMM_SIM(cuMemImportFromShareableHandle)
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   auto chunk = Chunk::import(static_cast<int>(reinterpret_cast<std::intptr_t>(shareable)));
-  if (chunk == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (chunk == nullptr) return CUDA_ERROR_UNKNOWN;
   *handle = hold(chunk);
   return CUDA_SUCCESS;
 }
