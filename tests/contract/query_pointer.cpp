@@ -70,9 +70,10 @@ TEST_F(AskedAboutPointer, FreedIsUnknown) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, answer_of(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
 }
 
-TEST_F(AskedAboutPointer, ReservedAddressesAreNotMapped) {
+TEST_F(AskedAboutPointer, ReservedAddressesWithoutMemoryAreUnknown) {
   auto reserved = given_reservation(4 * MiB);
-  EXPECT_EQ(asked<bool>(CU_POINTER_ATTRIBUTE_MAPPED, reserved.address()), false);  // unmeasured
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                answer_of(CU_POINTER_ATTRIBUTE_MAPPED, reserved.address()));
 }
 
 TEST_F(AskedAboutPointer, AnAttributeThatIsNoneIsRefused) {

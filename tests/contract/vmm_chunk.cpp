@@ -17,6 +17,9 @@ CUresult create(Size size, const CUmemAllocationProp& properties = chunk_propert
   return answer;
 }
 
+// More than there is, and a size that is otherwise good: a card's memory need not be whole granules.
+Size beyond_the_card() { return round_down(memory_info().total, granularity()) + granularity(); }
+
 TEST_F(ChunkOfMemory, HasAGranularityOfTwoMebibytes) {
   const CUmemAllocationProp properties = chunk_properties();
   size_t minimum = 0;
@@ -47,7 +50,7 @@ TEST_F(ChunkOfMemory, OfAnUnalignedSizeIsRefused) {
 }
 
 TEST_F(ChunkOfMemory, BeyondTheCardIsOutOfMemory) {
-  EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, create(memory_info().total + granularity()));
+  EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, create(beyond_the_card()));
 }
 
 TEST_F(ChunkOfMemory, BeyondWhatIsFreeIsOutOfMemory) {
@@ -63,7 +66,7 @@ TEST_F(ChunkOfMemory, WhoseSizeOverflowsIsOutOfMemory) {
 
 TEST_F(ChunkOfMemory, RefusedLeavesFreeMemoryAsItWas) {
   const Size free_before = memory_info().free;
-  EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, create(memory_info().total + granularity()));
+  EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, create(beyond_the_card()));
   EXPECT_EQ(memory_info().free, free_before);
 }
 

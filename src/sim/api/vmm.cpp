@@ -105,10 +105,6 @@ CUVMM_SIM(cuMemCreate)
   Placement placement;
   if (handle == nullptr || flags != 0 || !is_granular(size)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_properties(properties, &placement); bad != CUDA_SUCCESS) return bad;
-  // More than there is on the card is a wrong size, not a lack of memory (measured).
-  if (placement.device != nullptr && size > placement.device->memory()) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
   auto chunk = Chunk::create(placement.device, size, *properties);
   if (chunk == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = hold(chunk);
