@@ -146,13 +146,21 @@ GivenMapped::GivenMapped(int chunk_count, Size chunk_size, const CUmemAllocation
   GIVEN(set_access(address(), size()));
 }
 
-Size GivenBallast::what_to_take(Size left) {
+// In ever smaller blocks, since a card does not give the last of its free memory as one.
+GivenBallast::GivenBallast(Size left) {
   const Size free = memory_info().free;
-  return free > left ? std::max(granularity(), round_down(free - left, granularity()))
-                     : granularity();
+  Size missing = free > left ? round_down(free - left, granularity()) : 0;
+  for (Size block = missing; block >= granularity(); block = round_down(block, granularity())) {
+    CUdeviceptr address = 0;
+    if (driver().cuMemAlloc(&address, block) == CUDA_SUCCESS) {
+      blocks_.push_back(GivenBlocking::adopt(address, block));
+      missing -= block;
+      block = missing;
+    } else {
+      block /= 2;
+    }
+  }
 }
-
-GivenBallast::GivenBallast(Size left) : block_(what_to_take(left)) {}
 
 std::vector<std::byte> read(CUdeviceptr address, Size size) {
   std::vector<std::byte> bytes(size);
@@ -168,6 +176,7 @@ std::uint32_t read_word(CUdeviceptr address) {
 
 void write(CUdeviceptr address, const void* bytes, Size size) {
   EXPECT_CUDA(driver().cuMemcpyHtoD(address, bytes, size));
+  EXPECT_CUDA(driver().cuStreamSynchronize(CU_STREAM_LEGACY));
 }
 
 void write_word(CUdeviceptr address, std::uint32_t word) {

@@ -90,7 +90,8 @@ class GivenChunk {
   Size size_ = 0;
 };
 
-// One chunk mapped at an address: cuMemMap and, at the end, cuMemUnmap. No access yet.
+// One chunk mapped at an address: cuMemMap and, at the end, cuMemUnmap. No access yet. Unmapping does
+// not wait: whoever starts work on the range waits for it.
 class GivenMapping {
  public:
   GivenMapping(CUdeviceptr address, const GivenChunk& chunk);
@@ -150,11 +151,11 @@ class GivenBallast {
   explicit GivenBallast(Size left);
 
  private:
-  static Size what_to_take(Size left);
-  GivenBlocking block_;
+  std::vector<GivenBlocking> blocks_;
 };
 
-// Contents, by blocking copies to and from the host.
+// Contents, by blocking copies to and from the host. A driver's copy to the device returns once its
+// source is staged; write() returns once the bytes are there, so that unmapping may follow.
 std::vector<std::byte> read(CUdeviceptr address, Size size);
 std::uint32_t read_word(CUdeviceptr address);
 void write(CUdeviceptr address, const void* bytes, Size size);
