@@ -7,7 +7,7 @@
 namespace cuvmm::cli {
 
 // Exit statuses of `cuvmm run`, as env and timeout have them.
-inline constexpr int exit_ours = 125;           // something of ours failed
+inline constexpr int exit_ours = 125;  // something of ours failed
 inline constexpr int exit_not_executable = 126;
 inline constexpr int exit_not_found = 127;
 

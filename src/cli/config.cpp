@@ -62,7 +62,8 @@ int show(bool json) {
 
 void add_config(CLI::App& app, int& exit_status) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("config", "show every option, its value and where it came from");
+  CLI::App* command =
+      app.add_subcommand("config", "show every option, its value and where it came from");
   command->add_flag("--json", *json, "as JSON");
   command->callback([json, &exit_status] { exit_status = show(*json); });
 }

@@ -48,11 +48,13 @@ bool set_simulation(const std::string& text) {
     const std::string part = text.substr(begin, end - begin);
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos) {
-      fmt::print(stderr, "cuvmm: --sim={}: each part is NAME=VALUE, as in devices=2,memory=8G\n", text);
+      fmt::print(stderr, "cuvmm: --sim={}: each part is NAME=VALUE, as in devices=2,memory=8G\n",
+                 text);
       return false;
     }
     std::string name = "VMM_SIM_" + part.substr(0, equals);
-    for (char& letter : name) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+    for (char& letter : name)
+      letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
     if (!set_option(name, part.substr(equals + 1))) return false;
     begin = end + 1;
   }
@@ -84,7 +86,9 @@ int run(const RunRequest& request) {
     if (!set_simulation(request.simulation)) return exit_usage;
     put_first("LD_LIBRARY_PATH", *directory);
   } else if (!has_driver()) {
-    fmt::print(stderr, "cuvmm: this machine has no CUDA driver; --sim runs the program on a simulated one\n");
+    fmt::print(
+        stderr,
+        "cuvmm: this machine has no CUDA driver; --sim runs the program on a simulated one\n");
   }
   put_first("LD_PRELOAD", *preload);
   return run_child(request.command);
@@ -94,7 +98,8 @@ int run(const RunRequest& request) {
 
 void add_run(CLI::App& app, int& exit_status) {
   auto request = std::make_shared<RunRequest>();
-  CLI::App* command = app.add_subcommand("run", "run a program with its GPU memory served by cuvmm");
+  CLI::App* command =
+      app.add_subcommand("run", "run a program with its GPU memory served by cuvmm");
   command->footer(
       "Examples:\n"
       "  cuvmm run -- python train.py\n"

@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "engine/inside.hpp"
+#include "engine/trace_life.hpp"
 
 namespace cuvmm {
 namespace {
@@ -49,6 +50,7 @@ Engine* Engine::start() {
   static_cast<void>(
       set_up_log({.level = mine->options_.log_level, .file = mine->options_.log_file}).ok());
   warn_of(mine->options_);
+  if (mine->is_on()) start_trace(mine->options_);
   pthread_atfork(nullptr, nullptr, &Engine::forget_after_fork);
   return mine;
 }
@@ -56,6 +58,7 @@ Engine* Engine::start() {
 // The child shares nothing that its parent's threads or the driver hold. What the old engine owns
 // is left as it lies: freeing it could need a lock that another thread held at the fork.
 void Engine::forget_after_fork() {
+  forget_trace();
   current_.store(nullptr);
   driver_is_missing.store(false);
 }

@@ -40,8 +40,8 @@ class Engine {
 
   static std::atomic<Engine*> current_;
 
-  const Driver driver_;     // immutable after construction
-  const Options options_;   // immutable after construction
+  const Driver driver_;    // immutable after construction
+  const Options options_;  // immutable after construction
   Watch watch_;
 };
 

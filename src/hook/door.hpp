@@ -19,18 +19,18 @@ enum class Flavour : std::uint8_t { Legacy, PerThread };
 // How a row's two members of the driver table are reached.
 template <Call call>
 struct Row;
-#define CUVMM_API(name, symbol, since, until, flavours, effect, need)       \
-  template <>                                                               \
-  struct Row<Call::symbol> {                                                \
-    using Function = PFN_##name##_v##since;                                 \
-    static constexpr auto legacy = &Driver::name;                           \
-    static constexpr auto per_thread = &Driver::name##_per_thread;          \
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
+  template <>                                                         \
+  struct Row<Call::symbol> {                                          \
+    using Function = PFN_##name##_v##since;                           \
+    static constexpr auto legacy = &Driver::name;                     \
+    static constexpr auto per_thread = &Driver::name##_per_thread;    \
   };
-#define CUVMM_API_OLD(name, symbol, since, until, flavours, effect, need)   \
-  template <>                                                               \
-  struct Row<Call::symbol> {                                                \
-    using Function = PFN_##name##_v##since;                                 \
-    static constexpr auto legacy = &Driver::name##_v##since;                \
+#define CUVMM_API_OLD(name, symbol, since, until, flavours, effect, need)     \
+  template <>                                                                 \
+  struct Row<Call::symbol> {                                                  \
+    using Function = PFN_##name##_v##since;                                   \
+    static constexpr auto legacy = &Driver::name##_v##since;                  \
     static constexpr auto per_thread = &Driver::name##_v##since##_per_thread; \
   };
 #include "driver/driver_api.def"
@@ -81,9 +81,9 @@ struct BodyOf<call, CUresult (*)(Arguments...)> {
 #undef CUVMM_API
 #undef CUVMM_API_OLD
 
-#define CUVMM_HOOK(symbol, ...)                                            \
-  CUresult hook_##symbol([[maybe_unused]] const Forward<Call::symbol>& forward \
-                             __VA_OPT__(, ) __VA_ARGS__)
+#define CUVMM_HOOK(symbol, ...)                                                               \
+  CUresult hook_##symbol([[maybe_unused]] const Forward<Call::symbol>& forward __VA_OPT__(, ) \
+                             __VA_ARGS__)
 
 // The addresses that programs are handed, per row.
 struct DoorPair {

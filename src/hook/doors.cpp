@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One door per row and flavour, and the exported symbol of each.
 #include "hook/door.hpp"
+#include "hook/record.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -18,28 +19,31 @@ struct Door<call, body, CUresult (*)(Arguments...)> {
     if (Inside::here() || !engine->is_on()) return forward.unannounced(arguments...);
     // What the driver itself calls from here on goes straight through.
     const Inside inside;
-    if (body == nullptr) return forward(arguments...);
-    return body(forward, arguments...);
+    if (body != nullptr) return body(forward, arguments...);
+    return recorded<call>([&] { return forward(arguments...); });
   }
 };
 
 }  // namespace
 
 // A symbol is one jump through a slot, so that templates can be exported under C names.
-#define CUVMM_SLOT(symbol, function)                                                             \
-  extern "C" {                                                                                   \
-  [[gnu::visibility("hidden")]] void* cuvmm_door_##symbol = reinterpret_cast<void*>(function);   \
-  }                                                                                              \
-  asm(".pushsection .text\n"                                                                     \
-      ".globl " #symbol "\n"                                                                     \
-      ".type " #symbol ",@function\n" #symbol                                                    \
-      ":\n"                                                                                      \
-      "  endbr64\n"                                                                              \
-      "  jmp *cuvmm_door_" #symbol "(%rip)\n"                                                    \
-      ".size " #symbol ",.-" #symbol "\n"                                                        \
+#define CUVMM_SLOT(symbol, function)                                                           \
+  extern "C" {                                                                                 \
+  [[gnu::visibility("hidden")]] void* cuvmm_door_##symbol = reinterpret_cast<void*>(function); \
+  }                                                                                            \
+  asm(".pushsection .text\n"                                                                   \
+      ".globl " #symbol                                                                        \
+      "\n"                                                                                     \
+      ".type " #symbol ",@function\n" #symbol                                                  \
+      ":\n"                                                                                    \
+      "  endbr64\n"                                                                            \
+      "  jmp *cuvmm_door_" #symbol                                                             \
+      "(%rip)\n"                                                                               \
+      ".size " #symbol ",.-" #symbol                                                           \
+      "\n"                                                                                     \
       ".popsection");
 
-#define CUVMM_DOOR(symbol, flavour)                                                     \
+#define CUVMM_DOOR(symbol, flavour) \
   (&Door<Call::symbol, &hook_##symbol, Row<Call::symbol>::Function>::template enter<flavour>)
 #define CUVMM_EXPORT_Legacy(symbol)
 #define CUVMM_EXPORT_LegacyAndPtds(symbol) \

@@ -6,8 +6,8 @@
 
 namespace cuvmm::hook {
 
-CUVMM_HOOK(cuGetProcAddress_v2, const char* symbol, void** function, int version,
-           cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
+CUVMM_HOOK(cuGetProcAddress_v2, const char* symbol, void** function, int version, cuuint64_t flags,
+           CUdriverProcAddressQueryResult* status) {
   const CUresult answer = forward(symbol, function, version, flags, status);
   if (answer == CUDA_SUCCESS && function != nullptr && *function != nullptr) {
     *function = door_for_function(forward.engine(), *function);

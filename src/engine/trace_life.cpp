@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/trace_life.hpp"
+
+#include <atomic>
+#include <cstdlib>
+
+#include "base/log.hpp"
+#include "driver/calls.hpp"
+#include "trace/writer.hpp"
+
+namespace cuvmm {
+namespace {
+
+std::atomic<TraceWriter*> writer{nullptr};
+std::atomic<bool> devices_described{false};
+
+TraceHeader header_of(const Options& options) {
+  TraceHeader header = TraceHeader::of_this_process();
+  for (const CallInfo& call : all_calls()) header.calls.emplace_back(call.name);
+  for (const OptionValue& option : options.list()) {
+    if (option.origin != Origin::Default) header.options.push_back({option.name, option.value});
+    if (option.name == std::string_view{"VMM_MODE"}) header.mode = option.value;
+  }
+  return header;
+}
+
+void finish_trace() {
+  if (TraceWriter* running = writer.load()) running->finish();
+}
+
+}  // namespace
+
+void start_trace(const Options& options) {
+  if (options.trace_file.empty()) return;
+  auto started = TraceWriter::start({.file = options.trace_file, .header = header_of(options)});
+  if (!started.ok()) {
+    CUVMM_LOG(Warning, "%s; the program runs without a trace", started.error().text().c_str());
+    return;
+  }
+  // Never destroyed: its thread may still be at work when the process ends.
+  writer.store(std::move(*started).release());
+  std::atexit(&finish_trace);
+}
+
+void describe_devices_in_trace(const Driver& driver) {
+  TraceWriter* running = writer.load();
+  if (running == nullptr || devices_described.exchange(true)) return;
+  TraceFacts facts;
+  int count = 0;
+  if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return;
+  for (CUdevice device = 0; device < count; ++device) {
+    char name[128] = {};
+    size_t memory = 0;
+    if (driver.cuDeviceGetName(name, sizeof name, device) != CUDA_SUCCESS) continue;
+    if (driver.cuDeviceTotalMem(&memory, device) != CUDA_SUCCESS) continue;
+    facts.devices.push_back({.ordinal = device, .memory = memory, .name = name});
+  }
+  running->add(std::move(facts));
+}
+
+void forget_trace() {
+  TraceWriter::forget_after_fork();
+  writer.store(nullptr);
+  devices_described.store(false);
+}
+
+}  // namespace cuvmm

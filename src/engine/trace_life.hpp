@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/options.hpp"
+#include "driver/driver.hpp"
+
+namespace cuvmm {
+
+// The trace of this process, from the engine's start to the process' end. Does nothing where no
+// trace was asked for; where its file cannot be had, one line says so and the program goes on.
+void start_trace(const Options& options);
+
+// Adds the devices, once the driver has been started by the program.
+void describe_devices_in_trace(const Driver& driver);
+
+// In a forked child.
+void forget_trace();
+
+}  // namespace cuvmm
