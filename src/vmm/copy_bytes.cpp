@@ -2,14 +2,14 @@
 #include "vmm/copy_bytes.hpp"
 
 #include "base/undo.hpp"
+#include "vmm/give_back.hpp"
 
 namespace cuvmm {
 
-CopyBytes::~CopyBytes() {
-  if (!runs_) return;
-  // The copy was submitted and the event failed. Where this wait fails twice too, the context is
-  // broken and runs nothing any more.
-  if (driver_.cuStreamSynchronize(stream_) != CUDA_SUCCESS) driver_.cuStreamSynchronize(stream_);
+bool CopyBytes::is_over() {
+  const auto waited = [&] { return driver_.cuStreamSynchronize(stream_) == CUDA_SUCCESS; };
+  if (runs_ && (waited() || waited())) runs_ = false;
+  return !runs_;
 }
 
 Result<void> CopyBytes::add(CUdeviceptr to, CUdeviceptr from, Size size, Location from_location,
@@ -44,8 +44,8 @@ Result<void> CopyBytes::finish() {
 Result<void> CopyBytes::wait_by_event() {
   CUevent done = nullptr;
   TRY(driver_.check(driver_.cuEventCreate(&done, CU_EVENT_DISABLE_TIMING), "wait for a copy"));
-  const Undo destroy{[&] {
-    if (driver_.cuEventDestroy(done) != CUDA_SUCCESS) driver_.cuEventDestroy(done);
+  const Undo destroy{[driver = &driver_, done] {
+    give_back(Owed::Handle, [driver, done] { return driver->cuEventDestroy(done); });
   }};
   TRY(driver_.check(driver_.cuEventRecord(done, stream_), "wait for a copy"));
   return driver_.check(driver_.cuEventSynchronize(done), "wait for a copy");

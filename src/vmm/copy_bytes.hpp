@@ -8,19 +8,21 @@
 namespace cuvmm {
 
 // Copies on a stream that are waited for together. Pieces that follow one another, between the same
-// two locations, become one copy. When this ends no copy of it runs any more, whatever went wrong:
-// the memory may be unmapped.
+// two locations, become one copy.
 class CopyBytes {
  public:
   CopyBytes(const Driver& driver, CUstream stream) : driver_(driver), stream_(stream) {}
   CopyBytes(const CopyBytes&) = delete;
   CopyBytes& operator=(const CopyBytes&) = delete;
-  ~CopyBytes();
 
   Result<void> add(CUdeviceptr to, CUdeviceptr from, Size size, Location from_location,
                    Location to_location);
   // Waits until everything added is done.
   Result<void> finish();
+
+  // After a failure: whether nothing of it runs any more, waiting for the stream where it must.
+  // Until then the memory must stay where it is.
+  bool is_over();
 
  private:
   struct Piece {

@@ -60,6 +60,8 @@ std::size_t settle() {
                       std::make_move_iterator(debts.end()));
     book.count -= paid;
   }
+  // Ends what the paid ones held, which may give back, and owe, more.
+  debts.clear();
   return owed();
 }
 

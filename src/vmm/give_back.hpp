@@ -12,8 +12,9 @@
 
 namespace cuvmm {
 
-// In the order in which the driver can take them: addresses only once nothing lies behind them.
-enum class Owed : std::uint8_t { Mapping, Addresses, Handle };
+// In the order in which the driver can take them: addresses only once nothing lies behind them, and
+// nothing that a copy may still use.
+enum class Owed : std::uint8_t { Copy, Mapping, Addresses, Handle };
 
 namespace detail {
 // CUDA_ERROR_DEINITIALIZED: the process ends and the driver has taken everything back by itself.
@@ -27,6 +28,12 @@ void owe(Owed what, std::function<CUresult()> ask);
 template <class Ask>
 void give_back(Owed what, Ask ask) {
   if (detail::taken_back(ask()) || detail::taken_back(ask())) return;
+  detail::owe(what, std::move(ask));
+}
+
+// The same for what has been asked already, in vain. `ask` ends with what it holds once it
+// succeeds.
+inline void keep_owed(Owed what, std::function<CUresult()> ask) {
   detail::owe(what, std::move(ask));
 }
 

@@ -2,11 +2,11 @@
 #include "vmm/rebind.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <memory>
 #include <utility>
 
-#include "base/undo.hpp"
 #include "vmm/copy_bytes.hpp"
+#include "vmm/give_back.hpp"
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm {
@@ -102,29 +102,51 @@ Result<void> check_copy(const Exchange& exchange, const CopyBy& copy) {
   return {};
 }
 
-Result<void> copy_contents(const Mapping& mapping, Stretch stretch, const Exchange& exchange,
-                           const CopyBy& copy) {
-  const Driver& driver = mapping.driver();
-  const Reservation addresses = TRY(Reservation::create(driver, stretch.size, mapping.granule()));
-  Mapping second = Mapping::of(addresses);
-  MapPlan plan;
-  for (const MappedChunk& chunk : exchange.after) {
-    plan.map(second, chunk.offset - stretch.offset, chunk.chunk, AccessSet::of(copy.device));
-  }
-  TRY(plan.commit());
-  CopyBytes copying{driver, copy.stream};
+// Addresses for the time of a copy, with the new chunks behind them.
+struct SecondPlace {
+  explicit SecondPlace(Reservation&& taken)
+      : addresses(std::move(taken)), mapping(Mapping::of(addresses)) {}
+  Reservation addresses;
+  Mapping mapping;
+};
+
+Result<void> copy_pieces(const Mapping& mapping, Size first, const Exchange& exchange,
+                         const Mapping& second, CopyBytes& copying) {
   auto from = exchange.before.begin();
   auto to = exchange.after.begin();
   while (to != exchange.after.end()) {
     // Up to the nearer seam; pieces between the same two locations are copied as one.
     const Size begin = std::max(from->offset, to->offset);
     const Size end = std::min(from->where().end(), to->where().end());
-    TRY(copying.add(second.address_of(begin - stretch.offset), mapping.address_of(begin),
-                    end - begin, from->chunk->location(), to->chunk->location()));
+    TRY(copying.add(second.address_of(begin - first), mapping.address_of(begin), end - begin,
+                    from->chunk->location(), to->chunk->location()));
     if (from->where().end() == end) ++from;
     if (to->where().end() == end) ++to;
   }
   return copying.finish();
+}
+
+Result<void> copy_contents(const Mapping& mapping, Stretch stretch, const Exchange& exchange,
+                           const CopyBy& copy) {
+  const Driver& driver = mapping.driver();
+  const auto second = std::make_shared<SecondPlace>(
+      TRY(Reservation::create(driver, stretch.size, mapping.granule())));
+  MapPlan plan;
+  for (const MappedChunk& chunk : exchange.after) {
+    plan.map(second->mapping, chunk.offset - stretch.offset, chunk.chunk,
+             AccessSet::of(copy.device));
+  }
+  TRY(plan.commit());
+  CopyBytes copying{driver, copy.stream};
+  const Result<void> copied =
+      copy_pieces(mapping, stretch.offset, exchange, second->mapping, copying);
+  if (copied.ok() || copying.is_over()) return copied;
+  // It may still be writing there.
+  keep_owed(Owed::Copy,
+            [&driver, stream = copy.stream, second] { return driver.cuStreamSynchronize(stream); });
+  Error error = copied.error();
+  error.subject = "and the copy may still run";
+  return error;
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace cuvmm {
 
 enum class Contents : std::uint8_t { Discard, Keep };
 
-// What copies contents: a stream, and the device of its context, which must be current.
+// What copies contents: a stream, which outlives whatever is owed to the driver (give_back.hpp),
+// and the device of its context, which must be current.
 struct CopyBy {
   CUstream stream = nullptr;
   int device = 0;
@@ -22,7 +23,9 @@ struct CopyBy {
 //
 // Contents::Keep maps the new chunks at a second place, copies, and waits for the copy before the
 // old mapping goes. The chunks before are untouched until everything has succeeded, so that after
-// an Error they lie there as they were; the new ones may then hold anything.
+// an Error they lie there as they were; the new ones may then hold anything. Where the driver would
+// not even wait for the copy, the Error says so, and it is settle() that waits: until it returns 0
+// the copy may read the stretch.
 //
 // The caller guarantees that no work reads or writes the stretch meanwhile: unmapping is not
 // ordered with streams and waits for nothing, and what is written after the copy is lost. In a

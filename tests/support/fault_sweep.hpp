@@ -100,6 +100,7 @@ void for_each_call_failing_from(const Scenario<World>& scenario, CUresult fault)
       untouched = faulty.faults() == 0;
       faulty.stop_failing();
 
+      EXPECT_EQ(settle(), 0u) << "the driver works again";
       scenario.check(*world);
       if (result.ok()) {
         scenario.then(*world);

@@ -3,6 +3,7 @@
 
 #include "support/faulty_driver.hpp"
 #include "support/kernels.hpp"
+#include "vmm/give_back.hpp"
 #include "vmm_world.hpp"
 
 namespace cuvmm::test {
@@ -120,6 +121,29 @@ TEST_F(RebindTest, ACopyUnderWayIsWaitedForThoughItsEventFails) {
             "refused by the driver");
   EXPECT_EQ(faulty.count_of("cuStreamSynchronize"), 1u);
   EXPECT_CUDA(driver().cuStreamQuery(stream));
+  expect_true(world.mapping);
+}
+
+TEST_F(RebindTest, ACopyThatCannotBeWaitedForKeepsItsMemoryUntilItCan) {
+  FaultyDriver faulty{driver()};
+  VmmWorld world{faulty};
+  const GivenStream stream;
+  world.given_mapped(0, {1}, 1);
+  const std::string before = describe(world.mapping);
+  const auto chunks = world.chunks({1});
+  faulty.forget_calls();
+  faulty.fail_from(5, CUDA_ERROR_UNKNOWN);  // reserves, maps, allows, copies; no event, no wait
+  const auto result =
+      rebind(world.mapping, world.stretch(0, 1), chunks, Contents::Keep, {stream, 0});
+  EXPECT_EQ(faulty.names()[3], "cuMemcpyDtoDAsync");
+  faulty.stop_failing();
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().text().find("may still run"), std::string::npos);
+  EXPECT_EQ(faulty.count_of("cuMemUnmap"), 0u);
+  EXPECT_EQ(owed(), 1u);
+  EXPECT_EQ(settle(), 0u);
+  EXPECT_EQ(faulty.count_of("cuMemUnmap"), 1u);
+  EXPECT_EQ(describe(world.mapping), before);
   expect_true(world.mapping);
 }
 
