@@ -208,7 +208,7 @@ TEST_F(Pools, TheOwningDeviceHasAccess) {
 TEST_F(Pools, AccessCannotBeTakenFromTheOwningDevice) {
   const GivenPool pool;
   const CUmemAccessDesc none = access(CU_MEM_ACCESS_FLAGS_PROT_NONE);
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemPoolSetAccess(pool, &none, 1));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_DEVICE, driver().cuMemPoolSetAccess(pool, &none, 1));
 }
 
 TEST_F(Pools, AnotherDeviceGetsAccessWhenItIsGranted) {
