@@ -127,6 +127,11 @@ TEST_F(PrimaryContexts, FlagsMayBeSetBeforeItIsActive) {
   EXPECT_EQ(run_child("sets_flags_of_an_inactive_context"), 0);
 }
 
+TEST_F(PrimaryContexts, ADeviceIsNoPeerOfItself) {
+  const OwnContext other;
+  EXPECT_ANSWER(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, driver().cuCtxEnablePeerAccess(primary(), 0));
+}
+
 class PeerAccess : public DriverContract {
  protected:
   void SetUp() override {
@@ -165,11 +170,6 @@ TEST_F(PeerAccess, LetsAKernelReadBlockingMemoryOfTheOther) {
 
   expect_pattern(here.address(), 4 * KiB, 3);
   EXPECT_CUDA(driver().cuCtxDisablePeerAccess(there.get()));
-}
-
-TEST_F(PeerAccess, ADeviceIsNoPeerOfItself) {
-  const OwnContext other;
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_DEVICE, driver().cuCtxEnablePeerAccess(primary(), 0));
 }
 
 TEST_F(PeerAccess, FlagsMustBeZero) {

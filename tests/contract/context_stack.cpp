@@ -162,7 +162,7 @@ TEST_F(Contexts, ADestroyedContextOnTheStackAnswersThatItIsGone) {
 }
 
 TEST_F(Contexts, NoneCannotBeDestroyed) {
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_CONTEXT, driver().cuCtxDestroy(nullptr));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuCtxDestroy(nullptr));
 }
 
 TEST_F(Contexts, ThePrimaryContextCannotBeDestroyed) {

@@ -211,17 +211,61 @@ TEST_F(FreeWaits, AllocationDoesNotWait) {
   work.end();
 }
 
-TEST_F(FreeWaits, VirtualMemoryCallsDoNotWait) {
+TEST_F(FreeWaits, MappingDoesNotWait) {
+  const GivenStream stream;
+  const Size granule = granularity();
+  const GivenReservation reservation{granule};
+  SlowWork work{kernels(), stream};
+
+  const GivenChunk chunk = given_chunk(granule);
+  const GivenMapping mapping = given_mapping(reservation.address(), chunk);
+  EXPECT_CUDA(set_access(mapping.address(), granule));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  work.end();
+}
+
+TEST_F(FreeWaits, UnmappingDoesNotWait) {
+  const GivenStream stream;
+  GivenMapped mapped = given_mapped(1, granularity());
+  SlowWork work{kernels(), stream};
+
+  EXPECT_CUDA(mapped.mapping(0).unmap());
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  work.end();
+}
+
+TEST_F(FreeWaits, ReleasingAChunkDoesNotWait) {
+  const GivenStream stream;
+  GivenMapped mapped = given_mapped(1, granularity());
+  ASSERT_CUDA(mapped.mapping(0).unmap());
+  SlowWork work{kernels(), stream};
+
+  EXPECT_CUDA(mapped.chunk(0).release());
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  work.end();
+}
+
+TEST_F(FreeWaits, ReservingDoesNotWait) {
   const GivenStream stream;
   SlowWork work{kernels(), stream};
 
-  {
-    const GivenMapped mapped = given_mapped(2, granularity());
-    EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
-  }
+  const GivenReservation reservation{granularity()};
 
-  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream))
-      << "unmapping and releasing does not wait either";
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  work.end();
+}
+
+TEST_F(FreeWaits, GivingAddressesBackDoesNotWait) {
+  const GivenStream stream;
+  GivenReservation reservation{granularity()};
+  SlowWork work{kernels(), stream};
+
+  EXPECT_CUDA(driver().cuMemAddressFree(reservation.forget(), reservation.size()));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
   work.end();
 }
 

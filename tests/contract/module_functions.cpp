@@ -5,6 +5,10 @@
 
 #include "streams_support.hpp"
 
+CUVMM_SIM_KERNEL(does_nothing) {
+  (void)launch;
+}
+
 namespace cuvmm::test {
 namespace {
 

@@ -168,6 +168,39 @@ TEST_F(DefaultStream, AnEventRecordedOnTheLegacyStreamIsBehindBlockingStreams) {
   EXPECT_CUDA(driver().cuEventSynchronize(event));
 }
 
+// unmeasured: that a wait counts as work of the legacy stream, and of a blocking one.
+TEST_F(DefaultStream, AWaitOnTheLegacyStreamHoldsBlockingStreamsBack) {
+  const GivenStream slow;
+  const GivenStream blocking{CU_STREAM_DEFAULT};
+  const GivenEvent event;
+  const GivenBlocking memory{4 * KiB};
+  SlowWork work{kernels(), slow};
+  ASSERT_CUDA(driver().cuEventRecord(event, slow));
+  ASSERT_CUDA(driver().cuStreamWaitEvent(default_stream, event, 0));
+
+  ASSERT_CUDA(driver().cuMemsetD32Async(memory.address(), 1, 16, blocking));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(blocking));
+  work.end();
+  EXPECT_CUDA(driver().cuStreamSynchronize(blocking));
+}
+
+TEST_F(DefaultStream, AWaitOnABlockingStreamHoldsTheLegacyStreamBack) {
+  const GivenStream slow;
+  const GivenStream blocking{CU_STREAM_DEFAULT};
+  const GivenEvent event;
+  const GivenBlocking memory{4 * KiB};
+  SlowWork work{kernels(), slow};
+  ASSERT_CUDA(driver().cuEventRecord(event, slow));
+  ASSERT_CUDA(driver().cuStreamWaitEvent(blocking, event, 0));
+
+  ASSERT_CUDA(driver().cuMemsetD32Async(memory.address(), 1, 16, default_stream));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(default_stream));
+  work.end();
+  EXPECT_CUDA(driver().cuStreamSynchronize(default_stream));
+}
+
 TEST_F(DefaultStream, TwoContextsHaveSeparateLegacyStreams) {
   const GivenBlocking memory{4 * KiB};
   const OwnContext other;

@@ -195,6 +195,41 @@ inline CUstreamCaptureStatus capture_status(CUstream stream) {
   return status;
 }
 
+inline void begin_capture(CUstream stream, CUstreamCaptureMode mode) {
+  GIVEN(driver().cuStreamBeginCapture(stream, mode));
+}
+
+inline GivenGraph end_capture(CUstream stream) {
+  CUgraph graph = nullptr;
+  GIVEN(driver().cuStreamEndCapture(stream, &graph));
+  return GivenGraph{graph};
+}
+
+// Ends a capture whatever became of it.
+inline void abandon_capture(CUstream stream) {
+  CUgraph graph = nullptr;
+  (void)driver().cuStreamEndCapture(stream, &graph);
+  const GivenGraph whatever_it_was{graph};
+}
+
+// The capture was broken, and ending it says so.
+inline void expect_invalidated(CUstream stream) {
+  EXPECT_EQ(capture_status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+  CUgraph graph = nullptr;
+  EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, driver().cuStreamEndCapture(stream, &graph));
+  EXPECT_EQ(graph, nullptr);
+  EXPECT_EQ(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+// The capture was not broken, and ends with a graph.
+inline void expect_well(CUstream stream) {
+  EXPECT_EQ(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  CUgraph graph = nullptr;
+  EXPECT_CUDA(driver().cuStreamEndCapture(stream, &graph));
+  EXPECT_NE(graph, nullptr);
+  const GivenGraph captured{graph};
+}
+
 // A pool of device 0 with what the test asks for.
 class GivenPool {
  public:
@@ -229,6 +264,16 @@ inline Size pool_bytes(CUmemoryPool pool, CUmemPool_attribute attribute) {
 inline CUresult set_pool_bytes(CUmemoryPool pool, CUmemPool_attribute attribute, Size bytes) {
   cuuint64_t value = bytes;
   return driver().cuMemPoolSetAttribute(pool, attribute, &value);
+}
+
+inline Size used(CUmemoryPool pool) {
+  return pool_bytes(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+}
+inline Size reserved(CUmemoryPool pool) {
+  return pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+inline void keep_everything(CUmemoryPool pool) {
+  GIVEN(set_pool_bytes(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, unlimited));
 }
 
 inline CUdeviceptr given_async(Size size, CUstream stream) {
