@@ -83,7 +83,8 @@ AddressSpace::Mappings::const_iterator AddressSpace::mapping_holding(CUdeviceptr
 }
 
 bool AddressSpace::show(const Mapping& mapping, int who, Access access) const {
-  if (who == host_access) return Views::show_to_host(mapping.address, mapping.chunk->extent(), access);
+  if (who == host_access)
+    return Views::show_to_host(mapping.address, mapping.chunk->extent(), access);
   return Views::show(who, mapping.address, mapping.chunk->extent(), access);
 }
 
@@ -226,7 +227,8 @@ CUdeviceptr AddressSpace::allocate_block(Device& device, Size size,
   if (address == 0) return 0;
   bool whole = map(address, std::move(chunk), Owner::Driver) == CUDA_SUCCESS;
   for (const int who : accessors) {
-    whole = whole && set_access(address, size, who, Access::ReadWrite, Owner::Driver) == CUDA_SUCCESS;
+    whole =
+        whole && set_access(address, size, who, Access::ReadWrite, Owner::Driver) == CUDA_SUCCESS;
   }
   if (whole) return address;
   unmap(address, size, Owner::Driver);
@@ -251,9 +253,14 @@ void AddressSpace::add(Allocation allocation) {
 }
 
 std::optional<Allocation> AddressSpace::take(CUdeviceptr address) {
+  return take_if(address, [](const Allocation&) { return true; });
+}
+
+std::optional<Allocation> AddressSpace::take_if(CUdeviceptr address,
+                                                bool (*wanted)(const Allocation&)) {
   const Writing writing{lock_};
   const auto found = allocations_.find(address);
-  if (found == allocations_.end()) return std::nullopt;
+  if (found == allocations_.end() || !wanted(found->second)) return std::nullopt;
   Allocation taken = std::move(found->second);
   allocations_.erase(found);
   return taken;

@@ -37,8 +37,8 @@ struct Mapping {
 };
 
 enum class AllocationKind : std::uint8_t {
-  Blocking,    // cuMemAlloc, cuMemAllocPitch
-  Async,       // from a pool
+  Blocking,  // cuMemAlloc, cuMemAllocPitch
+  Async,     // from a pool
   Managed,
   PinnedHost,  // cuMemAllocHost, cuMemHostAlloc
   Registered,  // cuMemHostRegister
@@ -52,13 +52,13 @@ struct Allocation {
   CUdeviceptr address = 0;
   Size size = 0;
   AllocationKind kind = AllocationKind::Blocking;
-  int device = 0;                 // ordinal
+  int device = 0;  // ordinal
   std::weak_ptr<Context> context;
   std::weak_ptr<Pool> pool;
-  std::uint64_t buffer_id = 0;    // never used twice
+  std::uint64_t buffer_id = 0;  // never used twice
   bool sync_memops = false;
-  unsigned flags = 0;             // as it was asked for
-  int opens = 1;                  // IpcImport: how often it was opened
+  unsigned flags = 0;  // as it was asked for
+  int opens = 1;       // IpcImport: how often it was opened
 
   CUdeviceptr end() const { return address + size; }
 };
@@ -89,10 +89,11 @@ class AddressSpace {
 
   // Allocations.
   void add(Allocation allocation);
-  std::optional<Allocation> take(CUdeviceptr address);          // by its exact address
+  std::optional<Allocation> take(CUdeviceptr address);                 // by its exact address
   std::optional<Allocation> allocation_at(CUdeviceptr address) const;  // any address inside
   bool change(CUdeviceptr address, const std::function<void(Allocation&)>& change);
-  std::vector<Allocation> allocations_if(const std::function<bool(const Allocation&)>& wanted) const;
+  std::vector<Allocation> allocations_if(
+      const std::function<bool(const Allocation&)>& wanted) const;
 
   // Whether device work may name these bytes: an allocation, or mappings without a gap. Host
   // addresses always may.

@@ -28,53 +28,74 @@ void add_points(std::vector<Point>& all, const std::vector<Point>& more) {
 
 }  // namespace
 
+// Nodes are changed in place or moved, never made anew where it can be avoided: this is what the
+// time of an allocation goes into.
+void FreeRanges::resize(ByAddress::iterator range, Size size) {
+  auto node = by_size_.extract({range->second.size, range->first});
+  range->second.size = size;
+  node.value() = {size, range->first};
+  by_size_.insert(std::move(node));
+}
+
+void FreeRanges::take_front(ByAddress::iterator range, BySize::iterator size, Size taken) {
+  if (range->second.size == taken) {
+    by_size_.erase(size);
+    by_address_.erase(range);
+    return;
+  }
+  const auto next = std::next(range);
+  auto by_address = by_address_.extract(range);
+  auto by_size = by_size_.extract(size);
+  by_address.key() += taken;
+  by_address.mapped().size -= taken;
+  by_size.value() = {by_address.mapped().size, by_address.key()};
+  by_size_.insert(std::move(by_size));
+  by_address_.insert(next, std::move(by_address));
+}
+
 FreeRanges::ByAddress::iterator FreeRanges::join_with_previous(ByAddress::iterator range) {
   if (range == by_address_.begin()) return range;
   const auto before = std::prev(range);
   const bool adjoins = before->first + before->second.size == range->first;
   if (!adjoins || !are_alike(before->second.after, range->second.after)) return range;
-  by_size_.erase({before->second.size, before->first});
-  by_size_.erase({range->second.size, range->first});
-  before->second.size += range->second.size;
   add_points(before->second.after, range->second.after);
-  by_size_.insert({before->second.size, before->first});
+  by_size_.erase({range->second.size, range->first});
+  resize(before, before->second.size + range->second.size);
   by_address_.erase(range);
   return before;
 }
 
 void FreeRanges::add(FreeRange range) {
-  const auto [added, fresh] =
-      by_address_.try_emplace(range.address, Rest{range.size, std::move(range.after)});
-  if (!fresh) return;
+  const auto next = by_address_.lower_bound(range.address);
+  if (next != by_address_.begin()) {
+    const auto before = std::prev(next);
+    const bool adjoins = before->first + before->second.size == range.address;
+    if (adjoins && are_alike(before->second.after, range.after)) {
+      add_points(before->second.after, range.after);
+      resize(before, before->second.size + range.size);
+      if (next != by_address_.end()) join_with_previous(next);
+      return;
+    }
+  }
   by_size_.insert({range.size, range.address});
-  const auto joined = join_with_previous(added);
-  if (const auto next = std::next(joined); next != by_address_.end()) join_with_previous(next);
+  by_address_.emplace_hint(next, range.address, Rest{range.size, std::move(range.after)});
+  if (next != by_address_.end()) join_with_previous(next);
 }
 
-FreeRange FreeRanges::cut(ByAddress::iterator range, CUdeviceptr address, Size size) {
+void FreeRanges::cut(ByAddress::iterator range, CUdeviceptr address, Size size) {
   const CUdeviceptr begin = range->first;
   const CUdeviceptr end = begin + range->second.size;
-  by_size_.erase({range->second.size, begin});
-  FreeRange taken{address, size, {}};
-  const bool keeps_head = begin < address;
-  const bool keeps_tail = address + size < end;
-  if (keeps_head || keeps_tail) {
-    taken.after = range->second.after;
-  } else {
-    taken.after = std::move(range->second.after);
+  if (address + size < end) {
+    const Size rest = end - (address + size);
+    by_address_.try_emplace(std::next(range), address + size, Rest{rest, range->second.after});
+    by_size_.insert({rest, address + size});
   }
-  if (keeps_tail) {
-    by_address_.try_emplace(std::next(range), address + size,
-                            Rest{end - (address + size), taken.after});
-    by_size_.insert({end - (address + size), address + size});
-  }
-  if (keeps_head) {
-    range->second.size = address - begin;
-    by_size_.insert({range->second.size, begin});
+  if (begin < address) {
+    resize(range, address - begin);
   } else {
+    by_size_.erase({range->second.size, begin});
     by_address_.erase(range);
   }
-  return taken;
 }
 
 std::vector<Point> FreeRanges::take(CUdeviceptr address, Size size) {
@@ -86,7 +107,10 @@ std::vector<Point> FreeRanges::take(CUdeviceptr address, Size size) {
     const CUdeviceptr from = std::max(address, range->first);
     const CUdeviceptr to = std::min(end, range->first + range->second.size);
     const auto next = std::next(range);
-    if (from < to) add_points(after, cut(range, from, to - from).after);
+    if (from < to) {
+      add_points(after, range->second.after);
+      cut(range, from, to - from);
+    }
     range = next;
   }
   return after;

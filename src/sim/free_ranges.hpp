@@ -38,10 +38,13 @@ class FreeRanges {
 
   // Takes that many bytes from the smallest range that has them and is usable.
   template <class Usable>
-  std::optional<FreeRange> take_best_fit(Size size, Usable&& usable) {
+  std::optional<CUdeviceptr> take_best_fit(Size size, Usable&& usable) {
     for (auto fit = by_size_.lower_bound({size, 0}); fit != by_size_.end(); ++fit) {
       const auto found = by_address_.find(fit->second);
-      if (usable(found->second.after)) return cut(found, found->first, size);
+      if (!usable(found->second.after)) continue;
+      const CUdeviceptr address = found->first;
+      take_front(found, fit, size);
+      return address;
     }
     return std::nullopt;
   }
@@ -63,11 +66,14 @@ class FreeRanges {
   bool empty() const { return by_address_.empty(); }
 
  private:
-  FreeRange cut(ByAddress::iterator range, CUdeviceptr address, Size size);
+  using BySize = std::set<std::pair<Size, CUdeviceptr>>;
+  void take_front(ByAddress::iterator range, BySize::iterator size, Size taken);
+  void cut(ByAddress::iterator range, CUdeviceptr address, Size size);
+  void resize(ByAddress::iterator range, Size size);
   ByAddress::iterator join_with_previous(ByAddress::iterator range);
 
   ByAddress by_address_;
-  std::set<std::pair<Size, CUdeviceptr>> by_size_;
+  BySize by_size_;
 };
 
 }  // namespace cuvmm::sim

@@ -134,16 +134,16 @@ bool Pool::map_rest(const Window& window) {
   return true;
 }
 
-std::optional<Pool::Taken> Pool::take_mapped(const Taker& taker, Size size, Reuse reuse) {
-  auto fit = free_.take_best_fit(
+std::optional<CUdeviceptr> Pool::take_mapped(const Taker& taker, Size size, Reuse reuse) {
+  return free_.take_best_fit(
       size, [&](const std::vector<Point>& after) { return may_use(taker, after, reuse); });
-  if (!fit) return std::nullopt;
-  return Taken{fit->address, std::move(fit->after)};
 }
 
 std::optional<Pool::Taken> Pool::take(const Taker& taker, Size size, Reuse reuse) {
-  if (auto taken = take_mapped(taker, size, Reuse::InOrder)) return taken;
-  if (auto taken = take_mapped(taker, size, reuse)) return taken;
+  if (const auto address = take_mapped(taker, size, Reuse::InOrder)) return Taken{*address, {}};
+  if (const auto address = take_mapped(taker, size, Reuse::Opportunistic)) {
+    return Taken{*address, {}};
+  }
   const auto usable = [&](const std::vector<Point>& after) { return may_use(taker, after, reuse); };
   auto found = windows(size, usable);
   if (found.empty() && memory_.add_addresses(size)) found = windows(size, usable);

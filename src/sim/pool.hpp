@@ -89,7 +89,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   // All under lock_.
   bool may_use(const Taker& taker, const std::vector<Point>& after, Reuse reuse) const;
-  std::optional<Taken> take_mapped(const Taker& taker, Size size, Reuse reuse);
+  std::optional<CUdeviceptr> take_mapped(const Taker& taker, Size size, Reuse reuse);
   std::optional<Taken> take(const Taker& taker, Size size, Reuse reuse);
   template <class Usable>
   std::vector<Window> windows(Size size, Usable&& usable) const;

@@ -79,23 +79,20 @@ CUresult free_from_pool(const std::shared_ptr<Pool>& pool, const Allocation& all
   return CUDA_SUCCESS;
 }
 
+// What a graph allocated stays known as long as the graph; it has no pool.
+bool is_freed_in_order(const Allocation& allocation) {
+  return allocation.kind == AllocationKind::Blocking ||
+         (allocation.kind == AllocationKind::Async && !allocation.pool.expired());
+}
+
 CUresult free_in_order(CUdeviceptr address, const std::shared_ptr<Stream>& stream) {
-  AddressSpace& space = Process::get().space();
-  const auto known = space.allocation_at(address);
-  if (!known.has_value() || known->address != address) return CUDA_ERROR_INVALID_VALUE;
-  const auto pool = known->pool.lock();
-  if (known->kind == AllocationKind::Async && pool == nullptr) {
+  const auto taken = Process::get().space().take_if(address, is_freed_in_order);
+  if (!taken.has_value()) {
     auto memory = take_graph_memory(address);
     if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
     return in_order(stream, [memory = std::move(memory)] {});
   }
-  if (known->kind != AllocationKind::Async && known->kind != AllocationKind::Blocking) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  // Only one of two threads that free it at once gets it.
-  const auto taken = space.take(address);
-  if (!taken.has_value()) return CUDA_ERROR_INVALID_VALUE;
-  if (pool != nullptr) return free_from_pool(pool, *taken, stream);
+  if (const auto pool = taken->pool.lock()) return free_from_pool(pool, *taken, stream);
   return in_order(stream, [allocation = *taken] { free_blocking_now(allocation); });
 }
 
