@@ -96,6 +96,7 @@ std::pair<CUdeviceptr, Size> PointerFacts::mapping() const {
   if (allocation_->kind == AllocationKind::Registered) {
     return {allocation_->address, allocation_->size};
   }
+  // assumed: the card lets small pinned allocations share 2 MiB
   return {allocation_->address, round_up(allocation_->size, 2 * MiB)};
 }
 

@@ -21,6 +21,7 @@ CUresult plan_peer_copy(const CUDA_MEMCPY3D_PEER& asked, PeerCopy* copy) {
   Process& process = Process::get();
   copy->source = process.contexts.find(asked.srcContext);
   copy->target = process.contexts.find(asked.dstContext);
+  // assumed: the card follows handles that are none, and crashes on some
   if (copy->source == nullptr || copy->target == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return CopyPlan::make(as_3d(asked), copy->source->device().ordinal(),
                         copy->target->device().ordinal(), &copy->plan);

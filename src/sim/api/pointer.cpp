@@ -63,6 +63,7 @@ CUVMM_SIM(cuPointerGetAttributes)
 (unsigned count, CUpointer_attribute* attributes, void** data, CUdeviceptr address) {
   if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
+    // assumed: tokens, which change what they are asked about, cannot be had among others
     if (!is_attribute(attributes[i]) || attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS ||
         data[i] == nullptr) {
       return CUDA_ERROR_INVALID_VALUE;

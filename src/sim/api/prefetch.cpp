@@ -22,7 +22,7 @@ constexpr CUmemLocation on_device(int ordinal) {
 }
 constexpr CUmemLocation on_host = {.type = CU_MEM_LOCATION_TYPE_HOST, .id = CU_DEVICE_CPU};
 
-// The first signatures name the host as a device.
+// The first signatures name the host as a device. assumed: they answer as the newer ones do
 CUmemLocation location_of(CUdevice device) {
   return device == CU_DEVICE_CPU ? on_host : on_device(device);
 }
