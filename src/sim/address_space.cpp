@@ -221,7 +221,7 @@ CUdeviceptr AddressSpace::allocate_block(Device& device, Size size,
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device.ordinal()};
-  auto chunk = Chunk::create(&device, size, properties);
+  auto chunk = Chunk::create_by_all_means(&device, size, properties);
   if (chunk == nullptr) return 0;
   const CUdeviceptr address = reserve(size, settings().granularity, 0, Owner::Driver);
   if (address == 0) return 0;

@@ -16,7 +16,8 @@ class Device;
 class Chunk : public std::enable_shared_from_this<Chunk> {
  public:
   // nullptr where the device is full (or the system has no memory file to give).
-  static std::shared_ptr<Chunk> create(Device* device, Size size, const CUmemAllocationProp& properties);
+  static std::shared_ptr<Chunk> create(Device* device, Size size,
+                                       const CUmemAllocationProp& properties);
   // What somebody exported. The chunk itself where this process created it or has imported it
   // already; else one that is counted where it was created. nullptr where the file is not such.
   static std::shared_ptr<Chunk> import(int file);

@@ -13,7 +13,9 @@ namespace {
 
 constexpr Size largest_reservation = 64 * TiB;
 
-bool is_granular(Size size) { return size != 0 && is_multiple(size, settings().granularity); }
+bool is_granular(Size size) {
+  return size != 0 && is_multiple(size, settings().granularity);
+}
 
 struct Placement {
   CUresult answer = CUDA_SUCCESS;
@@ -78,7 +80,8 @@ CUVMM_SIM(cuMemGetAllocationGranularity)
   if (granularity == nullptr || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (const CUresult bad = check_properties(properties, &placement); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = check_properties(properties, &placement); bad != CUDA_SUCCESS)
+    return bad;
   *granularity = settings().granularity;
   return CUDA_SUCCESS;
 }
@@ -104,7 +107,8 @@ CUVMM_SIM(cuMemCreate)
  unsigned long long flags) {
   Placement placement;
   if (handle == nullptr || flags != 0 || !is_granular(size)) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = check_properties(properties, &placement); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = check_properties(properties, &placement); bad != CUDA_SUCCESS)
+    return bad;
   auto chunk = Chunk::create(placement.device, size, *properties);
   if (chunk == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = hold(chunk);
@@ -145,9 +149,10 @@ CUVMM_SIM(cuMemSetAccess)
     if (accessor_of(descriptors[i].location) < 0) return CUDA_ERROR_INVALID_VALUE;
   }
   for (size_t i = 0; i < count; ++i) {
-    const Access access = descriptors[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? Access::ReadWrite
-                          : descriptors[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? Access::Read
-                                                                                     : Access::None;
+    const Access access = descriptors[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                              ? Access::ReadWrite
+                          : descriptors[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? Access::Read
+                                                                                  : Access::None;
     const CUresult answer = Process::get().space().set_access(
         address, size, accessor_of(descriptors[i].location), access, Owner::Program);
     if (answer != CUDA_SUCCESS) return answer;
@@ -170,8 +175,7 @@ CUVMM_SIM(cuMemGetAccess)
 
 CUVMM_SIM(cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle* handle, void* address) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto mapping =
-      Process::get().space().mapping_at(reinterpret_cast<CUdeviceptr>(address));
+  const auto mapping = Process::get().space().mapping_at(reinterpret_cast<CUdeviceptr>(address));
   if (!mapping.has_value() || mapping->owner != Owner::Program) return CUDA_ERROR_INVALID_VALUE;
   *handle = hold(mapping->chunk);
   return CUDA_SUCCESS;
