@@ -47,13 +47,13 @@ void record(std::uint64_t number) {
 }
 
 void Clock(benchmark::State& state) {
-  for (auto step : state) benchmark::DoNotOptimize(now_ns());
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(now_ns());
 }
 BENCHMARK(Clock);
 
 void EventWithoutTrace(benchmark::State& state) {
   std::uint64_t number = 0;
-  for (auto step : state) {
+  for ([[maybe_unused]] auto _ : state) {
     record(number++);
     benchmark::ClobberMemory();
   }
@@ -78,7 +78,7 @@ void finish_trace(const benchmark::State&) {
 
 void EventInBursts(benchmark::State& state) {
   std::uint64_t spent = 0;
-  for (auto step : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const std::uint64_t start = now_ns();
     for (std::uint64_t number = 0; number < burst; ++number) record(number);
     const std::uint64_t time = now_ns() - start;
@@ -105,7 +105,7 @@ BENCHMARK(EventInBursts)
 
 // Without a pause: more than any program asks for. What the writer cannot keep up with is lost.
 void EventWithoutPause(benchmark::State& state) {
-  for (auto step : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (std::uint64_t number = 0; number < burst; ++number) record(number);
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(burst));
@@ -145,7 +145,7 @@ void ReadTenMillion(benchmark::State& state) {
   const Folder here;
   write_trace(here.file("t"), 10'000'000, static_cast<std::uint32_t>(state.range(0)));
   std::uint64_t count = 0;
-  for (auto step : state) {
+  for ([[maybe_unused]] auto _ : state) {
     auto trace = need(TraceReader::open(here.file("t")));
     std::uint64_t bytes = 0;
     while (const TraceRecord* record = trace.next()) {

@@ -91,12 +91,24 @@ const TraceRecord* TraceReader::next_of_all() {
   if (now_.at == now_.end && !take_next_run()) return nullptr;
   if (!load_stretches_up_to(now_.at->time)) return nullptr;
   if (!runs_.empty() && Later{}(now_, runs_.front())) {
-    std::pop_heap(runs_.begin(), runs_.end(), Later{});
-    std::swap(now_, runs_.back());
-    std::push_heap(runs_.begin(), runs_.end(), Later{});
+    exchange_with_earliest(now_);
   }
   others_begin_ = std::min(next_stretch_time(), runs_.empty() ? never : runs_.front().at->time);
   return now_.at++;
+}
+
+// One walk down the heap, where taking out and putting in would be two: threads that record at the
+// same time take turns with every record.
+void TraceReader::exchange_with_earliest(Run& run) {
+  const Run down = std::exchange(run, runs_.front());
+  std::size_t hole = 0;
+  for (std::size_t child = 1; child < runs_.size(); child = 2 * hole + 1) {
+    if (child + 1 < runs_.size() && Later{}(runs_[child], runs_[child + 1])) ++child;
+    if (!Later{}(down, runs_[child])) break;
+    runs_[hole] = runs_[child];
+    hole = child;
+  }
+  runs_[hole] = down;
 }
 
 // The run with the earliest record becomes the present one. False where none is left.

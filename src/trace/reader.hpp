@@ -74,6 +74,7 @@ class TraceReader {
 
   TraceReader(TraceBytes file, TraceHeader header, TraceScan scan);
   const TraceRecord* next_of_all();
+  void exchange_with_earliest(Run& run);
   bool take_next_run();
   bool load_stretches_up_to(std::uint64_t time);
   bool load(const TraceStretch& stretch);

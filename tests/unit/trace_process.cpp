@@ -2,6 +2,7 @@
 // A trace and the life of its process: killed, forked, gone.
 #include <sys/wait.h>
 
+#include <array>
 #include <csignal>
 #include <thread>
 
@@ -33,6 +34,9 @@ std::unique_ptr<TraceWriter> started(TraceSetup setup) {
   EXPECT_TRUE(writer) << writer.error().text();
   return std::move(*writer);
 }
+
+// As an engine's is: of static life, and nobody's to destroy.
+std::unique_ptr<TraceWriter> until_the_end;
 
 // Runs `work` in a forked child; its exit status, or 128 + the signal that ended it.
 template <class Work>
@@ -74,7 +78,7 @@ TEST_F(TraceOfProcess, KilledInTheMiddleOfWritingInventsNothing) {
     const std::string path = in_folder("t" + std::to_string(round));
     const pid_t child = ::fork();
     if (child == 0) {
-      const auto writer = started({.file = path, .ring_records = 256});
+      until_the_end = started({.file = path, .ring_records = 256});
       for (std::uint64_t i = 0;; ++i) record_number(i);
     }
     while (!std::filesystem::exists(path) || std::filesystem::file_size(path) < 200'000) {
@@ -154,12 +158,11 @@ TEST_F(TraceOfProcess, ForksBesideRecordingThreadsAreClean) {
   const auto writer = started({.file = in_folder("t"), .ring_records = 1024});
   std::atomic<bool> is_done{false};
   std::atomic<std::uint64_t> recorded{0};
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 3; ++thread) {
-    threads.emplace_back([&] {
-      for (; !is_done; ++recorded) record_number(1);
-    });
-  }
+  const auto record_until_done = [&] {
+    for (; !is_done; ++recorded) record_number(1);
+  };
+  std::array threads{std::thread{record_until_done}, std::thread{record_until_done},
+                     std::thread{record_until_done}};
   for (std::uint64_t i = 0; i < scaled(50); ++i) {
     ASSERT_EQ(in_child([] {
                 TraceWriter::forget_after_fork();
@@ -174,9 +177,6 @@ TEST_F(TraceOfProcess, ForksBesideRecordingThreadsAreClean) {
   EXPECT_EQ(numbers.size() + writer->totals().dropped, recorded);
   EXPECT_EQ(std::count(numbers.begin(), numbers.end(), 1), std::ssize(numbers));
 }
-
-// Static, so that it is finished while the program ends, as an engine's is.
-std::unique_ptr<TraceWriter> until_the_end;
 
 TEST_F(TraceOfProcess, ExitFinishesTheTrace) {
   SKIP_WHERE_CHILDREN_START_NO_THREADS();

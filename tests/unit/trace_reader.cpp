@@ -23,6 +23,7 @@ class TraceReading : public TraceFolder {};
 
 std::vector<std::uint64_t> numbers_of(const std::vector<TraceRecord>& records) {
   std::vector<std::uint64_t> numbers;
+  numbers.reserve(records.size());
   for (const TraceRecord& record : records) numbers.push_back(record.address);
   return numbers;
 }
@@ -277,7 +278,8 @@ TEST_F(TraceReading, BlockThatLiesAboutItsRecordsIsLeftOut) {
   const auto wrong_count = block_of(many, std::string(64, 'q'));
   BlockHeader none{.type = trace_format::BlockType::Records};
   for (const std::string& bad : {backwards, wrong_thread, wrong_count, block_of(none, "")}) {
-    write_file(in_folder("t"), trace_format::encode(small_header()) + bad + good);
+    std::string bytes = trace_format::encode(small_header());
+    write_file(in_folder("t"), bytes.append(bad).append(good));
     TraceReader trace = opened(in_folder("t"));
     EXPECT_EQ(numbers_of(records_of(trace)), std::vector<std::uint64_t>{7});
     EXPECT_GE(trace.health().damaged, 1u);
