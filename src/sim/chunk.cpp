@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "sim/device.hpp"
+#include "sim/pool.hpp"
 #include "sim/process.hpp"
 
 namespace cuvmm::sim {
@@ -60,6 +61,22 @@ std::shared_ptr<Chunk> Chunk::create(Device* device, Size size,
   chunk->properties_ = properties;
   chunk->id_ = next_id();
   return chunk;
+}
+
+std::shared_ptr<Chunk> Chunk::create_by_all_means(Device* device, Size size,
+                                                  const CUmemAllocationProp& properties) {
+  auto chunk = create(device, size, properties);
+  if (chunk != nullptr || device == nullptr) return chunk;
+  release_unused_pool_memory(*device);
+  return create(device, size, properties);
+}
+
+std::shared_ptr<Chunk> Chunk::create_by_all_means(Device* device, Size size,
+                                                  const CUmemAllocationProp& properties) {
+  auto chunk = create(device, size, properties);
+  if (chunk != nullptr || device == nullptr) return chunk;
+  release_unused_pool_memory(*device);
+  return create(device, size, properties);
 }
 
 std::shared_ptr<Chunk> Chunk::import(int file) {

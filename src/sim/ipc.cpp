@@ -119,10 +119,11 @@ class OpenedChunks {
   static CUresult map(const std::vector<int>& accessors, const MemoryHandle& handle,
                       Opened* opened) {
     Fd file = open_shared(handle.file);
-    if (!file.is_open()) return CUDA_ERROR_INVALID_VALUE;
+    if (!file.is_open()) {  // measured: freed; its process ended
+      return is_alive(handle.file) ? CUDA_ERROR_NOT_PERMITTED : CUDA_ERROR_INVALID_HANDLE;
+    }
     auto chunk = Chunk::import(file.number());
     if (chunk == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    static_cast<void>(file.release());  // the chunk's now
     opened->size = chunk->size();
     opened->address = space().reserve(opened->size, settings().granularity, 0, Owner::Driver);
     if (opened->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;

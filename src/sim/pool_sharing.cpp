@@ -164,7 +164,6 @@ bool map_piece(const PoolImport& import, CUdeviceptr theirs, CUdeviceptr ours, c
   if (!file.is_open()) return false;
   auto chunk = Chunk::import(file.number());
   if (chunk == nullptr) return false;
-  static_cast<void>(file.release());  // the chunk's now
   if (chunk->size() != step) return false;
   if (space().map(ours, std::move(chunk), Owner::Driver) != CUDA_SUCCESS) return false;
   for (int who = 0; who <= host_access; ++who) {

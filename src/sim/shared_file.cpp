@@ -33,6 +33,14 @@ Fd open_shared(const SharedFile& shared) {
   return file;
 }
 
+bool is_alive(const SharedFile& shared) {
+  char path[64];
+  char program[8];
+  std::snprintf(path, sizeof path, "/proc/%d/exe", shared.process);
+  // One that ended and was not waited for has no program any more.
+  return readlink(path, program, sizeof program) > 0;
+}
+
 std::uint64_t secret_of_this_process() {
   static const std::uint64_t secret = [] {
     std::uint64_t random = 0;

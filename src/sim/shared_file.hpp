@@ -24,6 +24,7 @@ std::optional<SharedFile> share(const std::shared_ptr<Chunk>& chunk);
 
 // Not open where the file is gone: it was freed, or its process ended.
 Fd open_shared(const SharedFile& shared);
+bool is_alive(const SharedFile& shared);  // its process
 
 // So that handles made up, or of another run, are not taken for ours.
 std::uint64_t secret_of_this_process();

@@ -109,7 +109,7 @@ CUVMM_SIM(cuMemCreate)
   if (handle == nullptr || flags != 0 || !is_granular(size)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_properties(properties, &placement); bad != CUDA_SUCCESS)
     return bad;
-  auto chunk = Chunk::create(placement.device, size, *properties);
+  auto chunk = Chunk::create_by_all_means(placement.device, size, *properties);
   if (chunk == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = hold(chunk);
   return CUDA_SUCCESS;
