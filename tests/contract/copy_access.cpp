@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which memory copies and sets may name: refused at the call, before anything is done. All measured
+// on an H200, or two.
+#include "streams_support.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr Size size = 4 * KiB;
+constexpr auto none = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+constexpr auto read_only = CU_MEM_ACCESS_FLAGS_PROT_READ;
+
+class CopyAccess : public DriverContract {
+ protected:
+  std::vector<std::byte> host_ = std::vector<std::byte>(size);
+};
+
+TEST_F(CopyAccess, ReadOnlyMemoryIsASourceButNoTarget) {
+  GivenMapped mapped = given_mapped(1, granularity());
+  const GivenBlocking other{size};
+  GIVEN(set_access(mapped.address(), granularity(), read_only));
+
+  EXPECT_CUDA(driver().cuMemcpyDtoH(host_.data(), mapped.address(), size));
+  EXPECT_CUDA(driver().cuMemcpyDtoD(other.address(), mapped.address(), size));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuMemcpyHtoD(mapped.address(), host_.data(), size));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuMemcpyDtoD(mapped.address(), other.address(), size));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemsetD8(mapped.address(), 1, size));
+  EXPECT_CUDA(synchronize());
+}
+
+TEST_F(CopyAccess, MemoryWithoutAccessIsNeither) {
+  GivenMapped mapped = given_mapped(1, granularity());
+  const GivenStream stream;
+  GIVEN(set_access(mapped.address(), granularity(), none));
+
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuMemcpyDtoH(host_.data(), mapped.address(), size));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuMemcpyHtoDAsync(mapped.address(), host_.data(), size, stream));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuMemsetD32Async(mapped.address(), 1, 1, stream));
+  EXPECT_CUDA(synchronize());
+}
+
+TEST_F(CopyAccess, PageableMemoryIsNoDeviceMemory) {
+  const GivenBlocking memory{size};
+  const auto pageable = reinterpret_cast<CUdeviceptr>(host_.data());
+
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemcpyDtoD(memory.address(), pageable, size));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemcpyDtoH(host_.data(), pageable, size));
+  EXPECT_CUDA(driver().cuMemcpy(memory.address(), pageable, size));
+}
+
+TEST_F(CopyAccess, PinnedMemoryIsDeviceMemoryToo) {
+  const GivenBlocking memory{size};
+  PinnedWords pinned{size / 4};
+
+  EXPECT_CUDA(
+      driver().cuMemcpyDtoD(memory.address(), reinterpret_cast<CUdeviceptr>(pinned.data()), size));
+}
+
+TEST_F(CopyAccess, ACopyMayNotLeaveRegisteredMemory) {
+  const GivenBlocking memory{size};
+  void* const middle = host_.data() + size / 4;
+  GIVEN(driver().cuMemHostRegister(middle, size / 4, 0));
+
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuMemcpyHtoD(memory.address(), middle, size / 2));
+  EXPECT_CUDA(driver().cuMemcpyHtoD(memory.address(), host_.data(), size));
+
+  EXPECT_CUDA(driver().cuMemHostUnregister(middle));
+}
+
+TEST_F(CopyAccess, BlockingMemoryOfAnotherDeviceMayBeCopiedButNotSet) {
+  NEEDS_DEVICES(2);
+  const GivenBlocking there{size};
+  const PrimaryContext here{1};
+  const GivenBlocking own{size};
+
+  EXPECT_CUDA(driver().cuMemcpyDtoD(own.address(), there.address(), size));
+  EXPECT_CUDA(driver().cuMemcpyHtoD(there.address(), host_.data(), size));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemsetD8(there.address(), 1, size));
+  EXPECT_CUDA(synchronize());
+}
+
+TEST_F(CopyAccess, MappedMemoryOfAnotherDeviceNeedsAccessOrItsContext) {
+  NEEDS_DEVICES(2);
+  GivenMapped there = given_mapped(1, granularity());
+  const CUcontext its_context = primary();
+  const PrimaryContext here{1};
+  const GivenBlocking own{size};
+
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuMemcpyDtoD(own.address(), there.address(), size));
+  EXPECT_CUDA(driver().cuMemcpyPeer(own.address(), here.get(), there.address(), its_context, size));
+  EXPECT_CUDA(synchronize());
+}
+
+TEST_F(CopyAccess, NoCaptureHoldsAPeerCopy) {
+  const GivenBlocking memory{2 * size};
+  const GivenStream stream;
+  GIVEN(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+
+  EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                driver().cuMemcpyPeerAsync(memory.address(), primary(), memory.address() + size,
+                                           primary(), size, stream));
+
+  CUgraph graph = nullptr;
+  EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, driver().cuStreamEndCapture(stream, &graph));
+}
+
+// Rows whose length or distance is left out -------------------------------------------------------
+
+TEST_F(CopyAccess, APitchThatIsLeftOutIsWhatTheCopyNeeds) {
+  const GivenBlocking memory{size};
+  for (std::size_t i = 0; i < size; ++i) host_[i] = static_cast<std::byte>(i);
+  GIVEN(driver().cuMemcpyHtoD(memory.address(), host_.data(), 256));
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = memory.address();
+  copy.srcXInBytes = 4;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = memory.address() + 1024;
+  copy.dstPitch = 32;
+  copy.WidthInBytes = 16;
+  copy.Height = 2;
+
+  ASSERT_CUDA(driver().cuMemcpy2D(&copy));
+
+  const auto copied = read(memory.address() + 1024, 64);
+  EXPECT_EQ(copied[0], std::byte{4});
+  EXPECT_EQ(copied[32], std::byte{24}) << "rows of 4 + 16 bytes";
+}
+
+TEST_F(CopyAccess, APitchThatIsGivenMustHoldTheRowEvenOfOne) {
+  const GivenBlocking memory{size};
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = memory.address();
+  copy.srcPitch = 50;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = memory.address() + 1024;
+  copy.WidthInBytes = 100;
+  copy.Height = 1;
+
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemcpy2D(&copy));
+}
+
+// Arrays ------------------------------------------------------------------------------------------
+
+TEST_F(CopyAccess, AnArrayKeepsItsRows) {
+  CUarray array = nullptr;
+  CUDA_ARRAY_DESCRIPTOR asked{};
+  asked.Width = 64;
+  asked.Height = 4;
+  asked.Format = CU_AD_FORMAT_FLOAT;
+  asked.NumChannels = 1;
+  ASSERT_CUDA(driver().cuArrayCreate(&array, &asked));
+  fill_host_pattern(host_.data(), 1024, 1);
+  std::vector<std::byte> back(1024);
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = host_.data();
+  copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.dstArray = array;
+  copy.WidthInBytes = 256;
+  copy.Height = 4;
+  ASSERT_CUDA(driver().cuMemcpy2D(&copy));
+  copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.srcArray = array;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = back.data();
+  ASSERT_CUDA(driver().cuMemcpy2D(&copy));
+  EXPECT_TRUE(has_pattern(back.data(), back.size(), 1));
+
+  EXPECT_CUDA(driver().cuMemcpyHtoA(array, 0, host_.data(), 256));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemcpyHtoA(array, 256, host_.data(), 256));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemcpyHtoA(array, 0, host_.data(), 1024));
+  EXPECT_CUDA(driver().cuArrayDestroy(array));
+}
+
+}  // namespace
+}  // namespace cuvmm::test
