@@ -104,6 +104,7 @@ TEST_F(BlockingMemory, FreesNoMappings) {
   auto mapped = given_mapped(1, granularity());
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFree(mapped.address()));  // unmeasured
   EXPECT_CUDA(driver().cuMemsetD8(mapped.address(), 1, mapped.size()));
+  EXPECT_CUDA(synchronize());
 }
 
 TEST_F(BlockingMemory, ComesBackToFreeMemory) {

@@ -175,6 +175,7 @@ DriverContract::~DriverContract() = default;
 
 void DriverContract::SetUp() {
   context_ = std::make_unique<PrimaryContext>();
+  ASSERT_CUDA(synchronize()) << "an earlier test has ended the life of the context";
   if (simulated()) held_before_ = sim()->leaks(nullptr, 0);
 }
 
