@@ -56,7 +56,7 @@ TEST_F(IpcEvent, HasNoHandleUnlessItWasMadeForIt) {
   GivenEvent event{CU_EVENT_DISABLE_TIMING};
   CUipcEventHandle handle{};
   // unmeasured: which refusal
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuIpcGetEventHandle(&handle, event.get()));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_HANDLE, driver().cuIpcGetEventHandle(&handle, event.get()));
 }
 
 TEST_F(IpcEvent, CannotMeasureTime) {
