@@ -24,8 +24,8 @@ Found find_entrance(const char* name, int version, bool per_thread) {
     if (std::strcmp(entrance.name, name) != 0 || entrance.since > settings().driver) continue;
     found.name_known = true;
     if (entrance.since > version) continue;
-    found.function = per_thread && entrance.per_thread != nullptr ? entrance.per_thread
-                                                                  : entrance.legacy;
+    found.function =
+        per_thread && entrance.per_thread != nullptr ? entrance.per_thread : entrance.legacy;
   }
   return found;
 }
@@ -34,6 +34,7 @@ CUresult get_address(const char* symbol, void** function, int version, cuuint64_
                      CUdriverProcAddressQueryResult* status) {
   if (symbol == nullptr || *symbol == '\0' || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
+  if (version > settings().driver) return CUDA_ERROR_INVALID_VALUE;
   const Found found =
       find_entrance(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
   *function = found.function;
