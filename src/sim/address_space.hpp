@@ -90,8 +90,6 @@ class AddressSpace {
   // Allocations.
   void add(Allocation allocation);
   std::optional<Allocation> take(CUdeviceptr address);                 // by its exact address
-  // Only where it is such a one, asked under the lock.
-  std::optional<Allocation> take_if(CUdeviceptr address, bool (*wanted)(const Allocation&));
   // The same where the allocation is wanted; else it stays.
   std::optional<Allocation> take_if(CUdeviceptr address, bool (*wanted)(const Allocation&));
   std::optional<Allocation> allocation_at(CUdeviceptr address) const;  // any address inside

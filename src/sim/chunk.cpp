@@ -71,14 +71,6 @@ std::shared_ptr<Chunk> Chunk::create_by_all_means(Device* device, Size size,
   return create(device, size, properties);
 }
 
-std::shared_ptr<Chunk> Chunk::create_by_all_means(Device* device, Size size,
-                                                  const CUmemAllocationProp& properties) {
-  auto chunk = create(device, size, properties);
-  if (chunk != nullptr || device == nullptr) return chunk;
-  release_unused_pool_memory(*device);
-  return create(device, size, properties);
-}
-
 std::shared_ptr<Chunk> Chunk::import(int file) {
   struct stat status {};
   if (fcntl(file, F_GET_SEALS) < 0 || fstat(file, &status) != 0 || status.st_size <= 0) {

@@ -22,9 +22,6 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   // cuMemCreate do). Not for a pool's own chunks.
   static std::shared_ptr<Chunk> create_by_all_means(Device* device, Size size,
                                                     const CUmemAllocationProp& properties);
-  // The same; what pools hold unused is taken back before the device counts as full.
-  static std::shared_ptr<Chunk> create_by_all_means(Device* device, Size size,
-                                                    const CUmemAllocationProp& properties);
   // What somebody exported. The chunk itself where this process created it or has imported it
   // already; else one that is counted where it was created. nullptr where the file is not such.
   static std::shared_ptr<Chunk> import(int file);
