@@ -26,6 +26,10 @@ CUresult broken(Capture& capture, CUresult error) {
   return error;
 }
 
+bool is_going_on(const Capture& capture) {
+  return capture.is_valid() && !capture.has_ended();
+}
+
 // Whether a capture forbids this thread what may wait elsewhere.
 bool forbids_unsafe_calls(const Capture& capture) {
   if (capture.is_of_this_thread() && capture.mode() != CU_STREAM_CAPTURE_MODE_RELAXED) return true;
@@ -128,12 +132,12 @@ CUresult capture_wait_event(Stream& stream, const std::shared_ptr<Event>& event,
   const auto capture = capture_of(stream);
   if (capture != nullptr && !capture->is_valid()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   const CapturedRecord& record = event->captured;
-  if (record.capture != nullptr && !record.capture->has_ended()) {
-    return join_or_merge(stream, record);
+  if (record.capture != nullptr) {
+    if (!record.capture->has_ended()) return join_or_merge(stream, record);
+    if (capture != nullptr) capture->invalidate();
+    return CUDA_ERROR_INVALID_VALUE;  // measured: what its capture became does not matter
   }
-  if (capture == nullptr) return CUDA_ERROR_CAPTURED_EVENT;  // assumed
-  const bool was_recorded = record.capture != nullptr || event->recording() != nullptr;
-  if (!was_recorded) return CUDA_SUCCESS;
+  if (event->recording() == nullptr) return CUDA_SUCCESS;
   return broken(*capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
 }
 
@@ -165,31 +169,48 @@ CUresult capture_free(Stream& stream, CUdeviceptr address) {
   const auto memory = find_graph_memory(address);
   if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Holding holding{graph_lock()};
+  const auto capture = capture_of(stream);
+  if (capture != nullptr && capture->graph()->frees(*memory)) return CUDA_ERROR_INVALID_VALUE;
   return add_node(stream, {.operation = std::make_shared<Operation>(Operation{
                                .type = CU_GRAPH_NODE_TYPE_MEM_FREE, .parameters = address}),
                            .memory = memory});
 }
 
 CUresult refuse_unsafe_call() {
-  if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  if (thread_mode != CU_STREAM_CAPTURE_MODE_GLOBAL &&
+      thread_mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) {
+    return CUDA_SUCCESS;
+  }
   return refuse_if([](const Capture& capture) { return forbids_unsafe_calls(capture); },
                    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 CUresult refuse_captured_stream(Stream& stream) {
   if (!is_anything_captured()) return CUDA_SUCCESS;
+  if (stream.kind == StreamKind::Legacy) {
+    const auto context = stream.context.lock();
+    return context == nullptr ? CUDA_SUCCESS : refuse_legacy_work(*context);
+  }
   const Holding holding{graph_lock()};
   const auto capture = capture_of(stream);
-  if (capture == nullptr) return CUDA_SUCCESS;
-  if (!capture->is_valid()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  return broken(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  return capture == nullptr ? CUDA_SUCCESS
+                            : broken(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
-CUresult refuse_captured_event(Event& event) {
+CUresult check_captured_event(const Event& event) {
   if (!any_event_captured.load()) return CUDA_SUCCESS;
   const Holding holding{graph_lock()};
   const auto& capture = event.captured.capture;
-  return capture == nullptr ? CUDA_SUCCESS : broken(*capture, CUDA_ERROR_CAPTURED_EVENT);
+  if (capture == nullptr) return CUDA_SUCCESS;
+  return is_going_on(*capture) ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult refuse_captured_event(Event& event) {
+  const CUresult answer = check_captured_event(event);
+  if (answer == CUDA_SUCCESS) return answer;
+  const Holding holding{graph_lock()};
+  if (event.captured.capture != nullptr) event.captured.capture->invalidate();
+  return answer;
 }
 
 CUresult refuse_context_wait(const Context& context) {

@@ -55,9 +55,12 @@ CUresult capture_free(Stream& stream, CUdeviceptr address);
 // Calls that may wait or be waited for by work elsewhere (cuMemAlloc, cuMemFree, blocking waits,
 // reading a pool's attribute): by the modes of the captures and of the calling thread.
 CUresult refuse_unsafe_call();
-// Asking after or waiting for a captured stream or event, in any mode.
+// Asking after or waiting for a captured stream or event, in any mode; or for the legacy stream
+// while a blocking one is captured.
 CUresult refuse_captured_stream(Stream& stream);
 CUresult refuse_captured_event(Event& event);
+// The same for a call that breaks nothing (cuEventElapsedTime, measured).
+CUresult check_captured_event(const Event& event);
 // Waiting for a whole context, in any mode.
 CUresult refuse_context_wait(const Context& context);
 // Work on the legacy stream while a blocking stream of the context is captured.

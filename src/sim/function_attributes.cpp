@@ -9,7 +9,6 @@ namespace cuvmm::sim {
 namespace {
 
 constexpr int registers_per_thread = 32;
-constexpr int binary_version = 90;  // compute capability 9.0
 constexpr Size warp = 32;
 
 bool is_attribute(CUfunction_attribute attribute) {
@@ -38,7 +37,7 @@ std::optional<std::pair<int, int>> bounds_of(CUfunction_attribute attribute, Siz
 
 }  // namespace
 
-FunctionAttributes::FunctionAttributes(const PtxEntry& entry, int ptx_version) {
+FunctionAttributes::FunctionAttributes(const PtxEntry& entry, int ptx_target) {
   const auto begin_with = [this](CUfunction_attribute attribute, Size value) {
     values_[static_cast<std::size_t>(attribute)].store(static_cast<int>(value));
   };
@@ -47,8 +46,8 @@ FunctionAttributes::FunctionAttributes(const PtxEntry& entry, int ptx_version) {
              entry.most_threads != 0 ? entry.most_threads : most_threads_per_block);
   begin_with(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, shared);
   begin_with(CU_FUNC_ATTRIBUTE_NUM_REGS, registers_per_thread);
-  begin_with(CU_FUNC_ATTRIBUTE_PTX_VERSION, static_cast<Size>(ptx_version));
-  begin_with(CU_FUNC_ATTRIBUTE_BINARY_VERSION, binary_version);
+  begin_with(CU_FUNC_ATTRIBUTE_PTX_VERSION, static_cast<Size>(ptx_target));
+  begin_with(CU_FUNC_ATTRIBUTE_BINARY_VERSION, compute_capability);
   begin_with(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
              usual_shared_bytes_per_block - std::min(shared, usual_shared_bytes_per_block));
   values_[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT].store(-1);

@@ -9,6 +9,7 @@
 namespace cuvmm::sim {
 
 // The measured card's limits, as far as launches depend on them.
+inline constexpr int compute_capability = 90;
 inline constexpr unsigned most_threads_per_block = 1024;
 inline constexpr unsigned most_threads_per_multiprocessor = 2048;
 inline constexpr unsigned most_blocks_per_multiprocessor = 32;
@@ -21,7 +22,7 @@ inline constexpr Size reserved_shared_bytes_per_block = 1 * KiB;
 // What cuFuncGetAttribute tells and cuFuncSetAttribute changes.
 class FunctionAttributes {
  public:
-  FunctionAttributes(const PtxEntry& entry, int ptx_version);
+  FunctionAttributes(const PtxEntry& entry, int ptx_target);
 
   CUresult get(CUfunction_attribute attribute, int* value) const;
   CUresult set(CUfunction_attribute attribute, int value);

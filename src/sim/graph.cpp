@@ -70,7 +70,13 @@ bool Graph::has_memory_nodes() const {
   });
 }
 
-std::optional<std::vector<Node*>> Graph::order() const {
+bool Graph::frees(const GraphMemory& memory) const {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) {
+    return node->type() == CU_GRAPH_NODE_TYPE_MEM_FREE && node->work.memory.get() == &memory;
+  });
+}
+
+std::optional<std::vector<Node*>> Graph::order(CUgraphNode* in_circle) const {
   std::unordered_map<const Node*, std::size_t> missing;
   std::vector<Node*> ordered;
   ordered.reserve(nodes.size());
@@ -83,8 +89,11 @@ std::optional<std::vector<Node*>> Graph::order() const {
       if (--missing[edge.node] == 0) ordered.push_back(edge.node);
     }
   }
-  if (ordered.size() != nodes.size()) return std::nullopt;
-  return ordered;
+  if (ordered.size() == nodes.size()) return ordered;
+  for (const auto& node : nodes) {
+    if (in_circle != nullptr && missing[node.get()] != 0) *in_circle = node->handle();
+  }
+  return std::nullopt;
 }
 
 std::shared_ptr<Graph> Graph::clone() const {

@@ -70,9 +70,12 @@ struct Graph : std::enable_shared_from_this<Graph> {
   bool are_connected(const Node& from, const Node& to) const;
   void remove(Node& node);
   bool has_memory_nodes() const;
+  // Whether a node of it frees this memory.
+  bool frees(const GraphMemory& memory) const;
 
-  // Each node after all that it depends on; nothing where they depend on each other in a circle.
-  std::optional<std::vector<Node*>> order() const;
+  // Each node after all that it depends on; nothing where they depend on each other in a circle,
+  // and then a node of the circle, if asked for.
+  std::optional<std::vector<Node*>> order(CUgraphNode* in_circle = nullptr) const;
 
   // The same nodes and edges, and what they hold on to. Private until it is published.
   std::shared_ptr<Graph> clone() const;

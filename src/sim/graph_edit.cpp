@@ -15,6 +15,9 @@ CUresult add_locked(CUgraphNode* out, CUgraph handle, const Dependencies& depend
   if (graph == nullptr || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto before = nodes_of(*graph, dependencies.nodes, dependencies.count);
   if (!before) return CUDA_ERROR_INVALID_VALUE;
+  if (work.type() == CU_GRAPH_NODE_TYPE_MEM_FREE && graph->frees(*work.memory)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   Node& node = graph->add(std::move(work));
   for (size_t i = 0; i < dependencies.count; ++i) {
     const CUgraphEdgeData edge =
@@ -42,6 +45,7 @@ CUresult add_child(CUgraphNode* out, CUgraph graph, const Dependencies& dependen
                    CUgraph child) {
   NodeWork work;
   const Holding holding{graph_lock()};
+  if (child == graph) return CUDA_ERROR_INVALID_VALUE;  // a card crashes
   const CUresult made = child_work(child, &work);
   return made == CUDA_SUCCESS ? add_locked(out, graph, dependencies, work) : made;
 }

@@ -78,7 +78,7 @@ CUresult capture_launch(GraphExec& exec, Stream& stream) {
 
 }  // namespace
 
-std::shared_ptr<GraphExec> GraphExec::create(Graph& graph, cuuint64_t flags) {
+std::shared_ptr<GraphExec> GraphExec::create(const Graph& graph, cuuint64_t flags) {
   auto exec = std::make_shared<GraphExec>();
   exec->flags = flags;
   exec->graph = graph.clone();

@@ -16,7 +16,7 @@ struct Stream;
 // reach. Guarded by graph_lock().
 struct GraphExec : std::enable_shared_from_this<GraphExec> {
   // nullptr where nodes depend on each other in a circle.
-  static std::shared_ptr<GraphExec> create(Graph& graph, cuuint64_t flags);
+  static std::shared_ptr<GraphExec> create(const Graph& graph, cuuint64_t flags);
 
   cuuint64_t flags = 0;
   std::shared_ptr<Graph> graph;

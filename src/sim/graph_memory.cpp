@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "sim/device.hpp"
 #include "sim/pool.hpp"
@@ -14,6 +15,13 @@
 namespace cuvmm::sim {
 namespace {
 
+// Memory of graphs that were launched, as long as they live.
+struct LaunchedMemory {
+  Size launched = 0;
+  Size used_high = 0;
+  Size reserved_high = 0;
+};
+
 struct All {
   static All& get() {
     static auto* all = new All;
@@ -22,12 +30,18 @@ struct All {
   Lock lock{LockOrder::SimPool};  // guards what follows
   std::map<CUdeviceptr, std::weak_ptr<GraphMemory>> known;
   std::map<CUdeviceptr, std::shared_ptr<GraphMemory>> allocated;
-  std::array<GraphMemoryUse, most_devices> use{};
+  std::array<LaunchedMemory, most_devices> use{};
 
-  GraphMemoryUse& use_of(const GraphMemory& memory) {
+  LaunchedMemory& use_of(const GraphMemory& memory) {
     return use[static_cast<std::size_t>(memory.device)];
   }
 };
+
+// Only what a launch has allocated is an allocation to whoever asks (measured).
+void show_as(CUdeviceptr address, AllocationKind kind) {
+  Process::get().space().change(address,
+                                [kind](Allocation& allocation) { allocation.kind = kind; });
+}
 
 }  // namespace
 
@@ -45,14 +59,11 @@ std::shared_ptr<GraphMemory> GraphMemory::create(Device& device, Size size,
   std::shared_ptr<GraphMemory> memory{new GraphMemory{address, size, device.ordinal()}};
   space.add({.address = address,
              .size = size,
-             .kind = AllocationKind::Async,
+             .kind = AllocationKind::GraphReserved,
              .device = device.ordinal()});
   All& all = All::get();
   const Holding holding{all.lock};
   all.known[address] = memory;
-  GraphMemoryUse& use = all.use_of(*memory);
-  use.reserved += size;
-  use.reserved_high = std::max(use.reserved_high, use.reserved);
   return memory;
 }
 
@@ -63,7 +74,7 @@ GraphMemory::~GraphMemory() {
     All& all = All::get();
     const Holding holding{all.lock};
     all.known.erase(address);
-    all.use_of(*this).reserved -= size;
+    if (was_launched) all.use_of(*this).launched -= size;
   }
   space.free_block(address);
 }
@@ -76,12 +87,15 @@ std::shared_ptr<GraphMemory> find_graph_memory(CUdeviceptr address) {
 }
 
 bool allocate_graph_memory(const std::shared_ptr<GraphMemory>& memory) {
+  show_as(memory->address, AllocationKind::Async);
   All& all = All::get();
   const Holding holding{all.lock};
   if (!all.allocated.emplace(memory->address, memory).second) return false;
-  GraphMemoryUse& use = all.use_of(*memory);
-  use.used += memory->size;
-  use.used_high = std::max(use.used_high, use.used);
+  if (std::exchange(memory->was_launched, true)) return true;
+  LaunchedMemory& use = all.use_of(*memory);
+  use.launched += memory->size;
+  use.used_high = std::max(use.used_high, use.launched);
+  use.reserved_high = std::max(use.reserved_high, use.launched);
   return true;
 }
 
@@ -92,28 +106,36 @@ bool is_allocated(const GraphMemory& memory) {
 }
 
 std::shared_ptr<GraphMemory> take_graph_memory(CUdeviceptr address) {
-  All& all = All::get();
-  const Holding holding{all.lock};
-  const auto found = all.allocated.find(address);
-  if (found == all.allocated.end()) return nullptr;
-  std::shared_ptr<GraphMemory> memory = std::move(found->second);
-  all.allocated.erase(found);
-  all.use_of(*memory).used -= memory->size;
+  std::shared_ptr<GraphMemory> memory;
+  {
+    All& all = All::get();
+    const Holding holding{all.lock};
+    const auto found = all.allocated.find(address);
+    if (found == all.allocated.end()) return nullptr;
+    memory = std::move(found->second);
+    all.allocated.erase(found);
+  }
+  show_as(address, AllocationKind::GraphReserved);
   return memory;
 }
 
 GraphMemoryUse graph_memory_use(int device) {
   All& all = All::get();
   const Holding holding{all.lock};
-  return all.use[static_cast<std::size_t>(device)];
+  const LaunchedMemory& use = all.use[static_cast<std::size_t>(device)];
+  const auto pieces = [](Size size) { return round_up(size, 32 * MiB); };  // measured
+  return {.used = pieces(use.launched),
+          .used_high = pieces(use.used_high),
+          .reserved = pieces(use.launched),
+          .reserved_high = pieces(use.reserved_high)};
 }
 
 void reset_graph_memory_high(int device, CUgraphMem_attribute which) {
   All& all = All::get();
   const Holding holding{all.lock};
-  GraphMemoryUse& use = all.use[static_cast<std::size_t>(device)];
-  if (which == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) use.used_high = use.used;
-  if (which == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) use.reserved_high = use.reserved;
+  LaunchedMemory& use = all.use[static_cast<std::size_t>(device)];
+  if (which == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) use.used_high = use.launched;
+  if (which == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) use.reserved_high = use.launched;
 }
 
 }  // namespace cuvmm::sim

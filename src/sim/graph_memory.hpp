@@ -25,6 +25,7 @@ struct GraphMemory {
   const CUdeviceptr address;
   const Size size;
   const int device;
+  bool was_launched = false;            // guarded with the rest of what is known of graph memory
   std::vector<CUmemAccessDesc> access;  // as it was asked for; set before anybody knows of it
 
  private:

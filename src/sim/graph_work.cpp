@@ -17,8 +17,9 @@ NodeWork work_of(Operation operation, const std::shared_ptr<Context>& context) {
   return {.operation = std::make_shared<Operation>(std::move(operation)), .context = context};
 }
 
+// None means the current one. nullptr where there is none such.
 std::shared_ptr<Context> named_context(CUcontext context) {
-  return context == nullptr ? nullptr : Process::get().contexts.find(context);
+  return context == nullptr ? current_context().context : Process::get().contexts.find(context);
 }
 
 std::vector<int> accessors(const CUDA_MEM_ALLOC_NODE_PARAMS& asked) {
@@ -86,7 +87,7 @@ CUresult copy_work(const CUDA_MEMCPY3D* asked, CUcontext context, NodeWork* work
 }
 
 CUresult set_work(const CUDA_MEMSET_NODE_PARAMS* asked, CUcontext context, NodeWork* work) {
-  if (asked == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (asked == nullptr || asked->width == 0) return CUDA_ERROR_INVALID_VALUE;
   const auto where = named_context(context);
   if (where == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult checked = check_set(*asked, *where);

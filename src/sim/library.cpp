@@ -21,7 +21,7 @@ Registry<Kernel, CUkernel>& kernels() {
 std::shared_ptr<Library> Library::create(std::shared_ptr<const Ptx> ptx) {
   std::shared_ptr<Library> library{new Library{std::move(ptx)}};
   for (const PtxEntry& entry : library->ptx->entries) {
-    library->kernels.push_back(std::make_shared<Kernel>(library, entry, library->ptx->version));
+    library->kernels.push_back(std::make_shared<Kernel>(library, entry, library->ptx->target));
     sim::kernels().add(library->kernels.back());
   }
   libraries().add(library);

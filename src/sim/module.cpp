@@ -18,7 +18,7 @@ Registry<Function, CUfunction>& functions() {
 
 Function::Function(std::shared_ptr<const Ptx> ptx, const PtxEntry& entry,
                    std::weak_ptr<Module> module)
-    : attributes(entry, ptx->version),
+    : attributes(entry, ptx->target),
       ptx_(std::move(ptx)),
       entry_(entry),
       module_(std::move(module)) {}

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/ptx.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
 
+#include "sim/function_attributes.hpp"
 #include "sim/ptx_tokens.hpp"
+#include "sim/settings.hpp"
 
 namespace cuvmm::sim {
 namespace {
@@ -12,6 +16,28 @@ namespace {
 // Larger than any device, and small enough that sizes never overflow.
 constexpr Size most_bytes = TiB;
 constexpr Size most_parameter_bytes = 32764;
+
+// The newest language that a driver of this version reads.
+int newest_version() {
+  struct Step {
+    int driver;
+    int ptx;
+  };
+  constexpr Step steps[] = {{13000, 90}, {12090, 88}, {12080, 87}, {12070, 86}, {12050, 85},
+                            {12040, 84}, {12030, 83}, {12020, 82}, {12010, 81}, {12000, 80},
+                            {11080, 78}, {11070, 77}, {11060, 76}, {11050, 75}, {11040, 74},
+                            {11030, 73}, {11020, 72}, {11010, 71}};
+  for (const Step& step : steps) {
+    if (settings().driver >= step.driver) return step.ptx;
+  }
+  return 70;
+}
+
+bool is_target(std::uint64_t number) {
+  constexpr unsigned known[] = {10, 11, 12, 13, 20, 21, 30, 32, 35, 37,  50,  52,  53,  60,  61, 62,
+                                70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121};
+  return std::find(std::begin(known), std::end(known), number) != std::end(known);
+}
 
 struct Type {
   Size size = 0;
@@ -54,14 +80,16 @@ class Reader {
   Reader(std::string_view text, Ptx& ptx) : tokens_(text), ptx_(ptx) {}
 
   PtxError read() {
+    if (tokens_.now() != ".version") return {CUDA_ERROR_INVALID_IMAGE, {}};
     const bool right = header() && statements() && !tokens_.is_broken();
     if (!lacking_.empty()) return {CUDA_ERROR_NOT_SUPPORTED, lacking_};
+    if (answer_ != CUDA_SUCCESS) return {answer_, {}};
     return {right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX, {}};
   }
 
  private:
   bool header() {
-    if (!tokens_.skip(".version")) return false;
+    tokens_.take();                                   // .version
     const std::string_view version = tokens_.take();  // 7.0
     const std::size_t dot = version.find('.');
     if (dot == std::string_view::npos) return false;
@@ -69,11 +97,29 @@ class Reader {
     const auto minor = read_ptx_integer(version.substr(dot + 1));
     if (!major || !minor || *major > 99 || *minor > 9) return false;
     ptx_.version = static_cast<int>(*major * 10 + *minor);
+    if (ptx_.version > newest_version()) return refuse(CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
     if (!tokens_.skip(".target")) return false;
     do {
-      if (!is_ptx_name(tokens_.take())) return false;
+      if (!target(tokens_.take())) return false;
     } while (tokens_.skip(","));
     return true;
+  }
+
+  // "sm_90", "sm_90a"; beside it stand words like "debug".
+  bool target(std::string_view word) {
+    if (word.substr(0, 3) != "sm_") return is_ptx_name(word);
+    word.remove_prefix(3);
+    if (!word.empty() && (word.back() == 'a' || word.back() == 'f')) word.remove_suffix(1);
+    const auto number = read_ptx_integer(word);
+    if (!number || !is_target(*number)) return false;
+    ptx_.target = static_cast<int>(*number);
+    if (ptx_.target > compute_capability) return refuse(CUDA_ERROR_NO_BINARY_FOR_GPU);  // assumed
+    return true;
+  }
+
+  bool refuse(CUresult answer) {
+    answer_ = answer;
+    return false;
   }
 
   bool statements() {
@@ -337,6 +383,7 @@ class Reader {
   PtxTokens tokens_;
   Ptx& ptx_;
   std::string lacking_;
+  CUresult answer_ = CUDA_SUCCESS;
 };
 
 }  // namespace

@@ -39,7 +39,8 @@ struct PtxVariable {
 };
 
 struct Ptx {
-  int version = 0;  // 10 * major + minor, as CU_FUNC_ATTRIBUTE_PTX_VERSION has it
+  int version = 0;  // of the language: 10 * major + minor
+  int target = 0;   // 10 * major + minor of the compute capability that it was written for
   std::vector<PtxEntry> entries;
   std::vector<PtxVariable> variables;
 };
@@ -50,7 +51,8 @@ struct PtxError {
   std::string lacking;
 };
 
-// Reads the text, which may be anything: what is no PTX answers CUDA_ERROR_INVALID_PTX.
+// Reads the text, which may be anything: what does not begin as PTX answers
+// CUDA_ERROR_INVALID_IMAGE, what does not go on as such CUDA_ERROR_INVALID_PTX.
 PtxError read_ptx(std::string_view text, Ptx& ptx);
 
 }  // namespace cuvmm::sim

@@ -137,7 +137,7 @@ CUVMM_SIM(cuStreamBeginCaptureToGraph)
 }
 
 CUVMM_SIM(cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode* mode) {
-  if (mode == nullptr || !is_mode(*mode)) return CUDA_ERROR_INVALID_VALUE;
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *mode = exchange_thread_mode(*mode);
   return CUDA_SUCCESS;
 }
@@ -146,25 +146,29 @@ CUVMM_SIM(cuStreamEndCapture)(CUstream handle, CUgraph* out) {
   CUVMM_SIM_CONTEXT(current);
   const auto stream = find_stream(current, handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (out != nullptr) *out = nullptr;
   std::shared_ptr<Graph> lost;  // destroyed without the lock
   const Holding holding{graph_lock()};
   const auto capture = capture_of(*stream);
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-  if (!capture->is_origin(*stream)) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  if (capture->mode() != CU_STREAM_CAPTURE_MODE_RELAXED && !capture->is_of_this_thread()) {
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (!capture->is_origin(*stream)) {
+    capture->invalidate();
+    return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
+  // Whatever the answer, the capture is over (measured).
   CUresult answer = CUDA_SUCCESS;
-  if (!capture->is_valid()) {
+  if (capture->mode() != CU_STREAM_CAPTURE_MODE_RELAXED && !capture->is_of_this_thread()) {
+    answer = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  } else if (!capture->is_valid()) {
     answer = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   } else if (!capture->is_joined()) {
     answer = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   }
   const bool given = capture->is_into_given_graph();
   auto graph = capture->end();
-  *out = answer == CUDA_SUCCESS ? graph->handle() : nullptr;
-  if (answer != CUDA_SUCCESS && !given) {
+  if (answer == CUDA_SUCCESS && out != nullptr) {
+    *out = graph->handle();
+  } else if (!given) {
     graph->withdraw();
     lost = std::move(graph);
   }

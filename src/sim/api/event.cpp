@@ -21,14 +21,14 @@ struct AskedEvent {
 };
 
 // Events may be asked after from any context; the answer is that of the event's own.
-AskedEvent asked_event(CUevent handle) {
+AskedEvent asked_event(CUevent handle, CUresult (*refuse)(Event&) = &refuse_captured_event) {
   auto event = Process::get().events.find(handle);
   if (event == nullptr) return {nullptr, nullptr, CUDA_ERROR_INVALID_HANDLE};
   auto context = event->context.lock();
   if (context == nullptr) return {nullptr, nullptr, CUDA_ERROR_CONTEXT_IS_DESTROYED};
   const CUresult sticky = context->sticky_error();
   if (sticky != CUDA_SUCCESS) return {nullptr, nullptr, sticky};
-  const CUresult refused = refuse_captured_event(*event);
+  const CUresult refused = refuse(*event);
   return {std::move(event), std::move(context), refused};
 }
 
@@ -56,9 +56,11 @@ CUresult record(CUevent event_handle, CUstream stream_handle, unsigned flags) {
 
 CUresult elapsed(float* milliseconds, CUevent first, CUevent second) {
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const AskedEvent begin = asked_event(first);
+  // Breaks no capture (measured).
+  const auto check = [](Event& event) { return check_captured_event(event); };
+  const AskedEvent begin = asked_event(first, check);
   if (begin.answer != CUDA_SUCCESS) return begin.answer;
-  const AskedEvent end = asked_event(second);
+  const AskedEvent end = asked_event(second, check);
   if (end.answer != CUDA_SUCCESS) return end.answer;
   if (((begin.event->flags | end.event->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
     return CUDA_ERROR_INVALID_HANDLE;
@@ -121,9 +123,13 @@ CUVMM_SIM(cuEventCreate)(CUevent* out, unsigned flags) {
 CUVMM_SIM(cuEventDestroy_v2)(CUevent event) {
   return Process::get().events.remove(event) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
-CUVMM_SIM(cuEventDestroy)(CUevent event) { return sim_cuEventDestroy_v2(event); }
+CUVMM_SIM(cuEventDestroy)(CUevent event) {
+  return sim_cuEventDestroy_v2(event);
+}
 
-CUVMM_SIM(cuEventRecord)(CUevent event, CUstream stream) { return record(event, stream, 0); }
+CUVMM_SIM(cuEventRecord)(CUevent event, CUstream stream) {
+  return record(event, stream, 0);
+}
 CUVMM_SIM(cuEventRecordWithFlags)(CUevent event, CUstream stream, unsigned flags) {
   return record(event, stream, flags);
 }
@@ -131,6 +137,7 @@ CUVMM_SIM(cuEventRecordWithFlags)(CUevent event, CUstream stream, unsigned flags
 CUVMM_SIM(cuEventQuery)(CUevent handle) {
   const AskedEvent asked = asked_event(handle);
   if (asked.answer != CUDA_SUCCESS) return asked.answer;
+  if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
   const auto recording = asked.event->recording();
   if (recording != nullptr && !Queue::is_reached(recording->point)) return CUDA_ERROR_NOT_READY;
   const auto& shared = asked.event->shared;

@@ -2,6 +2,7 @@
 #include "sim/graph_exec.hpp"
 
 #include "sim/bodies.hpp"
+#include "sim/capture.hpp"
 #include "sim/context.hpp"
 #include "sim/entry.hpp"
 #include "sim/graph_edit.hpp"
@@ -16,37 +17,47 @@ constexpr cuuint64_t known_flags =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
-CUresult instantiate(CUgraphExec* out, CUgraph handle, cuuint64_t flags,
-                     CUgraphInstantiateResult* why) {
-  *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+// Why and where it failed.
+struct Failure {
+  CUgraphInstantiateResult result = CUDA_GRAPH_INSTANTIATE_ERROR;
+  CUgraphNode node = nullptr;
+};
+
+CUresult instantiate(CUgraphExec* out, CUgraph handle, cuuint64_t flags, Failure* failure) {
   if (out == nullptr || (flags & ~known_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
     return lacking("cuGraphInstantiate", "has no graphs that the device launches");
   }
+  if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
   std::shared_ptr<GraphExec> exec;
   const Holding holding{graph_lock()};
   const auto graph = Process::get().graphs.find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool has_memory = graph->has_memory_nodes();
   // Addresses of a graph's memory are its own, so two instances would share them.
-  if (has_memory && !graph->instance.expired()) return CUDA_ERROR_NOT_SUPPORTED;  // assumed
+  if (has_memory && !graph->instance.expired()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!graph->order(&failure->node)) {
+    failure->result = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   exec = GraphExec::create(*graph, flags);
-  if (exec == nullptr) {
-    *why = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+  if (exec == nullptr) {  // an inner graph goes round in circles
+    failure->result = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (has_memory) graph->instance = exec;
   *out = Process::get().graph_execs.add(exec);
-  *why = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  failure->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   return CUDA_SUCCESS;
 }
 
 CUresult instantiate_with_log(CUgraphExec* out, CUgraph graph, CUgraphNode* error_node, char* log,
                               size_t log_size) {
-  if (error_node != nullptr) *error_node = nullptr;
   if (log != nullptr && log_size != 0) *log = '\0';
-  CUgraphInstantiateResult why{};
-  return instantiate(out, graph, 0, &why);
+  Failure failure;
+  const CUresult answer = instantiate(out, graph, 0, &failure);
+  if (error_node != nullptr) *error_node = failure.node;
+  return answer;
 }
 
 std::shared_ptr<GraphExec> find_exec(CUgraphExec exec) {
@@ -81,20 +92,23 @@ CUVMM_SIM(cuGraphInstantiate_v2)
 }
 CUVMM_SIM(cuGraphInstantiateWithFlags)(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) return CUDA_ERROR_INVALID_VALUE;
-  CUgraphInstantiateResult why{};
-  return instantiate(exec, graph, flags, &why);
+  Failure failure;
+  return instantiate(exec, graph, flags, &failure);
 }
 CUVMM_SIM(cuGraphInstantiateWithParams)
 (CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  parameters->hErrNode_out = nullptr;
   if ((parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
     CUVMM_SIM_CONTEXT(context);
     if (find_stream(context, parameters->hUploadStream) == nullptr) {
       return CUDA_ERROR_INVALID_HANDLE;
     }
   }
-  return instantiate(exec, graph, parameters->flags, &parameters->result_out);
+  Failure failure;
+  const CUresult answer = instantiate(exec, graph, parameters->flags, &failure);
+  parameters->result_out = failure.result;
+  parameters->hErrNode_out = failure.node;
+  return answer;
 }
 
 CUVMM_SIM(cuGraphExecGetFlags)(CUgraphExec handle, cuuint64_t* flags) {
@@ -105,6 +119,7 @@ CUVMM_SIM(cuGraphExecGetFlags)(CUgraphExec handle, cuuint64_t* flags) {
 }
 
 CUVMM_SIM(cuGraphExecDestroy)(CUgraphExec handle) {
+  if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
   // What runs of it runs on; it is ended without a lock, since user objects are told.
   return Process::get().graph_execs.remove(handle) == nullptr ? CUDA_ERROR_INVALID_VALUE
                                                               : CUDA_SUCCESS;

@@ -116,7 +116,7 @@ CUresult remove_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode
     }
     pairs.emplace_back(first->front(), second->front());
   }
-  if (count != 0 && graph->has_memory_nodes()) return CUDA_ERROR_NOT_SUPPORTED;  // assumed
+  if (count != 0 && graph->has_memory_nodes()) return CUDA_ERROR_NOT_SUPPORTED;
   for (const auto& [before, after] : pairs) graph->disconnect(*before, *after);
   return CUDA_SUCCESS;
 }
@@ -145,7 +145,7 @@ CUVMM_SIM(cuGraphClone)(CUgraph* out, CUgraph handle) {
   const Holding holding{graph_lock()};
   const auto graph = find_graph(handle);
   if (graph == nullptr || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (graph->has_memory_nodes()) return CUDA_ERROR_NOT_SUPPORTED;  // assumed
+  if (graph->has_memory_nodes()) return CUDA_ERROR_NOT_SUPPORTED;
   const auto copy = graph->clone();
   copy->publish();
   *out = copy->handle();
@@ -169,7 +169,7 @@ CUVMM_SIM(cuGraphDestroyNode)(CUgraphNode handle) {
   const Holding holding{graph_lock()};
   gone = graph_nodes().find(handle);
   if (gone == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (gone->graph->has_memory_nodes()) return CUDA_ERROR_NOT_SUPPORTED;  // assumed
+  if (gone->graph->has_memory_nodes()) return CUDA_ERROR_NOT_SUPPORTED;
   gone->graph->remove(*gone);
   return CUDA_SUCCESS;
 }

@@ -25,6 +25,8 @@ CUresult launch(const CUDA_KERNEL_NODE_PARAMS& shape, CUstream handle, Cooperati
 // Those that only steer how fast something runs are taken and change nothing here.
 CUresult read_attributes(const CUlaunchConfig& config, Cooperation& cooperation) {
   if (config.numAttrs != 0 && config.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  bool has_cluster = false;
+  bool has_preferred_cluster = false;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config.attrs[i];
     switch (attribute.id) {
@@ -36,10 +38,14 @@ CUresult read_attributes(const CUlaunchConfig& config, Cooperation& cooperation)
         if (cluster.x == 0 || cluster.y == 0 || cluster.z == 0 ||
             config.gridDimX % cluster.x != 0 || config.gridDimY % cluster.y != 0 ||
             config.gridDimZ % cluster.z != 0) {
-          return CUDA_ERROR_INVALID_VALUE;
+          return CUDA_ERROR_INVALID_CLUSTER_SIZE;
         }
+        has_cluster = true;
         break;
       }
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+        has_preferred_cluster = true;
+        break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
         return lacking("cuLaunchKernelEx", "cannot record events inside of a kernel");
@@ -52,7 +58,6 @@ CUresult read_attributes(const CUlaunchConfig& config, Cooperation& cooperation)
       case CU_LAUNCH_ATTRIBUTE_PRIORITY:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
       case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
       case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
         break;
@@ -60,7 +65,8 @@ CUresult read_attributes(const CUlaunchConfig& config, Cooperation& cooperation)
         return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  return CUDA_SUCCESS;
+  // A preferred size is beside a size that always works.
+  return has_preferred_cluster && !has_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ CUVMM_SIM(cuModuleGetFunction)(CUfunction* function, CUmodule handle, const char
   CUVMM_SIM_CONTEXT(context);
   const auto module = find_module(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (function == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (function == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
   const auto found = module->find_function(name);
   if (found == nullptr) return CUDA_ERROR_NOT_FOUND;
   *function = found->handle();

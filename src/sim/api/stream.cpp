@@ -71,12 +71,18 @@ CUcontext context_of(const Stream& stream) {
 
 }  // namespace
 
-CUVMM_SIM(cuStreamCreate)(CUstream* stream, unsigned flags) { return create(stream, flags, 0); }
+CUVMM_SIM(cuStreamCreate)(CUstream* stream, unsigned flags) {
+  return create(stream, flags, 0);
+}
 CUVMM_SIM(cuStreamCreateWithPriority)(CUstream* stream, unsigned flags, int priority) {
   return create(stream, flags, priority);
 }
-CUVMM_SIM(cuStreamDestroy)(CUstream stream) { return destroy(stream); }
-CUVMM_SIM(cuStreamDestroy_v2)(CUstream stream) { return destroy(stream); }
+CUVMM_SIM(cuStreamDestroy)(CUstream stream) {
+  return destroy(stream);
+}
+CUVMM_SIM(cuStreamDestroy_v2)(CUstream stream) {
+  return destroy(stream);
+}
 
 CUVMM_SIM(cuStreamSynchronize)(CUstream handle) {
   const AskedStream asked = asked_stream(handle);
@@ -117,6 +123,10 @@ CUVMM_SIM(cuStreamWaitEvent)(CUstream handle, CUevent event_handle, unsigned fla
     return capture_wait_event(*asked.stream, event, scope);
   }
   if (scope == EventScope::External) return CUDA_ERROR_ILLEGAL_STATE;
+  if (asked.stream->kind == StreamKind::Legacy) {
+    const CUresult refused = refuse_captured_stream(*asked.stream);
+    if (refused != CUDA_SUCCESS) return refused;
+  }
   order_after_event(asked.stream, *event);
   return CUDA_SUCCESS;
 }

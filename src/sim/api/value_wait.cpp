@@ -80,7 +80,8 @@ ValueStep write_step(CUdeviceptr address, Value value, unsigned flags) {
 ValueStep step_of(const CUstreamBatchMemOpParams& step) {
   switch (step.operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      return wait_step<cuuint32_t>(step.waitValue.address, step.waitValue.value, step.waitValue.flags);
+      return wait_step<cuuint32_t>(step.waitValue.address, step.waitValue.value,
+                                   step.waitValue.flags);
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
       return wait_step<cuuint64_t>(step.waitValue.address, step.waitValue.value64,
                                    step.waitValue.flags);
@@ -154,26 +155,26 @@ CUresult make_value_batch(std::vector<CUstreamBatchMemOpParams> steps, Operation
   return CUDA_SUCCESS;
 }
 
-#define CUVMM_SIM_VALUE_CALLS(suffix)                                                              \
-  CUVMM_SIM(cuStreamWaitValue32##suffix)                                                           \
-  (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {                       \
-    return batch(stream, {wait_parameters(address, value, flags)});                                \
-  }                                                                                                \
-  CUVMM_SIM(cuStreamWaitValue64##suffix)                                                           \
-  (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {                       \
-    return batch(stream, {wait_parameters(address, value, flags)});                                \
-  }                                                                                                \
-  CUVMM_SIM(cuStreamWriteValue32##suffix)                                                          \
-  (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {                       \
-    return batch(stream, {write_parameters(address, value, flags)});                               \
-  }                                                                                                \
-  CUVMM_SIM(cuStreamWriteValue64##suffix)                                                          \
-  (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {                       \
-    return batch(stream, {write_parameters(address, value, flags)});                               \
-  }                                                                                                \
-  CUVMM_SIM(cuStreamBatchMemOp##suffix)                                                            \
-  (CUstream stream, unsigned count, CUstreamBatchMemOpParams* steps, unsigned flags) {             \
-    return given_batch(stream, count, steps, flags);                                               \
+#define CUVMM_SIM_VALUE_CALLS(suffix)                                                  \
+  CUVMM_SIM(cuStreamWaitValue32##suffix)                                               \
+  (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {           \
+    return batch(stream, {wait_parameters(address, value, flags)});                    \
+  }                                                                                    \
+  CUVMM_SIM(cuStreamWaitValue64##suffix)                                               \
+  (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {           \
+    return batch(stream, {wait_parameters(address, value, flags)});                    \
+  }                                                                                    \
+  CUVMM_SIM(cuStreamWriteValue32##suffix)                                              \
+  (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {           \
+    return batch(stream, {write_parameters(address, value, flags)});                   \
+  }                                                                                    \
+  CUVMM_SIM(cuStreamWriteValue64##suffix)                                              \
+  (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {           \
+    return batch(stream, {write_parameters(address, value, flags)});                   \
+  }                                                                                    \
+  CUVMM_SIM(cuStreamBatchMemOp##suffix)                                                \
+  (CUstream stream, unsigned count, CUstreamBatchMemOpParams* steps, unsigned flags) { \
+    return given_batch(stream, count, steps, flags);                                   \
   }
 CUVMM_SIM_VALUE_CALLS()
 CUVMM_SIM_VALUE_CALLS(_v2)
