@@ -52,8 +52,9 @@ Point end_of_work(const std::shared_ptr<Stream>& stream) {
   if (context == nullptr) return {};
   if (stream->kind != StreamKind::Legacy) {
     const Holding holding{context->submission_lock()};
+    const Stream& legacy = *context->legacy_stream();
     const bool waits_for_legacy =
-        stream->is_blocking() && !context->legacy_stream()->queue->is_idle();
+        stream->is_blocking() && !(legacy.queue->is_idle() && legacy.next_after.empty());
     if (stream->next_after.empty() && !waits_for_legacy) return stream->queue->last();
   }
   return submit_now(stream, {});
