@@ -14,8 +14,7 @@ void AddressRanges::cut(Free::iterator range, std::uint64_t address, Size size) 
   if (begin < address) free_.emplace(begin, address - begin);
 }
 
-std::optional<std::uint64_t> AddressRanges::take(Size size, Size alignment,
-                                                 std::uint64_t from) {
+std::optional<std::uint64_t> AddressRanges::take(Size size, Size alignment, std::uint64_t from) {
   for (auto range = free_.begin(); range != free_.end(); ++range) {
     const std::uint64_t address = round_up(std::max(range->first, from), alignment);
     const Size lost = address - range->first;

@@ -32,7 +32,8 @@ CUdeviceptr SmallBlocks::take(Size size, const std::vector<int>& accessors) {
   const Holding holding{lock_};
   auto fitting = by_largest_.lower_bound({size, 0});
   if (fitting == by_largest_.end()) {
-    const CUdeviceptr address = Process::get().space().allocate_block(device_, granule_size, accessors);
+    const CUdeviceptr address =
+        Process::get().space().allocate_block(device_, granule_size, accessors);
     if (address == 0) return 0;
     granules_[address].free[0] = granule_size;
     fitting = by_largest_.insert({granule_size, address}).first;
@@ -63,7 +64,8 @@ void SmallBlocks::give_back(CUdeviceptr address, Size size) {
       size += next->second;
       next = changed.free.erase(next);
     }
-    if (next != changed.free.begin() && std::prev(next)->first + std::prev(next)->second == offset) {
+    if (next != changed.free.begin() &&
+        std::prev(next)->first + std::prev(next)->second == offset) {
       std::prev(next)->second += size;
     } else {
       changed.free[offset] = size;

@@ -12,8 +12,9 @@
 
 namespace cuvmm::sim {
 extern "C" {
-#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
-  [[gnu::weak, gnu::visibility("hidden")]] std::remove_pointer_t<PFN_##name##_v##since> sim_##symbol;
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need)                   \
+  [[gnu::weak, gnu::visibility("hidden")]] std::remove_pointer_t<PFN_##name##_v##since> \
+      sim_##symbol;
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"
 #undef CUVMM_API

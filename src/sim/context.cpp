@@ -25,7 +25,11 @@ std::shared_ptr<Stream> new_implicit_stream(const std::shared_ptr<Context>& cont
 }  // namespace
 
 Context::Context(Device& device, unsigned flags, bool primary)
-    : device_(device), primary_(primary), id_(next_context_id()), flags_(flags), small_blocks_(device) {}
+    : device_(device),
+      primary_(primary),
+      id_(next_context_id()),
+      flags_(flags),
+      small_blocks_(device) {}
 
 std::shared_ptr<Context> Context::create(Device& device, unsigned flags, bool primary) {
   std::shared_ptr<Context> context{new Context{device, flags, primary}};

@@ -101,7 +101,7 @@ CurrentContext current_context();
 }  // namespace cuvmm::sim
 
 // The current context as `name`, or return why there is none to be used.
-#define CUVMM_SIM_CONTEXT(name)                                         \
-  const auto name##_found = ::cuvmm::sim::current_context();            \
-  if (name##_found.answer != CUDA_SUCCESS) return name##_found.answer;  \
+#define CUVMM_SIM_CONTEXT(name)                                        \
+  const auto name##_found = ::cuvmm::sim::current_context();           \
+  if (name##_found.answer != CUDA_SUCCESS) return name##_found.answer; \
   [[maybe_unused]] const auto& name = name##_found.context

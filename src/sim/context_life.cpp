@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "sim/array.hpp"
 #include "sim/blocking.hpp"
 #include "sim/device.hpp"
 #include "sim/event.hpp"
+#include "sim/host_memory.hpp"
 #include "sim/module.hpp"
 #include "sim/pool.hpp"
 #include "sim/process.hpp"
@@ -38,6 +40,8 @@ void end_context(const std::shared_ptr<Context>& context) {
   for (const Allocation& allocation : blocking_allocations_of(context)) {
     if (process.space().take(allocation.address).has_value()) free_blocking_now(allocation);
   }
+  free_host_memory_of(context);
+  remove_arrays_of(context);
   remove_all_of(process.streams, context);
   remove_all_of(process.events, context);
   remove_all_of(process.modules, context);

@@ -54,11 +54,17 @@ Entry::Entry(Row row, Flavour flavour) : answer_(may_enter(row)), outer_(flavour
   flavour_now = flavour;
 }
 
-Entry::~Entry() { flavour_now = outer_; }
+Entry::~Entry() {
+  flavour_now = outer_;
+}
 
-Flavour current_flavour() { return flavour_now; }
+Flavour current_flavour() {
+  return flavour_now;
+}
 
-CUresult lacking(const char* symbol) { return lacking(symbol, "is not simulated"); }
+CUresult lacking(const char* symbol) {
+  return lacking(symbol, "is not simulated");
+}
 
 CUresult lacking(const char* symbol, const char* what) {
   static std::mutex lock;
@@ -70,7 +76,11 @@ CUresult lacking(const char* symbol, const char* what) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-InHostFunction::InHostFunction() { ++host_functions_deep; }
-InHostFunction::~InHostFunction() { --host_functions_deep; }
+InHostFunction::InHostFunction() {
+  ++host_functions_deep;
+}
+InHostFunction::~InHostFunction() {
+  --host_functions_deep;
+}
 
 }  // namespace cuvmm::sim

@@ -66,7 +66,9 @@ std::shared_ptr<Queue> Queue::create() {
   return queue;
 }
 
-Point Queue::last() { return {shared_from_this(), submitted_.load()}; }
+Point Queue::last() {
+  return {shared_from_this(), submitted_.load()};
+}
 
 Point Queue::submit(Work work, std::vector<Point> after, Duration duration) {
   std::erase_if(after, [](const Point& point) {

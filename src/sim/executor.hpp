@@ -88,9 +88,9 @@ class Queue : public std::enable_shared_from_this<Queue> {
   mutable Lock lock_{LockOrder::SimExecutor};  // guards what follows
   std::vector<Followed> followed_;
   std::deque<Task> waiting_;
-  bool running_ = false;         // the task before waiting_.front() runs, on whatever thread
-  bool worker_ = false;          // a thread is in run_tasks()
-  Condition changed_;            // tasks came, were allowed, or were finished
+  bool running_ = false;  // the task before waiting_.front() runs, on whatever thread
+  bool worker_ = false;   // a thread is in run_tasks()
+  Condition changed_;     // tasks came, were allowed, or were finished
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> done_{0};
   std::atomic<std::uint64_t> allowed_{0};

@@ -68,21 +68,25 @@ CUresult refuse() {
 }  // namespace
 
 // A symbol is one jump through a slot, so that templates can be exported under C names.
-#define CUVMM_SLOT(symbol, function)                                                        \
-  extern "C" {                                                                              \
+#define CUVMM_SLOT(symbol, function)                                                           \
+  extern "C" {                                                                                 \
   [[gnu::visibility("hidden")]] void* cuvmm_slot_##symbol = reinterpret_cast<void*>(function); \
-  }                                                                                         \
-  asm(".pushsection .text\n"                                                                \
-      ".globl " #symbol "\n"                                                                \
-      ".type " #symbol ",@function\n" #symbol                                               \
-      ":\n"                                                                                 \
-      "  endbr64\n"                                                                         \
-      "  jmp *cuvmm_slot_" #symbol "(%rip)\n"                                               \
-      ".size " #symbol ",.-" #symbol "\n"                                                   \
+  }                                                                                            \
+  asm(".pushsection .text\n"                                                                   \
+      ".globl " #symbol                                                                        \
+      "\n"                                                                                     \
+      ".type " #symbol ",@function\n" #symbol                                                  \
+      ":\n"                                                                                    \
+      "  endbr64\n"                                                                            \
+      "  jmp *cuvmm_slot_" #symbol                                                             \
+      "(%rip)\n"                                                                               \
+      ".size " #symbol ",.-" #symbol                                                           \
+      "\n"                                                                                     \
       ".popsection");
 
 #define CUVMM_LEGACY(symbol) (&Door<Row::symbol, &sim_##symbol>::template call<Flavour::Legacy>)
-#define CUVMM_PER_THREAD(symbol) (&Door<Row::symbol, &sim_##symbol>::template call<Flavour::PerThread>)
+#define CUVMM_PER_THREAD(symbol) \
+  (&Door<Row::symbol, &sim_##symbol>::template call<Flavour::PerThread>)
 #define CUVMM_EXPORT_Legacy(symbol)
 #define CUVMM_EXPORT_LegacyAndPtds(symbol) CUVMM_SLOT(symbol##_ptds, CUVMM_PER_THREAD(symbol))
 #define CUVMM_EXPORT_LegacyAndPtsz(symbol) CUVMM_SLOT(symbol##_ptsz, CUVMM_PER_THREAD(symbol))
@@ -137,8 +141,14 @@ const Entrances& all_entrances() {
 
 }  // namespace
 
-const char* name_of(Row row) { return row_names[static_cast<std::size_t>(row)]; }
-const Entrance* entrances() { return all_entrances().data(); }
-std::size_t entrance_count() { return all_entrances().size(); }
+const char* name_of(Row row) {
+  return row_names[static_cast<std::size_t>(row)];
+}
+const Entrance* entrances() {
+  return all_entrances().data();
+}
+std::size_t entrance_count() {
+  return all_entrances().size();
+}
 
 }  // namespace cuvmm::sim

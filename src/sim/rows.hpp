@@ -38,8 +38,8 @@ struct Entrance {
 
 inline constexpr int Now = 1 << 30;
 
-const char* name_of(Row row);   // the API name: "cuMemAlloc"
-const Entrance* entrances();    // sorted by name, then by version
+const char* name_of(Row row);  // the API name: "cuMemAlloc"
+const Entrance* entrances();   // sorted by name, then by version
 std::size_t entrance_count();
 
 }  // namespace cuvmm::sim

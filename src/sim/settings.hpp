@@ -12,7 +12,11 @@ inline constexpr int most_devices = 8;
 // once, and its default is used.
 const SimOptions& settings();
 
-inline bool has_backing() { return settings().backing == SimBacking::Memory; }
-inline bool is_eager() { return settings().order.when == SimWhen::Eager; }
+inline bool has_backing() {
+  return settings().backing == SimBacking::Memory;
+}
+inline bool is_eager() {
+  return settings().order.when == SimWhen::Eager;
+}
 
 }  // namespace cuvmm::sim

@@ -21,8 +21,10 @@ std::vector<Point> points_before(Stream& stream, const Context& context) {
       if (!other->queue->is_idle()) points.push_back(other->queue->last());
       points.insert(points.end(), other->next_after.begin(), other->next_after.end());
     }
-  } else if (stream.is_blocking() && !context.legacy_stream()->queue->is_idle()) {
-    points.push_back(context.legacy_stream()->queue->last());
+  } else if (stream.is_blocking()) {
+    const Stream& legacy = *context.legacy_stream();
+    if (!legacy.queue->is_idle()) points.push_back(legacy.queue->last());
+    points.insert(points.end(), legacy.next_after.begin(), legacy.next_after.end());
   }
   return points;
 }

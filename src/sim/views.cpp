@@ -59,6 +59,7 @@ bool Views::reserve(int devices) {
 }
 
 bool Views::can_show(std::uint64_t address, Size size) {
+  if (!has_backing()) return true;
   const std::uint64_t offset = address - device_addresses_begin;
   return offset <= view_size && size <= view_size - offset;
 }

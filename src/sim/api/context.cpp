@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "sim/context.hpp"
 #include "sim/bodies.hpp"
 #include "sim/capture.hpp"
-#include "sim/context.hpp"
 #include "sim/context_life.hpp"
 #include "sim/process.hpp"
 
@@ -67,21 +67,28 @@ CUVMM_SIM(cuCtxCreate_v3)
 }
 CUVMM_SIM(cuCtxCreate_v4)
 (CUcontext* out, CUctxCreateParams* parameters, unsigned flags, CUdevice device) {
-  if (parameters != nullptr && (parameters->numExecAffinityParams != 0 || parameters->cigParams != nullptr)) {
+  if (parameters != nullptr &&
+      (parameters->numExecAffinityParams != 0 || parameters->cigParams != nullptr)) {
     return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   }
   return create(out, flags, device);
 }
 
-CUVMM_SIM(cuCtxDestroy)(CUcontext context) { return destroy(context); }
-CUVMM_SIM(cuCtxDestroy_v2)(CUcontext context) { return destroy(context); }
+CUVMM_SIM(cuCtxDestroy)(CUcontext context) {
+  return destroy(context);
+}
+CUVMM_SIM(cuCtxDestroy_v2)(CUcontext context) {
+  return destroy(context);
+}
 
 CUVMM_SIM(cuCtxPushCurrent_v2)(CUcontext context) {
   if (Process::get().contexts.find(context) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   ContextStack::of_this_thread().push_back(context);
   return CUDA_SUCCESS;
 }
-CUVMM_SIM(cuCtxPushCurrent)(CUcontext context) { return sim_cuCtxPushCurrent_v2(context); }
+CUVMM_SIM(cuCtxPushCurrent)(CUcontext context) {
+  return sim_cuCtxPushCurrent_v2(context);
+}
 
 CUVMM_SIM(cuCtxPopCurrent_v2)(CUcontext* context) {
   auto& stack = ContextStack::of_this_thread();
@@ -90,7 +97,9 @@ CUVMM_SIM(cuCtxPopCurrent_v2)(CUcontext* context) {
   stack.pop_back();
   return CUDA_SUCCESS;
 }
-CUVMM_SIM(cuCtxPopCurrent)(CUcontext* context) { return sim_cuCtxPopCurrent_v2(context); }
+CUVMM_SIM(cuCtxPopCurrent)(CUcontext* context) {
+  return sim_cuCtxPopCurrent_v2(context);
+}
 
 CUVMM_SIM(cuCtxSetCurrent)(CUcontext context) {
   auto& stack = ContextStack::of_this_thread();
@@ -109,7 +118,9 @@ CUVMM_SIM(cuCtxGetCurrent)(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-CUVMM_SIM(cuCtxGetDevice)(CUdevice* device) { return current_device(device); }
+CUVMM_SIM(cuCtxGetDevice)(CUdevice* device) {
+  return current_device(device);
+}
 CUVMM_SIM(cuCtxGetDevice_v2)(CUdevice* device, CUcontext handle) {
   if (handle == nullptr) return current_device(device);
   const auto context = Process::get().contexts.find(handle);

@@ -46,8 +46,12 @@ CUVMM_SIM(cuDeviceGetName)(char* name, int size, CUdevice device) {
   return write_text(name, size, "cuvmm simulated device");
 }
 
-CUVMM_SIM(cuDeviceGetUuid)(CUuuid* uuid, CUdevice device) { return uuid_of(uuid, device); }
-CUVMM_SIM(cuDeviceGetUuid_v2)(CUuuid* uuid, CUdevice device) { return uuid_of(uuid, device); }
+CUVMM_SIM(cuDeviceGetUuid)(CUuuid* uuid, CUdevice device) {
+  return uuid_of(uuid, device);
+}
+CUVMM_SIM(cuDeviceGetUuid_v2)(CUuuid* uuid, CUdevice device) {
+  return uuid_of(uuid, device);
+}
 
 CUVMM_SIM(cuDeviceTotalMem_v2)(size_t* bytes, CUdevice ordinal) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;

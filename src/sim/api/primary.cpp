@@ -74,10 +74,18 @@ CUVMM_SIM(cuDevicePrimaryCtxRetain)(CUcontext* context, CUdevice ordinal) {
   return CUDA_SUCCESS;
 }
 
-CUVMM_SIM(cuDevicePrimaryCtxRelease)(CUdevice device) { return release(device); }
-CUVMM_SIM(cuDevicePrimaryCtxRelease_v2)(CUdevice device) { return release(device); }
-CUVMM_SIM(cuDevicePrimaryCtxReset)(CUdevice device) { return reset(device); }
-CUVMM_SIM(cuDevicePrimaryCtxReset_v2)(CUdevice device) { return reset(device); }
+CUVMM_SIM(cuDevicePrimaryCtxRelease)(CUdevice device) {
+  return release(device);
+}
+CUVMM_SIM(cuDevicePrimaryCtxRelease_v2)(CUdevice device) {
+  return release(device);
+}
+CUVMM_SIM(cuDevicePrimaryCtxReset)(CUdevice device) {
+  return reset(device);
+}
+CUVMM_SIM(cuDevicePrimaryCtxReset_v2)(CUdevice device) {
+  return reset(device);
+}
 CUVMM_SIM(cuDevicePrimaryCtxSetFlags)(CUdevice device, unsigned flags) {
   return set_flags(device, flags);
 }
