@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// How processes begin, fork and end.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "preload/run_program.hpp"
+#include "preload/traces.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Life : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Life, EndsAsItDoesWithoutUs) {
+  const std::string trace = own_folder() + "/run.trace";
+  const Finished alone = run_program({program("life"), GetParam()}, natively());
+
+  const Finished traced =
+      run_program({program("life"), GetParam()}, under_cuvmm({{"VMM_TRACE_FILE", trace}}));
+
+  EXPECT_EQ(traced.status, alone.status) << traced.err;
+  EXPECT_EQ(traced.out, alone.out);
+  EXPECT_EQ(traced.err, alone.err);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Life,
+                         ::testing::Values("plain", "no-cuda", "keep", "atexit", "exit-in-thread",
+                                           "fork", "fork-first", "fork-exec", "vfork-exec",
+                                           "daemon", "crash"),
+                         [](const auto& way) {
+                           std::string name = way.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(ProcessWithoutCuda, LeavesNoTraceAndNoLog) {
+  const std::string folder = own_folder();
+  const Finished finished = run_program({program("life"), "no-cuda"},
+                                        under_cuvmm({{"VMM_TRACE_FILE", folder + "/run.trace"},
+                                                     {"VMM_LOG_LEVEL", "DEBUG"},
+                                                     {"VMM_LOG_FILE", folder + "/run.log"}}));
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_TRUE(fs::is_empty(folder));
+}
+
+TEST(TraceOfAProcess, EndsWithWhatWasRecordedWhenItCrashes) {
+  const std::string trace = own_folder() + "/run.trace";
+  const Finished finished =
+      run_program({program("life"), "crash"}, under_cuvmm({{"VMM_TRACE_FILE", trace}}));
+  EXPECT_EQ(finished.status, 128 + SIGABRT);
+  EXPECT_EQ(run_program({cli(), "stats", trace}).status, 0);
+}
+
+TEST(TraceOfAProcess, IsForItsOwnerAlone) {
+  const std::string trace = own_folder() + "/run.trace";
+  run_program({program("life"), "plain"}, under_cuvmm({{"VMM_TRACE_FILE", trace}}));
+  struct stat status {};
+  ASSERT_EQ(stat(trace.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+TEST(TraceOfAProcess, IsNotOverwrittenByThatOfItsChild) {
+  const std::string folder = own_folder();
+  run_program({program("life"), "fork-exec"},
+              under_cuvmm({{"VMM_TRACE_FILE", folder + "/run.trace"}}));
+  const auto files = std::distance(fs::directory_iterator{folder}, fs::directory_iterator{});
+  EXPECT_EQ(files, 2);
+  EXPECT_EQ(memory_events(folder + "/run.trace").allocations, 1u);
+}
+
+TEST(Failure, OfTheTraceLetsTheProgramRun) {
+  const Finished finished = run_program(
+      {program("life"), "plain"}, under_cuvmm({{"VMM_TRACE_FILE", "/nonexistent/run.trace"}}));
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+}
+
+TEST(Failure, ToReadAnOptionLetsTheProgramRun) {
+  const Finished finished =
+      run_program({program("life"), "plain"}, under_cuvmm({{"VMM_LIMIT", "much"}}));
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_NE(finished.err.find("VMM_LIMIT"), std::string::npos) << finished.err;
+  EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+}
+
+}  // namespace
+}  // namespace cuvmm::test

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace cuvmm::test {
+
+struct MemoryEvents {
+  std::uint64_t allocations = 0;
+  std::uint64_t failed_allocations = 0;
+  std::uint64_t frees = 0;
+  bool every_free_has_its_allocation = true;
+};
+
+// What a trace says of memory. Fails the test where it cannot be read whole.
+MemoryEvents memory_events(const std::string& path);
+
+bool file_exists(const std::string& path);
+
+}  // namespace cuvmm::test
