@@ -116,7 +116,9 @@ std::vector<Point> work_of(Stream& stream) {
   points.push_back(stream.queue->last());
   if (stream.kind == StreamKind::Legacy) {
     for (const auto& other : context->streams()) {
-      if (other->is_blocking()) points.push_back(other->queue->last());
+      if (!other->is_blocking()) continue;
+      points.push_back(other->queue->last());
+      points.insert(points.end(), other->next_after.begin(), other->next_after.end());
     }
   }
   return points;
