@@ -156,7 +156,7 @@ TEST_F(Capture, ACapturingStreamCannotBeginAgain) {
   const GivenStream stream;
   begin(stream);
 
-  // unmeasured: the code; the documentation forbids the call and names none.
+  // Measured: the documentation forbids the call and names no answer.
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_STATE,
                 driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 
@@ -166,7 +166,7 @@ TEST_F(Capture, ACapturingStreamCannotBeginAgain) {
 TEST_F(Capture, AStreamThatDoesNotCaptureCannotEnd) {
   const GivenStream stream;
   CUgraph graph = nullptr;
-  // unmeasured: the code; the documentation forbids the call and names none.
+  // Measured: the documentation forbids the call and names no answer.
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_STATE, driver().cuStreamEndCapture(stream, &graph));
 }
 

@@ -55,14 +55,23 @@ TEST_F(CaptureRefusals, AThreadLocalCaptureRefusesToQueryAnyEvent) {
   expect_invalidated(stream);
 }
 
-TEST_F(CaptureRefusals, AThreadLocalCaptureRefusesABlockingCopy) {
+TEST_F(CaptureRefusals, AThreadLocalCaptureAllowsABlockingCopyBesideANonBlockingStream) {
   const GivenStream stream;
   const GivenBlocking memory{4 * KiB};
   std::uint32_t word = 0;
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+  EXPECT_CUDA(driver().cuMemcpyDtoH(&word, memory.address(), 4));
+  expect_well(stream);
+}
+
+TEST_F(CaptureRefusals, ABlockingCopyWouldDependOnACapturingBlockingStream) {
+  const GivenStream blocking{CU_STREAM_DEFAULT};
+  const GivenBlocking memory{4 * KiB};
+  std::uint32_t word = 0;
+  begin_capture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
                 driver().cuMemcpyDtoH(&word, memory.address(), 4));
-  expect_invalidated(stream);
+  expect_invalidated(blocking);
 }
 
 TEST_F(CaptureRefusals, ARelaxedCaptureAllowsABlockingCopyBesideANonBlockingStream) {

@@ -205,7 +205,6 @@ TEST_F(Launches, BothKindsOfParametersAtOnceAreRefused) {
 }
 
 TEST_F(Launches, NoFunctionIsRefused) {
-  // unmeasured: the code.
   EXPECT_ANSWER(
       CUDA_ERROR_INVALID_HANDLE,
       driver().cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, default_stream, nullptr, nullptr));

@@ -168,7 +168,7 @@ TEST_F(DefaultStream, AnEventRecordedOnTheLegacyStreamIsBehindBlockingStreams) {
   EXPECT_CUDA(driver().cuEventSynchronize(event));
 }
 
-// unmeasured: that a wait counts as work of the legacy stream, and of a blocking one.
+// Measured: a wait counts as work, of the legacy stream as of a blocking one.
 TEST_F(DefaultStream, AWaitOnTheLegacyStreamHoldsBlockingStreamsBack) {
   const GivenStream slow;
   const GivenStream blocking{CU_STREAM_DEFAULT};
@@ -199,6 +199,54 @@ TEST_F(DefaultStream, AWaitOnABlockingStreamHoldsTheLegacyStreamBack) {
   EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(default_stream));
   work.end();
   EXPECT_CUDA(driver().cuStreamSynchronize(default_stream));
+}
+
+TEST_F(DefaultStream, SynchronizeOfTheLegacyStreamWaitsForBlockingStreams) {
+  const GivenStream blocking{CU_STREAM_DEFAULT};
+  SlowWork work{kernels(), blocking};
+
+  CallElsewhere wait{[] { return driver().cuStreamSynchronize(default_stream); }};
+
+  EXPECT_TRUE(wait.waits());
+  work.end();
+  EXPECT_CUDA(wait.answer());
+}
+
+TEST_F(DefaultStream, SynchronizeOfTheLegacyStreamWaitsForWhatBlockingStreamsWaitFor) {
+  const GivenStream slow;
+  const GivenStream blocking{CU_STREAM_DEFAULT};
+  const GivenEvent event;
+  SlowWork work{kernels(), slow};
+  ASSERT_CUDA(driver().cuEventRecord(event, slow));
+  ASSERT_CUDA(driver().cuStreamWaitEvent(blocking, event, 0));
+
+  CallElsewhere wait{[] { return driver().cuStreamSynchronize(default_stream); }};
+
+  EXPECT_TRUE(wait.waits());
+  work.end();
+  EXPECT_CUDA(wait.answer());
+}
+
+TEST_F(DefaultStream, SynchronizeOfABlockingStreamDoesNotWaitForLegacyWorkBehindIt) {
+  const GivenStream blocking{CU_STREAM_DEFAULT};
+  SlowWork work{kernels(), default_stream};
+
+  EXPECT_CUDA(driver().cuStreamSynchronize(blocking)) << "it has no work of its own";
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(default_stream));
+  work.end();
+}
+
+TEST_F(DefaultStream, AnEventOnABlockingStreamIsBehindLegacyWork) {
+  const GivenStream blocking{CU_STREAM_DEFAULT};
+  const GivenEvent event;
+  SlowWork work{kernels(), default_stream};
+
+  ASSERT_CUDA(driver().cuEventRecord(event, blocking));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuEventQuery(event));
+  work.end();
+  EXPECT_CUDA(driver().cuEventSynchronize(event));
 }
 
 TEST_F(DefaultStream, TwoContextsHaveSeparateLegacyStreams) {

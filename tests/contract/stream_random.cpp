@@ -53,10 +53,8 @@ class HappensBefore {
     ++clock[stream];
     return clock;
   }
-  void wait(std::size_t stream, const Clock& event) {
-    step(stream);
-    join(clocks_[stream], event);
-  }
+  // No step by itself: what comes next is ordered behind the event.
+  void wait(std::size_t stream, const Clock& event) { join(clocks_[stream], event); }
   // The host knows that all of it is done: so does whatever it calls from now on.
   void host_waited_for(const Clock& done) {
     for (Clock& clock : clocks_) join(clock, done);
