@@ -137,7 +137,7 @@ TEST_F(Devices, HaveTheirNameCutToWhatFits) {
   char name[8];
   std::memset(name, 'x', sizeof name);
   ASSERT_CUDA(driver().cuDeviceGetName(name, 4, device()));
-  EXPECT_EQ(std::strlen(name), 3u);  // unmeasured
+  EXPECT_EQ(std::strlen(name), 3u);
   EXPECT_EQ(name[4], 'x');
 }
 

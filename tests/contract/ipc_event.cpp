@@ -55,7 +55,6 @@ TEST_F(IpcEvent, IsPendingInAnotherProcessUntilItsWorkIsDone) {
 TEST_F(IpcEvent, HasNoHandleUnlessItWasMadeForIt) {
   GivenEvent event{CU_EVENT_DISABLE_TIMING};
   CUipcEventHandle handle{};
-  // unmeasured: which refusal
   EXPECT_ANSWER(CUDA_ERROR_INVALID_HANDLE, driver().cuIpcGetEventHandle(&handle, event.get()));
 }
 

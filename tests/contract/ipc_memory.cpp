@@ -69,7 +69,7 @@ CHILD_ROLE(opens_twice) {
   EXPECT_CUDA(driver().cuIpcCloseMemHandle(first));
   EXPECT_EQ(read_word(second), 5u);  // one open is still owed a close
   EXPECT_CUDA(driver().cuIpcCloseMemHandle(second));
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuIpcCloseMemHandle(second));  // unmeasured
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuIpcCloseMemHandle(second));
 }
 
 TEST_F(IpcMemory, OpenedTwiceIsCountedAndHasOneAddress) {
@@ -92,7 +92,7 @@ CHILD_ROLE(asks_about_opened_memory) {
   unsigned type = 0;
   EXPECT_CUDA(driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
   EXPECT_EQ(type, unsigned{CU_MEMORYTYPE_DEVICE});
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFree(address));  // unmeasured
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFree(address));
   EXPECT_CUDA(driver().cuIpcCloseMemHandle(address));
 }
 
@@ -121,7 +121,6 @@ TEST_F(IpcMemory, SurvivesTheEndOfTheProcessThatOpenedIt) {
 TEST_F(IpcMemory, CannotBeOpenedInItsOwnProcess) {
   auto block = given_blocking(size);
   CUdeviceptr address = 0;
-  // unmeasured: that it is refused is well known, how is not documented
   EXPECT_ANSWER(CUDA_ERROR_INVALID_CONTEXT,
                 driver().cuIpcOpenMemHandle(&address, handle_of(block.address()), lazily));
 }

@@ -102,7 +102,7 @@ TEST_F(BlockingMemory, ThatNeverWasCannotBeFreed) {
 
 TEST_F(BlockingMemory, FreesNoMappings) {
   auto mapped = given_mapped(1, granularity());
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFree(mapped.address()));  // unmeasured
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFree(mapped.address()));
   EXPECT_CUDA(driver().cuMemsetD8(mapped.address(), 1, mapped.size()));
   EXPECT_CUDA(synchronize());
 }
@@ -177,7 +177,6 @@ TEST_F(BlockingMemory, GoesWithItsContext) {
   auto block = given_blocking(256 * MiB);
   own.leave();
   ASSERT_CUDA(own.destroy());
-  // unmeasured: that the context itself leaves nothing behind
   EXPECT_EQ(memory_info().free, free_before);
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFree(block.forget()));
 }
@@ -203,7 +202,6 @@ TEST_F(BlockingMemory, InRowsTakesElementsOfFourEightOrSixteenBytesOnly) {
 TEST_F(BlockingMemory, InNoRowsIsRefused) {
   CUdeviceptr address = 0;
   size_t pitch = 0;
-  // unmeasured
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemAllocPitch(&address, &pitch, 0, 10, 4));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemAllocPitch(&address, &pitch, 1000, 0, 4));
 }
@@ -213,7 +211,6 @@ TEST_F(BlockingMemory, InRowsBeyondAllNumbersIsRefused) {
   size_t pitch = 0;
   const CUresult answer =
       driver().cuMemAllocPitch(&address, &pitch, Size{1} << 40, Size{1} << 40, 4);
-  // unmeasured: whether the product is found too large or the memory too little
   EXPECT_TRUE(answer == CUDA_ERROR_INVALID_VALUE || answer == CUDA_ERROR_OUT_OF_MEMORY)
       << name_of(answer);
 }

@@ -164,7 +164,6 @@ TEST_F(HostMemory, RegisteredTwiceIsRefused) {
 TEST_F(HostMemory, RegisteredInPartTwiceIsRefused) {
   OwnMemory own;
   ASSERT_CUDA(register_host(own.get(), size / 2));
-  // unmeasured: for an overlap that is not the same range
   EXPECT_ANSWER(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, register_host(own.get(), size));
   EXPECT_CUDA(driver().cuMemHostUnregister(own.get()));
 }
@@ -191,7 +190,7 @@ TEST_F(HostMemory, RegisteredOfNothingIsRefused) {
 TEST_F(HostMemory, RegisteredIsNotTheDriversToFree) {
   OwnMemory own;
   ASSERT_CUDA(register_host(own.get(), size));
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFreeHost(own.get()));  // unmeasured
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFreeHost(own.get()));
   EXPECT_CUDA(driver().cuMemHostUnregister(own.get()));
 }
 

@@ -98,7 +98,7 @@ TEST_F(AskedAboutBlocking, ItsAddressRangeMayBeAskedByHalves) {
 }
 TEST_F(AskedAboutBlocking, ItsAddressRangeIsWhatWasAskedForToTheByte) {
   auto odd = given_blocking(1000);
-  EXPECT_EQ(address_range(odd.address()).size, 1000u);  // unmeasured
+  EXPECT_EQ(address_range(odd.address()).size, 1000u);
 }
 
 // RANGE_START_ADDR, RANGE_SIZE
@@ -187,11 +187,9 @@ TEST_F(AskedAboutBlocking, ItHasItsContextWhicheverIsCurrent) {
   other.leave();
 }
 TEST_F(AskedAboutAsync, ItHasNoContext) {
-  // unmeasured: there is none is measured; that it is answered as success with NULL is not
   EXPECT_EQ(asked<CUcontext>(CU_POINTER_ATTRIBUTE_CONTEXT, inside_), nullptr);
 }
 TEST_F(AskedAboutMapped, ItHasNoContext) {
-  // unmeasured: as above
   EXPECT_EQ(asked<CUcontext>(CU_POINTER_ATTRIBUTE_CONTEXT, inside_), nullptr);
 }
 

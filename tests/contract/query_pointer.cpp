@@ -122,7 +122,6 @@ TEST_F(AskedAboutPointer, UnknownIsNothingWhereManyThingsAreAskedAtOnce) {
 
 TEST_F(AskedAboutPointer, NoThingsAtOnceAreRefused) {
   auto block = given_blocking(1024);
-  // unmeasured
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
                 driver().cuPointerGetAttributes(0, nullptr, nullptr, block.address()));
 }
@@ -131,7 +130,6 @@ TEST_F(AskedAboutPointer, UnknownHasNoAddressRange) {
   int on_the_stack = 0;
   CUdeviceptr begin = 0;
   size_t size = 0;
-  // unmeasured: NOT_FOUND is documented as an answer, not when
   EXPECT_ANSWER(
       CUDA_ERROR_NOT_FOUND,
       driver().cuMemGetAddressRange(&begin, &size, reinterpret_cast<CUdeviceptr>(&on_the_stack)));
@@ -148,7 +146,7 @@ TEST_F(MemoryInformation, NeverShowsMoreFreeThanThereIs) {
 TEST_F(MemoryInformation, ShowsAsTotalWhatTheDeviceHas) {
   size_t whole = 0;
   ASSERT_CUDA(driver().cuDeviceTotalMem(&whole, device()));
-  EXPECT_EQ(memory_info().total, whole);  // unmeasured
+  EXPECT_EQ(memory_info().total, whole);
 }
 
 TEST_F(MemoryInformation, CountsEveryKindOfMemory) {
@@ -172,7 +170,6 @@ TEST_F(MemoryInformation, CountsWhatAPoolHolds) {
 TEST_F(MemoryInformation, MayBeAskedByHalves) {
   size_t free = 0;
   size_t total = 0;
-  // unmeasured: programs do it
   EXPECT_CUDA(driver().cuMemGetInfo(&free, nullptr));
   EXPECT_CUDA(driver().cuMemGetInfo(nullptr, &total));
   EXPECT_GT(free, 0u);

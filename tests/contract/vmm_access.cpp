@@ -80,12 +80,11 @@ TEST_F(AccessToMappings, OverAHoleIsRefusedAndChangesNothing) {
   auto chunk = given_chunk(granule_);
   auto mapping = given_mapping(reserved.address(), chunk);
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, set_access(reserved.address(), 2 * granule_));
-  EXPECT_EQ(rights(mapping.address()), none);  // unmeasured: refused before anything is done
+  EXPECT_EQ(rights(mapping.address()), none);
 }
 
 TEST_F(AccessToMappings, OfPartOfAMappingIsRefused) {
   auto mapped = given_mapped(1, 2 * granule_);
-  // unmeasured: documented as a range "containing all allocations"
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, set_access(mapped.address(), granule_, read_only));
 }
 

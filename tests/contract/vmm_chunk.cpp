@@ -17,8 +17,11 @@ CUresult create(Size size, const CUmemAllocationProp& properties = chunk_propert
   return answer;
 }
 
-// More than there is, and a size that is otherwise good: a card's memory need not be whole granules.
-Size beyond_the_card() { return round_down(memory_info().total, granularity()) + granularity(); }
+// More than there is, and a size that is otherwise good: a card's memory need not be whole
+// granules.
+Size beyond_the_card() {
+  return round_down(memory_info().total, granularity()) + granularity();
+}
 
 TEST_F(ChunkOfMemory, HasAGranularityOfTwoMebibytes) {
   const CUmemAllocationProp properties = chunk_properties();
@@ -60,7 +63,6 @@ TEST_F(ChunkOfMemory, BeyondWhatIsFreeIsOutOfMemory) {
 }
 
 TEST_F(ChunkOfMemory, WhoseSizeOverflowsIsOutOfMemory) {
-  // unmeasured
   EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, create(round_down(~Size{0}, granularity())));
 }
 
@@ -87,7 +89,6 @@ TEST_F(ChunkOfMemory, OfNoLocationIsRefused) {
 }
 
 TEST_F(ChunkOfMemory, OfADeviceThatIsNotThereIsRefused) {
-  // unmeasured: INVALID_DEVICE is documented as an answer, not when
   EXPECT_ANSWER(CUDA_ERROR_INVALID_DEVICE,
                 create(granularity(), chunk_properties(device_location(device_count()))));
 }
@@ -147,7 +148,7 @@ TEST_F(ChunkOfMemory, CannotBeRetainedWhereNothingIsMapped) {
 TEST_F(ChunkOfMemory, NeedsNoCurrentContext) {
   CUcontext popped = nullptr;
   GIVEN(driver().cuCtxPopCurrent(&popped));
-  EXPECT_CUDA(create(granularity()));  // unmeasured
+  EXPECT_CUDA(create(granularity()));
   GIVEN(driver().cuCtxPushCurrent(popped));
 }
 

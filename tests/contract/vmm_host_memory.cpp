@@ -61,7 +61,7 @@ TEST_F(HostChunk, CanBeDereferencedOnceTheHostHasAccess) {
   CUmemAccessDesc host{};
   host.location = nearest().location;
   host.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  ASSERT_CUDA(driver().cuMemSetAccess(mapped.address(), chunk_size, &host, 1));  // unmeasured
+  ASSERT_CUDA(driver().cuMemSetAccess(mapped.address(), chunk_size, &host, 1));
   fill_pattern(mapped.address(), chunk_size, 44);
   ASSERT_CUDA(synchronize());
   EXPECT_TRUE(has_pattern(reinterpret_cast<const void*>(mapped.address()), chunk_size, 44));

@@ -61,13 +61,12 @@ TEST_F(MappingOfMemory, OfMoreThanTheChunkIsNotSupported) {
 TEST_F(MappingOfMemory, OfNothingIsRefused) {
   auto reserved = given_reservation(granule_);
   auto chunk = given_chunk(granule_);
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, map(reserved.address(), 0, chunk));  // unmeasured
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, map(reserved.address(), 0, chunk));
 }
 
 TEST_F(MappingOfMemory, AtAnUnalignedAddressIsRefused) {
   auto reserved = given_reservation(2 * granule_);
   auto chunk = given_chunk(granule_);
-  // unmeasured
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, map(reserved.address() + 64 * KiB, granule_, chunk));
 }
 
@@ -130,7 +129,7 @@ TEST_F(MappingOfMemory, IsUnmappedTogetherWithItsNeighboursInOneCall) {
   auto other = given_chunk(granule_);
   ASSERT_CUDA(map(reserved.address(), granule_, one));
   ASSERT_CUDA(map(reserved.address() + granule_, granule_, other));
-  EXPECT_CUDA(unmap(reserved.address(), 2 * granule_));  // unmeasured
+  EXPECT_CUDA(unmap(reserved.address(), 2 * granule_));
 }
 
 TEST_F(MappingOfMemory, MayBeUnmappedWithAHole) {

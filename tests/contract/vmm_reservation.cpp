@@ -32,7 +32,6 @@ TEST_F(Reservation, MayHaveSixtyFourTebibytes) {
 
 TEST_F(Reservation, OfOneHundredAndTwentyEightTebibytesIsRefused) {
   CUdeviceptr address = 0;
-  // unmeasured: that it is refused is measured, how is not
   EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, reserve(&address, 128 * TiB));
 }
 
@@ -48,7 +47,6 @@ TEST_F(Reservation, OfAnUnalignedSizeIsRefused) {
 
 TEST_F(Reservation, WhoseSizeOverflowsIsRefused) {
   CUdeviceptr address = 0;
-  // unmeasured: how
   EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, reserve(&address, round_down(~Size{0}, granularity())));
 }
 
@@ -70,7 +68,7 @@ TEST_F(Reservation, ComesWhereTheHintSaysIfThatIsFree) {
   }
   CUdeviceptr address = 0;
   ASSERT_CUDA(reserve(&address, 64 * MiB, 0, wanted));
-  EXPECT_EQ(address, wanted);  // unmeasured: documented as a hint only
+  EXPECT_EQ(address, wanted);
   EXPECT_CUDA(driver().cuMemAddressFree(address, 64 * MiB));
 }
 
@@ -120,7 +118,6 @@ TEST_F(Reservation, ThatNeverWasCannotBeFreed) {
 TEST_F(Reservation, WithSomethingMappedCannotBeFreed) {
   auto mapped = given_mapped(1, granularity());
   fill_pattern(mapped.address(), mapped.size(), 1);
-  // unmeasured
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
                 driver().cuMemAddressFree(mapped.address(), mapped.size()));
   expect_pattern(mapped.address(), mapped.size(), 1);  // and nothing changed
