@@ -11,39 +11,41 @@
 namespace cuvmm::sim {
 namespace {
 
+// The version that brought per-thread default streams.
+constexpr int per_thread_since = 7000;
+
 struct Found {
   void* function = nullptr;
   bool name_known = false;
 };
 
-// The newest signature of the name that both the program and this driver know.
+// The newest signature of the name that both the program and this driver know. Measured: a name
+// that has a per-thread form is not found by that flag below the version that brought such forms.
 Found find_entrance(const char* name, int version, bool per_thread) {
   Found found;
+  bool has_per_thread_form = false;
   for (std::size_t i = 0; i < entrance_count(); ++i) {
     const Entrance& entrance = entrances()[i];
     if (std::strcmp(entrance.name, name) != 0 || entrance.since > settings().driver) continue;
     found.name_known = true;
+    has_per_thread_form |= entrance.per_thread != nullptr;
     if (entrance.since > version) continue;
     found.function =
         per_thread && entrance.per_thread != nullptr ? entrance.per_thread : entrance.legacy;
   }
+  if (per_thread && has_per_thread_form && version < per_thread_since) found.function = nullptr;
   return found;
 }
 
-CUresult get_address(const char* symbol, void** function, int version, cuuint64_t flags,
-                     CUdriverProcAddressQueryResult* status) {
-  if (symbol == nullptr || *symbol == '\0' || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+CUresult check_request(const char* symbol, void* const* function, int version, cuuint64_t flags) {
+  // A card's driver crashes where one of the two is missing.
+  if (symbol == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
-  if (version > settings().driver) return CUDA_ERROR_INVALID_VALUE;
-  const Found found =
-      find_entrance(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
-  *function = found.function;
-  if (status != nullptr) {
-    *status = found.function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
-              : found.name_known        ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
-                                        : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  }
-  return found.function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return version > settings().driver ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+Found find_requested(const char* symbol, int version, cuuint64_t flags) {
+  return find_entrance(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
 }
 
 }  // namespace
@@ -73,13 +75,27 @@ CUVMM_SIM(cuGetErrorString)(CUresult error, const char** text) {
 
 CUVMM_SIM(cuGetProcAddress)
 (const char* symbol, void** function, int version, cuuint64_t flags) {
-  return get_address(symbol, function, version, flags, nullptr);
+  if (const CUresult bad = check_request(symbol, function, version, flags); bad != CUDA_SUCCESS) {
+    return bad;
+  }
+  *function = find_requested(symbol, version, flags).function;
+  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 CUVMM_SIM(cuGetProcAddress_v2)
 (const char* symbol, void** function, int version, cuuint64_t flags,
  CUdriverProcAddressQueryResult* status) {
-  return get_address(symbol, function, version, flags, status);
+  if (const CUresult bad = check_request(symbol, function, version, flags); bad != CUDA_SUCCESS) {
+    return bad;
+  }
+  const Found found = find_requested(symbol, version, flags);
+  *function = found.function;
+  if (status != nullptr) {
+    *status = found.function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
+              : found.name_known        ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                                        : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
+  return CUDA_SUCCESS;  // measured: unlike the older form, also where nothing was found
 }
 
 CUVMM_SIM(cuGetExportTable)(const void** table, const CUuuid* id) {
