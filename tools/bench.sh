@@ -10,7 +10,7 @@ for program in "${programs[@]}"; do
   name=${program##*/cuvmm_bench_}
   echo "== $name"
   "$program" --benchmark_out="$results/$name.json" --benchmark_out_format=json \
-    --benchmark_context=commit="$(commit_here)" --benchmark_context=machine="$(machine_here)" 2>&1 |
+    --benchmark_context=commit="$(commit_built)" --benchmark_context=machine="$(machine_here)" 2>&1 |
     tee "$results/$name.txt"
 done
 echo "results in $results"

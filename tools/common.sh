@@ -11,16 +11,15 @@ build_folder() {  # PRESET
   if [[ $1 == release ]]; then printf build; else printf 'build-%s' "$1"; fi
 }
 
-# The commit that the build is of. A build that was carried to another machine remembers its own.
 commit_here() {
   local commit
-  if commit=$(git rev-parse --short=12 HEAD 2>/dev/null); then
-    [[ -z $(git status --porcelain --untracked-files=no 2>/dev/null) ]] || commit+=-changed
-    printf '%s' "$commit"
-  else
-    cat build/lib/cuvmm/commit 2>/dev/null || printf unknown
-  fi
+  commit=$(git rev-parse --short=12 HEAD 2>/dev/null) || { printf unknown; return; }
+  [[ -z $(git status --porcelain --untracked-files=no 2>/dev/null) ]] || commit+=-changed
+  printf '%s' "$commit"
 }
+
+# The commit that build/ is of, wherever it was carried to.
+commit_built() { cat build/lib/cuvmm/commit 2>/dev/null || printf unknown; }
 
 # Results lie under the machine's name: its processor and how many of them, since host names say
 # nothing. CUVMM_MACHINE overrides it.

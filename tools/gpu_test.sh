@@ -25,7 +25,7 @@ done
 card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | sort | uniq -c | sed -E 's/^ +([0-9]+) /\1 x /') || true
 [[ -n $card ]] || die "no card here: nvidia-smi names none"
 driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
-commit=$(commit_here)
+commit=$(commit_built)
 mkdir -p "$out"
 
 run_part() {  # NAME

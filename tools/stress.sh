@@ -4,7 +4,7 @@ export CUVMM_TEST_SCALE=${CUVMM_TEST_SCALE:-10}
 results=bench/results/$(machine_here)
 mkdir -p "$results"
 {
-  echo "commit $(commit_here)"
+  echo "commit $(commit_built)"
   echo "machine $(machine_here)"
   echo "CUVMM_TEST_SCALE $CUVMM_TEST_SCALE"
   ctest --preset release --label-regex stress --no-tests=error
