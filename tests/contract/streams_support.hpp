@@ -119,7 +119,7 @@ class GivenEvent {
   CUevent event_ = nullptr;
 };
 
-// Page-locked words of the host, zero at first.
+// Words of pinned host memory, zero at first.
 class PinnedWords {
  public:
   explicit PinnedWords(Size count) : count_(count) {
