@@ -5,6 +5,7 @@
 
 #include "sim/array.hpp"
 #include "sim/blocking.hpp"
+#include "sim/capture.hpp"
 #include "sim/device.hpp"
 #include "sim/event.hpp"
 #include "sim/host_memory.hpp"
@@ -36,6 +37,7 @@ std::vector<Allocation> blocking_allocations_of(const std::shared_ptr<Context>& 
 
 void end_context(const std::shared_ptr<Context>& context) {
   Process& process = Process::get();
+  for (const auto& stream : context->streams()) leave_capture(*stream);  // nobody can end them
   context->wait_for_all_work();
   for (const Allocation& allocation : blocking_allocations_of(context)) {
     if (process.space().take(allocation.address).has_value()) free_blocking_now(allocation);
