@@ -130,6 +130,22 @@ GraphMemoryUse graph_memory_use(int device) {
           .reserved_high = pieces(use.reserved_high)};
 }
 
+void trim_graph_memory(int device) {
+  std::vector<std::shared_ptr<GraphMemory>> alive;  // the last of them may die when this ends
+  All& all = All::get();
+  const Holding holding{all.lock};
+  for (const auto& [address, known] : all.known) {
+    auto memory = known.lock();
+    if (memory == nullptr) continue;
+    const bool is_kept = memory->device == device && memory->was_launched;
+    if (is_kept && all.allocated.count(address) == 0) {
+      memory->was_launched = false;
+      all.use_of(*memory).launched -= memory->size;
+    }
+    alive.push_back(std::move(memory));
+  }
+}
+
 void reset_graph_memory_high(int device, CUgraphMem_attribute which) {
   All& all = All::get();
   const Holding holding{all.lock};

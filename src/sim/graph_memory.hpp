@@ -53,6 +53,9 @@ struct GraphMemoryUse {
   Size reserved_high = 0;
 };
 GraphMemoryUse graph_memory_use(int device);
+// cuDeviceGraphMemTrim: what is not allocated is no longer kept, though its graphs live.
+// assumed: a launch that has not run yet does not hold what its own nodes free again
+void trim_graph_memory(int device);
 void reset_graph_memory_high(int device, CUgraphMem_attribute which);
 
 }  // namespace cuvmm::sim

@@ -41,9 +41,10 @@ CUVMM_SIM(cuGraphMemFreeNodeGetParams)(CUgraphNode handle, CUdeviceptr* out) {
   return CUDA_SUCCESS;
 }
 
-// Nothing is kept that no graph uses.
 CUVMM_SIM(cuDeviceGraphMemTrim)(CUdevice device) {
-  return Process::get().device(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+  if (Process::get().device(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  trim_graph_memory(device);
+  return CUDA_SUCCESS;
 }
 
 CUVMM_SIM(cuDeviceGetGraphMemAttribute)(CUdevice device, CUgraphMem_attribute which, void* value) {

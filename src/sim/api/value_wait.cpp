@@ -155,29 +155,43 @@ CUresult make_value_batch(std::vector<CUstreamBatchMemOpParams> steps, Operation
   return CUDA_SUCCESS;
 }
 
-#define CUVMM_SIM_VALUE_CALLS(suffix)                                                  \
-  CUVMM_SIM(cuStreamWaitValue32##suffix)                                               \
-  (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {           \
-    return batch(stream, {wait_parameters(address, value, flags)});                    \
-  }                                                                                    \
-  CUVMM_SIM(cuStreamWaitValue64##suffix)                                               \
-  (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {           \
-    return batch(stream, {wait_parameters(address, value, flags)});                    \
-  }                                                                                    \
-  CUVMM_SIM(cuStreamWriteValue32##suffix)                                              \
-  (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {           \
-    return batch(stream, {write_parameters(address, value, flags)});                   \
-  }                                                                                    \
-  CUVMM_SIM(cuStreamWriteValue64##suffix)                                              \
-  (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {           \
-    return batch(stream, {write_parameters(address, value, flags)});                   \
-  }                                                                                    \
-  CUVMM_SIM(cuStreamBatchMemOp##suffix)                                                \
-  (CUstream stream, unsigned count, CUstreamBatchMemOpParams* steps, unsigned flags) { \
-    return given_batch(stream, count, steps, flags);                                   \
-  }
-CUVMM_SIM_VALUE_CALLS()
-CUVMM_SIM_VALUE_CALLS(_v2)
-#undef CUVMM_SIM_VALUE_CALLS
+CUVMM_SIM(cuStreamWaitValue32_v2)
+(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+  return batch(stream, {wait_parameters(address, value, flags)});
+}
+CUVMM_SIM(cuStreamWaitValue64_v2)
+(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
+  return batch(stream, {wait_parameters(address, value, flags)});
+}
+CUVMM_SIM(cuStreamWriteValue32_v2)
+(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+  return batch(stream, {write_parameters(address, value, flags)});
+}
+CUVMM_SIM(cuStreamWriteValue64_v2)
+(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
+  return batch(stream, {write_parameters(address, value, flags)});
+}
+CUVMM_SIM(cuStreamBatchMemOp_v2)
+(CUstream stream, unsigned count, CUstreamBatchMemOpParams* steps, unsigned flags) {
+  return given_batch(stream, count, steps, flags);
+}
+
+// The first signatures work only where an administrator allowed them, which the attributes ..._V1
+// tell: not on the measured card, and not here.
+CUVMM_SIM(cuStreamWaitValue32)(CUstream, CUdeviceptr, cuuint32_t, unsigned) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUVMM_SIM(cuStreamWaitValue64)(CUstream, CUdeviceptr, cuuint64_t, unsigned) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUVMM_SIM(cuStreamWriteValue32)(CUstream, CUdeviceptr, cuuint32_t, unsigned) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUVMM_SIM(cuStreamWriteValue64)(CUstream, CUdeviceptr, cuuint64_t, unsigned) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUVMM_SIM(cuStreamBatchMemOp)(CUstream, unsigned, CUstreamBatchMemOpParams*, unsigned) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
 
 }  // namespace cuvmm::sim
