@@ -118,8 +118,7 @@ TEST_F(CaptureRefusals, ACapturedEventCannotBeAsked) {
 
   EXPECT_ANSWER(CUDA_ERROR_CAPTURED_EVENT, driver().cuEventQuery(event));
 
-  // unmeasured: whether the question invalidates the capture.
-  abandon_capture(stream);
+  expect_invalidated(stream);
 }
 
 TEST_F(CaptureRefusals, ACapturedEventCannotBeWaitedForByTheHost) {
@@ -130,7 +129,7 @@ TEST_F(CaptureRefusals, ACapturedEventCannotBeWaitedForByTheHost) {
 
   EXPECT_ANSWER(CUDA_ERROR_CAPTURED_EVENT, driver().cuEventSynchronize(event));
 
-  abandon_capture(stream);
+  expect_invalidated(stream);
 }
 
 TEST_F(CaptureRefusals, WorkRecordedBeforeTheCaptureCannotBeWaitedForInside) {
@@ -156,9 +155,8 @@ TEST_F(CaptureRefusals, TwoCapturesCannotMerge) {
 
   EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_MERGE, driver().cuStreamWaitEvent(second, event, 0));
 
-  // unmeasured: which of the two survive. Both must end.
-  abandon_capture(first);
-  abandon_capture(second);
+  expect_invalidated(first);
+  expect_invalidated(second);
 }
 
 TEST_F(CaptureRefusals, LegacyWorkWouldDependOnACapturingBlockingStream) {
@@ -190,8 +188,7 @@ TEST_F(CaptureRefusals, CaptureInfoOfTheLegacyStreamNamesTheImplicitDependency) 
   EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
                 driver().cuStreamIsCapturing(default_stream, &status));
 
-  // unmeasured: whether the question invalidates the capture.
-  abandon_capture(blocking);
+  expect_well(blocking);
 }
 
 TEST_F(CaptureRefusals, AnInvalidatedCaptureTakesNoMoreWork) {

@@ -183,10 +183,9 @@ TEST_F(StreamCreation, AStreamOfTheSecondDeviceKnowsIt) {
 }
 
 TEST_F(StreamCreation, TheDefaultStreamsCannotBeDestroyed) {
-  // unmeasured: which error; the documentation names both.
-  const CUresult null = driver().cuStreamDestroy(default_stream);
-  EXPECT_TRUE(null == CUDA_ERROR_INVALID_HANDLE || null == CUDA_ERROR_INVALID_VALUE)
-      << name_of(null);
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_HANDLE, driver().cuStreamDestroy(default_stream));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_HANDLE, driver().cuStreamDestroy(legacy_stream));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_HANDLE, driver().cuStreamDestroy(per_thread_stream));
 }
 
 // A card may crash on a handle that is none, so only the simulated driver is asked.

@@ -157,6 +157,22 @@ TEST_F(StreamValues, AnAddressThatIsNoMemoryIsRefused) {
                 driver().cuStreamWriteValue32(stream, gone, 1, CU_STREAM_WRITE_VALUE_DEFAULT));
 }
 
+// Measured: an H200's driver refuses it, as its attribute says.
+TEST_F(StreamValues, TheFirstSignatureDependsOnAnAttribute) {
+  NEEDS_CALL(cuStreamWriteValue32);
+  const GivenStream stream;
+  const GivenBlocking memory{4 * KiB};
+  const bool may = attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1) != 0;
+
+  EXPECT_ANSWER(may ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED,
+                driver().cuStreamWriteValue32_v8000(stream, memory.address(), 1,
+                                                    CU_STREAM_WRITE_VALUE_DEFAULT));
+  EXPECT_ANSWER(
+      may ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED,
+      driver().cuStreamWaitValue32_v8000(stream, memory.address(), 0, CU_STREAM_WAIT_VALUE_GEQ));
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+}
+
 CUstreamBatchMemOpParams write_of(CUdeviceptr address, std::uint32_t value) {
   CUstreamBatchMemOpParams operation{};
   operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
