@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# check_dev.sh ROOT: what ./dev says to bad input, and what its set-up finds missing. Builds,
+# installs and downloads nothing.
+set -euo pipefail
+root=$1
+trial=$(mktemp -d)
+trap 'rm -rf "$trial"' EXIT
+cd "$trial"
+fail() { echo "dev: $*" >&2; exit 1; }
+expect() {  # WHAT IS WANTED
+  [[ $2 == "$3" ]] || fail "$1: '$2' instead of '$3'"
+}
+
+status=0
+"$root/dev" conjure >said 2>&1 || status=$?
+expect "exit status of an unknown command" "$status" 2
+grep -q "no command 'conjure'" said || fail "an unknown command is not named"
+grep -q '^usage:' said || fail "an unknown command does not show the usage"
+
+status=0
+"$root/dev" build sideways >said 2>&1 || status=$?
+expect "exit status of an unknown preset" "$status" 2
+
+"$root/dev" help >said
+for command in demo test build stress bench gpu-test format tidy clean help; do
+  grep -q "^  $command " said || fail "help does not name $command"
+done
+
+status=0
+PATH=$trial/empty:/usr/bin:/bin "$root/dev" gpu-test no-such-part >said 2>&1 || status=$?
+expect "exit status of an unknown part" "$status" 2
+
+cd "$root"
+source tools/common.sh
+source tools/setup.sh
+needs='
+has-it   command bash
+lacks-it command no-such-command-here
+no-head  header  no/such/header.h
+no-mod   module  no_such_module_here'
+expect "what is missing" "$(missing_packages "$needs")" "lacks-it no-head no-mod "
+expect "a text as JSON" "$(json_text $'a "b" \\ c\nd')" '"a \"b\" \\ c\nd"'
+expect "a machine's name" "$(CUVMM_MACHINE='Intel(R) Xeon(R) 8481C CPU @ 2.7GHz-x2' machine_here)" "intel-xeon-8481c-cpu-x2"
+
+# Neither root nor sudo: says what to run, and fails.
+said=$( (become_root() { return 1; }; ensure_packages "$needs") 2>&1 ) && fail "went on without packages"
+[[ $said == *"apt-get install lacks-it no-head no-mod"* ]] || fail "does not say what to install: $said"
+
+# A stamp for these very requirements: nothing is installed again.
+cd "$trial"
+mkdir -p .venv/bin
+ln -s "$(type -P true)" .venv/bin/python
+echo nothing==1.0 >requirements.txt
+touch ".venv/requirements-$(sha256sum <requirements.txt | cut -c1-16).done"
+ensure_venv() { fail "installs again what is there"; }
+ensure_python_packages requirements.txt
+echo nothing==1.1 >requirements.txt
+(ensure_venv() { exit 7; }; ensure_python_packages requirements.txt) && status=0 || status=$?
+expect "exit status where requirements have changed" "$status" 7
+echo "dev: all as it should be"
