@@ -42,6 +42,7 @@ bool set_option(const std::string& name, const std::string& value) {
 
 // "devices=2,memory=8G" as VMM_SIM_DEVICES and VMM_SIM_MEMORY.
 bool set_simulation(const std::string& text) {
+  if (text == "true") return true;  // the flag without a value
   std::size_t begin = 0;
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -68,6 +69,14 @@ bool has_driver() {
   return true;
 }
 
+// Options whose part is not built yet are said to be so, rather than taken in silence.
+void say_if_without_effect(const std::string& name) {
+  for (const char* works : {"VMM_MODE", "VMM_TRACE_FILE", "VMM_LOG_LEVEL", "VMM_LOG_FILE"}) {
+    if (name == works) return;
+  }
+  fmt::print(stderr, "cuvmm: {} has no effect in this version\n", name);
+}
+
 int run(const RunRequest& request) {
   const auto preload = find_preload_library();
   if (!preload.ok()) {
@@ -75,7 +84,9 @@ int run(const RunRequest& request) {
     return exit_ours;
   }
   for (const auto& [name, value] : request.options) {
-    if (!value.empty() && !set_option(name, value)) return exit_usage;
+    if (value.empty()) continue;
+    if (!set_option(name, value)) return exit_usage;
+    say_if_without_effect(name);
   }
   if (request.simulated) {
     const auto directory = find_sim_directory();
@@ -98,8 +109,7 @@ int run(const RunRequest& request) {
 
 void add_run(CLI::App& app, int& exit_status) {
   auto request = std::make_shared<RunRequest>();
-  CLI::App* command =
-      app.add_subcommand("run", "run a program with its GPU memory served by cuvmm");
+  CLI::App* command = app.add_subcommand("run", "run a program with its GPU memory seen by cuvmm");
   command->footer(
       "Examples:\n"
       "  cuvmm run -- python train.py\n"
@@ -109,12 +119,13 @@ void add_run(CLI::App& app, int& exit_status) {
       "Exit status: the program's own; 128+N after signal N; 125 if cuvmm fails, 126 if the\n"
       "program cannot be executed, 127 if it is not found, 2 on wrong usage.");
   // A flag that may carry a value, so that it never takes the command for one.
-  command->add_flag("--sim{}", request->simulation,
+  command->add_flag("--sim", request->simulation,
                     "run on the simulated driver; --sim=devices=2,memory=8G sets what it has");
   const auto option = [&](const char* flag, const char* name, const char* type, const char* text) {
     command->add_option(flag, request->options[name], text)->type_name(type);
   };
-  option("--mode", "VMM_MODE", "vmm|monitor|off", "serve memory, only record, or do nothing");
+  option("--mode", "VMM_MODE", "vmm|monitor|off",
+         "vmm and monitor record (memory is not served yet), off does nothing");
   option("--limit", "VMM_LIMIT", "SIZE", "physical memory of each device, as 16G or 80%");
   option("--trace", "VMM_TRACE_FILE", "FILE", "record every event; %p is the process, %h the host");
   option("--log-level", "VMM_LOG_LEVEL", "error|info|debug", "how much is logged");
