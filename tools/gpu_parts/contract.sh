@@ -4,6 +4,8 @@
 counts=$(mktemp)
 trap 'rm -f "$counts"' EXIT
 status=0
-build/bin/cuvmm_contract_tests --gtest_brief=1 --gtest_output="json:$counts" || status=$?
+# Without the folder that it was built in.
+build/bin/cuvmm_contract_tests --gtest_brief=1 --gtest_output="json:$counts" |
+  sed -E 's#^/[^ ]*/(tests/)#\1#' || status=$?
 { sed '/^  "name"/,$d' "$counts"; printf '  "suite": "contract"\n}\n'; } >"$CUVMM_PART_DETAILS"
 exit "$status"
