@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls would have taken on the card that was measured (docs/measured.md): a model that sums
+// What calls would have taken on the card that was measured: a model that sums
 // microseconds, no benchmark. What was not measured costs nothing.
 #pragma once
 
