@@ -4,6 +4,7 @@
 // own, the same chunks are one range.
 #include <algorithm>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include "support/kernels.hpp"
@@ -19,6 +20,10 @@ constexpr std::uint32_t of_the_range = 0x5EA11E55;
 
 std::string pretty(Size size) {
   return print_size(size);
+}
+
+void say(const std::string& what, const std::string& result) {
+  std::printf("    %-38s %s\n", what.c_str(), result.c_str());
 }
 
 // The chunks at odd places: freed by the program, kept by the heap.
@@ -89,17 +94,15 @@ TEST_F(Headline, ScatteredMemoryBecomesOneRange) {
   std::printf(
       "\n"
       "  A heap of %s in chunks of %s, on a card with %s of free memory left.\n"
-      "  Every second chunk is freed: %s in %zu pieces, no two of them side by side.\n"
-      "    largest contiguous free range           %s\n"
-      "    cuMemAlloc(%s)                     %s\n"
-      "    the freed chunks, mapped in a row       %s contiguous at 0x%llx\n"
-      "    filled by one kernel and read back      %llu of %llu words right\n"
-      "  No byte was copied and no live chunk was touched.\n\n",
+      "  Every second chunk is freed: %s in %zu pieces, no two of them side by side.\n",
       pretty(heap_size).c_str(), pretty(granule).c_str(), pretty(memory_info().free).c_str(),
-      pretty(free).c_str(), places.size(), pretty(granule).c_str(), pretty(free).c_str(),
-      name_of(plain_answer).c_str(), pretty(free).c_str(),
-      static_cast<unsigned long long>(range.address()),
-      static_cast<unsigned long long>(free / 4 - wrong), static_cast<unsigned long long>(free / 4));
+      pretty(free).c_str(), places.size());
+  say("largest contiguous free range", pretty(granule));
+  say("cuMemAlloc(" + pretty(free) + ")", name_of(plain_answer));
+  say("the freed chunks, mapped in a row", pretty(free) + " contiguous");
+  say("filled by one kernel and read back",
+      std::to_string(free / 4 - wrong) + " of " + std::to_string(free / 4) + " words right");
+  std::printf("  No byte was copied and no live chunk was touched.\n\n");
 }
 
 }  // namespace

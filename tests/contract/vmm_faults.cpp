@@ -13,9 +13,9 @@ constexpr auto some_words = static_cast<std::uint32_t>(granule / 4);
 
 // A context that a fault has poisoned cannot be taken down step by step: the child just ends.
 struct Doomed {
-  PrimaryContext* context = new PrimaryContext;
-  Kernels* kernels = new Kernels;
-  GivenMapped* mapped = new GivenMapped(1, granule, chunk_properties());
+  PrimaryContext& context = left_behind<PrimaryContext>();
+  Kernels& kernels = left_behind<Kernels>();
+  GivenMapped& mapped = left_behind<GivenMapped>(1, granule, chunk_properties());
 };
 
 // The first answer that is no success: the call's own or that of the wait for its work.
@@ -31,58 +31,56 @@ void expect_that_the_fault_stays() {
 
 CHILD_ROLE(writes_read_only_memory_by_kernel) {
   const Doomed doomed;
-  GIVEN(set_access(doomed.mapped->address(), granule, CU_MEM_ACCESS_FLAGS_PROT_READ));
+  GIVEN(set_access(doomed.mapped.address(), granule, CU_MEM_ACCESS_FLAGS_PROT_READ));
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS,
-                outcome(launch(doomed.kernels->fill, nullptr, doomed.mapped->address(),
+                outcome(launch(doomed.kernels.fill, nullptr, doomed.mapped.address(),
                                std::uint32_t{1}, some_words)));
   expect_that_the_fault_stays();
 }
 
 CHILD_ROLE(reads_memory_without_access_by_kernel) {
   const Doomed doomed;
-  GIVEN(set_access(doomed.mapped->address(), granule, CU_MEM_ACCESS_FLAGS_PROT_NONE));
-  EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, outcome(launch(doomed.kernels->add_one, nullptr,
-                                                           doomed.mapped->address(), some_words)));
+  GIVEN(set_access(doomed.mapped.address(), granule, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+  EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, outcome(launch(doomed.kernels.add_one, nullptr,
+                                                           doomed.mapped.address(), some_words)));
   expect_that_the_fault_stays();
 }
 
 CHILD_ROLE(writes_unmapped_addresses_by_kernel) {
   const Doomed doomed;
-  GIVEN(doomed.mapped->mapping(0).unmap());
+  GIVEN(doomed.mapped.mapping(0).unmap());
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS,
-                outcome(launch(doomed.kernels->fill, nullptr, doomed.mapped->address(),
+                outcome(launch(doomed.kernels.fill, nullptr, doomed.mapped.address(),
                                std::uint32_t{1}, some_words)));
   expect_that_the_fault_stays();
 }
 
 CHILD_ROLE(runs_off_the_end_by_kernel) {
   const Doomed doomed;
-  auto* reserved = new GivenReservation(granule);  // so that nothing of anybody's follows
-  (void)reserved;
-  auto* wide = new GivenReservation(2 * granule);
-  auto* mapping = new GivenMapping(wide->address(), doomed.mapped->chunk(0));
-  GIVEN(set_access(mapping->address(), granule));
+  auto& wide = left_behind<GivenReservation>(2 * granule);  // nothing of anybody's follows
+  auto& mapping = left_behind<GivenMapping>(wide.address(), doomed.mapped.chunk(0));
+  GIVEN(set_access(mapping.address(), granule));
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS,
-                outcome(launch(doomed.kernels->fill, nullptr, mapping->address(), std::uint32_t{1},
+                outcome(launch(doomed.kernels.fill, nullptr, mapping.address(), std::uint32_t{1},
                                2 * some_words)));
   expect_that_the_fault_stays();
 }
 
 CHILD_ROLE(copies_from_memory_without_access) {
   const Doomed doomed;
-  GIVEN(set_access(doomed.mapped->address(), granule, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+  GIVEN(set_access(doomed.mapped.address(), granule, CU_MEM_ACCESS_FLAGS_PROT_NONE));
   std::uint32_t word = 0;
   const CUresult answer =
-      outcome(driver().cuMemcpyDtoH(&word, doomed.mapped->address(), sizeof word));
+      outcome(driver().cuMemcpyDtoH(&word, doomed.mapped.address(), sizeof word));
   EXPECT_NE(answer, CUDA_SUCCESS);
 }
 
 CHILD_ROLE(copies_from_unmapped_addresses) {
   const Doomed doomed;
-  GIVEN(doomed.mapped->mapping(0).unmap());
+  GIVEN(doomed.mapped.mapping(0).unmap());
   std::uint32_t word = 0;
   const CUresult answer =
-      outcome(driver().cuMemcpyDtoH(&word, doomed.mapped->address(), sizeof word));
+      outcome(driver().cuMemcpyDtoH(&word, doomed.mapped.address(), sizeof word));
   EXPECT_NE(answer, CUDA_SUCCESS);
 }
 

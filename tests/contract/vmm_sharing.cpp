@@ -171,13 +171,12 @@ TEST_F(SharedChunk, InASecondProcessOutlivesItsCreatorsRelease) {
 }
 
 CHILD_ROLE(maps_a_shared_chunk_and_ends) {
-  auto* context = new PrimaryContext;  // ends without cleaning up, as a crash would
-  (void)context;
-  auto* theirs = new GivenChunk(imported(link.receive_fd()));
-  auto* reserved = new GivenReservation(chunk_size);
-  auto* mapping = new GivenMapping(reserved->address(), *theirs);
-  GIVEN(set_access(mapping->address(), chunk_size));
-  write_word(mapping->address(), 99);
+  left_behind<PrimaryContext>();  // ends without cleaning up, as a crash would
+  auto& theirs = left_behind<GivenChunk>(imported(link.receive_fd()));
+  auto& reserved = left_behind<GivenReservation>(chunk_size);
+  auto& mapping = left_behind<GivenMapping>(reserved.address(), theirs);
+  GIVEN(set_access(mapping.address(), chunk_size));
+  write_word(mapping.address(), 99);
 }
 
 TEST_F(SharedChunk, SurvivesTheEndOfTheProcessThatImportedIt) {
@@ -189,12 +188,11 @@ TEST_F(SharedChunk, SurvivesTheEndOfTheProcessThatImportedIt) {
 }
 
 CHILD_ROLE(makes_a_chunk_and_ends) {
-  auto* context = new PrimaryContext;
-  (void)context;
-  auto* ours = new GivenMapped(1, chunk_size, exportable());
-  fill_pattern(ours->address(), chunk_size, 38);
+  left_behind<PrimaryContext>();
+  auto& ours = left_behind<GivenMapped>(1, chunk_size, exportable());
+  fill_pattern(ours.address(), chunk_size, 38);
   GIVEN(synchronize());
-  link.send_fd(exported(ours->chunk(0)).get());
+  link.send_fd(exported(ours.chunk(0)).get());
   link.wait_for_signal();
 }
 

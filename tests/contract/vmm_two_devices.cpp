@@ -75,13 +75,11 @@ TEST_F(TwoDevices, AccessOfOneIsNotAccessOfTheOther) {
 }
 
 CHILD_ROLE(reads_on_a_device_without_access) {
-  auto* first = new PrimaryContext{0};
-  auto* mapped = new GivenMapped(1, chunk_size, chunk_properties());
-  auto* second = new PrimaryContext{1};
-  auto* kernels = new Kernels;
-  (void)first;
-  (void)second;
-  const CUresult launched = launch(kernels->add_one, nullptr, mapped->address(),
+  left_behind<PrimaryContext>(0);
+  auto& mapped = left_behind<GivenMapped>(1, chunk_size, chunk_properties());
+  left_behind<PrimaryContext>(1);
+  auto& kernels = left_behind<Kernels>();
+  const CUresult launched = launch(kernels.add_one, nullptr, mapped.address(),
                                    static_cast<std::uint32_t>(chunk_size / 4));
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, launched != CUDA_SUCCESS ? launched : synchronize());
 }

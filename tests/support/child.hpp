@@ -40,7 +40,7 @@ class OwnedFd {
   void close();
 
  private:
-  int fd_;
+  int fd_ = -1;
 };
 
 // One end of the socket between the two processes. Waits at most `patience` for the other side;
@@ -100,6 +100,14 @@ class Child {
 // Starts a role, waits for it, returns its exit status.
 int run_child(const std::string& role, const std::vector<std::string>& arguments = {},
               const std::vector<std::string>& environment = {});
+
+// Lives until the process ends and is never destroyed: what a crash leaves behind. Still reachable,
+// so that no leak checker minds.
+template <class T, class... Arguments>
+T& left_behind(Arguments&&... arguments) {
+  static auto* const all = new std::vector<T*>;
+  return *all->emplace_back(new T(std::forward<Arguments>(arguments)...));
+}
 
 using ChildArguments = std::vector<std::string>;
 using ChildRole = void (*)(Link& link, const ChildArguments& arguments);
