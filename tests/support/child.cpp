@@ -44,7 +44,12 @@ void await_readable(int fd) {
   if (ready < 0) fail("poll");
 }
 
-std::pair<OwnedFd, OwnedFd> socket_pair() {
+struct SocketEnds {
+  OwnedFd ours;
+  OwnedFd theirs;
+};
+
+SocketEnds socket_pair() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail("socketpair");
   return {OwnedFd{ends[0]}, OwnedFd{ends[1]}};
@@ -138,15 +143,15 @@ OwnedFd Link::receive_fd() {
 Child::Child(const std::string& role, const std::vector<std::string>& arguments,
              const std::vector<std::string>& environment)
     : link_(OwnedFd{}) {
-  auto [ours, theirs] = socket_pair();
-  link_ = Link{std::move(ours)};
+  SocketEnds ends = socket_pair();
+  link_ = Link{std::move(ends.ours)};
   std::vector<std::string> words{"/proc/self/exe", role_option + role};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = environment_with(environment);
 
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), link_number);
+  ::posix_spawn_file_actions_adddup2(&actions, ends.theirs.get(), link_number);
   const int refused = ::posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr,
                                     pointers(words).data(), pointers(variables).data());
   ::posix_spawn_file_actions_destroy(&actions);
