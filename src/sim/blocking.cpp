@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "sim/context.hpp"
+#include "sim/cost_model.hpp"
 #include "sim/device.hpp"
 #include "sim/process.hpp"
 
@@ -94,11 +95,13 @@ CUresult allocate_blocking(const std::shared_ptr<Context>& context, Size size,
              .kind = AllocationKind::Blocking,
              .device = context->device().ordinal(),
              .context = context});
+  cost_of(Row::cuMemAlloc_v2, size);
   *address = found;
   return CUDA_SUCCESS;
 }
 
 void free_blocking_now(const Allocation& allocation) {
+  cost_of(Row::cuMemFree_v2, allocation.size);
   const auto context = allocation.context.lock();
   if (context != nullptr && SmallBlocks::serves(allocation.size)) {
     context->small_blocks().give_back(allocation.address, allocation.size);

@@ -5,6 +5,7 @@
 
 #include "sim/bodies.hpp"
 #include "sim/context.hpp"
+#include "sim/cost_model.hpp"
 #include "sim/process.hpp"
 #include "sim/settings.hpp"
 
@@ -111,6 +112,7 @@ CUVMM_SIM(cuMemCreate)
     return bad;
   auto chunk = Chunk::create_by_all_means(placement.device, size, *properties);
   if (chunk == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  cost_of(Row::cuMemCreate, size);
   *handle = hold(chunk);
   return CUDA_SUCCESS;
 }
@@ -118,6 +120,7 @@ CUVMM_SIM(cuMemCreate)
 CUVMM_SIM(cuMemRelease)(CUmemGenericAllocationHandle handle) {
   const auto chunk = find_chunk(handle);
   if (chunk == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  cost_of(Row::cuMemRelease, chunk->size());
   if (--chunk->handles == 0) Process::get().chunks.remove(handle);
   return CUDA_SUCCESS;
 }
@@ -131,6 +134,7 @@ CUVMM_SIM(cuMemMap)
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (offset != 0 || size != chunk->size()) return CUDA_ERROR_NOT_SUPPORTED;
+  cost_of(Row::cuMemMap, size);
   return Process::get().space().map(address, std::move(chunk), Owner::Program);
 }
 
