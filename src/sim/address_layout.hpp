@@ -24,8 +24,14 @@ inline constexpr Size everyday_addresses_size = 64 * GiB;
 // 128 TiB down); below lies what AddressSanitizer keeps for itself.
 inline constexpr std::uint64_t device_addresses_begin = 17 * TiB;
 inline constexpr Size device_addresses_size = 67 * TiB;
+#if defined(__SANITIZE_ADDRESS__)
+// AddressSanitizer's own heap lies from 96 to 100 TiB.
+inline constexpr std::uint64_t views_begin = 101 * TiB;
+inline constexpr Size views_size = 19 * TiB;
+#else
 inline constexpr std::uint64_t views_begin = 88 * TiB;
 inline constexpr Size views_size = 32 * TiB;
+#endif
 // A reservation larger than this leaves the first stretch to the others: only so much of the
 // device addresses can be shown, and a program may reserve far more than it ever maps.
 inline constexpr Size everyday_addresses_size = 3 * TiB;
