@@ -67,6 +67,7 @@ std::shared_ptr<Chunk> find_chunk(CUmemGenericAllocationHandle handle) {
 
 // One more hold of the program on the chunk: the same handle each time, released as often.
 CUmemGenericAllocationHandle hold(const std::shared_ptr<Chunk>& chunk) {
+  const Holding holding{Process::get().lock};  // the count and the table change together
   auto& chunks = Process::get().chunks;
   if (chunk->handles++ == 0) chunks.add(chunk);
   return chunks.handle_of(chunk.get());
@@ -118,6 +119,7 @@ CUVMM_SIM(cuMemCreate)
 }
 
 CUVMM_SIM(cuMemRelease)(CUmemGenericAllocationHandle handle) {
+  const Holding holding{Process::get().lock};
   const auto chunk = find_chunk(handle);
   if (chunk == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cost_of(Row::cuMemRelease, chunk->size());
