@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/bench_driver.hpp"
 
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/clock.hpp"
 #include "base/size.hpp"
 
 namespace cuvmm::bench {
@@ -85,8 +86,10 @@ void need(bool holds, const char* what) {
   std::exit(1);
 }
 
-double Times::now() {
-  return static_cast<double>(now_ns()) * 1e-9;
+double Times::now() const {
+  timespec time{};
+  ::clock_gettime(clock_ == Clock::Wall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 double Times::median_microseconds() const {

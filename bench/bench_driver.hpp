@@ -33,9 +33,15 @@ inline void need_success(CUresult answer, const char* what) {
   need(answer == CUDA_SUCCESS, what);
 }
 
+// Wall is what a program waits; Thread counts only what this thread computes, whatever else the
+// machine does.
+enum class Clock { Wall, Thread };
+
 // Times of the same work, of which the middle one counts: one interruption changes nothing.
 class Times {
  public:
+  explicit Times(Clock clock = Clock::Wall) : clock_(clock) {}
+
   template <class Work>
   double measure(Work work) {
     const double begin = now();
@@ -47,7 +53,8 @@ class Times {
   double median_microseconds() const;
 
  private:
-  static double now();
+  double now() const;
+  Clock clock_;
   std::vector<double> seconds_;
 };
 

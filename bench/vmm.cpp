@@ -66,6 +66,8 @@ struct Ground {
 
 // Through the core and directly, turn by turn, so that both meet the same machine.
 struct Comparison {
+  explicit Comparison(Clock clock)
+      : core_map(clock), core_unmap(clock), direct_map(clock), direct_unmap(clock) {}
   Times core_map, core_unmap, direct_map, direct_unmap;
 
   // The time of the core's turn.
@@ -80,7 +82,7 @@ struct Comparison {
 void own_time_a_chunk(benchmark::State& state, const Driver& with) {
   constexpr std::size_t count = 1000;
   Ground ground{with, usual_granule, count};
-  Comparison comparison;
+  Comparison comparison{Clock::Thread};
   for ([[maybe_unused]] auto _ : state) state.SetIterationTime(comparison.turn(ground));
   const auto own = [](const Times& core, const Times& direct) {
     return (core.median_microseconds() - direct.median_microseconds()) / count;
@@ -108,7 +110,7 @@ void CoreAgainstDirectCalls(benchmark::State& state) {
   const Size chunk_size = static_cast<Size>(state.range(0)) * MiB;
   const std::size_t count = chunk_size >= 512 * MiB ? 1 : 512 * MiB / chunk_size;
   Ground ground{driver(), chunk_size, count};
-  Comparison comparison;
+  Comparison comparison{Clock::Wall};
   for ([[maybe_unused]] auto _ : state) state.SetIterationTime(comparison.turn(ground));
   state.counters["map_ratio"] =
       comparison.core_map.median_microseconds() / comparison.direct_map.median_microseconds();
