@@ -30,8 +30,8 @@ struct cuvmm_sim_launch {
   uint32_t grid[3];
   uint32_t block[3];
   uint32_t shared_bytes;
-  int device;                /* ordinal */
-  const void** parameters;   /* one pointer a kernel parameter */
+  int device;              /* ordinal */
+  const void** parameters; /* one pointer a kernel parameter */
   uint32_t parameter_count;
   /* Where this device's memory at a device address lies in the host's memory. */
   void* (*memory)(const cuvmm_sim_launch* launch, uint64_t device_address);
@@ -39,9 +39,9 @@ struct cuvmm_sim_launch {
 
 typedef void (*cuvmm_sim_kernel)(const cuvmm_sim_launch* launch);
 
-#define CUVMM_SIM_KERNEL(entry)                            \
-  CUVMM_SIM_C __attribute__((visibility("default"), used)) \
-  void cuvmm_sim_kernel_##entry(const cuvmm_sim_launch* launch)
+#define CUVMM_SIM_KERNEL(entry)                                                           \
+  CUVMM_SIM_C __attribute__((visibility("default"), used)) void cuvmm_sim_kernel_##entry( \
+      const cuvmm_sim_launch* launch)
 
 #ifdef __cplusplus
 #define CUVMM_SIM_C extern "C"
@@ -60,7 +60,7 @@ int cuvmm_sim_set_faults(const char* faults);
 
 /* Counters of one device, exact at the moment of the call. */
 typedef struct cuvmm_sim_counters {
-  uint64_t physical_bytes;       /* device memory in use by this process, whatever for */
+  uint64_t physical_bytes; /* device memory in use by this process, whatever for */
   uint64_t physical_peak_bytes;
   uint64_t chunks;               /* cuMemCreate handles and mappings that keep memory alive */
   uint64_t mapped_bytes;         /* by cuMemMap */

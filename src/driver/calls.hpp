@@ -51,9 +51,9 @@ using enum Effect;
 using enum Flavours;
 using enum Need;
 inline constexpr auto calls = std::to_array<CallInfo>({
-#define CUVMM_API(name, symbol, since, until, flavours, effect, need)                       \
-  CallInfo{#name, #symbol, per_thread_symbol(flavours, #symbol "_ptds", #symbol "_ptsz"),   \
-           since, until,   flavours,                                                        \
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need)                      \
+  CallInfo{#name,  #symbol, per_thread_symbol(flavours, #symbol "_ptds", #symbol "_ptsz"), \
+           since,  until,   flavours,                                                      \
            effect, need},
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"
@@ -64,7 +64,11 @@ inline constexpr auto calls = std::to_array<CallInfo>({
 
 inline constexpr std::size_t call_count = detail::calls.size();
 
-constexpr const CallInfo& info(Call call) { return detail::calls[static_cast<std::size_t>(call)]; }
-constexpr const std::array<CallInfo, call_count>& all_calls() { return detail::calls; }
+constexpr const CallInfo& info(Call call) {
+  return detail::calls[static_cast<std::size_t>(call)];
+}
+constexpr const std::array<CallInfo, call_count>& all_calls() {
+  return detail::calls;
+}
 
 }  // namespace cuvmm

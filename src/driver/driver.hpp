@@ -29,7 +29,9 @@ struct Driver {
 
   int version = 0;  // as cuDriverGetVersion says: 13000
 
-  bool has(Call call) const { return present[static_cast<std::size_t>(call)]; }
+  bool has(Call call) const {
+    return present[static_cast<std::size_t>(call)];
+  }
   std::array<bool, call_count> present{};
 
   // The driver's answer as a Result. `doing` is a string literal that names the step.

@@ -8,13 +8,13 @@ namespace cuvmm {
 // What a driver call may do to work and memory that somebody else still counts on. Whoever holds
 // something pending (a deferred copy, a skipped wait, a queue) decides by these alone.
 enum class Effect : std::uint8_t {
-  Neutral = 0,         // asks or prepares; no pending work can tell
-  Submits = 1 << 0,    // gives the device work, or may make the driver do so
-  Reads = 1 << 1,      // may read device memory, now or when the work runs
-  Writes = 1 << 2,     // may write device memory, now or when the work runs
-  Waits = 1 << 3,      // waits for work, or tells whether it is done
-  Destroys = 1 << 4,   // ends something that pending work may be using
-  Exposes = 1 << 5,    // lets an address or its memory be used in ways we do not see
+  Neutral = 0,        // asks or prepares; no pending work can tell
+  Submits = 1 << 0,   // gives the device work, or may make the driver do so
+  Reads = 1 << 1,     // may read device memory, now or when the work runs
+  Writes = 1 << 2,    // may write device memory, now or when the work runs
+  Waits = 1 << 3,     // waits for work, or tells whether it is done
+  Destroys = 1 << 4,  // ends something that pending work may be using
+  Exposes = 1 << 5,   // lets an address or its memory be used in ways we do not see
 };
 
 constexpr Effect operator|(Effect a, Effect b) {

@@ -89,7 +89,7 @@ class AddressSpace {
 
   // Allocations.
   void add(Allocation allocation);
-  std::optional<Allocation> take(CUdeviceptr address);                 // by its exact address
+  std::optional<Allocation> take(CUdeviceptr address);  // by its exact address
   // The same where the allocation is wanted; else it stays.
   std::optional<Allocation> take_if(CUdeviceptr address, bool (*wanted)(const Allocation&));
   std::optional<Allocation> allocation_at(CUdeviceptr address) const;  // any address inside

@@ -90,8 +90,8 @@ class GivenChunk {
   Size size_ = 0;
 };
 
-// One chunk mapped at an address: cuMemMap and, at the end, cuMemUnmap. No access yet. Unmapping does
-// not wait: whoever starts work on the range waits for it.
+// One chunk mapped at an address: cuMemMap and, at the end, cuMemUnmap. No access yet. Unmapping
+// does not wait: whoever starts work on the range waits for it.
 class GivenMapping {
  public:
   GivenMapping(CUdeviceptr address, const GivenChunk& chunk);
