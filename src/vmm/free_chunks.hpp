@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "base/complaint.hpp"
 #include "vmm/budget.hpp"
 #include "vmm/chunk_ref.hpp"
-#include "vmm/complaint.hpp"
 
 namespace cuvmm {
 

@@ -4,9 +4,9 @@
 #include <map>
 #include <vector>
 
+#include "base/complaint.hpp"
 #include "vmm/access_set.hpp"
 #include "vmm/chunk_ref.hpp"
-#include "vmm/complaint.hpp"
 #include "vmm/reservation.hpp"
 #include "vmm/stretch.hpp"
 

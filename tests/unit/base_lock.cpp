@@ -12,7 +12,7 @@ namespace {
 
 TEST(Lock, InOrderIsTaken) {
   Lock first{LockOrder::ChunkStore};
-  SharedLock second{LockOrder::Reservation};
+  SharedLock second{LockOrder::GiveBack};
   Lock last{LockOrder::SimProcess};
   for (int round = 0; round < 2; ++round) {
     const Holding a{first};
@@ -25,7 +25,7 @@ TEST(Lock, InOrderIsTaken) {
 
 TEST(Lock, MayBeReleasedInAnyOrder) {
   Lock first{LockOrder::ChunkStore};
-  Lock second{LockOrder::Reservation};
+  Lock second{LockOrder::GiveBack};
   Holding a{first};
   Holding b{second};
   a.unlock();
@@ -36,7 +36,7 @@ TEST(Lock, MayBeReleasedInAnyOrder) {
 
 TEST(Lock, TryingNeedsNoOrder) {
   Lock first{LockOrder::ChunkStore};
-  Lock second{LockOrder::Reservation};
+  Lock second{LockOrder::GiveBack};
   const Holding b{second};
   const Holding a{first, std::try_to_lock};
   EXPECT_TRUE(a.owns_lock());
@@ -44,14 +44,14 @@ TEST(Lock, TryingNeedsNoOrder) {
 
 TEST(Lock, OrderIsAThreadsOwn) {
   Lock first{LockOrder::ChunkStore};
-  Lock second{LockOrder::Reservation};
+  Lock second{LockOrder::GiveBack};
   const Holding b{second};
   std::thread other{[&] { const Holding a{first}; }};
   other.join();
 }
 
 TEST(Lock, ManyReadTogether) {
-  SharedLock lock{LockOrder::Reservation};
+  SharedLock lock{LockOrder::GiveBack};
   const Reading here{lock};
   bool read = false;
   std::thread other{[&] {
@@ -89,16 +89,16 @@ class LockDeathTest : public ::testing::Test {
 
 TEST_F(LockDeathTest, TakingAnEarlierOneAbortsWithBothNames) {
   Lock first{LockOrder::ChunkStore};
-  Lock second{LockOrder::Reservation};
+  Lock second{LockOrder::GiveBack};
   const Holding b{second};
-  EXPECT_DEATH(first.lock(), "taking ChunkStore while holding Reservation");
+  EXPECT_DEATH(first.lock(), "taking ChunkStore while holding GiveBack");
 }
 
 TEST_F(LockDeathTest, ReadingUnderALaterOneAborts) {
-  SharedLock first{LockOrder::Reservation};
+  SharedLock first{LockOrder::GiveBack};
   Lock second{LockOrder::SimProcess};
   const Holding b{second};
-  EXPECT_DEATH(first.lock_shared(), "taking Reservation while holding SimProcess");
+  EXPECT_DEATH(first.lock_shared(), "taking GiveBack while holding SimProcess");
 }
 
 TEST_F(LockDeathTest, TwoOfOneOrderAbort) {
@@ -111,11 +111,11 @@ TEST_F(LockDeathTest, TwoOfOneOrderAbort) {
 
 TEST_F(LockDeathTest, AnEarlierOneReleasedFirstStillCountsTheLater) {
   Lock first{LockOrder::ChunkStore};
-  Lock second{LockOrder::Reservation};
+  Lock second{LockOrder::GiveBack};
   Holding a{first};
   const Holding b{second};
   a.unlock();
-  EXPECT_DEATH(first.lock(), "taking ChunkStore while holding Reservation");
+  EXPECT_DEATH(first.lock(), "taking ChunkStore while holding GiveBack");
 }
 
 TEST_F(LockDeathTest, ReleasingWhatIsNotHeldAborts) {
