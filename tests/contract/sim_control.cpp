@@ -184,7 +184,7 @@ TEST_F(SimControl, DelaysAreSetByTheEnvironment) {
 
 CHILD_ROLE(leaves_a_stream) {
   ASSERT_NE(std::freopen(arguments.at(0).c_str(), "w", stderr), nullptr);
-  [[maybe_unused]] const auto* context = new PrimaryContext;  // whose end would end the stream
+  left_behind<PrimaryContext>();  // whose end would end the stream
   CUstream stream = nullptr;
   GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 }
