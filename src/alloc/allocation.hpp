@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "base/size.hpp"
+#include "driver/cuda.hpp"
+
+namespace cuvmm {
+
+enum class Served : std::uint8_t {
+  StreamOrdered,  // from an arena of a pool
+  Small,          // blocking memory below what gets a window
+  Window,         // blocking memory with address granules of its own
+};
+
+// Why an allocation may not be moved, a bit each.
+namespace pin {
+inline constexpr std::uint8_t exported = 0x01;
+inline constexpr std::uint8_t legacy_ipc = 0x02;
+inline constexpr std::uint8_t dma_buf = 0x04;
+inline constexpr std::uint8_t sync_memops = 0x08;
+inline constexpr std::uint8_t peer_tokens = 0x10;
+}  // namespace pin
+
+// What can be said of an allocation, all of one moment.
+struct AllocationFacts {
+  CUdeviceptr address = 0;
+  Size granted = 0;
+  Size asked = 0;
+  std::uint64_t buffer_id = 0;  // never used again in this process
+  void* owner = nullptr;        // its PoolMemory or ContextMemory
+  Served served = Served::StreamOrdered;
+  std::uint8_t pins = 0;
+  std::int16_t device = 0;
+  std::uint32_t version = 0;  // of the record, when this was read
+
+  bool contains(CUdeviceptr at) const { return at >= address && at - address < granted; }
+};
+
+// What the program holds. The part that cuts it (an arena, the windows) derives its own record from
+// it, places it and hands it out; in the AllocationMap it can be found. Readers hold no lock: they
+// take a copy, and know by the version whether it is of one moment. So the record must stay a
+// record when the allocation is gone (Records).
+class Allocation {
+ public:
+  CUdeviceptr address() const { return address_.load(std::memory_order_acquire); }
+  Size granted() const { return granted_.load(std::memory_order_acquire); }
+  Size asked() const { return asked_.load(std::memory_order_acquire); }
+  CUdeviceptr end() const { return address() + granted(); }
+
+  struct Holding {
+    Size asked;
+    std::uint64_t buffer_id;
+    void* owner;
+    Served served;
+    std::int16_t device;
+  };
+
+  // By its owner, while the program does not hold it.
+  void place(CUdeviceptr address, Size granted) {
+    const Change change{*this};
+    address_.store(address, std::memory_order_release);
+    granted_.store(granted, std::memory_order_release);
+  }
+
+  // The program holds it from now on.
+  void hold(const Holding& holding) {
+    {
+      const Change change{*this};
+      asked_.store(holding.asked, std::memory_order_release);
+      buffer_id_.store(holding.buffer_id, std::memory_order_release);
+      owner_.store(holding.owner, std::memory_order_release);
+      served_.store(holding.served, std::memory_order_release);
+      device_.store(holding.device, std::memory_order_release);
+      pins_.store(0, std::memory_order_release);
+    }
+    version_.fetch_or(held_bit, std::memory_order_acq_rel);
+  }
+  // The program gives back what `facts` said of it: true for one of all who try, and for nobody
+  // where the record has changed since.
+  bool let_go(const AllocationFacts& facts) {
+    std::uint32_t seen = facts.version;
+    return version_.compare_exchange_strong(seen, seen & ~held_bit, std::memory_order_acq_rel);
+  }
+  // It could not be given back after all. By who let go of it.
+  void hold_again() { version_.fetch_or(held_bit, std::memory_order_acq_rel); }
+  bool is_held() const { return (version_.load(std::memory_order_acquire) & held_bit) != 0; }
+
+  std::uint8_t pins() const { return pins_.load(std::memory_order_acquire); }
+  bool pinned() const { return pins() != 0; }
+  void add_pin(std::uint8_t why) { pins_.fetch_or(why, std::memory_order_acq_rel); }
+  void drop_pin(std::uint8_t why) {
+    pins_.fetch_and(static_cast<std::uint8_t>(~why), std::memory_order_acq_rel);
+  }
+
+  // Nothing where the program does not hold it, or it changed while being read.
+  std::optional<AllocationFacts> facts() const {
+    const std::uint32_t before = version_.load(std::memory_order_acquire);
+    if ((before & held_bit) == 0) return std::nullopt;
+    AllocationFacts facts{.address = address(),
+                          .granted = granted(),
+                          .asked = asked(),
+                          .buffer_id = buffer_id_.load(std::memory_order_acquire),
+                          .owner = owner_.load(std::memory_order_acquire),
+                          .served = served_.load(std::memory_order_acquire),
+                          .pins = pins(),
+                          .device = device_.load(std::memory_order_acquire),
+                          .version = before};
+    if (version_.load(std::memory_order_relaxed) != before) return std::nullopt;
+    return facts;
+  }
+
+ private:
+  // Whoever holds it sees no changes, so a reader takes what it reads for true only where the
+  // program held it before and after, in one version.
+  static constexpr std::uint32_t held_bit = 1;
+  static constexpr std::uint32_t version_step = 2;
+
+  // Only the owner changes the record, so nobody else counts.
+  class Change {
+   public:
+    explicit Change(Allocation& changed) : version_(changed.version_) { step(); }
+    ~Change() { step(); }
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+
+   private:
+    void step() {
+      const std::uint32_t next = version_.load(std::memory_order_relaxed) + version_step;
+      version_.store(next & ~held_bit, std::memory_order_release);
+    }
+    std::atomic<std::uint32_t>& version_;
+  };
+
+  std::atomic<CUdeviceptr> address_{0};
+  std::atomic<Size> granted_{0};
+  std::atomic<Size> asked_{0};
+  std::atomic<std::uint64_t> buffer_id_{0};
+  std::atomic<void*> owner_{nullptr};
+  std::atomic<std::uint32_t> version_{0};
+  std::atomic<std::int16_t> device_{0};
+  std::atomic<Served> served_{Served::StreamOrdered};
+  std::atomic<std::uint8_t> pins_{0};
+};
+static_assert(sizeof(Allocation) <= 56);
+
+}  // namespace cuvmm

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/clock.hpp"
+#include "stream/free_ticket.hpp"
+
+namespace cuvmm {
+
+// What is known of how the streams' work is ordered. Everything may be called from any thread; only
+// look() and wait() call the driver, and they take no lock that is taken before StreamOrder.
+class StreamOrder {
+ public:
+  virtual ~StreamOrder() = default;
+
+  // Work that `asker` is given from now on runs after everything that came before the free.
+  virtual bool is_before(const FreeTicket& freed, StreamId asker) const = 0;
+
+  // The device has done all of it, as far as we have looked: the memory may be used by anybody, and
+  // unmapped. Never calls the driver.
+  virtual bool is_done(const FreeTicket& freed) const = 0;
+
+  // Looks how far the device has come with everything that was freed on `stream` so far; marks the
+  // place in the stream's work where that is not done yet.
+  virtual void look(StreamId stream) = 0;
+
+  // Until is_done(freed), or until now_ns() is `until`. False where it was not done by then.
+  virtual bool wait(const FreeTicket& freed, std::uint64_t until) = 0;
+};
+
+}  // namespace cuvmm
