@@ -5,7 +5,9 @@
 
 #include "base/options.hpp"
 #include "driver/driver.hpp"
+#include "engine/sight.hpp"
 #include "engine/watch.hpp"
+#include "engine/work_note.hpp"
 
 namespace cuvmm {
 
@@ -33,6 +35,11 @@ class Engine {
   void before(const CallSite& site) { watch_.before(site); }
   Watch& watch() { return watch_; }
 
+  // Left by every call that submits, once the driver has answered it.
+  WorkNote& work_note() { return work_note_; }
+  // False once the program has called what none of our lists knows.
+  bool sees_everything() const { return sight().is_whole(); }
+
  private:
   Engine(const Driver& driver, Options options) : driver_(driver), options_(std::move(options)) {}
   static Engine* start();
@@ -43,6 +50,7 @@ class Engine {
   const Driver driver_;    // immutable after construction
   const Options options_;  // immutable after construction
   Watch watch_;
+  WorkNote work_note_;
 };
 
 // Where the engine finds the driver. The hooks set both before the program can reach it.

@@ -16,6 +16,11 @@ struct CallSite {
   Effect effect;
 };
 
+// A function that is in neither list. It has no row: info() is not for it.
+inline constexpr Call unlisted_call = static_cast<Call>(call_count);
+inline constexpr Effect every_effect = Effect::Submits | Effect::Reads | Effect::Writes |
+                                       Effect::Waits | Effect::Destroys | Effect::Exposes;
+
 // Somebody with something pending that a call of the program could notice.
 class Watcher {
  public:

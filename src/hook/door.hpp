@@ -46,11 +46,14 @@ class Forward {
   Engine& engine() const { return engine_; }
   Flavour flavour() const { return flavour_; }
 
-  // Whoever waits for such a call is told; then the driver answers.
+  // Whoever waits for such a call is told; then the driver answers; then it is noted that there
+  // is work. Work that the driver refused counts as well: it may have begun some of it.
   template <class... Arguments>
   CUresult operator()(Arguments... arguments) const {
     engine_.before({call, info(call).effect});
-    return unannounced(arguments...);
+    const CUresult answer = unannounced(arguments...);
+    if constexpr (has(info(call).effect, Effect::Submits)) engine_.work_note().leave();
+    return answer;
   }
 
   template <class... Arguments>
