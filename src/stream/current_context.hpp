@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "driver/driver.hpp"
+
+namespace cuvmm {
+
+// nullptr where the thread has none.
+inline CUcontext current_context(const Driver& driver) {
+  CUcontext context = nullptr;
+  return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+// Makes a context current until the end of the scope.
+class InContext {
+ public:
+  InContext(const Driver& driver, CUcontext context) : driver_(driver) {
+    if (current_context(driver) == context) {
+      ok_ = context != nullptr;
+      return;
+    }
+    pushed_ = ok_ = driver.cuCtxPushCurrent(context) == CUDA_SUCCESS;
+  }
+  ~InContext() {
+    CUcontext ours = nullptr;
+    if (pushed_) driver_.cuCtxPopCurrent(&ours);
+  }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+
+  // False where the context is gone.
+  bool ok() const { return ok_; }
+
+ private:
+  const Driver& driver_;
+  bool pushed_ = false;
+  bool ok_ = false;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/stream_clock.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "stream/current_context.hpp"
+
+namespace cuvmm {
+namespace {
+
+// Legacy and blocking streams of one context wait for each other.
+bool waits_for(const StreamState& later, const StreamState& earlier) {
+  if (later.context != earlier.context) return false;
+  const auto is_blocking = [](const StreamState& state) {
+    return state.kind == StreamKind::Blocking || state.kind == StreamKind::PerThread;
+  };
+  return (later.kind == StreamKind::Legacy && is_blocking(earlier)) ||
+         (earlier.kind == StreamKind::Legacy && is_blocking(later));
+}
+
+void join(std::vector<FreeTicket>& known, const FreeTicket& ticket) {
+  const auto same = std::find_if(known.begin(), known.end(), [&](const FreeTicket& other) {
+    return other.stream == ticket.stream;
+  });
+  if (same == known.end()) {
+    known.push_back(ticket);
+  } else {
+    same->tick = std::max(same->tick, ticket.tick);
+  }
+}
+
+bool covers(const std::vector<FreeTicket>& known, const FreeTicket& ticket) {
+  return std::any_of(known.begin(), known.end(), [&](const FreeTicket& other) {
+    return other.stream == ticket.stream && other.tick >= ticket.tick;
+  });
+}
+
+// Polling costs little while the wait is short, and leaves the processor alone while it is long.
+class Patience {
+ public:
+  void rest() {
+    usleep(length_);
+    length_ = std::min(length_ * 2, longest);
+  }
+
+ private:
+  static constexpr useconds_t longest = 200;
+  useconds_t length_ = 5;
+};
+
+}  // namespace
+
+bool StreamClock::is_done(const FreeTicket& freed) const {
+  if (freed.is_for_anyone()) return true;
+  const StreamState* state = table_.by_id(freed.stream);
+  return state == nullptr || state->is_done(freed.tick);
+}
+
+bool StreamClock::is_before(const FreeTicket& freed, StreamId asker) const {
+  if (freed.is_for_anyone() || freed.stream == asker) return true;
+  StreamState* from = table_.by_id(freed.stream);
+  if (from == nullptr || from->is_done(freed.tick)) return true;
+  StreamState* to = table_.by_id(asker);
+  if (to == nullptr) return false;
+  if (waits_for(*to, *from)) return true;
+  const Holding holding{to->lock};
+  return covers(to->known, freed);
+}
+
+bool StreamClock::is_capturing(CUstream handle) const {
+  if (!captures_.any()) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult answer = driver_.cuStreamIsCapturing(handle, &status);
+  return answer != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// A mark on the legacy stream would be an implicit dependency of any captured blocking stream, and
+// break its capture.
+bool StreamClock::record_on(StreamState& state, CUstream handle, Mark& mark) {
+  if (handle == CU_STREAM_LEGACY ? captures_.any() : is_capturing(handle)) return false;
+  CUevent event = nullptr;
+  if (!state.spare_events.empty()) {
+    event = state.spare_events.back();
+    state.spare_events.pop_back();
+  } else if (driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+    return false;
+  }
+  if (driver_.cuEventRecord(event, handle) != CUDA_SUCCESS) {
+    state.spare_events.push_back(event);
+    return false;
+  }
+  mark.events.push_back(event);
+  return true;
+}
+
+// A thread's own stream cannot be named by another thread. But the legacy stream waits for it.
+bool StreamClock::record_mark(StreamState& state, const std::vector<StreamState*>& streams,
+                              Mark& mark) {
+  if (state.kind == StreamKind::PerThread) return record_on(state, CU_STREAM_LEGACY, mark);
+  if (state.kind != StreamKind::Everything) return record_on(state, state.handle, mark);
+  if (!record_on(state, CU_STREAM_LEGACY, mark)) return false;
+  return std::all_of(streams.begin(), streams.end(), [&](StreamState* stream) {
+    return stream->kind != StreamKind::NonBlocking || record_on(state, stream->handle, mark);
+  });
+}
+
+// The tick is read first: what is freed while the mark is made may lie behind it.
+void StreamClock::mark(StreamState& state) {
+  if (state.ended.load()) return;
+  const InContext in_context{driver_, state.context};
+  if (!in_context.ok()) return;
+  const RelaxedCapture relaxed{driver_, captures_};
+  std::vector<StreamState*> streams;
+  if (state.kind == StreamKind::Everything) streams = table_.of_context(state.context);
+  const Holding holding{state.lock};
+  Mark mark{.tick = state.tick.load(std::memory_order_acquire), .events = {}};
+  const std::uint64_t marked = state.marks.empty() ? state.done.load() : state.marks.back().tick;
+  if (marked >= mark.tick) return;
+  if (record_mark(state, streams, mark)) {
+    state.marks.push_back(std::move(mark));
+  } else {
+    let_go(state, mark);
+  }
+}
+
+void StreamClock::let_go(StreamState& state, Mark& mark) {
+  for (CUevent event : mark.events) {
+    if (state.ended.load()) {
+      driver_.cuEventDestroy(event);
+    } else {
+      state.spare_events.push_back(event);
+    }
+  }
+  mark.events.clear();
+}
+
+void StreamClock::poll(StreamState& state) {
+  const InContext in_context{driver_, state.context};
+  if (!in_context.ok()) return;
+  const RelaxedCapture relaxed{driver_, captures_};
+  const Holding holding{state.lock};
+  while (!state.marks.empty()) {
+    Mark& next = state.marks.front();
+    const bool happened = std::all_of(next.events.begin(), next.events.end(), [&](CUevent event) {
+      return driver_.cuEventQuery(event) == CUDA_SUCCESS;
+    });
+    if (!happened) return;
+    state.advance(next.tick);
+    let_go(state, next);
+    state.marks.pop_front();
+  }
+}
+
+void StreamClock::look(StreamId stream) {
+  StreamState* state = table_.by_id(stream);
+  if (state == nullptr || !state->has_unfinished()) return;
+  mark(*state);
+  poll(*state);
+}
+
+bool StreamClock::wait(const FreeTicket& freed, std::uint64_t until) {
+  Patience patience;
+  while (true) {
+    look(freed.stream);
+    if (is_done(freed)) return true;
+    if (now_ns() >= until) return false;
+    patience.rest();
+  }
+}
+
+bool StreamClock::wait_for_all(CUcontext context, std::uint64_t until) {
+  return wait(ticket_of_all(context), until);
+}
+
+void StreamClock::mark_pending(StreamName name) {
+  StreamState* state = table_.find(name);
+  if (state != nullptr && state->has_unfinished()) mark(*state);
+}
+
+Horizon StreamClock::horizon_of(StreamName name) {
+  Horizon horizon;
+  StreamState* state = table_.find(name);
+  if (state == nullptr) return horizon;
+  horizon.add(*state);
+  if (state->kind == StreamKind::Legacy) {
+    for (StreamState* other : table_.of_context(state->context)) {
+      if (waits_for(*state, *other)) horizon.add(*other);
+    }
+  }
+  return horizon;
+}
+
+Horizon StreamClock::horizon_of(CUcontext context) {
+  Horizon horizon;
+  for (StreamState* state : table_.of_context(context)) horizon.add(*state);
+  return horizon;
+}
+
+// What is done by now need not be known any longer.
+StreamClock::Place StreamClock::known_of(StreamState& state) {
+  Place known;
+  {
+    const Holding holding{state.lock};
+    known = state.known;
+  }
+  Place done;
+  std::erase_if(known, [&](const FreeTicket& ticket) {
+    if (!is_done(ticket)) return false;
+    done.push_back(ticket);
+    return true;
+  });
+  if (done.empty()) return known;
+  const Holding holding{state.lock};
+  std::erase_if(state.known, [&](const FreeTicket& ticket) {
+    return std::find(done.begin(), done.end(), ticket) != done.end();
+  });
+  return known;
+}
+
+StreamClock::Place StreamClock::place_of(StreamState& state) {
+  Place place = known_of(state);
+  if (state.has_unfinished()) place.push_back({state.id, state.tick.load()});
+  if (state.kind != StreamKind::Legacy) return place;
+  for (StreamState* other : table_.of_context(state.context)) {
+    if (waits_for(state, *other) && other->has_unfinished()) {
+      place.push_back({other->id, other->tick.load()});
+    }
+  }
+  return place;
+}
+
+void StreamClock::event_recorded(CUevent event, StreamName name) {
+  if (is_capturing(name.handle)) return event_ended(event);
+  StreamState* state = table_.find(name);
+  if (state == nullptr) return;
+  Place place = place_of(*state);
+  const Holding holding{lock_};
+  if (place.empty() || !events_are_ours_to_follow_) {
+    program_events_.erase(event);
+  } else {
+    program_events_[event] = std::move(place);
+  }
+}
+
+void StreamClock::event_waited_for_by(StreamName name, CUevent event) {
+  if (is_capturing(name.handle)) return;
+  Place place;
+  {
+    const Holding holding{lock_};
+    const auto found = program_events_.find(event);
+    if (found == program_events_.end()) return;
+    place = found->second;
+  }
+  StreamState* state = table_.find(name);
+  if (state == nullptr) return;
+  const Holding holding{state->lock};
+  for (const FreeTicket& ticket : place) {
+    if (ticket.stream != state->id) join(state->known, ticket);
+  }
+}
+
+void StreamClock::event_done(CUevent event) {
+  Place place;
+  {
+    const Holding holding{lock_};
+    const auto found = program_events_.find(event);
+    if (found == program_events_.end()) return;
+    place = std::move(found->second);
+    program_events_.erase(found);
+  }
+  for (const FreeTicket& ticket : place) {
+    if (StreamState* state = table_.by_id(ticket.stream)) state->advance(ticket.tick);
+  }
+}
+
+void StreamClock::events_are_recorded_unseen() {
+  const Holding holding{lock_};
+  events_are_ours_to_follow_ = false;
+  program_events_.clear();
+}
+
+void StreamClock::event_ended(CUevent event) {
+  const Holding holding{lock_};
+  program_events_.erase(event);
+}
+
+}  // namespace cuvmm

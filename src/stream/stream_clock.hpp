@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "stream/captures.hpp"
+#include "stream/stream_order.hpp"
+#include "stream/stream_table.hpp"
+
+namespace cuvmm {
+
+// How far all streams had come at one moment.
+class Horizon {
+ public:
+  void add(StreamState& state) {
+    if (state.has_unfinished()) places_.push_back({&state, state.tick.load()});
+  }
+  // All of it has been waited for.
+  void reached() const {
+    for (const auto& [state, tick] : places_) state->advance(tick);
+  }
+
+ private:
+  std::vector<std::pair<StreamState*, std::uint64_t>> places_;
+};
+
+// Knows how the work of streams is ordered, and how far the device has come, from what the program
+// does with its streams and events, and from events of its own. Those are recorded only when
+// somebody asks: a free costs a count.
+//
+// The calls about the program's own doings come from the hooks, after the driver's answer unless
+// they say otherwise.
+class StreamClock final : public StreamOrder {
+ public:
+  StreamClock(const Driver& driver, const Captures& captures)
+      : driver_(driver), captures_(captures), table_(driver) {}
+
+  StreamTable& table() { return table_; }
+
+  // Freed now on that stream; or by a call that all work of the context comes before.
+  static FreeTicket ticket(StreamState& stream) { return stream.ticket(); }
+  FreeTicket ticket_of_all(CUcontext context) { return table_.everything_of(context).ticket(); }
+
+  bool is_before(const FreeTicket& freed, StreamId asker) const override;
+  bool is_done(const FreeTicket& freed) const override;
+  void look(StreamId stream) override;
+  bool wait(const FreeTicket& freed, std::uint64_t until) override;
+
+  // Until the device has done everything that the context has been given. Polls, so that a kernel
+  // that waits for this very thread does not hold it for ever. False where it was not done by then.
+  bool wait_for_all(CUcontext context, std::uint64_t until);
+
+  // Before the stream's work stops being ours to mark: it is about to end, or to be captured.
+  void mark_pending(StreamName name);
+  void stream_ended(CUstream handle) { table_.stream_ended(handle); }
+  void context_ended(CUcontext context) { table_.context_ended(context); }
+
+  // Before a wait of the program's: what will have been done after it.
+  Horizon horizon_of(StreamName name);
+  Horizon horizon_of(CUcontext context);
+
+  void event_recorded(CUevent event, StreamName name);
+  void event_waited_for_by(StreamName name, CUevent event);
+  void event_done(CUevent event);  // a query or wait said so
+  void event_ended(CUevent event);
+  // By a graph's node or by another process: what an event says is no longer of the record that we
+  // saw.
+  void events_are_recorded_unseen();
+
+ private:
+  // A place in the work of streams, as a program's event holds it.
+  using Place = std::vector<FreeTicket>;
+
+  void mark(StreamState& state);
+  bool record_mark(StreamState& state, const std::vector<StreamState*>& streams, Mark& mark);
+  bool record_on(StreamState& state, CUstream handle, Mark& mark);
+  void poll(StreamState& state);
+  void let_go(StreamState& state, Mark& mark);
+  bool is_capturing(CUstream handle) const;
+  Place known_of(StreamState& state);
+  Place place_of(StreamState& state);
+
+  const Driver& driver_;
+  const Captures& captures_;
+  StreamTable table_;
+
+  Lock lock_{LockOrder::Streams};  // guards what follows; never held while the table's own is
+  std::unordered_map<CUevent, Place> program_events_;
+  bool events_are_ours_to_follow_ = true;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <vector>
+
+#include "base/lock.hpp"
+#include "driver/cuda.hpp"
+#include "stream/free_ticket.hpp"
+
+namespace cuvmm {
+
+enum class StreamKind : std::uint8_t {
+  Blocking,     // waits for the legacy stream, and that one for it
+  NonBlocking,  // ordered with nothing but itself
+  Legacy,       // a context's default stream
+  PerThread,    // a thread's default stream; blocking
+  Everything,   // not a stream: all the work that a context has been given
+};
+
+// A place in a stream's work. Once the events have happened, all that was freed up to the tick is
+// done.
+struct Mark {
+  std::uint64_t tick = 0;
+  std::vector<CUevent> events;
+};
+
+// What is known of one stream. Lives on, as a record, when the stream is gone.
+struct StreamState {
+  StreamId id = no_stream;
+  CUcontext context = nullptr;
+  CUstream handle = nullptr;  // nullptr: Everything
+  StreamKind kind = StreamKind::Blocking;
+  std::uint64_t thread = 0;  // of a PerThread stream
+
+  std::atomic<std::uint64_t> tick{0};  // of the last free
+  std::atomic<std::uint64_t> done{0};  // the last free that the device has passed, as far as known
+  std::atomic<bool> ended{false};
+
+  Lock lock{LockOrder::StreamOrder};  // guards what follows
+  std::deque<Mark> marks;             // not known to have happened, in order
+  std::vector<CUevent> spare_events;
+  // What its coming work waits for: the last free of each other stream that is before it.
+  std::vector<FreeTicket> known;
+
+  bool has_unfinished() const { return done.load() < tick.load(); }
+  bool is_done(std::uint64_t at) const { return done.load(std::memory_order_acquire) >= at; }
+  FreeTicket ticket() { return {id, tick.fetch_add(1, std::memory_order_acq_rel) + 1}; }
+
+  // All that was freed up to `at` is done.
+  void advance(std::uint64_t at) {
+    std::uint64_t before = done.load(std::memory_order_relaxed);
+    while (before < at && !done.compare_exchange_weak(before, at, std::memory_order_acq_rel)) {
+    }
+  }
+};
+
+}  // namespace cuvmm

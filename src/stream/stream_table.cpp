@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/stream_table.hpp"
+
+#include <mutex>
+#include <shared_mutex>
+
+#include "stream/current_context.hpp"
+
+namespace cuvmm {
+namespace {
+
+// Threads as we count them, since the system uses its numbers again.
+std::uint64_t this_thread() {
+  static std::atomic<std::uint64_t> threads{0};
+  [[gnu::tls_model("initial-exec")]] static thread_local std::uint64_t number = 0;
+  if (number == 0) number = threads.fetch_add(1) + 1;
+  return number;
+}
+
+constexpr CUstream everything = nullptr;
+
+}  // namespace
+
+// What this thread named last. Plain data, so that it needs no making and no unmaking.
+struct StreamTable::Recent {
+  const StreamTable* table;
+  std::uint64_t endings;
+  Key key;
+  StreamState* state;
+};
+
+[[gnu::tls_model("initial-exec")]] thread_local StreamTable::Recent StreamTable::recent_{};
+std::atomic<std::uint64_t> StreamTable::endings_{1};
+
+std::size_t StreamTable::KeyHash::operator()(const Key& key) const noexcept {
+  const auto mix = [](std::uint64_t word) { return word * 0x9E3779B97F4A7C15u; };
+  return mix(reinterpret_cast<std::uint64_t>(key.context)) ^
+         (mix(reinterpret_cast<std::uint64_t>(key.handle)) >> 7) ^ mix(key.thread);
+}
+
+StreamState* StreamTable::find(StreamName name) {
+  Key key{};
+  CUcontext current = nullptr;
+  if (name.is_default()) {
+    current = current_context(driver_);
+    if (current == nullptr) return nullptr;
+    key.context = current;
+    key.handle = name.is_legacy() ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
+    key.thread = name.is_legacy() ? 0 : this_thread();
+  } else {
+    key.handle = name.handle;
+  }
+  const std::uint64_t endings = endings_.load(std::memory_order_acquire);
+  Recent& recent = recent_;
+  if (recent.table == this && recent.endings == endings && recent.key == key) return recent.state;
+
+  StreamState* state = nullptr;
+  {
+    const Reading reading{lock_};
+    const auto found = by_key_.find(key);
+    if (found != by_key_.end()) state = found->second;
+  }
+  if (state == nullptr) state = learn(key, name, current);
+  if (state != nullptr) recent = {this, endings, key, state};
+  return state;
+}
+
+StreamState* StreamTable::learn(const Key& key, StreamName name, CUcontext current) {
+  if (name.is_default()) {
+    const StreamKind kind = name.is_legacy() ? StreamKind::Legacy : StreamKind::PerThread;
+    return &add(key, current, key.handle, kind);
+  }
+  CUcontext context = nullptr;
+  unsigned flags = 0;
+  if (driver_.cuStreamGetCtx_v9020(name.handle, &context) != CUDA_SUCCESS) return nullptr;
+  if (driver_.cuStreamGetFlags(name.handle, &flags) != CUDA_SUCCESS) return nullptr;
+  const bool alone = (flags & CU_STREAM_NON_BLOCKING) != 0;
+  return &add(key, context, key.handle, alone ? StreamKind::NonBlocking : StreamKind::Blocking);
+}
+
+StreamState& StreamTable::everything_of(CUcontext context) {
+  const Key key{context, everything, 0};
+  {
+    const Reading reading{lock_};
+    const auto found = by_key_.find(key);
+    if (found != by_key_.end()) return *found->second;
+  }
+  return add(key, context, everything, StreamKind::Everything);
+}
+
+StreamState& StreamTable::add(const Key& key, CUcontext context, CUstream handle, StreamKind kind) {
+  const Writing writing{lock_};
+  const auto found = by_key_.find(key);
+  if (found != by_key_.end()) return *found->second;  // another thread was faster
+  StreamState& state = unused_record();
+  state.id = ++last_id_;
+  state.context = context;
+  state.handle = handle;
+  state.kind = kind;
+  state.thread = key.thread;
+  by_key_.emplace(key, &state);
+  by_id_.emplace(state.id, &state);
+  return state;
+}
+
+// One whose stream is long gone, else a new one.
+StreamState& StreamTable::unused_record() {
+  if (!ended_.empty() && !ended_.front()->has_unfinished()) {
+    StreamState& state = *ended_.front();
+    ended_.pop_front();
+    by_id_.erase(state.id);
+    state.tick.store(0);
+    state.done.store(0);
+    state.ended.store(false);
+    const Holding holding{state.lock};
+    state.known.clear();
+    for (const Mark& mark : state.marks) {
+      for (CUevent event : mark.events) driver_.cuEventDestroy(event);
+    }
+    for (CUevent event : state.spare_events) driver_.cuEventDestroy(event);
+    state.marks.clear();
+    state.spare_events.clear();
+    return state;
+  }
+  all_.push_back(std::make_unique<StreamState>());
+  return *all_.back();
+}
+
+StreamState* StreamTable::by_id(StreamId id) const {
+  const Reading reading{lock_};
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+std::vector<StreamState*> StreamTable::of_context(CUcontext context) const {
+  std::vector<StreamState*> streams;
+  const Reading reading{lock_};
+  for (const auto& [key, state] : by_key_) {
+    if (state->context == context) streams.push_back(state);
+  }
+  return streams;
+}
+
+// Who waits for its last frees still finds it.
+void StreamTable::end(StreamState& state) {
+  state.ended.store(true, std::memory_order_release);
+  ended_.push_back(&state);
+}
+
+void StreamTable::stream_ended(CUstream handle) {
+  const Writing writing{lock_};
+  const auto found = by_key_.find(Key{nullptr, handle, 0});
+  if (found == by_key_.end()) return;
+  end(*found->second);
+  by_key_.erase(found);
+  endings_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void StreamTable::context_ended(CUcontext context) {
+  const Writing writing{lock_};
+  for (auto place = by_key_.begin(); place != by_key_.end();) {
+    StreamState& state = *place->second;
+    if (state.context != context) {
+      ++place;
+      continue;
+    }
+    state.advance(state.tick.load());
+    {
+      const Holding holding{state.lock};
+      state.marks.clear();  // their events went with the context
+      state.spare_events.clear();
+    }
+    end(state);
+    place = by_key_.erase(place);
+  }
+  endings_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+}  // namespace cuvmm

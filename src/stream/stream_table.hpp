@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "driver/driver.hpp"
+#include "stream/stream_state.hpp"
+
+namespace cuvmm {
+
+// A stream as a call names it: NULL, 1 and 2 mean the legacy or the calling thread's own stream of
+// the current context.
+struct StreamName {
+  CUstream handle = nullptr;
+  bool null_is_per_thread = false;
+
+  bool is_per_thread() const {
+    return handle == CU_STREAM_PER_THREAD || (handle == nullptr && null_is_per_thread);
+  }
+  bool is_legacy() const {
+    return handle == CU_STREAM_LEGACY || (handle == nullptr && !null_is_per_thread);
+  }
+  bool is_default() const { return is_per_thread() || is_legacy(); }
+};
+
+// The streams of the process. Each is learnt of when it is made or first named.
+class StreamTable {
+ public:
+  explicit StreamTable(const Driver& driver) : driver_(driver) {}
+
+  // nullptr where the driver does not know the stream, or no context is current.
+  StreamState* find(StreamName name);
+  // Stands for all the work of a context.
+  StreamState& everything_of(CUcontext context);
+
+  // A stream that is gone may be asked for; nullptr where its record serves another by now, so all
+  // that it freed is done.
+  StreamState* by_id(StreamId id) const;
+  // Live streams of a context, `Everything` among them.
+  std::vector<StreamState*> of_context(CUcontext context) const;
+
+  void stream_ended(CUstream handle);
+  void context_ended(CUcontext context);
+
+ private:
+  struct Key {
+    CUcontext context;  // nullptr for a stream with a handle of its own
+    CUstream handle;
+    std::uint64_t thread;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const noexcept;
+  };
+  struct Recent;
+
+  StreamState* learn(const Key& key, StreamName name, CUcontext current);
+  StreamState& add(const Key& key, CUcontext context, CUstream handle, StreamKind kind);
+  StreamState& unused_record();
+  void end(StreamState& state);
+
+  static thread_local Recent recent_;
+  // Counts streams that ended: what a thread remembers is worth nothing after that.
+  static std::atomic<std::uint64_t> endings_;
+
+  const Driver& driver_;
+  mutable SharedLock lock_{LockOrder::Streams};  // guards what follows
+  std::unordered_map<Key, StreamState*, KeyHash> by_key_;
+  std::unordered_map<StreamId, StreamState*> by_id_;
+  std::vector<std::unique_ptr<StreamState>> all_;  // never taken away from: readers hold no lock
+  std::deque<StreamState*> ended_;                 // in the order in which they ended
+  StreamId last_id_ = no_stream;
+};
+
+}  // namespace cuvmm
