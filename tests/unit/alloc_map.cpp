@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "alloc/allocation_map.hpp"
+#include "alloc/records.hpp"
+#include "support/scale.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr CUdeviceptr base = 0x7f0000000000;
+
+struct Held {
+  Records<Allocation> records;
+
+  Allocation& at(CUdeviceptr address, Size size) {
+    Allocation& allocation = records.make();
+    allocation.place(address, size);
+    allocation.hold({.asked = size,
+                     .buffer_id = ++last_id,
+                     .owner = this,
+                     .served = Served::StreamOrdered,
+                     .device = 0});
+    return allocation;
+  }
+  std::uint64_t last_id = 0;
+};
+
+bool let_go(Allocation& allocation) {
+  const auto facts = allocation.facts();
+  return facts && allocation.let_go(*facts);
+}
+
+TEST(AllocationMap, FindsAllocationByAnyOfItsBytes) {
+  Held held;
+  AllocationMap map;
+  Allocation& one = held.at(base + 512, 3 * MiB);
+  map.add(one);
+  EXPECT_EQ(map.find(base + 511), std::nullopt);
+  for (const Size offset : {Size{0}, Size{1}, MiB, 3 * MiB - 1}) {
+    const auto found = map.find(base + 512 + offset);
+    ASSERT_TRUE(found) << offset;
+    EXPECT_EQ(found->allocation, &one);
+    EXPECT_EQ(found->facts.granted, 3 * MiB);
+  }
+  EXPECT_EQ(map.find(base + 512 + 3 * MiB), std::nullopt);
+  EXPECT_TRUE(map.find_start(base + 512));
+  EXPECT_FALSE(map.find_start(base + 1024));
+}
+
+TEST(AllocationMap, FindsTheEndOfAnAllocationOfManySpans) {
+  Held held;
+  AllocationMap map;
+  Allocation& large = held.at(base + 4 * MiB, 100 * GiB);
+  map.add(large);
+  const auto found = map.find(base + 4 * MiB + 100 * GiB - 1);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->allocation, &large);
+  EXPECT_FALSE(map.find(base + 4 * MiB + 100 * GiB));
+}
+
+TEST(AllocationMap, WhatIsNotHeldIsNotFound) {
+  Held held;
+  AllocationMap map;
+  Allocation& one = held.at(base, 4096);
+  map.add(one);
+  ASSERT_TRUE(let_go(one));
+  EXPECT_FALSE(map.find(base));
+  EXPECT_TRUE(map.has(one)) << "so that it needs not be added when it is held again";
+  one.hold({.asked = 1, .buffer_id = 2, .owner = nullptr, .served = Served::Small, .device = 0});
+  EXPECT_TRUE(map.find(base));
+}
+
+TEST(AllocationMap, OneOfAllWhoFreeTheSameGetsIt) {
+  Held held;
+  AllocationMap map;
+  map.add(held.at(base, 4096));
+  const auto seen = map.find_start(base);
+  ASSERT_TRUE(seen);
+  EXPECT_TRUE(seen->allocation->let_go(seen->facts));
+  EXPECT_FALSE(seen->allocation->let_go(seen->facts));
+}
+
+TEST(AllocationMap, RecordThatServesAnotherIsNotLetGoByOldFacts) {
+  Held held;
+  AllocationMap map;
+  Allocation& one = held.at(base, 4096);
+  map.add(one);
+  const auto seen = map.find_start(base);
+  ASSERT_TRUE(let_go(one));
+  one.place(base + 8192, 4096);
+  one.hold({.asked = 1, .buffer_id = 2, .owner = nullptr, .served = Served::Small, .device = 0});
+  EXPECT_FALSE(seen->allocation->let_go(seen->facts));
+  EXPECT_TRUE(one.is_held());
+}
+
+TEST(AllocationMap, SmallOnesUnderALargeOneAreForgotten) {
+  Held held;
+  AllocationMap map;
+  std::vector<Allocation*> small;
+  for (Size offset = 0; offset < 8 * MiB; offset += 512) {
+    small.push_back(&held.at(base + offset, 512));
+    map.add(*small.back());
+  }
+  for (Allocation* one : small) ASSERT_TRUE(let_go(*one));
+  Allocation& large = held.at(base, 8 * MiB);
+  map.add(large);
+  for (Size offset = 0; offset < 8 * MiB; offset += 300 * KiB) {
+    const auto found = map.find(base + offset);
+    ASSERT_TRUE(found) << offset;
+    EXPECT_EQ(found->allocation, &large);
+  }
+}
+
+// Against a std::map, with records used again at other places.
+TEST(AllocationMap, RandomOperations) {
+  PRINT_SEED_ON_FAILURE();
+  std::mt19937_64 random{seed()};
+  Held held;
+  AllocationMap map;
+  std::map<CUdeviceptr, Allocation*> oracle;
+  const auto holder_of = [&](CUdeviceptr at) -> Allocation* {
+    auto after = oracle.upper_bound(at);
+    if (after == oracle.begin()) return nullptr;
+    --after;
+    return after->second->end() > at ? after->second : nullptr;
+  };
+  const Size whole = 64 * MiB;
+  for (std::uint64_t i = 0; i < scaled(200'000); ++i) {
+    const CUdeviceptr at = base + random() % (whole / 512) * 512;
+    if (Allocation* there = holder_of(at)) {
+      oracle.erase(there->address());
+      ASSERT_TRUE(let_go(*there));
+      held.records.give_back(*there);
+    } else {
+      const auto next = oracle.lower_bound(at);
+      const Size room = (next == oracle.end() ? base + whole : next->first) - at;
+      const Size most = random() % 8 == 0 ? 8 * MiB : 16 * KiB;
+      const Size size = std::min<Size>(room, (1 + random() % (most / 512)) * 512);
+      Allocation& added = held.at(at, size);
+      if (!map.has(added)) map.add(added);
+      oracle[at] = &added;
+    }
+    const CUdeviceptr asked = base + random() % whole;
+    const auto found = map.find(asked);
+    ASSERT_EQ(found ? found->allocation : nullptr, holder_of(asked)) << asked - base;
+  }
+}
+
+TEST(AllocationMap, ReadersSeeWholeAllocationsWhileOthersComeAndGo) {
+  AllocationMap map;
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> seen{0};
+  std::vector<std::jthread> threads;
+  std::deque<Held> held(4);
+  for (unsigned writer = 0; writer < held.size(); ++writer) {
+    threads.emplace_back([&, writer] {
+      const CUdeviceptr mine = base + writer * 256 * KiB;  // of one granule
+      std::mt19937_64 random{writer};
+      for (std::uint64_t i = 0; i < scaled(20'000); ++i) {
+        Allocation& one = held[writer].at(mine + random() % 64 * 4096, 4096);
+        map.add(one);
+        const auto facts = one.facts();
+        if (!facts || !one.let_go(*facts)) std::abort();
+        held[writer].records.give_back(one);
+      }
+      stop = true;
+    });
+  }
+  threads.emplace_back([&] {
+    std::mt19937_64 random{99};
+    while (!stop) {
+      const CUdeviceptr asked = base + random() % MiB;
+      const auto found = map.find(asked);
+      if (!found) continue;
+      ++seen;
+      if (!found->facts.contains(asked) || found->facts.granted != 4096) std::abort();
+    }
+  });
+  threads.clear();
+}
+
+}  // namespace
+}  // namespace cuvmm::test
