@@ -77,11 +77,13 @@ Dlsym find_real_dlsym() {
 }  // namespace cuvmm::hook
 
 // Null: let the real dlsym answer. Decided by the name first, so that a lookup which is none of
-// ours costs three comparisons and touches nothing.
+// ours costs three comparisons and touches nothing. (cudaMalloc, cudnnCreate: none of the
+// driver's.)
 void* cuvmm_decide_dlsym(void* library, const char* name) {
   using namespace cuvmm::hook;
   if (cuvmm_real_dlsym == nullptr) prepare();
   if (name == nullptr || name[0] != 'c' || name[1] != 'u') return nullptr;
+  if (name[2] < 'A' || name[2] > 'Z') return nullptr;
   // By RTLD_DEFAULT and RTLD_NEXT our exported symbols are found as any others are.
   if (library == RTLD_DEFAULT || library == RTLD_NEXT) return nullptr;
   return door_for_symbol(library, name, cuvmm_real_dlsym);

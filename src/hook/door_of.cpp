@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/log.hpp"
+#include "hook/unlisted.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -21,7 +21,20 @@ struct NamedDoor {
 
 constexpr std::size_t most_doors = 2 * call_count;
 
-// Sorted by symbol, both flavours. Made without allocating, at the first lookup of a cu* name.
+// Made once for the process. Two threads may both make one; the first to publish its own wins.
+// No lock, not even that of a local static: a child may be forked while another thread is here.
+template <class Table, class... Arguments>
+const Table& made_once(const Arguments&... arguments) {
+  static constinit std::atomic<const Table*> published{nullptr};
+  if (const Table* table = published.load(std::memory_order_acquire)) return *table;
+  const Table* mine = new Table{arguments...};
+  const Table* nobodys = nullptr;
+  if (published.compare_exchange_strong(nobodys, mine, std::memory_order_acq_rel)) return *mine;
+  delete mine;
+  return *nobodys;
+}
+
+// Sorted by symbol, both flavours.
 struct NamedDoors {
   std::array<NamedDoor, most_doors> doors;
   std::size_t count = 0;
@@ -47,11 +60,6 @@ struct NamedDoors {
   }
 };
 
-const NamedDoors& named_doors() {
-  static const NamedDoors doors;
-  return doors;
-}
-
 // The file that an address was loaded from is the driver's.
 bool is_of_driver(void* address, const char** file) {
   Dl_info where{};
@@ -66,13 +74,13 @@ bool is_of_driver(void* address, const char** file) {
 
 void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*, const char*)) {
   if (Inside::here()) return nullptr;
-  void* door = named_doors().find(name);
-  if (door == nullptr) return nullptr;
+  void* door = made_once<NamedDoors>().find(name);
   const int kept_errno = errno;
   void* real = real_dlsym(library, name);
   const char* file = nullptr;
   const bool ours = real != nullptr && is_of_driver(real, &file);
   if (ours) driver_source().path.store(file);
+  if (ours && door == nullptr) door = entry_of_unlisted_symbol(name, real);
   errno = kept_errno;
   // Not found: the jump to the real dlsym fails again, for the caller's dlerror.
   return ours ? door : real;
@@ -145,9 +153,7 @@ class RealDoors {
 
 void* door_for_function(Engine& engine, void* real) {
   // One table for the one driver of the process; two engines after a fork have the same.
-  static const RealDoors doors{engine.driver()};
-  void* door = doors.find(real);
-  return door != nullptr ? door : real;
+  return made_once<RealDoors>(engine.driver()).find(real);
 }
 
 }  // namespace cuvmm::hook

@@ -9,8 +9,8 @@ namespace cuvmm::hook {
 // Leaves errno as it was, and dlerror as the real lookup would.
 void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*, const char*));
 
-// The door for a function that cuGetProcAddress answered; the function itself where none of our
-// rows is exactly that function. For code that is Inside.
+// The door for a function that cuGetProcAddress answered; null where none of our rows is exactly
+// that function. For code that is Inside.
 void* door_for_function(Engine& engine, void* real);
 
 }  // namespace cuvmm::hook

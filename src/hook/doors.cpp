@@ -59,18 +59,22 @@ struct Door<call, body, CUresult (*)(Arguments...)> {
 #undef CUVMM_API_OLD
 
 #define CUVMM_OTHER_Legacy(symbol) nullptr
-#define CUVMM_OTHER_LegacyAndPtds(symbol) cuvmm_door_##symbol##_ptds
-#define CUVMM_OTHER_LegacyAndPtsz(symbol) cuvmm_door_##symbol##_ptsz
+#define CUVMM_OTHER_LegacyAndPtds(symbol) \
+  reinterpret_cast<void*>(CUVMM_DOOR(symbol, Flavour::PerThread))
+#define CUVMM_OTHER_LegacyAndPtsz CUVMM_OTHER_LegacyAndPtds
 
-const std::array<DoorPair, call_count>& all_doors() {
-  static const std::array<DoorPair, call_count> doors = {{
-#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
-  DoorPair{cuvmm_door_##symbol, CUVMM_OTHER_##flavours(symbol)},
+// Addresses that the loader fills in, so that nothing is left to be done at the first use.
+static const std::array<DoorPair, call_count> doors = {{
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need)    \
+  DoorPair{reinterpret_cast<void*>(CUVMM_DOOR(symbol, Flavour::Legacy)), \
+           CUVMM_OTHER_##flavours(symbol)},
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"
 #undef CUVMM_API
 #undef CUVMM_API_OLD
-  }};
+}};
+
+const std::array<DoorPair, call_count>& all_doors() {
   return doors;
 }
 

@@ -1,25 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // The third door: what cuGetProcAddress answers. The real one is asked first; where it found a
 // function that is exactly one of our rows, the program gets that row's door instead. By the
-// function and not by its name, so that a signature newer than our list is never mistaken.
+// function and not by its name, so that a signature newer than our list is never mistaken: it gets
+// an entry that only jumps on.
 #include "hook/door_of.hpp"
+#include "hook/unlisted.hpp"
 
 namespace cuvmm::hook {
+namespace {
 
-CUVMM_HOOK(cuGetProcAddress_v2, const char* symbol, void** function, int version, cuuint64_t flags,
+void replace(Engine& engine, const char* name, int version, void** function) {
+  if (function == nullptr || *function == nullptr || name == nullptr) return;
+  void* door = door_for_function(engine, *function);
+  *function = door != nullptr ? door : entry_of_unlisted(name, version, *function);
+}
+
+}  // namespace
+
+CUVMM_HOOK(cuGetProcAddress_v2, const char* name, void** function, int version, cuuint64_t flags,
            CUdriverProcAddressQueryResult* status) {
-  const CUresult answer = forward(symbol, function, version, flags, status);
-  if (answer == CUDA_SUCCESS && function != nullptr && *function != nullptr) {
-    *function = door_for_function(forward.engine(), *function);
-  }
+  const CUresult answer = forward(name, function, version, flags, status);
+  if (answer == CUDA_SUCCESS) replace(forward.engine(), name, version, function);
   return answer;
 }
 
-CUVMM_HOOK(cuGetProcAddress, const char* symbol, void** function, int version, cuuint64_t flags) {
-  const CUresult answer = forward(symbol, function, version, flags);
-  if (answer == CUDA_SUCCESS && function != nullptr && *function != nullptr) {
-    *function = door_for_function(forward.engine(), *function);
-  }
+CUVMM_HOOK(cuGetProcAddress, const char* name, void** function, int version, cuuint64_t flags) {
+  const CUresult answer = forward(name, function, version, flags);
+  if (answer == CUDA_SUCCESS) replace(forward.engine(), name, version, function);
   return answer;
 }
 

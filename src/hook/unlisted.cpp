@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/unlisted.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "base/log.hpp"
+#include "engine/engine.hpp"
+#include "engine/inside.hpp"
+
+extern "C" {
+// What the assembler below reads and calls.
+[[gnu::visibility("hidden")]] std::atomic<void*>
+    cuvmm_unlisted_functions[cuvmm::hook::most_unlisted] = {};
+[[gnu::visibility("hidden")]] std::atomic<bool> cuvmm_unlisted_was_called{false};
+[[gnu::visibility("hidden")]] void cuvmm_call_of_unlisted(unsigned index);
+[[gnu::visibility("hidden")]] extern const char cuvmm_unlisted_entries[];
+}
+
+// Sixteen bytes an entry: its number into r11, which no caller counts on, then the common part.
+// That calls us once, with every register that may carry an argument kept, and jumps on with the
+// stack as it was.
+asm(R"(
+.pushsection .text
+.p2align 4
+.globl cuvmm_unlisted_entries
+.hidden cuvmm_unlisted_entries
+.type cuvmm_unlisted_entries,@function
+cuvmm_unlisted_entries:
+  .cfi_startproc
+.set .Lcuvmm_entry, 0
+.rept 512
+  .p2align 4
+  endbr64
+  movl $.Lcuvmm_entry, %r11d
+  jmp .Lcuvmm_unlisted
+.set .Lcuvmm_entry, .Lcuvmm_entry + 1
+.endr
+.p2align 4
+.Lcuvmm_unlisted:
+  cmpb $0, cuvmm_unlisted_was_called(%rip)
+  je .Lcuvmm_first_call
+.Lcuvmm_jump_on:
+  lea cuvmm_unlisted_functions(%rip), %r10
+  jmp *(%r10,%r11,8)
+.Lcuvmm_first_call:
+  push %rax
+  push %rdi
+  push %rsi
+  push %rdx
+  push %rcx
+  push %r8
+  push %r9
+  push %r11
+  sub $136, %rsp
+  .cfi_adjust_cfa_offset 200
+  movups %xmm0, (%rsp)
+  movups %xmm1, 16(%rsp)
+  movups %xmm2, 32(%rsp)
+  movups %xmm3, 48(%rsp)
+  movups %xmm4, 64(%rsp)
+  movups %xmm5, 80(%rsp)
+  movups %xmm6, 96(%rsp)
+  movups %xmm7, 112(%rsp)
+  movl %r11d, %edi
+  call cuvmm_call_of_unlisted
+  movups (%rsp), %xmm0
+  movups 16(%rsp), %xmm1
+  movups 32(%rsp), %xmm2
+  movups 48(%rsp), %xmm3
+  movups 64(%rsp), %xmm4
+  movups 80(%rsp), %xmm5
+  movups 96(%rsp), %xmm6
+  movups 112(%rsp), %xmm7
+  add $136, %rsp
+  pop %r11
+  pop %r9
+  pop %r8
+  pop %rcx
+  pop %rdx
+  pop %rsi
+  pop %rdi
+  pop %rax
+  .cfi_adjust_cfa_offset -200
+  jmp .Lcuvmm_jump_on
+  .cfi_endproc
+.size cuvmm_unlisted_entries,.-cuvmm_unlisted_entries
+.popsection
+)");
+
+namespace cuvmm::hook {
+namespace {
+
+static_assert(most_unlisted == 512, "as many as the assembler above makes");
+constexpr std::size_t entry_size = 16;
+
+struct NotHooked {
+  std::string_view name;
+  std::string_view symbol;
+  std::string_view per_thread_symbol;  // empty where there is none
+  int since;
+  int until;
+};
+
+using enum Flavours;
+constexpr auto not_hooked = std::to_array<NotHooked>({
+#define CUVMM_NOT_HOOKED(name, symbol, since, until, flavours, reason)                        \
+  {#name, #symbol,                                                                            \
+   flavours == Legacy ? "" : (flavours == LegacyAndPtds ? #symbol "_ptds" : #symbol "_ptsz"), \
+   since, until},
+#include "driver/not_hooked.def"
+#undef CUVMM_NOT_HOOKED
+});
+
+// Of another header than the lists are held against; starts and stops the profiler.
+bool is_of_the_profiler(std::string_view name) {
+  return name.starts_with("cuProfiler");
+}
+
+// For a person who reads the log; cut where they are longer.
+std::array<std::array<char, 64>, most_unlisted> names;
+std::atomic<std::size_t> taken{0};
+
+void* entry_at(std::size_t index) {
+  return const_cast<char*>(cuvmm_unlisted_entries) + index * entry_size;
+}
+
+void* known_entry(void* real) {
+  const std::size_t count = std::min(taken.load(std::memory_order_acquire), most_unlisted);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (cuvmm_unlisted_functions[i].load(std::memory_order_acquire) == real) return entry_at(i);
+  }
+  return nullptr;
+}
+
+void lose_sight(const char* name) {
+  if (!sight().lose()) return;
+  CUVMM_LOG(Info, "function=%s is not known to this version: shortcuts end here", name);
+}
+
+// Two threads that ask at once for the same function may get two entries, which do the same.
+void* new_entry(const char* name, void* real) {
+  sight().handed_out_unlisted();
+  CUVMM_LOG(Debug, "function=%s is handed out although it is in no list", name);
+  const std::size_t mine = taken.fetch_add(1, std::memory_order_acq_rel);
+  if (mine >= most_unlisted) {
+    taken.store(most_unlisted, std::memory_order_relaxed);
+    lose_sight(name);
+    return real;
+  }
+  std::strncpy(names[mine].data(), name, names[mine].size() - 1);
+  cuvmm_unlisted_functions[mine].store(real, std::memory_order_release);
+  return entry_at(mine);
+}
+
+void* entry_of(const char* name, void* real) {
+  if (is_of_the_profiler(name)) return real;
+  void* known = known_entry(real);
+  return known != nullptr ? known : new_entry(name, real);
+}
+
+}  // namespace
+
+void* entry_of_unlisted(const char* name, int version, void* real) {
+  const bool harmless = std::any_of(not_hooked.begin(), not_hooked.end(), [&](const auto& row) {
+    return row.name == name && row.since <= version && version < row.until;
+  });
+  return harmless ? real : entry_of(name, real);
+}
+
+void* entry_of_unlisted_symbol(const char* symbol, void* real) {
+  const bool harmless = std::any_of(not_hooked.begin(), not_hooked.end(), [&](const auto& row) {
+    return row.symbol == symbol || row.per_thread_symbol == symbol;
+  });
+  return harmless ? real : entry_of(symbol, real);
+}
+
+}  // namespace cuvmm::hook
+
+// Whoever holds something pending is told while it is still true that all was seen so far.
+void cuvmm_call_of_unlisted(unsigned index) {
+  using namespace cuvmm;
+  const int kept_errno = errno;
+  hook::lose_sight(hook::names[index].data());
+  Engine* engine = Engine::running();
+  if (engine != nullptr && engine->is_on() && !Inside::here()) {
+    const Inside inside;
+    engine->before({unlisted_call, every_effect});
+  }
+  cuvmm_unlisted_was_called.store(true, std::memory_order_release);
+  errno = kept_errno;
+}

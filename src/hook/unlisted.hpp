@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of the driver that are in neither driver_api.def nor not_hooked.def, as a newer driver
+// has them. Nothing is known of their arguments, so they are handed out behind an entry that only
+// jumps on; the first call of any of them loses sight (engine/sight.hpp).
+#pragma once
+
+#include <cstddef>
+
+namespace cuvmm::hook {
+
+// The entry that stands before `real`, or `real` where this function is known to change nothing
+// (not_hooked.def). By the name that cuGetProcAddress was asked for, and the version.
+void* entry_of_unlisted(const char* name, int version, void* real);
+
+// The same by the name that dlsym was asked for.
+void* entry_of_unlisted_symbol(const char* symbol, void* real);
+
+// What there are entries for. A function beyond them loses sight when it is handed out.
+inline constexpr std::size_t most_unlisted = 512;
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whoever holds something pending hears of every call that could notice, before the driver sees
+// it. One test a row of driver_api.def, so that a new row is held to it from its first day.
+#include <gtest/gtest.h>
+
+#include "hook/driver_behind.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+using hook::Flavour;
+
+std::vector<Call> rows(bool neutral) {
+  std::vector<Call> rows;
+  for (std::size_t i = 0; i < call_count; ++i) {
+    const Call call = static_cast<Call>(i);
+    if ((info(call).effect == Effect::Neutral) == neutral) rows.push_back(call);
+  }
+  return rows;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Call>& row) {
+  return info(row.param).symbol;
+}
+
+void* door_of(Call call, Flavour flavour) {
+  const hook::DoorPair& pair = hook::all_doors()[static_cast<std::size_t>(call)];
+  return flavour == Flavour::Legacy ? pair.legacy : pair.per_thread;
+}
+
+class RowWithAnEffect : public ::testing::TestWithParam<Call> {
+ protected:
+  void SetUp() override {
+    engine_over_silent_driver();
+    take_reached();
+  }
+};
+
+void expect_announced_before_the_driver_sees_it(Call call, Flavour flavour) {
+  const Listener listener;
+  call_with_zeros(call, door_of(call, flavour));
+  const std::vector<Reached> seen = take_reached();
+  bool was_reached = false;
+  for (const Reached& one : seen) {
+    if (one.call != call || one.flavour != flavour) continue;
+    was_reached = true;
+    EXPECT_TRUE(listener.has_heard(call, info(call).effect, one.announced))
+        << "the driver was called and nobody was told";
+  }
+  EXPECT_TRUE(was_reached) << "the call did not reach the driver";
+}
+
+TEST_P(RowWithAnEffect, IsAnnouncedBeforeTheDriverSeesIt) {
+  expect_announced_before_the_driver_sees_it(GetParam(), Flavour::Legacy);
+  if (door_of(GetParam(), Flavour::PerThread) == nullptr) return;
+  expect_announced_before_the_driver_sees_it(GetParam(), Flavour::PerThread);
+}
+
+TEST_P(RowWithAnEffect, LeavesANoteWhereItSubmits) {
+  WorkNote& note = engine_over_silent_driver().work_note();
+  note.take();
+  call_with_zeros(GetParam(), door_of(GetParam(), Flavour::Legacy));
+  EXPECT_EQ(note.take(), has(info(GetParam()).effect, Effect::Submits));
+}
+
+TEST_P(RowWithAnEffect, IsToldToThoseAloneWhoWaitForIt) {
+  const auto others = static_cast<Effect>(static_cast<std::uint8_t>(every_effect) &
+                                          ~static_cast<std::uint8_t>(info(GetParam()).effect));
+  const Listener listener{others};
+  call_with_zeros(GetParam(), door_of(GetParam(), Flavour::Legacy));
+  EXPECT_TRUE(listener.heard().empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RowWithAnEffect, ::testing::ValuesIn(rows(false)), name_of);
+
+class NeutralRow : public ::testing::TestWithParam<Call> {};
+
+TEST_P(NeutralRow, DisturbsNobodyAndLeavesNoNote) {
+  Engine& engine = engine_over_silent_driver();
+  engine.work_note().take();
+  take_reached();
+  const Listener listener;
+  call_with_zeros(GetParam(), door_of(GetParam(), Flavour::Legacy));
+  EXPECT_TRUE(listener.heard().empty());
+  EXPECT_FALSE(engine.work_note().take());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NeutralRow, ::testing::ValuesIn(rows(true)), name_of);
+
+// The tests above would see it if a call were forwarded unannounced.
+TEST(Announcement, IsMissedWhereACallIsMadeInside) {
+  engine_over_silent_driver();
+  take_reached();
+  const Listener listener;
+  const Inside inside;
+  call_with_zeros(Call::cuLaunchKernel, door_of(Call::cuLaunchKernel, Flavour::Legacy));
+  const auto seen = take_reached();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_FALSE(listener.has_heard(Call::cuLaunchKernel, info(Call::cuLaunchKernel).effect,
+                                  seen.front().announced));
+}
+
+}  // namespace
+}  // namespace cuvmm::test
