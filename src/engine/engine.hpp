@@ -7,7 +7,7 @@
 #include "driver/driver.hpp"
 #include "engine/sight.hpp"
 #include "engine/watch.hpp"
-#include "engine/work_note.hpp"
+#include "stream/work_note.hpp"
 
 namespace cuvmm {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/sight.hpp"
-#include "engine/work_note.hpp"
+#include "stream/work_note.hpp"
 #include "support/scale.hpp"
 
 namespace cuvmm::test {
