@@ -47,6 +47,10 @@ set(CUVMM_SANITIZE "" CACHE STRING "address (with undefined) or thread")
 add_library(cuvmm_compile INTERFACE)
 target_compile_options(cuvmm_compile INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers -fno-strict-aliasing)
+# Libraries that are loaded later take their few thread-local bytes from the room that the loader
+# keeps for that. Else the loader allocates them at a thread's first touch, inside any call of ours,
+# and frees them where ThreadSanitizer sees a race with the thread's last touch.
+target_compile_options(cuvmm_compile INTERFACE -ftls-model=initial-exec)
 # A C caller may pass any number as an enum, and the driver has to answer it.
 if(CUVMM_SANITIZE STREQUAL "address")
   set(CUVMM_SANITIZER_FLAGS -fsanitize=address,undefined -fno-sanitize=enum -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
