@@ -101,6 +101,7 @@ CUresult place_in_array(const AskedSide& asked, const Extent3& extent, CopySide*
   side->slice = shape.row_bytes * shape.rows;
   side->address = array->storage() + asked.z * side->slice + asked.y * side->pitch + asked.x;
   side->device = array->device().ordinal();
+  side->memory.device = side->device;
   return CUDA_SUCCESS;
 }
 
@@ -175,7 +176,18 @@ void CopyPlan::stage() {
   source_.slice = width_ * rows_;
 }
 
+Activity CopyPlan::activity() const {
+  const auto either_is = [&](MemoryPlace place) {
+    return source().place == place || target().place == place;
+  };
+  if (either_is(MemoryPlace::Pageable)) return Activity::CopyPageable;
+  if (either_is(MemoryPlace::Pinned)) return Activity::CopyPinned;
+  return source().device == target().device ? Activity::CopyWithinDevice
+                                            : Activity::CopyBetweenDevices;
+}
+
 void CopyPlan::run() const {
+  cost_of(activity(), bytes());
   if (!has_bytes(source_.address) || !has_bytes(target_.address)) return;
   const std::byte* from = view_of(source_.address, source_.device);
   std::byte* to = view_of(target_.address, target_.device);

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/size.hpp"
+#include "sim/cost_model.hpp"
 #include "sim/cuda.hpp"
 #include "sim/named_memory.hpp"
 #include "sim/operation.hpp"
@@ -47,6 +48,7 @@ class CopyPlan {
 
  private:
   void run() const;
+  Activity activity() const;
 
   CUDA_MEMCPY3D asked_{};
   CopySide source_;

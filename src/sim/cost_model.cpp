@@ -26,12 +26,18 @@ constexpr Cost map[] = {{0, 25},        {16 * MiB, 25},  {32 * MiB, 23.1},
                         {64 * MiB, 25}, {128 * MiB, 29}, {GiB, 88}};
 constexpr Cost unmap[] = {{0, 18}, {16 * MiB, 18}, {GiB, 40}};
 constexpr Cost release[] = {{0, 9}, {GiB, 360}};  // the small end is what 2 MiB of cuMemFree leave
-constexpr Cost device_copy[] = {
+constexpr Cost copy_within_device[] = {
     {0, 10}, {2 * MiB, 10}, {64 * MiB, 42}, {GiB, 511}, {4 * GiB, 2006}};
-constexpr Cost pageable_copy[] = {{0, 10}, {32 * MiB, 2722}};
-constexpr Cost device_set[] = {{0, 10}};
-constexpr Cost async_alloc[] = {{0, 0.7}};
+constexpr Cost copy_between_devices[] = {{0, 10}, {GiB, 2718}};  // 395 GB/s
+constexpr Cost copy_pinned[] = {{0, 10}, {GiB, 19452}};          // 55.2 GB/s
+constexpr Cost copy_pageable[] = {{0, 10}, {32 * MiB, 2722}};
+// assumed: a large set writes as fast as kernels do, 4.2 TB/s
+constexpr Cost set[] = {{0, 10}, {2 * MiB, 10}, {4 * GiB, 1023}};
+constexpr Cost async_alloc[] = {{0, 0.7}};  // of memory that the pool has
 constexpr Cost async_free[] = {{0, 0.5}};
+// assumed: as create, map, unmap and release of one chunk
+constexpr Cost grow_pool[] = {{0, 35}, {16 * MiB, 35}, {32 * MiB, 34}, {GiB, 138}};
+constexpr Cost shrink_pool[] = {{0, 27}, {16 * MiB, 33}, {GiB, 400}};
 constexpr Cost export_fd[] = {{0, 999}};
 constexpr Cost import_fd[] = {{0, 56}};
 constexpr Cost launch[] = {{0, 2.81}};
@@ -62,19 +68,6 @@ Curve curve_of(Row row) {
       return export_fd;
     case Row::cuMemImportFromShareableHandle:
       return import_fd;
-    case Row::cuMemcpyDtoD_v2:
-    case Row::cuMemcpyDtoDAsync_v2:
-      return device_copy;
-    case Row::cuMemcpyHtoD_v2:
-    case Row::cuMemcpyHtoDAsync_v2:
-    case Row::cuMemcpyDtoH_v2:
-    case Row::cuMemcpyDtoHAsync_v2:
-      return pageable_copy;
-    case Row::cuMemsetD8_v2:
-    case Row::cuMemsetD8Async:
-    case Row::cuMemsetD32_v2:
-    case Row::cuMemsetD32Async:
-      return device_set;
     case Row::cuLaunchKernel:
     case Row::cuLaunchKernelEx:
     case Row::cuLaunchCooperativeKernel:
@@ -90,6 +83,26 @@ Curve curve_of(Row row) {
     default:
       return {};
   }
+}
+
+Curve curve_of(Activity activity) {
+  switch (activity) {
+    case Activity::CopyWithinDevice:
+      return copy_within_device;
+    case Activity::CopyBetweenDevices:
+      return copy_between_devices;
+    case Activity::CopyPinned:
+      return copy_pinned;
+    case Activity::CopyPageable:
+      return copy_pageable;
+    case Activity::Set:
+      return set;
+    case Activity::GrowPool:
+      return grow_pool;
+    case Activity::ShrinkPool:
+      return shrink_pool;
+  }
+  return {};
 }
 
 double value_at(Curve curve, Size bytes) {
@@ -117,14 +130,21 @@ const std::array<Curve, row_count>& curves() {
 
 std::atomic<std::int64_t> modelled_ns{0};
 
+void add(double microseconds) {
+  modelled_ns.fetch_add(static_cast<std::int64_t>(microseconds * 1000), std::memory_order_relaxed);
+}
+
 }  // namespace
 
 void cost_of(Row row, Size bytes) {
   const Curve curve = curves()[static_cast<std::size_t>(row)];
   if (curve.empty()) return;
   const double least = curve.front().microseconds;
-  const double cost = bytes == 0 ? least : value_at(curve, bytes) - least;
-  modelled_ns.fetch_add(static_cast<std::int64_t>(cost * 1000), std::memory_order_relaxed);
+  add(bytes == 0 ? least : value_at(curve, bytes) - least);
+}
+
+void cost_of(Activity activity, Size bytes) {
+  add(value_at(curve_of(activity), bytes));
 }
 
 double modelled_microseconds() {

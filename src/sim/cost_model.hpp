@@ -3,6 +3,8 @@
 // microseconds, no benchmark. What was not measured costs nothing.
 #pragma once
 
+#include <cstdint>
+
 #include "base/size.hpp"
 #include "sim/rows.hpp"
 
@@ -11,6 +13,18 @@ namespace cuvmm::sim {
 // Adds what a call costs however little it is asked for (0 bytes), or what these bytes cost on
 // top of that.
 void cost_of(Row row, Size bytes);
+
+// What no single call stands for: charged as often as it is done, whichever call or graph asked.
+enum class Activity : std::uint8_t {
+  CopyWithinDevice,
+  CopyBetweenDevices,
+  CopyPinned,  // to or from page-locked memory of the host
+  CopyPageable,
+  Set,
+  GrowPool,
+  ShrinkPool,
+};
+void cost_of(Activity activity, Size bytes);
 
 double modelled_microseconds();
 

@@ -2,6 +2,7 @@
 #include "sim/named_memory.hpp"
 
 #include "sim/address_layout.hpp"
+#include "sim/device.hpp"
 #include "sim/process.hpp"
 
 namespace cuvmm::sim {
@@ -40,9 +41,12 @@ CUresult name_device_memory(CUdeviceptr address, Size size, int device, Use use,
     if (!is_granted(address, size, device, access)) return CUDA_ERROR_INVALID_VALUE;
   }
   if (allocation.has_value()) {
-    *named = {.place = place_of(*allocation), .sync_memops = allocation->sync_memops};
+    *named = {.place = place_of(*allocation),
+              .device = allocation->device,
+              .sync_memops = allocation->sync_memops};
   } else if (const auto mapping = space.mapping_at(address)) {
-    *named = {.place = place_of(*mapping)};
+    const Device* home = mapping->chunk->device();
+    *named = {.place = place_of(*mapping), .device = home != nullptr ? home->ordinal() : -1};
   }
   return CUDA_SUCCESS;
 }
@@ -70,7 +74,8 @@ CUresult name_memory(CUdeviceptr address, Size size, int device, Use use, NamedM
     return CUDA_SUCCESS;
   }
   if (size > allocation->end() - address) return CUDA_ERROR_INVALID_VALUE;
-  *named = {.place = place_of(*allocation), .sync_memops = allocation->sync_memops};
+  named->place = place_of(*allocation);
+  named->sync_memops = allocation->sync_memops;
   return CUDA_SUCCESS;
 }
 

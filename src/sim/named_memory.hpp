@@ -22,6 +22,7 @@ enum class Use : std::uint8_t { CopySource, CopyTarget, SetTarget };
 
 struct NamedMemory {
   MemoryPlace place = MemoryPlace::Device;
+  int device = -1;  // where it lies, if it is a device's
   bool sync_memops = false;
 
   bool is_host() const { return place == MemoryPlace::Pinned || place == MemoryPlace::Pageable; }

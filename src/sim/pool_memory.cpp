@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "sim/cost_model.hpp"
 #include "sim/device.hpp"
 #include "sim/process.hpp"
 #include "sim/settings.hpp"
@@ -76,6 +77,7 @@ bool PoolMemory::map_piece(CUdeviceptr address) {
       return false;
     }
   }
+  cost_of(Activity::GrowPool, piece_size_);
   return true;
 }
 
@@ -96,6 +98,7 @@ bool PoolMemory::map(CUdeviceptr address, Size size) {
 }
 
 void PoolMemory::unmap(CUdeviceptr address, Size size) {
+  for (Size done = 0; done < size; done += piece_size_) cost_of(Activity::ShrinkPool, piece_size_);
   space().unmap(address, size, Owner::Driver);
   join(unmapped_, address, size);
   mapped_bytes_ -= size;

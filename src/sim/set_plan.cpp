@@ -55,6 +55,7 @@ CUresult SetPlan::make(const CUDA_MEMSET_NODE_PARAMS& asked, int device, SetPlan
 }
 
 void SetPlan::run() const {
+  cost_of(Activity::Set, asked_.width * asked_.elementSize * asked_.height);
   if (!has_backing() && is_device_address(asked_.dst)) return;
   std::byte* row = Views::at(Process::get().space().viewer_of(asked_.dst, device_), asked_.dst);
   for (Size y = 0; y < asked_.height; ++y, row += asked_.pitch) {

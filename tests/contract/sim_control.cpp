@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "streams_support.hpp"
 #include "support/child.hpp"
@@ -91,6 +93,53 @@ TEST_F(SimControl, ModelledTimeIsThatOfTheMeasuredCalls) {
   const double before = sim()->modelled_microseconds();
   GivenBlocking{2 * MiB};
   EXPECT_NEAR(sim()->modelled_microseconds() - before, 57, 1);
+}
+
+// Of what has been done, since a card's time passes when its work runs.
+template <class Calls>
+double modelled(const Calls& calls) {
+  const double before = sim()->modelled_microseconds();
+  calls();
+  EXPECT_CUDA(driver().cuCtxSynchronize_v2000());
+  return sim()->modelled_microseconds() - before;
+}
+
+TEST_F(SimControl, ModelledTimeOfWorkGrowsWithItsSize) {
+  const GivenBlocking given{128 * MiB};
+  const CUdeviceptr memory = given.address();
+  const CUdeviceptr upper = memory + 64 * MiB;
+  std::vector<std::byte> host(32 * MiB);
+  EXPECT_NEAR(modelled([&] { driver().cuMemcpyDtoD(upper, memory, 1 * MiB); }), 10, 0.1);
+  EXPECT_NEAR(modelled([&] { driver().cuMemcpyDtoD(upper, memory, 64 * MiB); }), 42, 0.1);
+  EXPECT_NEAR(modelled([&] { driver().cuMemcpyHtoD(memory, host.data(), 32 * MiB); }), 2722, 0.1);
+  EXPECT_NEAR(modelled([&] { driver().cuMemsetD8(memory, 0, 2 * MiB); }), 10, 0.1);
+  EXPECT_GT(modelled([&] { driver().cuMemsetD8(memory, 0, 128 * MiB); }), 30);
+}
+
+TEST_F(SimControl, ModelledTimeDoesNotDependOnTheCallThatAskedForTheWork) {
+  const GivenBlocking given{128 * MiB};
+  const CUdeviceptr memory = given.address();
+  const CUdeviceptr upper = memory + 64 * MiB;
+  CUDA_MEMCPY2D rows{};
+  rows.srcMemoryType = rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  rows.srcDevice = memory;
+  rows.dstDevice = upper;
+  rows.srcPitch = rows.dstPitch = rows.WidthInBytes = 1 * MiB;
+  rows.Height = 64;
+  EXPECT_NEAR(modelled([&] { driver().cuMemcpy2D(&rows); }), 42, 0.1);
+  EXPECT_NEAR(modelled([&] { driver().cuMemcpy(upper, memory, 64 * MiB); }), 42, 0.1);
+}
+
+TEST_F(SimControl, ModelledTimeOfAPoolIsThatOfGrowingItOnce) {
+  const GivenStream stream;
+  const GivenPool pool;
+  const auto take_and_give = [&] {
+    GIVEN(driver().cuMemFreeAsync(given_from(pool, 1 * MiB, stream), stream));
+  };
+  EXPECT_GT(modelled(take_and_give), 30);
+  const CUdeviceptr kept = given_from(pool, 1 * MiB, stream);  // or the pool shrinks at the wait
+  EXPECT_NEAR(modelled(take_and_give), 1.2, 0.1);
+  GIVEN(driver().cuMemFreeAsync(kept, stream));
 }
 
 TEST_F(SimControl, CountersFollowBlockingMemory) {

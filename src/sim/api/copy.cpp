@@ -2,7 +2,6 @@
 // Copies of one dimension.
 #include "sim/bodies.hpp"
 #include "sim/copy_call.hpp"
-#include "sim/cost_model.hpp"
 
 namespace cuvmm::sim {
 namespace {
@@ -37,38 +36,32 @@ CUDA_MEMCPY3D out_of_array(CUarray from, Size offset, CUDA_MEMCPY3D copy) {
   return copy;
 }
 
-CUresult with_cost(Row row, Size bytes, CUresult answer) {
-  if (answer == CUDA_SUCCESS) cost_of(row, bytes);
-  return answer;
-}
-
 }  // namespace
 
 CUVMM_SIM(cuMemcpy)(CUdeviceptr to, CUdeviceptr from, size_t size) {
   return call_copy(anywhere(to, from, size));
 }
 CUVMM_SIM(cuMemcpyHtoD_v2)(CUdeviceptr to, const void* from, size_t size) {
-  return with_cost(Row::cuMemcpyHtoD_v2, size, call_copy(to_device(to, from, size)));
+  return call_copy(to_device(to, from, size));
 }
 CUVMM_SIM(cuMemcpyDtoH_v2)(void* to, CUdeviceptr from, size_t size) {
-  return with_cost(Row::cuMemcpyDtoH_v2, size, call_copy(to_host(to, from, size)));
+  return call_copy(to_host(to, from, size));
 }
 CUVMM_SIM(cuMemcpyDtoD_v2)(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return with_cost(Row::cuMemcpyDtoD_v2, size, call_copy(within_device(to, from, size)));
+  return call_copy(within_device(to, from, size));
 }
 
 CUVMM_SIM(cuMemcpyAsync)(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
   return call_copy(anywhere(to, from, size), stream);
 }
 CUVMM_SIM(cuMemcpyHtoDAsync_v2)(CUdeviceptr to, const void* from, size_t size, CUstream stream) {
-  return with_cost(Row::cuMemcpyHtoDAsync_v2, size, call_copy(to_device(to, from, size), stream));
+  return call_copy(to_device(to, from, size), stream);
 }
 CUVMM_SIM(cuMemcpyDtoHAsync_v2)(void* to, CUdeviceptr from, size_t size, CUstream stream) {
-  return with_cost(Row::cuMemcpyDtoHAsync_v2, size, call_copy(to_host(to, from, size), stream));
+  return call_copy(to_host(to, from, size), stream);
 }
 CUVMM_SIM(cuMemcpyDtoDAsync_v2)(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
-  return with_cost(Row::cuMemcpyDtoDAsync_v2, size,
-                   call_copy(within_device(to, from, size), stream));
+  return call_copy(within_device(to, from, size), stream);
 }
 
 // Arrays ------------------------------------------------------------------------------------------
