@@ -14,7 +14,8 @@ libgtest-dev         header  gtest/gtest.h
 libbenchmark-dev     header  benchmark/benchmark.h
 libcli11-dev         header  CLI/CLI.hpp
 libfmt-dev           header  fmt/format.h
-nlohmann-json3-dev   header  nlohmann/json.hpp'
+nlohmann-json3-dev   header  nlohmann/json.hpp
+zlib1g-dev           header  zlib.h'
 style_needs='
 clang-format-14      command clang-format-14
 clang-tidy-14        command clang-tidy-14'

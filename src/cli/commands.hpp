@@ -9,5 +9,6 @@ namespace cuvmm::cli {
 void add_run(CLI::App& app, int& exit_status);
 void add_config(CLI::App& app, int& exit_status);
 void add_stats(CLI::App& app, int& exit_status);
+void add_replay(CLI::App& app, int& exit_status);
 
 }  // namespace cuvmm::cli

@@ -12,6 +12,7 @@ int main(int count, char** words) {
   add_run(app, exit_status);
   add_config(app, exit_status);
   add_stats(app, exit_status);
+  add_replay(app, exit_status);
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {

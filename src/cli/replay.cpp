@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmm replay: a trace's requests played to an allocator, or to the model of another one.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/install_places.hpp"
+#include "cli/replay_request.hpp"
+#include "replay/make_policy.hpp"
+#include "replay/read_trace.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+using replay::Outcome;
+using replay::PolicyName;
+using replay::PolicySettings;
+using replay::ReplayTrace;
+
+constexpr int exit_failed = 1;
+constexpr int exit_usage = 2;
+constexpr int exit_out_of_memory = 3;
+
+int say(int status, const std::string& what, const std::string& why) {
+  fmt::print(stderr, "cuvmm: {}: {}\n", what, why);
+  return status;
+}
+
+nlohmann::json as_json(const PolicySettings& settings, const ReplayTrace& trace,
+                       const Outcome& outcome) {
+  nlohmann::json object = {{"schema", 1},
+                           {"completed", outcome.completed},
+                           {"policy", name_of(settings.name)},
+                           {"events", outcome.events},
+                           {"trace_events", trace.events.size()},
+                           {"live_peak_bytes", trace.live_peak_bytes},
+                           {"physical_peak_bytes", outcome.counters.physical_peak_bytes},
+                           {"limit_bytes", nullptr},
+                           {"moves", outcome.counters.moves},
+                           {"creates", outcome.counters.creates},
+                           {"retries", outcome.counters.retries},
+                           {"modelled_us", outcome.counters.modelled_us},
+                           {"duration_us", trace.duration_us}};
+  if (settings.limit != unlimited) object["limit_bytes"] = settings.limit;
+  if (!outcome.completed) {
+    object["failed_event"] = outcome.events + 1;
+    object["asked_bytes"] = trace.events[outcome.events].size;
+    object["available_bytes"] = outcome.refusal.available;
+  }
+  return object;
+}
+
+void print_line(const char* what, const std::string& value, const std::string& note = {}) {
+  fmt::print("{:<26} {:>12}{}{}\n", what, value, note.empty() ? "" : "  ", note);
+}
+
+std::string times(Size bytes, Size of) {
+  if (of == 0) return {};
+  return fmt::format("{:.3f}x", static_cast<double>(bytes) / static_cast<double>(of));
+}
+
+std::string share(double part_us, std::uint64_t whole_us) {
+  if (whole_us == 0) return {};
+  return fmt::format("{:.2f}% of the trace's {:.1f} s",
+                     100 * part_us / static_cast<double>(whole_us),
+                     static_cast<double>(whole_us) / 1e6);
+}
+
+void print_summary(const PolicySettings& settings, const ReplayTrace& trace,
+                   const Outcome& outcome) {
+  const auto& counters = outcome.counters;
+  print_line("policy", std::string{name_of(settings.name)});
+  print_line("events played", fmt::format("{}", outcome.events),
+             outcome.completed ? "all" : fmt::format("of {}", trace.events.size()));
+  print_line("peak of live bytes", print_size(trace.live_peak_bytes));
+  print_line("limit", settings.limit == unlimited ? "none" : print_size(settings.limit),
+             settings.limit == unlimited ? "" : times(settings.limit, trace.live_peak_bytes));
+  print_line("peak of physical bytes", print_size(counters.physical_peak_bytes),
+             times(counters.physical_peak_bytes, trace.live_peak_bytes));
+  print_line("memory taken", fmt::format("{}", counters.creates), "times");
+  if (settings.name == PolicyName::Arena) {
+    print_line("chunks moved", fmt::format("{}", counters.moves));
+  } else if (settings.name != PolicyName::Driver) {
+    print_line("cache given back", fmt::format("{}", counters.retries), "times, to go on");
+  }
+  print_line("time of driver calls", fmt::format("{:.1f} ms", counters.modelled_us / 1000),
+             "modelled, " + share(counters.modelled_us, trace.duration_us));
+  if (trace.frees_left_out > 0) {
+    print_line("frees left out", fmt::format("{}", trace.frees_left_out),
+               "of memory from before the trace");
+  }
+  print_line("completed", outcome.completed ? "yes" : "no");
+}
+
+// What the words mean; a line on standard error where they mean nothing.
+std::optional<PolicySettings> settings_of(const ReplayWords& words) {
+  PolicySettings settings;
+  const auto name = std::find(replay::policy_names.begin(), replay::policy_names.end(),
+                              std::string_view{words.policy});
+  settings.name = static_cast<PolicyName>(name - replay::policy_names.begin());
+  settings.grow = words.grow == "tight" ? Grow::Tight : Grow::Loose;
+  if (words.chunk.empty()) return settings;
+  const auto chunk = parse_size(words.chunk);
+  if (!chunk || *chunk == 0 || !is_multiple(*chunk, usual_granule)) {
+    say(exit_usage, "--chunk " + words.chunk,
+        chunk ? "not a multiple of 2 MiB" : chunk.error().text());
+    return {};
+  }
+  settings.chunk = *chunk;
+  return settings;
+}
+
+void say_what_has_no_effect(const CLI::App& command, PolicyName policy) {
+  const bool has_chunks = policy == PolicyName::Arena || policy == PolicyName::Expandable;
+  for (const auto& [flag, works] :
+       {std::pair{"--chunk", has_chunks}, std::pair{"--grow", policy == PolicyName::Arena}}) {
+    if (command.count(flag) != 0 && !works) {
+      say(0, flag, fmt::format("has no effect on the policy {}", name_of(policy)));
+    }
+  }
+}
+
+int replay_trace(const ReplayWords& words, const CLI::App& command) {
+  auto settings = settings_of(words);
+  if (!settings) return exit_usage;
+  std::optional<ReplayLimit> limit;
+  if (!words.limit.empty()) {
+    const auto parsed = ReplayLimit::parse(words.limit);
+    if (!parsed) return say(exit_usage, "--limit " + words.limit, parsed.error().text());
+    limit = *parsed;
+  }
+  say_what_has_no_effect(command, settings->name);
+
+  const auto trace = replay::read_trace(words.trace);
+  if (!trace) return say(exit_failed, words.trace, trace.error().text());
+  if (limit) settings->limit = limit->of(trace->live_peak_bytes);
+
+  const auto sim = find_sim_directory();
+  if (!sim) return say(exit_failed, "replay", sim.error().text());
+  settings->sim_driver = *sim + "/libcuda.so.1";
+  const auto policy = replay::make_policy(*settings, *trace);
+  if (!policy) return say(exit_failed, "replay", policy.error().text());
+
+  const Outcome outcome = replay::play(*trace, **policy);
+  if (words.json) {
+    fmt::print("{}\n", as_json(*settings, *trace, outcome).dump(2));
+  } else {
+    print_summary(*settings, *trace, outcome);
+  }
+  if (outcome.completed) return 0;
+  say(0, fmt::format("event {}", outcome.events + 1), outcome.refusal.text());
+  return outcome.refusal.kind == ErrorKind::OutOfMemory ? exit_out_of_memory : exit_failed;
+}
+
+}  // namespace
+
+void add_replay(CLI::App& app, int& exit_status) {
+  auto words = std::make_shared<ReplayWords>();
+  CLI::App* command = app.add_subcommand(
+      "replay", "play a trace's allocations and frees to an allocator, without a card");
+  command->footer(
+      "TRACE is a file that `cuvmm run --trace` wrote, PyTorch's memory history or RMM's log as\n"
+      "comma-separated values, plain or compressed by gzip; docs/replay.md has the columns.\n"
+      "\n"
+      "Policies:\n"
+      "  arena       cuvmm's own allocator, the real code, on the simulated driver\n"
+      "  expandable  a model of PyTorch's allocator with expandable_segments:True\n"
+      "  caching     a model of PyTorch's allocator as it comes\n"
+      "  driver      cuMemAlloc and cuMemFree of the simulated driver\n"
+      "\n"
+      "Times are modelled from measurements on one H200, not measured.\n"
+      "\n"
+      "Exit status: 0 when the whole trace was played; 3 when memory was not enough; 2 on wrong\n"
+      "usage; 1 when the trace cannot be read or something of ours fails.");
+  command->add_option("--policy", words->policy, "who serves the requests")
+      ->check(CLI::IsMember({"arena", "expandable", "caching", "driver"}))
+      ->capture_default_str();
+  command
+      ->add_option("--chunk", words->chunk,
+                   "size of all chunks (arena), of those for large blocks (expandable); else what "
+                   "the policy chooses")
+      ->type_name("SIZE");
+  command
+      ->add_option("--limit", words->limit,
+                   "physical memory there is: 16G, or 1.02x for a multiple of the trace's peak of "
+                   "live bytes; else a card of 141 GB")
+      ->type_name("SIZE|FACTORx");
+  command
+      ->add_option("--grow", words->grow,
+                   "arena: loose takes new memory before it moves chunks, tight moves first")
+      ->check(CLI::IsMember({"loose", "tight"}))
+      ->capture_default_str();
+  command->add_flag("--json", words->json, "one flat object, for programs");
+  command->add_option("trace", words->trace, "what to play")->required()->type_name("TRACE");
+  command->callback(
+      [words, command, &exit_status] { exit_status = replay_trace(*words, *command); });
+}
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/replay_request.hpp"
+
+#include "base/text.hpp"
+
+namespace cuvmm::cli {
+
+Result<ReplayLimit> ReplayLimit::parse(std::string_view text) {
+  constexpr std::uint64_t most = 1'000'000;
+  ReplayLimit limit;
+  if (text.empty() || upper(text.back()) != 'X') {
+    limit.bytes_ = TRY(parse_size(text));
+    if (limit.bytes_ < usual_granule) return Error::invalid("read limit", "less than 2 MiB");
+    return limit;
+  }
+  std::string_view rest = text;
+  const auto number = take_decimal(rest);
+  if (!number || rest.size() != 1) return Error::invalid("read limit", "not a number before an x");
+  if (number->whole > most) return Error::invalid("read limit", "too large");
+  limit.billionths_ = number->whole * Decimal::scale + number->fraction;
+  if (limit.billionths_ == 0) return Error::invalid("read limit", "nothing at all");
+  return limit;
+}
+
+Size ReplayLimit::of(Size live_peak) const {
+  if (billionths_ == 0) return bytes_;
+  __extension__ using Wide = unsigned __int128;
+  const Wide bytes = Wide{live_peak} * billionths_ / Decimal::scale;
+  return bytes > unlimited - 1 ? unlimited - 1 : static_cast<Size>(bytes);
+}
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "replay/make_policy.hpp"
+
+namespace cuvmm::cli {
+
+// What stands on the command line of `cuvmm replay`, as text.
+struct ReplayWords {
+  std::string trace;
+  std::string policy = "arena";
+  std::string chunk;
+  std::string limit;
+  std::string grow = "loose";
+  bool json = false;
+};
+
+// A limit as it is written: "16G", or as a multiple of the trace's peak of live bytes: "1.02x".
+class ReplayLimit {
+ public:
+  static Result<ReplayLimit> parse(std::string_view text);
+  Size of(Size live_peak) const;
+
+ private:
+  Size bytes_ = unlimited;
+  std::uint64_t billionths_ = 0;  // of the peak; 0: bytes_ counts
+};
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "replay/make_policy.hpp"
+
+#include <algorithm>
+
+#include "replay/caching_model.hpp"
+#include "replay/driver_policy.hpp"
+#include "replay/expandable_model.hpp"
+
+namespace cuvmm::replay {
+namespace {
+
+// The measured card's, or what it takes for a trace that is too large for it.
+Size memory_of_card_for(const ReplayTrace& trace) {
+  return std::max(measured_card_memory, round_up(2 * trace.live_peak_bytes, usual_granule));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Policy>> make_policy(const PolicySettings& settings,
+                                            const ReplayTrace& trace) {
+  const Size card = memory_of_card_for(trace);
+  const Size limit = std::min(settings.limit, card);
+  switch (settings.name) {
+    case PolicyName::Caching:
+      return {std::make_unique<CachingModel>(limit)};
+    case PolicyName::Expandable:
+      return {std::make_unique<ExpandableModel>(
+          limit, card,
+          settings.chunk != 0 ? settings.chunk : ExpandableModel::usual_large_granule)};
+    case PolicyName::Driver:
+      return {std::make_unique<DriverPolicy>(
+          TRY(Simulation::start(settings.sim_driver, round_down(limit, usual_granule))))};
+    case PolicyName::Arena:
+      break;
+  }
+  return Error{.kind = ErrorKind::NotSupported, .doing = "make policy"};
+}
+
+}  // namespace cuvmm::replay

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// PyTorch's own allocator (CUDACachingAllocator), by the rules of its versions 2.1 to 2.9 with
+// their default settings. How it gets memory from the driver is one of two ways, a class each:
+// CachingModel (the default) and ExpandableModel (expandable_segments:True).
+#pragma once
+
+#include <set>
+#include <unordered_map>
+
+#include "alloc/records.hpp"
+#include "replay/modelled_memory.hpp"
+#include "replay/policy.hpp"
+
+namespace cuvmm::replay {
+
+namespace pytorch {
+
+inline constexpr Size step = 512;                   // all sizes are multiples of it
+inline constexpr Size largest_small = 1 * MiB;      // requests up to it have a pool of their own
+inline constexpr Size small_buffer = 2 * MiB;       // which takes memory in these
+inline constexpr Size large_buffer = 20 * MiB;      // requests are cut from these
+inline constexpr Size least_own_buffer = 10 * MiB;  // from here on a request has its own,
+inline constexpr Size own_buffer_step = 2 * MiB;    // of a multiple of this
+
+enum class PoolKind : std::uint8_t { Small, Large };
+struct Pool;
+
+// A run of addresses within one buffer: used, free, or (where buffers expand) without memory.
+struct Piece {
+  enum class State : std::uint8_t { Free, Used, Unmapped };
+  std::uint64_t address = 0;
+  Size size = 0;
+  StreamId stream = no_stream;
+  State state = State::Free;
+  Pool* pool = nullptr;
+  Piece* before = nullptr;  // its neighbours in the buffer
+  Piece* after = nullptr;
+
+  std::uint64_t end() const { return address + size; }
+  bool is_whole_buffer() const { return before == nullptr && after == nullptr; }
+};
+
+struct BySize {
+  bool operator()(const Piece* a, const Piece* b) const {
+    if (a->stream != b->stream) return a->stream < b->stream;
+    return a->size != b->size ? a->size < b->size : a->address < b->address;
+  }
+};
+struct ByAddress {
+  bool operator()(const Piece* a, const Piece* b) const {
+    return a->stream != b->stream ? a->stream < b->stream : a->address < b->address;
+  }
+};
+
+struct Pool {
+  PoolKind kind;
+  std::set<Piece*, BySize> free{};
+  std::set<Piece*, ByAddress> unmapped{};
+};
+
+}  // namespace pytorch
+
+class PytorchModel : public Policy {
+ public:
+  Result<void> allocate(const ReplayEvent& event) final;
+  Result<void> free(const ReplayEvent& event) final;
+  PolicyCounters counters() const final;
+
+ protected:
+  using Piece = pytorch::Piece;
+  using Pool = pytorch::Pool;
+  using PoolKind = pytorch::PoolKind;
+
+  explicit PytorchModel(Size limit) : memory_(limit) {}
+
+  // A free piece of at least that size, taken out of the pool's free ones; nullptr where there is
+  // none.
+  virtual Piece* take_cached(Pool& pool, Size size, StreamId stream) = 0;
+  // The same from new memory; nullptr where the driver has none.
+  virtual Piece* take_new(Pool& pool, Size size, StreamId stream) = 0;
+  // Gives the driver all free memory that it can have.
+  virtual void release_cached() = 0;
+  // Whether what is left of a piece is worth being one by itself.
+  virtual bool is_worth_cutting(PoolKind kind, Size rest) const = 0;
+
+  // The best fit of that stream, left in the pool; the pool's end where there is none.
+  std::set<Piece*, pytorch::BySize>::iterator best_fit(Pool& pool, Size size, StreamId stream);
+  Piece& make_piece(const Piece& as) { return pieces_.make() = as; }
+  void forget_piece(Piece& piece) { pieces_.give_back(piece); }
+  // The piece keeps its first `size` bytes; returns the rest, in the same state and in no set.
+  Piece& cut(Piece& piece, Size size);
+  // The piece, which is in no set, takes in its neighbours of the same state.
+  void merge(Piece& piece);
+
+  Pool small_{PoolKind::Small};
+  Pool large_{PoolKind::Large};
+  ModelledMemory memory_;
+  std::uint64_t creates_ = 0;
+
+ private:
+  void take_in(Piece& piece, Piece* neighbour);
+
+  Records<Piece> pieces_;
+  std::unordered_map<BlockId, Piece*> used_;
+  std::uint64_t retries_ = 0;
+};
+
+}  // namespace cuvmm::replay

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <optional>
+
+#include "replay/read_trace.hpp"
+#include "trace/reader.hpp"
+
+namespace cuvmm::replay {
+namespace {
+
+// Memory that an allocator of device memory is asked for. A captured allocation becomes memory only
+// when its graph runs.
+bool is_device_memory(const TraceRecord& record) {
+  constexpr std::uint16_t others =
+      trace_flag::on_host | trace_flag::managed | trace_flag::captured | trace_flag::imported;
+  return (record.flags & others) == 0;
+}
+
+Kind kind_of(const TraceRecord& record) {
+  return (record.flags & trace_flag::stream_ordered) != 0 ? Kind::StreamOrdered : Kind::Blocking;
+}
+
+}  // namespace
+
+Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
+  TraceReader reader = TRY(TraceReader::open(path));
+  TraceBuilder builder;
+  std::optional<std::int16_t> device;
+  while (const TraceRecord* record = reader.next()) {
+    const std::uint64_t time_us = record->time / 1000;
+    if (record->event == TraceEvent::Allocate && is_device_memory(*record)) {
+      if (!device) device = record->device;
+      if (record->device != *device) {
+        return Error{.kind = ErrorKind::NotSupported,
+                     .doing = "read trace",
+                     .subject = "it tells of several devices"};
+      }
+      // Its free was lost while the trace was taken, or in a damaged block.
+      if (builder.is_live(record->address)) builder.free(time_us, record->address);
+      builder.allocate({.time_us = time_us,
+                        .address = record->address,
+                        .size = record->size,
+                        .stream = record->stream,
+                        .kind = kind_of(*record)});
+    } else if (record->event == TraceEvent::Free && is_device_memory(*record)) {
+      builder.free(time_us, record->address);
+    }
+  }
+  TRY(reader.status());
+  return builder.finish();
+}
+
+}  // namespace cuvmm::replay

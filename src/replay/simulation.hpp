@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "cuvmm/sim.h"
+#include "driver/driver.hpp"
+
+namespace cuvmm::replay {
+
+// The simulated driver within this process, with books and without memory: one card, whose context
+// is current on this thread. A process has one, and it ends with the process.
+class Simulation {
+ public:
+  // `path` is of a simulated driver; another one is refused and not called.
+  static Result<Simulation> start(const std::string& path, Size card_memory);
+
+  const Driver& driver() const { return *driver_; }
+  Size card_memory() const { return card_memory_; }
+
+  // Since it was started.
+  Size physical_peak() const;
+  double modelled_us() const { return modelled_us_() - modelled_us_before_; }
+  std::uint64_t calls(const char* name) const { return calls_(name); }
+
+ private:
+  Simulation() = default;
+
+  const Driver* driver_ = nullptr;
+  Size card_memory_ = 0;
+  decltype(&cuvmm_sim_read_counters) read_counters_ = nullptr;
+  decltype(&cuvmm_sim_modelled_microseconds) modelled_us_ = nullptr;
+  decltype(&cuvmm_sim_calls) calls_ = nullptr;
+  double modelled_us_before_ = 0;
+};
+
+}  // namespace cuvmm::replay

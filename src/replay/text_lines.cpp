@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "replay/text_lines.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+
+namespace cuvmm::replay {
+namespace {
+
+constexpr const char* reading = "read trace";
+constexpr std::size_t buffer_size = 256 * 1024;
+constexpr std::size_t longest_line = 4096;
+
+gzFile zlib_file(void* file) {
+  return static_cast<gzFile>(file);
+}
+
+// Errors point to texts that live as long as the process does. A file is given up at its first.
+const char* kept_text(std::string text) {
+  static auto* all = new std::deque<std::string>;
+  return all->emplace_back(std::move(text)).c_str();
+}
+
+}  // namespace
+
+void TextLines::Close::operator()(void* file) const {
+  ::gzclose_r(zlib_file(file));
+}
+
+TextLines::TextLines(void* file) : file_(file), buffer_(buffer_size) {}
+
+Result<TextLines> TextLines::open(const std::string& path) {
+  errno = 0;
+  gzFile file = ::gzopen(path.c_str(), "rbe");
+  if (file == nullptr) {
+    return Error{.kind = ErrorKind::SystemFailed,
+                 .system_code = errno != 0 ? errno : ENOMEM,
+                 .doing = "open trace"};
+  }
+  return TextLines{file};
+}
+
+Error TextLines::error_at(std::uint64_t line, const std::string& why) {
+  return Error::invalid(reading, kept_text("line " + std::to_string(line) + ": " + why));
+}
+
+Result<void> TextLines::read_more() {
+  std::copy(buffer_.begin() + std::ptrdiff_t(begin_), buffer_.begin() + std::ptrdiff_t(end_),
+            buffer_.begin());
+  end_ -= begin_;
+  begin_ = 0;
+  errno = 0;
+  const int count = ::gzread(zlib_file(file_.get()), buffer_.data() + end_,
+                             static_cast<unsigned>(buffer_.size() - end_));
+  int code = Z_OK;
+  ::gzerror(zlib_file(file_.get()), &code);
+  if (count < 0 && code == Z_ERRNO) {
+    return Error{.kind = ErrorKind::SystemFailed, .system_code = errno, .doing = reading};
+  }
+  const std::uint64_t line = number_ + 1;  // it is being read
+  if (count < 0) return error_at(line, "the compressed data is damaged");
+  if (count == 0 && code == Z_BUF_ERROR)
+    return error_at(line, "the compressed data ends too early");
+  end_ += static_cast<std::size_t>(count);
+  at_end_ = count == 0;
+  return {};
+}
+
+Result<bool> TextLines::next(std::string_view& line) {
+  for (;;) {
+    const std::string_view rest{buffer_.data() + begin_, end_ - begin_};
+    const std::size_t length = std::min(rest.find('\n'), rest.size());
+    const bool is_whole = length < rest.size() || (at_end_ && length > 0);
+    if (length > longest_line) return error_at(number_ + 1, "no line of a trace is that long");
+    if (is_whole) {
+      ++number_;
+      begin_ += std::min(length + 1, rest.size());
+      line = rest.substr(0, length);
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      return true;
+    }
+    if (at_end_) return false;
+    TRY(read_more());
+  }
+}
+
+}  // namespace cuvmm::replay
