@@ -60,7 +60,7 @@ TEST_P(RowWithAnEffect, LeavesANoteWhereItSubmits) {
   WorkNote& note = engine_over_silent_driver().work_note();
   note.take();
   call_with_zeros(GetParam(), door_of(GetParam(), Flavour::Legacy));
-  EXPECT_EQ(note.take(), has(info(GetParam()).effect, Effect::Submits));
+  EXPECT_EQ(note.is_left(), has(info(GetParam()).effect, Effect::Submits));
 }
 
 TEST_P(RowWithAnEffect, IsToldToThoseAloneWhoWaitForIt) {
@@ -82,7 +82,7 @@ TEST_P(NeutralRow, DisturbsNobodyAndLeavesNoNote) {
   const Listener listener;
   call_with_zeros(GetParam(), door_of(GetParam(), Flavour::Legacy));
   EXPECT_TRUE(listener.heard().empty());
-  EXPECT_FALSE(engine.work_note().take());
+  EXPECT_FALSE(engine.work_note().is_left());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NeutralRow, ::testing::ValuesIn(rows(true)), name_of);

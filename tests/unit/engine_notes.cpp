@@ -2,6 +2,7 @@
 // What is known of the program's calls between two waits.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -16,48 +17,68 @@ namespace {
 
 TEST(WorkNote, IsNotThereBeforeAnyWork) {
   WorkNote note;
-  EXPECT_FALSE(note.take());
+  EXPECT_FALSE(note.is_left());
 }
 
 TEST(WorkNote, IsTakenOnceHoweverOftenItWasLeft) {
   WorkNote note;
+  const std::uint64_t before = note.take();
   note.leave();
   note.leave();
-  EXPECT_TRUE(note.take());
-  EXPECT_FALSE(note.take());
+  const std::uint64_t taken = note.take();
+  EXPECT_NE(taken, before);
+  EXPECT_EQ(note.take(), taken);
 }
 
 TEST(WorkNote, CanBeLeftAgain) {
   WorkNote note;
   note.leave();
-  note.take();
+  const std::uint64_t taken = note.take();
   note.leave();
-  EXPECT_TRUE(note.take());
+  EXPECT_TRUE(note.is_left());
+  EXPECT_NE(note.take(), taken);
 }
 
-// Threads submit (count) and leave the note; one waits for what was submitted where it finds one.
-// Whoever holds the lock and finds no note may count on every submission whose call had returned.
-TEST(WorkNote, ThatIsGoneMeansWorkThatWasWaitedFor) {
+// Threads submit (count) and leave the note, then wait, each unless it knows that a wait which
+// began after the last note covers it. Two contexts are waited for apart.
+TEST(WorkNote, WithAnOldNumberMeansWorkThatWasWaitedFor) {
+  struct Context {
+    std::atomic<std::uint64_t> covered_note{~std::uint64_t{0}};
+    std::atomic<std::uint64_t> waited_for{0};
+  };
   WorkNote note;
-  std::mutex wait;
+  std::array<Context, 2> contexts;
   std::atomic<std::uint64_t> submitted{0};
-  std::uint64_t waited_for = 0;
+  std::atomic<std::uint64_t> skipped{0};
   std::atomic<int> unseen{0};
+  const auto raise = [](std::atomic<std::uint64_t>& value, std::uint64_t to) {
+    std::uint64_t now = value.load();
+    while (now < to && !value.compare_exchange_weak(now, to)) {
+    }
+  };
 
-  const auto submit_and_free = [&] {
+  const auto submit_and_free = [&](Context& context) {
     for (std::uint64_t i = 0; i < scaled(20'000); ++i) {
       const std::uint64_t mine = submitted.fetch_add(1) + 1;
       note.leave();
-      const std::scoped_lock lock{wait};
-      if (note.take()) waited_for = submitted.load();
-      if (waited_for < mine) ++unseen;
+      for (int frees = 0; frees < 2; ++frees) {
+        const std::uint64_t number = note.take();
+        if (context.covered_note.load() == number) {
+          ++skipped;
+        } else {
+          raise(context.waited_for, submitted.load());
+          context.covered_note.store(number);
+        }
+        if (context.waited_for.load() < mine) ++unseen;
+      }
     }
   };
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) threads.emplace_back(submit_and_free);
+  for (int i = 0; i < 4; ++i) threads.emplace_back(submit_and_free, std::ref(contexts[i % 2]));
   for (std::thread& thread : threads) thread.join();
 
   EXPECT_EQ(unseen, 0);
+  EXPECT_GT(skipped, 0U);
 }
 
 TEST(Sight, IsLostOnceAndForGood) {
