@@ -19,7 +19,7 @@ constexpr Cost create[] = {{2 * MiB, 9.8}, {GiB, 50}};
 constexpr Cost map_and_access[] = {
     {16 * MiB, 25}, {32 * MiB, 23.1}, {64 * MiB, 25}, {128 * MiB, 29}, {GiB, 88}};
 constexpr Cost unmap[] = {{16 * MiB, 18}, {GiB, 40}};
-constexpr Cost release[] = {{2 * MiB, 9}, {GiB, 360}};
+constexpr Cost release[] = {{0, 9}, {GiB, 360}};
 
 std::span<const Cost> costs_of(CardCall call) {
   switch (call) {
