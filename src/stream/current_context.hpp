@@ -37,4 +37,12 @@ class InContext {
   bool ok_ = false;
 };
 
+// -1 where the context is gone.
+inline int device_of(const Driver& driver, CUcontext context) {
+  const InContext in_context{driver, context};
+  CUdevice device = -1;
+  if (in_context.ok()) driver.cuCtxGetDevice_v2000(&device);
+  return device;
+}
+
 }  // namespace cuvmm

@@ -32,6 +32,7 @@ struct StreamState {
   CUcontext context = nullptr;
   CUstream handle = nullptr;  // nullptr: Everything
   StreamKind kind = StreamKind::Blocking;
+  int device = 0;
   std::uint64_t thread = 0;  // of a PerThread stream
 
   std::atomic<std::uint64_t> tick{0};  // of the last free

@@ -89,6 +89,7 @@ StreamState& StreamTable::everything_of(CUcontext context) {
 }
 
 StreamState& StreamTable::add(const Key& key, CUcontext context, CUstream handle, StreamKind kind) {
+  const int device = device_of(driver_, context);
   const Writing writing{lock_};
   const auto found = by_key_.find(key);
   if (found != by_key_.end()) return *found->second;  // another thread was faster
@@ -97,6 +98,7 @@ StreamState& StreamTable::add(const Key& key, CUcontext context, CUstream handle
   state.context = context;
   state.handle = handle;
   state.kind = kind;
+  state.device = device;
   state.thread = key.thread;
   by_key_.emplace(key, &state);
   by_id_.emplace(state.id, &state);

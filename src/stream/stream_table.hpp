@@ -32,7 +32,7 @@ class StreamTable {
 
   // nullptr where the driver does not know the stream, or no context is current.
   StreamState* find(StreamName name);
-  // Stands for all the work of a context.
+  // Stands for all the work of a context that is alive.
   StreamState& everything_of(CUcontext context);
 
   // A stream that is gone may be asked for; nullptr where its record serves another by now, so all

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/device_memory.hpp"
+
+#include <algorithm>
+
+#include "vmm/map_plan.hpp"
+
+namespace cuvmm {
+namespace {
+
+Result<int> attribute(const Driver& driver, CUdevice_attribute which, int ordinal) {
+  int value = 0;
+  TRY(driver.check(driver.cuDeviceGetAttribute(&value, which, ordinal), "ask for an attribute"));
+  return value;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceMemory>> DeviceMemory::create(const Driver& driver, int ordinal,
+                                                           const MemorySettings& settings) {
+  const int maps =
+      TRY(attribute(driver, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal));
+  if (maps == 0) {
+    return Error{.kind = ErrorKind::NotSupported,
+                 .doing = "serve memory",
+                 .subject = "the device has no virtual memory management"};
+  }
+  auto memory = std::unique_ptr<DeviceMemory>{new DeviceMemory{driver, ordinal, settings}};
+  TRY(memory->probe(driver));
+  return memory;
+}
+
+// What the attributes promise is tried once, on one granule, before a program depends on it.
+Result<void> DeviceMemory::probe(const Driver& driver) {
+  size_t bytes = 0;
+  TRY(driver.check(driver.cuDeviceTotalMem(&bytes, ordinal_), "ask for the device's memory"));
+  memory_ = bytes;
+  granule_ = TRY(granularity_of(driver, location()));
+  const auto by_fd =
+      attribute(driver, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, ordinal_);
+  const Size limit = settings_.limit.is_none() ? unlimited : settings_.limit.of(memory_);
+  budget_ = std::make_shared<LocalBudget>(limit);
+  TRY(store_.serve(location(), budget_));
+
+  const Reservation place = TRY(Reservation::create(driver, granule_, granule_));
+  Mapping mapping = Mapping::of(place);
+  auto chunk = Chunk::create(driver, granule_, location(), Export::No);
+  // A device that is full right now can map all the same.
+  if (!chunk.ok() && chunk.error().kind == ErrorKind::OutOfMemory) return {};
+  if (!chunk.ok()) return chunk.error();
+  MapPlan plan;
+  plan.map(mapping, 0, ChunkRef::adopt(std::move(*chunk)), AccessSet::of(ordinal_));
+  TRY(plan.commit());
+  exportable_ = by_fd.ok() && *by_fd != 0 ? Export::Yes : Export::No;
+  return {};
+}
+
+MemoryInfo DeviceMemory::info(const MemoryInfo& of_the_driver, Size mapped_free) const {
+  const Size kept = store_.counters(location()).physical_free + mapped_free;
+  MemoryInfo info{.free = of_the_driver.free + kept, .total = of_the_driver.total};
+  const Size limit = budget_->limit();
+  if (limit != unlimited) {
+    const Size held = budget_->committed_bytes() + budget_->native_bytes();
+    const Size live = held > kept ? held - kept : 0;
+    info.total = std::min(info.total, limit);
+    info.free = std::min(info.free, limit > live ? limit - live : 0);
+  }
+  info.free = std::min(info.free, info.total);
+  return info;
+}
+
+Size DeviceMemory::give_back_cached() {
+  return store_.reclaim(location(), unlimited);
+}
+
+void DeviceMemory::trim() {
+  if (!settings_.cache.is_none()) store_.trim(location(), settings_.cache.of(memory_));
+}
+
+}  // namespace cuvmm

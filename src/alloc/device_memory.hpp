@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "alloc/memory_settings.hpp"
+#include "vmm/chunk_store.hpp"
+
+namespace cuvmm {
+
+// What a program is told of a device's memory.
+struct MemoryInfo {
+  Size free = 0;
+  Size total = 0;
+};
+
+// One device: its chunks and how many of them this process may hold. Arenas and windows stand on
+// it and outlive nothing of it.
+class DeviceMemory {
+ public:
+  // NotSupported where the device cannot map memory, or cannot do what it says: that is tried.
+  static Result<std::unique_ptr<DeviceMemory>> create(const Driver& driver, int ordinal,
+                                                      const MemorySettings& settings);
+
+  int ordinal() const { return ordinal_; }
+  Size granule() const { return granule_; }
+  Size memory() const { return memory_; }  // all that the card has
+  Location location() const { return Location::device(ordinal_); }
+  const MemorySettings& settings() const { return settings_; }
+  Export exportable() const { return exportable_; }
+
+  ChunkStore& store() { return store_; }
+  const ChunkStore& store() const { return store_; }
+  ChunkCounters chunk_counters() const { return store_.counters(location()); }
+  LocalBudget& budget() { return *budget_; }
+  Size limit() const { return budget_->limit(); }
+
+  // Free for the program: what the driver says is, what we keep, and no more than the limit leaves.
+  // `mapped_free`: bytes that nobody holds although arenas and windows have them mapped.
+  MemoryInfo info(const MemoryInfo& of_the_driver, Size mapped_free) const;
+
+  // Gives all that is kept and done back to the driver. Returns how much went.
+  Size give_back_cached();
+  // Down to VMM_CACHE.
+  void trim();
+
+ private:
+  DeviceMemory(const Driver& driver, int ordinal, const MemorySettings& settings)
+      : ordinal_(ordinal), settings_(settings), store_(driver) {}
+
+  Result<void> probe(const Driver& driver);
+
+  const int ordinal_;
+  const MemorySettings settings_;
+  Size granule_ = 0;
+  Size memory_ = 0;
+  Export exportable_ = Export::No;
+  std::shared_ptr<LocalBudget> budget_;
+  ChunkStore store_;
+};
+
+}  // namespace cuvmm

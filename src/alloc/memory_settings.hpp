@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/options.hpp"
+
+namespace cuvmm {
+
+// What the options say about memory.
+struct MemorySettings {
+  SizeLimit limit = SizeLimit::none();
+  SizeLimit cache = SizeLimit::none();
+  Grow grow = Grow::Loose;
+  FreeMode free = FreeMode::Exact;
+  Compact compact = Compact::Auto;
+  Duration wait{1'000'000};
+};
+
+}  // namespace cuvmm
