@@ -88,6 +88,9 @@ Finished run_program(const std::vector<std::string>& command, const Variables& v
 std::string program(const std::string& name) {
   return build_folder() + "/tests/programs/cuvmm_program_" + name;
 }
+std::string example(const std::string& name) {
+  return build_folder() + "/bin/" + name;
+}
 std::string cli() {
   return build_folder() + "/bin/cuvmm";
 }

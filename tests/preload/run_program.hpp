@@ -19,8 +19,9 @@ using Variables = std::map<std::string, std::string>;
 // reported as 124, where it takes longer than a minute.
 Finished run_program(const std::vector<std::string>& command, const Variables& variables = {});
 
-// Programs of tests/programs, and our own, where the build has put them.
+// Programs of tests/programs, those of examples, and our own, where the build has put them.
 std::string program(const std::string& name);
+std::string example(const std::string& name);
 std::string cli();
 std::string preload_library();
 std::string sim_directory();

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// The comb: fill a card with blocks, free every second one, ask for nearly all that was freed as
+// one allocation. Who has memory to give (the driver, the runtime) is a Memory.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace comb {
+
+using Address = std::uint64_t;
+using Size = std::uint64_t;
+constexpr Size KiB = Size{1} << 10;
+constexpr Size MiB = Size{1} << 20;
+constexpr Size GiB = Size{1} << 30;
+
+enum Exit { Succeeded = 0, Failed = 1, Usage = 2, Broken = 3 };
+
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual const char* functions() const = 0;  // "cuMemAlloc and cuMemFree"
+  virtual std::string device_name() = 0;
+  virtual Size total() = 0;
+  virtual Size free() = 0;
+  virtual Address allocate(Size size) = 0;  // 0: out of memory
+  virtual void release(Address address) = 0;
+  // Rows of `width` bytes, one after the other on the host, `pitch` bytes apart on the device.
+  virtual void write(Address to, Size pitch, const void* from, Size width, Size rows) = 0;
+  virtual void read(void* to, Address from, Size pitch, Size width, Size rows) = 0;
+};
+
+[[noreturn]] inline void give_up(const char* what, int answer) {
+  std::fprintf(stderr, "frag_test: %s answered %d\n", what, answer);
+  std::exit(Broken);
+}
+
+struct Request {
+  Size block = 512 * KiB;
+  Size fill = 0;          // bytes of the comb; 0: all that is free
+  Size every = 64 * KiB;  // distance of what is written into a block, and looked at again
+};
+
+inline std::string pretty(Size bytes) {
+  char text[32];
+  if (bytes < KiB) {
+    std::snprintf(text, sizeof text, "%llu B", static_cast<unsigned long long>(bytes));
+  } else if (bytes < MiB) {
+    std::snprintf(text, sizeof text, "%.5g KiB", static_cast<double>(bytes) / KiB);
+  } else if (bytes < GiB) {
+    std::snprintf(text, sizeof text, "%.5g MiB", static_cast<double>(bytes) / MiB);
+  } else {
+    std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / GiB);
+  }
+  return text;
+}
+
+// "512K", "2M", "3G"; 0 where it is none.
+inline Size size_of(const char* text) {
+  char* end = nullptr;
+  const unsigned long long number = std::strtoull(text, &end, 10);
+  const std::string unit = end;
+  const Size scale = unit.empty()  ? 1
+                     : unit == "K" ? KiB
+                     : unit == "M" ? MiB
+                     : unit == "G" ? GiB
+                                   : 0;
+  return *text >= '0' && *text <= '9' && number <= (Size{1} << 50) ? number * scale : 0;
+}
+
+inline void print_usage() {
+  std::printf(
+      "usage: frag_test [--block SIZE] [--fill SIZE] [--every SIZE]\n"
+      "\n"
+      "Fills the card with blocks, frees every second one, and asks for 90%% of what was freed as\n"
+      "one allocation. Then looks whether all other blocks still hold what was written.\n"
+      "\n"
+      "  --block SIZE   size of a block, 4K or more (512K)\n"
+      "  --fill SIZE    bytes of blocks; the rest of the card is taken by large ones (all that is\n"
+      "                 free; with blocks under 192K, 3G)\n"
+      "  --every SIZE   256 bytes are written and looked at so far apart (64K); 256: every byte\n"
+      "\n"
+      "Exit status: 0 where the allocation succeeds and all contents are right, 1 where not, 2 on\n"
+      "wrong usage, 3 where there is no card or a call fails.\n");
+}
+
+inline Request read_words(int count, char** words) {
+  Request request;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    if (word == "--help" || word == "-h") {
+      print_usage();
+      std::exit(Succeeded);
+    }
+    Size* value = word == "--block"   ? &request.block
+                  : word == "--fill"  ? &request.fill
+                  : word == "--every" ? &request.every
+                                      : nullptr;
+    if (value == nullptr || i + 1 == count || (*value = size_of(words[++i])) == 0) {
+      std::fprintf(stderr, "frag_test: %s is not understood; --help says what is\n", word.c_str());
+      std::exit(Usage);
+    }
+  }
+  if (request.block < 4 * KiB || request.block % 4 != 0 || request.every < 256 ||
+      request.every % 4 != 0) {
+    std::fprintf(stderr,
+                 "frag_test: --block is at least 4K, --every at least 256, in words of 4\n");
+    std::exit(Usage);
+  }
+  if (request.fill == 0 && request.block < 192 * KiB) request.fill = 3 * GiB;
+  return request;
+}
+
+// How this process' memory is served, as far as it can be seen from inside.
+inline std::string mode() {
+  std::ifstream maps{"/proc/self/maps"};
+  bool has_cuvmm = false;
+  for (std::string line; std::getline(maps, line);) {
+    has_cuvmm = has_cuvmm || line.find("libcuvmm_preload.so") != std::string::npos;
+  }
+  if (!has_cuvmm) return "native";
+  const char* chosen = std::getenv("VMM_MODE");
+  return std::string{"cuvmm, VMM_MODE="} + (chosen != nullptr && *chosen != '\0' ? chosen : "VMM");
+}
+
+inline bool is_simulated() {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  return driver != nullptr && ::dlsym(driver, "cuvmm_sim_calls") != nullptr;
+}
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
+inline void say(const char* what, const std::string& value) {
+  std::printf("  %-28s %s\n", what, value.c_str());
+  std::fflush(stdout);
+}
+inline std::string in_seconds(const Stopwatch& watch) {
+  char text[32];
+  std::snprintf(text, sizeof text, "  (%.2f s)", watch.seconds());
+  return text;
+}
+
+// What is written into blocks: every word depends on its block and on its place there, so a block
+// that holds another one's bytes, or its own at another place, is found out.
+class Contents {
+ public:
+  Contents(Memory& memory, Size every) : memory_(memory), every_(every) {}
+
+  void write(Address block, Size size, std::uint64_t number) {
+    const Size rows = rows_of(size);
+    fill(expected_, number, 0, every_, rows);
+    memory_.write(block, every_, expected_.data(), width, rows);
+    fill(expected_, number, size - width, width, 1);
+    memory_.write(block + size - width, width, expected_.data(), width, 1);
+  }
+
+  bool is_right(Address block, Size size, std::uint64_t number) {
+    const Size rows = rows_of(size);
+    fill(expected_, number, 0, every_, rows);
+    found_.assign(expected_.size(), 0);
+    memory_.read(found_.data(), block, every_, width, rows);
+    if (found_ != expected_) return false;
+    fill(expected_, number, size - width, width, 1);
+    found_.assign(expected_.size(), 0);
+    memory_.read(found_.data(), block + size - width, width, width, 1);
+    return found_ == expected_;
+  }
+
+ private:
+  static constexpr Size width = 256;
+  using Words = std::vector<std::uint32_t>;
+
+  Size rows_of(Size size) const { return size < every_ ? 1 : (size - width) / every_ + 1; }
+
+  static std::uint32_t word(std::uint64_t number, Size offset) {
+    std::uint64_t mixed = (number << 40) ^ offset;
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB;
+    return static_cast<std::uint32_t>(mixed >> 32);
+  }
+  static void fill(Words& words, std::uint64_t number, Size begin, Size pitch, Size rows) {
+    words.clear();
+    for (Size row = 0; row < rows; ++row) {
+      for (Size at = 0; at < width; at += 4)
+        words.push_back(word(number, begin + row * pitch + at));
+    }
+  }
+
+  Memory& memory_;
+  Size every_;
+  Words expected_;
+  Words found_;
+};
+
+class Comb {
+ public:
+  Comb(Memory& memory, const Request& request)
+      : memory_(memory), request_(request), contents_(memory, request.every) {}
+
+  int run() {
+    std::printf("%s, %s\n", memory_.functions(), mode().c_str());
+    say("card", memory_.device_name() + (is_simulated() ? ", simulated" : ""));
+    say("memory", pretty(memory_.free()) + " free of " + pretty(memory_.total()));
+    take_what_the_comb_leaves();
+    fill();
+    const Size freed = free_every_second();
+    const bool got_it = ask_for(freed / 10 * 9);
+    const bool is_right = look_at_contents();
+    std::printf("%s\n", verdict(got_it, is_right).c_str());
+    give_all_back();
+    return got_it && is_right ? Succeeded : Failed;
+  }
+
+ private:
+  void take_what_the_comb_leaves() {
+    if (request_.fill == 0) return;
+    for (Size piece = GiB; piece >= 2 * MiB;) {
+      const Size free = memory_.free();
+      const Address taken = free >= request_.fill + piece ? memory_.allocate(piece) : 0;
+      if (taken == 0) {
+        piece /= 2;
+        continue;
+      }
+      ballast_.push_back(taken);
+      ballast_bytes_ += piece;
+    }
+  }
+
+  void fill() {
+    const Stopwatch watch;
+    while (request_.fill == 0 || blocks_.size() * request_.block < request_.fill) {
+      const Address block = memory_.allocate(request_.block);
+      if (block == 0) break;
+      contents_.write(block, request_.block, blocks_.size());
+      blocks_.push_back(block);
+    }
+    say("filled with", std::to_string(blocks_.size()) + " blocks of " + pretty(request_.block) +
+                           ", " + pretty(blocks_.size() * request_.block) + in_seconds(watch));
+    take_the_rest();
+    if (ballast_bytes_ != 0) say("taken by large blocks", pretty(ballast_bytes_));
+    say("left free", pretty(memory_.free()));
+  }
+
+  // What is left when no more blocks fit or were asked for would make the question easier.
+  void take_the_rest() {
+    constexpr Size granule = 2 * MiB;
+    while (const Address rest = memory_.allocate(granule)) {
+      ballast_.push_back(rest);
+      ballast_bytes_ += granule;
+    }
+  }
+
+  Size free_every_second() {
+    const Stopwatch watch;
+    Size freed = 0;
+    for (std::size_t i = 1; i < blocks_.size(); i += 2) {
+      memory_.release(blocks_[i]);
+      blocks_[i] = 0;
+      freed += request_.block;
+    }
+    say("freed, every second one", pretty(freed) + in_seconds(watch));
+    return freed;
+  }
+
+  bool ask_for(Size size) {
+    const Stopwatch watch;
+    large_ = size != 0 ? memory_.allocate(size) : 0;
+    large_size_ = size;
+    say("asked for at once, 90%", pretty(size));
+    say("answer", (large_ != 0 ? "success" : "out of memory") + in_seconds(watch));
+    if (large_ != 0) {
+      contents_.write(large_, large_size_, number_of_large);
+    } else {
+      say("largest that could be had", pretty(largest_below(size)));
+    }
+    return large_ != 0;
+  }
+
+  // To the granule.
+  Size largest_below(Size refused) {
+    Size had = 0;
+    while (refused - had > 2 * MiB) {
+      const Size tried = had + (refused - had) / 2;
+      const Address block = memory_.allocate(tried);
+      (block != 0 ? had : refused) = tried;
+      if (block != 0) memory_.release(block);
+    }
+    return had;
+  }
+
+  bool look_at_contents() {
+    const Stopwatch watch;
+    std::size_t right = 0;
+    std::size_t all = 0;
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      if (blocks_[i] == 0) continue;
+      ++all;
+      right += contents_.is_right(blocks_[i], request_.block, i) ? 1 : 0;
+    }
+    if (large_ != 0) {
+      ++all;
+      right += contents_.is_right(large_, large_size_, number_of_large) ? 1 : 0;
+    }
+    say("blocks with right contents",
+        std::to_string(right) + " of " + std::to_string(all) + in_seconds(watch));
+    return right == all;
+  }
+
+  std::string verdict(bool got_it, bool is_right) const {
+    if (!is_right) return "FAILED: blocks have lost their contents.";
+    if (!got_it) return "FAILED: the memory is free, and cannot be had in one piece.";
+    if (request_.block < 2 * MiB) return "SUCCEEDED: what is free can be had in one piece.";
+    return "SUCCEEDED: what is free can be had in one piece. With blocks of 2 MiB and more the\n"
+           "driver copes too, since it maps each of them by itself.";
+  }
+
+  void give_all_back() {
+    blocks_.insert(blocks_.end(), ballast_.begin(), ballast_.end());
+    blocks_.push_back(large_);
+    for (const Address block : blocks_) {
+      if (block != 0) memory_.release(block);
+    }
+  }
+
+  static constexpr std::uint64_t number_of_large = 1 << 23;  // no block of the comb has it
+
+  Memory& memory_;
+  const Request request_;
+  Contents contents_;
+  std::vector<Address> blocks_;  // 0 where it was freed
+  std::vector<Address> ballast_;
+  Size ballast_bytes_ = 0;
+  Address large_ = 0;
+  Size large_size_ = 0;
+};
+
+}  // namespace comb

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The example that shows fragmentation, as a user starts it.
+#include <gtest/gtest.h>
+
+#include "preload/run_program.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+Finished frag_test(std::vector<std::string> words, Variables variables) {
+  words.insert(words.begin(), example("frag_test"));
+  variables.emplace("VMM_SIM_MEMORY", "1G");
+  return run_program(words, variables);
+}
+
+::testing::AssertionResult says(const Finished& finished, const std::string& text) {
+  if (finished.out.find(text) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "'" << text << "' is not said in:\n"
+                                       << finished.out << finished.err;
+}
+
+TEST(FragTest, FailsNativelyAndSaysSo) {
+  const Finished finished = frag_test({}, natively());
+  EXPECT_EQ(finished.status, 1);
+  EXPECT_TRUE(says(finished, "cuMemAlloc and cuMemFree, native"));
+  EXPECT_TRUE(says(finished, "2048 blocks of 512 KiB"));
+  EXPECT_TRUE(says(finished, "out of memory"));
+  EXPECT_TRUE(says(finished, "1024 of 1024"));
+  EXPECT_TRUE(says(finished, "FAILED: the memory is free, and cannot be had in one piece."));
+}
+
+TEST(FragTest, SaysThatTheDriverCopesWithLargeBlocks) {
+  const Finished finished = frag_test({"--block", "2M"}, natively());
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_TRUE(says(finished, "driver copes too"));
+  EXPECT_TRUE(says(finished, "257 of 257"));
+}
+
+TEST(FragTest, LooksAtEveryByteWhereAsked) {
+  const Finished finished =
+      frag_test({"--block", "100K", "--fill", "64M", "--every", "256"}, natively());
+  EXPECT_EQ(finished.status, 1);
+  EXPECT_TRUE(says(finished, "taken by large blocks"));
+  EXPECT_TRUE(says(finished, "FAILED: the memory is free"));
+}
+
+TEST(FragTest, RefusesWrongUsage) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"--blocks", "1M"},
+                                             {"--block"},
+                                             {"--block", "1X"},
+                                             {"--block", "100"},
+                                             {"--every", "0"}}) {
+    EXPECT_EQ(frag_test(words, natively()).status, 2);
+  }
+  EXPECT_EQ(frag_test({"--help"}, natively()).status, 0);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
