@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/arena/arena.hpp"
+
+#include <algorithm>
+
+namespace cuvmm {
+
+using arena::Layout;
+using arena::StreamCache;
+
+namespace {
+
+// A stream keeps this share of a device's memory at the most.
+constexpr Size share_of_cache = 8;
+
+ArenaSettings complete(ArenaSettings settings) {
+  if (settings.smallest_chunk == 0) settings.smallest_chunk = settings.granule;
+  settings.reserve = round_up(settings.reserve, settings.smallest_chunk);
+  return settings;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Arena>> Arena::create(const Driver& driver, ChunkStore& store,
+                                             StreamOrder& order, const ArenaSettings& settings) {
+  constexpr const char* doing = "make an arena";
+  const ArenaSettings chosen = complete(settings);
+  if (chosen.reserve == 0) return Error::invalid(doing, "without addresses");
+  if (!is_multiple(chosen.smallest_chunk, chosen.granule)) {
+    return Error::invalid(doing, "chunks are not in granules", chosen.smallest_chunk);
+  }
+  if (store.budget(Location::device(chosen.device)) == nullptr) {
+    return Error::invalid(doing, "the store does not serve the device");
+  }
+  Reservation addresses = TRY(Reservation::create(driver, chosen.reserve, chosen.granule));
+  std::unique_ptr<Arena> made{new Arena{store, order, chosen, std::move(addresses)}};
+  made->registration_ = store.add_client(*made, chosen.reclaim_order);
+  return made;
+}
+
+Arena::Arena(ChunkStore& store, StreamOrder& order, const ArenaSettings& settings,
+             Reservation reservation)
+    : store_(store),
+      order_(order),
+      settings_(settings),
+      here_(Location::device(settings.device)),
+      reservation_(std::move(reservation)),
+      cache_bounds_{.bytes = settings.device_memory / share_of_cache},
+      access_(settings.access),
+      mapping_(Mapping::of(reservation_)),
+      layout_(std::make_unique<Layout>(reservation_.address(), reservation_.size(),
+                                       settings.smallest_chunk)) {}
+
+Result<Block*> Arena::allocate(Size asked, StreamId stream) {
+  const Size size = round_up(asked, arena::step);
+  if (asked == 0) return Error::invalid("allocate", "no bytes");
+  if (size == 0 || size > reservation_.size() || size > settings_.device_memory) {
+    const Holding holding{lock_};
+    return out_of_memory(asked, {.subject = "more than the device has"});
+  }
+  Holding holding{lock_, std::defer_lock};
+  if (stream != no_stream) {
+    StreamCache& cache = cache_of(stream);
+    const Holding cached = cache.lock();
+    if (Block* const block = cache.take(size, stream)) return block;
+    // Free ranges merge only here, so what the stream keeps must go where it can.
+    holding.lock();
+    if (!cache.is_empty()) flush(cache);
+  } else {
+    holding.lock();
+  }
+  if (Block* const block = take_own(size, stream, arena::usual_patience)) return block;
+  holding.unlock();
+  return search_further(size, stream);
+}
+
+void Arena::free(Block& block, const FreeTicket& ticket) {
+  if (ticket.is_for_anyone() || ticket.stream != block.stream) {
+    const Holding holding{lock_};
+    return layout_->give_back(block, ticket);
+  }
+  StreamCache& cache = cache_of(ticket.stream);
+  const Holding cached = cache.lock();
+  if (cache.put(block, ticket.tick, cache_bounds_)) return;
+  const Holding holding{lock_};
+  flush(cache);
+  layout_->give_back(block, ticket);
+}
+
+void Arena::flush(StreamCache& cache) {
+  cache.empty_into(
+      [&](Block& block, const FreeTicket& since) { layout_->give_back(block, since); });
+}
+
+void Arena::flush_all() {
+  for (StreamCache& cache : caches_) {
+    const Holding cached = cache.lock();
+    if (cache.is_empty()) continue;
+    const Holding holding{lock_};
+    flush(cache);
+  }
+}
+
+Result<void> Arena::set_access(const AccessSet& access) {
+  const Holding holding{lock_};
+  mend();
+  MapPlan plan;
+  Stretch run;
+  const auto allow_run = [&] {
+    if (run.size != 0) plan.allow(mapping_, run, access);
+  };
+  mapping_.for_each([&](const MappedChunk& mapped) {
+    if (mapped.offset != run.end()) {
+      allow_run();
+      run = {mapped.offset, 0};
+    }
+    run.size += mapped.chunk->size();
+  });
+  allow_run();
+  TRY(plan.commit());
+  access_ = access;
+  return {};
+}
+
+AccessSet Arena::access() const {
+  const Holding holding{lock_};
+  return access_;
+}
+
+void Arena::release_all() {
+  for (StreamCache& cache : caches_) {
+    const Holding cached = cache.lock();
+    cache.empty_into([](Block&, const FreeTicket&) {});
+  }
+  const Holding holding{lock_};
+  mapping_ = Mapping::of(reservation_);
+  layout_->clear();
+  note_mapped();
+}
+
+void Arena::note_mapped() {
+  mapped_.store(mapping_.mapped_bytes(), std::memory_order_relaxed);
+}
+
+ArenaCounters Arena::counters() const {
+  ArenaCounters counters;
+  for (const StreamCache& cache : caches_) counters.cached += cache.bytes();
+  const Holding holding{lock_};
+  const Size blocks = layout_->block_bytes();
+  counters.live = blocks > counters.cached ? blocks - counters.cached : 0;
+  counters.free = layout_->free().bytes();
+  counters.mapped = mapping_.mapped_bytes();
+  counters.reserved = reservation_.size();
+  counters.largest_free = layout_->free().largest();
+  counters.blocks = layout_->block_count();
+  counters.created = created_.load(std::memory_order_relaxed);
+  counters.mapped_chunks = mapping_.chunk_count();
+  counters.moved_chunks = moved_chunks_;
+  counters.moved = moved_bytes_;
+  counters.waits = waits_;
+  return counters;
+}
+
+}  // namespace cuvmm

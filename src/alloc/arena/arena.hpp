@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "alloc/arena/build.hpp"
+#include "alloc/arena/chunk_policy.hpp"
+#include "alloc/arena/layout.hpp"
+#include "alloc/arena/rearrangement.hpp"
+#include "alloc/arena/site.hpp"
+#include "alloc/arena/stream_cache.hpp"
+#include "base/clock.hpp"
+#include "base/options.hpp"
+#include "stream/stream_order.hpp"
+#include "vmm/chunk_store.hpp"
+#include "vmm/map_plan.hpp"
+
+namespace cuvmm {
+
+struct ArenaSettings {
+  int device = 0;
+  Size granule = usual_granule;  // of the device
+  Size reserve = 0;              // bytes of addresses
+  AccessSet access = AccessSet::none();
+  Grow grow = Grow::Loose;
+  Size device_memory = unlimited;
+  Size smallest_chunk = 0;  // a multiple of the granule; 0: the granule
+  ChunkPolicy chunks;
+  Export exportable = Export::No;
+  Duration wait{1'000'000};  // the longest for pending frees
+  int reclaim_order = 0;     // among the clients of the store
+};
+
+struct ArenaCounters {
+  Size live = 0;    // blocks that the program holds
+  Size cached = 0;  // blocks that streams keep for themselves
+  Size free = 0;    // the rest of what is mapped
+  Size mapped = 0;
+  Size reserved = 0;
+  Size largest_free = 0;
+  std::uint64_t blocks = 0;   // live and cached
+  std::uint64_t created = 0;  // chunks that the store had not got
+  std::uint64_t mapped_chunks = 0;
+  std::uint64_t moved_chunks = 0;  // so far
+  Size moved = 0;
+  std::uint64_t waits = 0;  // for pending frees
+};
+
+// A reservation that blocks are cut from, best fit, over mapped memory. Where none of the free
+// ranges is large enough it extends one that ends at addresses without memory, by new chunks, or
+// by free ones that it moves there from where they are of no use. Nothing live moves.
+//
+// Free on its own stream a block costs no driver call, and the stream's next allocation of that
+// size has it again. Others' frees are waited for only when nothing else is left.
+//
+// Everything may be called from any thread. The store, the order and the driver outlive the arena.
+class Arena final : private ReclaimClient {
+ public:
+  static Result<std::unique_ptr<Arena>> create(const Driver& driver, ChunkStore& store,
+                                               StreamOrder& order, const ArenaSettings& settings);
+  // As release_all().
+  ~Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // For work that `stream` is given from now on; no_stream: for anything at once.
+  Result<Block*> allocate(Size asked, StreamId stream);
+  void free(Block& block, const FreeTicket& ticket);
+
+  // Who may use the blocks, those of later too. All or nothing.
+  Result<void> set_access(const AccessSet& access);
+  AccessSet access() const;
+
+  // Gives free chunks to the store, those that were not used for longest first, as long as `keep`
+  // bytes stay mapped. Returns how much went.
+  Size trim(Size keep);
+
+  // All blocks are gone, and so is everything that was mapped. The caller guarantees that no work
+  // uses any of it.
+  void release_all();
+
+  bool contains(CUdeviceptr address) const { return reservation_.contains(address, 1); }
+  ArenaCounters counters() const;
+  Size mapped_bytes() const { return mapped_.load(std::memory_order_relaxed); }
+
+  // Walks everything. Nobody else may work on the arena meanwhile.
+  Complaint complaint() const;
+  void check() const { must_hold(complaint()); }
+
+ private:
+  static constexpr std::size_t cache_count = 64;
+
+  Arena(ChunkStore& store, StreamOrder& order, const ArenaSettings& settings,
+        Reservation reservation);
+
+  arena::StreamCache& cache_of(StreamId stream) { return caches_[stream % cache_count]; }
+  void flush(arena::StreamCache& cache);  // under its lock and ours
+  void flush_all();
+
+  // Under the lock: a block of what is free, or nullptr.
+  Block* take_own(Size size, StreamId stream, arena::Patience patience);
+  Block* take_ordered(Size size, StreamId stream, arena::Patience patience);
+  // Under the lock: how far the device has come with what is pending.
+  void look_at_pending();
+
+  Result<Block*> search_further(Size size, StreamId stream);
+
+  Result<Block*> build(arena::Build& build);
+  // Under the lock: nullptr where chunks are missing.
+  Result<Block*> try_to_build(arena::Build& build);
+  Result<Block*> build_at(const arena::Site& site, arena::Build& build);
+  void move_into(const arena::Site& site, arena::GapFill& fill, arena::Rearrangement& change);
+  Result<void> commit(arena::Rearrangement& change);
+  bool may_move(const arena::Build& build) const;
+  Size movable_bytes() const;
+  Error out_of_memory(Size asked, Error refusal) const;
+
+  // Not under the lock. take_chunks(): into the hand what is lacking, or as much as there is.
+  Result<void> take_chunks(arena::Build& build);
+  Result<ChunkRef> take_chunk(Size size);
+  ChunkPolicy::Supply supply() const;
+  // Whether there is more in hand now.
+  Result<bool> take_under_pressure(arena::Build& build);
+  bool wait_for_pending(const arena::Build& build);
+
+  Size reclaim(Size wanted, Location where) override;
+  // Under the lock: whole free chunks go to the store, those that were not used for longest first.
+  // `choose(chunk size, bytes gone so far)` says which.
+  enum class Choice : std::uint8_t { Keep, LetGo, Stop };
+  template <class Choose>
+  Size let_go(Choose choose);
+  void mend();  // what is broken, where the driver takes it out by now
+  arena::Rearrangement rearrangement() { return {*layout_, mapping_, access_, settings_.device}; }
+  void note_mapped();
+
+  ChunkStore& store_;
+  StreamOrder& order_;
+  const ArenaSettings settings_;
+  const Location here_;
+  const Reservation reservation_;
+  const arena::StreamCache::Bounds cache_bounds_;
+
+  std::array<arena::StreamCache, cache_count> caches_;  // each has its lock
+
+  mutable Lock lock_{LockOrder::Arena};  // guards what follows
+  AccessSet access_;
+  Mapping mapping_;
+  std::unique_ptr<arena::Layout> layout_;
+  std::uint64_t moved_chunks_ = 0;
+  Size moved_bytes_ = 0;
+  std::uint64_t waits_ = 0;
+  arena::BuildTurns turns_;
+
+  std::atomic<std::uint64_t> created_{0};
+  std::atomic<Size> mapped_{0};  // as the mapping says, readable without the lock
+
+  ReclaimRegistration registration_;  // ends first
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building a block where no free range is large enough: with new chunks, with chunks that move, or
+// with memory whose pending work is waited for.
+#include <algorithm>
+
+#include "alloc/arena/arena.hpp"
+
+namespace cuvmm {
+
+using arena::Build;
+using arena::BuildTurns;
+using arena::GapFill;
+using arena::Range;
+using arena::Rearrangement;
+using arena::Site;
+using arena::SiteSearch;
+using arena::WholeChunks;
+
+// Chunks are taken, and pending work is waited for, without the lock: both may come back to arenas.
+// So each attempt starts from what there is by then, with the chunks in hand.
+Result<Block*> Arena::build(Build& build) {
+  Holding holding{lock_};
+  BuildTurns::Turn turn{turns_};
+  const auto unlocked = [&](auto act) {
+    holding.unlock();
+    auto outcome = act();
+    holding.lock();
+    return outcome;
+  };
+  for (;;) {
+    look_at_pending();
+    if (Block* const block = TRY(try_to_build(build))) return block;
+
+    if (!build.is_under_pressure) {
+      if (!build.lacks.empty()) {
+        const Result<void> taken = unlocked([&] { return take_chunks(build); });
+        if (taken.ok()) continue;
+        if (taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
+        build.refusal = taken.error();
+      }
+      if (build.until == 0) build.until = now_ns() + settings_.wait / std::chrono::nanoseconds(1);
+      if (!turn.take_now()) {
+        build.hand.clear();
+        if (turn.take(holding, build.until)) continue;
+      }
+      build.is_under_pressure = true;
+      continue;
+    }
+
+    const Result<bool> more = unlocked([&] { return take_under_pressure(build); });
+    if (TRY(more)) continue;
+    if (turn.wait_for_others(holding, build.until)) continue;
+    if (!unlocked([&] { return wait_for_pending(build); })) {
+      return out_of_memory(build.size, build.refusal);
+    }
+  }
+}
+
+Result<Block*> Arena::try_to_build(Build& build) {
+  const bool all = may_move(build);
+  const arena::Patience patience = all ? arena::endless : arena::usual_patience;
+  if (Block* const block = take_own(build.size, build.stream, patience)) return block;
+  if (Block* const block = take_ordered(build.size, build.stream, patience)) return block;
+
+  mend();
+  const Size spare = build.is_under_pressure ? build.hand_bytes() + movable_bytes() : unlimited;
+  SiteSearch search{*layout_,
+                    mapping_,
+                    order_,
+                    {.size = build.size,
+                     .stream = build.stream,
+                     .effort = all ? SiteSearch::Effort::All : SiteSearch::Effort::Usual,
+                     .spare = spare}};
+  const std::optional<Site> site = search.find();
+  if (site) return build_at(*site, build);
+  build.lacks.clear();
+  return nullptr;
+}
+
+Result<Block*> Arena::build_at(const Site& site, Build& build) {
+  GapFill fill{site};
+  Rearrangement change = rearrangement();
+  std::sort(build.hand.begin(), build.hand.end(),
+            [](const ChunkRef& a, const ChunkRef& b) { return a->size() > b->size(); });
+  std::vector<ChunkRef> left;
+  for (const ChunkRef& chunk : build.hand) {
+    if (const auto spot = fill.lay(chunk->size())) {
+      change.bring(*spot, chunk);
+    } else {
+      left.push_back(chunk);
+    }
+  }
+  if (may_move(build)) move_into(site, fill, change);
+  build.lacks = fill.lacks();
+  if (!build.lacks.empty()) return nullptr;
+
+  if (change.is_empty()) return &layout_->carve(*site.first, site.where, build.stream);
+  TRY(commit(change));
+  build.hand = std::move(left);
+  return &layout_->carve(change.lowest_that_came(), site.where, build.stream);
+}
+
+void Arena::move_into(const Site& site, GapFill& fill, Rearrangement& change) {
+  const WholeChunks whole{mapping_};
+  for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
+    if (fill.is_complete()) return;
+    if (!range->ticket.is_for_anyone()) continue;
+    const Stretch chunks = whole.of(*range);
+    for (Size end = chunks.end(); end > chunks.offset;) {
+      const MappedChunk& chunk = whole.at(end - 1);
+      end = chunk.offset;
+      if (chunk.where().overlaps(site.where)) continue;
+      if (const auto spot = fill.lay(chunk.chunk->size())) change.move(*spot, *range, chunk);
+    }
+  }
+}
+
+Result<void> Arena::commit(Rearrangement& change) {
+  const Result<void> done = change.commit();
+  note_mapped();
+  moved_bytes_ += change.moved_bytes();
+  moved_chunks_ += change.moved_count();
+  return done;
+}
+
+// Tight: moving comes before new memory, and both before waiting.
+bool Arena::may_move(const Build& build) const {
+  return build.is_under_pressure || settings_.grow == Grow::Tight;
+}
+
+Size Arena::movable_bytes() const {
+  const WholeChunks whole{mapping_};
+  Size bytes = 0;
+  for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
+    if (range->ticket.is_for_anyone()) bytes += whole.of(*range).size;
+  }
+  return bytes;
+}
+
+bool Arena::wait_for_pending(const Build& build) {
+  FreeTicket pending;
+  {
+    const Holding holding{lock_};
+    const arena::FreeRanges& free = layout_->free();
+    for (Range* range = free.by_age().oldest(); range != nullptr; range = range->newer) {
+      pending = range->ticket;
+      if (!pending.is_for_anyone()) break;
+    }
+    // Small ones may be large together.
+    if (pending.is_for_anyone()) {
+      free.for_each_stream([&](StreamId, const arena::SizeIndex& index) {
+        index.for_each([&](const Range& range) { pending = range.ticket; });
+      });
+    }
+    if (pending.is_for_anyone()) return false;
+    ++waits_;
+  }
+  if (!order_.wait(pending, build.until)) return false;
+  flush_all();
+  return true;
+}
+
+Error Arena::out_of_memory(Size asked, Error refusal) const {
+  refusal.kind = ErrorKind::OutOfMemory;
+  refusal.doing = "allocate";
+  refusal.asked = asked;
+  refusal.available = layout_->free().bytes() + supply().room;
+  return refusal;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding a free range that a stream may use.
+#include "alloc/arena/arena.hpp"
+
+namespace cuvmm {
+
+using arena::Patience;
+using arena::Range;
+using arena::SizeIndex;
+
+Block* Arena::take_own(Size size, StreamId stream, Patience patience) {
+  const arena::FreeRanges& free = layout_->free();
+  Range* best = free.best_fit(stream, size, patience);
+  if (stream != no_stream) {
+    // Of equal ones its own: the others serve everybody.
+    Range* const anyones = free.best_fit(no_stream, size, patience);
+    if (anyones != nullptr && (best == nullptr || anyones->size() < best->size())) best = anyones;
+  }
+  return best != nullptr ? &layout_->carve(*best, size, stream) : nullptr;
+}
+
+Block* Arena::take_ordered(Size size, StreamId stream, Patience patience) {
+  Range* best = nullptr;
+  layout_->free().for_each_stream([&](StreamId owner, const SizeIndex& index) {
+    if (owner == stream) return;
+    Range* const fit = index.best_fit(
+        size, patience, [&](const Range& range) { return may_use(range, stream, order_); });
+    if (fit != nullptr && (best == nullptr || fit->size() < best->size())) best = fit;
+  });
+  return best != nullptr ? &layout_->carve(*best, size, stream) : nullptr;
+}
+
+void Arena::look_at_pending() {
+  layout_->free().for_each_stream([&](StreamId owner, const SizeIndex&) { order_.look(owner); });
+  layout_->settle(order_);
+}
+
+Result<Block*> Arena::search_further(Size size, StreamId stream) {
+  {
+    const Holding holding{lock_};
+    if (Block* const block = take_ordered(size, stream, arena::usual_patience)) return block;
+  }
+  flush_all();
+  arena::Build wanted{.size = size, .stream = stream};
+  return build(wanted);
+}
+
+}  // namespace cuvmm

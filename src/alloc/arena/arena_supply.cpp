@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chunks from the store and back to it.
+#include <algorithm>
+
+#include "alloc/arena/arena.hpp"
+
+namespace cuvmm {
+
+using arena::Build;
+using arena::GapFill;
+using arena::Range;
+using arena::Rearrangement;
+using arena::StreamCache;
+using arena::WholeChunks;
+
+ChunkPolicy::Supply Arena::supply() const {
+  const ChunkCounters chunks = store_.counters(here_);
+  const Budget& budget = *store_.budget(here_);
+  const Size held = chunks.physical_in_use + chunks.physical_free + chunks.physical_unreleased +
+                    budget.native_bytes();
+  const Size device = settings_.device_memory > held ? settings_.device_memory - held : 0;
+  return {.held = chunks.physical_in_use,
+          .room = std::min(budget.available(), device) + chunks.physical_free,
+          .mapped = mapped_bytes()};
+}
+
+Result<ChunkRef> Arena::take_chunk(Size size) {
+  const ChunkKind kind{size, here_, settings_.exportable};
+  if (ChunkRef free = store_.take_free(kind)) return free;
+  ChunkRef taken = TRY(store_.take(kind, this));
+  created_.fetch_add(1, std::memory_order_relaxed);
+  return taken;
+}
+
+Result<void> Arena::take_chunks(Build& build) {
+  const Size smallest = settings_.smallest_chunk;
+  for (GapFill::Lack lack : build.lacks) {
+    while (lack.need != 0) {
+      Size size = settings_.chunks.choose(lack.need, lack.room, smallest, settings_.grow, supply());
+      while (size > build.largest_chunk) size /= 2;
+      Result<ChunkRef> taken = take_chunk(size);
+      if (!taken.ok()) {
+        if (taken.error().kind != ErrorKind::OutOfMemory || size == smallest) {
+          return taken.error();
+        }
+        build.largest_chunk = size / 2;
+        continue;
+      }
+      build.hand.push_back(std::move(taken).value());
+      lack.need -= std::min(lack.need, size);
+      lack.room -= size;
+    }
+  }
+  return {};
+}
+
+// The store may have something again by now. Large chunks that are free but find no gap to lie in
+// are given to it, which makes small ones of them.
+Result<bool> Arena::take_under_pressure(Build& build) {
+  const std::size_t before = build.hand.size();
+  const auto has_more = [&]() -> Result<bool> {
+    const Result<void> taken = take_chunks(build);
+    if (!taken.ok() && taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
+    return build.hand.size() > before;
+  };
+  if (TRY(has_more())) return true;
+  const Size lacking = build.lacking_bytes();
+  {
+    const Holding holding{lock_};
+    const Size gone = let_go([&](Size size, Size so_far) {
+      if (so_far >= lacking) return Choice::Stop;
+      return size > settings_.smallest_chunk ? Choice::LetGo : Choice::Keep;
+    });
+    if (gone == 0) return false;
+  }
+  return has_more();
+}
+
+template <class Choose>
+Size Arena::let_go(Choose choose) {
+  const WholeChunks whole{mapping_};
+  Rearrangement change = rearrangement();
+  Size chosen = 0;
+  Choice choice = Choice::Keep;
+  for (Range* range = layout_->free().by_age().oldest(); range != nullptr && choice != Choice::Stop;
+       range = range->newer) {
+    if (!range->ticket.is_for_anyone()) continue;
+    const Stretch chunks = whole.of(*range);
+    for (Size end = chunks.end(); end > chunks.offset && choice != Choice::Stop;) {
+      const MappedChunk& chunk = whole.at(end - 1);
+      end = chunk.offset;
+      choice = choose(chunk.chunk->size(), chosen);
+      if (choice != Choice::LetGo) continue;
+      change.let_go(*range, chunk);
+      chosen += chunk.chunk->size();
+    }
+  }
+  if (change.is_empty()) return 0;
+  // What the driver refuses to unmap stays where it is.
+  (void)commit(change);
+  return change.gone_bytes();
+}
+
+Size Arena::trim(Size keep) {
+  flush_all();
+  const Holding holding{lock_};
+  mend();
+  look_at_pending();
+  const Size mapped = mapping_.mapped_bytes();
+  return let_go([&](Size size, Size so_far) {
+    if (mapped - so_far <= keep) return Choice::Stop;
+    return mapped - so_far - size >= keep ? Choice::LetGo : Choice::Keep;
+  });
+}
+
+Size Arena::reclaim(Size wanted, Location where) {
+  if (!(where == here_)) return 0;
+  // The thread that asks may be in the middle of anything, so nothing is waited for.
+  for (StreamCache& cache : caches_) {
+    const Holding cached = cache.try_lock();
+    if (!cached.owns_lock() || cache.is_empty()) continue;
+    const Holding holding{lock_, std::try_to_lock};
+    if (!holding.owns_lock()) return 0;
+    flush(cache);
+  }
+  const Holding holding{lock_, std::try_to_lock};
+  if (!holding.owns_lock()) return 0;
+  look_at_pending();
+  return let_go([&](Size, Size so_far) { return so_far < wanted ? Choice::LetGo : Choice::Stop; });
+}
+
+void Arena::mend() {
+  if (layout_->broken().count() == 0) return;
+  Rearrangement change = rearrangement();
+  for (Range* range = layout_->broken().oldest(); range != nullptr; range = range->newer) {
+    change.let_go(*range, *mapping_.find(range->begin()));
+  }
+  (void)commit(change);
+}
+
+}  // namespace cuvmm

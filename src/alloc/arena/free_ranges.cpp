@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/arena/free_ranges.hpp"
+
+#include <algorithm>
+
+namespace cuvmm::arena {
+
+const SizeIndex* FreeRanges::find(StreamId owner) const {
+  if (owner == no_stream) return &for_anyone_;
+  const auto found = streams_.find(owner);
+  return found != streams_.end() ? found->second.get() : nullptr;
+}
+
+SizeIndex& FreeRanges::index_of(StreamId owner) {
+  if (owner == no_stream) return for_anyone_;
+  std::unique_ptr<SizeIndex>& index = streams_[owner];
+  if (index == nullptr) index = std::make_unique<SizeIndex>();
+  return *index;
+}
+
+void FreeRanges::add_as_newest(Range& range) {
+  index_of(range.ticket.stream).add(range);
+  range.used_at = ++clock_;
+  if (is_large(range.size())) by_age_.push(range);
+  bytes_ += range.size();
+  ++count_;
+}
+
+void FreeRanges::add_beside(Range& range, Range& from) {
+  index_of(range.ticket.stream).add(range);
+  range.used_at = from.used_at;
+  if (is_large(range.size())) by_age_.insert_after(&from, range);
+  bytes_ += range.size();
+  ++count_;
+}
+
+void FreeRanges::remove(Range& range) {
+  leave(range);
+  if (is_large(range.size())) by_age_.remove(range);
+  bytes_ -= range.size();
+  --count_;
+}
+
+// Streams come and go, and their numbers are never used again.
+void FreeRanges::leave(Range& range) {
+  if (range.ticket.is_for_anyone()) return for_anyone_.remove(range);
+  const auto found = streams_.find(range.ticket.stream);
+  found->second->remove(range);
+  if (found->second->count() == 0 && streams_.size() > most_unused) streams_.erase(found);
+}
+
+void FreeRanges::resize(Range& range, const Stretch& where) {
+  SizeIndex& index = index_of(range.ticket.stream);
+  index.remove(range);
+  const bool was_large = is_large(range.size());
+  bytes_ += where.size - range.size();
+  range.where = where;
+  range.knows_whole = false;
+  index.add(range);
+  if (was_large && !is_large(where.size)) by_age_.remove(range);
+  if (!was_large && is_large(where.size)) {
+    range.used_at = ++clock_;
+    by_age_.push(range);
+  }
+}
+
+void FreeRanges::give_to(Range& range, const FreeTicket& ticket) {
+  leave(range);
+  range.ticket = ticket;
+  index_of(ticket.stream).add(range);
+}
+
+void FreeRanges::share_age(Range& range, Range& other) {
+  if (range.used_at >= other.used_at) return;
+  if (is_large(range.size()) && is_large(other.size())) {
+    by_age_.remove(range);
+    by_age_.insert_after(&other, range);
+    range.used_at = other.used_at;
+  }
+}
+
+Size FreeRanges::largest() const {
+  Size largest = for_anyone_.largest();
+  for_each_stream(
+      [&](StreamId, const SizeIndex& index) { largest = std::max(largest, index.largest()); });
+  return largest;
+}
+
+}  // namespace cuvmm::arena

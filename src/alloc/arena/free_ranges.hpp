@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "alloc/arena/range_list.hpp"
+#include "alloc/arena/size_index.hpp"
+
+namespace cuvmm::arena {
+
+// The free ranges of an arena: by the stream that each belongs to and its size, and those of a unit
+// and up also by when they were last in use. A range keeps its owner while it is in here.
+class FreeRanges {
+ public:
+  explicit FreeRanges(Size unit) : unit_(unit) {}
+
+  void add_as_newest(Range& range);
+  // A part that was cut off `from`, which is in here: of the same age.
+  void add_beside(Range& range, Range& from);
+  void remove(Range& range);
+
+  // Changes of a range that is in here.
+  void resize(Range& range, const Stretch& where);
+  void give_to(Range& range, const FreeTicket& ticket);
+  // As young as `other`, which is in here too.
+  void share_age(Range& range, Range& other);
+
+  // Among the ranges of that owner alone; no_stream: among those for anyone.
+  template <class Accept>
+  Range* best_fit(StreamId owner, Size size, Patience patience, Accept accept) const {
+    const SizeIndex* const index = find(owner);
+    return index != nullptr ? index->best_fit(size, patience, accept) : nullptr;
+  }
+  Range* best_fit(StreamId owner, Size size, Patience patience) const {
+    return best_fit(owner, size, patience, [](const Range&) { return true; });
+  }
+
+  // Streams that work is pending of: `visit(StreamId, const SizeIndex&)`.
+  template <class Visit>
+  void for_each_stream(Visit visit) const {
+    for (const auto& [stream, index] : streams_) {
+      if (index->count() != 0) visit(stream, *index);
+    }
+  }
+  const SizeIndex& for_anyone() const { return for_anyone_; }
+
+  const RangeList& by_age() const { return by_age_; }
+  Size bytes() const { return bytes_; }
+  std::size_t count() const { return count_; }
+  Size largest() const;
+
+ private:
+  // So many streams keep an index that has no ranges.
+  static constexpr std::size_t most_unused = 64;
+
+  const SizeIndex* find(StreamId owner) const;
+  SizeIndex& index_of(StreamId owner);
+  void leave(Range& range);
+  bool is_large(Size size) const { return size >= unit_; }
+
+  const Size unit_;
+  SizeIndex for_anyone_;
+  std::unordered_map<StreamId, std::unique_ptr<SizeIndex>> streams_;
+  RangeList by_age_;
+  std::uint64_t clock_ = 0;
+  Size bytes_ = 0;
+  std::size_t count_ = 0;
+};
+
+}  // namespace cuvmm::arena

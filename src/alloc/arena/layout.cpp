@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/arena/layout.hpp"
+
+#include <algorithm>
+
+namespace cuvmm::arena {
+namespace {
+
+// One range may be made of two: what is anybody's is also the stream's.
+bool may_join(const FreeTicket& a, const FreeTicket& b) {
+  return a.is_for_anyone() || b.is_for_anyone() || a.stream == b.stream;
+}
+
+FreeTicket later(const FreeTicket& a, const FreeTicket& b) {
+  if (a.is_for_anyone()) return b;
+  if (b.is_for_anyone()) return a;
+  return a.tick >= b.tick ? a : b;
+}
+
+}  // namespace
+
+Layout::Layout(CUdeviceptr base, Size size, Size unit)
+    : base_(base), size_(size), unit_(unit), free_(unit) {
+  be_one_hole();
+}
+
+void Layout::be_one_hole() {
+  Range& all = ranges_.make();
+  all.kind = TileKind::Hole;
+  all.ticket = {};
+  all.where = {0, size_};
+  all.before = all.after = nullptr;
+  first_ = last_ = &all;
+  holes_.push(all);
+}
+
+void Layout::clear() {
+  for (Tile* tile = first_; tile != nullptr;) {
+    Tile* const next = tile->after;
+    if (tile->kind == TileKind::Block) {
+      unlink(*tile);
+      blocks_.give_back(static_cast<Block&>(*tile));
+    } else {
+      drop(static_cast<Range&>(*tile));
+    }
+    tile = next;
+  }
+  block_bytes_ = 0;
+  block_count_ = 0;
+  be_one_hole();
+}
+
+Stretch Layout::stretch_of(const Tile& tile) const {
+  if (tile.kind != TileKind::Block) return static_cast<const Range&>(tile).where;
+  const auto& block = static_cast<const Block&>(tile);
+  return {block.address() - base_, block.granted()};
+}
+
+Range* Layout::tail() const {
+  return as_range(last_, TileKind::Hole);
+}
+
+Block& Layout::make_block(const Stretch& where, StreamId stream) {
+  Block& block = blocks_.make();
+  block.place(base_ + where.offset, where.size);
+  block.stream = stream;
+  block_bytes_ += where.size;
+  ++block_count_;
+  return block;
+}
+
+Block& Layout::carve(Range& range, Size size, StreamId stream) {
+  Block& block = make_block({range.begin(), size}, stream);
+  if (range.size() == size) {
+    free_.remove(range);
+    replace(range, block);
+    ranges_.give_back(range);
+  } else {
+    insert_before(range, block);
+    free_.resize(range, {range.begin() + size, range.size() - size});
+  }
+  return block;
+}
+
+Block& Layout::carve(Range& first, const Stretch& where, StreamId stream) {
+  Range* range = &first;
+  while (range->begin() > where.offset) range = static_cast<Range*>(range->before);
+  while (range->end() <= where.offset) range = static_cast<Range*>(range->after);
+  if (range->begin() < where.offset) {
+    range = &cut(*range, {where.offset, range->end() - where.offset});
+  }
+  while (range->end() < where.end()) {
+    Range& next = static_cast<Range&>(*range->after);
+    drop(*range);
+    range = &next;
+  }
+  Block& block = make_block(where, stream);
+  if (range->end() == where.end()) {
+    free_.remove(*range);
+    replace(*range, block);
+    ranges_.give_back(*range);
+  } else {
+    insert_before(*range, block);
+    free_.resize(*range, {where.end(), range->end() - where.end()});
+  }
+  return block;
+}
+
+void Layout::give_back(Block& block, const FreeTicket& ticket) {
+  Stretch where = stretch_of(block);
+  FreeTicket since = ticket;
+  block_bytes_ -= where.size;
+  --block_count_;
+
+  Range* whole = as_range(block.before, TileKind::Free);
+  if (whole != nullptr && !may_join(whole->ticket, since)) whole = nullptr;
+  if (whole != nullptr) {
+    since = later(since, whole->ticket);
+    where = {whole->begin(), whole->size() + where.size};
+    free_.remove(*whole);
+  }
+  Range* const next = as_range(block.after, TileKind::Free);
+  if (next != nullptr && may_join(next->ticket, since)) {
+    since = later(since, next->ticket);
+    where.size += next->size();
+    free_.remove(*next);
+    if (whole == nullptr) {
+      whole = next;
+    } else {
+      unlink(*next);
+      ranges_.give_back(*next);
+    }
+  }
+  if (whole == nullptr) {
+    whole = &ranges_.make();
+    whole->kind = TileKind::Free;
+    replace(block, *whole);
+  } else {
+    unlink(block);
+  }
+  whole->where = where;
+  whole->ticket = since;
+  whole->knows_whole = false;
+  free_.add_as_newest(*whole);
+  blocks_.give_back(block);
+}
+
+Range& Layout::cut(Range& range, const Stretch& part) {
+  const auto split = [&](Size at) -> Range& {
+    Range& above = ranges_.make();
+    above.kind = range.kind;
+    above.where = {at, range.end() - at};
+    above.ticket = range.ticket;
+    above.knows_whole = false;
+    insert_after(range, above);
+    const Stretch below{range.begin(), at - range.begin()};
+    if (range.kind == TileKind::Free) {
+      free_.add_beside(above, range);
+      free_.resize(range, below);
+    } else {
+      list_of(range.kind).insert_after(&range, above);
+      range.where = below;
+    }
+    return above;
+  };
+  if (part.end() < range.end()) split(part.end());
+  return part.offset > range.begin() ? split(part.offset) : range;
+}
+
+void Layout::turn_into(Range& range, TileKind kind) {
+  if (range.kind == kind) return;
+  if (range.kind == TileKind::Free) {
+    free_.remove(range);
+  } else {
+    list_of(range.kind).remove(range);
+  }
+  range.kind = kind;
+  range.ticket = {};
+  range.knows_whole = false;
+  if (kind == TileKind::Free) {
+    free_.add_as_newest(range);
+  } else {
+    list_of(kind).push(range);
+  }
+}
+
+Range* Layout::joinable(const Range& range, Tile* neighbour) const {
+  Range* const other = range.kind != TileKind::Broken ? as_range(neighbour, range.kind) : nullptr;
+  return other != nullptr && may_join(range.ticket, other->ticket) ? other : nullptr;
+}
+
+Range& Layout::join(Range& range) {
+  if (Range* const next = joinable(range, range.after)) absorb_next(range, *next);
+  Range* const previous = joinable(range, range.before);
+  if (previous == nullptr) return range;
+  absorb_next(*previous, range);
+  return *previous;
+}
+
+void Layout::absorb_next(Range& range, Range& next) {
+  const Stretch both{range.begin(), range.size() + next.size()};
+  if (range.kind == TileKind::Free) {
+    free_.share_age(range, next);
+    const FreeTicket since = later(range.ticket, next.ticket);
+    if (since.stream != range.ticket.stream) free_.give_to(range, since);
+    range.ticket = since;
+    drop(next);
+    free_.resize(range, both);
+  } else {
+    drop(next);
+    range.where = both;
+  }
+}
+
+void Layout::settle(const StreamOrder& order) {
+  std::vector<Range*> done;
+  free_.for_each_stream([&](StreamId, const SizeIndex& index) {
+    index.for_each([&](Range& range) {
+      if (order.is_done(range.ticket)) done.push_back(&range);
+    });
+  });
+  for (Range* range : done) free_.give_to(*range, {});
+  std::sort(done.begin(), done.end(),
+            [](const Range* a, const Range* b) { return a->begin() > b->begin(); });
+  for (Range* range : done) join(*range);
+}
+
+void Layout::insert_before(Tile& place, Tile& tile) {
+  tile.before = place.before;
+  tile.after = &place;
+  (tile.before != nullptr ? tile.before->after : first_) = &tile;
+  place.before = &tile;
+}
+
+void Layout::insert_after(Tile& place, Tile& tile) {
+  tile.before = &place;
+  tile.after = place.after;
+  (tile.after != nullptr ? tile.after->before : last_) = &tile;
+  place.after = &tile;
+}
+
+void Layout::unlink(Tile& tile) {
+  (tile.before != nullptr ? tile.before->after : first_) = tile.after;
+  (tile.after != nullptr ? tile.after->before : last_) = tile.before;
+}
+
+void Layout::replace(Tile& old, Tile& with) {
+  with.before = old.before;
+  with.after = old.after;
+  (with.before != nullptr ? with.before->after : first_) = &with;
+  (with.after != nullptr ? with.after->before : last_) = &with;
+}
+
+void Layout::drop(Range& range) {
+  if (range.kind == TileKind::Free) {
+    free_.remove(range);
+  } else {
+    list_of(range.kind).remove(range);
+  }
+  unlink(range);
+  ranges_.give_back(range);
+}
+
+}  // namespace cuvmm::arena

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "alloc/arena/tile.hpp"
+#include "base/complaint.hpp"
+#include "base/lock.hpp"
+
+namespace cuvmm::arena {
+
+// Blocks that were freed on a stream and wait for its next allocation of just their size. To the
+// arena they are blocks still. Streams whose numbers fall together share one.
+//
+// Everything but the locking and bytes() is called with the lock held.
+class alignas(64) StreamCache {
+ public:
+  // As much as is kept.
+  struct Bounds {
+    std::size_t blocks = 1024;
+    Size bytes = unlimited;
+  };
+
+  [[nodiscard]] Holding lock() const { return Holding{lock_}; }
+  [[nodiscard]] Holding try_lock() const { return Holding{lock_, std::try_to_lock}; }
+
+  // The block of that size and stream that was freed last, or nothing.
+  Block* take(Size size, StreamId stream);
+  // False where it has no room. The block is its stream's.
+  bool put(Block& block, std::uint64_t tick, const Bounds& bounds);
+
+  bool is_empty() const { return count_ == 0; }
+  // Forgets all blocks: `absorb(Block&, FreeTicket)` has each.
+  template <class Absorb>
+  void empty_into(Absorb absorb) {
+    for (const std::uint32_t used : used_) {
+      Bin& bin = bins_[used];
+      while (bin.top != nullptr) {
+        Block& block = *bin.top;
+        bin.top = block.below;
+        block.is_cached = false;
+        absorb(block, FreeTicket{block.stream, block.tick});
+      }
+      bin = {};
+    }
+    used_.clear();
+    count_ = 0;
+    bytes_.store(0, std::memory_order_relaxed);
+  }
+
+  Size bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  std::size_t count() const { return count_; }
+
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (const std::uint32_t used : used_) {
+      for (const Block* block = bins_[used].top; block != nullptr; block = block->below) {
+        visit(*block);
+      }
+    }
+  }
+  Complaint complaint() const;
+
+ private:
+  struct Bin {
+    Size size = 0;  // 0: unused
+    StreamId stream = no_stream;
+    Block* top = nullptr;
+  };
+  static constexpr std::size_t bin_count = 1024;  // a power of two
+  static constexpr std::size_t most_bins = bin_count / 2;
+
+  static std::size_t place_of(Size size, StreamId stream);
+  // The bin for them, or the unused one where it would be.
+  Bin& find(Size size, StreamId stream);
+
+  mutable Lock lock_{LockOrder::StreamCache};  // guards what follows
+  std::vector<Bin> bins_;                      // open addressing; none before the first block
+  std::vector<std::uint32_t> used_;            // which of them
+  std::size_t count_ = 0;
+  std::atomic<Size> bytes_{0};  // readable without the lock
+};
+
+}  // namespace cuvmm::arena
