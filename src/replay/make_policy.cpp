@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "replay/arena_policy.hpp"
 #include "replay/caching_model.hpp"
 #include "replay/driver_policy.hpp"
 #include "replay/expandable_model.hpp"
@@ -32,9 +33,11 @@ Result<std::unique_ptr<Policy>> make_policy(const PolicySettings& settings,
       return {std::make_unique<DriverPolicy>(
           TRY(Simulation::start(settings.sim_driver, round_down(limit, usual_granule))))};
     case PolicyName::Arena:
-      break;
+      return ArenaPolicy::create(
+          TRY(Simulation::start(settings.sim_driver, card)),
+          {.limit = settings.limit, .chunk = settings.chunk, .grow = settings.grow});
   }
-  return Error{.kind = ErrorKind::NotSupported, .doing = "make policy"};
+  return Error::invalid("make policy", "there is none of that name");
 }
 
 }  // namespace cuvmm::replay

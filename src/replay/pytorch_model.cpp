@@ -66,27 +66,27 @@ Piece& PytorchModel::cut(Piece& piece, Size size) {
 }
 
 void PytorchModel::merge(Piece& piece) {
-  take_in(piece, piece.before);
-  take_in(piece, piece.after);
+  for (Piece* neighbour : {piece.before, piece.after}) {
+    if (neighbour != nullptr && neighbour->state == piece.state) take_in(piece, *neighbour);
+  }
 }
 
-void PytorchModel::take_in(Piece& piece, Piece* neighbour) {
-  if (neighbour == nullptr || neighbour->state != piece.state) return;
+void PytorchModel::take_in(Piece& piece, Piece& neighbour) {
   if (piece.state == State::Free) {
-    piece.pool->free.erase(neighbour);
+    piece.pool->free.erase(&neighbour);
   } else {
-    piece.pool->unmapped.erase(neighbour);
+    piece.pool->unmapped.erase(&neighbour);
   }
-  if (neighbour == piece.before) {
-    piece.address = neighbour->address;
-    piece.before = neighbour->before;
+  piece.size += neighbour.size;
+  if (&neighbour == piece.before) {
+    piece.address = neighbour.address;
+    piece.before = neighbour.before;
     if (piece.before != nullptr) piece.before->after = &piece;
   } else {
-    piece.after = neighbour->after;
+    piece.after = neighbour.after;
     if (piece.after != nullptr) piece.after->before = &piece;
   }
-  piece.size += neighbour->size;
-  forget_piece(*neighbour);
+  forget_piece(neighbour);
 }
 
 }  // namespace cuvmm::replay

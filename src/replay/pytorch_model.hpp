@@ -98,7 +98,7 @@ class PytorchModel : public Policy {
   std::uint64_t creates_ = 0;
 
  private:
-  void take_in(Piece& piece, Piece* neighbour);
+  void take_in(Piece& piece, Piece& neighbour);
 
   Records<Piece> pieces_;
   std::unordered_map<BlockId, Piece*> used_;

@@ -42,7 +42,7 @@ Result<Simulation> Simulation::start(const std::string& path, Size card_memory) 
     return not_simulated("it is another driver");
   }
 
-  made.driver_ = new Driver{TRY(load_driver(path.c_str()))};  // what it serves may outlive us
+  made.driver_ = std::make_shared<const Driver>(TRY(load_driver(path.c_str())));
   const Driver& driver = *made.driver_;
   CUdevice device = 0;
   CUcontext context = nullptr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "cuvmm/sim.h"
@@ -26,7 +27,7 @@ class Simulation {
  private:
   Simulation() = default;
 
-  const Driver* driver_ = nullptr;
+  std::shared_ptr<const Driver> driver_;
   Size card_memory_ = 0;
   decltype(&cuvmm_sim_read_counters) read_counters_ = nullptr;
   decltype(&cuvmm_sim_modelled_microseconds) modelled_us_ = nullptr;
