@@ -51,6 +51,7 @@ Result<Block*> Arena::build(Build& build) {
     if (TRY(more)) continue;
     if (turn.wait_for_others(holding, build.until)) continue;
     if (!unlocked([&] { return wait_for_pending(build); })) {
+      build.hand.clear();  // available again
       return out_of_memory(build.size, build.refusal);
     }
   }
