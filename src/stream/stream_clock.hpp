@@ -33,6 +33,10 @@ class StreamClock final : public StreamOrder {
   StreamClock(const Driver& driver, const Captures& captures)
       : driver_(driver), captures_(captures), table_(driver) {}
 
+  ~StreamClock() override { table_.drop_events(); }
+  StreamClock(const StreamClock&) = delete;
+  StreamClock& operator=(const StreamClock&) = delete;
+
   StreamTable& table() { return table_; }
 
   // Freed now on that stream; or by a call that all work of the context comes before.

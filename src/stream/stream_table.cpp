@@ -105,6 +105,21 @@ StreamState& StreamTable::add(const Key& key, CUcontext context, CUstream handle
   return state;
 }
 
+void StreamTable::drop_events_of(StreamState& state) {
+  const Holding holding{state.lock};
+  for (const Mark& mark : state.marks) {
+    for (CUevent event : mark.events) driver_.cuEventDestroy(event);
+  }
+  for (CUevent event : state.spare_events) driver_.cuEventDestroy(event);
+  state.marks.clear();
+  state.spare_events.clear();
+}
+
+void StreamTable::drop_events() {
+  const Writing writing{lock_};
+  for (const auto& state : all_) drop_events_of(*state);
+}
+
 // One whose stream is long gone, else a new one.
 StreamState& StreamTable::unused_record() {
   if (!ended_.empty() && !ended_.front()->has_unfinished()) {
@@ -114,14 +129,9 @@ StreamState& StreamTable::unused_record() {
     state.tick.store(0);
     state.done.store(0);
     state.ended.store(false);
+    drop_events_of(state);
     const Holding holding{state.lock};
     state.known.clear();
-    for (const Mark& mark : state.marks) {
-      for (CUevent event : mark.events) driver_.cuEventDestroy(event);
-    }
-    for (CUevent event : state.spare_events) driver_.cuEventDestroy(event);
-    state.marks.clear();
-    state.spare_events.clear();
     return state;
   }
   all_.push_back(std::make_unique<StreamState>());

@@ -44,6 +44,9 @@ class StreamTable {
   void stream_ended(CUstream handle);
   void context_ended(CUcontext context);
 
+  // Gives back all events that mark places in the streams' work.
+  void drop_events();
+
  private:
   struct Key {
     CUcontext context;  // nullptr for a stream with a handle of its own
@@ -60,6 +63,7 @@ class StreamTable {
   StreamState& add(const Key& key, CUcontext context, CUstream handle, StreamKind kind);
   StreamState& unused_record();
   void end(StreamState& state);
+  void drop_events_of(StreamState& state);
 
   static thread_local Recent recent_;
   // Counts streams that ended: what a thread remembers is worth nothing after that.

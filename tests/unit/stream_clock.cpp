@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <thread>
+
+#include "contract/streams_support.hpp"
+#include "stream/stream_clock.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+std::uint64_t in_ms(std::uint64_t ms) {
+  return now_ns() + ms * 1'000'000;
+}
+
+// A stream that does nothing further until it is told to.
+class HeldStream {
+ public:
+  HeldStream(PinnedWords& words, Size index, unsigned flags) : words_(words), index_(index) {
+    GIVEN(driver().cuStreamCreate(&stream_, flags));
+  }
+  ~HeldStream() {
+    let_go();
+    EXPECT_CUDA(driver().cuStreamSynchronize(stream_));
+    EXPECT_CUDA(driver().cuStreamDestroy(stream_));
+  }
+  HeldStream(const HeldStream&) = delete;
+  HeldStream& operator=(const HeldStream&) = delete;
+
+  void hold() {
+    CUdeviceptr address = 0;
+    GIVEN(driver().cuMemHostGetDevicePointer(&address, words_.data() + index_, 0));
+    GIVEN(driver().cuStreamWaitValue32(stream_, address, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  }
+  void let_go() { __atomic_store_n(words_.data() + index_, 1U, __ATOMIC_RELEASE); }
+  operator CUstream() const { return stream_; }
+  StreamName name() const { return {.handle = stream_}; }
+
+ private:
+  PinnedWords& words_;
+  const Size index_;
+  CUstream stream_ = nullptr;
+};
+
+class StreamClockTest : public DriverContract {
+ protected:
+  CUcontext context() {
+    CUcontext current = nullptr;
+    GIVEN(driver().cuCtxGetCurrent(&current));
+    return current;
+  }
+  StreamState& state(const StreamName& name) { return *clock->table().find(name); }
+  StreamId id(const StreamName& name) { return state(name).id; }
+  FreeTicket free_on(const StreamName& name) { return StreamClock::ticket(state(name)); }
+
+  HeldStream held(unsigned flags = CU_STREAM_NON_BLOCKING) { return {*words, next_word++, flags}; }
+
+  void SetUp() override {
+    DriverContract::SetUp();
+    words.emplace(8);
+    clock.emplace(driver(), captures);
+  }
+  void TearDown() override {
+    clock.reset();
+    words.reset();
+    DriverContract::TearDown();
+  }
+
+  // Freed at the very end, since that waits for every stream.
+  std::optional<PinnedWords> words;
+  Size next_word = 0;
+  Captures captures;
+  std::optional<StreamClock> clock;
+};
+
+TEST_F(StreamClockTest, TheSameStreamIsOneHoweverItIsNamed) {
+  EXPECT_EQ(id({nullptr, false}), id({CU_STREAM_LEGACY, false}));
+  EXPECT_EQ(id({nullptr, true}), id({CU_STREAM_PER_THREAD, false}));
+  EXPECT_NE(id({nullptr, false}), id({nullptr, true}));
+}
+
+TEST_F(StreamClockTest, EachThreadHasAStreamOfItsOwn) {
+  const StreamId mine = id({nullptr, true});
+  StreamId others = 0;
+  const CUcontext current = context();
+  std::thread other{[&] {
+    GIVEN(driver().cuCtxSetCurrent(current));
+    others = id({nullptr, true});
+    EXPECT_EQ(id({nullptr, true}), others);
+  }};
+  other.join();
+  EXPECT_NE(mine, others);
+}
+
+TEST_F(StreamClockTest, AStreamThatTheDriverDoesNotKnowHasNoState) {
+  HeldStream gone = held();
+  CUstream handle = nullptr;
+  GIVEN(driver().cuStreamCreate(&handle, 0));
+  GIVEN(driver().cuStreamDestroy(handle));
+  EXPECT_EQ(clock->table().find({handle, false}), nullptr);
+}
+
+TEST_F(StreamClockTest, AFreeIsDoneOnceItsStreamHasPassedIt) {
+  HeldStream stream = held();
+  stream.hold();
+  const FreeTicket ticket = free_on(stream.name());
+  EXPECT_FALSE(clock->is_done(ticket));
+  clock->look(ticket.stream);
+  EXPECT_FALSE(clock->is_done(ticket)) << "the stream still waits";
+  EXPECT_FALSE(clock->wait(ticket, in_ms(20)));
+  stream.let_go();
+  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+}
+
+TEST_F(StreamClockTest, AMarkCoversOnlyWhatWasFreedBeforeIt) {
+  HeldStream stream = held();
+  const FreeTicket first = free_on(stream.name());
+  ASSERT_TRUE(clock->wait(first, in_ms(10'000)));
+  stream.hold();
+  const FreeTicket second = free_on(stream.name());
+  clock->look(second.stream);
+  EXPECT_FALSE(clock->is_done(second));
+  EXPECT_TRUE(clock->is_done(first));
+}
+
+TEST_F(StreamClockTest, AStreamIsBeforeItself) {
+  HeldStream stream = held();
+  stream.hold();
+  const FreeTicket ticket = free_on(stream.name());
+  EXPECT_TRUE(clock->is_before(ticket, id(stream.name())));
+  HeldStream other = held();
+  EXPECT_FALSE(clock->is_before(ticket, id(other.name())));
+}
+
+TEST_F(StreamClockTest, WaitingForAnEventOrdersWhatWasFreedBeforeIt) {
+  HeldStream from = held();
+  HeldStream to = held();
+  from.hold();
+  const FreeTicket early = free_on(from.name());
+  const GivenEvent event;
+  GIVEN(driver().cuEventRecord(event, from));
+  clock->event_recorded(event, from.name());
+  const FreeTicket late = free_on(from.name());
+  GIVEN(driver().cuStreamWaitEvent(to, event, 0));
+  clock->event_waited_for_by(to.name(), event);
+  EXPECT_TRUE(clock->is_before(early, id(to.name())));
+  EXPECT_FALSE(clock->is_before(late, id(to.name())));
+}
+
+TEST_F(StreamClockTest, OrderIsPassedOnFromStreamToStream) {
+  HeldStream a = held();
+  HeldStream b = held();
+  HeldStream c = held();
+  a.hold();
+  const FreeTicket ticket = free_on(a.name());
+  const GivenEvent first, second;
+  GIVEN(driver().cuEventRecord(first, a));
+  clock->event_recorded(first, a.name());
+  GIVEN(driver().cuStreamWaitEvent(b, first, 0));
+  clock->event_waited_for_by(b.name(), first);
+  GIVEN(driver().cuEventRecord(second, b));
+  clock->event_recorded(second, b.name());
+  GIVEN(driver().cuStreamWaitEvent(c, second, 0));
+  clock->event_waited_for_by(c.name(), second);
+  EXPECT_TRUE(clock->is_before(ticket, id(c.name())));
+}
+
+TEST_F(StreamClockTest, LegacyAndBlockingStreamsAreOrdered) {
+  HeldStream blocking = held(CU_STREAM_DEFAULT);
+  HeldStream alone = held();
+  const StreamName legacy{};
+  blocking.hold();
+  const FreeTicket ticket = free_on(blocking.name());
+  EXPECT_TRUE(clock->is_before(ticket, id(legacy)));
+  alone.hold();
+  EXPECT_FALSE(clock->is_before(free_on(alone.name()), id(legacy)));
+  blocking.let_go();
+}
+
+TEST_F(StreamClockTest, WhatTheProgramWaitedForIsDone) {
+  HeldStream stream = held();
+  stream.hold();
+  const FreeTicket before = free_on(stream.name());
+  const Horizon horizon = clock->horizon_of(stream.name());
+  const FreeTicket after = free_on(stream.name());
+  stream.let_go();
+  GIVEN(driver().cuStreamSynchronize(stream));
+  horizon.reached();
+  EXPECT_TRUE(clock->is_done(before));
+  EXPECT_FALSE(clock->is_done(after)) << "freed after the wait had begun";
+}
+
+TEST_F(StreamClockTest, AnEventOfTheProgramThatIsDoneTellsOfItsStream) {
+  HeldStream stream = held();
+  stream.hold();
+  const FreeTicket ticket = free_on(stream.name());
+  const GivenEvent event;
+  GIVEN(driver().cuEventRecord(event, stream));
+  clock->event_recorded(event, stream.name());
+  stream.let_go();
+  GIVEN(driver().cuEventSynchronize(event));
+  clock->event_done(event);
+  EXPECT_TRUE(clock->is_done(ticket));
+}
+
+TEST_F(StreamClockTest, EventsThatOthersRecordTellNothing) {
+  HeldStream stream = held();
+  stream.hold();
+  const FreeTicket ticket = free_on(stream.name());
+  const GivenEvent event;
+  GIVEN(driver().cuEventRecord(event, stream));
+  clock->event_recorded(event, stream.name());
+  clock->events_are_recorded_unseen();
+  clock->event_done(event);
+  EXPECT_FALSE(clock->is_done(ticket));
+}
+
+TEST_F(StreamClockTest, AllWorkOfAContextIsWaitedFor) {
+  HeldStream blocking = held(CU_STREAM_DEFAULT);
+  HeldStream alone = held();
+  clock->table().find(alone.name());
+  blocking.hold();
+  EXPECT_FALSE(clock->wait_for_all(context(), in_ms(20)));
+  blocking.let_go();
+  alone.hold();
+  EXPECT_FALSE(clock->wait_for_all(context(), in_ms(20)));
+  alone.let_go();
+  EXPECT_TRUE(clock->wait_for_all(context(), in_ms(10'000)));
+}
+
+TEST_F(StreamClockTest, AStreamThatEndedIsWaitedForToTheEnd) {
+  FreeTicket ticket;
+  {
+    HeldStream stream = held();
+    stream.hold();
+    ticket = free_on(stream.name());
+    clock->mark_pending(stream.name());
+    EXPECT_FALSE(clock->is_done(ticket));
+    clock->stream_ended(stream);
+    EXPECT_FALSE(clock->is_done(ticket));
+  }
+  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+}
+
+TEST_F(StreamClockTest, WhatWasFreedInAContextThatIsGoneIsDone) {
+  FreeTicket ticket;
+  {
+    OwnContext own;
+    CUstream stream = nullptr;
+    GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ticket = free_on({stream, false});
+    clock->look(ticket.stream);
+    const CUcontext ended = own.get();
+    GIVEN(own.destroy());
+    clock->context_ended(ended);
+  }
+  EXPECT_TRUE(clock->is_done(ticket));
+}
+
+TEST_F(StreamClockTest, LooksWithoutBreakingACapture) {
+  HeldStream captured = held();
+  HeldStream other = held();
+  const FreeTicket ticket = free_on(other.name());
+  const FreeTicket of_captured = free_on(captured.name());
+  begin_capture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  captures.began();
+  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+  clock->look(of_captured.stream);
+  EXPECT_FALSE(clock->is_done(of_captured)) << "nothing may be recorded on a stream being captured";
+  EXPECT_EQ(capture_status(captured), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  CUgraph graph = nullptr;
+  GIVEN(driver().cuStreamEndCapture(captured, &graph));
+  captures.ended();
+  const GivenGraph ended{graph};
+  EXPECT_TRUE(clock->wait(of_captured, in_ms(10'000)));
+}
+
+}  // namespace
+}  // namespace cuvmm::test

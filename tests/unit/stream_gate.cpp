@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "stream/gate.hpp"
+#include "support/scale.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+std::uint64_t in_ms(std::uint64_t ms) {
+  return now_ns() + ms * 1'000'000;
+}
+
+TEST(Gate, ClosesAndOpensWhileNobodyPasses) {
+  Gate gate;
+  ASSERT_TRUE(gate.close(in_ms(1000)));
+  gate.open();
+  const Gate::Pass pass{gate};
+}
+
+TEST(Gate, WaitsForWhoIsInside) {
+  Gate gate;
+  std::atomic<bool> entered{false};
+  std::atomic<bool> leave{false};
+  std::atomic<bool> left{false};
+  std::thread other{[&] {
+    {
+      const Gate::Pass pass{gate};
+      entered = true;
+      while (!leave) ::usleep(100);
+      left = true;
+    }
+  }};
+  while (!entered) ::usleep(100);
+  EXPECT_FALSE(gate.close(in_ms(20))) << "somebody is inside";
+  leave = true;
+  ASSERT_TRUE(gate.close(in_ms(10'000)));
+  EXPECT_TRUE(left);
+  gate.open();
+  other.join();
+}
+
+TEST(Gate, HoldsBackWhoComesLater) {
+  Gate gate;
+  ASSERT_TRUE(gate.close(in_ms(1000)));
+  std::atomic<bool> passed{false};
+  std::thread other{[&] {
+    const Gate::Pass pass{gate};
+    passed = true;
+  }};
+  ::usleep(20'000);
+  EXPECT_FALSE(passed);
+  gate.open();
+  other.join();
+  EXPECT_TRUE(passed);
+}
+
+TEST(Gate, LetsTheThreadThatClosedItPass) {
+  Gate gate;
+  ASSERT_TRUE(gate.close(in_ms(1000)));
+  { const Gate::Pass pass{gate}; }
+  gate.open();
+}
+
+TEST(Gate, IsOpenAgainWhereItCouldNotBeClosed) {
+  Gate gate;
+  std::atomic<int> phase{0};
+  std::thread inside{[&] {
+    const Gate::Pass pass{gate};
+    phase = 1;
+    while (phase != 2) ::usleep(100);
+  }};
+  while (phase != 1) ::usleep(100);
+  EXPECT_FALSE(gate.close(in_ms(5)));
+  std::thread other{[&] { const Gate::Pass pass{gate}; }};
+  other.join();
+  phase = 2;
+  inside.join();
+}
+
+TEST(Gate, PassesMayNest) {
+  Gate gate;
+  const Gate::Pass outer{gate};
+  { const Gate::Pass inner{gate}; }
+  std::thread closer{
+      [&] { EXPECT_FALSE(gate.close(in_ms(5))) << "the outer one is still inside"; }};
+  closer.join();
+}
+
+// Whoever has closed the gate is alone with what the others touch only inside.
+TEST(Gate, KeepsManyThreadsApart) {
+  Gate gate;
+  std::uint64_t shared = 0;  // touched under the gate alone
+  std::atomic<std::uint64_t> inside{0};
+  std::atomic<bool> together{false};
+  std::vector<std::thread> threads;
+  std::atomic<int> running{4};
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (std::uint64_t n = 0; n < scaled(50'000); ++n) {
+        const Gate::Pass pass{gate};
+        inside.fetch_add(1);
+        inside.fetch_sub(1);
+      }
+      --running;
+    });
+  }
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      while (running > 0) {
+        if (!gate.close(in_ms(10'000))) continue;
+        if (inside != 0) together = true;
+        ++shared;
+        gate.open();
+        ::usleep(50);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(together);
+  EXPECT_GT(shared, 0U);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
