@@ -6,6 +6,7 @@
 #include "base/log.hpp"
 #include "engine/inside.hpp"
 #include "engine/trace_life.hpp"
+#include "trace/event_log.hpp"
 
 namespace cuvmm {
 namespace {
@@ -16,6 +17,10 @@ void warn_of(const Options& options) {
   for (const OptionProblem& problem : options.problems()) {
     CUVMM_LOG(Warning, "%s; the default is used", problem.text().c_str());
   }
+}
+
+const char* name_of_call(std::uint16_t call) {
+  return call < call_count ? all_calls()[call].symbol : nullptr;
 }
 
 }  // namespace
@@ -49,6 +54,7 @@ Engine* Engine::start() {
   // A log file that cannot be had has been warned of, and standard error is used instead.
   static_cast<void>(
       set_up_log({.level = mine->options_.log_level, .file = mine->options_.log_file}).ok());
+  log_events(&name_of_call);
   warn_of(mine->options_);
   if (mine->is_on()) start_trace(mine->options_);
   pthread_atfork(nullptr, nullptr, &Engine::forget_after_fork);

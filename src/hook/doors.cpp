@@ -6,11 +6,11 @@
 namespace cuvmm::hook {
 namespace {
 
-template <Call call, auto* body, class Function>
+template <Call call, auto* body, auto* description, class Function>
 struct Door;
 
-template <Call call, auto* body, class... Arguments>
-struct Door<call, body, CUresult (*)(Arguments...)> {
+template <Call call, auto* body, auto* description, class... Arguments>
+struct Door<call, body, description, CUresult (*)(Arguments...)> {
   template <Flavour flavour>
   static CUresult enter(Arguments... arguments) {
     Engine* engine = Engine::get();
@@ -19,8 +19,21 @@ struct Door<call, body, CUresult (*)(Arguments...)> {
     if (Inside::here() || !engine->is_on()) return forward.unannounced(arguments...);
     // What the driver itself calls from here on goes straight through.
     const Inside inside;
-    if (body != nullptr) return body(forward, arguments...);
-    return recorded<call>([&] { return forward(arguments...); });
+    const auto run = [&] {
+      return body != nullptr ? body(forward, arguments...) : forward(arguments...);
+    };
+    if (!trace_is_on() || !is_recorded()) return run();
+    return recorded(forward, run, [&](const Called& called) {
+      return description != nullptr ? description(called, arguments...)
+                                    : event_of_any(called, arguments...);
+    });
+  }
+
+  // A body without a description makes its own records. A call that no pending work could notice is
+  // not worth one.
+  static bool is_recorded() {
+    if (description != nullptr) return true;
+    return body == nullptr && info(call).effect != Effect::Neutral;
   }
 };
 
@@ -43,8 +56,9 @@ struct Door<call, body, CUresult (*)(Arguments...)> {
       "\n"                                                                                     \
       ".popsection");
 
-#define CUVMM_DOOR(symbol, flavour) \
-  (&Door<Call::symbol, &hook_##symbol, Row<Call::symbol>::Function>::template enter<flavour>)
+#define CUVMM_DOOR(symbol, flavour)                        \
+  (&Door<Call::symbol, &hook_##symbol, &event_of_##symbol, \
+         Row<Call::symbol>::Function>::template enter<flavour>)
 #define CUVMM_EXPORT_Legacy(symbol)
 #define CUVMM_EXPORT_LegacyAndPtds(symbol) \
   CUVMM_SLOT(symbol##_ptds, CUVMM_DOOR(symbol, Flavour::PerThread))

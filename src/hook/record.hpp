@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trace is told of a call. Everything here costs a load and a branch without a trace.
+// What the trace and the log are told of a call. Costs a load and a branch while nobody listens.
+//
+// A row is described by CUVMM_EVENT (src/hook/events): from the call's arguments and the driver's
+// answer, which record it leaves. A row without a description leaves an event Call, if it has an
+// effect. Both work for rows with and without a body.
 #pragma once
+
+#include <algorithm>
+#include <limits>
 
 #include "base/clock.hpp"
 #include "hook/door.hpp"
@@ -8,48 +15,85 @@
 
 namespace cuvmm::hook {
 
-constexpr std::uint16_t row_of(Call call) {
-  return static_cast<std::uint16_t>(call);
-}
-
 // The number by which a stream stands in the trace: 1 and 2 are the legacy and the thread's own.
 inline std::uint64_t stream_number(CUstream stream, Flavour flavour) {
   if (stream != nullptr) return reinterpret_cast<std::uint64_t>(stream);
   return flavour == Flavour::Legacy ? 1 : 2;
 }
 
-// The device of the calling thread's context; no_device where there is none.
-inline std::int16_t current_device(const Driver& driver) {
-  CUdevice device = 0;
-  if (driver.cuCtxGetDevice_v2000(&device) != CUDA_SUCCESS) return no_device;
-  return static_cast<std::int16_t>(device);
+// A call that the driver has answered, as its description sees it.
+struct Called {
+  CUresult answer = CUDA_SUCCESS;
+  Flavour flavour = Flavour::Legacy;
+  std::uint64_t took = 0;  // ns
+
+  // What out-parameters and structs hold is looked at only then.
+  bool granted() const { return answer == CUDA_SUCCESS; }
+  std::uint64_t stream(CUstream stream) const { return stream_number(stream, flavour); }
+  std::uint64_t own_stream() const { return stream_number(nullptr, flavour); }
+  // For a field of 32 bits: at most 4.29 s.
+  std::uint32_t took_briefly() const {
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(took, std::numeric_limits<std::uint32_t>::max()));
+  }
+};
+
+// The descriptions, declared for every row and defined for some, as bodies are.
+template <Call call, class Function>
+struct DescriptionOf;
+template <Call call, class... Arguments>
+struct DescriptionOf<call, CUresult (*)(Arguments...)> {
+  using Type = TraceRecord(const Called& called, Arguments...);
+};
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
+  [[gnu::weak]] DescriptionOf<Call::symbol, PFN_##name##_v##since>::Type event_of_##symbol;
+#define CUVMM_API_OLD CUVMM_API
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+
+#define CUVMM_EVENT(symbol, ...) \
+  TraceRecord event_of_##symbol([[maybe_unused]] const Called& called __VA_OPT__(, ) __VA_ARGS__)
+
+// Fills in what every record of a call has (the row, the answer, device and context) and records
+// it.
+void record_call(const Driver& driver, Call call, const Called& called, TraceRecord event);
+
+// The same for a body that makes its own record.
+template <Call call>
+void record(const Forward<call>& forward, CUresult answer, const TraceRecord& event) {
+  if (!trace_is_on()) return;
+  record_call(forward.engine().driver(), call, {.answer = answer, .flavour = forward.flavour()},
+              event);
 }
 
-// Runs the call; in a trace, it stands there with the time that it took. A call that no pending
-// work could notice is not worth a record.
-template <Call call, class Run>
-CUresult recorded(Run&& run) {
-  if constexpr (info(call).effect == Effect::Neutral) return run();
-  if (!trace_is_on()) return run();
+// What is known of a call that nobody describes: its stream, where an argument is one.
+template <class... Arguments>
+TraceRecord event_of_any(const Called& called, Arguments... arguments) {
+  TraceRecord event{.event = TraceEvent::Call, .other = called.took};
+  [[maybe_unused]] const auto look_at = [&](auto argument) {
+    if constexpr (std::is_same_v<decltype(argument), CUstream>) {
+      event.stream = called.stream(argument);
+    }
+  };
+  (look_at(arguments), ...);
+  return event;
+}
+
+// What begins stands in the trace at the time at which it was there, all else at the time at which
+// the call began.
+bool begins_something(TraceEvent event);
+
+template <Call call, class Run, class Describe>
+CUresult recorded(const Forward<call>& forward, Run&& run, Describe&& describe) {
   const std::uint64_t began = now_ns();
   const CUresult answer = run();
-  record_event({.time = began,
-                .event = TraceEvent::Call,
-                .call = row_of(call),
-                .result = static_cast<std::int16_t>(answer),
-                .other = now_ns() - began});
+  const std::uint64_t ended = now_ns();
+  const Called called{.answer = answer, .flavour = forward.flavour(), .took = ended - began};
+  TraceRecord event = describe(called);
+  event.time = begins_something(event.event) ? ended : began;
+  record_call(forward.engine().driver(), call, called, event);
   return answer;
-}
-
-// Fills in what every record of a call has, and records it.
-template <Call call>
-void record(const Forward<call>& forward, CUresult answer, TraceRecord event) {
-  if (!trace_is_on()) return;
-  event.call = row_of(call);
-  event.result = static_cast<std::int16_t>(answer);
-  event.device = current_device(forward.engine().driver());
-  if (forward.flavour() == Flavour::PerThread) event.flags |= trace_flag::per_thread;
-  record_event(event);
 }
 
 }  // namespace cuvmm::hook

@@ -19,7 +19,7 @@ struct EventRow {
 };
 
 constexpr EventRow rows[] = {
-#define CUVMM_TRACE_EVENT(name, number, when, address, size, stream, other, detail) \
+#define CUVMM_TRACE_EVENT(name, number, when, address, size, stream, other, detail, keys) \
   {#name, TraceEvent::name, when, address, size, stream, other, detail},
 #include "trace/events.def"
 #undef CUVMM_TRACE_EVENT

@@ -15,12 +15,16 @@
 namespace cuvmm {
 
 namespace detail {
-extern constinit std::atomic<bool> trace_is_on;
+// Who wants events, a bit each.
+inline constexpr std::uint8_t wanted_by_trace = 1;
+inline constexpr std::uint8_t wanted_by_log = 2;
+extern constinit std::atomic<std::uint8_t> events_are_wanted;
 void record_event(const TraceRecord& event);
 }  // namespace detail
 
+// A trace is being taken, or the log shows events (trace/event_log.hpp).
 inline bool trace_is_on() {
-  return detail::trace_is_on.load(std::memory_order_relaxed);
+  return detail::events_are_wanted.load(std::memory_order_relaxed) != 0;
 }
 
 // Waits for nothing, allocates nothing but a thread's first ring, keeps errno, and may be called

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/clock.hpp"
+#include "trace/event_log.hpp"
 #include "trace/record_event.hpp"
 
 namespace cuvmm {
@@ -159,7 +160,12 @@ void forget_after_fork() {
 
 }  // namespace trace_rings
 
+constinit std::atomic<std::uint8_t> detail::events_are_wanted{0};
+
 void detail::record_event(const TraceRecord& event) {
+  const std::uint8_t wanted = events_are_wanted.load(std::memory_order_relaxed);
+  if ((wanted & wanted_by_log) != 0) log_event(event);
+  if ((wanted & wanted_by_trace) == 0) return;
   using trace_rings::this_thread;
   // A signal handler that interrupted this very function must not touch the half-written record.
   if (this_thread.is_recording) {

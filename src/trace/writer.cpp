@@ -17,8 +17,6 @@
 
 namespace cuvmm {
 
-constinit std::atomic<bool> detail::trace_is_on{false};
-
 namespace {
 
 using trace_format::many_threads;
@@ -63,6 +61,11 @@ class Batch {
   std::uint32_t thread_ = 0;
   bool is_sorted_ = true;
 };
+
+void stop_recording() {
+  constexpr auto others = static_cast<std::uint8_t>(~detail::wanted_by_trace);
+  detail::events_are_wanted.fetch_and(others, std::memory_order_relaxed);
+}
 
 TraceRecord announcement(const RingOwner& owner, std::uint64_t time) {
   TraceRecord record{.time = time,
@@ -270,7 +273,7 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::start(TraceSetup setup) {
   TRY(Work::start_thread(work));
   give_back.keep();
 
-  detail::trace_is_on.store(true, std::memory_order_release);
+  detail::events_are_wanted.fetch_or(detail::wanted_by_trace, std::memory_order_release);
   CUVMM_LOG(Info, "trace file=%s", work->path().c_str());
   return std::unique_ptr<TraceWriter>{new TraceWriter{std::move(work)}};
 }
@@ -290,7 +293,7 @@ bool TraceWriter::flush(Duration at_most) {
 bool TraceWriter::finish(Duration at_most) {
   if (!work_->is_of_this_process()) return false;
   if (work_->is_finished()) return true;
-  detail::trace_is_on.store(false, std::memory_order_relaxed);
+  stop_recording();
   work_->ask_to_finish();
   return work_->flush(at_most) || work_->is_finished();
 }
@@ -308,7 +311,7 @@ bool TraceWriter::name_was_taken() const {
 }
 
 void TraceWriter::forget_after_fork() {
-  detail::trace_is_on.store(false, std::memory_order_relaxed);
+  stop_recording();
   trace_rings::forget_after_fork();
   trace_rings::doorbell.forget();
   if (Work* parents = Work::running.exchange(nullptr, std::memory_order_relaxed)) {

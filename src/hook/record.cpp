@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/record.hpp"
+
+#include <atomic>
+
+#include "hook/whereabouts.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+// While none has begun, no work needs to be asked about.
+constinit std::atomic<bool> captures_were_begun{false};
+
+bool is_work(TraceEvent event) {
+  switch (event) {
+    case TraceEvent::Launch:
+    case TraceEvent::Copy:
+    case TraceEvent::Set:
+    case TraceEvent::Prefetch:
+    case TraceEvent::ValueWait:
+    case TraceEvent::ValueWrite:
+    case TraceEvent::EventRecord:
+    case TraceEvent::StreamWait:
+    case TraceEvent::GraphLaunch:
+    case TraceEvent::Allocate:
+    case TraceEvent::Free:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Work on a stream that captures has become a node of a graph. The two streams of the program's
+// own, 1 and 2, cannot be asked about without harm to another capture.
+bool was_captured(const Driver& driver, const TraceRecord& event) {
+  if (!captures_were_begun.load(std::memory_order_relaxed)) return false;
+  if (event.stream <= 2 || !is_work(event.event)) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing(reinterpret_cast<CUstream>(event.stream), &status) ==
+             CUDA_SUCCESS &&
+         status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+}  // namespace
+
+bool begins_something(TraceEvent event) {
+  switch (event) {
+    case TraceEvent::Allocate:
+    case TraceEvent::Import:
+    case TraceEvent::Reserve:
+    case TraceEvent::Create:
+    case TraceEvent::Map:
+    case TraceEvent::PoolCreate:
+    case TraceEvent::ContextCreate:
+    case TraceEvent::StreamCreate:
+    case TraceEvent::EventCreate:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void record_call(const Driver& driver, Call call, const Called& called, TraceRecord event) {
+  event.call = static_cast<std::uint16_t>(call);
+  event.result = static_cast<std::int16_t>(called.answer);
+  if (called.flavour == Flavour::PerThread) event.flags |= trace_flag::per_thread;
+  const Whereabouts here = whereabouts(driver);
+  if (event.device == no_device) event.device = here.device;
+  if (event.context == 0) event.context = here.context;
+  if (event.event == TraceEvent::CaptureBegin) captures_were_begun = true;
+  if (was_captured(driver, event)) event.flags |= trace_flag::captured;
+  record_event(event);
+}
+
+}  // namespace cuvmm::hook
