@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/windows/colouring.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <unordered_set>
+
+namespace cuvmm {
+namespace {
+
+constexpr std::uint64_t all_ones = ~std::uint64_t{0};
+
+// Bits [begin, end) of a word, of which at least one is.
+std::uint64_t ones(Size begin, Size end) {
+  return (end == 64 ? all_ones : (std::uint64_t{1} << end) - 1) & (all_ones << begin);
+}
+
+// Calls `visit(word, mask)` for each word that the bits [begin, end) lie in, while it says true.
+template <class Visit>
+bool for_each_word(Size begin, Size end, Visit visit) {
+  for (Size word = begin / 64; word * 64 < end; ++word) {
+    const Size first = std::max(begin, word * 64) - word * 64;
+    const Size last = std::min(end, word * 64 + 64) - word * 64;
+    if (!visit(word, ones(first, last))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Colouring::Colouring(Size granule)
+    : words_((granule / step + bits_a_word - 1) / bits_a_word),
+      cell_steps_(std::max<Size>(1, granule / step / bits_a_word)) {}
+
+Colouring::Index Colouring::add_chunk(Role role) {
+  chunks_.push_back({.role = role});
+  taken_.resize(chunks_.size() * words_);
+  cells_.push_back(0);
+  order_.clear();
+  return static_cast<Index>(chunks_.size() - 1);
+}
+
+Colouring::Index Colouring::add_piece(Index chunk, Stretch where) {
+  pieces_.push_back({.begin = static_cast<std::uint32_t>(where.offset / step),
+                     .end = static_cast<std::uint32_t>(where.end() / step),
+                     .at = chunk});
+  const auto added = static_cast<Index>(pieces_.size() - 1);
+  put(added, chunk);
+  order_.clear();
+  return added;
+}
+
+void Colouring::put_in_order() {
+  order_.resize(chunks_.size());
+  std::iota(order_.begin(), order_.end(), Index{0});
+  const auto cost = [this](Index chunk) {
+    return std::tuple{chunks_[chunk].role, chunks_[chunk].pieces, chunks_[chunk].bytes, chunk};
+  };
+  std::sort(order_.begin(), order_.end(), [&](Index a, Index b) { return cost(a) < cost(b); });
+  next_ = 0;
+  cursors_.clear();
+  choose_groups();
+}
+
+// A search that fails has looked at every chunk, once for each shape of piece. Where there are too
+// many of both, a chunk's pieces go to chunks of its own group only: the same share of full and of
+// nearly empty ones, so that little is lost.
+void Colouring::choose_groups() {
+  constexpr Size most_looks = 400'000'000;
+  const auto looks = [this](Size shapes) { return shapes * chunks_.size(); };
+  groups_ = 1;
+  if (looks(pieces_.size()) <= most_looks) return;
+  std::unordered_set<std::uint64_t> shapes;
+  for (const Piece& piece : pieces_) shapes.insert(shape_of(piece));
+  groups_ = static_cast<Index>(1 + looks(shapes.size()) / most_looks);
+}
+
+std::size_t Colouring::empty(std::size_t most) {
+  if (order_.empty()) put_in_order();
+  const std::size_t before = emptied_.size();
+  for (; next_ < order_.size() && emptied_.size() - before < most; ++next_) {
+    const Index chunk = order_[next_];
+    if (chunks_[chunk].role == Role::Stays) break;
+    if (try_to_empty(static_cast<Index>(next_))) {
+      chunks_[chunk].is_empty = true;
+      emptied_.push_back(chunk);
+    }
+  }
+  return emptied_.size() - before;
+}
+
+bool Colouring::try_to_empty(Index position) {
+  const Index source = order_[position];
+  std::vector<Index> leaving;
+  for (Index piece = chunks_[source].first; piece != none; piece = pieces_[piece].next) {
+    leaving.push_back(piece);
+  }
+  // The longest first: it finds no room soonest.
+  std::stable_sort(leaving.begin(), leaving.end(), [this](Index a, Index b) {
+    return pieces_[a].end - pieces_[a].begin > pieces_[b].end - pieces_[b].begin;
+  });
+  const Chunk before = chunks_[source];
+  std::vector<Index> next_before;
+  for (const Index piece : leaving) {
+    const Index target = find_target(pieces_[piece], position % groups_);
+    if (target == none) {
+      take_back(leaving, next_before, source);
+      chunks_[source] = before;
+      return false;
+    }
+    next_before.push_back(pieces_[piece].next);
+    put(piece, target);
+  }
+  return true;
+}
+
+// Out of the targets again. The cursors may stay where they are: the pieces of one chunk do not
+// overlap, so none of them took the room of another.
+void Colouring::take_back(const std::vector<Index>& leaving, const std::vector<Index>& next_before,
+                          Index source) {
+  for (std::size_t i = next_before.size(); i-- > 0;) {
+    Piece& piece = pieces_[leaving[i]];
+    Chunk& target = chunks_[piece.at];
+    target.first = piece.next;
+    --target.pieces;
+    target.bytes -= piece.bytes();
+    set_bits(piece.at, piece, false);
+    piece.at = source;
+    piece.next = next_before[i];
+  }
+}
+
+// From the fullest downwards, so that what is nearly empty can be emptied next. A chunk that has
+// such a piece itself is not in question, so the one that is being emptied needs no mention.
+Colouring::Index Colouring::find_target(const Piece& piece, Index group) {
+  const Search search{shape_of(piece), group};
+  const auto count = static_cast<Index>(order_.size());
+  const Index last = (count - 1 - group) / groups_;
+  Index& rank = cursors_.try_emplace(search, last).first->second;
+  for (; rank != none; --rank) {
+    const Index chunk = order_[rank * groups_ + group];
+    if (!chunks_[chunk].is_empty && has_room(chunk, piece)) return chunk;
+  }
+  return none;
+}
+
+bool Colouring::has_room(Index chunk, const Piece& piece) const {
+  if ((cells_[chunk] & cells_within(piece)) != 0) return false;
+  const std::uint64_t* const taken = &taken_[chunk * words_];
+  return for_each_word(piece.begin, piece.end,
+                       [&](Size word, std::uint64_t mask) { return (taken[word] & mask) == 0; });
+}
+
+void Colouring::put(Index piece, Index chunk) {
+  Piece& moved = pieces_[piece];
+  Chunk& target = chunks_[chunk];
+  moved.at = chunk;
+  moved.next = target.first;
+  target.first = piece;
+  ++target.pieces;
+  target.bytes += moved.bytes();
+  set_bits(chunk, moved, true);
+}
+
+void Colouring::set_bits(Index chunk, const Piece& piece, bool taken) {
+  std::uint64_t* const words = &taken_[chunk * words_];
+  for_each_word(piece.begin, piece.end, [&](Size word, std::uint64_t mask) {
+    words[word] = taken ? words[word] | mask : words[word] & ~mask;
+    return true;
+  });
+  const std::uint64_t within = cells_within(piece);
+  cells_[chunk] = taken ? cells_[chunk] | within : cells_[chunk] & ~within;
+}
+
+std::uint64_t Colouring::cells_within(const Piece& piece) const {
+  const Size first = (piece.begin + cell_steps_ - 1) / cell_steps_;
+  const Size end = std::min<Size>(piece.end / cell_steps_, bits_a_word);
+  return first < end ? ones(first, end) : 0;
+}
+
+std::size_t Colouring::fewest_chunks() const {
+  std::vector<std::pair<std::uint32_t, int>> seams;
+  seams.reserve(pieces_.size() * 2);
+  for (const Piece& piece : pieces_) {
+    seams.emplace_back(piece.begin, 1);
+    seams.emplace_back(piece.end, -1);
+  }
+  std::sort(seams.begin(), seams.end());  // at one offset, ends come first
+  std::int64_t over = 0;
+  std::int64_t most = 0;
+  for (const auto& [at, change] : seams) most = std::max(most, over += change);
+  return static_cast<std::size_t>(most);
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <unordered_map>
+#include <vector>
+
+#include "vmm/stretch.hpp"
+
+namespace cuvmm {
+
+// Which chunks can be emptied, and which chunk each of their pieces goes to, at its own bytes
+// there.
+//
+// Pieces that overlap need different chunks, as neighbours on a map need different colours: no
+// fewer chunks will do than the most pieces over any one offset. Where all pieces keep to the same
+// slots, that many are reached. Knows nothing of blocks or of the driver.
+class Colouring {
+ public:
+  using Index = std::uint32_t;
+  enum class Role : std::uint8_t {
+    MayGo,  // can be emptied
+    Stays,  // can only take pieces
+  };
+
+  explicit Colouring(Size granule);
+
+  Index add_chunk(Role role);
+  // Bytes of that chunk that are taken; pieces of one chunk do not overlap.
+  Index add_piece(Index chunk, Stretch where);
+
+  // Empties up to `most` more, those that cost least first: every piece is remapped, which takes
+  // longer than its copy. Returns how many.
+  std::size_t empty(std::size_t most);
+
+  // In the order in which they should be: each piece of theirs goes straight to its last chunk.
+  const std::vector<Index>& emptied() const { return emptied_; }
+  Index chunk_of(Index piece) const { return pieces_[piece].at; }
+
+  // The most pieces over any one offset.
+  std::size_t fewest_chunks() const;
+
+ private:
+  static constexpr Index none = std::numeric_limits<Index>::max();
+  static constexpr Size step = 512;
+  static constexpr Size bits_a_word = 64;
+
+  struct Chunk {
+    Role role;
+    bool is_empty = false;
+    Index first = none;  // piece in it
+    Index pieces = 0;
+    Size bytes = 0;
+  };
+  struct Piece {
+    std::uint32_t begin;  // in steps
+    std::uint32_t end;
+    Index at;
+    Index next = none;  // in the same chunk
+    Size bytes() const { return Size{end - begin} * step; }
+  };
+  // For a piece of one shape, among the chunks of one group.
+  struct Search {
+    std::uint64_t shape;
+    Index group;
+    friend bool operator==(const Search&, const Search&) = default;
+  };
+  struct SearchHash {
+    std::size_t operator()(const Search& search) const noexcept {
+      return (search.shape ^ std::uint64_t{search.group} << 17) * 0x9E3779B97F4A7C15u >> 13;
+    }
+  };
+
+  void put_in_order();
+  void choose_groups();
+  bool try_to_empty(Index position);
+  Index find_target(const Piece& piece, Index group);
+  bool has_room(Index chunk, const Piece& piece) const;
+  void put(Index piece, Index chunk);
+  void take_back(const std::vector<Index>& leaving, const std::vector<Index>& next_before,
+                 Index source);
+  void set_bits(Index chunk, const Piece& piece, bool taken);
+  std::uint64_t cells_within(const Piece& piece) const;
+  static std::uint64_t shape_of(const Piece& piece) {
+    return std::uint64_t{piece.begin} << 32 | piece.end;
+  }
+
+  const Size words_;       // a chunk, a bit a step
+  const Size cell_steps_;  // 64 cells a chunk
+  std::vector<Chunk> chunks_;
+  std::vector<Piece> pieces_;
+  std::vector<std::uint64_t> taken_;  // exactly
+  std::vector<std::uint64_t> cells_;  // a word a chunk: cells that lie within one piece
+  std::vector<Index> order_;          // cheapest first, those that stay last
+  std::size_t next_ = 0;              // position that was not tried yet
+  Index groups_ = 1;                  // position p belongs to group p % groups_
+  // How far each search has come: chunks of the group that rank above have no room, and never will.
+  std::unordered_map<Search, Index, SearchHash> cursors_;
+  std::vector<Index> emptied_;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "alloc/records.hpp"
+#include "alloc/windows/shared_chunk.hpp"
+
+namespace cuvmm {
+
+// The chunks made for pieces of one size.
+struct ChunkFormat {
+  Format format;
+  std::uint64_t seed = 0;
+  std::uint64_t made = 0;                                 // so far
+  std::size_t chunks = 0;                                 // there are
+  LinkedList<SharedChunk, &SharedChunk::of_format> open;  // with a slot to hand out
+};
+
+// How hard to look for a vacant place.
+enum class Look : std::uint8_t {
+  Lightly,  // beside pieces of the same size; elsewhere only where much memory lies vacant
+  Hard,     // anywhere
+};
+
+// All chunks that are shared by pieces, and where there is room in them. Knows nothing of the
+// driver, nor of addresses. Not synchronised.
+class SharedChunks {
+ public:
+  struct Place {
+    SharedChunk* chunk;
+    Stretch where;
+  };
+
+  SharedChunks(Size granule, std::uint64_t seed) : granule_(granule), random_(seed) {}
+  SharedChunks(const SharedChunks&) = delete;
+  SharedChunks& operator=(const SharedChunks&) = delete;
+
+  // A chunk of one granule, for pieces of that format. It holds none: put() one or remove() it.
+  SharedChunk& add(ChunkRef chunk, const Format& format);
+  ChunkRef remove(SharedChunk& chunk);
+
+  void clear();
+
+  std::optional<Place> find(const Format& format, Look look);
+  Place first_slot(SharedChunk& fresh) const;
+
+  // A block's piece takes its bytes in that chunk, vacant until now, and is in use.
+  void put(SharedChunk& chunk, WindowBlock& block);
+  // A piece that is not in use leaves its bytes vacant.
+  void take_out(SharedChunk& chunk, WindowBlock& block);
+
+  // How many pieces of it are in use: what the program holds, or work may still touch.
+  void use(SharedChunk& chunk) {
+    if (chunk.in_use++ == 0) idle_.remove(chunk);
+  }
+  void end_use(SharedChunk& chunk) {
+    if (--chunk.in_use == 0) idle_.push_back(chunk);
+  }
+  // Without a piece in use, for longest.
+  SharedChunk* oldest_idle() const { return idle_.first(); }
+  static SharedChunk* idle_after(const SharedChunk& chunk) { return Idle::after(chunk); }
+
+  // After a change of what says whether it takes blocks.
+  void refile(SharedChunk& chunk);
+
+  // nullptr where that chunk is gone.
+  static SharedChunk* if_still(SharedChunk* chunk, std::uint64_t id) {
+    return chunk->id == id ? chunk : nullptr;
+  }
+
+  const std::vector<SharedChunk*>& all() const { return all_; }
+  Size granule() const { return granule_; }
+  Size physical_bytes() const { return all_.size() * granule_; }
+  Size vacant_bytes() const { return vacant_bytes_; }
+
+  Complaint complaint() const;
+
+ private:
+  static constexpr std::size_t classes = 64;  // of vacancies by their size, each as wide
+  static constexpr std::size_t few = 16;      // chunks looked at where memory is plenty
+  using Idle = LinkedList<SharedChunk, &SharedChunk::of_idle>;
+
+  struct FormatHash {
+    std::size_t operator()(const Format& format) const noexcept {
+      return static_cast<std::size_t>(format.size * 4 + static_cast<Size>(format.cut));
+    }
+  };
+
+  std::size_t class_of(Size vacancy) const {
+    return vacancy == 0 ? 0 : static_cast<std::size_t>(vacancy * (classes - 1) / granule_) + 1;
+  }
+  std::optional<Stretch> vacant_slot(const SharedChunk& chunk) const;
+  std::optional<Stretch> vacant_slot(const SharedChunk& chunk, const Format& format);
+  std::optional<Place> find_slot(const Format& format, std::size_t most_chunks);
+  std::optional<Place> find_any(Size size) const;
+  void measure(SharedChunk& chunk) const;
+  Complaint complaint_of(const SharedChunk& chunk) const;
+  Complaint complaint_of_pieces(const SharedChunk& chunk) const;
+
+  const Size granule_;
+  RandomNumbers random_;
+  Records<SharedChunk> records_;
+  std::uint64_t last_id_ = 0;
+  std::vector<SharedChunk*> all_;
+  std::unordered_map<Format, std::unique_ptr<ChunkFormat>, FormatHash> formats_;
+  std::array<LinkedList<SharedChunk, &SharedChunk::of_class>, classes + 1> by_vacancy_;
+  Idle idle_;
+  Size vacant_bytes_ = 0;  // where blocks can be put
+};
+
+}  // namespace cuvmm

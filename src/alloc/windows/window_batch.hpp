@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What compaction is to do, and what of it is under way.
+#pragma once
+
+#include <vector>
+
+#include "alloc/windows/windows.hpp"
+
+namespace cuvmm {
+
+struct Windows::BatchMove {
+  WindowBlock* block;
+  SharedChunk* to;
+  std::uint64_t to_id;
+  CUdeviceptr way = 0;  // a granule of addresses that `to` lies behind while it is written
+};
+
+struct Windows::BatchSource {
+  SharedChunk* chunk;
+  std::uint64_t id;
+  std::vector<BatchMove> moves;
+};
+
+struct Windows::Batch {
+  std::vector<BatchSource> sources;
+  CUstream stream = nullptr;
+};
+
+struct Windows::Plan {
+  std::vector<BatchSource> sources;  // those that cost least first
+  std::size_t chunks() const { return sources.size(); }
+};
+
+}  // namespace cuvmm

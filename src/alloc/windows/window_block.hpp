@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "alloc/allocation.hpp"
+#include "alloc/windows/linked_list.hpp"
+#include "alloc/windows/window_shape.hpp"
+#include "stream/free_ticket.hpp"
+#include "vmm/chunk_ref.hpp"
+
+namespace cuvmm {
+
+struct SharedChunk;
+
+// Pins under which another process may hold the memory for longer than the block lives.
+inline constexpr std::uint8_t out_of_process = pin::exported | pin::legacy_ipc | pin::dma_buf;
+
+// A block of blocking memory and its window, which stays mapped when the block is freed, for the
+// next one of that size. At 10^6 of them every byte is a megabyte.
+struct WindowBlock : Allocation {
+  enum class State : std::uint8_t {
+    Unused,
+    Live,     // the program holds it
+    Ready,    // freed, for whoever comes next
+    Pending,  // freed, but work of that time may still touch it
+    Moving,   // live, and being copied to another chunk
+    LetGo,    // freed while being copied
+    Leaving,  // freed, and to be unmapped, which the driver has refused so far
+  };
+  // What lies at the addresses of its piece. Anything but Usable only after the driver refused
+  // both a change and its undoing.
+  enum class Behind : std::uint8_t { Nothing, Mapped, Usable };
+
+  // Chunks of its own, for the whole granules, in order.
+  struct Whole {
+    std::vector<ChunkRef> chunks;
+    Size bytes = 0;         // of them, mapped
+    std::size_t place = 0;  // among all blocks that have some
+  };
+
+  FreeTicket ticket() const { return {freed_on, tick}; }
+  void set_ticket(const FreeTicket& ticket) {
+    freed_on = ticket.stream;
+    tick = ticket.tick;
+  }
+  PlacedBlock placed(Size granule) const { return {address(), granted(), granule}; }
+
+  SharedChunk* shared = nullptr;  // that its piece lies in
+  std::unique_ptr<Whole> whole;
+  Links<WindowBlock> of_size;  // among freed ones of its size
+  Links<WindowBlock> of_age;   // among freed ones in the order in which they were freed
+  std::uint64_t tick = 0;
+  StreamId freed_on = no_stream;
+  State state = State::Unused;
+  Behind piece_behind = Behind::Nothing;
+};
+static_assert(sizeof(WindowBlock) + sizeof(WindowBlock*) <= 128, "with its place in its chunk");
+
+}  // namespace cuvmm

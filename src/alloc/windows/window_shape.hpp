@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/size.hpp"
+#include "driver/cuda.hpp"
+#include "vmm/stretch.hpp"
+
+namespace cuvmm {
+
+// What a block is rounded up to. Nothing coarser: 20 blocks of 100 KiB fit into a granule.
+inline constexpr Size window_step = 512;
+
+// Blocks from here on begin at a granule, because their chunks can then be put behind another
+// block's addresses.
+inline constexpr Size smallest_at_granule = 16 * MiB;
+
+// Where in a chunk pieces of one size lie, so that those of different blocks fit together.
+enum class Cut : std::uint8_t {
+  Slots,      // side by side from the chunk's first byte on: blocks below a granule
+  Edges,      // at its beginning or at its end: what larger blocks have over whole granules
+  Beginning,  // the same, of blocks that begin at a granule
+};
+
+struct Format {
+  Cut cut = Cut::Slots;
+  Size size = 0;  // of a piece, less than a granule
+
+  constexpr Size slot_count(Size granule) const {
+    if (cut == Cut::Slots) return granule / size;
+    return cut == Cut::Edges ? 2 : 1;
+  }
+  // The two edges overlap where a piece is larger than half a granule.
+  constexpr Stretch slot(Size index, Size granule) const {
+    if (cut == Cut::Slots) return {index * size, size};
+    return {index == 0 ? 0 : granule - size, size};
+  }
+  friend constexpr bool operator==(const Format&, const Format&) = default;
+};
+
+// What a block of that size is made of: whole granules, and a piece of one that it shares.
+struct Shape {
+  Size granted = 0;
+  Size granule = 0;
+
+  constexpr bool is_small() const { return granted < granule; }
+  constexpr Size whole_bytes() const { return round_down(granted, granule); }
+  constexpr Size piece_bytes() const { return granted % granule; }
+  constexpr bool has_piece() const { return piece_bytes() != 0; }
+  constexpr Size window_bytes() const { return round_up(granted, granule); }
+  constexpr Format format() const {
+    if (is_small()) return {Cut::Slots, granted};
+    return {granted < smallest_at_granule ? Cut::Edges : Cut::Beginning, piece_bytes()};
+  }
+  // How far into its window the block begins, with its piece at that place of a granule. A large
+  // block's piece comes first, and ends with its granule, or last, and begins with it.
+  constexpr Size begins_at(Stretch piece) const { return piece.offset; }
+};
+
+// A block at its addresses. They alone say which bytes of a granule its piece takes, for as long as
+// it lives: its memory can move to the same bytes of another chunk, and to no others.
+struct PlacedBlock {
+  CUdeviceptr address = 0;
+  Size granted = 0;
+  Size granule = 0;
+
+  constexpr CUdeviceptr window() const { return round_down(address, granule); }
+  constexpr Size window_bytes() const { return round_up(address + granted, granule) - window(); }
+  constexpr bool has_piece() const { return granted % granule != 0; }
+
+  constexpr Stretch piece() const {
+    const Size offset = address % granule;
+    if (granted < granule) return {offset, granted};
+    if (offset != 0) return {offset, granule - offset};
+    return {0, granted % granule};
+  }
+  // The granule of addresses that the piece lies in.
+  constexpr CUdeviceptr piece_window() const {
+    const bool is_last = granted >= granule && is_multiple(address, granule);
+    return is_last ? address + whole_bytes() : window();
+  }
+  constexpr CUdeviceptr whole() const { return round_up(address, granule); }
+  constexpr Size whole_bytes() const { return round_down(granted, granule); }
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "alloc/records.hpp"
+#include "alloc/windows/cached_windows.hpp"
+#include "alloc/windows/quiet.hpp"
+#include "alloc/windows/shared_chunks.hpp"
+#include "alloc/windows/window_addresses.hpp"
+#include "alloc/windows/window_maps.hpp"
+#include "base/clock.hpp"
+#include "base/lock.hpp"
+#include "vmm/chunk_store.hpp"
+#include "vmm/mapping.hpp"
+
+namespace cuvmm {
+
+struct WindowSettings {
+  int device = 0;
+  Size granule = usual_granule;  // of the device
+  Size device_memory = 0;        // of the card: nobody can have more
+  AccessSet access;              // who may use all windows
+  Size reserve_step = 64 * GiB;  // of addresses
+  Size reserve_most = 0;         // 0: what the smallest windows need for the whole card
+  Export exportable = Export::No;
+  Duration wait{1'000'000};  // under pressure, before the answer is out of memory
+  int reclaim_order = 0;     // among those whom the store asks for memory
+  std::uint64_t seed = 1;
+  Quiet* quiet = nullptr;  // nullptr: nothing live is ever moved. Outlives the windows
+};
+
+struct WindowCounters {
+  std::size_t live_blocks = 0;
+  Size live_bytes = 0;  // granted
+  std::size_t cached_blocks = 0;
+  Size cached_bytes = 0;    // granted once, freed since, and still mapped
+  Size vacant_bytes = 0;    // of shared chunks, where blocks can be put
+  Size physical_bytes = 0;  // all chunks held
+  Size mapped_bytes = 0;    // of windows: a chunk counts once in each
+  Size reserved_bytes = 0;
+  Size compacted_bytes = 0;  // so far
+  std::size_t compacted_blocks = 0;
+  std::size_t compacted_chunks = 0;  // that were emptied
+};
+
+// How live pieces are moved, by somebody who knows that nothing touches them meanwhile.
+struct Compaction {
+  CopyBy copy;
+  std::uint64_t until = 0;  // now_ns(); copies that take longer are given up
+};
+
+// Blocking memory of one context, from 64 KiB up. Every block has address granules of its own, and
+// keeps its address for life; the chunks behind them are shared, and change. Everything may be
+// called from any thread.
+class Windows final : public ReclaimClient {
+ public:
+  static Result<std::unique_ptr<Windows>> create(const Driver& driver, ChunkStore& store,
+                                                 StreamOrder& order,
+                                                 const WindowSettings& settings);
+  ~Windows();
+  Windows(const Windows&) = delete;
+  Windows& operator=(const Windows&) = delete;
+
+  // Under pressure, and only then: gives cached windows up, waits for pending frees, moves live
+  // pieces together. OutOfMemory where all that is not enough, or not in time.
+  Result<WindowBlock*> allocate(Size asked);
+
+  // All work that could touch it is done.
+  void free(WindowBlock& block);
+  // It may still be touched until the ticket is done.
+  void free_after(WindowBlock& block, const FreeTicket& ticket);
+
+  // From here on the block keeps its chunks, and they take no new blocks; `why` is of namespace
+  // pin. Where another process may hold the memory, its slot is not used again either.
+  void pin(WindowBlock& block, std::uint8_t why);
+  void unpin(WindowBlock& block, std::uint8_t why);
+  // What lies behind a live block: offsets count from the granule that it begins in.
+  std::vector<MappedChunk> chunks_behind(const WindowBlock& block) const;
+
+  // For all windows, those to come included; all or none.
+  Result<void> set_access(const AccessSet& access);
+
+  Size reclaim(Size wanted, Location where) override;
+  // Gives cached windows up, until no more than `keep` bytes are held beyond live ones or nothing
+  // more can be had without moving. Returns how much went.
+  Size trim(Size keep);
+
+  // What compact() could give back by moving, up to `wanted`.
+  Size compactable(Size wanted) const;
+  // Moves live pieces until `wanted` bytes of chunks have gone back to the store, or no more can
+  // be. The caller is in a Quiet time. Returns how much went.
+  Result<Size> compact(Size wanted, const Compaction& how);
+
+  // All blocks end, live ones too. No work is left that could touch them.
+  void release_all();
+
+  WindowCounters counters() const;
+  Complaint complaint() const;
+  void check() const { must_hold(complaint()); }
+
+ private:
+  struct Request;      // one allocation under way
+  struct BatchMove;    // a piece, and the chunk that compaction moves it to
+  struct BatchSource;  // a chunk and all its pieces in use
+  struct Plan;         // what compaction is to move
+  struct Batch;        // what it copies at once
+  class Turn;          // the right to make room by force: one thread at a time
+  using Ages = LinkedList<WindowBlock, &WindowBlock::of_age>;
+
+  Windows(const Driver& driver, ChunkStore& store, StreamOrder& order,
+          const WindowSettings& settings);
+  ChunkKind kind(Size size) const;
+
+  // windows_allocate.cpp. `try_` and what is called by it: under the lock.
+  Result<WindowBlock*> place(Request& request);
+  Result<WindowBlock*> place_under_pressure(Request& request, Error refusal);
+  Result<WindowBlock*> try_place(Request& request);
+  Result<void> take_missing(Request& request);
+  bool wait_for_a_free(std::uint64_t until);
+  Result<bool> make_room(const Request& request, std::uint64_t until);
+  Result<CUdeviceptr> take_addresses(Size bytes);
+  Result<WindowBlock*> put_up(const Request& request,
+                              const std::optional<SharedChunks::Place>& place);
+  Result<void> map_all(WindowBlock& block, const std::vector<ChunkRef>& whole);
+  WindowBlock* take_cached(Size granted);
+  void give_up_for(const Request& request);
+  Size missing_bytes(const Request& request);
+
+  // windows_reclaim.cpp. Under the lock.
+  void end_life(WindowBlock& block, const FreeTicket& ticket);
+  void keep(WindowBlock& block);
+  bool is_reusable(const WindowBlock& block) const;
+  void hand_out(WindowBlock& block);
+  void take_down(WindowBlock& block);
+  bool unmap_all(WindowBlock& block);
+  void give_up(WindowBlock& ready);
+  void remove_if_vacant(SharedChunk& chunk);
+  bool give_up_pieces(SharedChunk& idle);
+  Size give_up_whole_chunks(Size wanted);
+  std::size_t settle_pending();
+  void tidy();
+  void mend();
+  void add_large(WindowBlock& block);
+  void remove_large(WindowBlock& block);
+
+  // windows_compact.cpp
+  Plan plan_compaction(std::size_t chunks) const;
+  Result<void> carry_out(Plan& plan, const Compaction& how, Size& freed);
+  void begin(Batch& batch);
+  bool begin_one(BatchSource& source);
+  bool can_begin(const BatchSource& source) const;
+  bool find_ways(BatchSource& source) const;
+  void give_up_moves(BatchSource& source);
+  Result<void> copy(const Batch& batch) const;
+  Result<void> finish(Batch& batch, bool copied, Size& freed);
+  Result<void> exchange(SharedChunk& from, const BatchMove& move);
+  void cancel(WindowBlock& block, SharedChunk& target);
+  bool end_emptying(const BatchSource& source);
+  void settle_batches();
+
+  std::vector<MappedRun> all_mapped() const;
+  Complaint complaint_of_blocks() const;
+  Complaint complaint_of_addresses() const;
+  // Each once: a moving piece lies in two chunks, and is at home in one.
+  template <class Visit>
+  void for_each_block(Visit visit) const {
+    for (const SharedChunk* chunk : shared_.all()) {
+      for (WindowBlock* piece : chunk->pieces) {
+        if (piece->shared == chunk) visit(*piece);
+      }
+    }
+    for (WindowBlock* block : large_) {
+      if (block->shared == nullptr) visit(*block);
+    }
+  }
+
+  const Driver& driver_;
+  ChunkStore& store_;
+  StreamOrder& order_;
+  const WindowSettings settings_;
+  const Size granule_;
+
+  mutable Lock lock_{LockOrder::Windows};  // guards what follows
+  Records<WindowBlock> records_;
+  WindowMaps maps_;
+  WindowAddresses addresses_;
+  SharedChunks shared_;
+  CachedWindows cached_;
+  std::vector<WindowBlock*> large_;   // those with chunks of their own, freed ones too
+  Ages leaving_;                      // to be unmapped as soon as the driver lets us
+  std::vector<WindowBlock*> adrift_;  // live, and not usable since the driver refused an undo
+  std::vector<std::unique_ptr<Batch>> unfinished_;  // copies that outlived their time
+  WindowCounters counters_;                         // live and compacted ones only
+  Size whole_bytes_ = 0;                            // of chunks that belong to one block
+  std::uint64_t changes_ = 0;                       // that may let compaction do better than before
+  std::uint64_t worth_while_from_ = 0;              // changes_, for compaction to free
+  Size futile_bytes_ = 0;                           // so much or more
+  bool turn_is_taken_ = false;
+  Condition turn_ended_;
+
+  ReclaimRegistration registration_;  // ends first
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Allocation: a cached window, else a new one over memory that lies vacant or comes from the store,
+// and last what can be had under pressure.
+#include <algorithm>
+#include <unordered_set>
+
+#include "alloc/windows/window_batch.hpp"
+#include "alloc/windows/windows.hpp"
+#include "base/undo.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr const char* doing = "allocate blocking memory";
+
+// Whoever stops a device to make room makes some for those who come next.
+constexpr Size chunks_to_spare = 16;
+
+// A plan that was in vain is made again after one change for so many chunks: it looks at them all.
+constexpr std::size_t chunks_a_change = 1024;
+
+// Given up at once where a driver that has memory will not map it.
+constexpr int windows_too_many = 1024;
+
+bool is_for_want_of_room(const Error& error) {
+  return error.kind == ErrorKind::OutOfMemory || error.kind == ErrorKind::OutOfAddresses;
+}
+
+}  // namespace
+
+// What is at hand so far. It goes back to the store with the request.
+struct Windows::Request {
+  Shape shape;
+  Look look = Look::Lightly;
+  std::vector<ChunkRef> whole = {};  // chunks for the whole granules
+  Size whole_bytes = 0;
+  ChunkRef spare = {};       // to be shared, for the piece
+  bool needs_spare = false;  // no place for the piece was found, when it was last looked for
+
+  Size missing_whole() const { return shape.whole_bytes() - whole_bytes; }
+  void add_whole(ChunkRef chunk) {
+    whole_bytes += chunk->size();
+    whole.push_back(std::move(chunk));
+  }
+};
+
+class Windows::Turn {
+ public:
+  Turn(Windows& windows, std::uint64_t until) : windows_(windows) {
+    Holding holding{windows.lock_};
+    while (windows.turn_is_taken_) {
+      const std::uint64_t now = now_ns();
+      if (now >= until) return;
+      windows.turn_ended_.wait_for(holding, std::chrono::nanoseconds(until - now));
+    }
+    windows.turn_is_taken_ = is_mine_ = true;
+  }
+  ~Turn() {
+    if (!is_mine_) return;
+    const Holding holding{windows_.lock_};
+    windows_.turn_is_taken_ = false;
+    windows_.turn_ended_.notify_one();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool is_mine() const { return is_mine_; }
+
+ private:
+  Windows& windows_;
+  bool is_mine_ = false;
+};
+
+Result<WindowBlock*> Windows::allocate(Size asked) {
+  if (asked == 0) return Error::invalid(doing, "of no bytes");
+  const Size granted = round_up(asked, window_step);
+  // More than there is: no reason to give up what is cached.
+  if (granted == 0 || granted > settings_.device_memory) {
+    return Error{.kind = ErrorKind::OutOfMemory,
+                 .doing = doing,
+                 .subject = "more than the device has",
+                 .asked = asked,
+                 .available = settings_.device_memory};
+  }
+  {
+    const Holding holding{lock_};
+    if (WindowBlock* const cached = take_cached(granted)) return cached;
+  }
+  Request request{.shape = {granted, granule_}};
+  const Result<WindowBlock*> placed = place(request);
+  if (placed.ok() || !is_for_want_of_room(placed.error())) return placed;
+  return place_under_pressure(request, placed.error());
+}
+
+Result<WindowBlock*> Windows::place(Request& request) {
+  for (;;) {
+    {
+      const Holding holding{lock_};
+      if (WindowBlock* const block = TRY(try_place(request))) return block;
+    }
+    TRY(take_missing(request));
+  }
+}
+
+Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refusal) {
+  const std::uint64_t until =
+      now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(settings_.wait).count());
+  const Turn turn{*this, until};
+  const auto try_again = [&] {
+    Result<WindowBlock*> placed = place(request);
+    if (!placed.ok()) refusal = placed.error();
+    return placed;
+  };
+  const auto give_up_cached = [&] {
+    const Holding holding{lock_};
+    tidy();
+    give_up_for(request);
+  };
+  request.look = Look::Hard;
+  if (turn.is_mine()) {
+    give_up_cached();
+    Result<WindowBlock*> placed = try_again();
+    while (!placed.ok() && is_for_want_of_room(refusal) && wait_for_a_free(until)) {
+      give_up_cached();
+      placed = try_again();
+    }
+    while (!placed.ok() && is_for_want_of_room(refusal) && TRY(make_room(request, until))) {
+      placed = try_again();
+    }
+    if (placed.ok() || !is_for_want_of_room(refusal)) return placed;
+  }
+  refusal.doing = doing;
+  refusal.asked = request.shape.granted;
+  refusal.available = request.whole_bytes;
+  return refusal;
+}
+
+// A block, or nullptr where the request still misses something.
+Result<WindowBlock*> Windows::try_place(Request& request) {
+  if (WindowBlock* const cached = take_cached(request.shape.granted)) return cached;
+  std::optional<SharedChunks::Place> place;
+  if (request.shape.has_piece()) {
+    place = shared_.find(request.shape.format(), request.look);
+    request.needs_spare = !place && !request.spare;
+  }
+  if (request.needs_spare || request.missing_whole() != 0) return nullptr;
+  if (place || !request.shape.has_piece()) return put_up(request, place);
+  SharedChunk& fresh = shared_.add(request.spare, request.shape.format());
+  Result<WindowBlock*> block = put_up(request, shared_.first_slot(fresh));
+  // Before its first piece it is nobody's, and after a failure nobody's again.
+  if (!block.ok() && fresh.id != 0) remove_if_vacant(fresh);
+  return block;
+}
+
+// As few and as large chunks as it takes: mapping one costs the same whatever its size.
+Result<void> Windows::take_missing(Request& request) {
+  if (const Size missing = request.missing_whole(); missing != 0) {
+    Result<ChunkRef> one = store_.take(kind(missing), this);
+    if (!one.ok() && one.error().kind != ErrorKind::OutOfMemory) return one.error();
+    if (one.ok()) request.add_whole(std::move(one).value());
+  }
+  // Not to be had in one: what there is, so that what is missing is known.
+  while (request.missing_whole() != 0) {
+    request.add_whole(TRY(store_.take(kind(granule_), this)));
+  }
+  if (request.needs_spare && !request.spare) {
+    request.spare = TRY(store_.take(kind(granule_), this));
+  }
+  return {};
+}
+
+WindowBlock* Windows::take_cached(Size granted) {
+  for (;;) {
+    WindowBlock* block = cached_.find_ready(granted);
+    if (block != nullptr) {
+      cached_.remove(*block);
+      if (is_reusable(*block)) {
+        if (block->shared != nullptr) shared_.use(*block->shared);
+        hand_out(*block);
+        return block;
+      }
+      take_down(*block);
+      continue;
+    }
+    block = cached_.find_done(granted, order_);
+    if (block == nullptr) return nullptr;
+    cached_.remove(*block);
+    keep(*block);
+  }
+}
+
+Result<WindowBlock*> Windows::put_up(const Request& request,
+                                     const std::optional<SharedChunks::Place>& place) {
+  const Shape& shape = request.shape;
+  const CUdeviceptr window = TRY(take_addresses(shape.window_bytes()));
+  WindowBlock& block = records_.make();
+  block.place(window + (place ? shape.begins_at(place->where) : 0), shape.granted);
+  block.state = WindowBlock::State::Live;
+  block.piece_behind = WindowBlock::Behind::Nothing;
+  block.shared = nullptr;
+  if (place) {
+    block.shared = place->chunk;
+    shared_.put(*place->chunk, block);
+  }
+  if (shape.whole_bytes() != 0) add_large(block);
+  if (const Result<void> mapped = map_all(block, request.whole); !mapped.ok()) {
+    if (place) shared_.end_use(*place->chunk);
+    take_down(block);
+    return mapped.error();
+  }
+  hand_out(block);
+  return &block;
+}
+
+Result<void> Windows::map_all(WindowBlock& block, const std::vector<ChunkRef>& whole) {
+  const PlacedBlock placed = block.placed(granule_);
+  for (const ChunkRef& chunk : whole) {
+    TRY(maps_.map(placed.whole() + block.whole->bytes, chunk));
+    block.whole->chunks.push_back(chunk);
+    block.whole->bytes += chunk->size();
+    whole_bytes_ += chunk->size();
+  }
+  if (block.shared != nullptr) {
+    TRY(maps_.map(placed.piece_window(), block.shared->chunk));
+    block.piece_behind = WindowBlock::Behind::Mapped;
+  }
+  TRY(maps_.allow(placed.window(), placed.window_bytes()));
+  if (block.shared != nullptr) block.piece_behind = WindowBlock::Behind::Usable;
+  return {};
+}
+
+Result<CUdeviceptr> Windows::take_addresses(Size bytes) {
+  for (;;) {
+    Result<CUdeviceptr> taken = addresses_.take(bytes);
+    if (taken.ok() || taken.error().kind != ErrorKind::OutOfAddresses) return taken;
+    WindowBlock* const oldest =
+        cached_.oldest_large() != nullptr ? cached_.oldest_large() : cached_.oldest_small();
+    if (oldest == nullptr) return taken;
+    give_up(*oldest);
+  }
+}
+
+// What the store would have to have.
+Size Windows::missing_bytes(const Request& request) {
+  const bool has_place = !request.shape.has_piece() || request.spare ||
+                         shared_.find(request.shape.format(), request.look).has_value();
+  return request.missing_whole() + (has_place ? 0 : granule_);
+}
+
+// Whole chunks first: that is quick. Then, for a piece, one window after the other, those that
+// nobody has wanted for longest.
+void Windows::give_up_for(const Request& request) {
+  const Size missing = missing_bytes(request);
+  for (int left = windows_too_many; missing == 0 && left > 0; --left) {
+    WindowBlock* const oldest = cached_.oldest_small();
+    if (oldest == nullptr) return;
+    give_up(*oldest);
+  }
+  if (give_up_whole_chunks(missing) >= missing) return;
+  while (missing_bytes(request) > request.missing_whole()) {
+    WindowBlock* const oldest = cached_.oldest_small();
+    if (oldest == nullptr) return;
+    give_up(*oldest);
+  }
+}
+
+// Whether some work is done that kept freed blocks from being used.
+bool Windows::wait_for_a_free(std::uint64_t until) {
+  FreeTicket oldest;
+  std::unordered_set<StreamId> streams;
+  {
+    const Holding holding{lock_};
+    const WindowBlock* block = cached_.oldest_pending();
+    if (block == nullptr) return false;
+    oldest = block->ticket();
+    for (; block != nullptr; block = CachedWindows::pending_after(*block)) {
+      streams.insert(block->freed_on);
+    }
+  }
+  for (const StreamId stream : streams) order_.look(stream);
+  {
+    const Holding holding{lock_};
+    if (settle_pending() != 0) return true;
+  }
+  if (!order_.wait(oldest, until)) return false;
+  const Holding holding{lock_};
+  // None, where another thread has seen it first.
+  settle_pending();
+  return true;
+}
+
+// Whether live pieces were moved such that it is worth while trying again.
+Result<bool> Windows::make_room(const Request& request, std::uint64_t until) {
+  Size missing = 0;
+  {
+    const Holding holding{lock_};
+    missing = missing_bytes(request);
+    if (missing == 0 || settings_.quiet == nullptr) return false;
+    if (changes_ < worth_while_from_ && futile_bytes_ <= missing) return false;
+    const Size can_be = plan_compaction(missing / granule_).chunks() * granule_;
+    if (can_be < missing) {
+      // Nothing is gained by stopping the device, nor by planning again before much has changed.
+      worth_while_from_ = changes_ + 1 + shared_.all().size() / chunks_a_change;
+      futile_bytes_ = missing;
+      return false;
+    }
+  }
+  if (!settings_.quiet->begin(until)) return false;
+  const Undo end{[this] { settings_.quiet->end(); }};
+  const Size freed =
+      TRY(compact(missing + chunks_to_spare * granule_, {settings_.quiet->copy_by(), until}));
+  return freed != 0;
+}
+
+}  // namespace cuvmm

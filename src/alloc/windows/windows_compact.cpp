@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compaction. Live pieces are copied, while nothing else touches them, to vacant bytes of other
+// chunks, which are mapped in some window already; then those chunks are put behind the addresses
+// of the pieces. What fails leaves a piece where it was.
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "alloc/windows/colouring.hpp"
+#include "alloc/windows/window_batch.hpp"
+#include "trace/record_event.hpp"
+
+namespace cuvmm {
+namespace {
+
+using State = WindowBlock::State;
+using Behind = WindowBlock::Behind;
+
+// So much is copied at once: little enough that the lock is not held for long.
+constexpr std::size_t pieces_a_batch = 512;
+
+constexpr int plans_at_most = 3;
+
+void sleep_a_little() {
+  constexpr timespec little{.tv_sec = 0, .tv_nsec = 20'000};
+  ::nanosleep(&little, nullptr);
+}
+
+enum class Copies : std::uint8_t { Done, StillRun };
+
+// Until the copies are over, or it is `until`.
+Result<Copies> wait_for_copies(const Driver& driver, CUstream stream, std::uint64_t until) {
+  constexpr int refusals_at_most = 3;
+  for (int refusals = 0;;) {
+    const CUresult answer = driver.cuStreamQuery(stream);
+    if (answer == CUDA_SUCCESS) return Copies::Done;
+    if (answer != CUDA_ERROR_NOT_READY && ++refusals == refusals_at_most) {
+      return driver.error_of(answer, "wait for copies of compaction");
+    }
+    if (now_ns() >= until) return Copies::StillRun;
+    sleep_a_little();
+  }
+}
+
+bool may_move(const WindowBlock& piece) {
+  return piece.state == State::Live && !piece.pinned() && piece.piece_behind == Behind::Usable;
+}
+
+bool takes_part(const SharedChunk& chunk) {
+  return chunk.takes_blocks() && chunk.copies == 0 && chunk.in_use != 0;
+}
+
+}  // namespace
+
+// Which chunks, up to so many, and where their pieces go. What is ready counts as vacant.
+Windows::Plan Windows::plan_compaction(std::size_t chunks) const {
+  Colouring colouring{granule_};
+  std::vector<SharedChunk*> chunk_of;
+  std::vector<WindowBlock*> block_of;
+  std::vector<std::size_t> first_piece_of;
+  for (SharedChunk* chunk : shared_.all()) {
+    if (!takes_part(*chunk)) continue;
+    const bool all_may = std::all_of(
+        chunk->pieces.begin(), chunk->pieces.end(),
+        [](const WindowBlock* piece) { return piece->state == State::Ready || may_move(*piece); });
+    const auto index =
+        colouring.add_chunk(all_may ? Colouring::Role::MayGo : Colouring::Role::Stays);
+    chunk_of.push_back(chunk);
+    first_piece_of.push_back(block_of.size());
+    for (WindowBlock* piece : chunk->pieces) {
+      if (piece->state == State::Ready) continue;
+      colouring.add_piece(index, chunk->where(*piece));
+      block_of.push_back(piece);
+    }
+  }
+  first_piece_of.push_back(block_of.size());
+  colouring.empty(chunks);
+
+  Plan plan;
+  for (const Colouring::Index emptied : colouring.emptied()) {
+    BatchSource source{chunk_of[emptied], chunk_of[emptied]->id, {}};
+    for (std::size_t piece = first_piece_of[emptied]; piece < first_piece_of[emptied + 1];
+         ++piece) {
+      SharedChunk* const to = chunk_of[colouring.chunk_of(static_cast<Colouring::Index>(piece))];
+      source.moves.push_back({block_of[piece], to, to->id});
+    }
+    plan.sources.push_back(std::move(source));
+  }
+  return plan;
+}
+
+Size Windows::compactable(Size wanted) const {
+  const Holding holding{lock_};
+  return plan_compaction((wanted + granule_ - 1) / granule_).chunks() * granule_;
+}
+
+Result<Size> Windows::compact(Size wanted, const Compaction& how) {
+  Size freed = 0;
+  // Between two batches others may have taken what was vacant: what that spoils is planned anew.
+  for (int plans = 0; freed < wanted && plans < plans_at_most; ++plans) {
+    Plan plan;
+    {
+      const Holding holding{lock_};
+      tidy();
+      freed += give_up_whole_chunks(wanted - freed);
+      if (freed >= wanted) break;
+      plan = plan_compaction((wanted - freed + granule_ - 1) / granule_);
+    }
+    const Size before = freed;
+    const Result<void> done = carry_out(plan, how, freed);
+    if (!done.ok() && freed < wanted) return done.error();
+    if (freed == before) break;
+  }
+  return freed;
+}
+
+Result<void> Windows::carry_out(Plan& plan, const Compaction& how, Size& freed) {
+  auto next = plan.sources.begin();
+  while (next != plan.sources.end() && now_ns() < how.until) {
+    auto batch = std::make_unique<Batch>();
+    batch->stream = how.copy.stream;
+    for (std::size_t pieces = 0; next != plan.sources.end() && pieces < pieces_a_batch; ++next) {
+      pieces += next->moves.size();
+      batch->sources.push_back(std::move(*next));
+    }
+    {
+      const Holding holding{lock_};
+      begin(*batch);
+    }
+    const Result<void> submitted = copy(*batch);
+    const Result<Copies> copies = wait_for_copies(driver_, batch->stream, how.until);
+    const Holding holding{lock_};
+    if (!copies.ok() || *copies == Copies::StillRun) {
+      unfinished_.push_back(std::move(batch));
+      if (!copies.ok()) return copies.error();
+      return Error{.kind = ErrorKind::TimedOut, .doing = "wait for copies of compaction"};
+    }
+    TRY(finish(*batch, submitted.ok(), freed));
+    TRY(submitted);
+  }
+  return {};
+}
+
+// Reserves for every piece the bytes that it goes to. A chunk of which something has changed since
+// it was planned is left out.
+void Windows::begin(Batch& batch) {
+  std::erase_if(batch.sources, [this](BatchSource& source) { return !begin_one(source); });
+  std::erase_if(batch.sources, [this](BatchSource& source) {
+    if (find_ways(source)) return false;
+    give_up_moves(source);
+    return true;
+  });
+  for (const BatchSource& source : batch.sources) {
+    for (const BatchMove& move : source.moves) {
+      ++source.chunk->copies;
+      ++move.to->copies;
+    }
+  }
+}
+
+bool Windows::can_begin(const BatchSource& source) const {
+  const SharedChunk& chunk = *source.chunk;
+  if (chunk.id != source.id || !takes_part(chunk) || chunk.in_use != source.moves.size()) {
+    return false;
+  }
+  return std::all_of(source.moves.begin(), source.moves.end(), [&](const BatchMove& move) {
+    return move.block->shared == &chunk && may_move(*move.block) && move.to->id == move.to_id &&
+           takes_part(*move.to) && move.to->could_be_vacant(chunk.where(*move.block));
+  });
+}
+
+bool Windows::begin_one(BatchSource& source) {
+  if (!can_begin(source)) return false;
+  source.chunk->emptying = true;
+  shared_.refile(*source.chunk);
+  for (BatchMove& move : source.moves) {
+    const Stretch where = source.chunk->where(*move.block);
+    for (WindowBlock* ready : move.to->pieces_over(where)) {
+      if (ready->state == State::Ready) give_up(*ready);
+    }
+    if (!move.to->is_vacant(where)) {
+      give_up_moves(source);
+      return false;
+    }
+    shared_.put(*move.to, *move.block);
+    move.block->state = State::Moving;
+  }
+  return true;
+}
+
+// Through a window of any other block of that chunk: none of them is unmapped while copies run.
+bool Windows::find_ways(BatchSource& source) const {
+  return std::all_of(source.moves.begin(), source.moves.end(), [this](BatchMove& move) {
+    for (const WindowBlock* piece : move.to->pieces) {
+      if (piece->shared != move.to || piece->piece_behind != Behind::Usable) continue;
+      move.way = piece->placed(granule_).piece_window();
+      return true;
+    }
+    return false;
+  });
+}
+
+// Before anything was copied.
+void Windows::give_up_moves(BatchSource& source) {
+  for (const BatchMove& move : source.moves) {
+    if (move.block->state == State::Moving) cancel(*move.block, *move.to);
+  }
+  source.chunk->emptying = false;
+  shared_.refile(*source.chunk);
+}
+
+Result<void> Windows::copy(const Batch& batch) const {
+  for (const BatchSource& source : batch.sources) {
+    for (const BatchMove& move : source.moves) {
+      const PlacedBlock placed = move.block->placed(granule_);
+      const Stretch piece = placed.piece();
+      TRY(driver_.check(
+          driver_.cuMemcpyDtoDAsync(move.way + piece.offset, placed.piece_window() + piece.offset,
+                                    piece.size, batch.stream),
+          "copy a piece of a block", piece.size));
+    }
+  }
+  return {};
+}
+
+// The copies are over. `copied`: and hold what the pieces hold.
+Result<void> Windows::finish(Batch& batch, bool copied, Size& freed) {
+  for (const BatchSource& source : batch.sources) {
+    for (const BatchMove& move : source.moves) {
+      --source.chunk->copies;
+      --move.to->copies;
+    }
+  }
+  Result<void> outcome;
+  for (BatchSource& source : batch.sources) {
+    for (const BatchMove& move : source.moves) {
+      const bool wanted = move.block->state == State::Moving && !move.block->pinned();
+      if (copied && wanted && outcome.ok()) {
+        outcome = exchange(*source.chunk, move);
+      } else {
+        cancel(*move.block, *move.to);
+      }
+    }
+    if (end_emptying(source)) freed += granule_;
+  }
+  return outcome;
+}
+
+// Puts the chunk that holds the copy behind the addresses of the piece.
+Result<void> Windows::exchange(SharedChunk& from, const BatchMove& move) {
+  using Left = WindowMaps::Left;
+  WindowBlock& block = *move.block;
+  const CUdeviceptr address = block.placed(granule_).piece_window();
+  const WindowMaps::Exchange done = maps_.exchange(address, from.chunk, move.to->chunk);
+  if (done.left != Left::After && done.left != Left::Before) {
+    block.piece_behind = done.left == Left::Nothing ? Behind::Nothing : Behind::Mapped;
+    adrift_.push_back(&block);
+  }
+  if (done.left != Left::After && done.left != Left::AfterUnusable) {
+    cancel(block, *move.to);
+    return done.outcome;
+  }
+  shared_.end_use(from);
+  shared_.take_out(from, block);
+  block.shared = move.to;
+  block.state = State::Live;
+  const Stretch piece = from.where(block);
+  ++counters_.compacted_blocks;
+  counters_.compacted_bytes += piece.size;
+  CUVMM_TRACE(.event = TraceEvent::Compact, .device = static_cast<std::int16_t>(settings_.device),
+              .address = address + piece.offset, .size = piece.size,
+              .other = move.to->chunk->handle());
+  return done.outcome;
+}
+
+// The piece stays where it is, and what it was to have there is vacant again.
+void Windows::cancel(WindowBlock& block, SharedChunk& target) {
+  shared_.end_use(target);
+  shared_.take_out(target, block);
+  if (std::exchange(block.state, State::Live) != State::LetGo) return;
+  // Freed meanwhile, and counted then.
+  const FreeTicket ticket = block.ticket();
+  if (ticket.is_for_anyone() || order_.is_done(ticket)) return keep(block);
+  cached_.add_pending(block);
+}
+
+// Whether the chunk has gone back to the store.
+bool Windows::end_emptying(const BatchSource& source) {
+  SharedChunk& chunk = *source.chunk;
+  const auto is_gone = [&] { return chunk.id != source.id; };
+  if (!is_gone() && chunk.in_use == 0) give_up_pieces(chunk);
+  if (!is_gone()) remove_if_vacant(chunk);
+  if (is_gone()) {
+    ++counters_.compacted_chunks;
+    return true;
+  }
+  chunk.emptying = false;
+  shared_.refile(chunk);
+  return false;
+}
+
+// Copies that outlived their time: what they wrote is out of date by now.
+void Windows::settle_batches() {
+  std::vector<std::unique_ptr<Batch>> still;
+  for (auto& batch : unfinished_) {
+    if (driver_.cuStreamQuery(batch->stream) == CUDA_SUCCESS) {
+      Size freed = 0;
+      (void)finish(*batch, false, freed);
+    } else {
+      still.push_back(std::move(batch));
+    }
+  }
+  unfinished_.swap(still);
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of freed blocks: kept mapped for the next of their size, and given up again.
+#include "alloc/windows/window_batch.hpp"
+#include "alloc/windows/windows.hpp"
+
+namespace cuvmm {
+
+using State = WindowBlock::State;
+using Behind = WindowBlock::Behind;
+
+void Windows::hand_out(WindowBlock& block) {
+  block.state = State::Live;
+  block.drop_pin(0xFF);
+  ++counters_.live_blocks;
+  counters_.live_bytes += block.granted();
+}
+
+void Windows::end_life(WindowBlock& block, const FreeTicket& ticket) {
+  ++changes_;
+  --counters_.live_blocks;
+  counters_.live_bytes -= block.granted();
+  if (block.pinned() && block.shared != nullptr) {
+    --block.shared->pinned;
+    shared_.refile(*block.shared);
+  }
+  block.set_ticket(ticket);
+  if (block.state == State::Moving) {
+    block.state = State::LetGo;
+    return;
+  }
+  if (ticket.is_for_anyone() || order_.is_done(ticket)) return keep(block);
+  cached_.add_pending(block);
+}
+
+// For the next block of its size. It was in use until now, and is in no list.
+void Windows::keep(WindowBlock& block) {
+  if (block.shared != nullptr) shared_.end_use(*block.shared);
+  if (is_reusable(block)) return cached_.add_ready(block);
+  take_down(block);
+}
+
+bool Windows::is_reusable(const WindowBlock& block) const {
+  if (block.whole != nullptr && (block.pins() & out_of_process) != 0) return false;
+  if (block.shared == nullptr) return true;
+  return block.shared->takes_blocks() && block.piece_behind == Behind::Usable;
+}
+
+void Windows::give_up(WindowBlock& ready) {
+  cached_.remove(ready);
+  take_down(ready);
+}
+
+// Unmaps the window of a block that nobody holds, that is not in use and in no list, and forgets
+// it. Where the driver refuses, what it left is tried again later.
+void Windows::take_down(WindowBlock& block) {
+  if (!adrift_.empty()) std::erase(adrift_, &block);
+  if (!unmap_all(block)) {
+    block.state = State::Leaving;
+    leaving_.push_back(block);
+    return;
+  }
+  const PlacedBlock placed = block.placed(granule_);
+  addresses_.give(placed.window(), placed.window_bytes());
+  if (block.whole != nullptr) remove_large(block);
+  if (SharedChunk* const chunk = std::exchange(block.shared, nullptr)) {
+    shared_.take_out(*chunk, block);
+    remove_if_vacant(*chunk);
+  }
+  block.state = State::Unused;
+  records_.give_back(block);
+}
+
+// From the back, so that what is still mapped begins at the window's beginning.
+bool Windows::unmap_all(WindowBlock& block) {
+  const PlacedBlock placed = block.placed(granule_);
+  if (block.piece_behind != Behind::Nothing) {
+    if (block.shared->copies != 0) return false;
+    if (!maps_.unmap(placed.piece_window(), block.shared->chunk).ok()) return false;
+    block.piece_behind = Behind::Nothing;
+  }
+  while (block.whole != nullptr && !block.whole->chunks.empty()) {
+    const ChunkRef& last = block.whole->chunks.back();
+    const Size size = last->size();
+    if (!maps_.unmap(placed.whole() + block.whole->bytes - size, last).ok()) return false;
+    block.whole->chunks.pop_back();
+    block.whole->bytes -= size;
+    whole_bytes_ -= size;
+  }
+  return true;
+}
+
+void Windows::remove_if_vacant(SharedChunk& chunk) {
+  if (chunk.pieces.empty() && chunk.copies == 0) shared_.remove(chunk);
+}
+
+void Windows::add_large(WindowBlock& block) {
+  block.whole = std::make_unique<WindowBlock::Whole>();
+  block.whole->place = large_.size();
+  large_.push_back(&block);
+}
+
+void Windows::remove_large(WindowBlock& block) {
+  WindowBlock* const moved = large_.back();
+  large_[block.whole->place] = moved;
+  moved->whole->place = block.whole->place;
+  large_.pop_back();
+  block.whole.reset();
+}
+
+// All windows of a chunk without a piece in use. Whether the chunk is gone.
+bool Windows::give_up_pieces(SharedChunk& idle) {
+  const std::uint64_t id = idle.id;
+  const std::vector<WindowBlock*> pieces = idle.pieces;
+  for (WindowBlock* piece : pieces) {
+    if (piece->state == State::Ready) give_up(*piece);
+  }
+  return SharedChunks::if_still(&idle, id) == nullptr;
+}
+
+// Chunks that no piece in use lies in, until so many bytes of them have gone back to the store.
+Size Windows::give_up_whole_chunks(Size wanted) {
+  const Size before = shared_.physical_bytes() + whole_bytes_;
+  const auto given_up = [&] { return before - shared_.physical_bytes() - whole_bytes_; };
+  SharedChunk* idle = shared_.oldest_idle();
+  while (idle != nullptr && given_up() < wanted) {
+    SharedChunk* const next = SharedChunks::idle_after(*idle);
+    give_up_pieces(*idle);
+    idle = next;
+  }
+  while (WindowBlock* const large = cached_.oldest_large()) {
+    if (given_up() >= wanted) break;
+    give_up(*large);
+  }
+  return given_up();
+}
+
+std::size_t Windows::settle_pending() {
+  std::size_t settled = 0;
+  WindowBlock* block = cached_.oldest_pending();
+  while (block != nullptr) {
+    WindowBlock* const next = CachedWindows::pending_after(*block);
+    if (order_.is_done(block->ticket())) {
+      cached_.remove(*block);
+      keep(*block);
+      ++settled;
+    }
+    block = next;
+  }
+  return settled;
+}
+
+// What the driver refused, and what was waited for in vain, is tried again.
+void Windows::tidy() {
+  settle_batches();
+  settle_pending();
+  if (!adrift_.empty()) mend();
+  for (std::size_t left = leaving_.count(); left > 0; --left) take_down(*leaving_.pop_front());
+}
+
+void Windows::mend() {
+  std::vector<WindowBlock*> still;
+  for (WindowBlock* block : adrift_) {
+    const CUdeviceptr address = block->placed(granule_).piece_window();
+    if (block->piece_behind == Behind::Nothing && maps_.map(address, block->shared->chunk).ok()) {
+      block->piece_behind = Behind::Mapped;
+    }
+    if (block->piece_behind == Behind::Mapped && maps_.allow(address, granule_).ok()) {
+      block->piece_behind = Behind::Usable;
+    }
+    if (block->piece_behind != Behind::Usable) still.push_back(block);
+  }
+  adrift_.swap(still);
+}
+
+Size Windows::reclaim(Size wanted, Location where) {
+  if (!(where == Location::device(settings_.device))) return 0;
+  const Holding holding{lock_, std::try_to_lock};
+  if (!holding.owns_lock()) return 0;
+  tidy();
+  return give_up_whole_chunks(wanted);
+}
+
+Size Windows::trim(Size keep) {
+  const Holding holding{lock_};
+  tidy();
+  const Size held = shared_.physical_bytes() + whole_bytes_;
+  const Size wanted = counters_.live_bytes + std::min(keep, unlimited - counters_.live_bytes);
+  return held > wanted ? give_up_whole_chunks(held - wanted) : 0;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is done for an allocation when the card is full, in which order, and what is left alone.
+#include <chrono>
+#include <set>
+
+#include "alloc_windows_world.hpp"
+#include "base/clock.hpp"
+#include "support/faulty_driver.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+TEST_F(WindowsTest, GivesCachedWindowsUpBeforeItStopsTheDevice) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(1 * MiB);
+  const int begun = world.quiet.begun();
+  world.free_all(blocks);
+  WindowBlock& whole = world.block(64 * MiB);
+  EXPECT_EQ(world.quiet.begun(), begun);
+  world->free(whole);
+  EXPECT_EQ(world.fill_with(100 * KiB).size(), 20u * 32u);
+  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+}
+
+TEST_F(WindowsTest, GivesOnlyAsManyCachedWindowsUpAsItTakes) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(1 * MiB);
+  world.free_all(blocks);
+  world.block(8 * MiB);
+  EXPECT_EQ(world->counters().cached_blocks, blocks.size() - 8);
+}
+
+TEST_F(WindowsTest, PutsSmallBlocksWhereFreedOnesOfAnotherSizeLay) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(256 * KiB);
+  for (const WindowBlock* block : blocks) mark(*block);
+  const Size freed = world.free_every_second(blocks);
+  world.quiet.refuse();
+  const auto others = world.fill_with(128 * KiB);
+  EXPECT_EQ(others.size(), freed / (128 * KiB));
+  for (const WindowBlock* block : blocks) expect_marked(*block);
+  expect_true(world.windows(), others);
+}
+
+TEST_F(WindowsTest, WaitsForPendingFreesUnderPressure) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(2 * MiB);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    world->free_after(*blocks[i], {.stream = 2, .tick = i + 1});
+  }
+  EXPECT_EQ(outcome(world->allocate(32 * MiB)), "out of memory");
+  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  world.order.let_waits_end();
+  EXPECT_OK(world->allocate(32 * MiB));
+  EXPECT_GT(world.order.waits(), 0);
+}
+
+TEST_F(WindowsTest, LooksBeforeItWaits) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(2 * MiB);
+  for (WindowBlock* block : blocks) world->free_after(*block, {.stream = 2, .tick = 1});
+  world.order.found_when_looked_at(1);
+  EXPECT_OK(world->allocate(64 * MiB));
+  EXPECT_EQ(world.order.waits(), 0);
+}
+
+TEST_F(WindowsTest, MovesLivePiecesTogetherWhenNothingElseHelps) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(512 * KiB);
+  for (const WindowBlock* block : blocks) mark(*block);
+  const Size freed = world.free_every_second(blocks);
+  std::vector<CUdeviceptr> addresses;
+  for (const WindowBlock* block : blocks) addresses.push_back(block->address());
+
+  const int begun = world.quiet.begun();
+  WindowBlock& large = world.block(freed);
+  EXPECT_EQ(world.quiet.begun(), begun + 1);
+  EXPECT_FALSE(world.quiet.is_quiet());
+  fill_pattern(large.address(), large.granted(), 1);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT_EQ(blocks[i]->address(), addresses[i]);
+    expect_marked(*blocks[i]);
+  }
+  blocks.push_back(&large);
+  expect_true(world.windows(), blocks);
+  const WindowCounters counters = world->counters();
+  EXPECT_EQ(counters.compacted_bytes, counters.compacted_blocks * 512 * KiB);
+  EXPECT_EQ(counters.compacted_chunks, 16u) << "of 32 chunks that were half full";
+  EXPECT_EQ(counters.compacted_blocks, 32u) << "nothing is moved twice, nor for nothing";
+}
+
+TEST_F(WindowsTest, MovesNoMoreThanItTakesAndALittleToSpare) {
+  WindowsWorld world{driver(), 512 * MiB};
+  auto blocks = world.fill_with(1 * MiB);
+  world.free_every_second(blocks);
+  world.block(8 * MiB);
+  EXPECT_LE(world->counters().compacted_chunks, 4u + 16u);
+}
+
+TEST_F(WindowsTest, StopsTheDeviceOnlyWhereItGainsEnough) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(1 * MiB);
+  const Size freed = world.free_every_second(blocks);
+  const int begun = world.quiet.begun();
+  EXPECT_EQ(outcome(world->allocate(freed + 2 * MiB)), "out of memory");
+  EXPECT_EQ(world.quiet.begun(), begun);
+  EXPECT_EQ(world->counters().compacted_blocks, 0u);
+}
+
+TEST_F(WindowsTest, AnswersOutOfMemoryInTimeBesideWorkThatNeverEnds) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(1 * MiB);
+  const Size freed = world.free_every_second(blocks);
+  world.quiet.refuse();
+  const std::uint64_t begin = now_ns();
+  const auto block = world->allocate(freed);
+  EXPECT_LT(now_ns() - begin, 2'000'000'000u);
+  ASSERT_EQ(outcome(block), "out of memory");
+  EXPECT_EQ(block.error().asked, freed);
+  EXPECT_EQ(world.quiet.begun(), 1);
+  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+}
+
+TEST_F(WindowsTest, NothingLiveMovesWithoutAQuiet) {
+  WindowsWorld world{driver(), 64 * MiB,
+                     [](WindowSettings& settings) { settings.quiet = nullptr; }};
+  auto blocks = world.fill_with(1 * MiB);
+  const Size freed = world.free_every_second(blocks);
+  EXPECT_EQ(outcome(world->allocate(freed)), "out of memory");
+  EXPECT_EQ(world->counters().compacted_blocks, 0u);
+}
+
+TEST_F(WindowsTest, APinnedBlockKeepsItsChunk) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(256 * KiB);
+  for (const WindowBlock* block : blocks) mark(*block);
+  world.free_every_second(blocks);
+  std::vector<std::pair<WindowBlock*, ChunkRef>> pinned;
+  for (std::size_t i = 0; i < blocks.size(); i += 16) {
+    world->pin(*blocks[i], pin::sync_memops);
+    pinned.emplace_back(blocks[i], world->chunks_behind(*blocks[i])[0].chunk);
+  }
+  WindowBlock& large = world.block(16 * MiB);
+  EXPECT_GT(world->counters().compacted_blocks, 0u);
+  for (const auto& [block, chunk] : pinned) {
+    EXPECT_TRUE(world->chunks_behind(*block)[0].chunk == chunk);
+  }
+  for (const WindowBlock* block : blocks) expect_marked(*block);
+  blocks.push_back(&large);
+  expect_true(world.windows(), blocks);
+}
+
+TEST_F(WindowsTest, AChunkWithAPinnedBlockTakesNoOthers) {
+  WindowsWorld world{driver(), 64 * MiB};
+  WindowBlock& pinned = world.block(256 * KiB);
+  WindowBlock& freed = world.block(256 * KiB);
+  world->free(freed);
+  world->pin(pinned, pin::peer_tokens);
+  const ChunkRef chunk = world->chunks_behind(pinned)[0].chunk;
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_FALSE(world->chunks_behind(world.block(256 * KiB))[0].chunk == chunk);
+  }
+  world->unpin(pinned, pin::peer_tokens);
+  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  std::set<bool> used_again;
+  for (int i = 0; i < 8; ++i) {
+    used_again.insert(world->chunks_behind(world.block(256 * KiB))[0].chunk == chunk);
+  }
+  EXPECT_TRUE(used_again.count(true) != 0);
+}
+
+TEST_F(WindowsTest, TheSlotOfAnExportedBlockIsNotUsedAgain) {
+  WindowsWorld world{driver(), 64 * MiB};
+  WindowBlock& exported = world.block(256 * KiB);
+  WindowBlock& neighbour = world.block(256 * KiB);
+  world->pin(exported, pin::exported);
+  const ChunkRef chunk = world->chunks_behind(exported)[0].chunk;
+  world->free(exported);
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_FALSE(world->chunks_behind(world.block(256 * KiB))[0].chunk == chunk);
+  }
+  EXPECT_TRUE(world->chunks_behind(neighbour)[0].chunk == chunk);
+  world->free(neighbour);
+  EXPECT_TRUE(chunk.is_sole()) << "the last of its blocks lets the chunk go";
+  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+}
+
+TEST_F(WindowsTest, TheChunksOfAnExportedLargeBlockAreNotUsedAgain) {
+  WindowsWorld world{driver(), 64 * MiB};
+  WindowBlock& exported = world.block(9 * MiB);
+  world->pin(exported, pin::legacy_ipc);
+  const auto chunks = world->chunks_behind(exported);
+  world->free(exported);
+  EXPECT_EQ(chunks.size(), 2u);
+  for (const MappedChunk& mapped : chunks) EXPECT_TRUE(mapped.chunk.is_sole());
+  WindowBlock& next = world.block(9 * MiB);
+  EXPECT_FALSE(next.pinned());
+  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+}
+
+TEST_F(WindowsTest, GivesUpWhatOthersAskForThroughTheStore) {
+  WindowsWorld world{driver(), 64 * MiB};
+  world.free_all(world.fill_with(300 * KiB));
+  EXPECT_GT(world.physical(), 32 * MiB);
+  const auto chunks = world.store.take_many({world.granule, world.here, Export::No}, 32);
+  EXPECT_OK(chunks);
+  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+}
+
+TEST_F(WindowsTest, TrimKeepsAsMuchAsItIsTold) {
+  WindowsWorld world{driver(), 64 * MiB};
+  WindowBlock& live = world.block(2 * MiB);
+  std::vector<WindowBlock*> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(&world.block(4 * MiB));
+  world.free_all(blocks);
+  EXPECT_EQ(world->trim(40 * MiB), 0u);
+  EXPECT_EQ(world->trim(9 * MiB), 32 * MiB) << "in whole windows";
+  EXPECT_EQ(world.physical(), 10 * MiB);
+  EXPECT_EQ(world->trim(0), 8 * MiB);
+  EXPECT_EQ(world.physical(), 2 * MiB);
+  mark(live);
+  expect_marked(live);
+}
+
+TEST_F(WindowsTest, CompactsForOthersWhoAreQuietThemselves) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(1 * MiB);
+  for (const WindowBlock* block : blocks) mark(*block);
+  world.free_every_second(blocks);
+  EXPECT_EQ(world->compactable(8 * MiB), 8 * MiB);
+  EXPECT_EQ(world->compactable(64 * MiB), 32 * MiB);
+  const GivenStream stream;
+  const auto freed = world->compact(8 * MiB, {{stream, 0}, now_ns() + 1'000'000'000});
+  ASSERT_OK(freed);
+  EXPECT_EQ(*freed, 8 * MiB);
+  EXPECT_EQ(world.store.counters(world.here).physical_free, 8 * MiB);
+  for (const WindowBlock* block : blocks) expect_marked(*block);
+  expect_true(world.windows(), blocks);
+}
+
+TEST_F(WindowsTest, CopiesThatDoNotEndInTimeLeaveEverythingWhereItWas) {
+  NEEDS_SIMULATED_DRIVER();
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(1 * MiB);
+  for (const WindowBlock* block : blocks) mark(*block);
+  const Size freed = world.free_every_second(blocks);
+  {
+    // Work in front of the copies, as if the device were too busy to begin them.
+    SlowWork busy{kernels(), world.quiet.stream()};
+    EXPECT_FALSE(world->allocate(freed).ok());
+    EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+    EXPECT_GT(world->counters().live_blocks, 0u);
+    // Freed now, while their bytes are still being read.
+    world->free(*blocks.back());
+    blocks.pop_back();
+    EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+    busy.end();
+  }
+  for (const WindowBlock* block : blocks) expect_marked(*block);
+  WindowBlock& large = world.block(freed);
+  for (const WindowBlock* block : blocks) expect_marked(*block);
+  blocks.push_back(&large);
+  expect_true(world.windows(), blocks);
+}
+
+TEST_F(WindowsTest, AFreeDuringTheQuietTimeSpoilsNothing) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(1 * MiB);
+  for (const WindowBlock* block : blocks) mark(*block);
+  const Size freed = world.free_every_second(blocks);
+  world.quiet.during([&] {
+    for (int i = 0; i < 3; ++i) {
+      world->free(*blocks.back());
+      blocks.pop_back();
+    }
+  });
+  WindowBlock& large = world.block(freed);
+  for (const WindowBlock* block : blocks) expect_marked(*block);
+  blocks.push_back(&large);
+  expect_true(world.windows(), blocks);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
