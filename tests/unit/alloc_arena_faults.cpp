@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scenarios of an arena with each of its driver calls failing in turn.
+#include "alloc_arena_world.hpp"
+#include "support/fault_sweep.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class ArenaFaults : public VmmTest {};
+
+struct Prepared : ArenaWorld {
+  using ArenaWorld::ArenaWorld;
+  std::vector<Block*> live;
+  Block* had = nullptr;
+};
+
+// What the program would notice, and what is mapped.
+std::string snapshot(Prepared& world) {
+  std::string text = std::to_string(world.arena().mapped_bytes()) + " mapped, " +
+                     std::to_string(world.arena().counters().live) + " live\n";
+  for (const Block* block : world.live) {
+    text += std::to_string(world.offset_of(*block)) + ": " +
+            std::to_string(read_word(block->address())) + "\n";
+  }
+  return text;
+}
+
+void check(Prepared& world) {
+  world.check();
+  for (const Block* block : world.live) world.expect_intact(*block);
+}
+
+using Prepare = std::function<void(Prepared&)>;
+
+Scenario<Prepared> scenario(const ArenaWorld::Given& given, Prepare prepare,
+                            std::function<Result<void>(Prepared&)> act) {
+  return {.given =
+              [=](const Driver& driver) {
+                auto world = std::make_unique<Prepared>(driver, given);
+                prepare(*world);
+                return world;
+              },
+          .when = act,
+          .then =
+              [](Prepared& world) {
+                if (world.had != nullptr)
+                  fill_pattern(world.had->address(), world.had->granted(), 9);
+                check(world);
+              },
+          .snapshot = snapshot,
+          .check = check};
+}
+
+Result<void> allocate(Prepared& world, Size granules) {
+  world.had = TRY(world.arena().allocate(world.granules(granules), 1));
+  return {};
+}
+
+// A driver without memory is made up for by moving, and by asking again.
+bool is_made_up_for(const std::string& name, CUresult fault) {
+  return fault == CUDA_ERROR_OUT_OF_MEMORY &&
+         (name == "cuMemCreate" || name == "cuDeviceGetAttribute");
+}
+
+TEST_F(ArenaFaults, Growing) {
+  auto growing = scenario(
+      {}, [](Prepared& world) { world.live = world.given_blocks(2, 3 * MiB); },
+      [](Prepared& world) { return allocate(world, 4); });
+  growing.makes_up_for = is_made_up_for;
+  sweep_faults(growing);
+}
+
+void prepare_comb(Prepared& world) {
+  const auto blocks = world.given_blocks(8, world.granule);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (i % 2 == 0) {
+      world.live.push_back(blocks[i]);
+    } else {
+      world.free_for_anyone(*blocks[i]);
+    }
+  }
+}
+
+TEST_F(ArenaFaults, Moving) {
+  auto moving = scenario({.limit_granules = 8}, prepare_comb,
+                         [](Prepared& world) { return allocate(world, 4); });
+  sweep_faults(moving);
+}
+
+TEST_F(ArenaFaults, PartlyNewAndPartlyMoved) {
+  auto both = scenario({.limit_granules = 10}, prepare_comb,
+                       [](Prepared& world) { return allocate(world, 6); });
+  both.makes_up_for = is_made_up_for;
+  sweep_faults(both);
+}
+
+TEST_F(ArenaFaults, MovingLargeChunks) {
+  sweep_faults(scenario(
+      {.limit_granules = 16, .largest_chunk = 4 * usual_granule},
+      [](Prepared& world) {
+        const auto blocks = world.given_blocks(4, world.granules(4));
+        world.live = {blocks[0], blocks[2]};
+        world.free_for_anyone(*blocks[1]);
+        world.free_for_anyone(*blocks[3]);
+      },
+      [](Prepared& world) { return allocate(world, 8); }));
+}
+
+TEST_F(ArenaFaults, SettingAccess) {
+  NEEDS_DEVICES(2);
+  sweep_faults(scenario({}, prepare_comb, [](Prepared& world) {
+    return world.arena().set_access(AccessSet::of(0, Access::ReadWrite).with(1, Access::Read));
+  }));
+}
+
+// Trimming has nobody to tell: what the driver refuses to take stays, and all of it is whole.
+TEST_F(ArenaFaults, Trimming) {
+  auto trimming = scenario({}, prepare_comb, [](Prepared& world) -> Result<void> {
+    world.arena().trim(0);
+    return {};
+  });
+  trimming.makes_up_for = [](const std::string&, CUresult) { return true; };
+  sweep_faults(trimming);
+}
+
+// After a driver that had refused everything works again, so does the arena.
+TEST_F(ArenaFaults, WhatIsBrokenIsMended) {
+  for (std::uint64_t number = 1; number < 40; ++number) {
+    SCOPED_TRACE("from driver call " + std::to_string(number));
+    FaultyDriver faulty{driver()};
+    Prepared world{faulty, {.limit_granules = 8}};
+    prepare_comb(world);
+    faulty.fail_from(number, CUDA_ERROR_UNKNOWN);
+    const Result<void> refused = allocate(world, 4);
+    faulty.stop_failing();
+    check(world);
+    if (refused.ok()) return;
+    // What could not be put back went to the store, and nothing is lost.
+    ASSERT_OK(allocate(world, 4));
+    fill_pattern(world.had->address(), world.had->granted(), 3);
+    check(world);
+  }
+}
+
+}  // namespace
+}  // namespace cuvmm::test

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an arena does when memory is short.
+#include <thread>
+
+#include "alloc_arena_world.hpp"
+#include "support/scale.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class ArenaMoves : public ArenaTest {
+ protected:
+  // Blocks of a granule, all that the limit allows; every second one is free, since when all was
+  // done or on stream 1.
+  std::vector<Block*> given_comb(ArenaWorld& world, bool is_done = true) {
+    const auto blocks = world.given_blocks(world.chosen.limit_granules, world.granule);
+    std::vector<Block*> live;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (i % 2 == 0) {
+        live.push_back(blocks[i]);
+      } else if (is_done) {
+        world.free_for_anyone(*blocks[i]);
+      } else {
+        world.free(*blocks[i]);
+      }
+    }
+    return live;
+  }
+};
+
+TEST_F(ArenaMoves, EveryFreeChunkOfACombCanBeHadAsOneBlock) {
+  ArenaWorld& world = given({.limit_granules = 32});
+  const auto live = given_comb(world);
+  const Block& block = world.given_block(world.granules(16));
+  EXPECT_EQ(world.arena().mapped_bytes(), world.granules(32));
+  EXPECT_GE(world.arena().counters().moved_chunks, 15u);
+  for (const Block* one : live) world.expect_intact(*one);
+  world.expect_intact(block);
+}
+
+TEST_F(ArenaMoves, NoMoreMovesThanIsMissing) {
+  ArenaWorld& world = given({.limit_granules = 8});
+  const auto blocks = world.given_blocks(8, world.granule);
+  for (const std::size_t i : {1u, 2u, 3u, 5u}) world.free_for_anyone(*blocks[i]);
+  // Three lie together before a live block; at the end there are none.
+  world.free_for_anyone(*blocks[7]);
+  world.given_block(world.granules(4));
+  EXPECT_EQ(world.arena().counters().moved_chunks, 3u);
+}
+
+TEST_F(ArenaMoves, NothingMovesWhileMemoryIsPlenty) {
+  ArenaWorld& world = given({.limit_granules = 32});
+  const auto blocks = world.given_blocks(8, world.granule);
+  for (std::size_t i = 0; i < 8; i += 2) world.free_for_anyone(*blocks[i]);
+  world.given_block(world.granules(4));
+  EXPECT_EQ(world.arena().counters().moved_chunks, 0u);
+}
+
+TEST_F(ArenaMoves, TightMovesBeforeItGrows) {
+  ArenaWorld& world = given({.limit_granules = 32, .grow = Grow::Tight});
+  const auto blocks = world.given_blocks(8, world.granule);
+  for (std::size_t i = 0; i < 8; i += 2) world.free_for_anyone(*blocks[i]);
+  world.given_block(world.granules(6));
+  EXPECT_EQ(world.arena().counters().moved_chunks, 4u);
+  EXPECT_EQ(world.arena().mapped_bytes(), world.granules(10)) << "two were missing";
+}
+
+TEST_F(ArenaMoves, TightGrowsBeforeItWaits) {
+  ArenaWorld& world = given({.limit_granules = 32, .grow = Grow::Tight});
+  const auto blocks = world.given_blocks(8, world.granule);
+  for (std::size_t i = 0; i < 8; i += 2) world.free(*blocks[i]);
+  world.given_block(world.granules(4), 2);
+  EXPECT_EQ(world.order.waits(), 0);
+  EXPECT_EQ(world.arena().counters().moved_chunks, 0u);
+}
+
+TEST_F(ArenaMoves, PendingWorkIsWaitedForWhenNothingElseIsLeft) {
+  ArenaWorld& world = given({.limit_granules = 8});
+  const auto live = given_comb(world, false);
+  EXPECT_OK(world.arena().allocate(world.granules(4), 1));
+  EXPECT_GT(world.order.waits(), 0);
+  for (const Block* one : live) world.expect_intact(*one);
+}
+
+TEST_F(ArenaMoves, WhatIsStillInUseIsNeitherMovedNorHadByAnotherStream) {
+  ArenaWorld& world = given({.limit_granules = 8});
+  const auto blocks = world.given_blocks(8, world.granule);
+  const CUdeviceptr freed = blocks[3]->address();
+  fill_pattern(freed, world.granule, 77);
+  world.free(*blocks[3]);
+  world.order.let_waits_succeed(false);
+  for (const StreamId stream : {StreamId{2}, no_stream}) {
+    const auto answer = world.arena().allocate(world.granules(1), stream);
+    ASSERT_EQ(outcome(answer), "out of memory");
+    EXPECT_EQ(answer.error().asked, world.granules(1));
+    EXPECT_EQ(answer.error().available, world.granules(1));
+  }
+  EXPECT_EQ(outcome(world.arena().allocate(world.granules(2), 1)), "out of memory");
+  expect_pattern(freed, world.granule, 77);
+  EXPECT_EQ(world.arena().counters().moved_chunks, 0u);
+  EXPECT_OK(world.arena().allocate(world.granules(1), 1));
+}
+
+TEST_F(ArenaMoves, RefusedBeyondTheLimitAndHadAfterAFree) {
+  ArenaWorld& world = given({.limit_granules = 4});
+  Block& block = world.given_block(world.granules(3));
+  EXPECT_EQ(outcome(world.arena().allocate(world.granules(2), 1)), "out of memory");
+  world.expect_intact(block);
+  world.free(block);
+  EXPECT_OK(world.arena().allocate(world.granules(4), 1));
+}
+
+// The store has two, the rest moves.
+TEST_F(ArenaMoves, PartlyNewAndPartlyMoved) {
+  ArenaWorld& world = given({.limit_granules = 10});
+  const auto blocks = world.given_blocks(8, world.granule);
+  for (std::size_t i = 0; i < 7; i += 2) world.free_for_anyone(*blocks[i]);
+  world.given_block(world.granules(6));
+  EXPECT_EQ(world.arena().mapped_bytes(), world.granules(10));
+  EXPECT_EQ(world.arena().counters().moved_chunks, 4u);
+}
+
+// A chunk of eight granules is free and so are eight small ones before a gap of two, and nothing
+// follows: the large one fits nowhere.
+TEST_F(ArenaMoves, ALargeFreeChunkIsMadeSmall) {
+  ArenaWorld& world = given({.reserve_granules = 21, .largest_chunk = 8 * usual_granule});
+  Block& large = world.given_block(world.granules(8));
+  ASSERT_EQ(world.arena().counters().mapped_chunks, 1u);
+  world.given_block(world.granules(1));
+  std::vector<Block*> small = world.given_blocks(8, world.granules(1));
+  Block& gap = world.given_block(world.granules(2));
+  const Block& last = world.given_block(world.granules(2));
+  world.free_for_anyone(gap);
+  ASSERT_EQ(world.arena().trim(0), world.granules(2));
+  for (Block* block : small) world.free_for_anyone(*block);
+  world.free_for_anyone(large);
+  world.store.trim(world.here, 0);
+  world.budget->set_limit(world.budget->committed_bytes());
+
+  const Block& block = world.given_block(world.granules(10));
+  EXPECT_EQ(block.end(), last.address());
+  EXPECT_LE(world.budget->committed_bytes(), world.budget->limit());
+}
+
+TEST_F(ArenaMoves, ChunksOfAnotherArenaAreHad) {
+  ArenaWorld& world = given({.limit_granules = 8});
+  const auto other = world.make_arena();
+  Block& block = *GIVEN_VALUE(other->allocate(world.granules(6), 1));
+  EXPECT_EQ(outcome(world.arena().allocate(world.granules(6), 1)), "out of memory");
+  other->free(block, world.order.freed_on(1));
+  world.order.finish_all();
+  EXPECT_OK(world.arena().allocate(world.granules(6), 1));
+  EXPECT_EQ(other->mapped_bytes(), world.granules(2));
+  other->check();
+}
+
+// Each asks for nearly half of what there is, again and again, from where the other has left holes.
+TEST_F(ArenaMoves, TwoThreadsUnderPressureDoNotRefuseEachOther) {
+  ArenaWorld& world = given({.limit_granules = 40, .wait = Duration{10'000'000}});
+  given_comb(world);
+  const auto work = [&](StreamId stream) {
+    for (std::uint64_t i = 0; i < scaled(300); ++i) {
+      Block& block = *GIVEN_VALUE(world.arena().allocate(world.granules(3 + i % 8), stream));
+      world.arena().free(block, {});
+    }
+  };
+  std::thread other{work, 2};
+  work(1);
+  other.join();
+  EXPECT_GT(world.arena().counters().moved_chunks, 0u);
+}
+
+}  // namespace
+}  // namespace cuvmm::test

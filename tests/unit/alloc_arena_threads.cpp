@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many threads on one arena.
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "alloc_arena_world.hpp"
+#include "support/scale.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class ArenaThreads : public ArenaTest {
+ protected:
+  static constexpr StreamId thread_count = 6;
+
+  template <class Work>
+  void run(Work work) {
+    std::vector<std::thread> threads;
+    for (StreamId stream = 1; stream <= thread_count; ++stream) {
+      threads.emplace_back([=, this] { work(world(), stream); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+// Blocks are marked in a table of all steps: whoever had memory that is another's would find it.
+class Claims {
+ public:
+  explicit Claims(Size bytes) : steps_(bytes / 512) {}
+  void claim(Size offset, Size size) {
+    for (Size at = offset / 512; at < (offset + size) / 512; ++at) {
+      EXPECT_EQ(steps_[at].exchange(1), 0) << "step " << at << " is somebody's";
+    }
+  }
+  void give_up(Size offset, Size size) {
+    for (Size at = offset / 512; at < (offset + size) / 512; ++at) steps_[at].store(0);
+  }
+
+ private:
+  std::vector<std::atomic<char>> steps_;
+};
+
+void allocate_and_free(ArenaWorld& world, Claims& claims, StreamId stream, bool shares_memory) {
+  std::mt19937_64 random{seed() * 100 + stream};
+  std::vector<Block*> live;
+  for (std::uint64_t i = 0; i < scaled(4000); ++i) {
+    if (live.size() < 12 && random() % 2 == 0) {
+      const Size size = random() % 4 == 0 ? 1 + random() % (6 * MiB) : 512 * (1 + random() % 600);
+      const auto had = world.arena().allocate(size, stream);
+      if (!had.ok()) continue;
+      claims.claim(world.offset_of(**had), (*had)->granted());
+      live.push_back(*had);
+    } else if (!live.empty()) {
+      std::swap(live[random() % live.size()], live.back());
+      Block& block = *live.back();
+      live.pop_back();
+      claims.give_up(world.offset_of(block), block.granted());
+      if (shares_memory && random() % 3 == 0) {
+        world.arena().free(block, {});
+      } else {
+        world.free(block, stream);
+        if (random() % 16 == 0) world.order.finish(stream);
+      }
+    }
+  }
+  for (Block* block : live) {
+    claims.give_up(world.offset_of(*block), block->granted());
+    world.free(*block, stream);
+  }
+}
+
+TEST_F(ArenaThreads, NobodyHasWhatIsAnothers) {
+  PRINT_SEED_ON_FAILURE();
+  given({.limit_granules = 100, .reserve_granules = 1000, .wait = Duration{1000}});
+  Claims claims{world().granules(1000)};
+  run([&](ArenaWorld& world, StreamId stream) { allocate_and_free(world, claims, stream, true); });
+  EXPECT_EQ(world().arena().counters().live, 0u);
+}
+
+TEST_F(ArenaThreads, UnderPressureFromTwoArenas) {
+  PRINT_SEED_ON_FAILURE();
+  ArenaWorld& world =
+      given({.limit_granules = 24, .reserve_granules = 1000, .wait = Duration{500}});
+  Claims claims{world.granules(1000)};
+  const auto other = world.make_arena();
+  std::atomic<bool> stop{false};
+  std::thread second{[&] {
+    while (!stop) {
+      const auto had = other->allocate(3 * MiB, 1);
+      if (had.ok()) other->free(**had, {});
+      other->trim(0);
+      world.arena().counters();
+    }
+  }};
+  run([&](ArenaWorld& world, StreamId stream) { allocate_and_free(world, claims, stream, true); });
+  stop = true;
+  second.join();
+  EXPECT_EQ(other->complaint().value_or("nothing"), "nothing");
+  EXPECT_LE(world.budget->committed_bytes(), world.budget->limit());
+}
+
+}  // namespace
+}  // namespace cuvmm::test
