@@ -165,7 +165,7 @@ void StreamTable::stream_ended(CUstream handle) {
   if (found == by_key_.end()) return;
   end(*found->second);
   by_key_.erase(found);
-  endings_.fetch_add(1, std::memory_order_acq_rel);
+  forget_recent();
 }
 
 void StreamTable::context_ended(CUcontext context) {
@@ -185,7 +185,7 @@ void StreamTable::context_ended(CUcontext context) {
     end(state);
     place = by_key_.erase(place);
   }
-  endings_.fetch_add(1, std::memory_order_acq_rel);
+  forget_recent();
 }
 
 }  // namespace cuvmm

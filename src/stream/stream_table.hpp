@@ -28,7 +28,10 @@ struct StreamName {
 // The streams of the process. Each is learnt of when it is made or first named.
 class StreamTable {
  public:
-  explicit StreamTable(const Driver& driver) : driver_(driver) {}
+  explicit StreamTable(const Driver& driver) : driver_(driver) { forget_recent(); }
+  ~StreamTable() { forget_recent(); }
+  StreamTable(const StreamTable&) = delete;
+  StreamTable& operator=(const StreamTable&) = delete;
 
   // nullptr where the driver does not know the stream, or no context is current.
   StreamState* find(StreamName name);
@@ -66,7 +69,8 @@ class StreamTable {
   void drop_events_of(StreamState& state);
 
   static thread_local Recent recent_;
-  // Counts streams that ended: what a thread remembers is worth nothing after that.
+  // What threads remember is worth nothing once a stream has ended.
+  static void forget_recent() { endings_.fetch_add(1, std::memory_order_acq_rel); }
   static std::atomic<std::uint64_t> endings_;
 
   const Driver& driver_;

@@ -113,13 +113,13 @@ TEST(Gate, KeepsManyThreadsApart) {
   }
   for (int i = 0; i < 2; ++i) {
     threads.emplace_back([&] {
-      while (running > 0) {
+      do {
         if (!gate.close(in_ms(10'000))) continue;
         if (inside != 0) together = true;
         ++shared;
         gate.open();
         ::usleep(50);
-      }
+      } while (running > 0);
     });
   }
   for (std::thread& thread : threads) thread.join();
