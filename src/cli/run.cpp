@@ -2,6 +2,7 @@
 // cuvmm run: a command with the preload library in front of it.
 #include <dlfcn.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <map>
@@ -12,6 +13,8 @@
 #include "cli/commands.hpp"
 #include "cli/environment.hpp"
 #include "cli/install_places.hpp"
+#include "cli/trace_names.hpp"
+#include "cuvmm/version.h"
 
 namespace cuvmm::cli {
 namespace {
@@ -62,7 +65,11 @@ bool set_simulation(const std::string& text) {
   return true;
 }
 
+// The card's device files first: opening the driver itself takes milliseconds.
 bool has_driver() {
+  for (const char* device : {"/dev/nvidiactl", "/dev/dxg", "/dev/nvgpu"}) {
+    if (access(device, F_OK) == 0) return true;
+  }
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (driver == nullptr) return false;
   dlclose(driver);
@@ -83,6 +90,10 @@ int run(const RunRequest& request) {
     fmt::print(stderr, "cuvmm: {}\n", preload.error().text());
     return exit_ours;
   }
+  if (!is_of_this_version(*preload)) {
+    fmt::print(stderr, "cuvmm: {} is of another version than this program, which is {}\n", *preload,
+               CUVMM_VERSION_STRING);
+  }
   for (const auto& [name, value] : request.options) {
     if (value.empty()) continue;
     if (!set_option(name, value)) return exit_usage;
@@ -102,7 +113,13 @@ int run(const RunRequest& request) {
         "cuvmm: this machine has no CUDA driver; --sim runs the program on a simulated one\n");
   }
   put_first("LD_PRELOAD", *preload);
-  return run_child(request.command);
+  const char* trace = std::getenv("VMM_TRACE_FILE");
+  const TraceNames traces{trace != nullptr ? trace : ""};
+  const int status = run_child(request.command);
+  if (const std::string instead = traces.what_was_written_instead(); !instead.empty()) {
+    fmt::print(stderr, "cuvmm: {}\n", instead);
+  }
+  return status;
 }
 
 }  // namespace

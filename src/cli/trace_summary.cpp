@@ -56,6 +56,7 @@ void TraceSummary::add(const TraceRecord& record) {
       ++failed_frees;
       break;
     case TraceEvent::Create:
+      if (is_on_host(record)) break;
       chunks_[record.other] = record.size;
       grow(0, record.size);
       break;
@@ -66,13 +67,6 @@ void TraceSummary::add(const TraceRecord& record) {
       chunks_.erase(found);
       break;
     }
-    case TraceEvent::Call:
-    case TraceEvent::Launch:
-    case TraceEvent::Copy:
-    case TraceEvent::Set:
-    case TraceEvent::Wait:
-      ++calls;
-      break;
     default:
       break;
   }

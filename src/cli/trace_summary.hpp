@@ -9,7 +9,7 @@
 
 namespace cuvmm::cli {
 
-// What a trace comes to. Records are added in the order of time.
+// What a trace says of memory. Records are added in the order of time.
 class TraceSummary {
  public:
   void add(const TraceRecord& record);
@@ -19,7 +19,6 @@ class TraceSummary {
   std::uint64_t failed_allocations = 0;  // refused, to the program
   std::uint64_t frees = 0;
   std::uint64_t failed_frees = 0;
-  std::uint64_t calls = 0;  // forwarded
   std::uint64_t last_time_ns = 0;
   Size live_bytes = 0;  // device memory that the program holds
   Size live_peak_bytes = 0;

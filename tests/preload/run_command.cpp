@@ -2,7 +2,15 @@
 // cuvmm run: what a shell sees of it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <nlohmann/json.hpp>
+
+#include "base/version_words.hpp"
 
 #include "preload/run_program.hpp"
 #include "preload/traces.hpp"
@@ -42,8 +50,94 @@ TEST(RunCommand, SaysWhenTheProgramCannotBeExecuted) {
   EXPECT_EQ(run({"--sim", "--", "/etc/passwd"}).status, 126);
 }
 
+TEST(RunCommand, SaysWhenTheProgramIsAFolder) {
+  const Finished finished = run({"--sim", "--", "/etc"});
+  EXPECT_EQ(finished.status, 126);
+  EXPECT_NE(finished.err.find("/etc"), std::string::npos) << finished.err;
+}
+
+TEST(RunCommand, AnswersWith125WhenItsOwnPartsAreMissing) {
+  const std::string lonely = own_folder() + "/cuvmm";
+  std::filesystem::copy_file(cli(), lonely);
+  const Finished finished = run_program({lonely, "run", "--", "true"});
+  EXPECT_EQ(finished.status, 125);
+  EXPECT_NE(finished.err.find("libcuvmm_preload.so"), std::string::npos) << finished.err;
+}
+
+TEST(RunCommand, FindsItsPartsWhereverTheyAreCarriedTo) {
+  namespace fs = std::filesystem;
+  struct Place {
+    const char* programs;
+    const char* libraries;
+  };
+  for (const Place& place :
+       {Place{"bin", "lib"}, Place{"bin", "lib/x86_64-linux-gnu"}, Place{"", ""}}) {
+    const fs::path root = own_folder();
+    const fs::path library = root / place.libraries / "libcuvmm_preload.so";
+    fs::create_directories(root / place.programs);
+    fs::create_directories(root / place.libraries);
+    fs::copy_file(cli(), root / place.programs / "cuvmm");
+    fs::copy_file(preload_library(), library);
+    const Finished finished = run_program(
+        {root / place.programs / "cuvmm", "run", "--", "sh", "-c", "echo $LD_PRELOAD"}, natively());
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    EXPECT_EQ(finished.out, library.string() + "\n");
+  }
+}
+
+TEST(RunCommand, SaysWhenItsPartsAreOfDifferentVersions) {
+  namespace fs = std::filesystem;
+  const fs::path place = own_folder();
+  fs::create_directories(place / "bin");
+  fs::create_directories(place / "lib");
+  fs::copy_file(cli(), place / "bin/cuvmm");
+  std::ifstream from{preload_library(), std::ios::binary};
+  std::string library{std::istreambuf_iterator<char>{from}, {}};
+  const auto at = library.find(preload_version_words);
+  ASSERT_NE(at, std::string::npos);
+  library[at + sizeof preload_version_words - 3] ^= 1;  // the last digit
+  std::ofstream{place / "lib/libcuvmm_preload.so", std::ios::binary} << library;
+
+  const Finished finished =
+      run_program({(place / "bin/cuvmm").string(), "run", "--", "true"}, natively());
+
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+  EXPECT_NE(finished.err.find("another version"), std::string::npos) << finished.err;
+}
+
+TEST(RunCommand, SuggestsTheSimulatedDriverWhereThereIsNoGpu) {
+  if (run_program({cli(), "run", "--", "true"}).err.empty()) {
+    GTEST_SKIP() << "this machine has a driver";
+  }
+  const Finished finished = run({"--", "sh", "-c", "exit 5"});
+  EXPECT_EQ(finished.status, 5);
+  EXPECT_NE(finished.err.find("--sim"), std::string::npos) << finished.err;
+  EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+}
+
+TEST(RunCommand, SaysWhereTheTraceIsWhenItsNameWasTaken) {
+  const std::string here = own_folder() + "/run.trace";
+  const auto once = [&] {
+    return run({"--sim", "--mode", "monitor", "--trace", here, "--", program("life"), "plain"});
+  };
+  EXPECT_EQ(once().err, "");
+  const Finished second = once();
+  const std::string beginning =
+      "cuvmm: " + here + " was there already and is kept; the trace is " + here + ".";
+  ASSERT_TRUE(second.err.starts_with(beginning)) << second.err;
+  const std::string instead =
+      second.err.substr(beginning.size() - here.size() - 1, std::string::npos);
+  EXPECT_EQ(memory_events(instead.substr(0, instead.size() - 1)).allocations, 1u);
+}
+
+TEST(RunCommand, TakesTheCommandsOwnOptionsForTheCommands) {
+  EXPECT_EQ(run({"--sim", "--", "sh", "-c", "echo $1", "sh", "--mode"}).out, "--mode\n");
+}
+
 TEST(RunCommand, RefusesWrongUsage) {
   EXPECT_EQ(run({}).status, 2);
+  EXPECT_EQ(run({"--sim"}).status, 2);
   EXPECT_EQ(run({"--no-such-option", "--", "true"}).status, 2);
   EXPECT_EQ(run({"--mode", "sideways", "--", "true"}).status, 2);
   EXPECT_EQ(run({"--limit", "-5G", "--", "true"}).status, 2);
@@ -103,6 +197,26 @@ TEST(ConfigCommand, SaysWhatIsWrongAndExitsWithTwo) {
   const Finished finished = run_program({cli(), "config"}, {{"VMM_MODE", "sideways"}});
   EXPECT_EQ(finished.status, 2);
   EXPECT_NE(finished.err.find("VMM_MODE"), std::string::npos);
+}
+
+TEST(StatsCommand, CountsWorkByKind) {
+  const std::string here = own_folder() + "/run.trace";
+  ASSERT_EQ(run({"--sim", "--mode", "monitor", "--trace", here, "--", program("events")}).status,
+            0);
+  const auto json = nlohmann::json::parse(run_program({cli(), "stats", "--json", here}).out);
+  const std::map<std::string, int> expected = {
+      {"launches", 2}, {"copies", 3},  {"sets", 2},        {"waits", 4},
+      {"captures", 1}, {"maps", 1},    {"contexts", 1},    {"captured_operations", 1},
+      {"pools", 1},    {"exports", 1}, {"allocations", 2}, {"refused_calls", 0},
+  };
+  for (const auto& [key, count] : expected) EXPECT_EQ(json.at(key), count) << key;
+  EXPECT_EQ(json.at("copied_bytes"), 4096 + 4096 + 320);
+  EXPECT_GT(json.at("wait_us"), 0);
+  for (const auto& [key, value] : json.items()) EXPECT_FALSE(value.is_structured()) << key;
+
+  const std::string text = run_program({cli(), "stats", here}).out;
+  EXPECT_NE(text.find("launches"), std::string::npos) << text;
+  EXPECT_EQ(text.find("prefetches"), std::string::npos) << "there were none";
 }
 
 TEST(StatsCommand, RefusesWhatIsNoTrace) {

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/work_summary.hpp"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/size.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+constexpr std::int16_t not_ready = 600;  // a query's plain answer, no refusal
+
+// An event's key, and those of its bytes and its time where it has them.
+struct Row {
+  TraceEvent event;
+  const char* words;
+  const char* key;
+  const char* bytes_key = nullptr;
+  const char* time_key = nullptr;
+};
+
+constexpr Row rows[] = {
+    {TraceEvent::Launch, "launches", "launches"},
+    {TraceEvent::GraphLaunch, "graph launches", "graph_launches"},
+    {TraceEvent::Copy, "copies", "copies", "copied_bytes"},
+    {TraceEvent::Set, "sets", "sets", "set_bytes"},
+    {TraceEvent::Prefetch, "prefetches", "prefetches", "prefetched_bytes"},
+    {TraceEvent::Wait, "waits", "waits", nullptr, "wait_us"},
+    {TraceEvent::EventRecord, "events recorded", "event_records"},
+    {TraceEvent::StreamWait, "streams that waited", "stream_waits"},
+    {TraceEvent::ValueWait, "waits for values", "value_waits"},
+    {TraceEvent::ValueWrite, "values written", "value_writes"},
+    {TraceEvent::CaptureBegin, "captures", "captures"},
+    {TraceEvent::ContextCreate, "contexts", "contexts"},
+    {TraceEvent::StreamCreate, "streams", "streams"},
+    {TraceEvent::EventCreate, "events", "events_created"},
+    {TraceEvent::PoolCreate, "pools", "pools"},
+    {TraceEvent::PoolTrim, "trims of pools", "pool_trims"},
+    {TraceEvent::Create, "chunks created", "chunks_created", "created_bytes"},
+    {TraceEvent::Map, "maps", "maps", "mapped_bytes"},
+    {TraceEvent::Unmap, "unmaps", "unmaps", "unmapped_bytes"},
+    {TraceEvent::Export, "exports", "exports"},
+    {TraceEvent::Import, "imports", "imports"},
+    {TraceEvent::MemoryInfo, "questions about free memory", "memory_questions"},
+    {TraceEvent::Call, "other calls", "other_calls"},
+};
+
+std::uint64_t took_of(const TraceRecord& record) {
+  switch (record.event) {
+    case TraceEvent::Copy:
+    case TraceEvent::Set:
+    case TraceEvent::Prefetch:
+    case TraceEvent::ValueWait:
+    case TraceEvent::ValueWrite:
+      return record.detail;
+    case TraceEvent::Call:
+    case TraceEvent::Launch:
+    case TraceEvent::GraphLaunch:
+    case TraceEvent::Wait:
+    case TraceEvent::EventRecord:
+    case TraceEvent::StreamWait:
+      return record.other;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+void WorkSummary::add(const TraceRecord& record) {
+  if (record.call != no_call) ++calls_;
+  const bool was_refused = record.result != 0 && record.result != not_ready;
+  if (was_refused) ++refused_;
+  if ((record.flags & trace_flag::captured) != 0) ++captured_;
+  const auto number = static_cast<std::size_t>(record.event);
+  if (number >= most_events || was_refused) return;
+  Tally& tally = tallies_[number];
+  ++tally.count;
+  tally.bytes += record.size;
+  tally.took_ns += took_of(record);
+}
+
+void WorkSummary::add_to(nlohmann::json& object) const {
+  object["calls"] = calls_;
+  object["refused_calls"] = refused_;
+  object["captured_operations"] = captured_;
+  for (const Row& row : rows) {
+    const Tally& tally = of(row.event);
+    object[row.key] = tally.count;
+    if (row.bytes_key != nullptr) object[row.bytes_key] = tally.bytes;
+    if (row.time_key != nullptr) object[row.time_key] = tally.took_ns / 1000;
+  }
+}
+
+void WorkSummary::print() const {
+  const auto line = [](const char* words, std::uint64_t count, const std::string& more) {
+    if (count > 0) fmt::print("{:<28} {:>14}{}\n", words, count, more);
+  };
+  for (const Row& row : rows) {
+    const Tally& tally = of(row.event);
+    std::string more;
+    if (row.bytes_key != nullptr) more = "   " + print_size(tally.bytes);
+    if (row.time_key != nullptr) {
+      more = fmt::format("   {:.3f} s", static_cast<double>(tally.took_ns) / 1e9);
+    }
+    line(row.words, tally.count, more);
+  }
+  line("of these captured", captured_, "");
+  line("calls refused", refused_, "");
+}
+
+}  // namespace cuvmm::cli
