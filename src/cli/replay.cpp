@@ -41,6 +41,7 @@ nlohmann::json as_json(const PolicySettings& settings, const ReplayTrace& trace,
                            {"moves", outcome.counters.moves},
                            {"creates", outcome.counters.creates},
                            {"retries", outcome.counters.retries},
+                           {"compacted_blocks", outcome.counters.compacted_blocks},
                            {"modelled_us", outcome.counters.modelled_us},
                            {"duration_us", trace.duration_us}};
   if (settings.limit != unlimited) object["limit_bytes"] = settings.limit;
@@ -81,7 +82,8 @@ void print_summary(const PolicySettings& settings, const ReplayTrace& trace,
              times(counters.physical_peak_bytes, trace.live_peak_bytes));
   print_line("memory taken", fmt::format("{}", counters.creates), "times");
   if (settings.name == PolicyName::Arena) {
-    print_line("chunks moved", fmt::format("{}", counters.moves));
+    print_line("free chunks moved", fmt::format("{}", counters.moves));
+    print_line("live blocks moved", fmt::format("{}", counters.compacted_blocks));
   } else if (settings.name != PolicyName::Driver) {
     print_line("cache given back", fmt::format("{}", counters.retries), "times, to go on");
   }

@@ -5,6 +5,7 @@
 
 #include "alloc/arena/arena.hpp"
 #include "alloc/device_memory.hpp"
+#include "alloc/windows/windows.hpp"
 #include "replay/policy.hpp"
 #include "replay/simulation.hpp"
 
@@ -19,12 +20,30 @@ class TraceOrder final : public StreamOrder {
   bool wait(const FreeTicket&, std::uint64_t) override { return true; }
 };
 
-// cuvmm's own allocator: the real code, on the simulated driver.
+// A trace has no work that could touch memory while it is moved.
+class TraceQuiet final : public Quiet {
+ public:
+  explicit TraceQuiet(const Simulation& simulation) : simulation_(simulation) {}
+  ~TraceQuiet() override;
+  TraceQuiet(const TraceQuiet&) = delete;
+  TraceQuiet& operator=(const TraceQuiet&) = delete;
+
+  bool begin(std::uint64_t until) override;
+  void end() override {}
+  CopyBy copy_by() override { return {.stream = stream_, .device = 0}; }
+
+ private:
+  const Simulation simulation_;
+  CUstream stream_ = nullptr;  // made when first needed
+};
+
+// cuvmm's own allocator: the real code, on the simulated driver. Stream-ordered memory comes from
+// arenas, blocking memory from windows and, where it is too small for one, from an arena.
 class ArenaPolicy final : public Policy {
  public:
   struct Settings {
     Size limit = unlimited;
-    Size chunk = 0;  // of all chunks; 0: the arena chooses
+    Size chunk = 0;  // of all chunks of arenas; 0: they choose
     Grow grow = Grow::Loose;
   };
   static Result<std::unique_ptr<Policy>> create(const Simulation& simulation,
@@ -35,18 +54,27 @@ class ArenaPolicy final : public Policy {
   PolicyCounters counters() const override;
 
  private:
-  explicit ArenaPolicy(const Simulation& simulation) : simulation_(simulation) {}
+  // What serves a block: one of the two.
+  struct Held {
+    Arena* arena = nullptr;
+    Block* block = nullptr;
+    WindowBlock* window = nullptr;
+  };
 
-  // Small blocks apart, as in a pool of the program's.
-  static constexpr Size smallest_large = 1 * MiB;
-  Arena& arena_of(Size size) const { return size < smallest_large ? *small_ : *large_; }
+  explicit ArenaPolicy(const Simulation& simulation)
+      : simulation_(simulation), quiet_(simulation) {}
+  Result<void> make_parts(const Settings& settings);
+  Result<Held> place(const ReplayEvent& event);
 
-  Simulation simulation_;
+  const Simulation simulation_;
   TraceOrder order_;
+  TraceQuiet quiet_;
   std::unique_ptr<DeviceMemory> device_;
   std::unique_ptr<Arena> large_;
   std::unique_ptr<Arena> small_;
-  std::unordered_map<BlockId, Block*> used_;
+  std::unique_ptr<Arena> small_blocking_;
+  std::unique_ptr<Windows> windows_;
+  std::unordered_map<BlockId, Held> used_;
   std::uint64_t last_tick_ = 0;
   std::uint64_t creates_before_ = 0;
 };
