@@ -22,7 +22,6 @@ class HeldStream {
   }
   ~HeldStream() {
     let_go();
-    EXPECT_CUDA(driver().cuStreamSynchronize(stream_));
     EXPECT_CUDA(driver().cuStreamDestroy(stream_));
   }
   HeldStream(const HeldStream&) = delete;
