@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/context_memory.hpp"
+
+namespace cuvmm {
+
+Result<std::unique_ptr<ContextMemory>> ContextMemory::create(const Driver& driver,
+                                                             DeviceMemory& device,
+                                                             StreamOrder& order, CUcontext context,
+                                                             const AccessSet& access,
+                                                             Quiet& quiet) {
+  auto memory = std::unique_ptr<ContextMemory>{new ContextMemory{device, context}};
+  const Size whole = round_up(device.memory(), device.granule());
+  memory->small_ = TRY(Arena::create(driver, device.store(), order,
+                                     {.device = device.ordinal(),
+                                      .granule = device.granule(),
+                                      .reserve = whole,
+                                      .access = access,
+                                      .grow = device.settings().grow,
+                                      .device_memory = device.memory(),
+                                      .chunks = {.largest = device.granule()},
+                                      .exportable = device.exportable(),
+                                      .wait = device.settings().wait}));
+  memory->windows_ = TRY(Windows::create(driver, device.store(), order,
+                                         {.device = device.ordinal(),
+                                          .granule = device.granule(),
+                                          .device_memory = device.memory(),
+                                          .access = access,
+                                          .exportable = device.exportable(),
+                                          .wait = device.settings().wait,
+                                          .quiet = &quiet}));
+  return memory;
+}
+
+Result<Allocation*> ContextMemory::allocate(Size asked) {
+  if (served_as(asked) == Served::Small) {
+    Block* block = TRY(small_->allocate(asked, no_stream));
+    return block;
+  }
+  WindowBlock* block = TRY(windows_->allocate(asked));
+  return block;
+}
+
+void ContextMemory::free_after(Allocation& allocation, const FreeTicket& ticket) {
+  if (small_->contains(allocation.address())) {
+    small_->free(static_cast<Block&>(allocation), ticket);
+  } else {
+    windows_->free_after(static_cast<WindowBlock&>(allocation), ticket);
+  }
+}
+
+void ContextMemory::pin(Allocation& allocation, std::uint8_t why) {
+  if (small_->contains(allocation.address())) {
+    allocation.add_pin(why);  // small blocks never move
+  } else {
+    windows_->pin(static_cast<WindowBlock&>(allocation), why);
+  }
+}
+
+Result<void> ContextMemory::set_access(const AccessSet& access) {
+  const AccessSet before = small_->access();
+  TRY(small_->set_access(access));
+  const auto given = windows_->set_access(access);
+  // What was granted a moment ago can be taken back.
+  if (!given.ok()) static_cast<void>(small_->set_access(before).ok());
+  return given;
+}
+
+Size ContextMemory::mapped_free() const {
+  const ArenaCounters small = small_->counters();
+  const WindowCounters windows = windows_->counters();
+  const Size held = windows.live_bytes;
+  const Size physical = windows.physical_bytes;
+  return small.free + small.cached + (physical > held ? physical - held : 0);
+}
+
+void ContextMemory::end() {
+  ended_.store(true, std::memory_order_release);
+  small_->release_all();
+  windows_->release_all();
+}
+
+Complaint ContextMemory::complaint() const {
+  if (auto complaint = small_->complaint()) return complaint;
+  return windows_->complaint();
+}
+
+}  // namespace cuvmm

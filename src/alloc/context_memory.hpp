@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "alloc/arena/arena.hpp"
+#include "alloc/device_memory.hpp"
+#include "alloc/windows/windows.hpp"
+
+namespace cuvmm {
+
+// The blocking memory of one context.
+class ContextMemory {
+ public:
+  // `quiet` holds work back while live memory moves.
+  static Result<std::unique_ptr<ContextMemory>> create(const Driver& driver, DeviceMemory& device,
+                                                       StreamOrder& order, CUcontext context,
+                                                       const AccessSet& access, Quiet& quiet);
+
+  CUcontext context() const { return context_; }
+  DeviceMemory& device() const { return device_; }
+
+  static Served served_as(Size asked) {
+    return asked < smallest_window ? Served::Small : Served::Window;
+  }
+  Result<Allocation*> allocate(Size asked);
+  // All work that could touch it is done.
+  void free(Allocation& allocation) { free_after(allocation, FreeTicket{}); }
+  // It is used again when that is done.
+  void free_after(Allocation& allocation, const FreeTicket& ticket);
+  // It stays where it is from now on.
+  void pin(Allocation& allocation, std::uint8_t why);
+
+  // Of all devices that may use the context's memory.
+  Result<void> set_access(const AccessSet& access);
+
+  // Mapped, and nobody's.
+  Size mapped_free() const;
+
+  // The number of the note that its last wait for all work covers (WorkNote).
+  std::atomic<std::uint64_t>& covered_note() { return covered_note_; }
+
+  // Everything goes; the context is gone, and its work with it. What the program held of it is no
+  // longer an allocation.
+  void end();
+  bool has_ended() const { return ended_.load(std::memory_order_acquire); }
+
+  Complaint complaint() const;
+
+ private:
+  ContextMemory(DeviceMemory& device, CUcontext context) : device_(device), context_(context) {}
+
+  static constexpr Size smallest_window = 64 * KiB;
+
+  DeviceMemory& device_;
+  const CUcontext context_;
+  std::unique_ptr<Arena> small_;
+  std::unique_ptr<Windows> windows_;
+  std::atomic<std::uint64_t> covered_note_{~std::uint64_t{0}};
+  std::atomic<bool> ended_{false};
+};
+
+}  // namespace cuvmm

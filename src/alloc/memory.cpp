@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/memory.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+
+#include "alloc/held_back.hpp"
+#include "alloc/out_of_memory.hpp"
+#include "base/log.hpp"
+#include "stream/current_context.hpp"
+
+namespace cuvmm {
+
+Memory::Memory(const Surroundings& around, const MemorySettings& settings)
+    : around_(around), settings_(settings) {}
+Memory::~Memory() = default;
+
+// What is made is made for good: a device that could not be served once never is.
+DeviceMemory* Memory::device(int ordinal) {
+  if (ordinal < 0 || ordinal >= AccessSet::most_devices) return nullptr;
+  Device& device = devices_[static_cast<std::size_t>(ordinal)];
+  const Serving serving = device.serving.load(std::memory_order_acquire);
+  if (serving == Serving::Ours) return device.memory.get();
+  if (serving == Serving::Drivers) return nullptr;
+  const Holding holding{devices_lock_};
+  if (device.serving.load() == Serving::Ours) return device.memory.get();
+  if (device.serving.load() == Serving::Drivers) return nullptr;
+  auto made = DeviceMemory::create(around_.driver, ordinal, settings_);
+  if (!made.ok()) {
+    CUVMM_LOG(Warning, "device %d: %s; its memory is the driver's", ordinal,
+              made.error().text().c_str());
+    device.serving.store(Serving::Drivers, std::memory_order_release);
+    return nullptr;
+  }
+  device.memory = std::move(*made);
+  device.serving.store(Serving::Ours, std::memory_order_release);
+  return device.memory.get();
+}
+
+void Memory::give(Allocation& allocation, CUdeviceptr* address,
+                  const Allocation::Holding& holding) {
+  allocation.hold(holding);
+  if (!map_.has(allocation)) map_.add(allocation);
+  *address = allocation.address();
+}
+
+// Only what is truly a lack of memory is answered as one. With anything else that stands in our
+// way, the driver may do better.
+Answer Memory::refuse(const Error& error, Size asked, const DeviceMemory& device) {
+  if (error.kind != ErrorKind::OutOfMemory && error.kind != ErrorKind::TimedOut) {
+    CUVMM_LOG(Warning, "%s; the driver is asked instead", error.text().c_str());
+    return std::nullopt;
+  }
+  report_out_of_memory(error, asked, device, mapped_free_on(device.ordinal()));
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+Answer Memory::allocate(CUdeviceptr* address, Size size) {
+  if (address == nullptr || size == 0 || around_.captures.any()) return std::nullopt;
+  const CUcontext current = current_context(around_.driver);
+  ContextMemory* owner = current != nullptr ? context(current) : nullptr;
+  if (owner == nullptr) return std::nullopt;
+  if (size > owner->device().memory()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto made = owner->allocate(size);
+  if (!made.ok()) return refuse(made.error(), size, owner->device());
+  give(**made, address,
+       {.asked = size,
+        .buffer_id = last_buffer_id_.fetch_add(1) + 1,
+        .owner = owner,
+        .served = ContextMemory::served_as(size),
+        .device = static_cast<std::int16_t>(owner->device().ordinal())});
+  return CUDA_SUCCESS;
+}
+
+bool Memory::is_capturing(StreamName stream) const {
+  if (!around_.captures.any()) return false;
+  const Driver& driver = around_.driver;
+  const CUstream handle = stream.is_per_thread() ? CU_STREAM_PER_THREAD
+                          : stream.is_legacy()   ? CU_STREAM_LEGACY
+                                                 : stream.handle;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing(handle, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, StreamName stream) {
+  if (address == nullptr || size == 0 || is_capturing(stream)) return std::nullopt;
+  StreamState* state = around_.clock.table().find(stream);
+  if (state == nullptr) return std::nullopt;
+  return allocate_from(current_pool(state->device), address, size, *state);
+}
+
+Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool handle,
+                                StreamName stream) {
+  if (address == nullptr || size == 0 || is_capturing(stream)) return std::nullopt;
+  StreamState* state = around_.clock.table().find(stream);
+  if (state == nullptr) return std::nullopt;
+  return allocate_from(pool(handle), address, size, *state);
+}
+
+Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
+                             StreamState& stream) {
+  if (pool == nullptr) return std::nullopt;
+  DeviceMemory& device = pool->device();
+  if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto made = pool->allocate(size, stream.id);
+  if (!made.ok()) return refuse(made.error(), size, device);
+  give(**made, address,
+       {.asked = size,
+        .buffer_id = last_buffer_id_.fetch_add(1, std::memory_order_relaxed) + 1,
+        .owner = pool,
+        .served = Served::StreamOrdered,
+        .device = static_cast<std::int16_t>(device.ordinal())});
+  return CUDA_SUCCESS;
+}
+
+// The driver refuses, and breaks the capture, in the modes where it would do so for the program's
+// own call; where it does not, nothing has happened, but for the wait that a free is.
+CUresult Memory::refusal_of_capture() const {
+  CUdeviceptr probe = 0;
+  const CUresult answer = around_.driver.cuMemAlloc(&probe, 1);
+  return answer == CUDA_SUCCESS ? around_.driver.cuMemFree(probe) : answer;
+}
+
+Answer Memory::free(CUdeviceptr address) {
+  if (address == 0) return std::nullopt;
+  const auto found = find_start(address);
+  if (!found) return find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
+  if (found->facts.served != Served::StreamOrdered) return free_blocking(*found);
+  if (around_.captures.any()) {
+    const CUresult refusal = refusal_of_capture();
+    if (refusal != CUDA_SUCCESS) return refusal;
+  }
+  // The driver waits for nothing here. The memory stays mapped until what runs now is done.
+  const CUcontext current = current_context(around_.driver);
+  if (current == nullptr) return std::nullopt;
+  return free_pooled(*found, around_.clock.ticket_of_all(current));
+}
+
+Answer Memory::free_pooled(const AllocationMap::Found& found, const FreeTicket& ticket) {
+  if (!found.allocation->let_go(found.facts)) return CUDA_ERROR_INVALID_VALUE;
+  static_cast<PoolMemory*>(found.facts.owner)->free(*found.allocation, ticket);
+  return CUDA_SUCCESS;
+}
+
+Answer Memory::free_blocking(const AllocationMap::Found& found) {
+  auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
+  if (around_.captures.any()) {
+    const CUresult refusal = refusal_of_capture();
+    if (refusal != CUDA_SUCCESS) return refusal;
+  }
+  if (!found.allocation->let_go(found.facts)) return CUDA_ERROR_INVALID_VALUE;
+  if (settings_.free == FreeMode::Relaxed) {
+    owner.free_after(*found.allocation, around_.clock.ticket_of_all(owner.context()));
+    return CUDA_SUCCESS;
+  }
+  const auto waited = wait_for_work_of(owner);
+  if (!waited.ok()) {
+    found.allocation->hold_again();
+    return to_cuda(waited.error());
+  }
+  owner.free(*found.allocation);
+  return CUDA_SUCCESS;
+}
+
+// As long as it takes, as the driver does. Nothing to wait for where nothing was submitted since
+// the last time.
+Result<void> Memory::wait_for_work_of(ContextMemory& context) {
+  const std::uint64_t note = around_.work_note.take();
+  if (around_.sees_everything() && context.covered_note().load() == note) return {};
+  if (around_.captures.any()) {
+    if (!around_.clock.wait_for_all(context.context(), ~std::uint64_t{0})) {
+      return Error{.kind = ErrorKind::TimedOut, .doing = "wait for the context's work"};
+    }
+  } else {
+    const Horizon horizon = around_.clock.horizon_of(context.context());
+    const InContext in_context{around_.driver, context.context()};
+    TRY(around_.driver.check(around_.driver.cuCtxSynchronize_v2000(), "wait for the context"));
+    horizon.reached();
+  }
+  context.covered_note().store(note);
+  return {};
+}
+
+Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
+  if (address == 0) return std::nullopt;
+  const auto found = find_start(address);
+  if (!found) return find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
+  if (is_capturing(stream)) return std::nullopt;
+  StreamState* state = around_.clock.table().find(stream);
+  if (state == nullptr) return std::nullopt;
+  if (found->facts.served == Served::StreamOrdered) return free_pooled(*found, state->ticket());
+  if (!found->allocation->let_go(found->facts)) return CUDA_ERROR_INVALID_VALUE;
+  static_cast<ContextMemory*>(found->facts.owner)->free_after(*found->allocation, state->ticket());
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+// What a context held went with it, though its records remain.
+std::optional<AllocationMap::Found> if_served(std::optional<AllocationMap::Found> found) {
+  if (!found || found->facts.served == Served::StreamOrdered) return found;
+  if (static_cast<const ContextMemory*>(found->facts.owner)->has_ended()) return std::nullopt;
+  return found;
+}
+
+}  // namespace
+
+std::optional<AllocationMap::Found> Memory::find_start(CUdeviceptr address) const {
+  return if_served(map_.find_start(address));
+}
+
+std::optional<AllocationMap::Found> Memory::find_holder(CUdeviceptr address) const {
+  return if_served(map_.find(address));
+}
+
+std::optional<AllocationFacts> Memory::find(CUdeviceptr address) const {
+  const auto found = find_holder(address);
+  return found ? std::optional{found->facts} : std::nullopt;
+}
+
+const PoolMemory* Memory::pool_of(const AllocationFacts& facts) const {
+  return facts.served == Served::StreamOrdered ? static_cast<const PoolMemory*>(facts.owner)
+                                               : nullptr;
+}
+
+const ContextMemory* Memory::context_of(const AllocationFacts& facts) const {
+  return facts.served != Served::StreamOrdered ? static_cast<const ContextMemory*>(facts.owner)
+                                               : nullptr;
+}
+
+bool Memory::pin(CUdeviceptr address, std::uint8_t why) {
+  const auto found = find_holder(address);
+  if (!found) return false;
+  found->allocation->add_pin(why);
+  if (found->facts.served == Served::StreamOrdered) return true;
+  static_cast<ContextMemory*>(found->facts.owner)->pin(*found->allocation, why);
+  return true;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "alloc/allocation_map.hpp"
+#include "alloc/context_memory.hpp"
+#include "alloc/pool_memory.hpp"
+#include "stream/gate.hpp"
+#include "stream/stream_clock.hpp"
+#include "stream/work_note.hpp"
+
+namespace cuvmm {
+
+// What the program is answered; nothing where the call is the driver's own business.
+using Answer = std::optional<CUresult>;
+
+// The memory that a program is served in this process: which context, pool and device a call means,
+// which of them are ours to serve, and every allocation that the program holds. Everything may be
+// called from any thread.
+class Memory {
+ public:
+  // What is known of the program's work. All of it outlives the memory.
+  struct Surroundings {
+    const Driver& driver;
+    StreamClock& clock;
+    Captures& captures;
+    Gate& gate;
+    WorkNote& work_note;
+    // Whether every call that submits work comes by us.
+    std::function<bool()> sees_everything;
+  };
+  Memory(const Surroundings& around, const MemorySettings& settings);
+  ~Memory();
+
+  // Blocking memory of the current context.
+  Answer allocate(CUdeviceptr* address, Size size);
+  Answer free(CUdeviceptr address);
+
+  // Stream-ordered memory, of the given pool or else of the current one of the stream's device.
+  Answer allocate_ordered(CUdeviceptr* address, Size size, StreamName stream);
+  Answer allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool pool, StreamName stream);
+  Answer free_ordered(CUdeviceptr address, StreamName stream);
+
+  // The allocation of ours that holds the byte.
+  std::optional<AllocationFacts> find(CUdeviceptr address) const;
+  // nullptr where it is not of a pool, or of a context, of ours.
+  const PoolMemory* pool_of(const AllocationFacts& facts) const;
+  const ContextMemory* context_of(const AllocationFacts& facts) const;
+  // It may not be moved any more. False where the program does not hold it.
+  bool pin(CUdeviceptr address, std::uint8_t why);
+
+  // What the program is told of the current context's device, from what the driver told us.
+  MemoryInfo info(const MemoryInfo& of_the_driver);
+
+  // The driver has no memory left for a call that we forward: true where something was given back,
+  // so that it is worth trying again.
+  bool make_room();
+
+  // Pools. nullptr where the driver serves the pool.
+  PoolMemory* pool(CUmemoryPool handle);
+  void pool_created(CUmemoryPool handle, const CUmemPoolProps& properties);
+  void pool_ended(CUmemoryPool handle);
+  void current_pool_changed();
+
+  // Contexts
+  void context_ended(CUcontext context);
+  // Before or after the driver's answer: memory of `of` may be used by the device of `by`, or not.
+  Result<void> peer_access_begins(CUcontext by, CUcontext of);
+  void peer_access_ends(CUcontext by, CUcontext of);
+
+  StreamClock& clock() { return around_.clock; }
+
+  Complaint complaint() const;
+
+ private:
+  class HeldBack;  // the Quiet of a context
+  struct ServedContext;
+
+  enum class Serving : std::uint8_t { Unknown, Ours, Drivers };
+  struct Device {
+    std::atomic<Serving> serving{Serving::Unknown};
+    std::unique_ptr<DeviceMemory> memory;
+    std::atomic<PoolMemory*> current_pool{nullptr};
+    std::atomic<bool> current_pool_is_known{false};
+  };
+  struct PeerAccess {
+    CUcontext by;
+    CUcontext of;
+    int device;  // of `by`
+  };
+
+  DeviceMemory* device(int ordinal);
+  ContextMemory* context(CUcontext handle);
+  PoolMemory* current_pool(int device);
+  PoolMemory* make_pool(CUmemoryPool handle, int ordinal);
+  int device_of_default_pool(CUmemoryPool handle) const;
+  AccessSet access_to(CUcontext context, int device) const;
+
+  // Of what is still served.
+  std::optional<AllocationMap::Found> find_start(CUdeviceptr address) const;
+  std::optional<AllocationMap::Found> find_holder(CUdeviceptr address) const;
+
+  void give(Allocation& allocation, CUdeviceptr* address, const Allocation::Holding& holding);
+  Answer refuse(const Error& error, Size asked, const DeviceMemory& device);
+  Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);
+  Answer free_blocking(const AllocationMap::Found& found);
+  Answer free_pooled(const AllocationMap::Found& found, const FreeTicket& ticket);
+  Result<void> wait_for_work_of(ContextMemory& context);
+  // The driver's own answer to allocating or freeing while something is being captured.
+  CUresult refusal_of_capture() const;
+  bool is_capturing(StreamName stream) const;
+  bool may_move_live_memory() const;
+  Size mapped_free_on(int device) const;
+
+  const Surroundings around_;
+  const MemorySettings settings_;
+  AllocationMap map_;
+  std::atomic<std::uint64_t> last_buffer_id_{std::uint64_t{1} << 40};  // far from the driver's
+
+  Lock devices_lock_{LockOrder::Devices};  // guards the making of devices
+  std::array<Device, AccessSet::most_devices> devices_;
+
+  mutable SharedLock contexts_lock_{LockOrder::Contexts};  // guards what follows
+  std::unordered_map<CUcontext, std::unique_ptr<ServedContext>> contexts_;
+  std::vector<std::unique_ptr<ServedContext>> ended_contexts_;  // their records may still be read
+  std::vector<PeerAccess> peer_access_;
+
+  mutable SharedLock pools_lock_{LockOrder::Pools};                      // guards what follows
+  std::unordered_map<CUmemoryPool, std::unique_ptr<PoolMemory>> pools_;  // from the first use on
+  std::unordered_map<CUmemoryPool, int>
+      created_pools_;  // that are ours to serve, and on which device
+  std::vector<std::unique_ptr<PoolMemory>> ended_pools_;
+  std::atomic<std::uint64_t> pool_changes_{0};  // written under the lock
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory: the contexts that it serves, and who may use whose memory.
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+
+#include "alloc/held_back.hpp"
+#include "alloc/memory.hpp"
+#include "base/log.hpp"
+
+namespace cuvmm {
+
+AccessSet Memory::access_to(CUcontext context, int device) const {
+  AccessSet access = AccessSet::of(device);
+  for (const PeerAccess& peer : peer_access_) {
+    if (peer.of == context) access = access.with(peer.device);
+  }
+  return access;
+}
+
+// nullptr where the driver serves the context.
+ContextMemory* Memory::context(CUcontext handle) {
+  {
+    const Reading reading{contexts_lock_};
+    const auto found = contexts_.find(handle);
+    if (found != contexts_.end()) return found->second->memory.get();
+  }
+  DeviceMemory* where = device(device_of(around_.driver, handle));
+  if (where == nullptr) return nullptr;
+  const Writing writing{contexts_lock_};
+  const auto found = contexts_.find(handle);
+  if (found != contexts_.end()) return found->second->memory.get();
+  auto served = std::unique_ptr<ServedContext>{new ServedContext{HeldBack{*this, handle}, nullptr}};
+  auto made = ContextMemory::create(around_.driver, *where, around_.clock, handle,
+                                    access_to(handle, where->ordinal()), served->quiet);
+  if (made.ok()) {
+    served->memory = std::move(*made);
+  } else {
+    CUVMM_LOG(Warning, "%s; the context's memory is the driver's", made.error().text().c_str());
+  }
+  return contexts_.emplace(handle, std::move(served)).first->second->memory.get();
+}
+
+// The driver has taken the context and its work down.
+void Memory::context_ended(CUcontext handle) {
+  std::unique_ptr<ServedContext> ended;
+  {
+    const Writing writing{contexts_lock_};
+    std::erase_if(peer_access_, [handle](const PeerAccess& access) {
+      return access.by == handle || access.of == handle;
+    });
+    const auto found = contexts_.find(handle);
+    if (found != contexts_.end()) {
+      ended = std::move(found->second);
+      contexts_.erase(found);
+    }
+  }
+  around_.clock.context_ended(handle);
+  if (ended == nullptr) return;
+  if (ended->memory != nullptr) ended->memory->end();
+  const Writing writing{contexts_lock_};
+  ended_contexts_.push_back(std::move(ended));
+}
+
+Result<void> Memory::peer_access_begins(CUcontext by, CUcontext of) {
+  const PeerAccess access{by, of, device_of(around_.driver, by)};
+  const int owner = device_of(around_.driver, of);
+  const Writing writing{contexts_lock_};
+  peer_access_.push_back(access);
+  const auto found = contexts_.find(of);
+  if (found == contexts_.end() || found->second->memory == nullptr) return {};
+  const auto given = found->second->memory->set_access(access_to(of, owner));
+  if (!given.ok()) peer_access_.pop_back();
+  return given;
+}
+
+void Memory::peer_access_ends(CUcontext by, CUcontext of) {
+  const int owner = device_of(around_.driver, of);
+  const Writing writing{contexts_lock_};
+  std::erase_if(peer_access_,
+                [&](const PeerAccess& access) { return access.by == by && access.of == of; });
+  const auto found = contexts_.find(of);
+  if (found == contexts_.end() || found->second->memory == nullptr) return;
+  const auto taken = found->second->memory->set_access(access_to(of, owner));
+  if (!taken.ok()) CUVMM_LOG(Warning, "%s", taken.error().text().c_str());
+}
+
+Size Memory::mapped_free_on(int ordinal) const {
+  Size bytes = 0;
+  {
+    const Reading reading{contexts_lock_};
+    for (const auto& [handle, served] : contexts_) {
+      const ContextMemory* memory = served->memory.get();
+      if (memory != nullptr && memory->device().ordinal() == ordinal)
+        bytes += memory->mapped_free();
+    }
+  }
+  const Reading reading{pools_lock_};
+  for (const auto& [handle, pool] : pools_) {
+    if (pool->device().ordinal() == ordinal) bytes += pool->mapped_free();
+  }
+  return bytes;
+}
+
+MemoryInfo Memory::info(const MemoryInfo& of_the_driver) {
+  CUdevice ordinal = 0;
+  if (around_.driver.cuCtxGetDevice_v2000(&ordinal) != CUDA_SUCCESS) return of_the_driver;
+  const DeviceMemory* memory = device(ordinal);
+  if (memory == nullptr) return of_the_driver;
+  return memory->info(of_the_driver, mapped_free_on(ordinal));
+}
+
+bool Memory::make_room() {
+  CUdevice ordinal = 0;
+  if (around_.driver.cuCtxGetDevice_v2000(&ordinal) != CUDA_SUCCESS) return false;
+  if (ordinal < 0 || ordinal >= AccessSet::most_devices) return false;
+  Device& there = devices_[static_cast<std::size_t>(ordinal)];
+  if (there.serving.load(std::memory_order_acquire) != Serving::Ours) return false;
+  return there.memory->give_back_cached() > 0;
+}
+
+Complaint Memory::complaint() const {
+  {
+    const Reading reading{contexts_lock_};
+    for (const auto& [handle, served] : contexts_) {
+      if (served->memory == nullptr) continue;
+      if (auto complaint = served->memory->complaint()) return complaint;
+    }
+  }
+  {
+    const Reading reading{pools_lock_};
+    for (const auto& [handle, pool] : pools_) {
+      if (auto complaint = pool->complaint()) return complaint;
+    }
+  }
+  for (const Device& device : devices_) {
+    if (device.serving.load() != Serving::Ours) continue;
+    if (auto complaint = device.memory->store().complaint()) return complaint;
+  }
+  return std::nullopt;
+}
+
+}  // namespace cuvmm

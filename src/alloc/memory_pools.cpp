@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory: the program's pools. Those that other processes, the host or a limit of their own have a
+// part in are the driver's to serve.
+#include <mutex>
+#include <shared_mutex>
+
+#include "alloc/held_back.hpp"
+#include "alloc/memory.hpp"
+#include "base/log.hpp"
+
+namespace cuvmm {
+namespace {
+
+bool is_ours_to_serve(const CUmemPoolProps& properties) {
+  return properties.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+         properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
+         properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties.maxSize == 0 &&
+         properties.usage == 0;
+}
+
+}  // namespace
+
+void Memory::pool_created(CUmemoryPool handle, const CUmemPoolProps& properties) {
+  if (!is_ours_to_serve(properties)) return;
+  const Writing writing{pools_lock_};
+  created_pools_[handle] = properties.location.id;
+}
+
+// Kept aside while the program holds memory of it, and its records for good.
+void Memory::pool_ended(CUmemoryPool handle) {
+  current_pool_changed();
+  PoolMemory* ended = nullptr;
+  {
+    const Writing writing{pools_lock_};
+    created_pools_.erase(handle);
+    const auto found = pools_.find(handle);
+    if (found == pools_.end()) return;
+    ended = found->second.get();
+    ended_pools_.push_back(std::move(found->second));
+    pools_.erase(found);
+  }
+  ended->end();
+}
+
+void Memory::current_pool_changed() {
+  const Writing writing{pools_lock_};
+  pool_changes_.fetch_add(1);
+  for (Device& device : devices_) device.current_pool_is_known.store(false);
+}
+
+PoolMemory* Memory::pool(CUmemoryPool handle) {
+  int ordinal = -1;
+  {
+    const Reading reading{pools_lock_};
+    const auto found = pools_.find(handle);
+    if (found != pools_.end()) return found->second.get();
+    const auto created = created_pools_.find(handle);
+    if (created != created_pools_.end()) ordinal = created->second;
+  }
+  if (ordinal < 0) ordinal = device_of_default_pool(handle);
+  return ordinal < 0 ? nullptr : make_pool(handle, ordinal);
+}
+
+// -1 where it is no device's default pool.
+int Memory::device_of_default_pool(CUmemoryPool handle) const {
+  int count = 0;
+  if (around_.driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return -1;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CUmemoryPool standard = nullptr;
+    if (around_.driver.cuDeviceGetDefaultMemPool(&standard, ordinal) != CUDA_SUCCESS) continue;
+    if (standard == handle) return ordinal;
+  }
+  return -1;
+}
+
+PoolMemory* Memory::make_pool(CUmemoryPool handle, int ordinal) {
+  DeviceMemory* where = device(ordinal);
+  if (where == nullptr) return nullptr;
+  const Writing writing{pools_lock_};
+  const auto found = pools_.find(handle);
+  if (found != pools_.end()) return found->second.get();
+  auto made = PoolMemory::create(around_.driver, *where, around_.clock, handle);
+  if (!made.ok()) {
+    CUVMM_LOG(Warning, "%s; the pool's memory is the driver's", made.error().text().c_str());
+    created_pools_.erase(handle);
+    return nullptr;
+  }
+  return pools_.emplace(handle, std::move(*made)).first->second.get();
+}
+
+PoolMemory* Memory::current_pool(int ordinal) {
+  if (ordinal < 0 || ordinal >= AccessSet::most_devices) return nullptr;
+  Device& there = devices_[static_cast<std::size_t>(ordinal)];
+  if (there.current_pool_is_known.load(std::memory_order_acquire)) {
+    return there.current_pool.load(std::memory_order_acquire);
+  }
+  const Driver& driver = around_.driver;
+  CUmemoryPool current = nullptr;
+  const std::uint64_t changes = pool_changes_.load();
+  if (driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS) return nullptr;
+  PoolMemory* found = pool(current);
+  const Writing writing{pools_lock_};
+  if (changes != pool_changes_.load()) return found;  // ask again the next time
+  there.current_pool.store(found, std::memory_order_release);
+  there.current_pool_is_known.store(true, std::memory_order_release);
+  return found;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/pool_memory.hpp"
+
+#include <algorithm>
+
+namespace cuvmm {
+namespace {
+
+// Addresses cost next to nothing, but there are only so many of them.
+constexpr Size large_reserves = 8;  // times the device's memory
+constexpr Size small_reserves = 2;
+
+// As many addresses as can be had, but enough for the whole device.
+Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& device,
+                                            StreamOrder& order, Size reserves) {
+  const ArenaSettings settings{.device = device.ordinal(),
+                               .granule = device.granule(),
+                               .reserve = 0,
+                               .access = AccessSet::of(device.ordinal()),
+                               .grow = device.settings().grow,
+                               .device_memory = device.memory(),
+                               .wait = device.settings().wait};
+  const Size whole = round_up(device.memory(), device.granule());
+  while (true) {
+    ArenaSettings sized = settings;
+    sized.reserve = whole * reserves;
+    auto arena = Arena::create(driver, device.store(), order, sized);
+    if (arena.ok() || reserves == 1) return arena;
+    reserves /= 2;
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PoolMemory>> PoolMemory::create(const Driver& driver, DeviceMemory& device,
+                                                       StreamOrder& order, CUmemoryPool handle) {
+  auto pool = std::unique_ptr<PoolMemory>{new PoolMemory{device, handle}};
+  pool->large_ = TRY(create_arena(driver, device, order, large_reserves));
+  pool->small_ = TRY(create_arena(driver, device, order, small_reserves));
+  return pool;
+}
+
+Result<Allocation*> PoolMemory::allocate(Size asked, StreamId stream) {
+  Block* block = TRY(arena_for(asked).allocate(asked, stream));
+  used_.add(block->granted());
+  return block;
+}
+
+void PoolMemory::free(Allocation& allocation, const FreeTicket& ticket) {
+  auto& block = static_cast<Block&>(allocation);
+  used_.take(block.granted());
+  Arena& arena = large_->contains(block.address()) ? *large_ : *small_;
+  arena.free(block, ticket);
+}
+
+Result<void> PoolMemory::set_access(const AccessSet& access) {
+  const AccessSet before = large_->access();
+  TRY(large_->set_access(access));
+  const auto given = small_->set_access(access);
+  // What was granted a moment ago can be taken back.
+  if (!given.ok()) static_cast<void>(large_->set_access(before).ok());
+  return given;
+}
+
+AccessSet PoolMemory::access() const {
+  return large_->access();
+}
+
+Size PoolMemory::trim(Size keep) {
+  const Size small = small_->mapped_bytes();
+  large_->trim(keep > small ? keep - small : 0);
+  const Size large = large_->mapped_bytes();
+  small_->trim(keep > large ? keep - large : 0);
+  device_.trim();
+  return reserved();
+}
+
+Size PoolMemory::reserved() const {
+  const Size now = large_->mapped_bytes() + small_->mapped_bytes();
+  reserved_.raise(now);
+  return now;
+}
+
+Size PoolMemory::reserved_high() const {
+  static_cast<void>(reserved());
+  return reserved_.high();
+}
+
+Size PoolMemory::mapped_free() const {
+  const Size mapped = large_->mapped_bytes() + small_->mapped_bytes();
+  const Size held = used();
+  return mapped > held ? mapped - held : 0;
+}
+
+Complaint PoolMemory::complaint() const {
+  if (auto complaint = large_->complaint()) return complaint;
+  return small_->complaint();
+}
+
+}  // namespace cuvmm

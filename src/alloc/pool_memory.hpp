@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "alloc/allocation.hpp"
+#include "alloc/arena/arena.hpp"
+#include "alloc/device_memory.hpp"
+
+namespace cuvmm {
+
+// A number and the highest that it has been since that was last reset.
+class HighMark {
+ public:
+  void add(Size size) { raise(now_.fetch_add(size, std::memory_order_relaxed) + size); }
+  void take(Size size) { now_.fetch_sub(size, std::memory_order_relaxed); }
+  // Where the number is somebody else's.
+  void raise(Size to) {
+    Size high = high_.load(std::memory_order_relaxed);
+    while (high < to && !high_.compare_exchange_weak(high, to, std::memory_order_relaxed)) {
+    }
+  }
+  Size now() const { return now_.load(std::memory_order_relaxed); }
+  Size high() const { return high_.load(std::memory_order_relaxed); }
+  void reset_high() { high_.store(now(), std::memory_order_relaxed); }
+  void reset_high(Size to) { high_.store(to, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<Size> now_{0};
+  std::atomic<Size> high_{0};
+};
+
+// The memory of one stream-ordered pool of the program's. The pool's handle is a real one; this
+// stands beside it.
+class PoolMemory {
+ public:
+  static Result<std::unique_ptr<PoolMemory>> create(const Driver& driver, DeviceMemory& device,
+                                                    StreamOrder& order, CUmemoryPool handle);
+
+  CUmemoryPool handle() const { return handle_; }
+  DeviceMemory& device() const { return device_; }
+
+  // Usable by work that `stream` is given from now on.
+  Result<Allocation*> allocate(Size asked, StreamId stream);
+  void free(Allocation& allocation, const FreeTicket& ticket);
+
+  Result<void> set_access(const AccessSet& access);
+  AccessSet access() const;
+
+  // Keeps no more than that. Returns what is kept.
+  Size trim(Size keep);
+
+  Size used() const { return used_.now(); }
+  Size used_high() const { return used_.high(); }
+  Size reserved() const;
+  Size reserved_high() const;
+  void reset_used_high() { used_.reset_high(); }
+  void reset_reserved_high() { reserved_.reset_high(reserved()); }
+  // Mapped, and nobody's.
+  Size mapped_free() const;
+
+  // The program has destroyed the pool; its memory lives on until it is freed.
+  void end() { ended_.store(true); }
+  bool is_over() const { return ended_.load() && used() == 0; }
+
+  Complaint complaint() const;
+
+ private:
+  PoolMemory(DeviceMemory& device, CUmemoryPool handle) : device_(device), handle_(handle) {}
+
+  // Small blocks apart, so that they leave no holes between large ones.
+  Arena& arena_for(Size granted) const { return granted < smallest_large ? *small_ : *large_; }
+  static constexpr Size smallest_large = 1 * MiB;
+
+  DeviceMemory& device_;
+  const CUmemoryPool handle_;
+  std::unique_ptr<Arena> large_;
+  std::unique_ptr<Arena> small_;
+  HighMark used_;
+  mutable HighMark reserved_;  // its high mark only; the arenas know the number
+  std::atomic<bool> ended_{false};
+};
+
+}  // namespace cuvmm
