@@ -11,6 +11,8 @@ namespace {
 constexpr Size vacant_at_ease = 4;  // granules
 constexpr Size vacant_share = 16;   // one part in so many of all shared chunks
 
+constexpr std::size_t chunks_of_a_rare_size = 4;  // fewer than that
+
 }  // namespace
 
 SharedChunk& SharedChunks::add(ChunkRef chunk, const Format& format) {
@@ -143,11 +145,19 @@ std::optional<SharedChunks::Place> SharedChunks::find(const Format& format, Look
   }
   if (look == Look::Lightly) {
     const Size at_ease = vacant_at_ease * granule_ + physical_bytes() / vacant_share;
-    return vacant_bytes_ > at_ease ? find_slot(format, few) : std::nullopt;
+    if (vacant_bytes_ <= at_ease) return std::nullopt;
   }
-  const bool only_its_slots = format.cut != Cut::Slots;
-  if (const auto place = find_slot(format, only_its_slots ? all_.size() : few)) return place;
-  return only_its_slots ? std::nullopt : find_any(format.size);
+  if (format.cut != Cut::Slots) {
+    return find_slot(format, look == Look::Hard ? all_.size() : few);
+  }
+  // Slots that are in step with those of its own size let compaction do more; of a size that is
+  // rare it is better that they leave no gaps.
+  const bool is_rare = own == formats_.end() || own->second->chunks < chunks_of_a_rare_size;
+  if (!is_rare) {
+    if (const auto place = find_slot(format, few)) return place;
+    if (look == Look::Lightly) return std::nullopt;
+  }
+  return find_any(format.size);
 }
 
 // Small vacancies first.

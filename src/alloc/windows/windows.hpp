@@ -48,7 +48,8 @@ struct WindowCounters {
 // How live pieces are moved, by somebody who knows that nothing touches them meanwhile.
 struct Compaction {
   CopyBy copy;
-  std::uint64_t until = 0;  // now_ns(); copies that take longer are given up
+  Duration wait{
+      1'000'000};  // for what is copied at once, which takes far less on a device that runs
 };
 
 // Blocking memory of one context, from 64 KiB up. Every block has address granules of its own, and
@@ -119,7 +120,9 @@ class Windows final : public ReclaimClient {
   Result<WindowBlock*> try_place(Request& request);
   Result<void> take_missing(Request& request);
   bool wait_for_a_free(std::uint64_t until);
-  Result<bool> make_room(const Request& request, std::uint64_t until);
+  Result<bool> make_room(const Request& request);
+  void set_compacting(bool is_compacting);
+  std::uint64_t deadline() const;
   Result<CUdeviceptr> take_addresses(Size bytes);
   Result<WindowBlock*> put_up(const Request& request,
                               const std::optional<SharedChunks::Place>& place);
@@ -135,6 +138,7 @@ class Windows final : public ReclaimClient {
   void hand_out(WindowBlock& block);
   void take_down(WindowBlock& block);
   bool unmap_all(WindowBlock& block);
+  bool unmap_one(CUdeviceptr address, const ChunkRef& chunk);
   void give_up(WindowBlock& ready);
   void remove_if_vacant(SharedChunk& chunk);
   bool give_up_pieces(SharedChunk& idle);
@@ -190,6 +194,7 @@ class Windows final : public ReclaimClient {
   CachedWindows cached_;
   std::vector<WindowBlock*> large_;   // those with chunks of their own, freed ones too
   Ages leaving_;                      // to be unmapped as soon as the driver lets us
+  Error unmap_refusal_;               // why it did not, the last time
   std::vector<WindowBlock*> adrift_;  // live, and not usable since the driver refused an undo
   std::vector<std::unique_ptr<Batch>> unfinished_;  // copies that outlived their time
   WindowCounters counters_;                         // live and compacted ones only
@@ -198,6 +203,7 @@ class Windows final : public ReclaimClient {
   std::uint64_t worth_while_from_ = 0;              // changes_, for compaction to free
   Size futile_bytes_ = 0;                           // so much or more
   bool turn_is_taken_ = false;
+  bool is_compacting_ = false;  // who has the turn
   Condition turn_ended_;
 
   ReclaimRegistration registration_;  // ends first

@@ -46,9 +46,13 @@ struct Windows::Request {
 
 class Windows::Turn {
  public:
-  Turn(Windows& windows, std::uint64_t until) : windows_(windows) {
+  // Waits for it, but for no longer than the settings say; while live pieces are moved, no work
+  // runs that could be waiting for us, and that time does not count.
+  explicit Turn(Windows& windows) : windows_(windows) {
     Holding holding{windows.lock_};
+    std::uint64_t until = windows.deadline();
     while (windows.turn_is_taken_) {
+      if (windows.is_compacting_) until = windows.deadline();
       const std::uint64_t now = now_ns();
       if (now >= until) return;
       windows.turn_ended_.wait_for(holding, std::chrono::nanoseconds(until - now));
@@ -69,6 +73,10 @@ class Windows::Turn {
   Windows& windows_;
   bool is_mine_ = false;
 };
+
+std::uint64_t Windows::deadline() const {
+  return now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(settings_.wait).count());
+}
 
 Result<WindowBlock*> Windows::allocate(Size asked) {
   if (asked == 0) return Error::invalid(doing, "of no bytes");
@@ -102,9 +110,8 @@ Result<WindowBlock*> Windows::place(Request& request) {
 }
 
 Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refusal) {
-  const std::uint64_t until =
-      now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(settings_.wait).count());
-  const Turn turn{*this, until};
+  const Turn turn{*this};
+  const std::uint64_t until = deadline();
   const auto try_again = [&] {
     Result<WindowBlock*> placed = place(request);
     if (!placed.ok()) refusal = placed.error();
@@ -123,10 +130,14 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
       give_up_cached();
       placed = try_again();
     }
-    while (!placed.ok() && is_for_want_of_room(refusal) && TRY(make_room(request, until))) {
+    while (!placed.ok() && is_for_want_of_room(refusal) && TRY(make_room(request))) {
       placed = try_again();
     }
     if (placed.ok() || !is_for_want_of_room(refusal)) return placed;
+  }
+  {
+    const Holding holding{lock_};
+    if (!leaving_.is_empty() && unmap_refusal_.driver_code != 0) return unmap_refusal_;
   }
   refusal.doing = doing;
   refusal.asked = request.shape.granted;
@@ -289,7 +300,7 @@ bool Windows::wait_for_a_free(std::uint64_t until) {
 }
 
 // Whether live pieces were moved such that it is worth while trying again.
-Result<bool> Windows::make_room(const Request& request, std::uint64_t until) {
+Result<bool> Windows::make_room(const Request& request) {
   Size missing = 0;
   {
     const Holding holding{lock_};
@@ -304,11 +315,20 @@ Result<bool> Windows::make_room(const Request& request, std::uint64_t until) {
       return false;
     }
   }
-  if (!settings_.quiet->begin(until)) return false;
-  const Undo end{[this] { settings_.quiet->end(); }};
-  const Size freed =
-      TRY(compact(missing + chunks_to_spare * granule_, {settings_.quiet->copy_by(), until}));
-  return freed != 0;
+  if (!settings_.quiet->begin(deadline())) return false;
+  set_compacting(true);
+  const Undo end{[this] {
+    set_compacting(false);
+    settings_.quiet->end();
+  }};
+  const Size wanted = missing + chunks_to_spare * granule_;
+  return TRY(compact(wanted, {settings_.quiet->copy_by(), settings_.wait})) != 0;
+}
+
+void Windows::set_compacting(bool is_compacting) {
+  const Holding holding{lock_};
+  is_compacting_ = is_compacting;
+  turn_ended_.notify_all();  // who waits for the turn has more time, or less, from now on
 }
 
 }  // namespace cuvmm

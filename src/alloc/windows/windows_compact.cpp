@@ -22,6 +22,10 @@ constexpr std::size_t pieces_a_batch = 512;
 
 constexpr int plans_at_most = 3;
 
+std::uint64_t in_ns(Duration duration) {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(duration).count());
+}
+
 void sleep_a_little() {
   constexpr timespec little{.tv_sec = 0, .tv_nsec = 20'000};
   ::nanosleep(&little, nullptr);
@@ -29,8 +33,8 @@ void sleep_a_little() {
 
 enum class Copies : std::uint8_t { Done, StillRun };
 
-// Until the copies are over, or it is `until`.
-Result<Copies> wait_for_copies(const Driver& driver, CUstream stream, std::uint64_t until) {
+Result<Copies> wait_for_copies(const Driver& driver, CUstream stream, Duration at_most) {
+  const std::uint64_t until = now_ns() + in_ns(at_most);
   constexpr int refusals_at_most = 3;
   for (int refusals = 0;;) {
     const CUresult answer = driver.cuStreamQuery(stream);
@@ -117,7 +121,7 @@ Result<Size> Windows::compact(Size wanted, const Compaction& how) {
 
 Result<void> Windows::carry_out(Plan& plan, const Compaction& how, Size& freed) {
   auto next = plan.sources.begin();
-  while (next != plan.sources.end() && now_ns() < how.until) {
+  while (next != plan.sources.end()) {
     auto batch = std::make_unique<Batch>();
     batch->stream = how.copy.stream;
     for (std::size_t pieces = 0; next != plan.sources.end() && pieces < pieces_a_batch; ++next) {
@@ -129,7 +133,7 @@ Result<void> Windows::carry_out(Plan& plan, const Compaction& how, Size& freed) 
       begin(*batch);
     }
     const Result<void> submitted = copy(*batch);
-    const Result<Copies> copies = wait_for_copies(driver_, batch->stream, how.until);
+    const Result<Copies> copies = wait_for_copies(driver_, batch->stream, how.wait);
     const Holding holding{lock_};
     if (!copies.ok() || *copies == Copies::StillRun) {
       unfinished_.push_back(std::move(batch));

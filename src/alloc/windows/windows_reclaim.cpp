@@ -75,18 +75,26 @@ bool Windows::unmap_all(WindowBlock& block) {
   const PlacedBlock placed = block.placed(granule_);
   if (block.piece_behind != Behind::Nothing) {
     if (block.shared->copies != 0) return false;
-    if (!maps_.unmap(placed.piece_window(), block.shared->chunk).ok()) return false;
+    if (!unmap_one(placed.piece_window(), block.shared->chunk)) return false;
     block.piece_behind = Behind::Nothing;
   }
   while (block.whole != nullptr && !block.whole->chunks.empty()) {
     const ChunkRef& last = block.whole->chunks.back();
     const Size size = last->size();
-    if (!maps_.unmap(placed.whole() + block.whole->bytes - size, last).ok()) return false;
+    if (!unmap_one(placed.whole() + block.whole->bytes - size, last)) return false;
     block.whole->chunks.pop_back();
     block.whole->bytes -= size;
     whole_bytes_ -= size;
   }
   return true;
+}
+
+// Asked twice before it counts as refused.
+bool Windows::unmap_one(CUdeviceptr address, const ChunkRef& chunk) {
+  if (maps_.unmap(address, chunk).ok()) return true;
+  const Result<void> again = maps_.unmap(address, chunk);
+  if (!again.ok()) unmap_refusal_ = again.error();
+  return again.ok();
 }
 
 void Windows::remove_if_vacant(SharedChunk& chunk) {

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of memory that is freed in small pieces all over a full card. Natively nothing of a
+// comb of blocks up to 1 MiB can be had as one (contract: memory_fragmentation.cpp).
+#include <random>
+
+#include "alloc_windows_world.hpp"
+#include "support/scale.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+enum class Freed : std::uint8_t { EverySecond, AtRandom };
+
+struct Comb {
+  Size block;
+  Freed freed;
+  Size memory;
+  double share_back;
+};
+
+std::string name_of_comb(const ::testing::TestParamInfo<Comb>& info) {
+  return std::to_string(info.param.block / KiB) + "KiB" +
+         (info.param.freed == Freed::AtRandom ? "AtRandom" : "EverySecond");
+}
+
+class WindowsComb : public WindowsTest, public ::testing::WithParamInterface<Comb> {};
+
+TEST_P(WindowsComb, ComesBackAsOneBlock) {
+  PRINT_SEED_ON_FAILURE();
+  const Comb& comb = GetParam();
+  if (test_scale() < 1 && comb.memory > 1 * GiB) GTEST_SKIP() << "too much for a sanitizer";
+  WindowsWorld world{driver(), comb.memory,
+                     [](WindowSettings& settings) { settings.seed = seed(); }};
+  auto blocks = world.fill_with(comb.block);
+  // No fewer than the driver, which gives a block from 1 MiB up granules of its own.
+  const Size native = comb.block <= 1 * MiB
+                          ? comb.memory / world.granule * (world.granule / comb.block)
+                          : comb.memory / round_up(comb.block, world.granule);
+  EXPECT_GE(blocks.size() * 100, native * 95);
+  std::vector<CUdeviceptr> addresses;
+  for (const WindowBlock* block : blocks) mark(*block);
+  const Size freed = comb.freed == Freed::EverySecond ? world.free_every_second(blocks)
+                                                      : world.free_about_half(blocks, seed());
+  for (const WindowBlock* block : blocks) addresses.push_back(block->address());
+
+  const Size largest = world.largest();
+  RecordProperty("percent_back",
+                 std::to_string(static_cast<double>(largest) * 100.0 / static_cast<double>(freed)));
+  EXPECT_GE(static_cast<double>(largest), comb.share_back * static_cast<double>(freed))
+      << largest / MiB << " of " << freed / MiB << " MiB";
+  WindowBlock& whole = world.block(largest);
+  mark(whole);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    ASSERT_EQ(blocks[i]->address(), addresses[i]);
+    expect_marked(*blocks[i]);
+  }
+  blocks.push_back(&whole);
+  if (blocks.size() < 10'000) expect_true(world.windows(), blocks);
+  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  // As many fit as before, once the large block is gone.
+  world->free(whole);
+  blocks.pop_back();
+  const auto again = world.fill_with(comb.block);
+  EXPECT_GE((blocks.size() + again.size()) * 100, native * 95);
+  for (const WindowBlock* block : blocks) expect_marked(*block);
+}
+
+constexpr Size large = 3 * GiB;
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, WindowsComb,
+    ::testing::Values(Comb{64 * KiB, Freed::EverySecond, large, 0.95},
+                      Comb{64 * KiB, Freed::AtRandom, large, 0.90},
+                      Comb{100 * KiB, Freed::EverySecond, large, 0.95},
+                      Comb{100 * KiB, Freed::AtRandom, large, 0.90},
+                      Comb{130 * KiB, Freed::EverySecond, 1 * GiB, 0.95},
+                      Comb{256 * KiB, Freed::EverySecond, 1 * GiB, 0.98},
+                      Comb{256 * KiB, Freed::AtRandom, large, 0.92},
+                      Comb{512 * KiB, Freed::EverySecond, 1 * GiB, 0.98},
+                      Comb{512 * KiB, Freed::AtRandom, large, 0.93},
+                      Comb{700 * KiB, Freed::AtRandom, 1 * GiB, 0.95},
+                      Comb{1 * MiB, Freed::EverySecond, 1 * GiB, 0.98},
+                      Comb{1 * MiB, Freed::AtRandom, large, 0.95},
+                      // From here on the driver gives all of it back.
+                      Comb{1536 * KiB, Freed::EverySecond, 1 * GiB, 1.0},
+                      Comb{1536 * KiB, Freed::AtRandom, 1 * GiB, 1.0},
+                      Comb{2 * MiB, Freed::AtRandom, 1 * GiB, 1.0},
+                      Comb{2 * MiB + 512 * KiB, Freed::EverySecond, 1 * GiB, 1.0},
+                      Comb{2 * MiB + 512 * KiB, Freed::AtRandom, 1 * GiB, 1.0},
+                      Comb{3 * MiB, Freed::EverySecond, 1 * GiB, 1.0},
+                      Comb{3 * MiB, Freed::AtRandom, large, 0.97},
+                      Comb{7 * MiB + 700 * KiB, Freed::AtRandom, 1 * GiB, 0.97},
+                      Comb{17 * MiB, Freed::EverySecond, 1 * GiB, 1.0},
+                      Comb{64 * MiB, Freed::AtRandom, large, 1.0}),
+    name_of_comb);
+
+TEST_F(WindowsTest, ACombOfAllSizesMostlyComesBack) {
+  PRINT_SEED_ON_FAILURE();
+  WindowsWorld world{driver(), 1 * GiB};
+  std::mt19937_64 random{seed()};
+  std::vector<WindowBlock*> blocks;
+  for (int refusals = 0; refusals < 20;) {
+    const auto block = world->allocate(64 * KiB + random() % (1 * MiB - 64 * KiB));
+    if (block.ok()) {
+      blocks.push_back(*block);
+    } else {
+      ++refusals;
+    }
+  }
+  for (const WindowBlock* block : blocks) mark(*block);
+  Size live = 0;
+  for (const WindowBlock* block : blocks) live += block->granted();
+  EXPECT_GE(live * 100, 95 * GiB) << "it was nearly full";
+  const Size freed = world.free_about_half(blocks, seed());
+  const Size largest = world.largest();
+  RecordProperty("percent_back",
+                 std::to_string(static_cast<double>(largest) * 100.0 / static_cast<double>(freed)));
+  EXPECT_GE(largest * 100, freed * 80);
+  for (const WindowBlock* block : blocks) expect_marked(*block);
+  expect_true(world.windows(), blocks);
+}
+
+}  // namespace
+}  // namespace cuvmm::test

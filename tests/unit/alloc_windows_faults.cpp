@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// What windows do with each of their driver calls failing in turn.
+#include "alloc_windows_world.hpp"
+#include "support/fault_sweep.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class WindowsFaultTest : public WindowsTest {};
+
+struct Prepared : WindowsWorld {
+  explicit Prepared(const Driver& with) : WindowsWorld(with, 12 * MiB) {}
+  std::vector<WindowBlock*> blocks;
+  AccessSet access = read_write();
+};
+
+// The blocks that the program holds, where they are, and what is in them. What lies cached, and
+// which chunks they have, may change.
+std::string describe(Prepared& world) {
+  std::string text;
+  for (const WindowBlock* block : world.blocks) {
+    text += std::to_string(block->address()) + "+" + std::to_string(block->granted()) + " " +
+            std::to_string(read_word(block->address())) + " " +
+            std::to_string(read_word(block->end() - 4)) + "\n";
+  }
+  const WindowCounters counters = world->counters();
+  return text + std::to_string(counters.live_blocks) + " " + std::to_string(counters.live_bytes);
+}
+
+void check(Prepared& world) {
+  // What the driver refused is made good as soon as it is asked for memory again.
+  (void)world->trim(unlimited);
+  expect_true(world.windows(), world.blocks);
+  for (const WindowBlock* block : world.blocks) {
+    expect_marked(*block);
+    EXPECT_EQ(rights(block->address()), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  }
+  EXPECT_EQ(world.store.complaint().value_or("nothing"), "nothing");
+}
+
+Result<void> allocate(Prepared& world, Size size) {
+  WindowBlock* const block = TRY(world->allocate(size));
+  world.blocks.push_back(block);
+  mark(*block);
+  return {};
+}
+
+// What the store could not release counts as in use, and then the limit is what refuses memory,
+// which has no number of the driver's.
+Result<void> with_number_of_refused_release(Prepared& world, Result<void> result, CUresult fault) {
+  if (result.ok() || result.error().kind != ErrorKind::OutOfMemory) return result;
+  if (world.store.counters(world.here).physical_unreleased == 0) return result;
+  Error error = result.error();
+  error.driver_code = fault;
+  return error;
+}
+
+void sweep(const std::function<void(Prepared&)>& prepare,
+           const std::function<Result<void>(Prepared&)>& act) {
+  for (const CUresult fault : {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN}) {
+    const Scenario<Prepared> scenario{
+        .given =
+            [prepare](const Driver& driver) {
+              auto world = std::make_unique<Prepared>(driver);
+              prepare(*world);
+              for (const WindowBlock* block : world->blocks) mark(*block);
+              return world;
+            },
+        .when =
+            [act, fault](Prepared& world) {
+              return with_number_of_refused_release(world, act(world), fault);
+            },
+        .then = [](Prepared&) {},
+        .snapshot = describe,
+        .check = check,
+        .makes_up_for =
+            [](const std::string& name, CUresult answer) {
+              // Memory that is refused once is asked for again; so is how far copies are.
+              return answer == CUDA_ERROR_OUT_OF_MEMORY || name == "cuStreamQuery";
+            }};
+    for_each_failing_call(scenario, fault);
+    for_each_call_failing_from(scenario, fault);
+  }
+}
+
+TEST_F(WindowsFaultTest, ASmallBlock) {
+  sweep([](Prepared& world) { world.blocks = {&world.block(3 * MiB)}; },
+        [](Prepared& world) { return allocate(world, 100 * KiB); });
+}
+
+TEST_F(WindowsFaultTest, ALargeBlockWithAPiece) {
+  sweep([](Prepared& world) { world.blocks = {&world.block(100 * KiB)}; },
+        [](Prepared& world) { return allocate(world, 5 * MiB); });
+}
+
+TEST_F(WindowsFaultTest, ALargeBlockOfManyChunks) {
+  sweep(
+      [](Prepared& world) {
+        // Memory in single granules only: six are in the store, and one large chunk is not to be
+        // had.
+        world.blocks = {&world.block(2 * MiB)};
+        world.store.give(GIVEN_VALUE(world.store.take({world.granule, world.here, Export::No})));
+      },
+      [](Prepared& world) { return allocate(world, 9 * MiB); });
+}
+
+TEST_F(WindowsFaultTest, GivingUpCachedWindowsForOthers) {
+  sweep(
+      [](Prepared& world) {
+        world.blocks = world.fill_with(256 * KiB);
+        std::vector<WindowBlock*> going(world.blocks.begin() + 8, world.blocks.end());
+        world.blocks.resize(8);
+        world.free_all(going);
+      },
+      [](Prepared& world) { return allocate(world, 6 * MiB); });
+}
+
+TEST_F(WindowsFaultTest, Compaction) {
+  sweep(
+      [](Prepared& world) {
+        world.blocks = world.fill_with(512 * KiB);
+        world.free_every_second(world.blocks);
+      },
+      [](Prepared& world) { return allocate(world, 6 * MiB); });
+}
+
+TEST_F(WindowsFaultTest, CompactionOfPiecesOfLargeBlocks) {
+  sweep(
+      [](Prepared& world) {
+        world.blocks = world.fill_with(3 * MiB);
+        world.free_every_second(world.blocks);
+      },
+      [](Prepared& world) { return allocate(world, 6 * MiB); });
+}
+
+TEST_F(WindowsFaultTest, Access) {
+  NEEDS_DEVICES(2);
+  sweep(
+      [](Prepared& world) {
+        world.blocks = {&world.block(100 * KiB), &world.block(3 * MiB), &world.block(1 * MiB)};
+        world->free(world.block(2 * MiB));
+      },
+      [](Prepared& world) { return world->set_access(read_write().with(1)); });
+}
+
+}  // namespace
+}  // namespace cuvmm::test
