@@ -2,7 +2,10 @@
 #include "engine/engine.hpp"
 
 #include <pthread.h>
+#include <sys/auxv.h>
+#include <time.h>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "engine/inside.hpp"
 #include "engine/trace_life.hpp"
@@ -11,7 +14,8 @@
 namespace cuvmm {
 namespace {
 
-std::atomic<bool> driver_is_missing{false};
+std::atomic<bool> cannot_start{false};  // and so is not tried again
+constexpr std::uint64_t longest_start_us = 2'000'000;
 
 void warn_of(const Options& options) {
   for (const OptionProblem& problem : options.problems()) {
@@ -26,39 +30,66 @@ const char* name_of_call(std::uint16_t call) {
 }  // namespace
 
 std::atomic<Engine*> Engine::current_{nullptr};
+std::atomic<Engine*> Engine::starting_{nullptr};
 
 DriverSource& driver_source() {
   static DriverSource source;
   return source;
 }
 
-// Two threads may both get here; the first to publish its engine wins, and the other's, which has
-// done nothing yet, is dropped. That way nobody waits for anybody.
 Engine* Engine::start() {
-  if (driver_is_missing.load(std::memory_order_relaxed)) return nullptr;
+  // The driver itself may call while it is being loaded.
+  if (Inside::here() || cannot_start.load(std::memory_order_relaxed)) return nullptr;
   const Inside inside;
-  Options options = Options::from_environment();
-  auto driver = load_driver(driver_source().path.load(), driver_source().doors);
-  if (!driver.ok()) {
-    if (!driver_is_missing.exchange(true)) {
-      CUVMM_LOG(Warning, "%s; the program runs without cuvmm", driver.error().text().c_str());
-    }
-    return nullptr;
-  }
-  auto* mine = new Engine{*driver, std::move(options)};
+  Engine* mine = make();
+  if (mine == nullptr) return nullptr;
   Engine* nobody = nullptr;
-  if (!current_.compare_exchange_strong(nobody, mine)) {
+  if (!starting_.compare_exchange_strong(nobody, mine)) {
     delete mine;
-    return nobody;
+    return wait_for_start();
   }
-  // A log file that cannot be had has been warned of, and standard error is used instead.
-  static_cast<void>(
-      set_up_log({.level = mine->options_.log_level, .file = mine->options_.log_file}).ok());
-  log_events(&name_of_call);
-  warn_of(mine->options_);
-  if (mine->is_on()) start_trace(mine->options_);
-  pthread_atfork(nullptr, nullptr, &Engine::forget_after_fork);
+  forget_in_children();
+  mine->set_up();
+  current_.store(mine, std::memory_order_release);
   return mine;
+}
+
+// Several threads may all get here: loading the driver takes the loader's lock, which a thread that
+// would have to wait for another may hold. So each makes an engine, and all but one are dropped.
+Engine* Engine::make() {
+  Options options = Options::from_environment();
+  if (::getauxval(AT_SECURE) != 0) options.mode = Mode::Off;
+  auto driver = load_driver(driver_source().path.load(), driver_source().doors);
+  if (driver.ok()) return new Engine{*driver, std::move(options)};
+  if (!cannot_start.exchange(true)) {
+    CUVMM_LOG(Warning, "%s; the program runs without cuvmm", driver.error().text().c_str());
+  }
+  return nullptr;
+}
+
+void Engine::set_up() {
+  // A log file that cannot be had has been warned of, and standard error is used instead.
+  static_cast<void>(set_up_log({.level = options_.log_level, .file = options_.log_file}).ok());
+  log_events(&name_of_call);
+  warn_of(options_);
+  if (is_on()) start_trace(options_);
+}
+
+// For the thread that sets it up, which needs no lock that we could hold. nullptr after a while, so
+// that whatever goes wrong there does not stop this thread too.
+Engine* Engine::wait_for_start() {
+  const std::uint64_t deadline = now_us() + longest_start_us;
+  while (now_us() < deadline) {
+    if (Engine* engine = current_.load(std::memory_order_acquire)) return engine;
+    const timespec a_moment{.tv_sec = 0, .tv_nsec = 20'000};
+    ::nanosleep(&a_moment, nullptr);
+  }
+  return nullptr;
+}
+
+void Engine::forget_in_children() {
+  static constinit std::atomic<bool> registered{false};
+  if (!registered.exchange(true)) pthread_atfork(nullptr, nullptr, &Engine::forget_after_fork);
 }
 
 // The child shares nothing that its parent's threads or the driver hold. What the old engine owns
@@ -66,7 +97,8 @@ Engine* Engine::start() {
 void Engine::forget_after_fork() {
   forget_trace();
   current_.store(nullptr);
-  driver_is_missing.store(false);
+  starting_.store(nullptr);
+  cannot_start.store(false);
 }
 
 }  // namespace cuvmm

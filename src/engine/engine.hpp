@@ -15,8 +15,9 @@ namespace cuvmm {
 // destroyed; a forked child gets one of its own when it first calls.
 class Engine {
  public:
-  // nullptr where no driver can be had. Takes no lock, since it may be reached from a library's
-  // constructor while the loader holds its own.
+  // nullptr where no driver can be had, and to what runs while the engine is being made: then the
+  // driver is to be called as if we were not there. Takes no lock, since it may be reached from a
+  // library's constructor while the loader holds its own.
   static Engine* get() {
     Engine* engine = current_.load(std::memory_order_acquire);
     return engine != nullptr ? engine : start();
@@ -43,9 +44,14 @@ class Engine {
  private:
   Engine(const Driver& driver, Options options) : driver_(driver), options_(std::move(options)) {}
   static Engine* start();
+  static Engine* make();
+  void set_up();
+  static Engine* wait_for_start();
+  static void forget_in_children();
   static void forget_after_fork();
 
   static std::atomic<Engine*> current_;
+  static std::atomic<Engine*> starting_;  // set up, but not yet current
 
   const Driver driver_;    // immutable after construction
   const Options options_;  // immutable after construction

@@ -13,10 +13,11 @@
 extern "C" {
 // What the assembler below calls, and where it jumps.
 [[gnu::visibility("hidden")]] void* (*cuvmm_real_dlsym)(void*, const char*) = nullptr;
-[[gnu::visibility("hidden")]] void* cuvmm_decide_dlsym(void* library, const char* name);
+[[gnu::visibility("hidden")]] void* cuvmm_decide_dlsym(void** library, const char* name);
 }
 
-// rdi and rsi are the arguments; a result other than null is the answer.
+// rdi and rsi are the arguments; a result other than null is the answer. The library may be changed
+// where it was kept on the stack.
 asm(R"(
 .pushsection .text
 .globl cuvmm_dlsym
@@ -31,6 +32,7 @@ cuvmm_dlsym:
   .cfi_adjust_cfa_offset 8
   sub $8, %rsp
   .cfi_adjust_cfa_offset 8
+  lea 16(%rsp), %rdi
   call cuvmm_decide_dlsym
   add $8, %rsp
   .cfi_adjust_cfa_offset -8
@@ -76,15 +78,38 @@ Dlsym find_real_dlsym() {
 }  // namespace
 }  // namespace cuvmm::hook
 
+namespace cuvmm::hook {
+namespace {
+
+bool is_named_like_the_drivers(const char* name) {
+  return name != nullptr && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+bool driver_is_loaded() {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver != nullptr) dlclose(driver);
+  return driver != nullptr;
+}
+
+// Where no such name can be found.
+void* library_without_driver() {
+  return dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+}
+
+}  // namespace
+}  // namespace cuvmm::hook
+
 // Null: let the real dlsym answer. Decided by the name first, so that a lookup which is none of
-// ours costs three comparisons and touches nothing. (cudaMalloc, cudnnCreate: none of the
-// driver's.)
-void* cuvmm_decide_dlsym(void* library, const char* name) {
+// ours (cudaMalloc, cudnnCreate) costs three comparisons and touches nothing.
+void* cuvmm_decide_dlsym(void** library, const char* name) {
   using namespace cuvmm::hook;
   if (cuvmm_real_dlsym == nullptr) prepare();
-  if (name == nullptr || name[0] != 'c' || name[1] != 'u') return nullptr;
-  if (name[2] < 'A' || name[2] > 'Z') return nullptr;
-  // By RTLD_DEFAULT and RTLD_NEXT our exported symbols are found as any others are.
-  if (library == RTLD_DEFAULT || library == RTLD_NEXT) return nullptr;
-  return door_for_symbol(library, name, cuvmm_real_dlsym);
+  if (!is_named_like_the_drivers(name)) return nullptr;
+  if (*library != RTLD_DEFAULT && *library != RTLD_NEXT) {
+    return door_for_symbol(*library, name, cuvmm_real_dlsym);
+  }
+  // Our exported symbols are found as any others are. But who only asks whether there is a driver
+  // must not take them for one.
+  if (has_door(name) && !driver_is_loaded()) *library = library_without_driver();
+  return nullptr;
 }

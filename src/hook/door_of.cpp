@@ -72,6 +72,10 @@ bool is_of_driver(void* address, const char** file) {
 
 }  // namespace
 
+bool has_door(const char* symbol) {
+  return made_once<NamedDoors>().find(symbol) != nullptr;
+}
+
 void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*, const char*)) {
   if (Inside::here()) return nullptr;
   void* door = made_once<NamedDoors>().find(name);

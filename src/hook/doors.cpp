@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One door per row and flavour, and the exported symbol of each.
 #include "hook/door.hpp"
+#include "hook/native.hpp"
 #include "hook/record.hpp"
 
 namespace cuvmm::hook {
@@ -14,7 +15,7 @@ struct Door<call, body, description, CUresult (*)(Arguments...)> {
   template <Flavour flavour>
   static CUresult enter(Arguments... arguments) {
     Engine* engine = Engine::get();
-    if (engine == nullptr) return CUDA_ERROR_NOT_INITIALIZED;  // there is no driver to ask
+    if (engine == nullptr) return call_natively<call>(flavour, arguments...);
     const Forward<call> forward{*engine, flavour};
     if (Inside::here() || !engine->is_on()) return forward.unannounced(arguments...);
     // What the driver itself calls from here on goes straight through.

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/native.hpp"
+
+namespace cuvmm::hook {
+
+// Slow, and meant to be: a program that was answered the real cuGetProcAddress does not come here
+// again.
+void* native_function(const CallInfo& row, Flavour flavour) {
+  const Inside inside;
+  const DriverSource& source = driver_source();
+  void* library = source.doors.open(source.path.load());
+  if (library == nullptr) return nullptr;
+  const bool per_thread = flavour == Flavour::PerThread && row.per_thread_symbol != nullptr;
+  return source.doors.symbol(library, per_thread ? row.per_thread_symbol : row.symbol);
+}
+
+}  // namespace cuvmm::hook
