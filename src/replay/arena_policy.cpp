@@ -80,7 +80,7 @@ Result<void> ArenaPolicy::allocate(const ReplayEvent& event) {
   return {};
 }
 
-Result<void> ArenaPolicy::free(const ReplayEvent& event) {
+Result<void> ArenaPolicy::release(const ReplayEvent& event) {
   const auto found = used_.find(event.block);
   if (found == used_.end()) return Error{.kind = ErrorKind::NotFound, .doing = "free"};
   const Held held = found->second;

@@ -50,7 +50,7 @@ class ArenaPolicy final : public Policy {
                                                 const Settings& settings);
 
   Result<void> allocate(const ReplayEvent& event) override;
-  Result<void> free(const ReplayEvent& event) override;
+  Result<void> release(const ReplayEvent& event) override;
   PolicyCounters counters() const override;
 
  private:

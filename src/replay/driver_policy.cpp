@@ -22,7 +22,7 @@ Result<void> DriverPolicy::allocate(const ReplayEvent& event) {
   return {};
 }
 
-Result<void> DriverPolicy::free(const ReplayEvent& event) {
+Result<void> DriverPolicy::release(const ReplayEvent& event) {
   const auto found = used_.find(event.block);
   if (found == used_.end()) return Error{.kind = ErrorKind::NotFound, .doing = "free"};
   const CUdeviceptr address = found->second;

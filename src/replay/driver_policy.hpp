@@ -15,7 +15,7 @@ class DriverPolicy final : public Policy {
   explicit DriverPolicy(const Simulation& simulation) : simulation_(simulation) {}
 
   Result<void> allocate(const ReplayEvent& event) override;
-  Result<void> free(const ReplayEvent& event) override;
+  Result<void> release(const ReplayEvent& event) override;
   PolicyCounters counters() const override;
 
  private:

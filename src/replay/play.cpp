@@ -7,7 +7,7 @@ Outcome play(const ReplayTrace& trace, Policy& policy) {
   Outcome outcome{.completed = true};
   for (const ReplayEvent& event : trace.events) {
     const auto served =
-        event.action == Action::Allocate ? policy.allocate(event) : policy.free(event);
+        event.action == Action::Allocate ? policy.allocate(event) : policy.release(event);
     if (!served) {
       outcome.completed = false;
       outcome.refusal = served.error();

@@ -26,7 +26,7 @@ class Policy {
   // OutOfMemory where it has no place for it.
   virtual Result<void> allocate(const ReplayEvent& event) = 0;
   // Of a block that it gave a place.
-  virtual Result<void> free(const ReplayEvent& event) = 0;
+  virtual Result<void> release(const ReplayEvent& event) = 0;
 
   virtual PolicyCounters counters() const = 0;
 };

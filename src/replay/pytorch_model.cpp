@@ -30,7 +30,7 @@ Result<void> PytorchModel::allocate(const ReplayEvent& event) {
   return {};
 }
 
-Result<void> PytorchModel::free(const ReplayEvent& event) {
+Result<void> PytorchModel::release(const ReplayEvent& event) {
   const auto found = used_.find(event.block);
   if (found == used_.end()) return Error{.kind = ErrorKind::NotFound, .doing = "free"};
   Piece& piece = *found->second;

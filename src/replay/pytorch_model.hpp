@@ -63,7 +63,7 @@ struct Pool {
 class PytorchModel : public Policy {
  public:
   Result<void> allocate(const ReplayEvent& event) final;
-  Result<void> free(const ReplayEvent& event) final;
+  Result<void> release(const ReplayEvent& event) final;
   PolicyCounters counters() const final;
 
  protected:

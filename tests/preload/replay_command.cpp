@@ -31,7 +31,7 @@ std::string given_trace(const std::string& name) {
 
 // 20 blocks of 1 MiB, every second one freed, then one of 5 MiB.
 std::string small_trace() {
-  const std::string path = own_folder() + "/small.csv";
+  std::string path = own_folder() + "/small.csv";
   std::ofstream file{path};
   file << "time_us,action,address,size,stream\n";
   int time = 0;

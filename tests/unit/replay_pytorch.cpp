@@ -12,8 +12,6 @@ using replay::Action;
 using replay::BlockId;
 using replay::CachingModel;
 using replay::ExpandableModel;
-using replay::Policy;
-using replay::ReplayEvent;
 
 // A policy, and the blocks that a test has of it.
 template <class Model>
@@ -34,7 +32,7 @@ class World {
     return !answer;
   }
   void free(BlockId id) {
-    EXPECT_TRUE(model.free({.block = id, .action = Action::Free})) << "block " << id;
+    EXPECT_TRUE(model.release({.block = id, .action = Action::Free})) << "block " << id;
   }
   Size peak() const { return model.counters().physical_peak_bytes; }
   std::uint64_t creates() const { return model.counters().creates; }
@@ -212,6 +210,7 @@ TEST(ExpandableModel, WholeFreeGranulesAreUnmappedWhenTheCardIsFull) {
 TEST(ExpandableModel, GranuleWithOneBlockInItStays) {
   Expandable world(100 * MiB);
   std::vector<BlockId> blocks;
+  blocks.reserve(10);
   for (int i = 0; i < 10; ++i) blocks.push_back(world.allocate(10 * MiB));
   for (std::size_t i = 0; i < blocks.size(); i += 2) world.free(blocks[i]);
   EXPECT_TRUE(world.is_refused(20 * MiB));
