@@ -214,35 +214,6 @@ bool AddressSpace::make_shareable(const std::shared_ptr<Chunk>& chunk) {
   return both;
 }
 
-// Blocks of the driver's own ----------------------------------------------------------------------
-
-CUdeviceptr AddressSpace::allocate_block(Device& device, Size size,
-                                         const std::vector<int>& accessors) {
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device.ordinal()};
-  auto chunk = Chunk::create_by_all_means(&device, size, properties);
-  if (chunk == nullptr) return 0;
-  const CUdeviceptr address = reserve(size, settings().granularity, 0, Owner::Driver);
-  if (address == 0) return 0;
-  bool whole = map(address, std::move(chunk), Owner::Driver) == CUDA_SUCCESS;
-  for (const int who : accessors) {
-    whole =
-        whole && set_access(address, size, who, Access::ReadWrite, Owner::Driver) == CUDA_SUCCESS;
-  }
-  if (whole) return address;
-  unmap(address, size, Owner::Driver);
-  free_reservation(address, size, Owner::Driver);
-  return 0;
-}
-
-void AddressSpace::free_block(CUdeviceptr address) {
-  const auto mapping = mapping_at(address);
-  if (!mapping.has_value()) return;
-  unmap(address, mapping->size(), Owner::Driver);
-  free_reservation(address, mapping->size(), Owner::Driver);
-}
-
 // Allocations -------------------------------------------------------------------------------------
 
 void AddressSpace::add(Allocation allocation) {

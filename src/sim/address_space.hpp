@@ -12,6 +12,7 @@
 #include "sim/address_ranges.hpp"
 #include "sim/chunk.hpp"
 #include "sim/settings.hpp"
+#include "sim/spare_blocks.hpp"
 
 namespace cuvmm::sim {
 
@@ -132,11 +133,14 @@ class AddressSpace {
   Mappings::iterator first_overlap(CUdeviceptr address, Size size);
   Mappings::const_iterator mapping_holding(CUdeviceptr address) const;
   bool is_row_of_mappings(CUdeviceptr address, Size size, Owner owner, bool exactly);
+  CUdeviceptr take_spare(Device& device, Size size, const CUmemAllocationProp& properties);
+  bool keep_spare(CUdeviceptr address);
 
   mutable SharedLock lock_{LockOrder::SimMemory};  // guards what follows
   AddressRanges free_addresses_;
   std::map<CUdeviceptr, Reservation> reservations_;
   Mappings mappings_;
+  SpareBlocks spares_;
   std::map<CUdeviceptr, Allocation> allocations_;
   std::uint64_t last_buffer_id_ = 0;
 };

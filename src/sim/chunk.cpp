@@ -55,6 +55,16 @@ std::shared_ptr<Chunk> Chunk::create(Device* device, Size size,
     if (device != nullptr) device->give_back(size);
     return nullptr;
   }
+  return make(device, extent, properties);
+}
+
+std::shared_ptr<Chunk> Chunk::create_of(Device& device, const Extent& left,
+                                        const CUmemAllocationProp& properties) {
+  return device.take(left.size) ? make(&device, left, properties) : nullptr;
+}
+
+std::shared_ptr<Chunk> Chunk::make(Device* device, const Extent& extent,
+                                   const CUmemAllocationProp& properties) {
   std::shared_ptr<Chunk> chunk{new Chunk};
   chunk->device_ = device;
   chunk->extent_ = extent;
@@ -97,6 +107,13 @@ void Chunk::adopt_own_file(const Extent& extent) {
   own_file_ = true;
   struct stat status {};
   if (fstat(extent.file, &status) == 0) SharedChunks::get().add(status.st_ino, shared_from_this());
+}
+
+Extent Chunk::leave_bytes() {
+  const Extent left = extent_;
+  device_->backing().give_back(left);
+  extent_.file = -1;
+  return left;
 }
 
 Chunk::~Chunk() {

@@ -22,6 +22,9 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   // cuMemCreate do). Not for a pool's own chunks.
   static std::shared_ptr<Chunk> create_by_all_means(Device* device, Size size,
                                                     const CUmemAllocationProp& properties);
+  // Of bytes that another chunk left.
+  static std::shared_ptr<Chunk> create_of(Device& device, const Extent& left,
+                                          const CUmemAllocationProp& properties);
   // What somebody exported. The chunk itself where this process created it or has imported it
   // already; else one that is counted where it was created. nullptr where the file is not such.
   static std::shared_ptr<Chunk> import(int file);
@@ -41,11 +44,16 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   bool has_own_file() const { return own_file_; }
   void adopt_own_file(const Extent& extent);
 
+  // Empties the bytes and leaves them to another chunk; this one is to end.
+  Extent leave_bytes();
+
   // How often the program holds its handle: cuMemCreate, import and retain each count.
   std::atomic<int> handles{0};
 
  private:
   Chunk() = default;
+  static std::shared_ptr<Chunk> make(Device* device, const Extent& extent,
+                                     const CUmemAllocationProp& properties);
   Device* device_ = nullptr;
   Extent extent_;
   CUmemAllocationProp properties_{};

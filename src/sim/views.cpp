@@ -79,6 +79,10 @@ bool Views::hide(int device, std::uint64_t address, Size size) {
   return hide_at(at(device, address), size);
 }
 
+bool Views::protect(int device, std::uint64_t address, Size size, Access access) {
+  return mprotect(at(device, address), size, protection_of(access)) == 0;
+}
+
 bool Views::show_to_host(std::uint64_t address, const Extent& extent, Access access) {
   auto* where = reinterpret_cast<std::byte*>(address);
   return access == Access::None ? hide_at(where, extent.size) : show_at(where, extent, access);

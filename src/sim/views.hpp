@@ -29,6 +29,8 @@ class Views {
   // the system has no more maps to give.
   static bool show(int device, std::uint64_t address, const Extent& extent, Access access);
   static bool hide(int device, std::uint64_t address, Size size);
+  // Allows or forbids what is shown there: much cheaper than to hide it and show it again.
+  static bool protect(int device, std::uint64_t address, Size size, Access access);
   static bool show_to_host(std::uint64_t address, const Extent& extent, Access access);
 
   // Where `device` finds this address. Host addresses are their own view.

@@ -91,7 +91,7 @@ TEST_F(SimControl, CallsAreCountedByName) {
 
 TEST_F(SimControl, ModelledTimeIsThatOfTheMeasuredCalls) {
   const double before = sim()->modelled_microseconds();
-  GivenBlocking{2 * MiB};
+  { const GivenBlocking given{2 * MiB}; }
   EXPECT_NEAR(sim()->modelled_microseconds() - before, 57, 1);
 }
 
@@ -149,6 +149,31 @@ TEST_F(SimControl, CountersFollowBlockingMemory) {
   EXPECT_EQ(counters().blocking_allocations, before.blocking_allocations + 1);
   EXPECT_GE(counters().physical_peak_bytes, before.physical_bytes + 64 * MiB);
   GIVEN(memory.free());
+  EXPECT_EQ(counters().physical_bytes, before.physical_bytes);
+}
+
+TEST_F(SimControl, ABlockTakenAgainIsEmpty) {
+  constexpr Size size = 2 * MiB;
+  CUdeviceptr freed = 0;
+  {
+    const GivenBlocking memory{size};
+    freed = memory.address();
+    GIVEN(driver().cuMemsetD8(freed, 0xAB, size));
+  }
+  const GivenBlocking again{size};
+  EXPECT_EQ(again.address(), freed);  // else this shows nothing
+  std::vector<std::byte> bytes(size, std::byte{0xCD});
+  GIVEN(driver().cuMemcpyDtoH(bytes.data(), again.address(), size));
+  EXPECT_EQ(bytes, std::vector<std::byte>(size));
+}
+
+TEST_F(SimControl, MoreFreedBlocksThanAreKeptCountNoMemory) {
+  const cuvmm_sim_counters before = counters();
+  for (int round = 0; round < 2; ++round) {
+    std::vector<GivenBlocking> blocks;
+    for (int i = 0; i < 50; ++i) blocks.emplace_back(2 * MiB);
+    EXPECT_EQ(counters().physical_bytes, before.physical_bytes + 100 * MiB);
+  }
   EXPECT_EQ(counters().physical_bytes, before.physical_bytes);
 }
 
