@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/entry.hpp"
 
-#include <array>
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -25,7 +24,7 @@ constexpr bool works_before_start(Row row) {
          row == Row::cuGetProcAddress_v2 || row == Row::cuGetExportTable;
 }
 
-constexpr std::array since_versions = {
+constexpr int since_versions[] = {
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) since,
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"

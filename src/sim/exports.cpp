@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 
 #include "sim/bodies.hpp"
 #include "sim/entry.hpp"
@@ -33,13 +34,13 @@ enum class Unsimulated : std::uint16_t {
 #undef CUVMM_NOT_HOOKED
 };
 
-constexpr std::array unsimulated_symbols = {
+constexpr const char* unsimulated_symbols[] = {
 #define CUVMM_NOT_HOOKED(name, symbol, since, until, flavours, reason) #symbol,
 #include "driver/not_hooked.def"
 #undef CUVMM_NOT_HOOKED
 };
 
-constexpr std::array row_symbols = {
+constexpr const char* row_symbols[] = {
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) #symbol,
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"
@@ -47,7 +48,7 @@ constexpr std::array row_symbols = {
 #undef CUVMM_API_OLD
 };
 
-constexpr std::array row_names = {
+constexpr const char* row_names[] = {
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) #name,
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"
@@ -109,7 +110,7 @@ CUresult refuse() {
 
 namespace {
 
-using Entrances = std::array<Entrance, row_count + unsimulated_symbols.size()>;
+using Entrances = std::array<Entrance, row_count + std::size(unsimulated_symbols)>;
 
 Entrances sorted_entrances() {
 #define CUVMM_OTHER_Legacy(symbol) nullptr

@@ -88,7 +88,8 @@ unsigned blocks_per_multiprocessor(const FunctionAttributes& function, Size thre
       dynamic_shared_bytes > function.most_dynamic_shared_bytes()) {
     return 0;
   }
-  const Size by_threads = most_threads_per_multiprocessor / round_up(threads, warp);
+  const Size whole_warps = std::max<Size>(round_up(threads, warp), warp);
+  const Size by_threads = most_threads_per_multiprocessor / whole_warps;
   const Size shared =
       function.static_shared_bytes() + dynamic_shared_bytes + reserved_shared_bytes_per_block;
   const Size by_shared = shared_bytes_per_multiprocessor / shared;

@@ -11,7 +11,7 @@ namespace cuvmm::sim {
 
 // An entry of a library: a function in every context that uses it.
 struct Kernel {
-  Kernel(std::shared_ptr<Library> of, const PtxEntry& what, int ptx_target)
+  Kernel(const std::shared_ptr<Library>& of, const PtxEntry& what, int ptx_target)
       : library(of), entry(what), attributes(what, ptx_target) {}
 
   const std::weak_ptr<Library> library;

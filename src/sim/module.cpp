@@ -23,7 +23,8 @@ Function::Function(std::shared_ptr<const Ptx> ptx, const PtxEntry& entry,
       entry_(entry),
       module_(std::move(module)) {}
 
-CUresult Module::load(const std::shared_ptr<Context>& context, std::shared_ptr<const Ptx> ptx,
+CUresult Module::load(const std::shared_ptr<Context>& context,
+                      const std::shared_ptr<const Ptx>& ptx,
                       const std::shared_ptr<Library>& library, std::shared_ptr<Module>& module) {
   std::shared_ptr<Module> loaded{new Module{context, library != nullptr}};
   if (const CUresult placed = loaded->place_variables(*ptx); placed != CUDA_SUCCESS) return placed;

@@ -45,7 +45,8 @@ struct ModuleVariable {
 // PTX loaded into one context: its entries, and its variables in device memory.
 class Module : public std::enable_shared_from_this<Module> {
  public:
-  static CUresult load(const std::shared_ptr<Context>& context, std::shared_ptr<const Ptx> ptx,
+  static CUresult load(const std::shared_ptr<Context>& context,
+                       const std::shared_ptr<const Ptx>& ptx,
                        const std::shared_ptr<Library>& library, std::shared_ptr<Module>& module);
   ~Module();
   Module(const Module&) = delete;

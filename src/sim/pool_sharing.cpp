@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -59,7 +60,7 @@ AddressSpace& space() {
 }
 
 Size piece_size() {
-  return round_up(32 * MiB, settings().granularity);
+  return std::max<Size>(32 * MiB, settings().granularity);  // both powers of two
 }
 
 off_t place_of(CUdeviceptr piece, Size size_of_piece) {

@@ -51,7 +51,8 @@ CUresult set_current(Device& device, CUmemoryPool handle) {
   return CUDA_SUCCESS;
 }
 
-// The device whose pools a location and type mean. Hosts and managed memory have none here.
+// The device whose pools a location and type mean, or why there is none: hosts and managed memory
+// have none here.
 CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, const char* symbol,
                    Device** device) {
   if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -158,20 +159,20 @@ CUVMM_SIM(cuMemGetDefaultMemPool)
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Device* device = nullptr;
   const CUresult answer = device_of(location, type, "cuMemGetDefaultMemPool", &device);
-  return answer != CUDA_SUCCESS ? answer : tell(pool, default_pool_of(*device));
+  return device == nullptr ? answer : tell(pool, default_pool_of(*device));
 }
 
 CUVMM_SIM(cuMemGetMemPool)(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Device* device = nullptr;
   const CUresult answer = device_of(location, type, "cuMemGetMemPool", &device);
-  return answer != CUDA_SUCCESS ? answer : tell(pool, current_pool_of(*device));
+  return device == nullptr ? answer : tell(pool, current_pool_of(*device));
 }
 
 CUVMM_SIM(cuMemSetMemPool)(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
   Device* device = nullptr;
   const CUresult answer = device_of(location, type, "cuMemSetMemPool", &device);
-  return answer != CUDA_SUCCESS ? answer : set_current(*device, pool);
+  return device == nullptr ? answer : set_current(*device, pool);
 }
 
 CUVMM_SIM(cuMemPoolCreate)(CUmemoryPool* pool, const CUmemPoolProps* given) {
