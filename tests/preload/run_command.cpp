@@ -35,9 +35,10 @@ TEST(RunCommand, SaysWhichSignalEndedTheProgram) {
 }
 
 TEST(RunCommand, HandsOnSignals) {
-  const Finished finished = run({"--sim", "--", "sh", "-c",
-                                 "trap 'echo got it; exit 9' USR1; kill -USR1 $PPID; "
-                                 "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit 1"});
+  const std::string waits_for_a_signal =
+      "trap 'echo got it; exit 9' USR1; kill -USR1 $PPID; "
+      "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit 1";
+  const Finished finished = run({"--sim", "--", "sh", "-c", waits_for_a_signal});
   EXPECT_EQ(finished.out, "got it\n");
   EXPECT_EQ(finished.status, 9);
 }

@@ -36,10 +36,10 @@ void look_at_errors() {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   std::printf("error after opening      %s\n", dlerror() == nullptr ? "none" : "some");
   errno = 77;
-  dlsym(driver, "cuInit");
+  (void)dlsym(driver, "cuInit");
   std::printf("errno after finding      %d\n", errno);
   std::printf("error after finding      %s\n", dlerror() == nullptr ? "none" : "some");
-  dlsym(driver, "cuNoSuchFunction");
+  (void)dlsym(driver, "cuNoSuchFunction");
   const char* error = dlerror();
   std::printf(
       "error after not finding  %s\n",

@@ -71,7 +71,7 @@ TEST(Fd, MovedIsClosedOnce) {
   Fd first = opened();
   const int number = first.number();
   Fd second{std::move(first)};
-  EXPECT_FALSE(first.is_open());
+  EXPECT_FALSE(first.is_open());  // NOLINT(bugprone-use-after-move): that is the claim
   EXPECT_EQ(second.number(), number);
   Fd third = opened();
   const int replaced = third.number();
