@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "alloc/memory.hpp"
-#include "stream/current_context.hpp"
+#include "driver/current_context.hpp"
 
 namespace cuvmm {
 

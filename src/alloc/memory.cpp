@@ -8,7 +8,7 @@
 #include "alloc/held_back.hpp"
 #include "alloc/out_of_memory.hpp"
 #include "base/log.hpp"
-#include "stream/current_context.hpp"
+#include "driver/current_context.hpp"
 
 namespace cuvmm {
 
@@ -71,6 +71,20 @@ Answer Memory::allocate(CUdeviceptr* address, Size size) {
         .served = ContextMemory::served_as(size),
         .device = static_cast<std::int16_t>(owner->device().ordinal())});
   return CUDA_SUCCESS;
+}
+
+// Rows begin at multiples of 512 bytes, as the driver has it.
+Answer Memory::allocate_pitch(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
+                              unsigned element) {
+  constexpr Size row_step = 512;
+  if (pitch == nullptr || width == 0 || height == 0) return std::nullopt;
+  if (element != 4 && element != 8 && element != 16) return std::nullopt;
+  const Size row = round_up(width, row_step);
+  Size size = 0;
+  if (row == 0 || __builtin_mul_overflow(row, Size{height}, &size)) return std::nullopt;
+  const Answer answer = allocate(address, size);
+  if (answer == CUDA_SUCCESS) *pitch = row;
+  return answer;
 }
 
 bool Memory::is_capturing(StreamName stream) const {
@@ -228,6 +242,17 @@ const PoolMemory* Memory::pool_of(const AllocationFacts& facts) const {
 const ContextMemory* Memory::context_of(const AllocationFacts& facts) const {
   return facts.served != Served::StreamOrdered ? static_cast<const ContextMemory*>(facts.owner)
                                                : nullptr;
+}
+
+void Memory::set_sync_memops(CUdeviceptr address, bool on) {
+  const auto found = find_holder(address);
+  if (!found) return;
+  if (on) {
+    pin(address, pin::sync_memops);
+    sync_memops_.fetch_add(1);
+  } else {
+    found->allocation->drop_pin(pin::sync_memops);
+  }
 }
 
 bool Memory::pin(CUdeviceptr address, std::uint8_t why) {

@@ -41,6 +41,8 @@ class Memory {
 
   // Blocking memory of the current context.
   Answer allocate(CUdeviceptr* address, Size size);
+  Answer allocate_pitch(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
+                        unsigned element);
   Answer free(CUdeviceptr address);
 
   // Stream-ordered memory, of the given pool or else of the current one of the stream's device.
@@ -55,6 +57,9 @@ class Memory {
   const ContextMemory* context_of(const AllocationFacts& facts) const;
   // It may not be moved any more. False where the program does not hold it.
   bool pin(CUdeviceptr address, std::uint8_t why);
+  // Copies and sets of the allocation are to be done when their calls return.
+  void set_sync_memops(CUdeviceptr address, bool on);
+  bool copies_wait() const { return sync_memops_.load(std::memory_order_relaxed) != 0; }
 
   // What the program is told of the current context's device, from what the driver told us.
   MemoryInfo info(const MemoryInfo& of_the_driver);
@@ -122,6 +127,7 @@ class Memory {
   const Surroundings around_;
   const MemorySettings settings_;
   AllocationMap map_;
+  std::atomic<int> sync_memops_{0};  // allocations that were ever told so
   std::atomic<std::uint64_t> last_buffer_id_{std::uint64_t{1} << 40};  // far from the driver's
 
   Lock devices_lock_{LockOrder::Devices};  // guards the making of devices

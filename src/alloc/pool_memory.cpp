@@ -34,9 +34,9 @@ Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& 
 
 Result<std::unique_ptr<PoolMemory>> PoolMemory::create(const Driver& driver, DeviceMemory& device,
                                                        StreamOrder& order, CUmemoryPool handle) {
-  auto pool = std::unique_ptr<PoolMemory>{new PoolMemory{device, handle}};
-  pool->large_ = TRY(create_arena(driver, device, order, large_reserves));
-  pool->small_ = TRY(create_arena(driver, device, order, small_reserves));
+  auto pool = std::unique_ptr<PoolMemory>{new PoolMemory{device, order, handle}};
+  pool->large_ = TRY(create_arena(driver, device, pool->order_, large_reserves));
+  pool->small_ = TRY(create_arena(driver, device, pool->order_, small_reserves));
   return pool;
 }
 

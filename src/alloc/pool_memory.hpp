@@ -7,6 +7,7 @@
 #include "alloc/allocation.hpp"
 #include "alloc/arena/arena.hpp"
 #include "alloc/device_memory.hpp"
+#include "alloc/pool_order.hpp"
 
 namespace cuvmm {
 
@@ -60,6 +61,8 @@ class PoolMemory {
   // Mapped, and nobody's.
   Size mapped_free() const;
 
+  PoolOrder& order() { return order_; }
+
   // The program has destroyed the pool; its memory lives on until it is freed.
   void end() { ended_.store(true); }
   bool is_over() const { return ended_.load() && used() == 0; }
@@ -67,7 +70,8 @@ class PoolMemory {
   Complaint complaint() const;
 
  private:
-  PoolMemory(DeviceMemory& device, CUmemoryPool handle) : device_(device), handle_(handle) {}
+  PoolMemory(DeviceMemory& device, StreamOrder& order, CUmemoryPool handle)
+      : device_(device), handle_(handle), order_(order) {}
 
   // Small blocks apart, so that they leave no holes between large ones.
   Arena& arena_for(Size granted) const { return granted < smallest_large ? *small_ : *large_; }
@@ -75,6 +79,7 @@ class PoolMemory {
 
   DeviceMemory& device_;
   const CUmemoryPool handle_;
+  PoolOrder order_;
   std::unique_ptr<Arena> large_;
   std::unique_ptr<Arena> small_;
   HighMark used_;

@@ -24,4 +24,9 @@ constexpr bool has(Effect all, Effect one) {
   return (static_cast<std::uint8_t>(all) & static_cast<std::uint8_t>(one)) != 0;
 }
 
+// Whether memory may be touched because of the call.
+constexpr bool gives_work(Effect effect) {
+  return has(effect, Effect::Submits | Effect::Reads | Effect::Writes);
+}
+
 }  // namespace cuvmm

@@ -37,6 +37,14 @@ DriverSource& driver_source() {
   return source;
 }
 
+Engine::Engine(const Driver& driver, Options options)
+    : driver_(driver),
+      options_(std::move(options)),
+      serving_(options_.mode == Mode::Vmm
+                   ? std::make_unique<Serving>(driver_, options_, gate_, work_note_,
+                                               [this] { return sees_everything(); })
+                   : nullptr) {}
+
 Engine* Engine::start() {
   // The driver itself may call while it is being loaded.
   if (Inside::here() || cannot_start.load(std::memory_order_relaxed)) return nullptr;

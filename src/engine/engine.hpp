@@ -5,6 +5,7 @@
 
 #include "base/options.hpp"
 #include "driver/driver.hpp"
+#include "engine/serving.hpp"
 #include "engine/sight.hpp"
 #include "engine/watch.hpp"
 #include "stream/work_note.hpp"
@@ -36,13 +37,18 @@ class Engine {
   void before(const CallSite& site) { watch_.before(site); }
   Watch& watch() { return watch_; }
 
+  // What serves the program's memory; nullptr where the driver does.
+  Serving* serving() const { return serving_.get(); }
+  // Every call that gives the device work passes it.
+  Gate& gate() { return gate_; }
+
   // Left by every call that submits, once the driver has answered it.
   WorkNote& work_note() { return work_note_; }
   // False once the program has called what none of our lists knows.
   bool sees_everything() const { return sight().is_whole(); }
 
  private:
-  Engine(const Driver& driver, Options options) : driver_(driver), options_(std::move(options)) {}
+  Engine(const Driver& driver, Options options);
   static Engine* start();
   static Engine* make();
   void set_up();
@@ -57,6 +63,8 @@ class Engine {
   const Options options_;  // immutable after construction
   Watch watch_;
   WorkNote work_note_;
+  Gate gate_;
+  const std::unique_ptr<Serving> serving_;
 };
 
 // Where the engine finds the driver. The hooks set both before the program can reach it.

@@ -50,12 +50,25 @@ class Forward {
   // is work. Work that the driver refused counts as well: it may have begun some of it.
   template <class... Arguments>
   CUresult operator()(Arguments... arguments) const {
-    engine_.before({call, info(call).effect});
-    const CUresult answer = unannounced(arguments...);
-    if constexpr (has(info(call).effect, Effect::Submits)) engine_.work_note().leave();
-    return answer;
+    announce();
+    return announced(arguments...);
   }
 
+  void announce() const { engine_.before({call, info(call).effect}); }
+
+  // The rest of it, for a body that may answer without the driver once it has announced the call.
+  template <class... Arguments>
+  CUresult announced(Arguments... arguments) const {
+    const CUresult answer = through_the_gate(arguments...);
+    if (answer != CUDA_ERROR_OUT_OF_MEMORY) [[likely]]
+      return answer;
+    // What we keep may be what the driver lacks.
+    Serving* serving = engine_.serving();
+    if (serving == nullptr || !serving->memory.make_room()) return answer;
+    return through_the_gate(arguments...);
+  }
+
+  // To the driver, and nothing else.
   template <class... Arguments>
   CUresult unannounced(Arguments... arguments) const {
     const auto member = flavour_ == Flavour::Legacy ? Row<call>::legacy : Row<call>::per_thread;
@@ -63,6 +76,28 @@ class Forward {
   }
 
  private:
+  static constexpr bool submits = has(info(call).effect, Effect::Submits);
+  static constexpr bool copies_or_sets = submits && (info(call).name.starts_with("cuMemcpy") ||
+                                                     info(call).name.starts_with("cuMemset"));
+
+  template <class... Arguments>
+  CUresult through_the_gate(Arguments... arguments) const {
+    if constexpr (!gives_work(info(call).effect)) return unannounced(arguments...);
+    const Gate::Pass pass{engine_.gate()};
+    const CUresult answer = unannounced(arguments...);
+    if constexpr (submits) engine_.work_note().leave();
+    if constexpr (copies_or_sets) wait_if_asked_to();
+    return answer;
+  }
+
+  // Some allocation has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, which the driver refuses on memory that
+  // is mapped. Whose it is need not be known: to wait more than was asked for breaks nobody.
+  void wait_if_asked_to() const {
+    const Serving* serving = engine_.serving();
+    if (serving == nullptr || !serving->memory.copies_wait() || serving->captures.any()) return;
+    engine_.driver().cuCtxSynchronize_v2000();
+  }
+
   Engine& engine_;
   Flavour flavour_;
 };

@@ -7,6 +7,12 @@
 namespace cuvmm::hook {
 namespace {
 
+// Their bodies make records that say more.
+constexpr bool takes_or_frees_memory(std::string_view name) {
+  return name.starts_with("cuMemAlloc") || name.starts_with("cuMemHostAlloc") ||
+         name.starts_with("cuMemFree");
+}
+
 template <Call call, auto* body, auto* description, class Function>
 struct Door;
 
@@ -30,11 +36,10 @@ struct Door<call, body, description, CUresult (*)(Arguments...)> {
     });
   }
 
-  // A body without a description makes its own records. A call that no pending work could notice is
-  // not worth one.
+  // A call that no pending work could notice is not worth a record of its own.
   static bool is_recorded() {
     if (description != nullptr) return true;
-    return body == nullptr && info(call).effect != Effect::Neutral;
+    return info(call).effect != Effect::Neutral && !takes_or_frees_memory(info(call).name);
   }
 };
 

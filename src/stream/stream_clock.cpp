@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "stream/current_context.hpp"
+#include "driver/current_context.hpp"
 
 namespace cuvmm {
 namespace {

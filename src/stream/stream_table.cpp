@@ -4,7 +4,7 @@
 #include <mutex>
 #include <shared_mutex>
 
-#include "stream/current_context.hpp"
+#include "driver/current_context.hpp"
 
 namespace cuvmm {
 namespace {

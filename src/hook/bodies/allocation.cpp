@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that the program takes and gives back, in every way that it can.
-#include "hook/record.hpp"
+#include "hook/serve.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -47,19 +47,41 @@ CUresult record_free(const Forward<call>& forward, std::uint64_t address, const 
 
 constexpr std::uint16_t native = trace_flag::native;
 constexpr std::uint16_t host = trace_flag::native | trace_flag::on_host;
-constexpr std::uint16_t ordered = trace_flag::native | trace_flag::stream_ordered;
+constexpr std::uint16_t ordered = trace_flag::stream_ordered;
+
+// Announced once, then served by us or by the driver: `flags` say by whom.
+template <Call call, class Serve, class... Arguments>
+CUresult by_us_or_the_driver(const Forward<call>& forward, std::uint16_t& flags, Serve&& serve,
+                             Arguments... arguments) {
+  forward.announce();
+  if (const Answer answer = served(forward, serve)) {
+    flags &= static_cast<std::uint16_t>(~native);
+    return *answer;
+  }
+  flags |= native;
+  return forward.announced(arguments...);
+}
 
 }  // namespace
 
 CUVMM_HOOK(cuMemAlloc_v2, CUdeviceptr* address, size_t size) {
-  return record_allocation(forward, forward(address, size), {.size = size}, address);
+  Asked asked{.size = size};
+  const CUresult answer = by_us_or_the_driver(
+      forward, asked.flags, [&](Memory& memory) { return memory.allocate(address, size); }, address,
+      size);
+  return record_allocation(forward, answer, asked, address);
 }
 
 CUVMM_HOOK(cuMemAllocPitch_v2, CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
            unsigned element) {
-  const CUresult answer = forward(address, pitch, width, height, element);
-  const Size size = answer == CUDA_SUCCESS && pitch != nullptr ? *pitch * height : width * height;
-  return record_allocation(forward, answer, {.size = size}, address);
+  Asked asked{.size = width * height};
+  const auto serve = [&](Memory& memory) {
+    return memory.allocate_pitch(address, pitch, width, height, element);
+  };
+  const CUresult answer =
+      by_us_or_the_driver(forward, asked.flags, serve, address, pitch, width, height, element);
+  if (answer == CUDA_SUCCESS && pitch != nullptr) asked.size = *pitch * height;
+  return record_allocation(forward, answer, asked, address);
 }
 
 CUVMM_HOOK(cuMemAllocManaged, CUdeviceptr* address, size_t size, unsigned flags) {
@@ -77,30 +99,47 @@ CUVMM_HOOK(cuMemHostAlloc, void** address, size_t size, unsigned flags) {
 }
 
 CUVMM_HOOK(cuMemAllocAsync, CUdeviceptr* address, size_t size, CUstream stream) {
-  const Asked asked{
-      .size = size, .stream = stream_number(stream, forward.flavour()), .flags = ordered};
-  return record_allocation(forward, forward(address, size, stream), asked, address);
+  Asked asked{.size = size, .stream = stream_number(stream, forward.flavour()), .flags = ordered};
+  const auto serve = [&](Memory& memory) {
+    return memory.allocate_ordered(address, size, stream_name(forward, stream));
+  };
+  const CUresult answer = by_us_or_the_driver(forward, asked.flags, serve, address, size, stream);
+  return record_allocation(forward, answer, asked, address);
 }
 
 CUVMM_HOOK(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size, CUmemoryPool pool,
            CUstream stream) {
-  const Asked asked{
-      .size = size, .stream = stream_number(stream, forward.flavour()), .flags = ordered};
-  return record_allocation(forward, forward(address, size, pool, stream), asked, address);
+  Asked asked{.size = size, .stream = stream_number(stream, forward.flavour()), .flags = ordered};
+  const auto serve = [&](Memory& memory) {
+    return memory.allocate_ordered(address, size, pool, stream_name(forward, stream));
+  };
+  const CUresult answer =
+      by_us_or_the_driver(forward, asked.flags, serve, address, size, pool, stream);
+  return record_allocation(forward, answer, asked, address);
 }
 
 CUVMM_HOOK(cuMemFree_v2, CUdeviceptr address) {
-  return record_free(forward, address, {}, [&] { return forward(address); });
+  Asked asked{};
+  return record_free(forward, address, asked, [&] {
+    return by_us_or_the_driver(
+        forward, asked.flags, [&](Memory& memory) { return memory.free(address); }, address);
+  });
 }
 
 CUVMM_HOOK(cuMemFreeHost, void* address) {
-  return record_free(forward, reinterpret_cast<std::uint64_t>(address), {.flags = host},
+  const Asked asked{.flags = host};
+  return record_free(forward, reinterpret_cast<std::uint64_t>(address), asked,
                      [&] { return forward(address); });
 }
 
 CUVMM_HOOK(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
-  const Asked asked{.stream = stream_number(stream, forward.flavour()), .flags = ordered};
-  return record_free(forward, address, asked, [&] { return forward(address, stream); });
+  Asked asked{.stream = stream_number(stream, forward.flavour()), .flags = ordered};
+  return record_free(forward, address, asked, [&] {
+    const auto serve = [&](Memory& memory) {
+      return memory.free_ordered(address, stream_name(forward, stream));
+    };
+    return by_us_or_the_driver(forward, asked.flags, serve, address, stream);
+  });
 }
 
 }  // namespace cuvmm::hook

@@ -1,7 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hook/record.hpp"
+// While a capture is live, much of what we do of our own must be done otherwise, so they are
+// counted.
+#include "hook/serve.hpp"
 
 namespace cuvmm::hook {
+namespace {
+
+// Counted before it begins, so that no other thread breaks it for want of knowing; and what was
+// freed on the stream is marked while that can still be done.
+template <Call call>
+CUresult begin_capture(const Forward<call>& forward, CUstream stream, auto... arguments) {
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr) return forward(stream, arguments...);
+  serving->clock.mark_pending(stream_name(forward, stream));
+  serving->captures.began();
+  const CUresult answer = forward(stream, arguments...);
+  if (answer != CUDA_SUCCESS) serving->captures.ended();
+  return answer;
+}
+
+template <Call call>
+bool is_captured(const Forward<call>& forward, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const Driver& driver = forward.engine().driver();
+  const CUresult answer = forward.flavour() == Flavour::PerThread
+                              ? driver.cuStreamIsCapturing_per_thread(stream, &status)
+                              : driver.cuStreamIsCapturing(stream, &status);
+  return answer == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+}  // namespace
+
+CUVMM_HOOK(cuStreamBeginCapture, CUstream stream) {
+  return begin_capture(forward, stream);
+}
+CUVMM_HOOK(cuStreamBeginCapture_v2, CUstream stream, CUstreamCaptureMode mode) {
+  return begin_capture(forward, stream, mode);
+}
+CUVMM_HOOK(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph, const CUgraphNode* after,
+           const CUgraphEdgeData* edges, size_t count, CUstreamCaptureMode mode) {
+  return begin_capture(forward, stream, graph, after, edges, count, mode);
+}
+
+// Whatever the answer: it has ended where the stream captures no more.
+CUVMM_HOOK(cuStreamEndCapture, CUstream stream, CUgraph* graph) {
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr) return forward(stream, graph);
+  const bool was_captured = is_captured(forward, stream);
+  const CUresult answer = forward(stream, graph);
+  if (was_captured && !is_captured(forward, stream)) serving->captures.ended();
+  return answer;
+}
 
 // In and out stand in the same place, so what went in is kept for the trace.
 CUVMM_HOOK(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode* mode) {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/pointer_answers.hpp"
+
+#include <cstring>
+
+namespace cuvmm {
+namespace {
+
+PointerAnswer wide(std::uint64_t value) {
+  return {value, sizeof value};
+}
+PointerAnswer number(std::uint32_t value) {
+  return {value, sizeof value};
+}
+
+}  // namespace
+
+void PointerAnswer::write(void* data) const {
+  std::memcpy(data, &value, width);
+}
+
+std::optional<PointerAnswer> pointer_answer(const Memory& memory, CUdeviceptr address,
+                                            CUpointer_attribute attribute) {
+  const auto held = memory.find(address);
+  if (!held) return std::nullopt;
+  const ContextMemory* context = memory.context_of(*held);
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return wide(held->address);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return wide(held->asked);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      return wide(held->buffer_id);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return wide(CU_MEM_HANDLE_TYPE_NONE);
+    // Until handles of our own exist, an IPC handle cannot be had of this memory.
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return number(0);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return number((held->pins & pin::sync_memops) != 0 ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      if (context == nullptr) return std::nullopt;
+      return wide(reinterpret_cast<std::uint64_t>(context->context()));
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: {
+      const PoolMemory* pool = memory.pool_of(*held);
+      if (pool == nullptr) return std::nullopt;
+      return wide(reinterpret_cast<std::uint64_t>(pool->handle()));
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace cuvmm

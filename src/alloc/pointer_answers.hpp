@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "alloc/memory.hpp"
+
+namespace cuvmm {
+
+// What is answered of an address, in the width in which the driver writes it.
+struct PointerAnswer {
+  std::uint64_t value = 0;
+  std::size_t width = 0;
+
+  void write(void* data) const;
+};
+
+// Where the driver would speak of the chunk or the reservation behind one of our addresses, the
+// program is told of the allocation, as for the memory that it asked for. Nothing where the
+// driver's own answer is right.
+std::optional<PointerAnswer> pointer_answer(const Memory& memory, CUdeviceptr address,
+                                            CUpointer_attribute attribute);
+
+}  // namespace cuvmm

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+
+#include "stream/stream_order.hpp"
+
+namespace cuvmm {
+
+// The order of streams as a pool may use it: the program can forbid the ways in which one stream
+// takes what another freed.
+class PoolOrder final : public StreamOrder {
+ public:
+  explicit PoolOrder(StreamOrder& order) : order_(order) {}
+
+  void follow_events(bool on) { follows_events_.store(on, std::memory_order_relaxed); }
+  void look_by_chance(bool on) { looks_by_chance_.store(on, std::memory_order_relaxed); }
+
+  bool is_before(const FreeTicket& freed, StreamId asker) const override {
+    if (follows_events_.load(std::memory_order_relaxed)) return order_.is_before(freed, asker);
+    return freed.stream == asker || order_.is_done(freed);
+  }
+  bool is_done(const FreeTicket& freed) const override { return order_.is_done(freed); }
+  // Without it only what the program waited for is known to be done.
+  void look(StreamId stream) override {
+    if (looks_by_chance_.load(std::memory_order_relaxed)) order_.look(stream);
+  }
+  bool wait(const FreeTicket& freed, std::uint64_t until) override {
+    return order_.wait(freed, until);
+  }
+
+ private:
+  StreamOrder& order_;
+  std::atomic<bool> follows_events_{true};
+  std::atomic<bool> looks_by_chance_{true};
+};
+
+}  // namespace cuvmm

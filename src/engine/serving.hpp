@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "alloc/memory.hpp"
+#include "alloc/pointer_answers.hpp"
+#include "base/options.hpp"
+
+namespace cuvmm {
+
+// All that serves the program's memory, in VMM_MODE=VMM.
+struct Serving {
+  Serving(const Driver& driver, const Options& options, Gate& gate, WorkNote& work_note,
+          std::function<bool()> sees_everything)
+      : clock(driver, captures),
+        memory({driver, clock, captures, gate, work_note, std::move(sees_everything)},
+               {.limit = options.limit,
+                .cache = options.cache,
+                .grow = options.grow,
+                .free = options.free,
+                .compact = options.compact,
+                .wait = options.wait}) {}
+
+  Captures captures;
+  StreamClock clock;
+  Memory memory;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts that end, with all that we serve in them, and those that may use each other's memory.
+#include "hook/serve.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+template <Call call>
+void end(const Forward<call>& forward, CUcontext context) {
+  Serving* serving = forward.engine().serving();
+  if (serving != nullptr && context != nullptr) serving->memory.context_ended(context);
+}
+
+template <Call call>
+CUresult destroy(const Forward<call>& forward, CUcontext context) {
+  const CUresult answer = forward(context);
+  if (answer == CUDA_SUCCESS) end(forward, context);
+  return answer;
+}
+
+bool is_active(const Driver& driver, CUdevice device) {
+  unsigned flags = 0;
+  int active = 0;
+  return driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
+}
+
+// nullptr where the device's primary context is not in use.
+CUcontext primary_context(const Driver& driver, CUdevice device) {
+  if (!is_active(driver, device)) return nullptr;
+  CUcontext context = nullptr;
+  if (driver.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return nullptr;
+  driver.cuDevicePrimaryCtxRelease(device);
+  return context;
+}
+
+// A release is the context's end where it was the last one.
+template <Call call>
+CUresult end_primary(const Forward<call>& forward, CUdevice device, bool always) {
+  if (forward.engine().serving() == nullptr) return forward(device);
+  const Driver& driver = forward.engine().driver();
+  const CUcontext context = primary_context(driver, device);
+  const CUresult answer = forward(device);
+  if (answer == CUDA_SUCCESS && (always || !is_active(driver, device))) end(forward, context);
+  return answer;
+}
+
+}  // namespace
+
+CUVMM_HOOK(cuCtxDestroy, CUcontext context) {
+  return destroy(forward, context);
+}
+CUVMM_HOOK(cuCtxDestroy_v2, CUcontext context) {
+  return destroy(forward, context);
+}
+CUVMM_HOOK(cuCtxDetach, CUcontext context) {
+  return destroy(forward, context);
+}
+CUVMM_HOOK(cuDevicePrimaryCtxReset, CUdevice device) {
+  return end_primary(forward, device, true);
+}
+CUVMM_HOOK(cuDevicePrimaryCtxReset_v2, CUdevice device) {
+  return end_primary(forward, device, true);
+}
+CUVMM_HOOK(cuDevicePrimaryCtxRelease, CUdevice device) {
+  return end_primary(forward, device, false);
+}
+CUVMM_HOOK(cuDevicePrimaryCtxRelease_v2, CUdevice device) {
+  return end_primary(forward, device, false);
+}
+
+CUVMM_HOOK(cuCtxEnablePeerAccess, CUcontext peer, unsigned flags) {
+  const CUresult answer = forward(peer, flags);
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr || answer != CUDA_SUCCESS) return answer;
+  const Driver& driver = forward.engine().driver();
+  const auto begun = serving->memory.peer_access_begins(current_context(driver), peer);
+  if (begun.ok()) return answer;
+  driver.cuCtxDisablePeerAccess(peer);
+  return to_cuda(begun.error());
+}
+
+CUVMM_HOOK(cuCtxDisablePeerAccess, CUcontext peer) {
+  const CUresult answer = forward(peer);
+  Serving* serving = forward.engine().serving();
+  if (serving != nullptr && answer == CUDA_SUCCESS) {
+    serving->memory.peer_access_ends(current_context(forward.engine().driver()), peer);
+  }
+  return answer;
+}
+
+}  // namespace cuvmm::hook

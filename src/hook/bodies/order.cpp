@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams, events and waits: what the program does with them tells how its work is ordered and how
+// far it is done. Each is forwarded as it is.
+#include "hook/serve.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+// A new stream is learnt of at once: one that no call names later still has work to wait for.
+template <Call call>
+CUresult learn(const Forward<call>& forward, CUresult answer, const CUstream* made) {
+  StreamClock* clock = clock_of(forward);
+  if (clock != nullptr && answer == CUDA_SUCCESS && made != nullptr) {
+    clock->table().find({.handle = *made});
+  }
+  return answer;
+}
+
+template <Call call>
+CUresult end_stream(const Forward<call>& forward, CUstream stream) {
+  StreamClock* clock = clock_of(forward);
+  if (clock != nullptr) clock->mark_pending({.handle = stream});
+  const CUresult answer = forward(stream);
+  if (clock != nullptr && answer == CUDA_SUCCESS) clock->stream_ended(stream);
+  return answer;
+}
+
+template <Call call>
+CUresult end_event(const Forward<call>& forward, CUevent event) {
+  const CUresult answer = forward(event);
+  StreamClock* clock = clock_of(forward);
+  if (clock != nullptr && answer == CUDA_SUCCESS) clock->event_ended(event);
+  return answer;
+}
+
+// Whether it waits or asks: with success all is done that came before.
+template <Call call, class Of>
+CUresult wait_for(const Forward<call>& forward, Of of, auto... arguments) {
+  StreamClock* clock = clock_of(forward);
+  if (clock == nullptr) return forward(arguments...);
+  const Horizon horizon = clock->horizon_of(of);
+  const CUresult answer = forward(arguments...);
+  if (answer == CUDA_SUCCESS) horizon.reached();
+  return answer;
+}
+
+template <Call call>
+CUresult wait_for_event(const Forward<call>& forward, CUevent event) {
+  const CUresult answer = forward(event);
+  StreamClock* clock = clock_of(forward);
+  if (clock != nullptr && answer == CUDA_SUCCESS) clock->event_done(event);
+  return answer;
+}
+
+template <Call call>
+void note_recorded(const Forward<call>& forward, CUresult answer, CUevent event, CUstream stream) {
+  StreamClock* clock = clock_of(forward);
+  if (clock == nullptr || answer != CUDA_SUCCESS) return;
+  clock->event_recorded(event, stream_name(forward, stream));
+}
+
+// Recorded by a graph's node or another process, whenever they like.
+template <Call call>
+CUresult recorded_unseen(const Forward<call>& forward, auto... arguments) {
+  StreamClock* clock = clock_of(forward);
+  if (clock != nullptr) clock->events_are_recorded_unseen();
+  return forward(arguments...);
+}
+
+}  // namespace
+
+CUVMM_HOOK(cuStreamCreate, CUstream* stream, unsigned flags) {
+  return learn(forward, forward(stream, flags), stream);
+}
+
+CUVMM_HOOK(cuStreamCreateWithPriority, CUstream* stream, unsigned flags, int priority) {
+  return learn(forward, forward(stream, flags, priority), stream);
+}
+
+CUVMM_HOOK(cuGreenCtxStreamCreate, CUstream* stream, CUgreenCtx context, unsigned flags,
+           int priority) {
+  return learn(forward, forward(stream, context, flags, priority), stream);
+}
+
+CUVMM_HOOK(cuStreamDestroy, CUstream stream) {
+  return end_stream(forward, stream);
+}
+CUVMM_HOOK(cuStreamDestroy_v2, CUstream stream) {
+  return end_stream(forward, stream);
+}
+
+CUVMM_HOOK(cuStreamSynchronize, CUstream stream) {
+  return wait_for(forward, stream_name(forward, stream), stream);
+}
+CUVMM_HOOK(cuStreamQuery, CUstream stream) {
+  return wait_for(forward, stream_name(forward, stream), stream);
+}
+
+CUVMM_HOOK(cuCtxSynchronize) {
+  return wait_for(forward, current_context(forward.engine().driver()));
+}
+CUVMM_HOOK(cuCtxSynchronize_v2, CUcontext context) {
+  const CUcontext meant = context != nullptr ? context : current_context(forward.engine().driver());
+  return wait_for(forward, meant, context);
+}
+
+CUVMM_HOOK(cuEventRecord, CUevent event, CUstream stream) {
+  const CUresult answer = forward(event, stream);
+  note_recorded(forward, answer, event, stream);
+  return answer;
+}
+
+CUVMM_HOOK(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned flags) {
+  if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0)
+    return recorded_unseen(forward, event, stream, flags);
+  const CUresult answer = forward(event, stream, flags);
+  note_recorded(forward, answer, event, stream);
+  return answer;
+}
+
+CUVMM_HOOK(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags) {
+  const CUresult answer = forward(stream, event, flags);
+  StreamClock* clock = clock_of(forward);
+  if (clock != nullptr && answer == CUDA_SUCCESS) {
+    clock->event_waited_for_by(stream_name(forward, stream), event);
+  }
+  return answer;
+}
+
+CUVMM_HOOK(cuEventQuery, CUevent event) {
+  return wait_for_event(forward, event);
+}
+CUVMM_HOOK(cuEventSynchronize, CUevent event) {
+  return wait_for_event(forward, event);
+}
+CUVMM_HOOK(cuEventDestroy, CUevent event) {
+  return end_event(forward, event);
+}
+CUVMM_HOOK(cuEventDestroy_v2, CUevent event) {
+  return end_event(forward, event);
+}
+
+CUVMM_HOOK(cuCtxRecordEvent, CUcontext context, CUevent event) {
+  return recorded_unseen(forward, context, event);
+}
+CUVMM_HOOK(cuGreenCtxRecordEvent, CUgreenCtx context, CUevent event) {
+  return recorded_unseen(forward, context, event);
+}
+CUVMM_HOOK(cuIpcGetEventHandle, CUipcEventHandle* handle, CUevent event) {
+  return recorded_unseen(forward, handle, event);
+}
+CUVMM_HOOK(cuIpcOpenEventHandle, CUevent* event, CUipcEventHandle handle) {
+  return recorded_unseen(forward, event, handle);
+}
+CUVMM_HOOK(cuGraphAddEventRecordNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+           size_t count, CUevent event) {
+  return recorded_unseen(forward, node, graph, after, count, event);
+}
+CUVMM_HOOK(cuGraphEventRecordNodeSetEvent, CUgraphNode node, CUevent event) {
+  return recorded_unseen(forward, node, event);
+}
+CUVMM_HOOK(cuGraphExecEventRecordNodeSetEvent, CUgraphExec graph, CUgraphNode node, CUevent event) {
+  return recorded_unseen(forward, graph, node, event);
+}
+CUVMM_HOOK(cuGraphAddNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
+           CUgraphNodeParams* parameters) {
+  if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
+    return recorded_unseen(forward, node, graph, after, count, parameters);
+  }
+  return forward(node, graph, after, count, parameters);
+}
+CUVMM_HOOK(cuGraphAddNode_v2, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+           const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* parameters) {
+  if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
+    return recorded_unseen(forward, node, graph, after, edges, count, parameters);
+  }
+  return forward(node, graph, after, edges, count, parameters);
+}
+
+}  // namespace cuvmm::hook

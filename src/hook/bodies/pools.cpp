@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program's pools. A handle is always a real pool's, so that the driver checks and keeps what
+// is set; memory is ours, and what is counted of it is added to what the driver has in the same
+// pool.
+#include "hook/serve.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+template <Call call>
+PoolMemory* ours(const Forward<call>& forward, CUmemoryPool pool) {
+  Serving* serving = forward.engine().serving();
+  return serving != nullptr ? serving->memory.pool(pool) : nullptr;
+}
+
+template <Call call>
+CUresult change_current(const Forward<call>& forward, auto... arguments) {
+  const CUresult answer = forward(arguments...);
+  Serving* serving = forward.engine().serving();
+  if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.current_pool_changed();
+  return answer;
+}
+
+Size counted(const PoolMemory& pool, CUmemPool_attribute attribute) {
+  switch (attribute) {
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      return pool.reserved();
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      return pool.reserved_high();
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+      return pool.used();
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      return pool.used_high();
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+CUVMM_HOOK(cuMemPoolCreate, CUmemoryPool* pool, const CUmemPoolProps* properties) {
+  const CUresult answer = forward(pool, properties);
+  Serving* serving = forward.engine().serving();
+  if (serving != nullptr && answer == CUDA_SUCCESS)
+    serving->memory.pool_created(*pool, *properties);
+  return answer;
+}
+
+CUVMM_HOOK(cuMemPoolDestroy, CUmemoryPool pool) {
+  const CUresult answer = forward(pool);
+  Serving* serving = forward.engine().serving();
+  if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pool_ended(pool);
+  return answer;
+}
+
+CUVMM_HOOK(cuDeviceSetMemPool, CUdevice device, CUmemoryPool pool) {
+  return change_current(forward, device, pool);
+}
+CUVMM_HOOK(cuMemSetMemPool, CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+  return change_current(forward, location, type, pool);
+}
+
+CUVMM_HOOK(cuMemPoolTrimTo, CUmemoryPool pool, size_t keep) {
+  const CUresult answer = forward(pool, keep);
+  PoolMemory* memory = answer == CUDA_SUCCESS ? ours(forward, pool) : nullptr;
+  if (memory != nullptr) memory->trim(keep);
+  return answer;
+}
+
+CUVMM_HOOK(cuMemPoolGetAttribute, CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  const CUresult answer = forward(pool, attribute, value);
+  PoolMemory* memory = answer == CUDA_SUCCESS ? ours(forward, pool) : nullptr;
+  if (memory == nullptr) return answer;
+  if (const Size more = counted(*memory, attribute)) *static_cast<cuuint64_t*>(value) += more;
+  return answer;
+}
+
+CUVMM_HOOK(cuMemPoolSetAttribute, CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  const CUresult answer = forward(pool, attribute, value);
+  PoolMemory* memory = answer == CUDA_SUCCESS ? ours(forward, pool) : nullptr;
+  if (memory == nullptr) return answer;
+  if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) memory->reset_reserved_high();
+  if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) memory->reset_used_high();
+  if (attribute == CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES) {
+    memory->order().follow_events(*static_cast<const int*>(value) != 0);
+  }
+  if (attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC) {
+    memory->order().look_by_chance(*static_cast<const int*>(value) != 0);
+  }
+  return answer;
+}
+
+CUVMM_HOOK(cuMemPoolSetAccess, CUmemoryPool pool, const CUmemAccessDesc* lines, size_t count) {
+  const CUresult answer = forward(pool, lines, count);
+  PoolMemory* memory = answer == CUDA_SUCCESS ? ours(forward, pool) : nullptr;
+  if (memory == nullptr) return answer;
+  AccessSet access = memory->access();
+  for (size_t i = 0; i < count; ++i) {
+    if (lines[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) continue;
+    const Access given = lines[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? Access::ReadWrite
+                         : lines[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? Access::Read
+                                                                              : Access::None;
+    access = access.with(lines[i].location.id, given);
+  }
+  const auto set = memory->set_access(access);
+  return set.ok() ? answer : to_cuda(set.error());
+}
+
+}  // namespace cuvmm::hook

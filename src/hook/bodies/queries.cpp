@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program asks about memory. Of ours it is told what it would be told of the memory that
+// it asked for; all else is the driver's to answer.
+#include <cstring>
+
+#include "hook/serve.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+std::optional<AllocationFacts> found(Engine& engine, CUdeviceptr address) {
+  Serving* serving = engine.serving();
+  return serving != nullptr ? serving->memory.find(address) : std::nullopt;
+}
+
+}  // namespace
+
+CUVMM_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
+  const CUresult answer = forward(free, total);
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr || answer != CUDA_SUCCESS || free == nullptr || total == nullptr) {
+    return answer;
+  }
+  const MemoryInfo told = serving->memory.info({.free = *free, .total = *total});
+  *free = told.free;
+  *total = told.total;
+  return answer;
+}
+
+CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdeviceptr address) {
+  const auto held = found(forward.engine(), address);
+  if (!held) return forward(start, size, address);
+  forward.announce();
+  if (start != nullptr) *start = held->address;
+  if (size != nullptr) *size = held->asked;
+  return CUDA_SUCCESS;
+}
+
+CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr || data == nullptr) return forward(data, attribute, address);
+  const auto ours = pointer_answer(serving->memory, address, attribute);
+  if (!ours) return forward(data, attribute, address);
+  forward.announce();
+  ours->write(data);
+  return CUDA_SUCCESS;
+}
+
+CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attributes, void** data,
+           CUdeviceptr address) {
+  const CUresult answer = forward(count, attributes, data, address);
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr || answer != CUDA_SUCCESS) return answer;
+  for (unsigned i = 0; i < count; ++i) {
+    const auto ours = pointer_answer(serving->memory, address, attributes[i]);
+    if (ours) ours->write(data[i]);
+  }
+  return answer;
+}
+
+// The driver refuses this one on memory that is mapped, so it is ours to keep: copies and sets of
+// such a block wait (door.hpp).
+CUVMM_HOOK(cuPointerSetAttribute, const void* value, CUpointer_attribute attribute,
+           CUdeviceptr address) {
+  const bool is_ours = value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
+                       found(forward.engine(), address);
+  if (!is_ours) return forward(value, attribute, address);
+  forward.announce();
+  unsigned wanted = 0;
+  std::memcpy(&wanted, value, sizeof wanted);
+  forward.engine().serving()->memory.set_sync_memops(address, wanted != 0);
+  return CUDA_SUCCESS;
+}
+
+// As for memory of the driver's own, so that libraries take the way that works for it.
+CUVMM_HOOK(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, void* address) {
+  if (!found(forward.engine(), reinterpret_cast<CUdeviceptr>(address))) {
+    return forward(handle, address);
+  }
+  forward.announce();
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+// Whoever has the file may reach the memory as long as he likes, by its place.
+CUVMM_HOOK(cuMemGetHandleForAddressRange, void* handle, CUdeviceptr address, size_t size,
+           CUmemRangeHandleType type, unsigned long long flags) {
+  const CUresult answer = forward(handle, address, size, type, flags);
+  Serving* serving = forward.engine().serving();
+  if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pin(address, pin::dma_buf);
+  return answer;
+}
+
+}  // namespace cuvmm::hook
