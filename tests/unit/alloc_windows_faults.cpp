@@ -55,6 +55,15 @@ Result<void> with_number_of_refused_release(Prepared& world, Result<void> result
   return error;
 }
 
+// Whatever failed once has been undone by the time that the call returns.
+Result<void> with_all_usable(Prepared& world, const Result<void>& result) {
+  for (const WindowBlock* block : world.blocks) {
+    EXPECT_EQ(rights(block->address()), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    EXPECT_EQ(rights(block->end() - 1), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  }
+  return result;
+}
+
 void sweep(const std::function<void(Prepared&)>& prepare,
            const std::function<Result<void>(Prepared&)>& act) {
   for (const CUresult fault : {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN}) {
@@ -78,7 +87,11 @@ void sweep(const std::function<void(Prepared&)>& prepare,
               // Memory that is refused once is asked for again; so is how far copies are.
               return answer == CUDA_ERROR_OUT_OF_MEMORY || name == "cuStreamQuery";
             }};
-    for_each_failing_call(scenario, fault);
+    Scenario<Prepared> failing_once = scenario;
+    failing_once.when = [&](Prepared& world) {
+      return with_all_usable(world, scenario.when(world));
+    };
+    for_each_failing_call(failing_once, fault);
     for_each_call_failing_from(scenario, fault);
   }
 }

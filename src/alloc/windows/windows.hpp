@@ -122,6 +122,7 @@ class Windows final : public ReclaimClient {
   bool wait_for_a_free(std::uint64_t until);
   Result<bool> make_room(const Request& request);
   void set_compacting(bool is_compacting);
+  void forget_refusals();
   std::uint64_t deadline() const;
   Result<CUdeviceptr> take_addresses(Size bytes);
   Result<WindowBlock*> put_up(const Request& request,
@@ -194,7 +195,7 @@ class Windows final : public ReclaimClient {
   CachedWindows cached_;
   std::vector<WindowBlock*> large_;   // those with chunks of their own, freed ones too
   Ages leaving_;                      // to be unmapped as soon as the driver lets us
-  Error unmap_refusal_;               // why it did not, the last time
+  Error unmap_refusal_;               // why not, since somebody came under pressure
   std::vector<WindowBlock*> adrift_;  // live, and not usable since the driver refused an undo
   std::vector<std::unique_ptr<Batch>> unfinished_;  // copies that outlived their time
   WindowCounters counters_;                         // live and compacted ones only

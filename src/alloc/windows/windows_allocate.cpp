@@ -124,6 +124,7 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
   };
   request.look = Look::Hard;
   if (turn.is_mine()) {
+    forget_refusals();
     give_up_cached();
     Result<WindowBlock*> placed = try_again();
     while (!placed.ok() && is_for_want_of_room(refusal) && wait_for_a_free(until)) {
@@ -137,7 +138,7 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
   }
   {
     const Holding holding{lock_};
-    if (!leaving_.is_empty() && unmap_refusal_.driver_code != 0) return unmap_refusal_;
+    if (unmap_refusal_.driver_code != 0) return unmap_refusal_;
   }
   refusal.doing = doing;
   refusal.asked = request.shape.granted;
@@ -322,7 +323,15 @@ Result<bool> Windows::make_room(const Request& request) {
     settings_.quiet->end();
   }};
   const Size wanted = missing + chunks_to_spare * granule_;
-  return TRY(compact(wanted, {settings_.quiet->copy_by(), settings_.wait})) != 0;
+  const Result<Size> freed = compact(wanted, {settings_.quiet->copy_by(), settings_.wait});
+  if (freed.ok()) return *freed != 0;
+  if (freed.error().kind == ErrorKind::TimedOut) return false;
+  return freed.error();
+}
+
+void Windows::forget_refusals() {
+  const Holding holding{lock_};
+  unmap_refusal_ = {};
 }
 
 void Windows::set_compacting(bool is_compacting) {
