@@ -56,6 +56,14 @@ void ContextMemory::pin(Allocation& allocation, std::uint8_t why) {
   }
 }
 
+void ContextMemory::unpin(Allocation& allocation, std::uint8_t why) {
+  if (small_->contains(allocation.address())) {
+    allocation.drop_pin(why);
+  } else {
+    windows_->unpin(static_cast<WindowBlock&>(allocation), why);
+  }
+}
+
 Result<void> ContextMemory::set_access(const AccessSet& access) {
   const AccessSet before = small_->access();
   TRY(small_->set_access(access));

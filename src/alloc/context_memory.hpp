@@ -32,6 +32,8 @@ class ContextMemory {
   // It stays where it is from now on.
   void pin(Allocation& allocation, std::uint8_t why);
 
+  void unpin(Allocation& allocation, std::uint8_t why);
+
   // Of all devices that may use the context's memory.
   Result<void> set_access(const AccessSet& access);
 

@@ -58,6 +58,7 @@ Answer Memory::refuse(const Error& error, Size asked, const DeviceMemory& device
 
 Answer Memory::allocate(CUdeviceptr* address, Size size) {
   if (address == nullptr || size == 0 || around_.captures.any()) return std::nullopt;
+  if (context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
   const CUcontext current = current_context(around_.driver);
   ContextMemory* owner = current != nullptr ? context(current) : nullptr;
   if (owner == nullptr) return std::nullopt;
@@ -115,7 +116,7 @@ Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool ha
 
 Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
                              StreamState& stream) {
-  if (pool == nullptr) return std::nullopt;
+  if (pool == nullptr || context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
   DeviceMemory& device = pool->device();
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto made = pool->allocate(size, stream.id);
@@ -130,7 +131,7 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
 }
 
 // The driver refuses, and breaks the capture, in the modes where it would do so for the program's
-// own call; where it does not, nothing has happened, but for the wait that a free is.
+// own call. Where it does not, it has waited for the work of the current context, as a free does.
 CUresult Memory::refusal_of_capture() const {
   CUdeviceptr probe = 0;
   const CUresult answer = around_.driver.cuMemAlloc(&probe, 1);
@@ -152,8 +153,15 @@ Answer Memory::free(CUdeviceptr address) {
   return free_pooled(*found, around_.clock.ticket_of_all(current));
 }
 
+// False where another thread was faster.
+bool Memory::let_go(const AllocationMap::Found& found) {
+  if (!found.allocation->let_go(found.facts)) return false;
+  if ((found.facts.pins & pin::sync_memops) != 0) sync_memops_.fetch_sub(1);
+  return true;
+}
+
 Answer Memory::free_pooled(const AllocationMap::Found& found, const FreeTicket& ticket) {
-  if (!found.allocation->let_go(found.facts)) return CUDA_ERROR_INVALID_VALUE;
+  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
   static_cast<PoolMemory*>(found.facts.owner)->free(*found.allocation, ticket);
   return CUDA_SUCCESS;
 }
@@ -161,10 +169,12 @@ Answer Memory::free_pooled(const AllocationMap::Found& found, const FreeTicket& 
 Answer Memory::free_blocking(const AllocationMap::Found& found) {
   auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
   if (around_.captures.any()) {
+    const InContext in_context{around_.driver, owner.context()};
     const CUresult refusal = refusal_of_capture();
     if (refusal != CUDA_SUCCESS) return refusal;
+    return free_now(found);
   }
-  if (!found.allocation->let_go(found.facts)) return CUDA_ERROR_INVALID_VALUE;
+  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
   if (settings_.free == FreeMode::Relaxed) {
     owner.free_after(*found.allocation, around_.clock.ticket_of_all(owner.context()));
     return CUDA_SUCCESS;
@@ -178,21 +188,23 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
   return CUDA_SUCCESS;
 }
 
+Answer Memory::free_now(const AllocationMap::Found& found) {
+  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
+  static_cast<ContextMemory*>(found.facts.owner)->free(*found.allocation);
+  return CUDA_SUCCESS;
+}
+
 // As long as it takes, as the driver does. Nothing to wait for where nothing was submitted since
 // the last time.
 Result<void> Memory::wait_for_work_of(ContextMemory& context) {
   const std::uint64_t note = around_.work_note.take();
   if (around_.sees_everything() && context.covered_note().load() == note) return {};
-  if (around_.captures.any()) {
-    if (!around_.clock.wait_for_all(context.context(), ~std::uint64_t{0})) {
-      return Error{.kind = ErrorKind::TimedOut, .doing = "wait for the context's work"};
-    }
-  } else {
-    const Horizon horizon = around_.clock.horizon_of(context.context());
-    const InContext in_context{around_.driver, context.context()};
-    TRY(around_.driver.check(around_.driver.cuCtxSynchronize_v2000(), "wait for the context"));
-    horizon.reached();
-  }
+  const Horizon horizon = around_.clock.horizon_of(context.context());
+  const InContext in_context{around_.driver, context.context()};
+  const CUresult answer = around_.driver.cuCtxSynchronize_v2000();
+  if (is_sticky(answer)) context_is_lost();
+  TRY(around_.driver.check(answer, "wait for the context"));
+  horizon.reached();
   context.covered_note().store(note);
   return {};
 }
@@ -205,7 +217,7 @@ Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   StreamState* state = around_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
   if (found->facts.served == Served::StreamOrdered) return free_pooled(*found, state->ticket());
-  if (!found->allocation->let_go(found->facts)) return CUDA_ERROR_INVALID_VALUE;
+  if (!let_go(*found)) return CUDA_ERROR_INVALID_VALUE;
   static_cast<ContextMemory*>(found->facts.owner)->free_after(*found->allocation, state->ticket());
   return CUDA_SUCCESS;
 }
@@ -246,12 +258,14 @@ const ContextMemory* Memory::context_of(const AllocationFacts& facts) const {
 
 void Memory::set_sync_memops(CUdeviceptr address, bool on) {
   const auto found = find_holder(address);
-  if (!found) return;
+  if (!found || on == ((found->facts.pins & pin::sync_memops) != 0)) return;
+  sync_memops_.fetch_add(on ? 1 : -1);
   if (on) {
     pin(address, pin::sync_memops);
-    sync_memops_.fetch_add(1);
-  } else {
+  } else if (found->facts.served == Served::StreamOrdered) {
     found->allocation->drop_pin(pin::sync_memops);
+  } else {
+    static_cast<ContextMemory*>(found->facts.owner)->unpin(*found->allocation, pin::sync_memops);
   }
 }
 

@@ -64,9 +64,16 @@ class Memory {
   // What the program is told of the current context's device, from what the driver told us.
   MemoryInfo info(const MemoryInfo& of_the_driver);
 
+  // The driver has said that a context is lost for good. From then on it is asked for everything
+  // new, so that the program hears of it wherever it would.
+  void context_is_lost() { context_is_lost_.store(true, std::memory_order_relaxed); }
+
   // The driver has no memory left for a call that we forward: true where something was given back,
   // so that it is worth trying again.
   bool make_room();
+
+  // After a wait of the program's: pools go back to what they are told to keep.
+  void program_waited();
 
   // Pools. nullptr where the driver serves the pool.
   PoolMemory* pool(CUmemoryPool handle);
@@ -115,6 +122,8 @@ class Memory {
   void give(Allocation& allocation, CUdeviceptr* address, const Allocation::Holding& holding);
   Answer refuse(const Error& error, Size asked, const DeviceMemory& device);
   Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);
+  bool let_go(const AllocationMap::Found& found);
+  Answer free_now(const AllocationMap::Found& found);
   Answer free_blocking(const AllocationMap::Found& found);
   Answer free_pooled(const AllocationMap::Found& found, const FreeTicket& ticket);
   Result<void> wait_for_work_of(ContextMemory& context);
@@ -127,7 +136,8 @@ class Memory {
   const Surroundings around_;
   const MemorySettings settings_;
   AllocationMap map_;
-  std::atomic<int> sync_memops_{0};  // allocations that were ever told so
+  std::atomic<int> sync_memops_{0};  // allocations that are told so
+  std::atomic<bool> context_is_lost_{false};
   std::atomic<std::uint64_t> last_buffer_id_{std::uint64_t{1} << 40};  // far from the driver's
 
   Lock devices_lock_{LockOrder::Devices};  // guards the making of devices

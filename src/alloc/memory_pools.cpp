@@ -42,6 +42,11 @@ void Memory::pool_ended(CUmemoryPool handle) {
   ended->end();
 }
 
+void Memory::program_waited() {
+  const Reading reading{pools_lock_};
+  for (const auto& [handle, pool] : pools_) pool->program_waited();
+}
+
 void Memory::current_pool_changed() {
   const Writing writing{pools_lock_};
   pool_changes_.fetch_add(1);

@@ -42,13 +42,13 @@ Result<std::unique_ptr<PoolMemory>> PoolMemory::create(const Driver& driver, Dev
 
 Result<Allocation*> PoolMemory::allocate(Size asked, StreamId stream) {
   Block* block = TRY(arena_for(asked).allocate(asked, stream));
-  used_.add(block->granted());
+  used_.add(asked);
   return block;
 }
 
 void PoolMemory::free(Allocation& allocation, const FreeTicket& ticket) {
   auto& block = static_cast<Block&>(allocation);
-  used_.take(block.granted());
+  used_.take(block.asked());
   Arena& arena = large_->contains(block.address()) ? *large_ : *small_;
   arena.free(block, ticket);
 }
@@ -75,10 +75,24 @@ Size PoolMemory::trim(Size keep) {
   return reserved();
 }
 
+Size PoolMemory::mapped() const {
+  return large_->mapped_bytes() + small_->mapped_bytes();
+}
+
+// What the program waited for beyond the release threshold counts as given back. It stays mapped,
+// as free memory of the device's that VMM_CACHE speaks of, so that coming back costs nothing.
+void PoolMemory::program_waited() {
+  const Size now = mapped();
+  const Size keeps = std::max(threshold_.load(), round_up(used(), device_.granule()));
+  set_aside_.store(now > keeps ? now - keeps : 0);
+}
+
 Size PoolMemory::reserved() const {
-  const Size now = large_->mapped_bytes() + small_->mapped_bytes();
-  reserved_.raise(now);
-  return now;
+  const Size now = mapped();
+  const Size aside = std::min(set_aside_.load(), now);
+  const Size reserved = std::min(now, std::max(now - aside, round_up(used(), device_.granule())));
+  reserved_.raise(reserved);
+  return reserved;
 }
 
 Size PoolMemory::reserved_high() const {
@@ -87,9 +101,9 @@ Size PoolMemory::reserved_high() const {
 }
 
 Size PoolMemory::mapped_free() const {
-  const Size mapped = large_->mapped_bytes() + small_->mapped_bytes();
+  const Size all = mapped();
   const Size held = used();
-  return mapped > held ? mapped - held : 0;
+  return all > held ? all - held : 0;
 }
 
 Complaint PoolMemory::complaint() const {

@@ -52,6 +52,10 @@ class PoolMemory {
   // Keeps no more than that. Returns what is kept.
   Size trim(Size keep);
 
+  // The release threshold, and the moment at which it acts.
+  void set_threshold(Size bytes) { threshold_.store(bytes); }
+  void program_waited();
+
   Size used() const { return used_.now(); }
   Size used_high() const { return used_.high(); }
   Size reserved() const;
@@ -77,13 +81,17 @@ class PoolMemory {
   Arena& arena_for(Size granted) const { return granted < smallest_large ? *small_ : *large_; }
   static constexpr Size smallest_large = 1 * MiB;
 
+  Size mapped() const;
+
   DeviceMemory& device_;
   const CUmemoryPool handle_;
   PoolOrder order_;
   std::unique_ptr<Arena> large_;
   std::unique_ptr<Arena> small_;
   HighMark used_;
-  mutable HighMark reserved_;  // its high mark only; the arenas know the number
+  std::atomic<Size> threshold_{0};
+  std::atomic<Size> set_aside_{0};  // of what is mapped: counts as given back
+  mutable HighMark reserved_;       // its high mark only; the arenas know the number
   std::atomic<bool> ended_{false};
 };
 

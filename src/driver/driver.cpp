@@ -52,6 +52,26 @@ Result<void> Driver::check(CUresult answer, const char* doing, Size asked) const
   return error_of(answer, doing, asked);
 }
 
+bool is_sticky(CUresult answer) {
+  switch (answer) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
+      return true;
+    default:
+      return false;
+  }
+}
+
 CUresult to_cuda(const Error& error) {
   if (error.driver_code != 0) return static_cast<CUresult>(error.driver_code);
   switch (error.kind) {

@@ -39,6 +39,9 @@ struct Driver {
   Error error_of(CUresult answer, const char* doing, Size asked = 0) const;
 };
 
+// An error that stays: every call in the context answers it from then on.
+bool is_sticky(CUresult answer);
+
 // The CUresult that a program should be given for an Error of ours.
 CUresult to_cuda(const Error& error);
 

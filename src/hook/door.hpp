@@ -37,6 +37,10 @@ struct Row;
 #undef CUVMM_API
 #undef CUVMM_API_OLD
 
+// What a refusal means for the memory that we serve. True where it was want of memory, and we have
+// given some back.
+bool is_worth_another_try(Engine& engine, CUresult refusal);
+
 // The real function behind a door, in the door's flavour.
 template <Call call>
 class Forward {
@@ -60,12 +64,8 @@ class Forward {
   template <class... Arguments>
   CUresult announced(Arguments... arguments) const {
     const CUresult answer = through_the_gate(arguments...);
-    if (answer != CUDA_ERROR_OUT_OF_MEMORY) [[likely]]
-      return answer;
-    // What we keep may be what the driver lacks.
-    Serving* serving = engine_.serving();
-    if (serving == nullptr || !serving->memory.make_room()) return answer;
-    return through_the_gate(arguments...);
+    const bool again = answer != CUDA_SUCCESS && is_worth_another_try(engine_, answer);
+    return again ? through_the_gate(arguments...) : answer;
   }
 
   // To the driver, and nothing else.

@@ -262,18 +262,19 @@ void StreamClock::event_waited_for_by(StreamName name, CUevent event) {
   }
 }
 
-void StreamClock::event_done(CUevent event) {
+bool StreamClock::event_done(CUevent event) {
   Place place;
   {
     const Holding holding{lock_};
     const auto found = program_events_.find(event);
-    if (found == program_events_.end()) return;
+    if (found == program_events_.end()) return false;
     place = std::move(found->second);
     program_events_.erase(found);
   }
   for (const FreeTicket& ticket : place) {
     if (StreamState* state = table_.by_id(ticket.stream)) state->advance(ticket.tick);
   }
+  return true;
 }
 
 void StreamClock::events_are_recorded_unseen() {

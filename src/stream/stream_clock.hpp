@@ -10,6 +10,7 @@ namespace cuvmm {
 // How far all streams had come at one moment.
 class Horizon {
  public:
+  bool is_empty() const { return places_.empty(); }
   void add(StreamState& state) {
     if (state.has_unfinished()) places_.push_back({&state, state.tick.load()});
   }
@@ -63,7 +64,8 @@ class StreamClock final : public StreamOrder {
 
   void event_recorded(CUevent event, StreamName name);
   void event_waited_for_by(StreamName name, CUevent event);
-  void event_done(CUevent event);  // a query or wait said so
+  // A query or wait said so. False where that told nothing of what was freed.
+  bool event_done(CUevent event);
   void event_ended(CUevent event);
   // By a graph's node or by another process: what an event says is no longer of the record that we
   // saw.

@@ -60,6 +60,11 @@ void given(CUresult answer, const char* what);
   if (::cuvmm::test::device_count() < (count)) {                                                   \
     GTEST_SKIP() << "needs " << (count) << " devices, here are " << ::cuvmm::test::device_count(); \
   }
+// Whether cuvmm stands before the driver and serves memory, so that the scenarios are those of a
+// program under it. What they ask of the driver's own memory then says nothing.
+bool served();
+#define NEEDS_THE_DRIVERS_OWN_MEMORY() \
+  if (::cuvmm::test::served()) GTEST_SKIP() << "asks what the driver's own memory alone can tell"
 #define NEEDS_SIMULATED_DRIVER() \
   if (!::cuvmm::test::simulated()) GTEST_SKIP() << "asks the simulated driver's own interface"
 #define NEEDS_ATTRIBUTE(which) \

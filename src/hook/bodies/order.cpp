@@ -33,22 +33,29 @@ CUresult end_event(const Forward<call>& forward, CUevent event) {
   return answer;
 }
 
-// Whether it waits or asks: with success all is done that came before.
+// With success all is done that came before. A wait lets pools release what was freed; a mere
+// question does not.
+enum class Asks : std::uint8_t { ToWait, Whether };
+
 template <Call call, class Of>
-CUresult wait_for(const Forward<call>& forward, Of of, auto... arguments) {
-  StreamClock* clock = clock_of(forward);
-  if (clock == nullptr) return forward(arguments...);
-  const Horizon horizon = clock->horizon_of(of);
+CUresult look_at(const Forward<call>& forward, Asks asks, Of of, auto... arguments) {
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr) return forward(arguments...);
+  const Horizon horizon = serving->clock.horizon_of(of);
   const CUresult answer = forward(arguments...);
-  if (answer == CUDA_SUCCESS) horizon.reached();
+  if (answer != CUDA_SUCCESS) return answer;
+  horizon.reached();
+  if (asks == Asks::ToWait && !horizon.is_empty()) serving->memory.program_waited();
   return answer;
 }
 
 template <Call call>
-CUresult wait_for_event(const Forward<call>& forward, CUevent event) {
+CUresult look_at_event(const Forward<call>& forward, Asks asks, CUevent event) {
   const CUresult answer = forward(event);
-  StreamClock* clock = clock_of(forward);
-  if (clock != nullptr && answer == CUDA_SUCCESS) clock->event_done(event);
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr || answer != CUDA_SUCCESS) return answer;
+  const bool told_something = serving->clock.event_done(event);
+  if (asks == Asks::ToWait && told_something) serving->memory.program_waited();
   return answer;
 }
 
@@ -90,18 +97,18 @@ CUVMM_HOOK(cuStreamDestroy_v2, CUstream stream) {
 }
 
 CUVMM_HOOK(cuStreamSynchronize, CUstream stream) {
-  return wait_for(forward, stream_name(forward, stream), stream);
+  return look_at(forward, Asks::ToWait, stream_name(forward, stream), stream);
 }
 CUVMM_HOOK(cuStreamQuery, CUstream stream) {
-  return wait_for(forward, stream_name(forward, stream), stream);
+  return look_at(forward, Asks::Whether, stream_name(forward, stream), stream);
 }
 
 CUVMM_HOOK(cuCtxSynchronize) {
-  return wait_for(forward, current_context(forward.engine().driver()));
+  return look_at(forward, Asks::ToWait, current_context(forward.engine().driver()));
 }
 CUVMM_HOOK(cuCtxSynchronize_v2, CUcontext context) {
   const CUcontext meant = context != nullptr ? context : current_context(forward.engine().driver());
-  return wait_for(forward, meant, context);
+  return look_at(forward, Asks::ToWait, meant, context);
 }
 
 CUVMM_HOOK(cuEventRecord, CUevent event, CUstream stream) {
@@ -128,10 +135,10 @@ CUVMM_HOOK(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags) {
 }
 
 CUVMM_HOOK(cuEventQuery, CUevent event) {
-  return wait_for_event(forward, event);
+  return look_at_event(forward, Asks::Whether, event);
 }
 CUVMM_HOOK(cuEventSynchronize, CUevent event) {
-  return wait_for_event(forward, event);
+  return look_at_event(forward, Asks::ToWait, event);
 }
 CUVMM_HOOK(cuEventDestroy, CUevent event) {
   return end_event(forward, event);

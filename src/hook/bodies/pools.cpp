@@ -79,6 +79,9 @@ CUVMM_HOOK(cuMemPoolSetAttribute, CUmemoryPool pool, CUmemPool_attribute attribu
   const CUresult answer = forward(pool, attribute, value);
   PoolMemory* memory = answer == CUDA_SUCCESS ? ours(forward, pool) : nullptr;
   if (memory == nullptr) return answer;
+  if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+    memory->set_threshold(*static_cast<const cuuint64_t*>(value));
+  }
   if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) memory->reset_reserved_high();
   if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) memory->reset_used_high();
   if (attribute == CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES) {
