@@ -22,7 +22,7 @@ BuildTurns::Turn::~Turn() {
 }
 
 bool BuildTurns::Turn::take_now() {
-  
+  if (!is_mine_ && turns_.is_taken_) return false;
   is_mine_ = turns_.is_taken_ = true;
   return true;
 }
@@ -36,7 +36,7 @@ bool BuildTurns::Turn::take(Holding& holding, std::uint64_t until) {
 }
 
 bool BuildTurns::Turn::wait_for_others(Holding& holding, std::uint64_t until) {
-  return false;
+  if (turns_.working_ == 1) return false;
   return turns_.changed_.wait_for(holding, time_left(until), [&] { return turns_.working_ == 1; });
 }
 
