@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocking memory through windows. Goals: a pair of allocation and free that finds a cached window
+// at most 1 us, with a million live blocks too; a comb of small blocks gives back 95% of what was
+// freed. Compaction's own time is what remains over a driver that does nothing; on a card, with
+// CUVMM_TEST_DRIVER=libcuda.so.1, it is all of it.
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "alloc/windows/windows.hpp"
+#include "bench/bench_driver.hpp"
+
+namespace cuvmm::bench {
+namespace {
+
+// Everything is done: the programs here give the device no work.
+class NothingRuns final : public StreamOrder, public Quiet {
+ public:
+  NothingRuns() {
+    need_success(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "stream");
+  }
+  ~NothingRuns() override { driver().cuStreamDestroy(stream_); }
+  bool is_before(const FreeTicket&, StreamId) const override { return true; }
+  bool is_done(const FreeTicket&) const override { return true; }
+  void look(StreamId) override {}
+  bool wait(const FreeTicket&, std::uint64_t) override { return true; }
+  bool begin(std::uint64_t) override { return true; }
+  void end() override {}
+  CopyBy copy_by() override { return {stream_, 0}; }
+
+ private:
+  CUstream stream_ = nullptr;
+};
+
+struct Ground {
+  Ground(const Driver& with, Size memory)
+      : budget(std::make_shared<LocalBudget>(memory)), store(with) {
+    need_ok(store.serve(Location::device(0), budget), "serve device 0");
+    windows =
+        need_ok(Windows::create(
+                    with, store, nothing_runs,
+                    {.device_memory = memory, .access = AccessSet::of(0), .quiet = &nothing_runs}),
+                "set up windows");
+  }
+  WindowBlock& block(Size size) { return *need_ok(windows->allocate(size), "allocate"); }
+  std::vector<WindowBlock*> fill_with(Size size) {
+    std::vector<WindowBlock*> blocks;
+    for (auto block = windows->allocate(size); block.ok(); block = windows->allocate(size)) {
+      blocks.push_back(*block);
+    }
+    return blocks;
+  }
+
+  NothingRuns nothing_runs;
+  std::shared_ptr<LocalBudget> budget;
+  ChunkStore store;
+  std::unique_ptr<Windows> windows;
+};
+
+void CachedAllocAndFree(benchmark::State& state) {
+  const Size size = static_cast<Size>(state.range(0)) * KiB;
+  Ground ground{silent_driver(), 1 * GiB};
+  for ([[maybe_unused]] auto _ : state) {
+    WindowBlock& block = ground.block(size);
+    ground.windows->free(block);
+  }
+}
+BENCHMARK(CachedAllocAndFree)->ArgName("KiB")->Arg(64)->Arg(1024)->Arg(3072)->Arg(65536);
+
+// The next block is any of those that were freed: none of their records is warm.
+void CachedAllocAndFreeAmongAMillion(benchmark::State& state) {
+  constexpr std::size_t count = 1'000'000;
+  Ground ground{silent_driver(), 128 * GiB};
+  std::vector<WindowBlock*> blocks;
+  for (std::size_t i = 0; i < count; ++i) blocks.push_back(&ground.block(64 * KiB));
+  std::minstd_rand random{1};
+  const bool any = state.range(0) != 0;
+  for ([[maybe_unused]] auto _ : state) {
+    WindowBlock*& chosen = any ? blocks[random() % count] : blocks.back();
+    ground.windows->free(*chosen);
+    chosen = &ground.block(64 * KiB);
+  }
+}
+BENCHMARK(CachedAllocAndFreeAmongAMillion)->ArgName("any")->Arg(0)->Arg(1);
+
+// Our own time for a block that is new: what the driver takes for mapping it comes on top.
+void NewSmallBlocks(benchmark::State& state) {
+  const Size size = static_cast<Size>(state.range(0)) * KiB;
+  Times times;
+  std::size_t count = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    Ground ground{silent_driver(), 4 * GiB};
+    const double seconds = times.measure([&] { count = ground.fill_with(size).size(); });
+    state.SetIterationTime(seconds);
+  }
+  state.counters["own_us_a_block"] = times.median_microseconds() / static_cast<double>(count);
+}
+BENCHMARK(NewSmallBlocks)
+    ->ArgName("KiB")
+    ->Arg(64)
+    ->Arg(512)
+    ->UseManualTime()
+    ->Iterations(5)
+    ->Unit(benchmark::kMillisecond);
+
+// How much comes back as one block when every second of the blocks that fill the memory is freed.
+void comb(benchmark::State& state, const Driver& with, Size memory, Size size) {
+  Times times;
+  double share = 0;
+  double moved = 0;
+  double moved_bytes = 0;
+  std::size_t fit = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    Ground ground{with, memory};
+    const auto blocks = ground.fill_with(size);
+    fit = blocks.size();
+    Size freed = 0;
+    Size freed_whole = 0;  // of which granules of their own
+    for (std::size_t i = 1; i < blocks.size(); i += 2) {
+      freed += blocks[i]->granted();
+      freed_whole += round_down(blocks[i]->granted(), usual_granule);
+      ground.windows->free(*blocks[i]);
+    }
+    // The most that compaction says it can have; if it is wrong, nothing is had.
+    const Size back = freed_whole + ground.windows->compactable(memory);
+    const double seconds = times.measure([&] { ground.block(back); });
+    state.SetIterationTime(seconds);
+    share = static_cast<double>(back) / static_cast<double>(freed);
+    const WindowCounters counters = ground.windows->counters();
+    moved = static_cast<double>(counters.compacted_blocks);
+    moved_bytes = static_cast<double>(counters.compacted_bytes) / MiB;
+    need(!ground.windows->complaint(), "the books hold");
+  }
+  state.counters["blocks"] = static_cast<double>(fit);
+  state.counters["share_back"] = share;
+  state.counters["moved_blocks"] = moved;
+  state.counters["moved_MiB"] = moved_bytes;
+  state.counters["us_a_moved_block"] = times.median_microseconds() / std::max(moved, 1.0);
+}
+
+// Over a driver that does nothing, copies included: our own time, for 8 GiB and for a whole card.
+void CombOverASilentDriver(benchmark::State& state) {
+  static const Driver* const still = [] {
+    auto* driver = new Driver{silent_driver()};
+    driver->cuMemcpyDtoDAsync = [](CUdeviceptr, CUdeviceptr, std::size_t, CUstream) {
+      return CUDA_SUCCESS;
+    };
+    return driver;
+  }();
+  comb(state, *still, static_cast<Size>(state.range(1)) * GiB,
+       static_cast<Size>(state.range(0)) * KiB);
+}
+BENCHMARK(CombOverASilentDriver)
+    ->ArgNames({"KiB", "GiB"})
+    ->Args({64, 8})
+    ->Args({256, 8})
+    ->Args({512, 8})
+    ->Args({1024, 8})
+    ->Args({64, 64})
+    ->Args({512, 128})
+    ->UseManualTime()
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
+
+// On a card 8 GiB, as the comb of docs/driver_facts.md; simulated, what a process can map.
+void Comb(benchmark::State& state) {
+  comb(state, driver(), (simulated() ? 3 : 8) * GiB, static_cast<Size>(state.range(0)) * KiB);
+}
+BENCHMARK(Comb)
+    ->ArgName("KiB")
+    ->Arg(64)
+    ->Arg(100)
+    ->Arg(256)
+    ->Arg(512)
+    ->Arg(1024)
+    ->Arg(3072)
+    ->UseManualTime()
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace cuvmm::bench
+
+int main(int argc, char** argv) {
+  return cuvmm::bench::run(argc, argv);
+}
