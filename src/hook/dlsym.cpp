@@ -12,7 +12,7 @@
 
 extern "C" {
 // What the assembler below calls, and where it jumps.
-[[gnu::visibility("hidden")]] void* (*cuvmm_real_dlsym)(void*, const char*) = nullptr;
+[[gnu::visibility("hidden")]] void* (*cuvmm_next_dlsym)(void*, const char*) = nullptr;
 [[gnu::visibility("hidden")]] void* cuvmm_decide_dlsym(void** library, const char* name);
 }
 
@@ -44,12 +44,17 @@ cuvmm_dlsym:
   jz 1f
   ret
 1:
-  jmp *cuvmm_real_dlsym(%rip)
+  jmp *cuvmm_next_dlsym(%rip)
   .cfi_endproc
 .size cuvmm_dlsym,.-cuvmm_dlsym
-.globl dlsym
-.type dlsym,@function
-.set dlsym, cuvmm_dlsym
+.globl cuvmm_dlsym_old
+.type cuvmm_dlsym_old,@function
+.set cuvmm_dlsym_old, cuvmm_dlsym
+.globl cuvmm_dlsym_new
+.type cuvmm_dlsym_new,@function
+.set cuvmm_dlsym_new, cuvmm_dlsym
+.symver cuvmm_dlsym_old, dlsym@GLIBC_2.2.5
+.symver cuvmm_dlsym_new, dlsym@@GLIBC_2.34
 .popsection
 )");
 
@@ -66,12 +71,20 @@ Dlsym find_real_dlsym() {
   return nullptr;
 }
 
+// Another preload library's may stand between us and glibc's. The program's lookups go there, ours
+// to glibc.
+Dlsym find_next_dlsym(Dlsym real) {
+  void* next = real != nullptr ? real(RTLD_NEXT, "dlsym") : nullptr;
+  return next != nullptr ? reinterpret_cast<Dlsym>(next) : real;
+}
+
 // Before any constructor of the program, and again by whoever comes still earlier.
 [[gnu::constructor(101)]] void prepare() {
-  if (cuvmm_real_dlsym != nullptr) return;
+  if (cuvmm_next_dlsym != nullptr) return;
   const int kept_errno = errno;
-  cuvmm_real_dlsym = find_real_dlsym();
-  driver_source().doors.symbol = cuvmm_real_dlsym;
+  const Dlsym real = find_real_dlsym();
+  driver_source().doors.symbol = real;
+  cuvmm_next_dlsym = find_next_dlsym(real);
   errno = kept_errno;
 }
 
@@ -103,10 +116,10 @@ void* library_without_driver() {
 // ours (cudaMalloc, cudnnCreate) costs three comparisons and touches nothing.
 void* cuvmm_decide_dlsym(void** library, const char* name) {
   using namespace cuvmm::hook;
-  if (cuvmm_real_dlsym == nullptr) prepare();
+  if (cuvmm_next_dlsym == nullptr) prepare();
   if (!is_named_like_the_drivers(name)) return nullptr;
   if (*library != RTLD_DEFAULT && *library != RTLD_NEXT) {
-    return door_for_symbol(*library, name, cuvmm_real_dlsym);
+    return door_for_symbol(*library, name, cuvmm_next_dlsym);
   }
   // Our exported symbols are found as any others are. But who only asks whether there is a driver
   // must not take them for one.

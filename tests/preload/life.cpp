@@ -31,7 +31,8 @@ TEST_P(Life, EndsAsItDoesWithoutUs) {
 INSTANTIATE_TEST_SUITE_P(Ways, Life,
                          ::testing::Values("plain", "no-cuda", "keep", "atexit", "exit-in-thread",
                                            "fork", "fork-first", "fork-exec", "vfork-exec",
-                                           "daemon", "crash"),
+                                           "daemon", "crash", "dlclose", "exit-busy", "fork-busy",
+                                           "fork-call-busy", "no-cuda-thread"),
                          [](const auto& way) {
                            std::string name = way.param;
                            std::erase(name, '-');
@@ -45,6 +46,9 @@ TEST(ProcessWithoutCuda, LeavesNoTraceAndNoLog) {
                                                      {"VMM_LOG_LEVEL", "DEBUG"},
                                                      {"VMM_LOG_FILE", folder + "/run.log"}}));
   EXPECT_EQ(finished.status, 0);
+  EXPECT_TRUE(finished.out.starts_with("1 threads")) << finished.out;
+  EXPECT_TRUE(finished.out.ends_with("no driver\n")) << finished.out;
+  EXPECT_EQ(finished.err, "");
   EXPECT_TRUE(fs::is_empty(folder));
 }
 
@@ -71,21 +75,6 @@ TEST(TraceOfAProcess, IsNotOverwrittenByThatOfItsChild) {
   const auto files = std::distance(fs::directory_iterator{folder}, fs::directory_iterator{});
   EXPECT_EQ(files, 2);
   EXPECT_EQ(memory_events(folder + "/run.trace").allocations, 1u);
-}
-
-TEST(Failure, OfTheTraceLetsTheProgramRun) {
-  const Finished finished = run_program(
-      {program("life"), "plain"}, under_cuvmm({{"VMM_TRACE_FILE", "/nonexistent/run.trace"}}));
-  EXPECT_EQ(finished.status, 0);
-  EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
-}
-
-TEST(Failure, ToReadAnOptionLetsTheProgramRun) {
-  const Finished finished =
-      run_program({program("life"), "plain"}, under_cuvmm({{"VMM_LIMIT", "much"}}));
-  EXPECT_EQ(finished.status, 0);
-  EXPECT_NE(finished.err.find("VMM_LIMIT"), std::string::npos) << finished.err;
-  EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
 }
 
 }  // namespace

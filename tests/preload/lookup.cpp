@@ -8,10 +8,6 @@
 namespace cuvmm::test {
 namespace {
 
-std::string interposer() {
-  return sim_directory() + "/../../libcuvmm_interposer.so";
-}
-
 TEST(Lookup, FindsWhatItFindsWithoutUs) {
   const Finished alone = run_program({program("lookup")}, natively());
   ASSERT_EQ(alone.status, 0) << alone.err;
@@ -22,25 +18,15 @@ TEST(Lookup, FindsWhatItFindsWithoutUs) {
   EXPECT_EQ(under.out, alone.out);
 }
 
-TEST(Lookup, LetsAnotherPreloadBeBeforeUs) {
+TEST(Lookup, FromManyThreadsFindsEverythingAndRecordsEverything) {
   const std::string trace = own_folder() + "/run.trace";
-  const Finished finished =
-      run_program({program("memory_linked"), "linked"},
-                  under_cuvmm({{"LD_PRELOAD", interposer() + ":" + preload_library()},
-                               {"VMM_TRACE_FILE", trace}}));
-  EXPECT_EQ(finished.status, 0) << finished.err;
-  EXPECT_NE(finished.out.find("interposer: 1000 bytes"), std::string::npos) << finished.out;
-  EXPECT_EQ(memory_events(trace).allocations, 9u);
-}
-
-TEST(Lookup, LetsAnotherPreloadBeAfterUs) {
-  const std::string trace = own_folder() + "/run.trace";
-  const Finished finished =
-      run_program({program("memory_linked"), "linked"},
-                  under_cuvmm({{"LD_PRELOAD", preload_library() + ":" + interposer()},
-                               {"VMM_TRACE_FILE", trace}}));
-  EXPECT_EQ(finished.status, 0) << finished.err;
-  EXPECT_EQ(memory_events(trace).allocations, 9u);
+  const Finished finished = run_program(
+      {program("threads")}, under_cuvmm({{"VMM_MODE", "MONITOR"}, {"VMM_TRACE_FILE", trace}}));
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  const MemoryEvents events = memory_events(trace);
+  EXPECT_EQ(events.allocations, 64u * 20 * 2);
+  EXPECT_EQ(events.frees, 64u * 20 * 2);
+  EXPECT_TRUE(events.every_free_has_its_allocation);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -99,6 +100,14 @@ std::string preload_library() {
 }
 std::string sim_directory() {
   return build_folder() + "/lib/cuvmm/sim";
+}
+
+std::string library_of_programs(const std::string& name) {
+  return build_folder() + "/lib/libcuvmm_" + name + ".so";
+}
+
+std::size_t lines_in(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
 Variables natively() {

@@ -25,10 +25,14 @@ std::string example(const std::string& name);
 std::string cli();
 std::string preload_library();
 std::string sim_directory();
+std::string library_of_programs(const std::string& name);  // what other people's libraries are
 
 // What makes the simulated driver be found, alone or with the preload library in front.
 Variables natively();
 Variables under_cuvmm(Variables more = {});
+
+// How many lines a text has.
+std::size_t lines_in(const std::string& text);
 
 // A folder of the running test's own, empty at first.
 std::string own_folder();

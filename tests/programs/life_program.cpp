@@ -3,8 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "routes.hpp"
 
@@ -80,6 +83,81 @@ int become_daemon() {
   return 0;
 }
 
+// What a process has that has nothing to do with CUDA.
+int look_at_itself() {
+  namespace fs = std::filesystem;
+  const auto tasks = std::distance(fs::directory_iterator{"/proc/self/task"}, {});
+  std::ifstream maps{"/proc/self/maps"};
+  bool has_driver = false;
+  for (std::string line; std::getline(maps, line);) {
+    has_driver = has_driver || line.find("libcuda.so") != std::string::npos;
+  }
+  const auto files = std::distance(fs::directory_iterator{"/proc/self/fd"}, {});
+  std::printf("%td threads, %td files, %s\n", tasks, files, has_driver ? "a driver" : "no driver");
+  return 0;
+}
+
+std::string folder_of_self() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
+}
+
+// A library allocates and is closed; its memory is used and given back by others.
+int close_a_library() {
+  begin();
+  const std::string name = folder_of_self() + "/../../lib/libcuvmm_plugin.so";
+  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return 30;
+  using Allocate = unsigned long long (*)(unsigned long long);
+  const auto allocate = reinterpret_cast<Allocate>(dlsym(library, "plugin_allocate"));
+  const CUdeviceptr address = allocate(1 << 20);
+  if (address == 0 || dlclose(library) != 0) return 31;
+  if (calls.cuMemsetD32_(address, 5, 1024) != CUDA_SUCCESS) return 32;
+  if (calls.cuMemFree_(address) != CUDA_SUCCESS) return 33;
+  return calls.cuMemFree_(kept) == CUDA_SUCCESS ? 0 : 34;
+}
+
+// Threads that are in the middle of it when the process ends or forks.
+void begin_in_many_threads() {
+  begin();
+  for (int i = 0; i < 8; ++i) {
+    std::thread{[] {
+      CUcontext context = nullptr;
+      calls.cuDevicePrimaryCtxRetain_(&context, 0);
+      calls.cuCtxSetCurrent_(context);
+      for (;;) {
+        CUdeviceptr address = 0;
+        if (calls.cuMemAlloc_(&address, 1 << 16) == CUDA_SUCCESS) calls.cuMemFree_(address);
+      }
+    }}.detach();
+  }
+  usleep(20'000);
+}
+
+int fork_while_busy(char* self) {
+  begin_in_many_threads();
+  for (int i = 0; i < 5; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      execl(self, self, "plain", nullptr);
+      _exit(22);
+    }
+    if (const int status = wait_for(child); status != 0) _exit(status);
+  }
+  _exit(0);
+}
+
+// A child of a busy process that calls the driver itself.
+int fork_and_call_while_busy() {
+  begin_in_many_threads();
+  const pid_t child = fork();
+  if (child == 0) {
+    CUdeviceptr address = 0;
+    calls.cuMemAlloc_(&address, 1 << 20);
+    _exit(0);
+  }
+  _exit(wait_for(child));
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -88,7 +166,7 @@ int main(int count, char** words) {
     begin();
     return calls.cuMemFree_(kept) == CUDA_SUCCESS ? 0 : 14;
   }
-  if (what == "no-cuda") return 0;
+  if (what == "no-cuda") return look_at_itself();
   if (what == "keep") {
     begin();
     return 0;
@@ -107,6 +185,17 @@ int main(int count, char** words) {
   if (what == "fork-exec") return fork_and_execute(words[0]);
   if (what == "vfork-exec") return vfork_and_execute(words[0]);
   if (what == "daemon") return become_daemon();
+  if (what == "dlclose") return close_a_library();
+  if (what == "exit-busy") {
+    begin_in_many_threads();
+    std::exit(0);
+  }
+  if (what == "fork-busy") return fork_while_busy(words[0]);
+  if (what == "fork-call-busy") return fork_and_call_while_busy();
+  if (what == "no-cuda-thread") {
+    std::thread{[] {}}.join();
+    return look_at_itself();
+  }
   if (what == "crash") {
     begin();
     std::abort();

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+extern "C" void say_who_is_there();
+
 namespace {
 
 const char* found_or_not(void* address) {
@@ -29,6 +31,20 @@ void look_up_others() {
   void* math = dlopen("libm.so.6", RTLD_NOW);
   std::printf("cos by handle            %s\n", library_of(dlsym(math, "cos")));
   std::printf("cudaMalloc by default    %s\n", found_or_not(dlsym(RTLD_DEFAULT, "cudaMalloc")));
+}
+
+// The chain is linked to this program, so that each link's RTLD_NEXT means the one behind it.
+void follow_the_chain() {
+  say_who_is_there();
+  using Function = void (*)();
+  reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, "say_who_is_there"))();
+}
+
+void look_for_a_driver() {
+  dlerror();
+  std::printf("cuInit by default        %s\n", found_or_not(dlsym(RTLD_DEFAULT, "cuInit")));
+  std::printf("error then               %s\n", dlerror() != nullptr ? "some" : "none");
+  std::printf("cuMemAlloc_v2 by next    %s\n", found_or_not(dlsym(RTLD_NEXT, "cuMemAlloc_v2")));
 }
 
 void look_at_errors() {
@@ -67,6 +83,8 @@ void look_up_from_many_threads() {
 
 int main() {
   look_up_others();
+  follow_the_chain();
+  look_for_a_driver();
   look_at_errors();
   look_up_from_many_threads();
   return 0;
