@@ -39,6 +39,7 @@ class ContextMemory {
 
   // Mapped, and nobody's.
   Size mapped_free() const;
+  std::size_t compacted_blocks() const { return windows_->counters().compacted_blocks; }  // so far
 
   // The number of the note that its last wait for all work covers (WorkNote).
   std::atomic<std::uint64_t>& covered_note() { return covered_note_; }

@@ -13,6 +13,7 @@ struct MemorySettings {
   FreeMode free = FreeMode::Exact;
   Compact compact = Compact::Auto;
   Duration wait{1'000'000};
+  Size chunk = 0;  // of all chunks of stream-ordered memory; 0: what arenas choose
 };
 
 }  // namespace cuvmm

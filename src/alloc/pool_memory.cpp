@@ -13,13 +13,17 @@ constexpr Size small_reserves = 2;
 // As many addresses as can be had, but enough for the whole device.
 Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& device,
                                             StreamOrder& order, Size reserves) {
-  const ArenaSettings settings{.device = device.ordinal(),
-                               .granule = device.granule(),
-                               .reserve = 0,
-                               .access = AccessSet::of(device.ordinal()),
-                               .grow = device.settings().grow,
-                               .device_memory = device.memory(),
-                               .wait = device.settings().wait};
+  ArenaSettings settings{.device = device.ordinal(),
+                         .granule = device.granule(),
+                         .reserve = 0,
+                         .access = AccessSet::of(device.ordinal()),
+                         .grow = device.settings().grow,
+                         .device_memory = device.memory(),
+                         .wait = device.settings().wait};
+  if (const Size chunk = device.settings().chunk; chunk != 0) {
+    settings.smallest_chunk = chunk;
+    settings.chunks.largest = chunk;
+  }
   const Size whole = round_up(device.memory(), device.granule());
   while (true) {
     ArenaSettings sized = settings;
@@ -64,6 +68,10 @@ Result<void> PoolMemory::set_access(const AccessSet& access) {
 
 AccessSet PoolMemory::access() const {
   return large_->access();
+}
+
+std::uint64_t PoolMemory::moved_chunks() const {
+  return large_->counters().moved_chunks + small_->counters().moved_chunks;
 }
 
 Size PoolMemory::trim(Size keep) {

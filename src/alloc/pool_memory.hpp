@@ -64,6 +64,7 @@ class PoolMemory {
   void reset_reserved_high() { reserved_.reset_high(reserved()); }
   // Mapped, and nobody's.
   Size mapped_free() const;
+  std::uint64_t moved_chunks() const;  // so far
 
   PoolOrder& order() { return order_; }
 

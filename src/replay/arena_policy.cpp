@@ -5,12 +5,6 @@ namespace cuvmm::replay {
 namespace {
 
 constexpr const char* create_call = "cuMemCreate";
-constexpr Size addresses_over_memory = 8;
-
-// As programs are served: small stream-ordered blocks apart, and blocking ones that a window would
-// be too much for.
-constexpr Size smallest_large = 1 * MiB;
-constexpr Size smallest_window = 64 * KiB;
 
 }  // namespace
 
@@ -34,76 +28,55 @@ Result<std::unique_ptr<Policy>> ArenaPolicy::create(const Simulation& simulation
 
 Result<void> ArenaPolicy::make_parts(const Settings& settings) {
   const Driver& driver = simulation_.driver();
-  MemorySettings memory{.grow = settings.grow};
+  MemorySettings memory{.grow = settings.grow, .chunk = settings.chunk};
   if (settings.limit != unlimited) memory.limit = SizeLimit::of_bytes(settings.limit);
+  CUcontext context = nullptr;
+  TRY(driver.check(driver.cuCtxGetCurrent(&context), "find the simulated context"));
   device_ = TRY(DeviceMemory::create(driver, 0, memory));
-  const AccessSet access = AccessSet::of(device_->ordinal());
-
-  ArenaSettings arena{.device = device_->ordinal(),
-                      .granule = device_->granule(),
-                      .reserve = addresses_over_memory * device_->memory(),
-                      .access = access,
-                      .grow = settings.grow,
-                      .device_memory = device_->memory(),
-                      .exportable = device_->exportable()};
-  if (settings.chunk != 0) {
-    arena.smallest_chunk = settings.chunk;
-    arena.chunks.largest = settings.chunk;
-  }
-  large_ = TRY(Arena::create(driver, device_->store(), order_, arena));
-  small_ = TRY(Arena::create(driver, device_->store(), order_, arena));
-  small_blocking_ = TRY(Arena::create(driver, device_->store(), order_, arena));
-  windows_ = TRY(Windows::create(driver, device_->store(), order_,
-                                 {.device = device_->ordinal(),
-                                  .granule = device_->granule(),
-                                  .device_memory = device_->memory(),
-                                  .access = access,
-                                  .exportable = device_->exportable(),
-                                  .quiet = &quiet_}));
+  // Whose pool it is makes no difference here: nobody asks the driver for memory of it.
+  pool_ = TRY(PoolMemory::create(driver, *device_, order_, nullptr));
+  context_ = TRY(ContextMemory::create(driver, *device_, order_, context,
+                                       AccessSet::of(device_->ordinal()), quiet_));
   return {};
 }
 
-Result<ArenaPolicy::Held> ArenaPolicy::place(const ReplayEvent& event) {
-  const bool is_blocking = event.kind == Kind::Blocking;
-  if (is_blocking && event.size >= smallest_window) {
-    return Held{.window = TRY(windows_->allocate(event.size))};
-  }
-  Arena* arena = is_blocking                   ? small_blocking_.get()
-                 : event.size < smallest_large ? small_.get()
-                                               : large_.get();
-  const StreamId stream = is_blocking ? no_stream : event.stream;
-  return Held{.arena = arena, .block = TRY(arena->allocate(event.size, stream))};
-}
-
 Result<void> ArenaPolicy::allocate(const ReplayEvent& event) {
-  used_[event.block] = TRY(place(event));
+  const bool is_blocking = event.kind == Kind::Blocking;
+  Allocation* allocation = is_blocking ? TRY(context_->allocate(event.size))
+                                       : TRY(pool_->allocate(event.size, event.stream));
+  allocation->hold(
+      {.asked = event.size,
+       .buffer_id = event.block + std::uint64_t{1},
+       .owner = is_blocking ? static_cast<void*>(context_.get()) : pool_.get(),
+       .served = is_blocking ? ContextMemory::served_as(event.size) : Served::StreamOrdered,
+       .device = 0});
+  used_[event.block] = allocation;
   return {};
 }
 
 Result<void> ArenaPolicy::release(const ReplayEvent& event) {
   const auto found = used_.find(event.block);
   if (found == used_.end()) return Error{.kind = ErrorKind::NotFound, .doing = "free"};
-  const Held held = found->second;
+  Allocation& allocation = *found->second;
   used_.erase(found);
-  if (held.window != nullptr) {
-    windows_->free(*held.window);
-  } else if (event.kind == Kind::Blocking) {
-    held.arena->free(*held.block, {});
+  const auto facts = allocation.facts();
+  if (!facts || !allocation.let_go(*facts)) {
+    return Error{.kind = ErrorKind::NotFound, .doing = "free"};
+  }
+  if (event.kind == Kind::Blocking) {
+    context_->free(allocation);
   } else {
-    held.arena->free(*held.block, {.stream = event.stream, .tick = ++last_tick_});
+    pool_->free(allocation, {.stream = event.stream, .tick = ++last_tick_});
   }
   return {};
 }
 
 PolicyCounters ArenaPolicy::counters() const {
-  PolicyCounters counters{.physical_peak_bytes = simulation_.physical_peak(),
-                          .creates = simulation_.calls(create_call) - creates_before_,
-                          .compacted_blocks = windows_->counters().compacted_blocks,
-                          .modelled_us = simulation_.modelled_us()};
-  for (const Arena* arena : {large_.get(), small_.get(), small_blocking_.get()}) {
-    counters.moves += arena->counters().moved_chunks;
-  }
-  return counters;
+  return {.physical_peak_bytes = simulation_.physical_peak(),
+          .creates = simulation_.calls(create_call) - creates_before_,
+          .moves = pool_->moved_chunks(),
+          .compacted_blocks = context_->compacted_blocks(),
+          .modelled_us = simulation_.modelled_us()};
 }
 
 }  // namespace cuvmm::replay

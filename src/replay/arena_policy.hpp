@@ -3,9 +3,8 @@
 
 #include <unordered_map>
 
-#include "alloc/arena/arena.hpp"
-#include "alloc/device_memory.hpp"
-#include "alloc/windows/windows.hpp"
+#include "alloc/context_memory.hpp"
+#include "alloc/pool_memory.hpp"
 #include "replay/policy.hpp"
 #include "replay/simulation.hpp"
 
@@ -38,12 +37,12 @@ class TraceQuiet final : public Quiet {
 };
 
 // cuvmm's own allocator: the real code, on the simulated driver. Stream-ordered memory comes from
-// arenas, blocking memory from windows and, where it is too small for one, from an arena.
+// one pool, blocking memory from one context.
 class ArenaPolicy final : public Policy {
  public:
   struct Settings {
     Size limit = unlimited;
-    Size chunk = 0;  // of all chunks of arenas; 0: they choose
+    Size chunk = 0;  // of all chunks of stream-ordered memory; 0: arenas choose
     Grow grow = Grow::Loose;
   };
   static Result<std::unique_ptr<Policy>> create(const Simulation& simulation,
@@ -54,27 +53,17 @@ class ArenaPolicy final : public Policy {
   PolicyCounters counters() const override;
 
  private:
-  // What serves a block: one of the two.
-  struct Held {
-    Arena* arena = nullptr;
-    Block* block = nullptr;
-    WindowBlock* window = nullptr;
-  };
-
   explicit ArenaPolicy(const Simulation& simulation)
       : simulation_(simulation), quiet_(simulation) {}
   Result<void> make_parts(const Settings& settings);
-  Result<Held> place(const ReplayEvent& event);
 
   const Simulation simulation_;
   TraceOrder order_;
   TraceQuiet quiet_;
   std::unique_ptr<DeviceMemory> device_;
-  std::unique_ptr<Arena> large_;
-  std::unique_ptr<Arena> small_;
-  std::unique_ptr<Arena> small_blocking_;
-  std::unique_ptr<Windows> windows_;
-  std::unordered_map<BlockId, Held> used_;
+  std::unique_ptr<PoolMemory> pool_;
+  std::unique_ptr<ContextMemory> context_;
+  std::unordered_map<BlockId, Allocation*> used_;
   std::uint64_t last_tick_ = 0;
   std::uint64_t creates_before_ = 0;
 };
