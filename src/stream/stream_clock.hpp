@@ -12,11 +12,16 @@ class Horizon {
  public:
   bool is_empty() const { return places_.empty(); }
   void add(StreamState& state) {
-    if (state.has_unfinished()) places_.push_back({&state, state.tick.load()});
+    if (state.has_unwaited()) places_.push_back({&state, state.tick.load()});
   }
-  // All of it has been waited for.
+  // All of it is done.
   void reached() const {
     for (const auto& [state, tick] : places_) state->advance(tick);
+  }
+  // And the program has waited for it.
+  void waited_for() const {
+    reached();
+    for (const auto& [state, tick] : places_) state->waited_for.store(tick);
   }
 
  private:

@@ -37,6 +37,7 @@ struct StreamState {
 
   std::atomic<std::uint64_t> tick{0};  // of the last free
   std::atomic<std::uint64_t> done{0};  // the last free that the device has passed, as far as known
+  std::atomic<std::uint64_t> waited_for{0};  // the last that the program itself has waited for
   std::atomic<bool> ended{false};
 
   Lock lock{LockOrder::StreamOrder};  // guards what follows
@@ -46,6 +47,7 @@ struct StreamState {
   std::vector<FreeTicket> known;
 
   bool has_unfinished() const { return done.load() < tick.load(); }
+  bool has_unwaited() const { return waited_for.load() < tick.load(); }
   bool is_done(std::uint64_t at) const { return done.load(std::memory_order_acquire) >= at; }
   FreeTicket ticket() { return {id, tick.fetch_add(1, std::memory_order_acq_rel) + 1}; }
 

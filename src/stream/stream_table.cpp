@@ -128,6 +128,7 @@ StreamState& StreamTable::unused_record() {
     by_id_.erase(state.id);
     state.tick.store(0);
     state.done.store(0);
+    state.waited_for.store(0);
     state.ended.store(false);
     drop_events_of(state);
     const Holding holding{state.lock};

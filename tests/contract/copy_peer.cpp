@@ -99,6 +99,7 @@ TEST_F(PeerCopies, ABoxBetweenTwoDevices) {
 }
 
 TEST_F(PeerCopies, PastTheEndIsRefused) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenBlocking from{2 * MiB};
   const GivenBlocking to{4 * MiB};
 

@@ -11,6 +11,7 @@ class RefusedCopies : public DriverContract {
 };
 
 TEST_F(RefusedCopies, PastTheEndOfAnAllocation) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   const GivenBlocking memory{2 * MiB};
   const GivenBlocking other{8 * MiB};
@@ -29,6 +30,7 @@ TEST_F(RefusedCopies, PastTheEndOfAnAllocation) {
 }
 
 TEST_F(RefusedCopies, ToAFreedAllocation) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   GivenBlocking memory{2 * MiB};
   const CUdeviceptr gone = memory.address();
   ASSERT_CUDA(memory.free());
@@ -37,6 +39,7 @@ TEST_F(RefusedCopies, ToAFreedAllocation) {
 }
 
 TEST_F(RefusedCopies, FromAFreedAllocation) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   GivenBlocking memory{2 * MiB};
   const GivenBlocking to{2 * MiB};

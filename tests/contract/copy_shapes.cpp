@@ -237,6 +237,7 @@ TEST_F(ShapedCopies, ABoxMayBeCopiedAsynchronously) {
 }
 
 TEST_F(ShapedCopies, ABoxPastTheEndIsRefused) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenBlocking from{2 * MiB};
   const GivenBlocking to{4 * MiB};
   const CUDA_MEMCPY3D copy = box(from.address() + from.size() - layer, to.address(), 64, 8, 2);

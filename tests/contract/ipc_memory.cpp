@@ -33,6 +33,7 @@ CHILD_ROLE(opens_and_writes) {
 }
 
 TEST_F(IpcMemory, IsTheSameMemoryInAnotherProcess) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   fill_pattern(block.address(), size, 81);
   GIVEN(synchronize());
@@ -43,6 +44,7 @@ TEST_F(IpcMemory, IsTheSameMemoryInAnotherProcess) {
 }
 
 TEST_F(IpcMemory, OfASmallBlockIsTheSameMemoryToo) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto neighbour = given_blocking(64 * KiB);
   auto block = given_blocking(64 * KiB);
   write_word(block.address(), 7);
@@ -73,6 +75,7 @@ CHILD_ROLE(opens_twice) {
 }
 
 TEST_F(IpcMemory, OpenedTwiceIsCountedAndHasOneAddress) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   write_word(block.address(), 5);
   GIVEN(synchronize());
@@ -97,6 +100,7 @@ CHILD_ROLE(asks_about_opened_memory) {
 }
 
 TEST_F(IpcMemory, OpenedIsAnAllocationToThoseWhoAsk) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   Child child{"asks_about_opened_memory"};
   child.link().send(handle_of(block.address()));
@@ -110,6 +114,7 @@ CHILD_ROLE(opens_and_ends) {
 }
 
 TEST_F(IpcMemory, SurvivesTheEndOfTheProcessThatOpenedIt) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   Child child{"opens_and_ends"};
   child.link().send(handle_of(block.address()));
@@ -118,6 +123,7 @@ TEST_F(IpcMemory, SurvivesTheEndOfTheProcessThatOpenedIt) {
 }
 
 TEST_F(IpcMemory, CannotBeOpenedInItsOwnProcess) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   CUdeviceptr address = 0;
   EXPECT_ANSWER(CUDA_ERROR_INVALID_CONTEXT,
@@ -125,6 +131,7 @@ TEST_F(IpcMemory, CannotBeOpenedInItsOwnProcess) {
 }
 
 TEST_F(IpcMemory, MayBeAskedForItsHandleAgain) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   EXPECT_CUDA(driver().cuMemsetD8(block.address(), 1, size));
   (void)handle_of(block.address());

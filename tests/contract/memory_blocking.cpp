@@ -130,6 +130,7 @@ CHILD_ROLE(counts_what_blocks_take) {
 }
 
 TEST_F(BlockingMemory, TakesWholeGranulesAndSharesThemBetweenSmallBlocks) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   EXPECT_EQ(run_child("counts_what_blocks_take"), 0);
 }
 

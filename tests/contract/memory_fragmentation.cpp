@@ -52,6 +52,7 @@ class Fragmentation : public DriverContract {
 class CombOfSmallBlocks : public Fragmentation, public ::testing::WithParamInterface<Size> {};
 
 TEST_P(CombOfSmallBlocks, GivesBackNothingToALargerBlock) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto ballast = ballast_after_context();
   auto blocks = fill_all_memory_with(GetParam());
   const Size freed = free_every_second(blocks);

@@ -94,6 +94,7 @@ TEST_F(PoolAllocations, ABlockingFreeEndsAnAsyncAllocation) {
 
 // Measured on 580.159, odd as it is: a program that watches the mark must see it alike.
 TEST_F(PoolAllocations, ABlockingFreeGoesOnCountingAsUsed) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   const GivenPool pool;
   const CUdeviceptr memory = given_from(pool, block, stream);

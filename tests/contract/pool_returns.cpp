@@ -88,6 +88,7 @@ TEST_F(PoolReturns, WaitingForAnEventBehindTheFreeReleases) {
 }
 
 TEST_F(PoolReturns, TrimLeavesAFreeThatNobodyWaitedFor) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   const GivenPool pool;
   keep_everything(pool);
@@ -102,6 +103,7 @@ TEST_F(PoolReturns, TrimLeavesAFreeThatNobodyWaitedFor) {
 }
 
 TEST_F(PoolReturns, ABlockingFreeServesAnyStreamAtOnce) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream busy;
   const GivenStream other;
   const GivenPool pool;
@@ -154,6 +156,7 @@ TEST_F(PoolReturns, WhatAPoolHoldsUnusedServesOtherCallsOnAFullDevice) {
 }
 
 TEST_F(PoolReturns, OnAFullDeviceAnotherStreamsFreeIsTakenAndWaitedForInOrder) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream freeing;
   const GivenStream allocating;
   const GivenPool pool;
@@ -172,6 +175,7 @@ TEST_F(PoolReturns, OnAFullDeviceAnotherStreamsFreeIsTakenAndWaitedForInOrder) {
 }
 
 TEST_F(PoolReturns, OnAFullDeviceWithoutInternalDependenciesThereIsNoMemory) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream freeing;
   const GivenStream allocating;
   const GivenPool pool;

@@ -64,6 +64,7 @@ TEST_F(AskedAboutPointer, UnknownIsRefused) {
 }
 
 TEST_F(AskedAboutPointer, FreedIsUnknown) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(4 * MiB);
   const CUdeviceptr address = block.address();
   GIVEN(block.free());

@@ -173,6 +173,7 @@ TEST_F(Sets, ARectanglePastTheEndIsRefused) {
 }
 
 TEST_F(Sets, AFreedAllocationIsRefused) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   GivenBlocking memory{2 * MiB};
   const CUdeviceptr gone = memory.address();
   ASSERT_CUDA(memory.free());

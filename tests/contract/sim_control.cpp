@@ -41,6 +41,7 @@ std::string leaks() {
 }
 
 TEST_F(SimControl, TheNthCallFailsAndNoOther) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   ASSERT_EQ(sim()->set_faults("cuMemAlloc:2=CUDA_ERROR_OUT_OF_MEMORY"), 0);
   const GivenBlocking first{1 * MiB};
   CUdeviceptr address = 0;
@@ -50,6 +51,7 @@ TEST_F(SimControl, TheNthCallFailsAndNoOther) {
 }
 
 TEST_F(SimControl, SeveralFaultsCountEachForItself) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   ASSERT_EQ(
       sim()->set_faults("cuMemGetInfo:1=CUDA_ERROR_UNKNOWN, cuMemAlloc:1=CUDA_ERROR_NOT_PERMITTED"),
       0);
@@ -81,6 +83,7 @@ TEST_F(SimControl, FaultsThatDoNotParseChangeNothing) {
 }
 
 TEST_F(SimControl, CallsAreCountedByName) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const uint64_t before = sim()->calls("cuMemGetInfo");
   const uint64_t all_before = sim()->calls(nullptr);
   (void)memory_info();
@@ -90,6 +93,7 @@ TEST_F(SimControl, CallsAreCountedByName) {
 }
 
 TEST_F(SimControl, ModelledTimeIsThatOfTheMeasuredCalls) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const double before = sim()->modelled_microseconds();
   { const GivenBlocking given{2 * MiB}; }
   EXPECT_NEAR(sim()->modelled_microseconds() - before, 57, 1);
@@ -131,6 +135,7 @@ TEST_F(SimControl, ModelledTimeDoesNotDependOnTheCallThatAskedForTheWork) {
 }
 
 TEST_F(SimControl, ModelledTimeOfAPoolIsThatOfGrowingItOnce) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   const GivenPool pool;
   const auto take_and_give = [&] {
@@ -143,6 +148,7 @@ TEST_F(SimControl, ModelledTimeOfAPoolIsThatOfGrowingItOnce) {
 }
 
 TEST_F(SimControl, CountersFollowBlockingMemory) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const cuvmm_sim_counters before = counters();
   GivenBlocking memory{64 * MiB};
   EXPECT_EQ(counters().physical_bytes, before.physical_bytes + 64 * MiB);

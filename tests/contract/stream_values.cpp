@@ -148,6 +148,7 @@ TEST_F(StreamValues, WideAddressesMustBeAlignedToEight) {
 }
 
 TEST_F(StreamValues, AnAddressThatIsNoMemoryIsRefused) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   GivenBlocking memory{2 * MiB};
   const CUdeviceptr gone = memory.address();

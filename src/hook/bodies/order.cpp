@@ -44,8 +44,12 @@ CUresult look_at(const Forward<call>& forward, Asks asks, Of of, auto... argumen
   const Horizon horizon = serving->clock.horizon_of(of);
   const CUresult answer = forward(arguments...);
   if (answer != CUDA_SUCCESS) return answer;
-  horizon.reached();
-  if (asks == Asks::ToWait && !horizon.is_empty()) serving->memory.program_waited();
+  if (asks == Asks::Whether) {
+    horizon.reached();
+  } else if (!horizon.is_empty()) {
+    horizon.waited_for();
+    serving->memory.program_waited();
+  }
   return answer;
 }
 
