@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <map>
 
@@ -78,9 +80,10 @@ bool has_driver() {
 
 // Options whose part is not built yet are said to be so, rather than taken in silence.
 void say_if_without_effect(const std::string& name) {
-  for (const char* works : {"VMM_MODE", "VMM_TRACE_FILE", "VMM_LOG_LEVEL", "VMM_LOG_FILE"}) {
-    if (name == works) return;
-  }
+  constexpr std::array not_built = {"VMM_SPILL",    "VMM_SPILL_PEERS", "VMM_CONTROL",
+                                    "VMM_RESIZE",   "VMM_SCHEDULE",    "VMM_CLIENT",
+                                    "VMM_PRIORITY", "VMM_WEIGHT"};
+  if (std::find(not_built.begin(), not_built.end(), name) == not_built.end()) return;
   fmt::print(stderr, "cuvmm: {} has no effect in this version\n", name);
 }
 

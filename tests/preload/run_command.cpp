@@ -162,7 +162,12 @@ TEST(RunCommand, SetsOptionsByTheirNames) {
       run({"--sim=devices=2,memory=1G", "--limit", "512M", "--log-level", "info", "--", "sh", "-c",
            "echo $VMM_SIM_DEVICES $VMM_SIM_MEMORY $VMM_LIMIT $VMM_LOG_LEVEL"});
   EXPECT_EQ(finished.out, "2 1G 512M info\n");
-  EXPECT_EQ(finished.err, "cuvmm: VMM_LIMIT has no effect in this version\n");
+  EXPECT_EQ(finished.err, "");
+}
+
+TEST(RunCommand, SaysOfAnOptionThatItIsNotBuiltYet) {
+  const Finished finished = run({"--sim", "--schedule", "fifo", "--", "true"});
+  EXPECT_EQ(finished.err, "cuvmm: VMM_SCHEDULE has no effect in this version\n");
 }
 
 TEST(RunCommand, RunsAProgramAndRecordsIt) {
