@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an arena does when memory is short.
+#include <array>
+#include <atomic>
 #include <thread>
 
 #include "alloc_arena_world.hpp"
@@ -154,20 +156,69 @@ TEST_F(ArenaMoves, ChunksOfAnotherArenaAreHad) {
   other->check();
 }
 
-// Each asks for nearly half of what there is, again and again, from where the other has left holes.
-TEST_F(ArenaMoves, TwoThreadsUnderPressureDoNotRefuseEachOther) {
-  ArenaWorld& world = given({.limit_granules = 40, .wait = Duration{10'000'000}});
-  given_comb(world);
-  const auto work = [&](StreamId stream) {
-    for (std::uint64_t i = 0; i < scaled(300); ++i) {
-      Block& block = *GIVEN_VALUE(world.arena().allocate(world.granules(3 + i % 8), stream));
-      world.arena().free(block, {});
+// Each takes its chunks one by one; two who have half of them each must not both give up.
+TEST_F(ArenaMoves, OfTwoWhoAskForMoreThanHalfOneIsServed) {
+  ArenaWorld& world = given({.limit_granules = 20, .wait = Duration{10'000'000}});
+  std::atomic<int> arrived{0};
+  std::array<Block*, 2> had{};
+  const std::uint64_t rounds = scaled(500);
+  const auto meet = [&](int times) {
+    ++arrived;
+    while (arrived < 2 * times) std::this_thread::yield();
+  };
+  const auto ask = [&](std::size_t who) {
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      meet(static_cast<int>(3 * round + 1));
+      const auto answer = world.arena().allocate(world.granules(12), no_stream);
+      had[who] = answer.ok() ? *answer : nullptr;
+      meet(static_cast<int>(3 * round + 2));
+      if (who == 0) {
+        EXPECT_NE(had[0] != nullptr, had[1] != nullptr) << "in round " << round;
+        for (Block* block : had) {
+          if (block != nullptr) world.arena().free(*block, {});
+        }
+        world.arena().trim(0);
+        world.store.trim(world.here, 0);
+      }
+      meet(static_cast<int>(3 * round + 3));
     }
   };
-  std::thread other{work, 2};
-  work(1);
+  std::thread other{ask, 1};
+  ask(0);
   other.join();
-  EXPECT_GT(world.arena().counters().moved_chunks, 0u);
+}
+
+TEST_F(ArenaMoves, WhatCannotBeHadIsRefusedBeforeAnythingIsGivenUp) {
+  ArenaWorld& world = given({.limit_granules = 8});
+  const auto other = world.make_arena();
+  other->free(*GIVEN_VALUE(other->allocate(world.granules(4), 1)), {});
+  world.given_block(world.granules(2));
+  EXPECT_EQ(outcome(world.arena().allocate(world.granules(7), 1)), "out of memory");
+  EXPECT_EQ(other->mapped_bytes(), world.granules(4));
+  EXPECT_EQ(world.store.counters(world.here).physical_free, 0u);
+  EXPECT_OK(world.arena().allocate(world.granules(6), 1));
+}
+
+// At the end less is missing, but what is free there is all that can move: the halves of chunks
+// must be built on.
+TEST_F(ArenaMoves, WhatCannotMoveIsBuiltOn) {
+  ArenaWorld& world = given({.limit_granules = 6, .reserve_granules = 48});
+  const Size half = world.granule / 2;
+  world.given_block(half);
+  Block& before = world.given_block(half);
+  Block& hole = world.given_block(world.granules(2));
+  Block& behind = world.given_block(half);
+  world.given_block(half);
+  Block& last = world.given_block(world.granules(2));
+  ASSERT_EQ(world.arena().mapped_bytes(), world.granules(6));
+  world.free_for_anyone(hole);
+  ASSERT_EQ(world.arena().trim(0), world.granules(2));
+  world.store.trim(world.here, 0);
+  world.budget->set_limit(world.granules(4));
+  const CUdeviceptr expected = before.address();
+  for (Block* block : {&before, &behind, &last}) world.free_for_anyone(*block);
+  EXPECT_EQ(world.given_block(world.granules(3)).address(), expected);
+  EXPECT_EQ(world.arena().counters().moved_chunks, 2u);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many threads on one arena.
 #include <atomic>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -98,6 +99,59 @@ TEST_F(ArenaThreads, UnderPressureFromTwoArenas) {
   second.join();
   EXPECT_EQ(other->complaint().value_or("nothing"), "nothing");
   EXPECT_LE(world.budget->committed_bytes(), world.budget->limit());
+}
+
+using arena::BuildTurns;
+
+std::uint64_t in_milliseconds(std::uint64_t count) {
+  return now_ns() + count * 1'000'000;
+}
+
+TEST(ArenaBuildTurns, OneUnderPressureAfterTheOther) {
+  Lock lock{LockOrder::Arena};
+  BuildTurns turns;
+  std::atomic<bool> is_over{false};
+  Holding holding{lock};
+  std::optional<BuildTurns::Turn> first{std::in_place, turns};
+  ASSERT_TRUE(first->take_now());
+  std::thread other{[&] {
+    Holding others{lock};
+    BuildTurns::Turn second{turns};
+    EXPECT_FALSE(second.take_now());
+    EXPECT_FALSE(second.take(others, in_milliseconds(1)));
+    EXPECT_TRUE(second.take(others, in_milliseconds(10'000)));
+    EXPECT_TRUE(is_over);
+  }};
+  // Whoever waits for the turn has nothing in hand.
+  while (!first->wait_for_others(holding, in_milliseconds(10'000))) {
+    holding.unlock();
+    std::this_thread::yield();
+    holding.lock();
+  }
+  is_over = true;
+  first.reset();
+  holding.unlock();
+  other.join();
+}
+
+TEST(ArenaBuildTurns, WhoGivesUpWaitsForTheOthersChunks) {
+  Lock lock{LockOrder::Arena};
+  BuildTurns turns;
+  Holding holding{lock};
+  BuildTurns::Turn mine{turns};
+  EXPECT_FALSE(mine.wait_for_others(holding, in_milliseconds(10'000))) << "there are none";
+  std::atomic<bool> is_over{false};
+  std::optional<BuildTurns::Turn> second{std::in_place, turns};
+  EXPECT_FALSE(mine.wait_for_others(holding, in_milliseconds(1))) << "not in time";
+  std::thread other{[&] {
+    const Holding others{lock};
+    is_over = true;
+    second.reset();
+  }};
+  EXPECT_TRUE(mine.wait_for_others(holding, in_milliseconds(10'000)));
+  EXPECT_TRUE(is_over);
+  holding.unlock();
+  other.join();
 }
 
 }  // namespace

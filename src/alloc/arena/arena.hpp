@@ -114,11 +114,13 @@ class Arena final : private ReclaimClient {
   Result<void> commit(arena::Rearrangement& change);
   bool may_move(const arena::Build& build) const;
   Size movable_bytes() const;
+  bool is_hopeless(Size size) const;
   Error out_of_memory(Size asked, Error refusal) const;
 
   // Not under the lock. take_chunks(): into the hand what is lacking, or as much as there is.
   Result<void> take_chunks(arena::Build& build);
-  Result<ChunkRef> take_chunk(Size size);
+  // Of `size`; where that means to release another, one of those, of `most` at the most.
+  Result<ChunkRef> take_chunk(Size size, Size most);
   ChunkPolicy::Supply supply() const;
   // Whether there is more in hand now.
   Result<bool> take_under_pressure(arena::Build& build);

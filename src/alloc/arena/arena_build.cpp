@@ -27,6 +27,7 @@ Result<Block*> Arena::build(Build& build) {
     holding.lock();
     return outcome;
   };
+  if (is_hopeless(build.size)) return out_of_memory(build.size, build.refusal);
   for (;;) {
     look_at_pending();
     if (Block* const block = TRY(try_to_build(build))) return block;
@@ -159,6 +160,15 @@ bool Arena::wait_for_pending(const Build& build) {
   if (!order_.wait(pending, build.until)) return false;
   flush_all();
   return true;
+}
+
+// More than all that could ever be had, were others to give up all they hold: nothing need be
+// tried, and nobody need give up anything.
+bool Arena::is_hopeless(Size size) const {
+  const ChunkPolicy::Supply has = supply();
+  const Size others = has.held > has.mapped ? has.held - has.mapped : 0;
+  const Size ours = mapping_.mapped_bytes() - layout_->block_bytes();
+  return has.room < size && size - has.room > ours + others;
 }
 
 Error Arena::out_of_memory(Size asked, Error refusal) const {

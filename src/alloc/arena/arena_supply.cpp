@@ -16,17 +16,28 @@ using arena::WholeChunks;
 ChunkPolicy::Supply Arena::supply() const {
   const ChunkCounters chunks = store_.counters(here_);
   const Budget& budget = *store_.budget(here_);
-  const Size held = chunks.physical_in_use + chunks.physical_free + chunks.physical_unreleased +
-                    budget.native_bytes();
-  const Size device = settings_.device_memory > held ? settings_.device_memory - held : 0;
-  return {.held = chunks.physical_in_use,
+  const Size in_use = chunks.physical_in_use + chunks.physical_unreleased;
+  const Size taken = in_use + chunks.physical_free + budget.native_bytes();
+  const Size device = settings_.device_memory > taken ? settings_.device_memory - taken : 0;
+  return {.held = in_use,
           .room = std::min(budget.available(), device) + chunks.physical_free,
           .mapped = mapped_bytes()};
 }
 
-Result<ChunkRef> Arena::take_chunk(Size size) {
+Result<ChunkRef> Arena::take_chunk(Size size, Size most) {
   const ChunkKind kind{size, here_, settings_.exportable};
   if (ChunkRef free = store_.take_free(kind)) return free;
+  if (store_.budget(here_)->available() < size) {
+    const auto take_free = [&](Size other) {
+      return store_.take_free({other, here_, settings_.exportable});
+    };
+    for (Size other = size; other <= most / 2;) {
+      if (ChunkRef free = take_free(other *= 2)) return free;
+    }
+    for (Size other = size; other > settings_.smallest_chunk;) {
+      if (ChunkRef free = take_free(other /= 2)) return free;
+    }
+  }
   ChunkRef taken = TRY(store_.take(kind, this));
   created_.fetch_add(1, std::memory_order_relaxed);
   return taken;
@@ -38,7 +49,7 @@ Result<void> Arena::take_chunks(Build& build) {
     while (lack.need != 0) {
       Size size = settings_.chunks.choose(lack.need, lack.room, smallest, settings_.grow, supply());
       while (size > build.largest_chunk) size /= 2;
-      Result<ChunkRef> taken = take_chunk(size);
+      Result<ChunkRef> taken = take_chunk(size, lack.room);
       if (!taken.ok()) {
         if (taken.error().kind != ErrorKind::OutOfMemory || size == smallest) {
           return taken.error();
@@ -46,9 +57,10 @@ Result<void> Arena::take_chunks(Build& build) {
         build.largest_chunk = size / 2;
         continue;
       }
+      const Size got = (*taken)->size();
       build.hand.push_back(std::move(taken).value());
-      lack.need -= std::min(lack.need, size);
-      lack.room -= size;
+      lack.need -= std::min(lack.need, got);
+      lack.room -= got;
     }
   }
   return {};

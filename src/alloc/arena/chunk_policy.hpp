@@ -15,7 +15,7 @@ struct ChunkPolicy {
 
   // What there is when a chunk is chosen.
   struct Supply {
-    Size held = 0;    // physical memory of the device that is in use, by whomever
+    Size held = 0;    // of the store's chunks, by whomever
     Size room = 0;    // that could be had beside it
     Size mapped = 0;  // by this arena
   };
