@@ -233,12 +233,12 @@ StreamClock::Place StreamClock::place_of(StreamState& state) {
 }
 
 void StreamClock::event_recorded(CUevent event, StreamName name) {
-  if (is_capturing(name.handle)) return event_ended(event);
+  if (is_capturing(name.handle)) return forget_record(event);
   StreamState* state = table_.find(name);
   if (state == nullptr) return;
   Place place = place_of(*state);
   const Holding holding{lock_};
-  if (place.empty() || !events_are_ours_to_follow_) {
+  if (place.empty() || recorded_unseen_.contains(event)) {
     program_events_.erase(event);
   } else {
     program_events_[event] = std::move(place);
@@ -277,14 +277,20 @@ bool StreamClock::event_done(CUevent event) {
   return true;
 }
 
-void StreamClock::events_are_recorded_unseen() {
+void StreamClock::forget_record(CUevent event) {
   const Holding holding{lock_};
-  events_are_ours_to_follow_ = false;
-  program_events_.clear();
+  program_events_.erase(event);
+}
+
+void StreamClock::event_is_recorded_unseen(CUevent event) {
+  const Holding holding{lock_};
+  recorded_unseen_.insert(event);
+  program_events_.erase(event);
 }
 
 void StreamClock::event_ended(CUevent event) {
   const Holding holding{lock_};
+  recorded_unseen_.erase(event);
   program_events_.erase(event);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unordered_set>
+
 #include "stream/captures.hpp"
 #include "stream/stream_order.hpp"
 #include "stream/stream_table.hpp"
@@ -72,9 +74,9 @@ class StreamClock final : public StreamOrder {
   // A query or wait said so. False where that told nothing of what was freed.
   bool event_done(CUevent event);
   void event_ended(CUevent event);
-  // By a graph's node or by another process: what an event says is no longer of the record that we
-  // saw.
-  void events_are_recorded_unseen();
+  // By a graph's node or by another process, now or whenever they like: what such an event says is
+  // not of a record that we saw.
+  void event_is_recorded_unseen(CUevent event);
 
  private:
   // A place in the work of streams, as a program's event holds it.
@@ -86,6 +88,7 @@ class StreamClock final : public StreamOrder {
   void poll(StreamState& state);
   void let_go(StreamState& state, Mark& mark);
   bool is_capturing(CUstream handle) const;
+  void forget_record(CUevent event);
   Place known_of(StreamState& state);
   Place place_of(StreamState& state);
 
@@ -95,7 +98,7 @@ class StreamClock final : public StreamOrder {
 
   Lock lock_{LockOrder::Streams};  // guards what follows; never held while the table's own is
   std::unordered_map<CUevent, Place> program_events_;
-  bool events_are_ours_to_follow_ = true;
+  std::unordered_set<CUevent> recorded_unseen_;
 };
 
 }  // namespace cuvmm

@@ -144,6 +144,7 @@ TEST_F(ShapedCopies, APitchNarrowerThanTheRowIsRefused) {
 }
 
 TEST_F(ShapedCopies, ARectanglePastTheEndIsRefused) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenBlocking memory{2 * MiB};
   Picture sent{64, 4, 1};
   const CUDA_MEMCPY2D copy = to_device(sent, memory.address() + memory.size() - 512, 256, 64, 4);

@@ -214,6 +214,7 @@ TEST_F(PoolReuse, TrimLeavesAFreeThatHasNotRun) {
 }
 
 TEST_F(PoolReuse, ABlockingFreeLetsThePoolReuseTheMemory) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   const GivenPool pool;
   keep_everything(pool);

@@ -159,6 +159,7 @@ TEST_F(SimControl, CountersFollowBlockingMemory) {
 }
 
 TEST_F(SimControl, ABlockTakenAgainIsEmpty) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   constexpr Size size = 2 * MiB;
   CUdeviceptr freed = 0;
   {
@@ -174,6 +175,7 @@ TEST_F(SimControl, ABlockTakenAgainIsEmpty) {
 }
 
 TEST_F(SimControl, MoreFreedBlocksThanAreKeptCountNoMemory) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const cuvmm_sim_counters before = counters();
   for (int round = 0; round < 2; ++round) {
     std::vector<GivenBlocking> blocks;
@@ -259,6 +261,7 @@ CHILD_ROLE(finds_allocation_slow) {
 }
 
 TEST_F(SimControl, DelaysAreSetByTheEnvironment) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   EXPECT_EQ(run_child("finds_allocation_slow", {}, {"VMM_SIM_DELAY=cuMemAlloc=20ms"}), 0);
 }
 

@@ -203,14 +203,14 @@ TEST_F(StreamClockTest, AnEventOfTheProgramThatIsDoneTellsOfItsStream) {
   EXPECT_TRUE(clock->is_done(ticket));
 }
 
-TEST_F(StreamClockTest, EventsThatOthersRecordTellNothing) {
+TEST_F(StreamClockTest, AnEventThatOthersRecordTellsNothing) {
   HeldStream stream = held();
   stream.hold();
   const FreeTicket ticket = free_on(stream.name());
   const GivenEvent event;
   GIVEN(driver().cuEventRecord(event, stream));
   clock->event_recorded(event, stream.name());
-  clock->events_are_recorded_unseen();
+  clock->event_is_recorded_unseen(event);
   clock->event_done(event);
   EXPECT_FALSE(clock->is_done(ticket));
 }

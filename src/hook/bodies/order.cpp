@@ -72,9 +72,9 @@ void note_recorded(const Forward<call>& forward, CUresult answer, CUevent event,
 
 // Recorded by a graph's node or another process, whenever they like.
 template <Call call>
-CUresult recorded_unseen(const Forward<call>& forward, auto... arguments) {
+CUresult recorded_unseen(const Forward<call>& forward, CUevent event, auto... arguments) {
   StreamClock* clock = clock_of(forward);
-  if (clock != nullptr) clock->events_are_recorded_unseen();
+  if (clock != nullptr) clock->event_is_recorded_unseen(event);
   return forward(arguments...);
 }
 
@@ -123,7 +123,7 @@ CUVMM_HOOK(cuEventRecord, CUevent event, CUstream stream) {
 
 CUVMM_HOOK(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned flags) {
   if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0)
-    return recorded_unseen(forward, event, stream, flags);
+    return recorded_unseen(forward, event, event, stream, flags);
   const CUresult answer = forward(event, stream, flags);
   note_recorded(forward, answer, event, stream);
   return answer;
@@ -152,38 +152,43 @@ CUVMM_HOOK(cuEventDestroy_v2, CUevent event) {
 }
 
 CUVMM_HOOK(cuCtxRecordEvent, CUcontext context, CUevent event) {
-  return recorded_unseen(forward, context, event);
+  return recorded_unseen(forward, event, context, event);
 }
 CUVMM_HOOK(cuGreenCtxRecordEvent, CUgreenCtx context, CUevent event) {
-  return recorded_unseen(forward, context, event);
+  return recorded_unseen(forward, event, context, event);
 }
 CUVMM_HOOK(cuIpcGetEventHandle, CUipcEventHandle* handle, CUevent event) {
-  return recorded_unseen(forward, handle, event);
+  return recorded_unseen(forward, event, handle, event);
 }
 CUVMM_HOOK(cuIpcOpenEventHandle, CUevent* event, CUipcEventHandle handle) {
-  return recorded_unseen(forward, event, handle);
+  const CUresult answer = forward(event, handle);
+  StreamClock* clock = clock_of(forward);
+  if (clock != nullptr && answer == CUDA_SUCCESS) clock->event_is_recorded_unseen(*event);
+  return answer;
 }
 CUVMM_HOOK(cuGraphAddEventRecordNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
            size_t count, CUevent event) {
-  return recorded_unseen(forward, node, graph, after, count, event);
+  return recorded_unseen(forward, event, node, graph, after, count, event);
 }
 CUVMM_HOOK(cuGraphEventRecordNodeSetEvent, CUgraphNode node, CUevent event) {
-  return recorded_unseen(forward, node, event);
+  return recorded_unseen(forward, event, node, event);
 }
 CUVMM_HOOK(cuGraphExecEventRecordNodeSetEvent, CUgraphExec graph, CUgraphNode node, CUevent event) {
-  return recorded_unseen(forward, graph, node, event);
+  return recorded_unseen(forward, event, graph, node, event);
 }
 CUVMM_HOOK(cuGraphAddNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
            CUgraphNodeParams* parameters) {
   if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
-    return recorded_unseen(forward, node, graph, after, count, parameters);
+    return recorded_unseen(forward, parameters->eventRecord.event, node, graph, after, count,
+                           parameters);
   }
   return forward(node, graph, after, count, parameters);
 }
 CUVMM_HOOK(cuGraphAddNode_v2, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
            const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* parameters) {
   if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
-    return recorded_unseen(forward, node, graph, after, edges, count, parameters);
+    return recorded_unseen(forward, parameters->eventRecord.event, node, graph, after, edges, count,
+                           parameters);
   }
   return forward(node, graph, after, edges, count, parameters);
 }
