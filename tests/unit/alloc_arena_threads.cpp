@@ -110,24 +110,21 @@ std::uint64_t in_milliseconds(std::uint64_t count) {
 TEST(ArenaBuildTurns, OneUnderPressureAfterTheOther) {
   Lock lock{LockOrder::Arena};
   BuildTurns turns;
-  std::atomic<bool> is_over{false};
   Holding holding{lock};
   std::optional<BuildTurns::Turn> first{std::in_place, turns};
+  std::optional<BuildTurns::Turn> second{std::in_place, turns};
   ASSERT_TRUE(first->take_now());
+  EXPECT_FALSE(second->take_now());
+  EXPECT_FALSE(second->take(holding, in_milliseconds(1)));
+  bool is_over = false;  // under the lock
   std::thread other{[&] {
     Holding others{lock};
-    BuildTurns::Turn second{turns};
-    EXPECT_FALSE(second.take_now());
-    EXPECT_FALSE(second.take(others, in_milliseconds(1)));
-    EXPECT_TRUE(second.take(others, in_milliseconds(10'000)));
+    EXPECT_TRUE(second->take(others, in_milliseconds(10'000)));
     EXPECT_TRUE(is_over);
+    second.reset();
   }};
   // Whoever waits for the turn has nothing in hand.
-  while (!first->wait_for_others(holding, in_milliseconds(10'000))) {
-    holding.unlock();
-    std::this_thread::yield();
-    holding.lock();
-  }
+  EXPECT_TRUE(first->wait_for_others(holding, in_milliseconds(10'000)));
   is_over = true;
   first.reset();
   holding.unlock();
@@ -140,7 +137,7 @@ TEST(ArenaBuildTurns, WhoGivesUpWaitsForTheOthersChunks) {
   Holding holding{lock};
   BuildTurns::Turn mine{turns};
   EXPECT_FALSE(mine.wait_for_others(holding, in_milliseconds(10'000))) << "there are none";
-  std::atomic<bool> is_over{false};
+  bool is_over = false;  // under the lock
   std::optional<BuildTurns::Turn> second{std::in_place, turns};
   EXPECT_FALSE(mine.wait_for_others(holding, in_milliseconds(1))) << "not in time";
   std::thread other{[&] {
