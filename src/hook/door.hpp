@@ -63,9 +63,10 @@ class Forward {
   // The rest of it, for a body that may answer without the driver once it has announced the call.
   template <class... Arguments>
   CUresult announced(Arguments... arguments) const {
-    const CUresult answer = through_the_gate(arguments...);
-    const bool again = answer != CUDA_SUCCESS && is_worth_another_try(engine_, answer);
-    return again ? through_the_gate(arguments...) : answer;
+    for (bool again = false;; again = true) {
+      const CUresult answer = through_the_gate(arguments...);
+      if (answer == CUDA_SUCCESS || again || !is_worth_another_try(engine_, answer)) return answer;
+    }
   }
 
   // To the driver, and nothing else.

@@ -26,14 +26,15 @@ struct Door<call, body, description, CUresult (*)(Arguments...)> {
     if (Inside::here() || !engine->is_on()) return forward.unannounced(arguments...);
     // What the driver itself calls from here on goes straight through.
     const Inside inside;
-    const auto run = [&] {
-      return body != nullptr ? body(forward, arguments...) : forward(arguments...);
-    };
-    if (!trace_is_on() || !is_recorded()) return run();
-    return recorded(forward, run, [&](const Called& called) {
-      return description != nullptr ? description(called, arguments...)
-                                    : event_of_any(called, arguments...);
-    });
+    const std::uint64_t began = trace_is_on() && is_recorded() ? now_ns() : 0;
+    const CUresult answer = body != nullptr ? body(forward, arguments...) : forward(arguments...);
+    if (began != 0) [[unlikely]] {
+      const Called called = called_at(began, answer, flavour);
+      record_call(engine->driver(), call, called,
+                  description != nullptr ? description(called, arguments...)
+                                         : event_of_any(called, arguments...));
+    }
+    return answer;
   }
 
   // A call that no pending work could notice is not worth a record of its own.

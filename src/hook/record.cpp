@@ -30,19 +30,8 @@ bool is_work(TraceEvent event) {
   }
 }
 
-// Work on a stream that captures has become a node of a graph. The two streams of the program's
-// own, 1 and 2, cannot be asked about without harm to another capture.
-bool was_captured(const Driver& driver, const TraceRecord& event) {
-  if (!captures_were_begun.load(std::memory_order_relaxed)) return false;
-  if (event.stream <= 2 || !is_work(event.event)) return false;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver.cuStreamIsCapturing(reinterpret_cast<CUstream>(event.stream), &status) ==
-             CUDA_SUCCESS &&
-         status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-}
-
-}  // namespace
-
+// What begins stands in the trace at the time at which it was there, all else at the time at which
+// the call began.
 bool begins_something(TraceEvent event) {
   switch (event) {
     case TraceEvent::Allocate:
@@ -60,9 +49,29 @@ bool begins_something(TraceEvent event) {
   }
 }
 
+// Work on a stream that captures has become a node of a graph. The two streams of the program's
+// own, 1 and 2, cannot be asked about without harm to another capture.
+bool was_captured(const Driver& driver, const TraceRecord& event) {
+  if (!captures_were_begun.load(std::memory_order_relaxed)) return false;
+  if (event.stream <= 2 || !is_work(event.event)) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing(reinterpret_cast<CUstream>(event.stream), &status) ==
+             CUDA_SUCCESS &&
+         status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+}  // namespace
+
+Called called_at(std::uint64_t began, CUresult answer, Flavour flavour) {
+  return {.answer = answer, .flavour = flavour, .began = began, .took = now_ns() - began};
+}
+
 void record_call(const Driver& driver, Call call, const Called& called, TraceRecord event) {
   event.call = static_cast<std::uint16_t>(call);
   event.result = static_cast<std::int16_t>(called.answer);
+  if (called.began != 0) {
+    event.time = called.began + (begins_something(event.event) ? called.took : 0);
+  }
   if (called.flavour == Flavour::PerThread) event.flags |= trace_flag::per_thread;
   const Whereabouts here = whereabouts(driver);
   if (event.device == no_device) event.device = here.device;

@@ -25,7 +25,8 @@ inline std::uint64_t stream_number(CUstream stream, Flavour flavour) {
 struct Called {
   CUresult answer = CUDA_SUCCESS;
   Flavour flavour = Flavour::Legacy;
-  std::uint64_t took = 0;  // ns
+  std::uint64_t began = 0;  // now_ns(); 0: not known
+  std::uint64_t took = 0;   // ns
 
   // What out-parameters and structs hold is looked at only then.
   bool granted() const { return answer == CUDA_SUCCESS; }
@@ -55,8 +56,10 @@ struct DescriptionOf<call, CUresult (*)(Arguments...)> {
 #define CUVMM_EVENT(symbol, ...) \
   TraceRecord event_of_##symbol([[maybe_unused]] const Called& called __VA_OPT__(, ) __VA_ARGS__)
 
-// Fills in what every record of a call has (the row, the answer, device and context) and records
-// it.
+// What has just been answered.
+Called called_at(std::uint64_t began, CUresult answer, Flavour flavour);
+
+// Fills in what every record of a call has (the row, the answer, when and where) and records it.
 void record_call(const Driver& driver, Call call, const Called& called, TraceRecord event);
 
 // The same for a body that makes its own record.
@@ -78,22 +81,6 @@ TraceRecord event_of_any(const Called& called, Arguments... arguments) {
   };
   (look_at(arguments), ...);
   return event;
-}
-
-// What begins stands in the trace at the time at which it was there, all else at the time at which
-// the call began.
-bool begins_something(TraceEvent event);
-
-template <Call call, class Run, class Describe>
-CUresult recorded(const Forward<call>& forward, Run&& run, Describe&& describe) {
-  const std::uint64_t began = now_ns();
-  const CUresult answer = run();
-  const std::uint64_t ended = now_ns();
-  const Called called{.answer = answer, .flavour = forward.flavour(), .took = ended - began};
-  TraceRecord event = describe(called);
-  event.time = begins_something(event.event) ? ended : began;
-  record_call(forward.engine().driver(), call, called, event);
-  return answer;
 }
 
 }  // namespace cuvmm::hook

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# check_preload_library.sh BUILD SOURCE: what libcuvmm_preload.so needs of the programs that it is
+# loaded into, and what it shows them. A preload library that needs more than a program has ends
+# that program before it begins; one that shows more changes what others find.
+set -euo pipefail
+library=$1/lib/libcuvmm_preload.so
+source=$2
+most_mib=2
+status=0
+wrong() { echo "$*"; status=1; }
+
+# The libraries of the C library alone. The loader's own is for thread-local variables.
+allowed_libraries='libc.so.6|libdl.so.2|libpthread.so.0|ld-linux-x86-64.so.2'
+needed=$(readelf -dW "$library" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p')
+echo "needs:" $needed
+for one in $needed; do
+  grep -qxE "$allowed_libraries" <<<"$one" || wrong "needs $one"
+done
+
+# Symbols of the oldest C library that is supported, 2.31. Those below have been there for long and
+# carry a newer version only because the C library took them in from libpthread and libdl, or because
+# the compiler's own libraries ask for them where there are.
+oldest=2.31
+moved='pthread_[a-z_]+|__pthread_key_create|dl(open|sym|vsym|close|error|addr|addr1|info)|sem_[a-z]+'
+moved+='|f?stat|lstat|fstatat|mknod|__libc_single_threaded|_dl_find_object|arc4random'
+while read -r version name; do
+  [[ $(printf '%s\n' "$oldest" "$version" | sort -V | tail -n 1) == "$oldest" ]] ||
+    grep -qxE "$moved" <<<"$name" || wrong "needs $name of GLIBC_$version"
+done < <(readelf --dyn-syms -W "$library" |
+  sed -nE 's/.* UND ([A-Za-z0-9_]+)@GLIBC_([0-9.]+).*/\2 \1/p')
+others=$(readelf --dyn-syms -W "$library" | grep ' UND ' | grep -oE '@[A-Z]+[A-Z_]*_[0-9.]+' | grep -v '@GLIBC_' || true)
+[[ -z $others ]] || wrong "needs symbols that are not the C library's: $others"
+
+# What it shows: the doors, dlsym, and the engine's own entry.
+exported=$(readelf --dyn-syms -W "$library" | awk '$1 ~ /^[0-9]+:$/ && $7 != "UND" && $7 != "ABS" && $8 {sub(/@.*/, "", $8); print $8}' | sort -u)
+echo "shows: $(wc -l <<<"$exported") symbols"
+strays=$(grep -vxE 'cu[A-Z][A-Za-z0-9_]*|dlsym|cuvmm_engine_v1' <<<"$exported" || true)
+[[ -z $strays ]] || wrong "shows $strays"
+rows=$(sed -nE 's/^CUVMM_API(_OLD)?\([^,]+, *([A-Za-z0-9_]+),.*/\2/p' "$source/src/driver/driver_api.def" | sort -u)
+missing=$(comm -23 <(echo "$rows") <(echo "$exported"))
+[[ -z $missing ]] || wrong "does not show $missing"
+
+flags=$(readelf -dW "$library")
+grep -q 'NODELETE' <<<"$flags" || wrong "can be unloaded, while threads and exit handlers of ours are about"
+if grep -q 'TEXTREL' <<<"$flags"; then wrong "changes its code when it is loaded"; fi
+
+stripped=$(mktemp)
+trap 'rm -f "$stripped"' EXIT
+strip -o "$stripped" "$library"
+size=$(stat -c %s "$stripped")
+echo "stripped: $size bytes"
+((size <= most_mib * 1024 * 1024)) || wrong "is larger than $most_mib MiB"
+exit "$status"
