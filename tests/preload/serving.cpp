@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory served to whole programs that know nothing of it.
+#include <gtest/gtest.h>
+
+#include "preload/run_program.hpp"
+#include "preload/traces.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+Variables served(Variables more = {}) {
+  more.emplace("VMM_MODE", "VMM");
+  return under_cuvmm(std::move(more));
+}
+
+Finished memory_program(const Variables& variables) {
+  return run_program({program("memory_linked")}, variables);
+}
+
+TEST(Serving, GivesAProgramWhatItWouldHaveNatively) {
+  const Finished natively_run = memory_program(natively());
+  const Finished finished = memory_program(served());
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_EQ(finished.out, natively_run.out);
+  EXPECT_EQ(finished.err, "");
+}
+
+// Where device memory cannot be served, the driver serves it, and one line says so.
+class ServingGivesUp : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ServingGivesUp, AndTheProgramRunsNatively) {
+  const Finished natively_run = memory_program(natively());
+  const Finished finished = memory_program(served({{"VMM_SIM_FAULT", GetParam()}}));
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_EQ(finished.out, natively_run.out);
+  EXPECT_EQ(lines_in(finished.err), 1U) << finished.err;
+  EXPECT_NE(finished.err.find("WARNING"), std::string::npos) << finished.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(WhereTheTrialFails, ServingGivesUp,
+                         ::testing::Values("cuMemAddressReserve:1=CUDA_ERROR_NOT_SUPPORTED",
+                                           "cuMemCreate:1=CUDA_ERROR_NOT_PERMITTED",
+                                           "cuMemMap:1=CUDA_ERROR_NOT_SUPPORTED",
+                                           "cuMemSetAccess:1=CUDA_ERROR_INVALID_DEVICE"));
+
+// A comb of blocks, every second freed: nothing large fits natively, nearly all of it under us.
+TEST(Serving, MakesOneAllocationOfWhatWasFreedInPieces) {
+  EXPECT_EQ(run_program({example("frag_test")}, natively()).status, 1);
+  const Finished finished = run_program({example("frag_test")}, served());
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+}
+
+TEST(Serving, KeepsTheLimit) {
+  const Finished limited = run_program({example("frag_test")}, served({{"VMM_LIMIT", "1G"}}));
+  EXPECT_EQ(limited.status, 0) << limited.out << limited.err;
+  EXPECT_NE(limited.out.find("1 GiB"), std::string::npos) << limited.out;
+}
+
+TEST(Serving, IsRecordedAsOurs) {
+  const std::string trace = own_folder() + "/trace";
+  const Finished finished = memory_program(served({{"VMM_TRACE_FILE", trace}}));
+  EXPECT_EQ(finished.status, 0);
+  const MemoryEvents events = memory_events(trace);
+  EXPECT_GT(events.allocations, 0U);
+  EXPECT_TRUE(events.every_free_has_its_allocation);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
