@@ -29,6 +29,28 @@ TEST(FragTest, FailsNativelyAndSaysSo) {
   EXPECT_TRUE(says(finished, "FAILED: the memory is free, and cannot be had in one piece."));
 }
 
+TEST(FragTest, SucceedsUnderCuvmmAndSaysSo) {
+  for (const char* block : {"512K", "100K", "1M", "3M"}) {
+    SCOPED_TRACE(block);
+    const Finished finished = frag_test({"--block", block}, under_cuvmm());
+    EXPECT_EQ(finished.status, 0);
+    EXPECT_TRUE(says(finished, "cuMemAlloc and cuMemFree, cuvmm, VMM_MODE=VMM"));
+    EXPECT_TRUE(says(finished, "SUCCEEDED: what is free can be had in one piece."));
+  }
+}
+
+TEST(FragTest, FailsWhereCuvmmOnlyRecords) {
+  const Finished finished = frag_test({}, under_cuvmm({{"VMM_MODE", "monitor"}}));
+  EXPECT_EQ(finished.status, 1);
+  EXPECT_TRUE(says(finished, "cuvmm, VMM_MODE=monitor"));
+}
+
+TEST(FragTest, FillsNoMoreThanTheLimit) {
+  const Finished finished = frag_test({}, under_cuvmm({{"VMM_LIMIT", "256M"}}));
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_TRUE(says(finished, "512 blocks of 512 KiB"));
+}
+
 TEST(FragTest, SaysThatTheDriverCopesWithLargeBlocks) {
   const Finished finished = frag_test({"--block", "2M"}, natively());
   EXPECT_EQ(finished.status, 0);
