@@ -207,6 +207,7 @@ TEST_F(SimControl, ThereAreNoCountersOfADeviceThatIsNot) {
 }
 
 TEST_F(SimControl, WhatIsNotGivenBackIsNamed) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const uint64_t before = sim()->leaks(nullptr, 0);
   {
     const GivenStream stream;
@@ -248,6 +249,7 @@ CHILD_ROLE(finds_the_first_allocation_failing) {
 }
 
 TEST_F(SimControl, FaultsAreSetByTheEnvironmentToo) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   EXPECT_EQ(run_child("finds_the_first_allocation_failing", {},
                       {"VMM_SIM_FAULT=cuMemAlloc:1=CUDA_ERROR_OUT_OF_MEMORY"}),
             0);
