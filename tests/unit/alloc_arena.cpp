@@ -235,6 +235,7 @@ TEST_F(ArenaTest, ReleaseAllGivesEverythingBack) {
 TEST_F(ArenaTest, ABoundedCacheGivesBackWhatItCannotKeep) {
   ArenaWorld& world = given({.reserve_granules = 16});
   std::vector<Block*> blocks;
+  blocks.reserve(3000);
   for (int i = 0; i < 3000; ++i) blocks.push_back(*world.arena().allocate(512, 1));
   for (Block* block : blocks) world.free(*block);
   const ArenaCounters counters = world.arena().counters();

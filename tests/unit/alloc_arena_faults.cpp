@@ -32,8 +32,8 @@ void check(Prepared& world) {
 
 using Prepare = std::function<void(Prepared&)>;
 
-Scenario<Prepared> scenario(const ArenaWorld::Given& given, Prepare prepare,
-                            std::function<Result<void>(Prepared&)> act) {
+Scenario<Prepared> scenario(const ArenaWorld::Given& given, const Prepare& prepare,
+                            const std::function<Result<void>(Prepared&)>& act) {
   return {.given =
               [=](const Driver& driver) {
                 auto world = std::make_unique<Prepared>(driver, given);

@@ -16,7 +16,6 @@
 namespace cuvmm::test {
 namespace {
 
-using arena::FreeRanges;
 using arena::GapFill;
 using arena::Layout;
 using arena::Range;
@@ -102,6 +101,7 @@ TEST(ArenaLayout, AJoinedRangeIsAsYoungAsItsYoungestPart) {
   Range& all = layout.cut(*layout.tail(), {0, 12 * MiB});
   layout.turn_into(all, TileKind::Free);
   std::vector<Block*> blocks;
+  blocks.reserve(6);
   for (int i = 0; i < 6; ++i) {
     blocks.push_back(&layout.carve(*layout.free().best_fit(no_stream, 2 * MiB, 1), 2 * MiB, 1));
   }

@@ -42,7 +42,7 @@ class Claims {
   std::vector<std::atomic<char>> steps_;
 };
 
-void allocate_and_free(ArenaWorld& world, Claims& claims, StreamId stream, bool shares_memory) {
+void allocate_and_free(ArenaWorld& world, Claims& claims, StreamId stream) {
   std::mt19937_64 random{seed() * 100 + stream};
   std::vector<Block*> live;
   for (std::uint64_t i = 0; i < scaled(4000); ++i) {
@@ -57,7 +57,7 @@ void allocate_and_free(ArenaWorld& world, Claims& claims, StreamId stream, bool 
       Block& block = *live.back();
       live.pop_back();
       claims.give_up(world.offset_of(block), block.granted());
-      if (shares_memory && random() % 3 == 0) {
+      if (random() % 3 == 0) {
         world.arena().free(block, {});
       } else {
         world.free(block, stream);
@@ -75,7 +75,7 @@ TEST_F(ArenaThreads, NobodyHasWhatIsAnothers) {
   PRINT_SEED_ON_FAILURE();
   given({.limit_granules = 100, .reserve_granules = 1000, .wait = Duration{1000}});
   Claims claims{world().granules(1000)};
-  run([&](ArenaWorld& world, StreamId stream) { allocate_and_free(world, claims, stream, true); });
+  run([&](ArenaWorld& shared, StreamId stream) { allocate_and_free(shared, claims, stream); });
   EXPECT_EQ(world().arena().counters().live, 0u);
 }
 
@@ -94,7 +94,7 @@ TEST_F(ArenaThreads, UnderPressureFromTwoArenas) {
       world.arena().counters();
     }
   }};
-  run([&](ArenaWorld& world, StreamId stream) { allocate_and_free(world, claims, stream, true); });
+  run([&](ArenaWorld& shared, StreamId stream) { allocate_and_free(shared, claims, stream); });
   stop = true;
   second.join();
   EXPECT_EQ(other->complaint().value_or("nothing"), "nothing");

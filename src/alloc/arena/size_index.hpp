@@ -65,7 +65,7 @@ class SizeIndex {
   static std::size_t class_of(Size size) {
     const Size steps = size / step;
     if (steps < exact_classes) return steps;
-    const int power = std::bit_width(steps) - 1;
+    const int power = static_cast<int>(std::bit_width(steps)) - 1;
     const Size part = (steps >> (power - bits_in_power)) & ((Size{1} << bits_in_power) - 1);
     return exact_classes + (static_cast<Size>(power - first_power) << bits_in_power) + part;
   }
