@@ -2,10 +2,6 @@
 #include "cli/install_places.hpp"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-
-#include "base/version_words.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -40,13 +36,6 @@ Result<std::string> find_sim_directory() {
   const std::string driver =
       TRY(find_beside_us("cuvmm/sim/libcuda.so.1", "find the simulated driver"));
   return fs::path{driver}.parent_path().string();
-}
-
-// By the words that the library carries: loading it would hook this process.
-bool is_of_this_version(const std::string& preload_library) {
-  std::ifstream file{preload_library, std::ios::binary};
-  const std::string content{std::istreambuf_iterator<char>{file}, {}};
-  return content.find(preload_version_words) != std::string::npos;
 }
 
 }  // namespace cuvmm::cli

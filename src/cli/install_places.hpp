@@ -12,7 +12,4 @@ namespace cuvmm::cli {
 Result<std::string> find_preload_library();
 Result<std::string> find_sim_directory();
 
-// Whether a preload library was built with this program, or at least from the same version.
-bool is_of_this_version(const std::string& preload_library);
-
 }  // namespace cuvmm::cli

@@ -15,6 +15,7 @@
 #include "cli/commands.hpp"
 #include "cli/environment.hpp"
 #include "cli/install_places.hpp"
+#include "cli/preload_version.hpp"
 #include "cli/trace_names.hpp"
 #include "cuvmm/version.h"
 
@@ -93,7 +94,7 @@ int run(const RunRequest& request) {
     fmt::print(stderr, "cuvmm: {}\n", preload.error().text());
     return exit_ours;
   }
-  if (!is_of_this_version(*preload)) {
+  if (version_of_preload(*preload) != CUVMM_VERSION_STRING) {
     fmt::print(stderr, "cuvmm: {} is of another version than this program, which is {}\n", *preload,
                CUVMM_VERSION_STRING);
   }

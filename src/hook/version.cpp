@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/version_words.hpp"
+// The version in a note of the library's file, so that it can be read without loading it (readelf
+// -n shows it too).
+#include "cuvmm/version.h"
 
-namespace cuvmm::hook {
-
-[[gnu::used]] static const auto& version_words_in_this_file = preload_version_words;
-
-}  // namespace cuvmm::hook
+// Sizes of name and content, the type, then both with zeros up to a multiple of four.
+asm(".pushsection .note.cuvmm, \"a\", @note\n"
+    ".p2align 2\n"
+    ".long 6\n"
+    ".long 2f - 1f\n"
+    ".long 1\n"
+    ".asciz \"cuvmm\"\n"
+    ".p2align 2\n"
+    "1: .asciz \"" CUVMM_VERSION_STRING
+    "\"\n"
+    "2: .p2align 2\n"
+    ".popsection");

@@ -179,10 +179,7 @@ void detail::record_event(const TraceRecord& event) {
   if (ring == nullptr) [[unlikely]]
     ring = trace_rings::first_event();
   if (ring != nullptr) {
-    TraceRecord record = event;
-    if (record.time == 0) record.time = now_ns();
-    record.thread = ring->owner().thread;
-    ring->push(record);
+    ring->push(event, event.time != 0 ? event.time : now_ns());
   } else {
     trace_rings::count_lost_without_ring();
   }

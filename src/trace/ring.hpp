@@ -31,13 +31,16 @@ class alignas(64) TraceRing {
 
   std::uint32_t capacity() const { return capacity_; }
 
-  // For the thread that owns it.
-  void push(const TraceRecord& record) {
+  // For the thread that owns it: the event, as of `time` and of this thread.
+  void push(const TraceRecord& event, std::uint64_t time) {
     const std::uint64_t head = head_.load(std::memory_order_relaxed);
     if (head - seen_tail_ >= capacity_ / 2) [[unlikely]] {
       if (!has_room(head)) return;
     }
-    records()[head & (capacity_ - 1)] = record;
+    TraceRecord& record = records()[head & (capacity_ - 1)];
+    record = event;
+    record.time = time;
+    record.thread = owner_.thread;
     head_.store(head + 1, std::memory_order_release);
   }
 

@@ -10,7 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/version_words.hpp"
+#include "cuvmm/version.h"
 
 #include "preload/run_program.hpp"
 #include "preload/traces.hpp"
@@ -94,9 +94,10 @@ TEST(RunCommand, SaysWhenItsPartsAreOfDifferentVersions) {
   fs::copy_file(cli(), place / "bin/cuvmm");
   std::ifstream from{preload_library(), std::ios::binary};
   std::string library{std::istreambuf_iterator<char>{from}, {}};
-  const auto at = library.find(preload_version_words);
+  const std::string note = std::string{"cuvmm\0\0\0", 8} + CUVMM_VERSION_STRING;
+  const auto at = library.find(note);
   ASSERT_NE(at, std::string::npos);
-  library[at + sizeof preload_version_words - 3] ^= 1;  // the last digit
+  library[at + note.size() - 1] ^= 1;  // the last digit
   std::ofstream{place / "lib/libcuvmm_preload.so", std::ios::binary} << library;
 
   const Finished finished =
