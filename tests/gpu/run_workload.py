@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs workloads in this process: run_workload.py NAME... Prints a line of JSON for each."""
+import importlib
+import json
+import pathlib
+import statistics
+import sys
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+
+def outcome_of(name):
+    try:
+        result = importlib.import_module(f"workloads.{name}").run()
+    except ImportError as error:
+        return {"workload": name, "missing": str(error)}
+    except Exception as error:  # the next workload may do better
+        traceback.print_exc()
+        return {"workload": name, "error": f"{type(error).__name__}: {error}"[:400]}
+    return {
+        "workload": name,
+        "version": result.version,
+        "hash": result.hash,
+        "steps": len(result.step_ms),
+        "step_ms": statistics.median(result.step_ms),
+    }
+
+
+for one in sys.argv[1:]:
+    print("RESULT " + json.dumps(outcome_of(one)), flush=True)
