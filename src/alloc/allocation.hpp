@@ -51,6 +51,14 @@ class Allocation {
   Size asked() const { return asked_.load(std::memory_order_acquire); }
   CUdeviceptr end() const { return address() + granted(); }
 
+  // The record stands for nothing any more. Before it is given back: in the AllocationMap it must
+  // not be mistaken for the one that lies there next.
+  void unplace() { place(0, 0); }
+
+  // In the AllocationMap, at the place that it has now.
+  bool is_listed() const { return (marks_.load(std::memory_order_acquire) & listed) != 0; }
+  void set_listed() { marks_.fetch_or(listed, std::memory_order_acq_rel); }
+
   struct Holding {
     Size asked;
     std::uint64_t buffer_id;
@@ -62,6 +70,7 @@ class Allocation {
   // By its owner, while the program does not hold it.
   void place(CUdeviceptr address, Size granted) {
     const Change change{*this};
+    marks_.store(0, std::memory_order_release);
     address_.store(address, std::memory_order_release);
     granted_.store(granted, std::memory_order_release);
   }
@@ -75,7 +84,7 @@ class Allocation {
       owner_.store(holding.owner, std::memory_order_release);
       served_.store(holding.served, std::memory_order_release);
       device_.store(holding.device, std::memory_order_release);
-      pins_.store(0, std::memory_order_release);
+      marks_.fetch_and(listed, std::memory_order_acq_rel);
     }
     version_.fetch_or(held_bit, std::memory_order_acq_rel);
   }
@@ -89,11 +98,13 @@ class Allocation {
   void hold_again() { version_.fetch_or(held_bit, std::memory_order_acq_rel); }
   bool is_held() const { return (version_.load(std::memory_order_acquire) & held_bit) != 0; }
 
-  std::uint8_t pins() const { return pins_.load(std::memory_order_acquire); }
+  std::uint8_t pins() const {
+    return marks_.load(std::memory_order_acquire) & static_cast<std::uint8_t>(~listed);
+  }
   bool pinned() const { return pins() != 0; }
-  void add_pin(std::uint8_t why) { pins_.fetch_or(why, std::memory_order_acq_rel); }
+  void add_pin(std::uint8_t why) { marks_.fetch_or(why, std::memory_order_acq_rel); }
   void drop_pin(std::uint8_t why) {
-    pins_.fetch_and(static_cast<std::uint8_t>(~why), std::memory_order_acq_rel);
+    marks_.fetch_and(static_cast<std::uint8_t>(~why), std::memory_order_acq_rel);
   }
 
   // Nothing where the program does not hold it, or it changed while being read.
@@ -114,6 +125,8 @@ class Allocation {
   }
 
  private:
+  static constexpr std::uint8_t listed = 0x80;
+
   // Whoever holds it sees no changes, so a reader takes what it reads for true only where the
   // program held it before and after, in one version.
   static constexpr std::uint32_t held_bit = 1;
@@ -143,7 +156,7 @@ class Allocation {
   std::atomic<std::uint32_t> version_{0};
   std::atomic<std::int16_t> device_{0};
   std::atomic<Served> served_{Served::StreamOrdered};
-  std::atomic<std::uint8_t> pins_{0};
+  std::atomic<std::uint8_t> marks_{0};  // pins, and whether it is listed
 };
 static_assert(sizeof(Allocation) <= 56);
 

@@ -83,6 +83,7 @@ void AllocationMap::add(Allocation& allocation) {
   forget_starts_within(address + 1, allocation.end());
   const std::unique_lock holding{lock_of(address)};
   granule_for(address).add(allocation);
+  allocation.set_listed();
 }
 
 // Whatever once began there is gone, and who searches downwards need not come by.
@@ -106,14 +107,6 @@ void AllocationMap::forget_starts_within(CUdeviceptr begin, CUdeviceptr end) {
     }
     begin = next;
   }
-}
-
-bool AllocationMap::has(const Allocation& allocation) const {
-  const CUdeviceptr address = allocation.address();
-  const Span* span = span_at(address >> span_bits);
-  const Granule* granule = granule_at(address);
-  return granule != nullptr && span->in_use.is_set((address >> granule_bits) % granules_a_span) &&
-         granule->has(allocation);
 }
 
 std::optional<AllocationMap::Found> AllocationMap::find_start(CUdeviceptr address) const {

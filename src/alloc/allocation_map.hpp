@@ -27,10 +27,9 @@ class AllocationMap {
     AllocationFacts facts;
   };
 
-  // Once it is placed and held. Nothing else that is held overlaps it.
+  // Once it is placed and held; Allocation::is_listed() then says so, until it is placed elsewhere.
+  // Nothing else that is placed overlaps it.
   void add(Allocation& allocation);
-  // Whether add() was called since another allocation took these addresses.
-  bool has(const Allocation& allocation) const;
 
   // The allocation that begins there.
   std::optional<Found> find_start(CUdeviceptr address) const;

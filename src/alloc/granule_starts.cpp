@@ -4,7 +4,8 @@
 namespace cuvmm {
 
 // A slot that once held something is never empty again, or searches that passed it would end too
-// early. But a record that lies elsewhere by now may be replaced.
+// early. But a record that lies elsewhere by now may be replaced. No two that are placed lie at one
+// address, so who is found there was left behind.
 void AllocationMap::Granule::put(Table& table, Allocation& allocation) const {
   const CUdeviceptr address = allocation.address();
   std::size_t at = step_of(address);
@@ -51,21 +52,6 @@ void AllocationMap::Granule::forget(CUdeviceptr begin, CUdeviceptr end) {
   Table* table = table_.load(std::memory_order_relaxed);
   if (table == nullptr || !table->starts || begin >= end) return;
   table->starts->clear(step_of(begin), step_of(end - 1) + 1);
-}
-
-bool AllocationMap::Granule::has(const Allocation& allocation) const {
-  const Table* table = table_.load(std::memory_order_acquire);
-  if (table == nullptr) return false;
-  std::size_t at = step_of(allocation.address());
-  for (std::size_t tried = 0; tried < table->capacity; ++tried, ++at) {
-    const Allocation* there =
-        table->slots[at & (table->capacity - 1)].load(std::memory_order_acquire);
-    if (there == nullptr) return false;
-    if (there == &allocation) {
-      return !table->starts || table->starts->is_set(step_of(allocation.address()));
-    }
-  }
-  return false;
 }
 
 std::optional<AllocationMap::Found> AllocationMap::Granule::find_in(const Table& table,

@@ -24,7 +24,6 @@ class AllocationMap::Granule {
   void forget(CUdeviceptr begin, CUdeviceptr end);
 
   // Any thread.
-  bool has(const Allocation& allocation) const;
   std::optional<Found> find_start(CUdeviceptr address) const;
   // The one with the highest start at or below the address, which is not below the granule.
   std::optional<Found> last_before(CUdeviceptr address) const;

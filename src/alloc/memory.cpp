@@ -41,7 +41,7 @@ DeviceMemory* Memory::device(int ordinal) {
 void Memory::give(Allocation& allocation, CUdeviceptr* address,
                   const Allocation::Holding& holding) {
   allocation.hold(holding);
-  if (!map_.has(allocation)) map_.add(allocation);
+  if (!allocation.is_listed()) map_.add(allocation);
   *address = allocation.address();
 }
 
@@ -60,6 +60,7 @@ Answer Memory::allocate(CUdeviceptr* address, Size size) {
   if (address == nullptr || size == 0 || around_.captures.any()) return std::nullopt;
   if (context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
   const CUcontext current = current_context(around_.driver);
+  if (is_dead(current)) return std::nullopt;
   ContextMemory* owner = current != nullptr ? context(current) : nullptr;
   if (owner == nullptr) return std::nullopt;
   if (size > owner->device().memory()) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -117,6 +118,7 @@ Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool ha
 Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
                              StreamState& stream) {
   if (pool == nullptr || context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
+  if (is_dead(stream.context)) return std::nullopt;
   DeviceMemory& device = pool->device();
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto made = pool->allocate(size, stream.id);

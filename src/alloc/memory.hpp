@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "alloc/allocation_map.hpp"
@@ -81,7 +82,8 @@ class Memory {
   void pool_ended(CUmemoryPool handle);
   void current_pool_changed();
 
-  // Contexts
+  // Contexts. A handle that ended is the driver's to answer for, until it begins again.
+  void context_began(CUcontext context);
   void context_ended(CUcontext context);
   // Before or after the driver's answer: memory of `of` may be used by the device of `by`, or not.
   Result<void> peer_access_begins(CUcontext by, CUcontext of);
@@ -130,6 +132,7 @@ class Memory {
   // The driver's own answer to allocating or freeing while something is being captured.
   CUresult refusal_of_capture() const;
   bool is_capturing(StreamName stream) const;
+  bool is_dead(CUcontext context) const;
   bool may_move_live_memory() const;
   Size mapped_free_on(int device) const;
 
@@ -145,6 +148,8 @@ class Memory {
 
   mutable SharedLock contexts_lock_{LockOrder::Contexts};  // guards what follows
   std::unordered_map<CUcontext, std::unique_ptr<ServedContext>> contexts_;
+  std::unordered_set<CUcontext> dead_;
+  std::atomic<std::size_t> dead_count_{0};
   std::vector<std::unique_ptr<ServedContext>> ended_contexts_;  // their records may still be read
   std::vector<PeerAccess> peer_access_;
 

@@ -41,6 +41,19 @@ ContextMemory* Memory::context(CUcontext handle) {
   return contexts_.emplace(handle, std::move(served)).first->second->memory.get();
 }
 
+bool Memory::is_dead(CUcontext handle) const {
+  if (dead_count_.load(std::memory_order_acquire) == 0) return false;
+  const Reading reading{contexts_lock_};
+  return dead_.contains(handle);
+}
+
+void Memory::context_began(CUcontext handle) {
+  if (dead_count_.load(std::memory_order_acquire) == 0) return;
+  const Writing writing{contexts_lock_};
+  dead_.erase(handle);
+  dead_count_.store(dead_.size(), std::memory_order_release);
+}
+
 // The driver has taken the context and its work down.
 void Memory::context_ended(CUcontext handle) {
   std::unique_ptr<ServedContext> ended;
@@ -49,6 +62,8 @@ void Memory::context_ended(CUcontext handle) {
     std::erase_if(peer_access_, [handle](const PeerAccess& access) {
       return access.by == handle || access.of == handle;
     });
+    dead_.insert(handle);
+    dead_count_.store(dead_.size(), std::memory_order_release);
     const auto found = contexts_.find(handle);
     if (found != contexts_.end()) {
       ended = std::move(found->second);

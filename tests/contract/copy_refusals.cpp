@@ -83,6 +83,7 @@ TEST_F(RefusedCopies, OfANullAddress) {
 }
 
 TEST_F(RefusedCopies, WhoseLengthOverflows) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenBlocking memory{4 * KiB};
   const GivenBlocking other{4 * KiB};
 

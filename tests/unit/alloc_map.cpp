@@ -71,7 +71,7 @@ TEST(AllocationMap, WhatIsNotHeldIsNotFound) {
   map.add(one);
   ASSERT_TRUE(let_go(one));
   EXPECT_FALSE(map.find(base));
-  EXPECT_TRUE(map.has(one)) << "so that it needs not be added when it is held again";
+  EXPECT_TRUE(one.is_listed()) << "so that it needs not be added when it is held again";
   one.hold({.asked = 1, .buffer_id = 2, .owner = nullptr, .served = Served::Small, .device = 0});
   EXPECT_TRUE(map.find(base));
 }
@@ -107,13 +107,43 @@ TEST(AllocationMap, SmallOnesUnderALargeOneAreForgotten) {
     small.push_back(&held.at(base + offset, 512));
     map.add(*small.back());
   }
-  for (Allocation* one : small) ASSERT_TRUE(let_go(*one));
+  for (Allocation* one : small) {
+    ASSERT_TRUE(let_go(*one));
+    one->unplace();
+  }
   Allocation& large = held.at(base, 8 * MiB);
   map.add(large);
   for (Size offset = 0; offset < 8 * MiB; offset += 300 * KiB) {
     const auto found = map.find(base + offset);
     ASSERT_TRUE(found) << offset;
     EXPECT_EQ(found->allocation, &large);
+  }
+}
+
+// What is kept for the next who asks stays listed while the table around it grows.
+TEST(AllocationMap, KeepsWhatIsNotHeldWhileItsTableGrows) {
+  Held held;
+  AllocationMap map;
+  std::vector<Allocation*> kept;
+  for (Size i = 0; i < 64; ++i) {
+    Allocation& one = held.at(base + i * 4096, 4096);
+    map.add(one);
+    ASSERT_TRUE(let_go(one));
+    kept.push_back(&one);
+    if (i % 2 == 1) {  // given back, and its place taken by another
+      one.unplace();
+      Allocation& other = held.at(base + i * 4096, 4096);
+      map.add(other);
+      ASSERT_TRUE(let_go(other));
+      kept.back() = &other;
+    }
+  }
+  for (Allocation* one : kept) {
+    ASSERT_TRUE(one->is_listed());
+    one->hold({.asked = 1, .buffer_id = 2, .owner = nullptr, .served = Served::Small, .device = 0});
+    const auto found = map.find_start(one->address());
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->allocation, one);
   }
 }
 
@@ -136,6 +166,7 @@ TEST(AllocationMap, RandomOperations) {
     if (Allocation* there = holder_of(at)) {
       oracle.erase(there->address());
       ASSERT_TRUE(let_go(*there));
+      there->unplace();
       held.records.give_back(*there);
     } else {
       const auto next = oracle.lower_bound(at);
@@ -143,7 +174,7 @@ TEST(AllocationMap, RandomOperations) {
       const Size most = random() % 8 == 0 ? 8 * MiB : 16 * KiB;
       const Size size = std::min<Size>(room, (1 + random() % (most / 512)) * 512);
       Allocation& added = held.at(at, size);
-      if (!map.has(added)) map.add(added);
+      if (!added.is_listed()) map.add(added);
       oracle[at] = &added;
     }
     const CUdeviceptr asked = base + random() % whole;
@@ -167,6 +198,7 @@ TEST(AllocationMap, ReadersSeeWholeAllocationsWhileOthersComeAndGo) {
         map.add(one);
         const auto facts = one.facts();
         if (!facts || !one.let_go(*facts)) std::abort();
+        one.unplace();
         held[writer].records.give_back(one);
       }
       stop = true;

@@ -39,7 +39,10 @@ void Layout::clear() {
     Tile* const next = tile->after;
     if (tile->kind == TileKind::Block) {
       unlink(*tile);
-      blocks_.give_back(static_cast<Block&>(*tile));
+      auto& block = static_cast<Block&>(*tile);
+      block.unplace();
+      block.unplace();
+      blocks_.give_back(block);
     } else {
       drop(static_cast<Range&>(*tile));
     }
@@ -142,6 +145,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
   whole->ticket = since;
   whole->knows_whole = false;
   free_.add_as_newest(*whole);
+  block.unplace();
   blocks_.give_back(block);
 }
 

@@ -56,6 +56,6 @@ struct WindowBlock : Allocation {
   State state = State::Unused;
   Behind piece_behind = Behind::Nothing;
 };
-static_assert(sizeof(WindowBlock) + sizeof(WindowBlock*) <= 128, "with its place in its chunk");
+static_assert(sizeof(WindowBlock) + sizeof(void*) <= 128, "with its place in its chunk");
 
 }  // namespace cuvmm

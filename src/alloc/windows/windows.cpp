@@ -172,6 +172,7 @@ void Windows::release_all() {
     block->shared = nullptr;
     block->piece_behind = WindowBlock::Behind::Nothing;
     block->state = WindowBlock::State::Unused;
+    block->unplace();
     records_.give_back(*block);
   }
   maps_.forget_all();

@@ -119,17 +119,18 @@ class Windows final : public ReclaimClient {
   Result<WindowBlock*> place_under_pressure(Request& request, Error refusal);
   Result<WindowBlock*> try_place(Request& request);
   Result<void> take_missing(Request& request);
+  Size could_be_had() const;
   bool wait_for_a_free(std::uint64_t until);
   Result<bool> make_room(const Request& request);
   void set_compacting(bool is_compacting);
   void forget_refusals();
   std::uint64_t deadline() const;
-  Result<CUdeviceptr> take_addresses(Size bytes);
   Result<WindowBlock*> put_up(const Request& request,
                               const std::optional<SharedChunks::Place>& place);
   Result<void> map_all(WindowBlock& block, const std::vector<ChunkRef>& whole);
   WindowBlock* take_cached(Size granted);
-  void give_up_for(const Request& request);
+  bool give_up_for(const Request& request);
+  void give_up_some();
   Size missing_bytes(const Request& request);
 
   // windows_reclaim.cpp. Under the lock.

@@ -16,11 +16,11 @@ constexpr const char* doing = "allocate blocking memory";
 // Whoever stops a device to make room makes some for those who come next.
 constexpr Size chunks_to_spare = 16;
 
+// Others may take what one has made room for.
+constexpr int compactions_at_most = 4;
+
 // A plan that was in vain is made again after one change for so many chunks: it looks at them all.
 constexpr std::size_t chunks_a_change = 1024;
-
-// Given up at once where a driver that has memory will not map it.
-constexpr int windows_too_many = 1024;
 
 bool is_for_want_of_room(const Error& error) {
   return error.kind == ErrorKind::OutOfMemory || error.kind == ErrorKind::OutOfAddresses;
@@ -81,16 +81,18 @@ std::uint64_t Windows::deadline() const {
 Result<WindowBlock*> Windows::allocate(Size asked) {
   if (asked == 0) return Error::invalid(doing, "of no bytes");
   const Size granted = round_up(asked, window_step);
-  // More than there is: no reason to give up what is cached.
-  if (granted == 0 || granted > settings_.device_memory) {
-    return Error{.kind = ErrorKind::OutOfMemory,
-                 .doing = doing,
-                 .subject = "more than the device has",
-                 .asked = asked,
-                 .available = settings_.device_memory};
-  }
   {
     const Holding holding{lock_};
+    const Size not_live =
+        settings_.device_memory - std::min(settings_.device_memory, counters_.live_bytes);
+    if (granted == 0 || granted > not_live) {
+      // However much is given up for it. Programs find out by halving what they ask for.
+      return Error{.kind = ErrorKind::OutOfMemory,
+                   .doing = doing,
+                   .subject = "more than the device has",
+                   .asked = asked,
+                   .available = not_live};
+    }
     if (WindowBlock* const cached = take_cached(granted)) return cached;
   }
   Request request{.shape = {granted, granule_}};
@@ -120,21 +122,20 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
   const auto give_up_cached = [&] {
     const Holding holding{lock_};
     tidy();
-    give_up_for(request);
+    return give_up_for(request);
   };
   request.look = Look::Hard;
   if (turn.is_mine()) {
     forget_refusals();
-    give_up_cached();
+    (void)give_up_cached();
     Result<WindowBlock*> placed = try_again();
-    while (!placed.ok() && is_for_want_of_room(refusal) && wait_for_a_free(until)) {
-      give_up_cached();
+    const auto lacks_room = [&] { return !placed.ok() && is_for_want_of_room(refusal); };
+    while (lacks_room() && (give_up_cached() || wait_for_a_free(until))) placed = try_again();
+    for (int times = 0; lacks_room() && times < compactions_at_most; ++times) {
+      if (!TRY(make_room(request))) break;
       placed = try_again();
     }
-    while (!placed.ok() && is_for_want_of_room(refusal) && TRY(make_room(request))) {
-      placed = try_again();
-    }
-    if (placed.ok() || !is_for_want_of_room(refusal)) return placed;
+    if (!lacks_room()) return placed;
   }
   {
     const Holding holding{lock_};
@@ -167,8 +168,12 @@ Result<WindowBlock*> Windows::try_place(Request& request) {
 Result<void> Windows::take_missing(Request& request) {
   if (const Size missing = request.missing_whole(); missing != 0) {
     Result<ChunkRef> one = store_.take(kind(missing), this);
-    if (!one.ok() && one.error().kind != ErrorKind::OutOfMemory) return one.error();
-    if (one.ok()) request.add_whole(std::move(one).value());
+    if (one.ok()) {
+      request.add_whole(std::move(one).value());
+    } else if (one.error().kind != ErrorKind::OutOfMemory || request.look == Look::Lightly ||
+               missing > could_be_had()) {
+      return one.error();
+    }
   }
   // Not to be had in one: what there is, so that what is missing is known.
   while (request.missing_whole() != 0) {
@@ -178,6 +183,22 @@ Result<void> Windows::take_missing(Request& request) {
     request.spare = TRY(store_.take(kind(granule_), this));
   }
   return {};
+}
+
+// No more than that, whatever we give up and move.
+Size Windows::could_be_had() const {
+  const Location here = Location::device(settings_.device);
+  const Budget* const budget = store_.budget(here);
+  Size free = budget != nullptr ? budget->available() : 0;
+  std::size_t free_on_device = 0;
+  std::size_t all = 0;
+  if (driver_.cuMemGetInfo(&free_on_device, &all) == CUDA_SUCCESS) {
+    free = std::min<Size>(free, free_on_device);
+  }
+  free = std::min(free, settings_.device_memory);
+  const Holding holding{lock_};
+  const Size held = shared_.physical_bytes() + whole_bytes_;
+  return free + store_.counters(here).physical_free + held - counters_.live_bytes;
 }
 
 WindowBlock* Windows::take_cached(Size granted) {
@@ -203,7 +224,7 @@ WindowBlock* Windows::take_cached(Size granted) {
 Result<WindowBlock*> Windows::put_up(const Request& request,
                                      const std::optional<SharedChunks::Place>& place) {
   const Shape& shape = request.shape;
-  const CUdeviceptr window = TRY(take_addresses(shape.window_bytes()));
+  const CUdeviceptr window = TRY(addresses_.take(shape.window_bytes()));
   WindowBlock& block = records_.make();
   block.place(window + (place ? shape.begins_at(place->where) : 0), shape.granted);
   block.state = WindowBlock::State::Live;
@@ -240,17 +261,6 @@ Result<void> Windows::map_all(WindowBlock& block, const std::vector<ChunkRef>& w
   return {};
 }
 
-Result<CUdeviceptr> Windows::take_addresses(Size bytes) {
-  for (;;) {
-    Result<CUdeviceptr> taken = addresses_.take(bytes);
-    if (taken.ok() || taken.error().kind != ErrorKind::OutOfAddresses) return taken;
-    WindowBlock* const oldest =
-        cached_.oldest_large() != nullptr ? cached_.oldest_large() : cached_.oldest_small();
-    if (oldest == nullptr) return taken;
-    give_up(*oldest);
-  }
-}
-
 // What the store would have to have.
 Size Windows::missing_bytes(const Request& request) {
   const bool has_place = !request.shape.has_piece() || request.spare ||
@@ -258,20 +268,28 @@ Size Windows::missing_bytes(const Request& request) {
   return request.missing_whole() + (has_place ? 0 : granule_);
 }
 
-// Whole chunks first: that is quick. Then, for a piece, one window after the other, those that
-// nobody has wanted for longest.
-void Windows::give_up_for(const Request& request) {
+// Cached windows, in favour of what the request misses. Whole chunks first: that is quick. Then,
+// for a piece, one window after the other, those that nobody has wanted for longest. Whether there
+// were any.
+bool Windows::give_up_for(const Request& request) {
+  const std::size_t before = cached_.ready();
   const Size missing = missing_bytes(request);
-  for (int left = windows_too_many; missing == 0 && left > 0; --left) {
-    WindowBlock* const oldest = cached_.oldest_small();
-    if (oldest == nullptr) return;
-    give_up(*oldest);
+  if (missing == 0) {
+    give_up_some();
+  } else if (give_up_whole_chunks(missing) < missing) {
+    while (cached_.oldest_small() != nullptr && missing_bytes(request) > request.missing_whole()) {
+      give_up(*cached_.oldest_small());
+    }
   }
-  if (give_up_whole_chunks(missing) >= missing) return;
-  while (missing_bytes(request) > request.missing_whole()) {
-    WindowBlock* const oldest = cached_.oldest_small();
-    if (oldest == nullptr) return;
-    give_up(*oldest);
+  return cached_.ready() != before;
+}
+
+// There is memory, but no addresses for it, or the driver has too much mapped.
+void Windows::give_up_some() {
+  constexpr int small_ones = 1024;
+  while (cached_.oldest_large() != nullptr) give_up(*cached_.oldest_large());
+  for (int left = small_ones; left > 0 && cached_.oldest_small() != nullptr; --left) {
+    give_up(*cached_.oldest_small());
   }
 }
 

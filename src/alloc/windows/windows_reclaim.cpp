@@ -67,6 +67,7 @@ void Windows::take_down(WindowBlock& block) {
     remove_if_vacant(*chunk);
   }
   block.state = State::Unused;
+  block.unplace();
   records_.give_back(block);
 }
 

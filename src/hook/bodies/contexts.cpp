@@ -6,6 +6,15 @@ namespace cuvmm::hook {
 namespace {
 
 template <Call call>
+CUresult begin(const Forward<call>& forward, CUresult answer, const CUcontext* context) {
+  Serving* serving = forward.engine().serving();
+  if (serving != nullptr && answer == CUDA_SUCCESS && context != nullptr) {
+    serving->memory.context_began(*context);
+  }
+  return answer;
+}
+
+template <Call call>
 void end(const Forward<call>& forward, CUcontext context) {
   Serving* serving = forward.engine().serving();
   if (serving != nullptr && context != nullptr) serving->memory.context_ended(context);
@@ -45,6 +54,27 @@ CUresult end_primary(const Forward<call>& forward, CUdevice device, bool always)
 }
 
 }  // namespace
+
+CUVMM_HOOK(cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device) {
+  return begin(forward, forward(context, device), context);
+}
+CUVMM_HOOK(cuCtxCreate, CUcontext* context, unsigned flags, CUdevice device) {
+  return begin(forward, forward(context, flags, device), context);
+}
+CUVMM_HOOK(cuCtxCreate_v2, CUcontext* context, unsigned flags, CUdevice device) {
+  return begin(forward, forward(context, flags, device), context);
+}
+CUVMM_HOOK(cuCtxCreate_v3, CUcontext* context, CUexecAffinityParam* affinity, int count,
+           unsigned flags, CUdevice device) {
+  return begin(forward, forward(context, affinity, count, flags, device), context);
+}
+CUVMM_HOOK(cuCtxCreate_v4, CUcontext* context, CUctxCreateParams* parameters, unsigned flags,
+           CUdevice device) {
+  return begin(forward, forward(context, parameters, flags, device), context);
+}
+CUVMM_HOOK(cuCtxFromGreenCtx, CUcontext* context, CUgreenCtx green) {
+  return begin(forward, forward(context, green), context);
+}
 
 CUVMM_HOOK(cuCtxDestroy, CUcontext context) {
   return destroy(forward, context);
