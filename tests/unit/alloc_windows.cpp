@@ -120,6 +120,20 @@ TEST_F(WindowsTest, RefusesNothingAndMoreThanTheCard) {
   EXPECT_TRUE(watched.names().empty()) << "not even what is cached is given up for it";
 }
 
+TEST_F(WindowsTest, WindowsWithoutAddressesTakeThoseOfCachedOnes) {
+  WindowsWorld world{driver(), 256 * MiB, [](WindowSettings& settings) {
+                       settings.reserve_step = 16 * MiB;
+                       settings.reserve_most = 64 * MiB;
+                     }};
+  std::vector<WindowBlock*> blocks;
+  for (int i = 0; i < 32; ++i) blocks.push_back(&world.block(100 * KiB));
+  EXPECT_EQ(outcome(world->allocate(200 * KiB)), "out of addresses");
+  world.free_all(blocks);
+  EXPECT_OK(world->allocate(200 * KiB));
+  EXPECT_OK(world->allocate(10 * MiB));
+  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+}
+
 TEST_F(WindowsTest, RefusesSettingsThatCannotWork) {
   WindowsWorld world{driver(), 64 * MiB};
   const auto with = [&](WindowSettings settings) {

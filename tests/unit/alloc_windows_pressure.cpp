@@ -91,6 +91,22 @@ TEST_F(WindowsTest, MovesLivePiecesTogetherWhenNothingElseHelps) {
   EXPECT_EQ(counters.compacted_blocks, 32u) << "nothing is moved twice, nor for nothing";
 }
 
+TEST_F(WindowsTest, ACardThatIsCompletelyFullNeedsNoMemoryToMoveAnything) {
+  // Not a limit of ours: the driver itself has nothing left.
+  const GivenBallast ballast{128 * MiB};
+  WindowsWorld world{driver(), unlimited / 2};
+  auto blocks = world.fill_with(1 * MiB);
+  EXPECT_GE(blocks.size(), 100u);
+  EXPECT_EQ(outcome(world.store.take({world.granule, world.here, Export::No})), "out of memory");
+  for (const WindowBlock* block : blocks) mark(*block);
+  const Size freed = world.free_every_second(blocks);
+  WindowBlock& large = world.block(round_down(freed, world.granule));
+  mark(large);
+  for (const WindowBlock* block : blocks) expect_marked(*block);
+  expect_marked(large);
+  EXPECT_GT(world->counters().compacted_blocks, 0u);
+}
+
 TEST_F(WindowsTest, MovesNoMoreThanItTakesAndALittleToSpare) {
   WindowsWorld world{driver(), 512 * MiB};
   auto blocks = world.fill_with(1 * MiB);

@@ -2,6 +2,7 @@
 // A card of a given size, the windows of one context over it, and what a test knows of its blocks.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -80,8 +81,8 @@ class GivenQuiet final : public Quiet {
   GivenStream stream_;
   std::function<void()> during_;
   bool refuses_ = false;
-  bool is_quiet_ = false;
-  int begun_ = 0;
+  std::atomic<bool> is_quiet_{false};
+  std::atomic<int> begun_{0};
 };
 
 class WindowsWorld {
