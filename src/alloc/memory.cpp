@@ -56,6 +56,14 @@ Answer Memory::refuse(const Error& error, Size asked, const DeviceMemory& device
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+// What one kind of memory still waits for may be what another lacks.
+bool Memory::is_worth_another_try(const Result<Allocation*>& made, const DeviceMemory& device) {
+  if (made.ok() || made.error().kind != ErrorKind::OutOfMemory) return false;
+  const auto wait = std::chrono::duration_cast<std::chrono::nanoseconds>(settings_.wait);
+  return around_.clock.wait_for_frees(device.ordinal(),
+                                      now_ns() + static_cast<std::uint64_t>(wait.count()));
+}
+
 Answer Memory::allocate(CUdeviceptr* address, Size size) {
   if (address == nullptr || size == 0 || around_.captures.any()) return std::nullopt;
   if (context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
@@ -64,7 +72,8 @@ Answer Memory::allocate(CUdeviceptr* address, Size size) {
   ContextMemory* owner = current != nullptr ? context(current) : nullptr;
   if (owner == nullptr) return std::nullopt;
   if (size > owner->device().memory()) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto made = owner->allocate(size);
+  auto made = owner->allocate(size);
+  if (is_worth_another_try(made, owner->device())) made = owner->allocate(size);
   if (!made.ok()) return refuse(made.error(), size, owner->device());
   give(**made, address,
        {.asked = size,
@@ -121,7 +130,8 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   if (is_dead(stream.context)) return std::nullopt;
   DeviceMemory& device = pool->device();
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto made = pool->allocate(size, stream.id);
+  auto made = pool->allocate(size, stream.id);
+  if (is_worth_another_try(made, device)) made = pool->allocate(size, stream.id);
   if (!made.ok()) return refuse(made.error(), size, device);
   give(**made, address,
        {.asked = size,

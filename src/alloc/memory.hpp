@@ -122,6 +122,7 @@ class Memory {
   std::optional<AllocationMap::Found> find_holder(CUdeviceptr address) const;
 
   void give(Allocation& allocation, CUdeviceptr* address, const Allocation::Holding& holding);
+  bool is_worth_another_try(const Result<Allocation*>& made, const DeviceMemory& device);
   Answer refuse(const Error& error, Size asked, const DeviceMemory& device);
   Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);
   bool let_go(const AllocationMap::Found& found);

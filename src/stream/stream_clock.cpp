@@ -175,6 +175,14 @@ bool StreamClock::wait_for_all(CUcontext context, std::uint64_t until) {
   return wait(ticket_of_all(context), until);
 }
 
+bool StreamClock::wait_for_frees(int device, std::uint64_t until) {
+  bool learnt = false;
+  for (StreamState* state : table_.with_unfinished(device)) {
+    if (wait({state->id, state->tick.load()}, until)) learnt = true;
+  }
+  return learnt;
+}
+
 void StreamClock::mark_pending(StreamName name) {
   StreamState* state = table_.find(name);
   if (state != nullptr && state->has_unfinished()) mark(*state);

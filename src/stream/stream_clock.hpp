@@ -60,6 +60,10 @@ class StreamClock final : public StreamOrder {
   // that waits for this very thread does not hold it for ever. False where it was not done by then.
   bool wait_for_all(CUcontext context, std::uint64_t until);
 
+  // Until everything is done that was freed on the device so far. True where some of it was not
+  // known to be before.
+  bool wait_for_frees(int device, std::uint64_t until);
+
   // Before the stream's work stops being ours to mark: it is about to end, or to be captured.
   void mark_pending(StreamName name);
   void stream_ended(CUstream handle) { table_.stream_ended(handle); }

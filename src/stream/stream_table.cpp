@@ -154,6 +154,15 @@ std::vector<StreamState*> StreamTable::of_context(CUcontext context) const {
   return streams;
 }
 
+std::vector<StreamState*> StreamTable::with_unfinished(int device) const {
+  std::vector<StreamState*> streams;
+  const Reading reading{lock_};
+  for (const auto& [id, state] : by_id_) {
+    if (state->device == device && state->has_unfinished()) streams.push_back(state);
+  }
+  return streams;
+}
+
 // Who waits for its last frees still finds it.
 void StreamTable::end(StreamState& state) {
   state.ended.store(true, std::memory_order_release);

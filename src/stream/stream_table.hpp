@@ -44,6 +44,9 @@ class StreamTable {
   // Live streams of a context, `Everything` among them.
   std::vector<StreamState*> of_context(CUcontext context) const;
 
+  // Those of the device that have freed what is not known to be done, ended ones too.
+  std::vector<StreamState*> with_unfinished(int device) const;
+
   void stream_ended(CUstream handle);
   void context_ended(CUcontext context);
 
