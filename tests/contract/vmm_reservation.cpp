@@ -24,6 +24,7 @@ TEST_F(Reservation, TakesNoMemory) {
 }
 
 TEST_F(Reservation, MayHaveSixtyFourTebibytes) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   if (thread_sanitizer) GTEST_SKIP() << "the thread sanitizer keeps most addresses for itself";
   CUdeviceptr address = 0;
   ASSERT_CUDA(reserve(&address, 64 * TiB));
