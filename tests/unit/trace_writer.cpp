@@ -41,7 +41,8 @@ std::map<std::uint32_t, std::vector<std::uint64_t>> notes_in(const std::string& 
 TEST(TraceRing, LosesWhatItHasNoRoomForAndCountsIt) {
   TraceRing* ring = TraceRing::create(16);
   ASSERT_NE(ring, nullptr);
-  for (std::uint64_t number = 0; number < 20; ++number) ring->push(record_number(number, number), number);
+  for (std::uint64_t number = 0; number < 20; ++number)
+    ring->push(record_number(number, number), number);
   EXPECT_EQ(ring->lost(), 4u);
 
   std::vector<TraceRecord> taken;
@@ -52,7 +53,8 @@ TEST(TraceRing, LosesWhatItHasNoRoomForAndCountsIt) {
   ASSERT_EQ(taken.size(), 16u);
   for (std::uint64_t i = 0; i < 16; ++i) EXPECT_EQ(taken[i], record_number(i, i));
 
-  for (std::uint64_t number = 20; number < 30; ++number) ring->push(record_number(number, number), number);
+  for (std::uint64_t number = 20; number < 30; ++number)
+    ring->push(record_number(number, number), number);
   ring->drain(take);
   EXPECT_EQ(taken.size(), 26u);
   EXPECT_EQ(taken.back(), record_number(29, 29));
