@@ -21,6 +21,10 @@ T& made(std::atomic<T*>& place, auto make) {
   return *there;
 }
 
+struct MapLock : Lock {
+  MapLock() : Lock(LockOrder::AllocationMap) {}
+};
+
 }  // namespace
 
 struct AllocationMap::Span {
@@ -36,16 +40,10 @@ struct AllocationMap::Insides {
   BitLine<span_count> in_use;
   std::array<std::atomic<Span*>, span_count> spans{};
   // Chosen by granule, so that threads seldom meet. Of one order: none is taken under another.
-  std::array<Lock, lock_count> locks = make_locks(std::make_index_sequence<lock_count>{});
+  std::array<MapLock, lock_count> locks;
 
   ~Insides() {
     for (auto& span : spans) delete span.load();
-  }
-
- private:
-  template <std::size_t... I>
-  static std::array<Lock, lock_count> make_locks(std::index_sequence<I...>) {
-    return {{((void)I, Lock{LockOrder::AllocationMap})...}};
   }
 };
 
