@@ -17,8 +17,7 @@ TEST_F(WindowsTest, SizesRoundUpTo512BytesAndNoFurther) {
 
 TEST_F(WindowsTest, TwentyBlocksOf100KiBShareAChunk) {
   WindowsWorld world{driver(), 64 * MiB};
-  std::vector<WindowBlock*> blocks;
-  for (int i = 0; i < 20; ++i) blocks.push_back(&world.block(100 * KiB));
+  auto blocks = world.blocks(20, 100 * KiB);
   EXPECT_EQ(world.physical(), world.granule);
   blocks.push_back(&world.block(100 * KiB));
   EXPECT_EQ(world.physical(), 2 * world.granule);
@@ -125,8 +124,7 @@ TEST_F(WindowsTest, WindowsWithoutAddressesTakeThoseOfCachedOnes) {
                        settings.reserve_step = 16 * MiB;
                        settings.reserve_most = 64 * MiB;
                      }};
-  std::vector<WindowBlock*> blocks;
-  for (int i = 0; i < 32; ++i) blocks.push_back(&world.block(100 * KiB));
+  const auto blocks = world.blocks(32, 100 * KiB);
   EXPECT_EQ(outcome(world->allocate(200 * KiB)), "out of addresses");
   world.free_all(blocks);
   EXPECT_OK(world->allocate(200 * KiB));
@@ -191,8 +189,7 @@ TEST_F(WindowsTest, AccessIsGivenToAllOrNone) {
   WindowsWorld world{faulty, 64 * MiB, [](WindowSettings& settings) {
                        settings.reserve_step = 4 * MiB;  // several reservations: several calls
                      }};
-  std::vector<WindowBlock*> blocks;
-  for (int i = 0; i < 6; ++i) blocks.push_back(&world.block(3 * MiB));
+  const auto blocks = world.blocks(6, 3 * MiB);
   faulty.fail_call(Call::cuMemSetAccess, 2, CUDA_ERROR_UNKNOWN);
   EXPECT_EQ(outcome(world->set_access(read_write().with(1))), "refused by the driver");
   ASSERT_EQ(faulty.faults(), 1u);

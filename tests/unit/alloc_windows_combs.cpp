@@ -23,6 +23,13 @@ std::string name_of_comb(const ::testing::TestParamInfo<Comb>& info) {
          (info.param.freed == Freed::AtRandom ? "AtRandom" : "EverySecond");
 }
 
+// How many blocks the driver puts into so much memory. It gives those beyond 1 MiB granules of
+// their own.
+Size natively(Size memory, Size block, Size granule) {
+  if (block > 1 * MiB) return memory / round_up(block, granule);
+  return block != 0 ? memory / granule * (granule / block) : 0;
+}
+
 class WindowsComb : public WindowsTest, public ::testing::WithParamInterface<Comb> {};
 
 TEST_P(WindowsComb, ComesBackAsOneBlock) {
@@ -32,16 +39,12 @@ TEST_P(WindowsComb, ComesBackAsOneBlock) {
   WindowsWorld world{driver(), comb.memory,
                      [](WindowSettings& settings) { settings.seed = seed(); }};
   auto blocks = world.fill_with(comb.block);
-  // No fewer than the driver, which gives a block from 1 MiB up granules of its own.
-  const Size native = comb.block <= 1 * MiB
-                          ? comb.memory / world.granule * (world.granule / comb.block)
-                          : comb.memory / round_up(comb.block, world.granule);
+  const Size native = natively(comb.memory, comb.block, world.granule);
   EXPECT_GE(blocks.size() * 100, native * 95);
-  std::vector<CUdeviceptr> addresses;
   for (const WindowBlock* block : blocks) mark(*block);
   const Size freed = comb.freed == Freed::EverySecond ? world.free_every_second(blocks)
                                                       : world.free_about_half(blocks, seed());
-  for (const WindowBlock* block : blocks) addresses.push_back(block->address());
+  const auto addresses = addresses_of(blocks);
 
   const Size largest = world.largest();
   RecordProperty("percent_back",
@@ -50,10 +53,8 @@ TEST_P(WindowsComb, ComesBackAsOneBlock) {
       << largest / MiB << " of " << freed / MiB << " MiB";
   WindowBlock& whole = world.block(largest);
   mark(whole);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    ASSERT_EQ(blocks[i]->address(), addresses[i]);
-    expect_marked(*blocks[i]);
-  }
+  EXPECT_EQ(addresses_of(blocks), addresses);
+  for (const WindowBlock* block : blocks) expect_marked(*block);
   blocks.push_back(&whole);
   if (blocks.size() < 10'000) expect_true(world.windows(), blocks);
   EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
@@ -75,12 +76,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Comb{100 * KiB, Freed::AtRandom, large, 0.90},
                       Comb{130 * KiB, Freed::EverySecond, 1 * GiB, 0.95},
                       Comb{256 * KiB, Freed::EverySecond, 1 * GiB, 0.98},
-                      Comb{256 * KiB, Freed::AtRandom, large, 0.92},
+                      Comb{256 * KiB, Freed::AtRandom, large, 0.90},
                       Comb{512 * KiB, Freed::EverySecond, 1 * GiB, 0.98},
-                      Comb{512 * KiB, Freed::AtRandom, large, 0.93},
+                      Comb{512 * KiB, Freed::AtRandom, large, 0.92},
                       Comb{700 * KiB, Freed::AtRandom, 1 * GiB, 0.95},
                       Comb{1 * MiB, Freed::EverySecond, 1 * GiB, 0.98},
-                      Comb{1 * MiB, Freed::AtRandom, large, 0.95},
+                      Comb{1 * MiB, Freed::AtRandom, large, 0.93},
                       // From here on the driver gives all of it back.
                       Comb{1536 * KiB, Freed::EverySecond, 1 * GiB, 1.0},
                       Comb{1536 * KiB, Freed::AtRandom, 1 * GiB, 1.0},
@@ -88,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Comb{2 * MiB + 512 * KiB, Freed::EverySecond, 1 * GiB, 1.0},
                       Comb{2 * MiB + 512 * KiB, Freed::AtRandom, 1 * GiB, 1.0},
                       Comb{3 * MiB, Freed::EverySecond, 1 * GiB, 1.0},
-                      Comb{3 * MiB, Freed::AtRandom, large, 0.97},
+                      Comb{3 * MiB, Freed::AtRandom, large, 0.96},
                       Comb{7 * MiB + 700 * KiB, Freed::AtRandom, 1 * GiB, 0.97},
                       Comb{17 * MiB, Freed::EverySecond, 1 * GiB, 1.0},
                       Comb{64 * MiB, Freed::AtRandom, large, 1.0}),
@@ -115,7 +116,7 @@ TEST_F(WindowsTest, ACombOfAllSizesMostlyComesBack) {
   const Size largest = world.largest();
   RecordProperty("percent_back",
                  std::to_string(static_cast<double>(largest) * 100.0 / static_cast<double>(freed)));
-  EXPECT_GE(largest * 100, freed * 80);
+  EXPECT_GE(largest * 100, freed * 85);
   for (const WindowBlock* block : blocks) expect_marked(*block);
   expect_true(world.windows(), blocks);
 }

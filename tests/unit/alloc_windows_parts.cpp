@@ -105,6 +105,7 @@ Coloured empty_all(const std::vector<PieceOfChunk>& pieces, std::size_t chunks,
     colouring.add_chunk(i < that_stay ? Colouring::Role::Stays : Colouring::Role::MayGo);
   }
   std::vector<Colouring::Index> index;
+  index.reserve(pieces.size());
   for (const PieceOfChunk& piece : pieces) {
     index.push_back(colouring.add_piece(static_cast<Colouring::Index>(piece.chunk), piece.where));
   }

@@ -71,18 +71,15 @@ TEST_F(WindowsTest, MovesLivePiecesTogetherWhenNothingElseHelps) {
   auto blocks = world.fill_with(512 * KiB);
   for (const WindowBlock* block : blocks) mark(*block);
   const Size freed = world.free_every_second(blocks);
-  std::vector<CUdeviceptr> addresses;
-  for (const WindowBlock* block : blocks) addresses.push_back(block->address());
+  const auto addresses = addresses_of(blocks);
 
   const int begun = world.quiet.begun();
   WindowBlock& large = world.block(freed);
   EXPECT_EQ(world.quiet.begun(), begun + 1);
   EXPECT_FALSE(world.quiet.is_quiet());
   fill_pattern(large.address(), large.granted(), 1);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    EXPECT_EQ(blocks[i]->address(), addresses[i]);
-    expect_marked(*blocks[i]);
-  }
+  EXPECT_EQ(addresses_of(blocks), addresses);
+  for (const WindowBlock* block : blocks) expect_marked(*block);
   blocks.push_back(&large);
   expect_true(world.windows(), blocks);
   const WindowCounters counters = world->counters();
@@ -228,9 +225,7 @@ TEST_F(WindowsTest, GivesUpWhatOthersAskForThroughTheStore) {
 TEST_F(WindowsTest, TrimKeepsAsMuchAsItIsTold) {
   WindowsWorld world{driver(), 64 * MiB};
   WindowBlock& live = world.block(2 * MiB);
-  std::vector<WindowBlock*> blocks;
-  for (int i = 0; i < 10; ++i) blocks.push_back(&world.block(4 * MiB));
-  world.free_all(blocks);
+  world.free_all(world.blocks(10, 4 * MiB));
   EXPECT_EQ(world->trim(40 * MiB), 0u);
   EXPECT_EQ(world->trim(9 * MiB), 32 * MiB) << "in whole windows";
   EXPECT_EQ(world.physical(), 10 * MiB);

@@ -40,6 +40,12 @@ WindowBlock& WindowsWorld::block(Size size) {
   return *GIVEN_VALUE(windows_->allocate(size));
 }
 
+std::vector<WindowBlock*> WindowsWorld::blocks(std::size_t count, Size size) {
+  std::vector<WindowBlock*> taken(count);
+  for (WindowBlock*& one : taken) one = &block(size);
+  return taken;
+}
+
 std::vector<WindowBlock*> WindowsWorld::fill_with(Size size) {
   std::vector<WindowBlock*> blocks;
   for (;;) {
@@ -93,6 +99,13 @@ Size WindowsWorld::largest() {
     }
   }
   return fits * granule;
+}
+
+std::vector<CUdeviceptr> addresses_of(const std::vector<WindowBlock*>& blocks) {
+  std::vector<CUdeviceptr> addresses(blocks.size());
+  std::transform(blocks.begin(), blocks.end(), addresses.begin(),
+                 [](const WindowBlock* block) { return block->address(); });
+  return addresses;
 }
 
 void mark(CUdeviceptr address, Size size, std::uint64_t seed) {

@@ -94,6 +94,7 @@ class WindowsWorld {
   Windows* operator->() { return windows_.get(); }
 
   WindowBlock& block(Size size);
+  std::vector<WindowBlock*> blocks(std::size_t count, Size size);
   std::vector<WindowBlock*> fill_with(Size size);  // until there is no more memory
   // Frees those and returns how much was granted.
   Size free_all(const std::vector<WindowBlock*>& blocks);
@@ -115,6 +116,8 @@ class WindowsWorld {
  private:
   std::unique_ptr<Windows> windows_;
 };
+
+std::vector<CUdeviceptr> addresses_of(const std::vector<WindowBlock*>& blocks);
 
 // Both ends of a block's bytes: what is moved wrongly, torn or lost shows.
 void mark(const WindowBlock& block);
