@@ -50,10 +50,11 @@ TEST_F(ArenaTest, AFreedBlockIsHadAgainWithoutADriverCall) {
 TEST_F(ArenaTest, WhatAStreamKeepsMergesForAnotherSize) {
   ArenaWorld& world = given();
   const auto blocks = world.given_blocks(4, 1 * MiB);
+  const CUdeviceptr first = blocks[0]->address();
   const Size mapped = world.arena().mapped_bytes();
   for (Block* block : blocks) world.free(*block);
   EXPECT_EQ(world.arena().counters().cached, 4 * MiB);
-  EXPECT_EQ(world.given_block(4 * MiB).address(), blocks[0]->address());
+  EXPECT_EQ(world.given_block(4 * MiB).address(), first);
   EXPECT_EQ(world.arena().mapped_bytes(), mapped);
   EXPECT_EQ(world.arena().counters().cached, 0u);
 }
@@ -66,8 +67,9 @@ TEST_F(ArenaTest, TheSmallestRangeThatIsLargeEnoughIsTaken) {
   world.given_block(512);
   Block& small = world.given_block(1 * MiB - 512);
   world.given_block(512);
+  const CUdeviceptr expected = fitting.address();
   for (Block* block : {&large, &fitting, &small}) world.free_for_anyone(*block);
-  EXPECT_EQ(world.given_block(1 * MiB).address(), fitting.address());
+  EXPECT_EQ(world.given_block(1 * MiB).address(), expected);
 }
 
 TEST_F(ArenaTest, AnotherStreamDoesNotTakeWhatMayStillBeInUse) {

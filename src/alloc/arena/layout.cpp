@@ -41,7 +41,6 @@ void Layout::clear() {
       unlink(*tile);
       auto& block = static_cast<Block&>(*tile);
       block.unplace();
-      block.unplace();
       blocks_.give_back(block);
     } else {
       drop(static_cast<Range&>(*tile));
