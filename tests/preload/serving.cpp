@@ -53,7 +53,7 @@ TEST(Serving, MakesOneAllocationOfWhatWasFreedInPieces) {
 TEST(Serving, KeepsTheLimit) {
   const Finished limited = run_program({example("frag_test")}, served({{"VMM_LIMIT", "1G"}}));
   EXPECT_EQ(limited.status, 0) << limited.out << limited.err;
-  EXPECT_NE(limited.out.find("1 GiB"), std::string::npos) << limited.out;
+  EXPECT_NE(limited.out.find("1.00 GiB free of 1.00 GiB"), std::string::npos) << limited.out;
 }
 
 TEST(Serving, IsRecordedAsOurs) {
