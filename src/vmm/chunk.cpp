@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "base/clock.hpp"
+#include "trace/record_event.hpp"
 #include "vmm/give_back.hpp"
 
 namespace cuvmm {
@@ -43,6 +45,16 @@ Result<Location> location_of(const CUmemAllocationProp& found) {
   }
 }
 
+// `time` is one at which the chunk was ours for certain; 0: now.
+void record(TraceEvent event, CUmemGenericAllocationHandle handle, Size size, Location where,
+            std::uint64_t time = 0) {
+  const bool on_device = where.is_device();
+  CUVMM_TRACE(.time = time, .event = event,
+              .flags = on_device ? std::uint16_t{0} : trace_flag::on_host,
+              .device = on_device ? static_cast<std::int16_t>(where.id()) : no_device,
+              .detail = static_cast<std::uint32_t>(where.id()), .size = size, .other = handle);
+}
+
 }  // namespace
 
 Result<Size> granularity_of(const Driver& driver, Location where) {
@@ -62,6 +74,7 @@ Result<Chunk> Chunk::create(const Driver& driver, Size size, Location where, Exp
   wanted.allocFlags.gpuDirectRDMACapable = TRY(takes_rdma_flag(driver, where)) ? 1 : 0;
   CUmemGenericAllocationHandle handle = 0;
   TRY(driver.check(driver.cuMemCreate(&handle, size, &wanted, 0), "create chunk", size));
+  record(TraceEvent::Create, handle, size, where);
   return Chunk{driver, handle, size, where, exportable, false};
 }
 
@@ -104,13 +117,16 @@ Chunk& Chunk::operator=(Chunk&& other) noexcept {
 
 Chunk::~Chunk() {
   if (driver_ == nullptr) return;
+  if (!imported_) record(TraceEvent::Release, handle_, size_, location_);
   give_back(Owed::Handle,
             [driver = driver_, handle = handle_] { return driver->cuMemRelease(handle); });
 }
 
 Result<void> Chunk::release() {
   if (driver_ == nullptr) return Error::invalid("release chunk", "it was released before");
+  const std::uint64_t began = trace_is_on() ? now_ns() : 0;
   TRY(driver_->check(driver_->cuMemRelease(handle_), "release chunk", size_));
+  if (!imported_) record(TraceEvent::Release, handle_, size_, location_, began);
   driver_ = nullptr;
   return {};
 }

@@ -226,6 +226,18 @@ TEST(StatsCommand, CountsWorkByKind) {
   EXPECT_EQ(text.find("prefetches"), std::string::npos) << "there were none";
 }
 
+// 40 MiB is the largest that memory_program holds at a time; granules round it up.
+TEST(StatsCommand, CountsTheChunksBehindTheMemoryThatWeServe) {
+  const std::string here = own_folder() + "/run.trace";
+  ASSERT_EQ(
+      run({"--sim", "--mode", "vmm", "--trace", here, "--", program("memory"), "dlsym"}).status, 0);
+  const auto json = nlohmann::json::parse(run_program({cli(), "stats", "--json", here}).out);
+  EXPECT_EQ(json.at("live_peak_bytes"), 40 << 20);
+  EXPECT_GE(json.at("physical_peak_bytes"), 40 << 20);
+  EXPECT_LE(json.at("physical_peak_bytes"), 80 << 20);
+  EXPECT_GT(json.at("chunks_created"), 0);
+}
+
 TEST(StatsCommand, RefusesWhatIsNoTrace) {
   const Finished finished = run_program({cli(), "stats", "/etc/passwd"});
   EXPECT_EQ(finished.status, 1);
