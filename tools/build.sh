@@ -11,14 +11,16 @@ configure() {  # PRESET
   cmake --preset "$1" "${options[@]}" >&2
 }
 
-build_preset() {  # PRESET [TARGET]
+build_preset() {  # PRESET [TARGET…]
   case $1 in
     release | debug | asan | tsan) ;;
     *) say "there is no preset '$1': release, debug, asan, tsan"; exit 2 ;;
   esac
   ensure_build_needs
   configure "$1"
-  cmake --build --preset "$1" -j "$(jobs_here)" ${2:+--target "$2"} >&2
+  local targets=("${@:2}")
+  ((${#targets[@]} == 0)) || targets=(--target "${targets[@]}")
+  cmake --build --preset "$1" -j "$(jobs_here)" "${targets[@]}" >&2
   mark_build "$(build_folder "$1")"
 }
 
