@@ -100,5 +100,23 @@ TEST(Announcement, IsMissedWhereACallIsMadeInside) {
                                   seen.front().announced));
 }
 
+TEST(Guard, LetsWhatTheDriverCallsItselfPassStraightThrough) {
+  engine_over_silent_driver().work_note().take();
+  take_reached();
+  const Listener listener;
+  let_driver_do(Call::cuModuleLoadData, [] {
+    call_with_zeros(Call::cuMemAlloc_v2, door_of(Call::cuMemAlloc_v2, Flavour::Legacy));
+  });
+
+  call_with_zeros(Call::cuModuleLoadData, door_of(Call::cuModuleLoadData, Flavour::Legacy));
+
+  const auto seen = take_reached();
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].call, Call::cuModuleLoadData);
+  EXPECT_EQ(seen[1].call, Call::cuMemAlloc_v2);
+  ASSERT_EQ(listener.heard().size(), 1u);
+  EXPECT_EQ(listener.heard()[0].call, Call::cuModuleLoadData);
+}
+
 }  // namespace
 }  // namespace cuvmm::test

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace cuvmm::test {
 namespace {
@@ -14,8 +15,12 @@ const Listener* listening = nullptr;
 std::vector<Reached> reached;
 std::map<std::string, void*> extra_functions;
 
+Call acting_call{};
+void (*driver_action)() = nullptr;
+
 void reach(Call call, Flavour flavour) {
   reached.push_back({call, flavour, listening != nullptr ? listening->heard().size() : 0});
+  if (driver_action != nullptr && call == acting_call) std::exchange(driver_action, nullptr)();
 }
 
 // A row's function in the silent driver.
@@ -127,6 +132,11 @@ std::vector<Reached> take_reached() {
 
 void let_driver_have(const char* name, void* function) {
   extra_functions[name] = function;
+}
+
+void let_driver_do(Call call, void (*action)()) {
+  acting_call = call;
+  driver_action = action;
 }
 
 CUresult call_with_zeros(Call call, void* function) {

@@ -40,6 +40,10 @@ std::vector<Reached> take_reached();
 // What cuGetProcAddress of that driver finds for a name, beside the rows; and what it answers.
 void let_driver_have(const char* name, void* function);
 
+// What that driver does, once, when this row's function is called: as a driver that calls itself by
+// its exported symbols.
+void let_driver_do(Call call, void (*action)());
+
 // Calls a row's function at this address, with nothing but zeros.
 CUresult call_with_zeros(Call call, void* function);
 

@@ -103,7 +103,7 @@ std::string sim_directory() {
 }
 
 std::string library_of_programs(const std::string& name) {
-  return build_folder() + "/lib/libcuvmm_" + name + ".so";
+  return build_folder() + "/tests/programs/libcuvmm_" + name + ".so";
 }
 
 std::size_t lines_in(const std::string& text) {

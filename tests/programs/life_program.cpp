@@ -104,7 +104,7 @@ std::string folder_of_self() {
 // A library allocates and is closed; its memory is used and given back by others.
 int close_a_library() {
   begin();
-  const std::string name = folder_of_self() + "/../../lib/libcuvmm_plugin.so";
+  const std::string name = folder_of_self() + "/libcuvmm_plugin.so";
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return 30;
   using Allocate = unsigned long long (*)(unsigned long long);
