@@ -48,6 +48,10 @@ Whereabouts whereabouts(const Driver& driver) {
   return known.whereabouts;
 }
 
+std::uint32_t number_of_context(CUcontext context) {
+  return context != nullptr ? number_of(context) : 0;
+}
+
 void forget_context(CUcontext context) {
   for (Slot& slot : slots) {
     if (context == nullptr || slot.context.load(std::memory_order_acquire) != context) continue;

@@ -16,6 +16,9 @@ struct Whereabouts {
 // Asks the driver for the current context, and for its device the first time only.
 Whereabouts whereabouts(const Driver& driver);
 
+// The number by which a context stands in records; 0 for none.
+std::uint32_t number_of_context(CUcontext context);
+
 // The context begins or has ended: if this handle comes again, it is another context's.
 void forget_context(CUcontext context);
 

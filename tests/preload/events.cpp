@@ -151,11 +151,14 @@ TEST(EventOf, ACaptureMarksTheWorkThatItTook) {
 TEST(EventOf, ContextsStreamsAndEventsBeginAndEnd) {
   EXPECT_EQ(record_of("cuCtxCreate").address, told()["context"]);
   EXPECT_EQ(record_of("cuCtxDestroy").address, told()["context"]);
+  EXPECT_NE(record_of("cuCtxCreate").context, 0u);
+  EXPECT_EQ(record_of("cuCtxDestroy").context, record_of("cuCtxCreate").context);
   EXPECT_EQ(record_of("cuStreamCreateWithPriority").stream, told()["stream"]);
   EXPECT_EQ(record_of("cuStreamDestroy").stream, told()["stream"]);
   EXPECT_EQ(record_of("cuEventCreate").detail, static_cast<std::uint32_t>(CU_EVENT_DISABLE_TIMING));
   EXPECT_EQ(record_of("cuEventDestroy").address, told()["event"]);
   expect_event(record_of("cuDevicePrimaryCtxRetain"), TraceEvent::PrimaryRetain);
+  EXPECT_EQ(record_of("cuDevicePrimaryCtxRetain").context, record_of("cuMemAlloc").context);
   expect_event(record_of("cuDevicePrimaryCtxRelease"), TraceEvent::PrimaryRelease);
 }
 

@@ -63,6 +63,7 @@ TEST(Serving, IsRecordedAsOurs) {
   const MemoryEvents events = memory_events(trace);
   EXPECT_GT(events.allocations, 0U);
   EXPECT_TRUE(events.every_free_has_its_allocation);
+  EXPECT_TRUE(events.every_served_free_has_its_size);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <set>
+#include <map>
 
 #include "trace/reader.hpp"
 
@@ -17,18 +17,25 @@ MemoryEvents memory_events(const std::string& path) {
     ADD_FAILURE() << path << ": " << trace.error().text();
     return events;
   }
-  std::set<std::uint64_t> live;
+  std::map<std::uint64_t, Size> live;
+  bool has_served_free = false;
   const auto read = trace->for_each([&](const TraceRecord& record) {
     if (record.event == TraceEvent::Allocate) {
       ++events.allocations;
-      live.insert(record.address);
+      live[record.address] = record.size;
     } else if (record.event == TraceEvent::AllocateFailed) {
       ++events.failed_allocations;
     } else if (record.event == TraceEvent::Free && record.address != 0) {
       ++events.frees;
+      if ((record.flags & trace_flag::native) == 0) {
+        has_served_free = true;
+        events.every_served_free_has_its_size &=
+            record.size == live[record.address] && record.other >= record.size;
+      }
       events.every_free_has_its_allocation &= live.erase(record.address) == 1;
     }
   });
+  events.every_served_free_has_its_size &= has_served_free;
   EXPECT_TRUE(read.ok());
   EXPECT_EQ(trace->note(), "");
   EXPECT_EQ(trace->health().dropped, 0u);

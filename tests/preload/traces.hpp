@@ -11,6 +11,7 @@ struct MemoryEvents {
   std::uint64_t failed_allocations = 0;
   std::uint64_t frees = 0;
   bool every_free_has_its_allocation = true;
+  bool every_served_free_has_its_size = true;  // and there is one such free at least
 };
 
 // What a trace says of memory. Fails the test where it cannot be read whole.

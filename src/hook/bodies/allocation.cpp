@@ -5,6 +5,13 @@
 namespace cuvmm::hook {
 namespace {
 
+// The memory that lies there, where it is ours.
+template <Call call>
+std::optional<AllocationFacts> facts_of(const Forward<call>& forward, std::uint64_t address) {
+  const Serving* serving = forward.engine().serving();
+  return serving != nullptr && address != 0 ? serving->memory.find(address) : std::nullopt;
+}
+
 // What was asked for, and where the answer to it lies once it is there.
 struct Asked {
   Size size = 0;
@@ -23,7 +30,8 @@ CUresult record_allocation(const Forward<call>& forward, CUresult answer, const 
   if (answer == CUDA_SUCCESS && given != nullptr) {
     event.event = TraceEvent::Allocate;
     event.address = *static_cast<const std::uint64_t*>(given);
-    event.other = asked.size;
+    const auto facts = facts_of(forward, event.address);
+    event.other = facts ? facts->granted : asked.size;
   }
   record(forward, answer, event);
   return answer;
@@ -35,13 +43,19 @@ CUresult record_free(const Forward<call>& forward, std::uint64_t address, const 
                      Free&& free) {
   if (!trace_is_on()) return free();
   const std::uint64_t began = now_ns();
+  const auto facts = facts_of(forward, address);  // gone once it is freed
   const CUresult answer = free();
-  record(forward, answer,
-         {.time = began,
-          .event = answer == CUDA_SUCCESS ? TraceEvent::Free : TraceEvent::FreeFailed,
-          .flags = asked.flags,
-          .address = address,
-          .stream = asked.stream});
+  TraceRecord event{.time = began,
+                    .event = TraceEvent::FreeFailed,
+                    .flags = asked.flags,
+                    .address = address,
+                    .stream = asked.stream};
+  if (answer == CUDA_SUCCESS) {
+    event.event = TraceEvent::Free;
+    event.size = facts ? facts->asked : 0;
+    event.other = facts ? facts->granted : 0;
+  }
+  record(forward, answer, event);
   return answer;
 }
 

@@ -20,8 +20,11 @@ TraceRecord context_create(const Called& called, CUcontext* context, CUdevice de
 }
 
 TraceRecord context_destroy(const Called& called, CUcontext context) {
-  if (called.granted()) forget_context(context);
-  return {.event = TraceEvent::ContextDestroy, .address = number(context)};
+  TraceRecord event{.event = TraceEvent::ContextDestroy, .address = number(context)};
+  if (!called.granted()) return event;
+  event.context = number_of_context(context);
+  forget_context(context);
+  return event;
 }
 
 TraceRecord of_primary(TraceEvent event, CUdevice device) {
@@ -70,6 +73,9 @@ CUVMM_EVENT(cuCtxDestroy, CUcontext context) {
 CUVMM_EVENT(cuCtxDestroy_v2, CUcontext context) {
   return context_destroy(called, context);
 }
+CUVMM_EVENT(cuCtxDetach, CUcontext context) {
+  return context_destroy(called, context);
+}
 CUVMM_EVENT(cuGreenCtxCreate, CUgreenCtx* context, CUdevResourceDesc, CUdevice device, unsigned) {
   return {.event = TraceEvent::ContextCreate,
           .device = ordinal(device),
@@ -85,6 +91,7 @@ CUVMM_EVENT(cuGreenCtxDestroy, CUgreenCtx context) {
 CUVMM_EVENT(cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device) {
   TraceRecord event = of_primary(TraceEvent::PrimaryRetain, device);
   event.address = number(given(called, context));
+  event.context = number_of_context(given(called, context));
   return event;
 }
 CUVMM_EVENT(cuDevicePrimaryCtxRelease, CUdevice device) {
