@@ -167,7 +167,7 @@ Child::~Child() {
   ::waitpid(pid_, nullptr, 0);
 }
 
-int Child::wait(std::chrono::seconds patience) {
+int Child::wait(std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (std::chrono::steady_clock::now() < deadline) {
     int status = 0;

@@ -89,7 +89,7 @@ class Child {
   pid_t pid() const { return pid_; }
 
   // The exit status, 128 + the signal that ended it, or timed_out.
-  int wait(std::chrono::seconds patience = std::chrono::seconds{60});
+  int wait(std::chrono::milliseconds patience = std::chrono::seconds{60});
   static constexpr int timed_out = -1;
 
  private:

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "share/host.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "share/fork_closed.hpp"
+
+namespace cuvmm::share {
+namespace {
+
+// Beside known importers, those that have not said yet who they are.
+constexpr std::size_t most_strangers = 512;
+
+// An importer says one thing and waits for the answer, so there is room for it; who leaves none
+// does not keep to the protocol.
+constexpr Deadline at_once{};
+
+}  // namespace
+
+Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings) {
+  ListeningSocket listening = TRY(ListeningSocket::open(settings.path, settings.replace));
+  return std::unique_ptr<Host>{new Host{settings, std::move(listening)}};
+}
+
+Host::~Host() {
+  for (const auto& [id, peer] : peers_) forget_for_forked_children(peer.socket.number());
+}
+
+std::size_t Host::grants() const {
+  std::size_t count = 0;
+  for (const auto& [id, peer] : peers_) count += peer.grants.size();
+  return count;
+}
+
+Result<std::optional<HostEvent>> Host::wait(Deadline until, int also) {
+  while (events_.empty()) {
+    std::vector<pollfd> waited{{listening_.socket().number(), POLLIN, 0}, {also, POLLIN, 0}};
+    std::vector<PeerId> ids;
+    bool strangers = false;
+    for (const auto& [id, peer] : peers_) {
+      waited.push_back({peer.socket.number(), POLLIN, 0});
+      ids.push_back(id);
+      strangers = strangers || !peer.known;
+    }
+    // Strangers are dropped in time, though nothing else happens.
+    const int longest = strangers ? 100 : until.milliseconds_left();
+    const int ready =
+        ::poll(waited.data(), waited.size(), std::min(longest, until.milliseconds_left()));
+    if (ready < 0 && errno != EINTR) return system_error("wait for importers");
+    drop_the_silent();
+    if (ready > 0) {
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        const auto peer = peers_.find(ids[i]);
+        if (waited[i + 2].revents == 0 || peer == peers_.end()) continue;
+        const auto served = serve(ids[i], peer->second);
+        if (served.ok()) continue;
+        if (!says_gone(served.error())) {
+          CUVMM_LOG(Info, "an importer is dropped: %s", served.error().text().c_str());
+        }
+        drop(ids[i]);
+      }
+      if (waited[0].revents != 0) accept_all();
+      if (waited[1].revents != 0) break;
+    }
+    if (events_.empty() && until.is_over()) break;
+  }
+  if (events_.empty()) return std::optional<HostEvent>{};
+  const HostEvent event = events_.front();
+  events_.pop_front();
+  return std::optional{event};
+}
+
+void Host::accept_all() {
+  for (;;) {
+    Fd socket{
+        ::accept4(listening_.socket().number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+    if (socket.is_open()) {
+      accept_one(std::move(socket));
+      continue;
+    }
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    // Without descriptors nobody can be accepted; those who are there go on.
+    if (errno != EAGAIN) {
+      CUVMM_LOG(Warning, "%s", system_error("accept an importer").text().c_str());
+      ::poll(nullptr, 0, 1);
+    }
+    return;
+  }
+}
+
+void Host::accept_one(Fd socket) {
+  const auto who = checked_peer(socket);
+  if (!who.ok()) {
+    CUVMM_LOG(Warning, "%s; it gets nothing", who.error().text().c_str());
+    return;
+  }
+  if (peers_.size() - known_ >= most_strangers) return;
+  close_in_forked_children(socket.number());
+  Peer& peer = peers_[++last_peer_];
+  peer.socket = std::move(socket);
+  peer.came_us = now_us();
+}
+
+void Host::drop_the_silent() {
+  if (peers_.size() == known_) return;
+  const std::uint64_t now = now_us();
+  const auto patience = static_cast<std::uint64_t>(settings_.patience.count());
+  for (auto at = peers_.begin(); at != peers_.end();) {
+    const PeerId id = at->first;
+    const bool silent = !at->second.known && now - at->second.came_us > patience;
+    ++at;
+    if (silent) drop(id);
+  }
+}
+
+void Host::drop(PeerId id) {
+  const auto peer = peers_.find(id);
+  if (peer == peers_.end()) return;
+  const bool was_known = peer->second.known;
+  if (was_known) --known_;
+  forget_for_forked_children(peer->second.socket.number());
+  // One event for each grant, so that who counts them has no list of his own.
+  for (const auto& [grant, granted] : peer->second.grants) {
+    add({.what = HostEvent::What::Released, .peer = id, .grant = grant, .asked = {}});
+  }
+  peers_.erase(peer);
+  if (was_known) add({.what = HostEvent::What::Left, .peer = id, .asked = {}});
+}
+
+// One message: the others wait their turn, so that nobody has all the time.
+Result<void> Host::serve(PeerId id, Peer& peer) {
+  auto packet = receive(peer.socket, at_once);
+  if (!packet.ok() && packet.error().kind == ErrorKind::TimedOut) return {};
+  if (!packet.ok()) {
+    if (packet.error().kind == ErrorKind::NotAvailable) {
+      // Kept as it is in all versions, so that the other side can say what is wrong.
+      (void)say(peer, Refused{.why = Refusal::Version});
+    }
+    return packet.error();
+  }
+  return take(id, peer, packet->message);
+}
+
+Result<void> Host::take(PeerId id, Peer& peer, const Message& message) {
+  using What = HostEvent::What;
+  if (const auto* hello = std::get_if<Hello>(&message)) return greet(id, peer, *hello);
+  if (!peer.known) return Error::invalid("serve an importer", "it has not said who it is");
+  if (const auto* ask = std::get_if<Ask>(&message)) {
+    add({.what = What::Asked, .peer = id, .asked = *ask});
+    return {};
+  }
+  if (const auto* fetch = std::get_if<Fetch>(&message)) return answer_fetch(id, peer, *fetch);
+  if (const auto* said = std::get_if<Acknowledge>(&message)) {
+    if (!peer.grants.contains(said->grant)) {
+      return Error::invalid("serve an importer", "it acknowledges what it was not given");
+    }
+    add({.what = What::Acknowledged,
+         .peer = id,
+         .grant = said->grant,
+         .status = said->status,
+         .asked = {}});
+    return {};
+  }
+  if (const auto* release = std::get_if<Release>(&message)) {
+    if (peer.grants.erase(release->grant) == 0) {
+      return Error::invalid("serve an importer", "it releases what it was not given");
+    }
+    add({.what = What::Released, .peer = id, .grant = release->grant, .asked = {}});
+    return say(peer, Released{release->grant});
+  }
+  return Error::invalid("serve an importer", "it says what exporters say");
+}
+
+Result<void> Host::greet(PeerId id, Peer& peer, const Hello& hello) {
+  constexpr const char* doing = "let an importer in";
+  const bool right = same(hello.token, settings_.token);
+  const auto refuse_as = [&](Refusal why) {
+    (void)say(peer, Refused{.why = why});
+    return Error::invalid(doing, name_of(why));
+  };
+  if (peer.known) return refuse_as(Refusal::OutOfTurn);
+  if (!right) return refuse_as(Refusal::Token);
+  if (known_ >= settings_.most_peers) return refuse_as(Refusal::TooMany);
+  TRY(say(peer, Welcome{.process = static_cast<std::uint32_t>(::getpid())}));
+  peer.known = true;
+  ++known_;
+  add({.what = HostEvent::What::Came, .peer = id, .asked = {}});
+  return {};
+}
+
+// The descriptors live until the kernel has those of the packet.
+Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
+  const auto found = peer.grants.find(fetch.grant);
+  if (found == peer.grants.end()) return say(peer, Refused{.why = Refusal::Unknown});
+  const std::vector<ChunkRef>& chunks = found->second.chunks;
+  if (fetch.first >= chunks.size()) {
+    return Error::invalid("serve an importer", "it fetches chunks that are not there");
+  }
+  const std::size_t end = std::min(chunks.size(), fetch.first + most_descriptors);
+  Chunks sent{.grant = fetch.grant, .first = fetch.first, .sizes = {}};
+  std::vector<Fd> files;
+  std::vector<int> numbers;
+  for (std::size_t i = fetch.first; i < end; ++i) {
+    auto file = chunks[i].export_fd();
+    if (!file.ok()) {
+      CUVMM_LOG(Warning, "%s", file.error().text().c_str());
+      return say(peer, Refused{.why = Refusal::Failed});
+    }
+    sent.sizes.push_back(chunks[i]->size());
+    numbers.push_back(file->number());
+    files.push_back(std::move(*file));
+  }
+  TRY(say(peer, sent, numbers));
+  if (end == chunks.size()) {
+    add({.what = HostEvent::What::Fetched, .peer = id, .grant = fetch.grant, .asked = {}});
+  }
+  return {};
+}
+
+Result<void> Host::say(const Peer& peer, const Message& message, std::span<const int> files) {
+  return send(peer.socket, message, files, at_once);
+}
+
+Result<GrantId> Host::grant(PeerId id, Granted granted) {
+  constexpr const char* doing = "grant memory";
+  const auto peer = peers_.find(id);
+  if (peer == peers_.end() || !peer->second.known) {
+    return Error{
+        .kind = ErrorKind::NotFound, .doing = doing, .subject = "the importer is not there"};
+  }
+  Grant grant{.id = ++last_grant_,
+              .total = granted.total(),
+              .offset = granted.offset,
+              .size = granted.size,
+              .chunks = static_cast<std::uint32_t>(granted.chunks.size()),
+              .access = granted.access,
+              .tag = granted.tag};
+  const bool fits = grant.size != 0 && grant.offset <= grant.total &&
+                    grant.size <= grant.total - grant.offset && grant.chunks <= most_chunks;
+  if (granted.chunks.empty() || !fits) return Error::invalid(doing, "it does not fit its chunks");
+  const GrantId id_of_it = grant.id;
+  const auto said = say(peer->second, grant);
+  if (!said.ok()) {
+    drop(id);
+    return said.error();
+  }
+  peer->second.grants.emplace(id_of_it, std::move(granted));
+  return id_of_it;
+}
+
+Result<void> Host::refuse(PeerId id, Refusal why) {
+  const auto peer = peers_.find(id);
+  if (peer == peers_.end()) return {};
+  return say(peer->second, Refused{.why = why});
+}
+
+}  // namespace cuvmm::share

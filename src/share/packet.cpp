@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "share/packet.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+
+namespace cuvmm::share {
+namespace {
+
+constexpr std::size_t control_room = CMSG_SPACE(most_descriptors * sizeof(int));
+
+// True once it may be tried again.
+Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing) {
+  pollfd waited{.fd = socket.number(), .events = what, .revents = 0};
+  for (;;) {
+    const int ready = ::poll(&waited, 1, until.milliseconds_left());
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) return system_error(doing);
+    if (until.is_over()) return Error{.kind = ErrorKind::TimedOut, .doing = doing};
+  }
+}
+
+bool is_end(int code) {
+  return code == EPIPE || code == ECONNRESET || code == ENOTCONN;
+}
+
+// Every descriptor that came, whatever else is wrong with the packet.
+std::vector<Fd> take_descriptors(msghdr& packet) {
+  std::vector<Fd> taken;
+  for (cmsghdr* at = CMSG_FIRSTHDR(&packet); at != nullptr; at = CMSG_NXTHDR(&packet, at)) {
+    if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(at) + i * sizeof number, sizeof number);
+      taken.emplace_back(number);
+    }
+  }
+  return taken;
+}
+
+}  // namespace
+
+Result<void> send(const Fd& socket, const Message& message, std::span<const int> descriptors,
+                  Deadline until) {
+  constexpr const char* doing = "send a message";
+  std::array<std::byte, longest_packet> room;
+  const auto bytes = encode(message, room);
+  iovec data{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
+  alignas(cmsghdr) std::array<std::byte, control_room> control{};
+  msghdr packet{};
+  packet.msg_iov = &data;
+  packet.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    packet.msg_control = control.data();
+    packet.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&packet);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+  }
+  for (;;) {
+    if (::sendmsg(socket.number(), &packet, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return {};
+    if (errno == EINTR) continue;
+    if (is_end(errno)) return other_side_has_gone(doing);
+    if (errno != EAGAIN) return system_error(doing);
+    TRY(wait_for(socket, POLLOUT, until, doing));
+  }
+}
+
+Result<Packet> receive(const Fd& socket, Deadline until) {
+  constexpr const char* doing = "receive a message";
+  std::array<std::byte, longest_packet> room;
+  alignas(cmsghdr) std::array<std::byte, control_room> control;
+  for (;;) {
+    iovec data{.iov_base = room.data(), .iov_len = room.size()};
+    msghdr packet{};
+    packet.msg_iov = &data;
+    packet.msg_iovlen = 1;
+    packet.msg_control = control.data();
+    packet.msg_controllen = control.size();
+    const ssize_t got = ::recvmsg(socket.number(), &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && is_end(errno)) return other_side_has_gone(doing);
+    if (got < 0 && errno != EAGAIN) return system_error(doing);
+    if (got < 0) {
+      TRY(wait_for(socket, POLLIN, until, doing));
+      continue;
+    }
+    std::vector<Fd> descriptors = take_descriptors(packet);
+    if (got == 0) return other_side_has_gone(doing);
+    if ((packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+      return Error::invalid(doing, "it was cut off");
+    }
+    Message message =
+        TRY(decode(std::span{room}.first(static_cast<std::size_t>(got)), descriptors.size()));
+    return Packet{std::move(message), std::move(descriptors)};
+  }
+}
+
+Result<pid_t> checked_peer(const Fd& socket) {
+  constexpr const char* doing = "ask who is at the other end";
+  ucred who{};
+  socklen_t size = sizeof who;
+  if (::getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) {
+    return system_error(doing);
+  }
+  if (who.uid != ::geteuid()) {
+    errno = EACCES;
+    return system_error(doing, "a process of another user");
+  }
+  return who.pid;
+}
+
+}  // namespace cuvmm::share

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/fd.hpp"
+#include "share/message.hpp"
+#include "share/system_error.hpp"
+
+namespace cuvmm::share {
+
+struct Packet {
+  Message message;
+  std::vector<Fd> descriptors;
+};
+
+// One packet, whole or not at all, with duplicates of the descriptors. Waits until the deadline for
+// a reader that does not keep up; says_gone() of the Error where there is none any more.
+Result<void> send(const Fd& socket, const Message& message, std::span<const int> descriptors,
+                  Deadline until);
+
+// The next packet. TimedOut where none has come by then. What is no proper packet is an Error, and
+// what came with it is closed.
+Result<Packet> receive(const Fd& socket, Deadline until);
+
+// The process at the other end runs as our user. What it calls itself there, or 0.
+Result<pid_t> checked_peer(const Fd& socket);
+
+}  // namespace cuvmm::share

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "share/session.hpp"
+
+#include <utility>
+
+#include "share/fork_closed.hpp"
+
+namespace cuvmm::share {
+namespace {
+
+Error refused(const char* doing, const Refused& answer) {
+  const ErrorKind kind =
+      answer.why == Refusal::Version ? ErrorKind::NotAvailable : ErrorKind::InvalidArgument;
+  return {.kind = kind, .doing = doing, .subject = name_of(answer.why)};
+}
+
+Error out_of_turn(const char* doing) {
+  return Error::invalid(doing, "the exporter says something else than the answer");
+}
+
+}  // namespace
+
+Session::Session(Fd socket, pid_t exporter) : socket_(std::move(socket)), exporter_(exporter) {
+  close_in_forked_children(socket_.number());
+}
+
+Session& Session::operator=(Session&& other) noexcept {
+  if (this == &other) return *this;
+  forget_for_forked_children(socket_.number());
+  socket_ = std::move(other.socket_);
+  exporter_ = other.exporter_;
+  waiting_ = std::move(other.waiting_);
+  return *this;
+}
+
+Session::~Session() {
+  forget_for_forked_children(socket_.number());
+}
+
+Result<Session> Session::connect(const std::string& path, const Token& token, Deadline until) {
+  constexpr const char* doing = "connect to the exporter";
+  Fd socket = TRY(connect_to(path, until));
+  TRY(checked_peer(socket));
+  TRY(send(socket, Hello{token}, {}, until));
+  const Packet answer = TRY(cuvmm::share::receive(socket, until));
+  if (const auto* no = std::get_if<Refused>(&answer.message)) return refused(doing, *no);
+  const auto* welcome = std::get_if<Welcome>(&answer.message);
+  if (welcome == nullptr) return out_of_turn(doing);
+  return Session{std::move(socket), static_cast<pid_t>(welcome->process)};
+}
+
+// Grants come when the exporter likes, so they may stand before an answer.
+Result<Packet> Session::next_answer(Deadline until) {
+  for (;;) {
+    Packet packet = TRY(cuvmm::share::receive(socket_, until));
+    const auto* grant = std::get_if<Grant>(&packet.message);
+    if (grant == nullptr) return packet;
+    waiting_.push_back(*grant);
+  }
+}
+
+Result<Grant> Session::receive(Deadline until) {
+  constexpr const char* doing = "receive a grant";
+  if (waiting_.empty()) {
+    const Packet packet = TRY(cuvmm::share::receive(socket_, until));
+    if (const auto* no = std::get_if<Refused>(&packet.message)) return refused(doing, *no);
+    const auto* grant = std::get_if<Grant>(&packet.message);
+    if (grant == nullptr) return out_of_turn(doing);
+    return *grant;
+  }
+  const Grant first = waiting_.front();
+  waiting_.pop_front();
+  return first;
+}
+
+Result<Session::Answer> Session::ask(const Ask& what, Deadline until) {
+  TRY(send(socket_, what, {}, until));
+  const Packet packet = TRY(cuvmm::share::receive(socket_, until));
+  if (const auto* grant = std::get_if<Grant>(&packet.message)) return Answer{.grant = *grant};
+  if (const auto* no = std::get_if<Refused>(&packet.message)) {
+    return Answer{.grant = {}, .refusal = no->why};
+  }
+  return out_of_turn("ask for memory");
+}
+
+Result<Session::Batch> Session::fetch(const Grant& grant, std::uint32_t first, Deadline until) {
+  constexpr const char* doing = "fetch chunks";
+  TRY(send(socket_, Fetch{.grant = grant.id, .first = first}, {}, until));
+  Packet packet = TRY(next_answer(until));
+  if (const auto* no = std::get_if<Refused>(&packet.message)) return refused(doing, *no);
+  auto* chunks = std::get_if<Chunks>(&packet.message);
+  const bool is_answer = chunks != nullptr && chunks->grant == grant.id && chunks->first == first &&
+                         chunks->sizes.size() <= grant.chunks - first;
+  if (!is_answer) return out_of_turn(doing);
+  return Batch{std::move(chunks->sizes), std::move(packet.descriptors)};
+}
+
+Result<void> Session::acknowledge(const Grant& grant, std::uint32_t status, Deadline until) {
+  return send(socket_, Acknowledge{.grant = grant.id, .status = status}, {}, until);
+}
+
+Result<void> Session::release(std::uint64_t grant, Deadline until) {
+  constexpr const char* doing = "release a grant";
+  TRY(send(socket_, Release{grant}, {}, until));
+  const Packet packet = TRY(next_answer(until));
+  const auto* released = std::get_if<Released>(&packet.message);
+  if (released == nullptr || released->grant != grant) return out_of_turn(doing);
+  return {};
+}
+
+}  // namespace cuvmm::share

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reader of messages from other processes, for libFuzzer: the first byte is how many
+// descriptors came with the packet, the rest is the packet.
+//
+//   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Isrc -Iinclude \
+//     tests/fuzz/share_message.cpp src/share/message.cpp -o fuzz && ./fuzz tests/fuzz/share_message
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "share/message.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace cuvmm::share;
+  if (size == 0) return 0;
+  const auto packet = std::as_bytes(std::span{data + 1, size - 1});
+  const auto read = decode(packet, data[0]);
+  if (!read.ok()) return 0;
+  std::array<std::byte, longest_packet> room;
+  const auto again = encode(*read, room);
+  const bool same =
+      again.size() == packet.size() && std::memcmp(again.data(), packet.data(), again.size()) == 0;
+  if (!same) std::abort();
+  return 0;
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory between processes: the test program is also each of the other processes.
+#include <gtest/gtest.h>
+
+#include "support/child.hpp"
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (const auto status = cuvmm::test::play_child_role(argc, argv)) return *status;
+  return RUN_ALL_TESTS();
+}
