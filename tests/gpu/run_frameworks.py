@@ -2,7 +2,8 @@
 """The frameworks natively and under `cuvmm run`, in turns: are the results bitwise the same, and
 what does a step take?
 
-    run_frameworks.py --cuvmm build/bin/cuvmm [--json FILE] [--budget SECONDS] [--only NAME...]
+    run_frameworks.py --cuvmm build/bin/cuvmm [--json FILE] [--budget SECONDS] [--rounds N]
+                      [--only NAME...] [--workloads NAME...]
 
 Fails where results differ or a workload that runs natively does not run under us. Step times are
 reported, and compared with the goal of 1% under monitor.
@@ -48,8 +49,12 @@ class Run:
     lost: int = 0
 
 
+def workloads_of(group, options):
+    return [name for name in GROUPS[group]["workloads"] if name in (options.workloads or [name])]
+
+
 def command_of(mode, group, options, trace):
-    plain = [sys.executable, "-B", str(HERE / "run_workload.py"), *GROUPS[group]["workloads"]]
+    plain = [sys.executable, "-B", str(HERE / "run_workload.py"), *workloads_of(group, options)]
     if mode == "native":
         return plain
     ours = [options.cuvmm, "run", *options.run_option, "--mode", mode]
@@ -113,7 +118,7 @@ def run_in_turns(group, options, folder, deadline):
     if a round would not fit, but not before the first."""
     runs = {mode: [] for mode in MODES}
     longest_round = 0.0
-    for number in range(ROUNDS):
+    for number in range(options.rounds):
         if number > 0 and time.monotonic() + longest_round > deadline:
             break
         began = time.monotonic()
@@ -156,6 +161,7 @@ def judge(group, workload, runs):
         "version": values_of(runs["native"], workload, "version")[0],
         "native_hash": natives[0],
         "native_ms": statistics.median(values_of(runs["native"], workload, "step_ms")),
+        "native_ms_of_rounds": values_of(runs["native"], workload, "step_ms"),
         "rounds": len(natives),
         "allocations_in_trace": max(run.allocations for run in runs["monitor"]),
         "events_lost": max(run.lost for run in runs["monitor"]),
@@ -169,6 +175,7 @@ def judge(group, workload, runs):
             judged["failed"] = f"under {mode}: {why_not(runs[mode], workload)}"
             continue
         judged[f"{mode}_same"] = set(hashes) == set(natives)
+        judged[f"{mode}_ms_of_rounds"] = values_of(runs[mode], workload, "step_ms")
         judged[f"{mode}_ms"] = statistics.median(values_of(runs[mode], workload, "step_ms"))
         judged[f"{mode}_over"] = judged[f"{mode}_ms"] / judged["native_ms"] - 1
         if not judged[f"{mode}_same"]:
@@ -180,6 +187,10 @@ def judge(group, workload, runs):
     return judged
 
 
+def spread_of(values):
+    return f" [{min(values):.2f} to {max(values):.2f}]"
+
+
 def print_row(judged):
     name = judged["workload"]
     if "skipped" in judged:
@@ -188,7 +199,8 @@ def print_row(judged):
     if "native_ms" in judged:
         print(
             f"{name:26s} {judged['version']:22s} native {judged['native_ms']:9.3f} ms"
-            f"   {judged['native_hash'][:12]}   {judged['rounds']} rounds",
+            f"{spread_of(judged['native_ms_of_rounds'])}   {judged['native_hash'][:12]}"
+            f"   {judged['rounds']} rounds",
             flush=True,
         )
     for mode in ("monitor", "vmm"):
@@ -196,7 +208,8 @@ def print_row(judged):
             continue
         same = "bitwise the same" if judged[f"{mode}_same"] else "DIFFERENT"
         over = f"{judged[f'{mode}_over']:+7.2%}"
-        print(f"{'':49s} {mode:7s}{judged[f'{mode}_ms']:9.3f} ms {over}   {same}", flush=True)
+        spread = spread_of(judged[f"{mode}_ms_of_rounds"])
+        print(f"{'':49s} {mode:7s}{judged[f'{mode}_ms']:9.3f} ms{spread} {over}   {same}", flush=True)
     if "failed" in judged:
         print(f"{name:26s} FAILED: {judged['failed']}", flush=True)
 
@@ -206,6 +219,8 @@ def main():
     parser.add_argument("--cuvmm", required=True, type=os.path.abspath)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--budget", type=float, default=450, help="seconds for all of it")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--workloads", nargs="+", help="of those in the groups, these alone")
     parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--run-option", action="append", default=[], help="for cuvmm run")
     options = parser.parse_args()
@@ -216,7 +231,7 @@ def main():
             left = began + options.budget - time.monotonic()
             deadline = time.monotonic() + left / (len(options.only) - number)
             runs = run_in_turns(group, options, pathlib.Path(folder), deadline)
-            for workload in GROUPS[group]["workloads"]:
+            for workload in workloads_of(group, options):
                 all_judged.append(judge(group, workload, runs))
                 print_row(all_judged[-1])
     if options.json:
