@@ -22,6 +22,7 @@ install(TARGETS cuvmm_sim LIBRARY DESTINATION "${CUVMM_INSTALL_SIM}" NAMELINK_SK
 set(CUVMM_PC_LIBS "")
 if(TARGET cuvmm)
   install(TARGETS cuvmm EXPORT cuvmmTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  target_link_libraries(cuvmm INTERFACE cuvmm_headers)
   set(CUVMM_PC_LIBS "-L\${libdir} -lcuvmm")
 endif()
 foreach(loaded cuvmm_preload)

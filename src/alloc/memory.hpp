@@ -89,6 +89,9 @@ class Memory {
   Result<void> peer_access_begins(CUcontext by, CUcontext of);
   void peer_access_ends(CUcontext by, CUcontext of);
 
+  // nullptr where the driver serves the device.
+  DeviceMemory* device_memory(int ordinal) { return device(ordinal); }
+
   StreamClock& clock() { return around_.clock; }
 
   Complaint complaint() const;

@@ -47,12 +47,18 @@ const char* name_of(ErrorKind kind) {
       return "out of memory";
     case ErrorKind::OutOfAddresses:
       return "out of addresses";
+    case ErrorKind::InvalidGranule:
+      return "invalid granule";
+    case ErrorKind::InvalidOffset:
+      return "invalid offset";
     case ErrorKind::AlreadyMapped:
       return "already mapped";
     case ErrorKind::NotMapped:
       return "not mapped";
     case ErrorKind::NotFound:
       return "not found";
+    case ErrorKind::AlreadyExists:
+      return "exists already";
     case ErrorKind::NotAvailable:
       return "not available in this driver";
     case ErrorKind::NotSupported:

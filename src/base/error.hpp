@@ -13,9 +13,12 @@ enum class ErrorKind : std::uint8_t {
   InvalidOption,    // an option's text does not parse
   OutOfMemory,      // physical memory, or the limit
   OutOfAddresses,   // no contiguous addresses of that size
+  InvalidGranule,   // no granule that memory can be mapped in
+  InvalidOffset,    // bytes beyond the end
   AlreadyMapped,    // something lies there
   NotMapped,        // nothing lies there
   NotFound,         // no such thing
+  AlreadyExists,    // there is one of that name
   NotAvailable,     // this driver is too old for the function
   NotSupported,     // this device, or this build, cannot
   DriverMissing,    // no libcuda, or not one that we can use

@@ -77,6 +77,9 @@ CUresult to_cuda(const Error& error) {
   switch (error.kind) {
     case ErrorKind::InvalidArgument:
     case ErrorKind::InvalidOption:
+    case ErrorKind::InvalidGranule:
+    case ErrorKind::InvalidOffset:
+    case ErrorKind::AlreadyExists:
     case ErrorKind::AlreadyMapped:
     case ErrorKind::NotMapped:
       return CUDA_ERROR_INVALID_VALUE;

@@ -43,7 +43,9 @@ Engine::Engine(const Driver& driver, Options options)
       serving_(options_.mode == Mode::Vmm
                    ? std::make_unique<Serving>(driver_, options_, gate_, work_note_,
                                                [this] { return sees_everything(); })
-                   : nullptr) {}
+                   : nullptr),
+      stores_(driver_, memory_settings(options_),
+              serving_ != nullptr ? &serving_->memory : nullptr) {}
 
 Engine* Engine::start() {
   // The driver itself may call while it is being loaded.

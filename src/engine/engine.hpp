@@ -5,6 +5,7 @@
 
 #include "base/options.hpp"
 #include "driver/driver.hpp"
+#include "engine/device_stores.hpp"
 #include "engine/serving.hpp"
 #include "engine/sight.hpp"
 #include "engine/watch.hpp"
@@ -39,6 +40,8 @@ class Engine {
 
   // What serves the program's memory; nullptr where the driver does.
   Serving* serving() const { return serving_.get(); }
+  // Physical memory for those who map it themselves.
+  DeviceStores& stores() { return stores_; }
   // Every call that gives the device work passes it.
   Gate& gate() { return gate_; }
 
@@ -65,6 +68,7 @@ class Engine {
   WorkNote work_note_;
   Gate gate_;
   const std::unique_ptr<Serving> serving_;
+  DeviceStores stores_;
 };
 
 // Where the engine finds the driver. The hooks set both before the program can reach it.

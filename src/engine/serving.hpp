@@ -7,18 +7,22 @@
 
 namespace cuvmm {
 
+inline MemorySettings memory_settings(const Options& options) {
+  return {.limit = options.limit,
+          .cache = options.cache,
+          .grow = options.grow,
+          .free = options.free,
+          .compact = options.compact,
+          .wait = options.wait};
+}
+
 // All that serves the program's memory, in VMM_MODE=VMM.
 struct Serving {
   Serving(const Driver& driver, const Options& options, Gate& gate, WorkNote& work_note,
           std::function<bool()> sees_everything)
       : clock(driver, captures),
         memory({driver, clock, captures, gate, work_note, std::move(sees_everything)},
-               {.limit = options.limit,
-                .cache = options.cache,
-                .grow = options.grow,
-                .free = options.free,
-                .compact = options.compact,
-                .wait = options.wait}) {}
+               memory_settings(options)) {}
 
   Captures captures;
   StreamClock clock;

@@ -11,7 +11,7 @@ fail() { echo "install: $*" >&2; exit 1; }
 
 run() {  # PROGRAM SIM_DIR
   local said
-  said=$(LD_LIBRARY_PATH=$2 "$1") || fail "$1 failed: $said"
+  said=$(LD_LIBRARY_PATH=$2:$2/../.. "$1") || fail "$1 failed: $said"
   [[ $said == cuvmm\ *"cuInit 0" ]] || fail "$1 said: $said"
   echo "$said"
 }
@@ -19,6 +19,9 @@ run() {  # PROGRAM SIM_DIR
 echo "== install"
 cmake --install "$build" --prefix "$trial/a place" --component cuvmm >/dev/null
 find "$trial/a place" -type f -printf '%P\n' | sort
+for file in libcuvmm.so libcuvmm.so.0; do
+  [[ -e "$trial/a place/lib/$file" ]] || fail "no $file"
+done
 [[ -e "$trial/a place/lib/cuvmm/sim/libcuda.so.1" ]] || fail "no simulated driver"
 [[ $(find "$trial/a place/lib/cuvmm/sim" | wc -l) -le 3 ]] || fail "the simulated driver is not alone"
 grep -rlF "$build" "$trial/a place/lib/cmake" "$trial/a place/lib/pkgconfig" "$trial/a place/include" &&

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C++ API of libcuvmm: a header a subject, all of them here.
+#pragma once
+
+#include "cuvmm/engine.hpp"
+#include "cuvmm/result.hpp"
+#include "cuvmm/version.h"

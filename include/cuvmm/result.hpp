@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls of the C++ API answer: a value, or the Error that stood in its way. No exceptions. The
+// C++ API lies over the C API and is all inline, so that a program and the library need not be
+// built by the same compiler.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cuvmm/error.h"
+
+namespace cuvmm {
+inline namespace v1 {
+
+enum class ErrorKind : std::int32_t {
+  InvalidArgument = CUVMM_ERROR_INVALID_ARGUMENT,
+  InvalidGranule = CUVMM_ERROR_INVALID_GRANULE,
+  InvalidOffset = CUVMM_ERROR_INVALID_OFFSET,
+  AlreadyMapped = CUVMM_ERROR_ALREADY_MAPPED,
+  NotMapped = CUVMM_ERROR_NOT_MAPPED,
+  OutOfPhysicalMemory = CUVMM_ERROR_OUT_OF_PHYSICAL_MEMORY,
+  OutOfAddresses = CUVMM_ERROR_OUT_OF_ADDRESSES,
+  ModelAlreadyExists = CUVMM_ERROR_MODEL_ALREADY_EXISTS,
+  ModelNotFound = CUVMM_ERROR_MODEL_NOT_FOUND,
+  NotSupported = CUVMM_ERROR_NOT_SUPPORTED,
+  DeviceLost = CUVMM_ERROR_DEVICE_LOST,
+  DriverFailed = CUVMM_ERROR_DRIVER_FAILED,
+  SystemFailed = CUVMM_ERROR_SYSTEM_FAILED,
+  TimedOut = CUVMM_ERROR_TIMED_OUT,
+  NotFound = CUVMM_ERROR_NOT_FOUND,
+  AlreadyExists = CUVMM_ERROR_ALREADY_EXISTS,
+  Inactive = CUVMM_ERROR_INACTIVE,
+};
+
+// The details say what cuvmm_error says of them.
+class Error {
+ public:
+  explicit Error(const cuvmm_error& of) : details_(of) {}
+
+  ErrorKind kind() const { return static_cast<ErrorKind>(details_.status); }
+  const char* message() const { return details_.message; }
+  const char* model() const { return details_.model; }
+  const cuvmm_error& details() const { return details_; }
+
+ private:
+  cuvmm_error details_;
+};
+
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}
+  Result(const Error& error) : error_(error) {}
+
+  bool ok() const { return value_.has_value(); }
+  explicit operator bool() const { return ok(); }
+
+  // Asking for what is not there ends the process.
+  T& value() & { return value_.has_value() ? *value_ : (std::abort(), *value_); }
+  const T& value() const& { return value_.has_value() ? *value_ : (std::abort(), *value_); }
+  T&& value() && { return std::move(value()); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  const Error& error() const { return error_.has_value() ? *error_ : (std::abort(), *error_); }
+
+ private:
+  std::optional<T> value_;
+  std::optional<Error> error_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(const Error& error) : error_(error) {}
+
+  bool ok() const { return !error_.has_value(); }
+  explicit operator bool() const { return ok(); }
+  const Error& error() const { return error_.has_value() ? *error_ : (std::abort(), *error_); }
+
+ private:
+  std::optional<Error> error_;
+};
+
+namespace detail {
+
+// The answer of a C call that is given where it puts its error: `call(&error)`.
+template <class Call>
+Result<void> answer(Call call) {
+  cuvmm_error error{};
+  if (call(&error) == CUVMM_OK) return {};
+  return Error{error};
+}
+
+// The same for a call that puts a T somewhere: `call(&value, &error)`.
+template <class T, class Call>
+Result<T> answer_with(Call call) {
+  cuvmm_error error{};
+  T value{};
+  if (call(&value, &error) == CUVMM_OK) return value;
+  return Error{error};
+}
+
+}  // namespace detail
+}  // namespace v1
+}  // namespace cuvmm

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// From an Error to what a C caller is told.
+#pragma once
+
+#include "base/result.hpp"
+#include "cuvmm/error.h"
+
+namespace cuvmm::capi {
+
+cuvmm_status status_of(const Error& error);
+const char* name_of(cuvmm_status status);
+
+// Fills in `out` where there is one, and answers its status. Details that only the call knows are
+// given by `and_say`, which is called on what will be written.
+cuvmm_status refuse(const Error& error, cuvmm_error* out);
+template <class AndSay>
+cuvmm_status refuse(const Error& error, cuvmm_error* out, AndSay and_say) {
+  cuvmm_error details{};
+  refuse(error, &details);
+  and_say(details);
+  if (out != nullptr) *out = details;
+  return static_cast<cuvmm_status>(details.status);
+}
+
+inline cuvmm_status refuse_missing_pointer(const char* doing, cuvmm_error* out) {
+  return refuse(Error::invalid(doing, "a pointer is missing"), out);
+}
+
+}  // namespace cuvmm::capi

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "engine/engine.hpp"
+#include "engine/inside.hpp"
+
+namespace cuvmm::capi {
+
+// The engine behind every call of the C API, made by the first one.
+inline Result<Engine*> engine() {
+  Engine* const running = Engine::get();
+  if (running != nullptr) return running;
+  return Error{.kind = ErrorKind::DriverMissing, .doing = "start the engine"};
+}
+
+}  // namespace cuvmm::capi

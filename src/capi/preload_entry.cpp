@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// In the preload library alone.
+#include "capi/table.hpp"
+
+namespace cuvmm::capi {
+const cuvmm_engine_kind kind_of_this_engine = CUVMM_ENGINE_PRELOADED;
+}
+
+extern "C" __attribute__((visibility("default"))) const cuvmm::capi::Table* cuvmm_engine_v1(void) {
+  return &cuvmm::capi::own_table();
+}
