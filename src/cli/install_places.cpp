@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/install_places.hpp"
 
+#include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
 
 namespace cuvmm::cli {
 namespace {
@@ -10,7 +12,9 @@ namespace fs = std::filesystem;
 
 // build/bin and prefix/bin have lib beside them; a Debian package has lib/x86_64-linux-gnu; a
 // Python package keeps everything in one folder.
-Result<std::string> find_beside_us(const char* what, const char* missing) {
+Result<std::string> find_beside_us(const char* what, const char* missing,
+                                   std::initializer_list<const char*> places = {
+                                       "../lib", "../lib/x86_64-linux-gnu", "."}) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) {
@@ -18,9 +22,8 @@ Result<std::string> find_beside_us(const char* what, const char* missing) {
                  .system_code = error.value(),
                  .doing = "find our own program"};
   }
-  const fs::path here = program.parent_path();
-  for (const fs::path& place : {here / "../lib", here / "../lib/x86_64-linux-gnu", here}) {
-    const fs::path candidate = place / what;
+  for (const char* place : places) {
+    const fs::path candidate = program.parent_path() / place / what;
     if (fs::exists(candidate, error)) return fs::canonical(candidate, error).string();
   }
   return Error{.kind = ErrorKind::NotFound, .doing = missing, .subject = what};
@@ -36,6 +39,27 @@ Result<std::string> find_sim_directory() {
   const std::string driver =
       TRY(find_beside_us("cuvmm/sim/libcuda.so.1", "find the simulated driver"));
   return fs::path{driver}.parent_path().string();
+}
+
+// Installed, in the build tree, and in a Python package of which we are a part.
+Result<std::string> find_python_package() {
+  const std::string plot =
+      TRY(find_beside_us("cuvmm/plot/__main__.py", "find the Python package that draws",
+                         {"../share/cuvmm/python", "../../python", "../.."}));
+  return fs::path{plot}.parent_path().parent_path().parent_path().string();
+}
+
+std::string find_python(const std::string& package_folder) {
+  if (const char* chosen = std::getenv("CUVMM_PYTHON"); chosen != nullptr && *chosen != '\0') {
+    return chosen;
+  }
+  const fs::path own = fs::path{package_folder}.parent_path() / ".venv/bin/python";
+  std::error_code error;
+  return fs::exists(own, error) ? own.string() : "python3";
+}
+
+Result<std::string> find_program(const char* name) {
+  return find_beside_us(name, "find a program of cuvmm's", {".", "../libexec/cuvmm"});
 }
 
 }  // namespace cuvmm::cli

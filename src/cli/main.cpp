@@ -12,6 +12,8 @@ int main(int count, char** words) {
   add_run(app, exit_status);
   add_config(app, exit_status);
   add_stats(app, exit_status);
+  add_plot(app, exit_status);
+  add_export(app, exit_status);
   add_replay(app, exit_status);
   try {
     app.parse(count, words);

@@ -5,13 +5,16 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/output.hpp"
 #include "cli/trace_summary.hpp"
 #include "cli/work_summary.hpp"
 #include "cuvmm/version.h"
-#include "trace/reader.hpp"
+#include "view/recording.hpp"
 
 namespace cuvmm::cli {
 namespace {
+
+constexpr std::uint64_t records_a_report = 65'536;
 
 // One process' trace, read to its end.
 struct Summary {
@@ -19,7 +22,7 @@ struct Summary {
   WorkSummary work;
 };
 
-nlohmann::json as_json(const TraceReader& trace, const Summary& summary) {
+nlohmann::json as_json(const view::Recording& trace, const Summary& summary) {
   const TraceSummary& memory = summary.memory;
   nlohmann::json object = {{"schema", 1},
                            {"mode", trace.header().mode},
@@ -32,6 +35,7 @@ nlohmann::json as_json(const TraceReader& trace, const Summary& summary) {
                            {"live_bytes_at_end", memory.live_at_end()},
                            {"live_peak_bytes", memory.live_peak_bytes},
                            {"physical_peak_bytes", memory.physical_peak_bytes},
+                           {"utilisation", memory.utilisation()},
                            {"dropped_events", trace.health().dropped},
                            {"duration_us", memory.last_time_ns / 1000}};
   summary.work.add_to(object);
@@ -45,7 +49,7 @@ void print_line(const char* what, std::uint64_t value) {
   print_line(what, fmt::format("{}", value));
 }
 
-void print_summary(const TraceReader& trace, const Summary& summary) {
+void print_summary(const view::Recording& trace, const Summary& summary) {
   const TraceSummary& memory = summary.memory;
   std::string command;
   for (const std::string& word : trace.header().command) command += word + " ";
@@ -60,32 +64,39 @@ void print_summary(const TraceReader& trace, const Summary& summary) {
   if (memory.failed_frees > 0) print_line("frees refused", memory.failed_frees);
   print_line("peak of live bytes", print_size(memory.live_peak_bytes));
   print_line("peak of physical bytes", print_size(memory.physical_peak_bytes));
+  print_line("of these used at the most", fmt::format("{:.1f}%", 100 * memory.utilisation()));
   print_line("live at the end", print_size(memory.live_at_end()));
   fmt::print("\ncalls\n");
   summary.work.print();
 }
 
 int show(const std::string& path, bool json) {
-  auto trace = TraceReader::open(path);
+  auto trace = view::Recording::open(path);
   if (!trace.ok()) {
-    fmt::print(stderr, "cuvmm: {}: {}\n", path, trace.error().text());
+    say(path + ": " + trace.error().text());
     return 1;
   }
   Summary summary;
-  const auto read = trace->for_each([&](const TraceRecord& record) {
-    summary.memory.add(record);
-    summary.work.add(record);
-  });
-  if (!read.ok()) {
-    fmt::print(stderr, "cuvmm: {}: {}\n", path, read.error().text());
+  ProgressBar bar{"reading"};
+  while (const TraceRecord* record = trace->next()) {
+    summary.memory.add(*record);
+    summary.work.add(*record);
+    if (summary.memory.events % records_a_report == 0) {
+      bar.show(static_cast<double>(summary.memory.events) /
+               static_cast<double>(trace->record_count()));
+    }
+  }
+  const std::string note = trace->note();
+  if (!trace->status().ok()) {
+    say(path + ": " + trace->status().error().text());
     return 1;
   }
-  if (const std::string note = trace->note(); !note.empty()) {
-    fmt::print(stderr, "cuvmm: {}: {}\n", path, note);
-  }
-  if (trace->header().library_version != CUVMM_VERSION_STRING) {
-    fmt::print(stderr, "cuvmm: {}: written by cuvmm {}, this program is {}\n", path,
-               trace->header().library_version, CUVMM_VERSION_STRING);
+  if (!note.empty()) say(path + ": " + note);
+  if (summary.memory.events == 0 && !note.empty()) return 1;
+  const std::string& version = trace->header().library_version;
+  if (!version.empty() && version != CUVMM_VERSION_STRING) {
+    say(fmt::format("{}: written by cuvmm {}, this program is {}", path, version,
+                    CUVMM_VERSION_STRING));
   }
   if (json) {
     fmt::print("{}\n", as_json(*trace, summary).dump(2));
@@ -104,8 +115,15 @@ void add_stats(CLI::App& app, int& exit_status) {
   };
   auto request = std::make_shared<Request>();
   CLI::App* command = app.add_subcommand("stats", "show what a trace comes to");
+  command->footer(
+      "Examples:\n"
+      "  cuvmm stats run.trace\n"
+      "  cuvmm stats --json run.trace | jq .live_peak_bytes\n"
+      "\n"
+      "A trace whose end is missing is read to its last whole record. Exit status: 0, or 1 where\n"
+      "nothing of it can be read.");
   command->add_flag("--json", request->json, "one flat object, for programs");
-  command->add_option("trace", request->path, "a file that `cuvmm run --trace` wrote")
+  command->add_option("trace", request->path, "a file that `cuvmm run --trace` or --log-file wrote")
       ->required()
       ->type_name("TRACE");
   command->callback([request, &exit_status] { exit_status = show(request->path, request->json); });

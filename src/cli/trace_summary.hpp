@@ -2,16 +2,20 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 
 #include "base/size.hpp"
 #include "trace/record.hpp"
+#include "view/memory_walk.hpp"
 
 namespace cuvmm::cli {
 
 // What a trace says of memory. Records are added in the order of time.
-class TraceSummary {
+class TraceSummary final : private view::MemorySink {
  public:
+  TraceSummary() : walk_(*this) {}
+  TraceSummary(const TraceSummary&) = delete;
+  TraceSummary& operator=(const TraceSummary&) = delete;
+
   void add(const TraceRecord& record);
 
   std::uint64_t events = 0;
@@ -20,22 +24,20 @@ class TraceSummary {
   std::uint64_t frees = 0;
   std::uint64_t failed_frees = 0;
   std::uint64_t last_time_ns = 0;
-  Size live_bytes = 0;  // device memory that the program holds
-  Size live_peak_bytes = 0;
-  Size physical_bytes = 0;  // of the devices: chunks, and what the driver gave by itself
-  Size physical_peak_bytes = 0;
-  Size live_at_end() const { return live_bytes; }
+  Size live_peak_bytes = 0;      // device memory that the program held
+  Size physical_peak_bytes = 0;  // of the devices: chunks, and what the driver gave by itself
+  Size live_at_end() const { return walk_.sums().requested; }
+
+  // How much of the most physical memory the program's own bytes ever filled.
+  double utilisation() const {
+    if (physical_peak_bytes == 0) return 0;
+    return static_cast<double>(live_peak_bytes) / static_cast<double>(physical_peak_bytes);
+  }
 
  private:
-  void grow(Size live, Size physical);
-  void shrink(Size live, Size physical);
+  void counted(const view::MemorySums& sums, std::uint64_t time) override;
 
-  struct Live {
-    Size requested = 0;
-    Size physical = 0;  // 0 where its chunks are counted by themselves
-  };
-  std::unordered_map<std::uint64_t, Live> live_;    // by address
-  std::unordered_map<std::uint64_t, Size> chunks_;  // by handle
+  view::MemoryWalk walk_;
 };
 
 }  // namespace cuvmm::cli

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <optional>
+#include <unordered_map>
 
 #include "replay/read_trace.hpp"
+#include "trace/context_ends.hpp"
 #include "trace/reader.hpp"
 
 namespace cuvmm::replay {
@@ -25,8 +27,16 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
   TraceReader reader = TRY(TraceReader::open(path));
   TraceBuilder builder;
   std::optional<std::int16_t> device;
+  ContextEnds context_ends;
+  std::unordered_map<std::uint64_t, std::uint32_t> contexts;  // of blocking memory, by address
   while (const TraceRecord* record = reader.next()) {
     const std::uint64_t time_us = record->time / 1000;
+    if (const std::uint32_t ended = context_ends.ended_by(*record)) {
+      std::erase_if(contexts, [&](const auto& block) {
+        if (block.second == ended) builder.free(time_us, block.first);
+        return block.second == ended;
+      });
+    }
     if (record->event == TraceEvent::Allocate && is_device_memory(*record)) {
       if (!device) device = record->device;
       if (record->device != *device) {
@@ -41,8 +51,10 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
                         .size = record->size,
                         .stream = record->stream,
                         .kind = kind_of(*record)});
+      if (kind_of(*record) == Kind::Blocking) contexts[record->address] = record->context;
     } else if (record->event == TraceEvent::Free && is_device_memory(*record)) {
       builder.free(time_us, record->address);
+      contexts.erase(record->address);
     }
   }
   TRY(reader.status());

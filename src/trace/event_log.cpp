@@ -114,6 +114,7 @@ EventText describe(const TraceRecord& event, NameOfCall name_of_call) {
   const char* call = name_of_call != nullptr ? name_of_call(event.call) : nullptr;
   if (call != nullptr) line.add(" call=%s", call);
   if (event.result != 0) line.add(" result=%d", event.result);
+  if (event.flags != 0) line.add(" marks=0x%x", static_cast<unsigned>(event.flags));
   return result;
 }
 

@@ -19,14 +19,15 @@ SOURCE_FOLDERS = {
     "hook": ["engine", "driver", "trace", "base"],
     "capi": ["+engine"],
     "replay": ["+alloc"],
-    "cli": ["replay", "share", "driver", "trace", "base"],
+    "view": ["trace", "base"],
+    "cli": ["view", "replay", "share", "driver", "trace", "base"],
 }
 
 # Single files that a folder may include although not the folder they lie in.
 SINGLE_FILES = {"sim": r"driver/[a-z_]+\.def"}
 
 # Folders beside src. Public headers (include/cuvmm) may be included by everybody.
-EVERYTHING = ["+engine", "hook", "capi", "replay", "cli"]
+EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "cli"]
 OTHER_FOLDERS = {
     "include": [],
     "examples": [],

@@ -46,6 +46,13 @@ TEST(EventLine, SaysWhatARefusedCallWasAnswered) {
             "allocate_failed size=64 result=2");
 }
 
+TEST(EventLine, SaysWhatIsMarked) {
+  EXPECT_EQ(line_of({.event = TraceEvent::Free,
+                     .flags = trace_flag::native | trace_flag::stream_ordered,
+                     .address = 16}),
+            "free address=0x10 size=0 marks=0x3");
+}
+
 TEST(EventLine, ShowsTheWordsOfANote) {
   EXPECT_EQ(line_of(trace_note("exactly thirty-two bytes of text")),
             "note exactly thirty-two bytes of text");

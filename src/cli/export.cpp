@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmm export: a trace in the format of another program.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "view/formats/export.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+struct ExportRequest {
+  std::string trace;
+  std::string format;
+  std::string out;
+};
+
+const char* what_to_do_next(view::Format format) {
+  switch (format) {
+    case view::Format::MemoryViz:
+      return "drop it on https://pytorch.org/memory_viz";
+    case view::Format::Chrome:
+      return "open it at https://ui.perfetto.dev";
+    case view::Format::RmmCsv:
+      return "`cuvmm replay` plays it";
+    case view::Format::Csv:
+      return "a line an event";
+  }
+  return "";
+}
+
+int export_to(const ExportRequest& request) {
+  auto recording = view::Recording::open(request.trace);
+  if (!recording) {
+    say(request.trace + ": " + recording.error().text());
+    return 1;
+  }
+  auto out = view::OutputFile::create(request.out);
+  if (!out) {
+    say(request.out + ": " + out.error().text());
+    return 1;
+  }
+  const auto format = static_cast<view::Format>(
+      std::find(view::format_names.begin(), view::format_names.end(), request.format) -
+      view::format_names.begin());
+  const auto written = view::export_trace(*recording, format, *out);
+  if (!written) {
+    say(request.trace + ": " + written.error().text());
+    return 1;
+  }
+  if (const auto finished = out->finish(); !finished) {
+    say(request.out + ": " + finished.error().text());
+    return 1;
+  }
+  if (const std::string note = recording->note(); !note.empty()) say(request.trace + ": " + note);
+  if (request.out != "-") say(fmt::format("{}: {}", request.out, what_to_do_next(format)));
+  return 0;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, int& exit_status) {
+  auto request = std::make_shared<ExportRequest>();
+  CLI::App* command = app.add_subcommand("export", "write a trace in another program's format");
+  command->footer(
+      "Formats:\n"
+      "  memory_viz  a snapshot for PyTorch's memory viewer, https://pytorch.org/memory_viz\n"
+      "  chrome      trace events for https://ui.perfetto.dev and chrome://tracing\n"
+      "  rmm-csv     RMM's log, which `cuvmm replay` plays\n"
+      "  csv         every event with all its fields\n"
+      "\n"
+      "Examples:\n"
+      "  cuvmm export --format memory_viz run.trace -o run.pickle\n"
+      "  cuvmm export --format csv run.trace -o - | head");
+  command->add_option("--format", request->format, "whose format")
+      ->required()
+      ->check(CLI::IsMember({"memory_viz", "chrome", "rmm-csv", "csv"}));
+  command->add_option("-o,--output", request->out, "the file to write; - is standard output")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("trace", request->trace, "a file that `cuvmm run --trace` wrote")
+      ->required()
+      ->type_name("TRACE");
+  command->callback([request, &exit_status] { exit_status = export_to(*request); });
+}
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/output.hpp"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/clock.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+constexpr std::uint64_t between_bars_us = 100'000;
+constexpr int bar_width = 30;
+
+bool is_capable_terminal(int stream) {
+  if (isatty(stream) == 0) return false;
+  const char* kind = std::getenv("TERM");
+  return kind != nullptr && *kind != '\0' && std::string_view{kind} != "dumb";
+}
+
+const char* code_of(Tone tone) {
+  switch (tone) {
+    case Tone::Good:
+      return "32";
+    case Tone::Doubtful:
+      return "33";
+    case Tone::Bad:
+      return "31";
+    case Tone::Faint:
+      return "2";
+    case Tone::Strong:
+      return "1";
+  }
+  return "0";
+}
+
+}  // namespace
+
+void say(const std::string& what) {
+  fmt::print(stderr, "cuvmm: {}\n", what);
+}
+
+bool has_colours(int stream) {
+  const char* unwanted = std::getenv("NO_COLOR");
+  return (unwanted == nullptr || *unwanted == '\0') && is_capable_terminal(stream);
+}
+
+std::string in_tone(std::string_view text, Tone tone, int stream) {
+  if (!has_colours(stream)) return std::string{text};
+  return fmt::format("\033[{}m{}\033[0m", code_of(tone), text);
+}
+
+int terminal_width(int stream) {
+  winsize size{};
+  if (ioctl(stream, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+ProgressBar::ProgressBar(std::string what)
+    : what_(std::move(what)), is_shown_(is_capable_terminal(STDERR_FILENO)) {}
+
+ProgressBar::~ProgressBar() {
+  if (was_drawn_) fmt::print(stderr, "\r\033[K");
+}
+
+void ProgressBar::show(double share) {
+  if (!is_shown_) return;
+  const std::uint64_t now = now_us();
+  if (was_drawn_ && now - last_drawn_us_ < between_bars_us) return;
+  was_drawn_ = true;
+  last_drawn_us_ = now;
+  const int done = static_cast<int>(std::clamp(share, 0.0, 1.0) * bar_width);
+  fmt::print(stderr, "\r{} [{}{}] {:3.0f}%\033[K", what_,
+             std::string(static_cast<size_t>(done), '#'),
+             std::string(static_cast<size_t>(bar_width - done), '.'), share * 100);
+  std::fflush(stderr);
+}
+
+}  // namespace cuvmm::cli

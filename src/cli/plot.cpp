@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmm plot: traces as pictures. They are read and thinned here; the Python package draws them.
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/fd.hpp"
+#include "cli/child.hpp"
+#include "cli/commands.hpp"
+#include "cli/environment.hpp"
+#include "cli/install_places.hpp"
+#include "cli/output.hpp"
+#include "view/output_file.hpp"
+#include "view/picture.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+constexpr int exit_failed = 1;
+constexpr int exit_usage = 2;
+constexpr std::size_t most_traces = 4;
+
+struct PlotRequest {
+  std::vector<std::string> traces;
+  std::string out;
+  std::optional<std::int16_t> device;
+  bool quiet = false;
+};
+
+ProgressBar* bar = nullptr;  // of the one trace that is being read
+
+bool has_ending(const std::string& path, std::initializer_list<const char*> endings) {
+  const std::string ending = std::filesystem::path{path}.extension().string();
+  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+}
+
+Result<view::Picture> picture_of(const std::string& path, const PlotRequest& request) {
+  auto recording = TRY(view::Recording::open(path));
+  ProgressBar shown{"reading " + std::filesystem::path{path}.filename().string()};
+  bar = &shown;
+  return view::take_picture(recording, {.device = request.device},
+                            [](double share) { bar->show(share); });
+}
+
+int write_data(const std::string& path, const std::string& data) {
+  auto file = view::OutputFile::create(path);
+  if (file) file->write(data);
+  const auto finished = file ? file->finish() : Result<void>{file.error()};
+  if (finished) return 0;
+  say(path + ": " + finished.error().text());
+  return exit_failed;
+}
+
+// The data goes by a file that has no name, which the child inherits.
+int draw(const std::string& data, const PlotRequest& request) {
+  const auto package = find_python_package();
+  if (!package) {
+    say(package.error().text());
+    return exit_failed;
+  }
+  const Fd file{::memfd_create("picture", 0)};
+  std::size_t written = 0;
+  while (file.is_open() && written < data.size()) {
+    const ssize_t more = ::write(file.number(), data.data() + written, data.size() - written);
+    if (more <= 0) break;
+    written += static_cast<std::size_t>(more);
+  }
+  if (written < data.size()) {
+    say("no memory for the picture's data");
+    return exit_failed;
+  }
+  put_first("PYTHONPATH", *package);
+  std::vector<std::string> command{find_python(*package),
+                                   "-B",
+                                   "-m",
+                                   "cuvmm.plot",
+                                   fmt::format("/dev/fd/{}", file.number()),
+                                   "-o",
+                                   request.out};
+  for (const std::string& trace : request.traces) command.push_back("--label=" + trace);
+  ::lseek(file.number(), 0, SEEK_SET);
+  const int status = run_child(command);
+  if (status == exit_not_found) say("plots need python3 with matplotlib (and plotly for .html)");
+  if (status != 0) return exit_failed;
+  if (!request.quiet) say("wrote " + request.out);
+  return 0;
+}
+
+int plot(const PlotRequest& request) {
+  const bool is_data = has_ending(request.out, {".json"});
+  if (!is_data && !has_ending(request.out, {".png", ".svg", ".html"})) {
+    say(request.out + ": a picture's name ends in .png, .svg or .html; in .json its data does");
+    return exit_usage;
+  }
+  std::vector<view::Picture> pictures;
+  for (const std::string& trace : request.traces) {
+    auto picture = picture_of(trace, request);
+    if (!picture) {
+      say(trace + ": " + picture.error().text());
+      return exit_failed;
+    }
+    if (!picture->note.empty()) say(trace + ": " + picture->note);
+    pictures.push_back(std::move(*picture));
+  }
+  const std::string data = view::to_json(pictures);
+  return is_data ? write_data(request.out, data) : draw(data, request);
+}
+
+}  // namespace
+
+void add_plot(CLI::App& app, int& exit_status) {
+  auto request = std::make_shared<PlotRequest>();
+  auto device = std::make_shared<int>(-1);
+  CLI::App* command =
+      app.add_subcommand("plot", "draw traces: addresses, memory, sizes, over time");
+  command->footer(
+      "Several traces stand side by side: before and after.\n"
+      "\n"
+      "Examples:\n"
+      "  cuvmm plot run.trace -o run.png\n"
+      "  cuvmm plot before.trace after.trace -o both.html\n"
+      "\n"
+      ".html is one file that needs no network; .json is what is drawn (docs/picture_format.md).\n"
+      "A log (VMM_LOG_FILE, at level INFO) can be drawn too. Needs python3 with matplotlib, and\n"
+      "plotly for .html.");
+  command->add_option("-o,--output", request->out, "the file to write: .png, .svg, .html or .json")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--device", *device, "the device to show, else the first that was used")
+      ->check(CLI::Range(0, 1023));
+  command->add_flag("-q,--quiet", request->quiet, "say nothing where all went well");
+  command->add_option("trace", request->traces, "files that `cuvmm run --trace` wrote")
+      ->required()
+      ->expected(1, most_traces)
+      ->type_name("TRACE");
+  command->callback([request, device, &exit_status] {
+    if (*device >= 0) request->device = static_cast<std::int16_t>(*device);
+    exit_status = plot(*request);
+  });
+}
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks are async events, which may overlap; calls that took time are complete events of their
+// thread; sums are counters.
+#include <fmt/core.h>
+
+#include <map>
+
+#include "view/formats/formats.hpp"
+#include "view/memory_walk.hpp"
+
+namespace cuvmm::view {
+namespace {
+
+class ChromeEvents final : public MemorySink {
+ public:
+  ChromeEvents(const TraceHeader& header, OutputFile& out) : header_(header), out_(out) {
+    out_.write("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+    std::string name = header.command.empty() ? "cuvmm" : header.command.front();
+    event(fmt::format(R"("ph":"M","name":"process_name","args":{{"name":{}}})",
+                      quoted_for_json(name)));
+  }
+
+  void began(const Block& block) override {
+    const std::uint64_t id = ++last_id_;
+    ids_[block.address] = id;
+    event(fmt::format(
+        R"("ph":"b","cat":"memory","name":"{}","id":{},"tid":{},"ts":{},)"
+        R"("args":{{"address":"{:#x}","requested":{},"granted":{},"device":{},"stream":"{:#x}"}})",
+        print_size(block.requested), id, block.thread, in_microseconds(block.began), block.address,
+        block.requested, block.granted, block.device, block.stream));
+  }
+  void ended(const Block& block, std::uint64_t time) override { end(block, time); }
+  void counted(const MemorySums& sums, std::uint64_t time) override {
+    event(fmt::format(
+        R"("ph":"C","name":"device memory","ts":{},"args":{{"requested":{},"physical":{}}})",
+        in_microseconds(time), sums.requested, sums.physical));
+  }
+
+  void other(const TraceRecord& record) {
+    switch (record.event) {
+      case TraceEvent::Call:
+      case TraceEvent::Launch:
+      case TraceEvent::GraphLaunch:
+      case TraceEvent::Wait:
+        return complete(record, record.other);
+      case TraceEvent::Copy:
+      case TraceEvent::Set:
+      case TraceEvent::Prefetch:
+        return complete(record, record.detail);
+      case TraceEvent::AllocateFailed:
+      case TraceEvent::OutOfMemory:
+      case TraceEvent::Move:
+      case TraceEvent::Compact:
+      case TraceEvent::Trim:
+      case TraceEvent::CopyElided:
+        return instant(record);
+      case TraceEvent::Thread:
+        return name_thread(record);
+      default:
+        return;
+    }
+  }
+
+  void finish(const LiveBlocks& live, std::uint64_t last_time) {
+    live.for_each([&](const Block& block) { end(block, last_time); });
+    out_.write("\n]}\n");
+  }
+
+ private:
+  void event(const std::string& fields) {
+    out_.write(is_first_ ? "" : ",\n");
+    is_first_ = false;
+    out_.write(fmt::format("{{\"pid\":{},{}}}", header_.process, fields));
+  }
+  void end(const Block& block, std::uint64_t time) {
+    const auto id = ids_.find(block.address);
+    if (id == ids_.end()) return;
+    event(fmt::format(R"("ph":"e","cat":"memory","name":"{}","id":{},"tid":{},"ts":{})",
+                      print_size(block.requested), id->second, block.thread,
+                      in_microseconds(time)));
+    ids_.erase(id);
+  }
+  void complete(const TraceRecord& record, std::uint64_t took) {
+    const std::string_view call = header_.call(record.call);
+    const std::string name{call.empty() ? name_of(record.event) : call};
+    event(fmt::format(R"("ph":"X","cat":"call","name":{},"tid":{},"ts":{},"dur":{},)"
+                      R"("args":{{"bytes":{},"stream":"{:#x}","result":{}}})",
+                      quoted_for_json(name), record.thread, in_microseconds(record.time),
+                      in_microseconds(took), record.size, record.stream, record.result));
+  }
+  void instant(const TraceRecord& record) {
+    event(fmt::format(R"("ph":"i","s":"t","cat":"memory","name":"{}","tid":{},"ts":{},)"
+                      R"("args":{{"address":"{:#x}","bytes":{}}})",
+                      name_of(record.event), record.thread, in_microseconds(record.time),
+                      record.address, record.size));
+  }
+  void name_thread(const TraceRecord& record) {
+    event(fmt::format(R"("ph":"M","name":"thread_name","tid":{},"args":{{"name":{}}})",
+                      record.thread,
+                      quoted_for_json(fmt::format("{} ({})", thread_of(record), record.other))));
+  }
+
+  const TraceHeader& header_;
+  OutputFile& out_;
+  std::map<std::uint64_t, std::uint64_t> ids_;  // of the blocks that are held, by address
+  std::uint64_t last_id_ = 0;
+  bool is_first_ = true;
+};
+
+}  // namespace
+
+Result<void> write_chrome(Recording& recording, OutputFile& out) {
+  ChromeEvents events{recording.header(), out};
+  MemoryWalk walk{events};
+  while (const TraceRecord* record = recording.next()) {
+    if (out.has_failed()) break;
+    walk.add(*record);
+    events.other(*record);
+  }
+  events.finish(walk.live(), recording.last_time());
+  return recording.status();
+}
+
+}  // namespace cuvmm::view

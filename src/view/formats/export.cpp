@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "view/formats/export.hpp"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "view/formats/formats.hpp"
+
+namespace cuvmm::view {
+
+Result<void> export_trace(Recording& recording, Format format, OutputFile& out) {
+  switch (format) {
+    case Format::MemoryViz:
+      return write_memory_viz(recording, out);
+    case Format::Chrome:
+      return write_chrome(recording, out);
+    case Format::RmmCsv:
+      return write_rmm_csv(recording, out);
+    case Format::Csv:
+      return write_csv(recording, out);
+  }
+  return {};
+}
+
+std::string in_microseconds(std::uint64_t ns) {
+  return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
+}
+
+std::string quoted_for_json(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace cuvmm::view

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trace in the formats of other programs. All but what is live goes by in a stream, so a trace of
+// any length needs little memory.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "view/output_file.hpp"
+#include "view/recording.hpp"
+
+namespace cuvmm::view {
+
+// memory_viz: a snapshot for PyTorch's viewer (pytorch.org/memory_viz).
+// chrome: trace events for Perfetto and chrome://tracing.
+// rmm-csv: RMM's log, which `cuvmm replay` plays; of one device.
+// csv: every record with all its fields.
+enum class Format { MemoryViz, Chrome, RmmCsv, Csv };
+inline constexpr std::array<std::string_view, 4> format_names{"memory_viz", "chrome", "rmm-csv",
+                                                              "csv"};
+
+Result<void> export_trace(Recording& recording, Format format, OutputFile& out);
+
+}  // namespace cuvmm::view

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+
+#include "view/picture.hpp"
+
+namespace cuvmm::view {
+
+// Who did how much when: by client where the scheduler had any, else by stream.
+class Lanes {
+ public:
+  explicit Lanes(std::size_t columns) : columns_(columns) {}
+
+  void add(const TraceRecord& record, std::size_t column);
+  // The busiest, at most twelve.
+  std::vector<Lane> take(const TraceHeader& header, bool& are_clients) const;
+
+ private:
+  using Counts = std::map<std::uint64_t, std::vector<std::uint32_t>>;
+  void count(Counts& counts, std::uint64_t whose, std::size_t column);
+
+  std::size_t columns_;
+  Counts by_client_;
+  Counts by_stream_;
+};
+
+}  // namespace cuvmm::view

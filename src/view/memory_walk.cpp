@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "view/memory_walk.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace cuvmm::view {
+namespace {
+
+// No damaged or hostile number may carry an address past the last one.
+Span span_of(std::uint64_t address, Size size) {
+  return {address, address + std::min(size, unlimited - address)};
+}
+
+}  // namespace
+
+void MemoryWalk::add(const TraceRecord& record) {
+  if (const std::uint32_t ended = context_ends_.ended_by(record)) end_context(ended, record.time);
+  if (device_ && record.device != *device_) {
+    // A free counts wherever its thread was.
+    if (record.event == TraceEvent::Free) end(record.address, record.time);
+    return;
+  }
+  switch (record.event) {
+    case TraceEvent::Allocate:
+      if (is_device_memory(record) && record.address != 0) begin(record);
+      break;
+    case TraceEvent::Free:
+      if ((record.flags & trace_flag::captured) == 0) end(record.address, record.time);
+      break;
+    case TraceEvent::Create:
+      create(record);
+      break;
+    case TraceEvent::Release:
+      release(record);
+      break;
+    case TraceEvent::Map:
+      sink_.mapped(span_of(record.address, record.size), record.detail == 1 ? record.other : 0,
+                   record.time);
+      break;
+    case TraceEvent::Unmap:
+    case TraceEvent::Unreserve:
+      sink_.unmapped(span_of(record.address, record.size), record.time);
+      break;
+    case TraceEvent::Move:
+      sink_.unmapped(span_of(record.other, record.size), record.time);
+      sink_.mapped(span_of(record.address, record.size), 0, record.time);
+      break;
+    default:
+      break;
+  }
+}
+
+void MemoryWalk::begin(const TraceRecord& record) {
+  end(record.address, record.time);  // where its free was lost
+  const Size largest = unlimited - record.address;
+  const Block block{.address = record.address,
+                    .requested = std::min(record.size, largest),
+                    .granted = std::min(std::max(record.size, record.other), largest),
+                    .began = record.time,
+                    .stream = record.stream,
+                    .context = record.context,
+                    .thread = record.thread,
+                    .flags = record.flags,
+                    .client = record.client,
+                    .device = record.device};
+  live_.add(block);
+  sums_.requested += block.requested;
+  sums_.granted += block.granted;
+  if (block.is_native()) add_physical(block.granted);
+  sink_.began(block);
+  sink_.counted(sums_, record.time);
+}
+
+// A trace that began late tells of ends whose beginnings it does not know.
+void MemoryWalk::end(std::uint64_t address, std::uint64_t time) {
+  const auto block = live_.take(address);
+  if (!block) return;
+  sums_.requested -= block->requested;
+  sums_.granted -= block->granted;
+  if (block->is_native()) take_physical(block->granted);
+  sink_.ended(*block, time);
+  sink_.counted(sums_, time);
+}
+
+void MemoryWalk::end_context(std::uint32_t context, std::uint64_t time) {
+  std::vector<std::uint64_t> gone;
+  live_.for_each([&](const Block& block) {
+    if (block.context == context && !block.is_stream_ordered()) gone.push_back(block.address);
+  });
+  for (const std::uint64_t address : gone) end(address, time);
+}
+
+void MemoryWalk::create(const TraceRecord& record) {
+  if ((record.flags & trace_flag::on_host) != 0) return;
+  const auto [chunk, is_new] = chunks_.try_emplace(record.other, record.size);
+  if (!is_new) take_physical(std::exchange(chunk->second, record.size));
+  add_physical(record.size);
+  sink_.counted(sums_, record.time);
+}
+
+void MemoryWalk::release(const TraceRecord& record) {
+  const auto chunk = chunks_.find(record.other);
+  if (chunk == chunks_.end()) return;
+  take_physical(chunk->second);
+  chunks_.erase(chunk);
+  sink_.counted(sums_, record.time);
+}
+
+// Sums of hostile sizes may have wrapped around.
+void MemoryWalk::take_physical(Size bytes) {
+  sums_.physical -= std::min(bytes, sums_.physical);
+}
+
+}  // namespace cuvmm::view

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trace's records turned into what they say of device memory: blocks that begin and end, memory
+// that comes and goes behind addresses, sums.
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+
+#include "trace/context_ends.hpp"
+#include "view/live_blocks.hpp"
+
+namespace cuvmm::view {
+
+struct Span {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  Size size() const { return end - begin; }
+  bool operator==(const Span&) const = default;
+};
+
+struct MemorySums {
+  Size requested = 0;  // of what the program holds
+  Size granted = 0;
+  Size physical = 0;  // of the device: chunks, and what the driver gave by itself
+  bool operator==(const MemorySums&) const = default;
+};
+
+class MemorySink {
+ public:
+  virtual ~MemorySink() = default;
+  virtual void began(const Block&) {}
+  virtual void ended(const Block&, [[maybe_unused]] std::uint64_t time) {}
+  // `chunk` is the one behind all of it; 0 where several are, or it is not known.
+  virtual void mapped(const Span&, [[maybe_unused]] std::uint64_t chunk,
+                      [[maybe_unused]] std::uint64_t time) {}
+  virtual void unmapped(const Span&, [[maybe_unused]] std::uint64_t time) {}
+  // After each change of the sums.
+  virtual void counted(const MemorySums&, [[maybe_unused]] std::uint64_t time) {}
+};
+
+class MemoryWalk {
+ public:
+  // Of one device, or of all together.
+  explicit MemoryWalk(MemorySink& sink, std::optional<std::int16_t> device = {})
+      : sink_(sink), device_(device) {}
+
+  void add(const TraceRecord& record);
+
+  const LiveBlocks& live() const { return live_; }
+  const MemorySums& sums() const { return sums_; }
+
+ private:
+  void begin(const TraceRecord& record);
+  void end(std::uint64_t address, std::uint64_t time);
+  void end_context(std::uint32_t context, std::uint64_t time);
+  void create(const TraceRecord& record);
+  void release(const TraceRecord& record);
+  void add_physical(Size bytes) { sums_.physical += bytes; }
+  void take_physical(Size bytes);
+
+  MemorySink& sink_;
+  const std::optional<std::int16_t> device_;
+  LiveBlocks live_;
+  std::unordered_map<std::uint64_t, Size> chunks_;  // by handle
+  ContextEnds context_ends_;
+  MemorySums sums_;
+};
+
+// Memory that an allocator of device memory is asked for. What a capture took becomes memory only
+// when its graph runs.
+inline bool is_device_memory(const TraceRecord& record) {
+  constexpr std::uint16_t others =
+      trace_flag::on_host | trace_flag::managed | trace_flag::captured | trace_flag::imported;
+  return (record.flags & others) == 0;
+}
+
+}  // namespace cuvmm::view

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "view/recording.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "view/log_lines.hpp"
+
+namespace cuvmm::view {
+namespace {
+
+constexpr std::size_t longest_line = 4096;            // ours have at most 1,024 bytes
+constexpr std::size_t most_log_records = 20'000'000;  // 1.3 GB
+
+// A log has no head of its own; each line begins with who wrote it.
+bool begins_like_a_log(const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return false;
+  std::ifstream file{path, std::ios::binary};
+  char start[6] = {};
+  file.read(start, sizeof start);
+  return file.gcount() == sizeof start && std::string_view{start, sizeof start} == "cuvmm[";
+}
+
+}  // namespace
+
+Result<Recording> Recording::open(const std::string& path) {
+  auto trace = TraceReader::open(path);
+  if (trace.ok()) return Recording{std::move(*trace)};
+  if (!begins_like_a_log(path)) return trace.error();
+
+  Recording recording;
+  const LogLines lines;
+  std::ifstream file{path, std::ios::binary};
+  char line[longest_line];
+  std::optional<std::uint64_t> process;
+  while (file.getline(line, sizeof line) || file.gcount() > 0) {
+    const bool is_whole = !file.fail();
+    if (!is_whole) {
+      file.clear();
+      file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+    }
+    const auto read = is_whole ? lines.read(line) : std::nullopt;
+    if (!read || recording.log_.size() == most_log_records) {
+      ++recording.log_lines_left_out_;
+      continue;
+    }
+    if (!process) process = read->process;
+    if (read->process == *process && read->event) recording.log_.push_back(*read->event);
+  }
+  if (recording.log_.empty()) {
+    return Error::invalid("read log", "it tells of no event: VMM_LOG_LEVEL=INFO logs them");
+  }
+  // Threads may have taken turns between looking at the clock and writing.
+  std::stable_sort(recording.log_.begin(), recording.log_.end(),
+                   [](const auto& a, const auto& b) { return a.time < b.time; });
+  const std::uint64_t start = recording.log_.front().time;
+  for (TraceRecord& record : recording.log_) record.time -= start;
+  recording.log_header_.process = *process;
+  return recording;
+}
+
+std::uint64_t Recording::last_time() const {
+  if (trace_) return trace_->last_time();
+  return log_.empty() ? 0 : log_.back().time;
+}
+
+void Recording::rewind() {
+  if (trace_) trace_->rewind();
+  at_ = 0;
+}
+
+std::string Recording::note() const {
+  if (trace_) return trace_->note();
+  if (log_lines_left_out_ == 0) return {};
+  return std::to_string(log_lines_left_out_) + " lines are no lines of a log and were left out";
+}
+
+}  // namespace cuvmm::view

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trace/reader.hpp"
+
+namespace cuvmm::view {
+
+// What cuvmm wrote of a program: its trace, or its log, whose lines are the same events. Of a log
+// in which several processes wrote, the one that wrote first.
+class Recording {
+ public:
+  static Result<Recording> open(const std::string& path);
+
+  const TraceHeader& header() const { return trace_ ? trace_->header() : log_header_; }
+  std::uint64_t record_count() const { return trace_ ? trace_->record_count() : log_.size(); }
+  std::uint64_t last_time() const;
+
+  // In the order of time; nullptr at the end, where status() says whether it is the true one.
+  const TraceRecord* next() {
+    if (trace_) return trace_->next();
+    return at_ < log_.size() ? &log_[at_++] : nullptr;
+  }
+  Result<void> status() const { return trace_ ? trace_->status() : Result<void>{}; }
+  void rewind();
+
+  // What is wrong with it, in a line; empty when all is well.
+  std::string note() const;
+  TraceHealth health() const { return trace_ ? trace_->health() : TraceHealth{}; }
+
+ private:
+  explicit Recording(TraceReader trace) : trace_(std::move(trace)) {}
+  Recording() = default;
+
+  std::optional<TraceReader> trace_;
+  TraceHeader log_header_;
+  std::vector<TraceRecord> log_;
+  std::uint64_t log_lines_left_out_ = 0;
+  std::size_t at_ = 0;
+};
+
+}  // namespace cuvmm::view

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `cuvmm export` writes is what those who read it expect."""
+
+import csv
+import json
+import os
+import pickle
+import pickletools
+
+from cli_support import CliTest, cuvmm, frag_trace, main
+
+# What the viewer's own reader, in JavaScript, understands of pickle.
+VIEWER_OPCODES = {
+    "PROTO", "EMPTY_DICT", "MARK", "SHORT_BINUNICODE", "BINUNICODE", "BININT1", "BININT2", "LONG1",
+    "EMPTY_LIST", "APPENDS", "SETITEMS", "STOP",
+}
+
+
+class Segments:
+    """The viewer's segments while it goes back through the events: [begin, end) that do not touch."""
+
+    def __init__(self, spans):
+        self.spans = sorted(spans)
+
+    def add(self, begin, end):
+        for other in self.spans:
+            assert end <= other[0] or begin >= other[1], "a segment that is there already"
+        joined = [begin, end]
+        kept = []
+        for span in self.spans:
+            if span[1] == joined[0] or span[0] == joined[1]:
+                joined = [min(span[0], joined[0]), max(span[1], joined[1])]
+            else:
+                kept.append(span)
+        self.spans = sorted(kept + [tuple(joined)])
+
+    def remove(self, begin, end):
+        holder = [span for span in self.spans if span[0] <= begin and end <= span[1]]
+        assert len(holder) == 1, "a segment goes that is not there"
+        self.spans.remove(holder[0])
+        for rest in ((holder[0][0], begin), (end, holder[0][1])):
+            if rest[0] < rest[1]:
+                self.spans.append(rest)
+        self.spans.sort()
+
+    def hold(self, address, size):
+        return any(begin <= address and address + size <= end for begin, end in self.spans)
+
+
+class MemoryViz(CliTest):
+    def snapshot(self, trace):
+        path = self.path("a snapshot.pickle")
+        self.good("export", "--format", "memory_viz", trace, "-o", path)
+        with open(path, "rb") as file:
+            content = file.read()
+        used = {opcode.name for opcode, _, _ in pickletools.genops(content)}
+        self.assertLessEqual(used, VIEWER_OPCODES)
+        return pickle.loads(content)
+
+    def check(self, trace):
+        snapshot = self.snapshot(trace)
+        blocks = {}
+        spans = []
+        for segment in snapshot["segments"]:
+            self.assertEqual(segment["total_size"], sum(b["size"] for b in segment["blocks"]))
+            address = segment["address"]
+            spans.append((address, address + segment["total_size"]))
+            for block in segment["blocks"]:
+                self.assertEqual(block["address"], address)
+                if block["state"] == "active_allocated":
+                    self.assertLessEqual(block["requested_size"], block["size"])
+                    blocks[address] = block["size"]
+                address += block["size"]
+        segments = Segments(spans)
+        events = snapshot["device_traces"][0]
+        counts = {}
+        for event in reversed(events):
+            counts[event["action"]] = counts.get(event["action"], 0) + 1
+            for address, size in blocks.items():
+                self.assertTrue(segments.hold(address, size), "a live block outside of a segment")
+            span = (event.get("addr", 0), event.get("addr", 0) + event["size"])
+            if event["action"] == "free_completed":
+                self.assertNotIn(span[0], blocks)
+                blocks[span[0]] = event["size"]
+            elif event["action"] == "alloc":
+                del blocks[span[0]]
+            elif event["action"] == "segment_map":
+                segments.remove(*span)
+            elif event["action"] == "segment_unmap":
+                segments.add(*span)
+        self.assertEqual(blocks, {})
+        self.assertEqual(segments.spans, [])
+        self.assertEqual(counts["free_requested"], counts["free_completed"])
+        return counts
+
+    def test_every_block_lies_in_a_segment_at_every_moment_natively(self):
+        counts = self.check(frag_trace("monitor"))
+        self.assertEqual(counts["alloc"], counts["free_completed"])
+        self.assertGreater(counts["oom"], 0)
+
+    def test_every_block_lies_in_a_segment_at_every_moment_served(self):
+        counts = self.check(frag_trace("vmm"))
+        self.assertEqual(counts["alloc"], counts["free_completed"])
+        self.assertGreater(counts["segment_unmap"], 0)
+
+    def test_a_trace_that_was_cut_keeps_its_live_blocks(self):
+        with open(frag_trace("vmm"), "rb") as file:
+            content = file.read()
+        path = self.path("cut.trace")
+        with open(path, "wb") as file:
+            file.write(content[:len(content) * 2 // 3])
+        snapshot = self.snapshot(path)
+        states = [b["state"] for s in snapshot["segments"] for b in s["blocks"]]
+        self.assertIn("active_allocated", states)
+
+
+class Others(CliTest):
+    def exported(self, how, trace):
+        path = self.path("é out." + how)
+        self.good("export", "--format", how, trace, "-o", path)
+        with open(path, encoding="utf-8") as file:
+            return file.read(), path
+
+    def test_chrome_pairs_lifetimes_and_keeps_times_positive(self):
+        content, _ = self.exported("chrome", frag_trace("vmm"))
+        events = json.loads(content)["traceEvents"]
+        begun = {}
+        for event in events:
+            if event["ph"] == "b":
+                self.assertNotIn(event["id"], begun)
+                begun[event["id"]] = event
+            elif event["ph"] == "e":
+                beginning = begun.pop(event["id"])
+                self.assertGreaterEqual(event["ts"], beginning["ts"])
+                self.assertEqual((event["cat"], event["name"]),
+                                 (beginning["cat"], beginning["name"]))
+            elif event["ph"] == "X":
+                self.assertGreaterEqual(event["dur"], 0)
+        self.assertEqual(begun, {})
+        self.assertTrue(any(event["ph"] == "C" for event in events))
+        self.assertTrue(all("pid" in event for event in events))
+
+    def test_rmm_csv_is_what_replay_plays(self):
+        for mode in ("monitor", "vmm"):
+            _, path = self.exported("rmm-csv", frag_trace(mode))
+            told = self.json_of("replay", "--json", path)
+            direct = self.json_of("replay", "--json", frag_trace(mode))
+            for key in ("trace_events", "live_peak_bytes"):
+                self.assertEqual(told[key], direct[key])
+
+    def test_csv_has_a_line_an_event(self):
+        content, path = self.exported("csv", frag_trace("vmm"))
+        rows = list(csv.DictReader(content.splitlines()))
+        stats = self.json_of("stats", "--json", frag_trace("vmm"))
+        self.assertEqual(len(rows), stats["events"])
+        self.assertEqual(sum(row["event"] == "Allocate" for row in rows), stats["allocations"])
+
+    def test_standard_output_is_clean(self):
+        finished = cuvmm("export", "--format", "csv", frag_trace("vmm"), "-o", "-")
+        self.assertTrue(finished.stdout.startswith(b"time_us,"))
+        self.assertEqual(finished.stderr, b"")
+
+    def test_what_cannot_be_written_leaves_nothing(self):
+        finished = cuvmm("export", "--format", "csv", frag_trace("vmm"), "-o", "/dev/full")
+        self.assertEqual(finished.returncode, 1)
+        self.assert_one_line(finished.stderr)
+        finished = cuvmm("export", "--format", "csv", "/nonexistent", "-o", self.path("out"))
+        self.assertEqual(finished.returncode, 1)
+        self.assertEqual(os.listdir(os.path.dirname(self.path("out"))), [])
+
+    def test_a_format_that_nobody_knows_is_wrong_usage(self):
+        finished = cuvmm("export", "--format", "xml", frag_trace("vmm"), "-o", "-")
+        self.assertEqual(finished.returncode, 2)
+
+
+if __name__ == "__main__":
+    main()

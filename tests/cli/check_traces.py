@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands that read traces do with those that are cut, foreign, newer or hostile."""
+
+import json
+import os
+import random
+import struct
+
+from cli_support import CliTest, cuvmm, frag_trace, main, text
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+class Traces(CliTest):
+    def write(self, content):
+        path = self.path("a trace ü.trace")
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
+
+    def refused(self, content):
+        finished = cuvmm("stats", self.write(content))
+        self.assertEqual(finished.returncode, 1)
+        self.assertEqual(finished.stdout, b"")
+        self.assert_one_line(finished.stderr)
+        return text(finished.stderr)
+
+    def test_a_cut_trace_is_read_to_its_last_whole_record(self):
+        with open(frag_trace("monitor"), "rb") as file:
+            whole = file.read()
+        events = self.json_of("stats", "--json", frag_trace("monitor"))["events"]
+        generator = random.Random(5)
+        for size in sorted(generator.sample(range(len(whole)), 40)):
+            finished = cuvmm("stats", "--json", self.write(whole[:size]))
+            self.assertIn(finished.returncode, (0, 1))
+            self.assert_one_line(finished.stderr)
+            if finished.returncode == 0:
+                self.assertLessEqual(json.loads(finished.stdout)["events"], events)
+                self.assertGreater(json.loads(finished.stdout)["events"], 0)
+
+    def test_what_is_no_trace_is_refused_in_one_line(self):
+        self.refused(b"")
+        self.refused(b"hello\n")
+        self.refused(b"\x7fELF" + bytes(1000))
+        self.refused(b"CUVMMTRC")
+        self.refused(b"CUVMMTRC" + b"\xff" * 5000)
+        self.refused(b"cuvmm[" + b"\xff" * 500_000)
+
+    def test_what_is_no_file_is_refused(self):
+        os.mkfifo(self.path("pipe"))
+        for path in ("/nonexistent/run.trace", "/tmp", "/dev/zero", self.path("pipe")):
+            finished = cuvmm("stats", path)
+            self.assertEqual(finished.returncode, 1)
+            self.assert_one_line(finished.stderr)
+
+    def test_a_newer_version_is_refused(self):
+        with open(frag_trace("monitor"), "rb") as file:
+            whole = bytearray(file.read())
+        struct.pack_into("<H", whole, 12, 2)
+        size = struct.unpack_from("<I", whole, 16)[0]
+        struct.pack_into("<I", whole, 24, 0)
+        struct.pack_into("<I", whole, 24, crc32c(whole[:size]))
+        self.assertRegex(self.refused(bytes(whole)), "newer|version")
+
+    def test_a_damaged_trace_never_harms(self):
+        with open(frag_trace("vmm"), "rb") as file:
+            whole = file.read()
+        generator = random.Random(int(os.environ.get("CUVMM_TEST_SEED", "6")))
+        for _ in range(25):
+            damaged = bytearray(whole)
+            for _ in range(generator.randint(1, 40)):
+                damaged[generator.randrange(len(damaged))] = generator.randrange(256)
+            path = self.write(bytes(damaged))
+            for words in (("stats", path), ("plot", path, "-o", self.path("out.json")),
+                          ("export", "--format", "memory_viz", path, "-o", "/dev/null")):
+                self.assertIn(cuvmm(*words).returncode, (0, 1), words)
+
+
+if __name__ == "__main__":
+    main()
