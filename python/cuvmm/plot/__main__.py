@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m cuvmm.plot DATA -o FILE: draws what `cuvmm plot -o DATA.json` wrote."""
+
+import argparse
+import os
+import sys
+
+from . import data
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="python -m cuvmm.plot", description=__doc__)
+    parser.add_argument("data", help="the file that `cuvmm plot -o FILE.json` wrote")
+    parser.add_argument("-o", "--output", required=True, help="the picture: .png, .svg or .html")
+    parser.add_argument("--label", action="append", default=[],
+                        help="what to call a trace, in their order")
+    return parser.parse_args()
+
+
+def draw(pictures, path):
+    """Writes the picture beside its place, then puts it there: it is whole or not there."""
+    ending = os.path.splitext(path)[1]
+    draft = f"{path}.part{os.getpid()}{ending}"
+    try:
+        if ending == ".html":
+            from . import html
+            html.draw(pictures, draft)
+        else:
+            from . import figure
+            figure.draw(pictures, draft)
+        os.replace(draft, path)
+    finally:
+        if os.path.exists(draft):
+            os.unlink(draft)
+
+
+def main():
+    asked = arguments()
+    try:
+        pictures = data.read(asked.data, asked.label)
+        draw(pictures, asked.output)
+    except ModuleNotFoundError as missing:
+        print(f"cuvmm: plots need the Python package {missing.name}: pip install {missing.name}",
+              file=sys.stderr)
+        return 1
+    except (OSError, data.NotOurs) as error:
+        print(f"cuvmm: {asked.output}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data of pictures (docs/picture_format.md), with the units that a person reads."""
+
+import base64
+import json
+import os
+
+SCHEMA = 1
+
+
+class NotOurs(ValueError):
+    """What was read is not what `cuvmm plot` writes."""
+
+
+def read(path, labels=()):
+    """The pictures in a file, each with its label."""
+    with open(path, encoding="utf-8") as file:
+        content = json.load(file)
+    if content.get("schema") != SCHEMA:
+        raise NotOurs(f"data of schema {content.get('schema')}, this version draws {SCHEMA}")
+    pictures = [Picture(fields) for fields in content["pictures"]]
+    for picture, label in zip(pictures, labels):
+        picture.label = os.path.splitext(os.path.basename(label))[0]
+    return pictures
+
+
+class Picture:
+    """One trace, thinned. Fields of the format are attributes."""
+
+    def __init__(self, fields):
+        self.__dict__.update(fields)
+        self.label = os.path.basename(self.command[0]) if self.command else "trace"
+
+    def cells(self, name):
+        """The address map's cells as rows of bytes, the lowest address first."""
+        cells = base64.b64decode(getattr(self, name))
+        return [cells[i:i + self.columns] for i in range(0, len(cells), self.columns)]
+
+    @property
+    def duration_ns(self):
+        return self.end_ns - self.begin_ns
+
+    def times(self, columns):
+        """Places in columns as ns since the picture's beginning."""
+        return [column * self.duration_ns / self.columns for column in columns]
+
+    def subtitle(self):
+        """What a person wants to know first, in a line."""
+        parts = [f"peak requested {size(self.requested_peak_bytes)}",
+                 f"peak physical {size(self.physical_peak_bytes)}"]
+        if self.refusal_count:
+            largest = max(refusal["asked_bytes"] for refusal in self.refusals)
+            word = "allocation" if self.refusal_count == 1 else "allocations"
+            parts.append(f"{self.refusal_count} {word} refused (largest {size(largest)})")
+        else:
+            parts.append("nothing refused")
+        return " · ".join(parts)
+
+    def title(self):
+        mode = {"VMM": "served by cuvmm", "MONITOR": "the driver's own memory, watched",
+                "OFF": "off"}.get(self.mode.upper(), self.mode)
+        return f"{self.label}: {mode}" if mode else self.label
+
+    def limit(self):
+        """(bytes, name) of what bounds the memory, or None."""
+        if self.limit_bytes is not None:
+            return self.limit_bytes, f"limit ({size(self.limit_bytes)})"
+        if self.device_bytes:
+            return self.device_bytes, f"device memory ({size(self.device_bytes)})"
+        return None
+
+
+SIZE_UNITS = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")]
+TIME_UNITS = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")]
+
+
+def unit_for(largest, units):
+    """The unit in which the largest of several values reads well."""
+    for scale, name in units:
+        if largest >= scale:
+            return scale, name
+    return units[-1]
+
+
+def number(value):
+    """Three significant digits, no more zeros than needed."""
+    return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def size(value):
+    scale, name = unit_for(value, SIZE_UNITS)
+    return f"{number(value / scale)} {name}"
+
+
+def time(value_ns):
+    scale, name = unit_for(value_ns, TIME_UNITS)
+    return f"{number(value_ns / scale)} {name}"
+
+
+def buckets(counts, unit):
+    """(first, last, names) of the buckets that hold anything; bucket n holds 2^(n-1) up to 2^n-1."""
+    used = [i for i, count in enumerate(counts) if count]
+    if not used:
+        return 0, 0, []
+    names = [unit(0 if i == 0 else 1 << (i - 1)) for i in range(used[0], used[-1] + 1)]
+    return used[0], used[-1] + 1, names
+
+
+def microseconds(value):
+    """To two digits: buckets begin at powers of two."""
+    scale, name = unit_for(value * 1000, TIME_UNITS)
+    return f"{float(f'{value * 1000 / scale:.2g}'):g} {name}"

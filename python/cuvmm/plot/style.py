@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Colours that colour-blind eyes tell apart (Okabe and Ito's), and what they mean everywhere."""
+
+USED = "#0072B2"       # blue: the program holds it
+CACHED = "#E69F00"     # orange: mapped, or kept, and not in use
+UNMAPPED = "#F2F2F2"   # nothing behind the addresses
+PHYSICAL = "#000000"
+LIMIT = "#CC79A7"      # purple
+REFUSED = "#D55E00"    # vermilion
+WASTE = "#009E73"      # green
+TEXT = "#222222"
+FAINT = "#666666"
+LANES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"]
+
+
+def rgb(colour):
+    return tuple(int(colour[i:i + 2], 16) for i in (1, 3, 5))

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures: what they are drawn from, and that they come out, whole and by themselves."""
+
+import json
+import os
+import re
+import struct
+import subprocess
+import unittest
+import zlib
+
+from cli_support import BUILD, CliTest, cuvmm, frag_trace, main, run, text
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def python_for_plots():
+    """The interpreter that cuvmm itself would take."""
+    own = os.path.join(ROOT, ".venv", "bin", "python")
+    return os.environ.get("CUVMM_PYTHON") or (own if os.path.exists(own) else "python3")
+
+
+def can_draw(package):
+    return subprocess.run([python_for_plots(), "-c", f"import {package}"],
+                          capture_output=True, check=False).returncode == 0
+
+
+def png_size(content):
+    return struct.unpack(">II", content[16:24])
+
+
+def png_bytes(content):
+    """The picture's bytes, unpacked but with their filters: enough to see that it is not blank."""
+    packed = b"".join(content[m.end():m.end() + struct.unpack(">I", content[m.start() - 4:
+                                                                           m.start()])[0]]
+                      for m in re.finditer(b"IDAT", content))
+    return zlib.decompress(packed)
+
+
+class Data(CliTest):
+    def picture(self, *traces):
+        path = self.path("data.json")
+        self.good("plot", *traces, "-o", path)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_it_is_what_the_trace_holds(self):
+        both = self.picture(frag_trace("monitor"), frag_trace("vmm"))
+        self.assertEqual(both["schema"], 1)
+        for picture, mode in zip(both["pictures"], ("monitor", "vmm")):
+            stats = self.json_of("stats", "--json", frag_trace(mode))
+            self.assertEqual(picture["requested_peak_bytes"], stats["live_peak_bytes"])
+            self.assertEqual(picture["physical_peak_bytes"], stats["physical_peak_bytes"])
+            self.assertEqual(sum(picture["sizes"]), stats["allocations"])
+            self.assertEqual(max(picture["requested_bytes"]), picture["requested_peak_bytes"])
+            self.assertEqual(len(picture["requested_bytes"]), picture["columns"])
+        self.assertAlmostEqual(max(both["pictures"][0]["fragmentation"]), 1)
+
+    def test_it_is_small_however_long_the_trace(self):
+        made = self.path("long.trace")
+        finished = run(os.path.join(BUILD, "bin", "cuvmm_make_trace"), 300_000, made)
+        self.assertEqual(finished.returncode, 0)
+        self.picture(made)
+        self.assertLess(os.path.getsize(self.path("data.json")), 1_500_000)
+
+    def test_a_device_that_took_no_memory_is_said_to_have_none(self):
+        finished = cuvmm("plot", frag_trace("vmm"), "--device", "7", "-o", self.path("x.json"))
+        self.assertEqual(finished.returncode, 1)
+        self.assert_one_line(finished.stderr)
+
+    def test_a_name_that_is_no_picture_is_wrong_usage(self):
+        for name in ("x", "x.gif", "x.png.txt"):
+            self.assertEqual(cuvmm("plot", frag_trace("vmm"), "-o", self.path(name)).returncode, 2)
+
+    def test_a_log_tells_the_same(self):
+        log = self.path("run.log")
+        trace = self.path("run.trace")
+        self.good("run", "--sim=memory=64M", "--mode", "vmm", "--log-level", "info", "--log-file",
+                  log, "--trace", trace, "--", os.path.join(BUILD, "bin", "frag_test"))
+        by_log, by_trace = self.picture(log, trace)["pictures"]
+        for key in ("requested_peak_bytes", "physical_peak_bytes", "sizes", "refusal_count"):
+            self.assertEqual(by_log[key], by_trace[key], key)
+
+
+class Pictures(CliTest):
+    def draw(self, name, *words):
+        path = self.path(name)
+        finished = cuvmm("plot", *words, "-o", path)
+        self.assertEqual(finished.returncode, 0, text(finished.stderr))
+        self.assertEqual(finished.stdout, b"")
+        self.assert_one_line(finished.stderr)
+        with open(path, "rb") as file:
+            return file.read()
+
+    @unittest.skipUnless(can_draw("matplotlib"), "no matplotlib here")
+    def test_png_is_legible_and_not_blank(self):
+        one = self.draw("eins zwei ü.png", frag_trace("vmm"))
+        self.assertEqual(one[:8], b"\x89PNG\r\n\x1a\n")
+        self.assertGreaterEqual(png_size(one)[0], 1200)
+        self.assertGreater(len(set(png_bytes(one))), 50)
+        two = self.draw("two.png", frag_trace("monitor"), frag_trace("vmm"))
+        self.assertGreater(png_size(two)[0], png_size(one)[0])
+
+    @unittest.skipUnless(can_draw("matplotlib"), "no matplotlib here")
+    def test_svg_has_its_words_as_text(self):
+        content = text(self.draw("one.svg", frag_trace("monitor")))
+        for words in ("requested", "physical", "unmapped", "refused", "MiB"):
+            self.assertIn(words, content)
+
+    @unittest.skipUnless(can_draw("plotly"), "no plotly here")
+    def test_html_brings_all_it_needs(self):
+        content = text(self.draw("one.html", frag_trace("monitor"), frag_trace("vmm")))
+        self.assertNotRegex(content, r'<(script|link|img|iframe)[^>]*\b(src|href)="?(https?:)?//')
+        self.assertIn("Plotly.newPlot", content)
+
+    @unittest.skipUnless(can_draw("matplotlib"), "no matplotlib here")
+    def test_visualize_draws_a_log(self):
+        log = self.path("a log.txt")
+        self.good("run", "--sim=memory=64M", "--mode", "vmm", "--log-level", "info", "--log-file",
+                  log, "--", os.path.join(BUILD, "bin", "frag_test"))
+        path = self.path("log.png")
+        finished = run(os.path.join(ROOT, "tools", "visualize.py"), log, "-o", path,
+                       env={"PATH": os.path.abspath(os.path.join(BUILD, "bin")) + ":" +
+                            os.environ["PATH"]})
+        self.assertEqual(finished.returncode, 0, text(finished.stderr))
+        self.assertGreater(os.path.getsize(path), 10_000)
+
+    def test_a_python_without_the_packages_is_told_of_in_a_line(self):
+        finished = cuvmm("plot", frag_trace("vmm"), "-o", self.path("x.png"),
+                         env={"CUVMM_PYTHON": "/nonexistent/python"})
+        self.assertEqual(finished.returncode, 1)
+        self.assertIn("matplotlib", text(finished.stderr))
+        self.assertEqual([name for name in os.listdir(os.path.dirname(self.path("x")))
+                          if name.startswith("x")], [])
+
+
+if __name__ == "__main__":
+    main()
