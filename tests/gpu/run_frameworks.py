@@ -24,19 +24,52 @@ ROUNDS = 3
 GOAL = 0.01  # of a step, under monitor
 LONGEST_RUN = 150  # seconds
 
+
+def allocator(words):
+    """PyTorch's setting, by its old name and its new one."""
+    return {"PYTORCH_CUDA_ALLOC_CONF": words, "PYTORCH_ALLOC_CONF": words}
+
+
 # What runs in one process, since starting one takes longer than its steps.
 GROUPS = {
     "driver": {"workloads": ["driver"]},
     "torch": {"workloads": ["pytorch", "triton_kernels", "transformers_step"]},
     "torch_async": {
         "workloads": ["pytorch"],
-        "variables": {
-            "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync",
-            "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync",
-        },
+        "variables": allocator("backend:cudaMallocAsync"),
     },
     "cupy": {"workloads": ["cupy_arrays"]},
     "jax": {"workloads": ["jax_step"]},
+    # What else programs do with a card: asked for by name, since it takes its time.
+    "torch_more": {
+        "workloads": [
+            "torch_graphs",
+            "torch_streams",
+            "torch_libraries",
+            "torch_loader",
+            "transformers_generate",
+        ]
+    },
+    "torch_more_async": {
+        "workloads": ["torch_graphs", "torch_streams", "torch_libraries", "torch_loader"],
+        "variables": allocator("backend:cudaMallocAsync"),
+    },
+    "torch_compile": {"workloads": ["torch_compile"]},
+    "torch_expandable": {
+        "workloads": ["pytorch"],
+        "variables": allocator("expandable_segments:True"),
+    },
+    "torch_no_cache": {
+        "workloads": ["pytorch"],
+        "variables": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+    },
+}
+USUAL = ("driver", "torch", "torch_async", "cupy", "jax")
+NAMES_OF_ALLOCATORS = {
+    "torch_async": " (cudaMallocAsync)",
+    "torch_more_async": " (cudaMallocAsync)",
+    "torch_expandable": " (expandable)",
+    "torch_no_cache": " (no cache)",
 }
 MODES = ("native", "monitor", "vmm")
 
@@ -77,6 +110,7 @@ def run_once(mode, group, options, folder):
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "CUPY_CACHE_DIR": str(folder / "cupy"),
         "JAX_COMPILATION_CACHE_DIR": str(folder / "jax"),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
     }
     try:
         finished = subprocess.run(
@@ -149,7 +183,7 @@ def why_not(runs, workload):
 
 def judge(group, workload, runs):
     """One workload of one group in all modes, as a dictionary for a program."""
-    name = workload if group != "torch_async" else f"{workload} (cudaMallocAsync)"
+    name = workload + NAMES_OF_ALLOCATORS.get(group, "")
     missing = values_of(runs["native"], workload, "missing")
     if missing:
         return {"workload": name, "skipped": missing[0]}
@@ -194,11 +228,11 @@ def spread_of(values):
 def print_row(judged):
     name = judged["workload"]
     if "skipped" in judged:
-        print(f"{name:26s} skipped: {judged['skipped']}", flush=True)
+        print(f"{name:34s} skipped: {judged['skipped']}", flush=True)
         return
     if "native_ms" in judged:
         print(
-            f"{name:26s} {judged['version']:22s} native {judged['native_ms']:9.3f} ms"
+            f"{name:34s} {judged['version']:22s} native {judged['native_ms']:9.3f} ms"
             f"{spread_of(judged['native_ms_of_rounds'])}   {judged['native_hash'][:12]}"
             f"   {judged['rounds']} rounds",
             flush=True,
@@ -209,9 +243,9 @@ def print_row(judged):
         same = "bitwise the same" if judged[f"{mode}_same"] else "DIFFERENT"
         over = f"{judged[f'{mode}_over']:+7.2%}"
         spread = spread_of(judged[f"{mode}_ms_of_rounds"])
-        print(f"{'':49s} {mode:7s}{judged[f'{mode}_ms']:9.3f} ms{spread} {over}   {same}", flush=True)
+        print(f"{'':57s} {mode:7s}{judged[f'{mode}_ms']:9.3f} ms{spread} {over}   {same}", flush=True)
     if "failed" in judged:
-        print(f"{name:26s} FAILED: {judged['failed']}", flush=True)
+        print(f"{name:34s} FAILED: {judged['failed']}", flush=True)
 
 
 def main():
@@ -221,7 +255,7 @@ def main():
     parser.add_argument("--budget", type=float, default=450, help="seconds for all of it")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--workloads", nargs="+", help="of those in the groups, these alone")
-    parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS))
+    parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(USUAL))
     parser.add_argument("--run-option", action="append", default=[], help="for cuvmm run")
     options = parser.parse_args()
     began = time.monotonic()

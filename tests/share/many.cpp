@@ -11,8 +11,6 @@
 #include "share_world.hpp"
 #include "support/memory.hpp"
 
-extern char** environ;
-
 namespace cuvmm::test {
 namespace {
 
