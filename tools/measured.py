@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes docs/measured.md from what lies in bench/results, so that no figure there is typed by hand.
+
+    measured.py [--check]
+
+bench/goals.json says which figures were aimed at: for each what it is, the goal, the file, and the
+steps that lead to the figure in it. --check only looks whether the page is what would be made.
+"""
+import argparse
+import difflib
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+PAGE = ROOT / "docs" / "measured.md"
+GOALS = ROOT / "bench" / "goals.json"
+STANDARD = {  # of every google-benchmark result: the rest are counters of its own
+    "name", "family_index", "per_family_instance_index", "run_name", "run_type", "repetitions",
+    "repetition_index", "threads", "iterations", "real_time", "cpu_time", "time_unit",
+    "aggregate_name", "aggregate_unit", "label", "items_per_second", "bytes_per_second",
+}
+
+
+def number(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
+def table(heads, rows):
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def follow(data, steps):
+    """A key of an object, a place in a list, or {"name": …}: the element that has these values."""
+    for step in steps:
+        if isinstance(step, dict):
+            found = [one for one in data if all(one.get(k) == v for k, v in step.items())]
+            if not found:
+                raise KeyError(step)
+            data = found[0]
+        else:
+            data = data[step]
+    return data
+
+
+def goals():
+    rows = []
+    for goal in json.loads(GOALS.read_text(encoding="utf-8")):
+        file = RESULTS / goal["file"]
+        try:
+            figure = follow(json.loads(file.read_text(encoding="utf-8")), goal["at"])
+            figure *= goal.get("times", 1)
+            kept = figure <= goal["most"] if "most" in goal else figure >= goal["least"]
+            measured, verdict = number(figure), "yes" if kept else "**no**"
+        except (OSError, KeyError, IndexError, TypeError):
+            measured, verdict = "not measured", ""
+        bound = f"≤ {number(goal['most'])}" if "most" in goal else f"≥ {number(goal['least'])}"
+        unit = f" {goal['unit']}" if goal.get("unit") else ""
+        rows.append((goal["what"], bound + unit, measured + (unit if verdict else ""), verdict,
+                     f"`{goal['file']}`"))
+    return table(["What", "Goal", "Measured", "Kept", "From"], rows)
+
+
+def google_benchmark(result):
+    rows = []
+    for one in result["benchmarks"]:
+        own = ", ".join(f"{key} {number(value)}" for key, value in one.items() if key not in STANDARD)
+        rows.append((f"`{one['name']}`", f"{number(one['real_time'])} {one['time_unit']}", own))
+    return table(["Benchmark", "Time", "Counters"], rows)
+
+
+def frameworks(details):
+    rows = []
+    for one in details["workloads"]:
+        if "native_ms" not in one:
+            rows.append((one["workload"], "", "", "", one.get("skipped") or one.get("failed")))
+            continue
+        rows.append((
+            one["workload"], one["version"], f"{one['native_ms']:.3g} ms ({one['rounds']} rounds)",
+            *(f"{one[mode + '_over']:+.1%}, {'same' if one[mode + '_same'] else '**different**'}"
+              if mode + "_same" in one else one.get("failed", "") for mode in ("monitor", "vmm"))))
+    return table(["Program", "Version", "A step natively", "`monitor`", "`vmm`"], rows)
+
+
+def calls(details):
+    modes = list(details[0]["median_ns"])
+    rows = [[f"`{one['name']}`"] + [f"{number(one['median_ns'][mode])} ns" for mode in modes]
+            for one in details]
+    return table(["Call", *modes], rows)
+
+
+def objects(details):
+    heads = list(details[0])
+    return table(heads, [[number(one.get(head, "")) for head in heads] for one in details])
+
+
+def details_of(details):
+    """By its shape, since a new part needs no line here where it writes a list of plain objects."""
+    if not details:
+        return ""
+    if isinstance(details, dict) and "workloads" in details:
+        return frameworks(details)
+    if isinstance(details, dict) and "benchmarks" in details:
+        return google_benchmark(details)
+    if isinstance(details, dict) and all(isinstance(v, dict) and "benchmarks" in v for v in details.values()):
+        return "\n".join(google_benchmark(one) for one in details.values())
+    if isinstance(details, list) and all(isinstance(one, dict) for one in details):
+        return calls(details) if "median_ns" in details[0] else objects(details)
+    if isinstance(details, dict):
+        plain = {key: value for key, value in details.items() if not isinstance(value, (dict, list))}
+        return table(["", ""], [(key, number(value)) for key, value in plain.items()])
+    return ""
+
+
+def part(file):
+    result = json.loads(file.read_text(encoding="utf-8"))
+    raw = file.with_suffix(".txt")
+    about, details = "", result
+    if "part" in result:
+        about = f"{result['card']}, driver {result['driver']}, commit {result['commit']}: {result['result']}, " \
+                f"{result['seconds']} s.\n"
+        details = result["details"]
+    if raw.exists():
+        about += f"Raw: `{raw.relative_to(ROOT)}`.\n"
+    return f"### {file.stem}\n\n{about}\n{details_of(details)}"
+
+
+def page():
+    pieces = [
+        "<!-- SPDX-License-Identifier: Apache-2.0 -->\n<!-- Made by tools/measured.py. -->\n# Measured\n\n"
+        "Everything here is made from `bench/results` by `tools/measured.py`; `./dev gpu-test` and "
+        "`./dev bench` write what lies there.\n\n## Goals\n\n",
+        goals(),
+    ]
+    for machine in sorted(path for path in RESULTS.iterdir() if path.is_dir()):
+        pieces.append(f"\n## {machine.name}\n")
+        pieces += [f"\n{part(file)}" for file in sorted(machine.glob("*.json"))]
+    return "".join(pieces)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true")
+    made = page()
+    if parser.parse_args().check:
+        is_now = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+        difference = list(difflib.unified_diff(is_now.split("\n"), made.split("\n"), "docs/measured.md", "made"))
+        print("\n".join(difference[:20]) or "docs/measured.md is what the results say")
+        return 1 if difference else 0
+    PAGE.write_text(made, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
