@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes, fills, copies, grows, checks and gives back memory at random from several threads until a
+// time or a count is over, with all the memory that it can get. Fails at the first wrong word or
+// unexpected answer. Repeatable by its seed as far as threads are.
+//
+//   endurance [--seconds N | --operations N] [--seed N] [--threads N] [--largest BYTES] [--hold
+//   BYTES]
+#include <cuda.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace {
+
+template <class Function>
+Function* find(const char* symbol) {
+  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
+  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
+  if (found == nullptr) {
+    std::fprintf(stderr, "endurance: no driver with %s\n", symbol);
+    std::_Exit(1);
+  }
+  return reinterpret_cast<Function*>(found);
+}
+#define SYMBOL_TEXT(name) #name
+#define SYMBOL(name) SYMBOL_TEXT(name)
+#define CALL(name)                                                           \
+  ([]() -> decltype(name)* {                                                 \
+    static decltype(name)* const found = find<decltype(name)>(SYMBOL(name)); \
+    return found;                                                            \
+  }())
+
+struct Options {
+  double seconds = 0;
+  std::uint64_t operations = 20000;  // of each thread
+  std::uint64_t seed = 1;
+  unsigned threads = 4;
+  std::size_t largest = std::size_t{64} << 20;
+  std::size_t hold = ~std::size_t{0};  // all threads together try to hold no more
+};
+Options options;
+CUcontext context = nullptr;
+std::atomic<std::size_t> held{0};
+std::chrono::steady_clock::time_point end_of_time;
+
+struct Counts {
+  std::uint64_t operations = 0;
+  std::uint64_t granted = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t grown = 0;
+  std::uint64_t words_checked = 0;
+};
+
+[[noreturn]] void fail(const char* what, std::uint64_t expected, std::uint64_t got) {
+  std::fprintf(stderr, "endurance: seed %" PRIu64 ": %s: expected %" PRIu64 ", got %" PRIu64 "\n",
+               options.seed, what, expected, got);
+  std::fflush(stderr);
+  std::_Exit(1);
+}
+void check(CUresult answer, const char* what) {
+  if (answer != CUDA_SUCCESS) fail(what, CUDA_SUCCESS, static_cast<std::uint64_t>(answer));
+}
+
+struct Block {
+  CUdeviceptr address = 0;
+  std::size_t words = 0;
+  // The words from `begin` on hold `first`; those before it, kept from a smaller block, `second`.
+  std::size_t begin = 0;
+  std::uint32_t first = 0;
+  std::uint32_t second = 0;
+
+  std::size_t bytes() const { return words * 4; }
+  std::uint32_t expected(std::size_t word) const { return word < begin ? second : first; }
+};
+
+class Worker {
+ public:
+  explicit Worker(unsigned number) : random_(options.seed * 1000 + number) {}
+
+  Counts run() {
+    check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
+    check(CALL(cuStreamCreate)(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    while (goes_on()) {
+      ++counts_.operations;
+      step();
+    }
+    while (!blocks_.empty()) give_back(blocks_.size() - 1);
+    check(CALL(cuStreamSynchronize)(stream_), "cuStreamSynchronize");
+    check(CALL(cuStreamDestroy)(stream_), "cuStreamDestroy");
+    return counts_;
+  }
+
+ private:
+  bool goes_on() const {
+    if (options.seconds > 0) return std::chrono::steady_clock::now() < end_of_time;
+    return counts_.operations < options.operations;
+  }
+
+  std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
+
+  // As many small ones as large ones on a scale of doublings.
+  std::size_t some_size() {
+    std::size_t bits = 0;
+    while ((std::size_t{1} << (bits + 1)) <= options.largest) ++bits;
+    const std::size_t power = std::size_t{1} << (2 + below(bits - 1));
+    return power + below(power);
+  }
+
+  void step() {
+    switch (below(8)) {
+      case 0:
+      case 1:
+      case 2:
+        return take();
+      case 3:
+        return blocks_.empty() ? take() : grow(below(blocks_.size()));
+      case 4:
+      case 5:
+        return blocks_.empty() ? take() : verify(blocks_[below(blocks_.size())]);
+      default:
+        if (!blocks_.empty()) give_back(below(blocks_.size()));
+    }
+  }
+
+  bool allocate(Block& block, std::size_t bytes) {
+    if (held.load(std::memory_order_relaxed) + bytes > options.hold) return false;
+    const CUresult answer = below(2) == 0 ? CALL(cuMemAlloc)(&block.address, bytes)
+                                          : CALL(cuMemAllocAsync)(&block.address, bytes, stream_);
+    if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
+      ++counts_.refused;
+      return false;
+    }
+    check(answer, "an allocation");
+    if (block.address % 256 != 0) fail("an address's rest by 256", 0, block.address % 256);
+    ++counts_.granted;
+    block.words = bytes / 4;
+    held.fetch_add(block.bytes(), std::memory_order_relaxed);
+    return true;
+  }
+
+  void take() {
+    Block block;
+    if (!allocate(block, some_size())) return make_room();
+    block.first = static_cast<std::uint32_t>(random_());
+    if (block.words > 0)
+      check(CALL(cuMemsetD32Async)(block.address, block.first, block.words, stream_), "a set");
+    blocks_.push_back(block);
+  }
+
+  // malloc, copy, free: the way that programs enlarge a buffer.
+  void grow(std::size_t place) {
+    const Block old = blocks_[place];
+    if (old.words == 0 || old.begin != 0 || old.bytes() * 2 > options.largest) return;
+    Block block;
+    if (!allocate(block, old.bytes() + old.bytes() / 2)) return make_room();
+    block.begin = old.words;
+    block.second = old.first;
+    block.first = static_cast<std::uint32_t>(random_());
+    check(CALL(cuMemcpyDtoDAsync)(block.address, old.address, old.bytes(), stream_), "a copy");
+    give_back(place);
+    if (block.words > block.begin)
+      check(CALL(cuMemsetD32Async)(block.address + block.begin * 4, block.first,
+                                   block.words - block.begin, stream_),
+            "a set");
+    blocks_.push_back(block);
+    ++counts_.grown;
+  }
+
+  void verify(const Block& block) {
+    if (block.words == 0) return;
+    const std::size_t words = std::min<std::size_t>(block.words, 4096);
+    const std::size_t begin = below(block.words - words + 1);
+    read_.resize(words);
+    check(CALL(cuMemcpyDtoHAsync)(read_.data(), block.address + begin * 4, words * 4, stream_),
+          "a copy to the host");
+    check(CALL(cuStreamSynchronize)(stream_), "a wait");
+    for (std::size_t i = 0; i < words; ++i)
+      if (read_[i] != block.expected(begin + i))
+        fail("a word", block.expected(begin + i), read_[i]);
+    counts_.words_checked += words;
+  }
+
+  void give_back(std::size_t place) {
+    const Block block = blocks_[place];
+    if (below(4) == 0) verify(block);
+    blocks_[place] = blocks_.back();
+    blocks_.pop_back();
+    held.fetch_sub(block.bytes(), std::memory_order_relaxed);
+    // A blocking free of stream-ordered memory does not wait, so the work is waited for here.
+    if (below(2) == 0) {
+      check(CALL(cuStreamSynchronize)(stream_), "a wait");
+      check(CALL(cuMemFree)(block.address), "cuMemFree");
+    } else {
+      check(CALL(cuMemFreeAsync)(block.address, stream_), "cuMemFreeAsync");
+    }
+  }
+
+  void make_room() {
+    for (std::size_t left = blocks_.size() / 2; left > 0; --left) give_back(below(blocks_.size()));
+  }
+
+  std::mt19937_64 random_;
+  CUstream stream_ = nullptr;
+  std::vector<Block> blocks_;
+  std::vector<std::uint32_t> read_;
+  Counts counts_;
+};
+
+// What this process has of the host's memory.
+std::size_t resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  unsigned long total = 0;
+  unsigned long resident = 0;
+  if (file == nullptr || std::fscanf(file, "%lu %lu", &total, &resident) != 2) resident = 0;
+  if (file != nullptr) std::fclose(file);
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+void run_all(Counts& sum, double seconds) {
+  end_of_time = std::chrono::steady_clock::now() +
+                std::chrono::microseconds(static_cast<std::int64_t>(seconds * 1e6));
+  std::vector<Counts> counts(options.threads);
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < options.threads; ++i)
+    threads.emplace_back([i, &counts] { counts[i] = Worker(i).run(); });
+  for (std::thread& thread : threads) thread.join();
+  for (const Counts& one : counts) {
+    sum.operations += one.operations;
+    sum.granted += one.granted;
+    sum.refused += one.refused;
+    sum.grown += one.grown;
+    sum.words_checked += one.words_checked;
+  }
+}
+
+bool read_options(int count, char** words) {
+  for (int i = 1; i + 1 < count; i += 2) {
+    const std::string_view name = words[i];
+    const double value = std::strtod(words[i + 1], nullptr);
+    if (name == "--seconds")
+      options.seconds = value;
+    else if (name == "--operations")
+      options.operations = static_cast<std::uint64_t>(value);
+    else if (name == "--seed")
+      options.seed = static_cast<std::uint64_t>(value);
+    else if (name == "--threads")
+      options.threads = static_cast<unsigned>(value);
+    else if (name == "--largest")
+      options.largest = static_cast<std::size_t>(value);
+    else if (name == "--hold")
+      options.hold = static_cast<std::size_t>(value);
+    else
+      return false;
+  }
+  return count % 2 == 1 && options.largest >= 16;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (!read_options(count, words)) {
+    std::fprintf(stderr,
+                 "usage: endurance [--seconds N | --operations N] [--seed N] [--threads N] "
+                 "[--largest BYTES] [--hold BYTES]\n");
+    return 2;
+  }
+  CUdevice device = 0;
+  check(CALL(cuInit)(0), "cuInit");
+  check(CALL(cuDeviceGet)(&device, 0), "cuDeviceGet");
+  check(CALL(cuDevicePrimaryCtxRetain)(&context, device), "cuDevicePrimaryCtxRetain");
+  check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
+
+  // The first part warms up what may grow once; what the second adds to the host's memory is said.
+  Counts counts;
+  run_all(counts, options.seconds / 4);
+  const std::size_t resident_before = resident_bytes();
+  run_all(counts, options.seconds * 3 / 4);
+  const std::size_t resident_after = resident_bytes();
+
+  std::printf("operations %" PRIu64 "\ngranted %" PRIu64 "\nrefused %" PRIu64 "\ngrown %" PRIu64
+              "\nwords_checked %" PRIu64 "\nhost_mib_before %zu\nhost_mib_after %zu\n",
+              counts.operations, counts.granted, counts.refused, counts.grown, counts.words_checked,
+              resident_before >> 20, resident_after >> 20);
+  check(CALL(cuDevicePrimaryCtxRelease)(device), "cuDevicePrimaryCtxRelease");
+  return 0;
+}

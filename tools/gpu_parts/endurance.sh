@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# Random work of eight threads under memory pressure, repeatable by its seed: no wrong word, no
+# unexpected answer, and the host's memory does not grow. In turns with what can be switched on.
+program=build/bin/cuvmm_test_endurance
+seconds=${CUVMM_ENDURANCE_SECONDS:-120}
+allowed_growth=64  # MiB: what a longer run may add to the allocator's own lists
+status=0 separator='' details=''
+
+endure() {  # NAME OPTION…
+  local name=$1 out before after result=passed
+  shift
+  out=$(mktemp)
+  echo "-- $name: $*"
+  "$@" "$program" --seconds "$seconds" --threads 8 --largest $((256 << 20)) --seed "${CUVMM_SEED:-$RANDOM}" \
+    >"$out" 2> >(tail -n 20 >&2) || { result=failed; status=1; }
+  cat "$out"
+  before=$(sed -n 's/^host_mib_before //p' "$out")
+  after=$(sed -n 's/^host_mib_after //p' "$out")
+  if ((${after:-0} > ${before:-0} + allowed_growth)); then
+    echo "the host's memory grew from $before to $after MiB"
+    result=failed status=1
+  fi
+  details+="$separator{\"what\": $(json_text "$name"), \"result\": \"$result\", $(
+    sed -E 's/^([a-z_]+) ([0-9]+)$/"\1": \2/' "$out" | paste -sd, | sed 's/,/, /g')}"
+  separator=', '
+  rm -f "$out"
+}
+source tools/common.sh
+endure native env
+endure "limit of 16 GiB" build/bin/cuvmm run --limit 16G --
+endure "limit of 16 GiB, tight, relaxed" env VMM_GROW=tight VMM_FREE=relaxed build/bin/cuvmm run --limit 16G --
+printf '[%s]\n' "$details" >"$CUVMM_PART_DETAILS"
+exit "$status"
