@@ -13,8 +13,10 @@
 #ifndef CUVMM_CUVMM_H
 #define CUVMM_CUVMM_H
 
+#include "cuvmm/elastic_pool.h"
 #include "cuvmm/engine.h"
 #include "cuvmm/error.h"
+#include "cuvmm/shared_pool.h"
 #include "cuvmm/version.h"
 
 #endif /* CUVMM_CUVMM_H */

@@ -2,6 +2,8 @@
 // The C++ API of libcuvmm: a header a subject, all of them here.
 #pragma once
 
+#include "cuvmm/elastic_pool.hpp"
 #include "cuvmm/engine.hpp"
 #include "cuvmm/result.hpp"
+#include "cuvmm/shared_pool.hpp"
 #include "cuvmm/version.h"

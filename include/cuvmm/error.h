@@ -29,8 +29,7 @@ typedef enum cuvmm_status {
   CUVMM_ERROR_SYSTEM_FAILED = 13,         /* system_code */
   CUVMM_ERROR_TIMED_OUT = 14,
   CUVMM_ERROR_NOT_FOUND = 15,
-  CUVMM_ERROR_ALREADY_EXISTS = 16,
-  CUVMM_ERROR_INACTIVE = 17 /* model: its memory is not mapped now */
+  CUVMM_ERROR_ALREADY_EXISTS = 16
 } cuvmm_status;
 
 /* Why a call did not do what was asked. What says nothing about that error is 0 or "". Written only

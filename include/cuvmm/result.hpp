@@ -32,7 +32,6 @@ enum class ErrorKind : std::int32_t {
   TimedOut = CUVMM_ERROR_TIMED_OUT,
   NotFound = CUVMM_ERROR_NOT_FOUND,
   AlreadyExists = CUVMM_ERROR_ALREADY_EXISTS,
-  Inactive = CUVMM_ERROR_INACTIVE,
 };
 
 // The details say what cuvmm_error says of them.

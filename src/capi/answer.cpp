@@ -96,8 +96,6 @@ const char* name_of(cuvmm_status status) {
       return "not found";
     case CUVMM_ERROR_ALREADY_EXISTS:
       return "exists already";
-    case CUVMM_ERROR_INACTIVE:
-      return "not active";
   }
   return "unknown status";
 }

@@ -59,7 +59,7 @@ TEST(LibraryEngine, ToleratesMissingPointers) {
 }
 
 TEST(LibraryEngine, NamesEveryStatus) {
-  for (int status = CUVMM_OK; status <= CUVMM_ERROR_INACTIVE; ++status) {
+  for (int status = CUVMM_OK; status <= CUVMM_ERROR_ALREADY_EXISTS; ++status) {
     EXPECT_STRNE(cuvmm_status_name(static_cast<cuvmm_status>(status)), "unknown status") << status;
   }
   EXPECT_STREQ(cuvmm_status_name(static_cast<cuvmm_status>(12345)), "unknown status");

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/pool_words.hpp"
+
+struct cuvmm_elastic_pool {
+  std::unique_ptr<cuvmm::ElasticPool> memory;
+};
+
+namespace cuvmm::capi {
+namespace {
+
+constexpr const char* using_pool = "use an elastic pool";
+
+Result<std::unique_ptr<ElasticPool>> create(std::uint64_t capacity,
+                                            const cuvmm_elastic_pool_options* options) {
+  ElasticPool::Settings settings{.capacity = capacity};
+  if (options != nullptr) {
+    if (!is_unused(options->reserved)) {
+      return Error::invalid("make an elastic pool", "a reserved member is not 0");
+    }
+    settings.most_capacity = options->most_capacity;
+    if (options->physical_limit != 0) settings.physical_limit = options->physical_limit;
+  }
+  const auto places = TRY(pool_places(options != nullptr ? &options->places : nullptr));
+  return ElasticPool::create(places, settings);
+}
+
+}  // namespace
+
+cuvmm_status elastic_pool_create(uint64_t capacity, const cuvmm_elastic_pool_options* options,
+                                 cuvmm_elastic_pool** pool, cuvmm_error* error) {
+  if (pool == nullptr) return refuse_missing_pointer("make an elastic pool", error);
+  const Inside inside;
+  auto made = create(capacity, options);
+  if (!made.ok()) return refuse(made.error(), error);
+  *pool = new cuvmm_elastic_pool{std::move(*made)};
+  return CUVMM_OK;
+}
+
+void elastic_pool_destroy(cuvmm_elastic_pool* pool) {
+  const Inside inside;
+  delete pool;
+}
+
+uint64_t elastic_pool_base_address(const cuvmm_elastic_pool* pool) {
+  return pool != nullptr ? pool->memory->base_address() : 0;
+}
+
+uint64_t elastic_pool_capacity(const cuvmm_elastic_pool* pool) {
+  return pool != nullptr ? pool->memory->capacity() : 0;
+}
+
+uint64_t elastic_pool_granule(const cuvmm_elastic_pool* pool) {
+  return pool != nullptr ? pool->memory->granule() : 0;
+}
+
+cuvmm_status elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint32_t traits,
+                                   uint64_t* offset, cuvmm_error* error) {
+  if (pool == nullptr || offset == nullptr) return refuse_missing_pointer(using_pool, error);
+  const Inside inside;
+  const auto allowed = traits_of(traits);
+  if (!allowed.ok()) return refuse(allowed.error(), error);
+  const auto placed = pool->memory->allocate(size, *allowed);
+  if (!placed.ok())
+    return refuse(placed.error(), error, where(0, size, elastic_pool_capacity(pool)));
+  *offset = *placed;
+  return CUVMM_OK;
+}
+
+cuvmm_status elastic_pool_allocate_at(cuvmm_elastic_pool* pool, uint64_t offset, uint64_t size,
+                                      uint32_t traits, uint64_t* address, cuvmm_error* error) {
+  if (pool == nullptr) return refuse_missing_pointer(using_pool, error);
+  const Inside inside;
+  const auto allowed = traits_of(traits);
+  if (!allowed.ok()) return refuse(allowed.error(), error);
+  const auto placed = pool->memory->allocate_at({offset, size}, *allowed);
+  if (!placed.ok()) {
+    return refuse(placed.error(), error, where(offset, size, elastic_pool_capacity(pool)));
+  }
+  if (address != nullptr) *address = pool->memory->base_address() + offset;
+  return CUVMM_OK;
+}
+
+cuvmm_status elastic_pool_deallocate(cuvmm_elastic_pool* pool, uint64_t offset, uint64_t size,
+                                     cuvmm_error* error) {
+  if (pool == nullptr) return refuse_missing_pointer(using_pool, error);
+  const Inside inside;
+  const auto freed = pool->memory->deallocate({offset, size});
+  if (freed.ok()) return CUVMM_OK;
+  return refuse(freed.error(), error, where(offset, size, elastic_pool_capacity(pool)));
+}
+
+int32_t elastic_pool_is_mapped(const cuvmm_elastic_pool* pool, uint64_t offset, uint64_t size) {
+  return pool != nullptr && pool->memory->is_mapped({offset, size}) ? 1 : 0;
+}
+
+cuvmm_status elastic_pool_grow(cuvmm_elastic_pool* pool, uint64_t capacity, cuvmm_error* error) {
+  if (pool == nullptr) return refuse_missing_pointer(using_pool, error);
+  const Inside inside;
+  const auto grown = pool->memory->grow(capacity);
+  return grown.ok() ? CUVMM_OK : refuse(grown.error(), error);
+}
+
+uint64_t elastic_pool_trim(cuvmm_elastic_pool* pool) {
+  if (pool == nullptr) return 0;
+  const Inside inside;
+  return pool->memory->trim();
+}
+
+cuvmm_status elastic_pool_fence(cuvmm_elastic_pool* pool, void* stream, cuvmm_error* error) {
+  if (pool == nullptr) return refuse_missing_pointer(using_pool, error);
+  const Inside inside;
+  const auto fenced = pool->memory->fence(static_cast<CUstream>(stream));
+  return fenced.ok() ? CUVMM_OK : refuse(fenced.error(), error);
+}
+
+cuvmm_status elastic_pool_compact(cuvmm_elastic_pool* pool, cuvmm_moved moved, void* user,
+                                  cuvmm_compaction* compaction, cuvmm_error* error) {
+  if (pool == nullptr) return refuse_missing_pointer(using_pool, error);
+  const Inside inside;
+  const auto done = pool->memory->compact();
+  if (!done.ok()) return refuse(done.error(), error);
+  report(*done, moved, user, compaction);
+  return CUVMM_OK;
+}
+
+void elastic_pool_get_stats(const cuvmm_elastic_pool* pool, cuvmm_elastic_pool_stats* stats) {
+  if (pool != nullptr && stats != nullptr) *stats = stats_of(pool->memory->stats());
+}
+
+uint64_t elastic_pool_get_places(const cuvmm_elastic_pool* pool, cuvmm_place_stats* places,
+                                 uint64_t most) {
+  if (pool == nullptr) return 0;
+  const ElasticStats stats = pool->memory->stats();
+  const PoolPlaces& all = pool->memory->places();
+  for (std::size_t i = 0; places != nullptr && i < all.count() && i < most; ++i) {
+    places[i] = {.is_host = all.location(i).is_host() ? 1 : 0,
+                 .id = all.location(i).id(),
+                 .physical_bytes = stats.physical_at[i]};
+  }
+  return all.count();
+}
+
+}  // namespace cuvmm::capi

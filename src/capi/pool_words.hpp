@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the words of the C API and those of src/pool.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+
+#include "capi/answer.hpp"
+#include "capi/engine_of_process.hpp"
+#include "capi/table.hpp"
+#include "pool/elastic_pool.hpp"
+
+namespace cuvmm::capi {
+
+// What is reserved for later versions must not mean something to them already.
+template <class Reserved>
+bool is_unused(const Reserved& reserved) {
+  return std::all_of(std::begin(reserved), std::end(reserved), [](auto one) { return one == 0; });
+}
+
+Result<PlaceSettings> place_settings(const cuvmm_places* places);
+Result<std::shared_ptr<const PoolPlaces>> pool_places(const cuvmm_places* places);
+Result<AllocationTraits> traits_of(std::uint32_t traits);
+cuvmm_elastic_pool_stats stats_of(const ElasticStats& stats);
+// Tells `moved` of each move, and fills in the counts where they are asked for.
+void report(const PoolCompaction& done, cuvmm_moved moved, void* user, cuvmm_compaction* counts);
+
+inline auto where(std::uint64_t offset, std::uint64_t size, std::uint64_t capacity) {
+  return [=](cuvmm_error& error) {
+    error.offset = offset;
+    error.size = size;
+    error.capacity = capacity;
+  };
+}
+
+}  // namespace cuvmm::capi

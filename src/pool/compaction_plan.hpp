@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <set>
+
+#include "pool/elastic_pool.hpp"
+
+namespace cuvmm {
+
+// What a compaction will do. Until all of it is done nothing that is allocated now is written to:
+// what is moved goes to bytes that are free now, and its old place stays taken in `after`.
+struct ElasticPool::CompactionPlan {
+  struct Join {
+    Size granule;
+    Size with;  // whose chunk it gets
+  };
+
+  explicit CompactionPlan(const FreeBytes& now) : after(now) {}
+  bool is_empty() const { return moves.empty() && joins.empty(); }
+
+  FreeBytes after;
+  std::vector<Move> moves;
+  std::set<Size> emptied;
+  std::set<Size> receives;  // granules that moves go to
+  std::vector<Join> joins;
+};
+
+// Free bytes in granules that are mapped anyway, where movable allocations may go.
+class RoomInGranules {
+ public:
+  RoomInGranules(const FreeBytes& free, Size granule)
+      : free_(free), granule_(granule), room_(free.capacity(), FreeBytes::Begin::AllTaken) {}
+
+  void open(Size at) {
+    for_free_in(at, [&](Stretch free) { room_.give(free); });
+  }
+  // What was given out of it meanwhile stays so.
+  void close(Size at) {
+    for (const Stretch& free : room_.free_in({at * granule_, granule_})) room_.take(free);
+  }
+  std::optional<Size> take(Size size) {
+    const std::optional<Size> found = room_.find(size, alignment);
+    if (found) room_.take({*found, size});
+    return found;
+  }
+  void give(Stretch stretch) { room_.give(stretch); }
+
+ private:
+  template <class Visit>
+  void for_free_in(Size at, Visit visit) {
+    for (const Stretch& free : free_.free_in({at * granule_, granule_})) visit(free);
+  }
+  static constexpr Size alignment = 512;
+
+  const FreeBytes& free_;
+  const Size granule_;
+  FreeBytes room_;
+};
+
+}  // namespace cuvmm

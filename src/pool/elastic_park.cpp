@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pool's memory kept aside, taken, or given back as a whole.
+#include "pool/elastic_pool.hpp"
+#include "vmm/give_back.hpp"
+
+namespace cuvmm {
+namespace {
+constexpr const char* parking = "deactivate a pool's memory";
+constexpr const char* unparking = "activate a pool's memory";
+}  // namespace
+
+Result<void> ElasticPool::park() {
+  TRY(fences_->wait());
+  const Holding holding{lock_};
+  if (state_ == State::Parked) return {};
+  TRY(check_active(parking));
+  std::vector<MappedChunk> all;
+  all.reserve(ground_->mapping.chunk_count());
+  ground_->mapping.for_each([&](const MappedChunk& mapped) { all.push_back(mapped); });
+  if (!all.empty()) TRY(unmap(all));
+  parked_ = std::move(all);
+  parked_is_lost_ = false;
+  state_ = State::Parked;
+  return {};
+}
+
+Result<Activation> ElasticPool::unpark() {
+  const Holding holding{lock_};
+  if (state_ == State::Active) return Activation::Kept;
+  if (state_ == State::Closed) return Error{.kind = ErrorKind::NotFound, .doing = unparking};
+  std::vector<MappedChunk> coming = parked_;
+  if (parked_is_lost_) {
+    Granules granules;
+    for (const Stretch& taken : free_.taken_in({0, free_.capacity()})) {
+      for (const Size at : granules_of(taken)) {
+        if (granules.empty() || granules.back() != at) granules.push_back(at);
+      }
+    }
+    std::vector<ChunkRef> chunks = TRY(take_chunks(granules));
+    for (std::size_t i = 0; i < granules.size(); ++i) {
+      coming.push_back({granules[i] * granule(), std::move(chunks[i]), AccessSet::none()});
+    }
+  }
+  MapPlan plan;
+  for (const MappedChunk& chunk : coming) {
+    plan.map(ground_->mapping, chunk.offset, chunk.chunk, places_->access());
+  }
+  if (const Result<void> done = plan.commit(); !done.ok()) {
+    coming.clear();
+    recount();
+    return done.error();
+  }
+  parked_.clear();
+  state_ = State::Active;
+  return parked_is_lost_ ? Activation::Lost : Activation::Kept;
+}
+
+Size ElasticPool::drop_parked() {
+  std::vector<MappedChunk> going;  // home after the lock
+  const Holding holding{lock_};
+  if (state_ != State::Parked || parked_.empty()) return 0;
+  going.swap(parked_);
+  parked_is_lost_ = true;
+  shared_.clear();
+  const Size freed = physical_;
+  physical_ = 0;
+  physical_at_.assign(physical_at_.size(), 0);
+  if (quota_ != nullptr) quota_->give_back(freed);
+  return freed;
+}
+
+bool ElasticPool::is_parked() const {
+  const Holding holding{lock_};
+  return state_ == State::Parked;
+}
+
+Size ElasticPool::parked_bytes() const {
+  const Holding holding{lock_};
+  return state_ == State::Parked ? physical_ : 0;
+}
+
+Result<ElasticPool::Evicted> ElasticPool::evict(Size wanted) {
+  TRY(fences_->wait());
+  Evicted evicted;
+  const Holding holding{lock_};
+  TRY(check_active("evict a pool's memory"));
+  while (evicted.physical < wanted && !evictable_.empty()) {
+    const Stretch next{evictable_.begin()->first, evictable_.begin()->second};
+    const auto freed = remove(next);
+    if (!freed.ok() && evicted.allocations.empty()) return freed.error();
+    if (!freed.ok()) break;
+    evicted.allocations.push_back(next);
+    evicted.physical += *freed;
+  }
+  return evicted;
+}
+
+Size ElasticPool::evictable_bytes() const {
+  const Holding holding{lock_};
+  Size bytes = 0;
+  if (state_ != State::Active) return 0;
+  for (const auto& [offset, size] : evictable_) bytes += size;
+  return bytes;
+}
+
+void ElasticPool::close() {
+  const Result<void> waited = fences_->wait();
+  // An error that stays has ended the work too.
+  const bool work_is_over =
+      waited.ok() || is_sticky(static_cast<CUresult>(waited.error().driver_code));
+  std::vector<MappedChunk> going;  // home after the lock
+  const Holding holding{lock_};
+  if (state_ == State::Closed) return;
+  state_ = State::Closed;
+  going.swap(parked_);
+  if (work_is_over) {
+    ground_->mapping = Mapping::of(ground_->addresses);
+  } else {
+    keep_owed(Owed::Copy, [fences = fences_, ground = ground_]() -> CUresult {
+      const Result<void> over = fences->wait();
+      if (over.ok() || is_sticky(static_cast<CUresult>(over.error().driver_code))) {
+        return CUDA_SUCCESS;
+      }
+      return to_cuda(over.error());
+    });
+  }
+  shared_.clear();
+  movable_.clear();
+  evictable_.clear();
+  if (quota_ != nullptr) quota_->give_back(physical_);
+  physical_ = 0;
+  physical_at_.assign(physical_at_.size(), 0);
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making a pool, taking and freeing its bytes. Parking is elastic_park.cpp, compaction
+// elastic_compact.cpp, what is counted elastic_books.cpp.
+#include "pool/elastic_pool.hpp"
+
+#include <algorithm>
+
+#include "base/undo.hpp"
+#include "vmm/give_back.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr const char* creating = "make an elastic pool";
+constexpr const char* allocating = "allocate in a pool";
+constexpr const char* freeing = "deallocate in a pool";
+constexpr Size place_alignment = 512;
+constexpr Size room_to_grow = 4;
+
+Error refusal(ErrorKind kind, const char* doing, Size asked, Size available = 0) {
+  return {.kind = kind, .doing = doing, .asked = asked, .available = available};
+}
+
+// Allocations that reach into the stretch are no longer what they were.
+void forget_marks(std::map<Size, Size>& marks, Stretch stretch) {
+  auto at = marks.lower_bound(stretch.offset);
+  if (at != marks.begin()) {
+    const auto before = std::prev(at);
+    if (Stretch{before->first, before->second}.overlaps(stretch)) at = before;
+  }
+  while (at != marks.end() && at->first < stretch.end()) at = marks.erase(at);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ElasticPool>> ElasticPool::create(std::shared_ptr<const PoolPlaces> places,
+                                                         const Settings& settings) {
+  const Size granule = places->granule();
+  if (settings.capacity == 0) return Error::invalid(creating, "of no bytes");
+  const Size capacity = round_up(settings.capacity, granule);
+  if (capacity == 0) return Error::invalid(creating, "too large", settings.capacity);
+  Size most = capacity;
+  if (settings.most_capacity != 0) {
+    most = std::max(capacity, round_up(settings.most_capacity, granule));
+  } else if (capacity <= unlimited / room_to_grow) {
+    most = capacity * room_to_grow;
+  }
+  auto addresses = Reservation::create(places->driver(), most, granule);
+  // The room to grow was nobody's wish.
+  if (!addresses.ok() && settings.most_capacity == 0 && most != capacity) {
+    addresses = Reservation::create(places->driver(), capacity, granule);
+  }
+  if (!addresses.ok()) return addresses.error();
+  auto ground = std::make_shared<Ground>(std::move(*addresses));
+  return std::unique_ptr<ElasticPool>{
+      new ElasticPool{std::move(places), settings, capacity, std::move(ground)}};
+}
+
+ElasticPool::ElasticPool(std::shared_ptr<const PoolPlaces> places, const Settings& settings,
+                         Size capacity, std::shared_ptr<Ground> ground)
+    : places_(std::move(places)),
+      quota_(settings.quota),
+      physical_limit_(settings.physical_limit),
+      ground_(std::move(ground)),
+      fences_(std::make_shared<Fences>(places_->driver())),
+      free_(capacity),
+      physical_at_(places_->count()) {}
+
+ElasticPool::~ElasticPool() {
+  close();
+}
+
+Size ElasticPool::capacity() const {
+  const Holding holding{lock_};
+  return free_.capacity();
+}
+
+Result<void> ElasticPool::check_active(const char* doing) const {
+  if (state_ == State::Active) return {};
+  return Error{
+      .kind = ErrorKind::NotMapped, .doing = doing, .subject = "the memory is deactivated"};
+}
+
+Result<void> ElasticPool::check_stretch(const char* doing, Stretch stretch) const {
+  if (stretch.size == 0) return Error::invalid(doing, "of no bytes");
+  if (stretch.fits(free_.capacity())) return {};
+  return refusal(ErrorKind::InvalidOffset, doing, stretch.size, free_.capacity());
+}
+
+Result<Size> ElasticPool::allocate(Size size, AllocationTraits traits) {
+  const Holding holding{lock_};
+  TRY(check_active(allocating));
+  TRY(check_stretch(allocating, {0, size}));
+  const std::optional<Size> offset = free_.find(size, place_alignment);
+  if (!offset) return refusal(ErrorKind::OutOfAddresses, allocating, size, free_.largest());
+  TRY(place({*offset, size}, traits));
+  return *offset;
+}
+
+Result<void> ElasticPool::allocate_at(Stretch stretch, AllocationTraits traits) {
+  const Holding holding{lock_};
+  TRY(check_active(allocating));
+  TRY(check_stretch(allocating, stretch));
+  if (!free_.is_free(stretch)) return refusal(ErrorKind::AlreadyMapped, allocating, stretch.size);
+  return place(stretch, traits);
+}
+
+Result<void> ElasticPool::deallocate(Stretch stretch) {
+  TRY(fences_->wait());
+  const Holding holding{lock_};
+  TRY(check_active(freeing));
+  TRY(check_stretch(freeing, stretch));
+  if (!free_.is_taken(stretch)) return refusal(ErrorKind::NotMapped, freeing, stretch.size);
+  TRY(remove(stretch));
+  return {};
+}
+
+bool ElasticPool::is_mapped(Stretch stretch) const {
+  const Holding holding{lock_};
+  if (state_ != State::Active || stretch.size == 0 || !stretch.fits(free_.capacity())) return false;
+  if (!free_.is_taken(stretch)) return false;
+  return !is_damaged_ || ground_->mapping.covers(stretch);
+}
+
+Result<void> ElasticPool::grow(Size capacity) {
+  constexpr const char* growing = "grow a pool";
+  const Size rounded = round_up(capacity, granule());
+  const Holding holding{lock_};
+  TRY(check_active(growing));
+  if (rounded < free_.capacity()) return Error::invalid(growing, "to less than it has", capacity);
+  const Size reserved = ground_->addresses.size();
+  if (rounded > reserved) {
+    return refusal(ErrorKind::OutOfAddresses, growing, capacity, reserved);
+  }
+  free_.grow(rounded);
+  return {};
+}
+
+ElasticPool::Granules ElasticPool::granules_of(Stretch stretch) const {
+  Granules granules;
+  const Size last = (stretch.end() - 1) / granule();
+  for (Size at = stretch.offset / granule(); at <= last; ++at) granules.push_back(at);
+  return granules;
+}
+
+ElasticPool::Granules ElasticPool::without_memory(const Granules& granules) const {
+  Granules missing;
+  for (const Size at : granules) {
+    if (ground_->mapping.find(at * granule()) == nullptr) missing.push_back(at);
+  }
+  return missing;
+}
+
+// Granules whose chunk somebody else needs where the stretch would lie in it.
+ElasticPool::Granules ElasticPool::to_be_split(const Granules& granules, Stretch stretch) const {
+  Granules split;
+  const auto part_in = [&](Size at) {
+    const Stretch whole = of_granule(at);
+    if (!stretch.overlaps(whole)) return Stretch{0, 0};
+    const Size begin = std::max(stretch.offset, whole.offset);
+    return Stretch{begin - whole.offset, std::min(stretch.end(), whole.end()) - begin};
+  };
+  for (const Size at : granules) {
+    const Stretch mine = part_in(at);
+    for (const Size other : shared_.sharing(at)) {
+      if (other == at || std::find(split.begin(), split.end(), other) != split.end()) continue;
+      const Stretch there{other * granule() + mine.offset, mine.size};
+      const Stretch theirs = part_in(other);
+      if (free_.is_free(there) && !(theirs.size != 0 && theirs.overlaps(mine))) continue;
+      split.push_back(at);
+      break;
+    }
+  }
+  return split;
+}
+
+ElasticPool::Granules ElasticPool::emptied_by_removing(Stretch stretch) const {
+  const auto is_free = [&](Size begin, Size end) {
+    return begin >= end || free_.is_free({begin, end - begin});
+  };
+  Granules emptied = granules_of(stretch);
+  std::erase_if(emptied, [&](Size at) {
+    const Stretch whole = of_granule(at);
+    return !is_free(whole.offset, std::min(stretch.offset, whole.end())) ||
+           !is_free(std::max(stretch.end(), whole.offset), whole.end());
+  });
+  return emptied;
+}
+
+void ElasticPool::hold(const ChunkRef& chunk) {
+  physical_ += chunk->size();
+  physical_at_[places_->index_of(chunk->location())] += chunk->size();
+}
+
+void ElasticPool::let_go(const ChunkRef& chunk) {
+  physical_ -= chunk->size();
+  physical_at_[places_->index_of(chunk->location())] -= chunk->size();
+}
+
+Result<std::vector<ChunkRef>> ElasticPool::take_chunks(const Granules& granules) {
+  const Size bytes = granules.size() * granule();
+  const Size left = physical_limit_ > physical_ ? physical_limit_ - physical_ : 0;
+  if (bytes > left) return refusal(ErrorKind::OutOfMemory, allocating, bytes, left);
+  if (quota_ != nullptr) TRY(quota_->claim(bytes));
+  auto chunks = places_->take(granules);
+  if (!chunks.ok()) {
+    if (quota_ != nullptr) quota_->give_back(bytes);
+    return chunks.error();
+  }
+  for (const ChunkRef& chunk : *chunks) hold(chunk);
+  return chunks;
+}
+
+Result<PoolCopies*> ElasticPool::copies() {
+  if (copies_ == nullptr) {
+    copies_ = TRY(PoolCopies::create(places_->driver(), places_->home_device()));
+  }
+  return copies_.get();
+}
+
+// The allocated bytes of granules that share a chunk, into chunks of their own.
+Result<void> ElasticPool::copy_into(const Granules& granules, const std::vector<ChunkRef>& chunks) {
+  const Driver& driver = places_->driver();
+  const auto second = std::make_shared<Ground>(
+      TRY(Reservation::create(driver, granules.size() * granule(), granule())));
+  MapPlan plan;
+  for (std::size_t i = 0; i < granules.size(); ++i) {
+    plan.map(second->mapping, i * granule(), chunks[i], places_->access());
+  }
+  TRY(plan.commit());
+  PoolCopies& copier = *TRY(copies());
+  return copier.copy(
+      [&](CopyBytes& copying) -> Result<void> {
+        for (std::size_t i = 0; i < granules.size(); ++i) {
+          const Stretch whole = of_granule(granules[i]);
+          const Location from = ground_->mapping.find(whole.offset)->chunk->location();
+          for (const Stretch& taken : free_.taken_in(whole)) {
+            const Size to = i * granule() + (taken.offset - whole.offset);
+            TRY(copying.add(second->mapping.address_of(to),
+                            ground_->mapping.address_of(taken.offset), taken.size, from,
+                            chunks[i]->location()));
+          }
+        }
+        return {};
+      },
+      second);
+}
+
+// The stretch is free. Everything that can fail comes before anything changes, and the mapping
+// changes as a whole.
+Result<void> ElasticPool::place(Stretch stretch, AllocationTraits traits) {
+  const Granules all = granules_of(stretch);
+  Granules wanted = without_memory(all);
+  const Granules split = to_be_split(all, stretch);
+  const std::size_t fresh = wanted.size();
+  wanted.insert(wanted.end(), split.begin(), split.end());
+  if (!wanted.empty()) {
+    std::vector<ChunkRef> chunks = TRY(take_chunks(wanted));
+    Mapping& mapping = ground_->mapping;
+    const auto change = [&]() -> Result<void> {
+      if (!split.empty()) {
+        const auto first = chunks.begin() + static_cast<std::ptrdiff_t>(fresh);
+        TRY(copy_into(split, {first, chunks.end()}));
+      }
+      MapPlan plan;
+      for (const Size at : split) plan.unmap(mapping, at * granule());
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        plan.map(mapping, wanted[i] * granule(), chunks[i], places_->access());
+      }
+      return plan.commit();
+    };
+    if (const Result<void> done = change(); !done.ok()) {
+      chunks.clear();
+      recount();
+      return done.error();
+    }
+    for (const Size at : split) shared_.leave(at);
+  }
+  free_.take(stretch);
+  if (traits.movable == Movable::Yes) movable_.emplace(stretch.offset, stretch.size);
+  if (traits.evictable == Evictable::Yes) evictable_.emplace(stretch.offset, stretch.size);
+  return {};
+}
+
+std::vector<MappedChunk> ElasticPool::chunks_of(const Granules& granules) const {
+  std::vector<MappedChunk> chunks;
+  chunks.reserve(granules.size());
+  for (const Size at : granules) {
+    const MappedChunk* const mapped = ground_->mapping.find(at * granule());
+    if (mapped != nullptr) chunks.push_back(*mapped);
+  }
+  return chunks;
+}
+
+Result<void> ElasticPool::unmap(const std::vector<MappedChunk>& chunks) {
+  MapPlan plan;
+  for (const MappedChunk& chunk : chunks) plan.unmap(ground_->mapping, chunk.offset);
+  const Result<void> done = plan.commit();
+  if (!done.ok()) recount();
+  return done;
+}
+
+// What was unmapped is no longer held, but for chunks that others share.
+Size ElasticPool::forget_granules(const std::vector<MappedChunk>& gone) {
+  Size freed = 0;
+  for (const MappedChunk& chunk : gone) {
+    const Size at = chunk.offset / granule();
+    if (shared_.is_shared(at)) {
+      shared_.leave(at);
+    } else {
+      let_go(chunk.chunk);
+      freed += granule();
+    }
+  }
+  if (quota_ != nullptr && freed != 0) quota_->give_back(freed);
+  return freed;
+}
+
+Result<Size> ElasticPool::remove(Stretch stretch) {
+  const std::vector<MappedChunk> gone = chunks_of(emptied_by_removing(stretch));
+  if (!gone.empty()) TRY(unmap(gone));
+  const Size freed = forget_granules(gone);
+  free_.give(stretch);
+  forget_marks(movable_, stretch);
+  forget_marks(evictable_, stretch);
+  return freed;
+}
+
+}  // namespace cuvmm

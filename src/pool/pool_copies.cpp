@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/pool_copies.hpp"
+
+#include "driver/current_context.hpp"
+#include "pool/fences.hpp"
+#include "vmm/give_back.hpp"
+
+namespace cuvmm {
+namespace {
+constexpr const char* preparing = "prepare to copy";
+}
+
+Result<std::shared_ptr<PoolCopies>> PoolCopies::create(const Driver& driver, int device) {
+  std::shared_ptr<PoolCopies> made{new PoolCopies{driver, device}};
+  TRY(driver.check(driver.cuDevicePrimaryCtxRetain(&made->context_, device), preparing));
+  const InContext in_context{driver, made->context_};
+  if (!in_context.ok()) {
+    return Error{.kind = ErrorKind::DriverFailed,
+                 .driver_code = CUDA_ERROR_UNKNOWN,
+                 .doing = preparing,
+                 .subject = "the primary context cannot be used"};
+  }
+  TRY(driver.check(driver.cuStreamCreate(&made->stream_, CU_STREAM_NON_BLOCKING), preparing));
+  return made;
+}
+
+PoolCopies::~PoolCopies() {
+  if (stream_ != nullptr) {
+    const InContext in_context{driver_, context_};
+    if (in_context.ok()) {
+      give_back(Owed::Handle,
+                [of = &driver_, stream = stream_] { return of->cuStreamDestroy(stream); });
+    }
+  }
+  if (context_ == nullptr) return;
+  give_back(Owed::Handle,
+            [of = &driver_, device = device_] { return of->cuDevicePrimaryCtxRelease(device); });
+}
+
+Result<void> PoolCopies::copy(const Add& add, std::shared_ptr<void> held) {
+  const InContext in_context{driver_, context_};
+  if (!in_context.ok()) {
+    return Error{.kind = ErrorKind::DriverFailed,
+                 .driver_code = CUDA_ERROR_CONTEXT_IS_DESTROYED,
+                 .doing = "copy contents",
+                 .subject = "the primary context has ended"};
+  }
+  const RelaxedCaptureMode relaxed{driver_};
+  CopyBytes copying{driver_, stream_};
+  Result<void> done = add(copying);
+  if (done.ok()) done = copying.finish();
+  if (done.ok() || copying.is_over()) return done;
+  // It may still be writing.
+  keep_owed(Owed::Copy, [self = shared_from_this(), kept = std::move(held)] {
+    return self->driver_.cuStreamSynchronize(self->stream_);
+  });
+  Error error = done.error();
+  error.subject = "and the copy may still run";
+  return error;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/pool_places.hpp"
+
+#include <algorithm>
+
+#include "driver/current_context.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr const char* doing = "make a pool";
+constexpr Size smallest_granule = 64 * KiB;
+
+Error not_supported(const char* why) {
+  return {.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
+}
+
+}  // namespace
+
+// The places in the order in which one request asks them.
+class PoolPlaces::Order {
+ public:
+  explicit Order(const PoolPlaces& places) : places_(places), is_full_(places.count(), false) {
+    if (places.placement_ == Placement::LocalThenPeer) local_ = local_place();
+  }
+
+  // The next to ask for that granule after `tried` others; count() where there is none left.
+  std::size_t at(Size granule, std::size_t tried) const {
+    const std::size_t count = places_.count();
+    const std::size_t in_turn = places_.placement_ == Placement::Stripe ? places_.striped_ : 0;
+    if (tried < in_turn) return (granule + tried) % in_turn;
+    if (places_.placement_ != Placement::LocalThenPeer) return std::min(tried, count);
+    if (tried == 0) return local_;
+    return tried <= local_ ? tried - 1 : std::min(tried, count);
+  }
+  bool is_full(std::size_t place) const { return is_full_[place]; }
+  void found_full(std::size_t place) { is_full_[place] = true; }
+
+ private:
+  std::size_t local_place() const {
+    const CUcontext context = current_context(places_.driver_);
+    if (context == nullptr) return 0;
+    const int device = device_of(places_.driver_, context);
+    const auto& devices = places_.devices_;
+    const auto found = std::find(devices.begin(), devices.end(), device);
+    if (found == devices.end()) return 0;
+    const auto index = static_cast<std::size_t>(found - devices.begin());
+    return index < places_.count() ? index : 0;
+  }
+
+  const PoolPlaces& places_;
+  std::vector<bool> is_full_;
+  std::size_t local_ = 0;
+};
+
+Result<std::shared_ptr<const PoolPlaces>> PoolPlaces::create(const Driver& driver,
+                                                             const StoreOf& store_of,
+                                                             const PlaceSettings& settings) {
+  if (settings.devices.empty()) return Error::invalid(doing, "no device is named");
+  auto devices = settings.devices;
+  std::sort(devices.begin(), devices.end());
+  if (std::adjacent_find(devices.begin(), devices.end()) != devices.end()) {
+    return Error::invalid(doing, "a device is named twice");
+  }
+  const std::shared_ptr<PoolPlaces> places{new PoolPlaces{driver, settings}};
+  for (const int device : settings.devices) {
+    // Also where only the host's memory is used: asking for the store starts the driver and finds
+    // out whether the device can map.
+    TRY(store_of(Location::device(device)));
+    places->access_ = places->access_.with(device);
+    if (settings.host != HostUse::Only) TRY(places->add(Location::device(device), store_of));
+  }
+  places->striped_ = places->places_.size();
+  TRY(places->check_devices());
+  if (settings.host != HostUse::Never) {
+    TRY(places->check_host());
+    TRY(places->add(Location::host(settings.host_node), store_of));
+  }
+  TRY(places->choose_granule(settings.granule));
+  return std::shared_ptr<const PoolPlaces>{places};
+}
+
+Result<void> PoolPlaces::add(Location location, const StoreOf& store_of) {
+  ChunkStore* const store = TRY(store_of(location));
+  least_granule_ = std::max(least_granule_, TRY(granularity_of(driver_, location)));
+  places_.push_back({location, store});
+  return {};
+}
+
+Result<void> PoolPlaces::choose_granule(Size wanted) {
+  const Size least = std::max(least_granule_, smallest_granule);
+  granule_ = wanted != 0 ? wanted : least;
+  const auto refuse = [&](const char* why) {
+    return Error{
+        .kind = ErrorKind::InvalidGranule, .doing = doing, .subject = why, .asked = granule_};
+  };
+  if (!is_power_of_two(granule_)) return refuse("it is no power of two");
+  if (granule_ < smallest_granule) return refuse("it is smaller than 64 KiB");
+  if (!is_multiple(granule_, least_granule_)) return refuse("it is no multiple of the driver's");
+  return {};
+}
+
+Result<void> PoolPlaces::check_devices() const {
+  if (places_.empty()) return {};
+  for (const int by : devices_) {
+    for (const int of : devices_) {
+      if (by == of) continue;
+      int can = 0;
+      TRY(driver_.check(driver_.cuDeviceCanAccessPeer(&can, by, of), doing));
+      if (can == 0) return not_supported("a device has no path to another's memory");
+    }
+  }
+  return {};
+}
+
+Result<void> PoolPlaces::check_host() const {
+  for (const int device : devices_) {
+    int can = 0;
+    TRY(driver_.check(
+        driver_.cuDeviceGetAttribute(
+            &can, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device),
+        doing));
+    if (can == 0) return not_supported("a device cannot map the host's memory");
+  }
+  return {};
+}
+
+std::size_t PoolPlaces::index_of(Location location) const {
+  std::size_t index = 0;
+  while (index < places_.size() && !(places_[index].location == location)) ++index;
+  return index;
+}
+
+Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules) const {
+  std::vector<ChunkRef> taken;
+  taken.reserve(granules.size());
+  Order order{*this};
+  Error refusal;
+  for (const Size granule : granules) {
+    for (std::size_t tried = 0;; ++tried) {
+      const std::size_t place = order.at(granule, tried);
+      if (place == count()) {
+        refusal.asked = granules.size() * granule_;
+        refusal.available = taken.size() * granule_;
+        return refusal;
+      }
+      if (order.is_full(place)) continue;
+      auto chunk = places_[place].store->take({granule_, places_[place].location, Export::No});
+      if (chunk.ok()) {
+        taken.push_back(std::move(*chunk));
+        break;
+      }
+      if (chunk.error().kind != ErrorKind::OutOfMemory) return chunk.error();
+      refusal = chunk.error();
+      order.found_full(place);
+    }
+  }
+  return taken;
+}
+
+Size PoolPlaces::trim() const {
+  Size released = 0;
+  for (const Place& place : places_) released += place.store->trim(place.location, 0);
+  return released;
+}
+
+Size PoolPlaces::cached_bytes() const {
+  Size bytes = 0;
+  for (const Place& place : places_) {
+    const ChunkCounters counters = place.store->counters(place.location);
+    bytes += counters.physical_free + counters.physical_unreleased;
+  }
+  return bytes;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pools as a program has them: by the public headers, with the library's own engine or the
+// preload library's, on whichever driver the process finds.
+#include <cuda.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cuvmm/cuvmm.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr std::uint64_t MiB = 1 << 20;
+
+// Through the same doors as any program, so that the preload library sees the calls.
+template <class Function>
+Function driver_function(const char* name) {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  return reinterpret_cast<Function>(dlsym(library, name));
+}
+#define DRIVER(name) driver_function<decltype(&name)>(CUVMM_TEXT(name))
+#define CUVMM_TEXT(name) CUVMM_TEXT_NOW(name)
+#define CUVMM_TEXT_NOW(name) #name
+
+class LibraryPools : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    ASSERT_EQ(DRIVER(cuDevicePrimaryCtxRetain)(&context_, 0), CUDA_SUCCESS);
+    ASSERT_EQ(DRIVER(cuCtxPushCurrent)(context_), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    CUcontext ours = nullptr;
+    EXPECT_EQ(DRIVER(cuCtxPopCurrent)(&ours), CUDA_SUCCESS);
+    EXPECT_EQ(DRIVER(cuDevicePrimaryCtxRelease)(0), CUDA_SUCCESS);
+  }
+  static void write(std::uint64_t address, const std::string& text) {
+    ASSERT_EQ(DRIVER(cuMemcpyHtoD)(address, text.data(), text.size()), CUDA_SUCCESS);
+  }
+  static std::string read(std::uint64_t address, std::size_t size) {
+    std::string text(size, '?');
+    EXPECT_EQ(DRIVER(cuMemcpyDtoH)(text.data(), address, size), CUDA_SUCCESS);
+    return text;
+  }
+  static std::uint64_t in_use() { return device_info(0)->physical_in_use; }
+
+ private:
+  CUcontext context_ = nullptr;
+};
+
+TEST_F(LibraryPools, AnElasticPoolHoldsWhatIsWritten) {
+  const std::uint64_t before = in_use();
+  {
+    auto pool = ElasticPool::create(64 * MiB);
+    ASSERT_TRUE(pool.ok()) << pool.error().message();
+    EXPECT_EQ(in_use(), before);
+    const auto offset = pool->allocate(3 * MiB);
+    ASSERT_TRUE(offset.ok());
+    write(pool->base_address() + *offset + MiB, "over a seam, perhaps");
+    EXPECT_EQ(read(pool->base_address() + *offset + MiB, 20), "over a seam, perhaps");
+    EXPECT_EQ(in_use() - before, pool->stats().physical_bytes);
+    const auto places = pool->places();
+    ASSERT_EQ(places.size(), 1u);
+    EXPECT_EQ(places[0].physical_bytes, pool->stats().physical_bytes);
+    EXPECT_TRUE(pool->deallocate(*offset, 3 * MiB).ok());
+    EXPECT_FALSE(pool->is_mapped(*offset));
+  }
+  EXPECT_EQ(in_use(), before);
+}
+
+TEST_F(LibraryPools, ErrorsSayWhatWasAskedAndWhatThereWas) {
+  auto pool = ElasticPool::create(8 * MiB, {.physical_limit = 4 * MiB});
+  ASSERT_TRUE(pool.ok());
+  const auto beyond = pool->allocate_at(7 * MiB, 2 * MiB);
+  ASSERT_FALSE(beyond.ok());
+  EXPECT_EQ(beyond.error().kind(), ErrorKind::InvalidOffset);
+  EXPECT_EQ(beyond.error().details().offset, 7 * MiB);
+  EXPECT_EQ(beyond.error().details().size, 2 * MiB);
+  EXPECT_EQ(beyond.error().details().capacity, 8 * MiB);
+  const auto too_much = pool->allocate_at(0, 6 * MiB);
+  ASSERT_FALSE(too_much.ok());
+  EXPECT_EQ(too_much.error().kind(), ErrorKind::OutOfPhysicalMemory);
+  EXPECT_EQ(too_much.error().details().requested, 6 * MiB);
+  EXPECT_EQ(too_much.error().details().available, 4 * MiB);
+  ASSERT_TRUE(pool->allocate_at(100, 100).ok());
+  EXPECT_EQ(pool->allocate_at(150, 1).error().kind(), ErrorKind::AlreadyMapped);
+  EXPECT_EQ(pool->deallocate(200, 1).error().kind(), ErrorKind::NotMapped);
+  EXPECT_EQ(pool->grow(MiB).error().kind(), ErrorKind::InvalidArgument);
+  ElasticPool::Options odd;
+  odd.places.granule = 3 * MiB;
+  EXPECT_EQ(ElasticPool::create(MiB, odd).error().kind(), ErrorKind::InvalidGranule);
+  odd.places = {.devices = {77}};
+  EXPECT_EQ(ElasticPool::create(MiB, odd).error().kind(), ErrorKind::NotSupported);
+}
+
+TEST_F(LibraryPools, CompactionReportsWhatItMoved) {
+  auto pool = ElasticPool::create(16 * MiB);
+  ASSERT_TRUE(pool.ok());
+  const std::uint64_t granule = pool->granule();
+  ASSERT_TRUE(pool->allocate_at(0, 4096).ok());
+  ASSERT_TRUE(pool->allocate_at(2 * granule, 4096, Traits::Movable).ok());
+  write(pool->base_address() + 2 * granule, "moved");
+  const auto done = pool->compact();
+  ASSERT_TRUE(done.ok()) << done.error().message();
+  ASSERT_EQ(done->moves.size(), 1u);
+  EXPECT_EQ(done->physical_released, granule);
+  EXPECT_EQ(done->moves[0].from, 2 * granule);
+  EXPECT_EQ(read(pool->base_address() + done->moves[0].to, 5), "moved");
+}
+
+TEST_F(LibraryPools, AFenceIsWaitedFor) {
+  auto pool = ElasticPool::create(16 * MiB);
+  ASSERT_TRUE(pool.ok());
+  const auto offset = pool->allocate(4 * MiB);
+  ASSERT_TRUE(offset.ok());
+  CUstream stream = nullptr;
+  ASSERT_EQ(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_EQ(DRIVER(cuMemsetD8Async)(pool->base_address() + *offset, 1, 4 * MiB, stream),
+              CUDA_SUCCESS);
+  }
+  ASSERT_TRUE(pool->fence(stream).ok());
+  EXPECT_TRUE(pool->deallocate(*offset, 4 * MiB).ok());
+  EXPECT_EQ(DRIVER(cuStreamQuery)(stream), CUDA_SUCCESS);
+  EXPECT_EQ(DRIVER(cuStreamDestroy)(stream), CUDA_SUCCESS);
+}
+
+TEST_F(LibraryPools, TwoModelsTakeTurnsUnderOneLimit) {
+  auto pool = SharedPool::create(8 * MiB);
+  ASSERT_TRUE(pool.ok()) << pool.error().message();
+  std::vector<std::string> lost;
+  const auto base = pool->register_model(
+      "first", 32 * MiB,
+      {.lost = [&](std::uint64_t, std::uint64_t) { lost.emplace_back("first"); }});
+  ASSERT_TRUE(base.ok());
+  ASSERT_TRUE(pool->register_model("second", 32 * MiB).ok());
+  const auto offset = pool->allocate("first", 6 * MiB);
+  ASSERT_TRUE(offset.ok());
+  write(*base + *offset, "weights");
+  ASSERT_TRUE(pool->deactivate("first").ok());
+  EXPECT_EQ(*pool->activate("first"), Activation::Kept);
+  EXPECT_EQ(read(*base + *offset, 7), "weights");
+  ASSERT_TRUE(pool->deactivate("first").ok());
+  ASSERT_TRUE(pool->allocate("second", 6 * MiB).ok());
+  EXPECT_EQ(lost, (std::vector<std::string>{"first"}));
+  const auto refused = pool->activate("first");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind(), ErrorKind::OutOfPhysicalMemory);
+  EXPECT_STREQ(refused.error().model(), "first");
+  ASSERT_TRUE(pool->unregister_model("second").ok());
+  EXPECT_EQ(*pool->activate("first"), Activation::Lost);
+  const auto stats = pool->model_stats("first");
+  ASSERT_TRUE(stats.ok());
+  EXPECT_EQ(stats->base_address, *base);
+  EXPECT_EQ(stats->memory.physical_bytes, pool->stats().physical_bytes);
+}
+
+TEST_F(LibraryPools, ModelsAreFoundByNameOrNot) {
+  auto pool = SharedPool::create(8 * MiB);
+  ASSERT_TRUE(pool.ok());
+  ASSERT_TRUE(pool->register_model("a", MiB).ok());
+  const auto again = pool->register_model("a", MiB);
+  EXPECT_EQ(again.error().kind(), ErrorKind::ModelAlreadyExists);
+  EXPECT_STREQ(again.error().model(), "a");
+  EXPECT_EQ(pool->allocate("b", 1).error().kind(), ErrorKind::ModelNotFound);
+  EXPECT_STREQ(pool->allocate("b", 1).error().model(), "b");
+}
+
+// A callback is a program's own code: what it allocates is served as anything else.
+TEST_F(LibraryPools, CallbacksMayCallTheDriverAndThePool) {
+  auto pool = SharedPool::create(4 * MiB);
+  ASSERT_TRUE(pool.ok());
+  std::uint64_t asked = 0;
+  ASSERT_TRUE(pool->register_model("gives", 8 * MiB,
+                                   {.reclaim =
+                                        [&](std::uint64_t wanted) {
+                                          asked = wanted;
+                                          CUdeviceptr own = 0;
+                                          EXPECT_EQ(DRIVER(cuMemAlloc)(&own, 1000), CUDA_SUCCESS);
+                                          EXPECT_EQ(DRIVER(cuMemFree)(own), CUDA_SUCCESS);
+                                          EXPECT_TRUE(pool->deallocate("gives", 0, 4 * MiB).ok());
+                                        }})
+                  .ok());
+  ASSERT_TRUE(pool->register_model("needs", 8 * MiB).ok());
+  ASSERT_TRUE(pool->allocate_at("gives", 0, 4 * MiB).ok());
+  ASSERT_TRUE(pool->allocate("needs", 2 * MiB).ok());
+  EXPECT_EQ(asked, 2 * MiB);
+}
+
+// Both kinds of memory count once, against one limit.
+TEST_F(LibraryPools, TheDriversAnswerCountsPools) {
+  std::size_t free_before = 0;
+  std::size_t free_now = 0;
+  std::size_t total = 0;
+  auto pool = ElasticPool::create(64 * MiB);
+  ASSERT_TRUE(pool.ok());
+  pool->trim();  // what is kept is counted as taken by a driver that knows nothing of it
+  ASSERT_EQ(DRIVER(cuMemGetInfo)(&free_before, &total), CUDA_SUCCESS);
+  ASSERT_TRUE(pool->allocate(32 * MiB).ok());
+  ASSERT_EQ(DRIVER(cuMemGetInfo)(&free_now, &total), CUDA_SUCCESS);
+  EXPECT_EQ(free_before - free_now, 32 * MiB);
+}
+
+TEST(LibraryPoolsInC, MissingPointersAreRefusedAndNothingHappens) {
+  cuvmm_error error{};
+  EXPECT_EQ(cuvmm_elastic_pool_create(MiB, nullptr, nullptr, &error), CUVMM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cuvmm_elastic_pool_allocate(nullptr, 1, 0, nullptr, nullptr),
+            CUVMM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cuvmm_shared_pool_activate(nullptr, "a", nullptr, nullptr),
+            CUVMM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cuvmm_elastic_pool_base_address(nullptr), 0u);
+  EXPECT_EQ(cuvmm_elastic_pool_is_mapped(nullptr, 0, 1), 0);
+  cuvmm_elastic_pool_destroy(nullptr);
+  cuvmm_shared_pool_destroy(nullptr);
+}
+
+TEST(LibraryPoolsInC, WhatIsReservedMustBeUnused) {
+  cuvmm_elastic_pool* pool = nullptr;
+  cuvmm_elastic_pool_options options{};
+  options.reserved[0] = 1;
+  EXPECT_EQ(cuvmm_elastic_pool_create(MiB, &options, &pool, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);
+  options = {};
+  options.places.placement = 9;
+  EXPECT_EQ(cuvmm_elastic_pool_create(MiB, &options, &pool, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(pool, nullptr);
+}
+
+}  // namespace
+}  // namespace cuvmm::test

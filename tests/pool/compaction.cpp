@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fewer chunks for the same bytes: sharing, splitting, moving.
+#include <chrono>
+#include <thread>
+
+#include "pool_world.hpp"
+#include "support/kernels.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class PoolCompactionTest : public PoolTest {
+ protected:
+  void SetUp() override {
+    PoolTest::SetUp();
+    pool = world->elastic(16);
+  }
+  void TearDown() override {
+    pool.reset();
+    PoolTest::TearDown();
+  }
+  std::unique_ptr<ElasticPool> pool;
+
+  void given(Stretch stretch, std::uint64_t seed, AllocationTraits traits = {}) {
+    ASSERT_OK(pool->allocate_at(stretch, traits));
+    mark(*pool, stretch, seed);
+  }
+};
+
+TEST_F(PoolCompactionTest, GranulesOutOfEachOthersWayShareOneChunk) {
+  const Stretch first{0, granule / 2};
+  const Stretch second{granule + granule / 2, granule / 2};
+  given(first, 10);
+  given(second, 20);
+  const PoolCompaction done = GIVEN_VALUE(pool->compact());
+  EXPECT_EQ(done.physical_released, granule);
+  EXPECT_EQ(done.cached_released, granule);
+  EXPECT_TRUE(done.moves.empty());
+  EXPECT_EQ(pool->stats().physical, granule);
+  EXPECT_EQ(pool->stats().mapped_granules, 2u);
+  expect_mark(*pool, first, 10);
+  expect_mark(*pool, second, 20);
+  EXPECT_SOUND(*pool);
+}
+
+TEST_F(PoolCompactionTest, BytesInEachOthersWayStayApart) {
+  given({0, granule / 2 + 1}, 10);
+  given({granule + granule / 2, granule / 2}, 20);
+  EXPECT_EQ(GIVEN_VALUE(pool->compact()).physical_released, 0u);
+  EXPECT_EQ(pool->stats().physical, 2 * granule);
+}
+
+TEST_F(PoolCompactionTest, SplitsAgainBeforeAnAllocationThatWouldOverlap) {
+  const Stretch first{0, granule / 2};
+  const Stretch second{granule + granule / 2, granule / 2};
+  given(first, 10);
+  given(second, 20);
+  ASSERT_OK(pool->compact());
+  const Stretch third{granule / 2, 100};  // where the second lies in the chunk
+  given(third, 30);
+  EXPECT_EQ(pool->stats().physical, 2 * granule);
+  expect_mark(*pool, first, 10);
+  expect_mark(*pool, second, 20);
+  expect_mark(*pool, third, 30);
+  EXPECT_SOUND(*pool);
+}
+
+TEST_F(PoolCompactionTest, AnAllocationInNobodysWayNeedsNoSplit) {
+  given({0, 1000}, 10);
+  given({granule + granule / 2, 1000}, 20);
+  ASSERT_OK(pool->compact());
+  given({granule / 4, 1000}, 30);
+  EXPECT_EQ(pool->stats().physical, granule);
+  EXPECT_SOUND(*pool);
+}
+
+TEST_F(PoolCompactionTest, AnAllocationOverBothSharersSplitsThem) {
+  given({0, 1000}, 10);
+  given({granule + 2000, 1000}, 20);
+  ASSERT_OK(pool->compact());
+  const Stretch between{1000, granule + 1000};  // the rest of the one, the beginning of the other
+  given(between, 30);
+  EXPECT_EQ(pool->stats().physical, 2 * granule);
+  expect_mark(*pool, {0, 1000}, 10);
+  expect_mark(*pool, {granule + 2000, 1000}, 20);
+  expect_mark(*pool, between, 30);
+  EXPECT_SOUND(*pool);
+}
+
+TEST_F(PoolCompactionTest, WhoeverSharesMayGoInAnyOrder) {
+  for (Size at = 0; at < 4; ++at) given({at * granule + at * 4096, 4096}, 10 * at);
+  EXPECT_EQ(GIVEN_VALUE(pool->compact()).physical_released, 3 * granule);
+  for (const Size at : {0, 2, 1}) {
+    ASSERT_OK(pool->deallocate({at * granule + at * 4096, 4096}));
+    EXPECT_EQ(pool->stats().physical, granule);
+    EXPECT_SOUND(*pool);
+  }
+  expect_mark(*pool, {3 * granule + 3 * 4096, 4096}, 30);
+  ASSERT_OK(pool->deallocate({3 * granule + 3 * 4096, 4096}));
+  EXPECT_EQ(pool->stats().physical, 0u);
+}
+
+TEST_F(PoolCompactionTest, MovesWhatIsMovableAndNothingElse) {
+  const AllocationTraits movable{.movable = Movable::Yes};
+  given({0, granule / 4}, 10);
+  given({2 * granule, granule / 4}, 20, movable);
+  given({4 * granule, granule / 4}, 30, movable);
+  const PoolCompaction done = GIVEN_VALUE(pool->compact());
+  ASSERT_EQ(done.moves.size(), 2u);
+  expect_mark(*pool, {0, granule / 4}, 10);
+  for (const Move& move : done.moves) {
+    EXPECT_EQ(move.size, granule / 4);
+    EXPECT_FALSE(pool->is_mapped({move.from, move.size}));
+    EXPECT_TRUE(pool->is_mapped({move.to, move.size}));
+    EXPECT_LT(move.to, granule);
+    expect_mark(*pool, {move.to, move.size}, move.from == 2 * granule ? 20 : 30);
+  }
+  EXPECT_EQ(pool->stats().physical, granule);
+  EXPECT_SOUND(*pool);
+  // Moved ones are movable still, and freed where they are now.
+  for (const Move& move : done.moves) ASSERT_OK(pool->deallocate({move.to, move.size}));
+}
+
+TEST_F(PoolCompactionTest, AGranuleWithSomethingFixedIsNotEmptied) {
+  const AllocationTraits movable{.movable = Movable::Yes};
+  given({0, granule - 4096}, 10);
+  given({2 * granule, 4096}, 20, movable);
+  given({2 * granule + 8192, 4096}, 30);
+  const PoolCompaction done = GIVEN_VALUE(pool->compact());
+  EXPECT_TRUE(done.moves.empty());
+  expect_mark(*pool, {2 * granule, 4096}, 20);
+}
+
+TEST_F(PoolCompactionTest, MovesAcrossSeamsOfSeveralGranules) {
+  const AllocationTraits movable{.movable = Movable::Yes};
+  given({0, granule / 2}, 10);                      // leaves half a granule,
+  given({granule + granule / 2, granule / 2}, 20);  // and half of the next, side by side
+  const Stretch large{4 * granule, granule - 4096};
+  given(large, 30, movable);
+  const PoolCompaction done = GIVEN_VALUE(pool->compact());
+  ASSERT_EQ(done.moves.size(), 1u);
+  EXPECT_EQ(done.moves[0].to, granule / 2);
+  expect_mark(*pool, {done.moves[0].to, large.size}, 30);
+  EXPECT_EQ(pool->stats().physical, 2 * granule);
+}
+
+TEST_F(PoolCompactionTest, WaitsForFences) {
+  const AllocationTraits movable{.movable = Movable::Yes};
+  given({0, 4096}, 10);
+  given({2 * granule, 4096}, 20, movable);
+  const GivenStream stream;
+  {
+    SlowWork running{kernels(), stream};
+    GIVEN(driver().cuMemsetD8Async(pool->base_address() + 2 * granule, 7, 4096, stream));
+    ASSERT_OK(pool->fence(stream));
+    std::thread other{[&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds{30});
+      running.end();
+    }};
+    const PoolCompaction done = GIVEN_VALUE(pool->compact());
+    other.join();
+    ASSERT_EQ(done.moves.size(), 1u);
+    EXPECT_EQ(read(pool->base_address() + done.moves[0].to, 1)[0], std::byte{7});
+  }
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+}
+
+TEST_F(PoolCompactionTest, ChunksOfDifferentDevicesAreNotShared) {
+  NEEDS_DEVICES(2);
+  PoolWorld both{driver(), {.devices = {0, 1}, .placement = Placement::Stripe}};
+  pool = both.elastic(4);
+  given({0, 4096}, 10);
+  given({granule + 8192, 4096}, 20);
+  given({2 * granule + 16384, 4096}, 30);
+  ASSERT_OK(pool->compact());
+  EXPECT_EQ(pool->stats().physical_at, (std::vector<Size>{granule, granule}));
+  expect_mark(*pool, {2 * granule + 16384, 4096}, 30);
+  pool.reset();  // before its places
+}
+
+}  // namespace
+}  // namespace cuvmm::test
