@@ -36,6 +36,13 @@ foreach(program cuvmm_cli)
   endif()
 endforeach()
 
+# What `cuvmm plot` draws with, and what `cuvmm demo` runs.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/cuvmm" DESTINATION "${CMAKE_INSTALL_DATADIR}/cuvmm/python"
+  FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+if(TARGET cuvmm_example_frag_test)
+  install(TARGETS cuvmm_example_frag_test RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/cuvmm")
+endif()
+
 set(packaging "${PROJECT_BINARY_DIR}/packaging")
 install(EXPORT cuvmmTargets NAMESPACE cuvmm:: DESTINATION "${CUVMM_INSTALL_PACKAGE}")
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/cuvmmConfig.cmake.in"

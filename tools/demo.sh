@@ -11,11 +11,7 @@ build/bin/cuvmm_contract_tests --gtest_filter="$headline" --gtest_list_tests | g
   die "the contract suite has no headline scenario"
 build/bin/cuvmm_contract_tests --gtest_filter="$headline"
 
-# The same program twice. Natively it has to fail, or there would be nothing to show.
-simulated=()
-[[ -n ${CUVMM_TEST_DRIVER:-} ]] || simulated=(--sim)
-say "a program that fills the card, frees every second block and asks for one large one; natively:"
-! build/bin/cuvmm run "${simulated[@]}" --mode off -- build/bin/frag_test ||
-  die "frag_test succeeded natively"
-say "the same program, served by cuvmm:"
-build/bin/cuvmm run "${simulated[@]}" --mode vmm -- build/bin/frag_test
+# Programs that fail natively and succeed under cuvmm, with pictures of both.
+options=(-o demo-output)
+[[ -n ${CUVMM_TEST_DRIVER:-} ]] || options+=(--sim)
+build/bin/cuvmm demo "${options[@]}"

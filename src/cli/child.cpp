@@ -2,6 +2,8 @@
 #include "cli/child.hpp"
 
 #include <fmt/core.h>
+#include <poll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +11,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+
+#include "base/fd.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -43,9 +47,22 @@ void for_each_handed_on(Act act) {
   _exit(why == ENOENT ? exit_not_found : exit_not_executable);
 }
 
+// Returns when the child has ended, or at once where the kernel has no such descriptors.
+void look_until_it_ends(pid_t process, const std::function<void(pid_t)>& look) {
+  constexpr int between_looks_ms = 2000;
+  look(process);
+  const Fd end{static_cast<int>(::syscall(SYS_pidfd_open, process, 0))};
+  pollfd ended{.fd = end.number(), .events = POLLIN, .revents = 0};
+  while (end.is_open()) {
+    const int count = ::poll(&ended, 1, between_looks_ms);
+    if (count > 0 || (count < 0 && errno != EINTR)) return;
+    if (count == 0) look(process);
+  }
+}
+
 }  // namespace
 
-int run_child(const std::vector<std::string>& command) {
+int run_child(const std::vector<std::string>& command, const std::function<void(pid_t)>& look) {
   // Held back until both sides know which process is the child.
   sigset_t all;
   sigset_t before;
@@ -70,6 +87,7 @@ int run_child(const std::vector<std::string>& command) {
   for_each_handed_on([&](int signal) { sigaction(signal, &action, nullptr); });
   sigprocmask(SIG_SETMASK, &before, nullptr);
 
+  if (look) look_until_it_ends(started, look);
   int status = 0;
   while (waitpid(started, &status, 0) < 0) {
     if (errno != EINTR) return exit_ours;

@@ -9,6 +9,8 @@ namespace cuvmm::cli {
 void add_run(CLI::App& app, int& exit_status);
 void add_config(CLI::App& app, int& exit_status);
 void add_stats(CLI::App& app, int& exit_status);
+void add_demo(CLI::App& app, int& exit_status);
+void add_doctor(CLI::App& app, int& exit_status);
 void add_plot(CLI::App& app, int& exit_status);
 void add_export(CLI::App& app, int& exit_status);
 void add_replay(CLI::App& app, int& exit_status);

@@ -12,9 +12,11 @@ int main(int count, char** words) {
   add_run(app, exit_status);
   add_config(app, exit_status);
   add_stats(app, exit_status);
+  add_demo(app, exit_status);
   add_plot(app, exit_status);
   add_export(app, exit_status);
   add_replay(app, exit_status);
+  add_doctor(app, exit_status);
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuvmm run: a command with the preload library in front of it.
-#include <dlfcn.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -13,9 +12,13 @@
 #include "base/sim_options.hpp"
 #include "cli/child.hpp"
 #include "cli/commands.hpp"
+#include "cli/driver_here.hpp"
 #include "cli/environment.hpp"
+#include "cli/frameworks.hpp"
 #include "cli/install_places.hpp"
+#include "cli/output.hpp"
 #include "cli/preload_version.hpp"
+#include "cli/run_summary.hpp"
 #include "cli/trace_names.hpp"
 #include "cuvmm/version.h"
 
@@ -29,6 +32,8 @@ struct RunRequest {
   // Options by the names that the library reads them by.
   std::map<std::string, std::string> options;
   bool simulated = false;
+  bool frameworks = false;
+  bool quiet = false;
   std::string simulation;  // devices=2,memory=8G
 };
 
@@ -68,17 +73,6 @@ bool set_simulation(const std::string& text) {
   return true;
 }
 
-// The card's device files first: opening the driver itself takes milliseconds.
-bool has_driver() {
-  for (const char* device : {"/dev/nvidiactl", "/dev/dxg", "/dev/nvgpu"}) {
-    if (access(device, F_OK) == 0) return true;
-  }
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (driver == nullptr) return false;
-  dlclose(driver);
-  return true;
-}
-
 // Options whose part is not built yet are said to be so, rather than taken in silence.
 void say_if_without_effect(const std::string& name) {
   constexpr std::array not_built = {"VMM_SPILL",    "VMM_SPILL_PEERS", "VMM_CONTROL",
@@ -86,6 +80,23 @@ void say_if_without_effect(const std::string& name) {
                                     "VMM_PRIORITY", "VMM_WEIGHT"};
   if (std::find(not_built.begin(), not_built.end(), name) == not_built.end()) return;
   fmt::print(stderr, "cuvmm: {} has no effect in this version\n", name);
+}
+
+// Everything is in the environment; what is left is to run it and to say what it came to.
+int run_under_us(const RunRequest& request) {
+  const char* trace = std::getenv("VMM_TRACE_FILE");
+  const TraceNames traces{trace != nullptr ? trace : ""};
+  FrameworkWatch frameworks;
+  pid_t process = 0;
+  const int status = run_child(request.command, [&](pid_t child) {
+    process = child;
+    if (frameworks.is_needed() && !request.quiet) frameworks.look_at(child);
+  });
+  if (const std::string instead = traces.what_was_written_instead(); !instead.empty()) say(instead);
+  if (request.quiet) return status;
+  if (trace != nullptr) print_run_summary(traces.written(process));
+  if (const std::string suggestion = frameworks.suggestion(); !suggestion.empty()) say(suggestion);
+  return status;
 }
 
 int run(const RunRequest& request) {
@@ -116,14 +127,12 @@ int run(const RunRequest& request) {
         stderr,
         "cuvmm: this machine has no CUDA driver; --sim runs the program on a simulated one\n");
   }
-  put_first("LD_PRELOAD", *preload);
-  const char* trace = std::getenv("VMM_TRACE_FILE");
-  const TraceNames traces{trace != nullptr ? trace : ""};
-  const int status = run_child(request.command);
-  if (const std::string instead = traces.what_was_written_instead(); !instead.empty()) {
-    fmt::print(stderr, "cuvmm: {}\n", instead);
+  if (request.frameworks) {
+    const std::string done = let_frameworks_use_the_driver();
+    if (!request.quiet) say(done);
   }
-  return status;
+  put_first("LD_PRELOAD", *preload);
+  return run_under_us(request);
 }
 
 }  // namespace
@@ -133,7 +142,8 @@ void add_run(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand("run", "run a program with its GPU memory seen by cuvmm");
   command->footer(
       "Examples:\n"
-      "  cuvmm run -- python train.py\n"
+      "  cuvmm run --frameworks -- python train.py\n"
+      "  cuvmm run --limit 16G --trace run.trace -- python train.py\n"
       "  cuvmm run --sim=devices=2,memory=8G -- ./program\n"
       "  cuvmm run --mode monitor --trace before.trace -- ./program\n"
       "\n"
@@ -146,12 +156,16 @@ void add_run(CLI::App& app, int& exit_status) {
     command->add_option(flag, request->options[name], text)->type_name(type);
   };
   option("--mode", "VMM_MODE", "vmm|monitor|off",
-         "vmm and monitor record (memory is not served yet), off does nothing");
+         "vmm serves memory, monitor only records, off does nothing");
   option("--limit", "VMM_LIMIT", "SIZE", "physical memory of each device, as 16G or 80%");
   option("--trace", "VMM_TRACE_FILE", "FILE", "record every event; %p is the process, %h the host");
   option("--log-level", "VMM_LOG_LEVEL", "error|info|debug", "how much is logged");
   option("--log-file", "VMM_LOG_FILE", "FILE", "where it is logged, else standard error");
   option("--schedule", "VMM_SCHEDULE", "POLICY", "policy by which clients' work is issued");
+  command->add_flag("--frameworks", request->frameworks,
+                    "let PyTorch and JAX take stream-ordered memory, which cuvmm serves; what is "
+                    "set already stays");
+  command->add_flag("-q,--quiet", request->quiet, "say nothing but what went wrong");
   command->add_option("command", request->command, "the program and its arguments")
       ->required()
       ->type_name("COMMAND");

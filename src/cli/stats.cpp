@@ -92,7 +92,7 @@ int show(const std::string& path, bool json) {
     return 1;
   }
   if (!note.empty()) say(path + ": " + note);
-  if (summary.memory.events == 0 && !note.empty()) return 1;
+  if (summary.memory.events == 0 && !trace->health().is_finished) return 1;
   const std::string& version = trace->header().library_version;
   if (!version.empty() && version != CUVMM_VERSION_STRING) {
     say(fmt::format("{}: written by cuvmm {}, this program is {}", path, version,

@@ -17,9 +17,25 @@ bool begins_with_digit_after(const std::string& text, const std::string& beginni
          std::isdigit(static_cast<unsigned char>(text[beginning.size()])) != 0;
 }
 
+// %p is that process, all else is left to expand_file_name.
+std::string with_process(const std::string& pattern, pid_t process) {
+  std::string name;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern.compare(i, 2, "%p") == 0) {
+      name += std::to_string(process);
+      ++i;
+    } else if (pattern[i] == '%' && i + 1 < pattern.size()) {
+      name += pattern.substr(i++, 2);
+    } else {
+      name += pattern[i];
+    }
+  }
+  return name;
+}
+
 }  // namespace
 
-TraceNames::TraceNames(const std::string& pattern) {
+TraceNames::TraceNames(const std::string& pattern) : pattern_(pattern) {
   if (pattern.empty() || pattern.find("%p") != std::string::npos) return;
   name_ = expand_file_name(pattern);
   std::error_code none;
@@ -29,7 +45,7 @@ TraceNames::TraceNames(const std::string& pattern) {
 
 std::set<std::string> TraceNames::beside() const {
   std::set<std::string> names;
-  if (!was_taken_) return names;
+  if (name_.empty()) return names;
   const fs::path name{name_};
   const std::string beginning = name.filename().string() + ".";
   std::error_code none;
@@ -52,6 +68,21 @@ std::string TraceNames::what_was_written_instead() const {
     text += one;
   }
   return text;
+}
+
+std::vector<std::string> TraceNames::written(pid_t process) const {
+  std::vector<std::string> names;
+  std::error_code none;
+  if (name_.empty() && !pattern_.empty()) {
+    names.push_back(expand_file_name(with_process(pattern_, process)));
+  } else if (!was_taken_) {
+    names.push_back(name_);
+  }
+  for (const std::string& one : beside()) {
+    if (!before_.contains(one)) names.push_back(one);
+  }
+  std::erase_if(names, [&](const std::string& name) { return !fs::is_regular_file(name, none); });
+  return names;
 }
 
 }  // namespace cuvmm::cli

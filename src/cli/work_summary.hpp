@@ -21,15 +21,15 @@ class WorkSummary {
   // Lines for a person: what did not occur is left out.
   void print() const;
 
- private:
   struct Tally {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
     std::uint64_t took_ns = 0;
   };
-  static constexpr std::size_t most_events = 128;  // numbers of events, rounded up
-
   const Tally& of(TraceEvent event) const { return tallies_[static_cast<std::size_t>(event)]; }
+
+ private:
+  static constexpr std::size_t most_events = 128;  // numbers of events, rounded up
 
   std::array<Tally, most_events> tallies_{};
   std::uint64_t calls_ = 0;

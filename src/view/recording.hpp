@@ -29,7 +29,9 @@ class Recording {
 
   // What is wrong with it, in a line; empty when all is well.
   std::string note() const;
-  TraceHealth health() const { return trace_ ? trace_->health() : TraceHealth{}; }
+  TraceHealth health() const {
+    return trace_ ? trace_->health() : TraceHealth{.is_finished = true};
+  }
 
  private:
   explicit Recording(TraceReader trace) : trace_(std::move(trace)) {}

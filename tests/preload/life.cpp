@@ -8,6 +8,7 @@
 
 #include "preload/run_program.hpp"
 #include "preload/traces.hpp"
+#include "trace/reader.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -57,7 +58,7 @@ TEST(TraceOfAProcess, EndsWithWhatWasRecordedWhenItCrashes) {
   const Finished finished =
       run_program({program("life"), "crash"}, under_cuvmm({{"VMM_TRACE_FILE", trace}}));
   EXPECT_EQ(finished.status, 128 + SIGABRT);
-  EXPECT_EQ(run_program({cli(), "stats", trace}).status, 0);
+  EXPECT_TRUE(TraceReader::open(trace).ok());
 }
 
 TEST(TraceOfAProcess, IsForItsOwnerAlone) {

@@ -121,7 +121,8 @@ TEST(RunCommand, SuggestsTheSimulatedDriverWhereThereIsNoGpu) {
 TEST(RunCommand, SaysWhereTheTraceIsWhenItsNameWasTaken) {
   const std::string here = own_folder() + "/run.trace";
   const auto once = [&] {
-    return run({"--sim", "--mode", "monitor", "--trace", here, "--", program("life"), "plain"});
+    return run(
+        {"--sim", "--quiet", "--mode", "monitor", "--trace", here, "--", program("life"), "plain"});
   };
   EXPECT_EQ(once().err, "");
   const Finished second = once();
@@ -131,6 +132,52 @@ TEST(RunCommand, SaysWhereTheTraceIsWhenItsNameWasTaken) {
   const std::string instead =
       second.err.substr(beginning.size() - here.size() - 1, std::string::npos);
   EXPECT_EQ(memory_events(instead.substr(0, instead.size() - 1)).allocations, 1u);
+}
+
+TEST(RunCommand, SaysWhatARunWithATraceCameTo) {
+  const std::string here = own_folder() + "/a run.trace";
+  const Finished finished = run({"--sim=memory=64M", "--trace", here, "--", example("frag_test")});
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_NE(finished.err.find("peak requested         64.0 MiB"), std::string::npos)
+      << finished.err;
+  EXPECT_NE(finished.err.find("cuvmm plot '" + here + "'"), std::string::npos) << finished.err;
+  const std::string summary = finished.err.substr(finished.err.find("cuvmm: "));
+  EXPECT_LE(lines_in(summary), 12U) << summary;
+}
+
+TEST(RunCommand, TellsOfTheTraceOfThisProcessByItsNumber) {
+  const std::string folder = own_folder();
+  const Finished finished =
+      run({"--sim", "--trace", folder + "/%p.trace", "--", program("life"), "plain"});
+  EXPECT_NE(finished.err.find("peak requested"), std::string::npos) << finished.err;
+}
+
+TEST(RunCommand, LetsFrameworksUseTheDriver) {
+  const std::string show =
+      "echo $PYTORCH_CUDA_ALLOC_CONF $PYTORCH_ALLOC_CONF $XLA_PYTHON_CLIENT_ALLOCATOR";
+  const Finished finished = run({"--sim", "--frameworks", "--", "sh", "-c", show});
+  EXPECT_EQ(finished.out, "backend:cudaMallocAsync backend:cudaMallocAsync cuda_async\n");
+  EXPECT_EQ(lines_in(finished.err), 1U) << finished.err;
+
+  const Finished chosen = run({"--sim", "--frameworks", "--", "sh", "-c", show},
+                              {{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"}});
+  EXPECT_EQ(chosen.out, "expandable_segments:True cuda_async\n");
+  EXPECT_EQ(run({"--sim", "--", "sh", "-c", show}).out, "\n");
+}
+
+// What counts is the library's name, wherever it lies.
+TEST(RunCommand, SuggestsFrameworksOnceToAProgramThatBringsPyTorch) {
+  const std::string library = own_folder() + "/libc10_cuda.so";
+  std::filesystem::copy_file(library_of_programs("plugin"), library);
+  const std::vector<std::string> waits{"sh", "-c", "sleep 2.3"};
+  const Variables brings{{"LD_PRELOAD", library}};
+  std::vector<std::string> words{"--sim", "--"};
+  words.insert(words.end(), waits.begin(), waits.end());
+  const Finished finished = run(words, brings);
+  EXPECT_NE(finished.err.find("--frameworks"), std::string::npos) << finished.err;
+  EXPECT_EQ(lines_in(finished.err), 1U) << finished.err;
+  words.insert(words.begin(), "--quiet");
+  EXPECT_EQ(run(words, brings).err, "");
 }
 
 TEST(RunCommand, TakesTheCommandsOwnOptionsForTheCommands) {

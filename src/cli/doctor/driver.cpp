@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver, its devices, and what of virtual memory management they have.
+#include "driver/driver.hpp"
+
+#include <fmt/core.h>
+
+#include "base/size.hpp"
+#include "cli/doctor/finding.hpp"
+#include "cli/driver_here.hpp"
+#include "cli/install_places.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+int attribute(const Driver& driver, CUdevice_attribute which, CUdevice device) {
+  int value = 0;
+  return driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
+Finding has(const char* what, bool is_there, Verdict without, const char* mend) {
+  return {is_there ? Verdict::Good : without, what, is_there ? "yes" : "no", is_there ? "" : mend};
+}
+
+void look_at_device(const Driver& driver, CUdevice device, Findings& findings) {
+  char name[128] = "";
+  size_t memory = 0;
+  driver.cuDeviceGetName(name, sizeof name, device);
+  driver.cuDeviceTotalMem(&memory, device);
+  findings.push_back({Verdict::Good, fmt::format("device {}", device),
+                      fmt::format("{}, {}", name, print_size(memory)), ""});
+  findings.push_back(
+      has("  virtual memory",
+          attribute(driver, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) != 0,
+          Verdict::Bad, "this device cannot: its memory stays the driver's, cuvmm only records"));
+  findings.push_back(has(
+      "  sharing by descriptor",
+      attribute(driver, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device) !=
+          0,
+      Verdict::Doubtful, "memory cannot be shared with other processes on this device"));
+  findings.push_back(has("  stream-ordered memory",
+                         attribute(driver, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device) != 0,
+                         Verdict::Doubtful, "the device has no memory pools"));
+  CUmemAllocationProp wanted{};
+  wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+  size_t granule = 0;
+  const CUresult asked =
+      driver.cuMemGetAllocationGranularity(&granule, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  findings.push_back({asked == CUDA_SUCCESS ? Verdict::Good : Verdict::Bad, "  granule",
+                      asked == CUDA_SUCCESS ? print_size(granule) : "cannot be asked for",
+                      asked == CUDA_SUCCESS ? "" : "update the driver"});
+}
+
+}  // namespace
+
+Findings look_at_driver(const DoctorRequest& request) {
+  std::string path = "libcuda.so.1";
+  if (request.simulated) {
+    const auto simulated = find_sim_directory();
+    if (!simulated) return {{Verdict::Bad, "driver", simulated.error().text(), "install it"}};
+    path = *simulated + "/libcuda.so.1";
+  } else if (!has_driver()) {
+    return {{Verdict::Doubtful, "driver", "this machine has none",
+             "install NVIDIA's driver, or use the simulated one: cuvmm run --sim, "
+             "cuvmm doctor --sim"}};
+  }
+  const auto driver = load_driver(path.c_str());
+  if (!driver) {
+    return {
+        {Verdict::Bad, "driver", driver.error().text(), "update NVIDIA's driver: 11.0 or newer"}};
+  }
+  Findings findings{
+      {Verdict::Good, "driver",
+       fmt::format("{}.{}, {}", driver->version / 1000, driver->version % 1000 / 10, path), ""}};
+  const auto begun = driver->check(driver->cuInit(0), "start the driver");
+  int count = 0;
+  if (!begun || driver->cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0) {
+    findings.push_back({Verdict::Bad, "devices", begun ? "none" : begun.error().text(),
+                        "look at nvidia-smi; in a container, give it the devices (--gpus all)"});
+    return findings;
+  }
+  for (CUdevice device = 0; device < count; ++device) look_at_device(*driver, device, findings);
+  return findings;
+}
+
+}  // namespace cuvmm::cli

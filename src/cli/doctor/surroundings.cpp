@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of the system, and of our own installation, cuvmm needs.
+#include <fmt/core.h>
+#include <gnu/libc-version.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/size.hpp"
+#include "cli/doctor/finding.hpp"
+#include "cli/install_places.hpp"
+#include "cli/preload_version.hpp"
+#include "cuvmm/version.h"
+#include "share/place.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+constexpr rlim_t enough_files = 1024;
+constexpr std::uint64_t enough_maps = 65'530;
+
+std::uint64_t number_in(const char* path) {
+  std::ifstream file{path};
+  std::uint64_t number = 0;
+  file >> number;
+  return number;
+}
+
+Finding version_of(const char* what, const Result<std::string>& place, const std::string& version) {
+  if (!place) {
+    return {Verdict::Bad, what, place.error().text(), "install cuvmm again, as a whole"};
+  }
+  if (!version.empty() && version != CUVMM_VERSION_STRING) {
+    return {Verdict::Bad, what, fmt::format("{} is of version {}", *place, version),
+            "install all parts from one version"};
+  }
+  return {Verdict::Good, what, version.empty() ? *place : fmt::format("{}, {}", version, *place),
+          ""};
+}
+
+}  // namespace
+
+Findings look_at_versions(const DoctorRequest&) {
+  Findings findings;
+  utsname system{};
+  ::uname(&system);
+  findings.push_back({Verdict::Good, "cuvmm", CUVMM_VERSION_STRING, ""});
+  findings.push_back(
+      {Verdict::Good, "system",
+       fmt::format("{} {}, glibc {}", system.sysname, system.release, gnu_get_libc_version()), ""});
+  const auto preload = find_preload_library();
+  findings.push_back(version_of("preload library", preload,
+                                preload ? version_of_preload(*preload) : std::string{}));
+  findings.push_back(version_of("simulated driver", find_sim_directory(), {}));
+
+  const auto package = find_python_package();
+  if (!package) {
+    findings.push_back({Verdict::Doubtful, "plots", "no Python package beside this program",
+                        "install cuvmm's Python package, or the whole of it"});
+    return findings;
+  }
+  const std::string python = find_python(*package);
+  for (const char* module : {"matplotlib", "plotly"}) {
+    const std::string command =
+        "\"$CUVMM_DOCTOR_PYTHON\" -c 'import " + std::string{module} + "' >/dev/null 2>&1";
+    ::setenv("CUVMM_DOCTOR_PYTHON", python.c_str(), 1);
+    const bool is_there = std::system(command.c_str()) == 0;  // a word of ours, no outsider's
+    findings.push_back({is_there ? Verdict::Good : Verdict::Doubtful, fmt::format("{}", module),
+                        is_there ? fmt::format("in {}", python)
+                                 : fmt::format("{} has none; pictures need it", python),
+                        is_there ? "" : fmt::format("pip install {}", module)});
+  }
+  return findings;
+}
+
+Findings look_at_limits(const DoctorRequest&) {
+  Findings findings;
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  const bool has_files = files.rlim_cur == RLIM_INFINITY || files.rlim_cur >= enough_files;
+  findings.push_back(
+      {has_files ? Verdict::Good : Verdict::Doubtful, "open files",
+       files.rlim_cur == RLIM_INFINITY ? "unlimited" : fmt::format("{} at a time", files.rlim_cur),
+       has_files ? "" : "ulimit -n 4096: sharing needs one a chunk"});
+  const std::uint64_t maps = number_in("/proc/sys/vm/max_map_count");
+  const bool has_maps = maps >= enough_maps;
+  findings.push_back({has_maps ? Verdict::Good : Verdict::Doubtful, "maps a process",
+                      fmt::format("{}", maps),
+                      has_maps ? ""
+                               : "sysctl vm.max_map_count=65530: the simulated driver needs "
+                                 "one a mapping"});
+  rlimit addresses{};
+  ::getrlimit(RLIMIT_AS, &addresses);
+  const bool is_free = addresses.rlim_cur == RLIM_INFINITY;
+  findings.push_back({is_free ? Verdict::Good : Verdict::Bad, "addresses",
+                      is_free ? "unlimited" : print_size(addresses.rlim_cur),
+                      is_free ? ""
+                              : "ulimit -v unlimited: cuvmm reserves many addresses and "
+                                "little memory"});
+  return findings;
+}
+
+Findings look_at_sockets(const DoctorRequest&) {
+  const auto folder = share::private_folder();
+  if (folder) return {{Verdict::Good, "socket folder", *folder, ""}};
+  return {{Verdict::Doubtful, "socket folder", folder.error().text(),
+           "set XDG_RUNTIME_DIR to a folder of your own (mode 0700): sharing needs one"}};
+}
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cuvmm doctor`: says what is there, survives what is broken, and what its status means."""
+
+import json
+import os
+import shutil
+import subprocess
+import unittest
+
+from cli_support import BUILD, CliTest, cuvmm, main, text
+
+
+class Doctor(CliTest):
+    def findings(self, *words, status=0, **more):
+
+        finished = cuvmm("doctor", "--json", *words, **more)
+        self.assertEqual(finished.returncode, status, text(finished.stdout + finished.stderr))
+        all_of_it = json.loads(finished.stdout)
+        self.assertEqual(all_of_it["schema"], 1)
+        return {one["what"]: one for one in all_of_it["findings"]}
+
+    def test_all_is_well_with_the_simulated_driver(self):
+        findings = self.findings("--sim")
+        for what in ("cuvmm", "preload library", "driver", "device 0", "virtual memory", "granule",
+                     "preload"):
+            self.assertEqual(findings[what]["verdict"], "good", findings[what])
+            self.assertEqual(findings[what]["mend"], "")
+        self.assertIn("cuGetProcAddress", findings["preload"]["text"])
+
+    def test_every_device_is_looked_at(self):
+        findings = self.findings("--sim", env={"VMM_SIM_DEVICES": "3", "VMM_SIM_MEMORY": "64M"})
+        self.assertIn("64.0 MiB", findings["device 2"]["text"])
+
+    @unittest.skipUnless(shutil.which("cc"), "no C compiler here")
+    def test_a_driver_that_crashes_stops_no_other_check(self):
+        source = self.path("driver.c")
+        with open(source, "w", encoding="ascii") as file:
+            file.write("__attribute__((constructor)) static void fall(void) { __builtin_trap(); }\n")
+        subprocess.run(["cc", "-shared", "-fPIC", source, "-o", self.path("libcuda.so.1")],
+                       check=True)
+        findings = self.findings(status=1, env={"LD_LIBRARY_PATH": os.path.dirname(source)})
+        self.assertIn("crashed", findings["driver"]["text"])
+        self.assertIn("open files", findings)
+
+    def test_what_is_bad_is_marked_and_has_a_way_to_mend_it(self):
+        finished = cuvmm("doctor", "--sim", env={"VMM_SIM_FAULT": "cuInit:1=CUDA_ERROR_NO_DEVICE"})
+        self.assertEqual(finished.returncode, 1)
+        lines = text(finished.stdout).splitlines()
+        bad = [i for i, line in enumerate(lines) if line.startswith("✗")]
+        self.assertTrue(bad)
+        self.assertIn("→", lines[bad[0] + 1])
+
+    def test_a_report_can_be_pasted(self):
+        out = self.good("doctor", "--sim", "--report", env={"VMM_LIMIT": "1G"})
+        self.assertTrue(out.startswith("```\n") and out.endswith("```\n"))
+        self.assertIn("VMM_LIMIT=1G", out)
+        self.assertNotIn("\033", out)
+
+    def test_it_runs_without_home_terminal_or_runtime_folder(self):
+        self.findings("--sim", without=("HOME", "TERM", "XDG_RUNTIME_DIR", "USER"))
+
+    def test_the_doors_are_found_open_without_the_preload_library(self):
+        sim = os.path.join(BUILD, "lib", "cuvmm", "sim")
+        self.assertIn("dlsym", text(cuvmm("doctor", "--doors", env={"LD_LIBRARY_PATH": sim}).stdout))
+
+
+if __name__ == "__main__":
+    main()
