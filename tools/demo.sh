@@ -15,3 +15,13 @@ build/bin/cuvmm_contract_tests --gtest_filter="$headline"
 options=(-o demo-output)
 [[ -n ${CUVMM_TEST_DRIVER:-} ]] || options+=(--sim)
 build/bin/cuvmm demo "${options[@]}"
+
+# Programs that use the library: they are linked to it, and need no preload.
+driver_path=()
+[[ -n ${CUVMM_TEST_DRIVER:-} ]] || driver_path=("LD_LIBRARY_PATH=$PWD/build/lib/cuvmm/sim")
+say "a pool with far more addresses than there is memory:"
+env "${driver_path[@]}" build/bin/elastic_pool
+say "two models that take turns under one limit:"
+env "${driver_path[@]}" build/bin/two_models
+say "a pool seen from Python:"
+env "${driver_path[@]}" CUVMM_LIBRARY="$PWD/build/lib/libcuvmm.so" python3 -B examples/elastic_pool.py

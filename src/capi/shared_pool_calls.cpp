@@ -63,6 +63,8 @@ Result<ModelSettings> model_settings(std::uint64_t capacity, const cuvmm_model_o
 cuvmm_status shared_pool_create(uint64_t physical_limit, const cuvmm_places* places,
                                 cuvmm_shared_pool** pool, cuvmm_error* error) {
   if (pool == nullptr) return refuse_missing_pointer("make a shared pool", error);
+  // Before we are inside, where no engine is made.
+  if (const auto started = engine(); !started.ok()) return refuse(started.error(), error);
   const Inside inside;
   const auto all = pool_places(places);
   if (!all.ok()) return refuse(all.error(), error);

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pool of 128 GiB of addresses with at most 1 GiB of memory behind them.
+//
+//   c++ -std=c++20 elastic_pool.cpp -o elastic_pool $(pkg-config --cflags --libs cuvmm) -ldl
+//
+// Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exit 0
+// where everything is as it should be.
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "cuvmm/elastic_pool.hpp"
+
+namespace {
+
+constexpr std::uint64_t KiB = 1 << 10;
+constexpr std::uint64_t MiB = 1 << 20;
+constexpr std::uint64_t GiB = 1 << 30;
+
+template <class Function>
+Function driver_function(const char* name) {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  void* const found = library != nullptr ? dlsym(library, name) : nullptr;
+  if (found == nullptr) {
+    std::fprintf(stderr, "elastic_pool: the driver has no %s\n", name);
+    std::exit(1);
+  }
+  return reinterpret_cast<Function>(found);
+}
+// The name that the header gives a function, which may have a suffix of its version.
+#define TEXT_OF(name) #name
+#define TEXT(name) TEXT_OF(name)
+#define DRIVER(name) driver_function<decltype(&name)>(TEXT(name))
+
+void must(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "elastic_pool: %s\n", what);
+  std::exit(1);
+}
+
+template <class T>
+T must(cuvmm::Result<T> result) {
+  if (!result.ok()) {
+    std::fprintf(stderr, "elastic_pool: %s\n", result.error().message());
+    std::exit(1);
+  }
+  return std::move(*result);
+}
+
+void print(const char* when, const cuvmm::ElasticPool& pool) {
+  const cuvmm::ElasticPoolStats stats = pool.stats();
+  std::printf("%-34s allocated %6.1f MiB, memory %6.1f MiB in %4llu granules, fragmentation %.3f\n",
+              when, static_cast<double>(stats.allocated_bytes) / MiB,
+              static_cast<double>(stats.physical_bytes) / MiB,
+              static_cast<unsigned long long>(stats.mapped_granules), stats.fragmentation);
+}
+
+unsigned char first_byte(std::uint64_t address) {
+  unsigned char byte = 0;
+  must(DRIVER(cuMemcpyDtoH)(&byte, address, 1) == CUDA_SUCCESS, "a copy failed");
+  return byte;
+}
+
+// A set returns before it is done. The pool is told of it, so that it unmaps nothing too early.
+void fill(cuvmm::ElasticPool& pool, std::uint64_t address, unsigned char value,
+          std::uint64_t size) {
+  must(DRIVER(cuMemsetD8)(address, value, size) == CUDA_SUCCESS, "a set failed");
+  must(pool.fence(nullptr).ok(), "the pool takes no fence");
+}
+
+}  // namespace
+
+int main() {
+  CUcontext context = nullptr;
+  must(DRIVER(cuInit)(0) == CUDA_SUCCESS, "no CUDA device");
+  must(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS, "no context");
+  must(DRIVER(cuCtxSetCurrent)(context) == CUDA_SUCCESS, "no context");
+
+  auto pool = must(cuvmm::ElasticPool::create(128 * GiB, {.physical_limit = 1 * GiB}));
+  std::printf("128 GiB of addresses from 0x%llx on, granules of %.0f MiB\n",
+              static_cast<unsigned long long>(pool.base_address()),
+              static_cast<double>(pool.granule()) / MiB);
+  print("nothing yet", pool);
+
+  // Far apart, each with memory behind it alone.
+  for (std::uint64_t i = 0; i < 16; ++i) {
+    const std::uint64_t address = must(pool.allocate_at(i * 8 * GiB, 48 * MiB));
+    fill(pool, address, static_cast<unsigned char>(i + 1), 48 * MiB);
+  }
+  print("16 stretches, 8 GiB apart", pool);
+
+  // All memory is in use: the pool says what is missing, and everything stays as it is.
+  const auto refused = pool.allocate(512 * MiB);
+  must(!refused.ok() && refused.error().kind() == cuvmm::ErrorKind::OutOfPhysicalMemory,
+       "more than there is was granted");
+  std::printf("  refused: %s\n", refused.error().message());
+
+  for (std::uint64_t i = 0; i < 16; i += 2) {
+    must(pool.deallocate(i * 8 * GiB, 48 * MiB).ok(), "cannot deallocate");
+  }
+  print("every second one given back", pool);
+  const std::uint64_t large = must(pool.allocate(512 * MiB));
+  fill(pool, pool.base_address() + large, 200, 512 * MiB);
+  print("and used for one large piece", pool);
+  must(pool.deallocate(large, 512 * MiB).ok(), "cannot deallocate");
+
+  // Small pieces, one in a granule: compaction holds them in fewer.
+  std::vector<std::uint64_t> small;
+  for (std::uint64_t i = 0; i < 64; ++i) {
+    const std::uint64_t offset = 4 * GiB + i * pool.granule() + i % 8 * 256 * KiB;
+    const std::uint64_t address = must(pool.allocate_at(offset, 256 * KiB));
+    fill(pool, address, static_cast<unsigned char>(100 + i), 256 * KiB);
+    small.push_back(address);
+  }
+  print("64 pieces of 256 KiB", pool);
+  const cuvmm::Compaction done = must(pool.compact());
+  print("after compaction", pool);
+  must(done.moves.empty(), "what is not movable was moved");
+  must(pool.granule() < 2 * MiB || done.physical_released > 0, "compaction gave nothing back");
+
+  for (std::uint64_t i = 0; i < small.size(); ++i) {
+    must(first_byte(small[i]) == 100 + i, "a small piece has other contents");
+  }
+  for (std::uint64_t i = 1; i < 16; i += 2) {
+    must(first_byte(pool.base_address() + i * 8 * GiB) == i + 1, "a stretch has other contents");
+  }
+  std::printf("every byte is what was written\n");
+  return 0;
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A pool seen as arrays: filled from the host, and handed to cupy or torch without a copy where one
+of them and a card is there.
+
+Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exit 0
+where everything is as it should be."""
+
+import array
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+import cuvmm  # noqa: E402
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+def numbers(count, first):
+    """Host memory: numpy's where it is installed, else the standard library's."""
+    try:
+        import numpy
+        return numpy.arange(first, first + count, dtype=numpy.float32)
+    except ImportError:
+        return array.array("f", range(first, first + count))
+
+
+def through_cupy(view, count, first):
+    """The same memory by cupy, where there is a card that it can use."""
+    try:
+        import cupy
+        seen = cupy.asarray(view)
+        seen += 1
+        cupy.cuda.Stream.null.synchronize()
+        assert seen.data.ptr == view.address, "cupy has copied it"
+    except Exception as why:  # not installed, or no card of its own
+        print(f"cupy is not asked ({type(why).__name__})")
+        return
+    assert view.tobytes() == (numbers(count, first + 1)).tobytes(), "cupy wrote somewhere else"
+    print("cupy sees the same memory")
+
+
+def main():
+    count = 1 << 18
+    with cuvmm.ElasticPool(64 * GIB, physical_limit=256 * MIB) as pool:
+        print(f"{pool.capacity // GIB} GiB of addresses, {pool.stats().physical_bytes} bytes of memory")
+        arrays = []
+        for i in range(16):
+            view = pool.array(count, "float32", offset=i * 4 * GIB)
+            view.copy_from(numbers(count, i))
+            arrays.append(view)
+        print(f"16 arrays, 4 GiB apart: {pool.stats().physical_bytes // MIB} MiB of memory")
+        for i, view in enumerate(arrays):
+            assert view.tobytes() == numbers(count, i).tobytes(), f"array {i} differs"
+        done = pool.compact()
+        print(f"compaction gives {done.physical_released // MIB} MiB back, nothing moves")
+        for i, view in enumerate(arrays):
+            assert view.tobytes() == numbers(count, i).tobytes(), f"array {i} differs afterwards"
+        through_cupy(arrays[3], count, 3)
+        try:
+            pool.allocate(GIB)
+            raise AssertionError("more than the limit was granted")
+        except cuvmm.OutOfPhysicalMemory as refused:
+            print(f"refused: {refused.requested // MIB} MiB asked, "
+                  f"{refused.available // MIB} MiB available")
+        for view in arrays:
+            view.free()
+        assert pool.stats().physical_bytes == 0
+    print("every number is what was written")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two models that take turns under one limit: each has addresses for all that it ever needs, and
+// memory while it works. Its pointers never change.
+//
+//   c++ -std=c++20 two_models.cpp -o two_models $(pkg-config --cflags --libs cuvmm) -ldl
+//
+// Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exit 0
+// where everything is as it should be.
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "cuvmm/shared_pool.hpp"
+
+namespace {
+
+constexpr std::uint64_t MiB = 1 << 20;
+constexpr std::uint64_t GiB = 1 << 30;
+
+template <class Function>
+Function driver_function(const char* name) {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  void* const found = library != nullptr ? dlsym(library, name) : nullptr;
+  if (found == nullptr) {
+    std::fprintf(stderr, "two_models: the driver has no %s\n", name);
+    std::exit(1);
+  }
+  return reinterpret_cast<Function>(found);
+}
+// The name that the header gives a function, which may have a suffix of its version.
+#define TEXT_OF(name) #name
+#define TEXT(name) TEXT_OF(name)
+#define DRIVER(name) driver_function<decltype(&name)>(TEXT(name))
+
+void must(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "two_models: %s\n", what);
+  std::exit(1);
+}
+
+template <class T>
+T must(cuvmm::Result<T> result) {
+  if (!result.ok()) {
+    std::fprintf(stderr, "two_models: %s\n", result.error().message());
+    std::exit(1);
+  }
+  return std::move(*result);
+}
+void must(const cuvmm::Result<void>& result) {
+  if (!result.ok()) must(false, result.error().message());
+}
+
+// A model with weights that can be loaded anew, and a cache that it can do without.
+class Model {
+ public:
+  Model(cuvmm::SharedPool& pool, std::string name, unsigned char weight)
+      : pool_(pool), name_(std::move(name)), weight_(weight) {
+    base_ =
+        must(pool_.register_model(name_, 16 * GiB,
+                                  {.reclaim = [this](std::uint64_t wanted) { give_back(wanted); },
+                                   .lost = [this](std::uint64_t, std::uint64_t) { ++losses_; }}));
+  }
+
+  // Before each request. Weights are loaded only where they are not there any more.
+  void serve() {
+    const bool first = weights_ == nothing;
+    if (first) weights_ = must(pool_.allocate(name_, 300 * MiB));
+    const bool kept = must(pool_.activate(name_)) == cuvmm::Activation::Kept;
+    if (first || !kept) {
+      must(DRIVER(cuMemsetD8)(base_ + weights_, weight_, 300 * MiB) == CUDA_SUCCESS,
+           "a set failed");
+      ++loads_;
+    }
+    if (cache_ == nothing) cache_ = must(pool_.allocate(name_, 100 * MiB));
+    must(DRIVER(cuMemsetD8)(base_ + cache_, 255, 100 * MiB) == CUDA_SUCCESS, "a set failed");
+    unsigned char weight = 0;
+    must(DRIVER(cuMemcpyDtoH)(&weight, base_ + weights_ + 123 * MiB, 1) == CUDA_SUCCESS,
+         "a copy failed");
+    must(weight == weight_, "the weights are others");
+    // What the device still does with this memory is done before anybody takes it.
+    must(pool_.fence(name_, nullptr));
+  }
+  void rest() { must(pool_.deactivate(name_)); }
+
+  void print(const char* doing) const {
+    const cuvmm::ModelStats stats = must(pool_.model_stats(name_));
+    const cuvmm::SharedPoolStats all = pool_.stats();
+    std::printf(
+        "%-8s %-7s has %5.0f MiB at 0x%llx, loaded %d times; all models %5.0f of %.0f MiB\n",
+        name_.c_str(), doing, static_cast<double>(stats.memory.physical_bytes) / MiB,
+        static_cast<unsigned long long>(base_), loads_,
+        static_cast<double>(all.physical_bytes) / MiB,
+        static_cast<double>(all.physical_limit) / MiB);
+    must(all.physical_bytes <= all.physical_limit, "there is more memory than the limit");
+  }
+  int loads() const { return loads_; }
+  int losses() const { return losses_; }
+
+ private:
+  // Asked while another model needs memory.
+  void give_back(std::uint64_t) {
+    if (cache_ == nothing) return;
+    must(pool_.deallocate(name_, cache_, 100 * MiB));
+    cache_ = nothing;
+  }
+
+  static constexpr std::uint64_t nothing = ~std::uint64_t{0};
+  cuvmm::SharedPool& pool_;
+  const std::string name_;
+  const unsigned char weight_;
+  std::uint64_t base_ = 0;
+  std::uint64_t weights_ = nothing;
+  std::uint64_t cache_ = nothing;
+  int loads_ = 0;
+  int losses_ = 0;
+};
+
+}  // namespace
+
+int main() {
+  CUcontext context = nullptr;
+  must(DRIVER(cuInit)(0) == CUDA_SUCCESS, "no CUDA device");
+  must(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS, "no context");
+  must(DRIVER(cuCtxSetCurrent)(context) == CUDA_SUCCESS, "no context");
+
+  std::printf("With 512 MiB there is room for one model of 400 MiB:\n");
+  auto small = must(cuvmm::SharedPool::create(512 * MiB));
+  {
+    Model chat{small, "chat", 7};
+    Model vision{small, "vision", 9};
+    for (int turn = 0; turn < 2; ++turn) {
+      chat.serve();
+      chat.print("serves,");
+      chat.rest();
+      vision.serve();
+      vision.print("serves,");
+      vision.rest();
+    }
+    must(chat.loads() == 2 && chat.losses() >= 1, "chat did not lose what it had to");
+    must(small.unregister_model("chat"));
+    must(small.unregister_model("vision"));
+  }
+
+  std::printf("With 800 MiB both stay, and nobody loads twice:\n");
+  auto large = must(cuvmm::SharedPool::create(800 * MiB));
+  Model chat{large, "chat", 7};
+  Model vision{large, "vision", 9};
+  for (int turn = 0; turn < 2; ++turn) {
+    chat.serve();
+    chat.print("serves,");
+    chat.rest();
+    vision.serve();
+    vision.print("serves,");
+    vision.rest();
+  }
+  must(chat.loads() == 1 && vision.loads() == 1, "contents were lost although there was room");
+  must(large.unregister_model("chat"));
+  must(large.unregister_model("vision"));
+  std::printf("every weight is what was loaded\n");
+  return 0;
+}

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libcuvmm's C API by ctypes: its structs, its functions, and how it is found."""
+
+import ctypes
+import os
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int32,
+                    c_uint32, c_uint64, c_void_p)
+from pathlib import Path
+
+from .errors import BY_STATUS, CuvmmError
+
+SONAME = "libcuvmm.so.0"
+
+
+class Error(Structure):
+    _fields_ = [("status", c_int32), ("driver_code", c_int32), ("system_code", c_int32),
+                ("reserved0", c_int32), ("offset", c_uint64), ("size", c_uint64),
+                ("capacity", c_uint64), ("requested", c_uint64), ("available", c_uint64),
+                ("reserved", c_uint64 * 8), ("model", c_char * 128), ("message", c_char * 256)]
+
+
+class EngineInfo(Structure):
+    _fields_ = [("kind", c_int32), ("mode", c_int32), ("version", c_uint32),
+                ("driver_version", c_int32), ("device_count", c_int32), ("reserved", c_int32 * 11)]
+
+
+class DeviceInfo(Structure):
+    _fields_ = [("granule", c_uint64), ("memory", c_uint64), ("limit", c_uint64),
+                ("physical_in_use", c_uint64), ("physical_cached", c_uint64),
+                ("reserved", c_uint64 * 11)]
+
+
+class Places(Structure):
+    _fields_ = [("granule", c_uint64), ("devices", POINTER(c_int32)), ("device_count", c_uint64),
+                ("placement", c_int32), ("host", c_int32), ("host_node", c_int32),
+                ("reserved0", c_int32), ("reserved", c_uint64 * 8)]
+
+
+class ElasticPoolOptions(Structure):
+    _fields_ = [("places", Places), ("most_capacity", c_uint64), ("physical_limit", c_uint64),
+                ("reserved", c_uint64 * 8)]
+
+
+class Move(Structure):
+    _fields_ = [("from_", c_uint64), ("to", c_uint64), ("size", c_uint64)]
+
+
+class Compaction(Structure):
+    _fields_ = [("moves", c_uint64), ("physical_released", c_uint64),
+                ("cached_released", c_uint64), ("reserved", c_uint64 * 5)]
+
+
+class ElasticPoolStats(Structure):
+    _fields_ = [("capacity", c_uint64), ("allocated_bytes", c_uint64),
+                ("physical_bytes", c_uint64), ("mapped_granules", c_uint64),
+                ("free_bytes", c_uint64), ("largest_free", c_uint64), ("fragmentation", c_double),
+                ("reserved", c_uint64 * 8)]
+
+
+class PlaceStats(Structure):
+    _fields_ = [("is_host", c_int32), ("id", c_int32), ("physical_bytes", c_uint64)]
+
+
+Moved = CFUNCTYPE(None, c_void_p, POINTER(Move))
+Reclaim = CFUNCTYPE(None, c_void_p, c_char_p, c_uint64)
+Lost = CFUNCTYPE(None, c_void_p, c_char_p, c_uint64, c_uint64)
+
+
+class ModelOptions(Structure):
+    _fields_ = [("minimum", c_uint64), ("maximum", c_uint64), ("priority", c_int32),
+                ("reserved0", c_int32), ("reclaim", Reclaim), ("lost", Lost), ("user", c_void_p),
+                ("reserved", c_uint64 * 8)]
+
+
+class ModelStats(Structure):
+    _fields_ = [("memory", ElasticPoolStats), ("base_address", c_uint64), ("minimum", c_uint64),
+                ("maximum", c_uint64), ("priority", c_int32), ("is_active", c_int32),
+                ("reserved", c_uint64 * 8)]
+
+
+class SharedPoolStats(Structure):
+    _fields_ = [("physical_limit", c_uint64), ("physical_bytes", c_uint64),
+                ("cached_bytes", c_uint64), ("models", c_uint64), ("granule", c_uint64),
+                ("reserved", c_uint64 * 8)]
+
+
+POOL = c_void_p
+NUMBER = POINTER(c_uint64)
+CALLBACK_MOVED = (Moved, c_void_p, POINTER(Compaction))
+
+# Calls that answer a status; each takes a cuvmm_error* after these.
+CHECKED = {
+    "get_engine_info": (POINTER(EngineInfo),),
+    "get_device_info": (c_int32, POINTER(DeviceInfo)),
+    "elastic_pool_create": (c_uint64, POINTER(ElasticPoolOptions), POINTER(POOL)),
+    "elastic_pool_allocate": (POOL, c_uint64, c_uint32, NUMBER),
+    "elastic_pool_allocate_at": (POOL, c_uint64, c_uint64, c_uint32, NUMBER),
+    "elastic_pool_deallocate": (POOL, c_uint64, c_uint64),
+    "elastic_pool_grow": (POOL, c_uint64),
+    "elastic_pool_fence": (POOL, c_void_p),
+    "elastic_pool_compact": (POOL, *CALLBACK_MOVED),
+    "shared_pool_create": (c_uint64, POINTER(Places), POINTER(POOL)),
+    "shared_pool_register_model": (POOL, c_char_p, c_uint64, POINTER(ModelOptions), NUMBER),
+    "shared_pool_unregister_model": (POOL, c_char_p),
+    "shared_pool_allocate": (POOL, c_char_p, c_uint64, c_uint32, NUMBER),
+    "shared_pool_allocate_at": (POOL, c_char_p, c_uint64, c_uint64, c_uint32, NUMBER),
+    "shared_pool_deallocate": (POOL, c_char_p, c_uint64, c_uint64),
+    "shared_pool_fence": (POOL, c_char_p, c_void_p),
+    "shared_pool_compact": (POOL, c_char_p, *CALLBACK_MOVED),
+    "shared_pool_deactivate": (POOL, c_char_p),
+    "shared_pool_activate": (POOL, c_char_p, POINTER(c_int32)),
+    "shared_pool_get_model_stats": (POOL, c_char_p, POINTER(ModelStats)),
+}
+
+# Calls that cannot fail: what they answer, and what they take.
+PLAIN = {
+    "version": (c_uint32,),
+    "elastic_pool_destroy": (None, POOL),
+    "elastic_pool_base_address": (c_uint64, POOL),
+    "elastic_pool_capacity": (c_uint64, POOL),
+    "elastic_pool_granule": (c_uint64, POOL),
+    "elastic_pool_is_mapped": (c_int32, POOL, c_uint64, c_uint64),
+    "elastic_pool_trim": (c_uint64, POOL),
+    "elastic_pool_get_stats": (None, POOL, POINTER(ElasticPoolStats)),
+    "elastic_pool_get_places": (c_uint64, POOL, POINTER(PlaceStats), c_uint64),
+    "shared_pool_destroy": (None, POOL),
+    "shared_pool_get_stats": (None, POOL, POINTER(SharedPoolStats)),
+    "shared_pool_trim": (c_uint64, POOL),
+}
+
+
+def candidates():
+    """Where libcuvmm may be: named by CUVMM_LIBRARY, beside this package, in the build of the tree
+    that this package lies in, or where the loader looks."""
+    named = os.environ.get("CUVMM_LIBRARY")
+    if named:
+        yield named
+        return
+    package = Path(__file__).resolve().parent
+    yield str(package / SONAME)
+    for above in package.parents:
+        yield str(above / SONAME)
+        yield str(above / "build" / "lib" / SONAME)
+    yield SONAME
+
+
+class Library:
+    """The library, with a method a call. Those that can fail raise, and answer nothing else."""
+
+    def __init__(self):
+        self.path, self.handle = self._open()
+        for name, arguments in CHECKED.items():
+            setattr(self, name, self._checked(name, arguments))
+        for name, (answer, *arguments) in PLAIN.items():
+            function = getattr(self.handle, "cuvmm_" + name)
+            function.restype = answer
+            function.argtypes = arguments
+            setattr(self, name, function)
+
+    @staticmethod
+    def _open():
+        for path in candidates():
+            if "/" in path and not os.path.exists(path):
+                continue
+            try:
+                return path, ctypes.CDLL(path)
+            except OSError as error:
+                why = error
+        raise CuvmmError(f"{SONAME} cannot be loaded ({why}); CUVMM_LIBRARY may name it") from why
+
+    def _checked(self, name, arguments):
+        function = getattr(self.handle, "cuvmm_" + name)
+        function.restype = c_int32
+        function.argtypes = (*arguments, POINTER(Error))
+
+        def call(*given):
+            error = Error()
+            status = function(*given, byref(error))
+            if status != 0:
+                raise raised(status, error)
+
+        return call
+
+
+def raised(status, error):
+    kind = BY_STATUS.get(status, CuvmmError)
+    return kind(error.message.decode(errors="replace"), driver_code=error.driver_code,
+                system_code=error.system_code, offset=error.offset, size=error.size,
+                capacity=error.capacity, requested=error.requested, available=error.available,
+                model=error.model.decode(errors="replace"))
+
+
+_library = None
+
+
+def library():
+    """libcuvmm, loaded when first needed."""
+    global _library
+    if _library is None:
+        _library = Library()
+    return _library

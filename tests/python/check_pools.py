@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package's pools, on whichever driver is found. LD_LIBRARY_PATH leads to it."""
+
+import array
+import gc
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+import cuvmm  # noqa: E402
+from cuvmm import _capi  # noqa: E402
+
+MIB = 1 << 20
+
+
+class Structs(unittest.TestCase):
+    # As a C compiler lays them out; the C API promises never to enlarge them.
+    SIZES = {"Error": 504, "EngineInfo": 64, "DeviceInfo": 128, "Places": 104,
+             "ElasticPoolOptions": 184, "Compaction": 64, "ElasticPoolStats": 120,
+             "ModelOptions": 112, "ModelStats": 216, "SharedPoolStats": 104}
+
+    def test_sizes(self):
+        import ctypes
+        found = {name: ctypes.sizeof(getattr(_capi, name)) for name in self.SIZES}
+        self.assertEqual(found, self.SIZES)
+
+
+class Elastic(unittest.TestCase):
+    def test_holds_what_is_written(self):
+        with cuvmm.ElasticPool(64 * MIB) as pool:
+            numbers = array.array("f", range(1000))
+            one = pool.array((10, 100), "float32")
+            one.copy_from(numbers)
+            self.assertEqual(one.tobytes(), numbers.tobytes())
+            interface = one.__cuda_array_interface__
+            self.assertEqual(interface["shape"], (10, 100))
+            self.assertEqual(interface["typestr"], "<f4")
+            self.assertEqual(interface["data"], (pool.base_address + one.offset, False))
+            self.assertEqual(interface["version"], 3)
+            self.assertTrue(pool.is_mapped(one.offset, one.nbytes))
+            one.free()
+            one.free()
+            self.assertEqual(pool.stats().physical_bytes, 0)
+            with self.assertRaises(cuvmm.InvalidArgument):
+                one.__cuda_array_interface__
+
+    def test_errors_say_what_they_are(self):
+        with cuvmm.ElasticPool(8 * MIB, physical_limit=2 * MIB) as pool:
+            with self.assertRaises(cuvmm.InvalidOffset) as caught:
+                pool.allocate_at(7 * MIB, 2 * MIB)
+            self.assertEqual((caught.exception.offset, caught.exception.size,
+                              caught.exception.capacity), (7 * MIB, 2 * MIB, 8 * MIB))
+            with self.assertRaises(cuvmm.OutOfPhysicalMemory) as caught:
+                pool.allocate(4 * MIB)
+            self.assertEqual((caught.exception.requested, caught.exception.available),
+                             (4 * MIB, 2 * MIB))
+            self.assertIsInstance(caught.exception, MemoryError)
+            with self.assertRaises(cuvmm.NotMapped):
+                pool.deallocate(0, 1)
+            pool.allocate_at(0, 10)
+            with self.assertRaises(cuvmm.AlreadyMapped):
+                pool.allocate_at(9, 1)
+            with self.assertRaises(cuvmm.InvalidArgument):
+                pool.array(0)
+            with self.assertRaises(cuvmm.InvalidArgument):
+                pool.array(10, "quaternion")
+        with self.assertRaises(cuvmm.InvalidGranule):
+            cuvmm.ElasticPool(MIB, cuvmm.Places(granule=3 * MIB))
+        with self.assertRaises(cuvmm.NotSupported):
+            cuvmm.ElasticPool(MIB, cuvmm.Places(devices=[99]))
+        with self.assertRaises(cuvmm.InvalidArgument):
+            pool.capacity
+
+    def test_compaction_tells_of_its_moves(self):
+        with cuvmm.ElasticPool(16 * MIB) as pool:
+            pool.allocate_at(0, 4096)
+            pool.allocate_at(2 * pool.granule, 4096, movable=True)
+            done = pool.compact()
+            self.assertEqual(len(done.moves), 1)
+            self.assertEqual(done.moves[0].old_offset, 2 * pool.granule)
+            self.assertTrue(pool.is_mapped(done.moves[0].new_offset, 4096))
+            self.assertEqual(done.physical_released, pool.granule)
+
+    def test_everything_is_given_back(self):
+        before = cuvmm.device_info().physical_in_use
+        pool = cuvmm.ElasticPool(16 * MIB)
+        pool.allocate(MIB)
+        self.assertGreater(cuvmm.device_info().physical_in_use, before)
+        del pool
+        gc.collect()
+        self.assertEqual(cuvmm.device_info().physical_in_use, before)
+
+
+class Shared(unittest.TestCase):
+    def test_models_take_turns(self):
+        lost = []
+        with cuvmm.SharedPool(8 * MIB) as pool:
+            pool.register_model("a", 32 * MIB, lost=lambda offset, size: lost.append((offset, size)))
+            pool.register_model("b", 32 * MIB)
+            weights = pool.array("a", 4 * MIB, "uint8")
+            weights.copy_from(bytes(range(256)) * (4 * MIB // 256))
+            pool.deactivate("a")
+            self.assertEqual(pool.activate("a"), cuvmm.Activation.KEPT)
+            self.assertEqual(weights.tobytes()[:256], bytes(range(256)))
+            pool.deactivate("a")
+            pool.allocate("b", 6 * MIB)
+            self.assertEqual(lost, [(0, 32 * MIB)])
+            pool.unregister_model("b")
+            self.assertEqual(pool.activate("a"), cuvmm.Activation.LOST)
+            self.assertEqual(pool.stats().physical_bytes,
+                             pool.model_stats("a").memory.physical_bytes)
+
+    def test_a_model_is_asked(self):
+        with cuvmm.SharedPool(4 * MIB) as pool:
+            wanted = []
+
+            def reclaim(size):
+                wanted.append(size)
+                pool.deallocate("a", 0, 4 * MIB)
+
+            pool.register_model("a", 8 * MIB, reclaim=reclaim)
+            pool.register_model("b", 8 * MIB)
+            pool.allocate_at("a", 0, 4 * MIB)
+            pool.allocate("b", 2 * MIB)
+            self.assertEqual(wanted, [2 * MIB])
+
+    def test_names(self):
+        with cuvmm.SharedPool(4 * MIB) as pool:
+            pool.register_model("a", MIB)
+            with self.assertRaises(cuvmm.ModelAlreadyExists) as caught:
+                pool.register_model("a", MIB)
+            self.assertEqual(caught.exception.model, "a")
+            with self.assertRaises(cuvmm.ModelNotFound) as caught:
+                pool.activate("b")
+            self.assertEqual(caught.exception.model, "b")
+
+
+if __name__ == "__main__":
+    unittest.main()
