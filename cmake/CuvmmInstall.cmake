@@ -43,6 +43,19 @@ if(TARGET cuvmm_example_frag_test)
   install(TARGETS cuvmm_example_frag_test RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/cuvmm")
 endif()
 
+# Completions and manuals, where the build made them.
+get_property(generated GLOBAL PROPERTY CUVMM_GENERATED)
+if(generated)
+  install(FILES "${generated}/cuvmm.bash" RENAME cuvmm OPTIONAL
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+  install(FILES "${generated}/_cuvmm" OPTIONAL
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions")
+  install(FILES "${generated}/cuvmm.fish" OPTIONAL
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
+  install(DIRECTORY "${generated}/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
+    FILES_MATCHING PATTERN "*.1")
+endif()
+
 set(packaging "${PROJECT_BINARY_DIR}/packaging")
 install(EXPORT cuvmmTargets NAMESPACE cuvmm:: DESTINATION "${CUVMM_INSTALL_PACKAGE}")
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/cuvmmConfig.cmake.in"

@@ -8,6 +8,14 @@ int main(int count, char** words) {
   app.set_version_flag("--version", "cuvmm " CUVMM_VERSION_STRING);
   app.require_subcommand(1);
   app.fallthrough(false);
+  app.footer(
+      "Examples:\n"
+      "  cuvmm demo                                       what cuvmm does, without a card\n"
+      "  cuvmm run -- python train.py                     a program, its memory served by cuvmm\n"
+      "  cuvmm run --trace run.trace -- python train.py   and every event recorded\n"
+      "  cuvmm plot run.trace -o run.png                  look at it\n"
+      "\n"
+      "`cuvmm COMMAND --help` has more.");
   int exit_status = 0;
   add_run(app, exit_status);
   add_config(app, exit_status);
@@ -17,6 +25,7 @@ int main(int count, char** words) {
   add_export(app, exit_status);
   add_replay(app, exit_status);
   add_doctor(app, exit_status);
+  add_generate(app, exit_status);
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {

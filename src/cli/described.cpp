@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/described.hpp"
+
+#include <sstream>
+
+namespace cuvmm::cli {
+namespace {
+
+// "{arena,expandable}", as CLI11 writes a list of choices into a type's name.
+std::vector<std::string> choices_in(const std::string& type) {
+  std::vector<std::string> choices;
+  const std::size_t begin = type.find('{');
+  const std::size_t end = type.find('}', begin);
+  if (begin == std::string::npos || end == std::string::npos) {
+    if (type.find('|') == std::string::npos || type.find('-') != std::string::npos) return choices;
+  }
+  const bool is_list = begin != std::string::npos;
+  std::istringstream words{is_list ? type.substr(begin + 1, end - begin - 1) : type};
+  for (std::string word; std::getline(words, word, is_list ? ',' : '|');) {
+    const bool is_word = word.find_first_not_of("abcdefghijklmnopqrstuvwxyz_-") == word.npos;
+    if (is_word) choices.push_back(word);
+  }
+  return choices;
+}
+
+std::string value_of(const CLI::Option& option) {
+  if (option.get_expected_max() == 0 || option.get_items_expected_max() == 0) return {};
+  std::string type = option.get_type_name();
+  const std::size_t colon = type.find(':');
+  if (colon != std::string::npos) type.resize(colon);
+  return type.empty() ? "VALUE" : type;
+}
+
+DescribedCommand describe(const CLI::App& app) {
+  DescribedCommand command{.name = app.get_name(),
+                           .text = app.get_description(),
+                           .footer = app.get_footer(),
+                           .operand = {},
+                           .options = {}};
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
+    if (option->get_positional()) {
+      command.operand = option->get_type_name();
+      if (option->get_expected_max() > 1) command.operand += "...";
+      continue;
+    }
+    DescribedOption row{.flags = {},
+                        .value = value_of(*option),
+                        .text = option->get_description(),
+                        .choices = choices_in(option->get_type_name())};
+    for (const std::string& name : option->get_snames()) row.flags.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) row.flags.push_back("--" + name);
+    command.options.push_back(std::move(row));
+  }
+  return command;
+}
+
+}  // namespace
+
+std::vector<DescribedCommand> described(const CLI::App& app) {
+  std::vector<DescribedCommand> commands{describe(app)};
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!command->get_group().empty()) commands.push_back(describe(*command));
+  }
+  return commands;
+}
+
+}  // namespace cuvmm::cli

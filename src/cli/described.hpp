@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line as data: what completions and manuals are made of.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+namespace cuvmm::cli {
+
+struct DescribedOption {
+  std::vector<std::string> flags;  // "-o", "--output"
+  std::string value;               // "FILE"; empty for a flag
+  std::string text;
+  std::vector<std::string> choices;  // where only some values are allowed
+};
+
+struct DescribedCommand {
+  std::string name;
+  std::string text;
+  std::string footer;
+  std::string operand;  // "TRACE", "COMMAND"; empty for none
+  std::vector<DescribedOption> options;
+};
+
+// The program itself first, then its commands; hidden ones are left out.
+std::vector<DescribedCommand> described(const CLI::App& app);
+
+// `shell` is bash, zsh or fish.
+std::string completions(const std::vector<DescribedCommand>& commands, const std::string& shell);
+// The manual of the program, or of one command, in the form of man(7).
+std::string manual(const std::vector<DescribedCommand>& commands, const DescribedCommand& of);
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completions and manuals say what --help says, and shells and man take them."""
+
+import os
+import re
+import shutil
+import subprocess
+import unittest
+
+from cli_support import BUILD, CliTest, cuvmm, main, run, text
+
+GENERATED = os.path.join(BUILD, "generated")
+
+
+def generated(name):
+    with open(os.path.join(GENERATED, name), encoding="utf-8") as file:
+        return file.read()
+
+
+class Generated(CliTest):
+    def commands(self):
+        return self.good("generate", "commands").split()
+
+    def completed(self, *words):
+        """What bash offers after these words."""
+        script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cuvmm; '
+                  'printf "%s\\n" "${COMPREPLY[@]}"')
+        finished = run("bash", "--norc", "-c", script, "bash",
+                       os.path.join(GENERATED, "cuvmm.bash"), *words)
+        self.assertEqual(finished.stderr, b"")
+        return text(finished.stdout).split()
+
+    def test_bash_completes_commands_flags_values_and_files(self):
+        self.assertEqual(self.completed("cuvmm", "st"), ["stats"])
+        self.assertEqual(self.completed("cuvmm", "plot", "--out"), ["--output"])
+        self.assertEqual(self.completed("cuvmm", "run", "--mode", "mon"), ["monitor"])
+        self.assertIn("/etc/passwd", self.completed("cuvmm", "stats", "/etc/pass"))
+        self.assertEqual(set(self.completed("cuvmm", "")) & set(self.commands()),
+                         set(self.commands()))
+
+    def test_every_command_is_in_every_list(self):
+        for name in ("cuvmm.bash", "_cuvmm", "cuvmm.fish", "cuvmm.1"):
+            for command in self.commands():
+                self.assertRegex(generated(name), rf"\b{command}\b", f"{command} in {name}")
+        for command in self.commands():
+            self.assertTrue(os.path.exists(os.path.join(GENERATED, f"cuvmm-{command}.1")),
+                            f"no manual of {command}: add it to src/cli/CMakeLists.txt")
+
+    def test_every_flag_of_help_is_in_the_manual_and_in_the_completions(self):
+        for command in self.commands():
+            manual = generated(f"cuvmm-{command}.1").replace("\\-", "-")
+            for flag in set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", self.good(command, "--help"),
+                                       re.M)):
+                self.assertIn(f"\\fB{flag}\\fR", manual)
+                self.assertIn(flag, generated("cuvmm.bash"))
+                self.assertIn(flag, generated("_cuvmm"))
+                self.assertIn(f"-l {flag[2:]}", generated("cuvmm.fish"))
+
+    def test_every_command_has_help_with_words(self):
+        for command in self.commands():
+            self.assertGreater(len(self.good(command, "--help").splitlines()), 5)
+        self.assertIn("Examples:", self.good("--help"))
+
+    def test_what_was_made_is_of_this_program(self):
+        for how, name in (("bash", "cuvmm.bash"), ("zsh", "_cuvmm"), ("fish", "cuvmm.fish"),
+                          ("man", "cuvmm.1")):
+            self.assertEqual(self.good("generate", how), generated(name))
+
+    @unittest.skipUnless(shutil.which("zsh"), "no zsh here")
+    def test_zsh_takes_it(self):
+        self.assertEqual(run("zsh", "-n", os.path.join(GENERATED, "_cuvmm")).returncode, 0)
+
+    @unittest.skipUnless(shutil.which("fish"), "no fish here")
+    def test_fish_takes_it(self):
+        self.assertEqual(run("fish", "-n", os.path.join(GENERATED, "cuvmm.fish")).returncode, 0)
+
+    @unittest.skipUnless(shutil.which("man"), "no man here")
+    def test_man_has_nothing_to_complain_of(self):
+        for name in sorted(os.listdir(GENERATED)):
+            if not name.endswith(".1"):
+                continue
+            finished = subprocess.run(
+                ["man", "--warnings", "-E", "UTF-8", "-l", os.path.join(GENERATED, name)],
+                env=dict(os.environ, MANWIDTH="90", LC_ALL="C.UTF-8"), capture_output=True,
+                check=False, timeout=60)
+            self.assertEqual(finished.returncode, 0, name)
+            self.assertEqual(text(finished.stderr), "", name)
+            self.assertIn("SYNOPSIS", text(finished.stdout))
+
+
+class Voice(CliTest):
+    def test_colours_are_for_terminals_only(self):
+        for words in (("doctor", "--sim"), ("--help",), ("config",)):
+            self.assertNotIn(b"\033", cuvmm(*words).stdout)
+
+    def test_no_command_is_wrong_usage(self):
+        finished = cuvmm()
+        self.assertEqual(finished.returncode, 2)
+        self.assertEqual(finished.stdout, b"")
+
+    @unittest.skipUnless(shutil.which("script"), "no script(1) here")
+    def test_no_color_and_a_dumb_terminal_are_heeded(self):
+        def on_a_terminal(**variables):
+            command = f"'{os.path.abspath(os.path.join(BUILD, 'bin', 'cuvmm'))}' doctor --sim"
+            return run("script", "-qec", command, "/dev/null",
+                       env=dict({"TERM": "xterm", "NO_COLOR": ""}, **variables)).stdout
+        self.assertIn(b"\033[32m", on_a_terminal())
+        self.assertNotIn(b"\033[", on_a_terminal(NO_COLOR="1"))
+        self.assertNotIn(b"\033[", on_a_terminal(TERM="dumb"))
+
+
+if __name__ == "__main__":
+    main()
