@@ -14,6 +14,7 @@ enum class Served : std::uint8_t {
   StreamOrdered,  // from an arena of a pool
   Small,          // blocking memory below what gets a window
   Window,         // blocking memory with address granules of its own
+  Opened,         // memory of another process, mapped here
 };
 
 // Why an allocation may not be moved, a bit each.
@@ -31,7 +32,7 @@ struct AllocationFacts {
   Size granted = 0;
   Size asked = 0;
   std::uint64_t buffer_id = 0;  // never used again in this process
-  void* owner = nullptr;        // its PoolMemory or ContextMemory
+  void* owner = nullptr;        // its PoolMemory or ContextMemory; of opened memory the context
   Served served = Served::StreamOrdered;
   std::uint8_t pins = 0;
   std::int16_t device = 0;

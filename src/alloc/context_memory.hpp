@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include "alloc/arena/arena.hpp"
 #include "alloc/device_memory.hpp"
@@ -25,14 +26,20 @@ class ContextMemory {
     return asked < smallest_window ? Served::Small : Served::Window;
   }
   Result<Allocation*> allocate(Size asked);
-  // All work that could touch it is done.
-  void free(Allocation& allocation) { free_after(allocation, FreeTicket{}); }
-  // It is used again when that is done.
+  // It is used again when that is done; an empty ticket says that it is.
   void free_after(Allocation& allocation, const FreeTicket& ticket);
   // It stays where it is from now on.
   void pin(Allocation& allocation, std::uint8_t why);
 
   void unpin(Allocation& allocation, std::uint8_t why);
+
+  // The chunks that it lies in, in a row, and where in the first of them it begins. Of one that is
+  // pinned.
+  struct Behind {
+    Size offset = 0;
+    std::vector<ChunkRef> chunks;
+  };
+  Behind behind(const Allocation& allocation) const;
 
   // Of all devices that may use the context's memory.
   Result<void> set_access(const AccessSet& access);

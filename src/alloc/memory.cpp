@@ -154,6 +154,7 @@ Answer Memory::free(CUdeviceptr address) {
   if (address == 0) return std::nullopt;
   const auto found = find_start(address);
   if (!found) return find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
+  if (found->facts.served == Served::Opened) return CUDA_ERROR_INVALID_VALUE;
   if (found->facts.served != Served::StreamOrdered) return free_blocking(*found);
   if (around_.captures.any()) {
     const CUresult refusal = refusal_of_capture();
@@ -188,7 +189,7 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
   }
   if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
   if (settings_.free == FreeMode::Relaxed) {
-    owner.free_after(*found.allocation, around_.clock.ticket_of_all(owner.context()));
+    end_blocking(found, around_.clock.ticket_of_all(owner.context()));
     return CUDA_SUCCESS;
   }
   const auto waited = wait_for_work_of(owner);
@@ -196,13 +197,20 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
     found.allocation->hold_again();
     return to_cuda(waited.error());
   }
-  owner.free(*found.allocation);
+  end_blocking(found, {});
   return CUDA_SUCCESS;
+}
+
+// What other processes have open is freed when they are done with it.
+void Memory::end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket) {
+  const bool was_lent = (found.allocation->pins() & pin::legacy_ipc) != 0;
+  if (was_lent && !lending_.end(found.facts.buffer_id, ticket)) return;
+  static_cast<ContextMemory*>(found.facts.owner)->free_after(*found.allocation, ticket);
 }
 
 Answer Memory::free_now(const AllocationMap::Found& found) {
   if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
-  static_cast<ContextMemory*>(found.facts.owner)->free(*found.allocation);
+  end_blocking(found, {});
   return CUDA_SUCCESS;
 }
 
@@ -221,24 +229,37 @@ Result<void> Memory::wait_for_work_of(ContextMemory& context) {
   return {};
 }
 
+Result<void> Memory::wait_for_work_of(CUcontext context) {
+  const RelaxedCapture relaxed{around_.driver, around_.captures};
+  const InContext in_context{around_.driver, context};
+  const CUresult answer = around_.driver.cuCtxSynchronize_v2000();
+  if (is_sticky(answer)) context_is_lost();
+  return around_.driver.check(answer, "wait for the context");
+}
+
 Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   if (address == 0) return std::nullopt;
   const auto found = find_start(address);
   if (!found) return find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
+  if (found->facts.served == Served::Opened) return CUDA_ERROR_INVALID_VALUE;
   if (is_capturing(stream)) return std::nullopt;
   StreamState* state = around_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
   if (found->facts.served == Served::StreamOrdered) return free_pooled(*found, state->ticket());
   if (!let_go(*found)) return CUDA_ERROR_INVALID_VALUE;
-  static_cast<ContextMemory*>(found->facts.owner)->free_after(*found->allocation, state->ticket());
+  end_blocking(*found, state->ticket());
   return CUDA_SUCCESS;
 }
 
 namespace {
 
+bool is_blocking(const AllocationFacts& facts) {
+  return facts.served == Served::Small || facts.served == Served::Window;
+}
+
 // What a context held went with it, though its records remain.
 std::optional<AllocationMap::Found> if_served(std::optional<AllocationMap::Found> found) {
-  if (!found || found->facts.served == Served::StreamOrdered) return found;
+  if (!found || !is_blocking(found->facts)) return found;
   if (static_cast<const ContextMemory*>(found->facts.owner)->has_ended()) return std::nullopt;
   return found;
 }
@@ -264,8 +285,13 @@ const PoolMemory* Memory::pool_of(const AllocationFacts& facts) const {
 }
 
 const ContextMemory* Memory::context_of(const AllocationFacts& facts) const {
-  return facts.served != Served::StreamOrdered ? static_cast<const ContextMemory*>(facts.owner)
-                                               : nullptr;
+  return is_blocking(facts) ? static_cast<const ContextMemory*>(facts.owner) : nullptr;
+}
+
+CUcontext Memory::context_handle_of(const AllocationFacts& facts) const {
+  if (facts.served == Served::Opened) return static_cast<CUcontext>(facts.owner);
+  const ContextMemory* const context = context_of(facts);
+  return context != nullptr ? context->context() : nullptr;
 }
 
 void Memory::set_sync_memops(CUdeviceptr address, bool on) {
@@ -274,7 +300,7 @@ void Memory::set_sync_memops(CUdeviceptr address, bool on) {
   sync_memops_.fetch_add(on ? 1 : -1);
   if (on) {
     pin(address, pin::sync_memops);
-  } else if (found->facts.served == Served::StreamOrdered) {
+  } else if (!is_blocking(found->facts)) {
     found->allocation->drop_pin(pin::sync_memops);
   } else {
     static_cast<ContextMemory*>(found->facts.owner)->unpin(*found->allocation, pin::sync_memops);
@@ -285,9 +311,45 @@ bool Memory::pin(CUdeviceptr address, std::uint8_t why) {
   const auto found = find_holder(address);
   if (!found) return false;
   found->allocation->add_pin(why);
-  if (found->facts.served == Served::StreamOrdered) return true;
+  if (!is_blocking(found->facts)) return true;
   static_cast<ContextMemory*>(found->facts.owner)->pin(*found->allocation, why);
   return true;
+}
+
+Result<Memory::Lent> Memory::lend(CUdeviceptr address, const Lending::Secret& fresh) {
+  constexpr const char* doing = "lend memory";
+  const auto found = find_holder(address);
+  if (!found || !is_blocking(found->facts)) {
+    return Error::invalid(doing, "it is no blocking memory of ours");
+  }
+  auto& owner = *static_cast<ContextMemory*>(found->facts.owner);
+  if (owner.device().exportable() == Export::No) {
+    return Error{.kind = ErrorKind::NotSupported,
+                 .doing = doing,
+                 .subject = "the device gives no memory to other processes"};
+  }
+  owner.pin(*found->allocation, pin::legacy_ipc);
+  const Lent lent{found->facts.buffer_id, lending_.lend(*found->allocation, found->facts, fresh)};
+  // Freed meanwhile by another thread, which may have looked before it was pinned.
+  const auto still = find_holder(address);
+  if (still && still->facts.buffer_id == lent.id) return lent;
+  lending_.forget(lent.id);
+  return Error::invalid(doing, "it is being freed");
+}
+
+void Memory::list_opened(Allocation& record, CUdeviceptr address, Size size, CUcontext context) {
+  record.place(address, size);
+  record.hold({.asked = size,
+               .buffer_id = last_buffer_id_.fetch_add(1, std::memory_order_relaxed) + 1,
+               .owner = context,
+               .served = Served::Opened,
+               .device = static_cast<std::int16_t>(device_of(around_.driver, context))});
+  map_.add(record);
+}
+
+void Memory::unlist_opened(Allocation& record) {
+  if ((record.pins() & pin::sync_memops) != 0) sync_memops_.fetch_sub(1);
+  record.unplace();
 }
 
 }  // namespace cuvmm

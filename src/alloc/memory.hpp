@@ -12,6 +12,7 @@
 
 #include "alloc/allocation_map.hpp"
 #include "alloc/context_memory.hpp"
+#include "alloc/lending.hpp"
 #include "alloc/pool_memory.hpp"
 #include "stream/gate.hpp"
 #include "stream/stream_clock.hpp"
@@ -56,8 +57,27 @@ class Memory {
   // nullptr where it is not of a pool, or of a context, of ours.
   const PoolMemory* pool_of(const AllocationFacts& facts) const;
   const ContextMemory* context_of(const AllocationFacts& facts) const;
+  // Of blocking memory and of what was opened; nullptr for stream-ordered memory.
+  CUcontext context_handle_of(const AllocationFacts& facts) const;
   // It may not be moved any more. False where the program does not hold it.
   bool pin(CUdeviceptr address, std::uint8_t why);
+  // Other processes may have it (Lending) from now on, and it stays where it is. InvalidArgument
+  // for what is not blocking memory of ours, NotSupported where the device gives nothing away.
+  struct Lent {
+    Lending::Id id;
+    Lending::Secret secret;
+  };
+  Result<Lent> lend(CUdeviceptr address, const Lending::Secret& fresh);
+  Lending& lending() { return lending_; }
+  // Memory of another process, mapped here: found like any other, and never freed. The record
+  // outlives this.
+  void list_opened(Allocation& record, CUdeviceptr address, Size size, CUcontext context);
+  void unlist_opened(Allocation& record);
+  // All work of the context is done, or the driver's reason why not.
+  Result<void> wait_for_work_of(CUcontext context);
+  // Of the devices that may use the context's blocking memory.
+  AccessSet access_to(CUcontext context) const;
+
   // Copies and sets of the allocation are to be done when their calls return.
   void set_sync_memops(CUdeviceptr address, bool on);
   bool copies_wait() const { return sync_memops_.load(std::memory_order_relaxed) != 0; }
@@ -130,6 +150,7 @@ class Memory {
   Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);
   bool let_go(const AllocationMap::Found& found);
   Answer free_now(const AllocationMap::Found& found);
+  void end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket);
   Answer free_blocking(const AllocationMap::Found& found);
   Answer free_pooled(const AllocationMap::Found& found, const FreeTicket& ticket);
   Result<void> wait_for_work_of(ContextMemory& context);
@@ -143,6 +164,7 @@ class Memory {
   const Surroundings around_;
   const MemorySettings settings_;
   AllocationMap map_;
+  Lending lending_;
   std::atomic<int> sync_memops_{0};  // allocations that are told so
   std::atomic<bool> context_is_lost_{false};
   std::atomic<std::uint64_t> last_buffer_id_{std::uint64_t{1} << 40};  // far from the driver's

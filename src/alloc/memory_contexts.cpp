@@ -18,6 +18,12 @@ AccessSet Memory::access_to(CUcontext context, int device) const {
   return access;
 }
 
+AccessSet Memory::access_to(CUcontext context) const {
+  const int device = device_of(around_.driver, context);
+  const Reading reading{contexts_lock_};
+  return access_to(context, device);
+}
+
 // nullptr where the driver serves the context.
 ContextMemory* Memory::context(CUcontext handle) {
   {
@@ -72,7 +78,10 @@ void Memory::context_ended(CUcontext handle) {
   }
   around_.clock.context_ended(handle);
   if (ended == nullptr) return;
-  if (ended->memory != nullptr) ended->memory->end();
+  if (ended->memory != nullptr) {
+    lending_.forget_all_of(*ended->memory);
+    ended->memory->end();
+  }
   const Writing writing{contexts_lock_};
   ended_contexts_.push_back(std::move(ended));
 }

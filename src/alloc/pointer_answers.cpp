@@ -13,6 +13,11 @@ PointerAnswer number(std::uint32_t value) {
   return {value, sizeof value};
 }
 
+bool may_be_lent(const Memory& memory, const AllocationFacts& held) {
+  const ContextMemory* const context = memory.context_of(held);
+  return context != nullptr && context->device().exportable() == Export::Yes;
+}
+
 }  // namespace
 
 void PointerAnswer::write(void* data) const {
@@ -23,7 +28,6 @@ std::optional<PointerAnswer> pointer_answer(const Memory& memory, CUdeviceptr ad
                                             CUpointer_attribute attribute) {
   const auto held = memory.find(address);
   if (!held) return std::nullopt;
-  const ContextMemory* context = memory.context_of(*held);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return wide(held->address);
@@ -33,14 +37,15 @@ std::optional<PointerAnswer> pointer_answer(const Memory& memory, CUdeviceptr ad
       return wide(held->buffer_id);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return wide(CU_MEM_HANDLE_TYPE_NONE);
-    // Until handles of our own exist, an IPC handle cannot be had of this memory.
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return number(0);
+      return number(may_be_lent(memory, *held) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return number((held->pins & pin::sync_memops) != 0 ? 1 : 0);
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_CONTEXT: {
+      const CUcontext context = memory.context_handle_of(*held);
       if (context == nullptr) return std::nullopt;
-      return wide(reinterpret_cast<std::uint64_t>(context->context()));
+      return wide(reinterpret_cast<std::uint64_t>(context));
+    }
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: {
       const PoolMemory* pool = memory.pool_of(*held);
       if (pool == nullptr) return std::nullopt;

@@ -4,6 +4,8 @@
 #include "alloc/memory.hpp"
 #include "alloc/pointer_answers.hpp"
 #include "base/options.hpp"
+#include "engine/inside.hpp"
+#include "share/legacy_ipc.hpp"
 
 namespace cuvmm {
 
@@ -22,11 +24,16 @@ struct Serving {
           std::function<bool()> sees_everything)
       : clock(driver, captures),
         memory({driver, clock, captures, gate, work_note, std::move(sees_everything)},
-               memory_settings(options)) {}
+               memory_settings(options)),
+        ipc(driver, memory, captures, [](const std::function<void()>& work) {
+          const Inside inside;
+          work();
+        }) {}
 
   Captures captures;
   StreamClock clock;
   Memory memory;
+  LegacyIpc ipc;  // ends before what it lends
 };
 
 }  // namespace cuvmm

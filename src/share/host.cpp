@@ -22,11 +22,20 @@ constexpr Deadline at_once{};
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings) {
-  ListeningSocket listening = TRY(ListeningSocket::open(settings.path, settings.replace));
+  // Before anybody can connect, and by nobody who may not listen.
+  const auto put_token_down = [&]() -> Result<void> {
+    if (settings.token_path.empty()) return {};
+    return write_token(settings.token_path, settings.token);
+  };
+  ListeningSocket listening =
+      TRY(ListeningSocket::open(settings.path, settings.replace, put_token_down));
   return std::unique_ptr<Host>{new Host{settings, std::move(listening)}};
 }
 
 Host::~Host() {
+  if (!settings_.token_path.empty() && listening_.is_of_this_process()) {
+    ::unlink(settings_.token_path.c_str());
+  }
   for (const auto& [id, peer] : peers_) forget_for_forked_children(peer.socket.number());
 }
 
@@ -85,8 +94,8 @@ void Host::accept_all() {
     if (errno == EINTR || errno == ECONNABORTED) continue;
     // Without descriptors nobody can be accepted; those who are there go on.
     if (errno != EAGAIN) {
-      CUVMM_LOG(Warning, "%s", system_error("accept an importer").text().c_str());
-      ::poll(nullptr, 0, 1);
+      CUVMM_LOG_ONCE(Warning, "%s", system_error("accept an importer").text().c_str());
+      ::poll(nullptr, 0, 10);
     }
     return;
   }
@@ -214,7 +223,13 @@ Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
     numbers.push_back(file->number());
     files.push_back(std::move(*file));
   }
-  TRY(say(peer, sent, numbers));
+  const auto said = say(peer, sent, numbers);
+  // As many descriptors are on their way as the user may have: the importer may try again.
+  if (!said.ok() && said.error().system_code == ETOOMANYREFS) {
+    CUVMM_LOG(Warning, "%s", said.error().text().c_str());
+    return say(peer, Refused{.why = Refusal::Failed});
+  }
+  TRY(said);
   if (end == chunks.size()) {
     add({.what = HostEvent::What::Fetched, .peer = id, .grant = fetch.grant, .asked = {}});
   }

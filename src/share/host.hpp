@@ -36,6 +36,7 @@ struct HostSettings {
   std::string path;  // of the socket
   ListeningSocket::Replace replace = ListeningSocket::Replace::Stale;
   Token token;
+  std::string token_path = {};  // where it is put down for importers to read; empty: nowhere
   std::size_t most_peers = 4096;
   Duration patience{2'000'000};  // with who has connected and not said who it is
 };

@@ -19,9 +19,11 @@ Result<Imported> Imported::fetch(const Driver& driver, Session& session, const G
   constexpr const char* doing = "import memory";
   std::vector<ChunkRef> chunks;
   Size total = 0;
+  int first_descriptor = -1;
   while (chunks.size() < grant.chunks) {
     const auto first = static_cast<std::uint32_t>(chunks.size());
     const Session::Batch batch = TRY(session.fetch(grant, first, until));
+    if (first == 0) first_descriptor = batch.descriptors.front().number();
     for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
       if (batch.sizes[i] > grant.total - total) {
         return Error::invalid(doing, "its chunks are more than was granted");
@@ -32,7 +34,7 @@ Result<Imported> Imported::fetch(const Driver& driver, Session& session, const G
     }
   }
   if (total != grant.total) return Error::invalid(doing, "its chunks are less than was granted");
-  return Imported{grant, std::move(chunks)};
+  return Imported{grant, std::move(chunks), first_descriptor};
 }
 
 MappedGrant::MappedGrant(std::unique_ptr<Place> place, CUdeviceptr address, Size size,

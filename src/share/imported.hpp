@@ -19,14 +19,17 @@ class Imported {
   Size total() const { return grant_.total; }
   const Grant& grant() const { return grant_; }
   const std::vector<ChunkRef>& chunks() const { return chunks_; }
+  // That the first chunk came by; it is closed.
+  int first_descriptor() const { return first_descriptor_; }
   int device() const { return chunks_.front()->location().id(); }
 
  private:
-  Imported(const Grant& grant, std::vector<ChunkRef> chunks)
-      : grant_(grant), chunks_(std::move(chunks)) {}
+  Imported(const Grant& grant, std::vector<ChunkRef> chunks, int first_descriptor)
+      : grant_(grant), chunks_(std::move(chunks)), first_descriptor_(first_descriptor) {}
 
   Grant grant_;
   std::vector<ChunkRef> chunks_;
+  int first_descriptor_;
 };
 
 // Imported memory at addresses. Any number of these may be made of one Imported, and may outlive

@@ -57,8 +57,9 @@ Result<Fd> lock_of(const std::string& path) {
                  S_IRUSR | S_IWUSR)};
   if (!lock.is_open()) return system_error(doing);
   if (::flock(lock.number(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno == EWOULDBLOCK) errno = EADDRINUSE;
-  return system_error(doing);
+  if (errno != EWOULDBLOCK) return system_error(doing);
+  return Error{
+      .kind = ErrorKind::AlreadyExists, .doing = doing, .subject = "another process listens there"};
 }
 
 }  // namespace
@@ -80,10 +81,12 @@ Result<std::string> private_folder() {
   return folders.back();
 }
 
-Result<ListeningSocket> ListeningSocket::open(const std::string& path, Replace replace) {
+Result<ListeningSocket> ListeningSocket::open(const std::string& path, Replace replace,
+                                              const std::function<Result<void>()>& prepare) {
   constexpr const char* doing = "listen at a socket";
   ListeningSocket listening;
   if (replace == Replace::Stale) listening.lock_ = TRY(lock_of(path));
+  TRY(prepare());
   listening.socket_ = TRY(new_socket());
   // Bound under another name and renamed once it listens, so that who finds it can connect, and
   // what a dead process left there is replaced in one step.
@@ -125,9 +128,13 @@ ListeningSocket::~ListeningSocket() {
   close();
 }
 
+bool ListeningSocket::is_of_this_process() const {
+  return !path_.empty() && owner_ == ::getpid();
+}
+
 // The file of the lock stays: who removes it may remove the one that somebody else has just locked.
 void ListeningSocket::close() {
-  if (!path_.empty() && owner_ == ::getpid()) {
+  if (is_of_this_process()) {
     ::unlink(path_.c_str());
     if (lock_.is_open()) ::flock(lock_.number(), LOCK_UN);  // whoever else has it open
   }

@@ -2,6 +2,7 @@
 // Where processes of one user find each other's sockets.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,11 @@ class ListeningSocket {
     Stale,    // what a process that has ended left behind
     Nothing,  // nobody else uses the name
   };
-  // Stale: SystemFailed with EADDRINUSE where a living process listens there.
-  static Result<ListeningSocket> open(const std::string& path, Replace replace);
+  // Stale: AlreadyExists where a living process listens there.
+  // `prepare` is what has to be done once the place is ours and before anybody can connect.
+  static Result<ListeningSocket> open(
+      const std::string& path, Replace replace,
+      const std::function<Result<void>()>& prepare = [] { return Result<void>{}; });
 
   ListeningSocket(ListeningSocket&& other) noexcept;
   ListeningSocket& operator=(ListeningSocket&& other) noexcept;
@@ -33,6 +37,8 @@ class ListeningSocket {
 
   const Fd& socket() const { return socket_; }
   const std::string& path() const { return path_; }
+  // Not in a forked child, which has only a copy of this.
+  bool is_of_this_process() const;
 
  private:
   ListeningSocket() = default;

@@ -33,7 +33,6 @@ CHILD_ROLE(opens_and_writes) {
 }
 
 TEST_F(IpcMemory, IsTheSameMemoryInAnotherProcess) {
-  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   fill_pattern(block.address(), size, 81);
   GIVEN(synchronize());
@@ -44,7 +43,6 @@ TEST_F(IpcMemory, IsTheSameMemoryInAnotherProcess) {
 }
 
 TEST_F(IpcMemory, OfASmallBlockIsTheSameMemoryToo) {
-  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto neighbour = given_blocking(64 * KiB);
   auto block = given_blocking(64 * KiB);
   write_word(block.address(), 7);
@@ -75,7 +73,6 @@ CHILD_ROLE(opens_twice) {
 }
 
 TEST_F(IpcMemory, OpenedTwiceIsCountedAndHasOneAddress) {
-  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   write_word(block.address(), 5);
   GIVEN(synchronize());
@@ -100,7 +97,6 @@ CHILD_ROLE(asks_about_opened_memory) {
 }
 
 TEST_F(IpcMemory, OpenedIsAnAllocationToThoseWhoAsk) {
-  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   Child child{"asks_about_opened_memory"};
   child.link().send(handle_of(block.address()));
@@ -114,7 +110,6 @@ CHILD_ROLE(opens_and_ends) {
 }
 
 TEST_F(IpcMemory, SurvivesTheEndOfTheProcessThatOpenedIt) {
-  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   Child child{"opens_and_ends"};
   child.link().send(handle_of(block.address()));
@@ -123,7 +118,6 @@ TEST_F(IpcMemory, SurvivesTheEndOfTheProcessThatOpenedIt) {
 }
 
 TEST_F(IpcMemory, CannotBeOpenedInItsOwnProcess) {
-  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   CUdeviceptr address = 0;
   EXPECT_ANSWER(CUDA_ERROR_INVALID_CONTEXT,
@@ -131,12 +125,61 @@ TEST_F(IpcMemory, CannotBeOpenedInItsOwnProcess) {
 }
 
 TEST_F(IpcMemory, MayBeAskedForItsHandleAgain) {
-  NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto block = given_blocking(size);
   EXPECT_CUDA(driver().cuMemsetD8(block.address(), 1, size));
   (void)handle_of(block.address());
   (void)handle_of(block.address());
   EXPECT_EQ(read_word(block.address()), 0x01010101u);
+}
+
+CHILD_ROLE(gives_a_handle) {
+  PrimaryContext context;
+  auto block = given_blocking(size);
+  link.send(handle_of(block.address()));
+  link.wait_for_signal();
+  EXPECT_CUDA(block.free());
+  link.signal();
+  link.wait_for_signal();
+}
+
+TEST_F(IpcMemory, ThatItsOwnerFreedIsNotPermittedAndOfADeadOwnerInvalid) {
+  CUipcMemHandle handle{};
+  CUdeviceptr address = 0;
+  {
+    Child owner{"gives_a_handle"};
+    handle = owner.link().receive<CUipcMemHandle>();
+    owner.link().signal();
+    owner.link().wait_for_signal();
+    EXPECT_ANSWER(CUDA_ERROR_NOT_PERMITTED, driver().cuIpcOpenMemHandle(&address, handle, lazily));
+    owner.link().signal();
+    EXPECT_EQ(owner.wait(), 0);
+  }
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_HANDLE, driver().cuIpcOpenMemHandle(&address, handle, lazily));
+}
+
+CHILD_ROLE(opens_and_reads_the_first_word) {
+  PrimaryContext context;
+  const CUdeviceptr address = opened(link.receive<CUipcMemHandle>());
+  EXPECT_EQ(read_word(address), 8u);
+  EXPECT_CUDA(driver().cuIpcCloseMemHandle(address));
+}
+
+TEST_F(IpcMemory, ByAnInnerAddressIsTheWholeAllocation) {
+  auto block = given_blocking(size);
+  write_word(block.address(), 8);
+  GIVEN(synchronize());
+  Child child{"opens_and_reads_the_first_word"};
+  child.link().send(handle_of(block.address() + 1 * MiB));
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(IpcMemory, ThatIsStreamOrderedHasNoHandle) {
+  CUdeviceptr address = 0;
+  GIVEN(driver().cuMemAllocAsync(&address, size, nullptr));
+  CUipcMemHandle handle{};
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuIpcGetMemHandle(&handle, address));
+  EXPECT_CUDA(driver().cuMemFreeAsync(address, nullptr));
+  GIVEN(synchronize());
 }
 
 TEST_F(IpcMemory, ThatNeverWasHasNoHandle) {

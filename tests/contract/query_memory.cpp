@@ -117,7 +117,6 @@ TEST_F(AskedAboutMapped, ItsRangeIsTheReservation) {
 
 // Legacy IPC
 TEST_F(AskedAboutBlocking, ItCanGoToAnotherProcessTheOldWay) {
-  NEEDS_THE_DRIVERS_OWN_MEMORY();
   EXPECT_EQ(asked<bool>(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, inside_), true);
   EXPECT_CUDA(get_ipc_handle(memory_->address()));
 }

@@ -30,6 +30,7 @@ TEST_F(ShareMany, ImportersAreAllServedAtOnce) {
   const auto chunks = given_chunks(1, 17);
   std::atomic<int> served{0};
   std::vector<std::thread> threads;
+  threads.reserve(importers);
   for (int i = 0; i < importers; ++i) {
     threads.emplace_back([&] {
       auto session = Session::connect(place.socket(), test_token(), in_time());
@@ -79,6 +80,7 @@ TEST_F(ShareMany, ProcessesHaveTheSameMemory) {
   const auto host = NEEDED(Host::open(host_settings(place.socket())));
   const auto chunks = given_chunks(2, 18);
   std::vector<std::unique_ptr<Child>> children;
+  children.reserve(processes);
   for (int i = 0; i < processes; ++i) {
     children.push_back(
         std::make_unique<Child>("imports_with_others", std::vector<std::string>{place.socket()}));

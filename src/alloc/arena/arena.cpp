@@ -142,6 +142,11 @@ void Arena::note_mapped() {
   mapped_.store(mapping_.mapped_bytes(), std::memory_order_relaxed);
 }
 
+std::vector<MappedChunk> Arena::chunks_behind(const Block& block) const {
+  const Holding holding{lock_};
+  return mapping_.chunks_in({block.address() - reservation_.address(), block.granted()});
+}
+
 ArenaCounters Arena::counters() const {
   ArenaCounters counters;
   for (const StreamCache& cache : caches_) counters.cached += cache.bytes();

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <vector>
 
 #include "alloc/arena/build.hpp"
 #include "alloc/arena/chunk_policy.hpp"
@@ -71,6 +72,9 @@ class Arena final : private ReclaimClient {
   // Who may use the blocks, those of later too. All or nothing.
   Result<void> set_access(const AccessSet& access);
   AccessSet access() const;
+
+  // The chunks that a block of a program's lies in, in order.
+  std::vector<MappedChunk> chunks_behind(const Block& block) const;
 
   // Gives free chunks to the store, those that were not used for longest first, as long as `keep`
   // bytes stay mapped. Returns how much went.

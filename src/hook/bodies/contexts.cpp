@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts that end, with all that we serve in them, and those that may use each other's memory.
+#include "base/log.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -17,7 +18,9 @@ CUresult begin(const Forward<call>& forward, CUresult answer, const CUcontext* c
 template <Call call>
 void end(const Forward<call>& forward, CUcontext context) {
   Serving* serving = forward.engine().serving();
-  if (serving != nullptr && context != nullptr) serving->memory.context_ended(context);
+  if (serving == nullptr || context == nullptr) return;
+  serving->memory.context_ended(context);
+  serving->ipc.context_ended(context);
 }
 
 template <Call call>
@@ -103,10 +106,13 @@ CUVMM_HOOK(cuCtxEnablePeerAccess, CUcontext peer, unsigned flags) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || answer != CUDA_SUCCESS) return answer;
   const Driver& driver = forward.engine().driver();
-  const auto begun = serving->memory.peer_access_begins(current_context(driver), peer);
-  if (begun.ok()) return answer;
+  const CUcontext current = current_context(driver);
+  const auto begun = serving->memory.peer_access_begins(current, peer);
+  const auto opened = begun.ok() ? serving->ipc.access_changed(peer) : begun;
+  if (opened.ok()) return answer;
+  if (begun.ok()) serving->memory.peer_access_ends(current, peer);
   driver.cuCtxDisablePeerAccess(peer);
-  return to_cuda(begun.error());
+  return to_cuda(opened.error());
 }
 
 CUVMM_HOOK(cuCtxDisablePeerAccess, CUcontext peer) {
@@ -114,6 +120,8 @@ CUVMM_HOOK(cuCtxDisablePeerAccess, CUcontext peer) {
   Serving* serving = forward.engine().serving();
   if (serving != nullptr && answer == CUDA_SUCCESS) {
     serving->memory.peer_access_ends(current_context(forward.engine().driver()), peer);
+    const auto taken = serving->ipc.access_changed(peer);
+    if (!taken.ok()) CUVMM_LOG(Warning, "%s", taken.error().text().c_str());
   }
   return answer;
 }

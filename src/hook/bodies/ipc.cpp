@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that processes give each other by handles of 64 bytes. That of the driver's own memory is
+// the driver's business.
+#include "base/log.hpp"
+#include "hook/serve.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+template <Call call, class Serve, class... Arguments>
+CUresult by_us_or_the_driver(const Forward<call>& forward, Serve&& serve, Arguments... arguments) {
+  forward.announce();
+  Serving* const serving = forward.engine().serving();
+  const Answer answer = serving != nullptr ? serve(serving->ipc) : std::nullopt;
+  return answer ? *answer : forward.announced(arguments...);
+}
+
+template <Call call>
+CUresult open(const Forward<call>& forward, CUdeviceptr* address, const CUipcMemHandle& handle,
+              unsigned flags) {
+  if (forward.engine().serving() == nullptr && LegacyIpc::is_ours(handle)) {
+    CUVMM_LOG_ONCE(Warning,
+                   "an IPC handle comes from a process in VMM_MODE=VMM, whose memory can be opened "
+                   "only by another such process; this one runs in another mode");
+  }
+  return by_us_or_the_driver(
+      forward, [&](LegacyIpc& ipc) { return ipc.open(address, handle, flags); }, address, handle,
+      flags);
+}
+
+}  // namespace
+
+CUVMM_HOOK(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
+  return by_us_or_the_driver(
+      forward, [&](LegacyIpc& ipc) { return ipc.handle_of(address, handle); }, handle, address);
+}
+CUVMM_HOOK(cuIpcOpenMemHandle, CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
+  return open(forward, address, handle, flags);
+}
+CUVMM_HOOK(cuIpcOpenMemHandle_v2, CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
+  return open(forward, address, handle, flags);
+}
+CUVMM_HOOK(cuIpcCloseMemHandle, CUdeviceptr address) {
+  return by_us_or_the_driver(
+      forward, [&](LegacyIpc& ipc) { return ipc.close(address); }, address);
+}
+
+}  // namespace cuvmm::hook

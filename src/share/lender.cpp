@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "share/lender.hpp"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "base/log.hpp"
+#include "share/host.hpp"
+
+namespace cuvmm::share {
+namespace {
+
+constexpr std::size_t most_importers = 1024;
+constexpr Duration long_time = std::chrono::minutes{10};
+
+// At the end of the process, which joins nothing: the file alone.
+std::string& socket_of_this_process() {
+  static auto* const path = new std::string;
+  return *path;
+}
+pid_t owner_of_socket = 0;
+void remove_socket_at_exit() {
+  if (owner_of_socket == ::getpid()) ::unlink(socket_of_this_process().c_str());
+}
+
+Token as_token(const Lending::Secret& secret) {
+  return Token{secret};
+}
+
+}  // namespace
+
+class Lender::Desk {
+ public:
+  static Result<std::unique_ptr<Desk>> open(Memory& memory, const AsOurs& as_ours);
+  ~Desk();
+
+  IpcHandle handle_of(const Memory::Lent& lent) const {
+    IpcHandle handle = identity_;
+    handle.memory = lent.id;
+    handle.secret = as_token(lent.secret);
+    return handle;
+  }
+  std::uint64_t instance() const { return identity_.instance; }
+
+ private:
+  Desk(Memory& memory, const AsOurs& as_ours) : memory_(memory), as_ours_(as_ours) {}
+  Result<void> start();
+  static void* run(void* desk);
+  void work();
+  void answer(const HostEvent& event);
+  void lend(const HostEvent& event);
+
+  Memory& memory_;
+  const AsOurs& as_ours_;
+  IpcHandle identity_;
+  std::unique_ptr<Host> host_;
+  std::map<GrantId, Lending::Id> lent_;
+  Fd stop_;
+  pid_t process_ = 0;
+  pthread_t thread_{};
+  bool runs_ = false;
+};
+
+Result<std::unique_ptr<Lender::Desk>> Lender::Desk::open(Memory& memory, const AsOurs& as_ours) {
+  auto desk = std::unique_ptr<Desk>{new Desk{memory, as_ours}};
+  desk->process_ = ::getpid();
+  desk->identity_.kind = IpcHandle::ours;
+  desk->identity_.process = static_cast<std::uint32_t>(desk->process_);
+  const Token random = TRY(Token::make());
+  std::memcpy(&desk->identity_.instance, random.bytes.data(), sizeof desk->identity_.instance);
+  desk->identity_.token = TRY(Token::make());
+  const std::string folder = TRY(private_folder());
+  remove_stale_sockets(folder, IpcHandle::ipc_prefix);
+  HostSettings settings;
+  settings.path = folder + "/" + desk->identity_.socket_name();
+  settings.replace = ListeningSocket::Replace::Nothing;
+  settings.token = desk->identity_.token;
+  settings.most_peers = most_importers;
+  desk->host_ = TRY(Host::open(settings));
+  TRY(desk->start());
+  return desk;
+}
+
+// The program's signals are for the program's threads.
+Result<void> Lender::Desk::start() {
+  constexpr const char* doing = "answer other processes";
+  stop_ = Fd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  if (!stop_.is_open()) return system_error(doing);
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int refused = ::pthread_create(&thread_, nullptr, &Desk::run, this);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (refused != 0) {
+    errno = refused;
+    return system_error(doing);
+  }
+  runs_ = true;
+  static const int once = [] { return std::atexit(&remove_socket_at_exit); }();
+  static_cast<void>(once);
+  socket_of_this_process() = host_->path();
+  owner_of_socket = process_;
+  return {};
+}
+
+Lender::Desk::~Desk() {
+  // A forked child has the record and not the thread.
+  if (!runs_ || process_ != ::getpid()) return;
+  const std::uint64_t one = 1;
+  (void)!::write(stop_.number(), &one, sizeof one);
+  ::pthread_join(thread_, nullptr);
+}
+
+void* Lender::Desk::run(void* desk) {
+  auto* const self = static_cast<Desk*>(desk);
+  self->as_ours_([self] { self->work(); });
+  return nullptr;
+}
+
+void Lender::Desk::work() {
+  std::uint64_t stopped = 0;
+  while (::read(stop_.number(), &stopped, sizeof stopped) < 0) {
+    const auto event = host_->wait(Deadline::after(long_time), stop_.number());
+    if (!event.ok()) {
+      CUVMM_LOG(Warning, "%s; no IPC handle of this process can be opened any more",
+                event.error().text().c_str());
+      return;
+    }
+    if (event->has_value()) answer(**event);
+  }
+}
+
+void Lender::Desk::answer(const HostEvent& event) {
+  if (event.what == HostEvent::What::Asked) lend(event);
+  if (event.what != HostEvent::What::Released) return;
+  const auto lent = lent_.find(event.grant);
+  if (lent == lent_.end()) return;
+  memory_.lending().give_back(lent->second);
+  lent_.erase(lent);
+}
+
+void Lender::Desk::lend(const HostEvent& event) {
+  const auto secret = memory_.lending().secret_of(event.asked.memory);
+  if (!secret) return (void)host_->refuse(event.peer, Refusal::Freed);
+  if (!same(as_token(*secret), event.asked.secret)) {
+    return (void)host_->refuse(event.peer, Refusal::Unknown);
+  }
+  auto block = memory_.lending().borrow(event.asked.memory);
+  if (!block.ok()) return (void)host_->refuse(event.peer, Refusal::Freed);
+  const auto granted = host_->grant(
+      event.peer,
+      {.chunks = std::move(block->chunks), .offset = block->offset, .size = block->size});
+  if (granted.ok()) {
+    lent_.emplace(*granted, event.asked.memory);
+  } else {
+    memory_.lending().give_back(event.asked.memory);
+  }
+}
+
+Lender::Lender(Memory& memory, AsOurs as_ours) : memory_(memory), as_ours_(std::move(as_ours)) {}
+Lender::~Lender() = default;
+
+Result<Lender::Desk*> Lender::desk() {
+  const Holding holding{lock_};
+  if (desk_ == nullptr) {
+    desk_ = TRY(Desk::open(memory_, as_ours_));
+    instance_.store(desk_->instance(), std::memory_order_release);
+    CUVMM_LOG(Info, "IPC handles of this process can be opened by processes under cuvmm");
+  }
+  return desk_.get();
+}
+
+Result<IpcHandle> Lender::lend(CUdeviceptr address) {
+  const Token fresh = TRY(Token::make());
+  const Memory::Lent lent = TRY(memory_.lend(address, fresh.bytes));
+  const Desk* const answering = TRY(desk());
+  return answering->handle_of(lent);
+}
+
+}  // namespace cuvmm::share

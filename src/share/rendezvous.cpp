@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "share/rendezvous.hpp"
+
+namespace cuvmm::share {
+namespace {
+
+constexpr const char* usual_name = "/share";
+
+std::string token_of(const std::string& path) {
+  return path + ".token";
+}
+
+}  // namespace
+
+Result<std::string> usual_place_to_listen() {
+  std::string place = TRY(private_folder());
+  place += usual_name;
+  return place;
+}
+
+std::string usual_place_to_connect() {
+  const auto folders = private_folders();
+  for (const std::string& folder : folders) {
+    std::string place = folder;
+    place += usual_name;
+    if (::access(place.c_str(), F_OK) == 0) return place;
+  }
+  return folders.front() + usual_name;
+}
+
+Result<std::unique_ptr<Host>> listen_at(const std::string& path) {
+  HostSettings settings;
+  settings.path = path;
+  settings.token = TRY(Token::make());
+  settings.token_path = token_of(path);
+  return Host::open(settings);
+}
+
+Result<Session> connect_at(const std::string& path, Deadline until) {
+  const auto token = read_token(token_of(path));
+  if (token.ok()) return Session::connect(path, *token, until);
+  if (token.error().system_code != ENOENT) return token.error();
+  return Error{.kind = ErrorKind::NotFound,
+               .doing = "connect to the exporter",
+               .subject = "no process listens there"};
+}
+
+}  // namespace cuvmm::share

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// IPC handles of blocking memory that we serve, as the hooks use them.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "share/legacy_ipc.hpp"
+#include "share_world.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/memory.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr Size large = 5 * MiB;
+constexpr unsigned lazily = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
+
+// A process' memory and its IPC.
+class IpcWorld {
+ public:
+  explicit IpcWorld(const Driver& on, const MemorySettings& settings = {})
+      : clock(on, captures),
+        memory({on, clock, captures, gate, work_note, [] { return true; }}, settings),
+        ipc(
+            on, memory, captures, [](const std::function<void()>& work) { work(); },
+            std::chrono::milliseconds{500}) {}
+
+  CUdeviceptr allocate(Size size) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(memory.allocate(&address, size), Answer{CUDA_SUCCESS});
+    return address;
+  }
+  CUipcMemHandle handle_of(CUdeviceptr address) {
+    CUipcMemHandle handle{};
+    EXPECT_EQ(ipc.handle_of(address, &handle), Answer{CUDA_SUCCESS});
+    return handle;
+  }
+  CUdeviceptr open(const CUipcMemHandle& handle) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(ipc.open(&address, handle, lazily), Answer{CUDA_SUCCESS});
+    return address;
+  }
+
+  Captures captures;
+  Gate gate;
+  WorkNote work_note;
+  StreamClock clock;
+  Memory memory;
+  LegacyIpc ipc;
+};
+
+class LegacyIpcTest : public DriverContract {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    world = std::make_unique<IpcWorld>(driver());
+  }
+  void TearDown() override {
+    if (world != nullptr) {
+      EXPECT_EQ(world->memory.complaint(), std::nullopt);
+    }
+    world.reset();
+    EXPECT_EQ(settle(), 0u);
+    DriverContract::TearDown();
+  }
+  // What importers let go of is taken back by a thread.
+  bool comes_to(std::size_t kept) const {
+    const auto until = in_time();
+    while (world->memory.lending().kept() != kept) {
+      if (until.is_over()) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    return true;
+  }
+  std::unique_ptr<IpcWorld> world;
+};
+
+CHILD_ROLE(borrows) {
+  PrimaryContext context;
+  IpcWorld world{driver()};
+  const auto handle = link.receive<CUipcMemHandle>();
+  const auto seeds = link.receive<std::array<std::uint32_t, 2>>();
+  const auto size = link.receive<Size>();
+  const CUdeviceptr first = world.open(handle);
+  EXPECT_EQ(world.open(handle), first);
+  const auto facts = world.memory.find(first + size - 1);
+  ASSERT_TRUE(facts.has_value());
+  EXPECT_EQ(facts->address, first);
+  EXPECT_EQ(facts->asked, size);
+  EXPECT_EQ(world.memory.context_handle_of(*facts), context.get());
+  EXPECT_EQ(world.memory.free(first), Answer{CUDA_ERROR_INVALID_VALUE});
+  expect_pattern(first, size, seeds[0]);
+  EXPECT_EQ(world.ipc.close(first), Answer{CUDA_SUCCESS});
+  fill_pattern(first, size, seeds[1]);
+  GIVEN(synchronize());
+  link.signal();
+  link.wait_for_signal();
+  EXPECT_EQ(world.ipc.close(first), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(world.ipc.close(first), std::nullopt);
+  EXPECT_FALSE(world.memory.find(first).has_value());
+}
+
+void lend_to(Child& child, IpcWorld& world, CUdeviceptr address, Size size, std::uint32_t seed) {
+  fill_pattern(address, size, seed);
+  GIVEN(synchronize());
+  child.link().send(world.handle_of(address));
+  child.link().send(std::array<std::uint32_t, 2>{seed, seed + 1});
+  child.link().send(size);
+}
+
+TEST_F(LegacyIpcTest, IsTheSameMemoryAtOneAddressAndCounted) {
+  for (const Size size : {Size{4096}, 64 * KiB, 100 * KiB, 2 * MiB, large, 40 * MiB}) {
+    SCOPED_TRACE(size);
+    const CUdeviceptr neighbour = world->allocate(size);
+    const CUdeviceptr address = world->allocate(size);
+    fill_pattern(neighbour, size, 7);
+    Child child{"borrows"};
+    lend_to(child, *world, address, size, 21);
+    child.link().wait_for_signal();
+    expect_pattern(address, size, 22);
+    expect_pattern(neighbour, size, 7);
+    child.link().signal();
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_EQ(world->memory.free(address), Answer{CUDA_SUCCESS});
+    EXPECT_EQ(world->memory.free(neighbour), Answer{CUDA_SUCCESS});
+  }
+}
+
+TEST_F(LegacyIpcTest, HandlesAreTheSameEachTimeAndForEveryAddressWithin) {
+  const CUdeviceptr address = world->allocate(large);
+  const CUipcMemHandle first = world->handle_of(address);
+  const CUipcMemHandle inner = world->handle_of(address + MiB);
+  EXPECT_EQ(std::memcmp(&first, &inner, sizeof first), 0);
+  const CUdeviceptr other = world->allocate(large);
+  const CUipcMemHandle second = world->handle_of(other);
+  EXPECT_NE(std::memcmp(&first, &second, sizeof first), 0);
+}
+
+TEST_F(LegacyIpcTest, FreedWhileOpenItStaysAndCountsUntilItIsClosed) {
+  for (const Size size : {4 * KiB, 100 * KiB, 8 * MiB}) {
+    SCOPED_TRACE(size);
+    world = std::make_unique<IpcWorld>(driver(),
+                                       MemorySettings{.limit = SizeLimit::of_bytes(16 * MiB)});
+    const CUdeviceptr address = world->allocate(size);
+    Child child{"borrows"};
+    lend_to(child, *world, address, size, 31);
+    child.link().wait_for_signal();
+    EXPECT_EQ(world->memory.free(address), Answer{CUDA_SUCCESS});
+    EXPECT_FALSE(world->memory.find(address).has_value());
+    EXPECT_EQ(world->memory.lending().kept(), 1u);
+    CUdeviceptr all = 0;
+    EXPECT_EQ(world->memory.allocate(&all, 16 * MiB), Answer{CUDA_ERROR_OUT_OF_MEMORY});
+    const CUdeviceptr next = world->allocate(size);
+    EXPECT_NE(next, address) << "its place is used again";
+    EXPECT_EQ(world->memory.free(next), Answer{CUDA_SUCCESS});
+    child.link().signal();
+    EXPECT_EQ(child.wait(), 0);
+    ASSERT_TRUE(comes_to(0));
+    all = world->allocate(16 * MiB);
+    EXPECT_EQ(world->memory.free(all), Answer{CUDA_SUCCESS});
+  }
+}
+
+CHILD_ROLE(borrows_and_dies) {
+  left_behind<PrimaryContext>();
+  auto& world = left_behind<IpcWorld>(driver());
+  const CUdeviceptr address = world.open(link.receive<CUipcMemHandle>());
+  write_word(address, 77);
+  GIVEN(synchronize());
+  link.signal();
+  link.wait_for_signal();
+  ::raise(SIGKILL);
+}
+
+TEST_F(LegacyIpcTest, OfAnImporterThatDiesIsTakenBack) {
+  const CUdeviceptr address = world->allocate(large);
+  Child child{"borrows_and_dies"};
+  child.link().send(world->handle_of(address));
+  child.link().wait_for_signal();
+  EXPECT_EQ(read_word(address), 77u);
+  EXPECT_EQ(world->memory.free(address), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(world->memory.lending().kept(), 1u);
+  child.link().signal();
+  EXPECT_EQ(child.wait(), 128 + SIGKILL);
+  EXPECT_TRUE(comes_to(0));
+}
+
+CHILD_ROLE(lends) {
+  left_behind<PrimaryContext>();
+  auto& world = left_behind<IpcWorld>(driver());
+  const CUdeviceptr address = world.allocate(large);
+  fill_pattern(address, large, 41);
+  GIVEN(synchronize());
+  link.send(world.handle_of(address));
+  while (link.receive<char>() != 'f') {
+  }
+  EXPECT_EQ(world.memory.free(address), Answer{CUDA_SUCCESS});
+  link.signal();
+  link.wait_for_signal();
+}
+
+TEST_F(LegacyIpcTest, OutlivesItsOwnerWhereItIsOpenAndNowhereElse) {
+  CUipcMemHandle handle{};
+  CUdeviceptr opened = 0;
+  {
+    Child owner{"lends"};
+    handle = owner.link().receive<CUipcMemHandle>();
+    opened = world->open(handle);
+    expect_pattern(opened, large, 41);
+  }  // killed
+  expect_pattern(opened, large, 41);
+  EXPECT_EQ(world->open(handle), opened) << "open already";
+  EXPECT_EQ(world->ipc.close(opened), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(world->ipc.close(opened), Answer{CUDA_SUCCESS});
+  CUdeviceptr again = 0;
+  EXPECT_EQ(world->ipc.open(&again, handle, lazily), Answer{CUDA_ERROR_INVALID_HANDLE});
+  EXPECT_EQ(again, 0u);
+}
+
+TEST_F(LegacyIpcTest, ThatItsOwnerFreedIsNotPermitted) {
+  Child owner{"lends"};
+  const auto handle = owner.link().receive<CUipcMemHandle>();
+  owner.link().send('f');
+  owner.link().wait_for_signal();
+  CUdeviceptr opened = 0;
+  EXPECT_EQ(world->ipc.open(&opened, handle, lazily), Answer{CUDA_ERROR_NOT_PERMITTED});
+  owner.link().signal();
+  EXPECT_EQ(owner.wait(), 0);
+}
+
+TEST_F(LegacyIpcTest, WithAnotherSecretIsNotHadNorWithAnotherToken) {
+  Child owner{"lends"};
+  const auto handle = owner.link().receive<CUipcMemHandle>();
+  auto wrong = share::IpcHandle::read(handle);
+  wrong.secret.bytes[3] ^= 1;
+  CUipcMemHandle forged{};
+  wrong.write(&forged);
+  CUdeviceptr opened = 0;
+  EXPECT_NE(world->ipc.open(&opened, forged, lazily), Answer{CUDA_SUCCESS});
+  wrong = share::IpcHandle::read(handle);
+  wrong.token.bytes[3] ^= 1;
+  wrong.write(&forged);
+  IpcWorld other{driver()};
+  EXPECT_NE(other.ipc.open(&opened, forged, lazily), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(opened, 0u);
+  EXPECT_EQ(world->ipc.close(world->open(handle)), Answer{CUDA_SUCCESS}) << "the right one works";
+}
+
+TEST_F(LegacyIpcTest, IsRefusedAsTheDriverDoes) {
+  const CUdeviceptr address = world->allocate(large);
+  const CUipcMemHandle handle = world->handle_of(address);
+  CUdeviceptr opened = 0;
+  EXPECT_EQ(world->ipc.open(&opened, handle, lazily), Answer{CUDA_ERROR_INVALID_CONTEXT});
+  EXPECT_EQ(world->ipc.open(&opened, handle, 0), Answer{CUDA_ERROR_INVALID_VALUE});
+  EXPECT_EQ(world->ipc.open(nullptr, handle, lazily), Answer{CUDA_ERROR_INVALID_VALUE});
+  CUdeviceptr ordered = 0;
+  ASSERT_EQ(world->memory.allocate_ordered(&ordered, large, StreamName{}), Answer{CUDA_SUCCESS});
+  CUipcMemHandle none{};
+  EXPECT_EQ(world->ipc.handle_of(ordered, &none), Answer{CUDA_ERROR_INVALID_VALUE});
+  EXPECT_EQ(world->memory.free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
+}
+
+TEST_F(LegacyIpcTest, OfTheDriversOwnMemoryIsTheDriversBusiness) {
+  CUipcMemHandle handle{};
+  CUdeviceptr opened = 0;
+  EXPECT_EQ(world->ipc.handle_of(0x1234, &handle), std::nullopt);
+  EXPECT_EQ(world->ipc.open(&opened, handle, lazily), std::nullopt);
+  EXPECT_EQ(world->ipc.close(0x1234), std::nullopt);
+}
+
+// A stopped owner costs its own importers their patience, and others nothing.
+CHILD_ROLE(lends_and_stops) {
+  left_behind<PrimaryContext>();
+  auto& world = left_behind<IpcWorld>(driver());
+  link.send(world.handle_of(world.allocate(large)));
+  ::raise(SIGSTOP);
+}
+
+TEST_F(LegacyIpcTest, OfAnOwnerThatDoesNotAnswerIsGivenUp) {
+  Child stopped{"lends_and_stops"};
+  Child lives{"lends"};
+  const auto hopeless = stopped.link().receive<CUipcMemHandle>();
+  const auto handle = lives.link().receive<CUipcMemHandle>();
+  std::thread waits{[&] {
+    GIVEN(driver().cuCtxSetCurrent(primary()));
+    CUdeviceptr opened = 0;
+    EXPECT_EQ(world->ipc.open(&opened, hopeless, lazily), Answer{CUDA_ERROR_TIMEOUT});
+  }};
+  const std::uint64_t began = now_us();
+  EXPECT_EQ(world->ipc.close(world->open(handle)), Answer{CUDA_SUCCESS});
+  EXPECT_LT(now_us() - began, 400'000u);
+  waits.join();
+}
+
+// Each driver call of an opening fails in turn, until none is left that could.
+TEST_F(LegacyIpcTest, ThatCannotBeOpenedLeavesNothingBehind) {
+  world.reset();
+  Child owner{"lends"};
+  const auto handle = owner.link().receive<CUipcMemHandle>();
+  const std::string held = held_by_the_process();
+  std::uint64_t number = 0;
+  for (bool untouched = false; !untouched;) {
+    SCOPED_TRACE("driver call " + std::to_string(++number) + " fails");
+    ASSERT_LT(number, most_calls_of_a_scenario);
+    FaultyDriver faulty{driver()};
+    {
+      IpcWorld there{faulty.driver()};
+      CUdeviceptr opened = 0;
+      faulty.fail_call(number, CUDA_ERROR_OUT_OF_MEMORY);
+      const Answer answer = there.ipc.open(&opened, handle, lazily);
+      untouched = faulty.faults() == 0;
+      const std::string failed = faulty.last_failed();
+      faulty.stop_failing();
+      if (answer != Answer{CUDA_SUCCESS}) {
+        ASSERT_FALSE(untouched);
+        ASSERT_TRUE(answer.has_value()) << failed << " made it the driver's business";
+        EXPECT_EQ(opened, 0u);
+        EXPECT_EQ(there.ipc.open(&opened, handle, lazily), Answer{CUDA_SUCCESS}) << "again";
+      }
+      expect_pattern(opened, large, 41);
+      EXPECT_EQ(there.ipc.close(opened), Answer{CUDA_SUCCESS});
+    }
+    EXPECT_EQ(settle(), 0u);
+    EXPECT_EQ(held_by_the_process(), held);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(number, 6u) << "reserve, import, ask, map and allow can all fail";
+}
+
+TEST_F(LegacyIpcTest, EndsWithTheContextThatItWasOpenedIn) {
+  Child owner{"lends"};
+  const auto handle = owner.link().receive<CUipcMemHandle>();
+  OwnContext own;
+  const CUcontext context = own.get();
+  const CUdeviceptr opened = world->open(handle);
+  own.leave();
+  const CUdeviceptr elsewhere = world->open(handle);
+  EXPECT_NE(opened, elsewhere);
+  ASSERT_CUDA(own.destroy());
+  world->memory.context_ended(context);
+  world->ipc.context_ended(context);
+  EXPECT_FALSE(world->memory.find(opened).has_value());
+  expect_pattern(elsewhere, large, 41);
+  EXPECT_EQ(world->ipc.close(elsewhere), Answer{CUDA_SUCCESS});
+}
+
+}  // namespace
+}  // namespace cuvmm::test
