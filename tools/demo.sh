@@ -25,3 +25,12 @@ say "two models that take turns under one limit:"
 env "${driver_path[@]}" build/bin/two_models
 say "a pool seen from Python:"
 env "${driver_path[@]}" CUVMM_LIBRARY="$PWD/build/lib/libcuvmm.so" python3 -B examples/elastic_pool.py
+
+say "memory of one process in another:"
+place=$(mktemp -d)
+XDG_RUNTIME_DIR=$place env "${driver_path[@]}" build/bin/producer &
+producer=$!
+for _ in {1..600}; do [[ -S $place/cuvmm/share ]] && break || sleep 0.05; done
+XDG_RUNTIME_DIR=$place env "${driver_path[@]}" build/bin/consumer | sed 's/^/    /'
+wait "$producer"
+rm -rf "$place"

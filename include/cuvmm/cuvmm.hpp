@@ -5,5 +5,6 @@
 #include "cuvmm/elastic_pool.hpp"
 #include "cuvmm/engine.hpp"
 #include "cuvmm/result.hpp"
+#include "cuvmm/share.hpp"
 #include "cuvmm/shared_pool.hpp"
 #include "cuvmm/version.h"

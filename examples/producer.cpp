@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gives a buffer of device memory to another process (consumer.cpp), which finds it by itself:
+//
+//   build/bin/producer                 in one terminal, then
+//   build/bin/consumer                 in another
+//
+// On the simulated driver: build/bin/cuvmm run --sim -- build/bin/producer, and so the consumer.
+#include <unistd.h>
+
+#include "cuvmm/engine.hpp"
+#include "sharing.hpp"
+
+namespace {
+
+using namespace sharing;
+using cuvmm::SharedBuffer;
+using cuvmm::ShareEvent;
+using cuvmm::ShareHost;
+
+// Before anything else is done: with another producer there, nothing of it would be of use.
+ShareHost listen(const Options& options) {
+  auto host = options.socket.empty() ? ShareHost::listen() : ShareHost::listen(options.socket);
+  if (!host.ok() && host.error().kind() == cuvmm::ErrorKind::AlreadyExists) {
+    give_up("another producer is running; end it, or give both programs another --socket PATH");
+  }
+  return taken(std::move(host));
+}
+
+void fill(const SharedBuffer& buffer, const Options& options) {
+  std::vector<std::uint32_t> data(integer_count);
+  for (std::size_t i = 0; i < integer_count; ++i) data[i] = expected(i);
+  say("Generated %zu test integers", integer_count);
+  if (options.corrupt) data[integer_count / 2] ^= 0x100;
+  check(CALL(cuMemcpyHtoD)(taken(buffer.info()).address, data.data(), buffer_size), "cuMemcpyHtoD");
+  say("Copied test data to GPU");
+}
+
+// The next event of that kind. An importer that leaves instead has failed.
+ShareEvent wait_for(ShareHost& host, cuvmm_share_event_kind kind, const Options& options) {
+  for (;;) {
+    const auto event = host.wait(options.timeout);
+    if (!event.ok() && event.error().kind() == cuvmm::ErrorKind::TimedOut) {
+      give_up("no consumer came within %lld s; start build/bin/consumer in another terminal",
+              static_cast<long long>(options.timeout.count()));
+    }
+    if (!event.ok()) give_up("%s", event.error().message());
+    if (event->kind == kind) return *event;
+    if (event->kind == CUVMM_SHARE_LEFT) {
+      give_up("the consumer ended before it had verified the data; its last line says why");
+    }
+  }
+}
+
+void produce(const Options& options) {
+  const Device device;
+  say("VMM support: yes");
+  ShareHost host = listen(options);
+  const auto granule = taken(cuvmm::device_info(0)).granule;
+  say("Memory granularity: %llu bytes", static_cast<unsigned long long>(granule));
+
+  SharedBuffer buffer = taken(SharedBuffer::create(0, buffer_size));
+  const auto size = taken(buffer.info()).size;
+  say("Buffer size: %zu bytes, aligned size: %llu bytes", buffer_size,
+      static_cast<unsigned long long>(size));
+  say("Created physical memory allocation");
+
+  const auto address = taken(buffer.map());
+  say("Reserved virtual address space at 0x%llx", static_cast<unsigned long long>(address));
+  say("Mapped physical memory to virtual address");
+  say("Set read/write access permissions");
+
+  fill(buffer, options);
+
+  // The host exports for itself; this one shows that there is nothing more to it than a file.
+  const int descriptor = taken(buffer.export_chunk(0));
+  say("Exported allocation as FD: %d", descriptor);
+  ::close(descriptor);
+
+  say("Waiting for consumer connection...");
+  const auto consumer = wait_for(host, CUVMM_SHARE_CAME, options).peer;
+  say("Consumer connected");
+  taken(host.send(consumer, buffer));
+  wait_for(host, CUVMM_SHARE_FETCHED, options);
+  say("Sent FD and size metadata to consumer");
+
+  const auto answer = wait_for(host, CUVMM_SHARE_ACKNOWLEDGED, options).status;
+  if (answer != verified) give_up("the consumer found other data than was sent; run both again");
+  say("Consumer verified data successfully!");
+  wait_for(host, CUVMM_SHARE_RELEASED, options);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  sharing::program = "producer";
+  say("=== CUDA VMM Producer ===");
+  produce(read_options(count, words, true));
+  say("Cleanup complete");
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <mutex>
+
+#include "capi/answer.hpp"
+#include "capi/engine_of_process.hpp"
+#include "capi/table.hpp"
+#include "share/buffer.hpp"
+#include "share/imported.hpp"
+#include "share/rendezvous.hpp"
+
+// What the pointers of the C API point to.
+struct cuvmm_shared_buffer {
+  cuvmm::Lock lock{cuvmm::LockOrder::IpcSession};  // guards what follows
+  cuvmm::share::Buffer buffer;
+};
+struct cuvmm_share_host {
+  cuvmm::Lock lock{cuvmm::LockOrder::IpcOpened};  // guards what follows
+  std::unique_ptr<cuvmm::share::Host> host;
+};
+struct cuvmm_share_session {
+  cuvmm::Lock lock{cuvmm::LockOrder::IpcSession};  // guards what follows
+  cuvmm::share::Session session;
+};
+struct cuvmm_shared_import {
+  const cuvmm::share::Imported imported;
+};
+struct cuvmm_shared_mapping {
+  cuvmm::share::MappedGrant mapped;
+};
+
+namespace cuvmm::capi {
+namespace {
+
+using share::Deadline;
+using share::GrantAccess;
+
+Deadline after(std::uint64_t timeout) {
+  constexpr std::uint64_t longest = std::uint64_t{1} << 50;  // 35 years
+  return Deadline::after(Duration{static_cast<Duration::rep>(std::min(timeout, longest))});
+}
+
+bool has_reserved(const std::uint64_t* reserved, std::size_t count) {
+  return std::any_of(reserved, reserved + count, [](std::uint64_t word) { return word != 0; });
+}
+
+// An answer where it belongs, or its refusal.
+template <class T, class Give>
+cuvmm_status answer(const Result<T>& result, cuvmm_error* error, Give give) {
+  if (!result.ok()) return refuse(result.error(), error);
+  give();
+  return CUVMM_OK;
+}
+
+Result<share::Buffer> make_buffer(const cuvmm_shared_buffer_options& options) {
+  if (options.reserved0 != 0 || has_reserved(options.reserved, std::size(options.reserved))) {
+    return Error::invalid("make memory to share", "reserved members are not 0");
+  }
+  Engine& running = *TRY(engine());
+  const Inside inside;
+  DeviceMemory& device = *TRY(running.stores().device(options.device));
+  return share::Buffer::create(
+      running.driver(),
+      {.device = options.device, .size = options.size, .chunk_size = options.chunk_size},
+      &device.store());
+}
+
+Result<std::unique_ptr<share::Host>> make_host(const char* path) {
+  if (path != nullptr) return share::listen_at(path);
+  const std::string place = TRY(share::usual_place_to_listen());
+  return share::listen_at(place);
+}
+
+Result<cuvmm_share_event> next_event(share::Host& host, Deadline until) {
+  using What = share::HostEvent::What;
+  const Inside inside;
+  for (;;) {
+    const auto event = TRY(host.wait(until));
+    if (!event) return Error{.kind = ErrorKind::TimedOut, .doing = "wait for importers"};
+    cuvmm_share_event told{};
+    told.status = event->status;
+    told.peer = event->peer;
+    told.grant = event->grant;
+    switch (event->what) {
+      case What::Came:
+        told.kind = CUVMM_SHARE_CAME;
+        return told;
+      case What::Fetched:
+        told.kind = CUVMM_SHARE_FETCHED;
+        return told;
+      case What::Acknowledged:
+        told.kind = CUVMM_SHARE_ACKNOWLEDGED;
+        return told;
+      case What::Released:
+        told.kind = CUVMM_SHARE_RELEASED;
+        return told;
+      case What::Left:
+        told.kind = CUVMM_SHARE_LEFT;
+        return told;
+      case What::Asked:
+        // Here memory is sent, and there is nothing to ask for.
+        static_cast<void>(host.refuse(event->peer, share::Refusal::Unknown).ok());
+        break;
+    }
+  }
+}
+
+Result<share::Granted> granted(const cuvmm_shared_buffer& buffer, const cuvmm_share_grant& wanted) {
+  constexpr const char* doing = "grant memory";
+  if (wanted.reserved0 != 0 || has_reserved(wanted.reserved, std::size(wanted.reserved))) {
+    return Error::invalid(doing, "reserved members are not 0");
+  }
+  if (wanted.access != CUVMM_SHARE_READ_WRITE && wanted.access != CUVMM_SHARE_READ_ONLY) {
+    return Error::invalid(doing, "access of no known kind");
+  }
+  const std::uint64_t there = buffer.buffer.chunk_count();
+  if (wanted.first_chunk >= there) return Error::invalid(doing, "chunks that are not there");
+  const std::uint64_t count =
+      wanted.chunk_count != 0 ? wanted.chunk_count : there - wanted.first_chunk;
+  const auto access =
+      wanted.access == CUVMM_SHARE_READ_ONLY ? GrantAccess::ReadOnly : GrantAccess::ReadWrite;
+  return buffer.buffer.grant(wanted.first_chunk, count, access, wanted.tag);
+}
+
+Result<share::Imported> receive(share::Session& session, Deadline until) {
+  Engine& running = *TRY(engine());
+  const Inside inside;
+  const share::Grant grant = TRY(session.receive(until));
+  auto imported = share::Imported::fetch(running.driver(), session, grant, until);
+  if (!imported.ok()) static_cast<void>(session.release(grant.id, until).ok());
+  return imported;
+}
+
+Result<share::MappedGrant> map(const share::Imported& imported, int device, std::uint64_t hint) {
+  Engine& running = *TRY(engine());
+  const Inside inside;
+  TRY(running.stores().device(device));
+  return share::MappedGrant::map(running.driver(), imported, AccessSet::of(device), hint);
+}
+
+}  // namespace
+
+cuvmm_status shared_buffer_create(const cuvmm_shared_buffer_options* options,
+                                  cuvmm_shared_buffer** buffer, cuvmm_error* error) {
+  if (options == nullptr || buffer == nullptr) {
+    return refuse_missing_pointer("make memory to share", error);
+  }
+  auto made = make_buffer(*options);
+  return answer(made, error,
+                [&] { *buffer = new cuvmm_shared_buffer{.buffer = std::move(*made)}; });
+}
+
+cuvmm_status shared_buffer_map(cuvmm_shared_buffer* buffer, uint64_t* address, cuvmm_error* error) {
+  if (buffer == nullptr || address == nullptr) {
+    return refuse_missing_pointer("map memory to share", error);
+  }
+  const Inside inside;
+  const Holding holding{buffer->lock};
+  const auto mapped = buffer->buffer.map();
+  return answer(mapped, error, [&] { *address = *mapped; });
+}
+
+cuvmm_status get_shared_buffer_info(const cuvmm_shared_buffer* buffer,
+                                    cuvmm_shared_buffer_info* info, cuvmm_error* error) {
+  if (buffer == nullptr || info == nullptr) {
+    return refuse_missing_pointer("describe memory to share", error);
+  }
+  const Holding holding{const_cast<cuvmm_shared_buffer*>(buffer)->lock};
+  *info = {};
+  info->address = buffer->buffer.address();
+  info->size = buffer->buffer.size();
+  info->granule = buffer->buffer.granule();
+  info->chunk_size = buffer->buffer.chunk_size();
+  info->chunk_count = buffer->buffer.chunk_count();
+  return CUVMM_OK;
+}
+
+cuvmm_status shared_buffer_export(const cuvmm_shared_buffer* buffer, uint64_t chunk,
+                                  int32_t* descriptor, cuvmm_error* error) {
+  if (buffer == nullptr || descriptor == nullptr) {
+    return refuse_missing_pointer("export a chunk", error);
+  }
+  const Inside inside;
+  auto file = buffer->buffer.export_fd(chunk);
+  return answer(file, error, [&] { *descriptor = file->release(); });
+}
+
+cuvmm_status shared_buffer_destroy(cuvmm_shared_buffer* buffer, cuvmm_error*) {
+  const Inside inside;
+  delete buffer;
+  return CUVMM_OK;
+}
+
+cuvmm_status share_listen(const char* path, cuvmm_share_host** host, cuvmm_error* error) {
+  if (host == nullptr) return refuse_missing_pointer("listen at a socket", error);
+  auto made = make_host(path);
+  return answer(made, error, [&] { *host = new cuvmm_share_host{.host = std::move(*made)}; });
+}
+
+cuvmm_status share_wait(cuvmm_share_host* host, uint64_t timeout, cuvmm_share_event* event,
+                        cuvmm_error* error) {
+  if (host == nullptr || event == nullptr) {
+    return refuse_missing_pointer("wait for importers", error);
+  }
+  const Holding holding{host->lock};
+  const auto next = next_event(*host->host, after(timeout));
+  return answer(next, error, [&] { *event = *next; });
+}
+
+cuvmm_status share_send(cuvmm_share_host* host, uint64_t peer, const cuvmm_shared_buffer* buffer,
+                        const cuvmm_share_grant* grant, uint64_t* id, cuvmm_error* error) {
+  if (host == nullptr || buffer == nullptr || grant == nullptr || id == nullptr) {
+    return refuse_missing_pointer("grant memory", error);
+  }
+  auto wanted = granted(*buffer, *grant);
+  if (!wanted.ok()) return refuse(wanted.error(), error);
+  const Holding holding{host->lock};
+  const auto sent = host->host->grant(peer, std::move(*wanted));
+  return answer(sent, error, [&] { *id = *sent; });
+}
+
+cuvmm_status share_stop(cuvmm_share_host* host, cuvmm_error*) {
+  const Inside inside;
+  delete host;
+  return CUVMM_OK;
+}
+
+cuvmm_status share_connect(const char* path, uint64_t timeout, cuvmm_share_session** session,
+                           cuvmm_error* error) {
+  if (session == nullptr) return refuse_missing_pointer("connect to the exporter", error);
+  auto made =
+      share::connect_at(path != nullptr ? path : share::usual_place_to_connect(), after(timeout));
+  return answer(made, error,
+                [&] { *session = new cuvmm_share_session{.session = std::move(*made)}; });
+}
+
+cuvmm_status share_receive(cuvmm_share_session* session, uint64_t timeout,
+                           cuvmm_shared_import** import, cuvmm_error* error) {
+  if (session == nullptr || import == nullptr) {
+    return refuse_missing_pointer("receive a grant", error);
+  }
+  const Holding holding{session->lock};
+  auto received = receive(session->session, after(timeout));
+  return answer(received, error, [&] { *import = new cuvmm_shared_import{std::move(*received)}; });
+}
+
+cuvmm_status get_shared_import_info(const cuvmm_shared_import* import,
+                                    cuvmm_shared_import_info* info, cuvmm_error* error) {
+  if (import == nullptr || info == nullptr) {
+    return refuse_missing_pointer("describe imported memory", error);
+  }
+  const share::Grant& grant = import->imported.grant();
+  *info = {};
+  info->grant = grant.id;
+  info->size = grant.size;
+  info->chunk_count = grant.chunks;
+  info->tag = grant.tag;
+  info->access =
+      grant.access == GrantAccess::ReadOnly ? CUVMM_SHARE_READ_ONLY : CUVMM_SHARE_READ_WRITE;
+  info->device = import->imported.device();
+  info->descriptor = import->imported.first_descriptor();
+  return CUVMM_OK;
+}
+
+cuvmm_status shared_import_map(const cuvmm_shared_import* import, int32_t device, uint64_t hint,
+                               cuvmm_shared_mapping** mapping, uint64_t* address,
+                               cuvmm_error* error) {
+  if (import == nullptr || mapping == nullptr || address == nullptr) {
+    return refuse_missing_pointer("map imported memory", error);
+  }
+  auto mapped = map(import->imported, device, hint);
+  return answer(mapped, error, [&] {
+    *address = mapped->address();
+    *mapping = new cuvmm_shared_mapping{std::move(*mapped)};
+  });
+}
+
+cuvmm_status shared_mapping_unmap(cuvmm_shared_mapping* mapping, cuvmm_error*) {
+  const Inside inside;
+  delete mapping;
+  return CUVMM_OK;
+}
+
+cuvmm_status share_acknowledge(cuvmm_share_session* session, const cuvmm_shared_import* import,
+                               uint32_t status, uint64_t timeout, cuvmm_error* error) {
+  if (session == nullptr || import == nullptr) {
+    return refuse_missing_pointer("acknowledge a grant", error);
+  }
+  const Holding holding{session->lock};
+  const auto said = session->session.acknowledge(import->imported.grant(), status, after(timeout));
+  return answer(said, error, [] {});
+}
+
+cuvmm_status share_release(cuvmm_share_session* session, cuvmm_shared_import* import,
+                           uint64_t timeout, cuvmm_error* error) {
+  if (import == nullptr) return refuse_missing_pointer("release a grant", error);
+  const Inside inside;
+  const std::uint64_t grant = import->imported.grant().id;
+  delete import;
+  // Without a session, what is left is for the exporter to notice when the connection ends.
+  if (session == nullptr) return CUVMM_OK;
+  const Holding holding{session->lock};
+  const auto released = session->session.release(grant, after(timeout));
+  return answer(released, error, [] {});
+}
+
+cuvmm_status share_disconnect(cuvmm_share_session* session, cuvmm_error*) {
+  delete session;
+  return CUVMM_OK;
+}
+
+}  // namespace cuvmm::capi

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sharing by the public interface. Here both sides are threads of one process; tests/share has two
+// processes, tests/examples two programs.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "cuvmm/cuvmm.h"
+#include "cuvmm/cuvmm.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto in_time = 20s;
+constexpr std::uint64_t two_mib = std::uint64_t{2} << 20;
+
+class LibraryShare : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/cuvmm-library-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override {
+    for (const char* file : {"/s", "/s.lock", "/s.token"}) ::unlink((folder_ + file).c_str());
+    ::rmdir(folder_.c_str());
+  }
+  std::string path() const { return folder_ + "/s"; }
+
+ private:
+  std::string folder_;
+};
+
+template <class T>
+T value(Result<T> result) {
+  if (!result.ok()) throw std::runtime_error(result.error().message());
+  return std::move(result).value();
+}
+
+ShareEvent next(ShareHost& host, cuvmm_share_event_kind kind) {
+  for (;;) {
+    const ShareEvent event = value(host.wait(in_time));
+    if (event.kind == kind) return event;
+  }
+}
+
+TEST_F(LibraryShare, GrantsPartsThatAreMappedManyTimes) {
+  auto host = value(ShareHost::listen(path()));
+  auto buffer = value(SharedBuffer::create(0, 4 * two_mib, two_mib));
+  EXPECT_NE(value(buffer.map()), 0u);
+  EXPECT_FALSE(buffer.map().ok()) << "once";
+  EXPECT_EQ(value(buffer.info()).chunk_count, 4u);
+  std::thread importer{[&] {
+    auto session = value(ShareSession::connect(path(), in_time));
+    auto import = value(session.receive(in_time));
+    const auto info = value(import.info());
+    EXPECT_EQ(info.chunk_count, 2u);
+    EXPECT_EQ(info.size, 2 * two_mib);
+    EXPECT_EQ(info.tag, 9u);
+    EXPECT_EQ(info.access, CUVMM_SHARE_READ_ONLY);
+    {
+      const auto first = value(import.map(0));
+      const auto second = value(import.map(0));
+      EXPECT_NE(first.address(), second.address());
+    }
+    EXPECT_TRUE(session.acknowledge(import, 3, in_time).ok());
+    EXPECT_TRUE(session.release(std::move(import), in_time).ok());
+  }};
+  const auto peer = next(host, CUVMM_SHARE_CAME).peer;
+  const auto grant = value(
+      host.send(peer, buffer,
+                {.first_chunk = 1, .chunk_count = 2, .access = GrantAccess::read_only, .tag = 9}));
+  EXPECT_EQ(next(host, CUVMM_SHARE_FETCHED).grant, grant);
+  EXPECT_EQ(next(host, CUVMM_SHARE_ACKNOWLEDGED).status, 3u);
+  EXPECT_EQ(next(host, CUVMM_SHARE_RELEASED).grant, grant);
+  next(host, CUVMM_SHARE_LEFT);
+  importer.join();
+  EXPECT_EQ(host.send(peer, buffer).error().kind(), ErrorKind::NotFound) << "it has gone";
+}
+
+TEST_F(LibraryShare, CountsAgainstTheDeviceUntilItsEnd) {
+  const auto before = value(device_info(0)).physical_in_use;
+  {
+    const auto buffer = value(SharedBuffer::create(0, 3 * two_mib));
+    EXPECT_EQ(value(device_info(0)).physical_in_use, before + value(buffer.info()).size);
+  }
+  EXPECT_EQ(value(device_info(0)).physical_in_use, before);
+}
+
+TEST_F(LibraryShare, OneExporterListensAtAPlace) {
+  const auto host = value(ShareHost::listen(path()));
+  EXPECT_EQ(ShareHost::listen(path()).error().kind(), ErrorKind::AlreadyExists);
+}
+
+TEST_F(LibraryShare, WaitsEnd) {
+  EXPECT_EQ(ShareSession::connect(path(), 10ms).error().kind(), ErrorKind::NotFound);
+  auto host = value(ShareHost::listen(path()));
+  EXPECT_EQ(host.wait(10ms).error().kind(), ErrorKind::TimedOut);
+  EXPECT_EQ(ShareSession::connect(path(), 10ms).error().kind(), ErrorKind::TimedOut)
+      << "nobody gives the host time";
+}
+
+TEST_F(LibraryShare, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(SharedBuffer::create(0, 0).error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(SharedBuffer::create(0, two_mib, 3).error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(SharedBuffer::create(1000, two_mib).error().kind(), ErrorKind::NotSupported);
+  auto host = value(ShareHost::listen(path()));
+  const auto buffer = value(SharedBuffer::create(0, two_mib));
+  EXPECT_EQ(host.send(1, buffer, {.first_chunk = 1}).error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(host.send(1, buffer, {.chunk_count = 2}).error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(host.send(1, buffer).error().kind(), ErrorKind::NotFound);
+  cuvmm_shared_buffer_options options{};
+  options.size = two_mib;
+  options.reserved[0] = 1;
+  cuvmm_shared_buffer* made = nullptr;
+  EXPECT_EQ(cuvmm_shared_buffer_create(&options, &made, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(made, nullptr);
+}
+
+TEST_F(LibraryShare, ToleratesMissingPointers) {
+  EXPECT_EQ(cuvmm_shared_buffer_create(nullptr, nullptr, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cuvmm_share_listen(nullptr, nullptr, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cuvmm_share_receive(nullptr, 0, nullptr, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cuvmm_share_release(nullptr, nullptr, 0, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cuvmm_shared_buffer_destroy(nullptr, nullptr), CUVMM_OK);
+  EXPECT_EQ(cuvmm_share_stop(nullptr, nullptr), CUVMM_OK);
+  EXPECT_EQ(cuvmm_share_disconnect(nullptr, nullptr), CUVMM_OK);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
