@@ -31,12 +31,12 @@ Result<std::unique_ptr<ContextMemory>> ContextMemory::create(const Driver& drive
   return memory;
 }
 
-Result<Allocation*> ContextMemory::allocate(Size asked) {
+Result<Allocation*> ContextMemory::allocate(Size asked, const Preparation& for_resize) {
   if (served_as(asked) == Served::Small) {
     Block* block = TRY(small_->allocate(asked, no_stream));
     return block;
   }
-  WindowBlock* block = TRY(windows_->allocate(asked));
+  WindowBlock* block = TRY(windows_->allocate(asked, for_resize));
   return block;
 }
 

@@ -25,7 +25,7 @@ class ContextMemory {
   static Served served_as(Size asked) {
     return asked < smallest_window ? Served::Small : Served::Window;
   }
-  Result<Allocation*> allocate(Size asked);
+  Result<Allocation*> allocate(Size asked, const Preparation& for_resize = {});
   // It is used again when that is done; an empty ticket says that it is.
   void free_after(Allocation& allocation, const FreeTicket& ticket);
   // It stays where it is from now on.
@@ -50,6 +50,10 @@ class ContextMemory {
 
   // The number of the note that its last wait for all work covers (WorkNote).
   std::atomic<std::uint64_t>& covered_note() { return covered_note_; }
+
+  // Where blocks from 64 KiB up lie.
+  Windows& windows() const { return *windows_; }
+  AccessSet access() const { return small_->access(); }
 
   // Everything goes; the context is gone, and its work with it. What the program held of it is no
   // longer an allocation.

@@ -64,7 +64,7 @@ bool Memory::is_worth_another_try(const Result<Allocation*>& made, const DeviceM
                                       now_ns() + static_cast<std::uint64_t>(wait.count()));
 }
 
-Answer Memory::allocate(CUdeviceptr* address, Size size) {
+Answer Memory::allocate(CUdeviceptr* address, Size size, const Preparation& for_resize) {
   if (address == nullptr || size == 0 || around_.captures.any()) return std::nullopt;
   if (context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
   const CUcontext current = current_context(around_.driver);
@@ -72,8 +72,8 @@ Answer Memory::allocate(CUdeviceptr* address, Size size) {
   ContextMemory* owner = current != nullptr ? context(current) : nullptr;
   if (owner == nullptr) return std::nullopt;
   if (size > owner->device().memory()) return CUDA_ERROR_OUT_OF_MEMORY;
-  auto made = owner->allocate(size);
-  if (is_worth_another_try(made, owner->device())) made = owner->allocate(size);
+  auto made = owner->allocate(size, for_resize);
+  if (is_worth_another_try(made, owner->device())) made = owner->allocate(size, for_resize);
   if (!made.ok()) return refuse(made.error(), size, owner->device());
   give(**made, address,
        {.asked = size,
@@ -212,6 +212,11 @@ Answer Memory::free_now(const AllocationMap::Found& found) {
   if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
   end_blocking(found, {});
   return CUDA_SUCCESS;
+}
+
+bool Memory::wait_before_free(ContextMemory& context) {
+  if (settings_.free == FreeMode::Exact) return wait_for_work_of(context).ok();
+  return around_.clock.wait_for_all(context.context(), now_ns());
 }
 
 // As long as it takes, as the driver does. Nothing to wait for where nothing was submitted since

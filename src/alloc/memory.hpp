@@ -42,7 +42,7 @@ class Memory {
   ~Memory();
 
   // Blocking memory of the current context.
-  Answer allocate(CUdeviceptr* address, Size size);
+  Answer allocate(CUdeviceptr* address, Size size, const Preparation& for_resize = {});
   Answer allocate_pitch(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
                         unsigned element);
   Answer free(CUdeviceptr address);
@@ -51,6 +51,16 @@ class Memory {
   Answer allocate_ordered(CUdeviceptr* address, Size size, StreamName stream);
   Answer allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool pool, StreamName stream);
   Answer free_ordered(CUdeviceptr address, StreamName stream);
+
+  // Resizing (src/resize). The allocation that begins there.
+  std::optional<AllocationMap::Found> find_start(CUdeviceptr address) const;
+  // Before a blocking free of the context's memory: what could touch it is done. False where that
+  // cannot be said, or not without a wait that the program did not ask for.
+  bool wait_before_free(ContextMemory& context);
+  // Exactly one of all who try gets it.
+  bool let_go(const AllocationMap::Found& found);
+  bool sees_everything() const { return around_.sees_everything(); }
+  bool has_lost_a_context() const { return context_is_lost_.load(std::memory_order_relaxed); }
 
   // The allocation of ours that holds the byte.
   std::optional<AllocationFacts> find(CUdeviceptr address) const;
@@ -141,14 +151,12 @@ class Memory {
   AccessSet access_to(CUcontext context, int device) const;
 
   // Of what is still served.
-  std::optional<AllocationMap::Found> find_start(CUdeviceptr address) const;
   std::optional<AllocationMap::Found> find_holder(CUdeviceptr address) const;
 
   void give(Allocation& allocation, CUdeviceptr* address, const Allocation::Holding& holding);
   bool is_worth_another_try(const Result<Allocation*>& made, const DeviceMemory& device);
   Answer refuse(const Error& error, Size asked, const DeviceMemory& device);
   Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);
-  bool let_go(const AllocationMap::Found& found);
   Answer free_now(const AllocationMap::Found& found);
   void end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket);
   Answer free_blocking(const AllocationMap::Found& found);

@@ -48,8 +48,21 @@ constexpr Row rows[] = {
     {TraceEvent::OutOfMemory, "out of memory", "out_of_memory"},
     {TraceEvent::Export, "exports", "exports"},
     {TraceEvent::Import, "imports", "imports"},
+    {TraceEvent::CopyElided, "copies elided", "elided_copies", "elided_bytes"},
     {TraceEvent::MemoryInfo, "questions about free memory", "memory_questions"},
     {TraceEvent::Call, "other calls", "other_calls"},
+};
+
+// Why copies that looked like a resize were made after all (src/base/why_run.def).
+struct Reason {
+  std::uint32_t number;
+  const char* words;
+  const char* key;
+};
+constexpr Reason reasons[] = {
+#define CUVMM_WHY_RUN(name, number, key, words) {number, words, "run_copies_" key},
+#include "base/why_run.def"
+#undef CUVMM_WHY_RUN
 };
 
 std::uint64_t took_of(const TraceRecord& record) {
@@ -85,6 +98,7 @@ void WorkSummary::add(const TraceRecord& record) {
   ++tally.count;
   tally.bytes += record.size;
   tally.took_ns += took_of(record);
+  if (record.event == TraceEvent::CopyRun && record.detail < most_reasons) ++run_[record.detail];
 }
 
 void WorkSummary::add_to(nlohmann::json& object) const {
@@ -97,6 +111,7 @@ void WorkSummary::add_to(nlohmann::json& object) const {
     if (row.bytes_key != nullptr) object[row.bytes_key] = tally.bytes;
     if (row.time_key != nullptr) object[row.time_key] = tally.took_ns / 1000;
   }
+  for (const Reason& reason : reasons) object[reason.key] = run_[reason.number];
 }
 
 void WorkSummary::print() const {
@@ -111,6 +126,9 @@ void WorkSummary::print() const {
       more = fmt::format("   {:.3f} s", static_cast<double>(tally.took_ns) / 1e9);
     }
     line(row.words, tally.count, more);
+  }
+  for (const Reason& reason : reasons) {
+    line("resizes that were copied", run_[reason.number], std::string("   ") + reason.words);
   }
   line("of these captured", captured_, "");
   line("calls refused", refused_, "");

@@ -30,8 +30,10 @@ class WorkSummary {
 
  private:
   static constexpr std::size_t most_events = 128;  // numbers of events, rounded up
+  static constexpr std::size_t most_reasons = 16;
 
   std::array<Tally, most_events> tallies_{};
+  std::array<std::uint64_t, most_reasons> run_{};
   std::uint64_t calls_ = 0;
   std::uint64_t refused_ = 0;
   std::uint64_t captured_ = 0;

@@ -41,8 +41,10 @@ Engine::Engine(const Driver& driver, Options options)
     : driver_(driver),
       options_(std::move(options)),
       serving_(options_.mode == Mode::Vmm
-                   ? std::make_unique<Serving>(driver_, options_, gate_, work_note_,
-                                               [this] { return sees_everything(); })
+                   ? std::make_unique<Serving>(
+                         driver_, options_,
+                         Serving::Program{gate_, work_note_, per_thread_use_, watch_,
+                                          [this] { return sees_everything(); }})
                    : nullptr),
       stores_(driver_, memory_settings(options_),
               serving_ != nullptr ? &serving_->memory : nullptr) {}

@@ -9,6 +9,7 @@
 #include "engine/serving.hpp"
 #include "engine/sight.hpp"
 #include "engine/watch.hpp"
+#include "stream/per_thread_use.hpp"
 #include "stream/work_note.hpp"
 
 namespace cuvmm {
@@ -34,8 +35,9 @@ class Engine {
   // False in VMM_MODE=OFF: every call goes to the driver as if we were not there.
   bool is_on() const { return options_.mode != Mode::Off; }
 
-  // Every call of the program that the driver is about to see.
-  void before(const CallSite& site) { watch_.before(site); }
+  // Every call of the program that the driver is about to see. What the program is answered
+  // instead, where that is not CUDA_SUCCESS.
+  CUresult before(const CallSite& site) { return watch_.before(site); }
   Watch& watch() { return watch_; }
 
   // What serves the program's memory; nullptr where the driver does.
@@ -47,6 +49,9 @@ class Engine {
 
   // Left by every call that submits, once the driver has answered it.
   WorkNote& work_note() { return work_note_; }
+  // Before every call that gives a thread's own default stream work.
+  PerThreadUse& per_thread_use() { return per_thread_use_; }
+
   // False once the program has called what none of our lists knows.
   bool sees_everything() const { return sight().is_whole(); }
 
@@ -67,6 +72,7 @@ class Engine {
   Watch watch_;
   WorkNote work_note_;
   Gate gate_;
+  PerThreadUse per_thread_use_;
   const std::unique_ptr<Serving> serving_;
   DeviceStores stores_;
 };

@@ -5,6 +5,7 @@
 #include "alloc/pointer_answers.hpp"
 #include "base/options.hpp"
 #include "engine/inside.hpp"
+#include "engine/resize_watch.hpp"
 #include "share/legacy_ipc.hpp"
 
 namespace cuvmm {
@@ -20,20 +21,38 @@ inline MemorySettings memory_settings(const Options& options) {
 
 // All that serves the program's memory, in VMM_MODE=VMM.
 struct Serving {
-  Serving(const Driver& driver, const Options& options, Gate& gate, WorkNote& work_note,
-          std::function<bool()> sees_everything)
+  // What the engine knows of the program.
+  struct Program {
+    Gate& gate;
+    WorkNote& work_note;
+    PerThreadUse& per_thread_use;
+    Watch& watch;
+    std::function<bool()> sees_everything;
+  };
+  Serving(const Driver& driver, const Options& options, const Program& program)
       : clock(driver, captures),
-        memory({driver, clock, captures, gate, work_note, std::move(sees_everything)},
+        memory({driver, clock, captures, program.gate, program.work_note, program.sees_everything},
                memory_settings(options)),
         ipc(driver, memory, captures, [](const std::function<void()>& work) {
           const Inside inside;
           work();
-        }) {}
+        }) {
+    if (options.resize == Resize::Off) return;
+    resizing = std::make_unique<ResizeWatch>(
+        program.watch,
+        Resizer::Surroundings{driver, memory, clock, captures, program.gate, program.work_note,
+                              program.per_thread_use},
+        options.resize);
+  }
+
+  // nullptr where every copy is made.
+  Resizer* resizer() { return resizing != nullptr ? &resizing->resizer() : nullptr; }
 
   Captures captures;
   StreamClock clock;
   Memory memory;
   LegacyIpc ipc;  // ends before what it lends
+  std::unique_ptr<ResizeWatch> resizing;
 };
 
 }  // namespace cuvmm

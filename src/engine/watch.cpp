@@ -31,12 +31,16 @@ void Watch::renew_wanted() {
   wanted_.store(all, std::memory_order_release);
 }
 
-void Watch::tell(const CallSite& site) {
+CUresult Watch::tell(const CallSite& site) {
+  CUresult answer = CUDA_SUCCESS;
   for (Place& place : places_) {
     Watcher* watcher = place.watcher.load(std::memory_order_acquire);
     if (watcher == nullptr) continue;
-    if ((place.effects.load() & static_cast<std::uint8_t>(site.effect)) != 0) watcher->before(site);
+    if ((place.effects.load() & static_cast<std::uint8_t>(site.effect)) == 0) continue;
+    const CUresult one = watcher->before(site);
+    if (answer == CUDA_SUCCESS) answer = one;
   }
+  return answer;
 }
 
 }  // namespace cuvmm

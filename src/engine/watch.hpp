@@ -24,8 +24,9 @@ inline constexpr Effect every_effect = Effect::Submits | Effect::Reads | Effect:
 // Somebody with something pending that a call of the program could notice.
 class Watcher {
  public:
-  // Before the driver sees the call. May call the driver; must not throw.
-  virtual void before(const CallSite& site) = 0;
+  // Before the driver sees the call. May call the driver; must not throw. What the program is
+  // answered instead, where that is not CUDA_SUCCESS: what is pending could not be done first.
+  virtual CUresult before(const CallSite& site) = 0;
 
  protected:
   ~Watcher() = default;
@@ -34,9 +35,10 @@ class Watcher {
 // Who is told before which calls. Costs a load and a branch while nobody waits for that effect.
 class Watch {
  public:
-  void before(const CallSite& site) {
+  CUresult before(const CallSite& site) {
     const auto wanted = wanted_.load(std::memory_order_acquire);
-    if ((wanted & static_cast<std::uint8_t>(site.effect)) != 0) tell(site);
+    if ((wanted & static_cast<std::uint8_t>(site.effect)) != 0) return tell(site);
+    return CUDA_SUCCESS;
   }
 
   // From here on, and until ended, the watcher sees every call that has one of these effects.
@@ -45,7 +47,7 @@ class Watch {
   void end(Watcher& watcher);
 
  private:
-  void tell(const CallSite& site);
+  CUresult tell(const CallSite& site);
   void renew_wanted();
 
   static constexpr std::size_t most_watchers = 8;

@@ -54,11 +54,14 @@ class Forward {
   // is work. Work that the driver refused counts as well: it may have begun some of it.
   template <class... Arguments>
   CUresult operator()(Arguments... arguments) const {
-    announce();
+    if (const CUresult refused = announce(); refused != CUDA_SUCCESS) return refused;
     return announced(arguments...);
   }
 
-  void announce() const { engine_.before({call, info(call).effect}); }
+  // What the program is to be answered instead of the call, where that is not CUDA_SUCCESS.
+  [[nodiscard]] CUresult announce() const { return announce_as(info(call).effect); }
+  // A call that does more than its row says, by its arguments.
+  [[nodiscard]] CUresult announce_as(Effect effect) const { return engine_.before({call, effect}); }
 
   // The rest of it, for a body that may answer without the driver once it has announced the call.
   template <class... Arguments>
@@ -84,11 +87,24 @@ class Forward {
   template <class... Arguments>
   CUresult through_the_gate(Arguments... arguments) const {
     if constexpr (!gives_work(info(call).effect)) return unannounced(arguments...);
+    if (flavour_ == Flavour::PerThread || (names_own_stream(arguments) || ...)) {
+      engine_.per_thread_use().note();
+    }
     const Gate::Pass pass{engine_.gate()};
     const CUresult answer = unannounced(arguments...);
     if constexpr (submits) engine_.work_note().leave();
     if constexpr (copies_or_sets) wait_if_asked_to();
     return answer;
+  }
+
+  // The calling thread's default stream, by its handle.
+  template <class Argument>
+  static bool names_own_stream(const Argument& argument) {
+    if constexpr (std::is_same_v<Argument, CUstream>) return argument == CU_STREAM_PER_THREAD;
+    if constexpr (std::is_same_v<Argument, const CUlaunchConfig*>) {
+      return argument != nullptr && argument->hStream == CU_STREAM_PER_THREAD;
+    }
+    return false;
   }
 
   // Some allocation has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, which the driver refuses on memory that

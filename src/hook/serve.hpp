@@ -20,6 +20,22 @@ Answer served(const Forward<call>& forward, Serve&& serve) {
   return serving != nullptr ? serve(serving->memory) : std::nullopt;
 }
 
+// What puts copies off; nullptr where nobody does.
+template <Call call>
+Resizer* resizer_of(const Forward<call>& forward) {
+  Serving* serving = forward.engine().serving();
+  return serving != nullptr ? serving->resizer() : nullptr;
+}
+
+// Nothing where a linear copy is to be made. In place of its announcement.
+template <Call call>
+Answer put_off(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
+               CUstream stream) {
+  Resizer* const resizer = resizer_of(forward);
+  if (resizer == nullptr || !resizer->is_worth_a_look(size)) return std::nullopt;
+  return resizer->defer(to, from, size, stream_name(forward, stream));
+}
+
 // The clock of streams, where somebody keeps one.
 template <Call call>
 StreamClock* clock_of(const Forward<call>& forward) {

@@ -189,7 +189,8 @@ void cuvmm_call_of_unlisted(unsigned index) {
   Engine* engine = Engine::running();
   if (engine != nullptr && engine->is_on() && !Inside::here()) {
     const Inside inside;
-    engine->before({unlisted_call, every_effect});
+    // Nothing is known of the call, its answer included.
+    static_cast<void>(engine->before({unlisted_call, every_effect}));
   }
   cuvmm_unlisted_was_called.store(true, std::memory_order_release);
   errno = kept_errno;

@@ -109,8 +109,9 @@ Listener::~Listener() {
   engine_over_silent_driver().watch().end(*this);
 }
 
-void Listener::before(const CallSite& site) {
+CUresult Listener::before(const CallSite& site) {
   heard_.push_back(site);
+  return CUDA_SUCCESS;
 }
 
 bool Listener::has_heard(Call call, Effect effect, std::size_t among_the_first) const {

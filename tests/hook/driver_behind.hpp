@@ -23,7 +23,7 @@ class Listener final : public Watcher {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  void before(const CallSite& site) override;
+  CUresult before(const CallSite& site) override;
   const std::vector<CallSite>& heard() const { return heard_; }
   bool has_heard(Call call, Effect effect, std::size_t among_the_first) const;
 

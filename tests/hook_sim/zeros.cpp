@@ -15,7 +15,10 @@ class Listener final : public Watcher {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  void before(const CallSite& site) override { heard_ |= site.call == expected; }
+  CUresult before(const CallSite& site) override {
+    heard_ |= site.call == expected;
+    return CUDA_SUCCESS;
+  }
   bool has_heard() const { return heard_; }
 
   Call expected{};

@@ -37,6 +37,7 @@ struct WindowBlock : Allocation {
   struct Whole {
     std::vector<ChunkRef> chunks;
     Size bytes = 0;         // of them, mapped
+    Size unbacked = 0;      // at the beginning, before the first chunk: no memory yet (back())
     std::size_t place = 0;  // among all blocks that have some
   };
 

@@ -11,8 +11,10 @@ namespace cuvmm {
 inline constexpr Size window_step = 512;
 
 // Blocks from here on begin at a granule, because their chunks can then be put behind another
-// block's addresses.
-inline constexpr Size smallest_at_granule = 16 * MiB;
+// block's addresses: 16 MiB with the usual granule.
+constexpr Size smallest_at_granule(Size granule) {
+  return 8 * granule;
+}
 
 // Where in a chunk pieces of one size lie, so that those of different blocks fit together.
 enum class Cut : std::uint8_t {
@@ -49,7 +51,7 @@ struct Shape {
   constexpr Size window_bytes() const { return round_up(granted, granule); }
   constexpr Format format() const {
     if (is_small()) return {Cut::Slots, granted};
-    return {granted < smallest_at_granule ? Cut::Edges : Cut::Beginning, piece_bytes()};
+    return {granted < smallest_at_granule(granule) ? Cut::Edges : Cut::Beginning, piece_bytes()};
   }
   // How far into its window the block begins, with its piece at that place of a granule. A large
   // block's piece comes first, and ends with its granule, or last, and begins with it.

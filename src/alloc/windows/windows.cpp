@@ -98,7 +98,7 @@ std::vector<MappedChunk> Windows::chunks_behind(const WindowBlock& block) const 
   const PlacedBlock placed = block.placed(granule_);
   std::vector<MappedChunk> chunks;
   if (block.whole != nullptr) {
-    Size offset = placed.whole() - placed.window();
+    Size offset = placed.whole() - placed.window() + block.whole->unbacked;
     for (const ChunkRef& chunk : block.whole->chunks) {
       chunks.push_back({offset, chunk, maps_.access()});
       offset += chunk->size();
@@ -120,7 +120,7 @@ std::vector<MappedRun> Windows::all_mapped() const {
       runs.push_back({placed.piece_window(), granule_});
     }
     if (block.whole != nullptr && block.whole->bytes != 0) {
-      runs.push_back({placed.whole(), block.whole->bytes});
+      runs.push_back({placed.whole() + block.whole->unbacked, block.whole->bytes});
     }
   });
   std::sort(runs.begin(), runs.end(),
@@ -162,7 +162,7 @@ void Windows::release_all() {
       unmap(placed.piece_window(), block->shared->chunk);
     }
     if (block->whole != nullptr) {
-      CUdeviceptr address = placed.whole();
+      CUdeviceptr address = placed.whole() + block->whole->unbacked;
       for (const ChunkRef& chunk : block->whole->chunks) {
         unmap(address, chunk);
         address += chunk->size();
@@ -183,6 +183,7 @@ void Windows::release_all() {
   shared_.clear();
   addresses_.clear();
   whole_bytes_ = 0;
+  unbacked_bytes_ = 0;
   counters_.live_blocks = 0;
   counters_.live_bytes = 0;
 }

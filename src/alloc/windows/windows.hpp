@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -29,6 +30,18 @@ struct WindowSettings {
   int reclaim_order = 0;     // among those whom the store asks for memory
   std::uint64_t seed = 1;
   Quiet* quiet = nullptr;  // nullptr: nothing live is ever moved. Outlives the windows
+};
+
+// What is done so that another block's chunks can be put behind this one's addresses later. The
+// block that it probably takes over from is the one with the most whole chunks that fit.
+struct Preparation {
+  enum class Kind : std::uint8_t {
+    None,
+    Cuts,     // its chunks end where those of that block end
+    Promise,  // and in their place it has no memory, until back() or hand_over()
+  };
+  Kind kind = Kind::None;
+  Size granules_at_least = 0;  // in fewer there is nothing to gain
 };
 
 struct WindowCounters {
@@ -66,7 +79,26 @@ class Windows final : public ReclaimClient {
 
   // Under pressure, and only then: gives cached windows up, waits for pending frees, moves live
   // pieces together. OutOfMemory where all that is not enough, or not in time.
-  Result<WindowBlock*> allocate(Size asked);
+  Result<WindowBlock*> allocate(Size asked, const Preparation& for_resize = {});
+
+  // What could be put behind `to` instead of a copy of the first bytes of `from`: chunks that lie
+  // wholly within them.
+  struct Movable {
+    Size bytes = 0;
+    std::size_t chunks = 0;
+    std::size_t replaced = 0;  // chunks of `to` that go
+    Size filler = 0;           // bytes that need new chunks, since one that goes reaches further
+    friend bool operator==(const Movable&, const Movable&) = default;
+  };
+  Movable movable(const WindowBlock& from, const WindowBlock& to, Size bytes) const;
+  // Does that, and ends `from`, which nobody holds any more. `copy_rest` copies what lies beyond so
+  // many bytes, and waits for it. After an Error both are as they were, but for what unbacked()
+  // says of `to`. The caller is in a Quiet time.
+  Result<Movable> hand_over(WindowBlock& from, WindowBlock& to, Size bytes,
+                            const std::function<Result<void>(Size)>& copy_rest);
+  // Memory for the bytes of a live block that have none yet, whatever they hold.
+  Result<void> back(WindowBlock& block);
+  Size unbacked(const WindowBlock& block) const;
 
   // All work that could touch it is done.
   void free(WindowBlock& block);
@@ -151,6 +183,18 @@ class Windows final : public ReclaimClient {
   void add_large(WindowBlock& block);
   void remove_large(WindowBlock& block);
 
+  // windows_hand_over.cpp. Under the lock.
+  std::vector<Size> likely_cuts(const Shape& shape, Size at_least) const;
+  enum class Filler : std::uint8_t { Allowed, None };
+  Movable plan_hand_over(const WindowBlock& from, const WindowBlock& to, Size bytes,
+                         Filler filler) const;
+  Result<void> take_front(WindowBlock& block, Size bytes);
+  Result<void> put_front(WindowBlock& block, const std::vector<ChunkRef>& chunks);
+  Result<void> exchange_front(WindowBlock& block, const std::vector<ChunkRef>& chunks,
+                              const std::vector<ChunkRef>& before);
+  void put_back(WindowBlock& block, Size bytes, const std::vector<ChunkRef>& before);
+  void end_emptied(WindowBlock& block);
+
   // windows_compact.cpp
   Plan plan_compaction(std::size_t chunks) const;
   Result<void> carry_out(Plan& plan, const Compaction& how, Size& freed);
@@ -201,6 +245,7 @@ class Windows final : public ReclaimClient {
   std::vector<std::unique_ptr<Batch>> unfinished_;  // copies that outlived their time
   WindowCounters counters_;                         // live and compacted ones only
   Size whole_bytes_ = 0;                            // of chunks that belong to one block
+  Size unbacked_bytes_ = 0;                         // of live blocks, without memory
   std::uint64_t changes_ = 0;                       // that may let compaction do better than before
   std::uint64_t worth_while_from_ = 0;              // changes_, for compaction to free
   Size futile_bytes_ = 0;                           // so much or more

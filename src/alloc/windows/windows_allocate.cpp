@@ -34,10 +34,19 @@ struct Windows::Request {
   Look look = Look::Lightly;
   std::vector<ChunkRef> whole = {};  // chunks for the whole granules
   Size whole_bytes = 0;
-  ChunkRef spare = {};       // to be shared, for the piece
-  bool needs_spare = false;  // no place for the piece was found, when it was last looked for
+  ChunkRef spare = {};          // to be shared, for the piece
+  bool needs_spare = false;     // no place for the piece was found, when it was last looked for
+  std::vector<Size> cuts = {};  // where chunks of the block that it may take over from end
+  Size unbacked = 0;            // at the beginning, to be left without memory
 
-  Size missing_whole() const { return shape.whole_bytes() - whole_bytes; }
+  Size backed_whole() const { return shape.whole_bytes() - unbacked; }
+  Size missing_whole() const { return backed_whole() - whole_bytes; }
+  // Of the next chunk, the largest that crosses no cut.
+  Size next_whole() const {
+    const Size reached = unbacked + whole_bytes;
+    const auto cut = std::upper_bound(cuts.begin(), cuts.end(), reached);
+    return (cut != cuts.end() ? *cut : shape.whole_bytes()) - reached;
+  }
   void add_whole(ChunkRef chunk) {
     whole_bytes += chunk->size();
     whole.push_back(std::move(chunk));
@@ -78,14 +87,21 @@ std::uint64_t Windows::deadline() const {
   return now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(settings_.wait).count());
 }
 
-Result<WindowBlock*> Windows::allocate(Size asked) {
+Result<WindowBlock*> Windows::allocate(Size asked, const Preparation& for_resize) {
   if (asked == 0) return Error::invalid(doing, "of no bytes");
   const Size granted = round_up(asked, window_step);
+  Request request{.shape = {granted, granule_}};
   {
     const Holding holding{lock_};
-    const Size not_live =
-        settings_.device_memory - std::min(settings_.device_memory, counters_.live_bytes);
-    if (granted == 0 || granted > not_live) {
+    if (for_resize.kind != Preparation::Kind::None) {
+      request.cuts = likely_cuts(request.shape, for_resize.granules_at_least * granule_);
+    }
+    if (for_resize.kind == Preparation::Kind::Promise && !request.cuts.empty()) {
+      request.unbacked = request.cuts.back();
+    }
+    const Size live = counters_.live_bytes - unbacked_bytes_;
+    const Size not_live = settings_.device_memory - std::min(settings_.device_memory, live);
+    if (granted == 0 || granted - request.unbacked > not_live) {
       // However much is given up for it. Programs find out by halving what they ask for.
       return Error{.kind = ErrorKind::OutOfMemory,
                    .doing = doing,
@@ -95,7 +111,6 @@ Result<WindowBlock*> Windows::allocate(Size asked) {
     }
     if (WindowBlock* const cached = take_cached(granted)) return cached;
   }
-  Request request{.shape = {granted, granule_}};
   const Result<WindowBlock*> placed = place(request);
   if (placed.ok() || !is_for_want_of_room(placed.error())) return placed;
   return place_under_pressure(request, placed.error());
@@ -166,14 +181,16 @@ Result<WindowBlock*> Windows::try_place(Request& request) {
 
 // As few and as large chunks as it takes: mapping one costs the same whatever its size.
 Result<void> Windows::take_missing(Request& request) {
-  if (const Size missing = request.missing_whole(); missing != 0) {
-    Result<ChunkRef> one = store_.take(kind(missing), this);
-    if (one.ok()) {
-      request.add_whole(std::move(one).value());
-    } else if (one.error().kind != ErrorKind::OutOfMemory || request.look == Look::Lightly ||
-               missing > could_be_had()) {
-      return one.error();
+  while (request.missing_whole() != 0) {
+    Result<ChunkRef> one = store_.take(kind(request.next_whole()), this);
+    if (!one.ok()) {
+      if (one.error().kind != ErrorKind::OutOfMemory || request.look == Look::Lightly ||
+          request.missing_whole() > could_be_had()) {
+        return one.error();
+      }
+      break;
     }
+    request.add_whole(std::move(one).value());
   }
   // Not to be had in one: what there is, so that what is missing is known.
   while (request.missing_whole() != 0) {
@@ -198,7 +215,7 @@ Size Windows::could_be_had() const {
   free = std::min(free, settings_.device_memory);
   const Holding holding{lock_};
   const Size held = shared_.physical_bytes() + whole_bytes_;
-  return free + store_.counters(here).physical_free + held - counters_.live_bytes;
+  return free + store_.counters(here).physical_free + held + unbacked_bytes_ - counters_.live_bytes;
 }
 
 WindowBlock* Windows::take_cached(Size granted) {
@@ -234,9 +251,14 @@ Result<WindowBlock*> Windows::put_up(const Request& request,
     block.shared = place->chunk;
     shared_.put(*place->chunk, block);
   }
-  if (shape.whole_bytes() != 0) add_large(block);
+  if (shape.whole_bytes() != 0) {
+    add_large(block);
+    block.whole->unbacked = request.unbacked;
+    unbacked_bytes_ += request.unbacked;
+  }
   if (const Result<void> mapped = map_all(block, request.whole); !mapped.ok()) {
     if (place) shared_.end_use(*place->chunk);
+    unbacked_bytes_ -= request.unbacked;
     take_down(block);
     return mapped.error();
   }
@@ -247,7 +269,7 @@ Result<WindowBlock*> Windows::put_up(const Request& request,
 Result<void> Windows::map_all(WindowBlock& block, const std::vector<ChunkRef>& whole) {
   const PlacedBlock placed = block.placed(granule_);
   for (const ChunkRef& chunk : whole) {
-    TRY(maps_.map(placed.whole() + block.whole->bytes, chunk));
+    TRY(maps_.map(placed.whole() + block.whole->unbacked + block.whole->bytes, chunk));
     block.whole->chunks.push_back(chunk);
     block.whole->bytes += chunk->size();
     whole_bytes_ += chunk->size();
@@ -256,7 +278,10 @@ Result<void> Windows::map_all(WindowBlock& block, const std::vector<ChunkRef>& w
     TRY(maps_.map(placed.piece_window(), block.shared->chunk));
     block.piece_behind = WindowBlock::Behind::Mapped;
   }
-  TRY(maps_.allow(placed.window(), placed.window_bytes()));
+  const Size unbacked = block.whole != nullptr ? block.whole->unbacked : 0;
+  if (const Size bytes = placed.window_bytes() - unbacked; bytes != 0) {
+    TRY(maps_.allow(placed.window() + unbacked, bytes));
+  }
   if (block.shared != nullptr) block.piece_behind = WindowBlock::Behind::Usable;
   return {};
 }

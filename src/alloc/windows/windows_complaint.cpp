@@ -32,13 +32,13 @@ Complaint complaint_of_block(const WindowBlock& block, Size granule) {
   if ((placed.whole_bytes() != 0) != (block.whole != nullptr)) {
     return of_block(block, "lacks its whole granules");
   }
-  if (block.granted() >= smallest_at_granule && !is_multiple(block.address(), granule)) {
+  if (block.granted() >= smallest_at_granule(granule) && !is_multiple(block.address(), granule)) {
     return of_block(block, "does not begin at a granule");
   }
   if (block.whole != nullptr) {
     Size bytes = 0;
     for (const ChunkRef& chunk : block.whole->chunks) bytes += chunk->size();
-    if (bytes != block.whole->bytes || bytes != placed.whole_bytes()) {
+    if (bytes != block.whole->bytes || bytes + block.whole->unbacked != placed.whole_bytes()) {
       return of_block(block, "has other chunks than it needs");
     }
   }
@@ -71,6 +71,7 @@ Complaint Windows::complaint_of_blocks() const {
   std::size_t unusable = 0;
   Size live_bytes = 0;
   Size whole_bytes = 0;
+  Size unbacked_bytes = 0;
   Size mapped_bytes = 0;
   Complaint complaint;
   for_each_block([&](const WindowBlock& block) {
@@ -80,6 +81,9 @@ Complaint Windows::complaint_of_blocks() const {
     if (is_live(block)) live_bytes += block.granted();
     if (is_live(block) && block.shared != nullptr && block.piece_behind != Behind::Usable) {
       ++unusable;
+    }
+    if (block.whole != nullptr && is_live(block)) {
+      unbacked_bytes += block.whole->unbacked;
     }
     if (block.whole != nullptr) whole_bytes += block.whole->bytes;
     if (block.piece_behind != Behind::Nothing) mapped_bytes += granule_;
@@ -97,6 +101,7 @@ Complaint Windows::complaint_of_blocks() const {
     return "windows: blocks to be unmapped are not those listed";
   }
   if (whole_bytes != whole_bytes_) return "windows: chunks of single blocks are counted wrongly";
+  if (unbacked_bytes != unbacked_bytes_) return "windows: bytes without memory are counted wrongly";
   if (mapped_bytes + whole_bytes != maps_.mapped_bytes()) {
     return "windows: mapped bytes are counted wrongly";
   }

@@ -19,6 +19,7 @@ void Windows::end_life(WindowBlock& block, const FreeTicket& ticket) {
   ++changes_;
   --counters_.live_blocks;
   counters_.live_bytes -= block.granted();
+  if (block.whole != nullptr) unbacked_bytes_ -= block.whole->unbacked;
   if (block.pinned() && block.shared != nullptr) {
     --block.shared->pinned;
     shared_.refile(*block.shared);
@@ -41,6 +42,7 @@ void Windows::keep(WindowBlock& block) {
 
 bool Windows::is_reusable(const WindowBlock& block) const {
   if (block.whole != nullptr && (block.pins() & out_of_process) != 0) return false;
+  if (block.whole != nullptr && block.whole->unbacked != 0) return false;
   if (block.shared == nullptr) return true;
   return block.shared->takes_blocks() && block.piece_behind == Behind::Usable;
 }
@@ -82,7 +84,8 @@ bool Windows::unmap_all(WindowBlock& block) {
   while (block.whole != nullptr && !block.whole->chunks.empty()) {
     const ChunkRef& last = block.whole->chunks.back();
     const Size size = last->size();
-    if (!unmap_one(placed.whole() + block.whole->bytes - size, last)) return false;
+    const CUdeviceptr end = placed.whole() + block.whole->unbacked + block.whole->bytes;
+    if (!unmap_one(end - size, last)) return false;
     block.whole->chunks.pop_back();
     block.whole->bytes -= size;
     whole_bytes_ -= size;

@@ -67,7 +67,7 @@ constexpr std::uint16_t ordered = trace_flag::stream_ordered;
 template <Call call, class Serve, class... Arguments>
 CUresult by_us_or_the_driver(const Forward<call>& forward, std::uint16_t& flags, Serve&& serve,
                              Arguments... arguments) {
-  forward.announce();
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   if (const Answer answer = served(forward, serve)) {
     flags &= static_cast<std::uint16_t>(~native);
     return *answer;
@@ -80,9 +80,11 @@ CUresult by_us_or_the_driver(const Forward<call>& forward, std::uint16_t& flags,
 
 CUVMM_HOOK(cuMemAlloc_v2, CUdeviceptr* address, size_t size) {
   Asked asked{.size = size};
-  const CUresult answer = by_us_or_the_driver(
-      forward, asked.flags, [&](Memory& memory) { return memory.allocate(address, size); }, address,
-      size);
+  Resizer* const resizer = resizer_of(forward);
+  const auto serve = [&](Memory& memory) {
+    return resizer != nullptr ? resizer->allocate(address, size) : memory.allocate(address, size);
+  };
+  const CUresult answer = by_us_or_the_driver(forward, asked.flags, serve, address, size);
   return record_allocation(forward, answer, asked, address);
 }
 
@@ -134,7 +136,12 @@ CUVMM_HOOK(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size, CUmemoryP
 
 CUVMM_HOOK(cuMemFree_v2, CUdeviceptr address) {
   Asked asked{};
+  Resizer* const resizer = resizer_of(forward);
   return record_free(forward, address, asked, [&] {
+    if (const Answer resized = resizer != nullptr ? resizer->free(address) : std::nullopt) {
+      asked.flags &= static_cast<std::uint16_t>(~native);
+      return *resized;
+    }
     return by_us_or_the_driver(
         forward, asked.flags, [&](Memory& memory) { return memory.free(address); }, address);
   });

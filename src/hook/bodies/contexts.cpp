@@ -11,6 +11,7 @@ CUresult begin(const Forward<call>& forward, CUresult answer, const CUcontext* c
   Serving* serving = forward.engine().serving();
   if (serving != nullptr && answer == CUDA_SUCCESS && context != nullptr) {
     serving->memory.context_began(*context);
+    if (Resizer* const resizer = serving->resizer()) resizer->context_began(*context);
   }
   return answer;
 }
@@ -19,6 +20,7 @@ template <Call call>
 void end(const Forward<call>& forward, CUcontext context) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || context == nullptr) return;
+  if (Resizer* const resizer = serving->resizer()) resizer->context_ended(context);
   serving->memory.context_ended(context);
   serving->ipc.context_ended(context);
 }

@@ -9,7 +9,7 @@ namespace {
 
 template <Call call, class Serve, class... Arguments>
 CUresult by_us_or_the_driver(const Forward<call>& forward, Serve&& serve, Arguments... arguments) {
-  forward.announce();
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   Serving* const serving = forward.engine().serving();
   const Answer answer = serving != nullptr ? serve(serving->ipc) : std::nullopt;
   return answer ? *answer : forward.announced(arguments...);

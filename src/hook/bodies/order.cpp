@@ -90,6 +90,8 @@ CUVMM_HOOK(cuStreamCreateWithPriority, CUstream* stream, unsigned flags, int pri
 
 CUVMM_HOOK(cuGreenCtxStreamCreate, CUstream* stream, CUgreenCtx context, unsigned flags,
            int priority) {
+  // Its work is ordered by a context that we do not follow.
+  if (Resizer* const resizer = resizer_of(forward)) resizer->order_is_lost();
   return learn(forward, forward(stream, context, flags, priority), stream);
 }
 

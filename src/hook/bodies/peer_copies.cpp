@@ -58,6 +58,7 @@ CUresult with_contexts(Engine& engine, CUresult answer, CUdeviceptr to, CUdevice
 template <Call call, class... Arguments>
 CUresult copy(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
               Arguments... arguments) {
+  if (const Answer answer = put_off(forward, to, from, size, nullptr)) return *answer;
   const Driver& driver = forward.engine().driver();
   const bool per_thread = forward.flavour() == Flavour::PerThread;
   return with_contexts(
@@ -72,6 +73,7 @@ CUresult copy(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, si
 template <Call call, class... Arguments>
 CUresult copy_ordered(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
                       CUstream stream, Arguments... arguments) {
+  if (const Answer answer = put_off(forward, to, from, size, stream)) return *answer;
   const Driver& driver = forward.engine().driver();
   const bool per_thread = forward.flavour() == Flavour::PerThread;
   return with_contexts(

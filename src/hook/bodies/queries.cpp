@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the program asks about memory. Of ours it is told what it would be told of the memory that
 // it asked for; all else is the driver's to answer.
+#include <algorithm>
 #include <cstring>
 
 #include "hook/serve.hpp"
@@ -11,6 +12,17 @@ namespace {
 std::optional<AllocationFacts> found(Engine& engine, CUdeviceptr address) {
   Serving* serving = engine.serving();
   return serving != nullptr ? serving->memory.find(address) : std::nullopt;
+}
+
+// Whoever has tokens lets another device use the memory past us.
+template <Call call, class Ask>
+CUresult with_tokens(const Forward<call>& forward, CUdeviceptr address, Ask&& ask) {
+  const CUresult refused = forward.announce_as(Effect::Exposes);
+  if (refused != CUDA_SUCCESS) return refused;
+  const CUresult answer = ask();
+  Serving* serving = forward.engine().serving();
+  if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pin(address, pin::peer_tokens);
+  return answer;
 }
 
 }  // namespace
@@ -30,7 +42,7 @@ CUVMM_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
 CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdeviceptr address) {
   const auto held = found(forward.engine(), address);
   if (!held) return forward(start, size, address);
-  forward.announce();
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   if (start != nullptr) *start = held->address;
   if (size != nullptr) *size = held->asked;
   return CUDA_SUCCESS;
@@ -39,16 +51,25 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
 CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUdeviceptr address) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || data == nullptr) return forward(data, attribute, address);
+  if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
+    return with_tokens(forward, address,
+                       [&] { return forward.announced(data, attribute, address); });
+  }
   const auto ours = pointer_answer(serving->memory, address, attribute);
   if (!ours) return forward(data, attribute, address);
-  forward.announce();
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   ours->write(data);
   return CUDA_SUCCESS;
 }
 
 CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attributes, void** data,
            CUdeviceptr address) {
-  const CUresult answer = forward(count, attributes, data, address);
+  const auto ask = [&] { return forward.announced(count, attributes, data, address); };
+  const bool tokens = attributes != nullptr &&
+                      std::find(attributes, attributes + count, CU_POINTER_ATTRIBUTE_P2P_TOKENS) !=
+                          attributes + count;
+  const CUresult answer =
+      tokens ? with_tokens(forward, address, ask) : forward(count, attributes, data, address);
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || answer != CUDA_SUCCESS) return answer;
   for (unsigned i = 0; i < count; ++i) {
@@ -65,7 +86,7 @@ CUVMM_HOOK(cuPointerSetAttribute, const void* value, CUpointer_attribute attribu
   const bool is_ours = value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
                        found(forward.engine(), address);
   if (!is_ours) return forward(value, attribute, address);
-  forward.announce();
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   unsigned wanted = 0;
   std::memcpy(&wanted, value, sizeof wanted);
   forward.engine().serving()->memory.set_sync_memops(address, wanted != 0);
@@ -77,7 +98,7 @@ CUVMM_HOOK(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, vo
   if (!found(forward.engine(), reinterpret_cast<CUdeviceptr>(address))) {
     return forward(handle, address);
   }
-  forward.announce();
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -85,21 +106,24 @@ CUVMM_HOOK(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, vo
 // that was asked for.
 CUVMM_HOOK(cuMemUnmap, CUdeviceptr address, size_t size) {
   if (!found(forward.engine(), address)) return forward(address, size);
-  forward.announce();
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUVMM_HOOK(cuMemSetAccess, CUdeviceptr address, size_t size, const CUmemAccessDesc* lines,
            size_t count) {
   if (!found(forward.engine(), address)) return forward(address, size, lines, count);
-  forward.announce();
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   return CUDA_ERROR_INVALID_VALUE;
 }
 
 // Whoever has the file may reach the memory as long as he likes, by its place.
 CUVMM_HOOK(cuMemGetHandleForAddressRange, void* handle, CUdeviceptr address, size_t size,
            CUmemRangeHandleType type, unsigned long long flags) {
-  const CUresult answer = forward(handle, address, size, type, flags);
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  // Until it is pinned, what lies there must not be exchanged.
+  const Gate::Pass pass{forward.engine().gate()};
+  const CUresult answer = forward.announced(handle, address, size, type, flags);
   Serving* serving = forward.engine().serving();
   if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pin(address, pin::dma_buf);
   return answer;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Growing a buffer, with the driver's own cuMemAlloc, cuMemcpyDtoD and cuMemFree. The same program
+// runs on a real card and on the simulated driver, with cuvmm in front of it or without:
+//
+//   build/bin/resize_test
+//   build/bin/cuvmm run --sim -- build/bin/resize_test
+#include <cuda.h>
+
+#include "growth.hpp"
+
+namespace {
+
+// The driver is looked up when the program runs, so that it need not be there when it is built.
+template <class Function>
+Function* find(const char* symbol) {
+  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
+  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
+  if (found == nullptr) {
+    std::fprintf(stderr, "resize_test: no driver with %s; `cuvmm run --sim` has a simulated one\n",
+                 symbol);
+    std::exit(growth::Broken);
+  }
+  return reinterpret_cast<Function*>(found);
+}
+// The symbols that cuda.h means by these names.
+#define SYMBOL_TEXT(name) #name
+#define SYMBOL(name) SYMBOL_TEXT(name)
+#define CALL(name) find<decltype(name)>(SYMBOL(name))
+
+void check(CUresult answer, const char* what) {
+  if (answer != CUDA_SUCCESS) growth::give_up(what, answer);
+}
+
+class DriverMemory final : public growth::Memory {
+ public:
+  DriverMemory() {
+    check(CALL(cuInit)(0), "cuInit");
+    check(CALL(cuDeviceGet)(&device_, 0), "cuDeviceGet");
+    check(CALL(cuDevicePrimaryCtxRetain)(&context_, device_), "cuDevicePrimaryCtxRetain");
+    check(CALL(cuCtxSetCurrent)(context_), "cuCtxSetCurrent");
+  }
+  ~DriverMemory() override { CALL(cuDevicePrimaryCtxRelease)(device_); }
+
+  const char* functions() const override { return "cuMemAlloc, cuMemcpyDtoD and cuMemFree"; }
+
+  std::string device_name() override {
+    char name[256] = "";
+    check(CALL(cuDeviceGetName)(name, sizeof name, device_), "cuDeviceGetName");
+    return name;
+  }
+  growth::Size total() override { return info().total; }
+  growth::Size free() override { return info().free; }
+
+  growth::Address allocate(growth::Size size) override {
+    CUdeviceptr address = 0;
+    const CUresult answer = allocate_(&address, size);
+    if (answer == CUDA_ERROR_OUT_OF_MEMORY) return 0;
+    check(answer, "cuMemAlloc");
+    return address;
+  }
+  void release(growth::Address address) override { check(free_(address), "cuMemFree"); }
+  void copy(growth::Address to, growth::Address from, growth::Size size) override {
+    check(copy_(to, from, size), "cuMemcpyDtoD");
+  }
+  void wait() override { check(wait_(), "cuCtxSynchronize"); }
+  void write(growth::Address to, const void* from, growth::Size size) override {
+    check(write_(to, from, size), "cuMemcpyHtoD");
+  }
+  void read(void* to, growth::Address from, growth::Size size) override {
+    check(read_(to, from, size), "cuMemcpyDtoH");
+  }
+
+ private:
+  struct Info {
+    std::size_t free = 0;
+    std::size_t total = 0;
+  };
+  static Info info() {
+    Info info;
+    check(CALL(cuMemGetInfo)(&info.free, &info.total), "cuMemGetInfo");
+    return info;
+  }
+
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  decltype(&cuMemAlloc) allocate_ = CALL(cuMemAlloc);
+  decltype(&cuMemFree) free_ = CALL(cuMemFree);
+  decltype(&cuMemcpyDtoD) copy_ = CALL(cuMemcpyDtoD);
+  decltype(&cuMemcpyHtoD) write_ = CALL(cuMemcpyHtoD);
+  decltype(&cuMemcpyDtoH) read_ = CALL(cuMemcpyDtoH);
+  decltype(&cuCtxSynchronize) wait_ = CALL(cuCtxSynchronize);
+};
+
+}  // namespace
+
+int main(int count, char** words) {
+  const growth::Request request = growth::read_words(count, words);
+  DriverMemory memory;
+  return growth::Growth{memory, request}.run();
+}

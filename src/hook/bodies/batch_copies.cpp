@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch of one linear copy is a copy like any other, and may be put off.
+#include "hook/serve.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+// What the driver would take without a complaint, and does in the order of the stream.
+bool is_one_plain_copy(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* sizes,
+                       size_t count, const CUmemcpyAttributes* attributes, const size_t* first,
+                       size_t attribute_count, CUstream stream) {
+  if (to == nullptr || from == nullptr || sizes == nullptr || count != 1) return false;
+  if (attributes == nullptr || first == nullptr || attribute_count != 1 || *first != 0)
+    return false;
+  if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) {
+    return false;
+  }
+  return attributes->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && attributes->flags == 0;
+}
+
+}  // namespace
+
+CUVMM_HOOK(cuMemcpyBatchAsync, CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+           CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count, size_t* failed,
+           CUstream stream) {
+  if (is_one_plain_copy(to, from, sizes, count, attributes, first, attribute_count, stream)) {
+    if (const Answer answer = put_off(forward, *to, *from, *sizes, stream)) return *answer;
+  }
+  return forward(to, from, sizes, count, attributes, first, attribute_count, failed, stream);
+}
+
+CUVMM_HOOK(cuMemcpyBatchAsync_v2, CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+           CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count, CUstream stream) {
+  if (is_one_plain_copy(to, from, sizes, count, attributes, first, attribute_count, stream)) {
+    if (const Answer answer = put_off(forward, *to, *from, *sizes, stream)) return *answer;
+  }
+  return forward(to, from, sizes, count, attributes, first, attribute_count, stream);
+}
+
+}  // namespace cuvmm::hook

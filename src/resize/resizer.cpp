@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a copy that was put off ends: run before whatever could notice, or elided at the free.
+#include "resize/resizer.hpp"
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+#include "base/undo.hpp"
+#include "driver/current_context.hpp"
+#include "trace/record_event.hpp"
+
+namespace cuvmm {
+namespace {
+
+// What other threads are given to come out of calls that submit work. Those that take longer wait
+// for something themselves.
+constexpr std::uint64_t patience_ns = 2'000'000;
+
+void record(TraceEvent event, const DeferredCopy& copy, Size bytes, std::uint32_t detail) {
+  CUVMM_TRACE(.event = event, .device = copy.from.facts.device, .detail = detail,
+              .address = copy.to_address(), .size = bytes,
+              .stream = reinterpret_cast<std::uint64_t>(copy.stream), .other = copy.from_address());
+}
+
+}  // namespace
+
+Resizer::Resizer(const Surroundings& around, Notice& notice, Resize mode)
+    : around_(around), notice_(notice), mode_(mode) {}
+
+Preparation Resizer::preparation() const {
+  if (mode_ == Resize::Elide) return {.kind = Preparation::Kind::Promise};
+  return {.kind = Preparation::Kind::Cuts, .granules_at_least = 64};
+}
+
+Answer Resizer::allocate(CUdeviceptr* address, Size size) {
+  const Answer answer = around_.memory.allocate(address, size, preparation());
+  if (answer == CUDA_SUCCESS && ContextMemory::served_as(size) == Served::Window) {
+    note_fresh(*address, size);
+  }
+  return answer;
+}
+
+void Resizer::note_fresh(CUdeviceptr address, Size size) {
+  const auto found = around_.memory.find_start(address);
+  if (!found || found->facts.served != Served::Window) return;
+  auto* owner = static_cast<ContextMemory*>(found->facts.owner);
+  const Size smallest = smallest_at_granule(owner->device().granule());
+  if (size < smallest) return;
+  const Size unbacked =
+      owner->windows().unbacked(static_cast<const WindowBlock&>(*found->allocation));
+  const Holding holding{lock_};
+  smallest_.store(std::min(smallest, smallest_.load()));
+  fresh_.add(address, found->facts.buffer_id, around_.work_note.take());
+  if (unbacked != 0) promise_ = Promise{*found, owner};
+  renew_notice();
+}
+
+void Resizer::renew_notice() {
+  const bool wanted = pending_ || promise_;
+  is_pending_.store(wanted, std::memory_order_release);
+  if (wanted == is_noticing_) return;
+  is_noticing_ = wanted;
+  wanted ? notice_.begin() : notice_.end();
+}
+
+Answer Resizer::defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName stream) {
+  const auto target = around_.memory.find_start(to);
+  const auto source = around_.memory.find_start(from);
+  if (!target || !source) return std::nullopt;
+  const Holding holding{lock_};
+  if (pending_) {
+    if (const CUresult ran = run(WhyRun::NextCall); ran != CUDA_SUCCESS) return ran;
+  }
+  if (promise_ && promise_->block.facts.buffer_id != target->facts.buffer_id) {
+    if (const CUresult kept = keep_promise(); kept != CUDA_SUCCESS) return kept;
+  }
+  DeferredCopy copy{.to = *target, .from = *source, .size = size};
+  WhyRun why{};
+  const Match matches = match(copy, stream, why);
+  if (matches == Match::Whole) {
+    ++counters_.deferred;
+    record(TraceEvent::CopyDeferred, copy, size, 0);
+    return CUDA_SUCCESS;
+  }
+  pending_.reset();
+  renew_notice();
+  if (matches == Match::Almost) count_run(copy, why);
+  return std::nullopt;
+}
+
+CUresult Resizer::before(Caller caller) {
+  const Holding holding{lock_};
+  CUresult answer = CUDA_SUCCESS;
+  if (pending_) {
+    answer = run(WhyRun::NextCall);
+  } else if (promise_) {
+    answer = keep_promise();
+  }
+  // What only waits or ends something does not need what could not be had, and may help to have it.
+  return caller == Caller::Waits && (pending_ || promise_) ? CUDA_SUCCESS : answer;
+}
+
+// Memory for what was given without. What was promised and cannot be had is promised still.
+CUresult Resizer::keep_promise() {
+  auto& block = static_cast<WindowBlock&>(*promise_->block.allocation);
+  const auto backed = promise_->owner->windows().back(block);
+  if (!backed.ok()) return to_cuda(backed.error());
+  promise_.reset();
+  renew_notice();
+  return CUDA_SUCCESS;
+}
+
+bool Resizer::is_promised(const DeferredCopy& copy) const {
+  return promise_ && promise_->block.facts.buffer_id == copy.to.facts.buffer_id;
+}
+
+CUresult Resizer::submit(const DeferredCopy& copy) const {
+  const Driver& driver = around_.driver;
+  const InContext in_context{driver, copy.owner->context()};
+  if (!in_context.ok()) return CUDA_ERROR_INVALID_CONTEXT;
+  const RelaxedCapture relaxed{driver, around_.captures};
+  const Gate::Pass pass{around_.gate};
+  const bool is_anothers =
+      copy.own_stream_of != 0 && copy.own_stream_of != PerThreadUse::this_thread();
+  const CUstream stream = is_anothers ? CU_STREAM_LEGACY : copy.stream;
+  const auto once = [&] {
+    return driver.cuMemcpyDtoDAsync(copy.to_address(), copy.from_address(), copy.size, stream);
+  };
+  CUresult answer = once();
+  if (answer != CUDA_SUCCESS && !is_sticky(answer)) answer = once();
+  around_.work_note.leave();
+  return answer;
+}
+
+void Resizer::count_run(const DeferredCopy& copy, WhyRun why) {
+  ++counters_.run[static_cast<std::size_t>(why)];
+  record(TraceEvent::CopyRun, copy, copy.size, static_cast<std::uint32_t>(why));
+}
+
+void Resizer::count_elided(const DeferredCopy& copy, const Windows::Movable& moved) {
+  ++counters_.elided;
+  counters_.elided_bytes += moved.bytes;
+  record(TraceEvent::CopyElided, copy, moved.bytes, static_cast<std::uint32_t>(moved.chunks));
+}
+
+ResizeCounters Resizer::counters() const {
+  const Holding holding{lock_};
+  return counters_;
+}
+
+// Now, on the stream that it was meant for. Where not even memory for it can be had it stays put
+// off; what the driver says of it otherwise is said to whoever made us run it, as it is of work
+// that fails later.
+CUresult Resizer::run(WhyRun why) {
+  const DeferredCopy copy = *pending_;
+  if (is_promised(copy)) {
+    if (const CUresult kept = keep_promise(); kept != CUDA_SUCCESS) return kept;
+  }
+  const CUresult answer = submit(copy);
+  pending_.reset();
+  renew_notice();
+  count_run(copy, why);
+  return answer;
+}
+
+Answer Resizer::free_while_pending(CUdeviceptr address) {
+  ContextMemory* owner = nullptr;
+  std::uint64_t source = 0;
+  {
+    const Holding holding{lock_};
+    if (promise_ && promise_->block.facts.address == address) {
+      // Nobody will ever look at it.
+      if (pending_ && is_promised(*pending_)) pending_.reset();
+      promise_.reset();
+      renew_notice();
+      return std::nullopt;
+    }
+    if (!pending_ || pending_->from_address() != address) return std::nullopt;
+    owner = pending_->owner;
+    source = pending_->from.facts.buffer_id;
+  }
+  // As the free would wait, and without our lock: others may run the copy meanwhile.
+  const bool is_done = !around_.captures.any() && around_.memory.wait_before_free(*owner);
+  const Holding holding{lock_};
+  if (!pending_ || pending_->from.facts.buffer_id != source) return std::nullopt;
+  if (is_done) return elide();
+  const CUresult ran = run(WhyRun::Unordered);
+  return ran == CUDA_SUCCESS ? std::nullopt : Answer{ran};
+}
+
+// Everything before the copy is done, and no thread gives the device work until we are through.
+Answer Resizer::elide() {
+  const DeferredCopy copy = *pending_;
+  std::optional<WhyRun> why = WhyRun::Busy;
+  if (around_.gate.close(now_ns() + patience_ns)) {
+    const Undo open{[this] { around_.gate.open(); }};
+    why = doubt(copy);
+    if (!why && !around_.memory.let_go(copy.from)) why = WhyRun::Changed;
+    if (!why) {
+      const auto moved =
+          copy.owner->windows().hand_over(copy.source(), copy.target(), copy.size,
+                                          [&](Size done) { return copy_rest(copy, done); });
+      if (moved.ok()) {
+        pending_.reset();
+        if (is_promised(copy)) promise_.reset();
+        renew_notice();
+        count_elided(copy, *moved);
+        return CUDA_SUCCESS;
+      }
+      copy.from.allocation->hold_again();
+      why = WhyRun::Refused;
+    }
+  }
+  // An undo that was refused may have left bytes without memory.
+  if (!promise_ && copy.owner->windows().unbacked(copy.target()) != 0) {
+    promise_ = Promise{copy.to, copy.owner};
+    renew_notice();
+  }
+  const CUresult ran = run(*why);
+  return ran == CUDA_SUCCESS ? std::nullopt : Answer{ran};
+}
+
+// What lies beyond the chunks that moved. Nothing else runs.
+Result<void> Resizer::copy_rest(const DeferredCopy& copy, Size done) const {
+  const Driver& driver = around_.driver;
+  const InContext in_context{driver, copy.owner->context()};
+  if (!in_context.ok()) return Error::invalid("copy what was not mapped", "the context is gone");
+  const Size rest = copy.size - done;
+  TRY(driver.check(driver.cuMemcpyDtoDAsync(copy.to_address() + done, copy.from_address() + done,
+                                            rest, CU_STREAM_LEGACY),
+                   "copy what was not mapped", rest));
+  return driver.check(driver.cuStreamSynchronize(CU_STREAM_LEGACY), "wait for that copy", rest);
+}
+
+void Resizer::context_began(CUcontext context) {
+  const Holding holding{lock_};
+  const auto same = [context](const Context& known) { return known.handle == context; };
+  if (std::any_of(contexts_.begin(), contexts_.end(), same)) return;
+  contexts_.push_back({context, device_of(around_.driver, context)});
+}
+
+void Resizer::context_ended(CUcontext context) {
+  const Holding holding{lock_};
+  std::erase_if(contexts_, [context](const Context& known) { return known.handle == context; });
+  if (pending_ && pending_->owner->context() == context) pending_.reset();
+  if (promise_ && promise_->owner->context() == context) promise_.reset();
+  renew_notice();
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <optional>
+#include <vector>
+
+#include "base/lock.hpp"
+#include "base/options.hpp"
+#include "resize/deferred_copy.hpp"
+#include "resize/fresh_blocks.hpp"
+#include "stream/per_thread_use.hpp"
+
+namespace cuvmm {
+
+struct ResizeCounters {
+  std::uint64_t deferred = 0;  // copies that were put off
+  std::uint64_t elided = 0;    // of those, replaced by a mapping
+  Size elided_bytes = 0;       // that were not copied
+  // That were put off, or could have been but for the reason.
+  std::array<std::uint64_t, 16> run{};  // by WhyRun
+};
+
+// `B = malloc(more); memcpy(B, A); free(A)` without moving a byte. The copy is put off; if the free
+// of A is the next call that could notice, A's chunks are put behind B's addresses instead. Any
+// other such call runs the copy first (docs/life_of_a_resize.md).
+//
+// One copy at a time is put off, by whichever thread; every call that could notice waits for the
+// lock under which that is decided.
+class Resizer {
+ public:
+  // Who tells us of calls that could notice. Called under our lock.
+  class Notice {
+   public:
+    virtual void begin() = 0;
+    virtual void end() = 0;
+
+   protected:
+    ~Notice() = default;
+  };
+  // All of it outlives the resizer.
+  struct Surroundings {
+    const Driver& driver;
+    Memory& memory;
+    StreamClock& clock;
+    const Captures& captures;
+    Gate& gate;
+    WorkNote& work_note;
+    const PerThreadUse& per_thread;
+  };
+  Resizer(const Surroundings& around, Notice& notice, Resize mode);
+
+  // As Memory::allocate. In `elide` the first bytes of the block may have no memory until the next
+  // call that could notice.
+  Answer allocate(CUdeviceptr* address, Size size);
+
+  // False at once for what is too small ever to be put off.
+  bool is_worth_a_look(Size size) const {
+    return size >= smallest_.load(std::memory_order_relaxed);
+  }
+  // Instead of announcing a linear copy: CUDA_SUCCESS where it is put off, an error where what was
+  // put off before could not be done. Nothing where it is to be announced and made.
+  Answer defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName stream);
+
+  // Before a blocking free is announced: what it is answered, where it is the one that a copy was
+  // put off for. Nothing where it goes its ordinary way.
+  Answer free(CUdeviceptr address) {
+    return is_pending() ? free_while_pending(address) : std::nullopt;
+  }
+
+  // Before a call that could notice. What the call is answered without having been made, where that
+  // is not CUDA_SUCCESS.
+  enum class Caller : std::uint8_t {
+    Works,  // it needs what it names to be there
+    Waits,  // it only waits, or ends something
+  };
+  CUresult before(Caller caller);
+
+  // A context is in use, or has ended.
+  void context_began(CUcontext context);
+  void context_ended(CUcontext context);
+  // There is work that we cannot ask about.
+  void order_is_lost() { order_is_lost_.store(true); }
+
+  // Something waits for the next call that could notice.
+  bool is_pending() const { return is_pending_.load(std::memory_order_acquire); }
+  ResizeCounters counters() const;
+
+ private:
+  // Bytes of a block that were given without memory behind them.
+  struct Promise {
+    AllocationMap::Found block;
+    ContextMemory* owner;
+  };
+  struct Context {
+    CUcontext handle;
+    int device;
+  };
+  enum class Match : std::uint8_t { None, Almost, Whole };
+
+  Preparation preparation() const;
+  void note_fresh(CUdeviceptr address, Size size);
+  Answer free_while_pending(CUdeviceptr address);
+
+  // Under the lock.
+  Match match(DeferredCopy& copy, StreamName stream, WhyRun& why);
+  bool is_resize(const DeferredCopy& copy) const;
+  bool is_shared(const DeferredCopy& copy) const;
+  bool is_worth_while(const DeferredCopy& copy, WhyRun& why) const;
+  bool is_certain(DeferredCopy& copy, StreamName stream, WhyRun& why);
+  std::optional<WhyRun> doubt(const DeferredCopy& copy) const;
+  bool no_work_since(std::uint64_t note) const;
+  Answer elide();
+  Result<void> copy_rest(const DeferredCopy& copy, Size done) const;
+  CUresult run(WhyRun why);
+  CUresult submit(const DeferredCopy& copy) const;
+  CUresult keep_promise();
+  bool is_promised(const DeferredCopy& copy) const;
+  void renew_notice();
+  void count_run(const DeferredCopy& copy, WhyRun why);
+  void count_elided(const DeferredCopy& copy, const Windows::Movable& moved);
+
+  const Surroundings around_;
+  Notice& notice_;
+  const Resize mode_;
+  std::atomic<Size> smallest_{unlimited};
+  std::atomic<bool> is_pending_{false};
+  std::atomic<bool> order_is_lost_{false};
+
+  mutable Lock lock_{LockOrder::Resize};  // guards what follows
+  std::optional<DeferredCopy> pending_;
+  std::optional<Promise> promise_;
+  FreshBlocks fresh_;
+  std::vector<Context> contexts_;
+  ResizeCounters counters_;
+  bool is_noticing_ = false;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that could notice a copy that is put off has it run first: the list of
+// docs/life_of_a_resize.md, line by line.
+#include "resize/world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr Size block = 4 * MiB;
+constexpr Size other_bytes = 64 * KiB;
+
+class Noticed : public ResizeTest {
+ protected:
+  void SetUp() override {
+    ResizeTest::SetUp();
+    ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream_, unsigned{CU_STREAM_NON_BLOCKING}));
+    ASSERT_DONE(through_door<Call::cuEventCreate>(&event_, unsigned{CU_EVENT_DEFAULT}));
+    other_ = given_filled(other_bytes, 50);
+    make_graph();
+    ASSERT_DONE(through_door<Call::cuEventRecord>(event_, stream_));
+    ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+    a_ = given_filled(block, 1);
+    b_ = given_put_off(a_, block, 2 * block);
+  }
+
+  // Adds one to every word of `other_`.
+  void make_graph() {
+    CUgraph graph = nullptr;
+    ASSERT_DONE(
+        through_door<Call::cuStreamBeginCapture_v2>(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    ASSERT_DONE(
+        launch_through_door(kernels_->add_one, stream_, std::uint64_t{other_}, std::uint32_t{16}));
+    ASSERT_DONE(through_door<Call::cuStreamEndCapture>(stream_, &graph));
+    ASSERT_DONE(through_door<Call::cuGraphInstantiateWithFlags>(&graph_, graph, 0ull));
+    ASSERT_DONE(through_door<Call::cuGraphDestroy>(graph));
+  }
+
+  // The copy has been run, once, and the free that follows elides nothing.
+  void expect_run(std::uint32_t seed_of_b = 1) {
+    EXPECT_FALSE(is_pending());
+    EXPECT_EQ(run(WhyRun::NextCall), 1U) << why_run();
+    ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+    expect_filled(b_, block, seed_of_b);
+    EXPECT_DONE(free(a_));
+    EXPECT_EQ(elided(), 0U);
+    expect_filled(b_, block, seed_of_b);
+    EXPECT_DONE(free(b_));
+  }
+
+  CUstream stream_ = nullptr;
+  CUevent event_ = nullptr;
+  CUgraphExec graph_ = nullptr;
+  CUdeviceptr other_ = 0;
+  CUdeviceptr a_ = 0;
+  CUdeviceptr b_ = 0;
+  std::vector<std::uint32_t> host_ = std::vector<std::uint32_t>(other_bytes / 4);
+};
+
+TEST_F(Noticed, ReadingTheOldBlockByACopy) {
+  ASSERT_DONE(
+      through_door<Call::cuMemcpyDtoH_v2>(static_cast<void*>(host_.data()), a_, other_bytes));
+  expect_run();
+}
+TEST_F(Noticed, ReadingTheNewBlockByACopy) {
+  expect_filled(b_, block, 1);
+  expect_run();
+}
+TEST_F(Noticed, WritingTheOldBlockByACopy) {
+  ASSERT_DONE(through_door<Call::cuMemcpyDtoD_v2>(a_, other_, other_bytes));
+  expect_run();
+}
+TEST_F(Noticed, WritingTheNewBlockByACopy) {
+  ASSERT_DONE(through_door<Call::cuMemcpyDtoD_v2>(b_ + block, other_, other_bytes));
+  expect_filled(b_ + block, other_bytes, 50);
+  expect_run();
+}
+TEST_F(Noticed, CopyingWhatWasCopied) {
+  ASSERT_DONE(through_door<Call::cuMemcpyDtoDAsync_v2>(other_, b_, other_bytes, stream_));
+  ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+  expect_filled(other_, other_bytes, 1);
+  expect_run();
+}
+TEST_F(Noticed, SettingTheOldBlock) {
+  ASSERT_DONE(through_door<Call::cuMemsetD8_v2>(a_, static_cast<unsigned char>(9), block));
+  expect_run();
+}
+TEST_F(Noticed, SettingTheNewBlock) {
+  ASSERT_DONE(through_door<Call::cuMemsetD8_v2>(b_ + block, static_cast<unsigned char>(9), block));
+  expect_run();
+}
+TEST_F(Noticed, ALaunchThatNamesNeither) {
+  ASSERT_DONE(
+      launch_through_door(kernels_->add_one, stream_, std::uint64_t{other_}, std::uint32_t{16}));
+  expect_run();
+}
+// Adds to A after it was copied, and to what A has beyond: B keeps what was copied.
+TEST_F(Noticed, ALaunchThatWritesTheOldBlock) {
+  ASSERT_DONE(launch_through_door(kernels_->add_one, CUstream{}, std::uint64_t{a_},
+                                  static_cast<std::uint32_t>(block / 4)));
+  expect_run();
+}
+TEST_F(Noticed, AGraphLaunch) {
+  ASSERT_DONE(through_door<Call::cuGraphLaunch>(graph_, stream_));
+  expect_run();
+}
+TEST_F(Noticed, RecordingAnEvent) {
+  ASSERT_DONE(through_door<Call::cuEventRecord>(event_, CUstream{}));
+  ASSERT_DONE(through_door<Call::cuEventSynchronize>(event_));
+  expect_run();
+}
+TEST_F(Noticed, AskingForAnEvent) {
+  ASSERT_DONE(through_door<Call::cuEventQuery>(event_));
+  expect_run();
+}
+TEST_F(Noticed, WaitingForAnEvent) {
+  ASSERT_DONE(through_door<Call::cuEventSynchronize>(event_));
+  expect_run();
+}
+TEST_F(Noticed, AskingForAStream) {
+  through_door<Call::cuStreamQuery>(stream_);
+  expect_run();
+}
+TEST_F(Noticed, WaitingForAStream) {
+  ASSERT_DONE(through_door<Call::cuStreamSynchronize>(CUstream{}));
+  expect_run();
+}
+TEST_F(Noticed, WaitingForTheContext) {
+  ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+  expect_run();
+}
+TEST_F(Noticed, AStreamThatWaitsForAnEvent) {
+  ASSERT_DONE(through_door<Call::cuStreamWaitEvent>(stream_, event_, 0u));
+  expect_run();
+}
+TEST_F(Noticed, AWaitForAValue) {
+  ASSERT_DONE(through_door<Call::cuStreamWaitValue32_v2>(stream_, other_, ~cuuint32_t{0},
+                                                         unsigned{CU_STREAM_WAIT_VALUE_AND}));
+  expect_run();
+}
+TEST_F(Noticed, AValueThatIsWritten) {
+  ASSERT_DONE(through_door<Call::cuStreamWriteValue32_v2>(stream_, other_, cuuint32_t{3}, 0u));
+  expect_run();
+}
+TEST_F(Noticed, AHostFunction) {
+  static std::atomic<int> calls{0};
+  calls = 0;
+  ASSERT_DONE(through_door<Call::cuLaunchHostFunc>(
+      CUstream{}, static_cast<CUhostFn>([](void*) { ++calls; }), static_cast<void*>(nullptr)));
+  ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+  EXPECT_EQ(calls, 1);
+  expect_run();
+}
+TEST_F(Noticed, AskingForAnIpcHandle) {
+  CUipcMemHandle handle{};
+  through_door<Call::cuIpcGetMemHandle>(&handle, b_);
+  expect_run();
+}
+TEST_F(Noticed, RetainingTheHandle) {
+  CUmemGenericAllocationHandle handle{};
+  through_door<Call::cuMemRetainAllocationHandle>(&handle, reinterpret_cast<void*>(b_));
+  expect_run();
+}
+TEST_F(Noticed, ADmaBuf) {
+  int fd = -1;
+  through_door<Call::cuMemGetHandleForAddressRange>(static_cast<void*>(&fd), b_, std::size_t{block},
+                                                    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0ull);
+  const OwnedFd owned{fd};
+  expect_run();
+}
+TEST_F(Noticed, SyncMemops) {
+  const unsigned on = 1;
+  ASSERT_DONE(through_door<Call::cuPointerSetAttribute>(static_cast<const void*>(&on),
+                                                        CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a_));
+  expect_run();
+}
+TEST_F(Noticed, PeerToPeerTokens) {
+  CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens{};
+  through_door<Call::cuPointerGetAttribute>(static_cast<void*>(&tokens),
+                                            CU_POINTER_ATTRIBUTE_P2P_TOKENS, b_);
+  expect_run();
+}
+TEST_F(Noticed, PeerToPeerTokensAmongOthers) {
+  CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens{};
+  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_P2P_TOKENS};
+  void* answers[] = {&tokens};
+  through_door<Call::cuPointerGetAttributes>(1u, which, answers, b_);
+  expect_run();
+}
+TEST_F(Noticed, PeerAccess) {
+  through_door<Call::cuCtxEnablePeerAccess>(context_, 0u);
+  expect_run();
+}
+TEST_F(Noticed, AnotherAllocation) {
+  EXPECT_DONE(free(given_block(other_bytes)));
+  expect_run();
+}
+TEST_F(Noticed, TheFreeOfAnotherBlock) {
+  EXPECT_DONE(free(other_));
+  expect_run();
+}
+TEST_F(Noticed, AStreamOrderedFreeOfTheOldBlock) {
+  ASSERT_DONE(through_door<Call::cuMemFreeAsync>(a_, stream_));
+  EXPECT_FALSE(is_pending());
+  ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+  expect_filled(b_, block, 1);
+  EXPECT_EQ(elided(), 0U);
+  EXPECT_DONE(free(b_));
+}
+TEST_F(Noticed, AnotherStreamsWork) {
+  ASSERT_DONE(through_door<Call::cuMemsetD8Async>(other_, static_cast<unsigned char>(1),
+                                                  std::size_t{64}, stream_));
+  expect_run();
+}
+TEST_F(Noticed, AnotherThreadsCall) {
+  std::thread([&] {
+    through_door<Call::cuCtxSetCurrent>(context_);
+    EXPECT_DONE(through_door<Call::cuMemsetD8Async>(other_, static_cast<unsigned char>(1),
+                                                    std::size_t{64}, stream_));
+  }).join();
+  expect_run();
+}
+TEST_F(Noticed, ACaptureThatBegins) {
+  ASSERT_DONE(through_door<Call::cuStreamBeginCapture_v2>(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  EXPECT_FALSE(is_pending());
+  CUgraph graph = nullptr;
+  ASSERT_DONE(through_door<Call::cuStreamEndCapture>(stream_, &graph));
+  ASSERT_DONE(through_door<Call::cuGraphDestroy>(graph));
+  expect_run();
+}
+TEST_F(Noticed, TheEndOfAStream) {
+  ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream_));
+  expect_run();
+}
+TEST_F(Noticed, TheFreeOfTheNewBlock) {
+  EXPECT_DONE(free(b_));
+  EXPECT_FALSE(is_pending());
+  expect_filled(a_, block, 1);
+  EXPECT_DONE(free(a_));
+  EXPECT_EQ(elided(), 0U);
+}
+TEST_F(Noticed, TheEndOfTheContext) {
+  ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+  EXPECT_FALSE(is_pending());
+  EXPECT_NE(free(a_), CUDA_SUCCESS);
+  EXPECT_EQ(elided(), 0U);
+}
+// Nothing that only asks about addresses and sizes needs the bytes.
+TEST_F(Noticed, NotByAQuestion) {
+  CUdeviceptr start = 0;
+  size_t size = 0;
+  size_t total = 0;
+  ASSERT_DONE(through_door<Call::cuMemGetAddressRange_v2>(&start, &size, b_));
+  ASSERT_DONE(through_door<Call::cuMemGetInfo_v2>(&size, &total));
+  EXPECT_TRUE(is_pending());
+  EXPECT_DONE(free(a_));
+  EXPECT_EQ(elided(), 1U) << why_run();
+  expect_filled(b_, block, 1);
+}
+
+// The same for every row of the driver's functions that could, called with nothing but zeros.
+template <class Function>
+struct ZeroCall;
+template <class... Arguments>
+struct ZeroCall<CUresult (*)(Arguments...)> {
+  static void call(void* door) {
+    reinterpret_cast<CUresult (*)(Arguments...)>(door)(Arguments{}...);
+  }
+};
+
+constexpr void (*zero_calls[])(void*) = {
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
+  &ZeroCall<hook::Row<Call::symbol>::Function>::call,
+#define CUVMM_API_OLD CUVMM_API
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+};
+
+TEST_F(ResizeTest, EveryRowWithAnEffectRunsTheCopyFirst) {
+  const CUdeviceptr a = given_filled(block, 1);
+  std::uint64_t rows = 0;
+  for (std::size_t row = 0; row < call_count; ++row) {
+    const CallInfo& call = all_calls()[row];
+    if (call.effect == Effect::Neutral) continue;
+    // These end the context or the process' capture mode; they have tests of their own.
+    if (call.name.starts_with("cuDevicePrimaryCtxRe")) continue;
+    SCOPED_TRACE(call.symbol);
+    const CUdeviceptr b = given_block(2 * block);
+    ASSERT_DONE(copy(b, a, block));
+    ASSERT_TRUE(is_pending()) << why_run();
+    zero_calls[row](look_up(call.symbol));
+    EXPECT_FALSE(is_pending());
+    EXPECT_EQ(run(WhyRun::NextCall), ++rows);
+    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+    EXPECT_DONE(free(b));
+  }
+  EXPECT_EQ(elided(), 0U);
+  EXPECT_GT(rows, 100U);
+  EXPECT_DONE(free(a));
+}
+
+}  // namespace
+}  // namespace cuvmm::test

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// VMM_RESIZE=elide: a block may be allocated on the promise of another's memory. What becomes of
+// it is decided at the next call that could notice.
+#include "resize/world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr Size device_memory = 512 * MiB;  // main.cpp
+
+class Promise : public ResizeTest {
+ protected:
+  void SetUp() override {
+    ResizeTest::SetUp();
+    if (!promises()) GTEST_SKIP() << "promises are for VMM_RESIZE=elide";
+  }
+  static Size percent(Size share) { return round_down(device_memory * share / 100, granule); }
+  static Size physical() {
+    cuvmm_sim_counters counters{};
+    sim()->read_counters(0, &counters);
+    return counters.physical_bytes;
+  }
+};
+
+// Natively this needs 150% of the card.
+TEST_F(Promise, AGrowFromMoreThanHalfOfTheCardToNearlyAll) {
+  const CUdeviceptr a = given_filled(percent(60), 1);
+  CUdeviceptr b = 0;
+  ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&b, std::size_t{percent(90)}));
+  EXPECT_LE(physical(), percent(90) + 4 * granule);
+  ASSERT_DONE(copy(b, a, percent(60)));
+  EXPECT_LE(physical(), percent(90) + 4 * granule);
+  ASSERT_DONE(free(a));
+  EXPECT_EQ(elided(), 1U) << why_run();
+  EXPECT_LE(physical(), percent(90) + 4 * granule);
+  expect_filled(b, percent(60), 1);
+  fill(b, percent(90), 2);
+  expect_filled(b, percent(90), 2);
+  EXPECT_DONE(free(b));
+}
+
+TEST_F(Promise, IsKeptWithMemoryThatIsThere) {
+  const CUdeviceptr a = given_filled(8 * MiB, 1);
+  const CUdeviceptr b = given_block(16 * MiB);
+  fill(b, 16 * MiB, 2);
+  expect_filled(a, 8 * MiB, 1);
+  expect_filled(b, 16 * MiB, 2);
+  EXPECT_DONE(free(a));
+  EXPECT_DONE(free(b));
+}
+
+TEST_F(Promise, OfACopyThatIsRunIsKeptToo) {
+  const CUdeviceptr a = given_filled(8 * MiB, 1);
+  const CUdeviceptr b = given_put_off(a, 8 * MiB, 16 * MiB);
+  expect_filled(b, 8 * MiB, 1);
+  expect_filled(a, 8 * MiB, 1);
+  EXPECT_EQ(run(WhyRun::NextCall), 1U) << why_run();
+  EXPECT_DONE(free(a));
+  EXPECT_DONE(free(b));
+}
+
+// The next operation is told, and the old block is as it was.
+TEST_F(Promise, ThatCannotBeKeptIsOutOfMemory) {
+  const CUdeviceptr a = given_filled(percent(60), 1);
+  const CUdeviceptr b = given_block(percent(90));
+  EXPECT_EQ(through_door<Call::cuMemsetD8_v2>(b, static_cast<unsigned char>(1), std::size_t{64}),
+            CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_DONE(free(b));
+  EXPECT_FALSE(is_pending());
+  expect_filled(a, percent(60), 1);
+  EXPECT_DONE(free(a));
+}
+
+TEST_F(Promise, OfAPutOffCopyThatCannotBeKeptIsOutOfMemory) {
+  const CUdeviceptr a = given_filled(percent(60), 1);
+  const CUdeviceptr b = given_put_off(a, percent(60), percent(90));
+  std::uint32_t word = 0;
+  EXPECT_EQ(
+      through_door<Call::cuMemcpyDtoH_v2>(static_cast<void*>(&word), b, std::size_t{sizeof word}),
+      CUDA_ERROR_OUT_OF_MEMORY);
+  // A wait needs nothing, and the free still follows the pattern.
+  EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
+  EXPECT_DONE(free(a));
+  EXPECT_EQ(elided(), 1U) << why_run();
+  expect_filled(b, percent(60), 1);
+  EXPECT_DONE(free(b));
+}
+
+TEST_F(Promise, ThatIsGivenBackLeavesNothing) {
+  const CUdeviceptr a = given_filled(percent(60), 1);
+  const CUdeviceptr b = given_block(percent(90));
+  EXPECT_DONE(free(b));
+  EXPECT_FALSE(is_pending());
+  expect_filled(a, percent(60), 1);
+  EXPECT_DONE(free(a));
+  const CUdeviceptr all = given_filled(percent(90), 3);
+  expect_filled(all, percent(90), 3);
+  EXPECT_DONE(free(all));
+}
+
+// Without one, `auto` says at once what the driver would: a program that handles it must see it.
+TEST_F(ResizeTest, WithoutPromisesAnAllocationThatDoesNotFitFails) {
+  if (promises()) GTEST_SKIP() << "they are made here";
+  const CUdeviceptr a = given_block(device_memory / 10 * 6);
+  CUdeviceptr b = 0;
+  EXPECT_EQ(through_door<Call::cuMemAlloc_v2>(&b, std::size_t{device_memory / 10 * 9}),
+            CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_DONE(free(a));
+}
+
+}  // namespace
+}  // namespace cuvmm::test
