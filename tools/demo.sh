@@ -34,3 +34,13 @@ for _ in {1..600}; do [[ -S $place/cuvmm/share ]] && break || sleep 0.05; done
 XDG_RUNTIME_DIR=$place env "${driver_path[@]}" build/bin/consumer | sed 's/^/    /'
 wait "$producer"
 rm -rf "$place"
+
+# A plain program again; nothing of it knows of cuvmm.
+simulated=()
+[[ -n ${CUVMM_TEST_DRIVER:-} ]] || simulated=(--sim)
+say "a program that grows a buffer: a larger one, a copy, a free; natively:"
+build/bin/cuvmm run "${simulated[@]}" --mode off -- build/bin/resize_test
+say "the same program, served by cuvmm:"
+build/bin/cuvmm run "${simulated[@]}" --mode vmm -- build/bin/resize_test
+say "and with new memory given on the promise of the old (VMM_RESIZE=elide):"
+VMM_RESIZE=elide build/bin/cuvmm run "${simulated[@]}" --mode vmm -- build/bin/resize_test

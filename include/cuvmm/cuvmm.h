@@ -16,6 +16,7 @@
 #include "cuvmm/elastic_pool.h"
 #include "cuvmm/engine.h"
 #include "cuvmm/error.h"
+#include "cuvmm/resizable.h"
 #include "cuvmm/share.h"
 #include "cuvmm/shared_pool.h"
 #include "cuvmm/version.h"

@@ -4,6 +4,7 @@
 
 #include "cuvmm/elastic_pool.hpp"
 #include "cuvmm/engine.hpp"
+#include "cuvmm/resizable.hpp"
 #include "cuvmm/result.hpp"
 #include "cuvmm/share.hpp"
 #include "cuvmm/shared_pool.hpp"

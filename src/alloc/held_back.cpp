@@ -37,7 +37,11 @@ bool holds_such_a_device_open() {
 
 bool Memory::may_move_live_memory() const {
   if (settings_.compact == Compact::Off || !around_.sees_everything()) return false;
-  return settings_.compact == Compact::On || !holds_such_a_device_open();
+  return !may_be_registered_by_address();
+}
+
+bool Memory::may_be_registered_by_address() const {
+  return settings_.compact != Compact::On && holds_such_a_device_open();
 }
 
 std::vector<CUcontext> Memory::HeldBack::who_may_touch() const {

@@ -60,6 +60,8 @@ class Memory {
   // Exactly one of all who try gets it.
   bool let_go(const AllocationMap::Found& found);
   bool sees_everything() const { return around_.sees_everything(); }
+  // By somebody whom we do not see, for transfers past the driver (VMM_COMPACT).
+  bool may_be_registered_by_address() const;
   bool has_lost_a_context() const { return context_is_lost_.load(std::memory_order_relaxed); }
 
   // The allocation of ours that holds the byte.

@@ -9,6 +9,7 @@
 #include "engine/serving.hpp"
 #include "engine/sight.hpp"
 #include "engine/watch.hpp"
+#include "resize/resizables.hpp"
 #include "stream/per_thread_use.hpp"
 #include "stream/work_note.hpp"
 
@@ -52,6 +53,9 @@ class Engine {
   // Before every call that gives a thread's own default stream work.
   PerThreadUse& per_thread_use() { return per_thread_use_; }
 
+  // What the program resizes where it lies (capi).
+  Resizables& resizables() { return resizables_; }
+
   // False once the program has called what none of our lists knows.
   bool sees_everything() const { return sight().is_whole(); }
 
@@ -75,6 +79,7 @@ class Engine {
   PerThreadUse per_thread_use_;
   const std::unique_ptr<Serving> serving_;
   DeviceStores stores_;
+  Resizables resizables_;
 };
 
 // Where the engine finds the driver. The hooks set both before the program can reach it.

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resize/resizable.hpp"
+
+#include <algorithm>
+
+#include "driver/current_context.hpp"
+#include "trace/record_event.hpp"
+#include "vmm/give_back.hpp"
+
+namespace cuvmm {
+namespace {
+
+// Larger chunks cost less to map, but only whole ones can be given back.
+constexpr Size largest_chunk = 256 * MiB;
+
+// After everything else that could give memory back has been asked.
+constexpr int reclaim_order = 1;
+
+void end_event(const Driver& driver, CUevent event) {
+  give_back(Owed::Copy, [&driver, event] {
+    const CUresult answer = driver.cuEventDestroy(event);
+    // It went with its context.
+    const bool is_gone = answer == CUDA_ERROR_INVALID_HANDLE ||
+                         answer == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+                         answer == CUDA_ERROR_INVALID_CONTEXT;
+    return is_gone ? CUDA_SUCCESS : answer;
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Resizable>> Resizable::create(const Driver& driver, DeviceMemory& device,
+                                                     Size most) {
+  if (most == 0) return Error::invalid("reserve a resizable buffer", "of no bytes");
+  const Size whole = round_up(most, device.granule());
+  if (whole == 0) {
+    return Error{
+        .kind = ErrorKind::OutOfAddresses, .doing = "reserve a resizable buffer", .asked = most};
+  }
+  Reservation addresses = TRY(Reservation::create(driver, whole, device.granule()));
+  std::unique_ptr<Resizable> made{new Resizable{driver, device, most, std::move(addresses)}};
+  made->registration_ = device.store().add_client(*made, reclaim_order);
+  CUVMM_TRACE(.event = TraceEvent::Reserve, .device = static_cast<std::int16_t>(device.ordinal()),
+              .address = made->address(), .size = whole);
+  return made;
+}
+
+Resizable::Resizable(const Driver& driver, DeviceMemory& device, Size most, Reservation addresses)
+    : driver_(driver),
+      device_(device),
+      most_(most),
+      addresses_(std::move(addresses)),
+      mapping_(Mapping::of(addresses_)) {}
+
+Resizable::~Resizable() {
+  registration_ = {};
+  for (const Shrink& shrink : shrinks_) end_event(driver_, shrink.event);
+  CUVMM_TRACE(.event = TraceEvent::Unreserve,
+              .device = static_cast<std::int16_t>(device_.ordinal()), .address = address(),
+              .size = addresses_.size());
+}
+
+Size Resizable::size() const {
+  const Holding holding{lock_};
+  return size_;
+}
+
+Size Resizable::physical_bytes() const {
+  const Holding holding{lock_};
+  return mapping_.mapped_bytes();
+}
+
+// Chunks lie side by side from the first byte on.
+Size Resizable::mapped_end() const {
+  return mapping_.mapped_bytes();
+}
+
+Result<void> Resizable::resize(Size size, const After& after) {
+  if (size > most_) {
+    return Error{.kind = ErrorKind::InvalidArgument,
+                 .doing = "resize",
+                 .subject = "more than was reserved",
+                 .asked = size,
+                 .available = most_};
+  }
+  const Size before = this->size();
+  if (size >= before) {
+    TRY(grow(size));
+  } else if (after) {
+    TRY(shrink_after(size, *after));
+  } else {
+    TRY(shrink_now(size));
+  }
+  CUVMM_TRACE(.event = TraceEvent::Resize, .device = static_cast<std::int16_t>(device_.ordinal()),
+              .address = address(), .size = size,
+              .stream = after ? reinterpret_cast<std::uint64_t>(*after) : 0, .other = before);
+  return {};
+}
+
+// As few chunks as may be; without the lock, since others are asked to give some back.
+Result<std::vector<ChunkRef>> Resizable::take(Size bytes) {
+  ChunkStore& store = device_.store();
+  std::vector<ChunkRef> chunks;
+  while (bytes != 0) {
+    const Size next = std::min(bytes, largest_chunk);
+    Result<ChunkRef> one = store.take({next, device_.location()}, this);
+    if (!one.ok()) break;
+    chunks.push_back(std::move(one).value());
+    bytes -= next;
+  }
+  if (bytes == 0) return chunks;
+  const std::size_t small = bytes / device_.granule();
+  for (ChunkRef& one : TRY(store.take_many({device_.granule(), device_.location()}, small, this))) {
+    chunks.push_back(std::move(one));
+  }
+  return chunks;
+}
+
+Result<void> Resizable::grow(Size size) {
+  const Size wanted = whole(size);
+  for (;;) {
+    Size end = 0;
+    {
+      const Holding holding{lock_};
+      (void)settle();
+      end = mapped_end();
+      if (end >= wanted) {
+        // What was to go once a stream has come so far is needed again.
+        for (Shrink& shrink : shrinks_) shrink.keep = std::max(shrink.keep, wanted);
+        size_ = std::max(size_, size);
+        return {};
+      }
+    }
+    const std::vector<ChunkRef> chunks = TRY(take(wanted - end));
+    const Holding holding{lock_};
+    if (mapped_end() != end) continue;  // another thread was faster
+    MapPlan plan;
+    Size offset = end;
+    for (const ChunkRef& chunk : chunks) {
+      plan.map(mapping_, offset, chunk, AccessSet::of(device_.ordinal()));
+      offset += chunk->size();
+    }
+    TRY(plan.commit());
+    for (Shrink& shrink : shrinks_) shrink.keep = std::max(shrink.keep, wanted);
+    size_ = std::max(size_, size);
+    return {};
+  }
+}
+
+Result<void> Resizable::let_go_beyond(Size keep) {
+  MapPlan plan;
+  mapping_.for_each([&](const MappedChunk& mapped) {
+    if (mapped.offset >= keep) plan.unmap(mapping_, mapped.offset);
+  });
+  return plan.is_empty() ? Result<void>{} : plan.commit();
+}
+
+Result<void> Resizable::shrink_now(Size size) {
+  TRY(driver_.check(driver_.cuCtxSynchronize_v2000(), "wait for what uses the buffer"));
+  const Holding holding{lock_};
+  // Work of other contexts may still wait for these.
+  (void)settle();
+  if (shrinks_.empty()) {
+    TRY(let_go_beyond(whole(size)));
+  }
+  for (Shrink& shrink : shrinks_) shrink.keep = std::min(shrink.keep, whole(size));
+  size_ = size;
+  return {};
+}
+
+Result<void> Resizable::shrink_after(Size size, CUstream stream) {
+  constexpr const char* doing = "mark where a stream is done with a buffer";
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  TRY(driver_.check(driver_.cuStreamIsCapturing(stream, &capture), doing));
+  if (capture != CU_STREAM_CAPTURE_STATUS_NONE) return Error::invalid(doing, "it is captured");
+  const CUcontext context = current_context(driver_);
+  if (context == nullptr) return Error::invalid(doing, "no context is current");
+  CUevent event = nullptr;
+  TRY(driver_.check(driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), doing));
+  const Result<void> recorded = driver_.check(driver_.cuEventRecord(event, stream), doing);
+  if (!recorded.ok()) {
+    end_event(driver_, event);
+    return recorded;
+  }
+  const Holding holding{lock_};
+  shrinks_.push_back({whole(size), context, event});
+  size_ = size;
+  (void)settle();
+  return {};
+}
+
+// Takes out what the streams have passed, in the order in which it was asked for. Returns how much
+// went.
+Size Resizable::settle() {
+  const Size before = mapped_end();
+  while (!shrinks_.empty()) {
+    const Shrink next = shrinks_.front();
+    const InContext in_context{driver_, next.context};
+    const CUresult answer =
+        in_context.ok() ? driver_.cuEventQuery(next.event) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (answer == CUDA_ERROR_NOT_READY || !let_go_beyond(next.keep).ok()) break;
+    end_event(driver_, next.event);
+    shrinks_.erase(shrinks_.begin());
+  }
+  return before - mapped_end();
+}
+
+bool Resizable::is_waiting() {
+  const Holding holding{lock_};
+  (void)settle();
+  return !shrinks_.empty();
+}
+
+Size Resizable::reclaim(Size, Location where) {
+  if (!(where == device_.location())) return 0;
+  const Holding holding{lock_, std::try_to_lock};
+  return holding.owns_lock() ? settle() : 0;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buffers that grow and shrink where they lie, by the C and the C++ API. Contents are written and
+// read by the driver's own functions, which the program looks up as any does.
+#include <cuda.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "cuvmm/cuvmm.h"
+#include "cuvmm/cuvmm.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr std::uint64_t MiB = 1 << 20;
+
+template <class Function>
+Function* find(const char* symbol) {
+  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
+  return library != nullptr ? reinterpret_cast<Function*>(::dlsym(library, symbol)) : nullptr;
+}
+#define SYMBOL_TEXT(name) #name
+#define SYMBOL(name) SYMBOL_TEXT(name)
+#define CALL(name) find<decltype(name)>(SYMBOL(name))
+
+class Resizables : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto info = device_info(0);
+    ASSERT_TRUE(info.ok()) << info.error().message();
+    granule_ = info->granule;
+    ASSERT_EQ(CALL(cuDevicePrimaryCtxRetain)(&context_, 0), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuCtxSetCurrent)(context_), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuStreamCreate)(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    CALL(cuStreamDestroy)(stream_);
+    CALL(cuDevicePrimaryCtxRelease)(0);
+  }
+
+  static ResizableBuffer given(std::uint64_t most) {
+    auto buffer = ResizableBuffer::reserve(0, most);
+    EXPECT_TRUE(buffer.ok()) << buffer.error().message();
+    return std::move(*buffer);
+  }
+  static void write(std::uint64_t address, std::uint64_t size, unsigned char value) {
+    const std::vector<unsigned char> bytes(size, value);
+    ASSERT_EQ(CALL(cuMemcpyHtoD)(address, bytes.data(), size), CUDA_SUCCESS);
+  }
+  static void expect(std::uint64_t address, std::uint64_t size, unsigned char value) {
+    std::vector<unsigned char> bytes(size);
+    ASSERT_EQ(CALL(cuMemcpyDtoH)(bytes.data(), address, size), CUDA_SUCCESS);
+    EXPECT_EQ(bytes, std::vector<unsigned char>(size, value));
+  }
+  static std::uint64_t physical(const ResizableBuffer& buffer) {
+    return buffer.info()->physical_bytes;
+  }
+
+  std::uint64_t granule_ = 0;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+TEST_F(Resizables, GrowAndShrinkInPlaceAndKeepTheirContents) {
+  ResizableBuffer buffer = given(64 * MiB);
+  EXPECT_EQ(physical(buffer), 0u);
+  ASSERT_TRUE(buffer.resize(4 * MiB).ok());
+  const std::uint64_t address = buffer.address();
+  write(address, 4 * MiB, 1);
+  for (const std::uint64_t size : {8 * MiB, 20 * MiB, 64 * MiB}) {
+    ASSERT_TRUE(buffer.resize(size).ok());
+    EXPECT_EQ(physical(buffer), size);
+    write(address + size - MiB, MiB, 2);
+  }
+  expect(address, 4 * MiB, 1);
+  ASSERT_TRUE(buffer.resize(8 * MiB).ok());
+  EXPECT_EQ(physical(buffer), 8 * MiB);
+  EXPECT_EQ(buffer.address(), address);
+  expect(address, 4 * MiB, 1);
+  EXPECT_EQ(buffer.info()->size, 8 * MiB);
+  EXPECT_EQ(buffer.info()->most, 64 * MiB);
+}
+
+TEST_F(Resizables, HaveNoAccessBeyondTheirSize) {
+  ResizableBuffer buffer = given(16 * MiB);
+  ASSERT_TRUE(buffer.resize(granule_).ok());
+  unsigned char byte = 0;
+  EXPECT_NE(CALL(cuMemcpyDtoH)(&byte, buffer.address() + granule_, 1), CUDA_SUCCESS);
+}
+
+TEST_F(Resizables, RefuseWhatDoesNotFitAndStayAsTheyWere) {
+  ResizableBuffer buffer = given(16 * MiB);
+  ASSERT_TRUE(buffer.resize(4 * MiB).ok());
+  write(buffer.address(), 4 * MiB, 7);
+  const auto beyond = buffer.resize(16 * MiB + 1);
+  ASSERT_FALSE(beyond.ok());
+  EXPECT_EQ(beyond.error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(buffer.info()->size, 4 * MiB);
+  expect(buffer.address(), 4 * MiB, 7);
+
+  const auto device = device_info(0);
+  ResizableBuffer huge = given(2 * device->memory);
+  ASSERT_TRUE(huge.resize(4 * MiB).ok());
+  const auto too_much = huge.resize(2 * device->memory);
+  ASSERT_FALSE(too_much.ok());
+  EXPECT_EQ(too_much.error().kind(), ErrorKind::OutOfPhysicalMemory);
+  EXPECT_EQ(physical(huge), 4 * MiB);
+}
+
+TEST_F(Resizables, AreFoundByTheirFirstByteAlone) {
+  EXPECT_EQ(cuvmm_resize(4096, 1, nullptr), CUVMM_ERROR_NOT_FOUND);
+  EXPECT_EQ(cuvmm_release_resizable(0, nullptr), CUVMM_ERROR_NOT_FOUND);
+  std::uint64_t address = 0;
+  ASSERT_EQ(cuvmm_reserve_resizable(0, MiB, &address, nullptr), CUVMM_OK);
+  EXPECT_EQ(cuvmm_resize(address + 512, 1, nullptr), CUVMM_ERROR_NOT_FOUND);
+  EXPECT_EQ(cuvmm_release_resizable(address, nullptr), CUVMM_OK);
+  EXPECT_EQ(cuvmm_release_resizable(address, nullptr), CUVMM_ERROR_NOT_FOUND);
+  EXPECT_EQ(cuvmm_reserve_resizable(0, 0, &address, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(cuvmm_reserve_resizable(0, MiB, nullptr, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);
+}
+
+// A host function holds the stream until the test lets it go.
+struct Held {
+  static void wait(void* flag) {
+    while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+  }
+  std::atomic<bool> go{false};
+};
+
+TEST_F(Resizables, InTheOrderOfAStreamNobodyWaits) {
+  ResizableBuffer buffer = given(16 * MiB);
+  ASSERT_TRUE(buffer.resize(16 * MiB, stream_).ok());
+  Held held;
+  ASSERT_EQ(CALL(cuLaunchHostFunc)(stream_, &Held::wait, &held.go), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuMemsetD8Async)(buffer.address() + 8 * MiB, 3, 8 * MiB, stream_), CUDA_SUCCESS);
+  ASSERT_TRUE(buffer.resize(4 * MiB, stream_).ok());
+  EXPECT_EQ(physical(buffer), 16 * MiB) << "the stream still uses it";
+  held.go = true;
+  ASSERT_EQ(CALL(cuStreamSynchronize)(stream_), CUDA_SUCCESS);
+  ASSERT_TRUE(buffer.resize(4 * MiB, stream_).ok());
+  ASSERT_EQ(CALL(cuStreamSynchronize)(stream_), CUDA_SUCCESS);
+  ASSERT_TRUE(buffer.resize(2 * MiB, stream_).ok());
+  EXPECT_LE(physical(buffer), 16 * MiB);
+}
+
+TEST_F(Resizables, WhatIsNeededAgainStays) {
+  ResizableBuffer buffer = given(16 * MiB);
+  ASSERT_TRUE(buffer.resize(16 * MiB).ok());
+  Held held;
+  ASSERT_EQ(CALL(cuLaunchHostFunc)(stream_, &Held::wait, &held.go), CUDA_SUCCESS);
+  ASSERT_TRUE(buffer.resize(0, stream_).ok());
+  ASSERT_TRUE(buffer.resize(16 * MiB, stream_).ok());
+  ASSERT_EQ(CALL(cuMemsetD8Async)(buffer.address(), 9, 16 * MiB, stream_), CUDA_SUCCESS);
+  held.go = true;
+  ASSERT_EQ(CALL(cuStreamSynchronize)(stream_), CUDA_SUCCESS);
+  ASSERT_TRUE(buffer.resize(16 * MiB).ok());
+  EXPECT_EQ(physical(buffer), 16 * MiB);
+  expect(buffer.address(), 16 * MiB, 9);
+}
+
+TEST_F(Resizables, AreReleasedInTheOrderOfAStream) {
+  const std::uint64_t before = device_info(0)->physical_in_use;
+  Held held;
+  {
+    ResizableBuffer buffer = given(16 * MiB);
+    ASSERT_TRUE(buffer.resize(16 * MiB).ok());
+    ASSERT_EQ(CALL(cuLaunchHostFunc)(stream_, &Held::wait, &held.go), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuMemsetD8Async)(buffer.address(), 3, 16 * MiB, stream_), CUDA_SUCCESS);
+    ASSERT_TRUE(buffer.release(stream_).ok());
+  }
+  EXPECT_EQ(device_info(0)->physical_in_use, before + 16 * MiB);
+  held.go = true;
+  ASSERT_EQ(CALL(cuStreamSynchronize)(stream_), CUDA_SUCCESS);
+  given(MiB);  // the next one drops what is over
+  EXPECT_EQ(device_info(0)->physical_in_use, before);
+}
+
+TEST_F(Resizables, ManyThreadsResizeOne) {
+  ResizableBuffer buffer = given(64 * granule_);
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      CALL(cuCtxSetCurrent)(context_);
+      for (std::uint64_t n = 0; n < 25; ++n) {
+        EXPECT_TRUE(buffer.resize((i * 7 + n * 5) % 64 * granule_).ok());
+      }
+    });
+  }
+  for (std::thread& one : threads) one.join();
+  ASSERT_TRUE(buffer.resize(64 * granule_).ok());
+  EXPECT_EQ(physical(buffer), 64 * granule_);
+  write(buffer.address(), 64 * granule_, 5);
+  expect(buffer.address(), 64 * granule_, 5);
+}
+
+TEST_F(Resizables, TellWhatBecameOfTheProgramsCopies) {
+  const auto info = resize_info();
+  ASSERT_TRUE(info.ok()) << info.error().message();
+  EXPECT_EQ(cuvmm_get_resize_info(nullptr, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
