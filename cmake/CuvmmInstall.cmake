@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is installed and where, find_package(cuvmm), pkg-config, and the target `uninstall`.
 include(CMakePackageConfigHelpers)
-# One component, so that a trial installation with --component leaves install_manifest.txt alone.
+# Two components, which are the two packages: what runs, and what programs are built with.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME cuvmm)
+set(CUVMM_DEVELOPMENT cuvmm_dev)
 set(CUVMM_INSTALL_SIM "${CMAKE_INSTALL_LIBDIR}/cuvmm/sim")
 set(CUVMM_INSTALL_PACKAGE "${CMAKE_INSTALL_LIBDIR}/cmake/cuvmm")
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/cuvmm" "${PROJECT_BINARY_DIR}/include/cuvmm"
-  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT ${CUVMM_DEVELOPMENT}
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 
 add_library(cuvmm_headers INTERFACE)
 target_include_directories(cuvmm_headers INTERFACE
@@ -21,7 +23,8 @@ install(TARGETS cuvmm_sim LIBRARY DESTINATION "${CUVMM_INSTALL_SIM}" NAMELINK_SK
 
 set(CUVMM_PC_LIBS "")
 if(TARGET cuvmm)
-  install(TARGETS cuvmm EXPORT cuvmmTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS cuvmm EXPORT cuvmmTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    NAMELINK_COMPONENT ${CUVMM_DEVELOPMENT})
   target_link_libraries(cuvmm INTERFACE cuvmm_headers)
   set(CUVMM_PC_LIBS "-L\${libdir} -lcuvmm")
 endif()
@@ -57,23 +60,28 @@ if(generated)
 endif()
 
 set(packaging "${PROJECT_BINARY_DIR}/packaging")
-install(EXPORT cuvmmTargets NAMESPACE cuvmm:: DESTINATION "${CUVMM_INSTALL_PACKAGE}")
+install(EXPORT cuvmmTargets NAMESPACE cuvmm:: DESTINATION "${CUVMM_INSTALL_PACKAGE}"
+  COMPONENT ${CUVMM_DEVELOPMENT})
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/cuvmmConfig.cmake.in"
   "${packaging}/cuvmmConfig.cmake"
   INSTALL_DESTINATION "${CUVMM_INSTALL_PACKAGE}" PATH_VARS CUVMM_INSTALL_SIM)
 write_basic_package_version_file("${packaging}/cuvmmConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)
 install(FILES "${packaging}/cuvmmConfig.cmake" "${packaging}/cuvmmConfigVersion.cmake"
-  DESTINATION "${CUVMM_INSTALL_PACKAGE}")
+  DESTINATION "${CUVMM_INSTALL_PACKAGE}" COMPONENT ${CUVMM_DEVELOPMENT})
 
 file(RELATIVE_PATH CUVMM_PC_TO_PREFIX
   "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 string(REGEX REPLACE "/$" "" CUVMM_PC_TO_PREFIX "${CUVMM_PC_TO_PREFIX}")
 configure_file("${PROJECT_SOURCE_DIR}/cmake/cuvmm.pc.in" "${packaging}/cuvmm.pc" @ONLY)
-install(FILES "${packaging}/cuvmm.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+install(FILES "${packaging}/cuvmm.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
+  COMPONENT ${CUVMM_DEVELOPMENT})
 
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/cuvmm")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libcuvmm-dev"
+  COMPONENT ${CUVMM_DEVELOPMENT})
 
 add_custom_target(uninstall VERBATIM
   COMMAND "${CMAKE_COMMAND}" "-DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt"
           -P "${PROJECT_SOURCE_DIR}/cmake/CuvmmUninstall.cmake")
+include(CuvmmPackage)

@@ -138,6 +138,7 @@ def candidates():
         return
     package = Path(__file__).resolve().parent
     yield str(package / SONAME)
+    yield str(package / "_parts" / "lib" / SONAME)
     for above in package.parents:
         yield str(above / SONAME)
         yield str(above / "build" / "lib" / SONAME)

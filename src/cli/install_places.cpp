@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <initializer_list>
 
+#include "cli/loadable.hpp"
+
 namespace cuvmm::cli {
 namespace {
 
@@ -32,20 +34,20 @@ Result<std::string> find_beside_us(const char* what, const char* missing,
 }  // namespace
 
 Result<std::string> find_preload_library() {
-  return find_beside_us("libcuvmm_preload.so", "find the preload library");
+  return loadable(TRY(find_beside_us("libcuvmm_preload.so", "find the preload library")));
 }
 
 Result<std::string> find_sim_directory() {
   const std::string driver =
       TRY(find_beside_us("cuvmm/sim/libcuda.so.1", "find the simulated driver"));
-  return fs::path{driver}.parent_path().string();
+  return loadable(fs::path{driver}.parent_path().string());
 }
 
 // Installed, in the build tree, and in a Python package of which we are a part.
 Result<std::string> find_python_package() {
   const std::string plot =
       TRY(find_beside_us("cuvmm/plot/__main__.py", "find the Python package that draws",
-                         {"../share/cuvmm/python", "../../python", "../.."}));
+                         {"../share/cuvmm/python", "../../python", "../../.."}));
   return fs::path{plot}.parent_path().parent_path().parent_path().string();
 }
 

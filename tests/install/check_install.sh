@@ -17,7 +17,9 @@ run() {  # PROGRAM SIM_DIR
 }
 
 echo "== install"
-cmake --install "$build" --prefix "$trial/a place" --component cuvmm >/dev/null
+for component in cuvmm cuvmm_dev; do
+  cmake --install "$build" --prefix "$trial/a place" --component "$component" >/dev/null
+done
 find "$trial/a place" -type f -printf '%P\n' | sort
 for file in libcuvmm.so libcuvmm.so.0; do
   [[ -e "$trial/a place/lib/$file" ]] || fail "no $file"
@@ -43,7 +45,9 @@ fi
 
 echo "== uninstall"
 mv "$trial/moved" "$trial/a place"
-cmake -DMANIFEST="$build/install_manifest_cuvmm.txt" -P "$here/../../cmake/CuvmmUninstall.cmake" >/dev/null
+for component in cuvmm cuvmm_dev; do
+  cmake -DMANIFEST="$build/install_manifest_$component.txt" -P "$here/../../cmake/CuvmmUninstall.cmake" >/dev/null
+done
 left=$(find "$trial/a place" ! -type d -o -name '*cuvmm*')
 [[ -z $left ]] || fail "left behind: $left"
 echo "nothing is left"

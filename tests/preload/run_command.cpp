@@ -180,6 +180,20 @@ TEST(RunCommand, SuggestsFrameworksOnceToAProgramThatBringsPyTorch) {
   EXPECT_EQ(run(words, brings).err, "");
 }
 
+// The loader's variables end a name at a blank and at a colon.
+TEST(RunCommand, RunsFromAFolderWithABlankAndAColon) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path{own_folder()} / "a place: ü";
+  fs::create_directories(root / "bin");
+  fs::create_directories(root / "lib/cuvmm");
+  fs::copy_file(cli(), root / "bin/cuvmm");
+  fs::copy_file(preload_library(), root / "lib/libcuvmm_preload.so");
+  fs::create_directory_symlink(sim_directory(), root / "lib/cuvmm/sim");
+  const Finished finished = run_program(
+      {(root / "bin/cuvmm").string(), "run", "--sim=memory=64M", "--", example("frag_test")});
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+}
+
 TEST(RunCommand, TakesTheCommandsOwnOptionsForTheCommands) {
   EXPECT_EQ(run({"--sim", "--", "sh", "-c", "echo $1", "sh", "--mode"}).out, "--mode\n");
 }

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m cuvmm: the command line, with this Python for its plots."""
+
+import os
+import sys
+
+from . import places
+
+
+def main():
+    try:
+        program = places.program()
+    except places.NotInstalled as missing:
+        print(f"cuvmm: {missing}", file=sys.stderr)
+        return 125
+    os.environ.setdefault("CUVMM_PYTHON", sys.executable)
+    os.execv(program, ["cuvmm", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

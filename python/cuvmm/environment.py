@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environment in which a child process runs under cuvmm."""
+
+import os
+
+from . import places
+
+_OPTIONS = ("mode", "limit", "trace_file", "log_level", "log_file", "grow", "cache", "free", "wait",
+            "compact", "spill", "resize", "schedule", "client", "priority", "weight")
+
+# What makes PyTorch, by both names of its variable, and JAX ask the driver for stream-ordered
+# memory. All of one framework's are set, or none.
+_FRAMEWORKS = (("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync"),
+               ("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync")), \
+              (("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async"),
+               ("XLA_PYTHON_CLIENT_PREALLOCATE", "false"))
+
+
+def _first_in(variables, name, entry, separator=os.pathsep):
+    known = variables.get(name, "")
+    if entry not in known.split(separator):
+        variables[name] = entry + separator + known if known else entry
+
+
+def env(base=None, *, sim=False, frameworks=False, **options):
+    """A copy of `base` (else of this process' environment) for a program that runs under cuvmm.
+
+    For what starts processes by itself: Ray's runtime_env, Slurm, multiprocessing, subprocess:
+
+        subprocess.run(["python", "train.py"], env=cuvmm.env(limit="16G", trace_file="run.trace"))
+
+    `options` are cuvmm's options in small letters without VMM_: mode, limit, trace_file and so on.
+    `sim` runs on the simulated driver; `frameworks` lets PyTorch and JAX take stream-ordered
+    memory, where nothing is set yet.
+    """
+    unknown = sorted(set(options) - set(_OPTIONS))
+    if unknown:
+        raise TypeError(f"cuvmm has no option {', '.join(unknown)}; there are "
+                        f"{', '.join(_OPTIONS)}")
+    variables = dict(os.environ if base is None else base)
+    _first_in(variables, "LD_PRELOAD", places.preload_library())
+    if sim:
+        _first_in(variables, "LD_LIBRARY_PATH", places.sim_folder())
+    for name, value in options.items():
+        if value is not None:
+            variables[f"VMM_{name.upper()}"] = str(value)
+    if frameworks:
+        for settings in _FRAMEWORKS:
+            if not any(name in variables for name, _ in settings):
+                variables.update(settings)
+    return variables

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the parts of cuvmm lie: in this package, in the installation around it, or in the build tree."""
+
+import hashlib
+import os
+import shutil
+import stat
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+# Prefixes that hold bin and lib: of a wheel, of an installation (share/cuvmm/python), of a build.
+_PREFIXES = (os.path.join(_HERE, "_parts"), os.path.join(_HERE, "..", "..", "..", ".."),
+             os.path.join(_HERE, "..", "..", "build"))
+_LIBRARY_FOLDERS = ("lib", os.path.join("lib", "x86_64-linux-gnu"))
+
+
+class NotInstalled(RuntimeError):
+    """A part of cuvmm is missing."""
+
+
+def _first(candidates, what):
+    for candidate in candidates:
+        if os.path.exists(candidate):
+            return os.path.realpath(candidate)
+    raise NotInstalled(f"{what} is not installed beside this package: {_HERE}")
+
+
+def program():
+    """The command line, `cuvmm`."""
+    beside = [os.path.join(prefix, "bin", "cuvmm") for prefix in _PREFIXES]
+    on_path = shutil.which("cuvmm")
+    # A script of that name may be what started us.
+    own = [on_path] if on_path and not _is_script(on_path) else []
+    return _first(beside + own, "the program cuvmm")
+
+
+def _is_script(path):
+    with open(path, "rb") as file:
+        return file.read(2) == b"#!"
+
+
+def _library(name):
+    return _first([os.path.join(prefix, folder, name) for prefix in _PREFIXES
+                   for folder in _LIBRARY_FOLDERS], name)
+
+
+_ENDS_A_NAME = " \t\n:;"
+
+
+def _loadable(path):
+    """The path as the loader's variables can hold it: without blanks and colons, by a link."""
+    if not any(letter in path for letter in _ENDS_A_NAME):
+        return path
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    own = os.path.join(runtime, "cuvmm") if runtime else f"/tmp/cuvmm-{os.getuid()}"
+    os.makedirs(own, mode=0o700, exist_ok=True)
+    about = os.lstat(own)
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
+        raise NotInstalled(f"{own} is not a folder of this user alone")
+    folder = os.path.join(own, "link-" + hashlib.sha256(os.fsencode(path)).hexdigest()[:16])
+    link = os.path.join(folder, os.path.basename(path))
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if not os.path.islink(link) or os.readlink(link) != path:
+        draft = os.path.join(folder, f".{os.getpid()}")
+        os.symlink(path, draft)
+        os.replace(draft, link)
+    return link
+
+
+def preload_library():
+    """The library that LD_PRELOAD names."""
+    return _loadable(_library("libcuvmm_preload.so"))
+
+
+def sim_folder():
+    """The folder of the simulated driver, for LD_LIBRARY_PATH."""
+    return _loadable(os.path.dirname(_library(os.path.join("cuvmm", "sim", "libcuda.so.1"))))

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pyproject.toml cannot say: the compiled parts, which CMake builds, go into the wheel."""
+
+import os
+import shutil
+import subprocess
+
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:
+    from wheel.bdist_wheel import bdist_wheel
+
+ROOT = os.path.dirname(os.path.abspath(__file__))
+TARGETS = ["cuvmm_cli", "cuvmm_preload", "cuvmm_sim", "cuvmm", "cuvmm_example_frag_test"]
+# What a package of Python has no use for.
+LEFT_OUT = ("include", "share", os.path.join("lib", "cmake"), os.path.join("lib", "pkgconfig"))
+
+
+class BuildWithParts(build_py):
+    """Builds the parts, in CUVMM_BUILD_DIR where that names a build tree, and puts them in."""
+
+    def run(self):
+        super().run()
+        tree = os.environ.get("CUVMM_BUILD_DIR")
+        if not tree:
+            tree = os.path.join(ROOT, "build-wheel")
+            subprocess.run(["cmake", "-S", ROOT, "-B", tree, "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+                            "-DCUVMM_TESTS=OFF", "-DCUVMM_BENCH=OFF"], check=True)
+            subprocess.run(["cmake", "--build", tree, "--parallel", "--target", *TARGETS],
+                           check=True)
+        parts = os.path.join(os.path.abspath(self.build_lib), "cuvmm", "_parts")
+        shutil.rmtree(parts, ignore_errors=True)
+        subprocess.run(["cmake", "--install", tree, "--prefix", parts, "--component", "cuvmm",
+                        "--strip"], check=True)
+        for name in LEFT_OUT:
+            shutil.rmtree(os.path.join(parts, name), ignore_errors=True)
+
+
+class PlatformWheel(bdist_wheel):
+    """For this machine's architecture, and for any Python."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.root_is_pure = False
+
+    def get_tag(self):
+        _, _, platform = super().get_tag()
+        return "py3", "none", platform
+
+
+class WithParts(Distribution):
+    def has_ext_modules(self):
+        return True
+
+
+setup(distclass=WithParts, cmdclass={"build_py": BuildWithParts, "bdist_wheel": PlatformWheel})

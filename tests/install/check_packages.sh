@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# check_packages.sh BUILD: makes the Debian packages, installs them into a root of their own, tries
+# them, upgrades them over a running program, and removes them without a trace.
+set -euo pipefail
+build=$(readlink -f "$1")
+for command in cpack dpkg dpkg-deb; do
+  command -v "$command" >/dev/null || { echo "skipped: packages: no $command here"; exit 0; }
+done
+[[ $(id -u) == 0 ]] || { echo "skipped: packages: dpkg installs as root only"; exit 0; }
+trial=$(mktemp -d)
+trap 'rm -rf "$trial"' EXIT
+fail() { echo "packages: $*" >&2; exit 1; }
+
+echo "== make"
+(cd "$build" && cpack -G DEB -B "$trial/made" >"$trial/cpack.log" 2>&1) || { cat "$trial/cpack.log"; fail "cpack failed"; }
+runs=$(find "$trial/made" -maxdepth 1 -name 'cuvmm_*.deb')
+builds=$(find "$trial/made" -maxdepth 1 -name 'libcuvmm-dev_*.deb')
+[[ -n $runs && -n $builds ]] || fail "made: $(ls "$trial/made")"
+dpkg-deb --field "$runs" Package Version Depends
+inside=$(dpkg-deb --contents "$runs")
+grep -q './usr/bin/cuvmm$' <<<"$inside" || fail "no cuvmm in it"
+grep -q './usr/share/man/man1/cuvmm.1' <<<"$inside" || fail "no manual in it"
+grep -q './usr/share/bash-completion/completions/cuvmm' <<<"$inside" || fail "no completions in it"
+grep 'libcuda' <<<"$inside" | grep -v './usr/lib/cuvmm/sim/' && fail "a driver lies where programs may find it"
+grep -q '\.h$' <<<"$inside" && fail "headers in the package that runs"
+dpkg-deb --contents "$builds" | grep -q './usr/include/cuvmm/cuvmm.h' || fail "no headers in libcuvmm-dev"
+
+echo "== install"
+root=$trial/root
+mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/var/lib/dpkg/triggers"
+touch "$root/var/lib/dpkg/status"
+before=$(cd "$root" && find . -not -path './var/*' | sort)
+install_both() { dpkg --root="$root" --force-depends --no-triggers -i "$runs" "$builds" >"$trial/dpkg.log" 2>&1 || { cat "$trial/dpkg.log"; fail "dpkg failed"; }; }
+install_both
+cuvmm=$root/usr/bin/cuvmm
+[[ $("$cuvmm" --version) == cuvmm\ * ]] || fail "it says: $("$cuvmm" --version)"
+"$cuvmm" run --sim=memory=64M -- "$root/usr/libexec/cuvmm/frag_test" >/dev/null 2>&1 || fail "frag_test failed under it"
+"$cuvmm" demo --sim --no-pictures -o "$trial/a demo" >"$trial/demo.log" 2>&1 || { cat "$trial/demo.log"; fail "the demo failed"; }
+
+echo "== upgrade over a running program"
+"$cuvmm" run --sim -- sh -c "sleep 3; exec '$root/usr/libexec/cuvmm/frag_test' --help" >/dev/null 2>&1 &
+running=$!
+(LD_LIBRARY_PATH=$root/usr/lib/cuvmm/sim LD_PRELOAD=$root/usr/lib/libcuvmm_preload.so sleep 4) &
+preloaded=$!
+sleep 1
+install_both
+wait "$preloaded" || fail "a program that ran died of the upgrade"
+wait "$running" || true
+
+echo "== remove"
+dpkg --root="$root" --force-depends --no-triggers -P libcuvmm-dev cuvmm >"$trial/dpkg.log" 2>&1 || { cat "$trial/dpkg.log"; fail "dpkg failed to remove"; }
+after=$(cd "$root" && find . -not -path './var/*' | sort)
+[[ $before == "$after" ]] || fail "left behind: $(diff <(echo "$before") <(echo "$after"))"
+echo "nothing is left"

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# check_wheel.sh BUILD: a wheel of what was built, installed into an environment of its own, whose
+# command line, env() and plots' data work wherever it lies.
+set -euo pipefail
+build=$(readlink -f "$1")
+root=$(readlink -f "$(dirname "$(readlink -f "$0")")/../..")
+python=${CUVMM_PYTHON:-python3}
+"$python" -c 'import setuptools, wheel, pip' 2>/dev/null ||
+  { echo "skipped: wheel: no setuptools, wheel and pip in $python"; exit 0; }
+trial=$(mktemp -d)
+trap 'rm -rf "$trial"' EXIT
+fail() { echo "wheel: $*" >&2; exit 1; }
+
+# A copy: setuptools writes beside its sources.
+mkdir "$trial/source"
+cp -r "$root/python" "$root/pyproject.toml" "$root/setup.py" "$root/README.md" "$trial/source/"
+cd "$trial"
+CUVMM_BUILD_DIR=$build "$python" -m pip wheel --quiet --no-build-isolation --no-deps --no-index \
+  -w "$trial/made" "$trial/source" >"$trial/pip.log" 2>&1 || { cat "$trial/pip.log"; fail "it was not built"; }
+wheel=$(find "$trial/made" -name 'cuvmm-*-py3-none-linux_x86_64.whl')
+[[ -n $wheel ]] || fail "made: $(ls "$trial/made")"
+
+"$python" -m venv --without-pip "$trial/a place"
+own="$trial/a place/bin/python"
+site=$("$own" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+"$python" -m pip install --quiet --no-deps --no-index --target "$site" "$wheel"
+# pip does not keep this bit in a wheel that it did not install as itself.
+[[ -x $site/cuvmm/_parts/bin/cuvmm ]] || fail "the program cannot be executed"
+
+unset CUVMM_PYTHON CUVMM_LIBRARY
+cd /
+[[ $("$own" -m cuvmm --version) == cuvmm\ * ]] || fail "python -m cuvmm does not answer"
+"$own" -m cuvmm run --sim=memory=64M --quiet --trace "$trial/run.trace" -- \
+  "$site/cuvmm/_parts/libexec/cuvmm/frag_test" >/dev/null 2>&1 || fail "frag_test failed under it"
+"$own" -m cuvmm plot "$trial/run.trace" -o "$trial/run.json" || fail "no data for a picture"
+"$own" -m cuvmm demo --sim --no-pictures -o "$trial/demo" >/dev/null 2>&1 || fail "the demo failed"
+"$own" - "$trial" <<'PYTHON' || fail "env() or the library does not work"
+import os, subprocess, sys
+import cuvmm
+trace = os.path.join(sys.argv[1], "by env.trace")
+program = os.path.join(os.path.dirname(cuvmm.__file__), "_parts", "libexec", "cuvmm", "frag_test")
+environment = cuvmm.env(sim=True, mode="vmm", trace_file=trace, frameworks=True)
+assert environment["PYTORCH_ALLOC_CONF"] == "backend:cudaMallocAsync"
+assert "LD_PRELOAD" not in os.environ
+environment["VMM_SIM_MEMORY"] = "64M"
+subprocess.run([program], env=environment, check=True, stdout=subprocess.DEVNULL,
+               stderr=subprocess.DEVNULL)
+assert os.path.getsize(trace) > 10_000
+kept = cuvmm.env({"LD_PRELOAD": "/other.so", "PYTORCH_CUDA_ALLOC_CONF": "x"}, frameworks=True)
+assert kept["LD_PRELOAD"].endswith(":/other.so") and "PYTORCH_ALLOC_CONF" not in kept
+try:
+    cuvmm.env(lmit="1G")
+except TypeError as error:
+    assert "lmit" in str(error)
+else:
+    sys.exit("an option that there is not was taken")
+PYTHON
+echo "the wheel works: $(du -h "$wheel" | cut -f1)"
