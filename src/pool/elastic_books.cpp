@@ -48,8 +48,8 @@ ElasticStats ElasticPool::stats() const {
 
 Complaint ElasticPool::complaint() const {
   const Holding holding{lock_};
-  if (const Complaint found = free_.complaint()) return found;
-  if (const Complaint found = ground_->mapping.complaint()) return found;
+  if (Complaint found = free_.complaint()) return found;
+  if (Complaint found = ground_->mapping.complaint()) return found;
   std::set<ChunkRef> chunks;
   Complaint wrong;
   ground_->mapping.for_each([&](const MappedChunk& mapped) {

@@ -21,6 +21,20 @@ Error refusal(ErrorKind kind, const char* doing, Size asked, Size available = 0)
   return {.kind = kind, .doing = doing, .asked = asked, .available = available};
 }
 
+// With room to grow where nobody said how much, unless there are no addresses for that.
+Result<Reservation> reserve(const PoolPlaces& places, Size capacity, Size wanted) {
+  const Driver& driver = places.driver();
+  const Size granule = places.granule();
+  if (wanted != 0) {
+    return Reservation::create(driver, std::max(capacity, round_up(wanted, granule)), granule);
+  }
+  if (capacity <= unlimited / room_to_grow) {
+    auto with_room = Reservation::create(driver, capacity * room_to_grow, granule);
+    if (with_room.ok()) return with_room;
+  }
+  return Reservation::create(driver, capacity, granule);
+}
+
 // Allocations that reach into the stretch are no longer what they were.
 void forget_marks(std::map<Size, Size>& marks, Stretch stretch) {
   auto at = marks.lower_bound(stretch.offset);
@@ -39,19 +53,7 @@ Result<std::unique_ptr<ElasticPool>> ElasticPool::create(std::shared_ptr<const P
   if (settings.capacity == 0) return Error::invalid(creating, "of no bytes");
   const Size capacity = round_up(settings.capacity, granule);
   if (capacity == 0) return Error::invalid(creating, "too large", settings.capacity);
-  Size most = capacity;
-  if (settings.most_capacity != 0) {
-    most = std::max(capacity, round_up(settings.most_capacity, granule));
-  } else if (capacity <= unlimited / room_to_grow) {
-    most = capacity * room_to_grow;
-  }
-  auto addresses = Reservation::create(places->driver(), most, granule);
-  // The room to grow was nobody's wish.
-  if (!addresses.ok() && settings.most_capacity == 0 && most != capacity) {
-    addresses = Reservation::create(places->driver(), capacity, granule);
-  }
-  if (!addresses.ok()) return addresses.error();
-  auto ground = std::make_shared<Ground>(std::move(*addresses));
+  auto ground = std::make_shared<Ground>(TRY(reserve(*places, capacity, settings.most_capacity)));
   return std::unique_ptr<ElasticPool>{
       new ElasticPool{std::move(places), settings, capacity, std::move(ground)}};
 }
