@@ -65,6 +65,12 @@ StreamState* StreamTable::find(StreamName name) {
   return state;
 }
 
+StreamState* StreamTable::known(StreamName name) const {
+  const Reading reading{lock_};
+  const auto found = by_key_.find(Key{nullptr, name.handle, 0});
+  return found == by_key_.end() ? nullptr : found->second;
+}
+
 StreamState* StreamTable::learn(const Key& key, StreamName name, CUcontext current) {
   if (name.is_default()) {
     const StreamKind kind = name.is_legacy() ? StreamKind::Legacy : StreamKind::PerThread;

@@ -35,6 +35,9 @@ class StreamTable {
 
   // nullptr where the driver does not know the stream, or no context is current.
   StreamState* find(StreamName name);
+  // The same without asking the driver: nullptr where nobody has named it yet. Not for a thread's
+  // default stream.
+  StreamState* known(StreamName name) const;
   // Stands for all the work of a context that is alive.
   StreamState& everything_of(CUcontext context);
 

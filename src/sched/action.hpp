@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "driver/cuda.hpp"
+
+namespace cuvmm {
+
+// A call that waits to be made, with its own copy of all that it was given. Lies where it was put
+// and is never moved, so that putting one there allocates nothing.
+class Action {
+ public:
+  static constexpr std::size_t most_bytes = 448;
+
+  Action() = default;
+  ~Action() { clear(); }
+  Action(const Action&) = delete;
+  Action& operator=(const Action&) = delete;
+
+  // `call()` answers a CUresult.
+  template <class Call>
+  void put(Call&& call) {
+    using Kept = std::decay_t<Call>;
+    static_assert(sizeof(Kept) <= most_bytes && alignof(Kept) <= alignof(std::max_align_t));
+    static_assert(std::is_nothrow_move_constructible_v<Kept> || std::is_copy_constructible_v<Kept>);
+    clear();
+    ::new (static_cast<void*>(bytes_)) Kept(std::forward<Call>(call));
+    make_ = [](void* kept) { return static_cast<CUresult>((*static_cast<Kept*>(kept))()); };
+    drop_ = [](void* kept) { static_cast<Kept*>(kept)->~Kept(); };
+  }
+
+  CUresult make() { return make_(bytes_); }
+
+  // What it holds is given back.
+  void clear() {
+    if (drop_ != nullptr) drop_(bytes_);
+    drop_ = nullptr;
+    make_ = nullptr;
+  }
+
+ private:
+  alignas(std::max_align_t) std::byte bytes_[most_bytes];
+  CUresult (*make_)(void*) = nullptr;
+  void (*drop_)(void*) = nullptr;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/event_marks.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+#include "driver/current_context.hpp"
+
+namespace cuvmm {
+
+// Relaxed for good: what is issued here belongs to no capture of this thread.
+void EventMarks::thread_begins() {
+  begin_thread_();
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  driver_.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+void EventMarks::make_current(CUcontext context) {
+  driver_.cuCtxSetCurrent(context);
+}
+
+CUevent EventMarks::take(CUcontext context) {
+  {
+    const Holding holding{lock_};
+    auto& spare = contexts_[context].spare;
+    if (!spare.empty()) {
+      CUevent event = spare.back();
+      spare.pop_back();
+      return event;
+    }
+  }
+  CUevent event = nullptr;
+  return driver_.cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? event : nullptr;
+}
+
+void EventMarks::give_back(CUcontext context, CUevent event) {
+  if (event == nullptr) return;
+  const Holding holding{lock_};
+  contexts_[context].spare.push_back(event);
+}
+
+// An event on the legacy stream would break a capture, and so could one on any other.
+CUevent EventMarks::record(const Batch& batch) {
+  if (captures_.any()) return nullptr;
+  const InContext in_context{driver_, batch.context};
+  if (!in_context.ok()) return nullptr;
+  CUevent event = take(batch.context);
+  if (event == nullptr) return nullptr;
+  if (driver_.cuEventRecord(event, batch.handle) == CUDA_SUCCESS) return event;
+  driver_.cuEventDestroy(event);
+  return nullptr;
+}
+
+bool EventMarks::mark_begin(Batch& batch) {
+  batch.begin = record(batch);
+  return batch.begin != nullptr;
+}
+
+bool EventMarks::mark_end(Batch& batch) {
+  batch.end = record(batch);
+  if (batch.end != nullptr) return true;
+  give_back(batch.context, batch.begin);
+  batch.begin = nullptr;
+  return false;
+}
+
+float EventMarks::time_between(CUevent first, CUevent second) const {
+  float milliseconds = 0;
+  const CUresult answer = driver_.cuEventElapsedTime_v2000(&milliseconds, first, second);
+  return answer == CUDA_SUCCESS ? std::max(milliseconds, 0.0F) : 0.0F;
+}
+
+std::optional<std::uint64_t> EventMarks::device_time(Batch& batch) {
+  const RelaxedCapture relaxed{driver_, captures_};
+  const CUresult answer = driver_.cuEventQuery(batch.end);
+  if (answer == CUDA_ERROR_NOT_READY) return std::nullopt;
+  if (answer != CUDA_SUCCESS) return 0;  // the context is lost, and the events with it
+  CUevent last_end = nullptr;
+  {
+    const Holding holding{lock_};
+    last_end = std::exchange(contexts_[batch.context].last_end, nullptr);
+  }
+  float ran = time_between(batch.begin, batch.end);
+  if (last_end != nullptr) ran = std::min(ran, time_between(last_end, batch.end));
+  give_back(batch.context, batch.begin);
+  CUevent displaced = nullptr;
+  {
+    const Holding holding{lock_};
+    displaced = std::exchange(contexts_[batch.context].last_end, batch.end);
+  }
+  give_back(batch.context, displaced);
+  give_back(batch.context, last_end);
+  return static_cast<std::uint64_t>(static_cast<double>(ran) * 1e6);
+}
+
+void EventMarks::drop(Batch& batch) {
+  driver_.cuEventDestroy(batch.begin);
+  driver_.cuEventDestroy(batch.end);
+}
+
+void EventMarks::context_ended(CUcontext context) {
+  const Holding holding{lock_};
+  contexts_.erase(context);
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "base/lock.hpp"
+#include "sched/driver_side.hpp"
+#include "stream/captures.hpp"
+
+namespace cuvmm {
+
+// The real driver's side: marks are events with times.
+class EventMarks final : public DriverSide {
+ public:
+  // `begin_thread` makes the calling thread one of ours.
+  EventMarks(const Driver& driver, const Captures& captures, void (*begin_thread)())
+      : driver_(driver), captures_(captures), begin_thread_(begin_thread) {}
+
+  void thread_begins() override;
+  void make_current(CUcontext context) override;
+  bool mark_begin(Batch& batch) override;
+  bool mark_end(Batch& batch) override;
+  std::optional<std::uint64_t> device_time(Batch& batch) override;
+  void drop(Batch& batch) override;
+
+  // Its events are gone with it.
+  void context_ended(CUcontext context);
+
+ private:
+  CUevent take(CUcontext context);
+  void give_back(CUcontext context, CUevent event);
+  CUevent record(const Batch& batch);
+  float time_between(CUevent first, CUevent second) const;
+
+  const Driver& driver_;
+  const Captures& captures_;
+  void (*const begin_thread_)();
+
+  struct OfContext {
+    std::vector<CUevent> spare;
+    CUevent last_end = nullptr;  // of the batch that was done last
+  };
+  Lock lock_{LockOrder::Marks};  // guards what follows
+  std::unordered_map<CUcontext, OfContext> contexts_;
+};
+
+}  // namespace cuvmm

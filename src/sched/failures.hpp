@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "base/lock.hpp"
+#include "driver/cuda.hpp"
+#include "sched/operation.hpp"
+
+namespace cuvmm {
+
+// What the driver refused after the program had been told that the call was taken. Told once, at
+// the next wait or question that covers it, as errors of the work itself are.
+class Failures {
+ public:
+  void add(const Request& request, CUresult answer);
+  // CUDA_SUCCESS where there was none.
+  CUresult take_of_stream(StreamId stream);
+  CUresult take_of_context(CUcontext context);
+  void context_ended(CUcontext context);
+
+  // A context has failed for good: from then on the driver is to answer every call itself.
+  void context_is_lost() { any_lost_.store(true, std::memory_order_release); }
+  bool is_any_context_lost() const { return any_lost_.load(std::memory_order_acquire); }
+
+ private:
+  struct Failure {
+    CUcontext context = nullptr;
+    StreamId stream = no_stream;
+    CUresult answer = CUDA_SUCCESS;
+  };
+  template <class Covers>
+  CUresult take(Covers&& covers);
+
+  std::atomic<bool> any_{false};
+  std::atomic<bool> any_lost_{false};
+  Lock lock_{LockOrder::Failures};  // guards what follows
+  std::vector<Failure> failures_;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/issuer.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "sched/schedule_events.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr std::uint64_t look_every_ns = 20'000;
+constexpr std::uint32_t looks_before_sleep = 200;
+
+std::uint64_t in_ns(Duration duration) {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds{duration}.count());
+}
+
+}  // namespace
+
+Issuer::Issuer(int device, DriverSide& side, Failures& failures, const ScheduleSettings& settings,
+               const std::atomic<Schedule>& policy)
+    : device_(device), side_(side), failures_(failures), settings_(settings), policy_(policy) {}
+
+Issuer::~Issuer() = default;
+
+// No signal of the program's is to be handled on a thread of ours.
+Result<void> Issuer::start() {
+  has_stopped_.store(0);
+  sigset_t all;
+  sigset_t kept;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, &kept);
+  pthread_t thread;
+  const int failed = ::pthread_create(&thread, nullptr, &Issuer::run_thread, this);
+  ::pthread_sigmask(SIG_SETMASK, &kept, nullptr);
+  if (failed != 0) {
+    has_stopped_.store(1);
+    return Error{.kind = ErrorKind::SystemFailed,
+                 .system_code = failed,
+                 .doing = "start issuing thread",
+                 .subject = "pthread_create"};
+  }
+  ::pthread_detach(thread);
+  return {};
+}
+
+bool Issuer::stop(Duration at_most) {
+  stops_.store(true);
+  wake();
+  const std::uint64_t until = now_ns() + in_ns(at_most);
+  while (has_stopped_.load() == 0 && now_ns() < until) {
+    wait_while(has_stopped_, 0, Duration{1'000});
+  }
+  return has_stopped_.load() != 0;
+}
+
+void* Issuer::run_thread(void* issuer) {
+  auto* self = static_cast<Issuer*>(issuer);
+  const std::string name = "cuvmm-issue-" + std::to_string(self->device_);
+  ::pthread_setname_np(::pthread_self(), name.c_str());
+  ::prctl(PR_SET_TIMERSLACK, 1'000UL);  // short sleeps are to be short
+  self->run();
+  self->has_stopped_.store(1);
+  wake_all(self->has_stopped_);
+  return nullptr;
+}
+
+void Issuer::run() {
+  side_.thread_begins();
+  std::uint32_t idle = 0;
+  while (!stops_.load(std::memory_order_relaxed)) {
+    if (step()) {
+      idle = 0;
+    } else {
+      rest(idle);
+    }
+  }
+}
+
+// Stays awake for a moment, since work often comes at once; then sleeps, briefly while something
+// is in flight or has to wait.
+void Issuer::rest(std::uint32_t& idle) {
+  if (++idle < looks_before_sleep && waiting_.empty()) {
+    __builtin_ia32_pause();
+    return;
+  }
+  sleeps_.store(1, std::memory_order_seq_cst);
+  const bool nothing_came =
+      !has_news_.load(std::memory_order_seq_cst) && !stops_.load() &&
+      (!waiting_.empty() || std::none_of(seats_.begin(), seats_.end(), [](const Seat& seat) {
+        return seat.lane->first() != nullptr;
+      }));
+  if (nothing_came) {
+    const bool is_busy = !waiting_.empty() || !flying_.empty();
+    const Duration nap = !waiting_.empty()                ? Duration{5}
+                         : idle < 10 * looks_before_sleep ? Duration{50}
+                                                          : Duration{2'000};
+    wait_while(sleeps_, 1, is_busy ? nap : Duration{1'000'000});
+  }
+  sleeps_.store(0);
+}
+
+void Issuer::wake() {
+  sleeps_.store(0);
+  wake_all(sleeps_);
+}
+
+void Issuer::add(Lane& lane) {
+  const Holding holding{lock_};
+  new_lanes_.push_back(&lane);
+  has_news_.store(true, std::memory_order_seq_cst);
+}
+
+void Issuer::caller_is_done(const Batch& batch, bool is_marked) {
+  if (is_marked) {
+    const Holding holding{lock_};
+    new_batches_.push_back(batch);
+    has_news_.store(true, std::memory_order_seq_cst);
+  }
+  callers_.fetch_sub(1, std::memory_order_acq_rel);
+  if (sleeps_.load(std::memory_order_seq_cst) != 0) wake();
+}
+
+const char* Issuer::call_in_progress(std::uint64_t& since) const {
+  const std::uint32_t call = call_.load(std::memory_order_acquire);
+  since = call_since_.load(std::memory_order_relaxed);
+  return call < call_count ? all_calls()[call].symbol : nullptr;
+}
+
+Seat* Issuer::seat_of(const Lane* lane) {
+  for (Seat& seat : seats_) {
+    if (seat.lane == lane) return &seat;
+  }
+  return nullptr;
+}
+
+void Issuer::take_news() {
+  if (!has_news_.load(std::memory_order_acquire)) return;
+  const Holding holding{lock_};
+  has_news_.store(false, std::memory_order_relaxed);
+  for (Lane* lane : new_lanes_) {
+    Seat& seat = seats_.emplace_back();
+    seat.lane = lane;
+    seat.share_used = share_of_last_;
+  }
+  new_lanes_.clear();
+  for (Batch& batch : new_batches_) {
+    if (Seat* seat = seat_of(batch.lane)) {
+      seat->in_flight += batch.operations;
+      in_flight_ += batch.operations;
+      flying_.push_back(batch);
+    }
+  }
+  new_batches_.clear();
+  if (CUcontext context = std::exchange(to_leave_, nullptr)) {
+    leave(context);
+    contexts_left_.fetch_add(1);
+    wake_all(contexts_left_);
+  }
+}
+
+bool Issuer::step() {
+  take_news();
+  const std::uint64_t now = now_ns();
+  if (now - looked_at_ >= look_every_ns || !waiting_.empty()) look_at_device(now);
+  gather(now);
+  if (waiting_.empty()) {
+    progress_at_ = now;
+    close_batch();
+    return false;
+  }
+  Seat* next = decide(now);
+  if (next == nullptr) {
+    close_batch();
+    warn_of_long_waits(now);
+    return false;
+  }
+  if (trace_is_on()) [[unlikely]]
+    trace_decided(*next->lane, *next->lane->first(), device_, candidates_.size(), policy_.load());
+  issue(*next, now);
+  waiting_.clear();  // something was done: nobody is known to wait
+  return true;
+}
+
+void Issuer::issue(Seat& seat, std::uint64_t now) {
+  Lane& lane = *seat.lane;
+  Operation& operation = *lane.first();
+  const Request request = operation.request;
+  const std::uint64_t queued = now - std::min(now, operation.submitted_at);
+  const std::uint64_t estimate = seat.estimates.of(request.kind);
+  progress_at_ = now;
+  seat.last_turn = ++turns_;
+  seat.issued_at = now;
+  seat.share_used += seat.by_weight(estimate);
+  share_of_last_ = seat.share_used;
+  lane.client().count_issued(request.bytes, queued);
+  if (request.issued_by == IssuedBy::Caller) {
+    close_batch();
+    caller_begins();
+    static_cast<void>(operation.action.make());  // tells him that it is his turn
+  } else {
+    if (current_ != request.context) side_.make_current(current_ = request.context);
+    join_batch(seat, request, estimate, now);
+    call_since_.store(now, std::memory_order_relaxed);
+    call_.store(static_cast<std::uint32_t>(request.call), std::memory_order_release);
+    const CUresult answer = operation.action.make();
+    call_.store(no_call_now, std::memory_order_release);
+    if (answer != CUDA_SUCCESS) failures_.add(request, answer);
+  }
+  if (trace_is_on()) [[unlikely]]
+    trace_issued(lane, operation, device_, queued);
+  lane.first_is_issued();
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <list>
+#include <vector>
+
+#include "base/result.hpp"
+#include "sched/driver_side.hpp"
+#include "sched/failures.hpp"
+#include "sched/policy.hpp"
+#include "sched/seat.hpp"
+#include "sched/settings.hpp"
+
+namespace cuvmm {
+
+// One device's issuing thread: chooses among the lanes that have something, and calls the driver.
+// It never waits for work of the device, only looks.
+class Issuer {
+ public:
+  Issuer(int device, DriverSide& side, Failures& failures, const ScheduleSettings& settings,
+         const std::atomic<Schedule>& policy);
+  Issuer(const Issuer&) = delete;
+  Issuer& operator=(const Issuer&) = delete;
+  ~Issuer();
+
+  // Its thread runs until stop(), which waits for it no longer than that.
+  Result<void> start();
+  bool stop(Duration at_most);
+
+  // Until its client has ended and nothing of it is in flight.
+  void add(Lane& lane);
+
+  // The context is about to end: no mark and no thread of ours stays in it.
+  void leave_context(CUcontext context);
+
+  // After an operation was published.
+  void look_at(const Lane& lane, std::uint64_t number) {
+    const std::uint32_t sleeps = sleeps_.load(std::memory_order_seq_cst);
+    if (sleeps != 0 && lane.issued() + 1 == number) wake();
+  }
+  void wake();
+
+  // A caller whose turn it is calls the driver himself, and then says what he did.
+  void caller_begins() { callers_.fetch_add(1, std::memory_order_acq_rel); }
+  void caller_is_done(const Batch& batch, bool is_marked);
+
+  // What is issued has its marks, so that none comes behind a wait of the program's as if it were
+  // work. Not for long.
+  void wait_for_marks() const;
+
+  // What the thread is in the driver with; nullptr where it is not. And since when.
+  const char* call_in_progress(std::uint64_t& since) const;
+
+  // One step of the thread, for tests without one: true where something was issued.
+  bool step();
+
+ private:
+  static void* run_thread(void* issuer);
+  void run();
+  void rest(std::uint32_t& idle);
+
+  void take_news();
+  void leave(CUcontext context);
+  void gather(std::uint64_t now);
+  Seat* decide(std::uint64_t now);
+  Seat* first_needed_by(Seat& seat);
+  bool is_ready(const Operation& operation) const;
+  bool keeps_pace(Seat& seat, std::uint64_t now);
+  void let_others_through(std::uint64_t now);
+  bool is_in_flight(StreamId stream) const;
+  void warn_of_long_waits(std::uint64_t now);
+
+  void issue(Seat& seat, std::uint64_t now);
+  void join_batch(Seat& seat, const Request& request, std::uint64_t estimate, std::uint64_t now);
+  void close_batch();
+  void look_at_device(std::uint64_t now);
+  void is_done(Batch& batch, std::uint64_t ran, std::uint64_t now);
+  Seat* seat_of(const Lane* lane);
+
+  const int device_;
+  DriverSide& side_;
+  Failures& failures_;
+  const ScheduleSettings& settings_;
+  const std::atomic<Schedule>& policy_;
+
+  FutexWord sleeps_{0};
+  std::atomic<std::uint32_t> callers_{0};
+  std::atomic<bool> stops_{false};
+  FutexWord has_stopped_{1};
+  std::atomic<std::uint32_t> call_{no_call_now};
+  std::atomic<std::uint64_t> call_since_{0};
+  static constexpr std::uint32_t no_call_now = ~std::uint32_t{0};
+
+  std::atomic<std::uint64_t> batches_{0};  // opened and closed; odd while one is open
+
+  FutexWord contexts_left_{0};
+  std::atomic<bool> has_news_{false};
+  Lock lock_{LockOrder::Issuer};  // guards what follows
+  std::vector<Lane*> new_lanes_;
+  std::vector<Batch> new_batches_;
+  CUcontext to_leave_ = nullptr;
+
+  // Of the issuing thread alone.
+  std::list<Seat> seats_;
+  struct Waiting {
+    Seat* seat;
+    Operation* first;
+  };
+  std::vector<Waiting> waiting_;
+  std::vector<Candidate> candidates_;
+  std::deque<Batch> flying_;
+  Batch batch_;  // open where it has a lane
+  CUcontext current_ = nullptr;
+  std::uint32_t in_flight_ = 0;
+  std::uint64_t in_flight_ns_ = 0;
+  std::uint64_t share_of_last_ = 0;
+  std::uint64_t turns_ = 0;
+  std::uint64_t progress_at_ = 0;
+  std::uint64_t looked_at_ = 0;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was issued and is not known to be done, in batches between marks.
+#include <sched.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "sched/issuer.hpp"
+#include "sched/schedule_events.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr std::uint32_t most_in_batch = 64;
+constexpr std::uint64_t longest_for_marks_ns = 10'000'000;
+constexpr std::uint64_t longest_to_leave_ns = 100'000'000;
+
+std::uint64_t in_ns(Duration duration) {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds{duration}.count());
+}
+
+}  // namespace
+
+// What goes to one stream without a pause is measured together.
+void Issuer::join_batch(Seat& seat, const Request& request, std::uint64_t estimate,
+                        std::uint64_t now) {
+  if (request.stream == nullptr || request.stream->context != request.context) {
+    close_batch();
+    return;
+  }
+  const bool joins = batch_.lane == seat.lane && batch_.stream == request.stream->id &&
+                     batch_.operations < most_in_batch &&
+                     batch_.estimate_ns + estimate <= in_ns(settings_.window);
+  if (!joins) {
+    close_batch();
+    batch_ = {.lane = seat.lane,
+              .context = request.context,
+              .stream = request.stream->id,
+              .handle = request.stream->handle,
+              .kind = request.kind,
+              .began_at = now};
+    if (!side_.mark_begin(batch_)) {
+      batch_ = {};
+      return;
+    }
+    batches_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  if (batch_.kind != request.kind) batch_.kind = 0;
+  ++batch_.operations;
+  batch_.estimate_ns += estimate;
+  ++seat.in_flight;
+  ++in_flight_;
+  seat.in_flight_ns += estimate;
+  in_flight_ns_ += estimate;
+}
+
+void Issuer::close_batch() {
+  if (batch_.lane == nullptr) return;
+  Batch batch = std::exchange(batch_, {});
+  const bool is_marked = side_.mark_end(batch);
+  batches_.fetch_add(1, std::memory_order_acq_rel);
+  if (is_marked) {
+    flying_.push_back(batch);
+  } else {
+    is_done(batch, 0, now_ns());
+  }
+}
+
+// Batches of one stream are done in order; those of several in any.
+void Issuer::look_at_device(std::uint64_t now) {
+  looked_at_ = now;
+  for (auto place = flying_.begin(); place != flying_.end();) {
+    const StreamId stream = place->stream;
+    const bool behind = std::any_of(flying_.begin(), place,
+                                    [&](const Batch& earlier) { return earlier.stream == stream; });
+    const auto ran = behind ? std::nullopt : side_.device_time(*place);
+    if (!ran) {
+      ++place;
+      continue;
+    }
+    is_done(*place, *ran, now);
+    place = flying_.erase(place);
+  }
+}
+
+void Issuer::is_done(Batch& batch, std::uint64_t ran, std::uint64_t now) {
+  progress_at_ = now;
+  in_flight_ -= batch.operations;
+  in_flight_ns_ -= batch.estimate_ns;
+  batch.lane->client().count_device_time(ran);
+  Seat* seat = seat_of(batch.lane);
+  if (seat == nullptr) return;
+  seat->in_flight -= batch.operations;
+  seat->in_flight_ns -= batch.estimate_ns;
+  seat->active_at = now;
+  // What was estimated has been counted when it was issued.
+  seat->share_used += seat->by_weight(ran);
+  seat->share_used -= std::min(seat->share_used, seat->by_weight(batch.estimate_ns));
+  if (ran != 0) seat->estimates.learn(batch.kind, ran / std::max(1U, batch.operations));
+  if (trace_is_on()) [[unlikely]]
+    trace_completed(*batch.lane, batch, device_, ran);
+}
+
+void Issuer::wait_for_marks() const {
+  const std::uint64_t seen = batches_.load(std::memory_order_acquire);
+  if (seen % 2 == 0) return;
+  const std::uint64_t until = now_ns() + longest_for_marks_ns;
+  while (batches_.load(std::memory_order_acquire) == seen && now_ns() < until) ::sched_yield();
+}
+
+void Issuer::leave_context(CUcontext context) {
+  const std::uint32_t seen = contexts_left_.load();
+  {
+    const Holding holding{lock_};
+    to_leave_ = context;
+    has_news_.store(true, std::memory_order_seq_cst);
+  }
+  wake();
+  const std::uint64_t until = now_ns() + longest_to_leave_ns;
+  while (contexts_left_.load() == seen && has_stopped_.load() == 0 && now_ns() < until) {
+    wait_while(contexts_left_, seen, Duration{1'000});
+  }
+}
+
+// Its batches are not waited for: they end with it.
+void Issuer::leave(CUcontext context) {
+  if (batch_.context == context) close_batch();
+  for (auto place = flying_.begin(); place != flying_.end();) {
+    if (place->context != context) {
+      ++place;
+      continue;
+    }
+    side_.drop(*place);
+    is_done(*place, 0, now_ns());
+    place = flying_.erase(place);
+  }
+  if (current_ == context) side_.make_current(current_ = nullptr);
+}
+
+}  // namespace cuvmm

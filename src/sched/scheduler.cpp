@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/scheduler.hpp"
+
+#include <mutex>
+
+#include "base/log.hpp"
+
+namespace cuvmm {
+namespace {
+
+// A child of a fork has another scheduler, and none of its parent's clients.
+struct Binding {
+  const Scheduler* scheduler;
+  Client* client;
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local Binding binding{};
+
+constexpr Duration longest_park{1'000'000};
+
+}  // namespace
+
+Scheduler::Scheduler(DriverSide& side, const ScheduleSettings& settings)
+    : side_(side), settings_(settings), policy_(settings.policy) {}
+
+Scheduler::~Scheduler() {
+  stop_accepting();
+  park(longest_park);
+}
+
+std::vector<Place> Scheduler::refuse_from_here() {
+  std::vector<Place> last;
+  const Holding holding{lock_};
+  accepts_.store(false);
+  for (const auto& client : clients_) {
+    for (int device = 0; device < most_scheduled_devices; ++device) {
+      if (Lane* lane = client->lane(device)) last.push_back({lane, lane->submitted()});
+    }
+  }
+  return last;
+}
+
+void Scheduler::stop_accepting() {
+  wait_for(refuse_from_here());
+}
+
+void Scheduler::park(Duration at_most) {
+  const std::uint64_t until = now_us() + static_cast<std::uint64_t>(at_most.count());
+  const auto left = [&] {
+    const std::uint64_t now = now_us();
+    return Duration{now < until ? until - now : 0};
+  };
+  for (const Place& place : refuse_from_here()) {
+    place.lane->wait_until_issued(place.number, left());
+  }
+  for (auto& issuer : issuers_) {
+    if (Issuer* running = issuer.load()) running->stop(left());
+  }
+}
+
+Client& Scheduler::create_client(std::string name, int priority, int weight) {
+  const Holding holding{lock_};
+  const auto id = static_cast<ClientId>(clients_.size() + 1);
+  clients_.push_back(std::make_unique<Client>(std::move(name), priority, weight, id));
+  trace_client_began(*clients_.back());
+  return *clients_.back();
+}
+
+void Scheduler::end_client(Client& client) {
+  std::vector<Place> last;
+  {
+    const Holding holding{lock_};
+    if (client.has_ended()) return;
+    client.end();
+    for (int device = 0; device < most_scheduled_devices; ++device) {
+      if (Lane* lane = client.lane(device)) last.push_back({lane, lane->submitted()});
+    }
+  }
+  wait_for(last);
+  for (const Place& place : last) place.lane->give_room_back();
+  Client* expected = &client;
+  of_all_threads_.compare_exchange_strong(expected, nullptr);
+  trace_client_ended(client);
+}
+
+std::vector<Client*> Scheduler::clients() const {
+  std::vector<Client*> all;
+  const Holding holding{lock_};
+  for (const auto& client : clients_) all.push_back(client.get());
+  return all;
+}
+
+Client* Scheduler::client(ClientId id) const {
+  const Holding holding{lock_};
+  if (id == no_client || id > clients_.size()) return nullptr;
+  Client* found = clients_[id - 1].get();
+  return found->has_ended() ? nullptr : found;
+}
+
+Client* Scheduler::client_of_this_thread() const {
+  const Binding& mine = binding;
+  if (mine.scheduler == this && mine.client != nullptr && !mine.client->has_ended()) {
+    return mine.client;
+  }
+  return of_all_threads_.load(std::memory_order_acquire);
+}
+
+void Scheduler::bind_this_thread(Client* client) {
+  binding = {this, client};
+}
+
+Lane* Scheduler::lane_of(Client& client, int device) {
+  if (device < 0 || device >= most_scheduled_devices) return nullptr;
+  Lane* lane = client.lane(device);
+  return lane != nullptr ? lane : make_lane(client, device);
+}
+
+Lane* Scheduler::make_lane(Client& client, int device) {
+  const Holding holding{lock_};
+  if (Lane* lane = client.lane(device)) return lane;
+  auto& place = issuers_[static_cast<std::size_t>(device)];
+  if (place.load() == nullptr) {
+    auto issuer = std::make_unique<Issuer>(device, side_, failures_, settings_, policy_);
+    const auto started = issuer->start();
+    if (!started.ok()) {
+      CUVMM_LOG_ONCE(Warning, "%s; calls are not scheduled", started.error().text().c_str());
+      return nullptr;
+    }
+    place.store(issuer.get());
+    owned_issuers_.push_back(std::move(issuer));
+  }
+  Lane& lane = client.add_lane(device, settings_.capacity);
+  place.load()->add(lane);
+  return &lane;
+}
+
+Operation* Scheduler::take_place(Lane& lane, const Request& request) {
+  bool has_waited = false;
+  while (true) {
+    const std::uint64_t now = now_ns();
+    {
+      const Holding holding{lock_};
+      if (!accepts_.load(std::memory_order_relaxed) || lane.client().has_ended()) return nullptr;
+      if (Operation* operation = lane.take_place()) {
+        operation->request = request;
+        operation->order = ++last_order_;
+        operation->submitted_at = now;
+        order_.submitted(request, {&lane, operation->number}, operation->after);
+        return operation;
+      }
+    }
+    const ScheduleRange range{"Client:wait_scheduler"};
+    if (!std::exchange(has_waited, true)) lane.client().count_wait_for_room();
+    if (!lane.wait_for_room(settings_.watchdog)) name_who_waits({&lane, lane.issued() + 1});
+  }
+}
+
+void Scheduler::wait_for(const Place& place) {
+  if (place.is_issued()) return;
+  const ScheduleRange range{"Client:wait_scheduler"};
+  while (!place.lane->wait_until_issued(place.number, settings_.watchdog)) name_who_waits(place);
+}
+
+void Scheduler::name_who_waits(const Place& place) {
+  const Lane& lane = *place.lane;
+  std::uint64_t since = 0;
+  const Issuer* issuer = issuer_of(lane.device());
+  const char* call = issuer != nullptr ? issuer->call_in_progress(since) : nullptr;
+  CUVMM_LOG(Warning,
+            "scheduler: a thread has waited %.1f s for the lane of client '%s' on device %d, which "
+            "has %zu operations to be issued%s%s",
+            static_cast<double>(std::chrono::microseconds{settings_.watchdog}.count()) / 1e6,
+            lane.client().name().c_str(), lane.device(), lane.waiting(),
+            call != nullptr ? "; the issuing thread is in " : "", call != nullptr ? call : "");
+}
+
+Scheduler::Turn::Turn(Scheduler& scheduler, Client& client, Request request)
+    : scheduler_(scheduler) {
+  request.issued_by = IssuedBy::Caller;
+  FutexWord granted{0};
+  const Taken taken = scheduler.submit(client, request, [&granted] {
+    granted.store(1, std::memory_order_release);
+    wake_all(granted);
+    return CUDA_SUCCESS;
+  });
+  if (taken == Taken::No) return;
+  const ScheduleRange range{"Client:wait_scheduler"};
+  Lane* lane = client.lane(request.stream->device);
+  while (granted.load(std::memory_order_acquire) == 0) {
+    wait_while(granted, 0, scheduler.settings_.watchdog);
+    if (granted.load() == 0) scheduler.name_who_waits({lane, lane->issued() + 1});
+  }
+  issuer_ = scheduler.issuer_of(request.stream->device);
+  batch_ = {.lane = lane,
+            .context = request.stream->context,
+            .stream = request.stream->id,
+            .handle = request.stream->handle,
+            .operations = 1,
+            .kind = request.kind,
+            .began_at = now_ns()};
+  is_marked_ = scheduler.side_.mark_begin(batch_);
+}
+
+Scheduler::Turn::~Turn() {
+  if (issuer_ == nullptr) return;
+  is_marked_ = is_marked_ && scheduler_.side_.mark_end(batch_);
+  issuer_->caller_is_done(batch_, is_marked_);
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "sched/issuer.hpp"
+#include "sched/order.hpp"
+#include "sched/ranges.hpp"
+#include "sched/schedule_events.hpp"
+
+namespace cuvmm {
+
+// Whether a call was taken. Where it was not, the caller makes it himself, once what it has to come
+// after has been issued.
+enum class Taken : std::uint8_t { No, Yes };
+
+// Clients submit operations; a thread a device issues them by policy.
+//
+// Everything may be called from any thread, but for the issuing ones. While it takes nothing
+// (accepts() is false), whoever comes is sent on.
+class Scheduler {
+ public:
+  Scheduler(DriverSide& side, const ScheduleSettings& settings);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  const ScheduleSettings& settings() const { return settings_; }
+  Schedule policy() const { return policy_.load(std::memory_order_relaxed); }
+  void set_policy(Schedule policy) { policy_.store(policy); }
+
+  bool accepts() const { return accepts_.load(std::memory_order_acquire); }
+  void accept() { accepts_.store(true); }
+  // Takes nothing from here on, and has issued all that it has taken when it returns.
+  void stop_accepting();
+  // At the process' end: takes nothing, and its threads stay out of the driver. Waits no longer
+  // than that for what has been taken.
+  void park(Duration at_most);
+
+  Client& create_client(std::string name, int priority, int weight);
+  // All that it has submitted has been issued when it returns. Its threads have no client then.
+  void end_client(Client& client);
+  std::vector<Client*> clients() const;
+  // nullptr where there is none such, or it has ended.
+  Client* client(ClientId id) const;
+
+  // The client that this thread was bound to, else that of all threads; nullptr where there is
+  // none.
+  Client* client_of_this_thread() const;
+  void bind_this_thread(Client* client);
+  void bind_all_threads(Client* client) { of_all_threads_.store(client); }
+
+  // Takes the call, or waits until the client's lane has room for it. `call()` will be made on the
+  // issuing thread, in request.context.
+  template <class Call>
+  Taken submit(Client& client, const Request& request, Call&& call) {
+    const ScheduleRange range{"Client:submit_kernel"};
+    Lane* lane = lane_of(client, request.stream->device);
+    Operation* operation = lane != nullptr ? take_place(*lane, request) : nullptr;
+    if (operation == nullptr) return Taken::No;
+    operation->action.put(std::forward<Call>(call));
+    publish(*lane, *operation);
+    return Taken::Yes;
+  }
+
+  // Waits until the policy lets this call go. The caller then makes it himself, within the turn.
+  class Turn {
+   public:
+    Turn(Scheduler& scheduler, Client& client, Request request);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+    // False where the caller has to see to the order himself.
+    bool was_taken() const { return issuer_ != nullptr; }
+
+   private:
+    Scheduler& scheduler_;
+    Issuer* issuer_ = nullptr;  // nullptr: not taken
+    Batch batch_;
+    bool is_marked_ = false;
+  };
+
+  // What has to be issued before something else may happen: until it is.
+  void settle_stream(const StreamState& stream);  // its work
+  void settle_before_work_on(const StreamState& stream);
+  void settle_event(CUevent event, bool with_waits);
+  void settle_context(CUcontext context);
+  void settle_graphs();
+  void settle_all();
+
+  bool has_unissued(const StreamState& stream) const;
+  bool has_unissued(CUevent event) const;
+
+  Failures& failures() { return failures_; }
+
+  // What Order is told of.
+  CUcontext context_of(CUevent event) const;
+  void event_began(CUevent event, CUcontext context);
+  void event_recorded_directly(CUevent event, CUcontext context);
+  // Other processes record it or wait for it: it is never queued.
+  void event_is_shared(CUevent event);
+  void event_ended(CUevent event);
+  void stream_ended(const StreamState& stream);
+  void context_ends(CUcontext context);  // before the driver hears of it
+  void context_ended(CUcontext context);
+
+ private:
+  std::vector<Place> refuse_from_here();
+  Lane* lane_of(Client& client, int device);
+  Lane* make_lane(Client& client, int device);
+  Issuer* issuer_of(int device) {
+    return issuers_[static_cast<std::size_t>(device)].load(std::memory_order_acquire);
+  }
+  Operation* take_place(Lane& lane, const Request& request);
+  void publish(Lane& lane, Operation& operation) {
+    const std::uint64_t number = operation.number;
+    if (trace_is_on()) [[unlikely]]
+      trace_queued(lane, operation);
+    Lane::publish(operation);
+    issuer_of(lane.device())->look_at(lane, number);
+  }
+  void wait_for(const Place& place);
+  void wait_for(const std::vector<Place>& places) {
+    for (const Place& place : places) wait_for(place);
+  }
+  void wait_for_marks();
+  void name_who_waits(const Place& place);
+
+  DriverSide& side_;
+  const ScheduleSettings settings_;
+  std::atomic<Schedule> policy_;
+  std::atomic<bool> accepts_{true};
+  std::atomic<Client*> of_all_threads_{nullptr};
+  Failures failures_;
+  std::array<std::atomic<Issuer*>, most_scheduled_devices> issuers_{};
+
+  mutable Lock lock_{LockOrder::Schedule};  // guards what follows
+  Order order_;
+  std::vector<std::unique_ptr<Client>> clients_;  // ended ones too, since lanes are asked about
+  std::vector<std::unique_ptr<Issuer>> owned_issuers_;
+  std::uint64_t last_order_ = 0;
+};
+
+}  // namespace cuvmm

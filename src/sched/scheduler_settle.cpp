@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting for what is submitted to be issued, and what is learnt of streams and events.
+#include <mutex>
+
+#include "sched/scheduler.hpp"
+
+namespace cuvmm {
+
+void Scheduler::settle_stream(const StreamState& stream) {
+  std::vector<Place> places;
+  {
+    const Holding holding{lock_};
+    places = order_.of_stream(stream);
+  }
+  wait_for(places);
+  wait_for_marks();
+}
+
+void Scheduler::wait_for_marks() {
+  for (auto& issuer : issuers_) {
+    if (const Issuer* running = issuer.load(std::memory_order_acquire)) running->wait_for_marks();
+  }
+}
+
+void Scheduler::settle_before_work_on(const StreamState& stream) {
+  std::vector<Place> places;
+  {
+    const Holding holding{lock_};
+    places = order_.before_work_on(stream);
+  }
+  wait_for(places);
+}
+
+void Scheduler::settle_event(CUevent event, bool with_waits) {
+  std::vector<Place> places;
+  {
+    const Holding holding{lock_};
+    places = with_waits ? order_.users_of(event) : order_.of_event(event);
+  }
+  wait_for(places);
+}
+
+void Scheduler::settle_context(CUcontext context) {
+  std::vector<Place> places;
+  {
+    const Holding holding{lock_};
+    places = order_.of_context(context);
+  }
+  wait_for(places);
+  wait_for_marks();
+}
+
+void Scheduler::settle_graphs() {
+  std::vector<Place> places;
+  {
+    const Holding holding{lock_};
+    places = order_.of_graphs();
+  }
+  wait_for(places);
+}
+
+void Scheduler::settle_all() {
+  std::vector<Place> places;
+  {
+    const Holding holding{lock_};
+    for (const auto& client : clients_) {
+      for (int device = 0; device < most_scheduled_devices; ++device) {
+        if (Lane* lane = client->lane(device)) places.push_back({lane, lane->submitted()});
+      }
+    }
+  }
+  wait_for(places);
+}
+
+bool Scheduler::has_unissued(const StreamState& stream) const {
+  const Holding holding{lock_};
+  return !order_.of_stream(stream).empty();
+}
+
+bool Scheduler::has_unissued(CUevent event) const {
+  const Holding holding{lock_};
+  return !order_.of_event(event).empty();
+}
+
+CUcontext Scheduler::context_of(CUevent event) const {
+  const Holding holding{lock_};
+  return order_.context_of(event);
+}
+
+void Scheduler::event_began(CUevent event, CUcontext context) {
+  const Holding holding{lock_};
+  order_.event_began(event, context);
+}
+
+void Scheduler::event_recorded_directly(CUevent event, CUcontext context) {
+  const Holding holding{lock_};
+  order_.recorded_directly(event, context);
+}
+
+void Scheduler::event_is_shared(CUevent event) {
+  const Holding holding{lock_};
+  order_.event_is_shared(event);
+}
+
+void Scheduler::event_ended(CUevent event) {
+  const Holding holding{lock_};
+  order_.event_ended(event);
+}
+
+void Scheduler::stream_ended(const StreamState& stream) {
+  const Holding holding{lock_};
+  order_.stream_ended(stream);
+}
+
+void Scheduler::context_ends(CUcontext context) {
+  settle_context(context);
+  for (auto& issuer : issuers_) {
+    if (Issuer* running = issuer.load(std::memory_order_acquire)) running->leave_context(context);
+  }
+}
+
+void Scheduler::context_ended(CUcontext context) {
+  {
+    const Holding holding{lock_};
+    order_.context_ended(context);
+  }
+  failures_.context_ended(context);
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "sched/client.hpp"
+#include "sched/estimates.hpp"
+
+namespace cuvmm {
+
+// A lane as its issuing thread deals with it.
+struct Seat {
+  Lane* lane = nullptr;
+  Estimates estimates;
+  std::uint64_t share_used = 0;  // device time by weight
+  std::uint64_t last_turn = 0;
+  std::uint64_t issued_at = 0;  // something of it, last
+  std::uint64_t active_at = 0;  // had something to issue or in flight
+  std::uint64_t in_flight_ns = 0;
+  std::uint32_t in_flight = 0;    // operations
+  std::uint32_t let_through = 0;  // operations that need not keep the pace
+  std::uint64_t warned_of = 0;    // number of the operation that was named
+
+  const Client& client() const { return lane->client(); }
+  std::uint64_t by_weight(std::uint64_t ns) const {
+    return ns / static_cast<std::uint64_t>(client().weight());
+  }
+};
+
+}  // namespace cuvmm

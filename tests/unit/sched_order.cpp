@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an operation has to be issued after, by the rules of streams and events.
+#include <gtest/gtest.h>
+
+#include "unit/sched_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class OrderRules : public testing::Test {
+ protected:
+  // Submits in that lane. The places of other lanes that it comes after.
+  std::vector<Place> submit(Lane& lane, const Request& request) {
+    Operation* operation = lane.take_place();
+    order_.submitted(request, {&lane, operation->number}, operation->after);
+    Lane::publish(*operation);
+    return operation->after;
+  }
+  static bool has(const std::vector<Place>& places, const Lane& lane) {
+    return std::any_of(places.begin(), places.end(),
+                       [&](const Place& place) { return place.lane == &lane; });
+  }
+
+  Streams streams_;
+  Client ann_{"ann", 0, 1, 1};
+  Client ben_{"ben", 0, 1, 2};
+  Lane a_{ann_, 0, 64};
+  Lane b_{ben_, 0, 64};
+  Order order_;
+};
+
+TEST_F(OrderRules, WorkOfOneStreamKeepsItsOrderAcrossLanes) {
+  StreamState& stream = streams_.add();
+  EXPECT_TRUE(submit(a_, on(stream)).empty());
+  EXPECT_TRUE(has(submit(b_, on(stream)), a_));
+}
+
+TEST_F(OrderRules, OtherStreamsAreIndependent) {
+  submit(a_, on(streams_.add()));
+  EXPECT_TRUE(submit(b_, on(streams_.add(StreamKind::Blocking))).empty());
+}
+
+TEST_F(OrderRules, WhatIsIssuedNeedNotBeWaitedFor) {
+  StreamState& stream = streams_.add();
+  submit(a_, on(stream));
+  a_.first_is_issued();
+  EXPECT_TRUE(submit(b_, on(stream)).empty());
+}
+
+TEST_F(OrderRules, LegacyComesAfterBlockingStreamsAndTheyAfterIt) {
+  StreamState& blocking = streams_.add(StreamKind::Blocking);
+  StreamState& legacy = streams_.add(StreamKind::Legacy);
+  submit(a_, on(blocking));
+  EXPECT_TRUE(has(submit(b_, on(legacy)), a_));
+  EXPECT_TRUE(has(submit(a_, on(blocking)), b_));
+  EXPECT_TRUE(has(submit(a_, on(streams_.add(StreamKind::PerThread))), b_));
+}
+
+TEST_F(OrderRules, LegacyMindsNeitherNonBlockingStreamsNorOtherContexts) {
+  submit(a_, on(streams_.add(StreamKind::NonBlocking)));
+  submit(a_, on(streams_.add(StreamKind::Blocking, 2)));
+  EXPECT_TRUE(submit(b_, on(streams_.add(StreamKind::Legacy))).empty());
+}
+
+TEST_F(OrderRules, AWaitComesAfterTheRecordAndTheNextRecordAfterTheWait) {
+  StreamState& first = streams_.add();
+  StreamState& second = streams_.add();
+  CUevent event = event_number(1);
+  submit(a_, records(event, first));
+  EXPECT_TRUE(has(submit(b_, waits_for(event, second)), a_));
+  EXPECT_TRUE(has(submit(a_, records(event, first)), b_));
+}
+
+TEST_F(OrderRules, AWaitForWhatWasNeverRecordedWaitsForNothing) {
+  EXPECT_TRUE(submit(b_, waits_for(event_number(1), streams_.add())).empty());
+}
+
+TEST_F(OrderRules, QuestionsSeeTheLastRecordOnly) {
+  StreamState& stream = streams_.add();
+  CUevent event = event_number(1);
+  submit(a_, records(event, stream));
+  submit(b_, waits_for(event, streams_.add()));
+  EXPECT_TRUE(has(order_.of_event(event), a_));
+  EXPECT_FALSE(has(order_.of_event(event), b_));
+  EXPECT_TRUE(has(order_.users_of(event), b_));
+  order_.recorded_directly(event, stream.context);
+  EXPECT_TRUE(order_.of_event(event).empty());
+}
+
+TEST_F(OrderRules, ALegacyStreamIsNotDoneWhileBlockingOnesWait) {
+  submit(a_, on(streams_.add(StreamKind::Blocking)));
+  StreamState& legacy = streams_.add(StreamKind::Legacy);
+  StreamState& idle = streams_.add(StreamKind::Blocking);
+  EXPECT_TRUE(has(order_.of_stream(legacy), a_));
+  submit(b_, on(legacy));
+  EXPECT_TRUE(order_.of_stream(idle).empty());  // has no work of its own
+  EXPECT_TRUE(has(order_.before_work_on(idle), b_));
+}
+
+TEST_F(OrderRules, AContextIsAllItsLanes) {
+  submit(a_, on(streams_.add()));
+  submit(b_, on(streams_.add()));
+  const auto places = order_.of_context(context_number(1));
+  EXPECT_TRUE(has(places, a_) && has(places, b_));
+  EXPECT_TRUE(order_.of_context(context_number(2)).empty());
+}
+
+}  // namespace
+}  // namespace cuvmm::test

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clients, lanes and the issuing thread, over a device that is not there.
+#include <gtest/gtest.h>
+
+#include "unit/sched_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class Scheduling : public testing::Test {
+ protected:
+  Scheduler& start(ScheduleSettings settings = {}) {
+    scheduler_ = std::make_unique<Scheduler>(device_, settings);
+    return *scheduler_;
+  }
+  Taken submit(Client& client, const Request& request, int what) {
+    return scheduler_->submit(client, request, [this, what] {
+      issued_.note(what);
+      return CUDA_SUCCESS;
+    });
+  }
+  Taken submit(Client& client, const Request& request, Door& door) {
+    return scheduler_->submit(client, request, [&door] { return door.pass(); });
+  }
+
+  SerialDevice device_;
+  Streams streams_;
+  Issued issued_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(Scheduling, IssuesWhatIsSubmittedInOrder) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(submit(client, on(stream), i), Taken::Yes);
+  scheduler.settle_stream(stream);
+  const auto all = issued_.all();
+  ASSERT_EQ(all.size(), 100U);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], i);
+  EXPECT_EQ(device_.current(), stream.context);
+  EXPECT_EQ(client.figures().operations, 100U);
+}
+
+TEST_F(Scheduling, ReturnsBeforeTheDriverDoes) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  Door door;
+  submit(client, on(stream), door);
+  submit(client, on(stream), 1);
+  door.wait_until_reached();
+  EXPECT_EQ(issued_.count(), 0U);
+  EXPECT_TRUE(scheduler.has_unissued(stream));
+  door.open();
+  scheduler.settle_stream(stream);
+  EXPECT_FALSE(scheduler.has_unissued(stream));
+  EXPECT_EQ(issued_.count(), 1U);
+}
+
+TEST_F(Scheduling, AFullLaneMakesSubmissionWait) {
+  Scheduler& scheduler = start({.capacity = 8});
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  Door door;
+  submit(client, on(stream), door);
+  door.wait_until_reached();
+  std::atomic<int> submitted{0};
+  std::thread other{[&] {
+    for (int i = 0; i < 20; ++i) {
+      submit(client, on(stream), i);
+      ++submitted;
+    }
+  }};
+  EXPECT_TRUE(soon([&] { return submitted == 7; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  EXPECT_EQ(submitted, 7);
+  door.open();
+  other.join();
+  scheduler.settle_all();
+  EXPECT_EQ(issued_.count(), 20U);
+  EXPECT_GT(client.figures().waits_for_room, 0U);
+}
+
+TEST_F(Scheduling, AClientsEndDrainsItsLane) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  scheduler.bind_this_thread(&client);
+  EXPECT_EQ(scheduler.client_of_this_thread(), &client);
+  for (int i = 0; i < 50; ++i) submit(client, on(stream), i);
+  scheduler.end_client(client);
+  EXPECT_EQ(issued_.count(), 50U);
+  EXPECT_EQ(scheduler.client_of_this_thread(), nullptr);
+  EXPECT_EQ(scheduler.client(client.id()), nullptr);
+  EXPECT_EQ(submit(client, on(stream), 99), Taken::No);
+}
+
+TEST_F(Scheduling, ThreadsThatDieLeaveTheirWorkToBeDone) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  std::thread{[&] {
+    scheduler.bind_this_thread(&client);
+    for (int i = 0; i < 50; ++i) submit(*scheduler.client_of_this_thread(), on(stream), i);
+  }}.join();
+  scheduler.settle_all();
+  EXPECT_EQ(issued_.count(), 50U);
+}
+
+TEST_F(Scheduling, StoppingLosesNothingAndStartingTakesAgain) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  std::atomic<bool> ends{false};
+  std::atomic<int> taken{0};
+  std::thread other{[&] {
+    while (!ends) taken += submit(client, on(stream), 1) == Taken::Yes;
+  }};
+  for (int i = 0; i < 20; ++i) {
+    scheduler.stop_accepting();
+    EXPECT_FALSE(scheduler.has_unissued(stream));
+    scheduler.accept();
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  ends = true;
+  other.join();
+  scheduler.settle_all();
+  EXPECT_EQ(issued_.count(), static_cast<std::size_t>(taken.load()));
+}
+
+TEST_F(Scheduling, ACallerWithATurnComesAfterWhatItsLaneHolds) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  for (int i = 0; i < 20; ++i) submit(client, on(stream), i);
+  {
+    const Scheduler::Turn turn{scheduler, client, on(stream)};
+    EXPECT_EQ(issued_.count(), 20U);
+  }
+}
+
+TEST_F(Scheduling, ACallerInTheDriverHoldsNobodyBack) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  const Scheduler::Turn turn{scheduler, client, on(streams_.add())};
+  submit(client, on(stream), 1);
+  scheduler.settle_stream(stream);
+  EXPECT_EQ(issued_.count(), 1U);
+}
+
+TEST_F(Scheduling, ClientsThatWaitForEachOthersEventsGoOn) {
+  Scheduler& scheduler = start({.policy = Schedule::Priority});
+  Client& low = scheduler.create_client("low", -5, 1);
+  Client& high = scheduler.create_client("high", 5, 1);
+  const StreamState& one = streams_.add();
+  const StreamState& two = streams_.add();
+  for (std::uintptr_t i = 0; i < 200; ++i) {
+    submit(low, records(event_number(2 * i + 1), one), static_cast<int>(4 * i));
+    submit(high, waits_for(event_number(2 * i + 1), two), static_cast<int>(4 * i + 1));
+    submit(high, records(event_number(2 * i + 2), two), static_cast<int>(4 * i + 2));
+    submit(low, waits_for(event_number(2 * i + 2), one), static_cast<int>(4 * i + 3));
+  }
+  scheduler.settle_all();
+  const auto all = issued_.all();
+  ASSERT_EQ(all.size(), 800U);
+  for (int i = 0; i < 800; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], i);
+}
+
+TEST_F(Scheduling, WhatIsInFlightMayWaitForWhatIsNot) {
+  Scheduler& scheduler = start({.policy = Schedule::Priority, .patience = Duration{2'000}});
+  Client& low = scheduler.create_client("low", 0, 1);
+  scheduler.create_client("high", 5, 1);
+  Client& high = scheduler.create_client("higher", 6, 1);
+  const StreamState& one = streams_.add();
+  const StreamState& two = streams_.add();
+  const StreamState& three = streams_.add();
+  submit(high, on(three), 100);
+  scheduler.settle_all();
+  device_.is_stuck = true;  // until the last of these is issued
+  submit(low, on(one, 1000), 1);
+  submit(low, on(one, 1000), 2);
+  submit(low, on(one, 1000), 3);
+  submit(low, on(two, 1000), 4);
+  EXPECT_TRUE(soon([&] { return issued_.place_of(4) < issued_.count(); }));
+  device_.is_stuck = false;
+  scheduler.settle_all();
+}
+
+TEST_F(Scheduling, TheHigherClientDoesNotQueueBehindTheLower) {
+  Scheduler& scheduler = start({.policy = Schedule::Priority});
+  Client& low = scheduler.create_client("low", 0, 1);
+  Client& high = scheduler.create_client("high", 5, 1);
+  const StreamState& one = streams_.add();
+  const StreamState& two = streams_.add();
+  submit(high, on(two, 1000), -1);
+  constexpr std::uint64_t length = 500'000;
+  for (int i = 0; i < 100; ++i) submit(low, on(one, length), i);
+  std::this_thread::sleep_for(std::chrono::milliseconds{3});
+  const std::size_t before = issued_.count();
+  submit(high, on(two, 1000), 1000);
+  scheduler.settle_stream(two);
+  EXPECT_LE(issued_.place_of(1000), before + 2);
+  EXPECT_LT(issued_.place_of(1000), 60U);
+  scheduler.settle_all();
+}
+
+TEST_F(Scheduling, FairGivesDeviceTimeByWeight) {
+  Scheduler& scheduler = start({.policy = Schedule::Fair});
+  Client& light = scheduler.create_client("light", 0, 1);
+  Client& heavy = scheduler.create_client("heavy", 0, 3);
+  const StreamState& one = streams_.add();
+  const StreamState& two = streams_.add();
+  for (int i = 0; i < 500; ++i) {
+    submit(light, on(one, 200'000), 1);
+    submit(heavy, on(two, 100'000), 3);
+  }
+  EXPECT_TRUE(soon([&] { return heavy.figures().device_ns > 40'000'000; }, 10'000));
+  const auto of_light = static_cast<double>(light.figures().device_ns);
+  const auto of_heavy = static_cast<double>(heavy.figures().device_ns);
+  EXPECT_NEAR(of_heavy / of_light, 3.0, 0.4);
+  scheduler.settle_all();
+}
+
+TEST_F(Scheduling, ARefusalIsToldOnceAtTheNextWait) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  scheduler.submit(client, on(stream), [] { return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES; });
+  scheduler.settle_stream(stream);
+  EXPECT_EQ(scheduler.failures().take_of_stream(streams_.add().id), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler.failures().take_of_stream(stream.id), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  EXPECT_EQ(scheduler.failures().take_of_stream(stream.id), CUDA_SUCCESS);
+}
+
+TEST_F(Scheduling, TheWatchdogNamesTheLaneThatWaits) {
+  Scheduler& scheduler = start({.watchdog = Duration{20'000}});
+  Client& client = scheduler.create_client("sleeper", 0, 1);
+  const StreamState& stream = streams_.add();
+  Door door;
+  submit(client, on(stream), door);
+  submit(client, on(stream), 1);
+  testing::internal::CaptureStderr();
+  std::thread opener{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{100});
+    door.open();
+  }};
+  scheduler.settle_stream(stream);
+  opener.join();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("lane of client 'sleeper'"), std::string::npos) << said;
+  EXPECT_NE(said.find("cuLaunchKernel"), std::string::npos) << said;
+}
+
+TEST_F(Scheduling, ManyClientsOfManyThreads) {
+  Scheduler& scheduler = start({.policy = Schedule::RoundRobin, .capacity = 32});
+  constexpr int clients = 32;
+  constexpr int each = 200;
+  const StreamState& shared = streams_.add(StreamKind::Legacy);
+  std::vector<const StreamState*> own;
+  for (int i = 0; i < clients; ++i) own.push_back(&streams_.add(StreamKind::Blocking));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < clients; ++i) {
+    threads.emplace_back([&, i] {
+      Client& client = scheduler.create_client("client", i % 3, 1 + i % 5);
+      scheduler.bind_this_thread(&client);
+      for (int n = 0; n < each; ++n) {
+        submit(client, n % 50 == 49 ? on(shared) : on(*own[static_cast<std::size_t>(i)]),
+               i * each + n);
+      }
+      scheduler.end_client(client);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto all = issued_.all();
+  ASSERT_EQ(all.size(), static_cast<std::size_t>(clients * each));
+  std::vector<int> last(clients, -1);
+  for (int what : all) {
+    EXPECT_GT(what % each, last[static_cast<std::size_t>(what / each)]);
+    last[static_cast<std::size_t>(what / each)] = what % each;
+  }
+}
+
+}  // namespace
+}  // namespace cuvmm::test
