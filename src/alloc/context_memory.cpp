@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/context_memory.hpp"
 
+#include <algorithm>
+
 namespace cuvmm {
 
 Result<std::unique_ptr<ContextMemory>> ContextMemory::create(const Driver& driver,
@@ -88,9 +90,9 @@ Result<void> ContextMemory::set_access(const AccessSet& access) {
 Size ContextMemory::mapped_free() const {
   const ArenaCounters small = small_->counters();
   const WindowCounters windows = windows_->counters();
-  const Size held = windows.live_bytes;
-  const Size physical = windows.physical_bytes;
-  return small.free + small.cached + (physical > held ? physical - held : 0);
+  const Size held = windows.live_bytes - std::min(windows.spilled_taken, windows.live_bytes);
+  const Size physical = windows.physical_bytes - windows.spilled_bytes;
+  return small.free - small.spilled_free + small.cached + (physical > held ? physical - held : 0);
 }
 
 void ContextMemory::end() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "alloc/memory_settings.hpp"
 #include "vmm/chunk_store.hpp"
@@ -29,6 +30,11 @@ class DeviceMemory {
   const MemorySettings& settings() const { return settings_; }
   Export exportable() const { return exportable_; }
 
+  // Where its memory goes when it is full, as the settings say: to the neighbours, then to the
+  // host. What lies with a neighbour counts against that one's limit too. Says in the log what
+  // cannot be had. Once, before the first allocation.
+  void find_places_to_spill(const Driver& driver, const std::vector<DeviceMemory*>& neighbours);
+
   ChunkStore& store() { return store_; }
   const ChunkStore& store() const { return store_; }
   ChunkCounters chunk_counters() const { return store_.counters(location()); }
@@ -49,6 +55,10 @@ class DeviceMemory {
       : ordinal_(ordinal), settings_(settings), store_(driver) {}
 
   Result<void> probe(const Driver& driver);
+  Result<void> spill_to(const Driver& driver, DeviceMemory& neighbour,
+                        const std::shared_ptr<Budget>& budget);
+  Result<void> spill_to_host(const Driver& driver, const std::shared_ptr<Budget>& budget);
+  Result<void> serve_spilled(const Driver& driver, Location where, std::shared_ptr<Budget> budget);
 
   const int ordinal_;
   const MemorySettings settings_;

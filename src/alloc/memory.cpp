@@ -21,8 +21,15 @@ DeviceMemory* Memory::device(int ordinal) {
   if (ordinal < 0 || ordinal >= AccessSet::most_devices) return nullptr;
   Device& device = devices_[static_cast<std::size_t>(ordinal)];
   const Serving serving = device.serving.load(std::memory_order_acquire);
-  if (serving == Serving::Ours) return device.memory.get();
   if (serving == Serving::Drivers) return nullptr;
+  DeviceMemory* const memory =
+      serving == Serving::Ours ? device.memory.get() : make_device(ordinal);
+  if (memory != nullptr && settings_.spill.to != SpillTo::Off) find_places_to_spill(*memory);
+  return memory;
+}
+
+DeviceMemory* Memory::make_device(int ordinal) {
+  Device& device = devices_[static_cast<std::size_t>(ordinal)];
   const Holding holding{devices_lock_};
   if (device.serving.load() == Serving::Ours) return device.memory.get();
   if (device.serving.load() == Serving::Drivers) return nullptr;
@@ -36,6 +43,33 @@ DeviceMemory* Memory::device(int ordinal) {
   device.memory = std::move(*made);
   device.serving.store(Serving::Ours, std::memory_order_release);
   return device.memory.get();
+}
+
+// Under no lock: a neighbour may have to be made.
+void Memory::find_places_to_spill(DeviceMemory& memory) {
+  auto& has_places = devices_[static_cast<std::size_t>(memory.ordinal())].has_places;
+  if (has_places.load(std::memory_order_relaxed) || has_places.exchange(true)) return;
+  memory.find_places_to_spill(around_.driver, neighbours_to_spill_to(memory.ordinal()));
+}
+
+std::vector<DeviceMemory*> Memory::neighbours_to_spill_to(int ordinal) {
+  std::vector<DeviceMemory*> neighbours;
+  if (settings_.spill.to == SpillTo::Host) return neighbours;
+  const Driver& driver = around_.driver;
+  std::vector<int> named = settings_.spill_peers.devices;
+  int count = 0;
+  if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return neighbours;
+  if (named.empty()) {
+    for (int other = 0; other < count; ++other) named.push_back(other);
+  }
+  for (const int other : named) {
+    if (other == ordinal || other >= count) continue;
+    int reaches = 0;
+    if (driver.cuDeviceCanAccessPeer(&reaches, ordinal, other) != CUDA_SUCCESS) continue;
+    if (reaches == 0) continue;
+    if (DeviceMemory* const neighbour = make_device(other)) neighbours.push_back(neighbour);
+  }
+  return neighbours;
 }
 
 void Memory::give(Allocation& allocation, CUdeviceptr* address,

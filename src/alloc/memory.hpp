@@ -136,6 +136,7 @@ class Memory {
   struct Device {
     std::atomic<Serving> serving{Serving::Unknown};
     std::unique_ptr<DeviceMemory> memory;
+    std::atomic<bool> has_places{false};  // to spill to, as far as there are any
     std::atomic<PoolMemory*> current_pool{nullptr};
     std::atomic<bool> current_pool_is_known{false};
   };
@@ -146,6 +147,9 @@ class Memory {
   };
 
   DeviceMemory* device(int ordinal);
+  DeviceMemory* make_device(int ordinal);
+  void find_places_to_spill(DeviceMemory& memory);
+  std::vector<DeviceMemory*> neighbours_to_spill_to(int ordinal);
   ContextMemory* context(CUcontext handle);
   PoolMemory* current_pool(int device);
   PoolMemory* make_pool(CUmemoryPool handle, int ordinal);

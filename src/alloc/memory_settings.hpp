@@ -13,6 +13,8 @@ struct MemorySettings {
   FreeMode free = FreeMode::Exact;
   Compact compact = Compact::Auto;
   Duration wait{1'000'000};
+  Spill spill;
+  DeviceList spill_peers;
   Size chunk = 0;  // of all chunks of stream-ordered memory; 0: what arenas choose
 };
 

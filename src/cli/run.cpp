@@ -75,9 +75,8 @@ bool set_simulation(const std::string& text) {
 
 // Options whose part is not built yet are said to be so, rather than taken in silence.
 void say_if_without_effect(const std::string& name) {
-  constexpr std::array not_built = {"VMM_SPILL",    "VMM_SPILL_PEERS", "VMM_CONTROL",
-                                    "VMM_RESIZE",   "VMM_SCHEDULE",    "VMM_CLIENT",
-                                    "VMM_PRIORITY", "VMM_WEIGHT"};
+  constexpr std::array not_built = {"VMM_CONTROL", "VMM_RESIZE",   "VMM_SCHEDULE",
+                                    "VMM_CLIENT",  "VMM_PRIORITY", "VMM_WEIGHT"};
   if (std::find(not_built.begin(), not_built.end(), name) == not_built.end()) return;
   fmt::print(stderr, "cuvmm: {} has no effect in this version\n", name);
 }
@@ -158,6 +157,8 @@ void add_run(CLI::App& app, int& exit_status) {
   option("--mode", "VMM_MODE", "vmm|monitor|off",
          "vmm serves memory, monitor only records, off does nothing");
   option("--limit", "VMM_LIMIT", "SIZE", "physical memory of each device, as 16G or 80%");
+  option("--spill", "VMM_SPILL", "off|host|peer|auto[:SIZE]",
+         "where memory goes that the device has no room for, and how much at the most");
   option("--trace", "VMM_TRACE_FILE", "FILE", "record every event; %p is the process, %h the host");
   option("--log-level", "VMM_LOG_LEVEL", "error|info|debug", "how much is logged");
   option("--log-file", "VMM_LOG_FILE", "FILE", "where it is logged, else standard error");

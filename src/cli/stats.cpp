@@ -36,6 +36,7 @@ nlohmann::json as_json(const view::Recording& trace, const Summary& summary) {
                            {"live_peak_bytes", memory.live_peak_bytes},
                            {"physical_peak_bytes", memory.physical_peak_bytes},
                            {"utilisation", memory.utilisation()},
+                           {"spilled_peak_bytes", memory.spilled_peak_bytes},
                            {"dropped_events", trace.health().dropped},
                            {"duration_us", memory.last_time_ns / 1000}};
   summary.work.add_to(object);
@@ -65,6 +66,9 @@ void print_summary(const view::Recording& trace, const Summary& summary) {
   print_line("peak of live bytes", print_size(memory.live_peak_bytes));
   print_line("peak of physical bytes", print_size(memory.physical_peak_bytes));
   print_line("of these used at the most", fmt::format("{:.1f}%", 100 * memory.utilisation()));
+  if (memory.spilled_peak_bytes > 0) {
+    print_line("peak of spilled bytes", print_size(memory.spilled_peak_bytes));
+  }
   print_line("live at the end", print_size(memory.live_at_end()));
   fmt::print("\ncalls\n");
   summary.work.print();

@@ -26,6 +26,13 @@ void TraceSummary::add(const TraceRecord& record) {
     case TraceEvent::FreeFailed:
       ++failed_frees;
       break;
+    case TraceEvent::Spill:
+      spilled_bytes_ += record.size;
+      spilled_peak_bytes = std::max(spilled_peak_bytes, spilled_bytes_);
+      break;
+    case TraceEvent::Fetch:
+      spilled_bytes_ -= std::min(record.size, spilled_bytes_);
+      break;
     default:
       break;
   }

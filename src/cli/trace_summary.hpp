@@ -26,6 +26,7 @@ class TraceSummary final : private view::MemorySink {
   std::uint64_t last_time_ns = 0;
   Size live_peak_bytes = 0;      // device memory that the program held
   Size physical_peak_bytes = 0;  // of the devices: chunks, and what the driver gave by itself
+  Size spilled_peak_bytes = 0;   // behind its addresses, and elsewhere than on their device
   Size live_at_end() const { return walk_.sums().requested; }
 
   // How much of the most physical memory the program's own bytes ever filled.
@@ -38,6 +39,7 @@ class TraceSummary final : private view::MemorySink {
   void counted(const view::MemorySums& sums, std::uint64_t time) override;
 
   view::MemoryWalk walk_;
+  Size spilled_bytes_ = 0;
 };
 
 }  // namespace cuvmm::cli

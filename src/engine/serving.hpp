@@ -16,7 +16,9 @@ inline MemorySettings memory_settings(const Options& options) {
           .grow = options.grow,
           .free = options.free,
           .compact = options.compact,
-          .wait = options.wait};
+          .wait = options.wait,
+          .spill = options.spill,
+          .spill_peers = options.spill_peers};
 }
 
 // All that serves the program's memory, in VMM_MODE=VMM.

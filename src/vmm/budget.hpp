@@ -52,6 +52,9 @@ class Budget {
  protected:
   virtual bool grant(Size size) = 0;
   virtual void take_back(Size size) = 0;
+  // For a budget that is made of others.
+  static bool grant_of(Budget& other, Size size) { return other.grant(size); }
+  static void take_back_of(Budget& other, Size size) { other.take_back(size); }
 
  private:
   friend class Commitment;

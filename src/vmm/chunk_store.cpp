@@ -16,7 +16,34 @@ ChunkStore::~ChunkStore() {
 
 Result<void> ChunkStore::serve(Location where, std::shared_ptr<Budget> budget) {
   if (budget == nullptr) return Error::invalid("serve a location", "no budget");
-  return shelves_->add(where, std::move(budget));
+  return shelves_->add(where, std::move(budget), Shelf::For::TheDevice);
+}
+
+Result<void> ChunkStore::serve_spilled(Location where, std::shared_ptr<Budget> budget) {
+  if (budget == nullptr) return Error::invalid("serve a location", "no budget");
+  return shelves_->add(where, std::move(budget), Shelf::For::Spilling);
+}
+
+bool ChunkStore::spills() const {
+  return shelves_->spills();
+}
+
+Result<ChunkRef> ChunkStore::take_spilled(Size size, Export exportable) {
+  return shelves_->take_spilled(size, exportable);
+}
+
+ChunkCounters ChunkStore::spilled() const {
+  return shelves_->spilled();
+}
+
+Size ChunkStore::spill_room() const {
+  return shelves_->spill_room();
+}
+
+Size ChunkStore::trim_spilled() {
+  Size gone = 0;
+  for (const Location& where : shelves_->spill_places()) gone += shelves_->trim(where, 0);
+  return gone;
 }
 
 ChunkRef ChunkStore::take_free(const ChunkKind& kind) {

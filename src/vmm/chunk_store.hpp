@@ -40,6 +40,20 @@ class ChunkStore {
   // Lets the store hold memory at `where`, within the budget. Before the first chunk is taken.
   Result<void> serve(Location where, std::shared_ptr<Budget> budget);
 
+  // Lets the store hold memory elsewhere, for what the device has no room for; places that were
+  // named first are used first. At any time.
+  Result<void> serve_spilled(Location where, std::shared_ptr<Budget> budget);
+  bool spills() const;
+
+  // A chunk from elsewhere: a free one of that size, else a new one within the budget of its place.
+  // OutOfMemory where no place has any.
+  Result<ChunkRef> take_spilled(Size size, Export exportable = Export::No);
+  // What is elsewhere, of all places together, and what could still be had there.
+  ChunkCounters spilled() const;
+  Size spill_room() const;
+  // Releases what is free elsewhere. Returns how much.
+  Size trim_spilled();
+
   // A free chunk of that kind, else a new one within the budget. Where that is exhausted, or the
   // driver has no memory, free chunks of other sizes are released, then the reclaim clients asked
   // in their order (but `asker`, who cannot be asked while he asks), and then it is tried once

@@ -36,6 +36,14 @@ class Location {
   Kind kind_;
 };
 
+// Of memory, seen from the device whose addresses it stands behind: on it, or spilled, on the host
+// or on a neighbour.
+enum class Lies : std::uint8_t { Near, Far };
+
+constexpr Lies lies(const Location& memory, int device) {
+  return memory == Location::device(device) ? Lies::Near : Lies::Far;
+}
+
 }  // namespace cuvmm
 
 template <>

@@ -35,6 +35,8 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
   granule_ = other.granule_;
   chunks_ = std::exchange(other.chunks_, {});
   mapped_bytes_ = std::exchange(other.mapped_bytes_, 0);
+  far_bytes_ = std::exchange(other.far_bytes_, 0);
+  home_ = other.home_;
   return *this;
 }
 
@@ -50,7 +52,7 @@ void Mapping::unmap_all() {
                chunk = std::move(mapped.chunk)] { return driver->cuMemUnmap(address, size); });
   }
   chunks_.clear();
-  mapped_bytes_ = 0;
+  mapped_bytes_ = far_bytes_ = 0;
 }
 
 Mapping::Place Mapping::first_reaching(Size offset) const {
@@ -105,6 +107,7 @@ Result<Mapping::Place> Mapping::attach(MappedChunk mapped, Place hint) {
   TRY(map_call(mapped));
   mapped.access = AccessSet::none();
   mapped_bytes_ += mapped.chunk->size();
+  far_bytes_ += far_bytes_of(*mapped.chunk);
   const Size offset = mapped.offset;
   return Place{chunks_.emplace_hint(hint, offset, std::move(mapped))};
 }
@@ -113,6 +116,7 @@ Result<Mapping::Place> Mapping::attach(Chunks::node_type&& node) {
   TRY(map_call(node.mapped()));
   node.mapped().access = AccessSet::none();
   mapped_bytes_ += node.mapped().chunk->size();
+  far_bytes_ += far_bytes_of(*node.mapped().chunk);
   return Place{chunks_.insert(std::move(node)).position};
 }
 
@@ -120,6 +124,7 @@ Result<Mapping::Chunks::node_type> Mapping::detach(Place place) {
   const Size size = place->second.chunk->size();
   TRY(driver_->check(driver_->cuMemUnmap(address_of(place->first), size), "unmap chunk", size));
   mapped_bytes_ -= size;
+  far_bytes_ -= far_bytes_of(*place->second.chunk);
   return chunks_.extract(place);
 }
 
@@ -142,6 +147,7 @@ Complaint Mapping::complaint() const {
   };
   Size reached = 0;
   Size bytes = 0;
+  Size far = 0;
   for (const auto& [offset, mapped] : chunks_) {
     if (mapped.offset != offset) return at(offset, "is kept under another offset");
     if (!mapped.chunk) return at(offset, "is missing");
@@ -153,7 +159,9 @@ Complaint Mapping::complaint() const {
     if (offset < reached) return at(offset, "overlaps the one before it");
     reached = mapped.where().end();
     bytes += mapped.chunk->size();
+    far += far_bytes_of(*mapped.chunk);
   }
+  if (far != far_bytes_) return "mapping: what lies elsewhere is counted wrongly";
   if (bytes != mapped_bytes_) {
     return "mapping: its chunks hold " + std::to_string(bytes) + " bytes, counted are " +
            std::to_string(mapped_bytes_);

@@ -44,6 +44,10 @@ class Mapping {
   CUdeviceptr address_of(Size offset) const { return address_ + offset; }
 
   Size mapped_bytes() const { return mapped_bytes_; }
+  // Of them, those that lie elsewhere than on the device that is at home here.
+  Size far_bytes() const { return far_bytes_; }
+  // Before anything is mapped.
+  void be_at_home_on(int device) { home_ = device; }
   std::size_t chunk_count() const { return chunks_.size(); }
 
   // The chunk that covers `offset`; nullptr where there is none. Valid until the next change.
@@ -84,6 +88,9 @@ class Mapping {
   Result<void> set_access(Stretch stretch, const AccessSet& before, const AccessSet& after);
 
   Result<void> map_call(const MappedChunk& mapped) const;
+  Size far_bytes_of(const Chunk& chunk) const {
+    return home_ >= 0 && lies(chunk.location(), home_) == Lies::Far ? chunk.size() : 0;
+  }
   void unmap_all();
 
   const Driver* driver_;
@@ -92,6 +99,8 @@ class Mapping {
   Size granule_;
   Chunks chunks_;  // by offset
   Size mapped_bytes_ = 0;
+  Size far_bytes_ = 0;
+  int home_ = -1;
 };
 
 }  // namespace cuvmm

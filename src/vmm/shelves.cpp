@@ -8,12 +8,14 @@
 
 namespace cuvmm {
 
-Result<void> ChunkStore::Shelves::add(Location where, std::shared_ptr<Budget> budget) {
+Result<void> ChunkStore::Shelves::add(Location where, std::shared_ptr<Budget> budget,
+                                      Shelf::For purpose) {
   const Size granule = TRY(granularity_of(driver_, where));
   const Holding holding{lock_};
   if (shelf_at(where) != nullptr) return Error::invalid("serve a location", "it is served already");
   shelves_.push_back(
-      std::make_unique<Shelf>(Shelf{where, std::move(budget), granule, {}, 0, 0, 0}));
+      std::make_unique<Shelf>(Shelf{where, purpose, std::move(budget), granule, {}, 0, 0, 0}));
+  if (purpose == Shelf::For::Spilling) spills_.store(true, std::memory_order_release);
   return {};
 }
 
@@ -102,6 +104,9 @@ void ChunkStore::Shelves::come_home(ChunkRecord* record) {
   {
     const Holding holding{lock_};
     Shelf& shelf = *chunk->shelf;
+    if (shelf.purpose == Shelf::For::Spilling) {
+      record_spill(TraceEvent::Fetch, chunk->chunk);
+    };
     shelf.in_use -= chunk->chunk.size();
     const bool exported = chunk->exported.load(std::memory_order_relaxed);
     if (exported) shelf.exported -= chunk->chunk.size();
@@ -195,11 +200,14 @@ void ChunkStore::Shelves::close(const std::shared_ptr<Shelves>& shelves) {
 ChunkCounters ChunkStore::Shelves::counters(Location where) const {
   const Holding holding{lock_};
   const Shelf* const shelf = shelf_at(where);
-  if (shelf == nullptr) return {};
-  return {.physical_in_use = shelf->in_use,
-          .physical_free = shelf->free.free_bytes(),
-          .physical_exported = shelf->exported,
-          .physical_unreleased = shelf->unreleased};
+  return shelf != nullptr ? counters_of(*shelf) : ChunkCounters{};
+}
+
+ChunkCounters ChunkStore::Shelves::counters_of(const Shelf& shelf) {
+  return {.physical_in_use = shelf.in_use,
+          .physical_free = shelf.free.free_bytes(),
+          .physical_exported = shelf.exported,
+          .physical_unreleased = shelf.unreleased};
 }
 
 Budget* ChunkStore::Shelves::budget(Location where) const {

@@ -2,16 +2,21 @@
 // The inside of a ChunkStore.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
+#include "trace/record.hpp"
 #include "vmm/chunk_store.hpp"
 
 namespace cuvmm {
 
 // The chunks of one location.
 struct Shelf {
+  enum class For : std::uint8_t { TheDevice, Spilling };
+
   Location location;
+  For purpose;
   std::shared_ptr<Budget> budget;
   Size granule;
 
@@ -27,7 +32,7 @@ class ChunkStore::Shelves final : private ChunkHome {
  public:
   explicit Shelves(const Driver& driver) : driver_(driver) {}
 
-  Result<void> add(Location where, std::shared_ptr<Budget> budget);
+  Result<void> add(Location where, std::shared_ptr<Budget> budget, Shelf::For purpose);
   // Releases what is free. What is in use keeps the shelves alive.
   static void close(const std::shared_ptr<Shelves>& shelves);
 
@@ -35,6 +40,13 @@ class ChunkStore::Shelves final : private ChunkHome {
   std::vector<ChunkRef> take_free(const ChunkKind& kind, std::size_t most);
   // A new chunk; `still_wanted` bytes are what the caller will ask for, this one included.
   Result<ChunkRef> make(const ChunkKind& kind, Size still_wanted, const ReclaimClient* asker);
+
+  // shelves_spilled.cpp
+  bool spills() const { return spills_.load(std::memory_order_acquire); }
+  std::vector<Location> spill_places() const;
+  Result<ChunkRef> take_spilled(Size size, Export exportable);
+  ChunkCounters spilled() const;
+  Size spill_room() const;
 
   Size trim(Location where, Size down_to);
   Size release_free(Location where, Size wanted);
@@ -58,6 +70,9 @@ class ChunkStore::Shelves final : private ChunkHome {
   bool release(StoredChunk* chunk);
   void retry_unreleased();
   ChunkRef in_use(StoredChunk* chunk);
+  static ChunkCounters counters_of(const Shelf& shelf);
+  Result<ChunkRef> take_spilled_at(const ChunkKind& kind);
+  void record_spill(TraceEvent event, const Chunk& chunk) const;
 
   const Driver& driver_;
   ReclaimClients clients_;
@@ -65,7 +80,8 @@ class ChunkStore::Shelves final : private ChunkHome {
   mutable Lock lock_{LockOrder::ChunkStore};     // guards what follows
   std::vector<std::unique_ptr<Shelf>> shelves_;  // few; only added to, before chunks are taken
   std::vector<StoredChunk*> unreleased_;
-  std::size_t chunk_count_ = 0;  // in use, free and unreleased
+  std::atomic<bool> spills_{false};  // readable without the lock
+  std::size_t chunk_count_ = 0;      // in use, free and unreleased
   bool closed_ = false;
   std::shared_ptr<Shelves> self_;  // once closed, until the last chunk is gone
 };

@@ -106,6 +106,17 @@ TEST_F(ArenaFaults, MovingLargeChunks) {
       [](Prepared& world) { return allocate(world, 8); }));
 }
 
+TEST_F(ArenaFaults, Spilling) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  auto spilling = scenario({.limit_granules = 10, .spill_granules = 8}, prepare_comb,
+                           [](Prepared& world) { return allocate(world, 12); });
+  // A place that refuses a chunk, for whatever reason, may have a smaller one.
+  spilling.makes_up_for = [](const std::string& name, CUresult fault) {
+    return name == "cuMemCreate" || is_made_up_for(name, fault);
+  };
+  sweep_faults(spilling);
+}
+
 TEST_F(ArenaFaults, SettingAccess) {
   NEEDS_DEVICES(2);
   sweep_faults(scenario({}, prepare_comb, [](Prepared& world) {

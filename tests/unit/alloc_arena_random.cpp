@@ -33,14 +33,15 @@ class ArenaRandom : public VmmTest {
     FreeTicket since;
   };
 
-  void start(Grow grow, Size largest_chunk) {
+  void start(Grow grow, Size largest_chunk, Size spill = 0) {
     random_.seed(seed());
     chunks_are_granules_ = largest_chunk == usual_granule;
     faulty_.emplace(driver());
     world_.emplace(*faulty_, ArenaWorld::Given{.limit_granules = limit,
                                                .reserve_granules = limit * 8,
                                                .grow = grow,
-                                               .largest_chunk = largest_chunk});
+                                               .largest_chunk = largest_chunk,
+                                               .spill_granules = spill});
     other_ = world_->make_arena();
   }
   void TearDown() override {
@@ -191,6 +192,8 @@ class ArenaRandom : public VmmTest {
       }
     }
     ASSERT_LE(world_->budget->committed_bytes(), world_->granules(limit));
+    ASSERT_LE(world_->spill_budget->committed_bytes(), world_->spill_budget->limit());
+    if (world_->arena().counters().spilled != 0) ++spilled_;
   }
 
   void check() {
@@ -204,6 +207,8 @@ class ArenaRandom : public VmmTest {
     const ArenaCounters counters = world_->arena().counters();
     ASSERT_EQ(counters.live, bytes);
     ASSERT_EQ(counters.live + counters.cached + counters.free, counters.mapped);
+    ASSERT_EQ(counters.spilled + other_->counters().spilled,
+              world_->store.spilled().physical_in_use);
   }
 
   void run(std::uint64_t count) {
@@ -224,6 +229,7 @@ class ArenaRandom : public VmmTest {
   std::vector<Live> live_;
   std::vector<Pending> pending_;
   bool waits_succeed_ = true;
+  int spilled_ = 0;  // steps after which something was
   bool chunks_are_granules_ = true;
 };
 
@@ -243,6 +249,22 @@ TEST_F(ArenaRandom, ChunksOfManySizes) {
   PRINT_SEED_ON_FAILURE();
   start(Grow::Loose, 16 * MiB);
   run(scaled(6000));
+}
+
+TEST_F(ArenaRandom, SpillingALittle) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  PRINT_SEED_ON_FAILURE();
+  start(Grow::Loose, usual_granule, limit / 4);
+  run(scaled(6000));
+  EXPECT_GT(spilled_, 0);
+}
+
+TEST_F(ArenaRandom, SpillingALotOfManySizes) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  PRINT_SEED_ON_FAILURE();
+  start(Grow::Tight, 16 * MiB, limit * 2);
+  run(scaled(6000));
+  EXPECT_GT(spilled_, 0);
 }
 
 }  // namespace

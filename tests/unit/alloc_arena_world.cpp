@@ -85,10 +85,16 @@ ArenaWorld::ArenaWorld(const Driver& with, const Given& given)
       granule(GIVEN_VALUE(granularity_of(with, here))),
       budget(std::make_shared<LocalBudget>(
           given.limit_granules != 0 ? given.limit_granules * granule : unlimited)),
+      spill_budget(std::make_shared<LocalBudget>(given.spill_granules * granule)),
       store(with),
       chosen(given) {
   if (const auto served = store.serve(here, budget); !served.ok()) {
     throw std::runtime_error(served.error().text());
+  }
+  if (given.spill_granules != 0) {
+    if (const auto served = store.serve_spilled(Location::host(0), spill_budget); !served.ok()) {
+      throw std::runtime_error(served.error().text());
+    }
   }
   arena_ = make_arena();
   Block& first = *GIVEN_VALUE(arena_->allocate(1, no_stream));

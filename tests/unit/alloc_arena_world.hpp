@@ -61,6 +61,7 @@ class ArenaWorld {
     Grow grow = Grow::Loose;
     Size largest_chunk = usual_granule;
     Duration wait{1'000'000};
+    Size spill_granules = 0;  // that may lie on the host
   };
   ArenaWorld(const Driver& driver, const Given& given);
 
@@ -68,6 +69,7 @@ class ArenaWorld {
   const Location here = Location::device(0);
   const Size granule;
   const std::shared_ptr<LocalBudget> budget;
+  const std::shared_ptr<LocalBudget> spill_budget;
   ChunkStore store;
   FakeOrder order;
   const Given chosen;

@@ -157,7 +157,13 @@ class RandomWindows : public WindowsTest {
     }
     expect_true(world_->windows(), blocks);
     EXPECT_EQ((*world_)->counters().live_bytes, live);
-    EXPECT_EQ((*world_)->counters().physical_bytes, world_->physical());
+    const WindowCounters counters = (*world_)->counters();
+    EXPECT_EQ(counters.physical_bytes - counters.spilled_bytes, world_->physical());
+    EXPECT_EQ(counters.spilled_bytes, world_->store.spilled().physical_in_use);
+    EXPECT_LE(counters.spilled_taken, counters.spilled_bytes);
+    EXPECT_LE(world_->spill_budget->committed_bytes(), world_->spill_budget->limit());
+    EXPECT_LE(world_->budget->committed_bytes(), memory);
+    if (counters.spilled_bytes != 0) ++spilled_;
   }
 
   std::mt19937_64 random_;
@@ -168,6 +174,7 @@ class RandomWindows : public WindowsTest {
   std::map<StreamId, std::uint64_t> done_;
   std::uint64_t last_seed_ = 0;
   std::uint64_t refused_ = 0;
+  int spilled_ = 0;  // times that something was
 };
 
 TEST_F(RandomWindows, BlocksStayWhereTheyAreAndKeepWhatIsInThem) {
@@ -203,6 +210,40 @@ TEST_F(RandomWindows, TheSameWhileTheDriverFailsNowAndThen) {
     check();
   }
   EXPECT_GT((*world_)->counters().compacted_blocks, 0u);
+}
+
+TEST_F(RandomWindows, SpillWhatTheDeviceHasNoRoomFor) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  PRINT_SEED_ON_FAILURE();
+  world_->spill(memory / 4);
+  for (std::uint64_t i = 0; i < scaled(4000) && !HasFailure(); ++i) {
+    SCOPED_TRACE("step " + std::to_string(i));
+    do_something();
+    if (i % 16 == 0) check();
+  }
+  check();
+  EXPECT_GT(spilled_, 0);
+  EXPECT_GT(refused_, 0u);
+}
+
+TEST_F(RandomWindows, SpillWhileTheDriverFailsNowAndThen) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  PRINT_SEED_ON_FAILURE();
+  world_->spill(memory / 4);
+  for (std::uint64_t i = 0; i < scaled(3000) && !HasFailure(); ++i) {
+    SCOPED_TRACE("step " + std::to_string(i));
+    const bool fails = below(3) == 0;
+    if (fails) {
+      faulty_->fail_call(1 + below(40),
+                         below(2) == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
+    }
+    do_something();
+    if (!fails) continue;
+    faulty_->stop_failing();
+    (void)(*world_)->trim(unlimited);
+    check();
+  }
+  EXPECT_GT(spilled_, 0);
 }
 
 // What one of several threads does: its own blocks only.

@@ -36,6 +36,13 @@ WindowsWorld::WindowsWorld(const Driver& with, Size memory,
       Windows::create(with, store, order, settings_for(granule, memory, quiet, change)));
 }
 
+void WindowsWorld::spill(Size most) {
+  spill_budget->set_limit(most);
+  if (const auto served = store.serve_spilled(Location::host(0), spill_budget); !served.ok()) {
+    throw std::runtime_error(served.error().text());
+  }
+}
+
 WindowBlock& WindowsWorld::block(Size size) {
   return *GIVEN_VALUE(windows_->allocate(size));
 }

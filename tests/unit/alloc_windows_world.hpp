@@ -103,12 +103,15 @@ class WindowsWorld {
 
   // How much one block can have now, in granules.
   Size largest();
+  // So much may lie on the host from now on.
+  void spill(Size most);
   Size physical() const { return store.counters(here).physical_in_use; }
 
   const Driver& driver;
   const Location here = Location::device(0);
   const Size granule;
   const std::shared_ptr<LocalBudget> budget;
+  const std::shared_ptr<LocalBudget> spill_budget = std::make_shared<LocalBudget>(0);
   ChunkStore store;
   GivenOrder order;
   GivenQuiet quiet;

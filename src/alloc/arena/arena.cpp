@@ -47,7 +47,7 @@ Arena::Arena(ChunkStore& store, StreamOrder& order, const ArenaSettings& setting
       reservation_(std::move(reservation)),
       cache_bounds_{.bytes = settings.device_memory / share_of_cache},
       access_(settings.access),
-      mapping_(Mapping::of(reservation_)),
+      mapping_(empty_mapping()),
       layout_(std::make_unique<Layout>(reservation_.address(), reservation_.size(),
                                        settings.smallest_chunk)) {}
 
@@ -69,27 +69,45 @@ Result<Block*> Arena::allocate(Size asked, StreamId stream) {
   } else {
     holding.lock();
   }
-  if (Block* const block = take_own(size, stream, arena::usual_patience)) return block;
+  if (Block* const block = take_own(size, stream, arena::usual_patience, Lies::Near)) return block;
   holding.unlock();
   return search_further(size, stream);
 }
 
 void Arena::free(Block& block, const FreeTicket& ticket) {
-  if (ticket.is_for_anyone() || ticket.stream != block.stream) {
+  // Far ones are for whoever finds no room on the device, not for the next of their size.
+  if (ticket.is_for_anyone() || ticket.stream != block.stream || block.lies == Lies::Far) {
     const Holding holding{lock_};
-    return layout_->give_back(block, ticket);
+    return give_back(block, ticket);
   }
   StreamCache& cache = cache_of(ticket.stream);
   const Holding cached = cache.lock();
   if (cache.put(block, ticket.tick, cache_bounds_)) return;
   const Holding holding{lock_};
   flush(cache);
-  layout_->give_back(block, ticket);
+  give_back(block, ticket);
+}
+
+void Arena::give_back(Block& block, const FreeTicket& ticket) {
+  if (block.lies == Lies::Near) return layout_->give_back(block, ticket);
+  const Stretch where = layout_->stretch_of(block);
+  std::vector<Stretch> far;
+  for (const MappedChunk& chunk : mapping_.chunks_in(where)) {
+    if (lies(chunk.chunk->location(), settings_.device) == Lies::Near) continue;
+    const Size begin = std::max(chunk.offset, where.offset);
+    const Size end = std::min(chunk.where().end(), where.end());
+    if (!far.empty() && far.back().end() == begin) {
+      far.back().size += end - begin;
+    } else {
+      far.push_back({begin, end - begin});
+    }
+  }
+  layout_->give_back(block, ticket, far);
+  far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
 }
 
 void Arena::flush(StreamCache& cache) {
-  cache.empty_into(
-      [&](Block& block, const FreeTicket& since) { layout_->give_back(block, since); });
+  cache.empty_into([&](Block& block, const FreeTicket& since) { give_back(block, since); });
 }
 
 void Arena::flush_all() {
@@ -133,13 +151,21 @@ void Arena::release_all() {
     cache.empty_into([](Block&, const FreeTicket&) {});
   }
   const Holding holding{lock_};
-  mapping_ = Mapping::of(reservation_);
+  mapping_ = empty_mapping();
   layout_->clear();
   note_mapped();
 }
 
+Mapping Arena::empty_mapping() const {
+  Mapping mapping = Mapping::of(reservation_);
+  mapping.be_at_home_on(settings_.device);
+  return mapping;
+}
+
 void Arena::note_mapped() {
   mapped_.store(mapping_.mapped_bytes(), std::memory_order_relaxed);
+  far_mapped_.store(mapping_.far_bytes(), std::memory_order_relaxed);
+  far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
 }
 
 std::vector<MappedChunk> Arena::chunks_behind(const Block& block) const {
@@ -155,6 +181,8 @@ ArenaCounters Arena::counters() const {
   counters.live = blocks > counters.cached ? blocks - counters.cached : 0;
   counters.free = layout_->free().bytes();
   counters.mapped = mapping_.mapped_bytes();
+  counters.spilled = mapping_.far_bytes();
+  counters.spilled_free = layout_->free().far_bytes();
   counters.reserved = reservation_.size();
   counters.largest_free = layout_->free().largest();
   counters.blocks = layout_->block_count();

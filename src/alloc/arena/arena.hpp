@@ -38,6 +38,8 @@ struct ArenaCounters {
   Size cached = 0;  // blocks that streams keep for themselves
   Size free = 0;    // the rest of what is mapped
   Size mapped = 0;
+  Size spilled = 0;       // of what is mapped
+  Size spilled_free = 0;  // of what is free
   Size reserved = 0;
   Size largest_free = 0;
   std::uint64_t blocks = 0;   // live and cached
@@ -87,6 +89,7 @@ class Arena final : private ReclaimClient {
   bool contains(CUdeviceptr address) const { return reservation_.contains(address, 1); }
   ArenaCounters counters() const;
   Size mapped_bytes() const { return mapped_.load(std::memory_order_relaxed); }
+  Size spilled_free() const { return far_free_.load(std::memory_order_relaxed); }
 
   // Walks everything. Nobody else may work on the arena meanwhile.
   Complaint complaint() const;
@@ -103,8 +106,10 @@ class Arena final : private ReclaimClient {
   void flush_all();
 
   // Under the lock: a block of what is free, or nullptr.
-  Block* take_own(Size size, StreamId stream, arena::Patience patience);
-  Block* take_ordered(Size size, StreamId stream, arena::Patience patience);
+  Block* take_own(Size size, StreamId stream, arena::Patience patience, Lies reach);
+  Block* take_ordered(Size size, StreamId stream, arena::Patience patience, Lies reach);
+  Block* carve(arena::Range* range, Size size, StreamId stream);
+  void give_back(Block& block, const FreeTicket& ticket);
   // Under the lock: how far the device has come with what is pending.
   void look_at_pending();
 
@@ -114,11 +119,13 @@ class Arena final : private ReclaimClient {
   // Under the lock: nullptr where chunks are missing.
   Result<Block*> try_to_build(arena::Build& build);
   Result<Block*> build_at(const arena::Site& site, arena::Build& build);
-  void move_into(const arena::Site& site, arena::GapFill& fill, arena::Rearrangement& change);
+  void move_into(const arena::Site& site, Lies reach, arena::GapFill& fill,
+                 arena::Rearrangement& change);
   Result<void> commit(arena::Rearrangement& change);
   bool may_move(const arena::Build& build) const;
-  Size movable_bytes() const;
+  Size movable_bytes(Lies reach) const;
   bool is_hopeless(Size size) const;
+  bool is_waiting_futile(const arena::Build& build) const;
   Error out_of_memory(Size asked, Error refusal) const;
 
   // Not under the lock. take_chunks(): into the hand what is lacking, or as much as there is.
@@ -128,16 +135,19 @@ class Arena final : private ReclaimClient {
   ChunkPolicy::Supply supply() const;
   // Whether there is more in hand now.
   Result<bool> take_under_pressure(arena::Build& build);
+  Result<void> take_spilled(arena::Build& build);
   bool wait_for_pending(const arena::Build& build);
 
   Size reclaim(Size wanted, Location where) override;
   // Under the lock: whole free chunks go to the store, those that were not used for longest first.
-  // `choose(chunk size, bytes gone so far)` says which.
+  // `choose(chunk, bytes gone so far)` says which.
   enum class Choice : std::uint8_t { Keep, LetGo, Stop };
   template <class Choose>
   Size let_go(Choose choose);
+  void let_go_of_spilled();
   void mend();  // what is broken, where the driver takes it out by now
   arena::Rearrangement rearrangement() { return {*layout_, mapping_, access_, settings_.device}; }
+  Mapping empty_mapping() const;
   void note_mapped();
 
   ChunkStore& store_;
@@ -159,7 +169,10 @@ class Arena final : private ReclaimClient {
   arena::BuildTurns turns_;
 
   std::atomic<std::uint64_t> created_{0};
-  std::atomic<Size> mapped_{0};  // as the mapping says, readable without the lock
+  // As mapping and layout say, readable without the lock.
+  std::atomic<Size> mapped_{0};
+  std::atomic<Size> far_mapped_{0};
+  std::atomic<Size> far_free_{0};
 
   ReclaimRegistration registration_;  // ends first
 };

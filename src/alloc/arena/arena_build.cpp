@@ -51,28 +51,43 @@ Result<Block*> Arena::build(Build& build) {
     const Result<bool> more = unlocked([&] { return take_under_pressure(build); });
     if (TRY(more)) continue;
     if (turn.wait_for_others(holding, build.until)) continue;
-    if (!unlocked([&] { return wait_for_pending(build); })) {
-      build.hand.clear();  // available again
-      return out_of_memory(build.size, build.refusal);
+    if (!is_waiting_futile(build) && unlocked([&] { return wait_for_pending(build); })) continue;
+    if (build.reach == Lies::Near && store_.spills()) {
+      build.reach = Lies::Far;
+      continue;
     }
+    build.hand.clear();  // available again
+    return out_of_memory(build.size, build.refusal);
   }
+}
+
+// With all that work may still use, the device has not got so much; elsewhere there may be room.
+bool Arena::is_waiting_futile(const Build& build) const {
+  if (build.reach == Lies::Far || !store_.spills()) return false;
+  const arena::FreeRanges& free = layout_->free();
+  const Size near = free.bytes() - free.far_bytes() + build.hand_bytes();
+  return near < build.size;
 }
 
 Result<Block*> Arena::try_to_build(Build& build) {
   const bool all = may_move(build);
   const arena::Patience patience = all ? arena::endless : arena::usual_patience;
-  if (Block* const block = take_own(build.size, build.stream, patience)) return block;
-  if (Block* const block = take_ordered(build.size, build.stream, patience)) return block;
+  if (Block* const block = take_own(build.size, build.stream, patience, build.reach)) return block;
+  if (Block* const block = take_ordered(build.size, build.stream, patience, build.reach)) {
+    return block;
+  }
 
   mend();
-  const Size spare = build.is_under_pressure ? build.hand_bytes() + movable_bytes() : unlimited;
+  const Size spare =
+      build.is_under_pressure ? build.hand_bytes() + movable_bytes(build.reach) : unlimited;
   SiteSearch search{*layout_,
                     mapping_,
                     order_,
                     {.size = build.size,
                      .stream = build.stream,
                      .effort = all ? SiteSearch::Effort::All : SiteSearch::Effort::Usual,
-                     .spare = spare}};
+                     .spare = spare,
+                     .reach = build.reach}};
   const std::optional<Site> site = search.find();
   if (site) return build_at(*site, build);
   build.lacks.clear();
@@ -80,6 +95,8 @@ Result<Block*> Arena::try_to_build(Build& build) {
 }
 
 Result<Block*> Arena::build_at(const Site& site, Build& build) {
+  // New chunks that did not have to be fought for.
+  const bool has_room = !build.is_under_pressure && !build.hand.empty();
   GapFill fill{site};
   Rearrangement change = rearrangement();
   std::sort(build.hand.begin(), build.hand.end(),
@@ -92,21 +109,28 @@ Result<Block*> Arena::build_at(const Site& site, Build& build) {
       left.push_back(chunk);
     }
   }
-  if (may_move(build)) move_into(site, fill, change);
+  if (may_move(build)) move_into(site, build.reach, fill, change);
   build.lacks = fill.lacks();
   if (!build.lacks.empty()) return nullptr;
 
-  if (change.is_empty()) return &layout_->carve(*site.first, site.where, build.stream);
+  if (change.is_empty()) {
+    Block& block = layout_->carve(*site.first, site.where, build.stream);
+    note_mapped();
+    return &block;
+  }
   TRY(commit(change));
   build.hand = std::move(left);
-  return &layout_->carve(change.lowest_that_came(), site.where, build.stream);
+  Block& block = layout_->carve(change.lowest_that_came(), site.where, build.stream);
+  if (has_room) let_go_of_spilled();
+  note_mapped();
+  return &block;
 }
 
-void Arena::move_into(const Site& site, GapFill& fill, Rearrangement& change) {
+void Arena::move_into(const Site& site, Lies reach, GapFill& fill, Rearrangement& change) {
   const WholeChunks whole{mapping_};
   for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
     if (fill.is_complete()) return;
-    if (!range->ticket.is_for_anyone()) continue;
+    if (!range->ticket.is_for_anyone() || !arena::is_within(reach, *range)) continue;
     const Stretch chunks = whole.of(*range);
     for (Size end = chunks.end(); end > chunks.offset;) {
       const MappedChunk& chunk = whole.at(end - 1);
@@ -130,11 +154,12 @@ bool Arena::may_move(const Build& build) const {
   return build.is_under_pressure || settings_.grow == Grow::Tight;
 }
 
-Size Arena::movable_bytes() const {
+Size Arena::movable_bytes(Lies reach) const {
   const WholeChunks whole{mapping_};
   Size bytes = 0;
   for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
-    if (range->ticket.is_for_anyone()) bytes += whole.of(*range).size;
+    if (!range->ticket.is_for_anyone() || !arena::is_within(reach, *range)) continue;
+    bytes += whole.of(*range).size;
   }
   return bytes;
 }
@@ -166,9 +191,15 @@ bool Arena::wait_for_pending(const Build& build) {
 // tried, and nobody need give up anything.
 bool Arena::is_hopeless(Size size) const {
   const ChunkPolicy::Supply has = supply();
-  const Size others = has.held > has.mapped ? has.held - has.mapped : 0;
+  const Size near = mapping_.mapped_bytes() - mapping_.far_bytes();
+  const Size others = has.held > near ? has.held - near : 0;
   const Size ours = mapping_.mapped_bytes() - layout_->block_bytes();
-  return has.room < size && size - has.room > ours + others;
+  const Size elsewhere = store_.spill_room();
+  Size most = has.room;
+  for (const Size more : {ours, others, elsewhere}) {
+    most = more > unlimited - most ? unlimited : most + more;
+  }
+  return most < size;
 }
 
 Error Arena::out_of_memory(Size asked, Error refusal) const {

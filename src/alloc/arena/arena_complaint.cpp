@@ -44,6 +44,14 @@ Complaint Arena::complaint() const {
       if (tile->kind != TileKind::Broken && !(chunk.access == access_)) {
         return at(where, "a chunk has other rights");
       }
+      const Lies chunk_lies = lies(chunk.chunk->location(), settings_.device);
+      if (tile->kind == TileKind::Free && static_cast<const Range*>(tile)->lies != chunk_lies) {
+        return at(where, "it does not lie where it is said to");
+      }
+      if (tile->kind == TileKind::Block && chunk_lies == Lies::Far &&
+          static_cast<const Block*>(tile)->lies == Lies::Near) {
+        return at(where, "nobody knows that it lies far");
+      }
     }
     if (tile->kind == TileKind::Free) {
       const Range& range = static_cast<const Range&>(*tile);
@@ -66,6 +74,7 @@ Complaint Arena::complaint() const {
            std::to_string(mapping_.mapped_bytes());
   }
   if (mapped != mapped_bytes()) return "arena: mapped bytes are counted wrongly";
+  if (mapping_.far_bytes() != far_mapped_.load()) return "arena: far bytes are counted wrongly";
   return {};
 }
 

@@ -8,26 +8,36 @@ using arena::Patience;
 using arena::Range;
 using arena::SizeIndex;
 
-Block* Arena::take_own(Size size, StreamId stream, Patience patience) {
+Block* Arena::take_own(Size size, StreamId stream, Patience patience, Lies reach) {
   const arena::FreeRanges& free = layout_->free();
-  Range* best = free.best_fit(stream, size, patience);
+  const auto in_reach = [reach](const Range& range) { return arena::is_within(reach, range); };
+  Range* best = free.best_fit(stream, size, patience, in_reach);
   if (stream != no_stream) {
     // Of equal ones its own: the others serve everybody.
-    Range* const anyones = free.best_fit(no_stream, size, patience);
+    Range* const anyones = free.best_fit(no_stream, size, patience, in_reach);
     if (anyones != nullptr && (best == nullptr || anyones->size() < best->size())) best = anyones;
   }
-  return best != nullptr ? &layout_->carve(*best, size, stream) : nullptr;
+  return carve(best, size, stream);
 }
 
-Block* Arena::take_ordered(Size size, StreamId stream, Patience patience) {
+Block* Arena::carve(Range* range, Size size, StreamId stream) {
+  if (range == nullptr) return nullptr;
+  const bool is_far = range->lies == Lies::Far;
+  Block& block = layout_->carve(*range, size, stream);
+  if (is_far) far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
+  return &block;
+}
+
+Block* Arena::take_ordered(Size size, StreamId stream, Patience patience, Lies reach) {
   Range* best = nullptr;
   layout_->free().for_each_stream([&](StreamId owner, const SizeIndex& index) {
     if (owner == stream) return;
-    Range* const fit = index.best_fit(
-        size, patience, [&](const Range& range) { return may_use(range, stream, order_); });
+    Range* const fit = index.best_fit(size, patience, [&](const Range& range) {
+      return arena::is_within(reach, range) && may_use(range, stream, order_);
+    });
     if (fit != nullptr && (best == nullptr || fit->size() < best->size())) best = fit;
   });
-  return best != nullptr ? &layout_->carve(*best, size, stream) : nullptr;
+  return carve(best, size, stream);
 }
 
 void Arena::look_at_pending() {
@@ -38,7 +48,8 @@ void Arena::look_at_pending() {
 Result<Block*> Arena::search_further(Size size, StreamId stream) {
   {
     const Holding holding{lock_};
-    if (Block* const block = take_ordered(size, stream, arena::usual_patience)) return block;
+    if (Block* const block = take_ordered(size, stream, arena::usual_patience, Lies::Near))
+      return block;
   }
   flush_all();
   arena::Build wanted{.size = size, .stream = stream};

@@ -76,16 +76,49 @@ Result<bool> Arena::take_under_pressure(Build& build) {
     return build.hand.size() > before;
   };
   if (TRY(has_more())) return true;
+  if (build.reach == Lies::Far) {
+    const Result<void> taken = take_spilled(build);
+    if (!taken.ok()) {
+      if (taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
+      build.refusal = taken.error();
+    }
+    return build.hand.size() > before;
+  }
   const Size lacking = build.lacking_bytes();
   {
     const Holding holding{lock_};
-    const Size gone = let_go([&](Size size, Size so_far) {
+    const Size gone = let_go([&](const Chunk& chunk, Size so_far) {
       if (so_far >= lacking) return Choice::Stop;
-      return size > settings_.smallest_chunk ? Choice::LetGo : Choice::Keep;
+      const bool helps = chunk.location() == here_ && chunk.size() > settings_.smallest_chunk;
+      return helps ? Choice::LetGo : Choice::Keep;
     });
     if (gone == 0) return false;
   }
   return has_more();
+}
+
+// Large ones first: there is no want of memory there, and each costs the same to map.
+Result<void> Arena::take_spilled(Build& build) {
+  constexpr Size largest = 32 * MiB;
+  const Size smallest = settings_.smallest_chunk;
+  for (GapFill::Lack lack : build.lacks) {
+    Size size = smallest;
+    while (size <= largest / 2 && size * 2 <= lack.need) size *= 2;
+    while (lack.need != 0) {
+      while (size > smallest && size > lack.need) size /= 2;
+      Result<ChunkRef> taken = store_.take_spilled(size, settings_.exportable);
+      if (!taken.ok()) {
+        if (size == smallest) return taken.error();
+        size /= 2;
+        continue;
+      }
+      created_.fetch_add(1, std::memory_order_relaxed);
+      build.hand.push_back(std::move(taken).value());
+      lack.need -= std::min(lack.need, size);
+      lack.room -= size;
+    }
+  }
+  return {};
 }
 
 template <class Choose>
@@ -101,7 +134,7 @@ Size Arena::let_go(Choose choose) {
     for (Size end = chunks.end(); end > chunks.offset && choice != Choice::Stop;) {
       const MappedChunk& chunk = whole.at(end - 1);
       end = chunk.offset;
-      choice = choose(chunk.chunk->size(), chosen);
+      choice = choose(*chunk.chunk, chosen);
       if (choice != Choice::LetGo) continue;
       change.let_go(*range, chunk);
       chosen += chunk.chunk->size();
@@ -119,14 +152,22 @@ Size Arena::trim(Size keep) {
   mend();
   look_at_pending();
   const Size mapped = mapping_.mapped_bytes();
-  return let_go([&](Size size, Size so_far) {
+  return let_go([&](const Chunk& chunk, Size so_far) {
     if (mapped - so_far <= keep) return Choice::Stop;
-    return mapped - so_far - size >= keep ? Choice::LetGo : Choice::Keep;
+    return mapped - so_far - chunk.size() >= keep ? Choice::LetGo : Choice::Keep;
+  });
+}
+
+// Free spilled memory makes place for chunks of the device.
+void Arena::let_go_of_spilled() {
+  if (layout_->free().far_bytes() == 0) return;
+  let_go([&](const Chunk& chunk, Size) {
+    return chunk.location() == here_ ? Choice::Keep : Choice::LetGo;
   });
 }
 
 Size Arena::reclaim(Size wanted, Location where) {
-  if (!(where == here_)) return 0;
+  if (!(where == here_) && far_free_.load(std::memory_order_relaxed) == 0) return 0;
   // The thread that asks may be in the middle of anything, so nothing is waited for.
   for (StreamCache& cache : caches_) {
     const Holding cached = cache.try_lock();
@@ -138,7 +179,10 @@ Size Arena::reclaim(Size wanted, Location where) {
   const Holding holding{lock_, std::try_to_lock};
   if (!holding.owns_lock()) return 0;
   look_at_pending();
-  return let_go([&](Size, Size so_far) { return so_far < wanted ? Choice::LetGo : Choice::Stop; });
+  return let_go([&](const Chunk& chunk, Size so_far) {
+    if (so_far >= wanted) return Choice::Stop;
+    return chunk.location() == where ? Choice::LetGo : Choice::Keep;
+  });
 }
 
 void Arena::mend() {

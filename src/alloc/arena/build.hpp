@@ -19,8 +19,10 @@ struct Build {
   std::vector<ChunkRef> hand;
   Size largest_chunk = unlimited;  // the store had none that was larger
 
-  // The store had no chunk at all.
+  // The device had no chunk at all.
   bool is_under_pressure = false;
+  // Nor could anything on it be made to do, so that spilled memory will.
+  Lies reach = Lies::Near;
   std::uint64_t until = 0;  // no longer, then
   Error refusal;
 

@@ -22,7 +22,7 @@ void FreeRanges::add_as_newest(Range& range) {
   index_of(range.ticket.stream).add(range);
   range.used_at = ++clock_;
   if (is_large(range.size())) by_age_.push(range);
-  bytes_ += range.size();
+  add_bytes(range);
   ++count_;
 }
 
@@ -30,14 +30,14 @@ void FreeRanges::add_beside(Range& range, Range& from) {
   index_of(range.ticket.stream).add(range);
   range.used_at = from.used_at;
   if (is_large(range.size())) by_age_.insert_after(&from, range);
-  bytes_ += range.size();
+  add_bytes(range);
   ++count_;
 }
 
 void FreeRanges::remove(Range& range) {
   leave(range);
   if (is_large(range.size())) by_age_.remove(range);
-  bytes_ -= range.size();
+  take_bytes(range);
   --count_;
 }
 
@@ -53,8 +53,9 @@ void FreeRanges::resize(Range& range, const Stretch& where) {
   SizeIndex& index = index_of(range.ticket.stream);
   index.remove(range);
   const bool was_large = is_large(range.size());
-  bytes_ += where.size - range.size();
+  take_bytes(range);
   range.where = where;
+  add_bytes(range);
   range.knows_whole = false;
   index.add(range);
   if (was_large && !is_large(where.size)) by_age_.remove(range);
@@ -68,6 +69,12 @@ void FreeRanges::give_to(Range& range, const FreeTicket& ticket) {
   leave(range);
   range.ticket = ticket;
   index_of(ticket.stream).add(range);
+}
+
+void FreeRanges::be(Range& range, Lies lies) {
+  take_bytes(range);
+  range.lies = lies;
+  add_bytes(range);
 }
 
 void FreeRanges::share_age(Range& range, Range& other) {

@@ -23,6 +23,7 @@ class FreeRanges {
   // Changes of a range that is in here.
   void resize(Range& range, const Stretch& where);
   void give_to(Range& range, const FreeTicket& ticket);
+  void be(Range& range, Lies lies);
   // As young as `other`, which is in here too.
   void share_age(Range& range, Range& other);
 
@@ -47,6 +48,7 @@ class FreeRanges {
 
   const RangeList& by_age() const { return by_age_; }
   Size bytes() const { return bytes_; }
+  Size far_bytes() const { return far_bytes_; }  // of them
   std::size_t count() const { return count_; }
   Size largest() const;
 
@@ -59,12 +61,22 @@ class FreeRanges {
   void leave(Range& range);
   bool is_large(Size size) const { return size >= unit_; }
 
+  void add_bytes(const Range& range) {
+    bytes_ += range.size();
+    if (range.lies == Lies::Far) far_bytes_ += range.size();
+  }
+  void take_bytes(const Range& range) {
+    bytes_ -= range.size();
+    if (range.lies == Lies::Far) far_bytes_ -= range.size();
+  }
+
   const Size unit_;
   SizeIndex for_anyone_;
   std::unordered_map<StreamId, std::unique_ptr<SizeIndex>> streams_;
   RangeList by_age_;
   std::uint64_t clock_ = 0;
   Size bytes_ = 0;
+  Size far_bytes_ = 0;
   std::size_t count_ = 0;
 };
 

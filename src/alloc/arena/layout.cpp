@@ -10,6 +10,9 @@ namespace {
 bool may_join(const FreeTicket& a, const FreeTicket& b) {
   return a.is_for_anyone() || b.is_for_anyone() || a.stream == b.stream;
 }
+bool may_join(const Range& range, const FreeTicket& ticket, Lies lies) {
+  return range.lies == lies && may_join(range.ticket, ticket);
+}
 
 FreeTicket later(const FreeTicket& a, const FreeTicket& b) {
   if (a.is_for_anyone()) return b;
@@ -28,6 +31,7 @@ void Layout::be_one_hole() {
   Range& all = ranges_.make();
   all.kind = TileKind::Hole;
   all.ticket = {};
+  all.lies = Lies::Near;
   all.where = {0, size_};
   all.before = all.after = nullptr;
   first_ = last_ = &all;
@@ -62,17 +66,18 @@ Range* Layout::tail() const {
   return as_range(last_, TileKind::Hole);
 }
 
-Block& Layout::make_block(const Stretch& where, StreamId stream) {
+Block& Layout::make_block(const Stretch& where, StreamId stream, Lies lies) {
   Block& block = blocks_.make();
   block.place(base_ + where.offset, where.size);
   block.stream = stream;
+  block.lies = lies;
   block_bytes_ += where.size;
   ++block_count_;
   return block;
 }
 
 Block& Layout::carve(Range& range, Size size, StreamId stream) {
-  Block& block = make_block({range.begin(), size}, stream);
+  Block& block = make_block({range.begin(), size}, stream, range.lies);
   if (range.size() == size) {
     free_.remove(range);
     replace(range, block);
@@ -91,12 +96,14 @@ Block& Layout::carve(Range& first, const Stretch& where, StreamId stream) {
   if (range->begin() < where.offset) {
     range = &cut(*range, {where.offset, range->end() - where.offset});
   }
+  Lies lies = range->lies;
   while (range->end() < where.end()) {
     Range& next = static_cast<Range&>(*range->after);
     drop(*range);
     range = &next;
+    if (range->lies == Lies::Far) lies = Lies::Far;
   }
-  Block& block = make_block(where, stream);
+  Block& block = make_block(where, stream, lies);
   if (range->end() == where.end()) {
     free_.remove(*range);
     replace(*range, block);
@@ -115,14 +122,14 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
   --block_count_;
 
   Range* whole = as_range(block.before, TileKind::Free);
-  if (whole != nullptr && !may_join(whole->ticket, since)) whole = nullptr;
+  if (whole != nullptr && !may_join(*whole, since, Lies::Near)) whole = nullptr;
   if (whole != nullptr) {
     since = later(since, whole->ticket);
     where = {whole->begin(), whole->size() + where.size};
     free_.remove(*whole);
   }
   Range* const next = as_range(block.after, TileKind::Free);
-  if (next != nullptr && may_join(next->ticket, since)) {
+  if (next != nullptr && may_join(*next, since, Lies::Near)) {
     since = later(since, next->ticket);
     where.size += next->size();
     free_.remove(*next);
@@ -136,6 +143,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
   if (whole == nullptr) {
     whole = &ranges_.make();
     whole->kind = TileKind::Free;
+    whole->lies = Lies::Near;
     replace(block, *whole);
   } else {
     unlink(block);
@@ -148,12 +156,40 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
   blocks_.give_back(block);
 }
 
+void Layout::give_back(Block& block, const FreeTicket& ticket, const std::vector<Stretch>& far) {
+  if (far.empty()) return give_back(block, ticket);
+  const Stretch where = stretch_of(block);
+  block_bytes_ -= where.size;
+  --block_count_;
+  Range& lowest = ranges_.make();
+  lowest.kind = TileKind::Free;
+  lowest.lies = Lies::Near;
+  lowest.where = where;
+  lowest.ticket = ticket;
+  lowest.knows_whole = false;
+  replace(block, lowest);
+  free_.add_as_newest(lowest);
+  block.unplace();
+  blocks_.give_back(block);
+
+  Tile* const beyond = lowest.after;
+  for (auto stretch = far.rbegin(); stretch != far.rend(); ++stretch) {
+    free_.be(cut(lowest, *stretch), Lies::Far);
+  }
+  std::vector<Range*> parts;
+  for (Tile* tile = &lowest; tile != beyond; tile = tile->after) {
+    parts.push_back(static_cast<Range*>(tile));
+  }
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) join(**part);
+}
+
 Range& Layout::cut(Range& range, const Stretch& part) {
   const auto split = [&](Size at) -> Range& {
     Range& above = ranges_.make();
     above.kind = range.kind;
     above.where = {at, range.end() - at};
     above.ticket = range.ticket;
+    above.lies = range.lies;
     above.knows_whole = false;
     insert_after(range, above);
     const Stretch below{range.begin(), at - range.begin()};
@@ -170,7 +206,7 @@ Range& Layout::cut(Range& range, const Stretch& part) {
   return part.offset > range.begin() ? split(part.offset) : range;
 }
 
-void Layout::turn_into(Range& range, TileKind kind) {
+void Layout::turn_into(Range& range, TileKind kind, Lies lies) {
   if (range.kind == kind) return;
   if (range.kind == TileKind::Free) {
     free_.remove(range);
@@ -179,6 +215,7 @@ void Layout::turn_into(Range& range, TileKind kind) {
   }
   range.kind = kind;
   range.ticket = {};
+  range.lies = kind == TileKind::Free ? lies : Lies::Near;
   range.knows_whole = false;
   if (kind == TileKind::Free) {
     free_.add_as_newest(range);
@@ -189,7 +226,7 @@ void Layout::turn_into(Range& range, TileKind kind) {
 
 Range* Layout::joinable(const Range& range, Tile* neighbour) const {
   Range* const other = range.kind != TileKind::Broken ? as_range(neighbour, range.kind) : nullptr;
-  return other != nullptr && may_join(range.ticket, other->ticket) ? other : nullptr;
+  return other != nullptr && may_join(*other, range.ticket, range.lies) ? other : nullptr;
 }
 
 Range& Layout::join(Range& range) {

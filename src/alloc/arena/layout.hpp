@@ -12,7 +12,7 @@ namespace cuvmm::arena {
 
 // What lies where in an arena: tiles from its first byte to its last. Knows no driver: who maps and
 // unmaps says so here. Neighbours of the same kind are one tile, but for blocks, and for free
-// ranges that belong to different streams. Not synchronised.
+// ranges that belong to different streams, or lie near and far. Not synchronised.
 class Layout {
  public:
   // `unit` is the size of the smallest chunk: holes begin and end at its multiples.
@@ -24,11 +24,13 @@ class Layout {
   Block& carve(Range& first, const Stretch& where, StreamId stream);
   // The block is gone; its memory is free, of the ticket's stream.
   void give_back(Block& block, const FreeTicket& ticket);
+  // The same for a block of which those stretches lie far, in address order.
+  void give_back(Block& block, const FreeTicket& ticket, const std::vector<Stretch>& far);
 
   // A range of its own for a part of `range`, not joined with its neighbours until join(). What is
   // below the part stays in `range`.
   Range& cut(Range& range, const Stretch& part);
-  void turn_into(Range& range, TileKind kind);
+  void turn_into(Range& range, TileKind kind, Lies lies = Lies::Near);
   // With neighbours that it may be one with. Where several were cut, the last in address order
   // joins first. Returns what it is part of then.
   Range& join(Range& range);
@@ -71,7 +73,7 @@ class Layout {
   RangeList& list_of(TileKind kind) { return kind == TileKind::Hole ? holes_ : broken_; }
   void drop(Range& range);  // its tile and its record
   void be_one_hole();
-  Block& make_block(const Stretch& where, StreamId stream);
+  Block& make_block(const Stretch& where, StreamId stream, Lies lies);
 
   const CUdeviceptr base_;
   const Size size_;

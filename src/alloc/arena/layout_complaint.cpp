@@ -51,11 +51,12 @@ class TileWalk {
         free_.insert(&range);
         ++free_count_;
         free_bytes_ += range.size();
+        if (range.lies == Lies::Far) far_bytes_ += range.size();
         if (range.size() >= layout_.unit()) ++large_count_;
         if (const Range* before = as_free(last_); before != nullptr) {
           const bool one = before->ticket.stream == range.ticket.stream ||
                            before->ticket.is_for_anyone() || range.ticket.is_for_anyone();
-          if (one) complain("two free ranges should be one");
+          if (one && before->lies == range.lies) complain("two free ranges should be one");
         }
         break;
       case TileKind::Hole:
@@ -79,7 +80,8 @@ class TileWalk {
 
   void check_lists() {
     const FreeRanges& free = layout_.free();
-    if (free.bytes() != free_bytes_ || free.count() != free_count_) {
+    if (free.bytes() != free_bytes_ || free.far_bytes() != far_bytes_ ||
+        free.count() != free_count_) {
       complain("free ranges are counted wrongly");
     }
     check_index(no_stream, free.for_anyone());
@@ -138,6 +140,7 @@ class TileWalk {
   Size block_bytes_ = 0;
   std::size_t block_count_ = 0;
   Size free_bytes_ = 0;
+  Size far_bytes_ = 0;
   std::size_t free_count_ = 0;
   std::size_t large_count_ = 0;
   std::size_t indexed_ = 0;

@@ -93,7 +93,8 @@ void Rearrangement::cut_tiles() {
 void Rearrangement::follow(Range& tile) {
   const MappedChunk* const mapped = mapping_.find(tile.begin());
   if (mapped == nullptr) return layout_.turn_into(tile, TileKind::Hole);
-  layout_.turn_into(tile, mapped->access == access_ ? TileKind::Free : TileKind::Broken);
+  layout_.turn_into(tile, mapped->access == access_ ? TileKind::Free : TileKind::Broken,
+                    lies(mapped->chunk->location(), device_));
 }
 
 void Rearrangement::follow_all() {

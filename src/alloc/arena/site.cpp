@@ -27,8 +27,9 @@ std::optional<Site> SiteSearch::find() {
 bool SiteSearch::is_part(const Tile* tile) const {
   if (tile == nullptr) return false;
   if (tile->kind == TileKind::Hole) return true;
-  return tile->kind == TileKind::Free &&
-         may_use(static_cast<const Range&>(*tile), wanted_.stream, order_);
+  if (tile->kind != TileKind::Free) return false;
+  const auto& range = static_cast<const Range&>(*tile);
+  return is_within(wanted_.reach, range) && may_use(range, wanted_.stream, order_);
 }
 
 // False where the run is, or will be, found by another of its holes.

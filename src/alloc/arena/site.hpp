@@ -26,6 +26,11 @@ struct Site {
   std::vector<Gap> gaps;
 };
 
+// Whoever reaches far takes near ranges too.
+inline bool is_within(Lies reach, const Range& range) {
+  return reach == Lies::Far || range.lies == Lies::Near;
+}
+
 // The stream may use the range's memory by now.
 bool may_use(const Range& range, StreamId stream, const StreamOrder& order);
 
@@ -40,6 +45,7 @@ class SiteSearch {
     // What could be moved or is at hand, that of the site itself included: of the sites for which
     // the rest is enough, the best. `unlimited` where there is more.
     Size spare = unlimited;
+    Lies reach = Lies::Near;  // Far: free ranges of either kind
   };
 
   SiteSearch(const Layout& layout, const Mapping& mapping, const StreamOrder& order,

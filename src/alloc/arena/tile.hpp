@@ -4,6 +4,7 @@
 
 #include "alloc/allocation.hpp"
 #include "stream/free_ticket.hpp"
+#include "vmm/location.hpp"
 #include "vmm/stretch.hpp"
 
 namespace cuvmm {
@@ -32,7 +33,8 @@ struct Range : Tile {
   Range() : Tile(TileKind::Hole) {}
 
   Stretch where;
-  FreeTicket ticket;  // of a free one: since when
+  FreeTicket ticket;       // of a free one: since when
+  Lies lies = Lies::Near;  // the memory of a free one, all of it
 
   // Free: others of its owner and size class.
   Range* next_of_class = nullptr;
@@ -61,6 +63,7 @@ struct Block : Allocation, arena::Tile {
 
   // Guarded by the lock of the stream's cache.
   bool is_cached = false;
+  Lies lies = Lies::Near;  // Far: some of it. Never changes while it is a block
   Block* below = nullptr;  // the next of its size
   std::uint64_t tick = 0;  // of its free
 };

@@ -36,6 +36,7 @@ struct SharedChunk {
   Links<SharedChunk> of_idle;
 
   Size size() const { return chunk->size(); }
+  Lies lies() const;
   bool takes_blocks() const { return !retired && !emptying && pinned == 0; }
   Stretch where(const WindowBlock& block) const { return block.placed(size()).piece(); }
 

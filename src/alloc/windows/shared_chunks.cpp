@@ -32,6 +32,8 @@ SharedChunk& SharedChunks::add(ChunkRef chunk, const Format& format) {
   added.in_use = added.pinned = added.copies = 0;
   added.retired = added.emptying = false;
   ++record->chunks;
+  added.vacant_bytes = 0;
+  if (added.lies() == Lies::Far) ++far_count_;
   added.place = all_.size();
   all_.push_back(&added);
   refile(added);
@@ -44,6 +46,10 @@ ChunkRef SharedChunks::remove(SharedChunk& chunk) {
   all_[chunk.place] = all_.back();
   all_[chunk.place]->place = chunk.place;
   all_.pop_back();
+  if (chunk.lies() == Lies::Far) {
+    --far_count_;
+    far_vacant_ -= chunk.vacant_bytes;
+  }
   if (--chunk.format->chunks == 0) formats_.erase(chunk.format->format);
   chunk.format = nullptr;
   chunk.id = 0;
@@ -67,7 +73,8 @@ void SharedChunks::clear() {
   formats_.clear();
   by_vacancy_ = {};
   idle_ = {};
-  vacant_bytes_ = 0;
+  vacant_bytes_ = far_vacant_ = 0;
+  far_count_ = 0;
 }
 
 void SharedChunks::put(SharedChunk& chunk, WindowBlock& block) {
@@ -94,7 +101,9 @@ void SharedChunks::measure(SharedChunk& chunk) const {
 
 void SharedChunks::refile(SharedChunk& chunk) {
   if (chunk.vacancy_class != 0) vacant_bytes_ -= chunk.vacant_bytes;
+  const Size vacant_before = chunk.vacant_bytes;
   measure(chunk);
+  if (chunk.lies() == Lies::Far) far_vacant_ += chunk.vacant_bytes - vacant_before;
   const bool takes = chunk.takes_blocks();
   const std::size_t now = takes ? class_of(chunk.largest_vacancy) : 0;
   if (now != chunk.vacancy_class) {
@@ -157,7 +166,7 @@ std::optional<SharedChunks::Place> SharedChunks::find(const Format& format, Look
     if (const auto place = find_slot(format, few)) return place;
     if (look == Look::Lightly) return std::nullopt;
   }
-  return find_any(format.size);
+  return find_any(format);
 }
 
 // Small vacancies first.
@@ -166,7 +175,7 @@ std::optional<SharedChunks::Place> SharedChunks::find_slot(const Format& format,
   for (std::size_t wide = class_of(format.size); wide <= classes; ++wide) {
     for (SharedChunk* chunk = by_vacancy_[wide].first(); chunk != nullptr;
          chunk = chunk->of_class.next) {
-      if (chunk->largest_vacancy < format.size) continue;
+      if (chunk->largest_vacancy < format.size || chunk->lies() != format.lies) continue;
       if (const auto slot = vacant_slot(*chunk, format)) return Place{chunk, *slot};
       if (--most_chunks == 0) return std::nullopt;
     }
@@ -174,11 +183,12 @@ std::optional<SharedChunks::Place> SharedChunks::find_slot(const Format& format,
   return std::nullopt;
 }
 
-std::optional<SharedChunks::Place> SharedChunks::find_any(Size size) const {
+std::optional<SharedChunks::Place> SharedChunks::find_any(const Format& format) const {
+  const Size size = format.size;
   for (std::size_t wide = class_of(size); wide <= classes; ++wide) {
     for (SharedChunk* chunk = by_vacancy_[wide].first(); chunk != nullptr;
          chunk = chunk->of_class.next) {
-      if (chunk->largest_vacancy < size) continue;
+      if (chunk->largest_vacancy < size || chunk->lies() != format.lies) continue;
       Stretch best{0, granule_ + 1};
       chunk->for_each_vacancy([&](Stretch vacancy) {
         if (vacancy.size >= size && vacancy.size < best.size) best = vacancy;
@@ -195,6 +205,8 @@ Complaint SharedChunks::complaint() const {
   std::size_t idle = 0;
   std::size_t filed = 0;
   std::size_t open = 0;
+  Size far_vacant = 0;
+  std::size_t far_chunks = 0;
   for (std::size_t i = 0; i < all_.size(); ++i) {
     const SharedChunk& chunk = *all_[i];
     if (chunk.place != i) return "shared chunks: one is not at its place";
@@ -203,6 +215,11 @@ Complaint SharedChunks::complaint() const {
     idle += chunk.in_use == 0 && !chunk.pieces.empty() ? 1 : 0;
     filed += chunk.vacancy_class != 0 ? 1 : 0;
     open += chunk.is_open ? 1 : 0;
+    far_vacant += chunk.lies() == Lies::Far ? chunk.vacant_bytes : 0;
+    far_chunks += chunk.lies() == Lies::Far ? 1 : 0;
+  }
+  if (far_vacant != far_vacant_ || far_chunks != far_count_) {
+    return "shared chunks: those that lie far are counted wrongly";
   }
   if (vacant != vacant_bytes_) return "shared chunks: vacant bytes are counted wrongly";
   if (idle != idle_.count()) return "shared chunks: the idle ones are not those listed";

@@ -20,6 +20,10 @@ struct ChunkFormat {
   LinkedList<SharedChunk, &SharedChunk::of_format> open;  // with a slot to hand out
 };
 
+inline Lies SharedChunk::lies() const {
+  return format->format.lies;
+}
+
 // How hard to look for a vacant place.
 enum class Look : std::uint8_t {
   Lightly,  // beside pieces of the same size; elsewhere only where much memory lies vacant
@@ -76,6 +80,9 @@ class SharedChunks {
   Size granule() const { return granule_; }
   Size physical_bytes() const { return all_.size() * granule_; }
   Size vacant_bytes() const { return vacant_bytes_; }
+  Size far_bytes() const { return far_count_ * granule_; }  // of physical_bytes()
+  // Of those, what pieces take.
+  Size far_bytes_taken() const { return far_bytes() - far_vacant_; }
 
   Complaint complaint() const;
 
@@ -86,7 +93,8 @@ class SharedChunks {
 
   struct FormatHash {
     std::size_t operator()(const Format& format) const noexcept {
-      return static_cast<std::size_t>(format.size * 4 + static_cast<Size>(format.cut));
+      return static_cast<std::size_t>(format.size * 8 + static_cast<Size>(format.lies) * 4 +
+                                      static_cast<Size>(format.cut));
     }
   };
 
@@ -96,7 +104,7 @@ class SharedChunks {
   std::optional<Stretch> vacant_slot(const SharedChunk& chunk) const;
   std::optional<Stretch> vacant_slot(const SharedChunk& chunk, const Format& format);
   std::optional<Place> find_slot(const Format& format, std::size_t most_chunks);
-  std::optional<Place> find_any(Size size) const;
+  std::optional<Place> find_any(const Format& format) const;
   void measure(SharedChunk& chunk) const;
   Complaint complaint_of(const SharedChunk& chunk) const;
   Complaint complaint_of_pieces(const SharedChunk& chunk) const;
@@ -110,6 +118,8 @@ class SharedChunks {
   std::array<LinkedList<SharedChunk, &SharedChunk::of_class>, classes + 1> by_vacancy_;
   Idle idle_;
   Size vacant_bytes_ = 0;  // where blocks can be put
+  std::size_t far_count_ = 0;
+  Size far_vacant_ = 0;
 };
 
 }  // namespace cuvmm

@@ -38,6 +38,7 @@ struct WindowBlock : Allocation {
     std::vector<ChunkRef> chunks;
     Size bytes = 0;         // of them, mapped
     Size unbacked = 0;      // at the beginning, before the first chunk: no memory yet (back())
+    Size far_bytes = 0;     // of those, spilled
     std::size_t place = 0;  // among all blocks that have some
   };
 

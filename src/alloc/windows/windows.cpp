@@ -182,7 +182,7 @@ void Windows::release_all() {
   large_.clear();
   shared_.clear();
   addresses_.clear();
-  whole_bytes_ = 0;
+  whole_bytes_ = whole_far_bytes_ = 0;
   unbacked_bytes_ = 0;
   counters_.live_blocks = 0;
   counters_.live_bytes = 0;
@@ -195,6 +195,8 @@ WindowCounters Windows::counters() const {
   now.cached_bytes = cached_.bytes();
   now.vacant_bytes = shared_.vacant_bytes();
   now.physical_bytes = shared_.physical_bytes() + whole_bytes_;
+  now.spilled_bytes = shared_.far_bytes() + whole_far_bytes_;
+  now.spilled_taken = shared_.far_bytes_taken() + whole_far_bytes_;
   now.mapped_bytes = maps_.mapped_bytes();
   now.reserved_bytes = addresses_.reserved_bytes();
   return now;

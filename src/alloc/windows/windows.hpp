@@ -51,6 +51,8 @@ struct WindowCounters {
   Size cached_bytes = 0;    // granted once, freed since, and still mapped
   Size vacant_bytes = 0;    // of shared chunks, where blocks can be put
   Size physical_bytes = 0;  // all chunks held
+  Size spilled_bytes = 0;   // of them
+  Size spilled_taken = 0;   // of those, what blocks take
   Size mapped_bytes = 0;    // of windows: a chunk counts once in each
   Size reserved_bytes = 0;
   Size compacted_bytes = 0;  // so far
@@ -151,6 +153,7 @@ class Windows final : public ReclaimClient {
   Result<WindowBlock*> place_under_pressure(Request& request, Error refusal);
   Result<WindowBlock*> try_place(Request& request);
   Result<void> take_missing(Request& request);
+  Result<void> take_spilled(Request& request);
   Size could_be_had() const;
   bool wait_for_a_free(std::uint64_t until);
   Result<bool> make_room(const Request& request);
@@ -169,6 +172,10 @@ class Windows final : public ReclaimClient {
   void end_life(WindowBlock& block, const FreeTicket& ticket);
   void keep(WindowBlock& block);
   bool is_reusable(const WindowBlock& block) const;
+  static Lies lies(const WindowBlock& block);
+  Size far_bytes_of(const ChunkRef& chunk) const;
+  void add_bytes_of(WindowBlock::Whole& whole, const ChunkRef& chunk);
+  void take_bytes_of(WindowBlock::Whole& whole, const ChunkRef& chunk);
   void hand_out(WindowBlock& block);
   void take_down(WindowBlock& block);
   bool unmap_all(WindowBlock& block);
@@ -246,6 +253,7 @@ class Windows final : public ReclaimClient {
   WindowCounters counters_;                         // live and compacted ones only
   Size whole_bytes_ = 0;                            // of chunks that belong to one block
   Size unbacked_bytes_ = 0;                         // of live blocks, without memory
+  Size whole_far_bytes_ = 0;                        // of those
   std::uint64_t changes_ = 0;                       // that may let compaction do better than before
   std::uint64_t worth_while_from_ = 0;              // changes_, for compaction to free
   Size futile_bytes_ = 0;                           // so much or more

@@ -38,6 +38,7 @@ struct Windows::Request {
   bool needs_spare = false;     // no place for the piece was found, when it was last looked for
   std::vector<Size> cuts = {};  // where chunks of the block that it may take over from end
   Size unbacked = 0;            // at the beginning, to be left without memory
+  Lies reach = Lies::Near;      // Far: the device has no room, however hard one looks
 
   Size backed_whole() const { return shape.whole_bytes() - unbacked; }
   Size missing_whole() const { return backed_whole() - whole_bytes; }
@@ -99,8 +100,12 @@ Result<WindowBlock*> Windows::allocate(Size asked, const Preparation& for_resize
     if (for_resize.kind == Preparation::Kind::Promise && !request.cuts.empty()) {
       request.unbacked = request.cuts.back();
     }
+    const Size elsewhere = whole_far_bytes_ + shared_.far_bytes() + store_.spill_room();
+    const Size most = settings_.device_memory > unlimited - elsewhere
+                          ? unlimited
+                          : settings_.device_memory + elsewhere;
     const Size live = counters_.live_bytes - unbacked_bytes_;
-    const Size not_live = settings_.device_memory - std::min(settings_.device_memory, live);
+    const Size not_live = most - std::min(most, live);
     if (granted == 0 || granted - request.unbacked > not_live) {
       // However much is given up for it. Programs find out by halving what they ask for.
       return Error{.kind = ErrorKind::OutOfMemory,
@@ -150,6 +155,10 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
       if (!TRY(make_room(request))) break;
       placed = try_again();
     }
+    if (lacks_room() && store_.spills()) {
+      request.reach = Lies::Far;
+      placed = try_again();
+    }
     if (!lacks_room()) return placed;
   }
   {
@@ -168,11 +177,15 @@ Result<WindowBlock*> Windows::try_place(Request& request) {
   std::optional<SharedChunks::Place> place;
   if (request.shape.has_piece()) {
     place = shared_.find(request.shape.format(), request.look);
+    if (!place && request.reach == Lies::Far) {
+      place = shared_.find(request.shape.format(Lies::Far), request.look);
+    }
     request.needs_spare = !place && !request.spare;
   }
   if (request.needs_spare || request.missing_whole() != 0) return nullptr;
   if (place || !request.shape.has_piece()) return put_up(request, place);
-  SharedChunk& fresh = shared_.add(request.spare, request.shape.format());
+  const Lies spare_lies = cuvmm::lies(request.spare->location(), settings_.device);
+  SharedChunk& fresh = shared_.add(request.spare, request.shape.format(spare_lies));
   Result<WindowBlock*> block = put_up(request, shared_.first_slot(fresh));
   // Before its first piece it is nobody's, and after a failure nobody's again.
   if (!block.ok() && fresh.id != 0) remove_if_vacant(fresh);
@@ -181,6 +194,7 @@ Result<WindowBlock*> Windows::try_place(Request& request) {
 
 // As few and as large chunks as it takes: mapping one costs the same whatever its size.
 Result<void> Windows::take_missing(Request& request) {
+  if (request.reach == Lies::Far) return take_spilled(request);
   while (request.missing_whole() != 0) {
     Result<ChunkRef> one = store_.take(kind(request.next_whole()), this);
     if (!one.ok()) {
@@ -199,6 +213,28 @@ Result<void> Windows::take_missing(Request& request) {
   if (request.needs_spare && !request.spare) {
     request.spare = TRY(store_.take(kind(granule_), this));
   }
+  return {};
+}
+
+// What the device still has, and the rest from elsewhere, in few and large chunks.
+Result<void> Windows::take_spilled(Request& request) {
+  const auto take = [this](Size size) -> Result<ChunkRef> {
+    Result<ChunkRef> near = store_.take(kind(granule_), this);
+    if (near.ok() || near.error().kind != ErrorKind::OutOfMemory) return near;
+    return store_.take_spilled(size, settings_.exportable);
+  };
+  for (Size size = request.missing_whole(); request.missing_whole() != 0;) {
+    size = std::min(size, request.next_whole());
+    Result<ChunkRef> taken = take(size);
+    if (taken.ok()) {
+      request.add_whole(std::move(taken).value());
+    } else if (taken.error().kind != ErrorKind::OutOfMemory || size == granule_) {
+      return taken.error();
+    } else {
+      size = round_up(size / 2, granule_);
+    }
+  }
+  if (request.needs_spare && !request.spare) request.spare = TRY(take(granule_));
   return {};
 }
 
@@ -271,8 +307,7 @@ Result<void> Windows::map_all(WindowBlock& block, const std::vector<ChunkRef>& w
   for (const ChunkRef& chunk : whole) {
     TRY(maps_.map(placed.whole() + block.whole->unbacked + block.whole->bytes, chunk));
     block.whole->chunks.push_back(chunk);
-    block.whole->bytes += chunk->size();
-    whole_bytes_ += chunk->size();
+    add_bytes_of(*block.whole, chunk);
   }
   if (block.shared != nullptr) {
     TRY(maps_.map(placed.piece_window(), block.shared->chunk));

@@ -52,7 +52,8 @@ bool may_move(const WindowBlock& piece) {
 }
 
 bool takes_part(const SharedChunk& chunk) {
-  return chunk.takes_blocks() && chunk.copies == 0 && chunk.in_use != 0;
+  return chunk.takes_blocks() && chunk.copies == 0 && chunk.in_use != 0 &&
+         chunk.lies() == Lies::Near;
 }
 
 }  // namespace

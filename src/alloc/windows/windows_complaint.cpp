@@ -72,6 +72,8 @@ Complaint Windows::complaint_of_blocks() const {
   Size live_bytes = 0;
   Size whole_bytes = 0;
   Size unbacked_bytes = 0;
+  Size whole_far_bytes = 0;
+  Size chunks_far_bytes = 0;
   Size mapped_bytes = 0;
   Complaint complaint;
   for_each_block([&](const WindowBlock& block) {
@@ -85,7 +87,11 @@ Complaint Windows::complaint_of_blocks() const {
     if (block.whole != nullptr && is_live(block)) {
       unbacked_bytes += block.whole->unbacked;
     }
-    if (block.whole != nullptr) whole_bytes += block.whole->bytes;
+    if (block.whole != nullptr) {
+      whole_bytes += block.whole->bytes;
+      whole_far_bytes += block.whole->far_bytes;
+      for (const ChunkRef& chunk : block.whole->chunks) chunks_far_bytes += far_bytes_of(chunk);
+    }
     if (block.piece_behind != Behind::Nothing) mapped_bytes += granule_;
   });
   if (complaint) return complaint;
@@ -102,6 +108,9 @@ Complaint Windows::complaint_of_blocks() const {
   }
   if (whole_bytes != whole_bytes_) return "windows: chunks of single blocks are counted wrongly";
   if (unbacked_bytes != unbacked_bytes_) return "windows: bytes without memory are counted wrongly";
+  if (whole_far_bytes != whole_far_bytes_ || chunks_far_bytes != whole_far_bytes_) {
+    return "windows: what lies far is counted wrongly";
+  }
   if (mapped_bytes + whole_bytes != maps_.mapped_bytes()) {
     return "windows: mapped bytes are counted wrongly";
   }

@@ -108,8 +108,7 @@ Result<void> Windows::take_front(WindowBlock& block, Size bytes) {
     const CUdeviceptr address = block.address() + whole.unbacked;
     if (!maps_.unmap(address, first).ok()) TRY(maps_.unmap(address, first));
     whole.chunks.erase(whole.chunks.begin());
-    whole.bytes -= first->size();
-    whole_bytes_ -= first->size();
+    take_bytes_of(whole, first);
     whole.unbacked += first->size();
     unbacked_bytes_ += first->size();
   }
@@ -123,8 +122,7 @@ Result<void> Windows::put_front(WindowBlock& block, const std::vector<ChunkRef>&
     const Size size = (*chunk)->size();
     TRY(maps_.map(block.address() + whole.unbacked - size, *chunk));
     whole.chunks.insert(whole.chunks.begin(), *chunk);
-    whole.bytes += size;
-    whole_bytes_ += size;
+    add_bytes_of(whole, *chunk);
     whole.unbacked -= size;
     unbacked_bytes_ -= size;
   }
@@ -216,6 +214,7 @@ Result<void> Windows::back(WindowBlock& block) {
     (void)give_up_whole_chunks(wanted);
   }
   if (!one.ok()) one = store_.take(kind(wanted), this);
+  if (!one.ok() && store_.spills()) one = store_.take_spilled(wanted, settings_.exportable);
   if (one.ok()) {
     chunks.push_back(std::move(one).value());
   } else {

@@ -43,8 +43,35 @@ void Windows::keep(WindowBlock& block) {
 bool Windows::is_reusable(const WindowBlock& block) const {
   if (block.whole != nullptr && (block.pins() & out_of_process) != 0) return false;
   if (block.whole != nullptr && block.whole->unbacked != 0) return false;
+  // The next one may find room on the device.
+  if (lies(block) == Lies::Far) return false;
   if (block.shared == nullptr) return true;
   return block.shared->takes_blocks() && block.piece_behind == Behind::Usable;
+}
+
+Lies Windows::lies(const WindowBlock& block) {
+  const bool whole_is_far = block.whole != nullptr && block.whole->far_bytes != 0;
+  const bool piece_is_far = block.shared != nullptr && block.shared->lies() == Lies::Far;
+  return whole_is_far || piece_is_far ? Lies::Far : Lies::Near;
+}
+
+Size Windows::far_bytes_of(const ChunkRef& chunk) const {
+  return cuvmm::lies(chunk->location(), settings_.device) == Lies::Far ? chunk->size() : 0;
+}
+
+// A chunk of a block's own is mapped behind it from now on, or no longer.
+void Windows::add_bytes_of(WindowBlock::Whole& whole, const ChunkRef& chunk) {
+  whole.bytes += chunk->size();
+  whole_bytes_ += chunk->size();
+  whole.far_bytes += far_bytes_of(chunk);
+  whole_far_bytes_ += far_bytes_of(chunk);
+}
+
+void Windows::take_bytes_of(WindowBlock::Whole& whole, const ChunkRef& chunk) {
+  whole.bytes -= chunk->size();
+  whole_bytes_ -= chunk->size();
+  whole.far_bytes -= far_bytes_of(chunk);
+  whole_far_bytes_ -= far_bytes_of(chunk);
 }
 
 void Windows::give_up(WindowBlock& ready) {
@@ -86,9 +113,8 @@ bool Windows::unmap_all(WindowBlock& block) {
     const Size size = last->size();
     const CUdeviceptr end = placed.whole() + block.whole->unbacked + block.whole->bytes;
     if (!unmap_one(end - size, last)) return false;
+    take_bytes_of(*block.whole, last);
     block.whole->chunks.pop_back();
-    block.whole->bytes -= size;
-    whole_bytes_ -= size;
   }
   return true;
 }

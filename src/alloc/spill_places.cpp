@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a device's memory goes when the device is full.
+#include "alloc/device_memory.hpp"
+#include "base/log.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr const char* doing = "let memory spill";
+
+// What one device may take of another one's memory: within what it may spill, and what the other
+// may hold.
+class NeighbourBudget final : public Budget {
+ public:
+  NeighbourBudget(std::shared_ptr<Budget> spilled, Budget& of_the_neighbour)
+      : spilled_(std::move(spilled)), of_the_neighbour_(of_the_neighbour) {}
+
+  void note_native(Size) override {}  // none is taken past us under this name
+  void forget_native(Size) override {}
+  Size native_bytes() const override { return 0; }
+  Size available() const override {
+    return std::min(spilled_->available(), of_the_neighbour_.available());
+  }
+
+ private:
+  bool grant(Size size) override {
+    if (!grant_of(*spilled_, size)) return false;
+    if (grant_of(of_the_neighbour_, size)) return true;
+    take_back_of(*spilled_, size);
+    return false;
+  }
+  void take_back(Size size) override {
+    take_back_of(of_the_neighbour_, size);
+    take_back_of(*spilled_, size);
+  }
+
+  const std::shared_ptr<Budget> spilled_;
+  Budget& of_the_neighbour_;  // outlives the process' memory
+};
+
+Result<int> attribute(const Driver& driver, CUdevice_attribute which, int ordinal) {
+  int value = 0;
+  TRY(driver.check(driver.cuDeviceGetAttribute(&value, which, ordinal), doing));
+  return value;
+}
+
+Error not_supported(const char* why) {
+  return {.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
+}
+
+}  // namespace
+
+void DeviceMemory::find_places_to_spill(const Driver& driver,
+                                        const std::vector<DeviceMemory*>& neighbours) {
+  const SpillTo to = settings_.spill.to;
+  if (to == SpillTo::Off) return;
+  const SizeLimit& limit = settings_.spill.limit;
+  const auto budget =
+      std::make_shared<LocalBudget>(limit.is_none() ? unlimited : limit.of(memory_));
+  const auto warn_unless = [&](const Result<void>& outcome, const char* where) {
+    if (outcome.ok()) return;
+    CUVMM_LOG(Warning, "device %d: %s; nothing spills to %s", ordinal_,
+              outcome.error().text().c_str(), where);
+  };
+  if (to != SpillTo::Host) {
+    for (DeviceMemory* neighbour : neighbours) {
+      warn_unless(spill_to(driver, *neighbour, budget),
+                  ("device " + std::to_string(neighbour->ordinal())).c_str());
+    }
+    if (neighbours.empty() && to == SpillTo::Peer) {
+      CUVMM_LOG(Warning, "device %d: no other device can be reached; nothing spills", ordinal_);
+    }
+  }
+  if (to != SpillTo::Peer) warn_unless(spill_to_host(driver, budget), "the host");
+}
+
+Result<void> DeviceMemory::spill_to(const Driver& driver, DeviceMemory& neighbour,
+                                    const std::shared_ptr<Budget>& budget) {
+  return serve_spilled(driver, neighbour.location(),
+                       std::make_shared<NeighbourBudget>(budget, neighbour.budget()));
+}
+
+Result<void> DeviceMemory::spill_to_host(const Driver& driver,
+                                         const std::shared_ptr<Budget>& budget) {
+  const int maps_host = TRY(attribute(
+      driver, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal_));
+  if (maps_host == 0) return not_supported("the device cannot map memory of the host");
+  // -1 where the host has no nodes, or the driver does not tell.
+  const auto node = attribute(driver, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal_);
+  return serve_spilled(driver, Location::host(node.ok() && *node > 0 ? *node : 0), budget);
+}
+
+Result<void> DeviceMemory::serve_spilled(const Driver& driver, Location where,
+                                         std::shared_ptr<Budget> budget) {
+  const Size granule = TRY(granularity_of(driver, where));
+  if (!is_multiple(granule_, granule)) return not_supported("its granules are larger");
+  return store_.serve_spilled(where, std::move(budget));
+}
+
+}  // namespace cuvmm

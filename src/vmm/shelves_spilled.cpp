@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chunks that a store holds elsewhere, for what its device has no room for.
+#include "trace/record_event.hpp"
+#include "vmm/shelves.hpp"
+
+namespace cuvmm {
+
+std::vector<Location> ChunkStore::Shelves::spill_places() const {
+  std::vector<Location> places;
+  const Holding holding{lock_};
+  for (const auto& shelf : shelves_) {
+    if (shelf->purpose == Shelf::For::Spilling) places.push_back(shelf->location);
+  }
+  return places;
+}
+
+// A free one at any place before a new one at the best: pinning memory takes a hundred times as
+// long as mapping it.
+Result<ChunkRef> ChunkStore::Shelves::take_spilled(Size size, Export exportable) {
+  const std::vector<Location> places = spill_places();
+  for (const Location& where : places) {
+    if (ChunkRef free = take_free({size, where, exportable})) {
+      record_spill(TraceEvent::Spill, *free);
+      return free;
+    }
+  }
+  Error refusal{.kind = ErrorKind::OutOfMemory,
+                .doing = "take spilled memory",
+                .subject = "it may lie nowhere else",
+                .asked = size};
+  for (const Location& where : places) {
+    Result<ChunkRef> made = take_spilled_at({size, where, exportable});
+    if (made.ok()) {
+      record_spill(TraceEvent::Spill, **made);
+      return made;
+    }
+    refusal = made.error();
+  }
+  // One place may fail for a reason of its own; that memory is wanting is what counts.
+  refusal.kind = ErrorKind::OutOfMemory;
+  return refusal;
+}
+
+// Where memory of a place cannot be exported it serves all the same.
+Result<ChunkRef> ChunkStore::Shelves::take_spilled_at(const ChunkKind& kind) {
+  Result<ChunkRef> made = make(kind, kind.size, nullptr);
+  if (made.ok() || made.error().kind == ErrorKind::OutOfMemory) return made;
+  if (kind.exportable == Export::No) return made;
+  const ChunkKind local{kind.size, kind.location, Export::No};
+  if (ChunkRef free = take_free(local)) return free;
+  return make(local, local.size, nullptr);
+}
+
+ChunkCounters ChunkStore::Shelves::spilled() const {
+  ChunkCounters sum;
+  const Holding holding{lock_};
+  for (const auto& shelf : shelves_) {
+    if (shelf->purpose != Shelf::For::Spilling) continue;
+    const ChunkCounters here = counters_of(*shelf);
+    sum.physical_in_use += here.physical_in_use;
+    sum.physical_free += here.physical_free;
+    sum.physical_exported += here.physical_exported;
+    sum.physical_unreleased += here.physical_unreleased;
+  }
+  return sum;
+}
+
+Size ChunkStore::Shelves::spill_room() const {
+  if (!spills()) return 0;
+  Size room = 0;
+  const Holding holding{lock_};
+  for (const auto& shelf : shelves_) {
+    if (shelf->purpose != Shelf::For::Spilling) continue;
+    const Size here = shelf->free.free_bytes() + shelf->budget->available();
+    room = here > unlimited - room ? unlimited : room + here;
+  }
+  return room;
+}
+
+// Spilled memory is that which lies elsewhere and in somebody's use.
+void ChunkStore::Shelves::record_spill(TraceEvent event, const Chunk& chunk) const {
+  const Location where = chunk.location();
+  CUVMM_TRACE(.event = event, .flags = where.is_device() ? std::uint16_t{0} : trace_flag::on_host,
+              .device = static_cast<std::int16_t>(shelves_.front()->location.id()),
+              .detail = static_cast<std::uint32_t>(where.id()), .size = chunk.size(),
+              .other = chunk.handle());
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory beyond what the device, or the limit, has room for: where it comes from, and that it goes
+// back as soon as it can.
+#include <algorithm>
+
+#include "alloc/memory.hpp"
+#include "alloc_arena_world.hpp"
+#include "alloc_windows_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+#define NEEDS_HOST_CHUNKS() \
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+
+class ArenaSpill : public ArenaTest {
+ protected:
+  Size spilled() { return world().arena().counters().spilled; }
+};
+
+TEST_F(ArenaSpill, TakesFromTheHostWhatTheLimitHasNoRoomFor) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 4, .spill_granules = 8});
+  Block& first = world().given_block(world().granules(3));
+  Block& second = world().given_block(world().granules(3));
+  world().expect_intact(first);
+  world().expect_intact(second);
+  EXPECT_EQ(first.lies, Lies::Near);
+  EXPECT_EQ(second.lies, Lies::Far);
+  EXPECT_EQ(world().budget->committed_bytes(), world().granules(4));
+  EXPECT_EQ(spilled(), world().granules(2));
+  EXPECT_EQ(world().spill_budget->committed_bytes(), world().granules(2));
+}
+
+TEST_F(ArenaSpill, BeyondWhatMayBeSpilledIsRefused) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 4, .spill_granules = 2});
+  world().given_block(world().granules(6));
+  const auto more = world().arena().allocate(world().granules(1), 1);
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().kind, ErrorKind::OutOfMemory);
+}
+
+TEST_F(ArenaSpill, FreeMemoryOfTheDeviceIsUsedFirst) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 4, .spill_granules = 4});
+  Block& near = world().given_block(world().granules(4));
+  Block& far = world().given_block(world().granules(4));
+  world().free(near);
+  world().free(far);
+  Block& again = world().given_block(world().granules(4));
+  EXPECT_EQ(again.lies, Lies::Near);
+  world().expect_intact(again);
+}
+
+TEST_F(ArenaSpill, FreeSpilledMemoryIsUsedBeforeMoreIsTaken) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 2, .spill_granules = 8});
+  world().given_block(world().granules(2));
+  Block& far = world().given_block(world().granules(3));
+  world().free(far);
+  world().given_block(world().granules(3));
+  EXPECT_EQ(world().spill_budget->committed_bytes(), world().granules(3));
+}
+
+TEST_F(ArenaSpill, RoomOnTheDeviceReplacesFreeSpilledMemory) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 2, .spill_granules = 8});
+  world().given_block(world().granules(2));
+  Block& far = world().given_block(world().granules(3));
+  world().free_for_anyone(far);
+  world().budget->set_limit(world().granules(8));
+  Block& next = world().given_block(world().granules(3));
+  EXPECT_EQ(next.lies, Lies::Near);
+  EXPECT_EQ(spilled(), 0u);
+}
+
+TEST_F(ArenaSpill, BlocksThatShareASpilledChunkComeAndGoByThemselves) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 1, .spill_granules = 2});
+  const Size half = world().granule / 2;
+  auto blocks = world().given_blocks(6, half);
+  EXPECT_EQ(spilled(), world().granules(2));
+  for (std::size_t i = 1; i < blocks.size(); i += 2) world().free_for_anyone(*blocks[i]);
+  for (std::size_t i = 0; i < blocks.size(); i += 2) world().expect_intact(*blocks[i]);
+  for (std::size_t i = 1; i < blocks.size(); i += 2) blocks[i] = &world().given_block(half);
+  for (const Block* block : blocks) world().expect_intact(*block);
+}
+
+class WindowsSpill : public WindowsTest {};
+
+TEST_F(WindowsSpill, LargeBlocksLiePartlyOnTheHost) {
+  NEEDS_HOST_CHUNKS();
+  WindowsWorld world{driver(), 16 * MiB};
+  world.spill(64 * MiB);
+  WindowBlock& first = world.block(10 * MiB);
+  WindowBlock& second = world.block(15 * MiB);
+  mark(first);
+  mark(second);
+  expect_true(world.windows(), {&first, &second});
+  expect_marked(first);
+  expect_marked(second);
+  EXPECT_EQ(world.budget->committed_bytes(), 16 * MiB);
+  EXPECT_EQ(world->counters().spilled_bytes, 10 * MiB);
+}
+
+TEST_F(WindowsSpill, SmallBlocksShareChunksOfTheHost) {
+  NEEDS_HOST_CHUNKS();
+  WindowsWorld world{driver(), 4 * MiB};
+  world.spill(4 * MiB);
+  const auto blocks = world.blocks(32, 256 * KiB);
+  for (const WindowBlock* block : blocks) mark(*block);
+  for (const WindowBlock* block : blocks) expect_marked(*block);
+  EXPECT_EQ(world->counters().spilled_bytes, 4 * MiB);
+  EXPECT_FALSE(world->allocate(256 * KiB).ok());
+}
+
+TEST_F(WindowsSpill, AFreedSpilledBlockIsNotKeptForTheNext) {
+  NEEDS_HOST_CHUNKS();
+  WindowsWorld world{driver(), 8 * MiB};
+  world.spill(8 * MiB);
+  WindowBlock& near = world.block(8 * MiB);
+  WindowBlock& far = world.block(8 * MiB);
+  world->free(near);
+  world->free(far);
+  EXPECT_EQ(world->counters().spilled_bytes, 0u);
+  world.block(8 * MiB);
+  EXPECT_EQ(world->counters().spilled_bytes, 0u);
+}
+
+// As the hooks use it.
+class MemorySpill : public DriverContract {
+ protected:
+  void begin(const MemorySettings& settings) {
+    memory_.reset();
+    clock_.emplace(driver(), captures_);
+    memory_.emplace(
+        Memory::Surroundings{driver(), *clock_, captures_, gate_, work_note_, [] { return true; }},
+        settings);
+  }
+  void TearDown() override {
+    if (memory_) {
+      EXPECT_EQ(memory_->complaint().value_or("nothing"), "nothing");
+    }
+    memory_.reset();
+    clock_.reset();
+    DriverContract::TearDown();
+  }
+  CUdeviceptr given(Size size) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(memory_->allocate(&address, size), Answer{CUDA_SUCCESS});
+    return address;
+  }
+  CUdeviceptr given_ordered(Size size) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(memory_->allocate_ordered(&address, size, StreamName{}), Answer{CUDA_SUCCESS});
+    return address;
+  }
+  Size spilled(int ordinal = 0) {
+    return memory_->device_memory(ordinal)->store().spilled().physical_in_use;
+  }
+  cuvmm::MemoryInfo info() {
+    cuvmm::MemoryInfo all;
+    size_t free = 0;
+    size_t total = 0;
+    EXPECT_CUDA(driver().cuMemGetInfo(&free, &total));
+    all.free = free;
+    all.total = total;
+    return memory_->info(all);
+  }
+
+  Captures captures_;
+  Gate gate_;
+  WorkNote work_note_;
+  std::optional<StreamClock> clock_;
+  std::optional<Memory> memory_;
+};
+
+constexpr Size limit = 64 * MiB;
+
+MemorySettings settings(SpillTo to, Size most) {
+  MemorySettings chosen;
+  chosen.limit = SizeLimit::of_bytes(limit);
+  chosen.spill = {to, SizeLimit::of_bytes(most)};
+  return chosen;
+}
+
+TEST_F(MemorySpill, BothKindsOfMemoryGoBeyondTheLimit) {
+  NEEDS_HOST_CHUNKS();
+  begin(settings(SpillTo::Host, limit));
+  const CUdeviceptr blocking = given(40 * MiB);
+  const CUdeviceptr ordered = given_ordered(40 * MiB);
+  const CUdeviceptr more = given(20 * MiB);
+  for (const CUdeviceptr address : {blocking, ordered, more}) {
+    EXPECT_CUDA(driver().cuMemsetD32(address, 0x01020304, 5 * MiB));
+    work_note_.leave();
+  }
+  EXPECT_GE(spilled(), 36 * MiB);
+  EXPECT_LE(memory_->device_memory(0)->budget().committed_bytes(), limit);
+  for (const CUdeviceptr address : {blocking, ordered, more}) {
+    EXPECT_EQ(read_word(address + 20 * MiB - 4), 0x01020304u);
+  }
+  EXPECT_EQ(memory_->free(blocking), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory_->free(more), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory_->free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
+}
+
+TEST_F(MemorySpill, MemoryInfoSpeaksOfTheDeviceAlone) {
+  NEEDS_HOST_CHUNKS();
+  begin(settings(SpillTo::Host, limit));
+  const CUdeviceptr address = given(limit);
+  const CUdeviceptr elsewhere = given(limit / 2);
+  const CUdeviceptr ordered = given_ordered(limit / 4);
+  EXPECT_EQ(info().total, limit);
+  EXPECT_EQ(info().free, 0u);
+  EXPECT_EQ(memory_->free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory_->free(elsewhere), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(info().free, 0u);
+  EXPECT_EQ(memory_->free(address), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(info().free, limit);
+}
+
+TEST_F(MemorySpill, ANeighboursMemoryCountsAgainstItsOwnLimit) {
+  NEEDS_DEVICES(2);
+  begin(settings(SpillTo::Auto, limit));
+  const CUdeviceptr first = given(limit);
+  const CUdeviceptr second = given(limit / 2);
+  EXPECT_CUDA(driver().cuMemsetD32(second, 7, limit / 8));
+  EXPECT_EQ(read_word(second + limit / 2 - 4), 7u);
+  EXPECT_EQ(spilled(), limit / 2);
+  EXPECT_EQ(memory_->device_memory(1)->budget().committed_bytes(), limit / 2);
+  EXPECT_EQ(memory_->free(second), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory_->free(first), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory_->device_memory(0)->store().trim_spilled(), limit / 2);
+  EXPECT_EQ(memory_->device_memory(1)->budget().committed_bytes(), 0u);
+}
+
+TEST_F(MemorySpill, OffRefusesAsBefore) {
+  begin(settings(SpillTo::Off, limit));
+  given(limit);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(memory_->allocate(&address, limit / 2), Answer{CUDA_ERROR_OUT_OF_MEMORY});
+}
+
+}  // namespace
+}  // namespace cuvmm::test
