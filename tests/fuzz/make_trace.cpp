@@ -10,7 +10,7 @@
 
 #include "trace/sink.hpp"
 
-namespace cuvmm::bench {
+namespace cuvmm::test {
 namespace {
 
 constexpr std::size_t records_a_block = trace_format::records_in_a_block;
@@ -124,12 +124,12 @@ int make(std::uint64_t events, const char* path) {
 }
 
 }  // namespace
-}  // namespace cuvmm::bench
+}  // namespace cuvmm::test
 
 int main(int count, char** words) {
   if (count != 3) {
     std::fprintf(stderr, "usage: cuvmm_make_trace EVENTS FILE\n");
     return 2;
   }
-  return cuvmm::bench::make(std::strtoull(words[1], nullptr, 10), words[2]);
+  return cuvmm::test::make(std::strtoull(words[1], nullptr, 10), words[2]);
 }

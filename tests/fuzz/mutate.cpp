@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// mutate SECONDS SEED TRACE...: changes the traces at random, mends their checksums half of the
+// time so that the changes are believed, and hands them to the target. What libFuzzer does better,
+// where there is none.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "trace/checksum.hpp"
+#include "trace/format.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size);
+
+namespace {
+
+using namespace cuvmm;
+using namespace cuvmm::trace_format;
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes content_of(const char* path) {
+  std::ifstream file{path, std::ios::binary};
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+// Every place at which a block begins, as far as the sizes in them are true.
+void mend_checksums(Bytes& bytes) {
+  if (bytes.size() < sizeof(FileHeader)) return;
+  FileHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  std::size_t at = header.header_size;
+  while (at <= bytes.size() && bytes.size() - at >= sizeof(BlockHeader)) {
+    BlockHeader block;
+    std::memcpy(&block, bytes.data() + at, sizeof block);
+    const std::size_t payload =
+        std::min<std::size_t>(block.payload_size, bytes.size() - at - sizeof block);
+    seal(block, std::as_bytes(std::span{bytes}).subspan(at + sizeof block, payload));
+    std::memcpy(bytes.data() + at, &block, sizeof block);
+    at += sizeof block + payload;
+    if (payload == 0) break;
+  }
+}
+
+Bytes changed(const Bytes& whole, std::mt19937_64& random) {
+  Bytes bytes = whole;
+  for (auto changes = 1 + random() % 24; changes > 0 && !bytes.empty(); --changes) {
+    const std::size_t at = random() % bytes.size();
+    switch (random() % 5) {
+      case 0:
+        bytes[at] = static_cast<std::uint8_t>(random());
+        break;
+      case 1:
+        bytes[at] ^= static_cast<std::uint8_t>(1U << random() % 8);
+        break;
+      case 2:  // a number as large as it can be
+        std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                    std::min<std::size_t>(8, bytes.size() - at), std::uint8_t{0xFF});
+        break;
+      case 3:
+        bytes.resize(at);
+        break;
+      default:  // a part of it twice
+        const std::size_t size = std::min<std::size_t>(64 * (1 + random() % 40), bytes.size() - at);
+        const Bytes part(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                         bytes.begin() + static_cast<std::ptrdiff_t>(at + size));
+        const std::size_t to = random() % bytes.size() / 64 * 64;
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(to), part.begin(), part.end());
+    }
+  }
+  if (random() % 2 == 0) mend_checksums(bytes);
+  return bytes;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count < 4) {
+    std::fprintf(stderr, "usage: mutate SECONDS SEED TRACE...\n");
+    return 2;
+  }
+  std::vector<Bytes> traces;
+  for (int i = 3; i < count; ++i) traces.push_back(content_of(words[i]));
+  std::mt19937_64 random{std::strtoull(words[2], nullptr, 10)};
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>{std::atof(words[1])};
+  std::uint64_t tried = 0;
+  for (; Clock::now() < end; ++tried) {
+    const Bytes bytes = changed(traces[random() % traces.size()], random);
+    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  }
+  std::printf("seed %s: %llu traces\n", words[2], static_cast<unsigned long long>(tried));
+  return 0;
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a trace, through all that reads traces: no crash, no hang, bounded memory. By
+// libFuzzer where the compiler has it (clang), else by a driver of our own that changes the traces
+// it is given (mutate.cpp).
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "trace/reader.hpp"
+#include "view/live_blocks.hpp"
+#include "view/memory_walk.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  cuvmm::Fd file{::memfd_create("trace", MFD_CLOEXEC)};
+  if (::write(file.number(), bytes, size) != static_cast<ssize_t>(size)) return 0;
+  auto trace = cuvmm::TraceReader::open(std::move(file));
+  if (!trace.ok()) return 0;
+  cuvmm::view::MemorySink nobody;
+  cuvmm::view::MemoryWalk walk{nobody};
+  std::uint64_t before = 0;
+  while (const cuvmm::TraceRecord* record = trace->next()) {
+    if (record->time < before) __builtin_trap();  // records come in the order of time
+    before = record->time;
+    walk.add(*record);
+  }
+  static_cast<void>(trace->note());
+  return 0;
+}
