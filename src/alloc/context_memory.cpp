@@ -95,6 +95,11 @@ Size ContextMemory::mapped_free() const {
   return small.free - small.spilled_free + small.cached + (physical > held ? physical - held : 0);
 }
 
+Size ContextMemory::let_go_of(Size wanted) {
+  const Size gone = windows_->let_go_of(wanted);
+  return gone < wanted ? gone + small_->let_go_of(wanted - gone) : gone;
+}
+
 void ContextMemory::end() {
   ended_.store(true, std::memory_order_release);
   small_->release_all();

@@ -46,6 +46,8 @@ class ContextMemory {
 
   // Mapped, and nobody's.
   Size mapped_free() const;
+  // Gives so much of it to the device's other memory, where there is so much. Returns how much.
+  Size let_go_of(Size wanted);
   std::size_t compacted_blocks() const { return windows_->counters().compacted_blocks; }  // so far
 
   // The number of the note that its last wait for all work covers (WorkNote).

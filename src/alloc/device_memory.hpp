@@ -40,6 +40,8 @@ class DeviceMemory {
   ChunkCounters chunk_counters() const { return store_.counters(location()); }
   LocalBudget& budget() { return *budget_; }
   Size limit() const { return budget_->limit(); }
+  // Held by the one thread at a time that lacks memory and makes others let go of theirs.
+  Lock& pressure() { return pressure_; }
 
   // Free for the program: what the driver says is, what we keep, and no more than the limit leaves.
   // `mapped_free`: bytes that nobody holds although arenas and windows have them mapped.
@@ -67,6 +69,7 @@ class DeviceMemory {
   Export exportable_ = Export::No;
   std::shared_ptr<LocalBudget> budget_;
   ChunkStore store_;
+  Lock pressure_{LockOrder::Pressure};
 };
 
 }  // namespace cuvmm

@@ -11,6 +11,13 @@
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
+namespace {
+
+bool lacks_memory(const Result<Allocation*>& made) {
+  return !made.ok() && made.error().kind == ErrorKind::OutOfMemory;
+}
+
+}  // namespace
 
 Memory::Memory(const Surroundings& around, const MemorySettings& settings)
     : around_(around), settings_(settings) {}
@@ -90,12 +97,23 @@ Answer Memory::refuse(const Error& error, Size asked, const DeviceMemory& device
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// What one kind of memory still waits for may be what another lacks.
-bool Memory::is_worth_another_try(const Result<Allocation*>& made, const DeviceMemory& device) {
-  if (made.ok() || made.error().kind != ErrorKind::OutOfMemory) return false;
+// Threads that lack memory come here one by one, or each would take what the others had let go of.
+// With no lock of an arena or of windows held, theirs can be waited for; a reclaim cannot.
+template <class Attempt>
+Result<Allocation*> Memory::again_under_pressure(DeviceMemory& device, Size size, Attempt attempt) {
+  constexpr int most_attempts = 16;  // others may be faster so often
   const auto wait = std::chrono::duration_cast<std::chrono::nanoseconds>(settings_.wait);
-  return around_.clock.wait_for_frees(device.ordinal(),
-                                      now_ns() + static_cast<std::uint64_t>(wait.count()));
+  const std::uint64_t until = now_ns() + static_cast<std::uint64_t>(wait.count());
+  const Size wanted = round_up(size, device.granule());
+  const Holding alone{device.pressure()};
+  for (int attempts = 1;; ++attempts) {
+    const bool some_work_ended = around_.clock.wait_for_frees(device.ordinal(), until);
+    const bool some_let_go = let_go_on(device, wanted) != 0;
+    Result<Allocation*> made = attempt();
+    if (!lacks_memory(made)) return made;
+    if (attempts == most_attempts || now_ns() >= until) return made;
+    if (!some_work_ended && !some_let_go) return made;
+  }
 }
 
 Answer Memory::allocate(CUdeviceptr* address, Size size, const Preparation& for_resize) {
@@ -107,7 +125,10 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const Preparation& for_
   if (owner == nullptr) return std::nullopt;
   if (size > owner->device().memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   auto made = owner->allocate(size, for_resize);
-  if (is_worth_another_try(made, owner->device())) made = owner->allocate(size, for_resize);
+  if (lacks_memory(made)) {
+    made = again_under_pressure(owner->device(), size,
+                                [&] { return owner->allocate(size, for_resize); });
+  }
   if (!made.ok()) return refuse(made.error(), size, owner->device());
   give(**made, address,
        {.asked = size,
@@ -165,7 +186,9 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   DeviceMemory& device = pool->device();
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   auto made = pool->allocate(size, stream.id);
-  if (is_worth_another_try(made, device)) made = pool->allocate(size, stream.id);
+  if (lacks_memory(made)) {
+    made = again_under_pressure(device, size, [&] { return pool->allocate(size, stream.id); });
+  }
   if (!made.ok()) return refuse(made.error(), size, device);
   give(**made, address,
        {.asked = size,

@@ -160,7 +160,11 @@ class Memory {
   std::optional<AllocationMap::Found> find_holder(CUdeviceptr address) const;
 
   void give(Allocation& allocation, CUdeviceptr* address, const Allocation::Holding& holding);
-  bool is_worth_another_try(const Result<Allocation*>& made, const DeviceMemory& device);
+  // Once more, and as long as others let go of something: what one kind of memory keeps, or still
+  // waits for, may be what another lacks.
+  template <class Attempt>
+  Result<Allocation*> again_under_pressure(DeviceMemory& device, Size size, Attempt attempt);
+  Size let_go_on(const DeviceMemory& device, Size wanted);
   Answer refuse(const Error& error, Size asked, const DeviceMemory& device);
   Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);
   Answer free_now(const AllocationMap::Found& found);

@@ -126,6 +126,24 @@ Size Memory::mapped_free_on(int ordinal) const {
   return bytes;
 }
 
+Size Memory::let_go_on(const DeviceMemory& device, Size wanted) {
+  Size gone = 0;
+  {
+    const Reading reading{contexts_lock_};
+    for (const auto& [handle, served] : contexts_) {
+      ContextMemory* const memory = served->memory.get();
+      if (gone >= wanted || memory == nullptr || &memory->device() != &device) continue;
+      gone += memory->let_go_of(wanted - gone);
+    }
+  }
+  const Reading reading{pools_lock_};
+  for (const auto& [handle, pool] : pools_) {
+    if (gone >= wanted || &pool->device() != &device) continue;
+    gone += pool->let_go_of(wanted - gone);
+  }
+  return gone;
+}
+
 MemoryInfo Memory::info(const MemoryInfo& of_the_driver) {
   CUdevice ordinal = 0;
   if (around_.driver.cuCtxGetDevice_v2000(&ordinal) != CUDA_SUCCESS) return of_the_driver;

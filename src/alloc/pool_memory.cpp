@@ -115,6 +115,11 @@ Size PoolMemory::mapped_free() const {
   return all > held ? all - held : 0;
 }
 
+Size PoolMemory::let_go_of(Size wanted) {
+  const Size gone = large_->let_go_of(wanted);
+  return gone < wanted ? gone + small_->let_go_of(wanted - gone) : gone;
+}
+
 Complaint PoolMemory::complaint() const {
   if (auto complaint = large_->complaint()) return complaint;
   return small_->complaint();

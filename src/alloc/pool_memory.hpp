@@ -64,6 +64,8 @@ class PoolMemory {
   void reset_reserved_high() { reserved_.reset_high(reserved()); }
   // Mapped, and nobody's.
   Size mapped_free() const;
+  // Gives so much of it to the device's other memory, where there is so much. Returns how much.
+  Size let_go_of(Size wanted);
   std::uint64_t moved_chunks() const;  // so far
 
   PoolOrder& order() { return order_; }

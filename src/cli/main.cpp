@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <exception>
+
 #include "cli/commands.hpp"
 #include "cuvmm/version.h"
 
-int main(int count, char** words) {
-  using namespace cuvmm::cli;
+namespace cuvmm::cli {
+namespace {
+
+int run(int count, char** words) {
   CLI::App app{"cuvmm separates a CUDA program's addresses from the memory behind them.", "cuvmm"};
   app.set_version_flag("--version", "cuvmm " CUVMM_VERSION_STRING);
   app.require_subcommand(1);
@@ -33,4 +38,16 @@ int main(int count, char** words) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   return exit_status;
+}
+
+}  // namespace
+}  // namespace cuvmm::cli
+
+int main(int count, char** words) {
+  try {
+    return cuvmm::cli::run(count, words);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "cuvmm: %s\n", error.what());
+    return 1;
+  }
 }

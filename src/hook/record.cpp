@@ -66,7 +66,7 @@ Called called_at(std::uint64_t began, CUresult answer, Flavour flavour) {
   return {.answer = answer, .flavour = flavour, .began = began, .took = now_ns() - began};
 }
 
-void record_call(const Driver& driver, Call call, const Called& called, TraceRecord&& event) {
+void record_call(const Driver& driver, Call call, const Called& called, TraceRecord event) {
   event.call = static_cast<std::uint16_t>(call);
   event.result = static_cast<std::int16_t>(called.answer);
   if (called.began != 0) {

@@ -61,14 +61,14 @@ struct DescriptionOf<call, CUresult (*)(Arguments...)> {
 Called called_at(std::uint64_t began, CUresult answer, Flavour flavour);
 
 // Fills in what every record of a call has (the row, the answer, when and where) and records it.
-void record_call(const Driver& driver, Call call, const Called& called, TraceRecord&& event);
+void record_call(const Driver& driver, Call call, const Called& called, TraceRecord event);
 
 // The same for a body that makes its own record.
 template <Call call>
 void record(const Forward<call>& forward, CUresult answer, TraceRecord event) {
   if (!trace_is_on()) return;
   record_call(forward.engine().driver(), call, {.answer = answer, .flavour = forward.flavour()},
-              std::move(event));
+              event);
 }
 
 // What is known of a call that nobody describes: its stream, where an argument is one.

@@ -81,6 +81,8 @@ class Arena final : private ReclaimClient {
   // Gives free chunks to the store, those that were not used for longest first, as long as `keep`
   // bytes stay mapped. Returns how much went.
   Size trim(Size keep);
+  // The same for `wanted` bytes of them, where there are so many.
+  Size let_go_of(Size wanted);
 
   // All blocks are gone, and so is everything that was mapped. The caller guarantees that no work
   // uses any of it.

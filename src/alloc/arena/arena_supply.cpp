@@ -166,6 +166,14 @@ void Arena::let_go_of_spilled() {
   });
 }
 
+Size Arena::let_go_of(Size wanted) {
+  flush_all();
+  const Holding holding{lock_};
+  mend();
+  look_at_pending();
+  return let_go([&](Size, Size so_far) { return so_far < wanted ? Choice::LetGo : Choice::Stop; });
+}
+
 Size Arena::reclaim(Size wanted, Location where) {
   if (!(where == here_) && far_free_.load(std::memory_order_relaxed) == 0) return 0;
   // The thread that asks may be in the middle of anything, so nothing is waited for.

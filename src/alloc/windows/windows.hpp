@@ -121,6 +121,8 @@ class Windows final : public ReclaimClient {
   // Gives cached windows up, until no more than `keep` bytes are held beyond live ones or nothing
   // more can be had without moving. Returns how much went.
   Size trim(Size keep);
+  // The same until `wanted` bytes went.
+  Size let_go_of(Size wanted);
 
   // What compact() could give back by moving, up to `wanted`.
   Size compactable(Size wanted) const;

@@ -218,6 +218,12 @@ Size Windows::reclaim(Size wanted, Location where) {
   return give_up_whole_chunks(wanted);
 }
 
+Size Windows::let_go_of(Size wanted) {
+  const Holding holding{lock_};
+  tidy();
+  return give_up_whole_chunks(wanted);
+}
+
 Size Windows::trim(Size keep) {
   const Holding holding{lock_};
   tidy();

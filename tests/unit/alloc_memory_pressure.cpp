@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread that lacks memory which other threads are just busy with.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "alloc/memory.hpp"
+#include "support/driver_under_test.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+// A driver whose unmapping takes its time, and says when it has begun.
+std::atomic<bool> unmapping_has_begun{false};
+decltype(Driver::cuMemUnmap) quick_unmap;
+CUresult slow_unmap(CUdeviceptr address, size_t size) {
+  if (!unmapping_has_begun.exchange(true)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  }
+  return quick_unmap(address, size);
+}
+
+class MemoryUnderPressure : public DriverContract {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    slow_.emplace(driver());
+    quick_unmap = slow_->cuMemUnmap;
+    slow_->cuMemUnmap = slow_unmap;
+    unmapping_has_begun = true;  // quick until a test says otherwise
+    clock_.emplace(*slow_, captures_);
+    memory_.emplace(
+        Memory::Surroundings{*slow_, *clock_, captures_, gate_, work_note_, [] { return true; }},
+        MemorySettings{.limit = SizeLimit::of_bytes(32 * MiB)});
+  }
+  void TearDown() override {
+    memory_.reset();
+    clock_.reset();
+    DriverContract::TearDown();
+  }
+  Memory& memory() { return *memory_; }
+
+ private:
+  std::optional<Driver> slow_;
+  Captures captures_;
+  Gate gate_;
+  WorkNote work_note_;
+  std::optional<StreamClock> clock_;
+  std::optional<Memory> memory_;
+};
+
+TEST_F(MemoryUnderPressure, WaitsForAThreadThatIsLettingGo) {
+  CUdeviceptr cached = 0;
+  ASSERT_EQ(memory().allocate_ordered(&cached, 16 * MiB, StreamName{}), Answer{CUDA_SUCCESS});
+  ASSERT_EQ(memory().free_ordered(cached, StreamName{}), Answer{CUDA_SUCCESS});
+  EXPECT_CUDA(driver().cuCtxSynchronize_v2000());
+  CUdeviceptr held = 0;
+  ASSERT_EQ(memory().allocate(&held, 16 * MiB), Answer{CUDA_SUCCESS});
+  CUmemoryPool handle = nullptr;
+  EXPECT_CUDA(driver().cuDeviceGetDefaultMemPool(&handle, 0));
+
+  unmapping_has_begun = false;
+  std::thread lets_go{[&] { memory().pool(handle)->trim(14 * MiB); }};
+  while (!unmapping_has_begun) std::this_thread::yield();
+  CUdeviceptr wanted = 0;
+  EXPECT_EQ(memory().allocate(&wanted, 16 * MiB), Answer{CUDA_SUCCESS})
+      << "the pool has 16 MiB that nobody uses, and another thread is at it";
+  lets_go.join();
+  EXPECT_EQ(memory().complaint(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
