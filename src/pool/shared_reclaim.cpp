@@ -69,7 +69,8 @@ void SharedPool::take_from(const Shared& model, Size wanted) {
   const Size before = above_minimum();
   const auto gained = [&] { return before - std::min(before, above_minimum()); };
   if (before != 0 && model->memory->is_parked()) return take_parked(model);
-  if (before != 0) {
+  // Where there is nothing to take, the model's work is not waited for.
+  if (before != 0 && model->memory->evictable_bytes() != 0) {
     // What the driver refuses to unmap stays the model's.
     const auto evicted = model->memory->evict(std::min(wanted, before));
     if (evicted.ok() && !evicted->allocations.empty()) tell_lost(model, evicted->allocations);
