@@ -3,7 +3,8 @@
 // descriptors came with the packet, the rest is the packet.
 //
 //   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Isrc -Iinclude \
-//     tests/fuzz/share_message.cpp src/share/message.cpp -o fuzz && ./fuzz tests/fuzz/share_message
+//     tests/fuzz/share_message.cpp src/share/message.cpp src/base/{error,size,text}.cpp -o fuzz
+//   ./fuzz -max_len=2200 tests/fuzz/share_message
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
