@@ -171,7 +171,10 @@ Size Arena::let_go_of(Size wanted) {
   const Holding holding{lock_};
   mend();
   look_at_pending();
-  return let_go([&](Size, Size so_far) { return so_far < wanted ? Choice::LetGo : Choice::Stop; });
+  return let_go([&](const Chunk& chunk, Size so_far) {
+    if (so_far >= wanted) return Choice::Stop;
+    return chunk.location() == here_ ? Choice::LetGo : Choice::Keep;
+  });
 }
 
 Size Arena::reclaim(Size wanted, Location where) {
