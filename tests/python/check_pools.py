@@ -4,6 +4,8 @@
 
 import array
 import gc
+import os
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -91,6 +93,22 @@ class Elastic(unittest.TestCase):
         del pool
         gc.collect()
         self.assertEqual(cuvmm.device_info().physical_in_use, before)
+
+
+    def test_the_limit_of_the_process_counts(self):
+        code = ("import cuvmm\n"
+                "pool = cuvmm.ElasticPool(64 << 20)\n"
+                "try:\n"
+                "    pool.allocate(16 << 20)\n"
+                "except cuvmm.OutOfPhysicalMemory as refused:\n"
+                "    print(refused.requested >> 20, refused.available >> 20)\n"
+                "pool.allocate(8 << 20)\n"
+                "print(cuvmm.device_info().physical_in_use >> 20)\n")
+        package = str(Path(cuvmm.__file__).parents[1])
+        said = subprocess.run([sys.executable, "-B", "-c", code], text=True, check=True,
+                              stdout=subprocess.PIPE,
+                              env={**os.environ, "VMM_LIMIT": "8M", "PYTHONPATH": package})
+        self.assertEqual(said.stdout.split(), ["16", "8", "8"])
 
 
 class Shared(unittest.TestCase):
