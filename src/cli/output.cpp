@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 #include "base/clock.hpp"
@@ -64,7 +65,7 @@ ProgressBar::ProgressBar(std::string what)
     : what_(std::move(what)), is_shown_(is_capable_terminal(STDERR_FILENO)) {}
 
 ProgressBar::~ProgressBar() {
-  if (was_drawn_) fmt::print(stderr, "\r\033[K");
+  if (was_drawn_) std::fputs("\r\033[K", stderr);
 }
 
 void ProgressBar::show(double share) {

@@ -22,6 +22,8 @@ def draw(pictures, path):
     if any(picture.lanes for picture in pictures):
         rows.append(LANES)
     rows.append(HISTOGRAMS)
+    for picture in pictures:
+        picture.memory_unit = data.unit_for(most_memory(pictures), data.SIZE_UNITS)[1]
     heights = [HEIGHTS[row] for row in rows]
     if LANES in rows:
         most = max(len(picture.lanes) for picture in pictures)
@@ -45,7 +47,7 @@ def draw(pictures, path):
                                           if kind in (TIMELINE, FRAGMENTATION) else None)
                 shared.setdefault(kind, axes)
                 PANELS[kind](axes, picture)
-        limit_shared_scale(shared.get(TIMELINE), pictures)
+        limit_shared_scale(shared[TIMELINE], pictures)
         notes = [f"{picture.label}: {picture.note}" for picture in pictures if picture.note]
         if notes:
             figure.supxlabel("; ".join(notes), fontsize=9, color=style.FAINT)
@@ -53,14 +55,18 @@ def draw(pictures, path):
         plt.close(figure)
 
 
+def most_memory(pictures):
+    return max(1, *(max(picture.mapped_bytes + picture.physical_bytes) for picture in pictures))
+
+
 def limit_shared_scale(axes, pictures):
     """Room for the largest line; a device far larger than what was used would flatten all else."""
-    if axes is None:
-        return
-    most = max(max(picture.mapped_bytes + picture.physical_bytes) for picture in pictures)
+    most = most_memory(pictures)
     bounds = [limit[0] for limit in (picture.limit() for picture in pictures) if limit]
     near = [bound for bound in bounds if bound <= 2.5 * most]
-    axes.set_ylim(0, 1.12 * max([most, 1] + near))
+    axes.set_ylim(0, 1.12 * max([most] + near))
+    # The axis is one for all pictures, and so is its unit.
+    set_ticks_in_unit(axes.yaxis, data.unit_for(most, data.SIZE_UNITS)[0])
 
 
 def set_time_axis(axes, picture, named=True):
@@ -144,16 +150,12 @@ def timeline(axes, picture):
     axes.plot(times, physical, color=style.PHYSICAL, linewidth=1.4, drawstyle="steps-post",
               label="physical")
     axes.plot(times, mapped, color=style.WASTE, linewidth=1.3, linestyle=(0, (4, 2)),
-              drawstyle="steps-post", label="mapped addresses")
+              drawstyle="steps-post", label="mapped")
     limit = picture.limit()
     if limit:
         axes.axhline(limit[0], color=style.LIMIT, linewidth=1.8, linestyle=":", label=limit[1])
     mark_refusals(axes, picture, at=0.04)
-    top = max(max(requested), max(mapped), max(physical), 1)
-    axes.set_ylim(0, 1.12 * top)
-    scale, unit = data.unit_for(top, data.SIZE_UNITS)
-    set_ticks_in_unit(axes.yaxis, scale)
-    axes.set_ylabel(f"memory ({unit})")
+    axes.set_ylabel(f"memory ({picture.memory_unit})")
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.7)
     axes.set_axisbelow(True)
     set_time_axis(axes, picture, named=False)
@@ -208,7 +210,7 @@ def histogram(axes, counts, unit, title, colour, lasting=None):
         axes.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1, 1),
                     borderaxespad=0)
     axes.set_title(title, loc="left")
-    step = max(1, -(-len(names) // 5))
+    step = max(1, -(-len(names) // 4))
     axes.set_xticks(places[::step], [f"≥ {name}" for name in names[::step]], fontsize=9)
     axes.set_xlim(-0.6, max(len(names), 4) - 0.4)
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))

@@ -120,7 +120,7 @@ def memory(figure, picture, column, first):
     size_scale, size_unit = data.unit_for(most, data.SIZE_UNITS)
     lines = (("physical", picture.physical_bytes, style.PHYSICAL, "solid", "tozeroy"),
              ("requested", picture.requested_bytes, style.USED, "solid", "tozeroy"),
-             ("mapped addresses", picture.mapped_bytes, style.WASTE, "dash", None))
+             ("mapped", picture.mapped_bytes, style.WASTE, "dash", None))
     for name, values, colour, dash, fill in lines:
         fill_colour = "rgba({},{},{},0.35)".format(
             *style.rgb(style.CACHED if name == "physical" else style.USED))
