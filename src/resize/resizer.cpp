@@ -29,7 +29,7 @@ Resizer::Resizer(const Surroundings& around, Notice& notice, Resize mode)
 
 Preparation Resizer::preparation() const {
   if (mode_ == Resize::Elide) return {.kind = Preparation::Kind::Promise};
-  return {.kind = Preparation::Kind::Cuts, .granules_at_least = 64};
+  return {.kind = Preparation::Kind::Cuts, .granules_at_least = 66};
 }
 
 Answer Resizer::allocate(CUdeviceptr* address, Size size) {

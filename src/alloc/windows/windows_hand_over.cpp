@@ -57,7 +57,8 @@ std::vector<Size> ends_within(const WindowBlock& block, Size bytes) {
 
 }  // namespace
 
-// Where the chunks end of the block that a new one of that size probably takes over from.
+// Where the chunks end of the block that a new one of that size probably takes over from, if they
+// have `at_least` so many bytes on average.
 std::vector<Size> Windows::likely_cuts(const Shape& shape, Size at_least) const {
   std::vector<Size> best;
   if (shape.granted < smallest_at_granule(granule_)) return best;
@@ -68,7 +69,8 @@ std::vector<Size> Windows::likely_cuts(const Shape& shape, Size at_least) const 
     std::vector<Size> ends = ends_within(block, shape.whole_bytes());
     if (!ends.empty() && (best.empty() || ends.back() > best.back())) best = std::move(ends);
   }
-  if (best.empty() || best.size() > cuts_at_most || best.back() < at_least) return {};
+  // Each chunk has to be worth it: what is cut and then copied after all only costs more to map.
+  if (best.empty() || best.size() > cuts_at_most || best.back() < at_least * best.size()) return {};
   return best;
 }
 
