@@ -116,10 +116,9 @@ Result<void> PoolPlaces::check_devices() const {
 Result<void> PoolPlaces::check_host() const {
   for (const int device : devices_) {
     int can = 0;
-    TRY(driver_.check(
-        driver_.cuDeviceGetAttribute(
-            &can, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device),
-        doing));
+    // A driver that has not heard of it cannot do it.
+    constexpr auto maps_host = CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    if (driver_.cuDeviceGetAttribute(&can, maps_host, device) != CUDA_SUCCESS) can = 0;
     if (can == 0) return not_supported("a device cannot map the host's memory");
   }
   return {};
