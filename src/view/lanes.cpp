@@ -66,6 +66,7 @@ std::vector<Lane> Lanes::take(const TraceHeader& header, bool& are_clients) cons
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   lanes.resize(std::min(lanes.size(), most_shown));
   std::vector<Lane> busiest;
+  busiest.reserve(lanes.size());
   for (auto& [count, lane] : lanes) busiest.push_back(std::move(lane));
   return busiest;
 }

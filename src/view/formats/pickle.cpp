@@ -85,7 +85,7 @@ void Pickle::number(std::uint64_t number) {
     while (bytes < 8 && number >> (8 * bytes) != 0) ++bytes;
     const bool looks_negative = (number >> (8 * bytes - 1) & 1) != 0;
     bytes_ += long_1;
-    put(static_cast<std::uint64_t>(bytes + (looks_negative ? 1 : 0)), 1);
+    put(static_cast<std::uint64_t>(bytes) + (looks_negative ? 1 : 0), 1);
     put(number, bytes);
     if (looks_negative) bytes_ += '\0';
   }
