@@ -45,6 +45,9 @@ build/bin/cuvmm run "${simulated[@]}" --mode vmm -- build/bin/resize_test
 say "and with new memory given on the promise of the old (VMM_RESIZE=elide):"
 VMM_RESIZE=elide build/bin/cuvmm run "${simulated[@]}" --mode vmm -- build/bin/resize_test
 
+say "two clients of one device, by every policy:"
+build/bin/cuvmm run "${simulated[@]}" -- build/bin/two_clients
+
 say "shown: free memory put together for programs that know nothing of cuvmm; pools with more addresses"
 say "than memory; models that share a limit; memory of one process in another; growing without copying"
 for picture in demo-output/*.png demo-output/*.html; do

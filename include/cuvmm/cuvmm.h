@@ -13,6 +13,7 @@
 #ifndef CUVMM_CUVMM_H
 #define CUVMM_CUVMM_H
 
+#include "cuvmm/client.h"
 #include "cuvmm/elastic_pool.h"
 #include "cuvmm/engine.h"
 #include "cuvmm/error.h"

@@ -2,6 +2,7 @@
 // The C++ API of libcuvmm: a header a subject, all of them here.
 #pragma once
 
+#include "cuvmm/client.hpp"
 #include "cuvmm/elastic_pool.hpp"
 #include "cuvmm/engine.hpp"
 #include "cuvmm/resizable.hpp"

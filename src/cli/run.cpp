@@ -75,8 +75,7 @@ bool set_simulation(const std::string& text) {
 
 // Options whose part is not built yet are said to be so, rather than taken in silence.
 void say_if_without_effect(const std::string& name) {
-  constexpr std::array not_built = {"VMM_CONTROL", "VMM_RESIZE",   "VMM_SCHEDULE",
-                                    "VMM_CLIENT",  "VMM_PRIORITY", "VMM_WEIGHT"};
+  constexpr std::array not_built = {"VMM_CONTROL", "VMM_RESIZE"};
   if (std::find(not_built.begin(), not_built.end(), name) == not_built.end()) return;
   fmt::print(stderr, "cuvmm: {} has no effect in this version\n", name);
 }
@@ -162,7 +161,8 @@ void add_run(CLI::App& app, int& exit_status) {
   option("--trace", "VMM_TRACE_FILE", "FILE", "record every event; %p is the process, %h the host");
   option("--log-level", "VMM_LOG_LEVEL", "error|info|debug", "how much is logged");
   option("--log-file", "VMM_LOG_FILE", "FILE", "where it is logged, else standard error");
-  option("--schedule", "VMM_SCHEDULE", "POLICY", "policy by which clients' work is issued");
+  option("--schedule", "VMM_SCHEDULE", "POLICY",
+         "policy by which clients' work is issued: off, fifo, round_robin, priority, fair");
   command->add_flag("--frameworks", request->frameworks,
                     "let PyTorch and JAX take stream-ordered memory, which cuvmm serves; what is "
                     "set already stays");

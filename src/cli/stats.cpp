@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/client_summary.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "cli/trace_summary.hpp"
@@ -20,6 +21,7 @@ constexpr std::uint64_t records_a_report = 65'536;
 struct Summary {
   TraceSummary memory;
   WorkSummary work;
+  ClientSummary clients;
 };
 
 nlohmann::json as_json(const view::Recording& trace, const Summary& summary) {
@@ -40,6 +42,7 @@ nlohmann::json as_json(const view::Recording& trace, const Summary& summary) {
                            {"dropped_events", trace.health().dropped},
                            {"duration_us", memory.last_time_ns / 1000}};
   summary.work.add_to(object);
+  summary.clients.add_to(trace.header(), object);
   return object;
 }
 
@@ -72,6 +75,7 @@ void print_summary(const view::Recording& trace, const Summary& summary) {
   print_line("live at the end", print_size(memory.live_at_end()));
   fmt::print("\ncalls\n");
   summary.work.print();
+  summary.clients.print(trace.header());
 }
 
 int show(const std::string& path, bool json) {
@@ -85,6 +89,7 @@ int show(const std::string& path, bool json) {
   while (const TraceRecord* record = trace->next()) {
     summary.memory.add(*record);
     summary.work.add(*record);
+    summary.clients.add(*record);
     if (summary.memory.events % records_a_report == 0) {
       bar.show(static_cast<double>(summary.memory.events) /
                static_cast<double>(trace->record_count()));

@@ -40,10 +40,11 @@ DriverSource& driver_source() {
 Engine::Engine(const Driver& driver, Options options)
     : driver_(driver),
       options_(std::move(options)),
+      scheduling_(driver_, captures_, options_),
       serving_(options_.mode == Mode::Vmm
                    ? std::make_unique<Serving>(
                          driver_, options_,
-                         Serving::Program{gate_, work_note_, per_thread_use_, watch_,
+                         Serving::Program{gate_, work_note_, per_thread_use_, watch_, captures_,
                                           [this] { return sees_everything(); }})
                    : nullptr),
       stores_(driver_, memory_settings(options_),
@@ -84,7 +85,9 @@ void Engine::set_up() {
   static_cast<void>(set_up_log({.level = options_.log_level, .file = options_.log_file}).ok());
   log_events(&name_of_call);
   warn_of(options_);
-  if (is_on()) start_trace(options_);
+  if (!is_on()) return;
+  start_trace(options_);
+  scheduling_.start_as_asked();
 }
 
 // For the thread that sets it up, which needs no lock that we could hold. nullptr after a while, so

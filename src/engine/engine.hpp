@@ -6,6 +6,7 @@
 #include "base/options.hpp"
 #include "driver/driver.hpp"
 #include "engine/device_stores.hpp"
+#include "engine/scheduling.hpp"
 #include "engine/serving.hpp"
 #include "engine/sight.hpp"
 #include "engine/watch.hpp"
@@ -47,6 +48,9 @@ class Engine {
   DeviceStores& stores() { return stores_; }
   // Every call that gives the device work passes it.
   Gate& gate() { return gate_; }
+  // Whether and how the clients' calls are put in order.
+  Scheduling& scheduling() { return scheduling_; }
+  Captures& captures() { return captures_; }
 
   // Left by every call that submits, once the driver has answered it.
   WorkNote& work_note() { return work_note_; }
@@ -77,6 +81,8 @@ class Engine {
   WorkNote work_note_;
   Gate gate_;
   PerThreadUse per_thread_use_;
+  Captures captures_;
+  Scheduling scheduling_;
   const std::unique_ptr<Serving> serving_;
   DeviceStores stores_;
   Resizables resizables_;

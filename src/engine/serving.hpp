@@ -29,10 +29,12 @@ struct Serving {
     WorkNote& work_note;
     PerThreadUse& per_thread_use;
     Watch& watch;
+    Captures& captures;
     std::function<bool()> sees_everything;
   };
   Serving(const Driver& driver, const Options& options, const Program& program)
-      : clock(driver, captures),
+      : captures(program.captures),
+        clock(driver, captures),
         memory({driver, clock, captures, program.gate, program.work_note, program.sees_everything},
                memory_settings(options)),
         ipc(driver, memory, captures, [](const std::function<void()>& work) {
@@ -50,7 +52,7 @@ struct Serving {
   // nullptr where every copy is made.
   Resizer* resizer() { return resizing != nullptr ? &resizing->resizer() : nullptr; }
 
-  Captures captures;
+  Captures& captures;
   StreamClock clock;
   Memory memory;
   LegacyIpc ipc;  // ends before what it lends

@@ -58,6 +58,14 @@ void describe_devices_in_trace(const Driver& driver) {
   running->add(std::move(facts));
 }
 
+void name_client_in_trace(std::uint32_t number, const std::string& name) {
+  TraceWriter* running = writer.load();
+  if (running == nullptr) return;
+  TraceFacts facts;
+  facts.names.push_back({.subject = TraceSubject::Client, .number = number, .text = name});
+  running->add(std::move(facts));
+}
+
 void forget_trace() {
   TraceWriter::forget_after_fork();
   writer.store(nullptr);

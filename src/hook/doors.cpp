@@ -3,6 +3,7 @@
 #include "hook/door.hpp"
 #include "hook/native.hpp"
 #include "hook/record.hpp"
+#include "hook/scheduled/way.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -27,7 +28,9 @@ struct Door<call, body, description, CUresult (*)(Arguments...)> {
     // What the driver itself calls from here on goes straight through.
     const Inside inside;
     const std::uint64_t began = trace_is_on() && is_recorded() ? now_ns() : 0;
-    const CUresult answer = body != nullptr ? body(forward, arguments...) : forward(arguments...);
+    const CUresult answer = engine->scheduling().is_on() ? make_scheduled(forward, arguments...)
+                            : body != nullptr            ? body(forward, arguments...)
+                                                         : forward(arguments...);
     if (began != 0) [[unlikely]] {
       const Called called = called_at(began, answer, flavour);
       record_call(engine->driver(), call, called,

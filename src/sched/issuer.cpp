@@ -28,12 +28,16 @@ Issuer::Issuer(int device, DriverSide& side, Failures& failures, const ScheduleS
 
 Issuer::~Issuer() = default;
 
-// No signal of the program's is to be handled on a thread of ours.
+// No signal of the program's is to be handled on a thread of ours. Faults are not kept from it: the
+// driver may start threads of its own here, which inherit what is blocked.
 Result<void> Issuer::start() {
   has_stopped_.store(0);
   sigset_t all;
   sigset_t kept;
   sigfillset(&all);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) {
+    sigdelset(&all, fault);
+  }
   ::pthread_sigmask(SIG_BLOCK, &all, &kept);
   pthread_t thread;
   const int failed = ::pthread_create(&thread, nullptr, &Issuer::run_thread, this);

@@ -10,12 +10,11 @@ namespace {
 // freed on the stream is marked while that can still be done.
 template <Call call>
 CUresult begin_capture(const Forward<call>& forward, CUstream stream, auto... arguments) {
-  Serving* serving = forward.engine().serving();
-  if (serving == nullptr) return forward(stream, arguments...);
-  serving->clock.mark_pending(stream_name(forward, stream));
-  serving->captures.began();
+  Captures& captures = forward.engine().captures();
+  if (StreamClock* clock = clock_of(forward)) clock->mark_pending(stream_name(forward, stream));
+  captures.began();
   const CUresult answer = forward(stream, arguments...);
-  if (answer != CUDA_SUCCESS) serving->captures.ended();
+  if (answer != CUDA_SUCCESS) captures.ended();
   return answer;
 }
 
@@ -44,11 +43,9 @@ CUVMM_HOOK(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph, const CU
 
 // Whatever the answer: it has ended where the stream captures no more.
 CUVMM_HOOK(cuStreamEndCapture, CUstream stream, CUgraph* graph) {
-  Serving* serving = forward.engine().serving();
-  if (serving == nullptr) return forward(stream, graph);
   const bool was_captured = is_captured(forward, stream);
   const CUresult answer = forward(stream, graph);
-  if (was_captured && !is_captured(forward, stream)) serving->captures.ended();
+  if (was_captured && !is_captured(forward, stream)) forward.engine().captures().ended();
   return answer;
 }
 

@@ -18,15 +18,19 @@ CUresult begin(const Forward<call>& forward, CUresult answer, const CUcontext* c
 
 template <Call call>
 void end(const Forward<call>& forward, CUcontext context) {
+  if (context == nullptr) return;
   Serving* serving = forward.engine().serving();
-  if (serving == nullptr || context == nullptr) return;
-  if (Resizer* const resizer = serving->resizer()) resizer->context_ended(context);
-  serving->memory.context_ended(context);
-  serving->ipc.context_ended(context);
+  if (serving != nullptr) {
+    if (Resizer* const resizer = serving->resizer()) resizer->context_ended(context);
+    serving->memory.context_ended(context);
+    serving->ipc.context_ended(context);
+  }
+  forward.engine().scheduling().context_ended(context);
 }
 
 template <Call call>
 CUresult destroy(const Forward<call>& forward, CUcontext context) {
+  forward.engine().scheduling().context_ends(context);
   const CUresult answer = forward(context);
   if (answer == CUDA_SUCCESS) end(forward, context);
   return answer;
@@ -50,9 +54,11 @@ CUcontext primary_context(const Driver& driver, CUdevice device) {
 // A release is the context's end where it was the last one.
 template <Call call>
 CUresult end_primary(const Forward<call>& forward, CUdevice device, bool always) {
-  if (forward.engine().serving() == nullptr) return forward(device);
+  Engine& engine = forward.engine();
+  if (engine.serving() == nullptr && engine.scheduling().parts() == nullptr) return forward(device);
   const Driver& driver = forward.engine().driver();
   const CUcontext context = primary_context(driver, device);
+  engine.scheduling().context_ends(context);
   const CUresult answer = forward(device);
   if (answer == CUDA_SUCCESS && (always || !is_active(driver, device))) end(forward, context);
   return answer;

@@ -22,6 +22,7 @@ CUresult end_stream(const Forward<call>& forward, CUstream stream) {
   if (clock != nullptr) clock->mark_pending({.handle = stream});
   const CUresult answer = forward(stream);
   if (clock != nullptr && answer == CUDA_SUCCESS) clock->stream_ended(stream);
+  if (answer == CUDA_SUCCESS) forward.engine().scheduling().stream_ended(stream);
   return answer;
 }
 
@@ -30,6 +31,7 @@ CUresult end_event(const Forward<call>& forward, CUevent event) {
   const CUresult answer = forward(event);
   StreamClock* clock = clock_of(forward);
   if (clock != nullptr && answer == CUDA_SUCCESS) clock->event_ended(event);
+  if (answer == CUDA_SUCCESS) forward.engine().scheduling().event_ended(event);
   return answer;
 }
 

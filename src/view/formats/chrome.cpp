@@ -3,6 +3,7 @@
 // thread; sums are counters.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
 
 #include "view/formats/formats.hpp"
@@ -56,6 +57,10 @@ class ChromeEvents final : public MemorySink {
         return instant(record);
       case TraceEvent::Thread:
         return name_thread(record);
+      case TraceEvent::ClientCreate:
+        return name_client(record);
+      case TraceEvent::Completed:
+        return on_device(record);
       default:
         return;
     }
@@ -99,6 +104,30 @@ class ChromeEvents final : public MemorySink {
                       record.thread,
                       quoted_for_json(fmt::format("{} ({})", thread_of(record), record.other))));
   }
+
+  // Each of the scheduler's clients has a track of what the device did for it.
+  static std::uint64_t track_of(const TraceRecord& record) {
+    return first_client_track + record.client;
+  }
+  void name_client(const TraceRecord& record) {
+    std::string name = fmt::format("client {}", record.client);
+    for (const TraceName& known : header_.facts.names) {
+      if (known.subject == TraceSubject::Client && known.number == record.client) {
+        name = fmt::format("client {} ({})", known.text, record.client);
+      }
+    }
+    event(fmt::format(R"("ph":"M","name":"thread_name","tid":{},"args":{{"name":{}}})",
+                      track_of(record), quoted_for_json(name)));
+  }
+  void on_device(const TraceRecord& record) {
+    const std::uint64_t began = record.time - std::min(record.time, record.other);
+    event(fmt::format(R"("ph":"X","cat":"client","name":"{} operations","tid":{},"ts":{},"dur":{},)"
+                      R"("args":{{"stream":"{:#x}","last":{}}})",
+                      record.detail, track_of(record), in_microseconds(began),
+                      in_microseconds(record.other), record.stream, record.address));
+  }
+
+  static constexpr std::uint64_t first_client_track = std::uint64_t{1} << 32;
 
   const TraceHeader& header_;
   OutputFile& out_;

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/scheduling.hpp"
+
+#include <cstdlib>
+
+#include "engine/engine.hpp"
+#include "engine/inside.hpp"
+#include "engine/trace_life.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr Duration longest_park{100'000};
+
+// What the issuing threads call goes straight through every hook, as long as they live.
+void begin_issuing_thread() {
+  [[maybe_unused]] auto* const for_good = new Inside;
+}
+
+void park_at_exit() {
+  if (Engine* engine = Engine::running()) engine->scheduling().park();
+}
+
+ScheduleSettings settings_of(const Options& options) {
+  return {.policy = options.schedule == Schedule::Off ? Schedule::Fifo : options.schedule,
+          .window = options.schedule_window};
+}
+
+}  // namespace
+
+Scheduling::Parts::Parts(const Driver& driver, const Captures& captures,
+                         const ScheduleSettings& settings)
+    : marks(driver, captures, &begin_issuing_thread),
+      streams(driver),
+      kernels(driver),
+      scheduler(marks, settings) {}
+
+// Two threads may both make them; the first to publish wins.
+Scheduling::Parts& Scheduling::ready_parts() {
+  if (Parts* known = parts()) return *known;
+  auto* mine = new Parts{driver_, captures_, settings_of(options_)};
+  Parts* nobodys = nullptr;
+  if (parts_.compare_exchange_strong(nobodys, mine, std::memory_order_acq_rel)) {
+    std::atexit(&park_at_exit);
+    return *mine;
+  }
+  delete mine;
+  return *nobodys;
+}
+
+void Scheduling::start_as_asked() {
+  if (options_.schedule == Schedule::Off) return;
+  if (!options_.client.empty()) {
+    Scheduler& scheduler = ready_parts().scheduler;
+    scheduler.bind_all_threads(&create_client(options_.client, options_.priority, options_.weight));
+  }
+  set_policy(options_.schedule);
+}
+
+Client& Scheduling::create_client(std::string name, int priority, int weight) {
+  Client& client = ready_parts().scheduler.create_client(std::move(name), priority, weight);
+  name_client_in_trace(client.id(), client.name());
+  return client;
+}
+
+void Scheduling::set_policy(Schedule policy) {
+  if (policy != Schedule::Off) {
+    Parts& known = ready_parts();
+    known.scheduler.set_policy(policy);
+    // What happened while nobody looked.
+    if (!is_on()) {
+      known.kernels.forget_all();
+      known.graphs_record_events.store(true);
+    }
+    known.scheduler.accept();
+    on_.store(true, std::memory_order_release);
+    return;
+  }
+  if (Parts* known = parts()) known->scheduler.stop_accepting();
+  on_.store(false, std::memory_order_release);
+}
+
+Schedule Scheduling::policy() const {
+  return is_on() ? parts()->scheduler.policy() : Schedule::Off;
+}
+
+void Scheduling::stream_ended(CUstream stream) {
+  Parts* known = parts();
+  if (known == nullptr || stream == nullptr) return;
+  if (const StreamState* state = known->streams.known({.handle = stream})) {
+    known->scheduler.stream_ended(*state);
+  }
+  known->streams.stream_ended(stream);
+}
+
+void Scheduling::context_ends(CUcontext context) {
+  Parts* known = parts();
+  if (known != nullptr && context != nullptr) known->scheduler.context_ends(context);
+}
+
+void Scheduling::context_ended(CUcontext context) {
+  Parts* known = parts();
+  if (known == nullptr) return;
+  known->scheduler.context_ended(context);
+  known->streams.context_ended(context);
+  known->marks.context_ended(context);
+  known->kernels.forget_all();
+}
+
+void Scheduling::event_ended(CUevent event) {
+  if (Parts* known = parts()) known->scheduler.event_ended(event);
+}
+
+void Scheduling::park() {
+  if (Parts* known = parts()) known->scheduler.park(longest_park);
+  on_.store(false, std::memory_order_release);
+}
+
+}  // namespace cuvmm

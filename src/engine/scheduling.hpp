@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "engine/queued_frees.hpp"
+#include "sched/event_marks.hpp"
+#include "sched/kept_bytes.hpp"
+#include "sched/kernel_facts.hpp"
+#include "sched/scheduler.hpp"
+#include "stream/stream_table.hpp"
+
+namespace cuvmm {
+
+// Scheduling in this process: off until somebody asks for it, and then on or off as he likes.
+class Scheduling {
+ public:
+  // All that there is once it was on. Never destroyed, since threads may be in the middle of it.
+  struct Parts {
+    Parts(const Driver& driver, const Captures& captures, const ScheduleSettings& settings);
+
+    EventMarks marks;
+    StreamTable streams;
+    KnownKernels kernels;
+    QueuedFrees queued_frees;
+    std::atomic<bool> graphs_record_events{false};
+    Scheduler scheduler;
+  };
+
+  Scheduling(const Driver& driver, const Captures& captures, const Options& options)
+      : driver_(driver), captures_(captures), options_(options) {}
+
+  // Asked by every call of the program.
+  bool is_on() const { return on_.load(std::memory_order_acquire); }
+  // Where it was on once; else nullptr.
+  Parts* parts() const { return parts_.load(std::memory_order_acquire); }
+
+  // The same, made where they are not there.
+  Parts& ready_parts();
+
+  // Traces have it by its name.
+  Client& create_client(std::string name, int priority, int weight);
+
+  // As the process was told: by a policy, and as one client where that has a name.
+  void start_as_asked();
+  // Off: all that was taken has been issued when it returns.
+  void set_policy(Schedule policy);
+  Schedule policy() const;
+
+  // What ends, is forgotten; whether scheduling is on or not.
+  void stream_ended(CUstream stream);
+  void context_ends(CUcontext context);  // before the driver hears of it
+  void context_ended(CUcontext context);
+  void event_ended(CUevent event);
+
+  // At the process' end, and in a child: see Scheduler::park.
+  void park();
+
+ private:
+  const Driver& driver_;
+  const Captures& captures_;
+  const Options& options_;
+  std::atomic<bool> on_{false};
+  std::atomic<Parts*> parts_{nullptr};
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies and sets. Those whose end the caller may rely on, and those of memory that the driver does
+// not know, are made on his thread.
+#include <bit>
+
+#include "hook/scheduled/memory_of_call.hpp"
+#include "hook/scheduled/way.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+// What the driver takes from pageable memory without waiting for the stream. Beyond it, it waits,
+// and so do we.
+constexpr Size most_staged = Size{64} << 10;
+constexpr std::size_t few_staged_bytes = 64;
+
+std::uint64_t kind_of(Call call, Size size) {
+  return static_cast<std::uint64_t>(call) * 64 + std::bit_width(size) + 1;
+}
+
+bool reaches(const MemoryOfCall& memory, const Way& way) {
+  return memory.lies == Lies::Pinned ||
+         (memory.lies == Lies::OnDevice && memory.device == way.stream->device);
+}
+
+template <Call call, class To, class From>
+CUresult copy_ordered(const Forward<call>& forward, To to, From from, Size size, CUstream stream) {
+  const Way way = way_of(forward, stream);
+  const Request request = way.request(call, kind_of(call, size), size);
+  const auto on_this_thread = [&] {
+    return make_in_turn(way, request, forward, to, from, size, stream);
+  };
+  Engine& engine = forward.engine();
+  if (!way.is_open_to_queue || copies_wait(engine)) return on_this_thread();
+  if (!reaches(look_up(engine, to, size), way)) return on_this_thread();
+  const MemoryOfCall source = look_up(engine, from, size);
+  if (reaches(source, way)) return queue_as_it_is(way, request, forward, to, from, size, stream);
+  if (source.lies != Lies::Pageable || size > most_staged) return on_this_thread();
+  KeptBytes<few_staged_bytes> staged{size};
+  if (!staged.ok()) return on_this_thread();
+  std::memcpy(staged.data(), reinterpret_cast<const void*>(from), size);
+  return queue(
+      way, request,
+      [forward, to, size, stream, staged = std::move(staged)]() mutable {
+        From again{};
+        if constexpr (std::is_pointer_v<From>) {
+          again = staged.data();
+        } else {
+          again = reinterpret_cast<CUdeviceptr>(staged.data());
+        }
+        return make_now(forward, to, again, size, stream);
+      },
+      forward, to, from, size, stream);
+}
+
+// Returns when it is done, or may: so the caller makes it himself.
+template <Call call, class... Arguments>
+CUresult copy_waiting(const Forward<call>& forward, Size size, Arguments... arguments) {
+  const Way way = way_of(forward, nullptr);
+  return make_in_turn(way, way.request(call, kind_of(call, size), size), forward, arguments...);
+}
+
+template <Call call, class... Arguments>
+CUresult set(const Forward<call>& forward, CUdeviceptr address, Size aligned_to, Size span,
+             CUstream stream, Arguments... arguments) {
+  const Way way = way_of(forward, stream);
+  const Request request = way.request(call, kind_of(call, span), span);
+  Engine& engine = forward.engine();
+  const bool later = way.is_open_to_queue && !copies_wait(engine) && address % aligned_to == 0 &&
+                     look_up(engine, address, span).lies == Lies::OnDevice;
+  return later ? queue_as_it_is(way, request, forward, arguments...)
+               : make_in_turn(way, request, forward, arguments...);
+}
+
+// From the first byte to the last; more than any memory has where that overflows.
+Size span_of(Size pitch, Size width_in_bytes, Size height) {
+  if (height == 0 || width_in_bytes == 0) return 0;
+  Size span = 0;
+  if (__builtin_mul_overflow(pitch, height - 1, &span)) return ~Size{0};
+  return __builtin_add_overflow(span, width_in_bytes, &span) ? ~Size{0} : span;
+}
+
+Size in_bytes(Size count, Size each) {
+  Size bytes = 0;
+  return __builtin_mul_overflow(count, each, &bytes) ? ~Size{0} : bytes;
+}
+
+bool can_wait(Engine& engine, const Way& way, CUmemorytype type, CUdeviceptr device,
+              const void* host, Size x, Size y, Size pitch, const CUDA_MEMCPY2D& copy) {
+  if (type == CU_MEMORYTYPE_ARRAY || (pitch != 0 && pitch < x + copy.WidthInBytes)) return false;
+  const CUdeviceptr start =
+      type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device;
+  const Size row = pitch == 0 ? copy.WidthInBytes : pitch;
+  return reaches(look_up(engine, start, span_of(row, x + copy.WidthInBytes, y + copy.Height)), way);
+}
+
+}  // namespace
+
+CUVMM_SCHEDULE(cuMemcpyAsync, CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+  return copy_ordered(forward, to, from, size, stream);
+}
+CUVMM_SCHEDULE(cuMemcpyHtoDAsync_v2, CUdeviceptr to, const void* from, size_t size,
+               CUstream stream) {
+  return copy_ordered(forward, to, from, size, stream);
+}
+CUVMM_SCHEDULE(cuMemcpyDtoDAsync_v2, CUdeviceptr to, CUdeviceptr from, size_t size,
+               CUstream stream) {
+  return copy_ordered(forward, to, from, size, stream);
+}
+CUVMM_SCHEDULE(cuMemcpyDtoHAsync_v2, void* to, CUdeviceptr from, size_t size, CUstream stream) {
+  return copy_ordered(forward, to, from, size, stream);
+}
+
+CUVMM_SCHEDULE(cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D* copy, CUstream stream) {
+  const Way way = way_of(forward, stream);
+  const Size size = copy != nullptr ? in_bytes(copy->WidthInBytes, copy->Height) : 0;
+  const Request request =
+      way.request(Call::cuMemcpy2DAsync_v2, kind_of(Call::cuMemcpy2DAsync_v2, size), size);
+  Engine& engine = forward.engine();
+  const bool later = way.is_open_to_queue && copy != nullptr && !copies_wait(engine) &&
+                     can_wait(engine, way, copy->srcMemoryType, copy->srcDevice, copy->srcHost,
+                              copy->srcXInBytes, copy->srcY, copy->srcPitch, *copy) &&
+                     can_wait(engine, way, copy->dstMemoryType, copy->dstDevice, copy->dstHost,
+                              copy->dstXInBytes, copy->dstY, copy->dstPitch, *copy);
+  if (!later) return make_in_turn(way, request, forward, copy, stream);
+  return queue(
+      way, request,
+      [forward, kept = *copy, stream] {
+        const CUDA_MEMCPY2D* again = &kept;
+        return make_now(forward, again, stream);
+      },
+      forward, copy, stream);
+}
+
+// Both on the device: returns before it is done, so it need not be waited for (measured).
+CUVMM_SCHEDULE(cuMemcpyDtoD_v2, CUdeviceptr to, CUdeviceptr from, size_t size) {
+  const Way way = way_of(forward, nullptr);
+  const Request request =
+      way.request(Call::cuMemcpyDtoD_v2, kind_of(Call::cuMemcpyDtoD_v2, size), size);
+  Engine& engine = forward.engine();
+  const auto is_on_device = [&](CUdeviceptr address) {
+    const MemoryOfCall memory = look_up(engine, address, size);
+    return memory.lies == Lies::OnDevice && memory.device == way.stream->device;
+  };
+  const bool later =
+      way.is_open_to_queue && !copies_wait(engine) && is_on_device(to) && is_on_device(from);
+  return later ? queue_as_it_is(way, request, forward, to, from, size)
+               : make_in_turn(way, request, forward, to, from, size);
+}
+
+CUVMM_SCHEDULE(cuMemcpy, CUdeviceptr to, CUdeviceptr from, size_t size) {
+  return copy_waiting(forward, size, to, from, size);
+}
+CUVMM_SCHEDULE(cuMemcpyHtoD_v2, CUdeviceptr to, const void* from, size_t size) {
+  return copy_waiting(forward, size, to, from, size);
+}
+CUVMM_SCHEDULE(cuMemcpyDtoH_v2, void* to, CUdeviceptr from, size_t size) {
+  return copy_waiting(forward, size, to, from, size);
+}
+CUVMM_SCHEDULE(cuMemcpy2D_v2, const CUDA_MEMCPY2D* copy) {
+  return copy_waiting(forward, copy != nullptr ? in_bytes(copy->WidthInBytes, copy->Height) : 0,
+                      copy);
+}
+CUVMM_SCHEDULE(cuMemcpy2DUnaligned_v2, const CUDA_MEMCPY2D* copy) {
+  return copy_waiting(forward, copy != nullptr ? in_bytes(copy->WidthInBytes, copy->Height) : 0,
+                      copy);
+}
+CUVMM_SCHEDULE(cuMemcpy3D_v2, const CUDA_MEMCPY3D* copy) {
+  return copy_waiting(forward, 0, copy);
+}
+CUVMM_SCHEDULE(cuMemcpyPeer, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+               CUcontext from_context, size_t size) {
+  return copy_waiting(forward, size, to, to_context, from, from_context, size);
+}
+CUVMM_SCHEDULE(cuMemcpyPeerAsync, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+               CUcontext from_context, size_t size, CUstream stream) {
+  const Way way = way_of(forward, stream);
+  return make_in_turn(
+      way, way.request(Call::cuMemcpyPeerAsync, kind_of(Call::cuMemcpyPeerAsync, size), size),
+      forward, to, to_context, from, from_context, size, stream);
+}
+CUVMM_SCHEDULE(cuMemcpy3DAsync_v2, const CUDA_MEMCPY3D* copy, CUstream stream) {
+  const Way way = way_of(forward, stream);
+  return make_in_turn(way, way.request(Call::cuMemcpy3DAsync_v2), forward, copy, stream);
+}
+
+#define CUVMM_SCHEDULE_SET(bits, type)                                                          \
+  CUVMM_SCHEDULE(cuMemsetD##bits##_v2, CUdeviceptr address, type value, size_t count) {         \
+    return set(forward, address, sizeof(type), in_bytes(count, sizeof(type)), nullptr, address, \
+               value, count);                                                                   \
+  }                                                                                             \
+  CUVMM_SCHEDULE(cuMemsetD##bits##Async, CUdeviceptr address, type value, size_t count,         \
+                 CUstream stream) {                                                             \
+    return set(forward, address, sizeof(type), in_bytes(count, sizeof(type)), stream, address,  \
+               value, count, stream);                                                           \
+  }                                                                                             \
+  CUVMM_SCHEDULE(cuMemsetD2D##bits##_v2, CUdeviceptr address, size_t pitch, type value,         \
+                 size_t width, size_t height) {                                                 \
+    return set(forward, address, sizeof(type),                                                  \
+               span_of(pitch, in_bytes(width, sizeof(type)), height), nullptr, address, pitch,  \
+               value, width, height);                                                           \
+  }                                                                                             \
+  CUVMM_SCHEDULE(cuMemsetD2D##bits##Async, CUdeviceptr address, size_t pitch, type value,       \
+                 size_t width, size_t height, CUstream stream) {                                \
+    return set(forward, address, sizeof(type),                                                  \
+               span_of(pitch, in_bytes(width, sizeof(type)), height), stream, address, pitch,   \
+               value, width, height, stream);                                                   \
+  }
+CUVMM_SCHEDULE_SET(8, unsigned char)
+CUVMM_SCHEDULE_SET(16, unsigned short)
+CUVMM_SCHEDULE_SET(32, unsigned)
+#undef CUVMM_SCHEDULE_SET
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels, host functions and graphs.
+#include <algorithm>
+
+#include "hook/scheduled/way.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+constexpr std::size_t few_parameter_bytes = 256;
+constexpr std::uint64_t most_blocks_x = (std::uint64_t{1} << 31) - 1;
+constexpr unsigned most_blocks_y_z = 65535;
+constexpr unsigned most_threads_x_y = 1024;
+constexpr unsigned most_threads_z = 64;
+constexpr std::size_t most_parameters = 512;
+
+struct Shape {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared;
+
+  std::uint64_t blocks() const { return std::uint64_t{grid[0]} * grid[1] * grid[2]; }
+  std::uint64_t threads() const { return std::uint64_t{block[0]} * block[1] * block[2]; }
+};
+
+// What the driver looks at before it takes a launch. Where we are not sure that it would take this
+// one, it is asked.
+bool is_taken_for_sure(const Shape& shape, const KernelFacts& facts) {
+  return shape.blocks() != 0 && shape.threads() != 0 && shape.grid[0] <= most_blocks_x &&
+         shape.grid[1] <= most_blocks_y_z && shape.grid[2] <= most_blocks_y_z &&
+         shape.block[0] <= most_threads_x_y && shape.block[1] <= most_threads_x_y &&
+         shape.block[2] <= most_threads_z &&
+         shape.threads() <= static_cast<std::uint64_t>(facts.most_threads) &&
+         shape.shared <= static_cast<unsigned>(std::max(0, facts.most_dynamic_shared));
+}
+
+// A kernel's parameters, as they were when it was launched.
+class Parameters {
+ public:
+  Parameters(std::shared_ptr<const KernelFacts> facts, void* const* given)
+      : facts_(std::move(facts)), bytes_(facts_->parameter_bytes) {
+    if (!bytes_.ok()) return;
+    for (std::size_t i = 0; i < facts_->parameters.size(); ++i) {
+      const KernelFacts::Parameter& one = facts_->parameters[i];
+      std::memcpy(bytes_.data() + one.offset, given[i], one.size);
+    }
+  }
+  bool ok() const { return bytes_.ok(); }
+
+  // For the length of `launch(pointers)`.
+  template <class Launch>
+  CUresult pass_to(Launch&& launch) {
+    void* pointers[most_parameters];
+    for (std::size_t i = 0; i < facts_->parameters.size(); ++i) {
+      pointers[i] = bytes_.data() + facts_->parameters[i].offset;
+    }
+    return launch(pointers);
+  }
+
+ private:
+  std::shared_ptr<const KernelFacts> facts_;
+  KeptBytes<few_parameter_bytes> bytes_;
+};
+
+bool can_be_copied(const KernelFacts& facts, void* const* given) {
+  const std::size_t count = facts.parameters.size();
+  if (count == 0) return true;
+  if (given == nullptr || count > most_parameters) return false;
+  return std::all_of(given, given + count, [](const void* one) { return one != nullptr; });
+}
+
+// The packed form of parameters: a list of a buffer and its size.
+struct Packed {
+  const void* bytes = nullptr;
+  std::size_t size = 0;
+  bool is_understood = true;
+
+  explicit Packed(void* const* extra) {
+    for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+      if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+        bytes = extra[1];
+      } else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[1] != nullptr) {
+        std::memcpy(&size, extra[1], sizeof size);
+      } else {
+        is_understood = false;
+        return;
+      }
+    }
+    if (bytes == nullptr || size == 0) is_understood = false;
+  }
+};
+
+std::uint64_t kind_of(CUfunction function, const Shape& shape) {
+  return (reinterpret_cast<std::uint64_t>(function) >> 4) * 31 + shape.blocks() * 7 + 1;
+}
+
+// Those that steer how a launch runs, and nothing that others wait for.
+bool can_be_copied(const CUlaunchConfig& config) {
+  if (config.numAttrs != 0 && config.attrs == nullptr) return false;
+  return std::all_of(config.attrs, config.attrs + config.numAttrs, [](const auto& attribute) {
+    switch (attribute.id) {
+      case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        return true;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        return attribute.value.cooperative == 0;
+      default:
+        return false;
+    }
+  });
+}
+
+// All blocks of a cooperative launch have to be on the device at once.
+bool fits_at_once(Engine& engine, CUfunction function, const Shape& shape, int device) {
+  int blocks = 0;
+  int processors = 0;
+  const Driver& driver = engine.driver();
+  return driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+             &blocks, function, static_cast<int>(shape.threads()), shape.shared) == CUDA_SUCCESS &&
+         driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                     device) == CUDA_SUCCESS &&
+         shape.blocks() <= static_cast<std::uint64_t>(blocks) * static_cast<unsigned>(processors);
+}
+
+}  // namespace
+
+CUVMM_SCHEDULE(cuLaunchKernel, CUfunction function, unsigned grid_x, unsigned grid_y,
+               unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
+               unsigned shared, CUstream stream, void** given, void** extra) {
+  const Shape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared};
+  const Way way = way_of(forward, stream);
+  const Request request = way.request(Call::cuLaunchKernel, kind_of(function, shape));
+  const auto asks_driver = [&] {
+    return make_in_turn(way, request, forward, function, grid_x, grid_y, grid_z, block_x, block_y,
+                        block_z, shared, stream, given, extra);
+  };
+  if (!way.is_open_to_queue || (given != nullptr && extra != nullptr)) return asks_driver();
+  const auto facts = way.parts->kernels.find(function, way.stream->device);
+  if (facts == nullptr || !is_taken_for_sure(shape, *facts)) return asks_driver();
+  if (extra != nullptr) {
+    const Packed packed{extra};
+    if (!packed.is_understood || packed.size != facts->parameter_bytes) return asks_driver();
+    KeptBytes<few_parameter_bytes> bytes{packed.size};
+    if (!bytes.ok()) return asks_driver();
+    std::memcpy(bytes.data(), packed.bytes, packed.size);
+    return queue(
+        way, request,
+        [forward, function, shape, stream, bytes = std::move(bytes)]() mutable {
+          std::size_t size = bytes.size();
+          void* list[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                          &size, CU_LAUNCH_PARAM_END};
+          void** no_pointers = nullptr;
+          void** packed_again = list;
+          return make_now(forward, function, shape.grid[0], shape.grid[1], shape.grid[2],
+                          shape.block[0], shape.block[1], shape.block[2], shape.shared, stream,
+                          no_pointers, packed_again);
+        },
+        forward, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, given,
+        extra);
+  }
+  if (!can_be_copied(*facts, given)) return asks_driver();
+  Parameters parameters{facts, given};
+  if (!parameters.ok()) return asks_driver();
+  return queue(
+      way, request,
+      [forward, function, shape, stream, parameters = std::move(parameters)]() mutable {
+        return parameters.pass_to([&](void** pointers) {
+          void** no_extra = nullptr;
+          return make_now(forward, function, shape.grid[0], shape.grid[1], shape.grid[2],
+                          shape.block[0], shape.block[1], shape.block[2], shape.shared, stream,
+                          pointers, no_extra);
+        });
+      },
+      forward, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, given,
+      extra);
+}
+
+CUVMM_SCHEDULE(cuLaunchCooperativeKernel, CUfunction function, unsigned grid_x, unsigned grid_y,
+               unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
+               unsigned shared, CUstream stream, void** given) {
+  const Shape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared};
+  const Way way = way_of(forward, stream);
+  const Request request = way.request(Call::cuLaunchCooperativeKernel, kind_of(function, shape));
+  const auto asks_driver = [&] {
+    return make_in_turn(way, request, forward, function, grid_x, grid_y, grid_z, block_x, block_y,
+                        block_z, shared, stream, given);
+  };
+  if (!way.is_open_to_queue) return asks_driver();
+  const auto facts = way.parts->kernels.find(function, way.stream->device);
+  if (facts == nullptr || !is_taken_for_sure(shape, *facts) || !can_be_copied(*facts, given) ||
+      !fits_at_once(forward.engine(), function, shape, way.stream->device)) {
+    return asks_driver();
+  }
+  Parameters parameters{facts, given};
+  if (!parameters.ok()) return asks_driver();
+  return queue(
+      way, request,
+      [forward, function, shape, stream, parameters = std::move(parameters)]() mutable {
+        return parameters.pass_to([&](void** pointers) {
+          return make_now(forward, function, shape.grid[0], shape.grid[1], shape.grid[2],
+                          shape.block[0], shape.block[1], shape.block[2], shape.shared, stream,
+                          pointers);
+        });
+      },
+      forward, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, given);
+}
+
+CUVMM_SCHEDULE(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction function, void** given,
+               void** extra) {
+  const Way way = way_of(forward, config != nullptr ? config->hStream : nullptr);
+  if (config == nullptr) return make_directly(way, {}, forward, config, function, given, extra);
+  const Shape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
+                    {config->blockDimX, config->blockDimY, config->blockDimZ},
+                    config->sharedMemBytes};
+  const Request request = way.request(Call::cuLaunchKernelEx, kind_of(function, shape));
+  const auto asks_driver = [&] {
+    return make_in_turn(way, request, forward, config, function, given, extra);
+  };
+  if (!way.is_open_to_queue || extra != nullptr || !can_be_copied(*config)) return asks_driver();
+  const auto facts = way.parts->kernels.find(function, way.stream->device);
+  if (facts == nullptr || !is_taken_for_sure(shape, *facts) || !can_be_copied(*facts, given)) {
+    return asks_driver();
+  }
+  Parameters parameters{facts, given};
+  if (!parameters.ok()) return asks_driver();
+  std::vector<CUlaunchAttribute> attributes(config->attrs, config->attrs + config->numAttrs);
+  return queue(
+      way, request,
+      [forward, function, kept = *config, attributes = std::move(attributes),
+       parameters = std::move(parameters)]() mutable {
+        return parameters.pass_to([&](void** pointers) {
+          kept.attrs = attributes.data();
+          const CUlaunchConfig* again = &kept;
+          void** no_extra = nullptr;
+          return make_now(forward, again, function, pointers, no_extra);
+        });
+      },
+      forward, config, function, given, extra);
+}
+
+CUVMM_SCHEDULE(cuLaunchHostFunc, CUstream stream, CUhostFn function, void* data) {
+  const Way way = way_of(forward, stream);
+  const Request request = way.request(Call::cuLaunchHostFunc);
+  if (function == nullptr) return make_in_turn(way, request, forward, stream, function, data);
+  return queue_as_it_is(way, request, forward, stream, function, data);
+}
+
+CUVMM_SCHEDULE(cuStreamAddCallback, CUstream stream, CUstreamCallback function, void* data,
+               unsigned flags) {
+  const Way way = way_of(forward, stream);
+  const Request request = way.request(Call::cuStreamAddCallback);
+  if (function == nullptr || flags != 0) {
+    return make_in_turn(way, request, forward, stream, function, data, flags);
+  }
+  return queue_as_it_is(way, request, forward, stream, function, data, flags);
+}
+
+CUVMM_SCHEDULE(cuGraphLaunch, CUgraphExec graph, CUstream stream) {
+  const Way way = way_of(forward, stream);
+  const Request request =
+      way.request(Call::cuGraphLaunch, reinterpret_cast<std::uint64_t>(graph) >> 4);
+  cuuint64_t flags = 0;
+  const bool is_known = graph != nullptr && forward.engine().driver().cuGraphExecGetFlags(
+                                                graph, &flags) == CUDA_SUCCESS;
+  if (!is_known) return make_in_turn(way, request, forward, graph, stream);
+  return queue_as_it_is(way, request, forward, graph, stream);
+}
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that is taken and given back. Who takes some is answered at once: nothing that is queued
+// can know of it yet. Frees keep their place in the stream, or wait for all that was queued.
+#include "hook/scheduled/way.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+// What is queued may hold frees.
+template <Call call, class... Arguments>
+CUresult allocate(const Forward<call>& forward, Arguments... arguments) {
+  const CUresult answer = make_now(forward, arguments...);
+  if (answer != CUDA_ERROR_OUT_OF_MEMORY) return answer;
+  forward.engine().scheduling().parts()->scheduler.settle_all();
+  return make_now(forward, arguments...);
+}
+
+std::optional<AllocationFacts> held(Engine& engine, CUdeviceptr address) {
+  Serving* serving = engine.serving();
+  return serving != nullptr ? serving->memory.find(address) : std::nullopt;
+}
+
+bool is_start_of_memory(Engine& engine, CUdeviceptr address) {
+  if (const auto ours = held(engine, address)) return ours->address == address;
+  CUdeviceptr begin = 0;
+  return address != 0 &&
+         engine.driver().cuPointerGetAttribute(&begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                               address) == CUDA_SUCCESS &&
+         begin == address;
+}
+
+}  // namespace
+
+CUVMM_SCHEDULE(cuMemAlloc_v2, CUdeviceptr* address, size_t size) {
+  return allocate(forward, address, size);
+}
+CUVMM_SCHEDULE(cuMemAllocPitch_v2, CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
+               unsigned element) {
+  return allocate(forward, address, pitch, width, height, element);
+}
+CUVMM_SCHEDULE(cuMemAllocAsync, CUdeviceptr* address, size_t size, CUstream stream) {
+  return allocate(forward, address, size, stream);
+}
+CUVMM_SCHEDULE(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size, CUmemoryPool pool,
+               CUstream stream) {
+  return allocate(forward, address, size, pool, stream);
+}
+
+CUVMM_SCHEDULE(cuMemFree_v2, CUdeviceptr address) {
+  Engine& engine = forward.engine();
+  Scheduler& scheduler = engine.scheduling().parts()->scheduler;
+  const auto ours = held(engine, address);
+  const ContextMemory* owner = ours ? engine.serving()->memory.context_of(*ours) : nullptr;
+  if (owner != nullptr) {
+    scheduler.settle_context(owner->context());
+  } else {
+    scheduler.settle_all();
+  }
+  return make_now(forward, address);
+}
+
+CUVMM_SCHEDULE(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
+  const Way way = way_of(forward, stream);
+  const Request request = way.request(Call::cuMemFreeAsync);
+  if (!way.is_open_to_queue || !is_start_of_memory(forward.engine(), address)) {
+    return make_in_turn(way, request, forward, address, stream);
+  }
+  QueuedFrees& frees = way.parts->queued_frees;
+  if (!frees.begin(address)) return CUDA_ERROR_INVALID_VALUE;
+  const Taken taken =
+      way.scheduler().submit(*way.client, request, [forward, address, stream, &frees] {
+        frees.end(address);
+        return make_now(forward, address, stream);
+      });
+  if (taken == Taken::Yes) return CUDA_SUCCESS;
+  frees.end(address);
+  return make_directly(way, {}, forward, address, stream);
+}
+
+}  // namespace cuvmm::hook

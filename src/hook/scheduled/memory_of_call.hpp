@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "engine/engine.hpp"
+
+namespace cuvmm::hook {
+
+// Where the memory of a copy or set lies, as far as that tells whether it can be done later.
+enum class Lies : std::uint8_t {
+  OnDevice,   // of one device, all of it inside of one allocation
+  Pinned,     // host memory that the driver knows
+  Pageable,   // host memory that it does not know
+  Elsewhere,  // managed, or not as it should be: the driver is to decide
+};
+struct MemoryOfCall {
+  Lies lies = Lies::Elsewhere;
+  int device = -1;
+};
+MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size);
+inline MemoryOfCall look_up(Engine& engine, const void* host, Size size) {
+  return look_up(engine, reinterpret_cast<CUdeviceptr>(host), size);
+}
+
+// Some allocation was told that its copies are to be done when they return.
+inline bool copies_wait(Engine& engine) {
+  return engine.serving() != nullptr && engine.serving()->memory.copies_wait();
+}
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events, waits and questions. What is queued is not done; what is issued, the driver knows.
+#include "hook/scheduled/memory_of_call.hpp"
+#include "hook/scheduled/way.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+Scheduling::Parts& parts_of(Engine& engine) {
+  return *engine.scheduling().parts();
+}
+
+// An error that stays is told by the driver from here on.
+CUresult or_else(Failures& failures, CUresult answer, CUresult failed_before) {
+  if (is_sticky(answer)) failures.context_is_lost();
+  return answer == CUDA_SUCCESS ? failed_before : answer;
+}
+
+// Events that other processes see, or that captures hold, have to be where the driver has them.
+template <Call call, class... Arguments>
+CUresult with_event(const Forward<call>& forward, CUstream stream, EventOfCall of_event,
+                    Arguments... arguments) {
+  const Way way = way_of(forward, stream);
+  Scheduler& scheduler = way.scheduler();
+  Request request = way.request(call);
+  request.event = of_event.event;
+  request.event_use = of_event.use;
+  const CUcontext of = scheduler.context_of(of_event.event);
+  const bool is_known = of != nullptr && way.stream != nullptr &&
+                        (of_event.use == EventUse::WaitsFor || of == way.stream->context);
+  if (!is_known || forward.engine().captures().any()) {
+    return make_directly(way, of_event, forward, arguments...);
+  }
+  return queue_as_it_is(way, request, forward, arguments...);
+}
+
+// Graphs may record it when they run.
+void settle_event(Engine& engine, CUevent event) {
+  Scheduling::Parts& parts = parts_of(engine);
+  if (parts.graphs_record_events.load(std::memory_order_acquire)) parts.scheduler.settle_graphs();
+  parts.scheduler.settle_event(event, false);
+}
+
+bool is_queued(Engine& engine, CUevent event) {
+  Scheduling::Parts& parts = parts_of(engine);
+  if (parts.graphs_record_events.load(std::memory_order_acquire)) parts.scheduler.settle_graphs();
+  return parts.scheduler.has_unissued(event);
+}
+
+template <Call call>
+CUresult end_event(const Forward<call>& forward, CUevent event) {
+  Scheduling::Parts& parts = parts_of(forward.engine());
+  if (parts.graphs_record_events.load(std::memory_order_acquire)) parts.scheduler.settle_graphs();
+  parts.scheduler.settle_event(event, true);
+  return make_now(forward, event);
+}
+
+template <Call call>
+CUresult elapsed(const Forward<call>& forward, float* milliseconds, CUevent first, CUevent second) {
+  Engine& engine = forward.engine();
+  if (is_queued(engine, first) || is_queued(engine, second)) return CUDA_ERROR_NOT_READY;
+  return make_now(forward, milliseconds, first, second);
+}
+
+template <Call call>
+CUresult end_stream(const Forward<call>& forward, CUstream stream) {
+  StreamTable& streams = parts_of(forward.engine()).streams;
+  const StreamState* known = streams.known({.handle = stream});
+  if (known != nullptr) parts_of(forward.engine()).scheduler.settle_stream(*known);
+  return make_now(forward, stream);
+}
+
+template <Call call, class... Arguments>
+CUresult wait_for_context(const Forward<call>& forward, CUcontext context, Arguments... arguments) {
+  Scheduler& scheduler = parts_of(forward.engine()).scheduler;
+  scheduler.settle_context(context);
+  const CUresult answer = make_now(forward, arguments...);
+  return or_else(scheduler.failures(), answer, scheduler.failures().take_of_context(context));
+}
+
+// What has been queued before on any stream of the context could belong to the capture's world.
+template <Call call, class... Arguments>
+CUresult begin_capture(const Forward<call>& forward, Arguments... arguments) {
+  parts_of(forward.engine()).scheduler.settle_all();
+  return make_now(forward, arguments...);
+}
+
+template <Call call, class Word>
+CUresult wait_or_write(const Forward<call>& forward, CUstream stream, CUdeviceptr address,
+                       Word value, unsigned flags, unsigned known_flags) {
+  const Way way = way_of(forward, stream);
+  const Request request = way.request(call, 0, sizeof(Word));
+  const bool later = way.is_open_to_queue && (flags & ~known_flags) == 0 &&
+                     address % sizeof(Word) == 0 &&
+                     look_up(forward.engine(), address, sizeof(Word)).lies <= Lies::Pinned;
+  return later ? queue_as_it_is(way, request, forward, stream, address, value, flags)
+               : make_in_turn(way, request, forward, stream, address, value, flags);
+}
+
+constexpr unsigned known_wait_flags = CU_STREAM_WAIT_VALUE_NOR;  // and all below: how to compare
+constexpr unsigned known_write_flags = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
+
+}  // namespace
+
+CUVMM_SCHEDULE(cuEventRecord, CUevent event, CUstream stream) {
+  return with_event(forward, stream, {event, EventUse::Records}, event, stream);
+}
+CUVMM_SCHEDULE(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned flags) {
+  if (flags == CU_EVENT_RECORD_DEFAULT) {
+    return with_event(forward, stream, {event, EventUse::Records}, event, stream, flags);
+  }
+  parts_of(forward.engine()).graphs_record_events.store(true);
+  return make_directly(way_of(forward, stream), {event, EventUse::Records}, forward, event, stream,
+                       flags);
+}
+CUVMM_SCHEDULE(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags) {
+  if (parts_of(forward.engine()).graphs_record_events.load(std::memory_order_acquire)) {
+    parts_of(forward.engine()).scheduler.settle_graphs();
+  }
+  if (flags == CU_EVENT_WAIT_DEFAULT) {
+    return with_event(forward, stream, {event, EventUse::WaitsFor}, stream, event, flags);
+  }
+  return make_directly(way_of(forward, stream), {event, EventUse::WaitsFor}, forward, stream, event,
+                       flags);
+}
+
+CUVMM_SCHEDULE(cuEventCreate, CUevent* event, unsigned flags) {
+  const CUresult answer = make_now(forward, event, flags);
+  if (answer == CUDA_SUCCESS && event != nullptr) {
+    Scheduler& scheduler = parts_of(forward.engine()).scheduler;
+    if ((flags & CU_EVENT_INTERPROCESS) != 0) {
+      scheduler.event_is_shared(*event);
+    } else {
+      scheduler.event_began(*event, current_context(forward.engine().driver()));
+    }
+  }
+  return answer;
+}
+CUVMM_SCHEDULE(cuIpcGetEventHandle, CUipcEventHandle* handle, CUevent event) {
+  Scheduler& scheduler = parts_of(forward.engine()).scheduler;
+  scheduler.settle_event(event, true);
+  scheduler.event_is_shared(event);
+  return make_now(forward, handle, event);
+}
+CUVMM_SCHEDULE(cuIpcOpenEventHandle, CUevent* event, CUipcEventHandle handle) {
+  const CUresult answer = make_now(forward, event, handle);
+  if (answer == CUDA_SUCCESS) parts_of(forward.engine()).scheduler.event_is_shared(*event);
+  return answer;
+}
+CUVMM_SCHEDULE(cuEventDestroy, CUevent event) {
+  return end_event(forward, event);
+}
+CUVMM_SCHEDULE(cuEventDestroy_v2, CUevent event) {
+  return end_event(forward, event);
+}
+
+CUVMM_SCHEDULE(cuEventQuery, CUevent event) {
+  if (is_queued(forward.engine(), event)) return CUDA_ERROR_NOT_READY;
+  return make_now(forward, event);
+}
+CUVMM_SCHEDULE(cuEventSynchronize, CUevent event) {
+  settle_event(forward.engine(), event);
+  return make_now(forward, event);
+}
+CUVMM_SCHEDULE(cuEventElapsedTime, float* milliseconds, CUevent first, CUevent second) {
+  return elapsed(forward, milliseconds, first, second);
+}
+CUVMM_SCHEDULE(cuEventElapsedTime_v2, float* milliseconds, CUevent first, CUevent second) {
+  return elapsed(forward, milliseconds, first, second);
+}
+
+CUVMM_SCHEDULE(cuStreamSynchronize, CUstream stream) {
+  const Way way = way_of(forward, stream);
+  if (way.stream == nullptr) return make_now(forward, stream);
+  way.scheduler().settle_stream(*way.stream);
+  Failures& failures = way.scheduler().failures();
+  const CUresult answer = make_now(forward, stream);
+  return or_else(failures, answer, failures.take_of_stream(way.stream->id));
+}
+CUVMM_SCHEDULE(cuStreamQuery, CUstream stream) {
+  const Way way = way_of(forward, stream);
+  if (way.stream == nullptr) return make_now(forward, stream);
+  if (way.scheduler().has_unissued(*way.stream)) return CUDA_ERROR_NOT_READY;
+  Failures& failures = way.scheduler().failures();
+  const CUresult answer = make_now(forward, stream);
+  if (answer == CUDA_ERROR_NOT_READY) return answer;
+  return or_else(failures, answer, failures.take_of_stream(way.stream->id));
+}
+CUVMM_SCHEDULE(cuCtxSynchronize) {
+  return wait_for_context(forward, current_context(forward.engine().driver()));
+}
+CUVMM_SCHEDULE(cuCtxSynchronize_v2, CUcontext context) {
+  const CUcontext meant = context != nullptr ? context : current_context(forward.engine().driver());
+  return wait_for_context(forward, meant, context);
+}
+
+CUVMM_SCHEDULE(cuStreamDestroy, CUstream stream) {
+  return end_stream(forward, stream);
+}
+CUVMM_SCHEDULE(cuStreamDestroy_v2, CUstream stream) {
+  return end_stream(forward, stream);
+}
+
+CUVMM_SCHEDULE(cuStreamBeginCapture, CUstream stream) {
+  return begin_capture(forward, stream);
+}
+CUVMM_SCHEDULE(cuStreamBeginCapture_v2, CUstream stream, CUstreamCaptureMode mode) {
+  return begin_capture(forward, stream, mode);
+}
+CUVMM_SCHEDULE(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph,
+               const CUgraphNode* after, const CUgraphEdgeData* edges, size_t count,
+               CUstreamCaptureMode mode) {
+  return begin_capture(forward, stream, graph, after, edges, count, mode);
+}
+
+#define CUVMM_SCHEDULE_VALUES(bits, version)                                              \
+  CUVMM_SCHEDULE(cuStreamWaitValue##bits##version, CUstream stream, CUdeviceptr address,  \
+                 cuuint##bits##_t value, unsigned flags) {                                \
+    return wait_or_write(forward, stream, address, value, flags, known_wait_flags);       \
+  }                                                                                       \
+  CUVMM_SCHEDULE(cuStreamWriteValue##bits##version, CUstream stream, CUdeviceptr address, \
+                 cuuint##bits##_t value, unsigned flags) {                                \
+    return wait_or_write(forward, stream, address, value, flags, known_write_flags);      \
+  }
+CUVMM_SCHEDULE_VALUES(32, )
+CUVMM_SCHEDULE_VALUES(64, )
+CUVMM_SCHEDULE_VALUES(32, _v2)
+CUVMM_SCHEDULE_VALUES(64, _v2)
+#undef CUVMM_SCHEDULE_VALUES
+
+CUVMM_SCHEDULE(cuStreamBatchMemOp, CUstream stream, unsigned count,
+               CUstreamBatchMemOpParams* operations, unsigned flags) {
+  const Way way = way_of(forward, stream);
+  return make_in_turn(way, way.request(Call::cuStreamBatchMemOp), forward, stream, count,
+                      operations, flags);
+}
+CUVMM_SCHEDULE(cuStreamBatchMemOp_v2, CUstream stream, unsigned count,
+               CUstreamBatchMemOpParams* operations, unsigned flags) {
+  const Way way = way_of(forward, stream);
+  return make_in_turn(way, way.request(Call::cuStreamBatchMemOp_v2), forward, stream, count,
+                      operations, flags);
+}
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/scheduled/way.hpp"
+
+#include <algorithm>
+
+namespace cuvmm::hook {
+namespace {
+
+// Work on a stream that captures becomes a node of a graph, and on the legacy stream it would break
+// the captures of others: the driver is to say so.
+bool is_in_capture(Engine& engine, const StreamState& stream) {
+  if (!engine.captures().any()) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult answer = engine.driver().cuStreamIsCapturing(stream.handle, &status);
+  return answer != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// Memory that is new to the program cannot be in use by what is queued, nor can code.
+bool only_adds(std::string_view name) {
+  constexpr auto adding = std::to_array<std::string_view>(
+      {"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuModuleLoad", "cuLibraryLoad",
+       "cuCtxCreate", "cuArrayCreate", "cuArray3DCreate", "cuMipmappedArrayCreate"});
+  return name == "cuMemMap" || name == "cuMemSetAccess" ||
+         std::any_of(adding.begin(), adding.end(),
+                     [&](std::string_view one) { return name.starts_with(one); });
+}
+
+// Neutral to memory, but what is queued would run otherwise after them.
+bool changes_how_work_runs(std::string_view name) {
+  constexpr auto changing = std::to_array<std::string_view>(
+      {"cuFuncSet", "cuKernelSet", "cuStreamSetAttribute", "cuStreamCopyAttributes", "cuCtxSet",
+       "cuMemAdvise", "cuParamSet", "cuGraphKernelNodeCopyAttributes"});
+  return name != "cuCtxSetCurrent" &&
+         std::any_of(changing.begin(), changing.end(),
+                     [&](std::string_view one) { return name.starts_with(one); });
+}
+
+bool may_record_events_in_graphs(Call call) {
+  switch (call) {
+    case Call::cuGraphAddEventRecordNode:
+    case Call::cuGraphEventRecordNodeSetEvent:
+    case Call::cuGraphExecEventRecordNodeSetEvent:
+    case Call::cuGraphAddNode:
+    case Call::cuGraphAddNode_v2:
+    case Call::cuGraphNodeSetParams:
+    case Call::cuGraphExecNodeSetParams:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Way way_of(Engine& engine, StreamName name) {
+  Way way;
+  way.parts = engine.scheduling().parts();
+  way.client = way.scheduler().client_of_this_thread();
+  way.stream = way.parts->streams.find(name);
+  if (way.stream == nullptr) return way;
+  if (is_in_capture(engine, *way.stream)) {
+    way.client = nullptr;
+    return way;
+  }
+  way.context = current_context(engine.driver());
+  way.is_open_to_queue = way.client != nullptr && way.context != nullptr &&
+                         way.stream->kind != StreamKind::PerThread &&
+                         !way.scheduler().failures().is_any_context_lost();
+  return way;
+}
+
+void settle_for(Engine& engine, Call call) {
+  Scheduling::Parts& parts = *engine.scheduling().parts();
+  const CallInfo& row = info(call);
+  if (may_record_events_in_graphs(call)) parts.graphs_record_events.store(true);
+  const bool could_tell =
+      row.effect != Effect::Neutral ? !only_adds(row.name) : changes_how_work_runs(row.name);
+  if (!could_tell) return;
+  parts.scheduler.settle_all();
+  // Handles of functions may come again, and what they allow may change.
+  if (has(row.effect, Effect::Destroys) || row.effect == Effect::Neutral) {
+    parts.kernels.forget_all();
+  }
+}
+
+}  // namespace cuvmm::hook

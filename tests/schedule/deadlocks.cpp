@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs that would hang if the scheduler ever waited for what only they can do. Each ends, or
+// ends the process, within its own time.
+#include <sys/wait.h>
+
+#include "schedule/schedule_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class Deadlock : public testing::TestWithParam<Schedule> {
+ protected:
+  const Deadline deadline_;
+  const GivenContext context_;
+  const Kernels kernels_;
+  const Scheduled scheduled_{GetParam()};
+};
+
+struct Flag {
+  std::atomic<bool> is_set{false};
+  std::atomic<bool> was_seen{false};
+
+  static void set(void* flag) { static_cast<Flag*>(flag)->is_set = true; }
+  static void wait(void* data) {
+    auto* flag = static_cast<Flag*>(data);
+    flag->was_seen = true;
+    while (!flag->is_set) std::this_thread::sleep_for(std::chrono::microseconds{100});
+  }
+};
+
+TEST_P(Deadlock, NoneByAHostFunctionThatWaitsForAnotherClient) {
+  const GivenClient low{"low", -5};
+  const GivenClient high{"high", 5};
+  const HookedStream one;
+  const HookedStream two;
+  Flag flag;
+  for (const auto& [waiter, setter] : {std::pair{&low, &high}, std::pair{&high, &low}}) {
+    flag.is_set = false;
+    waiter->bind();
+    ASSERT_CUDA(hooked().cuLaunchHostFunc(one, &Flag::wait, &flag));
+    setter->bind();
+    ASSERT_CUDA(hooked().cuLaunchHostFunc(two, &Flag::set, &flag));
+    ASSERT_CUDA(hooked().cuStreamSynchronize(one));
+  }
+}
+
+TEST_P(Deadlock, NoneByAValueThatALaterCallOfTheSameClientWrites) {
+  const GivenClient other{"other", 5};
+  const GivenClient client{"client"};
+  const HookedStream one;
+  const HookedStream two;
+  const HostFlag value;
+  client.bind();
+  ASSERT_CUDA(hooked().cuStreamWaitValue32(one, value.address(), 1, CU_STREAM_WAIT_VALUE_GEQ));
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_CUDA(launch_hooked(kernels_.fill, one, std::uint64_t{value.address()}, 2u, 1u));
+  }
+  ASSERT_CUDA(hooked().cuStreamWriteValue32(two, value.address(), 1, 0));
+  ASSERT_CUDA(hooked().cuStreamSynchronize(one));
+  EXPECT_EQ(value.get(), 2U);
+}
+
+TEST_P(Deadlock, NoneByClientsThatWaitForEachOthersEvents) {
+  const GivenClient ann{"ann", -5};
+  const GivenClient ben{"ben", 5};
+  std::atomic<int> failures{0};
+  const HookedStream of_ann;
+  const HookedStream of_ben;
+  CUevent events[2] = {};
+  for (CUevent& event : events) GIVEN(hooked().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  const auto work = [&](const GivenClient& client, CUstream stream, CUevent mine, CUevent others) {
+    context_.make_current();
+    client.bind();
+    for (int i = 0; i < 500; ++i) {
+      failures += hooked().cuEventRecord(mine, stream) != CUDA_SUCCESS;
+      failures += hooked().cuStreamWaitEvent(stream, others, 0) != CUDA_SUCCESS;
+      if (i % 50 == 0) failures += hooked().cuStreamSynchronize(stream) != CUDA_SUCCESS;
+    }
+  };
+  std::thread first{[&] { work(ann, of_ann, events[0], events[1]); }};
+  std::thread second{[&] { work(ben, of_ben, events[1], events[0]); }};
+  first.join();
+  second.join();
+  EXPECT_CUDA(hooked().cuCtxSynchronize_v2000());
+  EXPECT_EQ(failures, 0);
+  for (CUevent event : events) EXPECT_CUDA(hooked().cuEventDestroy(event));
+}
+
+TEST_P(Deadlock, NoneByStreamsThatEndWithWorkQueued) {
+  const GivenClient client{"client"};
+  client.bind();
+  CUdeviceptr memory = 0;
+  GIVEN(hooked().cuMemAlloc(&memory, 4096));
+  for (int i = 0; i < 50; ++i) {
+    CUstream stream = nullptr;
+    ASSERT_CUDA(hooked().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int n = 0; n < 10; ++n) {
+      ASSERT_CUDA(launch_hooked(kernels_.add_one, stream, std::uint64_t{memory}, 4u));
+    }
+    ASSERT_CUDA(hooked().cuStreamDestroy(stream));
+  }
+  ASSERT_CUDA(hooked().cuCtxSynchronize_v2000());
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
+TEST_P(Deadlock, NoneByThreadsThatDieWithWorkQueued) {
+  CUdeviceptr memory = 0;
+  GIVEN(hooked().cuMemAlloc(&memory, 4));
+  GIVEN(hooked().cuMemsetD32(memory, 0, 1));
+  const HookedStream stream;
+  {
+    const GivenClient client{"client"};
+    std::thread{[&] {
+      context_.make_current();
+      client.bind();
+      for (int n = 0; n < 100; ++n) {
+        EXPECT_CUDA(launch_hooked(kernels_.add_one, stream.get(), std::uint64_t{memory}, 1u));
+      }
+    }}.join();
+  }
+  ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
+  std::uint32_t found = 0;
+  EXPECT_CUDA(hooked().cuMemcpyDtoH(&found, memory, 4));
+  EXPECT_EQ(found, 100U);
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
+TEST_P(Deadlock, NoneByAForkWhileWorkIsQueued) {
+  const GivenClient client{"client"};
+  client.bind();
+  const HookedStream stream;
+  Flag flag;
+  ASSERT_CUDA(hooked().cuLaunchHostFunc(stream, &Flag::wait, &flag));
+  for (int n = 0; n < 10; ++n) ASSERT_CUDA(hooked().cuLaunchHostFunc(stream, &Flag::set, &flag));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(Engine::running() == nullptr ? 0 : 1);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  flag.is_set = true;
+  EXPECT_CUDA(hooked().cuStreamSynchronize(stream));
+}
+
+TEST_P(Deadlock, NoneByABlockingCallBesideAnotherThreadOfTheSameClient) {
+  const GivenClient client{"client"};
+  const HookedStream blocking{CU_STREAM_DEFAULT};
+  const HookedStream other;
+  const HostFlag value;
+  client.bind();
+  ASSERT_CUDA(hooked().cuStreamWaitValue32(blocking, value.address(), 1, CU_STREAM_WAIT_VALUE_GEQ));
+  std::thread helps{[&] {
+    context_.make_current();
+    client.bind();
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    EXPECT_CUDA(hooked().cuStreamWriteValue32(other, value.address(), 1, 0));
+  }};
+  CUdeviceptr memory = 0;
+  EXPECT_CUDA(hooked().cuMemAlloc(&memory, 4));
+  std::uint32_t word = 3;
+  EXPECT_CUDA(hooked().cuMemcpyHtoD(memory, &word, 4));  // waits for the blocking stream
+  helps.join();
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
+INSTANTIATE_TEST_SUITE_P(Under, Deadlock,
+                         testing::Values(Schedule::Fifo, Schedule::RoundRobin, Schedule::Priority,
+                                         Schedule::Fair),
+                         [](const auto& info) {
+                           std::string name{
+                               choice_names<Schedule>[static_cast<std::size_t>(info.param)]};
+                           std::erase(name, '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace cuvmm::test

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a scheduled program is answered, and when.
+#include "schedule/schedule_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class Semantics : public testing::Test {
+ protected:
+  Semantics() { client_.bind(); }
+
+  const Deadline deadline_;
+  const GivenContext context_;
+  const Kernels kernels_;
+  const Scheduled scheduled_{Schedule::Fifo};
+  const GivenClient client_{"client"};
+};
+
+struct Held {
+  std::atomic<bool> goes_on{false};
+  static void wait(void* held) {
+    while (!static_cast<Held*>(held)->goes_on) {
+      std::this_thread::sleep_for(std::chrono::microseconds{100});
+    }
+  }
+  ~Held() { goes_on = true; }
+};
+
+TEST_F(Semantics, WhatTheDriverRefusesIsRefusedAtTheCall) {
+  const HookedStream stream;
+  std::uint64_t nanoseconds = 0;
+  void* parameters[] = {&nanoseconds};
+  const auto launch = [&](CUfunction function, unsigned grid, unsigned block, unsigned shared,
+                          CUstream on, void** given) {
+    return hooked().cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, on, given, nullptr);
+  };
+  EXPECT_CUDA(launch(kernels_.spin, 1, 1, 0, stream, parameters));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, launch(kernels_.spin, 0, 1, 0, stream, parameters));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, launch(kernels_.spin, 1, 4096, 0, stream, parameters));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, launch(kernels_.spin, 1, 1, 1 << 30, stream, parameters));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, launch(kernels_.spin, 1, 1, 0, stream, nullptr));
+  EXPECT_NE(launch(nullptr, 1, 1, 0, stream, parameters), CUDA_SUCCESS);
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4096));
+  EXPECT_NE(hooked().cuMemsetD32Async(memory + 2, 0, 4, stream), CUDA_SUCCESS);
+  EXPECT_NE(hooked().cuMemFreeAsync(memory + 64, stream), CUDA_SUCCESS);
+  EXPECT_CUDA(hooked().cuMemFreeAsync(memory, stream));
+  EXPECT_NE(hooked().cuMemFreeAsync(memory, stream), CUDA_SUCCESS);
+  EXPECT_CUDA(hooked().cuStreamSynchronize(stream));
+}
+
+TEST_F(Semantics, ParametersAreThoseOfTheCall) {
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4 * 4));
+  const HookedStream stream;
+  Held held;
+  ASSERT_CUDA(hooked().cuLaunchHostFunc(stream, &Held::wait, &held));
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    std::uint64_t address = memory + 4 * i;
+    std::uint32_t value = i + 1;
+    std::uint32_t words = 1;
+    void* parameters[] = {&address, &value, &words};
+    struct {
+      std::uint64_t address;
+      std::uint32_t value, words;
+    } packed{address, value, words};
+    std::size_t size = sizeof packed;
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    const bool is_packed = i % 2 == 1;
+    ASSERT_CUDA(hooked().cuLaunchKernel(kernels_.fill, 1, 1, 1, 1, 1, 1, 0, stream,
+                                        is_packed ? nullptr : parameters,
+                                        is_packed ? extra : nullptr));
+    address = value = words = 0;
+    packed = {};
+    size = 0;
+  }
+  held.goes_on = true;
+  ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
+  std::uint32_t found[4] = {};
+  ASSERT_CUDA(hooked().cuMemcpyDtoH(found, memory, sizeof found));
+  for (std::uint32_t i = 0; i < 4; ++i) EXPECT_EQ(found[i], i + 1);
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
+TEST_F(Semantics, ConfiguredLaunchesKeepTheirAttributes) {
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
+  const HookedStream stream;
+  {
+    std::uint64_t address = memory;
+    std::uint32_t value = 9;
+    std::uint32_t words = 1;
+    void* parameters[] = {&address, &value, &words};
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    ASSERT_CUDA(hooked().cuLaunchKernelEx(&config, kernels_.fill, parameters, nullptr));
+    attribute = {};
+    config = {};
+  }
+  ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
+  std::uint32_t found = 0;
+  ASSERT_CUDA(hooked().cuMemcpyDtoH(&found, memory, 4));
+  EXPECT_EQ(found, 9U);
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
+TEST_F(Semantics, QuestionsAboutQueuedWorkSayNotReady) {
+  const HookedStream stream;
+  CUevent event = nullptr;
+  ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DEFAULT));
+  Held held;
+  ASSERT_CUDA(hooked().cuLaunchHostFunc(stream, &Held::wait, &held));
+  ASSERT_CUDA(hooked().cuEventRecord(event, stream));
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, hooked().cuStreamQuery(stream));
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, hooked().cuEventQuery(event));
+  held.goes_on = true;
+  EXPECT_CUDA(hooked().cuEventSynchronize(event));
+  EXPECT_CUDA(hooked().cuEventQuery(event));
+  EXPECT_CUDA(hooked().cuEventDestroy(event));
+}
+
+TEST_F(Semantics, ThreadsWithoutAClientComeAfterWhatIsQueued) {
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
+  const HookedStream stream;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_CUDA(launch_hooked(kernels_.fill, stream.get(), std::uint64_t{memory}, 1u, 1u));
+  }
+  std::thread{[&] {
+    context_.make_current();
+    EXPECT_CUDA(launch_hooked(kernels_.fill, stream.get(), std::uint64_t{memory}, 2u, 1u));
+  }}.join();
+  std::uint32_t found = 0;
+  ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
+  ASSERT_CUDA(hooked().cuMemcpyDtoH(&found, memory, 4));
+  EXPECT_EQ(found, 2U);
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
+TEST_F(Semantics, AnErrorThatStaysIsToldByTheWaitAndByAllThatFollows) {
+  CUcontext context = nullptr;
+  ASSERT_CUDA(hooked().cuCtxCreate_v3020(&context, 0, 0));
+  CUmodule module = nullptr;
+  CUfunction fill = nullptr;
+  ASSERT_CUDA(hooked().cuModuleLoadData(&module, kernels_ptx()));
+  ASSERT_CUDA(hooked().cuModuleGetFunction(&fill, module, "fill"));
+  CUstream stream = nullptr;
+  ASSERT_CUDA(hooked().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  EXPECT_CUDA(launch_hooked(fill, stream, std::uint64_t{0x1000}, 1u, 1u));
+  EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, hooked().cuStreamSynchronize(stream));
+  EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS,
+                launch_hooked(fill, stream, std::uint64_t{0x1000}, 1u, 1u));
+  EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, hooked().cuCtxSynchronize_v2000());
+  hooked().cuCtxDestroy(context);
+  context_.make_current();
+}
+
+TEST_F(Semantics, ACaptureTakesWhatItsStreamIsGiven) {
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
+  const HookedStream stream;
+  const HookedStream other;
+  ASSERT_CUDA(launch_hooked(kernels_.fill, stream.get(), std::uint64_t{memory}, 1u, 1u));
+  ASSERT_CUDA(hooked().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  ASSERT_CUDA(launch_hooked(kernels_.add_one, stream.get(), std::uint64_t{memory}, 1u));
+  std::thread{[&] {  // another thread's queued work breaks no capture
+    context_.make_current();
+    client_.bind();
+    std::uint64_t none = 0;
+    for (int i = 0; i < 20; ++i) EXPECT_CUDA(launch_hooked(kernels_.spin, other.get(), none));
+  }}
+      .join();
+  CUgraph graph = nullptr;
+  ASSERT_CUDA(hooked().cuStreamEndCapture(stream, &graph));
+  CUgraphExec executable = nullptr;
+  ASSERT_CUDA(hooked().cuGraphInstantiateWithFlags(&executable, graph, 0));
+  for (int i = 0; i < 5; ++i) ASSERT_CUDA(hooked().cuGraphLaunch(executable, stream));
+  std::uint32_t found = 0;
+  ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
+  ASSERT_CUDA(hooked().cuMemcpyDtoH(&found, memory, 4));
+  EXPECT_EQ(found, 6U);
+  EXPECT_CUDA(hooked().cuGraphExecDestroy(executable));
+  EXPECT_CUDA(hooked().cuGraphDestroy(graph));
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
+TEST_F(Semantics, TurningOffLosesNothing) {
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
+  ASSERT_CUDA(hooked().cuMemsetD32(memory, 0, 1));
+  ASSERT_CUDA(hooked().cuCtxSynchronize_v2000());
+  const HookedStream stream;
+  std::atomic<bool> ends{false};
+  std::thread switches{[&] {
+    while (!ends) {
+      scheduling().set_policy(Schedule::Off);
+      scheduling().set_policy(Schedule::Fair);
+    }
+  }};
+  for (int i = 0; i < 2000; ++i) {
+    EXPECT_CUDA(launch_hooked(kernels_.add_one, stream.get(), std::uint64_t{memory}, 1u));
+  }
+  ends = true;
+  switches.join();
+  std::uint32_t found = 0;
+  EXPECT_CUDA(hooked().cuStreamSynchronize(stream));
+  EXPECT_CUDA(hooked().cuMemcpyDtoH(&found, memory, 4));
+  EXPECT_EQ(found, 2000U);
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
+// What a thread sanitizer sees of it all.
+TEST_F(Semantics, ThirtyTwoClientsAtOnce) {
+  constexpr int clients = 32;
+  const std::uint64_t rounds = scaled(60);
+  std::atomic<int> failures{0};
+  scheduling().set_policy(Schedule::Fair);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < clients; ++i) {
+    threads.emplace_back([&, i] {
+      const auto check = [&](CUresult answer) { failures += answer != CUDA_SUCCESS; };
+      context_.make_current();
+      const GivenClient mine{"one of many", i % 3, 1 + i % 4};
+      mine.bind();
+      CUstream stream = nullptr;
+      CUdeviceptr memory = 0;
+      CUevent event = nullptr;
+      check(hooked().cuStreamCreate(&stream, i % 2 == 0 ? CU_STREAM_NON_BLOCKING : 0));
+      check(hooked().cuMemAllocAsync(&memory, 1024, stream));
+      check(hooked().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+      check(hooked().cuMemsetD32Async(memory, 0, 1, stream));
+      for (std::uint64_t n = 0; n < rounds; ++n) {
+        check(launch_hooked(kernels_.add_one, stream, std::uint64_t{memory}, 1u));
+        check(hooked().cuEventRecord(event, stream));
+        if (n % 16 == 0) check(hooked().cuEventSynchronize(event));
+      }
+      std::uint32_t found = 0;
+      check(hooked().cuMemcpyDtoHAsync(&found, memory, 4, stream));
+      check(hooked().cuMemFreeAsync(memory, stream));
+      check(hooked().cuStreamSynchronize(stream));
+      failures += found != rounds;
+      check(hooked().cuEventDestroy(event));
+      check(hooked().cuStreamDestroy(stream));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
