@@ -13,7 +13,6 @@
 namespace cuvmm::test {
 namespace {
 
-using view::Block;
 using view::CollapsedAddresses;
 using view::LiveBlocks;
 using view::MappedMemory;
@@ -82,7 +81,7 @@ TEST(Raster, AgreesWithCountingCellByCell) {
       for (int x = 0; x < size; ++x) {
         const double wide = std::max(0.0, std::min(right, x + 1.0) - std::max(left, double(x)));
         const double high = std::max(0.0, std::min(top, y + 1.0) - std::max(bottom, double(y)));
-        expected[static_cast<std::size_t>(y * size + x)] += wide * high;
+        expected[static_cast<std::size_t>(y) * size + static_cast<std::size_t>(x)] += wide * high;
       }
     }
   }
