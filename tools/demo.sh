@@ -48,6 +48,16 @@ VMM_RESIZE=elide build/bin/cuvmm run "${simulated[@]}" --mode vmm -- build/bin/r
 say "two clients of one device, by every policy:"
 build/bin/cuvmm run "${simulated[@]}" -- build/bin/two_clients
 
+say "a program that is taken off the card and put back while it works:"
+place=$(mktemp -d)
+XDG_RUNTIME_DIR=$place build/bin/cuvmm run "${simulated[@]}" --control -- build/bin/take_turns --memory 2 --steps 40 &
+program=$!
+for _ in {1..600}; do compgen -G "$place/cuvmm/control-*" >/dev/null && break || sleep 0.05; done
+XDG_RUNTIME_DIR=$place build/bin/cuvmm pause --all
+XDG_RUNTIME_DIR=$place build/bin/cuvmm resume --all
+wait "$program"
+rm -rf "$place"
+
 say "shown: free memory put together for programs that know nothing of cuvmm; pools with more addresses"
 say "than memory; models that share a limit; memory of one process in another; growing without copying"
 for picture in demo-output/*.png demo-output/*.html; do

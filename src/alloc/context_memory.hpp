@@ -44,6 +44,11 @@ class ContextMemory {
   // Of all devices that may use the context's memory.
   Result<void> set_access(const AccessSet& access);
 
+  void relocate(Relocation& relocation) {
+    small_->relocate(relocation);
+    windows_->relocate(relocation);
+  }
+
   // Mapped, and nobody's.
   Size mapped_free() const;
   // Gives so much of it to the device's other memory, where there is so much. Returns how much.

@@ -372,9 +372,12 @@ void Memory::set_sync_memops(CUdeviceptr address, bool on) {
 bool Memory::pin(CUdeviceptr address, std::uint8_t why) {
   const auto found = find_holder(address);
   if (!found) return false;
-  found->allocation->add_pin(why);
-  if (!is_blocking(found->facts)) return true;
-  static_cast<ContextMemory*>(found->facts.owner)->pin(*found->allocation, why);
+  // Whoever has it notes what the first pin changes, so it comes from there.
+  if (is_blocking(found->facts)) {
+    static_cast<ContextMemory*>(found->facts.owner)->pin(*found->allocation, why);
+  } else {
+    found->allocation->add_pin(why);
+  }
   return true;
 }
 

@@ -121,6 +121,13 @@ class Memory {
   Result<void> peer_access_begins(CUcontext by, CUcontext of);
   void peer_access_ends(CUcontext by, CUcontext of);
 
+  // All memory of a device's that is served here; its blocks stay where they are. Nothing touches
+  // it meanwhile where it moves.
+  void relocate(int ordinal, Relocation& relocation);
+  // For all work of all contexts. False where it was not done by then.
+  bool wait_for_everything(std::uint64_t until);
+  std::vector<DeviceMemory*> served_devices() const;
+
   // nullptr where the driver serves the device.
   DeviceMemory* device_memory(int ordinal) { return device(ordinal); }
 
@@ -146,6 +153,7 @@ class Memory {
     int device;  // of `by`
   };
 
+  CUcontext some_context_on(int ordinal) const;
   DeviceMemory* device(int ordinal);
   DeviceMemory* make_device(int ordinal);
   void find_places_to_spill(DeviceMemory& memory);

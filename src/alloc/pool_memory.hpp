@@ -49,6 +49,11 @@ class PoolMemory {
   Result<void> set_access(const AccessSet& access);
   AccessSet access() const;
 
+  void relocate(Relocation& relocation) {
+    large_->relocate(relocation);
+    small_->relocate(relocation);
+  }
+
   // Keeps no more than that. Returns what is kept.
   Size trim(Size keep);
 

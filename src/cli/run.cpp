@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <map>
 
@@ -73,13 +72,6 @@ bool set_simulation(const std::string& text) {
   return true;
 }
 
-// Options whose part is not built yet are said to be so, rather than taken in silence.
-void say_if_without_effect(const std::string& name) {
-  constexpr std::array not_built = {"VMM_CONTROL", "VMM_RESIZE"};
-  if (std::find(not_built.begin(), not_built.end(), name) == not_built.end()) return;
-  fmt::print(stderr, "cuvmm: {} has no effect in this version\n", name);
-}
-
 // Everything is in the environment; what is left is to run it and to say what it came to.
 int run_under_us(const RunRequest& request) {
   const char* trace = std::getenv("VMM_TRACE_FILE");
@@ -110,7 +102,6 @@ int run(const RunRequest& request) {
   for (const auto& [name, value] : request.options) {
     if (value.empty()) continue;
     if (!set_option(name, value)) return exit_usage;
-    say_if_without_effect(name);
   }
   if (request.simulated) {
     const auto directory = find_sim_directory();
@@ -158,6 +149,9 @@ void add_run(CLI::App& app, int& exit_status) {
   option("--limit", "VMM_LIMIT", "SIZE", "physical memory of each device, as 16G or 80%");
   option("--spill", "VMM_SPILL", "off|host|peer|auto[:SIZE]",
          "where memory goes that the device has no room for, and how much at the most");
+  command->add_flag_callback(
+      "--control", [request] { request->options["VMM_CONTROL"] = "on"; },
+      "let `cuvmm pause` and `cuvmm resume` reach the program");
   option("--trace", "VMM_TRACE_FILE", "FILE", "record every event; %p is the process, %h the host");
   option("--log-level", "VMM_LOG_LEVEL", "error|info|debug", "how much is logged");
   option("--log-file", "VMM_LOG_FILE", "FILE", "where it is logged, else standard error");

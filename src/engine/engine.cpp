@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "engine/control.hpp"
 #include "engine/inside.hpp"
 #include "engine/trace_life.hpp"
 #include "trace/event_log.hpp"
@@ -46,6 +47,10 @@ Engine::Engine(const Driver& driver, Options options)
                          driver_, options_,
                          Serving::Program{gate_, work_note_, per_thread_use_, watch_, captures_,
                                           [this] { return sees_everything(); }})
+                   : nullptr),
+      control_(serving_ != nullptr
+                   ? std::make_unique<Control>(driver_, serving_->memory, gate_, watch_,
+                                               [this] { return scheduling_.parts() != nullptr; })
                    : nullptr),
       stores_(driver_, memory_settings(options_),
               serving_ != nullptr ? &serving_->memory : nullptr) {}
@@ -88,6 +93,7 @@ void Engine::set_up() {
   if (!is_on()) return;
   start_trace(options_);
   scheduling_.start_as_asked();
+  if (control_ != nullptr && options_.control == Switch::On) control_->start();
 }
 
 // For the thread that sets it up, which needs no lock that we could hold. nullptr after a while, so

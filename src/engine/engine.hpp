@@ -16,6 +16,8 @@
 
 namespace cuvmm {
 
+class Control;
+
 // What runs behind the hooks: one per process. Made at the program's first driver call, never
 // destroyed; a forked child gets one of its own when it first calls.
 class Engine {
@@ -44,6 +46,8 @@ class Engine {
 
   // What serves the program's memory; nullptr where the driver does.
   Serving* serving() const { return serving_.get(); }
+  // By which the process is paused; nullptr where its memory is the driver's.
+  Control* control() const { return control_.get(); }
   // Physical memory for those who map it themselves.
   DeviceStores& stores() { return stores_; }
   // Every call that gives the device work passes it.
@@ -84,6 +88,7 @@ class Engine {
   Captures captures_;
   Scheduling scheduling_;
   const std::unique_ptr<Serving> serving_;
+  const std::unique_ptr<Control> control_;
   DeviceStores stores_;
   Resizables resizables_;
 };

@@ -26,9 +26,18 @@ void Watch::end(Watcher& watcher) {
 }
 
 void Watch::renew_wanted() {
-  std::uint8_t all = 0;
-  for (const Place& place : places_) all |= place.effects.load();
-  wanted_.store(all, std::memory_order_release);
+  // Several may do so at once: who stored what is out of date by then sees it, and does it again.
+  const auto all_wanted = [this] {
+    std::uint8_t all = 0;
+    for (const Place& place : places_) all |= place.effects.load();
+    return all;
+  };
+  for (std::uint8_t all = all_wanted();;) {
+    wanted_.store(all);
+    const std::uint8_t now = all_wanted();
+    if (now == all) return;
+    all = now;
+  }
 }
 
 CUresult Watch::tell(const CallSite& site) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/stream_table.hpp"
 
+#include <algorithm>
+
 #include <mutex>
 #include <shared_mutex>
 
@@ -149,6 +151,17 @@ StreamState* StreamTable::by_id(StreamId id) const {
   const Reading reading{lock_};
   const auto found = by_id_.find(id);
   return found == by_id_.end() ? nullptr : found->second;
+}
+
+std::vector<CUcontext> StreamTable::contexts() const {
+  std::vector<CUcontext> found;
+  const Reading reading{lock_};
+  for (const auto& [key, state] : by_key_) {
+    if (std::find(found.begin(), found.end(), state->context) == found.end()) {
+      found.push_back(state->context);
+    }
+  }
+  return found;
 }
 
 std::vector<StreamState*> StreamTable::of_context(CUcontext context) const {

@@ -47,6 +47,9 @@ class StreamTable {
   // Live streams of a context, `Everything` among them.
   std::vector<StreamState*> of_context(CUcontext context) const;
 
+  // Live ones that any stream is known of.
+  std::vector<CUcontext> contexts() const;
+
   // Those of the device that have freed what is not known to be done, ended ones too.
   std::vector<StreamState*> with_unfinished(int device) const;
 

@@ -7,7 +7,7 @@
 
 #include "vmm/copy_bytes.hpp"
 #include "vmm/give_back.hpp"
-#include "vmm/map_plan.hpp"
+#include "vmm/second_place.hpp"
 
 namespace cuvmm {
 namespace {
@@ -101,14 +101,6 @@ Result<void> check_copy(const Exchange& exchange, const CopyBy& copy) {
   }
   return {};
 }
-
-// Addresses for the time of a copy, with the new chunks behind them.
-struct SecondPlace {
-  explicit SecondPlace(Reservation&& taken)
-      : addresses(std::move(taken)), mapping(Mapping::of(addresses)) {}
-  Reservation addresses;
-  Mapping mapping;
-};
 
 Result<void> copy_pieces(const Mapping& mapping, Size first, const Exchange& exchange,
                          const Mapping& second, CopyBytes& copying) {

@@ -90,8 +90,13 @@ void Arena::free(Block& block, const FreeTicket& ticket) {
 
 void Arena::give_back(Block& block, const FreeTicket& ticket) {
   if (block.lies == Lies::Near) return layout_->give_back(block, ticket);
-  const Stretch where = layout_->stretch_of(block);
+  layout_->give_back(block, ticket, far_within(layout_->stretch_of(block)));
+  far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
+}
+
+std::vector<Stretch> Arena::far_within(const Stretch& where) const {
   std::vector<Stretch> far;
+  if (mapping_.far_bytes() == 0) return far;
   for (const MappedChunk& chunk : mapping_.chunks_in(where)) {
     if (lies(chunk.chunk->location(), settings_.device) == Lies::Near) continue;
     const Size begin = std::max(chunk.offset, where.offset);
@@ -102,8 +107,7 @@ void Arena::give_back(Block& block, const FreeTicket& ticket) {
       far.push_back({begin, end - begin});
     }
   }
-  layout_->give_back(block, ticket, far);
-  far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
+  return far;
 }
 
 void Arena::flush(StreamCache& cache) {

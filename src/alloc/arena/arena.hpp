@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -18,6 +19,8 @@
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm {
+
+struct Relocation;
 
 struct ArenaSettings {
   int device = 0;
@@ -84,6 +87,9 @@ class Arena final : private ReclaimClient {
   // The same for `wanted` bytes of them, where there are so many.
   Size let_go_of(Size wanted);
 
+  // As it says. Blocks stay where they are.
+  void relocate(Relocation& relocation);
+
   // All blocks are gone, and so is everything that was mapped. The caller guarantees that no work
   // uses any of it.
   void release_all();
@@ -146,9 +152,14 @@ class Arena final : private ReclaimClient {
   enum class Choice : std::uint8_t { Keep, LetGo, Stop };
   template <class Choose>
   Size let_go(Choose choose);
+  void let_go_of_all(const std::function<bool(const Chunk&)>& wanted);
   void let_go_of_spilled();
   void mend();  // what is broken, where the driver takes it out by now
   arena::Rearrangement rearrangement() { return {*layout_, mapping_, access_, settings_.device}; }
+  // arena_relocate.cpp. Under the lock.
+  void relocate_run(std::vector<MappedChunk>& run, Relocation& relocation);
+  void follow_chunks();
+  std::vector<Stretch> far_within(const Stretch& where) const;
   Mapping empty_mapping() const;
   void note_mapped();
 

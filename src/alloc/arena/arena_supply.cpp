@@ -158,6 +158,10 @@ Size Arena::trim(Size keep) {
   });
 }
 
+void Arena::let_go_of_all(const std::function<bool(const Chunk&)>& wanted) {
+  let_go([&](const Chunk& chunk, Size) { return wanted(chunk) ? Choice::LetGo : Choice::Keep; });
+}
+
 // Free spilled memory makes place for chunks of the device.
 void Arena::let_go_of_spilled() {
   if (layout_->free().far_bytes() == 0) return;

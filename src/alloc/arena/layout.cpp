@@ -173,14 +173,27 @@ void Layout::give_back(Block& block, const FreeTicket& ticket, const std::vector
   blocks_.give_back(block);
 
   Tile* const beyond = lowest.after;
-  for (auto stretch = far.rbegin(); stretch != far.rend(); ++stretch) {
-    free_.be(cut(lowest, *stretch), Lies::Far);
-  }
+  mark(lowest, far);
   std::vector<Range*> parts;
   for (Tile* tile = &lowest; tile != beyond; tile = tile->after) {
     parts.push_back(static_cast<Range*>(tile));
   }
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) join(**part);
+}
+
+void Layout::mark(Range& range, const std::vector<Stretch>& far) {
+  free_.be(range, Lies::Near);
+  for (auto stretch = far.rbegin(); stretch != far.rend(); ++stretch) {
+    free_.be(cut(range, *stretch), Lies::Far);
+  }
+}
+
+void Layout::join_all() {
+  std::vector<Range*> free;
+  for (Tile* tile = first_; tile != nullptr; tile = tile->after) {
+    if (Range* const range = as_range(tile, TileKind::Free)) free.push_back(range);
+  }
+  for (auto range = free.rbegin(); range != free.rend(); ++range) join(**range);
 }
 
 Range& Layout::cut(Range& range, const Stretch& part) {

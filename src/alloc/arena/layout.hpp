@@ -31,6 +31,10 @@ class Layout {
   // below the part stays in `range`.
   Range& cut(Range& range, const Stretch& part);
   void turn_into(Range& range, TileKind kind, Lies lies = Lies::Near);
+  // Of a free range those stretches lie far, in address order, and the rest near. Parts that differ
+  // are ranges of their own, not joined with their neighbours until join_all().
+  void mark(Range& range, const std::vector<Stretch>& far);
+  void join_all();
   // With neighbours that it may be one with. Where several were cut, the last in address order
   // joins first. Returns what it is part of then.
   Range& join(Range& range);
@@ -47,6 +51,11 @@ class Layout {
   // The addresses at the end that have no memory; nullptr where the last byte has.
   Range* tail() const;
   const Tile* first() const { return first_; }
+  // Upwards through all tiles; none may come or go meanwhile.
+  template <class Visit>
+  void for_each(Visit visit) {
+    for (Tile* tile = first_; tile != nullptr; tile = tile->after) visit(*tile);
+  }
 
   Size size() const { return size_; }
   Size unit() const { return unit_; }

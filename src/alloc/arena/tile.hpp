@@ -2,6 +2,8 @@
 // What an arena's addresses are laid out in: tiles side by side, from its first byte to its last.
 #pragma once
 
+#include <atomic>
+
 #include "alloc/allocation.hpp"
 #include "stream/free_ticket.hpp"
 #include "vmm/location.hpp"
@@ -63,9 +65,9 @@ struct Block : Allocation, arena::Tile {
 
   // Guarded by the lock of the stream's cache.
   bool is_cached = false;
-  Lies lies = Lies::Near;  // Far: some of it. Never changes while it is a block
-  Block* below = nullptr;  // the next of its size
-  std::uint64_t tick = 0;  // of its free
+  std::atomic<Lies> lies{Lies::Near};  // Far: some of it
+  Block* below = nullptr;              // the next of its size
+  std::uint64_t tick = 0;              // of its free
 };
 static_assert(sizeof(Block) <= 96, "a million of them are live");
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "alloc/windows/windows.hpp"
+#include "vmm/second_place.hpp"
 
 namespace cuvmm {
 
@@ -24,6 +25,15 @@ struct Windows::BatchSource {
 struct Windows::Batch {
   std::vector<BatchSource> sources;
   CUstream stream = nullptr;
+  std::shared_ptr<SecondPlace> place;  // that the copies go to, where it is no window
+};
+
+// A chunk of one block's own, and another for its place.
+struct Windows::WholeMove {
+  WindowBlock* block;
+  std::size_t index;  // of the chunk
+  CUdeviceptr address;
+  ChunkRef to;
 };
 
 struct Windows::Plan {

@@ -53,7 +53,8 @@ struct Shape {
   constexpr Size window_bytes() const { return round_up(granted, granule); }
   constexpr Format format(Lies lies = Lies::Near) const {
     if (is_small()) return {Cut::Slots, granted, lies};
-    return {granted < smallest_at_granule(granule) ? Cut::Edges : Cut::Beginning, piece_bytes(), lies};
+    return {granted < smallest_at_granule(granule) ? Cut::Edges : Cut::Beginning, piece_bytes(),
+            lies};
   }
   // How far into its window the block begins, with its piece at that place of a granule. A large
   // block's piece comes first, and ends with its granule, or last, and begins with it.

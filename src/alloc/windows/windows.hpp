@@ -18,6 +18,8 @@
 
 namespace cuvmm {
 
+struct Relocation;
+
 struct WindowSettings {
   int device = 0;
   Size granule = usual_granule;  // of the device
@@ -130,6 +132,9 @@ class Windows final : public ReclaimClient {
   // be. The caller is in a Quiet time. Returns how much went.
   Result<Size> compact(Size wanted, const Compaction& how);
 
+  // As it says. Blocks stay where they are.
+  void relocate(Relocation& relocation);
+
   // All blocks end, live ones too. No work is left that could touch them.
   void release_all();
 
@@ -218,6 +223,15 @@ class Windows final : public ReclaimClient {
   void cancel(WindowBlock& block, SharedChunk& target);
   bool end_emptying(const BatchSource& source);
   void settle_batches();
+  Result<void> wait_for_copies_of(const Batch& batch, Duration at_most) const;
+
+  // windows_relocate.cpp. Under the lock.
+  struct WholeMove;
+  void relocate_shared(Relocation& relocation);
+  Result<void> relocate_batch(const std::vector<SharedChunk*>& going, Relocation& relocation);
+  void relocate_whole(Relocation& relocation);
+  Result<void> relocate_chunks(const std::vector<WholeMove>& moves, Relocation& relocation);
+  Result<void> exchange_whole(const WholeMove& move, Relocation& relocation);
 
   std::vector<MappedRun> all_mapped() const;
   Complaint complaint_of_blocks() const;

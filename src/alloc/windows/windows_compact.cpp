@@ -52,8 +52,13 @@ bool may_move(const WindowBlock& piece) {
 }
 
 bool takes_part(const SharedChunk& chunk) {
-  return chunk.takes_blocks() && chunk.copies == 0 && chunk.in_use != 0 &&
-         chunk.lies() == Lies::Near;
+  return chunk.takes_blocks() && chunk.copies == 0 && chunk.in_use != 0;
+}
+
+// To a chunk that is mapped for the copies alone, and holds nothing yet.
+template <class Move>
+bool has_a_way(const Move& move) {
+  return move.way != 0;
 }
 
 }  // namespace
@@ -65,7 +70,7 @@ Windows::Plan Windows::plan_compaction(std::size_t chunks) const {
   std::vector<WindowBlock*> block_of;
   std::vector<std::size_t> first_piece_of;
   for (SharedChunk* chunk : shared_.all()) {
-    if (!takes_part(*chunk)) continue;
+    if (!takes_part(*chunk) || chunk->lies() == Lies::Far) continue;
     const bool all_may = std::all_of(
         chunk->pieces.begin(), chunk->pieces.end(),
         [](const WindowBlock* piece) { return piece->state == State::Ready || may_move(*piece); });
@@ -171,7 +176,8 @@ bool Windows::can_begin(const BatchSource& source) const {
   }
   return std::all_of(source.moves.begin(), source.moves.end(), [&](const BatchMove& move) {
     return move.block->shared == &chunk && may_move(*move.block) && move.to->id == move.to_id &&
-           takes_part(*move.to) && move.to->could_be_vacant(chunk.where(*move.block));
+           (has_a_way(move) || takes_part(*move.to)) &&
+           move.to->could_be_vacant(chunk.where(*move.block));
   });
 }
 
@@ -197,6 +203,7 @@ bool Windows::begin_one(BatchSource& source) {
 // Through a window of any other block of that chunk: none of them is unmapped while copies run.
 bool Windows::find_ways(BatchSource& source) const {
   return std::all_of(source.moves.begin(), source.moves.end(), [this](BatchMove& move) {
+    if (has_a_way(move)) return true;
     for (const WindowBlock* piece : move.to->pieces) {
       if (piece->shared != move.to || piece->piece_behind != Behind::Usable) continue;
       move.way = piece->placed(granule_).piece_window();
@@ -303,6 +310,12 @@ bool Windows::end_emptying(const BatchSource& source) {
   chunk.emptying = false;
   shared_.refile(chunk);
   return false;
+}
+
+Result<void> Windows::wait_for_copies_of(const Batch& batch, Duration at_most) const {
+  const Copies copies = TRY(wait_for_copies(driver_, batch.stream, at_most));
+  if (copies == Copies::Done) return {};
+  return Error{.kind = ErrorKind::TimedOut, .doing = "wait for copies"};
 }
 
 // Copies that outlived their time: what they wrote is out of date by now.

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work that needs most of a card, for two programs to take turns with: each is paused while the
+// other runs, and finds its memory again at the same addresses, with what it had written there.
+//
+//   build/bin/cuvmm run --control -- build/bin/take_turns --memory 60% --steps 200 &
+//   build/bin/cuvmm pause $!        # its device memory is free now, and it waits
+//   build/bin/cuvmm resume $!       # it goes on where it was
+//
+// Each step writes a number to every block and checks what the step before left. Exit status 0
+// where every number was right.
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t block_size = std::size_t{32} << 20;
+constexpr std::size_t looked_at = 4096;
+
+// The driver is looked up when the program runs, so that it need not be there when it is built.
+template <class Function>
+Function* find(const char* symbol) {
+  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
+  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
+  if (found == nullptr) {
+    std::fprintf(stderr, "take_turns: no driver with %s; `cuvmm run --sim` has a simulated one\n",
+                 symbol);
+    std::exit(2);
+  }
+  return reinterpret_cast<Function*>(found);
+}
+// The symbols that cuda.h means by these names.
+#define SYMBOL_TEXT(name) #name
+#define SYMBOL(name) SYMBOL_TEXT(name)
+#define CALL(name) find<decltype(name)>(SYMBOL(name))
+
+void check(CUresult answer, const char* what) {
+  if (answer == CUDA_SUCCESS) return;
+  std::fprintf(stderr, "take_turns: %s answers %d\n", what, static_cast<int>(answer));
+  std::exit(2);
+}
+
+struct Wanted {
+  double share = 0.5;  // of the card
+  int steps = 50;
+  int rest_ms = 20;  // between steps
+};
+
+Wanted read_arguments(int count, char** words) {
+  Wanted wanted;
+  for (int i = 1; i + 1 < count; i += 2) {
+    const std::string name = words[i];
+    if (name == "--memory") wanted.share = std::atof(words[i + 1]) / 100;
+    if (name == "--steps") wanted.steps = std::atoi(words[i + 1]);
+    if (name == "--rest") wanted.rest_ms = std::atoi(words[i + 1]);
+  }
+  return wanted;
+}
+
+// Half by cuMemAlloc, half by cuMemAllocAsync.
+std::vector<CUdeviceptr> take_blocks(double share) {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(CALL(cuMemGetInfo)(&free, &total), "cuMemGetInfo");
+  const auto wanted = static_cast<std::size_t>(static_cast<double>(total) * share);
+  std::vector<CUdeviceptr> blocks;
+  for (std::size_t taken = 0; taken + block_size <= wanted; taken += block_size) {
+    CUdeviceptr block = 0;
+    if (blocks.size() % 2 == 0) {
+      check(CALL(cuMemAlloc)(&block, block_size), "cuMemAlloc");
+    } else {
+      check(CALL(cuMemAllocAsync)(&block, block_size, nullptr), "cuMemAllocAsync");
+    }
+    blocks.push_back(block);
+  }
+  return blocks;
+}
+
+// Whether both ends of every block hold the number of the step before, as they should.
+bool is_right(const std::vector<CUdeviceptr>& blocks, std::uint32_t number) {
+  std::vector<std::uint32_t> words(looked_at / 4);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    for (const CUdeviceptr at : {blocks[i], blocks[i] + block_size - looked_at}) {
+      check(CALL(cuMemcpyDtoH)(words.data(), at, looked_at), "cuMemcpyDtoH");
+      for (const std::uint32_t word : words) {
+        if (word == number + i) continue;
+        std::fprintf(stderr, "take_turns: block %zu holds %u, not %zu\n", i, word, number + i);
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void write(const std::vector<CUdeviceptr>& blocks, std::uint32_t number) {
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    check(CALL(cuMemsetD32)(blocks[i], static_cast<unsigned>(number + i), block_size / 4),
+          "cuMemsetD32");
+  }
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const Wanted wanted = read_arguments(count, words);
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  check(CALL(cuInit)(0), "cuInit");
+  check(CALL(cuDeviceGet)(&device, 0), "cuDeviceGet");
+  check(CALL(cuDevicePrimaryCtxRetain)(&context, device), "cuDevicePrimaryCtxRetain");
+  check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
+
+  const std::vector<CUdeviceptr> blocks = take_blocks(wanted.share);
+  std::printf("%zu blocks, %zu MiB\n", blocks.size(), blocks.size() * (block_size >> 20));
+  std::fflush(stdout);
+  write(blocks, 0);
+  for (int step = 1; step <= wanted.steps; ++step) {
+    if (!is_right(blocks, static_cast<std::uint32_t>(step - 1) * 1000)) return 1;
+    write(blocks, static_cast<std::uint32_t>(step) * 1000);
+    std::this_thread::sleep_for(std::chrono::milliseconds(wanted.rest_ms));
+  }
+  if (!is_right(blocks, static_cast<std::uint32_t>(wanted.steps) * 1000)) return 1;
+  for (const CUdeviceptr block : blocks) check(CALL(cuMemFree)(block), "cuMemFree");
+  check(CALL(cuDevicePrimaryCtxRelease)(device), "cuDevicePrimaryCtxRelease");
+  std::printf("all of %d steps found what they had written\n", wanted.steps);
+  return 0;
+}

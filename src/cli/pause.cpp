@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmm pause, cuvmm resume: processes leave their devices and come back.
+#include <fmt/core.h>
+
+#include "base/option_types.hpp"
+#include "base/size.hpp"
+#include "cli/commands.hpp"
+#include "share/control.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+using share::ControlAnswer;
+using share::ControlOutcome;
+using share::ControlRequest;
+using share::ControlWhat;
+
+struct Request {
+  ControlWhat what;
+  std::vector<int> processes;
+  bool all = false;
+  bool strict = false;
+  bool partly = false;
+  std::string timeout = "10s";
+};
+
+void print_done(const Request& request, int process, const ControlAnswer& answer) {
+  const bool paused = request.what == ControlWhat::Pause;
+  fmt::print("{}: {}: {} in {:.1f} ms, held for {:.1f} ms\n", process,
+             paused ? "paused" : "resumed", print_size(answer.moved),
+             static_cast<double>(answer.took_us) / 1000,
+             static_cast<double>(answer.held_us) / 1000);
+  if (answer.stayed == 0) return;
+  fmt::print("{}: {} stay on the {}: {}\n", process, print_size(answer.stayed),
+             paused ? "device" : "host", answer.text.data());
+}
+
+// Whether it did what was asked.
+bool tell_one(const Request& request, int process, Duration timeout) {
+  ControlRequest words;
+  words.what = request.what;
+  words.timeout_us = static_cast<std::uint64_t>(timeout.count());
+  if (request.strict) words.flags |= share::control_flag::strict;
+  if (request.partly) words.flags |= share::control_flag::partly;
+  // Copying comes on top of the wait for the work that runs.
+  constexpr Duration for_copies{600ll * 1'000'000};
+  const auto answer = share::tell(process, words, share::Deadline::after(timeout + for_copies));
+  if (!answer.ok()) {
+    fmt::print(stderr, "cuvmm: {}: {}\n", process, answer.error().text());
+    return false;
+  }
+  if (answer->outcome == ControlOutcome::Done) {
+    print_done(request, process, *answer);
+    return true;
+  }
+  fmt::print(stderr, "cuvmm: {}: {}\n", process, answer->text.data());
+  return false;
+}
+
+int tell_all(const Request& request) {
+  const auto timeout = OptionType<Duration>::read(request.timeout);
+  if (!timeout) {
+    fmt::print(stderr, "cuvmm: --timeout {}: allowed is {}\n", request.timeout,
+               OptionType<Duration>::allowed());
+    return 2;
+  }
+  if (request.all != request.processes.empty()) {
+    fmt::print(stderr, "cuvmm: name processes, or say --all\n");
+    return 2;
+  }
+  std::vector<int> processes = request.processes;
+  if (request.all) {
+    for (const pid_t process : share::controlled_processes()) processes.push_back(process);
+  }
+  bool done = true;
+  for (const int process : processes) done = tell_one(request, process, *timeout) && done;
+  return done ? 0 : 1;
+}
+
+CLI::App* add(CLI::App& app, const char* name, const char* text,
+              const std::shared_ptr<Request>& request, int& exit_status) {
+  CLI::App* command = app.add_subcommand(name, text);
+  command->add_option("process", request->processes, "process numbers")->type_name("PID");
+  command->add_flag("--all", request->all, "every process of this user that can be told");
+  command->add_option("--timeout", request->timeout, "how long to wait for the work that runs")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command->callback([request, &exit_status] { exit_status = tell_all(*request); });
+  return command;
+}
+
+}  // namespace
+
+void add_pause(CLI::App& app, int& exit_status) {
+  auto pause = std::make_shared<Request>();
+  pause->what = ControlWhat::Pause;
+  add(app, "pause", "move a process' device memory to the host and hold its calls", pause,
+      exit_status)
+      ->add_flag("--strict", pause->strict, "refuse where some memory cannot leave the device");
+  auto resume = std::make_shared<Request>();
+  resume->what = ControlWhat::Resume;
+  add(app, "resume", "move a paused process' memory back, and let it go on", resume, exit_status)
+      ->add_flag("--partly", resume->partly,
+                 "go on with what fits the device, the rest on the host");
+}
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "vmm/map_plan.hpp"
+
+namespace cuvmm {
+
+// Addresses for the time of a copy, to put chunks behind that lie elsewhere or nowhere yet.
+struct SecondPlace {
+  // Chunks side by side, for that device to read and write.
+  static Result<std::shared_ptr<SecondPlace>> of(const Driver& driver, Size granule,
+                                                 const std::vector<ChunkRef>& chunks, int device) {
+    Size size = 0;
+    for (const ChunkRef& chunk : chunks) size += chunk->size();
+    auto place = std::make_shared<SecondPlace>(TRY(Reservation::create(driver, size, granule)));
+    MapPlan plan;
+    Size offset = 0;
+    for (const ChunkRef& chunk : chunks) {
+      plan.map(place->mapping, offset, chunk, AccessSet::of(device));
+      offset += chunk->size();
+    }
+    TRY(plan.commit());
+    return place;
+  }
+
+  explicit SecondPlace(Reservation&& taken)
+      : addresses(std::move(taken)), mapping(Mapping::of(addresses)) {}
+
+  Reservation addresses;
+  Mapping mapping;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmm pause and cuvmm resume: programs that are stopped and go on.
+#include <gtest/gtest.h>
+
+#include "preload/run_program.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+// Runs a shell with the program under cuvmm in the background, as $program.
+Finished run_beside(const std::string& script,
+                    const std::string& arguments = "--memory 25 --steps 400 --rest 10") {
+  const std::string place = own_folder();
+  const std::string start = cli() + " run --sim=memory=256M --control -- " + example("take_turns") +
+                            " " + arguments + " & runner=$!\n" +
+                            "for i in $(seq 200); do\n"
+                            "  program=$(ls " +
+                            place +
+                            "/cuvmm 2>/dev/null | "
+                            "sed -n 's/^control-\\([0-9]*\\)$/\\1/p')\n"
+                            "  [ -n \"$program\" ] && break; sleep 0.05\n"
+                            "done\n";
+  return run_program({"sh", "-c", start + script + "\nwait $runner"}, {{"XDG_RUNTIME_DIR", place}});
+}
+
+TEST(PauseCommand, AProgramFindsItsMemoryAgain) {
+  const Finished finished =
+      run_beside("for i in 1 2 3; do " + cli() + " pause $program; sleep 0.1; " + cli() +
+                 " resume $program; done");
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("paused"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.out.find("resumed"), std::string::npos);
+  EXPECT_NE(finished.out.find("all of 400 steps found what they had written"), std::string::npos);
+}
+
+TEST(PauseCommand, AllMeansEveryProgramOfTheUser) {
+  const Finished finished = run_beside(cli() + " pause --all && " + cli() + " resume --all");
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("resumed"), std::string::npos) << finished.err;
+}
+
+TEST(PauseCommand, WithoutASocketNobodyCanBeTold) {
+  const Finished finished = run_program({cli(), "pause", "1"}, {{"XDG_RUNTIME_DIR", own_folder()}});
+  EXPECT_EQ(finished.status, 1);
+  EXPECT_NE(finished.err.find("no control socket"), std::string::npos) << finished.err;
+}
+
+TEST(PauseCommand, TheSocketGoesWithTheProgram) {
+  const Finished finished =
+      run_beside("wait $runner && ls " + own_folder() + "/cuvmm; exit", "--memory 25 --steps 50");
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_EQ(finished.out.find("control-"), std::string::npos) << finished.out;
+}
+
+TEST(PauseCommand, WrongUseIsSaid) {
+  EXPECT_EQ(run_program({cli(), "pause"}).status, 2);
+  EXPECT_EQ(run_program({cli(), "pause", "--timeout", "soon", "1"}).status, 2);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
