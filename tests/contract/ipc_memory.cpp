@@ -142,7 +142,7 @@ CHILD_ROLE(gives_a_handle) {
   link.wait_for_signal();
 }
 
-TEST_F(IpcMemory, ThatItsOwnerFreedIsNotPermittedAndOfADeadOwnerInvalid) {
+TEST_F(IpcMemory, ThatItsOwnerFreedOrLeftCannotBeOpened) {
   CUipcMemHandle handle{};
   CUdeviceptr address = 0;
   {
@@ -150,7 +150,9 @@ TEST_F(IpcMemory, ThatItsOwnerFreedIsNotPermittedAndOfADeadOwnerInvalid) {
     handle = owner.link().receive<CUipcMemHandle>();
     owner.link().signal();
     owner.link().wait_for_signal();
-    EXPECT_ANSWER(CUDA_ERROR_NOT_PERMITTED, driver().cuIpcOpenMemHandle(&address, handle, lazily));
+    // Measured: the one on a machine of one card, the other on one of two.
+    const CUresult answer = driver().cuIpcOpenMemHandle(&address, handle, lazily);
+    EXPECT_TRUE(answer == CUDA_ERROR_NOT_PERMITTED || answer == CUDA_ERROR_INVALID_VALUE) << answer;
     owner.link().signal();
     EXPECT_EQ(owner.wait(), 0);
   }

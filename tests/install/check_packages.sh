@@ -24,7 +24,8 @@ grep -q './usr/share/man/man1/cuvmm.1' <<<"$inside" || fail "no manual in it"
 grep -q './usr/share/bash-completion/completions/cuvmm' <<<"$inside" || fail "no completions in it"
 grep 'libcuda' <<<"$inside" | grep -v './usr/lib/cuvmm/sim/' && fail "a driver lies where programs may find it"
 grep -q '\.h$' <<<"$inside" && fail "headers in the package that runs"
-dpkg-deb --contents "$builds" | grep -q './usr/include/cuvmm/cuvmm.h' || fail "no headers in libcuvmm-dev"
+inside=$(dpkg-deb --contents "$builds")   # whole: a pipe that ends early is dpkg-deb's failure
+grep -q './usr/include/cuvmm/cuvmm.h' <<<"$inside" || fail "no headers in libcuvmm-dev"
 
 echo "== install"
 root=$trial/root

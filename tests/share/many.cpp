@@ -105,7 +105,9 @@ TEST_F(ShareMany, DescriptorsStayOutOfStartedPrograms) {
     EXPECT_TRUE(session.ok());
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);  // inherited by intent: through it the list comes
-    std::string command = "ls -l /proc/self/fd | grep -c socket: >&" + std::to_string(ends[1]);
+    // By its path, since a shell takes no descriptor of two digits.
+    std::string command =
+        "ls -l /proc/self/fd | grep -c socket: >/proc/self/fd/" + std::to_string(ends[1]);
     char shell[] = "/bin/sh";
     char option[] = "-c";
     char* const words[] = {shell, option, command.data(), nullptr};
