@@ -96,6 +96,8 @@ cuvmm_status answer(const Result<void>& result, cuvmm_error* error) {
 }  // namespace
 
 cuvmm_status set_policy(int32_t policy, cuvmm_error* error) {
+  // Before we are inside, where no engine is made.
+  if (const auto started = engine(); !started.ok()) return refuse(started.error(), error);
   const Inside inside;
   return answer(choose_policy(policy), error);
 }

@@ -43,19 +43,27 @@ class ControlTest : public DriverContract {
   std::filesystem::path folder_;
 };
 
-// As the process' engine has it: never destroyed, since the thread goes on.
+// As the process' engine has it: never destroyed, since the thread goes on. What it serves can end,
+// when nobody asks the thread for anything any more.
 struct Process {
-  explicit Process(const Driver& driver)
-      : clock(driver, captures),
-        memory({driver, clock, captures, gate, work_note, [] { return true; }}, {}),
-        control(driver, memory, gate, watch) {}
+  explicit Process(const Driver& driver) {
+    clock.emplace(driver, captures);
+    memory.emplace(
+        Memory::Surroundings{driver, *clock, captures, gate, work_note, [] { return true; }},
+        MemorySettings{});
+    control.emplace(driver, *memory, gate, watch);
+  }
+  void end_memory() {
+    memory.reset();
+    clock.reset();
+  }
   Captures captures;
   Gate gate;
   WorkNote work_note;
   Watch watch;
-  StreamClock clock;
-  Memory memory;
-  Control control;
+  std::optional<StreamClock> clock;
+  std::optional<Memory> memory;
+  std::optional<Control> control;
 };
 
 ControlRequest request(ControlWhat what) {
@@ -67,9 +75,9 @@ ControlRequest request(ControlWhat what) {
 
 TEST_F(ControlTest, PausesAndResumesByTheSocket) {
   auto& process = *new Process{driver()};
-  process.control.start();
+  process.control->start();
   CUdeviceptr address = 0;
-  ASSERT_EQ(process.memory.allocate(&address, 4 * MiB), Answer{CUDA_SUCCESS});
+  ASSERT_EQ(process.memory->allocate(&address, 4 * MiB), Answer{CUDA_SUCCESS});
   fill_pattern(address, 4 * MiB, 3);
   process.work_note.leave();
 
@@ -97,13 +105,14 @@ TEST_F(ControlTest, PausesAndResumesByTheSocket) {
   EXPECT_EQ(resumed->is_paused, 0u);
   EXPECT_TRUE(passed);
   expect_pattern(address, 4 * MiB, 3);
-  EXPECT_EQ(process.memory.free(address), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(process.memory->free(address), Answer{CUDA_SUCCESS});
 
   EXPECT_EQ(share::controlled_processes(), std::vector<pid_t>{::getpid()});
   // Without the token nobody is let in.
   std::filesystem::resize_file(folder_ / "cuvmm" / ("token-" + std::to_string(::getpid())), 0);
   EXPECT_FALSE(share::tell(::getpid(), request(ControlWhat::State), soon()).ok());
-  process.clock.table().drop_events();
+  process.clock->table().drop_events();
+  process.end_memory();
 }
 
 TEST_F(ControlTest, WithoutASocketNobodyCanBeTold) {

@@ -65,8 +65,8 @@ Findings look_at_versions(const DoctorRequest&) {
   for (const char* module : {"matplotlib", "plotly"}) {
     // Looked for and not imported, which takes seconds.
     const std::string command = fmt::format(
-        "\"$CUVMM_DOCTOR_PYTHON\" -c 'import importlib.util as u, sys; "
-        "sys.exit(u.find_spec(\"{}\") is None)' >/dev/null 2>&1",
+        "\"$CUVMM_DOCTOR_PYTHON\" -c 'import importlib.machinery as m, sys; "
+        "sys.exit(m.PathFinder.find_spec(\"{}\") is None)' >/dev/null 2>&1",
         module);
     ::setenv("CUVMM_DOCTOR_PYTHON", python.c_str(), 1);
     const bool is_there = std::system(command.c_str()) == 0;  // a word of ours, no outsider's
