@@ -33,6 +33,8 @@ Answer put_off(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, s
                CUstream stream) {
   Resizer* const resizer = resizer_of(forward);
   if (resizer == nullptr || !resizer->is_worth_a_look(size)) return std::nullopt;
+  // What is queued cannot be asked about.
+  if (forward.engine().scheduling().is_on()) return std::nullopt;
   return resizer->defer(to, from, size, stream_name(forward, stream));
 }
 

@@ -19,6 +19,13 @@ class FreshBlocks {
     next_ = (next_ + 1) % blocks_.size();
   }
 
+  // Something was put into it, or will be, that leaves no note.
+  void forget(std::uint64_t buffer_id) {
+    for (Block& block : blocks_) {
+      if (block.buffer_id == buffer_id) block = {};
+    }
+  }
+
   std::optional<std::uint64_t> note_of(CUdeviceptr address, std::uint64_t buffer_id) const {
     for (const Block& block : blocks_) {
       if (block.address == address && block.buffer_id == buffer_id) return block.note;

@@ -78,6 +78,8 @@ Answer Resizer::defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName st
   WhyRun why{};
   const Match matches = match(copy, stream, why);
   if (matches == Match::Whole) {
+    // An elision submits no work, and yet the program has bytes there from now on.
+    fresh_.forget(copy.to.facts.buffer_id);
     ++counters_.deferred;
     record(TraceEvent::CopyDeferred, copy, size, 0);
     return CUDA_SUCCESS;

@@ -44,6 +44,31 @@ TEST_F(Never, ABlockSinceWhichWorkWasSubmitted) {
   expect_copied(b);
 }
 
+// The first copy was elided, so that no work was submitted by it.
+TEST_F(Never, ABlockThatWasResizedInto) {
+  constexpr Size large = 1000 * granule;
+  constexpr Size small = 600 * granule;
+  const CUdeviceptr from = given_filled(large, 2);
+  const CUdeviceptr other = given_filled(small, 3);
+  const CUdeviceptr to = given_block(large);
+  ASSERT_DONE(copy(to, from, large));
+  ASSERT_DONE(free(from));
+  ASSERT_EQ(elided(), 1U) << why_run();
+  EXPECT_DONE(copy(to, other, small));
+  EXPECT_FALSE(is_pending());
+  EXPECT_DONE(free(other));
+  EXPECT_EQ(elided(), 1U);
+  expect_filled(to, small, 3);
+  expect_filled(to, large, 2, small);  // keeps its bytes outside the copy
+}
+
+TEST_F(Never, WhileCallsAreScheduled) {
+  Scheduling& scheduling = Engine::get()->scheduling();
+  scheduling.set_policy(Schedule::Fifo);
+  expect_copied(given_block(2 * block));
+  scheduling.set_policy(Schedule::Off);
+}
+
 TEST_F(Never, NotFromTheStart) {
   const CUdeviceptr b = given_block(2 * block);
   EXPECT_DONE(copy(b + 512, a_, block));
