@@ -65,7 +65,9 @@ TEST_F(Never, ABlockThatWasResizedInto) {
 TEST_F(Never, WhileCallsAreScheduled) {
   Scheduling& scheduling = Engine::get()->scheduling();
   scheduling.set_policy(Schedule::Fifo);
-  expect_copied(given_block(2 * block));
+  const CUdeviceptr b = given_block(2 * block);
+  EXPECT_FALSE(is_pending());  // nothing is promised
+  expect_copied(b);
   scheduling.set_policy(Schedule::Off);
 }
 

@@ -80,7 +80,8 @@ CUresult by_us_or_the_driver(const Forward<call>& forward, std::uint16_t& flags,
 
 CUVMM_HOOK(cuMemAlloc_v2, CUdeviceptr* address, size_t size) {
   Asked asked{.size = size};
-  Resizer* const resizer = resizer_of(forward);
+  // A queued call that finds a promise without memory has nobody to say it to.
+  Resizer* const resizer = forward.engine().scheduling().is_on() ? nullptr : resizer_of(forward);
   const auto serve = [&](Memory& memory) {
     return resizer != nullptr ? resizer->allocate(address, size) : memory.allocate(address, size);
   };
