@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # ./dev stress: the tests labelled `stress` with the full counts of the random ones, on record.
 export CUVMM_TEST_SCALE=${CUVMM_TEST_SCALE:-10}
+# Of each setting of stress.*: in four settings and three orders, ten million in all.
+export CUVMM_STRESS_OPERATIONS=${CUVMM_STRESS_OPERATIONS:-850000}
 results=bench/results/$(machine_here)
 mkdir -p "$results"
 {
   echo "commit $(commit_built)"
   echo "machine $(machine_here)"
   echo "CUVMM_TEST_SCALE $CUVMM_TEST_SCALE"
+  echo "CUVMM_STRESS_OPERATIONS $CUVMM_STRESS_OPERATIONS"
   ctest --preset release --label-regex stress --no-tests=error
 } | tee "$results/stress.txt"

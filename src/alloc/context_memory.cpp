@@ -34,15 +34,18 @@ Result<std::unique_ptr<ContextMemory>> ContextMemory::create(const Driver& drive
 }
 
 Result<Allocation*> ContextMemory::allocate(Size asked, const Preparation& for_resize) {
+  Allocation* made = nullptr;
   if (served_as(asked) == Served::Small) {
-    Block* block = TRY(small_->allocate(asked, no_stream));
-    return block;
+    made = TRY(small_->allocate(asked, no_stream));
+  } else {
+    made = TRY(windows_->allocate(asked, for_resize));
   }
-  WindowBlock* block = TRY(windows_->allocate(asked, for_resize));
-  return block;
+  requested_.fetch_add(asked, std::memory_order_relaxed);
+  return made;
 }
 
 void ContextMemory::free_after(Allocation& allocation, const FreeTicket& ticket) {
+  requested_.fetch_sub(allocation.asked(), std::memory_order_relaxed);
   if (small_->contains(allocation.address())) {
     small_->free(static_cast<Block&>(allocation), ticket);
   } else {

@@ -44,6 +44,7 @@ class ContextMemory {
   // Of all devices that may use the context's memory.
   Result<void> set_access(const AccessSet& access);
 
+  Size requested() const { return requested_.load(std::memory_order_relaxed); }  // and live
   void relocate(Relocation& relocation) {
     small_->relocate(relocation);
     windows_->relocate(relocation);
@@ -78,6 +79,7 @@ class ContextMemory {
   const CUcontext context_;
   std::unique_ptr<Arena> small_;
   std::unique_ptr<Windows> windows_;
+  std::atomic<Size> requested_{0};
   std::atomic<std::uint64_t> covered_note_{~std::uint64_t{0}};
   std::atomic<bool> ended_{false};
 };

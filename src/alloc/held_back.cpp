@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <shared_mutex>
+#include <utility>
 
 namespace cuvmm {
 namespace {
@@ -62,7 +63,7 @@ bool Memory::HeldBack::begin(std::uint64_t until) {
     return memory_.around_.clock.wait_for_all(context, until);
   });
   if (done) {
-    relaxed_.emplace(memory_.around_.driver, memory_.around_.captures);
+    relaxed_.emplace(memory_.around_.driver);
     in_context_.emplace(memory_.around_.driver, context_);
     if (in_context_->ok()) return true;
     in_context_.reset();
@@ -81,6 +82,13 @@ CopyBy Memory::HeldBack::copy_by() {
   CUdevice device = 0;
   driver.cuCtxGetDevice_v2000(&device);
   return {.stream = stream_, .device = device};
+}
+
+void Memory::HeldBack::end_stream() {
+  const CUstream stream = std::exchange(stream_, nullptr);
+  if (stream == nullptr) return;
+  const InContext in_context{memory_.around_.driver, context_};
+  if (in_context.ok()) memory_.around_.driver.cuStreamDestroy(stream);
 }
 
 void Memory::HeldBack::end() {

@@ -13,12 +13,19 @@ namespace cuvmm {
 class Memory::HeldBack final : public Quiet {
  public:
   HeldBack(Memory& memory, CUcontext context) : memory_(memory), context_(context) {}
+  ~HeldBack() override { end_stream(); }
+  HeldBack(const HeldBack&) = delete;
+  HeldBack& operator=(const HeldBack&) = delete;
 
   // False where it could not be had until then, or must not be: a kernel may be waiting for this
   // very thread.
   bool begin(std::uint64_t until) override;
   void end() override;
   CopyBy copy_by() override;
+
+  // Before the context ends, or after: its stream goes with it.
+  void end_stream();
+  void context_ended() { stream_ = nullptr; }
 
  private:
   std::vector<CUcontext> who_may_touch() const;
@@ -32,6 +39,7 @@ class Memory::HeldBack final : public Quiet {
 };
 
 struct Memory::ServedContext {
+  ServedContext(Memory& of, CUcontext context) : quiet(of, context) {}
   HeldBack quiet;
   std::unique_ptr<ContextMemory> memory;
 };

@@ -201,10 +201,19 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
 
 // The driver refuses, and breaks the capture, in the modes where it would do so for the program's
 // own call. Where it does not, it has waited for the work of the current context, as a free does.
-CUresult Memory::refusal_of_capture() const {
+CUresult Memory::free_as_the_driver_does() {
   CUdeviceptr probe = 0;
-  const CUresult answer = around_.driver.cuMemAlloc(&probe, 1);
-  return answer == CUDA_SUCCESS ? around_.driver.cuMemFree(probe) : answer;
+  CUresult answer = around_.driver.cuMemAlloc(&probe, 1);
+  if (answer == CUDA_ERROR_OUT_OF_MEMORY && make_room()) {
+    answer = around_.driver.cuMemAlloc(&probe, 1);
+  }
+  if (answer != CUDA_SUCCESS) return answer;
+  answer = around_.driver.cuMemFree(probe);
+  if (answer == CUDA_SUCCESS) return answer;
+  // A capture that forbids it began between the two.
+  const RelaxedCapture relaxed{around_.driver};
+  around_.driver.cuMemFree(probe);
+  return answer;
 }
 
 Answer Memory::free(CUdeviceptr address) {
@@ -214,8 +223,8 @@ Answer Memory::free(CUdeviceptr address) {
   if (found->facts.served == Served::Opened) return CUDA_ERROR_INVALID_VALUE;
   if (found->facts.served != Served::StreamOrdered) return free_blocking(*found);
   if (around_.captures.any()) {
-    const CUresult refusal = refusal_of_capture();
-    if (refusal != CUDA_SUCCESS) return refusal;
+    const CUresult refusal = free_as_the_driver_does();
+    if (refusal != CUDA_SUCCESS && refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
   }
   // The driver waits for nothing here. The memory stays mapped until what runs now is done.
   const CUcontext current = current_context(around_.driver);
@@ -240,16 +249,19 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
   auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
   if (around_.captures.any()) {
     const InContext in_context{around_.driver, owner.context()};
-    const CUresult refusal = refusal_of_capture();
-    if (refusal != CUDA_SUCCESS) return refusal;
-    return free_now(found);
+    const CUresult refusal = free_as_the_driver_does();
+    if (refusal == CUDA_SUCCESS) return free_now(found);
+    if (refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
+    return free_later(found);  // the card has no room left to try it with
   }
+  if (settings_.free == FreeMode::Relaxed) return free_later(found);
   if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
-  if (settings_.free == FreeMode::Relaxed) {
+  const auto waited = wait_for_work_of(owner);
+  if (!waited.ok() && waited.error().kind == ErrorKind::OutOfMemory) {
+    // The card has no room left for the block that waits. Nobody has the memory before its time.
     end_blocking(found, around_.clock.ticket_of_all(owner.context()));
     return CUDA_SUCCESS;
   }
-  const auto waited = wait_for_work_of(owner);
   if (!waited.ok()) {
     found.allocation->hold_again();
     return to_cuda(waited.error());
@@ -276,6 +288,21 @@ bool Memory::wait_before_free(ContextMemory& context) {
   return around_.clock.wait_for_all(context.context(), now_ns());
 }
 
+Answer Memory::free_later(const AllocationMap::Found& found) {
+  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
+  const auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
+  end_blocking(found, around_.clock.ticket_of_all(owner.context()));
+  return CUDA_SUCCESS;
+}
+
+// To synchronise breaks a capture that another thread begins meanwhile; a free does not.
+CUresult Memory::wait_for_the_current_context() {
+  if (around_.captures.ever()) return free_as_the_driver_does();
+  const Captures::HeldOff held_off{around_.captures};
+  return held_off.none_lives() ? around_.driver.cuCtxSynchronize_v2000()
+                               : free_as_the_driver_does();
+}
+
 // As long as it takes, as the driver does. Nothing to wait for where nothing was submitted since
 // the last time.
 Result<void> Memory::wait_for_work_of(ContextMemory& context) {
@@ -283,7 +310,7 @@ Result<void> Memory::wait_for_work_of(ContextMemory& context) {
   if (around_.sees_everything() && context.covered_note().load() == note) return {};
   const Horizon horizon = around_.clock.horizon_of(context.context());
   const InContext in_context{around_.driver, context.context()};
-  const CUresult answer = around_.driver.cuCtxSynchronize_v2000();
+  const CUresult answer = wait_for_the_current_context();
   if (is_sticky(answer)) context_is_lost();
   TRY(around_.driver.check(answer, "wait for the context"));
   horizon.reached();
@@ -292,7 +319,7 @@ Result<void> Memory::wait_for_work_of(ContextMemory& context) {
 }
 
 Result<void> Memory::wait_for_work_of(CUcontext context) {
-  const RelaxedCapture relaxed{around_.driver, around_.captures};
+  const RelaxedCapture relaxed{around_.driver};
   const InContext in_context{around_.driver, context};
   const CUresult answer = around_.driver.cuCtxSynchronize_v2000();
   if (is_sticky(answer)) context_is_lost();

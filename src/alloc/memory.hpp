@@ -13,12 +13,24 @@
 #include "alloc/allocation_map.hpp"
 #include "alloc/context_memory.hpp"
 #include "alloc/lending.hpp"
+#include "alloc/native_memory.hpp"
 #include "alloc/pool_memory.hpp"
 #include "stream/gate.hpp"
 #include "stream/stream_clock.hpp"
 #include "stream/work_note.hpp"
 
 namespace cuvmm {
+
+// One device, at one moment.
+struct MemoryCounters {
+  Size requested_live = 0;  // what the program asked for and holds
+  Size mapped_free = 0;     // nobody's, although arenas and windows have it mapped
+  Size native = 0;          // taken of the driver past us; 0 without a limit
+  ChunkCounters chunks;
+  Size physical_held() const {
+    return chunks.physical_in_use + chunks.physical_free + chunks.physical_unreleased;
+  }
+};
 
 // What the program is answered; nothing where the call is the driver's own business.
 using Answer = std::optional<CUresult>;
@@ -94,12 +106,23 @@ class Memory {
   void set_sync_memops(CUdeviceptr address, bool on);
   bool copies_wait() const { return sync_memops_.load(std::memory_order_relaxed) != 0; }
 
+  MemoryCounters counters(int device) const;
+
   // What the program is told of the current context's device, from what the driver told us.
   MemoryInfo info(const MemoryInfo& of_the_driver);
 
   // The driver has said that a context is lost for good. From then on it is asked for everything
   // new, so that the program hears of it wherever it would.
   void context_is_lost() { context_is_lost_.store(true, std::memory_order_relaxed); }
+
+  // What the program has taken of the driver past us, of the current device or of that one.
+  // Counted where there is a limit.
+  bool counts_native_memory() const { return !settings_.limit.is_none(); }
+  void took_natively(const NativeMemory::Name& name, Size size);
+  void took_natively(const NativeMemory::Name& name, Size size, int device);
+  void refers_natively_to(const NativeMemory::Name& name);
+  // Before it is given back, since the name may be another's right after. What counts no longer.
+  std::optional<NativeMemory::Taken> gives_back_natively(const NativeMemory::Name& name);
 
   // The driver has no memory left for a call that we forward: true where something was given back,
   // so that it is worth trying again.
@@ -158,6 +181,7 @@ class Memory {
   DeviceMemory* make_device(int ordinal);
   void find_places_to_spill(DeviceMemory& memory);
   std::vector<DeviceMemory*> neighbours_to_spill_to(int ordinal);
+  int current_device() const;  // -1 where there is none
   ContextMemory* context(CUcontext handle);
   PoolMemory* current_pool(int device);
   PoolMemory* make_pool(CUmemoryPool handle, int ordinal);
@@ -177,20 +201,28 @@ class Memory {
   Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);
   Answer free_now(const AllocationMap::Found& found);
   void end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket);
+  Answer free_later(const AllocationMap::Found& found);
   Answer free_blocking(const AllocationMap::Found& found);
   Answer free_pooled(const AllocationMap::Found& found, const FreeTicket& ticket);
   Result<void> wait_for_work_of(ContextMemory& context);
-  // The driver's own answer to allocating or freeing while something is being captured.
-  CUresult refusal_of_capture() const;
+  CUresult wait_for_the_current_context();
+  CUresult free_as_the_driver_does();
   bool is_capturing(StreamName stream) const;
   bool is_dead(CUcontext context) const;
   bool may_move_live_memory() const;
   Size mapped_free_on(int device) const;
+  // `visit(const ContextMemory&)`, `visit(const PoolMemory&)`; pools that ended among them, since
+  // their memory lives on.
+  template <class Visit>
+  void for_each_context(int device, Visit visit) const;
+  template <class Visit>
+  void for_each_pool(int device, Visit visit) const;
 
   const Surroundings around_;
   const MemorySettings settings_;
   AllocationMap map_;
   Lending lending_;
+  NativeMemory native_;
   std::atomic<int> sync_memops_{0};  // allocations that are told so
   std::atomic<bool> context_is_lost_{false};
   std::atomic<std::uint64_t> last_buffer_id_{std::uint64_t{1} << 40};  // far from the driver's

@@ -36,7 +36,7 @@ ContextMemory* Memory::context(CUcontext handle) {
   const Writing writing{contexts_lock_};
   const auto found = contexts_.find(handle);
   if (found != contexts_.end()) return found->second->memory.get();
-  auto served = std::unique_ptr<ServedContext>{new ServedContext{HeldBack{*this, handle}, nullptr}};
+  auto served = std::make_unique<ServedContext>(*this, handle);
   auto made = ContextMemory::create(around_.driver, *where, around_.clock, handle,
                                     access_to(handle, where->ordinal()), served->quiet);
   if (made.ok()) {
@@ -78,6 +78,7 @@ void Memory::context_ended(CUcontext handle) {
   }
   around_.clock.context_ended(handle);
   if (ended == nullptr) return;
+  ended->quiet.context_ended();
   if (ended->memory != nullptr) {
     lending_.forget_all_of(*ended->memory);
     ended->memory->end();
@@ -109,20 +110,31 @@ void Memory::peer_access_ends(CUcontext by, CUcontext of) {
   if (!taken.ok()) CUVMM_LOG(Warning, "%s", taken.error().text().c_str());
 }
 
-Size Memory::mapped_free_on(int ordinal) const {
-  Size bytes = 0;
-  {
-    const Reading reading{contexts_lock_};
-    for (const auto& [handle, served] : contexts_) {
-      const ContextMemory* memory = served->memory.get();
-      if (memory != nullptr && memory->device().ordinal() == ordinal)
-        bytes += memory->mapped_free();
-    }
+template <class Visit>
+void Memory::for_each_context(int ordinal, Visit visit) const {
+  const Reading reading{contexts_lock_};
+  for (const auto& [handle, served] : contexts_) {
+    const ContextMemory* memory = served->memory.get();
+    if (memory != nullptr && memory->device().ordinal() == ordinal) visit(*memory);
   }
+}
+
+template <class Visit>
+void Memory::for_each_pool(int ordinal, Visit visit) const {
   const Reading reading{pools_lock_};
   for (const auto& [handle, pool] : pools_) {
-    if (pool->device().ordinal() == ordinal) bytes += pool->mapped_free();
+    if (pool->device().ordinal() == ordinal) visit(*pool);
   }
+  for (const auto& pool : ended_pools_) {
+    if (pool->device().ordinal() == ordinal) visit(*pool);
+  }
+}
+
+Size Memory::mapped_free_on(int ordinal) const {
+  Size bytes = 0;
+  const auto add = [&](const auto& memory) { bytes += memory.mapped_free(); };
+  for_each_context(ordinal, add);
+  for_each_pool(ordinal, add);
   return bytes;
 }
 
@@ -142,6 +154,20 @@ Size Memory::let_go_on(const DeviceMemory& device, Size wanted) {
     gone += pool->let_go_of(wanted - gone);
   }
   return gone;
+}
+
+MemoryCounters Memory::counters(int ordinal) const {
+  MemoryCounters counters;
+  if (ordinal < 0 || ordinal >= AccessSet::most_devices) return counters;
+  const Device& there = devices_[static_cast<std::size_t>(ordinal)];
+  if (there.serving.load(std::memory_order_acquire) != Serving::Ours) return counters;
+  for_each_context(
+      ordinal, [&](const ContextMemory& memory) { counters.requested_live += memory.requested(); });
+  for_each_pool(ordinal, [&](const PoolMemory& pool) { counters.requested_live += pool.used(); });
+  counters.mapped_free = mapped_free_on(ordinal);
+  counters.native = there.memory->budget().native_bytes();
+  counters.chunks = there.memory->chunk_counters();
+  return counters;
 }
 
 MemoryInfo Memory::info(const MemoryInfo& of_the_driver) {

@@ -75,7 +75,7 @@ bool Memory::wait_for_everything(std::uint64_t until) {
 }
 
 void Memory::relocate(int ordinal, Relocation& relocation) {
-  const RelaxedCapture relaxed{around_.driver, around_.captures};
+  const RelaxedCapture relaxed{around_.driver};
   const bool moves = relocation.what == Relocation::Do::Move;
   const CUcontext context = some_context_on(ordinal);
   std::optional<CopyStream> stream;

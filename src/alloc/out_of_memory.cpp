@@ -1,17 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/out_of_memory.hpp"
 
+#include <array>
 #include <atomic>
+#include <cstdio>
+#include <optional>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "trace/record_event.hpp"
+#include "vmm/access_set.hpp"
 
 namespace cuvmm {
 namespace {
 
-// Programs that look for the largest size they can have ask again and again.
-constexpr int most_reports = 20;
-std::atomic<int> reports{0};
+// What was last said of a device. Programs that look for the largest size they can have ask again
+// and again, and many live at the edge: each situation is worth one line.
+class LastReport {
+ public:
+  // How many went unreported since the last one, or nothing where this one is no news.
+  std::optional<std::uint64_t> next(Size live) {
+    const std::uint64_t now = now_ns();
+    std::uint64_t before = when_.load(std::memory_order_relaxed);
+    const bool is_news =
+        before == 0 || now - before >= long_ago_ns || (now - before >= soon_ns && is_another(live));
+    if (!is_news || !when_.compare_exchange_strong(before, now)) {
+      unreported_.fetch_add(1, std::memory_order_relaxed);
+      return std::nullopt;
+    }
+    live_.store(live, std::memory_order_relaxed);
+    return unreported_.exchange(0, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr std::uint64_t soon_ns = 1'000'000'000;
+  static constexpr std::uint64_t long_ago_ns = 60 * soon_ns;
+
+  // By an eighth or more.
+  bool is_another(Size live) const {
+    const Size before = live_.load(std::memory_order_relaxed);
+    const Size difference = live > before ? live - before : before - live;
+    return difference > before / 8;
+  }
+
+  std::atomic<std::uint64_t> when_{0};
+  std::atomic<std::uint64_t> unreported_{0};
+  std::atomic<Size> live_{0};
+};
+
+std::array<LastReport, AccessSet::most_devices> last_reports;
 
 }  // namespace
 
@@ -27,18 +64,19 @@ void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& de
                 .size = asked,
                 .stream = live,
                 .other = cached});
-  const int before = reports.fetch_add(1);
-  if (before > most_reports) return;
-  if (before == most_reports) {
-    CUVMM_LOG(Warning, "out of memory again; no more of these lines");
-    return;
+  const auto unreported = last_reports[static_cast<std::size_t>(device.ordinal())].next(live);
+  if (!unreported) return;
+  std::array<char, 64> more{};
+  if (*unreported != 0) {
+    std::snprintf(more.data(), more.size(), "; %llu more since the last such line",
+                  static_cast<unsigned long long>(*unreported));
   }
   CUVMM_LOG(Warning,
             "device %d: out of memory: %s asked, %s live, %s cached, limit %s, largest contiguous "
-            "%s; tried: %s",
+            "%s; tried: %s%s",
             device.ordinal(), print_size(asked).c_str(), print_size(live).c_str(),
             print_size(cached).c_str(), print_size(device.limit()).c_str(),
-            print_size(error.available).c_str(), error.text().c_str());
+            print_size(error.available).c_str(), error.text().c_str(), more.data());
 }
 
 }  // namespace cuvmm

@@ -16,6 +16,8 @@ class PoolOrder final : public StreamOrder {
   void follow_events(bool on) { follows_events_.store(on, std::memory_order_relaxed); }
   void look_by_chance(bool on) { looks_by_chance_.store(on, std::memory_order_relaxed); }
 
+  void add_dependencies(bool on) { adds_dependencies_.store(on, std::memory_order_relaxed); }
+
   bool is_before(const FreeTicket& freed, StreamId asker) const override {
     if (follows_events_.load(std::memory_order_relaxed)) return order_.is_before(freed, asker);
     return freed.stream == asker || order_.is_done(freed);
@@ -25,6 +27,10 @@ class PoolOrder final : public StreamOrder {
   void look(StreamId stream) override {
     if (looks_by_chance_.load(std::memory_order_relaxed)) order_.look(stream);
   }
+  bool follow(StreamId stream, StreamId asker) override {
+    return follows_events_.load(std::memory_order_relaxed) &&
+           adds_dependencies_.load(std::memory_order_relaxed) && order_.follow(stream, asker);
+  }
   bool wait(const FreeTicket& freed, std::uint64_t until) override {
     return order_.wait(freed, until);
   }
@@ -33,6 +39,7 @@ class PoolOrder final : public StreamOrder {
   StreamOrder& order_;
   std::atomic<bool> follows_events_{true};
   std::atomic<bool> looks_by_chance_{true};
+  std::atomic<bool> adds_dependencies_{true};
 };
 
 }  // namespace cuvmm

@@ -37,7 +37,7 @@ struct Serving {
         clock(driver, captures),
         memory({driver, clock, captures, program.gate, program.work_note, program.sees_everything},
                memory_settings(options)),
-        ipc(driver, memory, captures, [](const std::function<void()>& work) {
+        ipc(driver, memory, [](const std::function<void()>& work) {
           const Inside inside;
           work();
         }) {

@@ -120,7 +120,7 @@ CUresult Resizer::submit(const DeferredCopy& copy) const {
   const Driver& driver = around_.driver;
   const InContext in_context{driver, copy.owner->context()};
   if (!in_context.ok()) return CUDA_ERROR_INVALID_CONTEXT;
-  const RelaxedCapture relaxed{driver, around_.captures};
+  const RelaxedCapture relaxed{driver};
   const Gate::Pass pass{around_.gate};
   const bool is_anothers =
       copy.own_stream_of != 0 && copy.own_stream_of != PerThreadUse::this_thread();

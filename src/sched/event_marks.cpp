@@ -71,7 +71,7 @@ float EventMarks::time_between(CUevent first, CUevent second) const {
 }
 
 std::optional<std::uint64_t> EventMarks::device_time(Batch& batch) {
-  const RelaxedCapture relaxed{driver_, captures_};
+  const RelaxedCapture relaxed{driver_};
   const CUresult answer = driver_.cuEventQuery(batch.end);
   if (answer == CUDA_ERROR_NOT_READY) return std::nullopt;
   if (answer != CUDA_SUCCESS) return 0;  // the context is lost, and the events with it

@@ -28,7 +28,7 @@ CUresult answer_to(const Error& error) {
 
 Answer LegacyIpc::handle_of(CUdeviceptr address, CUipcMemHandle* handle) {
   if (handle == nullptr || !memory_.find(address)) return std::nullopt;
-  const RelaxedCapture relaxed{driver_, captures_};
+  const RelaxedCapture relaxed{driver_};
   const auto lent = lender_.lend(address);
   if (lent.ok()) {
     lent->write(handle);
@@ -50,7 +50,7 @@ Answer LegacyIpc::open(CUdeviceptr* address, const CUipcMemHandle& bytes, unsign
   if (handle.instance == lender_.instance()) return CUDA_ERROR_INVALID_CONTEXT;  // measured
   const CUcontext context = current_context(driver_);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  const RelaxedCapture relaxed{driver_, captures_};
+  const RelaxedCapture relaxed{driver_};
   const auto opened = borrower_.open(handle, context);
   if (opened.ok()) {
     *address = *opened;
@@ -62,7 +62,7 @@ Answer LegacyIpc::open(CUdeviceptr* address, const CUipcMemHandle& bytes, unsign
 }
 
 Answer LegacyIpc::close(CUdeviceptr address) {
-  const RelaxedCapture relaxed{driver_, captures_};
+  const RelaxedCapture relaxed{driver_};
   const auto closed = borrower_.close(address);
   if (closed.ok()) return CUDA_SUCCESS;
   if (closed.error().kind == ErrorKind::NotFound) return std::nullopt;

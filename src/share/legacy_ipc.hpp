@@ -12,11 +12,10 @@ namespace cuvmm {
 class LegacyIpc {
  public:
   // `as_ours` runs what the answering thread does, as code of ours.
-  LegacyIpc(const Driver& driver, Memory& memory, const Captures& captures, share::AsOurs as_ours,
+  LegacyIpc(const Driver& driver, Memory& memory, share::AsOurs as_ours,
             Duration patience = std::chrono::seconds{5})
       : driver_(driver),
         memory_(memory),
-        captures_(captures),
         lender_(memory, std::move(as_ours)),
         borrower_(driver, memory, patience) {}
 
@@ -36,7 +35,6 @@ class LegacyIpc {
  private:
   const Driver& driver_;
   Memory& memory_;
-  const Captures& captures_;
   share::Lender lender_;
   share::Borrower borrower_;
 };

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 
+#include "base/clock.hpp"
 #include "driver/driver.hpp"
 
 namespace cuvmm {
@@ -11,28 +14,58 @@ namespace cuvmm {
 class Captures {
  public:
   bool any() const { return live_.load(std::memory_order_acquire) > 0; }
-  void began() { live_.fetch_add(1, std::memory_order_acq_rel); }
+  // Programs that never capture are spared what only those need that do.
+  bool ever() const { return ever_.load(std::memory_order_acquire); }
+
+  // Before the driver is asked to begin it.
+  void began() {
+    ever_.store(true, std::memory_order_release);
+    live_.fetch_add(1);
+    const std::uint64_t until = now_ns() + longest_hold_ns;
+    while (held_off_.load() != 0 && now_ns() < until) ::sched_yield();
+  }
   void ended() { live_.fetch_sub(1, std::memory_order_acq_rel); }
 
+  // While it lives, none begins: for a call that would break one, and that takes no time. What
+  // looks at any() alone may be too late when it calls.
+  class HeldOff {
+   public:
+    explicit HeldOff(const Captures& captures) : captures_(captures) {
+      captures_.held_off_.fetch_add(1);
+      none_lives_ = captures_.live_.load() == 0;
+    }
+    ~HeldOff() { captures_.held_off_.fetch_sub(1); }
+    HeldOff(const HeldOff&) = delete;
+    HeldOff& operator=(const HeldOff&) = delete;
+    bool none_lives() const { return none_lives_; }
+
+   private:
+    const Captures& captures_;
+    bool none_lives_;
+  };
+
  private:
+  // By then the driver has seen the call, though it may wait on for work.
+  static constexpr std::uint64_t longest_hold_ns = 100'000'000;
+
   std::atomic<int> live_{0};
+  mutable std::atomic<int> held_off_{0};
+  std::atomic<bool> ever_{false};
 };
 
-// While it lives, calls of this thread break no capture of another stream.
+// While it lives, calls of this thread break no capture of another stream, one that begins
+// meanwhile included.
 class RelaxedCapture {
  public:
-  RelaxedCapture(const Driver& driver, const Captures& captures)
-      : driver_(captures.any() ? &driver : nullptr) {
-    if (driver_ != nullptr) driver_->cuThreadExchangeStreamCaptureMode(&mode_);
+  explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
+    driver_.cuThreadExchangeStreamCaptureMode(&mode_);
   }
-  ~RelaxedCapture() {
-    if (driver_ != nullptr) driver_->cuThreadExchangeStreamCaptureMode(&mode_);
-  }
+  ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
-  const Driver* driver_;
+  const Driver& driver_;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 

@@ -65,7 +65,7 @@ bool StreamClock::is_before(const FreeTicket& freed, StreamId asker) const {
   if (from == nullptr || from->is_done(freed.tick)) return true;
   StreamState* to = table_.by_id(asker);
   if (to == nullptr) return false;
-  if (waits_for(*to, *from)) return true;
+  if (!from->ended.load() && waits_for(*to, *from)) return true;
   const Holding holding{to->lock};
   return covers(to->known, freed);
 }
@@ -80,7 +80,8 @@ bool StreamClock::is_capturing(CUstream handle) const {
 // A mark on the legacy stream would be an implicit dependency of any captured blocking stream, and
 // break its capture.
 bool StreamClock::record_on(StreamState& state, CUstream handle, Mark& mark) {
-  if (handle == CU_STREAM_LEGACY ? captures_.any() : is_capturing(handle)) return false;
+  const Captures::HeldOff held_off{captures_};
+  if (!held_off.none_lives() && (handle == CU_STREAM_LEGACY || is_capturing(handle))) return false;
   CUevent event = nullptr;
   if (!state.spare_events.empty()) {
     event = state.spare_events.back();
@@ -107,23 +108,43 @@ bool StreamClock::record_mark(StreamState& state, const std::vector<StreamState*
   });
 }
 
-// The tick is read first: what is freed while the mark is made may lie behind it.
+// The tick is read first: what is freed while the mark is made may lie behind it, or on a stream
+// that is not among those that are marked.
 void StreamClock::mark(StreamState& state) {
   if (state.ended.load()) return;
   const InContext in_context{driver_, state.context};
   if (!in_context.ok()) return;
-  const RelaxedCapture relaxed{driver_, captures_};
+  const RelaxedCapture relaxed{driver_};
+  Mark mark{.tick = state.tick.load(std::memory_order_acquire), .events = {}};
   std::vector<StreamState*> streams;
   if (state.kind == StreamKind::Everything) streams = table_.of_context(state.context);
   const Holding holding{state.lock};
-  Mark mark{.tick = state.tick.load(std::memory_order_acquire), .events = {}};
   const std::uint64_t marked = state.marks.empty() ? state.done.load() : state.marks.back().tick;
   if (marked >= mark.tick) return;
   if (record_mark(state, streams, mark)) {
+    mark.events.insert(mark.events.end(), state.left_behind.begin(), state.left_behind.end());
+    state.left_behind.clear();
     state.marks.push_back(std::move(mark));
   } else {
     let_go(state, mark);
   }
+}
+
+// The work that a stream leaves behind belongs to all the work of its context, and no later mark
+// finds the stream any more.
+void StreamClock::leave_behind(const StreamState& stream) {
+  StreamState& all = table_.everything_of(stream.context);
+  if (!all.has_unfinished()) return;
+  const InContext in_context{driver_, stream.context};
+  if (!in_context.ok()) return;
+  const RelaxedCapture relaxed{driver_};
+  const Holding holding{all.lock};
+  Mark last;
+  if (!record_on(all, stream.handle, last) && !record_on(all, stream.handle, last)) {
+    driver_.cuStreamSynchronize(stream.handle);
+    return;
+  }
+  all.left_behind.insert(all.left_behind.end(), last.events.begin(), last.events.end());
 }
 
 void StreamClock::let_go(StreamState& state, Mark& mark) {
@@ -140,7 +161,7 @@ void StreamClock::let_go(StreamState& state, Mark& mark) {
 void StreamClock::poll(StreamState& state) {
   const InContext in_context{driver_, state.context};
   if (!in_context.ok()) return;
-  const RelaxedCapture relaxed{driver_, captures_};
+  const RelaxedCapture relaxed{driver_};
   const Holding holding{state.lock};
   while (!state.marks.empty()) {
     Mark& next = state.marks.front();
@@ -159,6 +180,31 @@ void StreamClock::look(StreamId stream) {
   if (state == nullptr || !state->has_unfinished()) return;
   mark(*state);
   poll(*state);
+}
+
+// The events of our own marks are waited for as the program would do it with events of its own.
+bool StreamClock::follow(StreamId stream, StreamId asker) {
+  StreamState* from = table_.by_id(stream);
+  StreamState* to = table_.by_id(asker);
+  if (from == nullptr || to == nullptr || from == to || to->ended.load()) return false;
+  const FreeTicket last{stream, from->tick.load(std::memory_order_acquire)};
+  if (is_before(last, asker)) return false;
+  mark(*from);
+  const InContext in_context{driver_, to->context};
+  if (!in_context.ok()) return false;
+  const Captures::HeldOff held_off{captures_};
+  if (!held_off.none_lives()) return false;
+  {
+    const Holding holding{from->lock};
+    if (from->is_done(last.tick)) return true;
+    if (from->marks.empty() || from->marks.back().tick < last.tick) return false;
+    for (CUevent event : from->marks.back().events) {
+      if (driver_.cuStreamWaitEvent(to->handle, event, 0) != CUDA_SUCCESS) return false;
+    }
+  }
+  const Holding holding{to->lock};
+  join(to->known, last);
+  return true;
 }
 
 bool StreamClock::wait(const FreeTicket& freed, std::uint64_t until) {
@@ -186,6 +232,26 @@ bool StreamClock::wait_for_frees(int device, std::uint64_t until) {
 void StreamClock::mark_pending(StreamName name) {
   StreamState* state = table_.find(name);
   if (state != nullptr && state->has_unfinished()) mark(*state);
+}
+
+void StreamClock::stream_ends(CUstream handle) {
+  StreamState* state = table_.find({.handle = handle});
+  if (state == nullptr || state->kind > StreamKind::NonBlocking) return;
+  const std::uint64_t last = state->tick.load(std::memory_order_acquire);
+  if (state->has_unfinished()) mark(*state);
+  const auto is_marked = [&] {
+    const Holding holding{state->lock};
+    return state->is_done(last) || (!state->marks.empty() && state->marks.back().tick >= last);
+  };
+  // Where no event can be had, nobody could know later when its work is done.
+  if (!is_marked() && driver_.cuStreamSynchronize(handle) == CUDA_SUCCESS) state->advance(last);
+  leave_behind(*state);
+  table_.stream_ended(handle);
+  // Nobody says that the legacy stream still waits for a stream that is gone, so it is told to.
+  const InContext in_context{driver_, state->context};
+  if (state->kind != StreamKind::Blocking || !state->has_unfinished() || !in_context.ok()) return;
+  const StreamState* legacy = table_.find({.handle = CU_STREAM_LEGACY});
+  if (legacy != nullptr) follow(state->id, legacy->id);
 }
 
 Horizon StreamClock::horizon_of(StreamName name) {
@@ -240,11 +306,19 @@ StreamClock::Place StreamClock::place_of(StreamState& state) {
   return place;
 }
 
-void StreamClock::event_recorded(CUevent event, StreamName name) {
-  if (is_capturing(name.handle)) return forget_record(event);
+StreamClock::Place StreamClock::place_on(StreamName name) {
   StreamState* state = table_.find(name);
-  if (state == nullptr) return;
-  Place place = place_of(*state);
+  return state != nullptr ? place_of(*state) : Place{};
+}
+
+StreamClock::Place StreamClock::place_of(CUevent event) const {
+  const Holding holding{lock_};
+  const auto found = program_events_.find(event);
+  return found != program_events_.end() ? found->second : Place{};
+}
+
+void StreamClock::event_recorded(CUevent event, StreamName name, Place place) {
+  if (is_capturing(name.handle)) return forget_record(event);
   const Holding holding{lock_};
   if (place.empty() || recorded_unseen_.contains(event)) {
     program_events_.erase(event);
@@ -253,15 +327,8 @@ void StreamClock::event_recorded(CUevent event, StreamName name) {
   }
 }
 
-void StreamClock::event_waited_for_by(StreamName name, CUevent event) {
-  if (is_capturing(name.handle)) return;
-  Place place;
-  {
-    const Holding holding{lock_};
-    const auto found = program_events_.find(event);
-    if (found == program_events_.end()) return;
-    place = found->second;
-  }
+void StreamClock::waited_for_by(StreamName name, const Place& place) {
+  if (place.empty() || is_capturing(name.handle)) return;
   StreamState* state = table_.find(name);
   if (state == nullptr) return;
   const Holding holding{state->lock};
@@ -270,18 +337,14 @@ void StreamClock::event_waited_for_by(StreamName name, CUevent event) {
   }
 }
 
-bool StreamClock::event_done(CUevent event) {
-  Place place;
-  {
-    const Holding holding{lock_};
-    const auto found = program_events_.find(event);
-    if (found == program_events_.end()) return false;
-    place = std::move(found->second);
-    program_events_.erase(found);
-  }
+bool StreamClock::is_reached(CUevent event, const Place& place) {
+  if (place.empty()) return false;
   for (const FreeTicket& ticket : place) {
     if (StreamState* state = table_.by_id(ticket.stream)) state->advance(ticket.tick);
   }
+  const Holding holding{lock_};
+  const auto found = program_events_.find(event);
+  if (found != program_events_.end() && found->second == place) program_events_.erase(found);
   return true;
 }
 

@@ -54,6 +54,7 @@ class StreamClock final : public StreamOrder {
   bool is_before(const FreeTicket& freed, StreamId asker) const override;
   bool is_done(const FreeTicket& freed) const override;
   void look(StreamId stream) override;
+  bool follow(StreamId stream, StreamId asker) override;
   bool wait(const FreeTicket& freed, std::uint64_t until) override;
 
   // Until the device has done everything that the context has been given. Polls, so that a kernel
@@ -64,29 +65,35 @@ class StreamClock final : public StreamOrder {
   // known to be before.
   bool wait_for_frees(int device, std::uint64_t until);
 
-  // Before the stream's work stops being ours to mark: it is about to end, or to be captured.
+  // Before the stream's work stops being ours to mark, since it is about to be captured.
   void mark_pending(StreamName name);
-  void stream_ended(CUstream handle) { table_.stream_ended(handle); }
+  // Before the driver ends it, since the next stream may have its handle at once.
+  void stream_ends(CUstream handle);
   void context_ended(CUcontext context) { table_.context_ended(context); }
 
   // Before a wait of the program's: what will have been done after it.
   Horizon horizon_of(StreamName name);
   Horizon horizon_of(CUcontext context);
 
-  void event_recorded(CUevent event, StreamName name);
-  void event_waited_for_by(StreamName name, CUevent event);
-  // A query or wait said so. False where that told nothing of what was freed.
-  bool event_done(CUevent event);
+  // A place in the work of streams. Read before the driver is asked, since other threads go on:
+  // what they free meanwhile may lie behind what the driver then records or waits for.
+  using Place = std::vector<FreeTicket>;
+  Place place_on(StreamName name);
+  Place place_of(CUevent event) const;
+
+  // After the driver's answer, with the place from before it.
+  void event_recorded(CUevent event, StreamName name, Place place);
+  void waited_for_by(StreamName name, const Place& place);
+  // A query or wait said so of the event. False where that told nothing of what was freed.
+  bool is_reached(CUevent event, const Place& place);
   void event_ended(CUevent event);
   // By a graph's node or by another process, now or whenever they like: what such an event says is
   // not of a record that we saw.
   void event_is_recorded_unseen(CUevent event);
 
  private:
-  // A place in the work of streams, as a program's event holds it.
-  using Place = std::vector<FreeTicket>;
-
   void mark(StreamState& state);
+  void leave_behind(const StreamState& stream);
   bool record_mark(StreamState& state, const std::vector<StreamState*>& streams, Mark& mark);
   bool record_on(StreamState& state, CUstream handle, Mark& mark);
   void poll(StreamState& state);
@@ -100,7 +107,8 @@ class StreamClock final : public StreamOrder {
   const Captures& captures_;
   StreamTable table_;
 
-  Lock lock_{LockOrder::Streams};  // guards what follows; never held while the table's own is
+  mutable Lock lock_{
+      LockOrder::Streams};  // guards what follows; never held while the table's own is
   std::unordered_map<CUevent, Place> program_events_;
   std::unordered_set<CUevent> recorded_unseen_;
 };

@@ -7,7 +7,8 @@
 namespace cuvmm {
 
 // What is known of how the streams' work is ordered. Everything may be called from any thread; only
-// look() and wait() call the driver, and they take no lock that is taken before StreamOrder.
+// look(), follow() and wait() call the driver, and they take no lock that is taken before
+// StreamOrder.
 class StreamOrder {
  public:
   virtual ~StreamOrder() = default;
@@ -22,6 +23,14 @@ class StreamOrder {
   // Looks how far the device has come with everything that was freed on `stream` so far; marks the
   // place in the stream's work where that is not done yet.
   virtual void look(StreamId stream) = 0;
+
+  // Lets what `asker` is given from now on run after everything freed on that stream so far. False
+  // where that cannot be, or was so already.
+  virtual bool follow(StreamId stream, StreamId asker) {
+    static_cast<void>(stream);
+    static_cast<void>(asker);
+    return false;
+  }
 
   // Until is_done(freed), or until now_ns() is `until`. False where it was not done by then.
   virtual bool wait(const FreeTicket& freed, std::uint64_t until) = 0;

@@ -43,6 +43,7 @@ struct StreamState {
   Lock lock{LockOrder::StreamOrder};  // guards what follows
   std::deque<Mark> marks;             // not known to have happened, in order
   std::vector<CUevent> spare_events;
+  std::vector<CUevent> left_behind;  // of Everything: by streams that ended, for the next mark
   // What its coming work waits for: the last free of each other stream that is before it.
   std::vector<FreeTicket> known;
 

@@ -119,8 +119,10 @@ void StreamTable::drop_events_of(StreamState& state) {
     for (CUevent event : mark.events) driver_.cuEventDestroy(event);
   }
   for (CUevent event : state.spare_events) driver_.cuEventDestroy(event);
+  for (CUevent event : state.left_behind) driver_.cuEventDestroy(event);
   state.marks.clear();
   state.spare_events.clear();
+  state.left_behind.clear();
 }
 
 void StreamTable::drop_events() {
@@ -128,9 +130,10 @@ void StreamTable::drop_events() {
   for (const auto& state : all_) drop_events_of(*state);
 }
 
-// One whose stream is long gone, else a new one.
+// One whose stream is long gone, so that nobody is still at work on it, else a new one.
 StreamState& StreamTable::unused_record() {
-  if (!ended_.empty() && !ended_.front()->has_unfinished()) {
+  constexpr std::size_t left_alone = 256;
+  if (ended_.size() > left_alone && !ended_.front()->has_unfinished()) {
     StreamState& state = *ended_.front();
     ended_.pop_front();
     by_id_.erase(state.id);
@@ -210,6 +213,7 @@ void StreamTable::context_ended(CUcontext context) {
       const Holding holding{state.lock};
       state.marks.clear();  // their events went with the context
       state.spare_events.clear();
+      state.left_behind.clear();
     }
     end(state);
     place = by_key_.erase(place);

@@ -56,6 +56,13 @@ TEST(Serving, KeepsTheLimit) {
   EXPECT_NE(limited.out.find("1.00 GiB free of 1.00 GiB"), std::string::npos) << limited.out;
 }
 
+TEST(Serving, CountsWhatAProgramTakesOfTheDriverAgainstTheLimit) {
+  const Finished finished = run_program({program("native")}, served({{"VMM_LIMIT", "1G"}}));
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("at first: 1024 of 1024 MiB free"), std::string::npos)
+      << finished.out;
+}
+
 TEST(Serving, IsRecordedAsOurs) {
   const std::string trace = own_folder() + "/trace";
   const Finished finished = memory_program(served({{"VMM_TRACE_FILE", trace}}));

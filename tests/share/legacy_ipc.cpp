@@ -25,7 +25,7 @@ class IpcWorld {
       : clock(on, captures),
         memory({on, clock, captures, gate, work_note, [] { return true; }}, settings),
         ipc(
-            on, memory, captures, [](const std::function<void()>& work) { work(); },
+            on, memory, [](const std::function<void()>& work) { work(); },
             std::chrono::milliseconds{500}) {}
 
   CUdeviceptr allocate(Size size) {

@@ -11,6 +11,7 @@
 #include "driver/current_context.hpp"
 #include "support/driver_under_test.hpp"
 #include "support/faulty_driver.hpp"
+#include "support/kernels.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -24,14 +25,16 @@ class MemoryTest : public DriverContract {
     begin({});
   }
   void TearDown() override {
-    memory_.reset();
-    clock.reset();
+    end();
     DriverContract::TearDown();
   }
 
-  void begin(const MemorySettings& settings) {
+  void end() {
     memory_.reset();
     clock.reset();
+  }
+  void begin(const MemorySettings& settings) {
+    end();
     clock.emplace(faulty.driver(), captures);
     memory_.emplace(Memory::Surroundings{faulty.driver(), *clock, captures, gate, work_note,
                                          [this] { return sees_everything; }},
@@ -119,6 +122,55 @@ TEST_F(MemoryTest, KeepsTheLimitAndSaysSo) {
   EXPECT_EQ(memory().free(two), Answer{CUDA_SUCCESS});
 }
 
+TEST_F(MemoryTest, TheLimitCountsWhatTheProgramTakesOfTheDriver) {
+  begin({.limit = SizeLimit::of_bytes(64 * MiB)});
+  const NativeMemory::Name array{NativeMemory::Kind::Array, 1};
+  memory().took_natively(array, 40 * MiB);
+  const auto told = memory().info({.free = 4 * GiB, .total = 8 * GiB});
+  EXPECT_EQ(told.total, 64 * MiB);
+  EXPECT_EQ(told.free, 24 * MiB);
+  CUdeviceptr refused = 0;
+  EXPECT_EQ(memory().allocate(&refused, 32 * MiB), Answer{CUDA_ERROR_OUT_OF_MEMORY});
+  const CUdeviceptr small = given(16 * MiB);
+  memory().gives_back_natively(array);
+  const CUdeviceptr more = given(40 * MiB);
+  EXPECT_EQ(memory().free(small), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory().free(more), Answer{CUDA_SUCCESS});
+}
+
+TEST_F(MemoryTest, WhatIsKeptMakesWayForWhatTheProgramTakesOfTheDriver) {
+  begin({.limit = SizeLimit::of_bytes(64 * MiB)});
+  EXPECT_EQ(memory().free(given(48 * MiB)), Answer{CUDA_SUCCESS});
+  EXPECT_GE(memory().counters(0).physical_held(), 48 * MiB);
+  memory().took_natively({NativeMemory::Kind::Address, 1}, 40 * MiB);
+  EXPECT_LE(memory().counters(0).physical_held(), 24 * MiB);
+}
+
+TEST_F(MemoryTest, KeepsNoMoreThanItIsToldTo) {
+  begin({.cache = SizeLimit::of_bytes(8 * MiB)});
+  CUmemoryPool standard = nullptr;
+  GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
+  const CUdeviceptr ordered = given_ordered(32 * MiB);
+  EXPECT_EQ(memory().free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
+  EXPECT_CUDA(synchronize());
+  EXPECT_GE(memory().counters(0).physical_held(), 32 * MiB) << "until it is told to trim";
+  memory().pool(standard)->trim(0);
+  EXPECT_LE(memory().counters(0).physical_held(), 8 * MiB);
+}
+
+TEST_F(MemoryTest, AChunkOfTheProgramsCountsUntilNobodyRefersToIt) {
+  begin({.limit = SizeLimit::of_bytes(64 * MiB)});
+  const NativeMemory::Name chunk{NativeMemory::Kind::Chunk, 7};
+  memory().took_natively(chunk, 8 * MiB, 0);
+  memory().refers_natively_to(chunk);
+  memory().gives_back_natively(chunk);
+  EXPECT_EQ(memory().counters(0).native, 8 * MiB);
+  memory().gives_back_natively(chunk);
+  EXPECT_EQ(memory().counters(0).native, 0U);
+  memory().gives_back_natively(chunk);
+  EXPECT_EQ(memory().counters(0).native, 0U) << "given back once";
+}
+
 TEST_F(MemoryTest, OneKindOfMemoryMakesRoomForTheOther) {
   begin({.limit = SizeLimit::of_bytes(64 * MiB)});
   const CUdeviceptr ordered = given_ordered(48 * MiB);
@@ -138,6 +190,92 @@ TEST_F(MemoryTest, WhatIsKeptIsGivenBackWhenTheDriverHasNone) {
   EXPECT_FALSE(memory().make_room());
 }
 
+TEST_F(MemoryTest, WhatAStreamFreedIsGivenBackThoughNobodyAsksForItAgain) {
+  const CUdeviceptr address = given(large);
+  EXPECT_CUDA(driver().cuMemsetD8Async(address, 7, large, nullptr));
+  EXPECT_EQ(memory().free_ordered(address, StreamName{}), Answer{CUDA_SUCCESS});
+  EXPECT_CUDA(synchronize());
+  EXPECT_TRUE(memory().make_room());
+  EXPECT_EQ(memory().counters(0).physical_held(), 0U);
+}
+
+TEST_F(MemoryTest, IsPinnedAndUnpinnedAsOftenAsTheProgramLikes) {
+  const CUdeviceptr address = given(large);
+  memory().set_sync_memops(address, true);
+  memory().pin(address, pin::dma_buf);
+  EXPECT_EQ(memory().complaint(), std::nullopt);
+  memory().set_sync_memops(address, false);
+  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory().complaint(), std::nullopt);
+}
+
+TEST_F(MemoryTest, CountsWhatTheProgramHoldsAndWhatItTakes) {
+  const CUdeviceptr blocking = given(large + 1);
+  const CUdeviceptr ordered = given_ordered(1000);
+  const MemoryCounters counters = memory().counters(0);
+  EXPECT_EQ(counters.requested_live, large + 1 + 1000);
+  EXPECT_GE(counters.physical_held(), counters.requested_live);
+  EXPECT_EQ(memory().free(blocking), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory().free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory().counters(0).requested_live, 0U);
+}
+
+// A capture that began a moment ago must not be broken by a wait that the driver's free has not.
+TEST_F(MemoryTest, OnceThereWasACaptureAFreeWaitsAsTheDriversDoes) {
+  const CUdeviceptr address = given(large);
+  captures.began();
+  captures.ended();
+  work_note.leave();
+  const std::uint64_t synchronised = faulty.count_of("cuCtxSynchronize");
+  const std::uint64_t freed = faulty.count_of("cuMemFree");
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(faulty.count_of("cuCtxSynchronize"), synchronised);
+  EXPECT_EQ(faulty.count_of("cuMemFree"), freed + 1);
+}
+
+TEST_F(MemoryTest, AFreeOnAFullCardDoesNotFailForWantOfMemory) {
+  const CUdeviceptr address = given(large);
+  captures.began();
+  captures.ended();
+  work_note.leave();
+  faulty.fail_from(1, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+  faulty.stop_failing();
+  EXPECT_FALSE(memory().find(address));
+}
+
+// The asking stream waits on the device for what the other still does; this thread goes on. A pool
+// that may not add such an order has its host wait, in vain here.
+TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
+  for (const bool may_follow : {true, false}) {
+    begin({.limit = SizeLimit::of_bytes(64 * MiB), .wait = Duration{20'000}});
+    CUmemoryPool standard = nullptr;
+    GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
+    memory().pool(standard)->order().add_dependencies(may_follow);
+    const GivenStream first;
+    const GivenStream second;
+    const StreamName one{.handle = first};
+    const StreamName other{.handle = second};
+    CUdeviceptr address = 0;
+    ASSERT_EQ(memory().allocate_ordered(&address, 48 * MiB, one), Answer{CUDA_SUCCESS});
+    {
+      SlowWork work{kernels(), first};
+      ASSERT_EQ(memory().free_ordered(address, one), Answer{CUDA_SUCCESS});
+      CUdeviceptr next = 0;
+      const Answer answer = memory().allocate_ordered(&next, 48 * MiB, other);
+      EXPECT_EQ(answer, Answer{may_follow ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY});
+      if (may_follow) {
+        EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(second));
+        EXPECT_EQ(memory().free_ordered(next, other), Answer{CUDA_SUCCESS});
+      }
+    }
+    EXPECT_CUDA(synchronize());
+    EXPECT_EQ(memory().complaint(), std::nullopt);
+    end();
+  }
+}
+
 TEST_F(MemoryTest, OfAContextThatEndedIsNoAllocationAnyMore) {
   CUdeviceptr address = 0;
   {
@@ -150,6 +288,9 @@ TEST_F(MemoryTest, OfAContextThatEndedIsNoAllocationAnyMore) {
   EXPECT_FALSE(memory().find(address));
   EXPECT_EQ(memory().free(address), std::nullopt);
   EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().counters(0).requested_live, 0U);
+  memory().make_room();
+  EXPECT_EQ(memory().counters(0).physical_held(), 0U) << "all of it went with the context";
 }
 
 TEST_F(MemoryTest, AHandleThatEndedIsTheDriversUntilItBeginsAgain) {

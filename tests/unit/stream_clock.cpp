@@ -139,10 +139,10 @@ TEST_F(StreamClockTest, WaitingForAnEventOrdersWhatWasFreedBeforeIt) {
   const FreeTicket early = free_on(from.name());
   const GivenEvent event;
   GIVEN(driver().cuEventRecord(event, from));
-  clock->event_recorded(event, from.name());
+  clock->event_recorded(event, from.name(), clock->place_on(from.name()));
   const FreeTicket late = free_on(from.name());
   GIVEN(driver().cuStreamWaitEvent(to, event, 0));
-  clock->event_waited_for_by(to.name(), event);
+  clock->waited_for_by(to.name(), clock->place_of(event));
   EXPECT_TRUE(clock->is_before(early, id(to.name())));
   EXPECT_FALSE(clock->is_before(late, id(to.name())));
 }
@@ -155,13 +155,13 @@ TEST_F(StreamClockTest, OrderIsPassedOnFromStreamToStream) {
   const FreeTicket ticket = free_on(a.name());
   const GivenEvent first, second;
   GIVEN(driver().cuEventRecord(first, a));
-  clock->event_recorded(first, a.name());
+  clock->event_recorded(first, a.name(), clock->place_on(a.name()));
   GIVEN(driver().cuStreamWaitEvent(b, first, 0));
-  clock->event_waited_for_by(b.name(), first);
+  clock->waited_for_by(b.name(), clock->place_of(first));
   GIVEN(driver().cuEventRecord(second, b));
-  clock->event_recorded(second, b.name());
+  clock->event_recorded(second, b.name(), clock->place_on(b.name()));
   GIVEN(driver().cuStreamWaitEvent(c, second, 0));
-  clock->event_waited_for_by(c.name(), second);
+  clock->waited_for_by(c.name(), clock->place_of(second));
   EXPECT_TRUE(clock->is_before(ticket, id(c.name())));
 }
 
@@ -196,11 +196,90 @@ TEST_F(StreamClockTest, AnEventOfTheProgramThatIsDoneTellsOfItsStream) {
   const FreeTicket ticket = free_on(stream.name());
   const GivenEvent event;
   GIVEN(driver().cuEventRecord(event, stream));
-  clock->event_recorded(event, stream.name());
+  clock->event_recorded(event, stream.name(), clock->place_on(stream.name()));
   stream.let_go();
   GIVEN(driver().cuEventSynchronize(event));
-  clock->event_done(event);
+  clock->is_reached(event, clock->place_of(event));
   EXPECT_TRUE(clock->is_done(ticket));
+}
+
+TEST_F(StreamClockTest, WhatIsFreedWhileAnEventIsRecordedMayLieBehindIt) {
+  HeldStream stream = held();
+  stream.hold();
+  const FreeTicket before = free_on(stream.name());
+  const StreamClock::Place place = clock->place_on(stream.name());
+  const GivenEvent event;
+  GIVEN(driver().cuEventRecord(event, stream));
+  const FreeTicket after = free_on(stream.name());  // by another thread
+  clock->event_recorded(event, stream.name(), place);
+  stream.let_go();
+  GIVEN(driver().cuEventSynchronize(event));
+  clock->is_reached(event, clock->place_of(event));
+  EXPECT_TRUE(clock->is_done(before));
+  EXPECT_FALSE(clock->is_done(after));
+}
+
+TEST_F(StreamClockTest, AllWorkOfAContextIncludesWhatAStreamLeavesBehind) {
+  HeldStream other = held();
+  FreeTicket all;
+  {
+    HeldStream stream = held();
+    clock->table().find(stream.name());
+    stream.hold();
+    all = clock->ticket_of_all(context());
+    clock->stream_ends(stream);
+    EXPECT_FALSE(clock->wait(all, in_ms(20))) << "its work runs on";
+  }
+  EXPECT_TRUE(clock->wait(all, in_ms(10'000)));
+}
+
+TEST_F(StreamClockTest, TheLegacyStreamStillWaitsForABlockingOneThatEnded) {
+  FreeTicket ticket;
+  const StreamName legacy{.handle = CU_STREAM_LEGACY};
+  {
+    HeldStream stream = held(CU_STREAM_DEFAULT);
+    stream.hold();
+    ticket = free_on(stream.name());
+    clock->stream_ends(stream);
+    EXPECT_TRUE(clock->is_before(ticket, id(legacy)));
+    EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(CU_STREAM_LEGACY));
+    captures.began();
+    HeldStream another = held(CU_STREAM_DEFAULT);
+    another.hold();
+    ticket = free_on(another.name());
+    clock->stream_ends(another);
+    EXPECT_FALSE(clock->is_before(ticket, id(legacy))) << "it could not be told to";
+    captures.ended();
+  }
+  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+}
+
+TEST_F(StreamClockTest, AStreamFollowsAnotherWithoutAnybodyWaiting) {
+  HeldStream first = held();
+  HeldStream second = held();
+  first.hold();
+  const FreeTicket ticket = free_on(first.name());
+  const StreamId asker = id(second.name());
+  EXPECT_FALSE(clock->is_before(ticket, asker));
+  EXPECT_TRUE(clock->follow(ticket.stream, asker));
+  EXPECT_TRUE(clock->is_before(ticket, asker));
+  EXPECT_FALSE(clock->is_done(ticket));
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(second)) << "it waits on the device";
+  EXPECT_FALSE(clock->follow(ticket.stream, asker)) << "as it did before";
+  EXPECT_FALSE(clock->is_before(free_on(first.name()), asker)) << "freed since";
+  first.let_go();
+  EXPECT_CUDA(driver().cuStreamSynchronize(second));
+}
+
+TEST_F(StreamClockTest, NoStreamFollowsAnotherBesideACapture) {
+  HeldStream first = held();
+  HeldStream second = held();
+  first.hold();
+  const FreeTicket ticket = free_on(first.name());
+  captures.began();
+  EXPECT_FALSE(clock->follow(ticket.stream, id(second.name())));
+  captures.ended();
+  EXPECT_FALSE(clock->is_before(ticket, id(second.name())));
 }
 
 TEST_F(StreamClockTest, AnEventThatOthersRecordTellsNothing) {
@@ -209,9 +288,9 @@ TEST_F(StreamClockTest, AnEventThatOthersRecordTellsNothing) {
   const FreeTicket ticket = free_on(stream.name());
   const GivenEvent event;
   GIVEN(driver().cuEventRecord(event, stream));
-  clock->event_recorded(event, stream.name());
+  clock->event_recorded(event, stream.name(), clock->place_on(stream.name()));
   clock->event_is_recorded_unseen(event);
-  clock->event_done(event);
+  clock->is_reached(event, clock->place_of(event));
   EXPECT_FALSE(clock->is_done(ticket));
 }
 
@@ -234,9 +313,8 @@ TEST_F(StreamClockTest, AStreamThatEndedIsWaitedForToTheEnd) {
     HeldStream stream = held();
     stream.hold();
     ticket = free_on(stream.name());
-    clock->mark_pending(stream.name());
     EXPECT_FALSE(clock->is_done(ticket));
-    clock->stream_ended(stream);
+    clock->stream_ends(stream);
     EXPECT_FALSE(clock->is_done(ticket));
   }
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));

@@ -195,6 +195,7 @@ ArenaCounters Arena::counters() const {
   counters.moved_chunks = moved_chunks_;
   counters.moved = moved_bytes_;
   counters.waits = waits_;
+  counters.follows = follows_;
   return counters;
 }
 

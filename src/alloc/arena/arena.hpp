@@ -50,7 +50,8 @@ struct ArenaCounters {
   std::uint64_t mapped_chunks = 0;
   std::uint64_t moved_chunks = 0;  // so far
   Size moved = 0;
-  std::uint64_t waits = 0;  // for pending frees
+  std::uint64_t waits = 0;    // of threads, for pending frees
+  std::uint64_t follows = 0;  // of streams, for each other's
 };
 
 // A reservation that blocks are cut from, best fit, over mapped memory. Where none of the free
@@ -144,6 +145,7 @@ class Arena final : private ReclaimClient {
   // Whether there is more in hand now.
   Result<bool> take_under_pressure(arena::Build& build);
   Result<void> take_spilled(arena::Build& build);
+  bool follow_pending(const arena::Build& build);
   bool wait_for_pending(const arena::Build& build);
 
   Size reclaim(Size wanted, Location where) override;
@@ -179,6 +181,7 @@ class Arena final : private ReclaimClient {
   std::uint64_t moved_chunks_ = 0;
   Size moved_bytes_ = 0;
   std::uint64_t waits_ = 0;
+  std::uint64_t follows_ = 0;
   arena::BuildTurns turns_;
 
   std::atomic<std::uint64_t> created_{0};

@@ -51,6 +51,7 @@ Result<Block*> Arena::build(Build& build) {
     const Result<bool> more = unlocked([&] { return take_under_pressure(build); });
     if (TRY(more)) continue;
     if (turn.wait_for_others(holding, build.until)) continue;
+    if (follow_pending(build)) continue;
     if (!is_waiting_futile(build) && unlocked([&] { return wait_for_pending(build); })) continue;
     if (build.reach == Lies::Near && store_.spills()) {
       build.reach = Lies::Far;
@@ -162,6 +163,17 @@ Size Arena::movable_bytes(Lies reach) const {
     bytes += whole.of(*range).size;
   }
   return bytes;
+}
+
+// Rather than this thread, the stream that asks waits. Whether it waits for more than before.
+bool Arena::follow_pending(const Build& build) {
+  if (build.stream == no_stream) return false;
+  bool follows_more = false;
+  layout_->free().for_each_stream([&](StreamId owner, const arena::SizeIndex&) {
+    follows_more |= owner != build.stream && order_.follow(owner, build.stream);
+  });
+  if (follows_more) ++follows_;
+  return follows_more;
 }
 
 bool Arena::wait_for_pending(const Build& build) {

@@ -191,6 +191,7 @@ class Windows final : public ReclaimClient {
   void remove_if_vacant(SharedChunk& chunk);
   bool give_up_pieces(SharedChunk& idle);
   Size give_up_whole_chunks(Size wanted);
+  void look_at_pending();
   std::size_t settle_pending();
   void tidy();
   void mend();

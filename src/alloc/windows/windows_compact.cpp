@@ -9,6 +9,7 @@
 
 #include "alloc/windows/colouring.hpp"
 #include "alloc/windows/window_batch.hpp"
+#include "stream/captures.hpp"
 #include "trace/record_event.hpp"
 
 namespace cuvmm {
@@ -320,6 +321,8 @@ Result<void> Windows::wait_for_copies_of(const Batch& batch, Duration at_most) c
 
 // Copies that outlived their time: what they wrote is out of date by now.
 void Windows::settle_batches() {
+  if (unfinished_.empty()) return;
+  const RelaxedCapture relaxed{driver_};
   std::vector<std::unique_ptr<Batch>> still;
   for (auto& batch : unfinished_) {
     if (driver_.cuStreamQuery(batch->stream) == CUDA_SUCCESS) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of freed blocks: kept mapped for the next of their size, and given up again.
+#include <unordered_set>
+
 #include "alloc/windows/window_batch.hpp"
 #include "alloc/windows/windows.hpp"
 
@@ -187,9 +189,19 @@ std::size_t Windows::settle_pending() {
   return settled;
 }
 
+// How far the device has come with what was freed: nobody else asks, where no stream is used again.
+void Windows::look_at_pending() {
+  std::unordered_set<StreamId> streams;
+  for (const WindowBlock* block = cached_.oldest_pending(); block != nullptr;
+       block = CachedWindows::pending_after(*block)) {
+    if (streams.insert(block->freed_on).second) order_.look(block->freed_on);
+  }
+}
+
 // What the driver refused, and what was waited for in vain, is tried again.
 void Windows::tidy() {
   settle_batches();
+  look_at_pending();
   settle_pending();
   if (!adrift_.empty()) mend();
   for (std::size_t left = leaving_.count(); left > 0; --left) take_down(*leaving_.pop_front());

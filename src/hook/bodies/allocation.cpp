@@ -63,6 +63,28 @@ constexpr std::uint16_t native = trace_flag::native;
 constexpr std::uint16_t host = trace_flag::native | trace_flag::on_host;
 constexpr std::uint16_t ordered = trace_flag::stream_ordered;
 
+// Past us: counted under its address. What is being captured is a graph's to take.
+template <Call call>
+void count_natively(const Forward<call>& forward, CUresult answer, const CUdeviceptr* given,
+                    Size size) {
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr || answer != CUDA_SUCCESS || given == nullptr) return;
+  if (!serving->memory.counts_native_memory() || serving->captures.any()) return;
+  serving->memory.took_natively({NativeMemory::Kind::Address, *given}, size);
+}
+template <Call call, class Free>
+CUresult counted_free(const Forward<call>& forward, CUdeviceptr address, Free&& free) {
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr || !serving->memory.counts_native_memory()) return free();
+  const NativeMemory::Name name{NativeMemory::Kind::Address, address};
+  const auto counted = serving->memory.gives_back_natively(name);
+  const CUresult answer = free();
+  if (answer != CUDA_SUCCESS && counted) {
+    serving->memory.took_natively(name, counted->size, counted->device);
+  }
+  return answer;
+}
+
 // Announced once, then served by us or by the driver: `flags` say by whom.
 template <Call call, class Serve, class... Arguments>
 CUresult by_us_or_the_driver(const Forward<call>& forward, std::uint16_t& flags, Serve&& serve,
@@ -86,6 +108,7 @@ CUVMM_HOOK(cuMemAlloc_v2, CUdeviceptr* address, size_t size) {
     return resizer != nullptr ? resizer->allocate(address, size) : memory.allocate(address, size);
   };
   const CUresult answer = by_us_or_the_driver(forward, asked.flags, serve, address, size);
+  if ((asked.flags & native) != 0) count_natively(forward, answer, address, size);
   return record_allocation(forward, answer, asked, address);
 }
 
@@ -98,12 +121,15 @@ CUVMM_HOOK(cuMemAllocPitch_v2, CUdeviceptr* address, size_t* pitch, size_t width
   const CUresult answer =
       by_us_or_the_driver(forward, asked.flags, serve, address, pitch, width, height, element);
   if (answer == CUDA_SUCCESS && pitch != nullptr) asked.size = *pitch * height;
+  if ((asked.flags & native) != 0) count_natively(forward, answer, address, asked.size);
   return record_allocation(forward, answer, asked, address);
 }
 
 CUVMM_HOOK(cuMemAllocManaged, CUdeviceptr* address, size_t size, unsigned flags) {
-  return record_allocation(forward, forward(address, size, flags),
-                           {.size = size, .flags = native | trace_flag::managed}, address);
+  const CUresult answer = forward(address, size, flags);
+  count_natively(forward, answer, address, size);
+  return record_allocation(forward, answer, {.size = size, .flags = native | trace_flag::managed},
+                           address);
 }
 
 CUVMM_HOOK(cuMemAllocHost_v2, void** address, size_t size) {
@@ -121,6 +147,7 @@ CUVMM_HOOK(cuMemAllocAsync, CUdeviceptr* address, size_t size, CUstream stream) 
     return memory.allocate_ordered(address, size, stream_name(forward, stream));
   };
   const CUresult answer = by_us_or_the_driver(forward, asked.flags, serve, address, size, stream);
+  if ((asked.flags & native) != 0) count_natively(forward, answer, address, size);
   return record_allocation(forward, answer, asked, address);
 }
 
@@ -132,20 +159,22 @@ CUVMM_HOOK(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size, CUmemoryP
   };
   const CUresult answer =
       by_us_or_the_driver(forward, asked.flags, serve, address, size, pool, stream);
+  if ((asked.flags & native) != 0) count_natively(forward, answer, address, size);
   return record_allocation(forward, answer, asked, address);
 }
 
 CUVMM_HOOK(cuMemFree_v2, CUdeviceptr address) {
   Asked asked{};
   Resizer* const resizer = resizer_of(forward);
-  return record_free(forward, address, asked, [&] {
+  const auto free = [&] {
     if (const Answer resized = resizer != nullptr ? resizer->free(address) : std::nullopt) {
       asked.flags &= static_cast<std::uint16_t>(~native);
       return *resized;
     }
     return by_us_or_the_driver(
         forward, asked.flags, [&](Memory& memory) { return memory.free(address); }, address);
-  });
+  };
+  return record_free(forward, address, asked, [&] { return counted_free(forward, address, free); });
 }
 
 CUVMM_HOOK(cuMemFreeHost, void* address) {
@@ -156,12 +185,13 @@ CUVMM_HOOK(cuMemFreeHost, void* address) {
 
 CUVMM_HOOK(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
   Asked asked{.stream = stream_number(stream, forward.flavour()), .flags = ordered};
-  return record_free(forward, address, asked, [&] {
+  const auto free = [&] {
     const auto serve = [&](Memory& memory) {
       return memory.free_ordered(address, stream_name(forward, stream));
     };
     return by_us_or_the_driver(forward, asked.flags, serve, address, stream);
-  });
+  };
+  return record_free(forward, address, asked, [&] { return counted_free(forward, address, free); });
 }
 
 }  // namespace cuvmm::hook

@@ -19,9 +19,8 @@ CUresult learn(const Forward<call>& forward, CUresult answer, const CUstream* ma
 template <Call call>
 CUresult end_stream(const Forward<call>& forward, CUstream stream) {
   StreamClock* clock = clock_of(forward);
-  if (clock != nullptr) clock->mark_pending({.handle = stream});
+  if (clock != nullptr) clock->stream_ends(stream);
   const CUresult answer = forward(stream);
-  if (clock != nullptr && answer == CUDA_SUCCESS) clock->stream_ended(stream);
   if (answer == CUDA_SUCCESS) forward.engine().scheduling().stream_ended(stream);
   return answer;
 }
@@ -57,19 +56,26 @@ CUresult look_at(const Forward<call>& forward, Asks asks, Of of, auto... argumen
 
 template <Call call>
 CUresult look_at_event(const Forward<call>& forward, Asks asks, CUevent event) {
-  const CUresult answer = forward(event);
   Serving* serving = forward.engine().serving();
-  if (serving == nullptr || answer != CUDA_SUCCESS) return answer;
-  const bool told_something = serving->clock.event_done(event);
+  if (serving == nullptr) return forward(event);
+  const StreamClock::Place place = serving->clock.place_of(event);
+  const CUresult answer = forward(event);
+  if (answer != CUDA_SUCCESS) return answer;
+  const bool told_something = serving->clock.is_reached(event, place);
   if (asks == Asks::ToWait && told_something) serving->memory.program_waited();
   return answer;
 }
 
 template <Call call>
-void note_recorded(const Forward<call>& forward, CUresult answer, CUevent event, CUstream stream) {
+CUresult record_event_on(const Forward<call>& forward, CUevent event, CUstream stream,
+                         auto... flags) {
   StreamClock* clock = clock_of(forward);
-  if (clock == nullptr || answer != CUDA_SUCCESS) return;
-  clock->event_recorded(event, stream_name(forward, stream));
+  if (clock == nullptr) return forward(event, stream, flags...);
+  const StreamName name = stream_name(forward, stream);
+  StreamClock::Place place = clock->place_on(name);
+  const CUresult answer = forward(event, stream, flags...);
+  if (answer == CUDA_SUCCESS) clock->event_recorded(event, name, std::move(place));
+  return answer;
 }
 
 // Recorded by a graph's node or another process, whenever they like.
@@ -120,25 +126,21 @@ CUVMM_HOOK(cuCtxSynchronize_v2, CUcontext context) {
 }
 
 CUVMM_HOOK(cuEventRecord, CUevent event, CUstream stream) {
-  const CUresult answer = forward(event, stream);
-  note_recorded(forward, answer, event, stream);
-  return answer;
+  return record_event_on(forward, event, stream);
 }
 
 CUVMM_HOOK(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned flags) {
   if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0)
     return recorded_unseen(forward, event, event, stream, flags);
-  const CUresult answer = forward(event, stream, flags);
-  note_recorded(forward, answer, event, stream);
-  return answer;
+  return record_event_on(forward, event, stream, flags);
 }
 
 CUVMM_HOOK(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags) {
-  const CUresult answer = forward(stream, event, flags);
   StreamClock* clock = clock_of(forward);
-  if (clock != nullptr && answer == CUDA_SUCCESS) {
-    clock->event_waited_for_by(stream_name(forward, stream), event);
-  }
+  if (clock == nullptr) return forward(stream, event, flags);
+  const StreamClock::Place place = clock->place_of(event);
+  const CUresult answer = forward(stream, event, flags);
+  if (answer == CUDA_SUCCESS) clock->waited_for_by(stream_name(forward, stream), place);
   return answer;
 }
 

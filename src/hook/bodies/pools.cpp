@@ -90,6 +90,9 @@ CUVMM_HOOK(cuMemPoolSetAttribute, CUmemoryPool pool, CUmemPool_attribute attribu
   if (attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC) {
     memory->order().look_by_chance(*static_cast<const int*>(value) != 0);
   }
+  if (attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
+    memory->order().add_dependencies(*static_cast<const int*>(value) != 0);
+  }
   return answer;
 }
 

@@ -96,7 +96,12 @@ CUVMM_HOOK(cuPointerSetAttribute, const void* value, CUpointer_attribute attribu
 // As for memory of the driver's own, so that libraries take the way that works for it.
 CUVMM_HOOK(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, void* address) {
   if (!found(forward.engine(), reinterpret_cast<CUdeviceptr>(address))) {
-    return forward(handle, address);
+    const CUresult answer = forward(handle, address);
+    Serving* serving = forward.engine().serving();
+    if (serving != nullptr && answer == CUDA_SUCCESS) {
+      serving->memory.refers_natively_to({NativeMemory::Kind::Chunk, *handle});
+    }
+    return answer;
   }
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   return CUDA_ERROR_INVALID_VALUE;

@@ -120,7 +120,13 @@ CUVMM_SIM(cuEventCreate)(CUevent* out, unsigned flags) {
     event->shared = SharedRecord::create();
     if (event->shared == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *out = Process::get().events.add(std::move(event));
+  Process& process = Process::get();
+  const CUevent added = process.events.add(std::move(event));
+  if (process.contexts.find(context->handle()) == nullptr) {
+    process.events.remove(added);  // another thread has destroyed it meanwhile
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  *out = added;
   return CUDA_SUCCESS;
 }
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/native_memory.hpp"
+
+namespace cuvmm {
+
+// What is there under the same name has ended without our hearing of it.
+void NativeMemory::took(const Name& name, const Taken& taken) {
+  const Holding holding{lock_};
+  taken_[name] = {taken, 1};
+  count_.store(taken_.size(), std::memory_order_release);
+}
+
+void NativeMemory::refer_to(const Name& name) {
+  if (count_.load(std::memory_order_acquire) == 0) return;
+  const Holding holding{lock_};
+  const auto found = taken_.find(name);
+  if (found != taken_.end()) ++found->second.references;
+}
+
+std::optional<NativeMemory::Taken> NativeMemory::gave_back(const Name& name) {
+  if (count_.load(std::memory_order_acquire) == 0) return std::nullopt;
+  const Holding holding{lock_};
+  const auto found = taken_.find(name);
+  if (found == taken_.end() || --found->second.references != 0) return std::nullopt;
+  const Taken taken = found->second.taken;
+  taken_.erase(found);
+  count_.store(taken_.size(), std::memory_order_release);
+  return taken;
+}
+
+}  // namespace cuvmm

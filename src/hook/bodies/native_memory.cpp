@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory that stays the driver's to give: chunks and arrays. Under a limit it is counted.
+#include <algorithm>
+
+#include "hook/serve.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+using Kind = NativeMemory::Kind;
+
+NativeMemory::Name chunk_name(CUmemGenericAllocationHandle chunk) {
+  return {Kind::Chunk, chunk};
+}
+NativeMemory::Name array_name(const void* array) {
+  return {Kind::Array, reinterpret_cast<std::uint64_t>(array)};
+}
+
+// Of one channel. Block formats take less than a byte a texel, and count as one.
+Size bytes_of(CUarray_format format) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+Size bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& array) {
+  if ((array.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) return 0;
+  return bytes_of(array.Format) * array.NumChannels * array.Width *
+         std::max<Size>(array.Height, 1) * std::max<Size>(array.Depth, 1);
+}
+
+Size bytes_of_levels(CUDA_ARRAY3D_DESCRIPTOR level, unsigned count) {
+  Size bytes = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    bytes += bytes_of(level);
+    level.Width = std::max<Size>(level.Width / 2, 1);
+    level.Height /= 2;
+    if ((level.Flags & CUDA_ARRAY3D_LAYERED) == 0) level.Depth /= 2;
+  }
+  return bytes;
+}
+
+template <Call call>
+Memory* memory_of(const Forward<call>& forward) {
+  Serving* serving = forward.engine().serving();
+  return serving != nullptr && serving->memory.counts_native_memory() ? &serving->memory : nullptr;
+}
+
+template <Call call>
+CUresult count_array(const Forward<call>& forward, CUresult answer, void* const* array,
+                     Size bytes) {
+  Memory* memory = memory_of(forward);
+  if (memory != nullptr && answer == CUDA_SUCCESS && bytes != 0) {
+    memory->took_natively(array_name(*array), bytes);
+  }
+  return answer;
+}
+
+template <Call call, class Handle>
+CUresult end(const Forward<call>& forward, Handle handle, const NativeMemory::Name& name) {
+  Memory* memory = memory_of(forward);
+  if (memory == nullptr) return forward(handle);
+  const auto counted = memory->gives_back_natively(name);
+  const CUresult answer = forward(handle);
+  if (answer != CUDA_SUCCESS && counted) {
+    memory->took_natively(name, counted->size, counted->device);
+  }
+  return answer;
+}
+
+void* const* as_pointer(CUarray* array) {
+  return reinterpret_cast<void* const*>(array);
+}
+void* const* as_pointer(CUmipmappedArray* array) {
+  return reinterpret_cast<void* const*>(array);
+}
+
+}  // namespace
+
+CUVMM_HOOK(cuMemCreate, CUmemGenericAllocationHandle* chunk, size_t size,
+           const CUmemAllocationProp* properties, unsigned long long flags) {
+  const CUresult answer = forward(chunk, size, properties, flags);
+  Memory* memory = memory_of(forward);
+  if (memory == nullptr || answer != CUDA_SUCCESS) return answer;
+  if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+    memory->took_natively(chunk_name(*chunk), size, properties->location.id);
+  }
+  return answer;
+}
+
+CUVMM_HOOK(cuMemRelease, CUmemGenericAllocationHandle chunk) {
+  return end(forward, chunk, chunk_name(chunk));
+}
+
+CUVMM_HOOK(cuArrayCreate_v2, CUarray* array, const CUDA_ARRAY_DESCRIPTOR* wanted) {
+  const CUresult answer = forward(array, wanted);
+  if (answer != CUDA_SUCCESS) return answer;
+  CUDA_ARRAY3D_DESCRIPTOR shape{};
+  shape.Width = wanted->Width;
+  shape.Height = wanted->Height;
+  shape.Format = wanted->Format;
+  shape.NumChannels = wanted->NumChannels;
+  return count_array(forward, answer, as_pointer(array), bytes_of(shape));
+}
+
+CUVMM_HOOK(cuArray3DCreate_v2, CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* wanted) {
+  const CUresult answer = forward(array, wanted);
+  if (answer != CUDA_SUCCESS) return answer;
+  return count_array(forward, answer, as_pointer(array), bytes_of(*wanted));
+}
+
+CUVMM_HOOK(cuMipmappedArrayCreate, CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* wanted,
+           unsigned levels) {
+  const CUresult answer = forward(array, wanted, levels);
+  if (answer != CUDA_SUCCESS) return answer;
+  return count_array(forward, answer, as_pointer(array), bytes_of_levels(*wanted, levels));
+}
+
+CUVMM_HOOK(cuArrayDestroy, CUarray array) {
+  return end(forward, array, array_name(array));
+}
+CUVMM_HOOK(cuMipmappedArrayDestroy, CUmipmappedArray array) {
+  return end(forward, array, array_name(array));
+}
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random operations of eight threads on two devices over all that serves memory, with pauses in
+// which everything must add up.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstdlib>
+#include <thread>
+
+#include "base/log.hpp"
+#include "support/scale.hpp"
+#include "vmm/give_back.hpp"
+#include "worker.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr int threads = 8;
+constexpr std::uint64_t operations_between_pauses = 4000;  // of all threads
+
+struct Setting {
+  const char* name;
+  Grow grow;
+  FreeMode free;
+  unsigned limit_percent;
+};
+
+// CUVMM_STRESS_OPERATIONS, of each setting; a few unless it is set.
+std::uint64_t operations() {
+  const char* text = std::getenv("CUVMM_STRESS_OPERATIONS");
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : scaled(8'000);
+}
+
+void PrintTo(const Setting& setting, std::ostream* to) {
+  *to << setting.name;
+}
+
+class MemoryStress : public DriverContract, public ::testing::WithParamInterface<Setting> {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    NEEDS_SIMULATED_DRIVER();
+    NEEDS_DEVICES(Program::devices);
+    ASSERT_TRUE(set_up_log({.file = "/dev/null"}).ok());  // refusals are part of it
+    size_t bytes = 0;
+    GIVEN(driver().cuDeviceTotalMem(&bytes, device()));
+    card_ = bytes;
+  }
+  void TearDown() override {
+    ASSERT_TRUE(set_up_log({}).ok());
+    DriverContract::TearDown();
+  }
+
+  void run(std::uint64_t operations);
+  void make_streams(Common& common);
+  void end_streams(Common& common);
+  void quiesce(Common& common);
+  void expect_all_intact(Common& common);
+  void expect_it_adds_up(Common& common);
+  void expect_room_is_had(Common& common);
+  Size limit() const { return card_ / 100 * GetParam().limit_percent; }
+
+  Size card_ = 0;
+};
+
+void MemoryStress::make_streams(Common& common) {
+  for (int device = 0; device < Program::devices; ++device) {
+    common.program.make_current(device);
+    common.streams[static_cast<std::size_t>(device)] = {
+        CU_STREAM_LEGACY,
+        common.program.make_stream(CU_STREAM_DEFAULT),
+        common.program.make_stream(CU_STREAM_DEFAULT),
+        common.program.make_stream(CU_STREAM_NON_BLOCKING),
+        common.program.make_stream(CU_STREAM_NON_BLOCKING),
+        common.program.make_stream(CU_STREAM_NON_BLOCKING),
+    };
+  }
+}
+
+void MemoryStress::end_streams(Common& common) {
+  for (int device = 0; device < Program::devices; ++device) {
+    common.program.make_current(device);
+    for (CUstream stream : common.streams[static_cast<std::size_t>(device)]) {
+      if (stream != CU_STREAM_LEGACY) common.program.end_stream(stream);
+    }
+  }
+}
+
+void MemoryStress::quiesce(Common& common) {
+  GIVEN(sim()->set_faults(nullptr) == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+  common.has_faults.store(false);
+  for (int device = 0; device < Program::devices; ++device) {
+    common.program.make_current(device);
+    ASSERT_CUDA(common.program.synchronize_context());
+  }
+  ASSERT_EQ(settle(), 0U);
+}
+
+void MemoryStress::expect_all_intact(Common& common) {
+  for (const BlockRef& block : common.oracle.live()) {
+    common.program.make_current(block->device);
+    auto work = std::make_unique<Touch>(Touch{.oracle = common.oracle,
+                                              .block = block,
+                                              .holds_something = block->is_used,
+                                              .before = block->stamp,
+                                              .after = block->stamp,
+                                              .predecessors = {}});
+    block->pending.fetch_add(1);
+    ASSERT_CUDA(common.program.launch(block->device, CU_STREAM_LEGACY, work.release()));
+    if (block->by == By::Driver) continue;
+    const auto facts = common.program.memory().find(block->address);
+    ASSERT_TRUE(facts);
+    ASSERT_EQ(facts->asked, block->size);
+  }
+  for (int device = 0; device < Program::devices; ++device) {
+    common.program.make_current(device);
+    ASSERT_CUDA(common.program.synchronize_context());
+  }
+}
+
+// What we say of ourselves, what the program holds, and what the driver has given us agree.
+void MemoryStress::expect_it_adds_up(Common& common) {
+  Memory& memory = common.program.memory();
+  ASSERT_EQ(memory.complaint().value_or("nothing"), "nothing");
+  for (int device = 0; device < Program::devices; ++device) {
+    common.program.make_current(device);
+    for (int pool = -1; pool < Program::pools_a_device; ++pool) {
+      const CUmemoryPool handle =
+          pool < 0 ? common.program.default_pool(device) : common.program.pool(device, pool);
+      const Size held = common.oracle.live_bytes([&](const Block& block) {
+        const CUmemoryPool of =
+            block.pool != nullptr ? block.pool : common.program.default_pool(block.device);
+        return block.kind == Kind::Ordered && block.by == By::Us && of == handle;
+      });
+      const PoolMemory* const ours = memory.pool(handle);
+      ASSERT_NE(ours, nullptr);
+      ASSERT_EQ(ours->used(), held) << "pool " << pool << " of device " << device;
+    }
+    const Size held = common.oracle.live_bytes(
+        [&](const Block& block) { return block.device == device && block.by == By::Us; });
+    const auto info = memory.info({.free = card_, .total = card_});
+    ASSERT_LE(info.free + held, info.total) << "device " << device;
+    const MemoryCounters counters = memory.counters(device);
+    ASSERT_EQ(counters.requested_live, held);
+    ASSERT_LE(counters.physical_held(), limit());
+    // Nothing of the driver's own is live now; what its pools kept goes.
+    for (int pool = -1; pool < Program::pools_a_device; ++pool) {
+      const CUmemoryPool handle =
+          pool < 0 ? common.program.default_pool(device) : common.program.pool(device, pool);
+      ASSERT_CUDA(driver().cuMemPoolTrimTo(handle, 0));
+    }
+    driver().cuDeviceGraphMemTrim(device);
+    cuvmm_sim_counters driver_says{};
+    ASSERT_EQ(sim()->read_counters(device, &driver_says), 0);
+    ASSERT_EQ(driver_says.physical_bytes, counters.physical_held()) << "device " << device;
+  }
+}
+
+// Granules that nothing live can lie in are there for whoever asks.
+void MemoryStress::expect_room_is_had(Common& common) {
+  for (int device = 0; device < Program::devices; ++device) {
+    common.program.make_current(device);
+    Size touched = 0;
+    for (const BlockRef& block : common.oracle.live()) {
+      if (block->device != device) continue;
+      touched += block->kind == Kind::Ordered ? round_up(block->end(), usual_granule) -
+                                                    round_down(block->address, usual_granule)
+                                              : round_up(block->size, usual_granule);
+    }
+    if (touched + usual_granule >= limit()) continue;
+    const Size room = round_down(limit() - touched, usual_granule);
+    CUdeviceptr address = 0;
+    By by = By::Us;
+    ASSERT_CUDA(common.program.allocate_ordered(&address, room, nullptr, CU_STREAM_LEGACY, &by))
+        << room << " of " << limit() << " bytes on device " << device;
+    ASSERT_CUDA(common.program.free_ordered(address, CU_STREAM_LEGACY));
+    ASSERT_CUDA(common.program.allocate(&address, room, &by))
+        << room << " of " << limit() << " bytes on device " << device;
+    ASSERT_CUDA(common.program.free(address));
+  }
+}
+
+void MemoryStress::run(std::uint64_t operations) {
+  Program program{{.limit = SizeLimit::of_bytes(limit()),
+                   .grow = GetParam().grow,
+                   .free = GetParam().free,
+                   .wait = Duration{50'000}}};
+  Oracle oracle;
+  Common common{.program = program, .oracle = oracle, .card = card_, .free = GetParam().free};
+  make_streams(common);
+
+  const std::uint64_t rounds = operations / operations_between_pauses + 1;
+  bool ends = false;
+  std::barrier pause{threads + 1};
+  const auto live_as = [&](int number) {
+    Worker worker{common, seed() * 1000 + static_cast<std::uint64_t>(number), number == 0};
+    const auto guarded = [&](auto act) {
+      try {
+        act();
+      } catch (const std::exception& thrown) {
+        oracle.fail(thrown.what());
+      }
+    };
+    while (true) {
+      pause.arrive_and_wait();
+      if (ends) break;
+      guarded([&] { worker.run(operations_between_pauses / threads); });
+      pause.arrive_and_wait();
+      guarded([&] { worker.free_those_of_the_driver(); });
+      pause.arrive_and_wait();
+    }
+    guarded([&] { worker.free_all(); });
+    pause.arrive_and_wait();
+  };
+  std::vector<std::jthread> crowd;
+  for (int number = 0; number < threads; ++number) crowd.emplace_back(live_as, number);
+
+  for (std::uint64_t round = 0; round < rounds && !oracle.has_failed() && !HasFailure(); ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    pause.arrive_and_wait();
+    pause.arrive_and_wait();
+    sim()->set_faults(nullptr);
+    pause.arrive_and_wait();
+    quiesce(common);
+    if (!oracle.has_failed() && !HasFailure()) expect_all_intact(common);
+    if (!oracle.has_failed() && !HasFailure()) expect_it_adds_up(common);
+    if (!oracle.has_failed() && !HasFailure()) expect_room_is_had(common);
+  }
+  ends = true;
+  pause.arrive_and_wait();
+  pause.arrive_and_wait();
+  crowd.clear();
+  ASSERT_EQ(oracle.failure(), "") << oracle.faulted();
+  if (HasFailure()) return;
+
+  for (const BlockRef& block : common.handed_on) {
+    program.make_current(block->device);
+    oracle.end(block);
+    ASSERT_CUDA(program.free(block->address));
+  }
+  end_streams(common);
+  quiesce(common);
+  ASSERT_EQ(program.memory().complaint().value_or("nothing"), "nothing");
+  for (int device = 0; device < Program::devices; ++device) {
+    program.make_current(device);
+    program.memory().make_room();
+    EXPECT_EQ(program.memory().counters(device).physical_held(), 0U) << "device " << device;
+  }
+}
+
+TEST_P(MemoryStress, AddsUp) {
+  SCOPED_TRACE("repeat with CUVMM_TEST_SEED=" + std::to_string(seed()) +
+               " CUVMM_STRESS_OPERATIONS=" + std::to_string(operations()));
+  run(operations());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Random, MemoryStress,
+    ::testing::Values(Setting{"LooseExact", Grow::Loose, FreeMode::Exact, 75},
+                      Setting{"LooseRelaxed", Grow::Loose, FreeMode::Relaxed, 75},
+                      Setting{"TightExact", Grow::Tight, FreeMode::Exact, 50},
+                      Setting{"TightRelaxed", Grow::Tight, FreeMode::Relaxed, 90}),
+    [](const auto& setting) { return std::string{setting.param.name}; });
+
+}  // namespace
+}  // namespace cuvmm::test
