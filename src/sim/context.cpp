@@ -78,11 +78,11 @@ void Context::forget_streams() {
 
 void Context::wait_for_all_work() {
   for (const auto& stream : streams()) wait_for_stream(*stream);
+  // It stays listed until it is done: other threads wait for it too.
   std::vector<Point> retired;
   {
-    const Writing writing{lock_};
-    retired = std::move(retired_work_);
-    retired_work_.clear();
+    const Reading reading{lock_};
+    retired = retired_work_;
   }
   for (const Point& point : retired) Queue::wait_for(point);
 }

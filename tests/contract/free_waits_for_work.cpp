@@ -48,6 +48,29 @@ TEST_F(FreeWaits, FreeWaitsForWorkOnTheLegacyStream) {
   EXPECT_CUDA(free.answer());
 }
 
+// All of them, not only the first to come.
+TEST_F(FreeWaits, EveryThreadWaitsForWorkThatADestroyedStreamLeftBehind) {
+  const Kernels& all = kernels();
+  HostFlag flag;
+  GivenStream stream;
+  GivenBlocking memory{2 * MiB};
+  ASSERT_CUDA(launch(all.wait_for_flag, stream, Shape{.grid = 1, .block = 1}, flag.address()));
+  ASSERT_CUDA(stream.destroy());
+
+  CallElsewhere first{[] { return synchronize(); }};
+  EXPECT_TRUE(first.waits());
+  CallElsewhere second{[] { return synchronize(); }};
+  EXPECT_TRUE(second.waits());
+  CallElsewhere free{[&] { return memory.free(); }};
+  EXPECT_TRUE(free.waits());
+
+  flag.set();
+  EXPECT_CUDA(first.answer());
+  EXPECT_CUDA(second.answer());
+  EXPECT_CUDA(free.answer());
+  EXPECT_FALSE(flag.given_up_on());
+}
+
 TEST_F(FreeWaits, FreeWaitsForEveryStreamOfTheContext) {
   const GivenStream first;
   const GivenStream second;
