@@ -30,8 +30,9 @@ std::byte byte_of(std::uint32_t stamp, Size offset) {
 
 std::string describe(const Block& block) {
   char text[160];
-  std::snprintf(text, sizeof text, "%s block of %llu bytes at 0x%llx on device %d",
+  std::snprintf(text, sizeof text, "%s block%s of %llu bytes at 0x%llx on device %d",
                 block.kind == Kind::Blocking ? "blocking" : "ordered",
+                block.by == By::Driver ? " of the driver" : "",
                 static_cast<unsigned long long>(block.size),
                 static_cast<unsigned long long>(block.address), block.device);
   return text;
