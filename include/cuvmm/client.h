@@ -33,13 +33,14 @@ typedef uint32_t cuvmm_client;
 /* `priority` from -100 to 100, higher goes first; `weight` from 1 to 10000. */
 cuvmm_status cuvmm_client_create(const char* name, int32_t priority, int32_t weight,
                                  cuvmm_client* client, cuvmm_error* error);
-/* What it has submitted has been given to the driver when it returns. Its threads have no client. */
+/* What it has submitted has been given to the driver when it returns. Its threads have no client.
+ */
 cuvmm_status cuvmm_client_destroy(cuvmm_client client, cuvmm_error* error);
 
 /* From here on the calling thread's work is the client's. */
 cuvmm_status cuvmm_client_bind(cuvmm_client client, cuvmm_error* error);
-/* The same for every thread that is not bound itself, those that are still to come among them; 0 ends
- * it. */
+/* The same for every thread that is not bound itself, those that are still to come among them; 0
+ * ends it. */
 cuvmm_status cuvmm_client_bind_others(cuvmm_client client, cuvmm_error* error);
 cuvmm_status cuvmm_client_unbind(cuvmm_error* error);
 
