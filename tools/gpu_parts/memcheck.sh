@@ -25,7 +25,7 @@ for program in build/bin/cuvmm_test_runtime_* build/bin/cuvmm_test_endurance; do
   name=${program##*/cuvmm_test_}
   options=()
   [[ $name != endurance ]] || options=(--operations 100 --largest $((8 << 20)))
-  check=("$checker" --tool memcheck --error-exitcode 9 --target-processes all)
+  check=("$checker" --tool memcheck --report-api-errors no --error-exitcode 9 --target-processes all)
   look "$name" native "${check[@]}" "$program" "${options[@]}"
   for mode in monitor vmm; do
     look "$name" "$mode" "${check[@]}" build/bin/cuvmm run --mode "$mode" -- "$program" "${options[@]}"
