@@ -4,8 +4,6 @@
 // (tools/gpu_parts/calls.sh). Times are the calling thread's, with the device kept from being the
 // bottleneck where that is possible.
 #include <benchmark/benchmark.h>
-#include <cuda.h>
-#include <dlfcn.h>
 
 #include <array>
 #include <cstdint>
@@ -13,6 +11,7 @@
 #include <cstdlib>
 
 #include "cuvmm/sim.h"
+#include "examples/driver_calls.hpp"
 
 // So that it runs on the simulated driver as well.
 CUVMM_SIM_KERNEL(nothing) {
@@ -21,24 +20,10 @@ CUVMM_SIM_KERNEL(nothing) {
 
 namespace {
 
-// Looked up by name as frameworks do, and once, since a program keeps what it has found.
-template <class Function>
-Function* find(const char* symbol) {
-  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
-  if (found == nullptr) {
-    std::fprintf(stderr, "no driver with %s\n", symbol);
-    std::exit(1);
-  }
-  return reinterpret_cast<Function*>(found);
+[[noreturn]] void missing_driver(const char* symbol) {
+  std::fprintf(stderr, "no driver with %s\n", symbol);
+  std::exit(1);
 }
-#define SYMBOL_TEXT(name) #name
-#define SYMBOL(name) SYMBOL_TEXT(name)
-#define CALL(name)                                                           \
-  ([]() -> decltype(name)* {                                                 \
-    static decltype(name)* const found = find<decltype(name)>(SYMBOL(name)); \
-    return found;                                                            \
-  }())
 
 constexpr const char* empty_kernel = R"(
 .version 7.0

@@ -2,8 +2,6 @@
 // What it takes to share memory with another process, beside what the driver's own export, import
 // and mapping take; how many grants a second; and what copies reach through the mapping. The
 // program is its own importer.
-#include <cuda.h>
-#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "cuvmm/share.hpp"
+#include "examples/driver_calls.hpp"
 
 namespace {
 
@@ -29,16 +28,9 @@ constexpr auto patience = 60s;
 constexpr int rounds = 30;
 constexpr int many_grants = 5000;
 
-template <class Function>
-Function* find(const char* symbol) {
-  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
-  if (found == nullptr) std::exit((std::fprintf(stderr, "no %s\n", symbol), 2));
-  return reinterpret_cast<Function*>(found);
+[[noreturn]] void missing_driver(const char* symbol) {
+  std::exit((std::fprintf(stderr, "no %s\n", symbol), 2));
 }
-#define SYMBOL_TEXT(name) #name
-#define SYMBOL(name) SYMBOL_TEXT(name)
-#define CALL(name) find<decltype(name)>(SYMBOL(name))
 
 void need(CUresult answer, const char* what) {
   if (answer != CUDA_SUCCESS) std::exit((std::fprintf(stderr, "%s: %d\n", what, answer), 2));

@@ -5,50 +5,20 @@
 //
 // Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exit 0
 // where everything is as it should be.
-#include <cuda.h>
-#include <dlfcn.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "cuvmm/elastic_pool.hpp"
+#include "driver_calls.hpp"
+#include "must.hpp"
+
+const char* const program = "elastic_pool";
 
 namespace {
 
 constexpr std::uint64_t KiB = 1 << 10;
 constexpr std::uint64_t MiB = 1 << 20;
 constexpr std::uint64_t GiB = 1 << 30;
-
-template <class Function>
-Function driver_function(const char* name) {
-  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-  void* const found = library != nullptr ? dlsym(library, name) : nullptr;
-  if (found == nullptr) {
-    std::fprintf(stderr, "elastic_pool: the driver has no %s\n", name);
-    std::exit(1);
-  }
-  return reinterpret_cast<Function>(found);
-}
-// The name that the header gives a function, which may have a suffix of its version.
-#define TEXT_OF(name) #name
-#define TEXT(name) TEXT_OF(name)
-#define DRIVER(name) driver_function<decltype(&name)>(TEXT(name))
-
-void must(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "elastic_pool: %s\n", what);
-  std::exit(1);
-}
-
-template <class T>
-T must(cuvmm::Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "elastic_pool: %s\n", result.error().message());
-    std::exit(1);
-  }
-  return std::move(*result);
-}
 
 void print(const char* when, const cuvmm::ElasticPool& pool) {
   const cuvmm::ElasticPoolStats stats = pool.stats();
@@ -60,14 +30,14 @@ void print(const char* when, const cuvmm::ElasticPool& pool) {
 
 unsigned char first_byte(std::uint64_t address) {
   unsigned char byte = 0;
-  must(DRIVER(cuMemcpyDtoH)(&byte, address, 1) == CUDA_SUCCESS, "a copy failed");
+  must(CALL(cuMemcpyDtoH)(&byte, address, 1) == CUDA_SUCCESS, "a copy failed");
   return byte;
 }
 
 // A set returns before it is done. The pool is told of it, so that it unmaps nothing too early.
 void fill(cuvmm::ElasticPool& pool, std::uint64_t address, unsigned char value,
           std::uint64_t size) {
-  must(DRIVER(cuMemsetD8)(address, value, size) == CUDA_SUCCESS, "a set failed");
+  must(CALL(cuMemsetD8)(address, value, size) == CUDA_SUCCESS, "a set failed");
   must(pool.fence(nullptr).ok(), "the pool takes no fence");
 }
 
@@ -75,9 +45,9 @@ void fill(cuvmm::ElasticPool& pool, std::uint64_t address, unsigned char value,
 
 int main() {
   CUcontext context = nullptr;
-  must(DRIVER(cuInit)(0) == CUDA_SUCCESS, "no CUDA device");
-  must(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS, "no context");
-  must(DRIVER(cuCtxSetCurrent)(context) == CUDA_SUCCESS, "no context");
+  must(CALL(cuInit)(0) == CUDA_SUCCESS, "no CUDA device");
+  must(CALL(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS, "no context");
+  must(CALL(cuCtxSetCurrent)(context) == CUDA_SUCCESS, "no context");
 
   auto pool = must(cuvmm::ElasticPool::create(128 * GiB, {.physical_limit = 1 * GiB}));
   std::printf("128 GiB of addresses from 0x%llx on, granules of %.0f MiB\n",

@@ -4,28 +4,16 @@
 //
 //   build/bin/frag_test
 //   build/bin/cuvmm run --sim -- build/bin/frag_test
-#include <cuda.h>
-
 #include "comb.hpp"
+#include "driver_calls.hpp"
 
 namespace {
 
-// The driver is looked up when the program runs, so that it need not be there when it is built.
-template <class Function>
-Function* find(const char* symbol) {
-  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
-  if (found == nullptr) {
-    std::fprintf(stderr, "frag_test: no driver with %s; `cuvmm run --sim` has a simulated one\n",
-                 symbol);
-    std::exit(comb::Broken);
-  }
-  return reinterpret_cast<Function*>(found);
+[[noreturn]] void missing_driver(const char* symbol) {
+  std::fprintf(stderr, "frag_test: no driver with %s; `cuvmm run --sim` has a simulated one\n",
+               symbol);
+  std::exit(comb::Broken);
 }
-// The symbols that cuda.h means by these names.
-#define SYMBOL_TEXT(name) #name
-#define SYMBOL(name) SYMBOL_TEXT(name)
-#define CALL(name) find<decltype(name)>(SYMBOL(name))
 
 void check(CUresult answer, const char* what) {
   if (answer != CUDA_SUCCESS) comb::give_up(what, answer);

@@ -4,28 +4,16 @@
 //
 //   build/bin/resize_test
 //   build/bin/cuvmm run --sim -- build/bin/resize_test
-#include <cuda.h>
-
+#include "driver_calls.hpp"
 #include "growth.hpp"
 
 namespace {
 
-// The driver is looked up when the program runs, so that it need not be there when it is built.
-template <class Function>
-Function* find(const char* symbol) {
-  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
-  if (found == nullptr) {
-    std::fprintf(stderr, "resize_test: no driver with %s; `cuvmm run --sim` has a simulated one\n",
-                 symbol);
-    std::exit(growth::Broken);
-  }
-  return reinterpret_cast<Function*>(found);
+[[noreturn]] void missing_driver(const char* symbol) {
+  std::fprintf(stderr, "resize_test: no driver with %s; `cuvmm run --sim` has a simulated one\n",
+               symbol);
+  std::exit(growth::Broken);
 }
-// The symbols that cuda.h means by these names.
-#define SYMBOL_TEXT(name) #name
-#define SYMBOL(name) SYMBOL_TEXT(name)
-#define CALL(name) find<decltype(name)>(SYMBOL(name))
 
 void check(CUresult answer, const char* what) {
   if (answer != CUDA_SUCCESS) growth::give_up(what, answer);

@@ -2,9 +2,6 @@
 // What producer and consumer have in common: the driver, the pattern, and how they give up.
 #pragma once
 
-#include <cuda.h>
-#include <dlfcn.h>
-
 #include <chrono>
 #include <cstdarg>
 #include <cstdint>
@@ -15,6 +12,7 @@
 #include <vector>
 
 #include "cuvmm/share.hpp"
+#include "driver_calls.hpp"
 
 namespace sharing {
 
@@ -41,20 +39,9 @@ inline const char* program = "";
   va_end(words);
 }
 
-// The driver is looked up when the program runs, so that it need not be there when it is built.
-template <class Function>
-Function* find(const char* symbol) {
-  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
-  if (found == nullptr) {
-    give_up("no CUDA driver here; `cuvmm run --sim -- %s` has a simulated one", program);
-  }
-  return reinterpret_cast<Function*>(found);
+[[noreturn]] inline void missing_driver(const char*) {
+  give_up("no CUDA driver here; `cuvmm run --sim -- %s` has a simulated one", program);
 }
-// The symbols that cuda.h means by these names.
-#define SYMBOL_TEXT(name) #name
-#define SYMBOL(name) SYMBOL_TEXT(name)
-#define CALL(name) sharing::find<decltype(name)>(SYMBOL(name))
 
 inline void check(CUresult answer, const char* what) {
   if (answer != CUDA_SUCCESS) give_up("%s failed with CUDA error %d", what, int{answer});

@@ -8,9 +8,6 @@
 //
 // Each step writes a number to every block and checks what the step before left. Exit status 0
 // where every number was right.
-#include <cuda.h>
-#include <dlfcn.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -20,27 +17,18 @@
 #include <thread>
 #include <vector>
 
+#include "driver_calls.hpp"
+
 namespace {
 
 constexpr std::size_t block_size = std::size_t{32} << 20;
 constexpr std::size_t looked_at = 4096;
 
-// The driver is looked up when the program runs, so that it need not be there when it is built.
-template <class Function>
-Function* find(const char* symbol) {
-  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
-  if (found == nullptr) {
-    std::fprintf(stderr, "take_turns: no driver with %s; `cuvmm run --sim` has a simulated one\n",
-                 symbol);
-    std::exit(2);
-  }
-  return reinterpret_cast<Function*>(found);
+[[noreturn]] void missing_driver(const char* symbol) {
+  std::fprintf(stderr, "take_turns: no driver with %s; `cuvmm run --sim` has a simulated one\n",
+               symbol);
+  std::exit(2);
 }
-// The symbols that cuda.h means by these names.
-#define SYMBOL_TEXT(name) #name
-#define SYMBOL(name) SYMBOL_TEXT(name)
-#define CALL(name) find<decltype(name)>(SYMBOL(name))
 
 void check(CUresult answer, const char* what) {
   if (answer == CUDA_SUCCESS) return;

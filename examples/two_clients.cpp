@@ -5,9 +5,6 @@
 // driver; the policies need cuvmm in front of it:
 //
 //   build/bin/cuvmm run --sim -- build/bin/two_clients
-#include <cuda.h>
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -16,6 +13,7 @@
 #include <vector>
 
 #include "cuvmm/cuvmm.hpp"
+#include "driver_calls.hpp"
 #include "one_device.hpp"
 
 namespace {
@@ -35,28 +33,19 @@ constexpr int most_ahead = 32;  // kernels that the second client has submitted 
   std::exit(1);
 }
 
-template <class Function>
-Function* find(const char* symbol) {
-  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
-  if (found == nullptr) {
-    std::fprintf(stderr, "two_clients: no driver with %s; `cuvmm run --sim` has a simulated one\n",
-                 symbol);
-    std::exit(1);
-  }
-  return reinterpret_cast<Function*>(found);
+[[noreturn]] void missing_driver(const char* symbol) {
+  std::fprintf(stderr, "two_clients: no driver with %s; `cuvmm run --sim` has a simulated one\n",
+               symbol);
+  std::exit(1);
 }
-#define SYMBOL_TEXT(name) #name
-#define SYMBOL(name) SYMBOL_TEXT(name)
-#define CALL(name) find<decltype(name)>(SYMBOL(name))
 
 void check(CUresult answer, const char* what) {
   if (answer != CUDA_SUCCESS) give_up(what, answer);
 }
-#define CHECK(name, ...)                        \
-  do {                                          \
-    static auto* const function = CALL(name);   \
-    check(function(__VA_ARGS__), SYMBOL(name)); \
+#define CHECK(name, ...)                               \
+  do {                                                 \
+    static auto* const function = CALL(name);          \
+    check(function(__VA_ARGS__), DRIVER_SYMBOL(name)); \
   } while (false)
 
 // The device, and a kernel that fills it.

@@ -6,52 +6,19 @@
 //
 // Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exit 0
 // where everything is as it should be.
-#include <cuda.h>
-#include <dlfcn.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "cuvmm/shared_pool.hpp"
+#include "driver_calls.hpp"
+#include "must.hpp"
+
+const char* const program = "two_models";
 
 namespace {
 
 constexpr std::uint64_t MiB = 1 << 20;
 constexpr std::uint64_t GiB = 1 << 30;
-
-template <class Function>
-Function driver_function(const char* name) {
-  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-  void* const found = library != nullptr ? dlsym(library, name) : nullptr;
-  if (found == nullptr) {
-    std::fprintf(stderr, "two_models: the driver has no %s\n", name);
-    std::exit(1);
-  }
-  return reinterpret_cast<Function>(found);
-}
-// The name that the header gives a function, which may have a suffix of its version.
-#define TEXT_OF(name) #name
-#define TEXT(name) TEXT_OF(name)
-#define DRIVER(name) driver_function<decltype(&name)>(TEXT(name))
-
-void must(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "two_models: %s\n", what);
-  std::exit(1);
-}
-
-template <class T>
-T must(cuvmm::Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "two_models: %s\n", result.error().message());
-    std::exit(1);
-  }
-  return std::move(*result);
-}
-void must(const cuvmm::Result<void>& result) {
-  if (!result.ok()) must(false, result.error().message());
-}
 
 // A model with weights that can be loaded anew, and a cache that it can do without.
 class Model {
@@ -70,14 +37,13 @@ class Model {
     if (first) weights_ = must(pool_.allocate(name_, 300 * MiB));
     const bool kept = must(pool_.activate(name_)) == cuvmm::Activation::Kept;
     if (first || !kept) {
-      must(DRIVER(cuMemsetD8)(base_ + weights_, weight_, 300 * MiB) == CUDA_SUCCESS,
-           "a set failed");
+      must(CALL(cuMemsetD8)(base_ + weights_, weight_, 300 * MiB) == CUDA_SUCCESS, "a set failed");
       ++loads_;
     }
     if (cache_ == nothing) cache_ = must(pool_.allocate(name_, 100 * MiB));
-    must(DRIVER(cuMemsetD8)(base_ + cache_, 255, 100 * MiB) == CUDA_SUCCESS, "a set failed");
+    must(CALL(cuMemsetD8)(base_ + cache_, 255, 100 * MiB) == CUDA_SUCCESS, "a set failed");
     unsigned char weight = 0;
-    must(DRIVER(cuMemcpyDtoH)(&weight, base_ + weights_ + 123 * MiB, 1) == CUDA_SUCCESS,
+    must(CALL(cuMemcpyDtoH)(&weight, base_ + weights_ + 123 * MiB, 1) == CUDA_SUCCESS,
          "a copy failed");
     must(weight == weight_, "the weights are others");
     // What the device still does with this memory is done before anybody takes it.
@@ -118,27 +84,30 @@ class Model {
   int losses_ = 0;
 };
 
+void take_turns(Model& one, Model& other) {
+  for (int turn = 0; turn < 2; ++turn) {
+    for (Model* model : {&one, &other}) {
+      model->serve();
+      model->print("serves,");
+      model->rest();
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
   CUcontext context = nullptr;
-  must(DRIVER(cuInit)(0) == CUDA_SUCCESS, "no CUDA device");
-  must(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS, "no context");
-  must(DRIVER(cuCtxSetCurrent)(context) == CUDA_SUCCESS, "no context");
+  must(CALL(cuInit)(0) == CUDA_SUCCESS, "no CUDA device");
+  must(CALL(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS, "no context");
+  must(CALL(cuCtxSetCurrent)(context) == CUDA_SUCCESS, "no context");
 
   std::printf("With 512 MiB there is room for one model of 400 MiB:\n");
   auto small = must(cuvmm::SharedPool::create(512 * MiB));
   {
     Model chat{small, "chat", 7};
     Model vision{small, "vision", 9};
-    for (int turn = 0; turn < 2; ++turn) {
-      chat.serve();
-      chat.print("serves,");
-      chat.rest();
-      vision.serve();
-      vision.print("serves,");
-      vision.rest();
-    }
+    take_turns(chat, vision);
     must(chat.loads() == 2 && chat.losses() >= 1, "chat did not lose what it had to");
     must(small.unregister_model("chat"));
     must(small.unregister_model("vision"));
@@ -148,14 +117,7 @@ int main() {
   auto large = must(cuvmm::SharedPool::create(800 * MiB));
   Model chat{large, "chat", 7};
   Model vision{large, "vision", 9};
-  for (int turn = 0; turn < 2; ++turn) {
-    chat.serve();
-    chat.print("serves,");
-    chat.rest();
-    vision.serve();
-    vision.print("serves,");
-    vision.rest();
-  }
+  take_turns(chat, vision);
   must(chat.loads() == 1 && vision.loads() == 1, "contents were lost although there was room");
   must(large.unregister_model("chat"));
   must(large.unregister_model("vision"));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "hook_sim/doors.hpp"
+#include "support/zero_calls.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -25,24 +26,6 @@ class Listener final : public Watcher {
 
  private:
   bool heard_ = false;
-};
-
-template <class Function>
-struct ZeroCall;
-template <class... Arguments>
-struct ZeroCall<CUresult (*)(Arguments...)> {
-  static void call(void* door) {
-    reinterpret_cast<CUresult (*)(Arguments...)>(door)(Arguments{}...);
-  }
-};
-
-constexpr void (*zero_calls[])(void*) = {
-#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
-  &ZeroCall<hook::Row<Call::symbol>::Function>::call,
-#define CUVMM_API_OLD CUVMM_API
-#include "driver/driver_api.def"
-#undef CUVMM_API
-#undef CUVMM_API_OLD
 };
 
 std::vector<Call> rows_with_an_effect() {

@@ -31,8 +31,8 @@ EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "cli"]
 OTHER_FOLDERS = {
     "include": [],
     "examples": [],
-    "tests": EVERYTHING,
-    "bench": [*EVERYTHING, "tests"],
+    "tests": [*EVERYTHING, "examples"],
+    "bench": [*EVERYTHING, "tests", "examples"],
 }
 
 # Who includes CUDA's own headers: these folders, and this one file of the rest.

@@ -5,8 +5,6 @@
 //
 //   endurance [--seconds N | --operations N] [--seed N] [--threads N] [--largest BYTES] [--hold
 //   BYTES]
-#include <cuda.h>
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -21,25 +19,14 @@
 #include <thread>
 #include <vector>
 
+#include "examples/driver_calls.hpp"
+
 namespace {
 
-template <class Function>
-Function* find(const char* symbol) {
-  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
-  if (found == nullptr) {
-    std::fprintf(stderr, "endurance: no driver with %s\n", symbol);
-    std::_Exit(1);
-  }
-  return reinterpret_cast<Function*>(found);
+[[noreturn]] void missing_driver(const char* symbol) {
+  std::fprintf(stderr, "endurance: no driver with %s\n", symbol);
+  std::_Exit(1);
 }
-#define SYMBOL_TEXT(name) #name
-#define SYMBOL(name) SYMBOL_TEXT(name)
-#define CALL(name)                                                           \
-  ([]() -> decltype(name)* {                                                 \
-    static decltype(name)* const found = find<decltype(name)>(SYMBOL(name)); \
-    return found;                                                            \
-  }())
 
 struct Options {
   double seconds = 0;

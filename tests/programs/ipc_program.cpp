@@ -3,28 +3,20 @@
 //
 //   ipc_program give         prints the handle of a block that it has filled, and waits for input
 //   ipc_program take HANDLE  prints "opened 7", or "refused N" where cuIpcOpenMemHandle answers N
-#include <cuda.h>
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "examples/driver_calls.hpp"
 
 namespace {
 
 constexpr size_t size = size_t{4} << 20;
 constexpr unsigned word = 7;
 
-template <class Function>
-Function* find(const char* symbol) {
-  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  void* found = library != nullptr ? ::dlsym(library, symbol) : nullptr;
-  if (found == nullptr) std::exit(3);
-  return reinterpret_cast<Function*>(found);
+[[noreturn]] void missing_driver(const char*) {
+  std::exit(3);
 }
-#define SYMBOL_TEXT(name) #name
-#define SYMBOL(name) SYMBOL_TEXT(name)
-#define CALL(name) find<decltype(name)>(SYMBOL(name))
 
 void need(CUresult answer, const char* what) {
   if (answer == CUDA_SUCCESS) return;

@@ -2,6 +2,7 @@
 // Everything that could notice a copy that is put off has it run first: the list of
 // docs/life_of_a_resize.md, line by line.
 #include "resize/world.hpp"
+#include "support/zero_calls.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -259,24 +260,6 @@ TEST_F(Noticed, NotByAQuestion) {
 }
 
 // The same for every row of the driver's functions that could, called with nothing but zeros.
-template <class Function>
-struct ZeroCall;
-template <class... Arguments>
-struct ZeroCall<CUresult (*)(Arguments...)> {
-  static void call(void* door) {
-    reinterpret_cast<CUresult (*)(Arguments...)>(door)(Arguments{}...);
-  }
-};
-
-constexpr void (*zero_calls[])(void*) = {
-#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
-  &ZeroCall<hook::Row<Call::symbol>::Function>::call,
-#define CUVMM_API_OLD CUVMM_API
-#include "driver/driver_api.def"
-#undef CUVMM_API
-#undef CUVMM_API_OLD
-};
-
 TEST_F(ResizeTest, EveryRowWithAnEffectRunsTheCopyFirst) {
   const CUdeviceptr a = given_filled(block, 1);
   std::uint64_t rows = 0;
