@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it takes to share memory with another process, beside what the driver's own export, import
-// and mapping take; how many grants a second; and what copies reach through the mapping. The
-// program is its own importer.
+// What it takes to share memory with another process, beside the driver's own calls made by hand in
+// two processes with nothing but a socket between them; how many grants a second; and what copies
+// reach through the mapping. The program is its own importers.
+//
+//   cuvmm_bench_share [--benchmark_out=FILE]
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +13,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -72,24 +78,118 @@ double gb_a_second(CUdeviceptr address) {
   return 2 * static_cast<double>(half) / 1e3 / median(times);
 }
 
-// The importer: as often as it is granted something, it maps, says so and lets go.
-int import_all(const std::string& path) {
+// One step's time, and the time of all of them so far.
+class Steps {
+ public:
+  double next() {
+    const auto now = Clock::now();
+    return us(now - std::exchange(last_, now));
+  }
+
+ private:
+  Clock::time_point last_ = Clock::now();
+};
+
+// Our importer: as often as it is granted something, it maps, says so and lets go.
+enum Tag : std::uint64_t { take_only, tell_mapping_time, tell_bandwidth };
+
+int import_by_us(const std::string& path) {
   use_device();
   ShareSession session = need(ShareSession::connect(path, patience));
   for (;;) {
     auto received = session.receive(patience);
     if (!received.ok()) return 0;  // the exporter has gone
     const auto tag = need(received->info()).tag;
-    std::uint32_t told = 0;
-    if (tag != 0) {
-      const auto began = Clock::now();
+    if (tag != take_only) {
+      Steps steps;
       const auto mapping = need(received->map(0));
-      told = static_cast<std::uint32_t>(us(Clock::now() - began));
-      if (tag == 2) told = static_cast<std::uint32_t>(gb_a_second(mapping.address()));
-      need(session.acknowledge(*received, told, patience));
+      double told = steps.next();
+      if (tag == tell_bandwidth) told = gb_a_second(mapping.address());
+      need(session.acknowledge(*received, static_cast<std::uint32_t>(told), patience));
     }
     need(session.release(std::move(*received), patience));
   }
+}
+
+// What the driver's calls take that an importer cannot do without.
+struct ByHand {
+  double import = 0;
+  double reserve = 0;
+  double map = 0;
+  double access = 0;
+};
+
+ByHand map_by_hand(int descriptor, CUdeviceptr& address, CUmemGenericAllocationHandle& chunk) {
+  ByHand took;
+  Steps steps;
+  need(CALL(cuMemImportFromShareableHandle)(
+           &chunk, reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor)),
+           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+       "cuMemImportFromShareableHandle");
+  took.import = steps.next();
+  need(CALL(cuMemAddressReserve)(&address, one_gib, 0, 0, 0), "cuMemAddressReserve");
+  took.reserve = steps.next();
+  need(CALL(cuMemMap)(address, one_gib, 0, chunk, 0), "cuMemMap");
+  took.map = steps.next();
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  need(CALL(cuMemSetAccess)(address, one_gib, &access, 1), "cuMemSetAccess");
+  took.access = steps.next();
+  return took;
+}
+
+// A message of a few bytes with at most one descriptor.
+void say(int socket, const void* bytes, std::size_t size, int descriptor = -1) {
+  iovec data{const_cast<void*>(bytes), size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr packet{};
+  packet.msg_iov = &data;
+  packet.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    packet.msg_control = control;
+    packet.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&packet);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof descriptor);
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  }
+  if (::sendmsg(socket, &packet, MSG_NOSIGNAL) < 0) std::exit((std::perror("sendmsg"), 2));
+}
+// False where the other side has gone.
+bool hear(int socket, void* bytes, std::size_t size, int* descriptor = nullptr) {
+  iovec data{bytes, size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr packet{};
+  packet.msg_iov = &data;
+  packet.msg_iovlen = 1;
+  packet.msg_control = control;
+  packet.msg_controllen = sizeof control;
+  if (::recvmsg(socket, &packet, MSG_CMSG_CLOEXEC) <= 0) return false;
+  const cmsghdr* header = CMSG_FIRSTHDR(&packet);
+  if (descriptor != nullptr && header != nullptr) {
+    std::memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
+  }
+  return true;
+}
+
+int import_by_hand(int socket) {
+  use_device();
+  char byte = 0;
+  say(socket, &byte, 1);
+  for (int descriptor = -1; hear(socket, &byte, 1, &descriptor);) {
+    CUdeviceptr address = 0;
+    CUmemGenericAllocationHandle chunk = 0;
+    const ByHand took = map_by_hand(descriptor, address, chunk);
+    say(socket, &took, sizeof took);
+    ::close(descriptor);
+    need(CALL(cuMemUnmap)(address, one_gib), "cuMemUnmap");
+    need(CALL(cuMemAddressFree)(address, one_gib), "cuMemAddressFree");
+    need(CALL(cuMemRelease)(chunk), "cuMemRelease");
+    say(socket, &byte, 1);
+  }
+  return 0;
 }
 
 std::uint32_t wait_for(ShareHost& host, cuvmm_share_event_kind kind) {
@@ -99,87 +199,171 @@ std::uint32_t wait_for(ShareHost& host, cuvmm_share_event_kind kind) {
   }
 }
 
-// What the driver alone takes, in one process: export, import, reserve, map, set access.
-double by_the_driver(const SharedBuffer& buffer) {
-  const auto began = Clock::now();
-  const int fd = need(buffer.export_chunk(0));
-  CUmemGenericAllocationHandle chunk = 0;
-  need(CALL(cuMemImportFromShareableHandle)(
-           &chunk, reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd)),
-           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-       "cuMemImportFromShareableHandle");
-  CUdeviceptr address = 0;
-  need(CALL(cuMemAddressReserve)(&address, one_gib, 0, 0, 0), "cuMemAddressReserve");
-  need(CALL(cuMemMap)(address, one_gib, 0, chunk, 0), "cuMemMap");
-  CUmemAccessDesc access{};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  need(CALL(cuMemSetAccess)(address, one_gib, &access, 1), "cuMemSetAccess");
-  const double took = us(Clock::now() - began);
-  ::close(fd);
-  need(CALL(cuMemUnmap)(address, one_gib), "cuMemUnmap");
-  need(CALL(cuMemAddressFree)(address, one_gib), "cuMemAddressFree");
-  need(CALL(cuMemRelease)(chunk), "cuMemRelease");
-  return took;
+// The same program as another process.
+pid_t start(const char* program, const char* role, const std::string& with) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::execl(program, program, role, with.c_str(), static_cast<char*>(nullptr));
+  ::_exit(127);
 }
 
-int measure(const char* program) {
+// Each round's times of something.
+class Times {
+ public:
+  void add(double time) { times_.push_back(time); }
+  double first() const { return times_.front(); }
+  double warm() const { return median({times_.begin() + 1, times_.end()}); }
+
+ private:
+  std::vector<double> times_;
+};
+
+struct Figures {
+  Times by_hand, by_hand_export, by_hand_import, by_hand_reserve, by_hand_map, by_hand_access;
+  Times by_us, by_us_map;
+  double grants_a_second = 0;
+  double local_gb_s = 0;
+  double remote_gb_s = 0;
+};
+
+void share_by_hand(int socket, const SharedBuffer& buffer, Figures& figures) {
+  Steps all;
+  Steps steps;
+  const int descriptor = need(buffer.export_chunk(0));
+  figures.by_hand_export.add(steps.next());
+  char byte = 0;
+  ByHand took;
+  say(socket, &byte, 1, descriptor);
+  if (!hear(socket, &took, sizeof took)) std::exit(2);
+  figures.by_hand.add(all.next());
+  figures.by_hand_import.add(took.import);
+  figures.by_hand_reserve.add(took.reserve);
+  figures.by_hand_map.add(took.map);
+  figures.by_hand_access.add(took.access);
+  ::close(descriptor);
+  if (!hear(socket, &byte, 1)) std::exit(2);  // it has let go
+}
+
+void share_by_us(ShareHost& host, std::uint64_t peer, const SharedBuffer& buffer,
+                 Figures& figures) {
+  Steps all;
+  need(host.send(peer, buffer, {.tag = tell_mapping_time}));
+  const std::uint32_t mapping_took = wait_for(host, CUVMM_SHARE_ACKNOWLEDGED);
+  figures.by_us.add(all.next());
+  figures.by_us_map.add(mapping_took);
+  wait_for(host, CUVMM_SHARE_RELEASED);
+}
+
+void print(const Figures& figures) {
+  const auto line = [](const char* what, const Times& times) {
+    std::printf("%-58s %8.0f us first %8.0f us warm\n", what, times.first(), times.warm());
+  };
+  std::printf("1 GiB, one chunk, from one process into another (median of %d)\n", rounds);
+  line("the driver's calls by hand", figures.by_hand);
+  line("  cuMemExportToShareableHandle", figures.by_hand_export);
+  line("  cuMemImportFromShareableHandle", figures.by_hand_import);
+  line("  cuMemAddressReserve", figures.by_hand_reserve);
+  line("  cuMemMap", figures.by_hand_map);
+  line("  cuMemSetAccess", figures.by_hand_access);
+  line("a grant, imported and mapped", figures.by_us);
+  line("  of that mapping", figures.by_us_map);
+  std::printf("%-58s %26.0f us warm\n", "beyond the driver",
+              figures.by_us.warm() - figures.by_hand.warm());
+  std::printf("%-58s %8.0f\n", "grants a second, one after the other, imported and released",
+              figures.grants_a_second);
+  std::printf("%-58s %8.0f GB/s\n", "copy within 1 GiB: here", figures.local_gb_s);
+  std::printf("%-58s %8.0f GB/s\n", "copy within 1 GiB: in the other process", figures.remote_gb_s);
+}
+
+// As google-benchmark writes it, so that what reads its results reads these.
+void write(const std::string& path, const Figures& figures) {
+  std::ofstream file{path};
+  const auto row = [&](const char* name, const Times& times, const char* more = "") {
+    file << R"({"name": ")" << name << R"(", "real_time": )" << times.warm()
+         << R"(, "time_unit": "us", "first_us": )" << times.first() << more << "}";
+  };
+  const std::string of_share =
+      R"(, "beyond_the_driver_us": )" +
+      std::to_string(figures.by_us.warm() - figures.by_hand.warm()) + R"(, "grants_a_second": )" +
+      std::to_string(figures.grants_a_second) + R"(, "bandwidth_over_local": )" +
+      std::to_string(figures.remote_gb_s / figures.local_gb_s);
+  file << "{\"benchmarks\": [\n";
+  row("ByHand1GiB", figures.by_hand);
+  file << ",\n";
+  row("ByHand1GiB/export", figures.by_hand_export);
+  file << ",\n";
+  row("ByHand1GiB/import", figures.by_hand_import);
+  file << ",\n";
+  row("ByHand1GiB/reserve", figures.by_hand_reserve);
+  file << ",\n";
+  row("ByHand1GiB/map", figures.by_hand_map);
+  file << ",\n";
+  row("ByHand1GiB/access", figures.by_hand_access);
+  file << ",\n";
+  row("Share1GiB/map", figures.by_us_map);
+  file << ",\n";
+  row("Share1GiB", figures.by_us, of_share.c_str());
+  file << "\n]}\n";
+}
+
+int measure(const char* program, const std::string& out) {
   use_device();
   const std::string path = "/tmp/cuvmm-bench-share-" + std::to_string(::getpid());
   SharedBuffer buffer = need(SharedBuffer::create(0, one_gib));
   const auto address = need(buffer.map());
   auto host = std::make_unique<ShareHost>(need(ShareHost::listen(path)));
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::execl(program, program, path.c_str(), static_cast<char*>(nullptr));
-    ::_exit(127);
-  }
-  const auto event = need(host->wait(patience));
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) return 2;
+  ::fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+  const pid_t by_hand = start(program, "--by-hand", std::to_string(ends[1]));
+  ::close(ends[1]);
+  char byte = 0;
+  if (!hear(ends[0], &byte, 1)) return 2;
+  const pid_t by_us = start(program, "--by-us", path);
+  const auto peer = need(host->wait(patience)).peer;
 
-  const double first_alone = by_the_driver(buffer);
-  std::vector<double> alone;
-  std::vector<double> shared;
-  for (int i = 0; i < rounds; ++i) {
-    alone.push_back(by_the_driver(buffer));
-    const auto began = Clock::now();
-    need(host->send(event.peer, buffer, {.tag = 1}));
-    wait_for(*host, CUVMM_SHARE_ACKNOWLEDGED);
-    shared.push_back(us(Clock::now() - began));
-    wait_for(*host, CUVMM_SHARE_RELEASED);
+  Figures figures;
+  for (int i = 0; i <= rounds; ++i) {
+    share_by_hand(ends[0], buffer, figures);
+    share_by_us(*host, peer, buffer, figures);
   }
-  std::printf("1 GiB, one chunk: the driver's export, import and mapping, first    %8.0f us\n",
-              first_alone);
-  std::printf("1 GiB, one chunk: the same, warm (median of %d)                     %8.0f us\n",
-              rounds, median(alone));
-  std::printf("1 GiB, one chunk: shared and mapped in another process, warm        %8.0f us\n",
-              median(shared));
-  std::printf("beyond the driver                                                   %8.0f us\n",
-              median(shared) - median(alone));
+  ::close(ends[0]);
 
-  const auto began = Clock::now();
+  Steps steps;
   for (int i = 0; i < many_grants; ++i) {
-    need(host->send(event.peer, buffer));
+    need(host->send(peer, buffer));
     wait_for(*host, CUVMM_SHARE_RELEASED);
   }
-  std::printf("grants a second, one after the other, imported and released         %8.0f\n",
-              many_grants / us(Clock::now() - began) * 1e6);
+  figures.grants_a_second = many_grants / steps.next() * 1e6;
 
-  std::printf("copy within 1 GiB: here                                             %8.0f GB/s\n",
-              gb_a_second(address));
-  need(host->send(event.peer, buffer, {.tag = 2}));
-  std::printf("copy within 1 GiB: in the other process                             %8.0f GB/s\n",
-              static_cast<double>(wait_for(*host, CUVMM_SHARE_ACKNOWLEDGED)));
+  figures.local_gb_s = gb_a_second(address);
+  need(host->send(peer, buffer, {.tag = tell_bandwidth}));
+  figures.remote_gb_s = wait_for(*host, CUVMM_SHARE_ACKNOWLEDGED);
   wait_for(*host, CUVMM_SHARE_RELEASED);
+  print(figures);
+  if (!out.empty()) write(out, figures);
   host.reset();
-  int status = -1;
-  ::waitpid(child, &status, 0);
+  int failed = 0;
+  for (const pid_t child : {by_hand, by_us}) {
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    failed += status != 0;
+  }
   ::unlink((path + ".lock").c_str());
   ::unlink((path + ".token").c_str());
-  return status == 0 ? 0 : 1;
+  return failed == 0 ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int count, char** words) {
-  return count > 1 ? import_all(words[1]) : measure(words[0]);
+  std::string out;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    if (word == "--by-us" && i + 1 < count) return import_by_us(words[i + 1]);
+    if (word == "--by-hand" && i + 1 < count) return import_by_hand(std::atoi(words[i + 1]));
+    constexpr std::string_view out_option = "--benchmark_out=";
+    if (word.compare(0, out_option.size(), out_option) == 0) out = word.substr(out_option.size());
+  }
+  return measure(words[0], out);
 }

@@ -37,7 +37,10 @@ Buffer::Buffer(const Driver& driver, int device, Size granule, Size chunk_size,
       device_(device),
       granule_(granule),
       chunk_size_(chunk_size),
-      chunks_(std::move(chunks)) {}
+      chunks_(std::move(chunks)) {
+  files_.reserve(chunks_.size());
+  while (files_.size() < chunks_.size()) files_.push_back(std::make_shared<KeptFile>());
+}
 
 Result<Buffer> Buffer::create(const Driver& driver, const BufferSettings& settings,
                               ChunkStore* store) {
@@ -91,12 +94,14 @@ Result<Granted> Buffer::grant(std::size_t first, std::size_t count, GrantAccess 
   if (count == 0 || first >= chunks_.size() || count > chunks_.size() - first) {
     return Error::invalid("grant memory", "chunks that are not there");
   }
-  const auto begin = chunks_.begin() + static_cast<std::ptrdiff_t>(first);
-  return Granted{.chunks = {begin, begin + static_cast<std::ptrdiff_t>(count)},
+  const auto from = static_cast<std::ptrdiff_t>(first);
+  const auto end = from + static_cast<std::ptrdiff_t>(count);
+  return Granted{.chunks = {chunks_.begin() + from, chunks_.begin() + end},
                  .offset = 0,
                  .size = count * chunk_size_,
                  .access = access,
-                 .tag = tag};
+                 .tag = tag,
+                 .files = {files_.begin() + from, files_.begin() + end}};
 }
 
 }  // namespace cuvmm::share

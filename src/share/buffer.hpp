@@ -52,6 +52,7 @@ class Buffer {
   Size granule_;
   Size chunk_size_;
   std::vector<ChunkRef> chunks_;
+  std::vector<std::shared_ptr<KeptFile>> files_;  // of each
   std::unique_ptr<Place, PlaceEnd> place_;
 };
 

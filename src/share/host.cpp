@@ -205,22 +205,23 @@ Result<void> Host::greet(PeerId id, Peer& peer, const Hello& hello) {
 Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
   const auto found = peer.grants.find(fetch.grant);
   if (found == peer.grants.end()) return say(peer, Refused{.why = Refusal::Unknown});
-  const std::vector<ChunkRef>& chunks = found->second.chunks;
+  const Granted& granted = found->second;
+  const std::vector<ChunkRef>& chunks = granted.chunks;
   if (fetch.first >= chunks.size()) {
     return Error::invalid("serve an importer", "it fetches chunks that are not there");
   }
   const std::size_t end = std::min(chunks.size(), fetch.first + most_descriptors);
   Chunks sent{.grant = fetch.grant, .first = fetch.first, .sizes = {}};
-  std::vector<Fd> files;
+  std::vector<SentFile> files;
   std::vector<int> numbers;
   for (std::size_t i = fetch.first; i < end; ++i) {
-    auto file = chunks[i].export_fd();
+    auto file = granted.file_of(i);
     if (!file.ok()) {
       CUVMM_LOG(Warning, "%s", file.error().text().c_str());
       return say(peer, Refused{.why = Refusal::Failed});
     }
     sent.sizes.push_back(chunks[i]->size());
-    numbers.push_back(file->number());
+    numbers.push_back(file->number);
     files.push_back(std::move(*file));
   }
   const auto said = say(peer, sent, numbers);

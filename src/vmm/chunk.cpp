@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/chunk.hpp"
 
+#include <fcntl.h>
+
 #include <cstdint>
 
 #include "base/clock.hpp"
@@ -143,6 +145,8 @@ Result<Fd> Chunk::export_fd() const {
   TRY(driver_->check(driver_->cuMemExportToShareableHandle(
                          &fd, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                      "export chunk", size_));
+  // Memory must not live on in programs that are started; the driver says nothing of this.
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   return Fd{fd};
 }
 

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of one process in another: by torch.multiprocessing, and by NCCL where two cards are.
+"""Tensors of one process in another: by torch.multiprocessing, by IPC handles of memory that PyTorch
+takes without its cache (which torch.multiprocessing refuses), and by NCCL where two cards are.
 
-    ipc_torch.py tensors|all_reduce
+    ipc_torch.py tensors|uncached|all_reduce
 """
+import ctypes
+import os
 import sys
 
 import torch
@@ -45,6 +48,63 @@ def tensors():
     print(f"tensors of {', '.join(map(str, SIZES))} integers: shared, changed there, seen here")
 
 
+class IpcHandle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+
+
+class Words:
+    """Integers at an address, as torch.as_tensor takes them."""
+
+    def __init__(self, address, size):
+        self.__cuda_array_interface__ = {
+            "shape": (size,), "typestr": "<i8", "data": (address, False), "version": 3}
+
+
+def call(name, *arguments):
+    answer = getattr(ctypes.CDLL("libcuda.so.1"), name)(*arguments)
+    if answer != 0:
+        sys.exit(f"{name} answers {answer}")
+
+
+def add_one_by_handle(handles, answers):
+    torch.zeros(1, device="cuda:0")  # the context
+    for size in SIZES:
+        handle = IpcHandle.from_buffer_copy(handles.get(timeout=TIMEOUT))
+        address = ctypes.c_uint64()
+        call("cuIpcOpenMemHandle_v2", ctypes.byref(address), handle, ctypes.c_uint(1))
+        tensor = torch.as_tensor(Words(address.value, size), device="cuda:0")
+        right = bool((tensor == torch.arange(size, device="cuda:0")).all())
+        tensor += 1
+        torch.cuda.synchronize()
+        del tensor
+        call("cuIpcCloseMemHandle", address)
+        answers.put((size, right))
+
+
+def uncached():
+    os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+    context = multiprocessing.get_context("spawn")
+    handles, answers = context.Queue(), context.Queue()
+    other = context.Process(target=add_one_by_handle, args=(handles, answers))
+    other.start()
+    for size in SIZES:
+        tensor = torch.arange(size, device="cuda:0")
+        torch.cuda.synchronize()
+        handle = IpcHandle()
+        call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(tensor.data_ptr()))
+        handles.put(bytes(handle))
+        answer = answers.get(timeout=TIMEOUT)
+        if answer != (size, True):
+            sys.exit(f"the other process says {answer} of {size} integers")
+        if not bool((tensor == torch.arange(1, size + 1, device="cuda:0")).all()):
+            sys.exit(f"what the other process wrote is not here, of {size} integers")
+        del tensor
+    other.join(TIMEOUT)
+    if other.exitcode != 0:
+        sys.exit(f"the other process ended with {other.exitcode}")
+    print(f"uncached tensors of {', '.join(map(str, SIZES))} integers: opened by handle, changed there, seen here")
+
+
 def reduce_on(rank, world, port):
     import torch.distributed as distributed
 
@@ -72,4 +132,4 @@ def all_reduce():
 
 
 if __name__ == "__main__":
-    {"tensors": tensors, "all_reduce": all_reduce}[sys.argv[1]]()
+    {"tensors": tensors, "uncached": uncached, "all_reduce": all_reduce}[sys.argv[1]]()

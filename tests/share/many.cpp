@@ -8,6 +8,7 @@
 
 #include <thread>
 
+#include "share/buffer.hpp"
 #include "share_world.hpp"
 #include "support/memory.hpp"
 
@@ -100,14 +101,20 @@ TEST_F(ShareMany, ProcessesHaveTheSameMemory) {
 // A program that is started lists what it was left: the listing's own descriptor, and 0 to 2.
 TEST_F(ShareMany, DescriptorsStayOutOfStartedPrograms) {
   const auto host = NEEDED(Host::open(host_settings(place.socket())));
+  const Buffer buffer = NEEDED(Buffer::create(driver(), {.device = 0, .size = shared_chunk}));
   std::thread importer{[&] {
-    const auto session = Session::connect(place.socket(), test_token(), in_time());
-    EXPECT_TRUE(session.ok());
+    auto session = Session::connect(place.socket(), test_token(), in_time());
+    ASSERT_TRUE(session.ok());
+    const auto grant = session->receive(in_time());
+    ASSERT_TRUE(grant.ok());
+    const auto batch = session->fetch(*grant, 0, in_time());
+    ASSERT_TRUE(batch.ok());
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);  // inherited by intent: through it the list comes
     // By its path, since a shell takes no descriptor of two digits.
     std::string command =
-        "ls -l /proc/self/fd | grep -c socket: >/proc/self/fd/" + std::to_string(ends[1]);
+        "ls -l /proc/self/fd | grep -c 'socket:\\|memfd:\\|nvidia' >/proc/self/fd/" +
+        std::to_string(ends[1]);
     char shell[] = "/bin/sh";
     char option[] = "-c";
     char* const words[] = {shell, option, command.data(), nullptr};
@@ -121,6 +128,8 @@ TEST_F(ShareMany, DescriptorsStayOutOfStartedPrograms) {
     ::waitpid(child, nullptr, 0);
     EXPECT_EQ(count, "0\n");
   }};
+  const PeerId peer = event_of(*host, What::Came).peer;
+  NEEDED(host->grant(peer, NEEDED(buffer.grant(0, 1, GrantAccess::ReadWrite))));
   event_of(*host, What::Left);
   importer.join();
 }

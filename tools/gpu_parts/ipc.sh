@@ -33,13 +33,10 @@ fi
 if "$python" -c 'import torch' 2>/dev/null; then
   check "torch.multiprocessing, natively" "$python" -B tests/gpu/ipc_torch.py tensors
   check "torch.multiprocessing, served" served "$python" -B tests/gpu/ipc_torch.py tensors
-  # PyTorch shares what its own cache holds, and refuses without it.
-  uncached=(env PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$python" -B tests/gpu/ipc_torch.py tensors)
-  if "${uncached[@]}" >/dev/null 2>&1; then
-    check "torch.multiprocessing without its caching allocator, served" served "${uncached[@]}"
-  else
-    echo "skipped: torch.multiprocessing without its caching allocator: PyTorch refuses it natively"
-  fi
+  # torch.multiprocessing shares what PyTorch's own cache holds, and refuses natively without it.
+  check "tensors without the caching allocator, natively" "$python" -B tests/gpu/ipc_torch.py uncached
+  check "tensors without the caching allocator, served" \
+    served "$python" -B tests/gpu/ipc_torch.py uncached
   check "NCCL's all-reduce on two cards, natively" "$python" -B tests/gpu/ipc_torch.py all_reduce
   # With chunks of its own, and with memory that it is served: by IPC handles.
   check "NCCL's all-reduce on two cards, served" served "$python" -B tests/gpu/ipc_torch.py all_reduce
@@ -49,5 +46,5 @@ else
   echo "skipped: torch.multiprocessing and NCCL: no PyTorch"
 fi
 
-check "what sharing costs" build/bin/cuvmm_bench_share
+check "what sharing costs" build/bin/cuvmm_bench_share --benchmark_out="$CUVMM_PART_DETAILS"
 exit "$status"
