@@ -99,7 +99,7 @@ def calls(details):
 
 
 def objects(details):
-    heads = list(details[0])
+    heads = list(dict.fromkeys(head for one in details for head in one))
     return table(heads, [[number(one.get(head, "")) for head in heads] for one in details])
 
 

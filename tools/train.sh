@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# For the parts that train on the card (sourced): one workload by several allocators, and a table.
+#
+# A setting is the name of an allocator, with what it is held to: `native`, `expandable`, `async`
+# (cudaMallocAsync), `cuvmm` (behind cudaMallocAsync), `cuvmm-native` (behind PyTorch's own cache),
+# `cuvmm-no-cache`; `async@1.02` may use 1.02 of the peak of live bytes. cuvmm keeps to that by
+# --limit; for the others all of the card but that and 256 MiB is taken by a ballast.
+status=0
+train_lines=$(mktemp)
+trap 'rm -f "$train_lines"' EXIT
+train_began=$SECONDS train_longest=0
+train_budget=$((${CUVMM_MINUTES:-8} * 60))
+
+# The peak of live bytes without a limit: what PyTorch's allocator counts, and 128 MiB that its
+# libraries ask the driver for. From a trace, into peak_bytes and peak_mib.
+measure_peak() {  # WORKLOAD
+  local trace
+  trace=$(mktemp -d)
+  env PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync build/bin/cuvmm run --quiet --mode vmm \
+    --trace "$trace/trace" -- python3 bench/workloads/frag_train.py traced "$1" 2>&1 | grep "^$1"
+  peak_bytes=$(build/bin/cuvmm stats --json "$trace/trace" | sed -n 's/^ *"live_peak_bytes": \([0-9]*\),$/\1/p')
+  rm -r "$trace"
+  peak_mib=$((peak_bytes >> 20))
+  echo "$1: a peak of $peak_bytes live bytes"
+}
+
+command_of() {  # SETTING
+  local allocator=${1%@*} share='' words=(env)
+  [[ $1 == *@* ]] && share=${1#*@}
+  case $allocator in
+    async | cuvmm) words+=(PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync) ;;
+    expandable) words+=(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True) ;;
+    cuvmm-no-cache) words+=(PYTORCH_NO_CUDA_MEMORY_CACHING=1) ;;
+  esac
+  if [[ $allocator == cuvmm* ]]; then
+    words+=(build/bin/cuvmm run --quiet --mode vmm)
+    [[ -z $share ]] || words+=(--limit "$(awk "BEGIN {printf \"%d\", $peak_bytes * $share}")")
+    words+=(--)
+  elif [[ -n $share ]]; then
+    words+=("CAP_MIB=$(awk "BEGIN {printf \"%d\", $peak_mib * $share}")")
+  fi
+  printf '%s\n' "${words[@]}"
+}
+
+train() {  # SETTING WORKLOAD
+  local started=$SECONDS words
+  mapfile -t words < <(command_of "$1")
+  timeout 300 "${words[@]}" python3 bench/workloads/frag_train.py "$1" "$2" 2>&1 |
+    grep -E "^$2|out of memory|Error" | tail -n 3 | tee -a "$train_lines" || true
+  ((SECONDS - started > train_longest)) && train_longest=$((SECONDS - started))
+  return 0
+}
+
+# As many rounds as there is time for: in turns, so that what else goes on on the machine hits all
+# alike.
+train_in_turns() {  # WORKLOAD ROUNDS SETTING…
+  local workload=$1 rounds=$2 round setting
+  shift 2
+  for ((round = 1; round <= rounds; ++round)); do
+    echo "-- round $round"
+    for setting in "$@"; do
+      if ((SECONDS - train_began + train_longest > train_budget)); then
+        echo "-- no time left in round $round"
+        return
+      fi
+      train "$setting" "$workload"
+    done
+  done
+}
+
+# The table, and its figures for the part's JSON. Fails where cuvmm behind cudaMallocAsync did.
+train_table() {  # WORKLOAD
+  python3 -B tools/train_table.py "$train_lines" "$1" "$peak_mib" "$CUVMM_PART_DETAILS" || status=1
+}
