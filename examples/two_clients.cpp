@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two clients of one device: one wants an answer every 10 ms, the other all of the rest. How long
 // the first waits and how much the second gets: alone, beside each other, with stream priorities,
-// and under each policy of the scheduler. The same program runs on a card and on the simulated
-// driver; the policies need cuvmm in front of it:
+// and under each policy of the scheduler. Then two that both want all of it, by weights. The same
+// program runs on a card and on the simulated driver; the policies need cuvmm in front of it:
 //
-//   build/bin/cuvmm run --sim -- build/bin/two_clients
+//   build/bin/cuvmm run --sim -- build/bin/two_clients [ANSWERS [MICROSECONDS]]
+//
+// MICROSECONDS: how long the kernels of the second client are.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -22,10 +24,12 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto answer_every = 10ms;
-constexpr int answers = 150;
+constexpr int usual_answers = 150;
+constexpr double longest_s = 2.5;  // of one line, however slow the device is
 constexpr int kernels_of_an_answer = 20;
 constexpr std::uint64_t short_kernel_ns = 50'000;
-constexpr std::uint64_t long_kernel_ns = 200'000;
+constexpr std::uint64_t middle_kernel_ns = 100'000;
+constexpr std::uint64_t usual_long_kernel_ns = 200'000;
 constexpr int most_ahead = 32;  // kernels that the second client has submitted and not waited for
 
 [[noreturn]] void give_up(const char* what, int answer) {
@@ -51,7 +55,7 @@ void check(CUresult answer, const char* what) {
 // The device, and a kernel that fills it.
 class Device {
  public:
-  Device() {
+  explicit Device(std::uint64_t of_long_kernel) : long_kernel_ns(of_long_kernel) {
     CHECK(cuInit, 0);
     CHECK(cuDeviceGet, &device_, 0);
     CHECK(cuDevicePrimaryCtxRetain, &context_, device_);
@@ -66,6 +70,8 @@ class Device {
     blocks_ = static_cast<unsigned>(processors * std::max(1, threads / 1024));
     CHECK(cuCtxGetStreamPriorityRange, &least_, &greatest_);
   }
+  const std::uint64_t long_kernel_ns;
+
   void make_current() const { CHECK(cuCtxSetCurrent, context_); }
 
   CUstream make_stream(bool urgent) const {
@@ -132,12 +138,13 @@ double seconds_since(Clock::time_point begin) {
 }
 
 // Asks at its times, whether the last answer is there or not.
-void answer(const Device& device, const Setting& setting, Outcome& outcome) {
+void answer(const Device& device, const Setting& setting, int answers, Outcome& outcome) {
   device.make_current();
   const MaybeClient client{setting.policy != cuvmm::Policy::Off, {"answers", 10, 3}};
   CUstream stream = device.make_stream(setting.stream_priorities);
-  auto next = Clock::now();
-  for (int i = 0; i < answers; ++i) {
+  const auto started = Clock::now();
+  auto next = started;
+  for (int i = 0; i < answers && seconds_since(started) < longest_s; ++i) {
     std::this_thread::sleep_until(next);
     const auto begin = Clock::now();
     for (int n = 0; n < kernels_of_an_answer; ++n) {
@@ -150,45 +157,112 @@ void answer(const Device& device, const Setting& setting, Outcome& outcome) {
   CHECK(cuStreamDestroy, stream);
 }
 
+// Keeps so many kernels ahead of the device until it is to end; counts those that are done.
+class Worker {
+ public:
+  Worker(const Device& device, std::uint64_t kernel_ns) : device_(device), kernel_ns_(kernel_ns) {
+    stream_ = device_.make_stream(false);
+    for (CUevent& event : done_) CHECK(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+  }
+  ~Worker() {
+    CHECK(cuStreamSynchronize, stream_);
+    for (CUevent event : done_) CHECK(cuEventDestroy, event);
+    CHECK(cuStreamDestroy, stream_);
+  }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void work_until(const std::atomic<bool>& ends, std::atomic<std::uint64_t>& finished) {
+    for (std::uint64_t kernels = 0; !ends; ++kernels) {
+      CUevent event = done_[kernels % most_ahead];
+      if (kernels >= most_ahead) {
+        CHECK(cuEventSynchronize, event);
+        ++finished;
+      }
+      device_.launch(stream_, kernel_ns_, 0);
+      CHECK(cuEventRecord, event, stream_);
+    }
+  }
+
+ private:
+  const Device& device_;
+  const std::uint64_t kernel_ns_;
+  CUstream stream_ = nullptr;
+  CUevent done_[most_ahead] = {};
+};
+
 void work(const Device& device, const Setting& setting, const std::atomic<bool>& ends,
           Outcome& outcome) {
   device.make_current();
   const MaybeClient client{setting.policy != cuvmm::Policy::Off, {"work", 0, 1}};
-  CUstream stream = device.make_stream(false);
-  CUevent done[most_ahead] = {};
-  for (CUevent& event : done) CHECK(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+  std::atomic<std::uint64_t> finished{0};
+  Worker worker{device, device.long_kernel_ns};
   const auto begin = Clock::now();
-  std::uint64_t kernels = 0;
-  for (; !ends; ++kernels) {
-    CUevent event = done[kernels % most_ahead];
-    if (kernels >= most_ahead) CHECK(cuEventSynchronize, event);
-    device.launch(stream, long_kernel_ns, 0);
-    CHECK(cuEventRecord, event, stream);
-  }
-  CHECK(cuStreamSynchronize, stream);
-  outcome.busy_share = static_cast<double>(kernels * long_kernel_ns) * 1e-9 / seconds_since(begin);
-  for (CUevent event : done) CHECK(cuEventDestroy, event);
-  CHECK(cuStreamDestroy, stream);
+  worker.work_until(ends, finished);
+  outcome.busy_share =
+      static_cast<double>(finished * device.long_kernel_ns) * 1e-9 / seconds_since(begin);
 }
 
-Outcome run(const Device& device, const Setting& setting) {
-  if (setting.policy != cuvmm::Policy::Off && !cuvmm::set_policy(setting.policy).ok()) {
-    give_up("set_policy", 0);
+// Scheduling by that policy, until the end of the scope.
+class Scheduled {
+ public:
+  explicit Scheduled(cuvmm::Policy policy) : policy_(policy) {
+    if (policy_ != cuvmm::Policy::Off && !cuvmm::set_policy(policy_).ok()) give_up("set_policy", 0);
   }
+  ~Scheduled() {
+    if (policy_ != cuvmm::Policy::Off)
+      static_cast<void>(cuvmm::set_policy(cuvmm::Policy::Off).ok());
+  }
+  Scheduled(const Scheduled&) = delete;
+  Scheduled& operator=(const Scheduled&) = delete;
+
+ private:
+  const cuvmm::Policy policy_;
+};
+
+Outcome run(const Device& device, const Setting& setting, int answers) {
+  const Scheduled scheduled{setting.policy};
   Outcome outcome;
   std::atomic<bool> ends{false};
   std::vector<std::thread> threads;
   if (setting.second) threads.emplace_back([&] { work(device, setting, ends, outcome); });
   if (setting.first) {
-    answer(device, setting, outcome);
+    answer(device, setting, answers, outcome);
   } else {
     std::this_thread::sleep_for(answer_every * answers / 2);
   }
   ends = true;
   for (std::thread& thread : threads) thread.join();
-  if (setting.policy != cuvmm::Policy::Off)
-    static_cast<void>(cuvmm::set_policy(cuvmm::Policy::Off).ok());
   return outcome;
+}
+
+// Two that both always have work, in kernels of two lengths: how they share the device.
+void show_shares(const Device& device, const char* name, cuvmm::Policy policy, int answers) {
+  const Scheduled scheduled{policy};
+  std::atomic<bool> ends{false};
+  std::atomic<std::uint64_t> finished[2] = {};
+  const auto work_as = [&](const Claims& claims, std::uint64_t ns, int which) {
+    device.make_current();
+    const MaybeClient client{policy != cuvmm::Policy::Off, claims};
+    Worker{device, ns}.work_until(ends, finished[which]);
+  };
+  std::thread heavy{[&] { work_as({"heavy", 0, 3}, middle_kernel_ns, 0); }};
+  std::thread light{[&] { work_as({"light", 0, 1}, device.long_kernel_ns, 1); }};
+  const auto device_time = [&](int which) {
+    return static_cast<double>(finished[which] *
+                               (which == 0 ? middle_kernel_ns : device.long_kernel_ns));
+  };
+  std::this_thread::sleep_for(answer_every * answers / 10);
+  const double before[2] = {device_time(0), device_time(1)};
+  std::this_thread::sleep_for(answer_every * answers);
+  const double of_heavy = device_time(0) - before[0];
+  const double of_light = device_time(1) - before[1];
+  ends = true;
+  heavy.join();
+  light.join();
+  const double percent = 100 / std::max(1.0, of_heavy + of_light);
+  std::printf("%-22s %8.1f%% %8.1f%%\n", name, of_heavy * percent, of_light * percent);
+  std::fflush(stdout);
 }
 
 void show(const Setting& setting, Outcome outcome) {
@@ -211,26 +285,39 @@ bool can_schedule() {
 
 }  // namespace
 
-int main() {
-  const Device device;
+int main(int count, char** words) {
+  const int answers = count > 1 ? std::max(1, std::atoi(words[1])) : usual_answers;
+  const std::uint64_t long_kernel_ns =
+      count > 2 ? std::max<std::uint64_t>(1, std::strtoull(words[2], nullptr, 10)) * 1000
+                : usual_long_kernel_ns;
+  const Device device{long_kernel_ns};
   std::printf(
       "one client asks for %d kernels of %d us every 10 ms; the other always has work, in "
       "kernels of %d us\n",
       kernels_of_an_answer, static_cast<int>(short_kernel_ns / 1000),
-      static_cast<int>(long_kernel_ns / 1000));
+      static_cast<int>(device.long_kernel_ns / 1000));
   std::printf("%-22s %12s %12s   %s\n", "", "answer p50", "p99", "device time of the other");
   std::vector<Setting> settings = {{.name = "the first alone", .second = false},
                                    {.name = "the other alone", .first = false},
                                    {.name = "together"},
                                    {.name = "stream priorities", .stream_priorities = true}};
-  if (can_schedule()) {
+  const bool schedules = can_schedule();
+  if (schedules) {
     settings.push_back({.name = "policy fifo", .policy = cuvmm::Policy::Fifo});
     settings.push_back({.name = "policy round_robin", .policy = cuvmm::Policy::RoundRobin});
     settings.push_back({.name = "policy priority", .policy = cuvmm::Policy::Priority});
     settings.push_back({.name = "policy fair, 3:1", .policy = cuvmm::Policy::Fair});
   }
-  for (const Setting& setting : settings) show(setting, run(device, setting));
-  if (settings.size() == 4)
+  for (const Setting& setting : settings) show(setting, run(device, setting, answers));
+
+  std::printf("\nboth always have work, in kernels of %d us and of %d us: their device time\n",
+              static_cast<int>(middle_kernel_ns / 1000),
+              static_cast<int>(device.long_kernel_ns / 1000));
+  show_shares(device, "together", cuvmm::Policy::Off, answers);
+  if (schedules) {
+    show_shares(device, "policy fair, 3:1", cuvmm::Policy::Fair, answers);
+  } else {
     std::printf("(the policies need `cuvmm run` in front of the program)\n");
+  }
   return 0;
 }

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what tools/gpu_parts/schedule.sh has printed and writes its figures as JSON.
+
+    schedule_figures.py <LOG
+
+Of several rounds the median counts. What is not in the log has no figure.
+"""
+import json
+import re
+import statistics
+import sys
+
+HEAD = re.compile(r"^-- (.*)$")
+ANSWERS = re.compile(r"^(.+?) +(?:(\d+) us +(\d+) us|- +-) +(?:([\d.]+)%|-)$")
+SHARES = re.compile(r"^(together|policy fair, 3:1) +([\d.]+)% +([\d.]+)%$")
+LAUNCH = re.compile(r"^Launch +([\d.]+) ns")
+TORCH = re.compile(r"^FIGURES (\{.*\})$")
+
+NAMES = {
+    "the first alone": "alone", "the other alone": "other_alone", "together": "together",
+    "stream priorities": "stream_priorities", "policy fifo": "fifo",
+    "policy round_robin": "round_robin", "policy priority": "priority", "policy fair, 3:1": "fair",
+}
+OTHERS_KERNEL_US = 200
+ANSWERS_SHARE = 0.1  # 20 kernels of 50 us every 10 ms: what is not left to the other
+
+
+def read(lines):
+    """Each figure's values, by its name."""
+    found, others, part = {}, {}, ""
+
+    def add(name, value):
+        found.setdefault(name, []).append(value)
+
+    for line in lines:
+        line = line.rstrip()
+        if head := HEAD.match(line):
+            part = head[1]
+        elif torch := TORCH.match(line):
+            others.update(json.loads(torch[1]))
+        elif shares := SHARES.match(line):
+            if part.startswith("two clients, round"):
+                add(f"{NAMES[shares[1]]}_heavy_share", float(shares[2]) / 100)
+        elif launch := LAUNCH.match(line):
+            add({"calls natively": "launch_natively_ns", "calls under cuvmm": "launch_unscheduled_ns",
+                 "calls as one client": "launch_submitted_ns"}.get(part, "launch_ns"), float(launch[1]))
+        elif (row := ANSWERS.match(line)) and row[1] in NAMES and part.startswith("two clients"):
+            window = re.search(r"WINDOW=(\S+)", part)
+            name = (f"window_{window[1]}_" if window else "") + NAMES[row[1]]
+            if row[2]:
+                add(f"{name}_p50_us", int(row[2]))
+                add(f"{name}_p99_us", int(row[3]))
+            if row[4]:
+                add(f"{name}_other_busy", float(row[4]) / 100)
+    return found, others
+
+
+def figures(lines):
+    found, others = read(lines)
+    is_of_sweep = {name for name in found if name.startswith("window_")}
+    shown = {name: round(statistics.median(values), 4) for name, values in found.items()
+             if name not in is_of_sweep or name.split("_")[2] in ("alone", "other", "priority", "fair")}
+    for prefix in ("together", "stream_priorities", "fifo", "round_robin", "priority", "fair"):
+        if f"{prefix}_p99_us" in shown and "alone_p99_us" in shown:
+            shown[f"{prefix}_beyond_alone_us"] = (
+                shown[f"{prefix}_p99_us"] - shown["alone_p99_us"] - OTHERS_KERNEL_US)
+        if f"{prefix}_other_busy" in shown and "other_alone_other_busy" in shown:
+            left = max(0.01, shown["other_alone_other_busy"] - ANSWERS_SHARE)
+            shown[f"{prefix}_kept"] = round(shown[f"{prefix}_other_busy"] / left, 4)
+    if "fair_heavy_share" in shown:  # weights 3 and 1
+        heavy = shown["fair_heavy_share"]
+        shown["fair_share_error"] = round(abs(heavy / max(0.001, 1 - heavy) / 3 - 1), 4)
+    return {**shown, **others}
+
+
+if __name__ == "__main__":
+    print(json.dumps(figures(sys.stdin), indent=1))
