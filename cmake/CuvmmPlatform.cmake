@@ -57,6 +57,13 @@ if(CUVMM_SANITIZE STREQUAL "address")
 elseif(CUVMM_SANITIZE STREQUAL "thread")
   set(CUVMM_SANITIZER_FLAGS -fsanitize=thread -fno-omit-frame-pointer)
 endif()
+option(CUVMM_FUZZ "build the fuzz targets for libFuzzer (clang)" OFF)
+if(CUVMM_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "CUVMM_FUZZ needs clang, for its libFuzzer; this is ${CMAKE_CXX_COMPILER_ID}.")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 if(CUVMM_SANITIZER_FLAGS)
   # Lock orders and invariants are checked wherever sanitizers look. Less optimised and with lines
   # alone as debug information, since these builds are made to be run once: it halves their time.

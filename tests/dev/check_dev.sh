@@ -23,7 +23,7 @@ status=0
 expect "exit status of an unknown preset" "$status" 2
 
 "$root/dev" help >said
-for command in demo test build stress bench gpu-test format tidy clean help; do
+for command in demo test build fuzz stress bench gpu-test format tidy clean help; do
   grep -q "^  $command " said || fail "help does not name $command"
 done
 

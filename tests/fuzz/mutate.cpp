@@ -6,45 +6,24 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "trace/checksum.hpp"
-#include "trace/format.hpp"
+#include "fuzz/mend_checksums.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size);
 
 namespace {
 
-using namespace cuvmm;
-using namespace cuvmm::trace_format;
+using cuvmm::test::mend_checksums;
 using Bytes = std::vector<std::uint8_t>;
 
 Bytes content_of(const char* path) {
   std::ifstream file{path, std::ios::binary};
   return {std::istreambuf_iterator<char>{file}, {}};
-}
-
-// Every place at which a block begins, as far as the sizes in them are true.
-void mend_checksums(Bytes& bytes) {
-  if (bytes.size() < sizeof(FileHeader)) return;
-  FileHeader header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  std::size_t at = header.header_size;
-  while (at <= bytes.size() && bytes.size() - at >= sizeof(BlockHeader)) {
-    BlockHeader block;
-    std::memcpy(&block, bytes.data() + at, sizeof block);
-    const std::size_t payload =
-        std::min<std::size_t>(block.payload_size, bytes.size() - at - sizeof block);
-    seal(block, std::as_bytes(std::span{bytes}).subspan(at + sizeof block, payload));
-    std::memcpy(bytes.data() + at, &block, sizeof block);
-    at += sizeof block + payload;
-    if (payload == 0) break;
-  }
 }
 
 Bytes changed(const Bytes& whole, std::mt19937_64& random) {

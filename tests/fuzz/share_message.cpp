@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reader of messages from other processes, for libFuzzer: the first byte is how many
-// descriptors came with the packet, the rest is the packet.
-//
-//   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Isrc -Iinclude \
-//     tests/fuzz/share_message.cpp src/share/message.cpp src/base/{error,size,text}.cpp -o fuzz
-//   ./fuzz -max_len=2200 tests/fuzz/share_message
+// descriptors came with the packet, the rest is the packet. ./dev fuzz runs it; the tests of
+// sharing read its corpus (tests/fuzz/share_message) and changes of it.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "fuzz/mend_checksums.hpp"
 #include "trace/reader.hpp"
 #include "view/live_blocks.hpp"
 #include "view/memory_walk.hpp"
@@ -27,3 +28,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   static_cast<void>(trace->note());
   return 0;
 }
+
+#ifdef CUVMM_FUZZ
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* bytes, std::size_t size, std::size_t most);
+
+// Else nearly every change ends at the first checksum.
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* bytes, std::size_t size,
+                                               std::size_t most, unsigned seed) {
+  const std::size_t changed = LLVMFuzzerMutate(bytes, size, most);
+  if (seed % 4 != 0) cuvmm::test::mend_checksums({bytes, changed});
+  return changed;
+}
+#endif

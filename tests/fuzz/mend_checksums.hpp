@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "trace/checksum.hpp"
+#include "trace/format.hpp"
+
+namespace cuvmm::test {
+
+// Seals every block of a changed trace again, as far as the sizes in it are true, so that what was
+// changed is believed and read on.
+inline void mend_checksums(std::span<std::uint8_t> bytes) {
+  using namespace trace_format;
+  if (bytes.size() < sizeof(FileHeader)) return;
+  FileHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  std::size_t at = header.header_size;
+  while (at <= bytes.size() && bytes.size() - at >= sizeof(BlockHeader)) {
+    BlockHeader block;
+    std::memcpy(&block, bytes.data() + at, sizeof block);
+    const std::size_t payload =
+        std::min<std::size_t>(block.payload_size, bytes.size() - at - sizeof block);
+    seal(block, std::as_bytes(bytes).subspan(at + sizeof block, payload));
+    std::memcpy(bytes.data() + at, &block, sizeof block);
+    at += sizeof block + payload;
+    if (payload == 0) break;
+  }
+}
+
+}  // namespace cuvmm::test
