@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One page that holds all it needs, to hover over and zoom into; no network."""
+"""One document that holds all it needs, to hover over and zoom into; no network."""
 
 import html as markup
 
@@ -10,15 +10,17 @@ from plotly.subplots import make_subplots
 from . import data, style
 
 # What is drawn, with the share of the height that it gets.
-PANELS = (("addresses", 0.40), ("memory", 0.24), ("fragmentation", 0.13), ("sizes", 0.115),
-          ("lifetimes", 0.115))
-HEIGHT = 1250
+PANELS = (("addresses", 0.36), ("memory", 0.21), ("fragmentation", 0.12), ("lanes", 0.09),
+          ("sizes", 0.11), ("lifetimes", 0.11))
+OF_TIME = (2, 3, 4)  # the rows, beside the first, that run along the same time
+SIZES, LIFETIMES = 5, 6
+HEIGHT = 1400
 
 
 def draw(pictures, path):
     figure = make_subplots(rows=len(PANELS), cols=len(pictures),
                            row_heights=[share for _, share in PANELS],
-                           vertical_spacing=0.055, horizontal_spacing=0.07,
+                           vertical_spacing=0.05, horizontal_spacing=0.07,
                            subplot_titles=[titled(kind, picture) for kind, _ in PANELS
                                            for picture in pictures])
     for column, picture in enumerate(pictures, 1):
@@ -26,23 +28,26 @@ def draw(pictures, path):
         addresses(figure, picture, column, first)
         memory(figure, picture, column, first)
         fragmentation(figure, picture, column, first)
-        histogram(figure, picture.sizes, data.size, 4, column, style.USED)
-        histogram(figure, picture.lifetimes_us, data.microseconds, 5, column, style.WASTE)
-        link_time_axes(figure, column, len(pictures))
+        lanes(figure, picture, column)
+        histogram(figure, picture.sizes, data.size, SIZES, column, style.USED)
+        histogram(figure, picture.lifetimes_us, data.microseconds, LIFETIMES, column, style.WASTE)
+        link_time_axes(figure, column)
+    # The legend has three lines above the titles, which is what it takes where it is narrow.
     figure.update_layout(template="plotly_white", height=HEIGHT, hovermode="closest",
-                         font={"size": 13, "color": style.TEXT}, margin={"t": 90, "b": 50},
-                         legend={"orientation": "h", "y": 1.055, "x": 0}, bargap=0.1,
-                         title={"text": "cuvmm", "x": 0.01, "y": 0.99})
+                         font={"size": 13, "color": style.TEXT}, margin={"t": 150, "b": 50},
+                         legend={"orientation": "h", "yref": "container", "y": 0.975,
+                                 "yanchor": "top", "x": 0}, bargap=0.1,
+                         title={"text": "cuvmm", "x": 0.01, "y": 0.993})
     figure.update_annotations(font_size=13)
     notes = "".join(f"<p>{markup.escape(picture.label)}: {markup.escape(picture.note)}</p>"
                     for picture in pictures if picture.note)
-    page = figure.to_html(include_plotlyjs=True, full_html=True, include_mathjax=False,
+    document = figure.to_html(include_plotlyjs=True, full_html=True, include_mathjax=False,
                           config={"responsive": True, "displaylogo": False, "scrollZoom": True})
-    page = page.replace("<head>", "<head><title>cuvmm: " + markup.escape(
+    document = document.replace("<head>", "<head><title>cuvmm: " + markup.escape(
         ", ".join(picture.label for picture in pictures)) + "</title>"
         "<link rel=\"icon\" href=\"data:,\">", 1)
     with open(path, "w", encoding="utf-8") as file:
-        file.write(page.replace("</body>", notes + "</body>", 1))
+        file.write(document.replace("</body>", notes + "</body>", 1))
 
 
 def titled(kind, picture):
@@ -50,6 +55,8 @@ def titled(kind, picture):
         return (f"<b>{markup.escape(picture.title())}</b><br>"
                 f"{markup.escape(picture.subtitle())}")
     return {"memory": "memory",
+            "lanes": "operations begun, by " + ("client" if picture.lanes_are_clients
+                                                else "stream"),
             "fragmentation": "scattered free memory, and what was granted beyond what was asked",
             "sizes": "blocks by size asked for", "lifetimes": "blocks by lifetime"}[kind]
 
@@ -58,12 +65,11 @@ def time_scale(picture):
     return data.unit_for(picture.duration_ns, data.TIME_UNITS)
 
 
-def link_time_axes(figure, column, columns):
+def link_time_axes(figure, column):
     """Who zooms into one panel sees the same time in the others."""
     first = f"x{column if column > 1 else ''}"
-    for row in (2, 3):
+    for row in OF_TIME:
         figure.update_xaxes(matches=first, row=row, col=column)
-    assert columns >= column
 
 
 def addresses(figure, picture, column, first):
@@ -78,7 +84,8 @@ def addresses(figure, picture, column, first):
     figure.add_trace(go.Heatmap(z=percent(np.maximum(mapped, used)), name="cached",
                                 colorscale=[[0, style.UNMAPPED], [1, style.CACHED]],
                                 hoverinfo="skip", **place), row=1, col=column)
-    figure.add_trace(go.Heatmap(z=percent(used), customdata=percent(mapped), name="used",
+    # As a list: plotly's packed arrays do not reach the text that is hovered over.
+    figure.add_trace(go.Heatmap(z=percent(used), customdata=percent(mapped).tolist(), name="used",
                                 colorscale=[[0, f"rgba({blue},0)"], [1, f"rgba({blue},1)"]],
                                 hovertemplate=f"%{{x:.4~g}} {unit}, at %{{y:.4~g}} {size_unit}<br>"
                                 "used %{z}%, mapped %{customdata}%<extra></extra>", **place),
@@ -91,7 +98,6 @@ def addresses(figure, picture, column, first):
                                             "line": {"color": style.FAINT, "width": 1}}),
                          row=1, col=column)
     figure.update_yaxes(title_text=f"addresses ever used ({size_unit})", row=1, col=column)
-    figure.update_xaxes(title_text=f"time ({unit})", row=1, col=column)
     refusals(figure, picture, column, first)
 
 
@@ -153,6 +159,22 @@ def fragmentation(figure, picture, column, first):
             hovertemplate=f"%{{x:.4~g}} {unit}: %{{y:.1f}}%<extra>{name}</extra>"),
             row=3, col=column)
     figure.update_yaxes(title_text="share (%)", range=[-3, 106], row=3, col=column)
+
+
+def lanes(figure, picture, column):
+    """A line a client, or stream: dark where it gave the device much to do."""
+    scale, unit = time_scale(picture)
+    counts = [lane["operations"] for lane in picture.lanes]
+    samples = max(1, len(counts[0]) if counts else 1)
+    figure.add_trace(go.Heatmap(
+        z=[[count ** 0.5 for count in row] for row in counts], customdata=counts,
+        y=[markup.escape(lane["name"]) for lane in picture.lanes], name="operations",
+        x0=picture.duration_ns / samples / scale / 2, dx=picture.duration_ns / samples / scale,
+        colorscale=[[0, style.UNMAPPED], [1, style.USED]], showscale=False, zmin=0, ygap=3,
+        hovertemplate=f"%{{x:.4~g}} {unit}: %{{customdata}} operations<extra>%{{y}}</extra>"),
+        row=4, col=column)
+    figure.update_yaxes(autorange="reversed", row=4, col=column)
+    figure.update_xaxes(title_text=f"time ({unit})", title_standoff=4, row=4, col=column)
 
 
 def histogram(figure, counts, unit, row, column, colour):
