@@ -6,6 +6,7 @@
 #include <atomic>
 #include <optional>
 #include <random>
+#include <regex>
 #include <thread>
 
 #include "spill/pause.hpp"
@@ -286,6 +287,11 @@ TEST_F(PauseTest, LosesNothingWhateverCallFails) {
   }
 }
 
+// Memory that comes back is new memory, whose handles may differ.
+std::string held_whatever_the_handles() {
+  return std::regex_replace(held_by_the_process(), std::regex("chunk 0x[0-9a-f]+"), "chunk");
+}
+
 TEST_F(PauseTest, AThousandTimesLeakNothing) {
   Program program{driver(), {}};
   program.add(2 * MiB, false);
@@ -295,9 +301,9 @@ TEST_F(PauseTest, AThousandTimesLeakNothing) {
   for (std::uint64_t i = 0; i < scaled(1000); ++i) {
     ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
     ASSERT_DONE(program.pauser->resume(timeout, Partly::No));
-    if (i == 2) held = held_by_the_process();
+    if (i == 2) held = held_whatever_the_handles();
   }
-  EXPECT_EQ(held_by_the_process(), held);
+  EXPECT_EQ(held_whatever_the_handles(), held);
   program.expect_intact();
   program.free_all();
 }
