@@ -176,20 +176,26 @@ void Scheduler::name_who_waits(const Place& place) {
 Scheduler::Turn::Turn(Scheduler& scheduler, Client& client, Request request)
     : scheduler_(scheduler) {
   request.issued_by = IssuedBy::Caller;
+  const int device = request.stream->device;
   FutexWord granted{0};
-  const Taken taken = scheduler.submit(client, request, [&granted] {
+  std::uint64_t number = 0;
+  const Taken taken = scheduler.submit(client, request, [&] {
+    number = client.lane(device)->issued() + 1;
     granted.store(1, std::memory_order_release);
     wake_all(granted);
     return CUDA_SUCCESS;
   });
   if (taken == Taken::No) return;
   const ScheduleRange range{"Client:wait_scheduler"};
-  Lane* lane = client.lane(request.stream->device);
+  Lane* lane = client.lane(device);
   while (granted.load(std::memory_order_acquire) == 0) {
     wait_while(granted, 0, scheduler.settings_.watchdog);
     if (granted.load() == 0) scheduler.name_who_waits({lane, lane->issued() + 1});
   }
-  issuer_ = scheduler.issuer_of(request.stream->device);
+  // The next moment it counts as issued: who asks after this call is not to find it waiting.
+  while (!lane->wait_until_issued(number, scheduler.settings_.watchdog)) {
+  }
+  issuer_ = scheduler.issuer_of(device);
   batch_ = {.lane = lane,
             .context = request.stream->context,
             .stream = request.stream->id,

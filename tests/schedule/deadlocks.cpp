@@ -165,9 +165,9 @@ TEST_P(Deadlock, NoneByABlockingCallBesideAnotherThreadOfTheSameClient) {
 INSTANTIATE_TEST_SUITE_P(Under, Deadlock,
                          testing::Values(Schedule::Fifo, Schedule::RoundRobin, Schedule::Priority,
                                          Schedule::Fair),
-                         [](const auto& info) {
+                         [](const auto& given) {
                            std::string name{
-                               choice_names<Schedule>[static_cast<std::size_t>(info.param)]};
+                               choice_names<Schedule>[static_cast<std::size_t>(given.param)]};
                            std::erase(name, '_');
                            return name;
                          });

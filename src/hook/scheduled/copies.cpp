@@ -23,6 +23,11 @@ bool reaches(const MemoryOfCall& memory, const Way& way) {
          (memory.lies == Lies::OnDevice && memory.device == way.stream->device);
 }
 
+// Waits, however asynchronous it is called (measured).
+bool within_host(const MemoryOfCall& one, const MemoryOfCall& other) {
+  return one.lies != Lies::OnDevice && other.lies != Lies::OnDevice;
+}
+
 template <Call call, class To, class From>
 CUresult copy_ordered(const Forward<call>& forward, To to, From from, Size size, CUstream stream) {
   const Way way = way_of(forward, stream);
@@ -32,13 +37,15 @@ CUresult copy_ordered(const Forward<call>& forward, To to, From from, Size size,
   };
   Engine& engine = forward.engine();
   if (!way.is_open_to_queue || copies_wait(engine)) return on_this_thread();
-  if (!reaches(look_up(engine, to, size), way)) return on_this_thread();
-  const MemoryOfCall source = look_up(engine, from, size);
+  const MemoryOfCall target = look_up(engine, to, size, Touch::Write);
+  if (!reaches(target, way)) return on_this_thread();
+  const MemoryOfCall source = look_up(engine, from, size, Touch::Read);
+  if (within_host(target, source)) return on_this_thread();
   if (reaches(source, way)) return queue_as_it_is(way, request, forward, to, from, size, stream);
   if (source.lies != Lies::Pageable || size > most_staged) return on_this_thread();
   KeptBytes<few_staged_bytes> staged{size};
   if (!staged.ok()) return on_this_thread();
-  std::memcpy(staged.data(), reinterpret_cast<const void*>(from), size);
+  if (!stage(staged.data(), from, size)) return on_this_thread();
   return queue(
       way, request,
       [forward, to, size, stream, staged = std::move(staged)]() mutable {
@@ -66,8 +73,12 @@ CUresult set(const Forward<call>& forward, CUdeviceptr address, Size aligned_to,
   const Way way = way_of(forward, stream);
   const Request request = way.request(call, kind_of(call, span), span);
   Engine& engine = forward.engine();
-  const bool later = way.is_open_to_queue && !copies_wait(engine) && address % aligned_to == 0 &&
-                     look_up(engine, address, span).lies == Lies::OnDevice;
+  const auto is_on_device = [&] {
+    const MemoryOfCall memory = look_up(engine, address, span, Touch::Write);
+    return memory.lies == Lies::OnDevice && memory.device == way.stream->device;
+  };
+  const bool later =
+      way.is_open_to_queue && !copies_wait(engine) && address % aligned_to == 0 && is_on_device();
   return later ? queue_as_it_is(way, request, forward, arguments...)
                : make_in_turn(way, request, forward, arguments...);
 }
@@ -85,13 +96,24 @@ Size in_bytes(Size count, Size each) {
   return __builtin_mul_overflow(count, each, &bytes) ? ~Size{0} : bytes;
 }
 
-bool can_wait(Engine& engine, const Way& way, CUmemorytype type, CUdeviceptr device,
-              const void* host, Size x, Size y, Size pitch, const CUDA_MEMCPY2D& copy) {
-  if (type == CU_MEMORYTYPE_ARRAY || (pitch != 0 && pitch < x + copy.WidthInBytes)) return false;
+// One side of a 2D copy: all that lies between its first byte and its last.
+MemoryOfCall look_up_side(Engine& engine, CUmemorytype type, CUdeviceptr device, const void* host,
+                          Size x, Size y, Size pitch, const CUDA_MEMCPY2D& copy, Touch how) {
+  if (type == CU_MEMORYTYPE_ARRAY || (pitch != 0 && pitch < x + copy.WidthInBytes)) return {};
   const CUdeviceptr start =
       type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device;
   const Size row = pitch == 0 ? copy.WidthInBytes : pitch;
-  return reaches(look_up(engine, start, span_of(row, x + copy.WidthInBytes, y + copy.Height)), way);
+  return look_up(engine, start, span_of(row, x + copy.WidthInBytes, y + copy.Height), how);
+}
+
+bool can_be_queued(Engine& engine, const Way& way, const CUDA_MEMCPY2D& copy) {
+  const MemoryOfCall from =
+      look_up_side(engine, copy.srcMemoryType, copy.srcDevice, copy.srcHost, copy.srcXInBytes,
+                   copy.srcY, copy.srcPitch, copy, Touch::Read);
+  const MemoryOfCall to =
+      look_up_side(engine, copy.dstMemoryType, copy.dstDevice, copy.dstHost, copy.dstXInBytes,
+                   copy.dstY, copy.dstPitch, copy, Touch::Write);
+  return reaches(from, way) && reaches(to, way) && !within_host(from, to);
 }
 
 }  // namespace
@@ -118,10 +140,7 @@ CUVMM_SCHEDULE(cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D* copy, CUstream stream) {
       way.request(Call::cuMemcpy2DAsync_v2, kind_of(Call::cuMemcpy2DAsync_v2, size), size);
   Engine& engine = forward.engine();
   const bool later = way.is_open_to_queue && copy != nullptr && !copies_wait(engine) &&
-                     can_wait(engine, way, copy->srcMemoryType, copy->srcDevice, copy->srcHost,
-                              copy->srcXInBytes, copy->srcY, copy->srcPitch, *copy) &&
-                     can_wait(engine, way, copy->dstMemoryType, copy->dstDevice, copy->dstHost,
-                              copy->dstXInBytes, copy->dstY, copy->dstPitch, *copy);
+                     can_be_queued(engine, way, *copy);
   if (!later) return make_in_turn(way, request, forward, copy, stream);
   return queue(
       way, request,
@@ -138,12 +157,12 @@ CUVMM_SCHEDULE(cuMemcpyDtoD_v2, CUdeviceptr to, CUdeviceptr from, size_t size) {
   const Request request =
       way.request(Call::cuMemcpyDtoD_v2, kind_of(Call::cuMemcpyDtoD_v2, size), size);
   Engine& engine = forward.engine();
-  const auto is_on_device = [&](CUdeviceptr address) {
-    const MemoryOfCall memory = look_up(engine, address, size);
+  const auto is_on_device = [&](CUdeviceptr address, Touch how) {
+    const MemoryOfCall memory = look_up(engine, address, size, how);
     return memory.lies == Lies::OnDevice && memory.device == way.stream->device;
   };
-  const bool later =
-      way.is_open_to_queue && !copies_wait(engine) && is_on_device(to) && is_on_device(from);
+  const bool later = way.is_open_to_queue && !copies_wait(engine) &&
+                     is_on_device(to, Touch::Write) && is_on_device(from, Touch::Read);
   return later ? queue_as_it_is(way, request, forward, to, from, size)
                : make_in_turn(way, request, forward, to, from, size);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is taken and given back. Who takes some is answered at once: nothing that is queued
-// can know of it yet. Frees keep their place in the stream, or wait for all that was queued.
+// Memory that is taken and given back. Who takes some is answered on his thread: nothing that is
+// queued can know of it yet. Frees keep their place in the stream, or wait for all that was queued.
+#include "hook/scheduled/frees.hpp"
 #include "hook/scheduled/way.hpp"
 
 namespace cuvmm::hook {
@@ -20,13 +21,27 @@ std::optional<AllocationFacts> held(Engine& engine, CUdeviceptr address) {
   return serving != nullptr ? serving->memory.find(address) : std::nullopt;
 }
 
+// Memory that was allocated, and not what lies where we have served some before.
 bool is_start_of_memory(Engine& engine, CUdeviceptr address) {
   if (const auto ours = held(engine, address)) return ours->address == address;
   CUdeviceptr begin = 0;
+  CUcontext context = nullptr;
+  CUmemoryPool pool = nullptr;
+  CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                 CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
+  void* answers[] = {&begin, &context, &pool};
   return address != 0 &&
-         engine.driver().cuPointerGetAttribute(&begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                               address) == CUDA_SUCCESS &&
-         begin == address;
+         engine.driver().cuPointerGetAttributes(3, asked, answers, address) == CUDA_SUCCESS &&
+         begin == address && (context != nullptr || pool != nullptr);
+}
+
+// What was freed in the stream's order is there to be taken, as soon as the driver knows of it.
+template <Call call>
+void settle_frees_before(const Forward<call>& forward, CUstream stream) {
+  if (!any_free_is_queued()) return;
+  const Way way = way_of(forward, stream);
+  if (way.stream == nullptr) return;
+  way.scheduler().settle_before_work_on(*way.stream);
 }
 
 }  // namespace
@@ -39,10 +54,12 @@ CUVMM_SCHEDULE(cuMemAllocPitch_v2, CUdeviceptr* address, size_t* pitch, size_t w
   return allocate(forward, address, pitch, width, height, element);
 }
 CUVMM_SCHEDULE(cuMemAllocAsync, CUdeviceptr* address, size_t size, CUstream stream) {
+  settle_frees_before(forward, stream);
   return allocate(forward, address, size, stream);
 }
 CUVMM_SCHEDULE(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size, CUmemoryPool pool,
                CUstream stream) {
+  settle_frees_before(forward, stream);
   return allocate(forward, address, size, pool, stream);
 }
 
@@ -66,14 +83,19 @@ CUVMM_SCHEDULE(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
     return make_in_turn(way, request, forward, address, stream);
   }
   QueuedFrees& frees = way.parts->queued_frees;
-  if (!frees.begin(address)) return CUDA_ERROR_INVALID_VALUE;
+  // Freed twice, or by a graph allocated anew in between: the driver sees which.
+  if (!frees.begin(address)) return make_in_turn(way, request, forward, address, stream);
+  queued_frees.fetch_add(1, std::memory_order_relaxed);
   const Taken taken =
       way.scheduler().submit(*way.client, request, [forward, address, stream, &frees] {
         frees.end(address);
-        return make_now(forward, address, stream);
+        const CUresult answer = make_now(forward, address, stream);
+        queued_frees.fetch_sub(1, std::memory_order_release);
+        return answer;
       });
   if (taken == Taken::Yes) return CUDA_SUCCESS;
   frees.end(address);
+  queued_frees.fetch_sub(1, std::memory_order_release);
   return make_directly(way, {}, forward, address, stream);
 }
 

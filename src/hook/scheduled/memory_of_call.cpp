@@ -1,9 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hook/scheduled/memory_of_call.hpp"
 
-namespace cuvmm::hook {
+#include <sys/uio.h>
+#include <unistd.h>
 
-MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size) {
+#include <cstring>
+
+namespace cuvmm::hook {
+namespace {
+
+// Rights to mapped memory are given in granules, of this size at the least.
+constexpr Size granule = 2 * MiB;
+constexpr Size most_granules_asked = 16;
+
+// Memory that the program maps by itself may have holes and be closed to the device.
+bool is_open_to(const Driver& driver, int device, CUdeviceptr address, Size size, Touch how) {
+  if (size > most_granules_asked * granule) return false;
+  const CUmemLocation where{CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  const auto is_open = [&](CUdeviceptr at) {
+    unsigned long long rights = 0;
+    if (driver.cuMemGetAccess(&rights, &where, at) != CUDA_SUCCESS) return false;
+    return rights == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ||
+           (how == Touch::Read && rights == CU_MEM_ACCESS_FLAGS_PROT_READ);
+  };
+  const CUdeviceptr last = address + (size != 0 ? size - 1 : 0);
+  for (CUdeviceptr at = address; at < last; at = (at / granule + 1) * granule) {
+    if (!is_open(at)) return false;
+  }
+  return is_open(last);
+}
+
+}  // namespace
+
+MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) {
   if (address == 0) return {};
   if (Serving* serving = engine.serving()) {
     if (const auto held = serving->memory.find(address)) {
@@ -16,16 +45,34 @@ MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size) {
   int device = -1;
   CUdeviceptr begin = 0;
   std::size_t length = 0;
-  CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                 CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                 CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                 CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-  void* answers[] = {&type, &is_managed, &device, &begin, &length};
-  if (engine.driver().cuPointerGetAttributes(5, asked, answers, address) != CUDA_SUCCESS) return {};
+  CUcontext context = nullptr;
+  CUmemoryPool pool = nullptr;
+  CUpointer_attribute asked[] = {
+      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+      CU_POINTER_ATTRIBUTE_RANGE_SIZE,     CU_POINTER_ATTRIBUTE_CONTEXT,
+      CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
+  void* answers[] = {&type, &is_managed, &device, &begin, &length, &context, &pool};
+  const Driver& driver = engine.driver();
+  if (driver.cuPointerGetAttributes(7, asked, answers, address) != CUDA_SUCCESS) return {};
   if (type == 0) return {Lies::Pageable, -1};
   if (is_managed != 0 || address < begin || size > begin + length - address) return {};
-  if (type == CU_MEMORYTYPE_DEVICE) return {Lies::OnDevice, device};
-  return type == CU_MEMORYTYPE_HOST ? MemoryOfCall{Lies::Pinned, -1} : MemoryOfCall{};
+  if (type == CU_MEMORYTYPE_HOST) return {Lies::Pinned, -1};
+  if (type != CU_MEMORYTYPE_DEVICE) return {};
+  const bool is_mapped_by_program = context == nullptr && pool == nullptr;
+  if (is_mapped_by_program && !is_open_to(driver, device, address, size, how)) return {};
+  return {Lies::OnDevice, device};
+}
+
+bool stage(void* to, const void* from, Size size) {
+  std::memcpy(to, from, size);
+  return true;
+}
+
+bool stage(void* to, CUdeviceptr from, Size size) {
+  const iovec there{reinterpret_cast<void*>(from), size};
+  const iovec here{to, size};
+  return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(size);
 }
 
 }  // namespace cuvmm::hook

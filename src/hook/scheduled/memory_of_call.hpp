@@ -16,10 +16,17 @@ struct MemoryOfCall {
   Lies lies = Lies::Elsewhere;
   int device = -1;
 };
-MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size);
-inline MemoryOfCall look_up(Engine& engine, const void* host, Size size) {
-  return look_up(engine, reinterpret_cast<CUdeviceptr>(host), size);
+enum class Touch : std::uint8_t { Read, Write };
+MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how);
+inline MemoryOfCall look_up(Engine& engine, const void* host, Size size, Touch how) {
+  return look_up(engine, reinterpret_cast<CUdeviceptr>(host), size, how);
 }
+
+// Copies pageable memory; false where it cannot be read. Of an address that the call says to be of
+// the host, nothing else is to be expected; another one may be of no memory yet, as that of a graph
+// that is queued.
+bool stage(void* to, const void* from, Size size);
+bool stage(void* to, CUdeviceptr from, Size size);
 
 // Some allocation was told that its copies are to be done when they return.
 inline bool copies_wait(Engine& engine) {

@@ -90,11 +90,19 @@ CUresult wait_or_write(const Forward<call>& forward, CUstream stream, CUdevicept
                        Word value, unsigned flags, unsigned known_flags) {
   const Way way = way_of(forward, stream);
   const Request request = way.request(call, 0, sizeof(Word));
-  const bool later = way.is_open_to_queue && (flags & ~known_flags) == 0 &&
-                     address % sizeof(Word) == 0 &&
-                     look_up(forward.engine(), address, sizeof(Word)).lies <= Lies::Pinned;
+  const bool later =
+      way.is_open_to_queue && (flags & ~known_flags) == 0 && address % sizeof(Word) == 0 &&
+      look_up(forward.engine(), address, sizeof(Word), Touch::Write).lies <= Lies::Pinned;
   return later ? queue_as_it_is(way, request, forward, stream, address, value, flags)
                : make_in_turn(way, request, forward, stream, address, value, flags);
+}
+
+template <Call call, class Word>
+CUresult value_in_turn(const Forward<call>& forward, CUstream stream, CUdeviceptr address,
+                       Word value, unsigned flags) {
+  const Way way = way_of(forward, stream);
+  return make_in_turn(way, way.request(call, 0, sizeof(Word)), forward, stream, address, value,
+                      flags);
 }
 
 constexpr unsigned known_wait_flags = CU_STREAM_WAIT_VALUE_NOR;  // and all below: how to compare
@@ -213,19 +221,26 @@ CUVMM_SCHEDULE(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph,
   return begin_capture(forward, stream, graph, after, edges, count, mode);
 }
 
-#define CUVMM_SCHEDULE_VALUES(bits, version)                                              \
-  CUVMM_SCHEDULE(cuStreamWaitValue##bits##version, CUstream stream, CUdeviceptr address,  \
-                 cuuint##bits##_t value, unsigned flags) {                                \
-    return wait_or_write(forward, stream, address, value, flags, known_wait_flags);       \
-  }                                                                                       \
-  CUVMM_SCHEDULE(cuStreamWriteValue##bits##version, CUstream stream, CUdeviceptr address, \
-                 cuuint##bits##_t value, unsigned flags) {                                \
-    return wait_or_write(forward, stream, address, value, flags, known_write_flags);      \
+#define CUVMM_SCHEDULE_VALUES(bits)                                                   \
+  CUVMM_SCHEDULE(cuStreamWaitValue##bits##_v2, CUstream stream, CUdeviceptr address,  \
+                 cuuint##bits##_t value, unsigned flags) {                            \
+    return wait_or_write(forward, stream, address, value, flags, known_wait_flags);   \
+  }                                                                                   \
+  CUVMM_SCHEDULE(cuStreamWriteValue##bits##_v2, CUstream stream, CUdeviceptr address, \
+                 cuuint##bits##_t value, unsigned flags) {                            \
+    return wait_or_write(forward, stream, address, value, flags, known_write_flags);  \
+  }                                                                                   \
+  /* Few devices take these any more. */                                              \
+  CUVMM_SCHEDULE(cuStreamWaitValue##bits, CUstream stream, CUdeviceptr address,       \
+                 cuuint##bits##_t value, unsigned flags) {                            \
+    return value_in_turn(forward, stream, address, value, flags);                     \
+  }                                                                                   \
+  CUVMM_SCHEDULE(cuStreamWriteValue##bits, CUstream stream, CUdeviceptr address,      \
+                 cuuint##bits##_t value, unsigned flags) {                            \
+    return value_in_turn(forward, stream, address, value, flags);                     \
   }
-CUVMM_SCHEDULE_VALUES(32, )
-CUVMM_SCHEDULE_VALUES(64, )
-CUVMM_SCHEDULE_VALUES(32, _v2)
-CUVMM_SCHEDULE_VALUES(64, _v2)
+CUVMM_SCHEDULE_VALUES(32)
+CUVMM_SCHEDULE_VALUES(64)
 #undef CUVMM_SCHEDULE_VALUES
 
 CUVMM_SCHEDULE(cuStreamBatchMemOp, CUstream stream, unsigned count,

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "hook/scheduled/frees.hpp"
+
 namespace cuvmm::hook {
 namespace {
 
@@ -33,6 +35,19 @@ bool changes_how_work_runs(std::string_view name) {
   return name != "cuCtxSetCurrent" &&
          std::any_of(changing.begin(), changing.end(),
                      [&](std::string_view one) { return name.starts_with(one); });
+}
+
+bool tells_what_is_used(Call call) {
+  switch (call) {
+    case Call::cuMemGetInfo_v2:
+    case Call::cuMemPoolGetAttribute:
+    case Call::cuMemPoolTrimTo:
+    case Call::cuDeviceGetGraphMemAttribute:
+    case Call::cuDeviceGraphMemTrim:
+      return true;
+    default:
+      return false;
+  }
 }
 
 bool may_record_events_in_graphs(Call call) {
@@ -75,6 +90,8 @@ void settle_for(Engine& engine, Call call) {
   if (may_record_events_in_graphs(call)) parts.graphs_record_events.store(true);
   const bool could_tell =
       row.effect != Effect::Neutral ? !only_adds(row.name) : changes_how_work_runs(row.name);
+  // A free counts from its call on.
+  if (any_free_is_queued() && tells_what_is_used(call)) parts.scheduler.settle_all();
   if (!could_tell) return;
   parts.scheduler.settle_all();
   // Handles of functions may come again, and what they allow may change.

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small scheduled program, of whose driver calls and the scheduler's own each fails in turn: the
+// program is told, or has what it asked for; nothing hangs, and nothing stays queued.
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "schedule/schedule_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr std::uint32_t words = 16;
+constexpr std::uint32_t additions = 4;
+
+// Every function that the program or the scheduler calls on its way.
+constexpr const char* called[] = {"cuStreamCreate",         "cuStreamCreateWithPriority",
+                                  "cuStreamDestroy",        "cuStreamGetCtx",
+                                  "cuStreamGetFlags",       "cuStreamGetPriority",
+                                  "cuStreamGetId",          "cuStreamIsCapturing",
+                                  "cuStreamSynchronize",    "cuStreamWaitEvent",
+                                  "cuStreamQuery",          "cuEventCreate",
+                                  "cuEventDestroy",         "cuEventRecord",
+                                  "cuEventQuery",           "cuEventElapsedTime",
+                                  "cuEventSynchronize",     "cuLaunchKernel",
+                                  "cuLaunchHostFunc",       "cuFuncGetParamInfo",
+                                  "cuKernelGetParamInfo",   "cuFuncGetAttribute",
+                                  "cuPointerGetAttributes", "cuPointerGetAttribute",
+                                  "cuMemAllocAsync",        "cuMemFreeAsync",
+                                  "cuMemsetD32Async",       "cuMemcpyHtoDAsync",
+                                  "cuMemcpyDtoDAsync",      "cuMemcpyDtoHAsync",
+                                  "cuCtxGetCurrent",        "cuCtxSetCurrent",
+                                  "cuCtxPushCurrent",       "cuCtxPopCurrent",
+                                  "cuCtxSynchronize",       "cuThreadExchangeStreamCaptureMode",
+                                  "cuCtxGetDevice",         "cuDeviceGetAttribute"};
+
+// What one run of the program has of the driver, given back whatever happened.
+class Program {
+ public:
+  explicit Program(const Kernels& kernels) : kernels_(kernels) {}
+
+  // The first answer that is not CUDA_SUCCESS; else what is found in memory counts.
+  CUresult run() {
+    const Driver& driver = hooked();
+    std::uint32_t start[words] = {};
+    const auto steps = std::to_array<std::function<CUresult()>>({
+        [&] { return driver.cuStreamCreate(&first_, CU_STREAM_NON_BLOCKING); },
+        [&] { return driver.cuStreamCreate(&second_, CU_STREAM_DEFAULT); },
+        [&] { return driver.cuEventCreate(&event_, CU_EVENT_DEFAULT); },
+        [&] { return driver.cuMemAllocAsync(&memory_, sizeof start, first_); },
+        [&] { return driver.cuMemAllocAsync(&copy_, sizeof start, first_); },
+        [&] { return driver.cuMemcpyHtoDAsync(memory_, start, sizeof start, first_); },
+        [&] { return driver.cuMemsetD32Async(copy_, 7, words, first_); },
+        [&] { return add_one(first_); },
+        [&] { return add_one(first_); },
+        [&] { return driver.cuEventRecord(event_, first_); },
+        [&] { return driver.cuStreamWaitEvent(second_, event_, 0); },
+        [&] { return add_one(second_); },
+        [&] { return add_one(second_); },
+        [&] { return driver.cuLaunchHostFunc(second_, &Program::called_back, this); },
+        [&] { return driver.cuMemcpyDtoDAsync(copy_, memory_, sizeof start, second_); },
+        [&] { return driver.cuMemcpyDtoHAsync(found_, copy_, sizeof found_, second_); },
+        [&] { return driver.cuEventSynchronize(event_); },
+        [&] { return driver.cuStreamSynchronize(first_); },
+        [&] { return driver.cuStreamSynchronize(second_); },
+        [&] { return free_one(memory_); },
+        [&] { return free_one(copy_); },
+        [&] { return driver.cuCtxSynchronize_v2000(); },
+    });
+    for (const auto& step : steps) {
+      if (const CUresult answer = step(); answer != CUDA_SUCCESS) return answer;
+    }
+    return CUDA_SUCCESS;
+  }
+
+  bool is_right() const {
+    return was_called_ && std::all_of(std::begin(found_), std::end(found_),
+                                      [](std::uint32_t word) { return word == additions; });
+  }
+
+  // The driver works again. What was refused of it may be told once more.
+  void clean_up() {
+    const Driver& driver = hooked();
+    static_cast<void>(driver.cuCtxSynchronize_v2000());
+    EXPECT_CUDA(driver.cuCtxSynchronize_v2000()) << "an error is told once";
+    for (CUdeviceptr* memory : {&memory_, &copy_}) {
+      if (*memory != 0 && is_held(*memory)) {
+        EXPECT_CUDA(driver.cuMemFree(*memory));
+      }
+    }
+    if (event_ != nullptr) {
+      EXPECT_CUDA(driver.cuEventDestroy(event_));
+    }
+    for (CUstream stream : {first_, second_}) {
+      if (stream != nullptr) {
+        EXPECT_CUDA(driver.cuStreamDestroy(stream));
+      }
+    }
+  }
+
+ private:
+  static void called_back(void* program) { static_cast<Program*>(program)->was_called_ = true; }
+  CUresult add_one(CUstream stream) {
+    return launch_hooked(kernels_.add_one, stream, std::uint64_t{memory_}, words);
+  }
+  CUresult free_one(CUdeviceptr memory) { return hooked().cuMemFreeAsync(memory, first_); }
+  // Its free may have been refused when it was made, or made.
+  static bool is_held(CUdeviceptr memory) {
+    const auto* serving = Engine::get()->serving();
+    if (serving != nullptr) return serving->memory.find(memory).has_value();
+    CUdeviceptr begin = 0;
+    return driver().cuPointerGetAttribute(&begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, memory) ==
+           CUDA_SUCCESS;
+  }
+
+  const Kernels& kernels_;
+  CUstream first_ = nullptr;
+  CUstream second_ = nullptr;
+  CUevent event_ = nullptr;
+  CUdeviceptr memory_ = 0;
+  CUdeviceptr copy_ = 0;
+  std::uint32_t found_[words] = {};
+  std::atomic<bool> was_called_{false};
+};
+
+class ScheduledFaults : public testing::TestWithParam<CUresult> {};
+
+TEST_P(ScheduledFaults, AreToldOrMadeUpFor) {
+  if (!simulated()) GTEST_SKIP() << "only the simulated driver fails when it is told to";
+  const CUresult fault = GetParam();
+  const char* fault_name = nullptr;
+  GIVEN(driver().cuGetErrorName(fault, &fault_name));
+  const Deadline deadline{120};
+  const GivenContext context;
+  const Kernels kernels;
+  const Scheduled scheduled{Schedule::Fifo};
+  const GivenClient client{"client"};
+  client.bind();
+  int failed = 0;
+  int told = 0;
+  for (const char* name : called) {
+    for (std::uint64_t number = 1;; ++number) {
+      const std::string text = std::string(name) + ":" + std::to_string(number) + "=" + fault_name;
+      SCOPED_TRACE(text);
+      Program program{kernels};
+      const std::uint64_t before = sim()->calls(name);
+      ASSERT_EQ(sim()->set_faults(text.c_str()), 0);
+      const CUresult answer = program.run();
+      const bool has_failed = sim()->calls(name) - before >= number;
+      ASSERT_EQ(sim()->set_faults(""), 0);
+      EXPECT_TRUE(answer == CUDA_SUCCESS || answer == fault) << name_of(answer);
+      if (answer == CUDA_SUCCESS) {
+        EXPECT_TRUE(program.is_right()) << "neither told nor done";
+      }
+      told += answer != CUDA_SUCCESS ? 1 : 0;
+      program.clean_up();
+      for (Client* known : scheduled.scheduler().clients()) {
+        if (const Lane* lane = known->lane(0)) {
+          EXPECT_TRUE(lane->is_empty()) << "something stays queued";
+        }
+      }
+      if (testing::Test::HasFailure()) return;
+      if (!has_failed) break;
+      ++failed;
+    }
+  }
+  // Some is made up for: want of memory by trying again, a question by asking the driver itself.
+  EXPECT_GT(failed, 60) << "hardly anything has failed";
+  EXPECT_GT(told, 5);
+  Program untouched{kernels};
+  EXPECT_CUDA(untouched.run());
+  EXPECT_TRUE(untouched.is_right());
+  untouched.clean_up();
+}
+
+INSTANTIATE_TEST_SUITE_P(With, ScheduledFaults,
+                         testing::Values(CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_OUT_OF_MEMORY),
+                         [](const auto& given) {
+                           return std::to_string(static_cast<int>(given.param));
+                         });
+
+}  // namespace
+}  // namespace cuvmm::test
