@@ -13,7 +13,8 @@ Result<std::unique_ptr<ContextMemory>> ContextMemory::create(const Driver& drive
   auto memory = std::unique_ptr<ContextMemory>{new ContextMemory{device, context}};
   const Size whole = round_up(device.memory(), device.granule());
   memory->small_ = TRY(Arena::create(driver, device.store(), order,
-                                     {.device = device.ordinal(),
+                                     {.what = "blocking, below 64 KiB",
+                                      .device = device.ordinal(),
                                       .granule = device.granule(),
                                       .reserve = whole,
                                       .access = access,

@@ -56,6 +56,12 @@ class ContextMemory {
   Size let_go_of(Size wanted);
   std::size_t compacted_blocks() const { return windows_->counters().compacted_blocks; }  // so far
 
+  // As Arena says.
+  void tell_trace() const {
+    small_->tell_trace();
+    windows_->tell_trace();
+  }
+
   // The number of the note that its last wait for all work covers (WorkNote).
   std::atomic<std::uint64_t>& covered_note() { return covered_note_; }
 

@@ -107,6 +107,8 @@ class Memory {
   bool copies_wait() const { return sync_memops_.load(std::memory_order_relaxed) != 0; }
 
   MemoryCounters counters(int device) const;
+  // What each arena and the windows hold, to the trace. For a process that ends: waits for nobody.
+  void tell_trace() const;
 
   // What the program is told of the current context's device, from what the driver told us.
   MemoryInfo info(const MemoryInfo& of_the_driver);

@@ -156,6 +156,20 @@ Size Memory::let_go_on(const DeviceMemory& device, Size wanted) {
   return gone;
 }
 
+void Memory::tell_trace() const {
+  {
+    const Writing alone{contexts_lock_, std::try_to_lock};
+    if (!alone.owns_lock()) return;
+    for (const auto& [handle, served] : contexts_) {
+      if (served->memory != nullptr) served->memory->tell_trace();
+    }
+  }
+  const Writing alone{pools_lock_, std::try_to_lock};
+  if (!alone.owns_lock()) return;
+  for (const auto& [handle, pool] : pools_) pool->tell_trace();
+  for (const auto& pool : ended_pools_) pool->tell_trace();
+}
+
 MemoryCounters Memory::counters(int ordinal) const {
   MemoryCounters counters;
   if (ordinal < 0 || ordinal >= AccessSet::most_devices) return counters;

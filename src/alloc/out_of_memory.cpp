@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "alloc/tried.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "trace/record_event.hpp"
@@ -60,6 +61,7 @@ void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& de
   const Size live = held > cached ? held - cached : 0;
   record_event({.event = TraceEvent::OutOfMemory,
                 .device = static_cast<std::int16_t>(device.ordinal()),
+                .detail = Tried::bits_of(error.doing),
                 .address = error.available,
                 .size = asked,
                 .stream = live,

@@ -12,8 +12,9 @@ constexpr Size small_reserves = 2;
 
 // As many addresses as can be had, but enough for the whole device.
 Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& device,
-                                            StreamOrder& order, Size reserves) {
-  ArenaSettings settings{.device = device.ordinal(),
+                                            StreamOrder& order, Size reserves, const char* what) {
+  ArenaSettings settings{.what = what,
+                         .device = device.ordinal(),
                          .granule = device.granule(),
                          .reserve = 0,
                          .access = AccessSet::of(device.ordinal()),
@@ -39,8 +40,9 @@ Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& 
 Result<std::unique_ptr<PoolMemory>> PoolMemory::create(const Driver& driver, DeviceMemory& device,
                                                        StreamOrder& order, CUmemoryPool handle) {
   auto pool = std::unique_ptr<PoolMemory>{new PoolMemory{device, order, handle}};
-  pool->large_ = TRY(create_arena(driver, device, pool->order_, large_reserves));
-  pool->small_ = TRY(create_arena(driver, device, pool->order_, small_reserves));
+  pool->large_ = TRY(create_arena(driver, device, pool->order_, large_reserves, "stream-ordered"));
+  pool->small_ = TRY(
+      create_arena(driver, device, pool->order_, small_reserves, "stream-ordered, below 1 MiB"));
   return pool;
 }
 

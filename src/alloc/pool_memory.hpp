@@ -72,6 +72,11 @@ class PoolMemory {
   // Gives so much of it to the device's other memory, where there is so much. Returns how much.
   Size let_go_of(Size wanted);
   std::uint64_t moved_chunks() const;  // so far
+  // As Arena says.
+  void tell_trace() const {
+    large_->tell_trace();
+    small_->tell_trace();
+  }
 
   PoolOrder& order() { return order_; }
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/arena_summary.hpp"
 #include "cli/client_summary.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
@@ -20,6 +21,7 @@ constexpr std::uint64_t records_a_report = 65'536;
 // One process' trace, read to its end.
 struct Summary {
   TraceSummary memory;
+  ArenaSummary arenas;
   WorkSummary work;
   ClientSummary clients;
 };
@@ -41,6 +43,7 @@ nlohmann::json as_json(const view::Recording& trace, const Summary& summary) {
                            {"spilled_peak_bytes", memory.spilled_peak_bytes},
                            {"dropped_events", trace.health().dropped},
                            {"duration_us", memory.last_time_ns / 1000}};
+  summary.arenas.add_to(trace.header(), object);
   summary.work.add_to(object);
   summary.clients.add_to(trace.header(), object);
   return object;
@@ -73,6 +76,7 @@ void print_summary(const view::Recording& trace, const Summary& summary) {
     print_line("peak of spilled bytes", print_size(memory.spilled_peak_bytes));
   }
   print_line("live at the end", print_size(memory.live_at_end()));
+  summary.arenas.print(trace.header());
   fmt::print("\ncalls\n");
   summary.work.print();
   summary.clients.print(trace.header());
@@ -88,6 +92,7 @@ int show(const std::string& path, bool json) {
   ProgressBar bar{"reading"};
   while (const TraceRecord* record = trace->next()) {
     summary.memory.add(*record);
+    summary.arenas.add(*record);
     summary.work.add(*record);
     summary.clients.add(*record);
     if (summary.memory.events % records_a_report == 0) {
@@ -128,6 +133,10 @@ void add_stats(CLI::App& app, int& exit_status) {
       "Examples:\n"
       "  cuvmm stats run.trace\n"
       "  cuvmm stats --json run.trace | jq .live_peak_bytes\n"
+      "\n"
+      "Arenas are what stream-ordered memory is cut from, windows serve blocking memory. Of each:\n"
+      "the bytes that the program holds, those that lie free behind it, free ones that were moved\n"
+      "to where they were needed, and live ones that were moved together.\n"
       "\n"
       "A trace whose end is missing is read to its last whole record. Exit status: 0, or 1 where\n"
       "nothing of it can be read.");

@@ -5,6 +5,8 @@
 #include <sys/auxv.h>
 #include <time.h>
 
+#include <cstdlib>
+
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "engine/control.hpp"
@@ -22,6 +24,11 @@ void warn_of(const Options& options) {
   for (const OptionProblem& problem : options.problems()) {
     CUVMM_LOG(Warning, "%s; the default is used", problem.text().c_str());
   }
+}
+
+void tell_trace_of_memory() {
+  Engine* const engine = Engine::running();
+  if (engine != nullptr && engine->serving() != nullptr) engine->serving()->memory.tell_trace();
 }
 
 const char* name_of_call(std::uint16_t call) {
@@ -92,6 +99,8 @@ void Engine::set_up() {
   warn_of(options_);
   if (!is_on()) return;
   start_trace(options_);
+  // Registered later, so called before the trace is finished.
+  if (trace_is_on() && serving_ != nullptr) std::atexit(&tell_trace_of_memory);
   scheduling_.start_as_asked();
   if (control_ != nullptr && options_.control == Switch::On) control_->start();
 }

@@ -6,6 +6,7 @@
 #include "base/options.hpp"
 #include "driver/driver.hpp"
 #include "engine/device_stores.hpp"
+#include "engine/ending_contexts.hpp"
 #include "engine/scheduling.hpp"
 #include "engine/serving.hpp"
 #include "engine/sight.hpp"
@@ -61,6 +62,9 @@ class Engine {
   // Before every call that gives a thread's own default stream work.
   PerThreadUse& per_thread_use() { return per_thread_use_; }
 
+  // Those that are being destroyed.
+  EndingContexts& ending_contexts() { return ending_contexts_; }
+
   // What the program resizes where it lies (capi).
   Resizables& resizables() { return resizables_; }
 
@@ -86,6 +90,7 @@ class Engine {
   Gate gate_;
   PerThreadUse per_thread_use_;
   Captures captures_;
+  EndingContexts ending_contexts_;
   Scheduling scheduling_;
   const std::unique_ptr<Serving> serving_;
   const std::unique_ptr<Control> control_;

@@ -8,6 +8,7 @@
 #include "engine/engine.hpp"
 #include "engine/inside.hpp"
 #include "engine/trace_life.hpp"
+#include "trace/current_trace.hpp"
 
 namespace cuvmm {
 namespace {
@@ -62,7 +63,7 @@ void Scheduling::start_as_asked() {
 
 Client& Scheduling::create_client(std::string name, int priority, int weight) {
   Client& client = ready_parts().scheduler.create_client(std::move(name), priority, weight);
-  name_client_in_trace(client.id(), client.name());
+  name_in_trace(TraceSubject::Client, client.id(), client.name());
   return client;
 }
 

@@ -6,12 +6,12 @@
 
 #include "base/log.hpp"
 #include "driver/calls.hpp"
+#include "trace/current_trace.hpp"
 #include "trace/writer.hpp"
 
 namespace cuvmm {
 namespace {
 
-std::atomic<TraceWriter*> writer{nullptr};
 std::atomic<bool> devices_described{false};
 
 TraceHeader header_of(const Options& options) {
@@ -25,7 +25,7 @@ TraceHeader header_of(const Options& options) {
 }
 
 void finish_trace() {
-  if (TraceWriter* running = writer.load()) running->finish();
+  if (TraceWriter* running = current_trace()) running->finish();
 }
 
 }  // namespace
@@ -38,12 +38,12 @@ void start_trace(const Options& options) {
     return;
   }
   // Never destroyed: its thread may still be at work when the process ends.
-  writer.store(std::move(*started).release());
+  set_current_trace(std::move(*started).release());
   std::atexit(&finish_trace);
 }
 
 void describe_devices_in_trace(const Driver& driver) {
-  TraceWriter* running = writer.load();
+  TraceWriter* running = current_trace();
   if (running == nullptr || devices_described.exchange(true)) return;
   TraceFacts facts;
   int count = 0;
@@ -58,17 +58,9 @@ void describe_devices_in_trace(const Driver& driver) {
   running->add(std::move(facts));
 }
 
-void name_client_in_trace(std::uint32_t number, const std::string& name) {
-  TraceWriter* running = writer.load();
-  if (running == nullptr) return;
-  TraceFacts facts;
-  facts.names.push_back({.subject = TraceSubject::Client, .number = number, .text = name});
-  running->add(std::move(facts));
-}
-
 void forget_trace() {
   TraceWriter::forget_after_fork();
-  writer.store(nullptr);
+  set_current_trace(nullptr);
   devices_described.store(false);
 }
 

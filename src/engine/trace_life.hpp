@@ -13,9 +13,6 @@ void start_trace(const Options& options);
 // Adds the devices, once the driver has been started by the program.
 void describe_devices_in_trace(const Driver& driver);
 
-// Adds the name of one of the scheduler's clients.
-void name_client_in_trace(std::uint32_t number, const std::string& name);
-
 // In a forked child.
 void forget_trace();
 

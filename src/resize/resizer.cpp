@@ -64,6 +64,8 @@ void Resizer::renew_notice() {
 }
 
 Answer Resizer::defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName stream) {
+  // Since some work nothing was allocated, so nothing is untouched: most large copies end here.
+  if (around_.work_note.is_left()) return std::nullopt;
   const auto target = around_.memory.find_start(to);
   const auto source = around_.memory.find_start(from);
   if (!target || !source) return std::nullopt;

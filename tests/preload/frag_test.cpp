@@ -2,7 +2,10 @@
 // The example that shows fragmentation, as a user starts it.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "preload/run_program.hpp"
+#include "preload/traces.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -37,6 +40,26 @@ TEST(FragTest, SucceedsUnderCuvmmAndSaysSo) {
     EXPECT_TRUE(says(finished, "cuMemAlloc and cuMemFree, cuvmm, VMM_MODE=VMM"));
     EXPECT_TRUE(says(finished, "SUCCEEDED: what is free can be had in one piece."));
   }
+}
+
+// The bytes of a key of the windows' object; 0 where there is none.
+unsigned long long of_the_windows(const std::string& stats, const std::string& key) {
+  const auto begin = stats.rfind('{', stats.find("blocking, windows"));
+  const auto at = stats.find("\"" + key + "\": ", begin);
+  if (begin == std::string::npos || at > stats.find('}', begin)) return 0;
+  return std::strtoull(stats.c_str() + at + key.size() + 4, nullptr, 10);
+}
+
+TEST(FragTest, StatsShowWhatArenasHoldAndWhatWasMoved) {
+  const std::string trace = own_folder() + "/trace";
+  const Finished finished = frag_test({}, under_cuvmm({{"VMM_TRACE_FILE", trace}}));
+  EXPECT_EQ(finished.status, 0);
+  const Finished stats = run_program({cli(), "stats", "--json", trace});
+  EXPECT_EQ(of_the_windows(stats.out, "used_bytes"), 0U) << "all was freed at the end";
+  EXPECT_GT(of_the_windows(stats.out, "free_bytes"), 512U << 20) << stats.out;
+  EXPECT_GT(of_the_windows(stats.out, "compacted_bytes"), 64U << 20);
+  EXPECT_TRUE(says(stats, "\"name\": \"device 0, blocking, below 64 KiB\""));
+  EXPECT_TRUE(says(run_program({cli(), "stats", trace}), "device 0, blocking, windows"));
 }
 
 TEST(FragTest, FailsWhereCuvmmOnlyRecords) {

@@ -119,6 +119,7 @@ class ArenaRandom : public VmmTest {
       ASSERT_TRUE(failed || !is_to_be_had) << had.error().text() << ", asked were " << asked;
       if (!failed) {
         ASSERT_EQ(had.error().kind, ErrorKind::OutOfMemory) << had.error().text();
+        ASSERT_LT(had.error().available, asked) << had.error().text();
       }
       return;
     }

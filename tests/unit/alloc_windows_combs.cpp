@@ -66,6 +66,27 @@ TEST_P(WindowsComb, ComesBackAsOneBlock) {
   for (const WindowBlock* block : blocks) expect_marked(*block);
 }
 
+// With as many blocks as the driver could give, no matter what is freed, no less than it would have
+// then: it gives back the granules that it gave to each block of more than 1 MiB alone.
+TEST_P(WindowsComb, NeverHasLessThanTheDriver) {
+  PRINT_SEED_ON_FAILURE();
+  const Comb& comb = GetParam();
+  if (comb.block <= 1 * MiB) GTEST_SKIP() << "the driver gives nothing back";
+  if (test_scale() < 1 && comb.memory > 1 * GiB) GTEST_SKIP() << "too much for a sanitizer";
+  WindowsWorld world{driver(), comb.memory,
+                     [](WindowSettings& settings) { settings.seed = seed(); }};
+  std::vector<WindowBlock*> blocks;
+  const Size native = natively(comb.memory, comb.block, world.granule);
+  for (Size i = 0; i < native; ++i) blocks.push_back(&world.block(comb.block));
+  const Size before = blocks.size();
+  comb.freed == Freed::EverySecond ? world.free_every_second(blocks)
+                                   : world.free_about_half(blocks, seed());
+  const Size gone = before - blocks.size();
+  const Size left = comb.memory - native * round_up(comb.block, world.granule);
+  EXPECT_GE(world.largest(), gone * round_up(comb.block, world.granule) + left);
+  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+}
+
 constexpr Size large = 3 * GiB;
 
 INSTANTIATE_TEST_SUITE_P(

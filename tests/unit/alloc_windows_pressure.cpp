@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "alloc/tried.hpp"
 #include "alloc_windows_world.hpp"
 #include "base/clock.hpp"
 #include "support/faulty_driver.hpp"
@@ -132,6 +133,8 @@ TEST_F(WindowsTest, AnswersOutOfMemoryInTimeBesideWorkThatNeverEnds) {
   EXPECT_LT(now_ns() - begin, 2'000'000'000u);
   ASSERT_EQ(outcome(block), "out of memory");
   EXPECT_EQ(block.error().asked, freed);
+  EXPECT_LT(block.error().available, freed);
+  EXPECT_NE(Tried::bits_of(block.error().doing) & Tried::LiveBlocks, 0U);
   EXPECT_EQ(world.quiet.begun(), 1);
   EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
 }

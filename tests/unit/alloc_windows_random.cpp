@@ -71,6 +71,7 @@ class RandomWindows : public WindowsTest {
       refused_ += 1;
       if (faulty_->faults() == 0) {
         EXPECT_EQ(block.error().kind, ErrorKind::OutOfMemory) << block.error().text();
+        EXPECT_LT(block.error().available, asked) << block.error().text();
       }
       return;
     }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Growing a buffer to 16 GiB on the card: natively, by VMM_RESIZE=auto and by its promise, with the
-# driver's calls and with the runtime's. Each must succeed, and served ones must copy less.
+# Growing a buffer on the card: natively, by VMM_RESIZE=auto and by its promise. First as examples,
+# with the driver's calls and with the runtime's: each must succeed, and served ones must copy less.
+# Then in figures, three rounds in turns, of which the middle one counts.
 programs=(build/bin/resize_test)
 [[ -x build/bin/resize_test_runtime ]] && programs+=(build/bin/resize_test_runtime)
 status=0
@@ -19,4 +20,50 @@ for program in "${programs[@]}"; do
       { echo "$name copies as much as natively"; status=1; }
   done
 done
+
+bench=build/bin/cuvmm_bench_resize
+if [[ -x $bench ]]; then
+  json=$(mktemp -d)
+  trap 'rm -rf "$json"' EXIT
+  for round in 1 2 3; do
+    for how in native auto elide; do
+      echo "-- cuvmm_bench_resize, $how, round $round"
+      run=(build/bin/cuvmm run --mode vmm --)
+      [[ $how == native ]] && run=(env)
+      VMM_RESIZE=${how/native/off} "${run[@]}" "$bench" --benchmark_out="$json/$how.$round" \
+        --benchmark_out_format=json || status=1
+    done
+  done
+  python3 - "$json" "$CUVMM_PART_DETAILS" <<'PYTHON' || status=1
+import json
+import pathlib
+import statistics
+import sys
+
+folder, details = map(pathlib.Path, sys.argv[1:])
+ways = ("native", "auto", "elide")
+
+
+def median_of(rounds):
+    """The benchmark with the middle time, and each of its counters' medians."""
+    ordered = sorted(rounds, key=lambda one: one["real_time"])
+    middle = dict(ordered[len(ordered) // 2])
+    for key in ("median_us", "bare_us", "over_bare", "granted", "ratio", "direct_us"):
+        if key in middle:
+            middle[key] = statistics.median(one[key] for one in rounds)
+    return middle
+
+
+result = {}
+for way in ways:
+    rounds = [json.loads(file.read_text())["benchmarks"] for file in sorted(folder.glob(f"{way}.*"))]
+    result[way] = {"benchmarks": [median_of(same) for same in zip(*rounds, strict=True)]}
+times = {way: [one.get("median_us", one["real_time"]) for one in result[way]["benchmarks"]] for way in ways}
+for way in ways:
+    for one, native, this in zip(result[way]["benchmarks"], times["native"], times[way], strict=True):
+        one["name"] = f"{way} {one['name']}"
+        one["native_over_this"] = native / this
+details.write_text(json.dumps(result, indent=1))
+PYTHON
+fi
 exit "$status"

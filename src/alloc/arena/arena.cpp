@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "trace/record_event.hpp"
+
 namespace cuvmm {
 
 using arena::Layout;
@@ -44,6 +46,7 @@ Arena::Arena(ChunkStore& store, StreamOrder& order, const ArenaSettings& setting
       order_(order),
       settings_(settings),
       here_(Location::device(settings.device)),
+      traced_(settings.device, settings.what),
       reservation_(std::move(reservation)),
       cache_bounds_{.bytes = settings.device_memory / share_of_cache},
       access_(settings.access),
@@ -56,7 +59,7 @@ Result<Block*> Arena::allocate(Size asked, StreamId stream) {
   if (asked == 0) return Error::invalid("allocate", "no bytes");
   if (size == 0 || size > reservation_.size() || size > settings_.device_memory) {
     const Holding holding{lock_};
-    return out_of_memory(asked, {.subject = "more than the device has"});
+    return out_of_memory(asked, {.subject = "more than the device has"}, supply().room);
   }
   Holding holding{lock_, std::defer_lock};
   if (stream != no_stream) {
@@ -155,6 +158,7 @@ void Arena::release_all() {
     cache.empty_into([](Block&, const FreeTicket&) {});
   }
   const Holding holding{lock_};
+  tell();
   mapping_ = empty_mapping();
   layout_->clear();
   note_mapped();
@@ -170,6 +174,21 @@ void Arena::note_mapped() {
   mapped_.store(mapping_.mapped_bytes(), std::memory_order_relaxed);
   far_mapped_.store(mapping_.far_bytes(), std::memory_order_relaxed);
   far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
+}
+
+void Arena::tell() const {
+  if (!trace_is_on()) return;
+  Size kept = 0;
+  for (const StreamCache& cache : caches_) kept += cache.bytes();
+  const Size blocks = layout_->block_bytes();
+  kept = std::min(kept, blocks);
+  traced_.tell(
+      {.used = blocks - kept, .free = layout_->free().bytes() + kept, .moved = moved_bytes_});
+}
+
+void Arena::tell_trace() const {
+  const Holding holding{lock_, std::try_to_lock};
+  if (holding.owns_lock()) tell();
 }
 
 std::vector<MappedChunk> Arena::chunks_behind(const Block& block) const {

@@ -12,6 +12,7 @@
 #include "alloc/arena/rearrangement.hpp"
 #include "alloc/arena/site.hpp"
 #include "alloc/arena/stream_cache.hpp"
+#include "alloc/traced_arena.hpp"
 #include "base/clock.hpp"
 #include "base/options.hpp"
 #include "stream/stream_order.hpp"
@@ -23,6 +24,7 @@ namespace cuvmm {
 struct Relocation;
 
 struct ArenaSettings {
+  const char* what = "an arena";  // for traces; a literal
   int device = 0;
   Size granule = usual_granule;  // of the device
   Size reserve = 0;              // bytes of addresses
@@ -97,6 +99,8 @@ class Arena final : private ReclaimClient {
 
   bool contains(CUdeviceptr address) const { return reservation_.contains(address, 1); }
   ArenaCounters counters() const;
+  // What it holds, to the trace. For a process that ends: nothing where somebody is at work.
+  void tell_trace() const;
   Size mapped_bytes() const { return mapped_.load(std::memory_order_relaxed); }
   Size spilled_free() const { return far_free_.load(std::memory_order_relaxed); }
 
@@ -135,7 +139,8 @@ class Arena final : private ReclaimClient {
   Size movable_bytes(Lies reach) const;
   bool is_hopeless(Size size) const;
   bool is_waiting_futile(const arena::Build& build) const;
-  Error out_of_memory(Size asked, Error refusal) const;
+  // Under the lock. With so many bytes of chunks beside what is here.
+  Error out_of_memory(Size asked, Error refusal, Size chunks) const;
 
   // Not under the lock. take_chunks(): into the hand what is lacking, or as much as there is.
   Result<void> take_chunks(arena::Build& build);
@@ -164,11 +169,14 @@ class Arena final : private ReclaimClient {
   std::vector<Stretch> far_within(const Stretch& where) const;
   Mapping empty_mapping() const;
   void note_mapped();
+  // Under the lock, where a trace is taken.
+  void tell() const;
 
   ChunkStore& store_;
   StreamOrder& order_;
   const ArenaSettings settings_;
   const Location here_;
+  const TracedArena traced_;
   const Reservation reservation_;
   const arena::StreamCache::Bounds cache_bounds_;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "alloc/arena/arena.hpp"
+#include "alloc/tried.hpp"
 
 namespace cuvmm {
 
@@ -21,19 +22,26 @@ using arena::WholeChunks;
 Result<Block*> Arena::build(Build& build) {
   Holding holding{lock_};
   BuildTurns::Turn turn{turns_};
+  Tried tried;
+  const auto refuse = [&](Size chunks) {
+    Error refusal = out_of_memory(build.size, build.refusal, chunks);
+    refusal.doing = tried.words();
+    return refusal;
+  };
   const auto unlocked = [&](auto act) {
     holding.unlock();
     auto outcome = act();
     holding.lock();
     return outcome;
   };
-  if (is_hopeless(build.size)) return out_of_memory(build.size, build.refusal);
+  if (is_hopeless(build.size)) return refuse(supply().room);
   for (;;) {
     look_at_pending();
     if (Block* const block = TRY(try_to_build(build))) return block;
 
     if (!build.is_under_pressure) {
       if (!build.lacks.empty()) {
+        tried.add(Tried::NewMemory);
         const Result<void> taken = unlocked([&] { return take_chunks(build); });
         if (taken.ok()) continue;
         if (taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
@@ -48,17 +56,21 @@ Result<Block*> Arena::build(Build& build) {
       continue;
     }
 
+    tried.add(Tried::FreeChunks);
     const Result<bool> more = unlocked([&] { return take_under_pressure(build); });
     if (TRY(more)) continue;
     if (turn.wait_for_others(holding, build.until)) continue;
+    tried.add(Tried::PendingWork);
     if (follow_pending(build)) continue;
     if (!is_waiting_futile(build) && unlocked([&] { return wait_for_pending(build); })) continue;
     if (build.reach == Lies::Near && store_.spills()) {
+      tried.add(Tried::Elsewhere);
       build.reach = Lies::Far;
       continue;
     }
+    const Size had = build.hand_bytes();
     build.hand.clear();  // available again
-    return out_of_memory(build.size, build.refusal);
+    return refuse(had);
   }
 }
 
@@ -124,6 +136,7 @@ Result<Block*> Arena::build_at(const Site& site, Build& build) {
   Block& block = layout_->carve(change.lowest_that_came(), site.where, build.stream);
   if (has_room) let_go_of_spilled();
   note_mapped();
+  tell();
   return &block;
 }
 
@@ -214,11 +227,14 @@ bool Arena::is_hopeless(Size size) const {
   return most < size;
 }
 
-Error Arena::out_of_memory(Size asked, Error refusal) const {
+// What could be had in one piece is what lies so, or all chunks that may lie wherever they are
+// needed.
+Error Arena::out_of_memory(Size asked, Error refusal, Size chunks) const {
   refusal.kind = ErrorKind::OutOfMemory;
   refusal.doing = "allocate";
   refusal.asked = asked;
-  refusal.available = layout_->free().bytes() + supply().room;
+  refusal.available =
+      std::max(layout_->free().for_anyone().largest(), movable_bytes(Lies::Near) + chunks);
   return refusal;
 }
 

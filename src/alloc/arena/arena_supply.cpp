@@ -143,6 +143,7 @@ Size Arena::let_go(Choose choose) {
   if (change.is_empty()) return 0;
   // What the driver refuses to unmap stays where it is.
   (void)commit(change);
+  tell();
   return change.gone_bytes();
 }
 

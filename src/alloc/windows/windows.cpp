@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "alloc/windows/window_batch.hpp"
+#include "trace/record_event.hpp"
 #include "vmm/give_back.hpp"
 
 namespace cuvmm {
@@ -41,6 +42,7 @@ Windows::Windows(const Driver& driver, ChunkStore& store, StreamOrder& order,
       order_(order),
       settings_(settings),
       granule_(settings.granule),
+      traced_(settings.device, "blocking, windows"),
       maps_(driver, settings.device, settings.access),
       addresses_(driver, {settings.granule, settings.reserve_step, most_addresses(settings)}),
       shared_(settings.granule, settings.seed) {
@@ -144,6 +146,7 @@ Result<void> Windows::set_access(const AccessSet& access) {
 
 void Windows::release_all() {
   const Holding holding{lock_};
+  tell();
   for (const auto& batch : unfinished_) {
     // Its blocks end here; a context that is gone, or broken, copies nothing any more.
     (void)driver_.cuStreamSynchronize(batch->stream);
@@ -200,6 +203,27 @@ WindowCounters Windows::counters() const {
   now.mapped_bytes = maps_.mapped_bytes();
   now.reserved_bytes = addresses_.reserved_bytes();
   return now;
+}
+
+void Windows::tell() const {
+  if (!trace_is_on()) return;
+  const Size used = counters_.live_bytes - unbacked_bytes_;
+  traced_.tell({.used = used,
+                .free = held() - std::min(used, held()),
+                .compacted = counters_.compacted_bytes});
+}
+
+void Windows::tell_of_change() {
+  if (!trace_is_on()) return;
+  if (told_held_ == held() && told_compacted_ == counters_.compacted_bytes) return;
+  told_held_ = held();
+  told_compacted_ = counters_.compacted_bytes;
+  tell();
+}
+
+void Windows::tell_trace() const {
+  const Holding holding{lock_, std::try_to_lock};
+  if (holding.owns_lock()) tell();
 }
 
 }  // namespace cuvmm

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "alloc/records.hpp"
+#include "alloc/traced_arena.hpp"
 #include "alloc/windows/cached_windows.hpp"
 #include "alloc/windows/quiet.hpp"
 #include "alloc/windows/shared_chunks.hpp"
@@ -139,6 +140,8 @@ class Windows final : public ReclaimClient {
   void release_all();
 
   WindowCounters counters() const;
+  // What they hold, to the trace. For a process that ends: nothing where somebody is at work.
+  void tell_trace() const;
   Complaint complaint() const;
   void check() const { must_hold(complaint()); }
 
@@ -154,6 +157,11 @@ class Windows final : public ReclaimClient {
   Windows(const Driver& driver, ChunkStore& store, StreamOrder& order,
           const WindowSettings& settings);
   ChunkKind kind(Size size) const;
+  // Under the lock. The trace, where it is taken and they hold another amount of memory than when
+  // it was told last.
+  void tell_of_change();
+  void tell() const;
+  Size held() const { return shared_.physical_bytes() + whole_bytes_; }
 
   // windows_allocate.cpp. `try_` and what is called by it: under the lock.
   Result<WindowBlock*> place(Request& request);
@@ -255,6 +263,7 @@ class Windows final : public ReclaimClient {
   StreamOrder& order_;
   const WindowSettings settings_;
   const Size granule_;
+  const TracedArena traced_;
 
   mutable Lock lock_{LockOrder::Windows};  // guards what follows
   Records<WindowBlock> records_;
@@ -277,6 +286,8 @@ class Windows final : public ReclaimClient {
   bool turn_is_taken_ = false;
   bool is_compacting_ = false;  // who has the turn
   Condition turn_ended_;
+  Size told_held_ = 0;  // to the trace
+  Size told_compacted_ = 0;
 
   ReclaimRegistration registration_;  // ends first
 };

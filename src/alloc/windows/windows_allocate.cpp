@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "alloc/tried.hpp"
 #include "alloc/windows/window_batch.hpp"
 #include "alloc/windows/windows.hpp"
 #include "base/undo.hpp"
@@ -93,7 +94,7 @@ Result<WindowBlock*> Windows::allocate(Size asked, const Preparation& for_resize
   const Size granted = round_up(asked, window_step);
   Request request{.shape = {granted, granule_}};
   {
-    const Holding holding{lock_};
+    Holding holding{lock_};
     if (for_resize.kind != Preparation::Kind::None) {
       request.cuts = likely_cuts(request.shape, for_resize.granules_at_least * granule_);
     }
@@ -108,11 +109,12 @@ Result<WindowBlock*> Windows::allocate(Size asked, const Preparation& for_resize
     const Size not_live = most - std::min(most, live);
     if (granted == 0 || granted - request.unbacked > not_live) {
       // However much is given up for it. Programs find out by halving what they ask for.
+      holding.unlock();
       return Error{.kind = ErrorKind::OutOfMemory,
                    .doing = doing,
                    .subject = "more than the device has",
                    .asked = asked,
-                   .available = not_live};
+                   .available = could_be_had()};
     }
     if (WindowBlock* const cached = take_cached(granted)) return cached;
   }
@@ -125,7 +127,10 @@ Result<WindowBlock*> Windows::place(Request& request) {
   for (;;) {
     {
       const Holding holding{lock_};
-      if (WindowBlock* const block = TRY(try_place(request))) return block;
+      if (WindowBlock* const block = TRY(try_place(request))) {
+        tell_of_change();
+        return block;
+      }
     }
     TRY(take_missing(request));
   }
@@ -134,12 +139,15 @@ Result<WindowBlock*> Windows::place(Request& request) {
 Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refusal) {
   const Turn turn{*this};
   const std::uint64_t until = deadline();
+  Tried tried;
+  tried.add(Tried::NewMemory);
   const auto try_again = [&] {
     Result<WindowBlock*> placed = place(request);
     if (!placed.ok()) refusal = placed.error();
     return placed;
   };
   const auto give_up_cached = [&] {
+    tried.add(Tried::CachedBlocks);
     const Holding holding{lock_};
     tidy();
     return give_up_for(request);
@@ -150,13 +158,19 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
     (void)give_up_cached();
     Result<WindowBlock*> placed = try_again();
     const auto lacks_room = [&] { return !placed.ok() && is_for_want_of_room(refusal); };
-    while (lacks_room() && (give_up_cached() || wait_for_a_free(until))) placed = try_again();
+    const auto wait = [&] {
+      tried.add(Tried::PendingWork);
+      return wait_for_a_free(until);
+    };
+    while (lacks_room() && (give_up_cached() || wait())) placed = try_again();
     for (int times = 0; lacks_room() && times < compactions_at_most; ++times) {
+      tried.add(Tried::LiveBlocks);
       if (!TRY(make_room(request))) break;
       placed = try_again();
     }
     if (lacks_room() && store_.spills()) {
       request.reach = Lies::Far;
+      tried.add(Tried::Elsewhere);
       placed = try_again();
     }
     if (!lacks_room()) return placed;
@@ -165,7 +179,7 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
     const Holding holding{lock_};
     if (unmap_refusal_.driver_code != 0) return unmap_refusal_;
   }
-  refusal.doing = doing;
+  refusal.doing = tried.words();
   refusal.asked = request.shape.granted;
   refusal.available = request.whole_bytes;
   return refusal;

@@ -123,6 +123,8 @@ Result<Size> Windows::compact(Size wanted, const Compaction& how) {
     if (!done.ok() && freed < wanted) return done.error();
     if (freed == before) break;
   }
+  const Holding holding{lock_};
+  tell_of_change();
   return freed;
 }
 

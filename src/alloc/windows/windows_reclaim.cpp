@@ -227,21 +227,26 @@ Size Windows::reclaim(Size wanted, Location where) {
   const Holding holding{lock_, std::try_to_lock};
   if (!holding.owns_lock()) return 0;
   tidy();
-  return give_up_whole_chunks(wanted);
+  const Size gone = give_up_whole_chunks(wanted);
+  tell_of_change();
+  return gone;
 }
 
 Size Windows::let_go_of(Size wanted) {
   const Holding holding{lock_};
   tidy();
-  return give_up_whole_chunks(wanted);
+  const Size gone = give_up_whole_chunks(wanted);
+  tell_of_change();
+  return gone;
 }
 
 Size Windows::trim(Size keep) {
   const Holding holding{lock_};
   tidy();
-  const Size held = shared_.physical_bytes() + whole_bytes_;
   const Size wanted = counters_.live_bytes + std::min(keep, unlimited - counters_.live_bytes);
-  return held > wanted ? give_up_whole_chunks(held - wanted) : 0;
+  const Size gone = held() > wanted ? give_up_whole_chunks(held() - wanted) : 0;
+  tell_of_change();
+  return gone;
 }
 
 }  // namespace cuvmm

@@ -8,8 +8,9 @@ namespace {
 
 template <Call call>
 CUresult begin(const Forward<call>& forward, CUresult answer, const CUcontext* context) {
-  Serving* serving = forward.engine().serving();
-  if (serving != nullptr && answer == CUDA_SUCCESS && context != nullptr) {
+  if (answer != CUDA_SUCCESS || context == nullptr) return answer;
+  forward.engine().ending_contexts().wait_until_ended(*context);
+  if (Serving* serving = forward.engine().serving()) {
     serving->memory.context_began(*context);
     if (Resizer* const resizer = serving->resizer()) resizer->context_began(*context);
   }
@@ -31,6 +32,7 @@ void end(const Forward<call>& forward, CUcontext context) {
 template <Call call>
 CUresult destroy(const Forward<call>& forward, CUcontext context) {
   forward.engine().scheduling().context_ends(context);
+  const EndingContexts::Ending ending{forward.engine().ending_contexts(), context};
   const CUresult answer = forward(context);
   if (answer == CUDA_SUCCESS) end(forward, context);
   return answer;
@@ -59,6 +61,7 @@ CUresult end_primary(const Forward<call>& forward, CUdevice device, bool always)
   const Driver& driver = forward.engine().driver();
   const CUcontext context = primary_context(driver, device);
   engine.scheduling().context_ends(context);
+  const EndingContexts::Ending ending{engine.ending_contexts(), context};
   const CUresult answer = forward(device);
   if (answer == CUDA_SUCCESS && (always || !is_active(driver, device))) end(forward, context);
   return answer;

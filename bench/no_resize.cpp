@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls that are no part of a resize pay for the chance that one is, in a process that has
+// large blocks, over the simulated driver. Goal: at most 10 ns.
+#include <benchmark/benchmark.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "hook/door.hpp"
+
+namespace cuvmm::bench {
+namespace {
+
+constexpr std::size_t block = 64 * MiB;
+
+template <Call call>
+typename hook::Row<call>::Function door() {
+  return reinterpret_cast<typename hook::Row<call>::Function>(
+      hook::all_doors()[static_cast<std::size_t>(call)].legacy);
+}
+
+// Two blocks that could be the two of a resize.
+struct World {
+  World() {
+    ::setenv("VMM_SIM_BACKING", "none", 1);
+    driver_source().path.store(CUVMM_SIM_DRIVER);
+    CUcontext context = nullptr;
+    door<Call::cuInit>()(0);
+    door<Call::cuDevicePrimaryCtxRetain>()(&context, 0);
+    door<Call::cuCtxSetCurrent>()(context);
+    for (CUdeviceptr* one : {&from, &to}) {
+      if (door<Call::cuMemAlloc_v2>()(one, block) != CUDA_SUCCESS) std::abort();
+    }
+    resizer = Engine::get()->serving()->resizer();
+    if (resizer == nullptr || !resizer->is_worth_a_look(block)) std::abort();
+  }
+  static World& get() {
+    static auto* world = new World;
+    return *world;
+  }
+
+  CUdeviceptr from = 0;
+  CUdeviceptr to = 0;
+  Resizer* resizer = nullptr;
+};
+
+// As a copy's hook asks (hook/serve.hpp).
+Answer put_off(World& world, std::size_t size) {
+  if (!world.resizer->is_worth_a_look(size)) return std::nullopt;
+  return world.resizer->defer(world.to, world.from, size, {});
+}
+
+void ASmallCopy(benchmark::State& state) {
+  World& world = World::get();
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(put_off(world, 4096));
+}
+BENCHMARK(ASmallCopy);
+
+// After other work, as nearly every copy comes.
+void ALargeCopyAfterWork(benchmark::State& state) {
+  World& world = World::get();
+  door<Call::cuMemsetD8Async>()(world.from, 0, 64, nullptr);
+  for ([[maybe_unused]] auto _ : state) {
+    if (put_off(world, block)) std::abort();
+  }
+}
+BENCHMARK(ALargeCopyAfterWork);
+
+void AFree(benchmark::State& state) {
+  World& world = World::get();
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(world.resizer->free(world.from));
+}
+BENCHMARK(AFree);
+
+}  // namespace
+}  // namespace cuvmm::bench
+
+BENCHMARK_MAIN();

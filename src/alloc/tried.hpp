@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace cuvmm {
+
+// What was done for an allocation before it was refused.
+class Tried {
+ public:
+  enum What : std::uint8_t {
+    NewMemory = 1,     // of the driver, within the limit; and what others could give up
+    FreeChunks = 2,    // moved to where they were needed
+    CachedBlocks = 4,  // given up
+    PendingWork = 8,   // waited for
+    LiveBlocks = 16,   // moved together, where that yields enough
+    Elsewhere = 32,    // spilled memory
+  };
+
+  void add(What what) { bits_ |= what; }
+
+  // For an Error's `doing`: lives as long as the process.
+  const char* words() const;
+  // The bits that such words stand for; 0 for any others.
+  static std::uint32_t bits_of(const char* words);
+
+ private:
+  std::uint8_t bits_ = 0;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/size.hpp"
+#include "trace/header.hpp"
+#include "trace/record.hpp"
+
+namespace cuvmm::cli {
+
+// What each arena, and the windows of each context, held when the trace was told of them last.
+class ArenaSummary {
+ public:
+  void add(const TraceRecord& record);
+
+  // "arenas": [...], where there were any.
+  void add_to(const TraceHeader& header, nlohmann::json& object) const;
+  void print(const TraceHeader& header) const;
+
+ private:
+  struct Figures {
+    int device = 0;
+    Size used = 0;
+    Size free = 0;
+    Size moved = 0;
+    Size compacted = 0;
+  };
+  std::map<std::uint32_t, Figures> arenas_;
+};
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <time.h>
+
+#include <array>
+#include <atomic>
+
+#include "base/clock.hpp"
+#include "driver/cuda.hpp"
+
+namespace cuvmm {
+
+// Contexts that the driver has been told to end, until our books say so as well. A context that
+// begins meanwhile may have the same handle, and must not find in the books what ends.
+//
+// Without a lock, which would be held while the driver waits for a context's work.
+class EndingContexts {
+ public:
+  // One of them, to the end of the scope.
+  class Ending {
+   public:
+    Ending(EndingContexts& all, CUcontext context) : place_(all.enter(context)) {}
+    ~Ending() {
+      if (place_ != nullptr) place_->store(nullptr, std::memory_order_release);
+    }
+    Ending(const Ending&) = delete;
+    Ending& operator=(const Ending&) = delete;
+
+   private:
+    std::atomic<CUcontext>* const place_;
+  };
+
+  // Before a context that has begun is entered into the books. Where it takes longer than a second
+  // this is not the handle of one that is gone, but of one whose work is waited for.
+  void wait_until_ended(CUcontext context) const {
+    if (!is_ending(context)) return;
+    const std::uint64_t until = now_ns() + longest_ns;
+    while (is_ending(context) && now_ns() < until) {
+      const timespec a_moment{.tv_sec = 0, .tv_nsec = 20'000};
+      ::nanosleep(&a_moment, nullptr);
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t longest_ns = 1'000'000'000;
+
+  // nullptr where so many end at once.
+  std::atomic<CUcontext>* enter(CUcontext context) {
+    if (context == nullptr) return nullptr;
+    for (std::atomic<CUcontext>& place : places_) {
+      CUcontext nobody = nullptr;
+      if (place.compare_exchange_strong(nobody, context)) return &place;
+    }
+    return nullptr;
+  }
+  bool is_ending(CUcontext context) const {
+    for (const std::atomic<CUcontext>& place : places_) {
+      if (place.load(std::memory_order_acquire) == context) return true;
+    }
+    return false;
+  }
+
+  std::array<std::atomic<CUcontext>, 64> places_{};
+};
+
+}  // namespace cuvmm

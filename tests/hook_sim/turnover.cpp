@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts that end and begin in several threads at once. A new one may have the handle of one that
+// the driver has ended and we have not yet struck off our books.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "engine/ending_contexts.hpp"
+#include "hook_sim/doors.hpp"
+#include "support/scale.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+CUcontext some_context(std::uintptr_t number) {
+  return reinterpret_cast<CUcontext>(number);
+}
+
+TEST(EndingContexts, ABeginningWaitsForTheEndOfItsHandleAlone) {
+  EndingContexts contexts;
+  std::atomic<bool> has_begun{false};
+  std::thread beginning;
+  {
+    const EndingContexts::Ending ending{contexts, some_context(1)};
+    contexts.wait_until_ended(some_context(2));
+    beginning = std::thread([&] {
+      contexts.wait_until_ended(some_context(1));
+      has_begun = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    EXPECT_FALSE(has_begun);
+  }
+  beginning.join();
+  EXPECT_TRUE(has_begun);
+}
+
+TEST(EndingContexts, ABeginningDoesNotWaitForEver) {
+  EndingContexts contexts;
+  const EndingContexts::Ending ending{contexts, some_context(1)};
+  const std::uint64_t began = now_ns();
+  contexts.wait_until_ended(some_context(1));
+  EXPECT_GE(now_ns() - began, 900'000'000U);
+}
+
+// One life of a context: what is written in it is there at its end.
+void live(std::uint32_t mark, std::atomic<int>& failures) {
+  const auto count = [&](CUresult answer) { failures += answer != CUDA_SUCCESS; };
+  constexpr std::size_t size = 128 * KiB;
+  CUcontext context = nullptr;
+  CUdeviceptr block = 0;
+  std::uint32_t found = 0;
+  count(through_door<Call::cuCtxCreate_v2>(&context, 0u, 0));
+  count(through_door<Call::cuMemAlloc_v2>(&block, size));
+  count(through_door<Call::cuMemsetD32_v2>(block, mark, size / 4));
+  std::this_thread::yield();
+  count(through_door<Call::cuMemcpyDtoH_v2>(static_cast<void*>(&found), block + size - 4,
+                                            sizeof found));
+  failures += found != mark;
+  if (mark % 2 == 0) count(through_door<Call::cuMemFree_v2>(block));
+  count(through_door<Call::cuCtxDestroy_v2>(context));
+}
+
+TEST(Contexts, EndAndBeginInManyThreadsWithTheirOwnMemory) {
+  ASSERT_EQ(through_door<Call::cuInit>(0u), CUDA_SUCCESS);
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (std::uint32_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (std::uint32_t i = 0; i < scaled(100); ++i) live(thread << 16 | i, failures);
+    });
+  }
+  for (std::thread& one : threads) one.join();
+  EXPECT_EQ(failures, 0);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
