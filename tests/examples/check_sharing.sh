@@ -90,4 +90,17 @@ ends_with 1 $? "$folder/producer.errors" '^producer: the consumer found other da
 
 run producer --timeout 1 >/dev/null 2>"$folder/errors"
 ends_with 1 $? "$folder/errors" '^producer: no consumer came within 1 s; start'
+
+# Where there is no driver, or one whose device cannot do it.
+natively() { LD_LIBRARY_PATH=$1 CUVMM_DRIVER_LACKS=$2 "$build/bin/$3" >/dev/null 2>"$folder/errors"; }
+for program in producer consumer; do
+  natively "$build/tests/programs/lacking" vmm $program
+  ends_with 1 $? "$folder/errors" "^$program: this device has no virtual memory management; it takes one"
+  natively "$build/tests/programs/lacking" fd $program
+  ends_with 1 $? "$folder/errors" "^$program: this device passes no memory by file descriptor; run both"
+  if ! ldconfig -p | grep -q libcuda.so.1; then
+    natively "$folder" '' $program
+    ends_with 1 $? "$folder/errors" "^$program: no CUDA driver here; "
+  fi
+done
 exit "$status"

@@ -218,6 +218,25 @@ TEST_F(Semantics, TurningOffLosesNothing) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
+// As from within a call of ours, or of the driver's, on the same thread.
+TEST_F(Semantics, ACallFromWithinAnotherPassesThrough) {
+  const HookedStream stream;
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
+  const std::uint64_t before = client_.get().figures().operations;
+  {
+    const Inside inside;
+    ASSERT_CUDA(hooked().cuMemAllocAsync(&memory, 4, stream));
+    EXPECT_FALSE(Engine::get()->serving() != nullptr &&
+                 Engine::get()->serving()->memory.find(memory));
+    EXPECT_CUDA(hooked().cuMemsetD32Async(memory, 1, 1, stream));
+    EXPECT_CUDA(launch_hooked(kernels_.add_one, stream.get(), std::uint64_t{memory}, 1u));
+    EXPECT_CUDA(hooked().cuMemFreeAsync(memory, stream));
+    EXPECT_CUDA(hooked().cuStreamSynchronize(stream));
+  }
+  EXPECT_EQ(client_.get().figures().operations, before);
+}
+
 // What a thread sanitizer sees of it all.
 TEST_F(Semantics, ThirtyTwoClientsAtOnce) {
   constexpr int clients = 32;
