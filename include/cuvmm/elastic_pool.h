@@ -36,7 +36,8 @@ typedef struct cuvmm_places {
   int32_t placement; /* a cuvmm_placement */
   int32_t host;      /* a cuvmm_host_use */
   int32_t host_node; /* NUMA node */
-  int32_t reserved0;
+  int32_t shareable; /* 1: memory of devices can be granted to other processes
+                        (cuvmm_share_send_of_pool), which takes longer to make; else 0 */
   uint64_t reserved[8];
 } cuvmm_places;
 

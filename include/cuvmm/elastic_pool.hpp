@@ -37,6 +37,7 @@ struct Places {
   Placement placement = Placement::Pack;
   HostUse host = HostUse::Never;
   std::int32_t host_node = 0;
+  bool shareable = false;  // its memory can be granted to other processes
 
   // For the C API; valid while this lives and is not changed.
   cuvmm_places in_c() const {
@@ -47,6 +48,7 @@ struct Places {
     places.placement = static_cast<std::int32_t>(placement);
     places.host = static_cast<std::int32_t>(host);
     places.host_node = host_node;
+    places.shareable = shareable ? 1 : 0;
     return places;
   }
 };
@@ -102,6 +104,7 @@ class ElasticPool {
   }
   ~ElasticPool() { cuvmm_elastic_pool_destroy(pool_); }
 
+  cuvmm_elastic_pool* get() const { return pool_; }
   std::uint64_t base_address() const { return cuvmm_elastic_pool_base_address(pool_); }
   std::uint64_t capacity() const { return cuvmm_elastic_pool_capacity(pool_); }
   std::uint64_t granule() const { return cuvmm_elastic_pool_granule(pool_); }

@@ -18,6 +18,7 @@
 
 #include <stdint.h>
 
+#include "cuvmm/elastic_pool.h"
 #include "cuvmm/error.h"
 
 #ifdef __cplusplus
@@ -104,6 +105,14 @@ typedef struct cuvmm_share_grant {
 cuvmm_status cuvmm_share_send(cuvmm_share_host* host, uint64_t peer,
                               const cuvmm_shared_buffer* buffer, const cuvmm_share_grant* grant,
                               uint64_t* id, cuvmm_error* error);
+/* The same of a part of a shareable pool: whole granules from `offset` on, allocated to the last
+ * byte. The grant's first_chunk and chunk_count are 0. What the importer has stays as it is when
+ * the pool is compacted, and lives on when it is deallocated; what is allocated there while the
+ * granule lives the importer sees too. */
+cuvmm_status cuvmm_share_send_of_pool(cuvmm_share_host* host, uint64_t peer,
+                                      const cuvmm_elastic_pool* pool, uint64_t offset,
+                                      uint64_t size, const cuvmm_share_grant* grant, uint64_t* id,
+                                      cuvmm_error* error);
 /* Importers lose the connection and keep the memory. */
 cuvmm_status cuvmm_share_stop(cuvmm_share_host* host, cuvmm_error* error);
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "cuvmm/elastic_pool.hpp"
 #include "cuvmm/result.hpp"
 #include "cuvmm/share.h"
 
@@ -107,6 +108,20 @@ class ShareHost {
     wanted.access = static_cast<std::int32_t>(grant.access);
     return detail::answer_with<std::uint64_t>([&](std::uint64_t* id, cuvmm_error* error) {
       return cuvmm_share_send(host_.get(), peer, buffer.get(), &wanted, id, error);
+    });
+  }
+
+  // Whole granules of a shareable pool, allocated to the last byte. `grant` names no chunks.
+  Result<std::uint64_t> send(std::uint64_t peer, const ElasticPool& pool, std::uint64_t offset,
+                             std::uint64_t size, const Grant& grant = {}) {
+    cuvmm_share_grant wanted{};
+    wanted.first_chunk = grant.first_chunk;
+    wanted.chunk_count = grant.chunk_count;
+    wanted.tag = grant.tag;
+    wanted.access = static_cast<std::int32_t>(grant.access);
+    return detail::answer_with<std::uint64_t>([&](std::uint64_t* id, cuvmm_error* error) {
+      return cuvmm_share_send_of_pool(host_.get(), peer, pool.get(), offset, size, &wanted, id,
+                                      error);
     });
   }
 

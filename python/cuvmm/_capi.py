@@ -33,7 +33,7 @@ class DeviceInfo(Structure):
 class Places(Structure):
     _fields_ = [("granule", c_uint64), ("devices", POINTER(c_int32)), ("device_count", c_uint64),
                 ("placement", c_int32), ("host", c_int32), ("host_node", c_int32),
-                ("reserved0", c_int32), ("reserved", c_uint64 * 8)]
+                ("shareable", c_int32), ("reserved", c_uint64 * 8)]
 
 
 class ElasticPoolOptions(Structure):

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/pool_words.hpp"
 
-struct cuvmm_elastic_pool {
-  std::unique_ptr<cuvmm::ElasticPool> memory;
-};
-
 namespace cuvmm::capi {
 namespace {
 

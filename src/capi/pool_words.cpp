@@ -7,9 +7,11 @@ Result<PlaceSettings> place_settings(const cuvmm_places* places) {
   constexpr const char* doing = "make a pool";
   PlaceSettings settings;
   if (places == nullptr) return settings;
-  if (!is_unused(places->reserved) || places->reserved0 != 0) {
-    return Error::invalid(doing, "a reserved member is not 0");
+  if (!is_unused(places->reserved)) return Error::invalid(doing, "a reserved member is not 0");
+  if (places->shareable != 0 && places->shareable != 1) {
+    return Error::invalid(doing, "it is neither shareable nor not");
   }
+  settings.exportable = places->shareable == 1 ? Export::Yes : Export::No;
   settings.granule = places->granule;
   if (places->device_count != 0) {
     if (places->devices == nullptr) return Error::invalid(doing, "no devices are named");

@@ -10,6 +10,11 @@
 #include "capi/table.hpp"
 #include "pool/elastic_pool.hpp"
 
+// What the pointers of the C API point to.
+struct cuvmm_elastic_pool {
+  std::unique_ptr<cuvmm::ElasticPool> memory;
+};
+
 namespace cuvmm::capi {
 
 // What is reserved for later versions must not mean something to them already.

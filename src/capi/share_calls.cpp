@@ -5,9 +5,7 @@
 #include <iterator>
 #include <mutex>
 
-#include "capi/answer.hpp"
-#include "capi/engine_of_process.hpp"
-#include "capi/table.hpp"
+#include "capi/pool_words.hpp"
 #include "share/buffer.hpp"
 #include "share/imported.hpp"
 #include "share/rendezvous.hpp"
@@ -108,21 +106,49 @@ Result<cuvmm_share_event> next_event(share::Host& host, Deadline until) {
   }
 }
 
-Result<share::Granted> granted(const cuvmm_shared_buffer& buffer, const cuvmm_share_grant& wanted) {
-  constexpr const char* doing = "grant memory";
+constexpr const char* granting = "grant memory";
+
+Result<GrantAccess> access_of(const cuvmm_share_grant& wanted) {
   if (wanted.reserved0 != 0 || has_reserved(wanted.reserved, std::size(wanted.reserved))) {
-    return Error::invalid(doing, "reserved members are not 0");
+    return Error::invalid(granting, "reserved members are not 0");
   }
-  if (wanted.access != CUVMM_SHARE_READ_WRITE && wanted.access != CUVMM_SHARE_READ_ONLY) {
-    return Error::invalid(doing, "access of no known kind");
+  switch (wanted.access) {
+    case CUVMM_SHARE_READ_WRITE:
+      return GrantAccess::ReadWrite;
+    case CUVMM_SHARE_READ_ONLY:
+      return GrantAccess::ReadOnly;
+    default:
+      return Error::invalid(granting, "access of no known kind");
   }
+}
+
+Result<share::Granted> granted(const cuvmm_shared_buffer& buffer, const cuvmm_share_grant& wanted) {
+  const GrantAccess access = TRY(access_of(wanted));
   const std::uint64_t there = buffer.buffer.chunk_count();
-  if (wanted.first_chunk >= there) return Error::invalid(doing, "chunks that are not there");
+  if (wanted.first_chunk >= there) return Error::invalid(granting, "chunks that are not there");
   const std::uint64_t count =
       wanted.chunk_count != 0 ? wanted.chunk_count : there - wanted.first_chunk;
-  const auto access =
-      wanted.access == CUVMM_SHARE_READ_ONLY ? GrantAccess::ReadOnly : GrantAccess::ReadWrite;
   return buffer.buffer.grant(wanted.first_chunk, count, access, wanted.tag);
+}
+
+// Exported now, so that no compaction moves it before the importer fetches it.
+Result<share::Granted> granted(const ElasticPool& pool, Stretch stretch,
+                               const cuvmm_share_grant& wanted) {
+  share::Granted all{.chunks = {}, .offset = 0, .size = stretch.size};
+  all.access = TRY(access_of(wanted));
+  all.tag = wanted.tag;
+  if (wanted.first_chunk != 0 || wanted.chunk_count != 0) {
+    return Error::invalid(granting, "chunks of a pool are named by their bytes");
+  }
+  const auto lend_one = [&](const ChunkRef& chunk) -> Result<void> {
+    auto file = std::make_shared<share::KeptFile>();
+    TRY(file->of(chunk));
+    all.chunks.push_back(chunk);
+    all.files.push_back(std::move(file));
+    return {};
+  };
+  TRY(pool.lend(stretch, lend_one));
+  return all;
 }
 
 Result<share::Imported> receive(share::Session& session, Deadline until) {
@@ -217,6 +243,22 @@ cuvmm_status share_send(cuvmm_share_host* host, uint64_t peer, const cuvmm_share
   }
   auto wanted = granted(*buffer, *grant);
   if (!wanted.ok()) return refuse(wanted.error(), error);
+  const Holding holding{host->lock};
+  const auto sent = host->host->grant(peer, std::move(*wanted));
+  return answer(sent, error, [&] { *id = *sent; });
+}
+
+cuvmm_status share_send_of_pool(cuvmm_share_host* host, uint64_t peer,
+                                const cuvmm_elastic_pool* pool, uint64_t offset, uint64_t size,
+                                const cuvmm_share_grant* grant, uint64_t* id, cuvmm_error* error) {
+  if (host == nullptr || pool == nullptr || grant == nullptr || id == nullptr) {
+    return refuse_missing_pointer("grant memory", error);
+  }
+  const Inside inside;
+  auto wanted = granted(*pool->memory, {offset, size}, *grant);
+  if (!wanted.ok()) {
+    return refuse(wanted.error(), error, where(offset, size, elastic_pool_capacity(pool)));
+  }
   const Holding holding{host->lock};
   const auto sent = host->host->grant(peer, std::move(*wanted));
   return answer(sent, error, [&] { *id = *sent; });

@@ -57,6 +57,17 @@ struct Partial {
 
 }  // namespace
 
+// Others may have it mapped: it keeps its contents, and nothing else comes to lie in it.
+bool ElasticPool::is_lent(Size granule) const {
+  const MappedChunk* const mapped = ground_->mapping.find(granule * this->granule());
+  return mapped != nullptr && mapped->chunk.exported();
+}
+
+bool ElasticPool::reaches_into_lent(Size offset, Size size) const {
+  const Granules granules = granules_of({offset, size});
+  return std::any_of(granules.begin(), granules.end(), [&](Size at) { return is_lent(at); });
+}
+
 // Granules that hold nothing but movable allocations are emptied, those with the fewest bytes
 // first, where all of what they hold fits into the free bytes of others.
 void ElasticPool::plan_moves(CompactionPlan& plan) const {
@@ -72,7 +83,7 @@ void ElasticPool::plan_moves(CompactionPlan& plan) const {
   }
   ground_->mapping.for_each([&](const MappedChunk& mapped) {
     const Size at = mapped.offset / granule();
-    if (shared_.is_shared(at)) return;
+    if (shared_.is_shared(at) || mapped.chunk.exported()) return;
     room.open(at);
     const Size taken = bytes_of(free_.taken_in(of_granule(at)));
     const auto movable = movable_in.find(at);
@@ -93,7 +104,8 @@ void ElasticPool::plan_moves(CompactionPlan& plan) const {
     for (auto one = first_reaching(movable_, of_granule(at).offset);
          fits && one != movable_.end() && one->first < of_granule(at).end(); ++one) {
       if (moved.contains(one->first)) continue;
-      const std::optional<Size> to = room.take(one->second);
+      const std::optional<Size> to =
+          reaches_into_lent(one->first, one->second) ? std::nullopt : room.take(one->second);
       fits = to.has_value();
       if (fits) moves.push_back({one->first, *to, one->second});
     }
@@ -140,7 +152,7 @@ void ElasticPool::plan_sharing(CompactionPlan& plan) const {
   };
   ground_->mapping.for_each([&](const MappedChunk& mapped) {
     const Size at = mapped.offset / granule();
-    if (plan.emptied.contains(at)) return;
+    if (plan.emptied.contains(at) || mapped.chunk.exported()) return;
     std::vector<Size> sharing = shared_.sharing(at);
     std::erase_if(sharing, [&](Size one) { return plan.emptied.contains(one); });
     if (shared_.is_shared(at)) {

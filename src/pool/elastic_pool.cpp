@@ -124,6 +124,23 @@ bool ElasticPool::is_mapped(Stretch stretch) const {
   return !is_damaged_ || ground_->mapping.covers(stretch);
 }
 
+Result<void> ElasticPool::lend(Stretch stretch,
+                               const std::function<Result<void>(const ChunkRef&)>& lend_one) const {
+  constexpr const char* lending = "lend memory of a pool";
+  const Holding holding{lock_};
+  TRY(check_active(lending));
+  TRY(check_stretch(lending, stretch));
+  if (!is_multiple(stretch.offset, granule()) || !is_multiple(stretch.size, granule())) {
+    return refusal(ErrorKind::InvalidOffset, lending, stretch.size, free_.capacity());
+  }
+  const Mapping& mapping = ground_->mapping;
+  if (!free_.is_taken(stretch) || !mapping.covers(stretch)) {
+    return refusal(ErrorKind::NotMapped, lending, stretch.size);
+  }
+  for (const Size at : granules_of(stretch)) TRY(lend_one(mapping.find(at * granule())->chunk));
+  return {};
+}
+
 Result<void> ElasticPool::grow(Size capacity) {
   constexpr const char* growing = "grow a pool";
   const Size rounded = round_up(capacity, granule());

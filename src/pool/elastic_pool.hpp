@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -99,6 +100,12 @@ class ElasticPool {
   // Every byte is allocated, and mapped now.
   bool is_mapped(Stretch stretch) const;
 
+  // Calls `lend` for the chunk of each granule, upwards, of a stretch of whole granules that is
+  // allocated to the last byte; InvalidOffset where it is none. What `lend` has exported is neither
+  // moved nor shared by compact() from then on.
+  Result<void> lend(Stretch stretch,
+                    const std::function<Result<void>(const ChunkRef&)>& lend_one) const;
+
   // Addresses only; up to what was reserved.
   Result<void> grow(Size capacity);
   Size trim() const { return places_->trim(); }
@@ -165,6 +172,8 @@ class ElasticPool {
   void hold(const ChunkRef& chunk);
   void let_go(const ChunkRef& chunk);
 
+  bool is_lent(Size granule) const;
+  bool reaches_into_lent(Size offset, Size size) const;
   void plan_moves(CompactionPlan& plan) const;
   void find_emptied(CompactionPlan& plan) const;
   void plan_sharing(CompactionPlan& plan) const;

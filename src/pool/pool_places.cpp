@@ -144,7 +144,9 @@ Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules
         return refusal;
       }
       if (order.is_full(place)) continue;
-      auto chunk = places_[place].store->take({granule_, places_[place].location, Export::No});
+      const Location where = places_[place].location;
+      auto chunk = places_[place].store->take(
+          {granule_, where, where.is_device() ? exportable_ : Export::No});
       if (chunk.ok()) {
         taken.push_back(std::move(*chunk));
         break;

@@ -27,6 +27,7 @@ struct PlaceSettings {
   Placement placement = Placement::Pack;
   HostUse host = HostUse::Never;
   int host_node = 0;
+  Export exportable = Export::No;  // Yes: memory of devices can be lent to other processes
 };
 
 // Where the memory of pools comes from: the devices, and the host. All devices named may use all of
@@ -70,7 +71,10 @@ class PoolPlaces {
   class Order;
 
   PoolPlaces(const Driver& driver, const PlaceSettings& settings)
-      : driver_(driver), devices_(settings.devices), placement_(settings.placement) {}
+      : driver_(driver),
+        devices_(settings.devices),
+        placement_(settings.placement),
+        exportable_(settings.exportable) {}
 
   Result<void> add(Location location, const StoreOf& store_of);
   Result<void> choose_granule(Size wanted);
@@ -80,6 +84,7 @@ class PoolPlaces {
   const Driver& driver_;
   const std::vector<int> devices_;
   const Placement placement_;
+  const Export exportable_;
   std::vector<Place> places_;  // devices in their order, then the host
   std::size_t striped_ = 0;    // the first so many take turns
   Size granule_ = 0;

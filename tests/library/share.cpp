@@ -82,6 +82,43 @@ TEST_F(LibraryShare, GrantsPartsThatAreMappedManyTimes) {
   EXPECT_EQ(host.send(peer, buffer).error().kind(), ErrorKind::NotFound) << "it has gone";
 }
 
+TEST_F(LibraryShare, GrantsPartsOfAPool) {
+  auto host = value(ShareHost::listen(path()));
+  ElasticPool::Options options;
+  options.places.shareable = true;
+  auto pool = value(ElasticPool::create(8 * two_mib, options));
+  const std::uint64_t granule = pool.granule();
+  ASSERT_TRUE(pool.allocate_at(0, 3 * granule).ok());
+  ASSERT_TRUE(pool.allocate_at(3 * granule, granule / 2).ok());
+  std::thread importer{[&] {
+    auto session = value(ShareSession::connect(path(), in_time));
+    auto import = value(session.receive(in_time));
+    const auto info = value(import.info());
+    EXPECT_EQ(info.chunk_count, 2u);
+    EXPECT_EQ(info.size, 2 * granule);
+    EXPECT_EQ(info.access, CUVMM_SHARE_READ_ONLY);
+    EXPECT_NE(value(import.map(0)).address(), 0u);
+    EXPECT_TRUE(session.release(std::move(import), in_time).ok());
+  }};
+  const auto peer = next(host, CUVMM_SHARE_CAME).peer;
+  const auto refused = [&](std::uint64_t offset, std::uint64_t size, const Grant& grant = {}) {
+    return host.send(peer, pool, offset, size, grant).error().kind();
+  };
+  EXPECT_EQ(refused(0, granule / 2), ErrorKind::InvalidOffset) << "part of a granule";
+  EXPECT_EQ(refused(0, 100 * granule), ErrorKind::InvalidOffset) << "beyond the pool";
+  EXPECT_EQ(refused(3 * granule, granule), ErrorKind::NotMapped) << "allocated in part";
+  EXPECT_EQ(refused(0, granule, {.first_chunk = 1}), ErrorKind::InvalidArgument);
+  const auto grant =
+      value(host.send(peer, pool, granule, 2 * granule, {.access = GrantAccess::read_only}));
+  EXPECT_EQ(next(host, CUVMM_SHARE_RELEASED).grant, grant);
+  next(host, CUVMM_SHARE_LEFT);
+  importer.join();
+
+  auto closed = value(ElasticPool::create(two_mib));
+  ASSERT_TRUE(closed.allocate_at(0, two_mib).ok());
+  EXPECT_EQ(host.send(peer, closed, 0, two_mib).error().kind(), ErrorKind::NotSupported);
+}
+
 TEST_F(LibraryShare, CountsAgainstTheDeviceUntilItsEnd) {
   const auto before = value(device_info(0)).physical_in_use;
   {

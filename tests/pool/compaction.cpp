@@ -27,6 +27,27 @@ class PoolCompactionTest : public PoolTest {
   }
 };
 
+// What others have mapped.
+TEST_F(PoolCompactionTest, WhatWasLentStaysWhereItIsAndAlone) {
+  pool.reset();
+  world->places = world->make_places({.exportable = Export::Yes});
+  pool = world->elastic(8);
+  given({0, granule}, 10, {.movable = Movable::Yes});
+  given({2 * granule + granule / 2, granule / 4}, 20, {.movable = Movable::Yes});
+  std::vector<ChunkRef> lent;
+  ASSERT_OK(pool->lend({0, granule}, [&](const ChunkRef& chunk) -> Result<void> {
+    TRY(chunk.export_fd());
+    lent.push_back(chunk);
+    return {};
+  }));
+  ASSERT_EQ(lent.size(), 1u);
+  ASSERT_OK(pool->deallocate({granule / 2, granule / 2}));  // room for others
+  const PoolCompaction done = GIVEN_VALUE(pool->compact());
+  EXPECT_TRUE(done.moves.empty());
+  EXPECT_EQ(done.physical_released, 0u);
+  EXPECT_EQ(pool->stats().physical, 2 * granule);
+}
+
 TEST_F(PoolCompactionTest, GranulesOutOfEachOthersWayShareOneChunk) {
   const Stretch first{0, granule / 2};
   const Stretch second{granule + granule / 2, granule / 2};
