@@ -74,4 +74,5 @@ def figures(lines):
 
 
 if __name__ == "__main__":
+    sys.stdin.reconfigure(errors="replace")
     print(json.dumps(figures(sys.stdin), indent=1))
