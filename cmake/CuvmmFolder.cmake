@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# cuvmm_folder(NAME DEPENDS a b ...): the folder src/NAME as the static library cuvmm_NAME. What it
-# may include is what it depends on; tests/layout checks the includes themselves.
+# cuvmm_folder(NAME DEPENDS a b ... [SMALL regex]): the folder src/NAME as the static library
+# cuvmm_NAME. What it may include is what it depends on; tests/layout checks the includes themselves.
+# Files whose names the regex finds are made small rather than fast.
 function(cuvmm_folder name)
-  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "" "SMALL" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp")
   set(scope PRIVATE)
   if(sources)
     add_library(cuvmm_${name} STATIC ${sources})
     target_link_libraries(cuvmm_${name} PUBLIC Threads::Threads ${CMAKE_DL_LIBS} PRIVATE cuvmm_compile)
     set(scope PUBLIC)
+    if(arg_SMALL)
+      list(FILTER sources INCLUDE REGEX "/[^/]*(${arg_SMALL})[^/]*$")
+      cuvmm_made_small(${sources})
+    endif()
   else()
     add_library(cuvmm_${name} INTERFACE)
     set(scope INTERFACE)

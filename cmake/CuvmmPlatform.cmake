@@ -51,6 +51,12 @@ target_compile_options(cuvmm_compile INTERFACE
 # keeps for that. Else the loader allocates them at a thread's first touch, inside any call of ours,
 # and frees them where ThreadSanitizer sees a race with the thread's last touch.
 target_compile_options(cuvmm_compile INTERFACE -ftls-model=initial-exec)
+# What every program that is preloaded carries with it, but is none of what a call costs: made small.
+function(cuvmm_made_small)  # SOURCE…
+  if(NOT CUVMM_SANITIZE)
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
+  endif()
+endfunction()
 # A C caller may pass any number as an enum, and the driver has to answer it.
 if(CUVMM_SANITIZE STREQUAL "address")
   set(CUVMM_SANITIZER_FLAGS -fsanitize=address,undefined -fno-sanitize=enum -fno-sanitize-recover=undefined -fno-omit-frame-pointer)

@@ -61,7 +61,7 @@ void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& de
   const Size live = held > cached ? held - cached : 0;
   record_event({.event = TraceEvent::OutOfMemory,
                 .device = static_cast<std::int16_t>(device.ordinal()),
-                .detail = Tried::bits_of(error.doing),
+                .detail = Tried::bits_of(error.subject),
                 .address = error.available,
                 .size = asked,
                 .stream = live,
@@ -78,7 +78,8 @@ void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& de
             "%s; tried: %s%s",
             device.ordinal(), print_size(asked).c_str(), print_size(live).c_str(),
             print_size(cached).c_str(), print_size(device.limit()).c_str(),
-            print_size(error.available).c_str(), error.text().c_str(), more.data());
+            print_size(error.available).c_str(), *error.subject != '\0' ? error.subject : "nothing",
+            more.data());
 }
 
 }  // namespace cuvmm

@@ -19,7 +19,8 @@ class Tried {
 
   void add(What what) { bits_ |= what; }
 
-  // For an Error's `doing`: lives as long as the process.
+  bool any() const { return bits_ != 0; }
+  // For an Error's `subject`: lives as long as the process.
   const char* words() const;
   // The bits that such words stand for; 0 for any others.
   static std::uint32_t bits_of(const char* words);

@@ -67,22 +67,32 @@ class SymbolSource {
   PFN_cuGetProcAddress_v11030 get_v1_;
 };
 
-template <Call call, class Function>
-Function found_or_absent(void* found) {
-  return found != nullptr ? reinterpret_cast<Function>(found) : &Absent<call, Function>::answer;
+// The addresses of a row's two forms, or of what stands for them.
+struct Forms {
+  void* legacy;
+  void* per_thread;
+};
+
+Forms find_forms(Driver& driver, const SymbolSource& source, Call call, void* absent) {
+  const CallInfo& row = info(call);
+  void* const legacy =
+      source.find(row, row.symbol, CU_GET_PROC_ADDRESS_LEGACY_STREAM, driver.version);
+  driver.present[static_cast<std::size_t>(call)] = legacy != nullptr;
+  Forms forms{.legacy = legacy != nullptr ? legacy : absent, .per_thread = nullptr};
+  forms.per_thread = forms.legacy;
+  if (row.per_thread_symbol == nullptr) return forms;
+  void* const per_thread = source.find(
+      row, row.per_thread_symbol, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, driver.version);
+  forms.per_thread = per_thread != nullptr ? per_thread : absent;
+  return forms;
 }
 
 template <Call call, class Function>
 void fill(Driver& driver, const SymbolSource& source, Function& legacy, Function& per_thread) {
-  const CallInfo& row = info(call);
-  void* found = source.find(row, row.symbol, CU_GET_PROC_ADDRESS_LEGACY_STREAM, driver.version);
-  driver.present[static_cast<std::size_t>(call)] = found != nullptr;
-  legacy = found_or_absent<call, Function>(found);
-  per_thread = legacy;
-  if (row.per_thread_symbol == nullptr) return;
-  found = source.find(row, row.per_thread_symbol, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
-                      driver.version);
-  per_thread = found_or_absent<call, Function>(found);
+  const Forms forms =
+      find_forms(driver, source, call, reinterpret_cast<void*>(&Absent<call, Function>::answer));
+  legacy = reinterpret_cast<Function>(forms.legacy);
+  per_thread = reinterpret_cast<Function>(forms.per_thread);
 }
 
 Result<void> require_all(const Driver& driver) {

@@ -130,7 +130,8 @@ struct BodyOf<call, CUresult (*)(Arguments...)> {
 // The bodies, declared for every row and defined for some: a body whose arguments do not fit its
 // row does not compile, and one that nobody wrote is null.
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
-  [[gnu::weak]] BodyOf<Call::symbol, PFN_##name##_v##since>::Type hook_##symbol;
+  [[gnu::weak,                                                        \
+    gnu::visibility("hidden")]] BodyOf<Call::symbol, PFN_##name##_v##since>::Type hook_##symbol;
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"
 #undef CUVMM_API

@@ -19,8 +19,21 @@ struct Door;
 
 template <Call call, auto* body, auto* description, class... Arguments>
 struct Door<call, body, description, CUresult (*)(Arguments...)> {
+  // Both doors of a row share what is behind them where one more argument still fits a register.
   template <Flavour flavour>
   static CUresult enter(Arguments... arguments) {
+    if constexpr (sizeof...(Arguments) <= 5 && info(call).per_thread_symbol != nullptr) {
+      return go_in(arguments..., flavour);
+    } else {
+      return pass(flavour, arguments...);
+    }
+  }
+
+  [[gnu::noinline]] static CUresult go_in(Arguments... arguments, Flavour flavour) {
+    return pass(flavour, arguments...);
+  }
+
+  [[gnu::always_inline]] static inline CUresult pass(Flavour flavour, Arguments... arguments) {
     Engine* engine = Engine::get();
     if (engine == nullptr) return call_natively<call>(flavour, arguments...);
     const Forward<call> forward{*engine, flavour};
@@ -33,9 +46,11 @@ struct Door<call, body, description, CUresult (*)(Arguments...)> {
                                                          : forward(arguments...);
     if (began != 0) [[unlikely]] {
       const Called called = called_at(began, answer, flavour);
-      record_call(engine->driver(), call, called,
-                  description != nullptr ? description(called, arguments...)
-                                         : event_of_any(called, arguments...));
+      if (description != nullptr) {
+        record_call(engine->driver(), call, called, description(called, arguments...));
+      } else {
+        record_plain_call(engine->driver(), call, called, stream_among(called, arguments...));
+      }
     }
     return answer;
   }

@@ -66,7 +66,8 @@ Called called_at(std::uint64_t began, CUresult answer, Flavour flavour) {
   return {.answer = answer, .flavour = flavour, .began = began, .took = now_ns() - began};
 }
 
-void record_call(const Driver& driver, Call call, const Called& called, TraceRecord event) {
+void record_call(const Driver& driver, Call call, const Called& called, const TraceRecord& told) {
+  TraceRecord event = told;
   event.call = static_cast<std::uint16_t>(call);
   event.result = static_cast<std::int16_t>(called.answer);
   if (called.began != 0) {
@@ -79,6 +80,12 @@ void record_call(const Driver& driver, Call call, const Called& called, TraceRec
   if (event.event == TraceEvent::CaptureBegin) captures_were_begun = true;
   if (was_captured(driver, event)) event.flags |= trace_flag::captured;
   record_event(event);
+}
+
+void record_plain_call(const Driver& driver, Call call, const Called& called,
+                       std::uint64_t stream) {
+  record_call(driver, call, called,
+              {.event = TraceEvent::Call, .stream = stream, .other = called.took});
 }
 
 }  // namespace cuvmm::hook

@@ -48,7 +48,9 @@ struct DescriptionOf<call, CUresult (*)(Arguments...)> {
   using Type = TraceRecord(const Called& called, Arguments...);
 };
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
-  [[gnu::weak]] DescriptionOf<Call::symbol, PFN_##name##_v##since>::Type event_of_##symbol;
+  [[gnu::weak,                                                        \
+    gnu::visibility(                                                  \
+        "hidden")]] DescriptionOf<Call::symbol, PFN_##name##_v##since>::Type event_of_##symbol;
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"
 #undef CUVMM_API
@@ -61,7 +63,10 @@ struct DescriptionOf<call, CUresult (*)(Arguments...)> {
 Called called_at(std::uint64_t began, CUresult answer, Flavour flavour);
 
 // Fills in what every record of a call has (the row, the answer, when and where) and records it.
-void record_call(const Driver& driver, Call call, const Called& called, TraceRecord event);
+void record_call(const Driver& driver, Call call, const Called& called, const TraceRecord& event);
+
+// The same for a call that nobody describes: its stream is known where an argument is one.
+void record_plain_call(const Driver& driver, Call call, const Called& called, std::uint64_t stream);
 
 // The same for a body that makes its own record.
 template <Call call>
@@ -71,17 +76,14 @@ void record(const Forward<call>& forward, CUresult answer, TraceRecord event) {
               event);
 }
 
-// What is known of a call that nobody describes: its stream, where an argument is one.
 template <class... Arguments>
-TraceRecord event_of_any(const Called& called, Arguments... arguments) {
-  TraceRecord event{.event = TraceEvent::Call, .other = called.took};
+std::uint64_t stream_among(const Called& called, Arguments... arguments) {
+  std::uint64_t stream = 0;
   [[maybe_unused]] const auto look_at = [&](auto argument) {
-    if constexpr (std::is_same_v<decltype(argument), CUstream>) {
-      event.stream = called.stream(argument);
-    }
+    if constexpr (std::is_same_v<decltype(argument), CUstream>) stream = called.stream(argument);
   };
   (look_at(arguments), ...);
-  return event;
+  return stream;
 }
 
 }  // namespace cuvmm::hook

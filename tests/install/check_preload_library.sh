@@ -6,7 +6,7 @@
 set -euo pipefail
 library=$1/lib/libcuvmm_preload.so
 source=$2
-most_mib=3
+most_mib=2
 status=0
 wrong() { echo "$*"; status=1; }
 

@@ -206,7 +206,8 @@ class Windows final : public ReclaimClient {
   void add_large(WindowBlock& block);
   void remove_large(WindowBlock& block);
 
-  // windows_hand_over.cpp. Under the lock.
+  // windows_hand_over.cpp. The first takes the lock, the others are called under it.
+  Result<std::vector<ChunkRef>> take_backing(Size wanted);
   std::vector<Size> likely_cuts(const Shape& shape, Size at_least) const;
   enum class Filler : std::uint8_t { Allowed, None };
   Movable plan_hand_over(const WindowBlock& from, const WindowBlock& to, Size bytes,

@@ -179,7 +179,7 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
     const Holding holding{lock_};
     if (unmap_refusal_.driver_code != 0) return unmap_refusal_;
   }
-  refusal.doing = tried.words();
+  refusal.subject = tried.words();
   refusal.asked = request.shape.granted;
   refusal.available = request.whole_bytes;
   return refusal;

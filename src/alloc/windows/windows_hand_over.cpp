@@ -205,23 +205,29 @@ void Windows::end_emptied(WindowBlock& block) {
   take_down(block);
 }
 
-Result<void> Windows::back(WindowBlock& block) {
-  const Size wanted = unbacked(block);
-  if (wanted == 0) return {};
-  std::vector<ChunkRef> chunks;
-  Result<ChunkRef> one = store_.take(kind(wanted), this);
-  if (!one.ok() && one.error().kind == ErrorKind::OutOfMemory) {
+// One chunk where there is one of that size: of the store's, after others have given theirs up, or
+// in host memory. Else many of a granule.
+Result<std::vector<ChunkRef>> Windows::take_backing(Size wanted) {
+  const Result<ChunkRef> one = store_.take(kind(wanted), this);
+  if (one.ok()) return std::vector{*one};
+  if (one.error().kind == ErrorKind::OutOfMemory) {
     const Holding holding{lock_};
     tidy();
     (void)give_up_whole_chunks(wanted);
   }
-  if (!one.ok()) one = store_.take(kind(wanted), this);
-  if (!one.ok() && store_.spills()) one = store_.take_spilled(wanted, settings_.exportable);
-  if (one.ok()) {
-    chunks.push_back(std::move(one).value());
-  } else {
-    chunks = TRY(store_.take_many(kind(granule_), wanted / granule_, this));
+  const Result<ChunkRef> given_up = store_.take(kind(wanted), this);
+  if (given_up.ok()) return std::vector{*given_up};
+  if (store_.spills()) {
+    const Result<ChunkRef> spilled = store_.take_spilled(wanted, settings_.exportable);
+    if (spilled.ok()) return std::vector{*spilled};
   }
+  return store_.take_many(kind(granule_), wanted / granule_, this);
+}
+
+Result<void> Windows::back(WindowBlock& block) {
+  const Size wanted = unbacked(block);
+  if (wanted == 0) return {};
+  const std::vector<ChunkRef> chunks = TRY(take_backing(wanted));
   const Holding holding{lock_};
   Result<void> put = put_front(block, chunks);
   if (!put.ok() && take_front(block, wanted).ok()) put = put_front(block, chunks);

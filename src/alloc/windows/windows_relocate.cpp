@@ -153,6 +153,7 @@ void Windows::relocate_whole(Relocation& relocation) {
 
 Result<void> Windows::relocate_chunks(const std::vector<WholeMove>& moves, Relocation& relocation) {
   std::vector<ChunkRef> chunks;
+  chunks.reserve(moves.size());
   for (const WholeMove& move : moves) chunks.push_back(move.to);
   auto batch = std::make_unique<Batch>();
   batch->stream = relocation.copy.stream;

@@ -71,7 +71,7 @@ CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attribut
   const CUresult answer =
       tokens ? with_tokens(forward, address, ask) : forward(count, attributes, data, address);
   Serving* serving = forward.engine().serving();
-  if (serving == nullptr || answer != CUDA_SUCCESS) return answer;
+  if (serving == nullptr || answer != CUDA_SUCCESS || attributes == nullptr) return answer;
   for (unsigned i = 0; i < count; ++i) {
     const auto ours = pointer_answer(serving->memory, address, attributes[i]);
     if (ours) ours->write(data[i]);

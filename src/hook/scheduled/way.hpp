@@ -22,15 +22,17 @@ template <Call call>
 struct Rest;
 template <Call call>
 struct WayOf;
-#define CUVMM_API(name, symbol, since, until, flavours, effect, need)                \
-  [[gnu::weak]] BodyOf<Call::symbol, PFN_##name##_v##since>::Type schedule_##symbol; \
-  template <>                                                                        \
-  struct Rest<Call::symbol> {                                                        \
-    static auto* body() { return &hook_##symbol; }                                   \
-  };                                                                                 \
-  template <>                                                                        \
-  struct WayOf<Call::symbol> {                                                       \
-    static auto* own() { return &schedule_##symbol; }                                \
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need)                    \
+  [[gnu::weak,                                                                           \
+    gnu::visibility(                                                                     \
+        "hidden")]] BodyOf<Call::symbol, PFN_##name##_v##since>::Type schedule_##symbol; \
+  template <>                                                                            \
+  struct Rest<Call::symbol> {                                                            \
+    static auto* body() { return &hook_##symbol; }                                       \
+  };                                                                                     \
+  template <>                                                                            \
+  struct WayOf<Call::symbol> {                                                           \
+    static auto* own() { return &schedule_##symbol; }                                    \
   };
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"
