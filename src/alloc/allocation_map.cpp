@@ -29,11 +29,7 @@ struct MapLock : Lock {
 
 struct AllocationMap::Span {
   BitLine<granules_a_span> in_use;
-  std::array<std::atomic<Granule*>, granules_a_span> granules{};
-
-  ~Span() {
-    for (auto& granule : granules) delete granule.load();
-  }
+  std::array<Granule, granules_a_span> granules;
 };
 
 struct AllocationMap::Insides {
@@ -59,21 +55,18 @@ AllocationMap::Span* AllocationMap::span_at(std::size_t number) const {
 }
 
 AllocationMap::Granule* AllocationMap::granule_at(CUdeviceptr address) const {
-  const Span* span = span_at(address >> span_bits);
+  Span* const span = span_at(address >> span_bits);
   if (span == nullptr) return nullptr;
-  return span->granules[(address >> granule_bits) % granules_a_span].load(
-      std::memory_order_acquire);
+  return &span->granules[(address >> granule_bits) % granules_a_span];
 }
 
 AllocationMap::Granule& AllocationMap::granule_for(CUdeviceptr address) {
   const std::size_t number = (address >> span_bits) % span_count;
   Span& span = made(insides_->spans[number], [] { return new Span; });
   const std::size_t within = (address >> granule_bits) % granules_a_span;
-  const CUdeviceptr base = address >> granule_bits << granule_bits;
-  Granule& granule = made(span.granules[within], [base] { return new Granule{base}; });
   span.in_use.set(within);
   insides_->in_use.set(number);
-  return granule;
+  return span.granules[within];
 }
 
 void AllocationMap::add(Allocation& allocation) {
@@ -126,8 +119,9 @@ std::optional<AllocationMap::Found> AllocationMap::find(CUdeviceptr address) con
     const Span* span = span_at(number);
     for (std::size_t at = span->in_use.last_before(from); at != span->in_use.none;
          at = at == 0 ? span->in_use.none : span->in_use.last_before(at - 1)) {
-      const Granule* granule = span->granules[at].load(std::memory_order_acquire);
-      if (const auto found = granule->last_before(address)) return holding_it(*found);
+      const CUdeviceptr base = CUdeviceptr{number} << span_bits | CUdeviceptr{at} << granule_bits;
+      const auto found = span->granules[at].last_before(base, address);
+      if (found) return holding_it(*found);
     }
     if (number-- == 0) return std::nullopt;
   }

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
 #include <optional>
-#include <vector>
 
 #include "alloc/allocation_map.hpp"
 #include "alloc/bit_line.hpp"
 
 namespace cuvmm {
 
-// The allocations that begin within 2 MiB of addresses: a small hash table, and where there are
-// many, a line of bits that says where. A record that lies elsewhere by now is as good as none.
-// Tables only grow, and an old one stays for those who are reading it: all of them together are
-// less than twice the last.
+// The allocations that begin within 2 MiB of addresses: most often one; else a small hash table,
+// and where there are many, a line of bits that says where. A record that lies elsewhere by now is
+// as good as none, and its slot another one's. Tables only grow, each to twice its size or more,
+// and an old one stays for those who are reading it.
+//
+// At 10^6 allocations every byte is a megabyte: one that is alone here takes none but this word.
 class AllocationMap::Granule {
  public:
-  explicit Granule(CUdeviceptr address) : base_(address) {}
+  Granule() = default;
+  ~Granule();
+  Granule(const Granule&) = delete;
+  Granule& operator=(const Granule&) = delete;
 
   // One thread at a time.
   void add(Allocation& allocation);
@@ -25,38 +28,19 @@ class AllocationMap::Granule {
 
   // Any thread.
   std::optional<Found> find_start(CUdeviceptr address) const;
-  // The one with the highest start at or below the address, which is not below the granule.
-  std::optional<Found> last_before(CUdeviceptr address) const;
+  // The one with the highest start at or below the address, which is not below the granule, whose
+  // first address is `base`.
+  std::optional<Found> last_before(CUdeviceptr base, CUdeviceptr address) const;
 
  private:
-  static constexpr Size step = 512;
-  static constexpr std::size_t steps = (Size{1} << granule_bits) / step;
-  static constexpr std::size_t first_capacity = 4;
-  static constexpr std::size_t few = 32;
+  struct Table;
+  static constexpr std::uintptr_t is_table = 1;
 
-  using Slot = std::atomic<Allocation*>;
-  struct Table {
-    explicit Table(std::size_t slot_count)
-        : capacity(slot_count), slots(std::make_unique<Slot[]>(slot_count)) {
-      if (capacity > few) starts = std::make_unique<BitLine<steps>>();
-    }
-    const std::size_t capacity;  // a power of two
-    const std::unique_ptr<Slot[]> slots;
-    std::unique_ptr<BitLine<steps>> starts;  // nullptr while there are few
-    std::size_t used = 0;
-  };
+  Allocation* alone() const;
+  Table* table() const;
+  void grow(CUdeviceptr address, std::size_t alive);
 
-  static std::size_t step_of(CUdeviceptr address) { return (address / step) % steps; }
-  bool is_within(CUdeviceptr address) const {
-    return address >> granule_bits == base_ >> granule_bits;
-  }
-  void put(Table& table, Allocation& allocation) const;
-  Table& table_with_room();
-  static std::optional<Found> find_in(const Table& table, CUdeviceptr address);
-
-  const CUdeviceptr base_;
-  std::atomic<Table*> table_{nullptr};
-  std::vector<std::unique_ptr<Table>> tables_;
+  std::atomic<std::uintptr_t> what_{0};  // nothing, an Allocation, or a Table with the lowest bit
 };
 
 }  // namespace cuvmm
