@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "alloc/memory.hpp"
 #include "alloc/pointer_answers.hpp"
@@ -274,6 +275,29 @@ TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
     EXPECT_EQ(memory().complaint(), std::nullopt);
     end();
   }
+}
+
+TEST_F(MemoryTest, NothingLiveMovesWhileWorkRunsThatCouldTouchIt) {
+  begin({.limit = SizeLimit::of_bytes(32 * MiB), .wait = Duration{20'000}});
+  std::vector<CUdeviceptr> blocks;
+  CUdeviceptr block = 0;
+  while (memory().allocate(&block, 512 * KiB) == CUDA_SUCCESS) blocks.push_back(block);
+  ASSERT_GE(blocks.size(), 60U);
+  for (std::size_t i = 1; i < blocks.size(); i += 2) {
+    ASSERT_EQ(memory().free(blocks[i]), Answer{CUDA_SUCCESS});
+  }
+  const GivenStream stream;
+  ASSERT_NE(clock->table().find(StreamName{.handle = stream}), nullptr);
+  CUdeviceptr whole = 0;
+  {
+    SlowWork work{kernels(), stream};
+    work_note.leave();
+    EXPECT_EQ(memory().allocate(&whole, 12 * MiB), Answer{CUDA_ERROR_OUT_OF_MEMORY});
+  }
+  EXPECT_CUDA(synchronize());
+  EXPECT_EQ(memory().allocate(&whole, 12 * MiB), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory().complaint(), std::nullopt);
+  end();
 }
 
 TEST_F(MemoryTest, OfAContextThatEndedIsNoAllocationAnyMore) {
