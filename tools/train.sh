@@ -3,7 +3,8 @@
 #
 # A setting is the name of an allocator, with what it is held to: `native`, `expandable`, `async`
 # (cudaMallocAsync), `cuvmm` (behind cudaMallocAsync), `cuvmm-native` (behind PyTorch's own cache),
-# `cuvmm-no-cache`; `async@1.02` may use 1.02 of the peak of live bytes. cuvmm keeps to that by
+# `cuvmm-no-cache`, `cuvmm-spill` and `cuvmm-peer` (as `cuvmm`, and what it has no room for goes to
+# the host, or to another card); `async@1.02` may use 1.02 of the peak of live bytes. cuvmm keeps to that by
 # --limit; for the others all of the card but that and 256 MiB is taken by a ballast.
 status=0
 train_lines=$(mktemp)
@@ -28,12 +29,14 @@ command_of() {  # SETTING
   local allocator=${1%@*} share='' words=(env)
   [[ $1 == *@* ]] && share=${1#*@}
   case $allocator in
-    async | cuvmm) words+=(PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync) ;;
+    async | cuvmm | cuvmm-spill | cuvmm-peer) words+=(PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync) ;;
     expandable) words+=(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True) ;;
     cuvmm-no-cache) words+=(PYTORCH_NO_CUDA_MEMORY_CACHING=1) ;;
   esac
   if [[ $allocator == cuvmm* ]]; then
     words+=(build/bin/cuvmm run --quiet --mode vmm)
+    [[ $allocator != cuvmm-spill ]] || words+=(--spill host:32G)
+    [[ $allocator != cuvmm-peer ]] || words+=(--spill peer:32G)
     [[ -z $share ]] || words+=(--limit "$(awk "BEGIN {printf \"%d\", $peak_bytes * $share}")")
     words+=(--)
   elif [[ -n $share ]]; then

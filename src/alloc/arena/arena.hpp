@@ -138,6 +138,7 @@ class Arena final : private ReclaimClient {
   bool may_move(const arena::Build& build) const;
   Size movable_bytes(Lies reach) const;
   bool is_hopeless(Size size) const;
+  bool must_go_far(const arena::Build& build) const;
   bool is_waiting_futile(const arena::Build& build) const;
   // Under the lock. With so many bytes of chunks beside what is here.
   Error out_of_memory(Size asked, Error refusal, Size chunks) const;

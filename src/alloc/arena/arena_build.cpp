@@ -75,11 +75,24 @@ Result<Block*> Arena::build(Build& build) {
 }
 
 // With all that work may still use, the device has not got so much; elsewhere there may be room.
-bool Arena::is_waiting_futile(const Build& build) const {
+bool Arena::must_go_far(const Build& build) const {
   if (build.reach == Lies::Far || !store_.spills()) return false;
   const arena::FreeRanges& free = layout_->free();
   const Size near = free.bytes() - free.far_bytes() + build.hand_bytes();
   return near < build.size;
+}
+
+// Then it is a question of how much of it: a wait costs less than to use much memory from afar.
+bool Arena::is_waiting_futile(const Build& build) const {
+  if (!must_go_far(build)) return false;
+  constexpr Size much = 64 * MiB;
+  const WholeChunks whole{mapping_};
+  Size pending = 0;
+  for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
+    if (range->ticket.is_for_anyone() || range->lies == Lies::Far) continue;
+    pending += whole.of(*range).size;
+  }
+  return pending == 0 || pending < std::min(much, build.size / 4);
 }
 
 Result<Block*> Arena::try_to_build(Build& build) {
@@ -194,9 +207,12 @@ bool Arena::wait_for_pending(const Build& build) {
   {
     const Holding holding{lock_};
     const arena::FreeRanges& free = layout_->free();
+    // Where one after the other will not do, all at once.
+    const bool wants_all = must_go_far(build);
     for (Range* range = free.by_age().oldest(); range != nullptr; range = range->newer) {
+      if (range->ticket.is_for_anyone()) continue;
       pending = range->ticket;
-      if (!pending.is_for_anyone()) break;
+      if (!wants_all) break;
     }
     // Small ones may be large together.
     if (pending.is_for_anyone()) {
