@@ -39,9 +39,11 @@ void EventMarks::give_back(CUcontext context, CUevent event) {
   contexts_[context].spare.push_back(event);
 }
 
-// An event on the legacy stream would break a capture, and so could one on any other.
+// An event on the legacy stream would break a capture, and so could one on any other; also one that
+// begins meanwhile.
 CUevent EventMarks::record(const Batch& batch) {
-  if (captures_.any()) return nullptr;
+  const Captures::HeldOff held_off{captures_};
+  if (!held_off.none_lives()) return nullptr;
   const InContext in_context{driver_, batch.context};
   if (!in_context.ok()) return nullptr;
   CUevent event = take(batch.context);

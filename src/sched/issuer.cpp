@@ -100,7 +100,7 @@ void Issuer::rest(std::uint32_t& idle) {
         return seat.lane->first() != nullptr;
       }));
   if (nothing_came) {
-    const bool is_busy = !waiting_.empty() || !flying_.empty();
+    const bool is_busy = !waiting_.empty() || !flying_.empty() || batch_.lane != nullptr;
     const Duration nap = !waiting_.empty()                ? Duration{5}
                          : idle < 10 * looks_before_sleep ? Duration{50}
                                                           : Duration{2'000};
@@ -175,7 +175,7 @@ bool Issuer::step() {
   gather(now);
   if (waiting_.empty()) {
     progress_at_ = now;
-    close_batch();
+    if (!may_grow(now)) close_batch();
     return false;
   }
   Seat* next = decide(now);

@@ -45,9 +45,9 @@ class Issuer {
   void caller_begins() { callers_.fetch_add(1, std::memory_order_acq_rel); }
   void caller_is_done(const Batch& batch, bool is_marked);
 
-  // What is issued has its marks, so that none comes behind a wait of the program's as if it were
+  // What is issued gets its marks, so that none comes behind a wait of the program's as if it were
   // work. Not for long.
-  void wait_for_marks() const;
+  void wait_for_marks();
 
   // What the thread is in the driver with; nullptr where it is not. And since when.
   const char* call_in_progress(std::uint64_t& since) const;
@@ -74,6 +74,7 @@ class Issuer {
   void issue(Seat& seat, std::uint64_t now);
   void join_batch(Seat& seat, const Request& request, std::uint64_t estimate, std::uint64_t now);
   void close_batch();
+  bool may_grow(std::uint64_t now) const;
   void look_at_device(std::uint64_t now);
   void is_done(Batch& batch, std::uint64_t ran, std::uint64_t now);
   Seat* seat_of(const Lane* lane);
@@ -93,6 +94,7 @@ class Issuer {
   static constexpr std::uint32_t no_call_now = ~std::uint32_t{0};
 
   std::atomic<std::uint64_t> batches_{0};  // opened and closed; odd while one is open
+  std::atomic<bool> marks_are_wanted_{false};
 
   FutexWord contexts_left_{0};
   std::atomic<bool> has_news_{false};
@@ -111,6 +113,8 @@ class Issuer {
   std::vector<Candidate> candidates_;
   std::deque<Batch> flying_;
   Batch batch_;  // open where it has a lane
+  std::uint64_t batch_grew_at_ = 0;
+  bool is_paced_ = false;  // what was issued last, by what others have in flight
   CUcontext current_ = nullptr;
   std::uint32_t in_flight_ = 0;
   std::uint64_t in_flight_ns_ = 0;

@@ -80,6 +80,7 @@ bool Issuer::keeps_pace(Seat& seat, std::uint64_t now) {
   const std::uint64_t waited = now - std::min(now, std::max(first.submitted_at, seat.issued_at));
   const auto steps = static_cast<std::uint64_t>(highest - seat.client().priority());
   if (others.any_higher && waited > steps * aging_step_ns) pace.of_all = false;
+  is_paced_ = pace.of_all;
 
   const std::uint32_t operations =
       (pace.of_all ? in_flight_ + callers_.load(std::memory_order_acquire) : seat.in_flight);

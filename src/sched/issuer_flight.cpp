@@ -12,6 +12,7 @@ namespace cuvmm {
 namespace {
 
 constexpr std::uint32_t most_in_batch = 64;
+constexpr std::uint64_t longest_between_ns = 100'000;
 constexpr std::uint64_t longest_for_marks_ns = 10'000'000;
 constexpr std::uint64_t longest_to_leave_ns = 100'000'000;
 
@@ -30,7 +31,7 @@ void Issuer::join_batch(Seat& seat, const Request& request, std::uint64_t estima
   }
   const bool joins = batch_.lane == seat.lane && batch_.stream == request.stream->id &&
                      batch_.operations < most_in_batch &&
-                     batch_.estimate_ns + estimate <= in_ns(settings_.window);
+                     (!is_paced_ || batch_.estimate_ns + estimate <= in_ns(settings_.window));
   if (!joins) {
     close_batch();
     batch_ = {.lane = seat.lane,
@@ -45,6 +46,7 @@ void Issuer::join_batch(Seat& seat, const Request& request, std::uint64_t estima
     }
     batches_.fetch_add(1, std::memory_order_acq_rel);
   }
+  batch_grew_at_ = now;
   if (batch_.kind != request.kind) batch_.kind = 0;
   ++batch_.operations;
   batch_.estimate_ns += estimate;
@@ -54,10 +56,18 @@ void Issuer::join_batch(Seat& seat, const Request& request, std::uint64_t estima
   in_flight_ns_ += estimate;
 }
 
+// A mark costs the device some microseconds between two kernels. So a lane that nobody else waits
+// for gets few, while there is work before this batch that hides when more of it comes.
+bool Issuer::may_grow(std::uint64_t now) const {
+  return batch_.lane != nullptr && !is_paced_ && !flying_.empty() &&
+         now - batch_grew_at_ < longest_between_ns && !marks_are_wanted_.load();
+}
+
 void Issuer::close_batch() {
   if (batch_.lane == nullptr) return;
   Batch batch = std::exchange(batch_, {});
   const bool is_marked = side_.mark_end(batch);
+  marks_are_wanted_.store(false);
   batches_.fetch_add(1, std::memory_order_acq_rel);
   if (is_marked) {
     flying_.push_back(batch);
@@ -101,9 +111,11 @@ void Issuer::is_done(Batch& batch, std::uint64_t ran, std::uint64_t now) {
     trace_completed(*batch.lane, batch, device_, ran);
 }
 
-void Issuer::wait_for_marks() const {
+void Issuer::wait_for_marks() {
   const std::uint64_t seen = batches_.load(std::memory_order_acquire);
   if (seen % 2 == 0) return;
+  marks_are_wanted_.store(true);
+  if (sleeps_.load(std::memory_order_seq_cst) != 0) wake();
   const std::uint64_t until = now_ns() + longest_for_marks_ns;
   while (batches_.load(std::memory_order_acquire) == seen && now_ns() < until) ::sched_yield();
 }

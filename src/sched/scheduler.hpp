@@ -86,6 +86,8 @@ class Scheduler {
   void settle_context(CUcontext context);
   void settle_graphs();
   void settle_all();
+  // And what is issued has been marked: nothing of ours follows it into a stream.
+  void wait_for_marks();
 
   bool has_unissued(const StreamState& stream) const;
   bool has_unissued(CUevent event) const;
@@ -122,7 +124,6 @@ class Scheduler {
   void wait_for(const std::vector<Place>& places) {
     for (const Place& place : places) wait_for(place);
   }
-  void wait_for_marks();
   void name_who_waits(const Place& place);
 
   DriverSide& side_;

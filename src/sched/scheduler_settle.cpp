@@ -18,7 +18,7 @@ void Scheduler::settle_stream(const StreamState& stream) {
 
 void Scheduler::wait_for_marks() {
   for (auto& issuer : issuers_) {
-    if (const Issuer* running = issuer.load(std::memory_order_acquire)) running->wait_for_marks();
+    if (Issuer* running = issuer.load(std::memory_order_acquire)) running->wait_for_marks();
   }
 }
 

@@ -35,7 +35,8 @@ void remove_stale_tokens(const std::string& folder) {
   while (const dirent* entry = ::readdir(files)) {
     const std::string name = entry->d_name;
     if (!name.starts_with(token_prefix)) continue;
-    const std::string token = folder + "/" + name;
+    std::string token = folder;
+    token.append("/").append(name);
     const std::string socket = folder + "/" + prefix + name.substr(std::strlen(token_prefix));
     struct stat facts;
     const bool is_old =

@@ -76,7 +76,7 @@ TEST_F(Noticed, WritingTheNewBlockByACopy) {
   expect_run();
 }
 TEST_F(Noticed, CopyingWhatWasCopied) {
-  ASSERT_DONE(through_door<Call::cuMemcpyDtoDAsync_v2>(other_, b_, other_bytes, stream_));
+  ASSERT_DONE(through_door<Call::cuMemcpyDtoDAsync_v2>(other_, b_, other_bytes, CUstream{}));
   ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
   expect_filled(other_, other_bytes, 1);
   expect_run();

@@ -22,9 +22,10 @@ RandomProgram::RandomProgram(CUcontext context, const Kernels& kernels, std::uin
   MUST_BE_DONE(through_door<Call::cuStreamCreate>(&streams_[1], unsigned{CU_STREAM_DEFAULT}));
   MUST_BE_DONE(through_door<Call::cuStreamCreate>(&streams_[2], unsigned{CU_STREAM_NON_BLOCKING}));
   MUST_BE_DONE(through_door<Call::cuEventCreate>(&event_, unsigned{CU_EVENT_DISABLE_TIMING}));
-  MUST_BE_DONE(through_door<Call::cuMemAlloc_v2>(&word_, std::size_t{4096}));
+  MUST_BE_DONE(through_door<Call::cuMemAlloc_v2>(&words_, std::size_t{4096}));
   MUST_BE_DONE(
-      through_door<Call::cuMemsetD8_v2>(word_, static_cast<unsigned char>(0), std::size_t{4096}));
+      through_door<Call::cuMemsetD8_v2>(words_, static_cast<unsigned char>(0), std::size_t{4096}));
+  MUST_BE_DONE(through_door<Call::cuCtxSynchronize>());
 }
 
 RandomProgram::~RandomProgram() {
@@ -32,7 +33,7 @@ RandomProgram::~RandomProgram() {
   for (const Buffer& buffer : buffers_) {
     if (buffer.address != 0) through_door<Call::cuMemFree_v2>(buffer.address);
   }
-  through_door<Call::cuMemFree_v2>(word_);
+  through_door<Call::cuMemFree_v2>(words_);
   through_door<Call::cuEventDestroy_v2>(event_);
   for (CUstream stream : streams_) {
     if (stream != nullptr) through_door<Call::cuStreamDestroy_v2>(stream);
@@ -224,10 +225,12 @@ void RandomProgram::look_around() {
     case 5:
       MUST_BE_DONE(through_door<Call::cuStreamWaitEvent>(streams_[pick(stream_count)], event_, 0u));
       return;
-    case 6:
-      MUST_BE_DONE(launch_through_door(kernels_.add_one, streams_[pick(stream_count)],
-                                       std::uint64_t{word_}, std::uint32_t{1}));
+    case 6: {
+      const std::size_t stream = pick(stream_count);
+      MUST_BE_DONE(launch_through_door(kernels_.add_one, streams_[stream],
+                                       std::uint64_t{words_ + 4 * stream}, std::uint32_t{1}));
       return;
+    }
     case 7:
       MUST_BE_DONE(through_door<Call::cuMemGetInfo_v2>(&free, &total));
       return;

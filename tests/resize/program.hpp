@@ -63,7 +63,7 @@ class RandomProgram {
   std::array<Buffer, buffer_count> buffers_;
   std::array<CUstream, stream_count> streams_{};
   CUevent event_ = nullptr;
-  CUdeviceptr word_ = 0;
+  CUdeviceptr words_ = 0;
   std::uint64_t digest_ = 0;
 };
 

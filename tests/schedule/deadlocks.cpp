@@ -94,8 +94,9 @@ TEST_P(Deadlock, NoneByStreamsThatEndWithWorkQueued) {
   for (int i = 0; i < 50; ++i) {
     CUstream stream = nullptr;
     ASSERT_CUDA(hooked().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    const std::uint64_t own_words = memory + static_cast<std::uint64_t>(i) * 16;
     for (int n = 0; n < 10; ++n) {
-      ASSERT_CUDA(launch_hooked(kernels_.add_one, stream, std::uint64_t{memory}, 4u));
+      ASSERT_CUDA(launch_hooked(kernels_.add_one, stream, own_words, 4u));
     }
     ASSERT_CUDA(hooked().cuStreamDestroy(stream));
   }

@@ -193,6 +193,25 @@ TEST_F(Semantics, ACaptureTakesWhatItsStreamIsGiven) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
+// The scheduler marks what it has issued on the legacy stream, which would break the capture of a
+// stream that waits for that one.
+TEST_F(Semantics, ACaptureBehindQueuedWorkIsNotBroken) {
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4096));
+  CUstream stream = nullptr;
+  ASSERT_CUDA(hooked().cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+  for (std::uint64_t round = 0; round < 50 + scaled(450); ++round) {
+    ASSERT_CUDA(hooked().cuMemsetD32Async(memory, 1, 16, nullptr));
+    ASSERT_CUDA(hooked().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    ASSERT_CUDA(hooked().cuMemsetD32Async(memory, 2, 16, stream));
+    CUgraph graph = nullptr;
+    ASSERT_CUDA(hooked().cuStreamEndCapture(stream, &graph));
+    ASSERT_CUDA(hooked().cuGraphDestroy(graph));
+  }
+  EXPECT_CUDA(hooked().cuStreamDestroy(stream));
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
 TEST_F(Semantics, TurningOffLosesNothing) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));

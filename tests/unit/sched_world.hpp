@@ -27,6 +27,7 @@ class SerialDevice final : public DriverSide {
     return true;
   }
   bool mark_end(Batch& batch) override {
+    ++marks;
     const std::lock_guard holding{lock_};
     const std::uint64_t length = batch.operations * batch.kind;
     busy_until_ = std::max(busy_until_, now_ns()) + length;
@@ -38,6 +39,8 @@ class SerialDevice final : public DriverSide {
     if (now_ns() < reinterpret_cast<std::uint64_t>(batch.end)) return std::nullopt;
     return batch.operations * batch.kind;
   }
+
+  std::atomic<int> marks{0};
 
   // Nothing is done any more, as while kernels wait for something.
   std::atomic<bool> is_stuck{false};

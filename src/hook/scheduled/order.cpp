@@ -81,7 +81,9 @@ CUresult wait_for_context(const Forward<call>& forward, CUcontext context, Argum
 // What has been queued before on any stream of the context could belong to the capture's world.
 template <Call call, class... Arguments>
 CUresult begin_capture(const Forward<call>& forward, Arguments... arguments) {
-  parts_of(forward.engine()).scheduler.settle_all();
+  Scheduler& scheduler = parts_of(forward.engine()).scheduler;
+  scheduler.settle_all();
+  scheduler.wait_for_marks();
   return make_now(forward, arguments...);
 }
 
