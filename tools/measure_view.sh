@@ -9,7 +9,7 @@ trap 'rm -rf "$trial"' EXIT
 "$build/bin/cuvmm_make_trace" 10000000 "$trial/long.trace"
 measure() {  # WHAT COMMAND…
   local said
-  said=$( { /usr/bin/time -f '%e s, %M KiB' "${@:2}" >/dev/null 2>"$trial/errors"; } 2>&1; tail -n 1 "$trial/errors")
+  said=$( { /usr/bin/time -f '%e s, %U + %S s of processors, %M KiB' "${@:2}" >/dev/null 2>"$trial/errors"; } 2>&1; tail -n 1 "$trial/errors")
   printf '%-44s %s\n' "$1" "$said"
 }
 printf '%s, %s processors, load %s\n' "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
@@ -23,3 +23,4 @@ measure "export csv" "$build/bin/cuvmm" export --format csv "$trial/long.trace" 
 measure "export chrome" "$build/bin/cuvmm" export --format chrome "$trial/long.trace" -o /dev/null
 measure "export memory_viz" "$build/bin/cuvmm" export --format memory_viz "$trial/long.trace" -o /dev/null
 measure "demo to its first picture and the others" "$build/bin/cuvmm" demo --sim -o "$trial/demo"
+python3 "$(dirname "$0")/measure_top.py" "$build"

@@ -99,6 +99,12 @@ Size ContextMemory::mapped_free() const {
   return small.free - small.spilled_free + small.cached + (physical > held ? physical - held : 0);
 }
 
+Moved ContextMemory::moved() const {
+  const ArenaCounters small = small_->counters();
+  const WindowCounters windows = windows_->counters();
+  return {small.moved_chunks + windows.compacted_blocks, small.moved + windows.compacted_bytes};
+}
+
 Size ContextMemory::let_go_of(Size wanted) {
   const Size gone = windows_->let_go_of(wanted);
   return gone < wanted ? gone + small_->let_go_of(wanted - gone) : gone;

@@ -7,6 +7,7 @@
 
 #include "alloc/arena/arena.hpp"
 #include "alloc/device_memory.hpp"
+#include "alloc/moved.hpp"
 #include "alloc/windows/windows.hpp"
 
 namespace cuvmm {
@@ -54,6 +55,7 @@ class ContextMemory {
   Size mapped_free() const;
   // Gives so much of it to the device's other memory, where there is so much. Returns how much.
   Size let_go_of(Size wanted);
+  Moved moved() const;
   std::size_t compacted_blocks() const { return windows_->counters().compacted_blocks; }  // so far
 
   // As Arena says.

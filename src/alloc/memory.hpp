@@ -27,6 +27,7 @@ struct MemoryCounters {
   Size mapped_free = 0;     // nobody's, although arenas and windows have it mapped
   Size native = 0;          // taken of the driver past us; 0 without a limit
   ChunkCounters chunks;
+  Moved moved;
   Size physical_held() const {
     return chunks.physical_in_use + chunks.physical_free + chunks.physical_unreleased;
   }

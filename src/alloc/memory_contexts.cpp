@@ -175,9 +175,14 @@ MemoryCounters Memory::counters(int ordinal) const {
   if (ordinal < 0 || ordinal >= AccessSet::most_devices) return counters;
   const Device& there = devices_[static_cast<std::size_t>(ordinal)];
   if (there.serving.load(std::memory_order_acquire) != Serving::Ours) return counters;
-  for_each_context(
-      ordinal, [&](const ContextMemory& memory) { counters.requested_live += memory.requested(); });
-  for_each_pool(ordinal, [&](const PoolMemory& pool) { counters.requested_live += pool.used(); });
+  for_each_context(ordinal, [&](const ContextMemory& memory) {
+    counters.requested_live += memory.requested();
+    counters.moved += memory.moved();
+  });
+  for_each_pool(ordinal, [&](const PoolMemory& pool) {
+    counters.requested_live += pool.used();
+    counters.moved += pool.moved();
+  });
   counters.mapped_free = mapped_free_on(ordinal);
   counters.native = there.memory->budget().native_bytes();
   counters.chunks = there.memory->chunk_counters();

@@ -76,6 +76,12 @@ std::uint64_t PoolMemory::moved_chunks() const {
   return large_->counters().moved_chunks + small_->counters().moved_chunks;
 }
 
+Moved PoolMemory::moved() const {
+  const ArenaCounters large = large_->counters();
+  const ArenaCounters small = small_->counters();
+  return {large.moved_chunks + small.moved_chunks, large.moved + small.moved};
+}
+
 Size PoolMemory::trim(Size keep) {
   const Size small = small_->mapped_bytes();
   large_->trim(keep > small ? keep - small : 0);

@@ -7,6 +7,7 @@
 #include "alloc/allocation.hpp"
 #include "alloc/arena/arena.hpp"
 #include "alloc/device_memory.hpp"
+#include "alloc/moved.hpp"
 #include "alloc/pool_order.hpp"
 
 namespace cuvmm {
@@ -72,6 +73,7 @@ class PoolMemory {
   // Gives so much of it to the device's other memory, where there is so much. Returns how much.
   Size let_go_of(Size wanted);
   std::uint64_t moved_chunks() const;  // so far
+  Moved moved() const;
   // As Arena says.
   void tell_trace() const {
     large_->tell_trace();

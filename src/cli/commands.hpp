@@ -15,6 +15,7 @@ void add_plot(CLI::App& app, int& exit_status);
 void add_export(CLI::App& app, int& exit_status);
 void add_generate(CLI::App& app, int& exit_status);
 void add_pause(CLI::App& app, int& exit_status);
+void add_top(CLI::App& app, int& exit_status);
 void add_replay(CLI::App& app, int& exit_status);
 
 }  // namespace cuvmm::cli

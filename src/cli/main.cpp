@@ -31,6 +31,7 @@ int run(int count, char** words) {
   add_replay(app, exit_status);
   add_doctor(app, exit_status);
   add_generate(app, exit_status);
+  add_top(app, exit_status);
   add_pause(app, exit_status);
   try {
     app.parse(count, words);

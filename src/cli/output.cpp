@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 
@@ -17,10 +18,24 @@ namespace {
 constexpr std::uint64_t between_bars_us = 100'000;
 constexpr int bar_width = 30;
 
-bool is_capable_terminal(int stream) {
-  if (isatty(stream) == 0) return false;
-  const char* kind = std::getenv("TERM");
-  return kind != nullptr && *kind != '\0' && std::string_view{kind} != "dumb";
+// Bytes of the letter of UTF-8 that the text begins with; 0 where it begins with none, or with one
+// that a terminal obeys.
+std::size_t length_of_letter(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
+  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Forms that are too long, halves of pairs, what lies beyond Unicode, and the control letters.
+  if (first == 0xe0 && byte(1) < 0xa0) return 0;
+  if (first == 0xed && byte(1) >= 0xa0) return 0;
+  if (first == 0xf0 && byte(1) < 0x90) return 0;
+  if (first == 0xf4 && byte(1) >= 0x90) return 0;
+  if (first == 0xc2 && byte(1) < 0xa0) return 0;
+  return length;
 }
 
 const char* code_of(Tone tone) {
@@ -43,6 +58,43 @@ const char* code_of(Tone tone) {
 
 void say(const std::string& what) {
   fmt::print(stderr, "cuvmm: {}\n", what);
+}
+
+bool is_capable_terminal(int stream) {
+  if (isatty(stream) == 0) return false;
+  const char* kind = std::getenv("TERM");
+  return kind != nullptr && *kind != '\0' && std::string_view{kind} != "dumb";
+}
+
+// As setlocale(3) looks at them.
+Letters letters_here() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    std::string text;
+    for (const char* letter = value; *letter != '\0'; ++letter) {
+      text += static_cast<char>(std::tolower(static_cast<unsigned char>(*letter)));
+    }
+    const bool is_utf8 =
+        text.find("utf-8") != std::string::npos || text.find("utf8") != std::string::npos;
+    return is_utf8 ? Letters::Unicode : Letters::Ascii;
+  }
+  return Letters::Ascii;
+}
+
+std::string printable(std::string_view text) {
+  std::string safe;
+  while (!text.empty()) {
+    const std::size_t length = length_of_letter(text);
+    if (length == 0) {
+      safe += '?';
+      text.remove_prefix(1);
+    } else {
+      safe += text.substr(0, length);
+      text.remove_prefix(length);
+    }
+  }
+  return safe;
 }
 
 bool has_colours(int stream) {

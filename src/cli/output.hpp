@@ -12,6 +12,16 @@ namespace cuvmm::cli {
 // One line on standard error: "cuvmm: what".
 void say(const std::string& what);
 
+// A terminal on that stream that can be drawn on.
+bool is_capable_terminal(int stream);
+
+// What a terminal of this environment can show.
+enum class Letters { Ascii, Unicode };
+Letters letters_here();
+
+// The text without what a terminal would obey, and without what is no UTF-8: a question mark each.
+std::string printable(std::string_view text);
+
 // Colours on that stream: a terminal that is not dumb, and no NO_COLOR in the environment.
 bool has_colours(int stream);
 enum class Tone { Good, Doubtful, Bad, Faint, Strong };

@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "engine/control.hpp"
 #include "engine/inside.hpp"
+#include "engine/publishing.hpp"
 #include "engine/trace_life.hpp"
 #include "trace/event_log.hpp"
 
@@ -103,6 +104,7 @@ void Engine::set_up() {
   if (trace_is_on() && serving_ != nullptr) std::atexit(&tell_trace_of_memory);
   scheduling_.start_as_asked();
   if (control_ != nullptr && options_.control == Switch::On) control_->start();
+  if (options_.publish == Switch::On) start_publishing(*this);
 }
 
 // For the thread that sets it up, which needs no lock that we could hold. nullptr after a while, so
@@ -126,6 +128,7 @@ void Engine::forget_in_children() {
 // is left as it lies: freeing it could need a lock that another thread held at the fork.
 void Engine::forget_after_fork() {
   forget_trace();
+  forget_publishing();
   current_.store(nullptr);
   starting_.store(nullptr);
   cannot_start.store(false);

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/top/processes.hpp"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/size.hpp"
+#include "cli/output.hpp"
+#include "share/system_error.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+constexpr std::size_t longest_history = 60;
+constexpr Duration patience{100'000};
+
+void sleep_for(long nanoseconds) {
+  const timespec moment{.tv_sec = 0, .tv_nsec = nanoseconds};
+  ::nanosleep(&moment, nullptr);
+}
+
+}  // namespace
+
+std::optional<double> MemoryNow::utilisation() const {
+  if (physical == 0) return {};
+  return static_cast<double>(physical - std::min(cached, physical)) / static_cast<double>(physical);
+}
+
+std::optional<MemoryNow> SeenProcess::memory() const {
+  const share::Figures& now = figures();
+  if (now.is_counted == 0) return {};
+  MemoryNow sum;
+  bool has_limit = now.device_count > 0;
+  Size limits = 0;
+  for (std::uint32_t i = 0; i < now.device_count; ++i) {
+    const share::DeviceFigures& device = now.devices[i];
+    sum.live += device.requested_live;
+    sum.cached += device.cached;
+    sum.physical += device.physical;
+    sum.spilled += device.spilled;
+    sum.moves += device.moves;
+    sum.moved += device.moved;
+    has_limit = has_limit && device.limit != unlimited;
+    limits += has_limit ? device.limit : 0;
+  }
+  if (has_limit) sum.limit = limits;
+  return sum;
+}
+
+std::string SeenProcess::command() const {
+  const std::string text = printable(who().command.data());
+  return text.empty() ? "?" : text;
+}
+
+std::uint64_t SeenProcess::silent_for_us() const {
+  const std::uint64_t now = now_us();
+  const std::uint64_t then = figures().time_us;
+  return answers_ || then == 0 || then > now ? 0 : now - then;
+}
+
+void SeenProcess::note(bool answered) {
+  answers_ = answered;
+  const auto memory = this->memory();
+  history_.push_back(memory && answered ? memory->utilisation() : std::nullopt);
+  if (history_.size() > longest_history) history_.pop_front();
+}
+
+void Processes::find() {
+  const share::FiguresFiles files = share::find_figures();
+  problems_ = files.problems;
+  for (const std::string& path : files.paths) {
+    const bool is_known = std::any_of(all_.begin(), all_.end(), [&](SeenProcess& one) {
+      return one.seen().path() == path && !one.seen().has_ended();
+    });
+    if (is_known) continue;
+    auto seen = share::SeenFigures::open(path);
+    if (seen.ok()) {
+      all_.emplace_back(std::move(*seen));
+    } else if (::access(path.c_str(), F_OK) == 0) {  // else it has just ended
+      problems_.push_back(path + ": " + seen.error().text());
+    }
+  }
+}
+
+void Processes::wait_for_answers() {
+  const share::Deadline until = share::Deadline::after(patience);
+  long pause_ns = 100'000;
+  for (bool all_answered = false; !all_answered && !until.is_over();) {
+    sleep_for(pause_ns);
+    pause_ns = std::min(pause_ns * 2, 10'000'000l);
+    all_answered = true;
+    for (SeenProcess& one : all_) all_answered = one.seen().look() && all_answered;
+  }
+}
+
+void Processes::sample() {
+  find();
+  for (SeenProcess& one : all_) one.seen().ask();
+  if (!all_.empty()) wait_for_answers();
+  std::vector<SeenProcess> alive;
+  for (SeenProcess& one : all_) {
+    one.note(one.seen().look());
+    if (!one.answers() && one.seen().has_ended()) {
+      one.seen().remove_file();
+    } else {
+      alive.push_back(std::move(one));
+    }
+  }
+  all_ = std::move(alive);
+}
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes as lines of text and as JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "cli/output.hpp"
+#include "cli/top/processes.hpp"
+
+namespace cuvmm::cli {
+
+enum class TopOrder { Physical, Live, Cached, Used, Moves, Process, Command };
+enum class Reversed : bool { No, Yes };
+
+// The most first; of numbers of processes and commands, the least.
+void sort_by(TopOrder order, Reversed reversed, std::vector<SeenProcess>& processes);
+
+enum class WithHistory : bool { No, Yes };
+struct TableForm {
+  std::size_t width = 80;
+  Letters letters = Letters::Ascii;
+  WithHistory history = WithHistory::No;
+};
+// A heading and a line for each, none wider than that: columns that matter less go first.
+std::vector<std::string> table_of(const std::vector<SeenProcess>& processes, const TableForm& form);
+
+// "3 processes hold 12.0 GiB, 80% of it used"
+std::string total_of(const std::vector<SeenProcess>& processes);
+
+nlohmann::json as_json(const Processes& processes);
+
+}  // namespace cuvmm::cli

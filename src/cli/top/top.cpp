@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmm top: what processes under cuvmm hold, now.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "base/option_types.hpp"
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "cli/top/screen.hpp"
+#include "cli/top/table.hpp"
+#include "share/system_error.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+constexpr Duration shortest_interval{100'000};
+constexpr Duration longest_interval{60'000'000};
+
+struct Request {
+  bool once = false;
+  bool json = false;
+  bool reversed = false;
+  std::string order = "physical";
+  std::string interval = "1s";
+};
+
+struct NamedOrder {
+  const char* name;
+  TopOrder order;
+  char key;
+};
+constexpr NamedOrder orders[] = {
+    {"physical", TopOrder::Physical, 'p'}, {"live", TopOrder::Live, 'l'},
+    {"cached", TopOrder::Cached, 'c'},     {"used", TopOrder::Used, 'u'},
+    {"moves", TopOrder::Moves, 'm'},       {"process", TopOrder::Process, 'n'},
+    {"command", TopOrder::Command, 'a'},
+};
+
+// What the keys change.
+struct View {
+  TopOrder order;
+  Reversed reversed;
+  Duration interval;
+  bool goes_on = true;
+};
+
+void press(char key, View& view) {
+  for (const NamedOrder& one : orders) {
+    if (key == one.key) view.order = one.order;
+  }
+  switch (key) {
+    case 'q':
+    case 'Q':
+    case '\4':  // control-D
+      view.goes_on = false;
+      break;
+    case 'r':
+      view.reversed = view.reversed == Reversed::Yes ? Reversed::No : Reversed::Yes;
+      break;
+    case '+':
+      view.interval = std::min(view.interval * 2, longest_interval);
+      break;
+    case '-':
+      view.interval = std::max(view.interval / 2, shortest_interval);
+      break;
+    default:
+      break;
+  }
+}
+
+const char* name_of(TopOrder order) {
+  for (const NamedOrder& one : orders) {
+    if (one.order == order) return one.name;
+  }
+  return "";
+}
+
+std::vector<std::string> picture_of(Processes& processes, const View& view) {
+  const auto faint = [](const std::string& text) { return in_tone(text, Tone::Faint, 1); };
+  sort_by(view.order, view.reversed, processes.all());
+  std::vector<std::string> lines =
+      table_of(processes.all(),
+               {.width = Screen::width(), .letters = letters_here(), .history = WithHistory::Yes});
+  lines.front() = in_tone(lines.front(), Tone::Strong, STDOUT_FILENO);
+  lines.insert(lines.begin(),
+               fmt::format("{}, by {}, every {:.3g} s", total_of(processes.all()),
+                           name_of(view.order), static_cast<double>(view.interval.count()) / 1e6));
+  for (const std::string& problem : processes.problems()) lines.push_back(faint(problem));
+  // The keys stand last, where the screen has room for them and a process.
+  const std::size_t height = Screen::height();
+  if (height < 4) return lines;
+  lines.resize(std::min(lines.size(), height - 1));
+  lines.push_back(
+      faint("q quit  r reverse  + - slower, faster  by: p physical  l live  c cached  "
+            "u used  m moves  n number  a command"));
+  return lines;
+}
+
+int watch(const Request& request, TopOrder order, Duration interval) {
+  View view{order, request.reversed ? Reversed::Yes : Reversed::No, interval};
+  const Screen screen;
+  Processes processes;
+  while (view.goes_on) {
+    processes.sample();
+    const share::Deadline next = share::Deadline::after(view.interval);
+    do {
+      screen.draw(picture_of(processes, view));
+      for (const char key : screen.keys(Duration{next.milliseconds_left() * 1000})) {
+        press(key, view);
+      }
+    } while (view.goes_on && !next.is_over());
+  }
+  return 0;
+}
+
+int show_once(const Request& request, TopOrder order) {
+  Processes processes;
+  processes.sample();
+  sort_by(order, request.reversed ? Reversed::Yes : Reversed::No, processes.all());
+  if (request.json) {
+    fmt::print("{}\n", as_json(processes).dump(2));
+  } else if (processes.all().empty()) {
+    fmt::print("{}\n", total_of(processes.all()));
+  } else {
+    const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
+    const TableForm form{.width = is_terminal ? Screen::width() : 240, .letters = letters_here()};
+    for (const std::string& line : table_of(processes.all(), form)) fmt::print("{}\n", line);
+  }
+  for (const std::string& problem : processes.problems()) say(problem);
+  return processes.all().empty() && !processes.problems().empty() ? 1 : 0;
+}
+
+int run(const Request& request) {
+  const auto interval = OptionType<Duration>::read(request.interval);
+  if (!interval || *interval < shortest_interval || *interval > longest_interval) {
+    say(fmt::format("--interval {}: allowed is a time from 100ms to 60s", request.interval));
+    return 2;
+  }
+  TopOrder order = TopOrder::Physical;
+  for (const NamedOrder& one : orders) {
+    if (request.order == one.name) order = one.order;
+  }
+  const bool is_live = !request.once && !request.json && is_capable_terminal(STDOUT_FILENO) &&
+                       ::isatty(STDIN_FILENO) != 0;
+  return is_live ? watch(request, order, *interval) : show_once(request, order);
+}
+
+}  // namespace
+
+void add_top(CLI::App& app, int& exit_status) {
+  auto request = std::make_shared<Request>();
+  CLI::App* command = app.add_subcommand("top", "watch what processes under cuvmm hold");
+  command->footer(
+      "Examples:\n"
+      "  cuvmm top\n"
+      "  cuvmm top -1 --sort moves\n"
+      "  cuvmm top --json | jq '.processes[].physical_bytes'\n"
+      "\n"
+      "Of this user's processes. LIVE is what the program asked for and holds, CACHED what it "
+      "gave\n"
+      "back and is kept for the next allocation, PHYSICAL the memory held of the devices, USED "
+      "the\n"
+      "part of that which is not cached. A dash: not counted (--mode monitor), or no limit.\n"
+      "Without a terminal it shows all once.\n"
+      "\n"
+      "Keys: q quits; p l c u m n a sort by physical, live, cached, used, moves, number of the\n"
+      "process, command; r reverses; + and - change the interval.");
+  command->add_flag("-1,--once", request->once, "show all once, and end");
+  command->add_flag("--json", request->json, "one object, for programs, and end");
+  std::vector<std::string> names;
+  for (const NamedOrder& one : orders) names.emplace_back(one.name);
+  command->add_option("--sort", request->order, "what the lines are put in order by")
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+  command->add_flag("-r,--reverse", request->reversed, "the other way round");
+  command->add_option("--interval", request->interval, "time from one picture to the next")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command->callback([request, &exit_status] { exit_status = run(*request); });
+}
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/publishing.hpp"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "cuvmm/version.h"
+#include "engine/engine.hpp"
+#include "engine/inside.hpp"
+#include "share/figures.hpp"
+
+namespace cuvmm {
+namespace {
+
+using share::DeviceFigures;
+using share::Figures;
+using share::PublishedFigures;
+
+constexpr Duration an_hour{3600ll * 1'000'000};
+
+// Never destroyed: its thread may still be at work when the process ends.
+std::atomic<PublishedFigures*> published{nullptr};
+
+struct Work {
+  Engine& engine;
+  PublishedFigures& figures;
+};
+
+DeviceFigures figures_of(const Memory& memory, const DeviceMemory& device) {
+  const MemoryCounters counters = memory.counters(device.ordinal());
+  const ChunkCounters& chunks = counters.chunks;
+  return {.ordinal = static_cast<std::uint32_t>(device.ordinal()),
+          .memory = device.memory(),
+          .limit = device.limit(),
+          .requested_live = counters.requested_live,
+          .cached = chunks.physical_free + chunks.physical_unreleased + counters.mapped_free,
+          .physical = counters.physical_held(),
+          .spilled = device.store().spilled().physical_in_use,
+          .moves = counters.moved.count,
+          .moved = counters.moved.bytes};
+}
+
+Figures figures_of(const Engine& engine) {
+  Figures figures;
+  const Serving* const serving = engine.serving();
+  if (serving == nullptr) return figures;
+  figures.is_counted = 1;
+  for (const DeviceMemory* device : serving->memory.served_devices()) {
+    if (figures.device_count == Figures::most_devices) break;
+    figures.devices[figures.device_count++] = figures_of(serving->memory, *device);
+  }
+  return figures;
+}
+
+Result<void> answer_questions(const Work& work) {
+  for (;;) {
+    const auto question = TRY(work.figures.wait_for_question(an_hour));
+    if (!question) continue;
+    TRY(work.figures.answer(figures_of(work.engine), *question));
+  }
+}
+
+void* run(void* given) {
+  const std::unique_ptr<Work> work{static_cast<Work*>(given)};
+  ::pthread_setname_np(::pthread_self(), "cuvmm-figures");
+  const Inside inside;
+  const Result<void> ended = answer_questions(*work);
+  CUVMM_LOG(Info, "%s; `cuvmm top` sees this process no longer", ended.error().text().c_str());
+  return nullptr;
+}
+
+void remove_figures() {
+  if (const PublishedFigures* mine = published.exchange(nullptr)) mine->remove();
+}
+
+// The program's signals are the business of its own threads.
+bool start_thread(Work* work) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread{};
+  const int refused = ::pthread_create(&thread, nullptr, &run, work);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (refused == 0) ::pthread_detach(thread);
+  return refused == 0;
+}
+
+share::Publisher publisher_of(const Options& options) {
+  share::Publisher publisher = share::Publisher::of_this_process();
+  static_assert(sizeof CUVMM_VERSION_STRING <= sizeof publisher.library_version);
+  std::memcpy(publisher.library_version.data(), CUVMM_VERSION_STRING, sizeof CUVMM_VERSION_STRING);
+  const auto mode = choice_names<Mode>[static_cast<std::size_t>(options.mode)];
+  std::memcpy(publisher.mode.data(), mode.data(), std::min(mode.size(), publisher.mode.size() - 1));
+  return publisher;
+}
+
+}  // namespace
+
+void start_publishing(Engine& engine) {
+  auto made = PublishedFigures::publish(publisher_of(engine.options()));
+  if (!made.ok()) {
+    CUVMM_LOG(Info, "%s; `cuvmm top` does not see this process", made.error().text().c_str());
+    return;
+  }
+  auto* const figures = new PublishedFigures{std::move(*made)};
+  published.store(figures);
+  static std::atomic<bool> registered{false};
+  if (!registered.exchange(true)) std::atexit(&remove_figures);
+  auto* const work = new Work{engine, *figures};
+  if (start_thread(work)) return;
+  delete work;
+  remove_figures();
+  CUVMM_LOG(Info, "no thread for figures; `cuvmm top` does not see this process");
+}
+
+void forget_publishing() {
+  published.store(nullptr);
+}
+
+}  // namespace cuvmm

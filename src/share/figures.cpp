@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "share/figures.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "share/figures_file.hpp"
+#include "share/place.hpp"
+#include "share/system_error.hpp"
+#include "trace/checksum.hpp"
+#include "trace/header.hpp"
+
+namespace cuvmm::share {
+namespace {
+
+template <std::size_t most>
+void put(std::array<char, most>& place, const std::string& text) {
+  const std::size_t length = std::min(text.size(), most - 1);
+  std::memcpy(place.data(), text.data(), length);
+  place[length] = '\0';
+}
+
+// Beyond the limit of file sizes a write ends the process by a signal, unless it sees to that.
+bool may_write(std::size_t bytes) {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes;
+}
+
+// Put in place as a whole, over what a dead process of the same number left there.
+Result<Fd> make_file(const std::string& path, const FiguresLayout& content) {
+  constexpr const char* doing = "publish figures";
+  if (!may_write(sizeof content)) return Error::invalid(doing, "files may not be so large");
+  const std::string fresh = path + ".new";
+  ::unlink(fresh.c_str());
+  Fd file{
+      ::open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR)};
+  if (!file.is_open()) return system_error(doing);
+  const ssize_t written = ::pwrite(file.number(), &content, sizeof content, 0);
+  if (written == static_cast<ssize_t>(sizeof content) &&
+      ::rename(fresh.c_str(), path.c_str()) == 0) {
+    return file;
+  }
+  const Error error = system_error(doing);
+  ::unlink(fresh.c_str());
+  return error;
+}
+
+}  // namespace
+
+Publisher Publisher::of_this_process() {
+  Publisher publisher;
+  publisher.magic = figures_magic;
+  publisher.process = ::getpid();
+  publisher.namespace_of_process = namespace_of_processes();
+  publisher.start_ticks = state_of(::getpid()).start_ticks;
+  std::string command;
+  for (const std::string& word : TraceHeader::of_this_process().command) {
+    command += (command.empty() ? "" : " ") + word;
+  }
+  put(publisher.command, command);
+  return publisher;
+}
+
+Result<PublishedFigures> PublishedFigures::publish(const Publisher& publisher) {
+  const std::string folder = TRY(private_folder());
+  remove_figures_of_the_dead(folder);
+  const std::string path = folder + "/" + figures_file_name(publisher);
+  FiguresLayout content;
+  content.publisher = publisher;
+  const Fd file = TRY(make_file(path, content));
+  struct stat facts;
+  // Not for a child: it has another number, and a file of its own.
+  void* const mapping =
+      ::mmap(nullptr, sizeof content, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
+  if (mapping == MAP_FAILED || ::fstat(file.number(), &facts) != 0 ||
+      ::madvise(mapping, sizeof content, MADV_DONTFORK) != 0) {
+    const Error error = system_error("publish figures");
+    if (mapping != MAP_FAILED) ::munmap(mapping, sizeof content);
+    ::unlink(path.c_str());
+    return error;
+  }
+  return PublishedFigures{path, mapping, facts.st_dev, facts.st_ino};
+}
+
+PublishedFigures::PublishedFigures(std::string path, void* mapping, dev_t device, ino_t file)
+    : path_(std::move(path)),
+      mapping_(mapping),
+      device_(device),
+      file_(file),
+      process_(::getpid()) {}
+
+PublishedFigures::PublishedFigures(PublishedFigures&& other) noexcept
+    : path_(std::move(other.path_)),
+      mapping_(std::exchange(other.mapping_, nullptr)),
+      device_(other.device_),
+      file_(other.file_),
+      process_(other.process_),
+      answered_(other.answered_) {}
+
+PublishedFigures::~PublishedFigures() {
+  if (mapping_ == nullptr || process_ != ::getpid()) return;
+  remove();
+  ::munmap(mapping_, sizeof(FiguresLayout));
+}
+
+// Opened for each answer: a program that closes every descriptor closes none of ours, and none of
+// the program's files is ever taken for this one.
+Result<Fd> PublishedFigures::open_again() const {
+  constexpr const char* doing = "answer for figures";
+  Fd file{::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+  struct stat facts;
+  if (file.is_open() && ::fstat(file.number(), &facts) == 0 && facts.st_dev == device_ &&
+      facts.st_ino == file_) {
+    return file;
+  }
+  return Error{.kind = ErrorKind::NotFound, .doing = doing, .subject = "the file is gone"};
+}
+
+Result<std::optional<std::uint32_t>> PublishedFigures::wait_for_question(Duration at_most) {
+  const timespec bound{.tv_sec = at_most.count() / 1'000'000,
+                       .tv_nsec = at_most.count() % 1'000'000 * 1000};
+  auto* const question = static_cast<std::byte*>(mapping_) + offsetof(FiguresLayout, question);
+  const long woken = ::syscall(SYS_futex, question, FUTEX_WAIT, answered_, &bound, nullptr, 0);
+  if (woken != 0 && errno == ETIMEDOUT) return std::optional<std::uint32_t>{};
+  if (woken != 0 && errno != EAGAIN && errno != EINTR) return system_error("wait to be asked");
+  const Fd file = TRY(open_again());
+  std::uint32_t asked = 0;
+  if (::pread(file.number(), &asked, sizeof asked, offsetof(FiguresLayout, question)) !=
+      static_cast<ssize_t>(sizeof asked)) {
+    return system_error("wait to be asked");
+  }
+  return asked == answered_ ? std::optional<std::uint32_t>{} : asked;
+}
+
+Result<void> PublishedFigures::answer(Figures figures, std::uint32_t question) {
+  answered_ = question;
+  figures.question = question;
+  figures.time_us = now_us();
+  figures.checksum = checksum_of(figures);
+  const Fd file = TRY(open_again());
+  if (::pwrite(file.number(), &figures, sizeof figures, offsetof(FiguresLayout, answer)) !=
+      static_cast<ssize_t>(sizeof figures)) {
+    return system_error("answer for figures");
+  }
+  return {};
+}
+
+// A forked child that ends must not take its parent's.
+void PublishedFigures::remove() const {
+  if (process_ == ::getpid()) ::unlink(path_.c_str());
+}
+
+}  // namespace cuvmm::share

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstddef>
+#include <fstream>
+#include <utility>
+
+#include "share/figures_file.hpp"
+#include "share/system_error.hpp"
+
+namespace cuvmm::share {
+namespace {
+
+// Whether the process has the file mapped, as it has until it ends or executes another program.
+// Yes, where it cannot be seen.
+bool has_mapped(pid_t process, const std::string& path) {
+  std::ifstream maps{"/proc/" + std::to_string(process) + "/maps"};
+  bool read_any = false;
+  for (std::string line; std::getline(maps, line);) {
+    read_any = true;
+    if (line.ends_with(path)) return true;
+  }
+  return !read_any;
+}
+
+}  // namespace
+
+Result<SeenFigures> SeenFigures::open(const std::string& path) {
+  constexpr const char* doing = "look at figures";
+  Fd file{::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+  if (!file.is_open()) return system_error(doing);
+  struct stat facts;
+  if (::fstat(file.number(), &facts) != 0) return system_error(doing);
+  if (!S_ISREG(facts.st_mode) || facts.st_uid != ::geteuid() ||
+      (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return Error::invalid(doing, "the file is not this user's alone");
+  }
+  Publisher publisher;
+  if (::pread(file.number(), &publisher, sizeof publisher, 0) !=
+          static_cast<ssize_t>(sizeof publisher) ||
+      publisher.magic != figures_magic || facts.st_size < off_t{sizeof(FiguresLayout)}) {
+    return Error::invalid(doing, "it is none");
+  }
+  if (publisher.version != figures_version) {
+    return Error{.kind = ErrorKind::NotSupported,
+                 .doing = doing,
+                 .subject = "the process is of another version"};
+  }
+  publisher.library_version.back() = publisher.mode.back() = publisher.command.back() = '\0';
+  void* const mapping =
+      ::mmap(nullptr, sizeof(FiguresLayout), PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
+  if (mapping == MAP_FAILED) return system_error(doing);
+  return SeenFigures{path, std::move(file), mapping, publisher};
+}
+
+SeenFigures::SeenFigures(std::string path, Fd file, void* mapping, const Publisher& publisher)
+    : path_(std::move(path)), file_(std::move(file)), mapping_(mapping), publisher_(publisher) {}
+
+SeenFigures::SeenFigures(SeenFigures&& other) noexcept
+    : path_(std::move(other.path_)),
+      file_(std::move(other.file_)),
+      mapping_(std::exchange(other.mapping_, nullptr)),
+      publisher_(other.publisher_),
+      question_(other.question_),
+      figures_(other.figures_) {}
+
+SeenFigures& SeenFigures::operator=(SeenFigures&& other) noexcept {
+  path_ = std::move(other.path_);
+  file_ = std::move(other.file_);
+  std::swap(mapping_, other.mapping_);
+  publisher_ = other.publisher_;
+  question_ = other.question_;
+  figures_ = other.figures_;
+  return *this;
+}
+
+SeenFigures::~SeenFigures() {
+  if (mapping_ != nullptr) ::munmap(mapping_, sizeof(FiguresLayout));
+}
+
+void SeenFigures::ask() {
+  // From what stands there: others may look at the same process.
+  constexpr off_t place = offsetof(FiguresLayout, question);
+  std::uint32_t question = 0;
+  if (::pread(file_.number(), &question, sizeof question, place) !=
+      static_cast<ssize_t>(sizeof question)) {
+    return;
+  }
+  question_ = question == UINT32_MAX ? 1 : question + 1;
+  if (::pwrite(file_.number(), &question_, sizeof question_, place) !=
+      static_cast<ssize_t>(sizeof question_)) {
+    return;
+  }
+  ::syscall(SYS_futex, static_cast<std::byte*>(mapping_) + place, FUTEX_WAKE, INT_MAX, nullptr,
+            nullptr, 0);
+}
+
+bool SeenFigures::look() {
+  Figures now;
+  if (::pread(file_.number(), &now, sizeof now, offsetof(FiguresLayout, answer)) ==
+          static_cast<ssize_t>(sizeof now) &&
+      now.checksum == checksum_of(now)) {
+    now.device_count = std::min<std::uint32_t>(now.device_count, Figures::most_devices);
+    figures_ = now;
+  }
+  return is_answered();
+}
+
+// By a later one too: that may be another's question, and is just as new.
+bool SeenFigures::is_answered() const {
+  return question_ != 0 && figures_.question >= question_;
+}
+
+// Not what has been put in its place since.
+void SeenFigures::remove_file() const {
+  struct stat mine;
+  struct stat there;
+  if (::fstat(file_.number(), &mine) == 0 && ::lstat(path_.c_str(), &there) == 0 &&
+      mine.st_dev == there.st_dev && mine.st_ino == there.st_ino) {
+    ::unlink(path_.c_str());
+  }
+}
+
+bool SeenFigures::has_ended() const {
+  struct stat facts;
+  if (::fstat(file_.number(), &facts) != 0 || facts.st_nlink == 0) return true;
+  const std::uint64_t here = namespace_of_processes();
+  if (here == 0 || publisher_.namespace_of_process != here) return false;
+  const ProcessState state = state_of(publisher_.process);
+  if (!state.runs || state.start_ticks != publisher_.start_ticks) return true;
+  return !is_answered() && !has_mapped(publisher_.process, path_);
+}
+
+}  // namespace cuvmm::share

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cuvmm top`: what processes under cuvmm hold, who is seen, and who no longer is."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from cli_support import CUVMM, cuvmm, main, text
+from top_support import HOLDER, TopTest
+
+MiB = 1 << 20
+
+
+class Figures(TopTest):
+    def test_a_process_is_seen_with_what_it_holds(self):
+        holder = self.holder([32, 16], "--limit", "128M")
+        one = self.seen()[holder.number]
+        self.assertEqual(one["live_bytes"], 48 * MiB)
+        self.assertEqual(one["limit_bytes"], 128 * MiB)
+        self.assertGreaterEqual(one["physical_bytes"], 48 * MiB)
+        self.assertEqual(one["spilled_bytes"], 0)
+        self.assertTrue(one["answers"])
+        self.assertEqual(one["mode"], "VMM")
+        self.assertIn("python", one["command"])
+        self.assertEqual(one["devices"][0]["device_bytes"], 256 * MiB)
+        self.assertEqual(one["devices"][0]["live_bytes"], 48 * MiB)
+
+    def test_figures_follow_the_program(self):
+        holder = self.holder([32, 32])
+        before = self.seen()[holder.number]
+        self.assertGreater(before["utilisation"], 0.9)
+        holder.do("must(cuda.cuMemFree_v2(held.pop()))")
+        after = self.seen()[holder.number]
+        self.assertEqual(after["live_bytes"], 32 * MiB)
+        self.assertEqual(after["cached_bytes"] + 32 * MiB, after["physical_bytes"])
+        self.assertLess(after["utilisation"], before["utilisation"])
+        self.assertIsNone(after["limit_bytes"])
+
+    def test_moves_are_counted(self):
+        holder = self.holder([1] * 60, "--limit", "64M")
+        self.assertEqual(self.seen()[holder.number]["moves"], 0)
+        holder.do("[must(cuda.cuMemFree_v2(one)) for one in held[::2]]")
+        holder.do("large = allocate(24 << 20)")
+        after = self.seen()[holder.number]
+        self.assertGreater(after["moves"], 0)
+        self.assertGreater(after["moved_bytes"], 0)
+
+    def test_what_is_spilled_is_told(self):
+        holder = self.holder([64, 64], "--limit", "64M", "--spill", "host")
+        one = self.seen()[holder.number]
+        self.assertGreaterEqual(one["spilled_bytes"], 60 * MiB)
+        self.assertLessEqual(one["physical_bytes"], 64 * MiB)
+
+    def test_what_is_only_watched_is_not_counted(self):
+        holder = self.holder([8], "--mode", "monitor")
+        one = self.seen()[holder.number]
+        self.assertEqual(one["mode"], "MONITOR")
+        self.assertTrue(one["answers"])
+        for key in ("live_bytes", "physical_bytes", "utilisation", "limit_bytes"):
+            self.assertIsNone(one[key])
+
+    def test_a_forked_child_that_calls_the_driver_is_one_of_its_own(self):
+        holder = self.holder([16])
+        child = int(holder.do(
+            "child = os.fork(); "
+            "r = child or [cuda.cuInit(0), __import__('time').sleep(60)]; print(child)"))
+        self.addCleanup(os.kill, child, signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while child not in self.seen() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        seen = self.seen()
+        self.assertEqual(seen[child]["live_bytes"], 0)
+        self.assertEqual(seen[holder.number]["live_bytes"], 16 * MiB)
+
+
+class WhoIsSeen(TopTest):
+    def test_files_are_their_users_alone(self):
+        self.holder([1])
+        self.assertEqual(os.stat(self.folder).st_mode & 0o777, 0o700)
+        (name,) = self.files()
+        self.assertEqual(os.stat(os.path.join(self.folder, name)).st_mode & 0o777, 0o600)
+
+    def test_who_ends_is_gone_with_its_file(self):
+        self.holder([1]).end()
+        self.assertEqual(self.files(), [])
+        self.assertEqual(self.seen(), {})
+
+    def test_who_is_killed_is_gone_at_the_next_look(self):
+        holder = self.holder([1])
+        os.kill(holder.number, signal.SIGKILL)
+        holder.process.wait(timeout=20)
+        self.assertEqual(len(self.files()), 1)
+        self.assertEqual(self.seen(), {})
+        self.assertEqual(self.files(), [])
+
+    def test_who_is_killed_is_gone_when_another_begins(self):
+        holder = self.holder([1])
+        os.kill(holder.number, signal.SIGKILL)
+        holder.process.wait(timeout=20)
+        left = self.files()
+        self.holder([1])
+        self.assertEqual(len(self.files()), 1)
+        self.assertNotEqual(self.files(), left)
+
+    def test_who_becomes_another_program_is_gone(self):
+        holder = self.holder([1])
+        holder.process.stdin.write("os.execvp('sleep', ['sleep', '60'])\n")
+        holder.process.stdin.flush()
+        self.addCleanup(os.kill, holder.number, signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while self.seen() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(self.seen(), {})
+        self.assertEqual(self.files(), [])
+
+    def test_who_is_stopped_is_shown_as_it_was(self):
+        holder = self.holder([16])
+        self.seen()
+        holder.stop()
+        try:
+            one = self.seen()[holder.number]
+            self.assertFalse(one["answers"])
+            self.assertGreater(one["silent_us"], 0)
+            self.assertEqual(one["live_bytes"], 16 * MiB)
+            self.assertIn("(silent", self.good("top", "-1", env=self.env))
+        finally:
+            os.kill(holder.number, signal.SIGCONT)
+        self.assertTrue(self.seen()[holder.number]["answers"])
+
+    def test_what_never_touches_the_driver_has_no_thread_and_no_file(self):
+        finished = cuvmm("run", "--sim", "--", sys.executable, "-c",
+                         "import os; print(len(os.listdir('/proc/self/task')))", env=self.env)
+        self.assertEqual(text(finished.stdout), "1\n")
+        self.assertEqual(self.files(), [])
+
+    def test_publishing_can_be_left_out(self):
+        for settings in ({"VMM_PUBLISH": "off"}, {"VMM_MODE": "OFF"}):
+            self.holder([1], **settings)
+            self.assertEqual(self.files(), [])
+
+    def test_two_that_look_at_once_both_see_all(self):
+        numbers = {self.holder([1]).number for _ in range(3)}
+        lookers = [subprocess.Popen([CUVMM, "top", "--json"], stdout=subprocess.PIPE,
+                                    env=dict(os.environ, **self.env)) for _ in range(4)]
+        for looker in lookers:
+            seen = json.loads(looker.communicate(timeout=20)[0])["processes"]
+            self.assertEqual({one["process"] for one in seen if one["answers"]}, numbers)
+
+
+class WhatIsWrong(TopTest):
+    """Nothing of it stops the program, or the command."""
+
+    def test_a_file_that_is_cut_off_kills_nobody(self):
+        holder = self.holder([16])
+        (name,) = self.files()
+        self.seen()
+        os.truncate(os.path.join(self.folder, name), 0)
+        self.assertEqual(self.seen(status=1), {})
+        self.assertEqual(holder.do("print(len(held))"), "1\n")
+        os.truncate(os.path.join(self.folder, name), 8192)
+        self.seen(status=1)
+        self.assertEqual(holder.do("print(len(held))"), "1\n")
+
+    def test_a_file_that_is_taken_away_is_missed_by_nobody(self):
+        holder = self.holder([16])
+        os.unlink(os.path.join(self.folder, self.files()[0]))
+        self.assertEqual(self.seen(), {})
+        self.assertEqual(holder.do("print(len(held))"), "1\n")
+        holder.end()
+        self.assertEqual(holder.process.returncode, 0)
+
+    def test_a_program_that_may_write_no_files_runs_unseen(self):
+        script = 'ulimit -f 0; exec "$@"'
+        finished = subprocess.run(
+            ["bash", "-c", script, "bash", CUVMM, "run", "--sim", "--", sys.executable, "-c",
+             HOLDER, "1"], env=dict(os.environ, **self.env, VMM_SIM_BACKING="none"), stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=20, check=False)
+        self.assertEqual(text(finished.stderr), "")
+        self.assertEqual(finished.returncode, 0)
+
+    def test_foreign_files_are_named_and_left(self):
+        holder = self.holder([1])
+        space = self.files()[0].split("-")[2]
+        def put(number, content, mode=0o600):
+            path = os.path.join(self.folder, f"figures-{number}-{space}")
+            with open(path, "wb") as file:
+                file.write(content)
+            os.chmod(path, mode)
+            return path
+        with open(os.path.join(self.folder, self.files()[0]), "rb") as file:
+            good = file.read()
+        put(1, b"")
+        put(2, b"\xff" * 4096)
+        put(3, good, mode=0o644)
+        put(4, good[:8] + b"\x63\0\0\0" + good[12:])
+        os.mkfifo(os.path.join(self.folder, f"figures-5-{space}"))
+        os.symlink("/etc/passwd", os.path.join(self.folder, f"figures-6-{space}"))
+        put("x", b"not looked at")
+        finished = cuvmm("top", "--json", env=self.env)
+        self.assertEqual(finished.returncode, 0)
+        all_of_it = json.loads(finished.stdout)
+        self.assertEqual([one["process"] for one in all_of_it["processes"]], [holder.number])
+        self.assertEqual(len(all_of_it["problems"]), 6)
+        self.assertIn("another version", " ".join(all_of_it["problems"]))
+        self.assertEqual(len(text(finished.stderr).splitlines()), 6)
+        self.assertEqual(len(self.files()), 8)
+
+    def test_an_answer_that_is_no_answer_is_not_shown(self):
+        holder = self.holder([16])
+        holder.stop()
+        self.addCleanup(os.kill, holder.number, signal.SIGCONT)
+        path = os.path.join(self.folder, self.files()[0])
+        with open(path, "r+b") as file:
+            content = bytearray(file.read())
+            content[400:] = b"\xa5" * (len(content) - 400)
+            file.seek(0)
+            file.write(content)
+        one = self.seen()[holder.number]
+        self.assertFalse(one["answers"])
+        self.assertIsNone(one["live_bytes"])
+
+    def test_a_folder_that_others_may_enter_is_not_read(self):
+        os.mkdir(self.folder)
+        os.chmod(self.folder, 0o755)
+        problems = json.loads(cuvmm("top", "--json", env=self.env).stdout)["problems"]
+        self.assertIn("not this user's alone", problems[0])
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "needs root and setpriv")
+    def test_a_folder_that_cannot_be_read_is_named(self):
+        os.mkdir(self.folder, 0o700)
+        os.chown(self.folder, 65534, 65534)
+        os.chmod(self.folder, 0o000)
+        os.chmod(self.runtime, 0o755)
+        finished = subprocess.run(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", CUVMM, "top", "-1"],
+            env=dict(os.environ, **self.env), capture_output=True, timeout=20, check=False)
+        if b"Permission denied" in finished.stderr and b"setpriv" in finished.stderr:
+            self.skipTest("the build is not to be reached by nobody")
+        self.assertEqual(finished.returncode, 1)
+        self.assertIn("Permission denied", text(finished.stderr))
+
+    def test_a_command_with_control_letters_reaches_no_terminal(self):
+        environment = dict(os.environ, **self.env)
+        process = subprocess.Popen(
+            [CUVMM, "run", "--sim", "--", sys.executable, "-c", HOLDER.replace("sys.argv[1:]", "[]"),
+             "\033[31mred\033]0;title\a \xc3 é"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
+        self.assertEqual(process.stdout.readline(), "holds\n")
+        try:
+            finished = cuvmm("top", "-1", env=self.env)
+            self.assertNotIn(b"\033", finished.stdout)
+            self.seen()
+        finally:
+            process.communicate(timeout=20)
+
+    def test_wrong_usage(self):
+        for words in (("--sort", "size"), ("--interval", "0"), ("--interval", "soon"), ("more",)):
+            self.assertEqual(cuvmm("top", *words, env=self.env).returncode, 2)
+
+
+class Shown(TopTest):
+    def test_without_anybody_one_line_says_so(self):
+        self.assertEqual(self.good("top", "-1", env=self.env), "no process runs under cuvmm\n")
+        self.assertEqual(self.good("top", env=self.env), "no process runs under cuvmm\n")
+
+    def test_lines_stand_in_the_order_that_is_asked_for(self):
+        small, large = self.holder([2]).number, self.holder([64]).number
+        def order(*words):
+            lines = self.good("top", "-1", *words, env=self.env).splitlines()
+            self.assertTrue(lines[0].split()[0] == "PROCESS")
+            return [int(line.split()[0]) for line in lines[1:]]
+        self.assertEqual(order(), [large, small])
+        self.assertEqual(order("-r"), [small, large])
+        self.assertEqual(order("--sort", "process"), sorted([small, large]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cuvmm top` on a terminal: follows, obeys its keys, keeps to the width, leaves all as it was."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+
+from cli_support import CUVMM, main, text
+from top_support import TopTest
+
+
+class Terminal:
+    """`cuvmm top` on a terminal of that size, and what it has drawn last."""
+
+    def __init__(self, env, columns, lines, *words, **more):
+        self.number, self.descriptor = pty.fork()
+        if self.number == 0:
+            self.resize(columns, lines, 0)
+            os.environ.update({**env, "TERM": "xterm", "LC_ALL": "C.UTF-8", **more})
+            os.execv(CUVMM, ["cuvmm", "top", *words])
+        self.output = b""
+
+    def resize(self, columns, lines, descriptor=None):
+        fcntl.ioctl(self.descriptor if descriptor is None else descriptor, termios.TIOCSWINSZ,
+                    struct.pack("HHHH", lines, columns, 0, 0))
+
+    def read(self, seconds):
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if not select.select([self.descriptor], [], [], left)[0]:
+                break
+            try:
+                data = os.read(self.descriptor, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            self.output += data
+
+    def wait_for(self, pattern, seconds=10):
+        """The last whole picture, once it shows that."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.read(0.1)
+            for lines in reversed(self.pictures()):
+                if re.search(pattern, "\n".join(lines)):
+                    return lines
+        raise AssertionError(f"{pattern} is in none of {self.pictures()[-3:]}")
+
+    def pictures(self):
+        parts = self.output.split(b"\033[H")[1:]
+        return [[re.sub(r"\033\[[0-9;?]*[a-zA-Z]", "", line) for line in
+                 re.split("\r+\n", text(part.split(b"\033[J")[0]))]
+                for part in parts if b"\033[J" in part]
+
+    def press(self, keys):
+        os.write(self.descriptor, keys.encode())
+
+    def end(self):
+        """How it ended, within a while."""
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            self.read(0.05)
+            number, status = os.waitpid(self.number, os.WNOHANG)
+            if number:
+                self.read(0.05)
+                os.close(self.descriptor)
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.number, signal.SIGKILL)
+        raise AssertionError("it does not end")
+
+
+class Live(TopTest):
+    def test_it_follows_and_ends_by_a_key(self):
+        holder = self.holder([32])
+        terminal = Terminal(self.env, 120, 20, "--interval", "100ms")
+        terminal.wait_for(rf"{holder.number} +32\.0 MiB")
+        holder.do("more = allocate(16 << 20)")
+        lines = terminal.wait_for(rf"{holder.number} +48\.0 MiB")
+        self.assertIn("1 process holds", lines[0])
+        self.assertIn("by physical", lines[0])
+        terminal.wait_for("[▁▂▃▄▅▆▇█]{3}")
+        holder.end()
+        terminal.wait_for("no process runs under cuvmm")
+        terminal.press("q")
+        self.assertEqual(terminal.end(), 0)
+        self.assertTrue(terminal.output.startswith(b"\033[?1049h"))
+        self.assertTrue(terminal.output.rstrip().endswith(b"\033[?1049l"))
+
+    def test_keys_change_the_order(self):
+        small, large = self.holder([2]).number, self.holder([64]).number
+        terminal = Terminal(self.env, 100, 20, "--interval", "10s")
+        terminal.wait_for(rf"(?s){large} .*\n *{small} ")
+        terminal.press("r")
+        terminal.wait_for(rf"(?s){small} .*\n *{large} ")
+        terminal.press("rn")
+        terminal.wait_for("by process")
+        terminal.press("\033[A")
+        terminal.press("-")
+        terminal.wait_for("every 5 s")
+        terminal.press("q")
+        self.assertEqual(terminal.end(), 0)
+
+    def test_no_line_is_wider_than_the_terminal(self):
+        self.holder([32])
+        for columns in (200, 80, 60, 40, 24, 10):
+            terminal = Terminal(self.env, columns, 12, "--interval", "100ms")
+            lines = terminal.wait_for("PROCESS")
+            terminal.resize(columns - 2, 5)
+            terminal.read(0.3)
+            terminal.press("q")
+            self.assertEqual(terminal.end(), 0)
+            # The first lines are told in words; the table keeps to the width.
+            self.assertLessEqual(max(len(line) for line in lines[1:3]), columns)
+            self.assertLessEqual(len(terminal.pictures()[-1]), 5)
+
+    def test_signals_leave_the_terminal_as_it_was(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            terminal = Terminal(self.env, 80, 12, "--interval", "10s")
+            terminal.wait_for("no process")
+            before = termios.tcgetattr(terminal.descriptor)
+            self.assertFalse(before[3] & termios.ICANON)
+            os.kill(terminal.number, number)
+            self.assertEqual(terminal.end(), 0)
+            self.assertTrue(terminal.output.rstrip().endswith(b"\033[?1049l"))
+
+    def test_colours_and_letters_are_those_of_the_terminal(self):
+        self.holder([32])
+        plain = Terminal(self.env, 120, 12, "--interval", "100ms", NO_COLOR="1", LC_ALL="C")
+        plain.wait_for("[#*]{3}")
+        plain.press("q")
+        self.assertEqual(plain.end(), 0)
+        self.assertNotIn(b"\033[1m", plain.output)
+        self.assertNotIn("█", text(plain.output))
+
+    def test_a_dumb_terminal_is_shown_all_once(self):
+        terminal = Terminal(self.env, 80, 12, TERM="dumb")
+        self.assertEqual(terminal.end(), 0)
+        self.assertEqual(text(terminal.output).strip(), "no process runs under cuvmm")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes for `cuvmm top` to look at."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from cli_support import CUVMM, CliTest, cuvmm, text
+
+# Holds what it is told to, and does at each line of its input what that says.
+HOLDER = """
+import ctypes, os, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+def must(answer):
+    assert answer == 0, answer
+def allocate(size):
+    address = ctypes.c_uint64()
+    must(cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)))
+    return address
+must(cuda.cuInit(0))
+context = ctypes.c_void_p()
+must(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
+held = [allocate(int(size) << 20) for size in sys.argv[1:]]
+print("holds", flush=True)
+for line in sys.stdin:
+    exec(line)
+    print("done", flush=True)
+"""
+
+
+class Holder:
+    """A process under cuvmm that holds so many blocks of so many MiB."""
+
+    def __init__(self, sizes, *run_words, env=None):
+        environment = dict(os.environ, **(env or {}))
+        self.process = subprocess.Popen(
+            [CUVMM, "run", "--sim=memory=256M", *run_words, "--", sys.executable, "-c", HOLDER,
+             *map(str, sizes)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
+        assert self.process.stdout.readline() == "holds\n"
+        self.number = int(self.do("print(os.getpid())"))
+
+    def do(self, code):
+        """Runs it there. What it printed."""
+        self.process.stdin.write(code + "\n")
+        self.process.stdin.flush()
+        lines = []
+        for line in self.process.stdout:
+            if line == "done\n":
+                break
+            lines.append(line)
+        return "".join(lines)
+
+    def stop(self):
+        """All its threads stand still when this returns."""
+        os.kill(self.number, signal.SIGSTOP)
+        tasks = f"/proc/{self.number}/task"
+        def stands_still(thread):
+            with open(f"{tasks}/{thread}/stat", encoding="utf-8") as file:
+                return file.read().rpartition(") ")[2][0] == "T"
+        while not all(map(stands_still, os.listdir(tasks))):
+            time.sleep(0.01)
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.stdin.close()
+            self.process.wait(timeout=20)
+        self.process.stdout.close()
+        self.process.stdin.close()
+
+
+class TopTest(CliTest):
+    """Has a folder for figures to itself."""
+
+    def setUp(self):
+        super().setUp()
+        self.runtime = tempfile.mkdtemp(prefix="cuvmm top é ")
+        self.addCleanup(shutil.rmtree, self.runtime)
+        self.env = {"XDG_RUNTIME_DIR": self.runtime, "VMM_PUBLISH": "on"}
+        self.folder = os.path.join(self.runtime, "cuvmm")
+
+    def holder(self, sizes, *run_words, **more):
+        holder = Holder(sizes, *run_words, env=dict(self.env, **more))
+        self.addCleanup(holder.end)
+        return holder
+
+    def seen(self, *words, status=0):
+        """All processes, by their numbers."""
+        finished = cuvmm("top", "--json", *words, env=self.env)
+        self.assertEqual(finished.returncode, status, text(finished.stdout + finished.stderr))
+        all_of_it = json.loads(finished.stdout)
+        self.assertEqual(all_of_it["schema"], 1)
+        return {one["process"]: one for one in all_of_it["processes"]}
+
+    def files(self):
+        return sorted(os.listdir(self.folder)) if os.path.isdir(self.folder) else []
