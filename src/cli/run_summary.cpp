@@ -59,6 +59,9 @@ void print_one(const std::string& path) {
   if (const auto refused = counted(TraceEvent::OutOfMemory); refused > 0) {
     line("out of memory", fmt::format("{} times", refused));
   }
+  if (const auto& own = work.own_time(); own.count > 0) {
+    line("time in cuvmm", fmt::format("{} us in {} calls", own.took_ns / 1000, own.count));
+  }
   if (memory.live_at_end() > 0) line("never freed", print_size(memory.live_at_end()));
   if (const std::string note = trace->note(); !note.empty()) line("note", note);
   line("next", fmt::format("cuvmm plot {} -o run.png", in_shell(path)));

@@ -48,7 +48,6 @@ constexpr Row rows[] = {
     {TraceEvent::OutOfMemory, "out of memory", "out_of_memory"},
     {TraceEvent::Export, "exports", "exports"},
     {TraceEvent::Import, "imports", "imports"},
-    {TraceEvent::CopyElided, "copies elided", "elided_copies", "elided_bytes"},
     {TraceEvent::MemoryInfo, "questions about free memory", "memory_questions"},
     {TraceEvent::Call, "other calls", "other_calls"},
 };
@@ -88,6 +87,10 @@ std::uint64_t took_of(const TraceRecord& record) {
 }  // namespace
 
 void WorkSummary::add(const TraceRecord& record) {
+  if (record.event == TraceEvent::OwnTime) {
+    own_time_ = {.count = record.size, .bytes = 0, .took_ns = record.other};
+    return;
+  }
   if (record.call != no_call) ++calls_;
   const bool was_refused = record.result != 0 && record.result != not_ready;
   if (was_refused) ++refused_;
@@ -111,6 +114,8 @@ void WorkSummary::add_to(nlohmann::json& object) const {
     if (row.bytes_key != nullptr) object[row.bytes_key] = tally.bytes;
     if (row.time_key != nullptr) object[row.time_key] = tally.took_ns / 1000;
   }
+  object["served_calls"] = own_time_.count;
+  object["served_us"] = own_time_.took_ns / 1000;
   for (const Reason& reason : reasons) object[reason.key] = run_[reason.number];
 }
 
@@ -130,6 +135,8 @@ void WorkSummary::print() const {
   for (const Reason& reason : reasons) {
     line("resizes that were copied", run_[reason.number], std::string("   ") + reason.words);
   }
+  line("answered by cuvmm", own_time_.count,
+       fmt::format("   {:.3f} s", static_cast<double>(own_time_.took_ns) / 1e9));
   line("of these captured", captured_, "");
   line("calls refused", refused_, "");
 }

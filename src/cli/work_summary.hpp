@@ -28,12 +28,16 @@ class WorkSummary {
   };
   const Tally& of(TraceEvent event) const { return tallies_[static_cast<std::size_t>(event)]; }
 
+  // Calls that were answered by cuvmm; nothing where the trace's end is missing.
+  const Tally& own_time() const { return own_time_; }
+
  private:
   static constexpr std::size_t most_events = 128;  // numbers of events, rounded up
   static constexpr std::size_t most_reasons = 16;
 
   std::array<Tally, most_events> tallies_{};
   std::array<std::uint64_t, most_reasons> run_{};
+  Tally own_time_;
   std::uint64_t calls_ = 0;
   std::uint64_t refused_ = 0;
   std::uint64_t captured_ = 0;

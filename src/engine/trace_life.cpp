@@ -7,12 +7,20 @@
 #include "base/log.hpp"
 #include "driver/calls.hpp"
 #include "trace/current_trace.hpp"
+#include "trace/record_event.hpp"
 #include "trace/writer.hpp"
 
 namespace cuvmm {
 namespace {
 
 std::atomic<bool> devices_described{false};
+
+// Beside each other and away from all else: every thread that is served adds to both.
+struct alignas(64) OwnTime {
+  std::atomic<std::uint64_t> calls{0};
+  std::atomic<std::uint64_t> nanoseconds{0};
+};
+OwnTime own_time;
 
 TraceHeader header_of(const Options& options) {
   TraceHeader header = TraceHeader::of_this_process();
@@ -25,7 +33,12 @@ TraceHeader header_of(const Options& options) {
 }
 
 void finish_trace() {
-  if (TraceWriter* running = current_trace()) running->finish();
+  TraceWriter* const running = current_trace();
+  if (running == nullptr) return;
+  if (const std::uint64_t calls = own_time.calls.load(); calls > 0) {
+    CUVMM_TRACE(.event = TraceEvent::OwnTime, .size = calls, .other = own_time.nanoseconds.load());
+  }
+  running->finish();
 }
 
 }  // namespace
@@ -58,7 +71,14 @@ void describe_devices_in_trace(const Driver& driver) {
   running->add(std::move(facts));
 }
 
+void note_own_time(std::uint64_t nanoseconds) {
+  own_time.calls.fetch_add(1, std::memory_order_relaxed);
+  own_time.nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
+}
+
 void forget_trace() {
+  own_time.calls.store(0);
+  own_time.nanoseconds.store(0);
   TraceWriter::forget_after_fork();
   set_current_trace(nullptr);
   devices_described.store(false);

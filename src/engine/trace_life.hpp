@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "base/options.hpp"
 #include "driver/driver.hpp"
 
@@ -12,6 +14,10 @@ void start_trace(const Options& options);
 
 // Adds the devices, once the driver has been started by the program.
 void describe_devices_in_trace(const Driver& driver);
+
+// A call that was answered here, not by the driver: how many there were, and what they took in all,
+// is the trace's last record.
+void note_own_time(std::uint64_t nanoseconds);
 
 // In a forked child.
 void forget_trace();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "driver/current_context.hpp"
+#include "engine/trace_life.hpp"
 #include "hook/record.hpp"
 
 namespace cuvmm::hook {
@@ -17,7 +18,12 @@ StreamName stream_name(const Forward<call>& forward, CUstream stream) {
 template <Call call, class Serve>
 Answer served(const Forward<call>& forward, Serve&& serve) {
   Serving* serving = forward.engine().serving();
-  return serving != nullptr ? serve(serving->memory) : std::nullopt;
+  if (serving == nullptr) return std::nullopt;
+  if (!trace_is_on()) return serve(serving->memory);
+  const std::uint64_t began = now_ns();
+  const Answer answer = serve(serving->memory);
+  if (answer) note_own_time(now_ns() - began);
+  return answer;
 }
 
 // What puts copies off; nullptr where nobody does.

@@ -36,7 +36,7 @@ TEST(ResizeTest, CopiesNothingLargeUnderCuvmm) {
   EXPECT_TRUE(says(finished, "SUCCEEDED"));
   EXPECT_EQ(finished.err, "");
   const Finished stats = run_program({cli(), "stats", "--json", trace});
-  EXPECT_TRUE(says(stats, "\"elided_copies\": 2"));
+  EXPECT_TRUE(says(stats, "\"copies_elided\": 2"));
   EXPECT_TRUE(says(stats, "\"elided_bytes\": 805306368"));
   EXPECT_TRUE(says(stats, "\"run_copies_costs_more\": 2"));
 }
