@@ -53,13 +53,16 @@ place=$(mktemp -d)
 XDG_RUNTIME_DIR=$place build/bin/cuvmm run "${simulated[@]}" --control -- build/bin/take_turns --memory 2 --steps 40 &
 program=$!
 for _ in {1..600}; do compgen -G "$place/cuvmm/control-*" >/dev/null && break || sleep 0.05; done
+XDG_RUNTIME_DIR=$place build/bin/cuvmm top -1
 XDG_RUNTIME_DIR=$place build/bin/cuvmm pause --all
+XDG_RUNTIME_DIR=$place build/bin/cuvmm top -1
 XDG_RUNTIME_DIR=$place build/bin/cuvmm resume --all
 wait "$program"
 rm -rf "$place"
 
 say "shown: free memory put together for programs that know nothing of cuvmm; pools with more addresses"
-say "than memory; models that share a limit; memory of one process in another; growing without copying"
+say "than memory; models that share a limit; memory of one process in another; growing without copying;"
+say "clients in an order; a program watched, taken off the card and put back. Pictures:"
 for picture in demo-output/*.png demo-output/*.html; do
   [[ ! -e $picture ]] || say "  $picture"
 done

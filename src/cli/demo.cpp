@@ -94,9 +94,13 @@ class Demo {
 
   int run(const Scene& scene, const std::string& program, const Watched& how) {
     const std::string trace = file(scene, how.mode, ".trace");
+    // What is refused on purpose would stand between the program's own lines.
+    const std::string log = file(scene, how.mode, ".log");
     std::error_code none;
     fs::remove(trace, none);
-    std::vector<std::string> command{self_, "run", "--quiet", "--mode", how.mode, "--trace", trace};
+    fs::remove(log, none);
+    std::vector<std::string> command{self_,     "run", "--quiet",    "--mode", how.mode,
+                                     "--trace", trace, "--log-file", log};
     if (simulated_) command.push_back("--sim=memory=64M");
     command.insert(command.end(), {"--", program});
     return run_child(command);

@@ -31,6 +31,16 @@ const char* what_to_do_next(view::Format format) {
   return "";
 }
 
+Result<void> write(view::Recording& recording, view::Format format, view::OutputFile& out,
+                   const ExportRequest& request) {
+  if (request.out == "-") return view::export_trace(recording, format, out);
+  ProgressBar bar{"writing " + request.format};
+  recording.tell_progress([&](double share) { bar.show(share); });
+  const auto written = view::export_trace(recording, format, out);
+  recording.tell_progress({});
+  return written;
+}
+
 int export_to(const ExportRequest& request) {
   auto recording = view::Recording::open(request.trace);
   if (!recording) {
@@ -45,7 +55,7 @@ int export_to(const ExportRequest& request) {
   const auto format = static_cast<view::Format>(
       std::find(view::format_names.begin(), view::format_names.end(), request.format) -
       view::format_names.begin());
-  const auto written = view::export_trace(*recording, format, *out);
+  const auto written = write(*recording, format, *out, request);
   if (!written) {
     say(request.trace + ": " + written.error().text());
     return 1;

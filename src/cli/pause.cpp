@@ -2,9 +2,12 @@
 // cuvmm pause, cuvmm resume: processes leave their devices and come back.
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/option_types.hpp"
 #include "base/size.hpp"
 #include "cli/commands.hpp"
+#include "cli/output.hpp"
 #include "share/control.hpp"
 
 namespace cuvmm::cli {
@@ -21,6 +24,7 @@ struct Request {
   bool all = false;
   bool strict = false;
   bool partly = false;
+  bool json = false;
   std::string timeout = "10s";
 };
 
@@ -35,8 +39,21 @@ void print_done(const Request& request, int process, const ControlAnswer& answer
              paused ? "device" : "host", answer.text.data());
 }
 
+nlohmann::json as_json(int process, const Result<ControlAnswer>& answer) {
+  const ControlAnswer said = answer.ok() ? *answer : ControlAnswer{};
+  const bool done = said.outcome == ControlOutcome::Done;
+  return {{"process", process},
+          {"done", done},
+          {"paused", said.is_paused != 0},
+          {"moved_bytes", said.moved},
+          {"stayed_bytes", said.stayed},
+          {"took_us", said.took_us},
+          {"held_us", said.held_us},
+          {"text", printable(answer.ok() ? std::string{said.text.data()} : answer.error().text())}};
+}
+
 // Whether it did what was asked.
-bool tell_one(const Request& request, int process, Duration timeout) {
+bool tell_one(const Request& request, int process, Duration timeout, nlohmann::json& all) {
   ControlRequest words;
   words.what = request.what;
   words.timeout_us = static_cast<std::uint64_t>(timeout.count());
@@ -45,12 +62,13 @@ bool tell_one(const Request& request, int process, Duration timeout) {
   // Copying comes on top of the wait for the work that runs.
   constexpr Duration for_copies{600ll * 1'000'000};
   const auto answer = share::tell(process, words, share::Deadline::after(timeout + for_copies));
+  all.push_back(as_json(process, answer));
   if (!answer.ok()) {
     fmt::print(stderr, "cuvmm: {}: {}\n", process, answer.error().text());
     return false;
   }
   if (answer->outcome == ControlOutcome::Done) {
-    print_done(request, process, *answer);
+    if (!request.json) print_done(request, process, *answer);
     return true;
   }
   fmt::print(stderr, "cuvmm: {}: {}\n", process, answer->text.data());
@@ -73,7 +91,9 @@ int tell_all(const Request& request) {
     for (const pid_t process : share::controlled_processes()) processes.push_back(process);
   }
   bool done = true;
-  for (const int process : processes) done = tell_one(request, process, *timeout) && done;
+  auto all = nlohmann::json::array();
+  for (const int process : processes) done = tell_one(request, process, *timeout, all) && done;
+  if (request.json) fmt::print("{}\n", nlohmann::json{{"schema", 1}, {"processes", all}}.dump(2));
   return done ? 0 : 1;
 }
 
@@ -85,6 +105,7 @@ CLI::App* add(CLI::App& app, const char* name, const char* text,
   command->add_option("--timeout", request->timeout, "how long to wait for the work that runs")
       ->type_name("TIME")
       ->capture_default_str();
+  command->add_flag("--json", request->json, "one object, for programs");
   command->callback([request, &exit_status] { exit_status = tell_all(*request); });
   return command;
 }

@@ -7,6 +7,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/install_places.hpp"
+#include "cli/output.hpp"
 #include "cli/replay_request.hpp"
 #include "replay/make_policy.hpp"
 #include "replay/read_trace.hpp"
@@ -124,6 +125,11 @@ void say_what_has_no_effect(const CLI::App& command, PolicyName policy) {
   }
 }
 
+Outcome played(const ReplayTrace& trace, replay::Policy& policy) {
+  ProgressBar bar{"playing"};
+  return replay::play(trace, policy, [&](double share) { bar.show(share); });
+}
+
 int replay_trace(const ReplayWords& words, const CLI::App& command) {
   auto settings = settings_of(words);
   if (!settings) return exit_usage;
@@ -145,7 +151,7 @@ int replay_trace(const ReplayWords& words, const CLI::App& command) {
   const auto policy = replay::make_policy(*settings, *trace);
   if (!policy) return say(exit_failed, "replay", policy.error().text());
 
-  const Outcome outcome = replay::play(*trace, **policy);
+  const Outcome outcome = played(*trace, **policy);
   if (words.json) {
     fmt::print("{}\n", as_json(*settings, *trace, outcome).dump(2));
   } else {

@@ -3,7 +3,12 @@
 
 namespace cuvmm::replay {
 
-Outcome play(const ReplayTrace& trace, Policy& policy) {
+namespace {
+constexpr std::size_t events_a_report = 4'096;
+}
+
+Outcome play(const ReplayTrace& trace, Policy& policy,
+             const std::function<void(double)>& progress) {
   Outcome outcome{.completed = true};
   for (const ReplayEvent& event : trace.events) {
     const auto served =
@@ -13,7 +18,9 @@ Outcome play(const ReplayTrace& trace, Policy& policy) {
       outcome.refusal = served.error();
       break;
     }
-    ++outcome.events;
+    if (++outcome.events % events_a_report == 0 && progress) {
+      progress(static_cast<double>(outcome.events) / static_cast<double>(trace.events.size()));
+    }
   }
   outcome.counters = policy.counters();
   return outcome;

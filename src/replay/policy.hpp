@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "base/result.hpp"
@@ -39,6 +40,8 @@ struct Outcome {
   PolicyCounters counters;
 };
 
-Outcome play(const ReplayTrace& trace, Policy& policy);
+// Tells now and then, from 0 to 1, how far it has come.
+Outcome play(const ReplayTrace& trace, Policy& policy,
+             const std::function<void(double)>& progress = {});
 
 }  // namespace cuvmm::replay

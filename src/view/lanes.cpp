@@ -46,10 +46,16 @@ void Lanes::count(Counts& counts, std::uint64_t whose, std::size_t column) {
   ++lane->second[column];
 }
 
+bool Lanes::has_place_for(const TraceRecord& record) {
+  if (record.client != 0) return record.event == TraceEvent::Issued;
+  return is_operation(record.event) && record.stream != 0;
+}
+
 void Lanes::add(const TraceRecord& record, std::size_t column) {
+  if (!has_place_for(record)) return;
   if (record.client != 0) {
-    if (record.event == TraceEvent::Issued) count(by_client_, record.client, column);
-  } else if (is_operation(record.event) && record.stream != 0) {
+    count(by_client_, record.client, column);
+  } else {
     count(by_stream_, record.stream, column);
   }
 }

@@ -10,6 +10,9 @@ namespace cuvmm::view {
 // Who did how much when: by client where the scheduler had any, else by stream.
 class Lanes {
  public:
+  // What a client, or a stream, was given to do.
+  static bool has_place_for(const TraceRecord& record);
+
   explicit Lanes(std::size_t columns) : columns_(columns) {}
 
   void add(const TraceRecord& record, std::size_t column);

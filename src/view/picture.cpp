@@ -217,21 +217,24 @@ void describe_memory(const TraceHeader& header, Picture& picture) {
   }
 }
 
-// The device that is shown, and where memory begins to be taken.
+// The device that is shown, and where memory begins to be taken; of a trace without any, where work
+// begins.
 Result<void> find_beginning(Recording& recording, const PictureRequest& request, Picture& picture) {
-  const TraceRecord* first = recording.next();
-  while (first != nullptr &&
-         !(is_about_memory(*first) && (!request.device || first->device == *request.device))) {
-    first = recording.next();
+  std::optional<TraceRecord> first;
+  bool is_memory = false;
+  while (const TraceRecord* record = recording.next()) {
+    if (request.device && record->device != *request.device) continue;
+    is_memory = is_about_memory(*record);
+    if (is_memory || (!first && Lanes::has_place_for(*record))) first = *record;
+    if (is_memory) break;
   }
   TRY(recording.status());
-  if (first == nullptr) {
-    recording.rewind();
+  recording.rewind();
+  if (!first || (request.device && !is_memory)) {
     return Error::invalid("draw trace", "no device memory was taken in it");
   }
   picture.device = first->device;
   picture.begin = first->time;
-  recording.rewind();
   return {};
 }
 

@@ -70,6 +70,12 @@ std::uint64_t Recording::last_time() const {
 void Recording::rewind() {
   if (trace_) trace_->rewind();
   at_ = 0;
+  read_ = 0;
+}
+
+void Recording::report() const {
+  const auto all = static_cast<double>(std::max<std::uint64_t>(record_count(), 1));
+  progress_(std::min(1.0, static_cast<double>(read_) / all));
 }
 
 std::string Recording::note() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,8 +20,12 @@ class Recording {
   std::uint64_t record_count() const { return trace_ ? trace_->record_count() : log_.size(); }
   std::uint64_t last_time() const;
 
+  // Told now and then, from 0 to 1, how much has been read; from 0 again after rewind().
+  void tell_progress(std::function<void(double)> progress) { progress_ = std::move(progress); }
+
   // In the order of time; nullptr at the end, where status() says whether it is the true one.
   const TraceRecord* next() {
+    if (++read_ % records_a_report == 0 && progress_) report();
     if (trace_) return trace_->next();
     return at_ < log_.size() ? &log_[at_++] : nullptr;
   }
@@ -36,12 +41,17 @@ class Recording {
  private:
   explicit Recording(TraceReader trace) : trace_(std::move(trace)) {}
   Recording() = default;
+  void report() const;
+
+  static constexpr std::uint64_t records_a_report = 65'536;
 
   std::optional<TraceReader> trace_;
   TraceHeader log_header_;
   std::vector<TraceRecord> log_;
   std::uint64_t log_lines_left_out_ = 0;
   std::size_t at_ = 0;
+  std::uint64_t read_ = 0;
+  std::function<void(double)> progress_;
 };
 
 }  // namespace cuvmm::view

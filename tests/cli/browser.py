@@ -78,7 +78,7 @@ class Browser:
             message["sessionId"] = self.session
         os.write(self.to, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self.receive(60)
+            answer = self.receive(100)
             if answer is None:
                 raise RuntimeError(f"no answer to {method}")
             if answer.get("id") == self.last:
@@ -88,11 +88,12 @@ class Browser:
             self.events.append(answer)
 
     def open(self, path):
+        self.events.clear()
         self.call("Page.navigate", url="file://" + os.path.abspath(path).replace(" ", "%20"))
         self.wait_for(lambda: any(event.get("method") == "Page.loadEventFired"
                                   for event in self.events))
 
-    def wait_for(self, condition, seconds=40):
+    def wait_for(self, condition, seconds=100):
         until = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > until:

@@ -16,14 +16,17 @@ PLOT = "document.querySelector('.js-plotly-plot')"
 @unittest.skipUnless(browser.PROGRAM, "no Chromium here")
 @unittest.skipUnless(can_draw("plotly"), "no plotly here")
 class InABrowser(CliTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = browser.Browser()
+        cls.addClassCleanup(cls.browser.close)
+        cls.browser.start()
+
     def setUp(self):
         super().setUp()
         path = self.path("before and after.html")
         self.good("plot", frag_trace("monitor"), frag_trace("vmm"), "-o", path,
                   env={"CUVMM_PYTHON": python_for_plots()})
-        self.browser = browser.Browser()
-        self.addCleanup(self.browser.close)
-        self.browser.start()
         self.browser.open(path)
         self.browser.wait_for(lambda: self.browser.value(
             f"!!{PLOT} && {PLOT}.querySelectorAll('.nsewdrag').length === 12"))

@@ -6,6 +6,7 @@ import os
 import re
 import struct
 import subprocess
+import sys
 import unittest
 import zlib
 
@@ -37,6 +38,19 @@ def png_bytes(content):
     return zlib.decompress(packed)
 
 
+# Gives the device work, and takes no memory of it.
+WORKER = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: None)
+for _ in range(5):
+    assert cuda.cuLaunchHostFunc(None, function, None) == 0
+assert cuda.cuCtxSynchronize() == 0
+"""
+
+
 class Data(CliTest):
     def picture(self, *traces):
         path = self.path("data.json")
@@ -62,6 +76,17 @@ class Data(CliTest):
         self.assertEqual(finished.returncode, 0)
         self.picture(made)
         self.assertLess(os.path.getsize(self.path("data.json")), 1_500_000)
+
+    def test_work_without_memory_has_its_lanes(self):
+        trace = self.path("work.trace")
+        self.good("run", "--sim", "--trace", trace, "--", sys.executable, "-c", WORKER)
+        (picture,) = self.picture(trace)["pictures"]
+        self.assertEqual(picture["address_bytes"], 0)
+        (lane,) = picture["lanes"]
+        self.assertEqual(sum(lane["operations"]), 5)
+        for ending, package in ((".png", "matplotlib"), (".html", "plotly")):
+            if can_draw(package):
+                self.good("plot", trace, "-o", self.path("work" + ending))
 
     def test_a_device_that_took_no_memory_is_said_to_have_none(self):
         finished = cuvmm("plot", frag_trace("vmm"), "--device", "7", "-o", self.path("x.json"))

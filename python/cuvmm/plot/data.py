@@ -46,6 +46,8 @@ class Picture:
 
     def subtitle(self):
         """What a person wants to know first, in a line."""
+        if not self.address_bytes:
+            return "no device memory was taken"
         parts = [f"peak requested {size(self.requested_peak_bytes)}",
                  f"peak physical {size(self.physical_peak_bytes)}"]
         if self.refusal_count:

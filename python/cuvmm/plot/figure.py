@@ -18,10 +18,12 @@ HEIGHTS = {MAP: 4.0, TIMELINE: 2.6, FRAGMENTATION: 1.7, LANES: 1.2, HISTOGRAMS: 
 
 
 def draw(pictures, path):
-    rows = [MAP, TIMELINE, FRAGMENTATION]
+    has_memory = any(picture.address_bytes for picture in pictures)
+    rows = [MAP, TIMELINE, FRAGMENTATION] if has_memory else []
     if any(picture.lanes for picture in pictures):
         rows.append(LANES)
-    rows.append(HISTOGRAMS)
+    if has_memory:
+        rows.append(HISTOGRAMS)
     for picture in pictures:
         picture.memory_unit = data.unit_for(most_memory(pictures), data.SIZE_UNITS)[1]
     heights = [HEIGHTS[row] for row in rows]
@@ -47,7 +49,12 @@ def draw(pictures, path):
                                           if kind in (TIMELINE, FRAGMENTATION) else None)
                 shared.setdefault(kind, axes)
                 PANELS[kind](axes, picture)
-        limit_shared_scale(shared[TIMELINE], pictures)
+                if kind == LANES and not has_memory:
+                    title(axes, picture)
+                    unit = data.unit_for(picture.duration_ns, data.TIME_UNITS)[1]
+                    axes.set_xlabel(f"time since work began ({unit})")
+        if has_memory:
+            limit_shared_scale(shared[TIMELINE], pictures)
         notes = [f"{picture.label}: {picture.note}" for picture in pictures if picture.note]
         if notes:
             figure.supxlabel("; ".join(notes), fontsize=9, color=style.FAINT)
@@ -108,15 +115,19 @@ def address_map(axes, picture):
     set_ticks_in_unit(axes.yaxis, scale)
     axes.set_ylabel(f"addresses ever used,\ngaps left out ({unit})")
     set_time_axis(axes, picture, named=False)
-    axes.set_title(f"{picture.title()}\n", loc="left", fontweight="bold", fontsize=13)
-    axes.text(0, 1.02, picture.subtitle(), transform=axes.transAxes, color=style.FAINT,
-              fontsize=10.5, va="bottom")
+    title(axes, picture)
     axes.legend(handles=[Patch(facecolor=style.USED, label="used"),
                          Patch(facecolor=style.CACHED, label="cached (mapped, not used)"),
                          Patch(facecolor=style.UNMAPPED, edgecolor=style.FAINT,
                                label="unmapped")],
                 loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=3, frameon=False,
                 fontsize=9.5, handlelength=1.2, columnspacing=1.2, borderaxespad=0)
+
+
+def title(axes, picture):
+    axes.set_title(f"{picture.title()}\n", loc="left", fontweight="bold", fontsize=13)
+    axes.text(0, 1.02, picture.subtitle(), transform=axes.transAxes, color=style.FAINT,
+              fontsize=10.5, va="bottom")
 
 
 def mark_refusals(axes, picture, at, named=False):
@@ -190,7 +201,7 @@ def lanes(axes, picture):
                  align="edge", color=style.LANES[row % len(style.LANES)], linewidth=0)
     axes.set_ylim(max(len(picture.lanes), 1) - 0.5, -0.5)
     set_time_axis(axes, picture, named=False)
-    axes.set_title("operations begun", loc="left", fontsize=10, color=style.FAINT)
+    axes.set_title("operations begun", loc="right", fontsize=10, color=style.FAINT)
 
 
 def histograms(figure, place, picture):
