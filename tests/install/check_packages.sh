@@ -27,6 +27,13 @@ grep -q '\.h$' <<<"$inside" && fail "headers in the package that runs"
 inside=$(dpkg-deb --contents "$builds")   # whole: a pipe that ends early is dpkg-deb's failure
 grep -q './usr/include/cuvmm/cuvmm.h' <<<"$inside" || fail "no headers in libcuvmm-dev"
 
+# What the container recipe does; apt may know no packages here.
+if command -v apt-get >/dev/null && apt-cache show libc6 >/dev/null 2>&1; then
+  echo "== what apt would do"
+  apt-get install -s --no-install-recommends "$runs" "$builds" >"$trial/apt.log" 2>&1 || { cat "$trial/apt.log"; fail "apt would not install it"; }
+  grep '^Inst cuvmm ' "$trial/apt.log" || { cat "$trial/apt.log"; fail "apt would not install it"; }
+fi
+
 echo "== install"
 root=$trial/root
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/var/lib/dpkg/triggers"
@@ -42,11 +49,34 @@ cuvmm=$root/usr/bin/cuvmm
 echo "== upgrade over a running program"
 "$cuvmm" run --sim -- sh -c "sleep 3; exec '$root/usr/libexec/cuvmm/frag_test' --help" >/dev/null 2>&1 &
 running=$!
-(LD_LIBRARY_PATH=$root/usr/lib/cuvmm/sim LD_PRELOAD=$root/usr/lib/libcuvmm_preload.so sleep 4) &
-preloaded=$!
-sleep 1
+# One that holds memory the while, and takes and gives back more of it afterwards.
+XDG_RUNTIME_DIR=$trial "$cuvmm" run --sim --quiet -- python3 - "$trial" <<'PYTHON' &
+import ctypes, os, sys, time
+cuda = ctypes.CDLL("libcuda.so.1")
+def must(answer):
+    assert answer == 0, answer
+def allocate():
+    address = ctypes.c_uint64()
+    must(cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(32 << 20)))
+    return address
+must(cuda.cuInit(0))
+must(cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0))
+held = allocate()
+open(os.path.join(sys.argv[1], "holds"), "w").close()
+until = time.monotonic() + 60
+while not os.path.exists(os.path.join(sys.argv[1], "upgraded")):
+    assert time.monotonic() < until
+    time.sleep(0.05)
+must(cuda.cuMemFree_v2(allocate()))
+must(cuda.cuMemFree_v2(held))
+PYTHON
+holder=$!
+for _ in {1..400}; do [[ -e $trial/holds ]] && break || sleep 0.05; done
+[[ -e $trial/holds ]] || fail "no program runs"
 install_both
-wait "$preloaded" || fail "a program that ran died of the upgrade"
+XDG_RUNTIME_DIR=$trial "$cuvmm" top -1 | grep -q '32.0 MiB.*python3' || fail "the program is not seen after the upgrade"
+touch "$trial/upgraded"
+wait "$holder" || fail "a program that ran died of the upgrade"
 wait "$running" || true
 
 echo "== remove"
