@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "driver/calls.hpp"
 #include "trace/current_trace.hpp"
@@ -71,9 +72,13 @@ void describe_devices_in_trace(const Driver& driver) {
   running->add(std::move(facts));
 }
 
-void note_own_time(std::uint64_t nanoseconds) {
+std::uint64_t begin_own_time() {
+  return now_ns();
+}
+
+void end_own_time(std::uint64_t began) {
   own_time.calls.fetch_add(1, std::memory_order_relaxed);
-  own_time.nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
+  own_time.nanoseconds.fetch_add(now_ns() - began, std::memory_order_relaxed);
 }
 
 void forget_trace() {

@@ -15,9 +15,10 @@ void start_trace(const Options& options);
 // Adds the devices, once the driver has been started by the program.
 void describe_devices_in_trace(const Driver& driver);
 
-// A call that was answered here, not by the driver: how many there were, and what they took in all,
-// is the trace's last record.
-void note_own_time(std::uint64_t nanoseconds);
+// Around a call that is answered here, not by the driver: how many there were, and what they took
+// in all, is the trace's last record.
+[[gnu::cold]] std::uint64_t begin_own_time();
+[[gnu::cold]] void end_own_time(std::uint64_t began);
 
 // In a forked child.
 void forget_trace();

@@ -19,10 +19,9 @@ template <Call call, class Serve>
 Answer served(const Forward<call>& forward, Serve&& serve) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr) return std::nullopt;
-  if (!trace_is_on()) return serve(serving->memory);
-  const std::uint64_t began = now_ns();
+  const std::uint64_t began = trace_is_on() ? begin_own_time() : 0;
   const Answer answer = serve(serving->memory);
-  if (answer) note_own_time(now_ns() - began);
+  if (began != 0 && answer) end_own_time(began);
   return answer;
 }
 

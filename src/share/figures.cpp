@@ -17,17 +17,16 @@
 #include "share/figures_file.hpp"
 #include "share/place.hpp"
 #include "share/system_error.hpp"
-#include "trace/checksum.hpp"
-#include "trace/header.hpp"
 
 namespace cuvmm::share {
 namespace {
 
-template <std::size_t most>
-void put(std::array<char, most>& place, const std::string& text) {
-  const std::size_t length = std::min(text.size(), most - 1);
-  std::memcpy(place.data(), text.data(), length);
-  place[length] = '\0';
+// Words with a blank between them, as many as fit.
+void read_own_command(std::array<char, 256>& place) {
+  const Fd file{::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC)};
+  if (!file.is_open()) return;
+  const ssize_t got = ::read(file.number(), place.data(), place.size() - 1);
+  if (got > 1) std::replace(place.begin(), place.begin() + got - 1, '\0', ' ');
 }
 
 // Beyond the limit of file sizes a write ends the process by a signal, unless it sees to that.
@@ -63,17 +62,12 @@ Publisher Publisher::of_this_process() {
   publisher.process = ::getpid();
   publisher.namespace_of_process = namespace_of_processes();
   publisher.start_ticks = state_of(::getpid()).start_ticks;
-  std::string command;
-  for (const std::string& word : TraceHeader::of_this_process().command) {
-    command += (command.empty() ? "" : " ") + word;
-  }
-  put(publisher.command, command);
+  read_own_command(publisher.command);
   return publisher;
 }
 
 Result<PublishedFigures> PublishedFigures::publish(const Publisher& publisher) {
   const std::string folder = TRY(private_folder());
-  remove_figures_of_the_dead(folder);
   const std::string path = folder + "/" + figures_file_name(publisher);
   FiguresLayout content;
   content.publisher = publisher;

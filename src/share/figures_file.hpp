@@ -22,7 +22,4 @@ struct ProcessState {
 };
 ProcessState state_of(pid_t process);
 
-// By their files' names alone.
-void remove_figures_of_the_dead(const std::string& folder);
-
 }  // namespace cuvmm::share

@@ -98,15 +98,6 @@ class WhoIsSeen(TopTest):
         self.assertEqual(self.seen(), {})
         self.assertEqual(self.files(), [])
 
-    def test_who_is_killed_is_gone_when_another_begins(self):
-        holder = self.holder([1])
-        os.kill(holder.number, signal.SIGKILL)
-        holder.process.wait(timeout=20)
-        left = self.files()
-        self.holder([1])
-        self.assertEqual(len(self.files()), 1)
-        self.assertNotEqual(self.files(), left)
-
     def test_who_becomes_another_program_is_gone(self):
         holder = self.holder([1])
         holder.process.stdin.write("os.execvp('sleep', ['sleep', '60'])\n")
@@ -185,7 +176,7 @@ class WhatIsWrong(TopTest):
 
     def test_foreign_files_are_named_and_left(self):
         holder = self.holder([1])
-        space = self.files()[0].split("-")[2]
+        space = 1  # another container's: nobody can tell here whether they have ended
         def put(number, content, mode=0o600):
             path = os.path.join(self.folder, f"figures-{number}-{space}")
             with open(path, "wb") as file:
