@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An installation in a folder with blanks and letters that are not English, used by somebody without
+rights, whose home cannot be written to, who has no terminal, and no locale."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from check_plot import python_for_plots
+from cli_support import BUILD, main, text
+
+NOBODY = 65534
+CAN_BECOME_NOBODY = os.geteuid() == 0 and shutil.which("setpriv") is not None
+
+
+class Surroundings(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.trial = tempfile.mkdtemp(prefix="cuvmm surroundings ü ")
+        cls.addClassCleanup(shutil.rmtree, cls.trial)
+        os.chmod(cls.trial, 0o755)
+        cls.place = os.path.join(cls.trial, "ein Ort für alles")
+        subprocess.run(["cmake", "--install", BUILD, "--prefix", cls.place, "--component", "cuvmm"],
+                       check=True, capture_output=True)
+        cls.cuvmm = os.path.join(cls.place, "bin", "cuvmm")
+        cls.program = os.path.join(cls.place, "libexec", "cuvmm", "frag_test")
+
+    def setUp(self):
+        self.home = self.folder("home", 0o555, os.geteuid())
+        self.work = self.folder("work – Ордер", 0o755, NOBODY)
+        # Without a blank: it holds the link by which LD_PRELOAD names the library.
+        self.runtime = tempfile.mkdtemp(prefix="cuvmm-runtime-")
+        self.addCleanup(shutil.rmtree, self.runtime)
+        if CAN_BECOME_NOBODY:
+            os.chown(self.runtime, NOBODY, NOBODY)
+
+    def folder(self, name, mode, owner):
+        path = os.path.join(tempfile.mkdtemp(dir=self.trial), name)
+        os.chmod(os.path.dirname(path), 0o755)
+        os.mkdir(path)
+        if CAN_BECOME_NOBODY:
+            os.chown(path, owner, owner)
+        os.chmod(path, mode)
+        return path
+
+    def run_as_nobody(self, *words, **variables):
+        rights = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        # Nothing of what is set here: no TERM, LANG, USER.
+        environment = {"PATH": os.environ["PATH"], "HOME": self.home,
+                       "XDG_RUNTIME_DIR": self.runtime, **variables}
+        return subprocess.run([*(rights if CAN_BECOME_NOBODY else []), *words], cwd=self.work,
+                              env=environment, capture_output=True, stdin=subprocess.DEVNULL,
+                              timeout=60, check=False)
+
+    def good(self, *words, **variables):
+        finished = self.run_as_nobody(self.cuvmm, *words, **variables)
+        self.assertEqual(finished.returncode, 0, text(finished.stdout + finished.stderr))
+        self.assertNotIn(b"\033", finished.stdout + finished.stderr)
+        return text(finished.stdout)
+
+    def test_every_command_does_its_work(self):
+        self.good("run", "--sim=memory=64M", "--trace", "eine Spur ☃.trace", "--", self.program)
+        trace = os.path.join(self.work, "eine Spur ☃.trace")
+        self.assertEqual(os.stat(trace).st_mode & 0o777, 0o600)
+        self.assertEqual(json.loads(self.good("stats", "--json", trace))["schema"], 1)
+        self.good("plot", trace, "-o", "ein Bild ☃.json")
+        for form, ending in (("memory_viz", "pickle"), ("chrome", "json"), ("csv", "csv"),
+                             ("rmm-csv", "rmm.csv")):
+            self.good("export", "--format", form, trace, "-o", f"nach außen.{ending}")
+        self.good("replay", "nach außen.rmm.csv")
+        self.good("config")
+        self.good("top", "-1")
+        self.good("demo", "--sim", "--no-pictures", "-o", "die Vorführung")
+        self.assertEqual(os.listdir(self.home), [])
+
+    def test_a_picture_is_drawn_without_a_home_to_write_to(self):
+        python = shutil.which(python_for_plots())
+        if self.run_as_nobody(python, "-c", "import matplotlib").returncode != 0:
+            self.skipTest("nobody has no matplotlib here")
+        self.good("run", "--sim=memory=64M", "--trace", "run.trace", "--", self.program)
+        self.good("plot", "run.trace", "-o", "ein Bild ☃.png", CUVMM_PYTHON=python)
+        self.assertGreater(os.path.getsize(os.path.join(self.work, "ein Bild ☃.png")), 10_000)
+        self.assertEqual(os.listdir(self.home), [])
+
+    def test_the_doctor_finds_all_well(self):
+        finished = self.run_as_nobody(self.cuvmm, "doctor", "--sim", "--json")
+        findings = json.loads(finished.stdout)["findings"]
+        bad = [one for one in findings if one["verdict"] == "bad"]
+        self.assertEqual(bad, [])
+        self.assertEqual(finished.returncode, 0)
+
+    def test_what_cannot_be_written_is_one_line(self):
+        for words in (("run", "--sim", "--trace", "{}/x.trace", "--", "true"),
+                      ("demo", "--sim", "--no-pictures", "-o", "{}/x")):
+            finished = self.run_as_nobody(self.cuvmm,
+                                          *(word.format(self.home) for word in words))
+            # A program that could not be traced has run all the same.
+            self.assertEqual(finished.returncode, 0 if words[0] == "run" else 1)
+            self.assertLessEqual(len(text(finished.stderr).splitlines()), 1)
+
+    def test_a_program_is_paused_by_its_own_user(self):
+        script = ('"$0" run --sim --control --quiet -- "$1" --memory 1 --steps 4 & '
+                  'for i in $(seq 200); do [ -n "$(ls "$XDG_RUNTIME_DIR"/cuvmm/control-* 2>/dev/null)" ] '
+                  '&& break; sleep 0.05; done; "$0" pause --all --json >paused; '
+                  '"$0" resume --all --json >resumed; wait')
+        program = os.path.join(BUILD, "bin", "take_turns")
+        if not os.path.exists(program):
+            self.skipTest("take_turns is not built")
+        copied = shutil.copy(program, os.path.join(self.trial, "take_turns"))
+        finished = self.run_as_nobody("bash", "-c", script, self.cuvmm, copied)
+        self.assertEqual(finished.returncode, 0, text(finished.stderr))
+        for name in ("paused", "resumed"):
+            with open(os.path.join(self.work, name), encoding="utf-8") as file:
+                said = json.load(file)
+            self.assertEqual(said["schema"], 1)
+            (one,) = said["processes"]
+            self.assertTrue(one["done"], one)
+            self.assertEqual(one["paused"], name == "paused")
+
+
+if __name__ == "__main__":
+    main()
