@@ -26,7 +26,7 @@ class IpcWorld {
         memory({on, clock, captures, gate, work_note, [] { return true; }}, settings),
         ipc(
             on, memory, [](const std::function<void()>& work) { work(); },
-            std::chrono::milliseconds{500}) {}
+            std::chrono::seconds{4}) {}
 
   CUdeviceptr allocate(Size size) {
     CUdeviceptr address = 0;
@@ -291,7 +291,7 @@ TEST_F(LegacyIpcTest, OfAnOwnerThatDoesNotAnswerIsGivenUp) {
   }};
   const std::uint64_t began = now_us();
   EXPECT_EQ(world->ipc.close(world->open(handle)), Answer{CUDA_SUCCESS});
-  EXPECT_LT(now_us() - began, 400'000u);
+  EXPECT_LT(now_us() - began, 3'500'000u);
   waits.join();
 }
 
