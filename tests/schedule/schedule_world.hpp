@@ -103,7 +103,7 @@ CUresult launch_hooked(CUfunction function, CUstream stream, Parameters... param
 // Ends the process with one line where a test has not ended in time: it would hang otherwise.
 class Deadline {
  public:
-  explicit Deadline(int seconds = 20) {
+  explicit Deadline(int seconds = 60) {
     const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
     thread_ = std::thread{[this, seconds, name] {
       for (int i = 0; i < seconds * 100 && !over_; ++i) {
