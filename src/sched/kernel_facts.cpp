@@ -9,6 +9,7 @@ namespace cuvmm {
 namespace {
 
 constexpr std::size_t most_parameters = 4096;
+constexpr std::size_t most_launches = 16384;
 
 }  // namespace
 
@@ -25,9 +26,21 @@ std::shared_ptr<const KernelFacts> KnownKernels::find(CUfunction function, int d
   return known_.emplace(Key{function, device}, std::move(facts)).first->second;
 }
 
+bool KnownKernels::was_taken(std::uint64_t launch) const {
+  const Reading reading{lock_};
+  return taken_.contains(launch);
+}
+
+void KnownKernels::taken(std::uint64_t launch) {
+  const Writing writing{lock_};
+  if (taken_.size() >= most_launches) taken_.clear();
+  taken_.insert(launch);
+}
+
 void KnownKernels::forget_all() {
   const Writing writing{lock_};
   known_.clear();
+  taken_.clear();
 }
 
 // Both handles are given to launches; each is known to one of two functions.

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/lock.hpp"
@@ -30,6 +31,11 @@ class KnownKernels {
   // nullptr where the driver does not know the function, or cannot tell its parameters (before
   // 12.4). The function may be a CUkernel.
   std::shared_ptr<const KernelFacts> find(CUfunction function, int device);
+  // Launches, by a number for all that the driver looks at before it takes one: what it has taken
+  // before, it takes again.
+  bool was_taken(std::uint64_t launch) const;
+  void taken(std::uint64_t launch);
+
   // Its handle may become another's, or its attributes may change.
   void forget_all();
 
@@ -49,8 +55,9 @@ class KnownKernels {
   int attribute(CUfunction_attribute which, CUfunction function, int device) const;
 
   const Driver& driver_;
-  SharedLock lock_{LockOrder::KernelFacts};  // guards what follows
+  mutable SharedLock lock_{LockOrder::KernelFacts};  // guards what follows
   std::unordered_map<Key, std::shared_ptr<const KernelFacts>, KeyHash> known_;
+  std::unordered_set<std::uint64_t> taken_;
 };
 
 }  // namespace cuvmm

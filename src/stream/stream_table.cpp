@@ -78,6 +78,10 @@ StreamState* StreamTable::learn(const Key& key, StreamName name, CUcontext curre
     const StreamKind kind = name.is_legacy() ? StreamKind::Legacy : StreamKind::PerThread;
     return &add(key, current, key.handle, kind);
   }
+  // To ask a stream that captures for its flags breaks its capture.
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (driver_.cuStreamIsCapturing(name.handle, &status) != CUDA_SUCCESS) return nullptr;
+  if (status != CU_STREAM_CAPTURE_STATUS_NONE) return nullptr;
   CUcontext context = nullptr;
   unsigned flags = 0;
   if (driver_.cuStreamGetCtx_v9020(name.handle, &context) != CUDA_SUCCESS) return nullptr;

@@ -25,6 +25,22 @@ TEST_F(Capture, AnEmptyCaptureIsAnEmptyGraph) {
   EXPECT_TRUE(graph.nodes().empty());
 }
 
+TEST_F(Capture, AskingForTheFlagsOfItsStreamBreaksIt) {
+  const GivenStream stream;
+  const GivenStream other;
+  unsigned flags = 0;
+  CUcontext context = nullptr;
+  begin(stream);
+  EXPECT_CUDA(driver().cuStreamGetCtx_v9020(stream, &context));
+  EXPECT_CUDA(driver().cuStreamGetCtx_v9020(other, &context));
+  EXPECT_CUDA(driver().cuStreamGetFlags(other, &flags));
+  EXPECT_EQ(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, driver().cuStreamGetFlags(stream, &flags));
+  EXPECT_EQ(capture_status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+  CUgraph graph = nullptr;
+  EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, driver().cuStreamEndCapture(stream, &graph));
+}
+
 TEST_F(Capture, CapturedWorkDoesNotRunUntilTheGraphIsLaunched) {
   const GivenStream stream;
   const GivenBlocking memory{4 * KiB};

@@ -100,24 +100,15 @@ void RandomProgram::act(std::uint64_t what) {
 
 void RandomProgram::allocate(Buffer& buffer, Size size) {
   buffer = {.size = size};
-  if (chance(15)) {
-    buffer.is_ordered = buffer.is_in_use = true;
-    buffer.last_stream = pick(stream_count);
-    MUST_BE_DONE(through_door<Call::cuMemAllocAsync>(&buffer.address, std::size_t{size},
-                                                     streams_[buffer.last_stream]));
-  } else {
-    MUST_BE_DONE(through_door<Call::cuMemAlloc_v2>(&buffer.address, std::size_t{size}));
-  }
+  MUST_BE_DONE(through_door<Call::cuMemAlloc_v2>(&buffer.address, std::size_t{size}));
 }
 
 void RandomProgram::release(Buffer& buffer) {
-  if (chance(buffer.is_ordered ? 80 : 10)) {
+  if (chance(10)) {
     const std::size_t stream = chance(50) ? buffer.last_stream : pick(stream_count);
     order(buffer, stream);
     MUST_BE_DONE(through_door<Call::cuMemFreeAsync>(buffer.address, streams_[stream]));
   } else {
-    // A free of stream-ordered memory waits for nothing.
-    if (buffer.is_ordered && buffer.is_in_use) wait_for(buffer.last_stream);
     MUST_BE_DONE(through_door<Call::cuMemFree_v2>(buffer.address));
   }
   buffer = {};

@@ -30,8 +30,7 @@ class RandomProgram {
     Size size = 0;
     Size defined = 0;  // bytes from the beginning that hold what the program put there
     std::size_t last_stream = 0;
-    bool is_in_use = false;   // by work of that stream that nobody has waited for
-    bool is_ordered = false;  // from cuMemAllocAsync
+    bool is_in_use = false;  // by work of that stream that nobody has waited for
   };
 
   std::uint64_t pick(std::uint64_t count) { return random_() % count; }

@@ -212,6 +212,57 @@ TEST_F(Semantics, ACaptureBehindQueuedWorkIsNotBroken) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
+// As libraries do before each of their launches. With more in the queue than may be in flight.
+TEST_F(Semantics, SettingWhatIsSetAlreadyWaitsForNothing) {
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
+  constexpr auto attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  int set = 0;
+  ASSERT_CUDA(hooked().cuFuncGetAttribute(&set, attribute, kernels_.add_one));
+  const HookedStream stream;
+  Held held;
+  ASSERT_CUDA(hooked().cuLaunchHostFunc(stream, &Held::wait, &held));
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_CUDA(launch_hooked(kernels_.add_one, stream.get(), std::uint64_t{memory}, 1u));
+  }
+  EXPECT_CUDA(hooked().cuFuncSetAttribute(kernels_.add_one, attribute, set));
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, hooked().cuStreamQuery(stream));
+  held.goes_on = true;
+  EXPECT_CUDA(hooked().cuStreamSynchronize(stream));
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
+// Whether clusters fit the device, the driver alone can say: it is asked once.
+TEST_F(Semantics, LaunchesWithClustersAreQueuedOnceTheDriverHasTakenOne) {
+  std::uint64_t address = 0;
+  ASSERT_CUDA(hooked().cuMemAlloc(&address, 4));
+  const HookedStream stream;
+  std::uint32_t words = 1;
+  void* parameters[] = {&address, &words};
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.clusterDim = {1, 1, 1};
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  ASSERT_CUDA(hooked().cuMemsetD32Async(address, 0, 1, stream));
+  ASSERT_CUDA(hooked().cuLaunchKernelEx(&config, kernels_.add_one, parameters, nullptr));
+  Held held;
+  ASSERT_CUDA(hooked().cuLaunchHostFunc(stream, &Held::wait, &held));
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_CUDA(hooked().cuLaunchKernelEx(&config, kernels_.add_one, parameters, nullptr));
+  }
+  held.goes_on = true;
+  ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
+  std::uint32_t found = 0;
+  ASSERT_CUDA(hooked().cuMemcpyDtoH(&found, address, 4));
+  EXPECT_EQ(found, 501U);
+  EXPECT_CUDA(hooked().cuMemFree(address));
+}
+
 TEST_F(Semantics, TurningOffLosesNothing) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));

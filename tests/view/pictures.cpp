@@ -96,9 +96,9 @@ TEST(Picture, HasALaneForEachClient) {
   EXPECT_EQ(picture.lanes[0].name, "client 2");
 }
 
-TEST(Picture, CannotBeTakenOfATraceWithoutMemory) {
+TEST(Picture, CannotBeTakenOfATraceWithoutMemoryAndWork) {
   const OwnFile file;
-  write_trace(file.path(), {{.time = 5, .event = TraceEvent::Launch, .stream = 1}});
+  write_trace(file.path(), {{.time = 5, .event = TraceEvent::Note}});
   auto recording = opened(file.path());
   EXPECT_FALSE(view::take_picture(recording, {}).ok());
 }

@@ -94,25 +94,67 @@ std::uint64_t kind_of(CUfunction function, const Shape& shape) {
   return (reinterpret_cast<std::uint64_t>(function) >> 4) * 31 + shape.blocks() * 7 + 1;
 }
 
-// Those that steer how a launch runs, and nothing that others wait for.
-bool can_be_copied(const CUlaunchConfig& config) {
-  if (config.numAttrs != 0 && config.attrs == nullptr) return false;
-  return std::all_of(config.attrs, config.attrs + config.numAttrs, [](const auto& attribute) {
-    switch (attribute.id) {
-      case CU_LAUNCH_ATTRIBUTE_IGNORE:
-      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-        return true;
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        return attribute.value.cooperative == 0;
-      default:
-        return false;
+// What a launch's attributes mean for launching it later.
+enum class Attributes : std::uint8_t {
+  Harmless,   // they steer how it runs, and nothing that others wait for
+  MayRefuse,  // clusters, that the driver may not take
+  Others,
+};
+
+Attributes mean(const CUlaunchAttribute& attribute) {
+  switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      return Attributes::Harmless;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      return attribute.value.cooperative == 0 ? Attributes::Harmless : Attributes::Others;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return Attributes::MayRefuse;
+    default:
+      return Attributes::Others;
+  }
+}
+
+Attributes mean(const CUlaunchConfig& config) {
+  if (config.numAttrs == 0) return Attributes::Harmless;
+  if (config.attrs == nullptr) return Attributes::Others;
+  Attributes all = Attributes::Harmless;
+  for (unsigned i = 0; i < config.numAttrs; ++i) all = std::max(all, mean(config.attrs[i]));
+  return all;
+}
+
+// All that the driver looks at before it takes a launch with clusters.
+std::uint64_t number_of(const CUlaunchConfig& config, CUfunction function, const Shape& shape,
+                        int device) {
+  std::uint64_t number = 0;
+  const auto add = [&](std::uint64_t word) {
+    number = (number ^ word) * 0x9E3779B97F4A7C15u;
+    number ^= number >> 29;
+  };
+  add(reinterpret_cast<std::uint64_t>(function));
+  for (const unsigned side : shape.grid) add(side);
+  for (const unsigned side : shape.block) add(side);
+  add(shape.shared);
+  add(static_cast<std::uint64_t>(device));
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config.attrs[i];
+    if (mean(attribute) != Attributes::MayRefuse) continue;
+    add(static_cast<std::uint64_t>(attribute.id));
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+      add(attribute.value.clusterDim.x);
+      add(attribute.value.clusterDim.y);
+      add(attribute.value.clusterDim.z);
+    } else {
+      add(static_cast<std::uint64_t>(attribute.value.clusterSchedulingPolicyPreference));
     }
-  });
+  }
+  return number;
 }
 
 // All blocks of a cooperative launch have to be on the device at once.
@@ -221,7 +263,18 @@ CUVMM_SCHEDULE(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction functi
   const auto asks_driver = [&] {
     return make_in_turn(way, request, forward, config, function, given, extra);
   };
-  if (!way.is_open_to_queue || extra != nullptr || !can_be_copied(*config)) return asks_driver();
+  const Attributes attributes_mean = mean(*config);
+  if (!way.is_open_to_queue || extra != nullptr || attributes_mean == Attributes::Others) {
+    return asks_driver();
+  }
+  if (attributes_mean == Attributes::MayRefuse) {
+    const std::uint64_t launch = number_of(*config, function, shape, way.stream->device);
+    if (!way.parts->kernels.was_taken(launch)) {
+      const CUresult answer = asks_driver();
+      if (answer == CUDA_SUCCESS) way.parts->kernels.taken(launch);
+      return answer;
+    }
+  }
   const auto facts = way.parts->kernels.find(function, way.stream->device);
   if (facts == nullptr || !is_taken_for_sure(shape, *facts) || !can_be_copied(*facts, given)) {
     return asks_driver();

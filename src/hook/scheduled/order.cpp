@@ -79,12 +79,14 @@ CUresult wait_for_context(const Forward<call>& forward, CUcontext context, Argum
 }
 
 // What has been queued before on any stream of the context could belong to the capture's world.
+// What has to be known of the stream is asked before it captures.
 template <Call call, class... Arguments>
-CUresult begin_capture(const Forward<call>& forward, Arguments... arguments) {
+CUresult begin_capture(const Forward<call>& forward, CUstream stream, Arguments... arguments) {
+  static_cast<void>(way_of(forward, stream));
   Scheduler& scheduler = parts_of(forward.engine()).scheduler;
   scheduler.settle_all();
   scheduler.wait_for_marks();
-  return make_now(forward, arguments...);
+  return make_now(forward, stream, arguments...);
 }
 
 template <Call call, class Word>

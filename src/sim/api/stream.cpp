@@ -132,6 +132,9 @@ CUVMM_SIM(cuStreamWaitEvent)(CUstream handle, CUevent event_handle, unsigned fla
 }
 
 CUVMM_SIM(cuStreamGetFlags)(CUstream stream, unsigned* flags) {
+  const AskedStream of = asked_stream(stream);
+  if (of.answer == CUDA_SUCCESS && is_captured(*of.stream))
+    return refuse_captured_stream(*of.stream);
   return tell(stream, flags, [](const Stream& asked) { return asked.flags; });
 }
 CUVMM_SIM(cuStreamGetPriority)(CUstream stream, int* priority) {
