@@ -234,7 +234,7 @@ TEST_F(Semantics, SettingWhatIsSetAlreadyWaitsForNothing) {
 
 // Whether clusters fit the device, the driver alone can say: it is asked once.
 TEST_F(Semantics, LaunchesWithClustersAreQueuedOnceTheDriverHasTakenOne) {
-  std::uint64_t address = 0;
+  CUdeviceptr address = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&address, 4));
   const HookedStream stream;
   std::uint32_t words = 1;
