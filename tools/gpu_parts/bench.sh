@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # The benchmarks on the card: what the core adds to calling the driver directly.
+status=0
 json=$(mktemp -d)
 trap 'rm -rf "$json"' EXIT
 for program in build/bin/cuvmm_bench_*; do
   name=${program##*/cuvmm_bench_}
-  "$program" --benchmark_out="$json/$name" --benchmark_out_format=json
+  "$program" --benchmark_out="$json/$name" --benchmark_out_format=json || {
+    echo "failed: $name"
+    rm -f "$json/$name"
+    status=1
+  }
 done
 {
   separator='{'
@@ -15,3 +20,4 @@ done
   done
   printf '}\n'
 } >"$CUVMM_PART_DETAILS"
+exit "$status"
