@@ -88,13 +88,13 @@ class Issuer {
   FutexWord sleeps_{0};
   std::atomic<std::uint32_t> callers_{0};
   std::atomic<bool> stops_{false};
+  std::atomic<bool> marks_are_wanted_{false};
   FutexWord has_stopped_{1};
   std::atomic<std::uint32_t> call_{no_call_now};
   std::atomic<std::uint64_t> call_since_{0};
   static constexpr std::uint32_t no_call_now = ~std::uint32_t{0};
 
   std::atomic<std::uint64_t> batches_{0};  // opened and closed; odd while one is open
-  std::atomic<bool> marks_are_wanted_{false};
 
   FutexWord contexts_left_{0};
   std::atomic<bool> has_news_{false};
@@ -113,15 +113,15 @@ class Issuer {
   std::vector<Candidate> candidates_;
   std::deque<Batch> flying_;
   Batch batch_;  // open where it has a lane
-  std::uint64_t batch_grew_at_ = 0;
-  bool is_paced_ = false;  // what was issued last, by what others have in flight
   CUcontext current_ = nullptr;
   std::uint32_t in_flight_ = 0;
+  bool is_paced_ = false;  // what was issued last, by what others have in flight
   std::uint64_t in_flight_ns_ = 0;
   std::uint64_t share_of_last_ = 0;
   std::uint64_t turns_ = 0;
   std::uint64_t progress_at_ = 0;
   std::uint64_t looked_at_ = 0;
+  std::uint64_t batch_grew_at_ = 0;
 };
 
 }  // namespace cuvmm
