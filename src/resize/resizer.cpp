@@ -224,7 +224,8 @@ Answer Resizer::elide() {
   return ran == CUDA_SUCCESS ? std::nullopt : Answer{ran};
 }
 
-// What lies beyond the chunks that moved. Nothing else runs.
+// What lies beyond the chunks that moved. Nothing else runs. Where one wait is refused another may
+// not be, and nothing may be unmapped before the copy is through.
 Result<void> Resizer::copy_rest(const DeferredCopy& copy, Size done) const {
   const Driver& driver = around_.driver;
   const InContext in_context{driver, copy.owner->context()};
@@ -233,7 +234,9 @@ Result<void> Resizer::copy_rest(const DeferredCopy& copy, Size done) const {
   TRY(driver.check(driver.cuMemcpyDtoDAsync(copy.to_address() + done, copy.from_address() + done,
                                             rest, CU_STREAM_LEGACY),
                    "copy what was not mapped", rest));
-  return driver.check(driver.cuStreamSynchronize(CU_STREAM_LEGACY), "wait for that copy", rest);
+  const CUresult waited = driver.cuStreamSynchronize(CU_STREAM_LEGACY);
+  if (waited == CUDA_SUCCESS || driver.cuCtxSynchronize_v2000() == CUDA_SUCCESS) return {};
+  return driver.check(waited, "wait for that copy", rest);
 }
 
 void Resizer::context_began(CUcontext context) {
