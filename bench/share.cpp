@@ -254,19 +254,28 @@ void share_by_us(ShareHost& host, std::uint64_t peer, const SharedBuffer& buffer
   wait_for(host, CUVMM_SHARE_RELEASED);
 }
 
+// What is timed, in the words of the two forms in which it is told.
+constexpr struct {
+  const char* words;
+  const char* name;
+  Times Figures::*times;
+} told[] = {
+    {"the driver's calls by hand", "ByHand1GiB", &Figures::by_hand},
+    {"  cuMemExportToShareableHandle", "ByHand1GiB/export", &Figures::by_hand_export},
+    {"  cuMemImportFromShareableHandle", "ByHand1GiB/import", &Figures::by_hand_import},
+    {"  cuMemAddressReserve", "ByHand1GiB/reserve", &Figures::by_hand_reserve},
+    {"  cuMemMap", "ByHand1GiB/map", &Figures::by_hand_map},
+    {"  cuMemSetAccess", "ByHand1GiB/access", &Figures::by_hand_access},
+    {"a grant, imported and mapped", "Share1GiB", &Figures::by_us},
+    {"  of that mapping", "Share1GiB/map", &Figures::by_us_map},
+};
+
 void print(const Figures& figures) {
-  const auto line = [](const char* what, const Times& times) {
-    std::printf("%-58s %8.0f us first %8.0f us warm\n", what, times.first(), times.warm());
-  };
   std::printf("1 GiB, one chunk, from one process into another (median of %d)\n", rounds);
-  line("the driver's calls by hand", figures.by_hand);
-  line("  cuMemExportToShareableHandle", figures.by_hand_export);
-  line("  cuMemImportFromShareableHandle", figures.by_hand_import);
-  line("  cuMemAddressReserve", figures.by_hand_reserve);
-  line("  cuMemMap", figures.by_hand_map);
-  line("  cuMemSetAccess", figures.by_hand_access);
-  line("a grant, imported and mapped", figures.by_us);
-  line("  of that mapping", figures.by_us_map);
+  for (const auto& [words, name, times] : told) {
+    std::printf("%-58s %8.0f us first %8.0f us warm\n", words, (figures.*times).first(),
+                (figures.*times).warm());
+  }
   std::printf("%-58s %26.0f us warm\n", "beyond the driver",
               figures.by_us.warm() - figures.by_hand.warm());
   std::printf("%-58s %8.0f\n", "grants a second, one after the other, imported and released",
@@ -278,31 +287,19 @@ void print(const Figures& figures) {
 // As google-benchmark writes it, so that what reads its results reads these.
 void write(const std::string& path, const Figures& figures) {
   std::ofstream file{path};
-  const auto row = [&](const char* name, const Times& times, const char* more = "") {
-    file << R"({"name": ")" << name << R"(", "real_time": )" << times.warm()
-         << R"(, "time_unit": "us", "first_us": )" << times.first() << more << "}";
-  };
   const std::string of_share =
       R"(, "beyond_the_driver_us": )" +
       std::to_string(figures.by_us.warm() - figures.by_hand.warm()) + R"(, "grants_a_second": )" +
       std::to_string(figures.grants_a_second) + R"(, "bandwidth_over_local": )" +
       std::to_string(figures.remote_gb_s / figures.local_gb_s);
-  file << "{\"benchmarks\": [\n";
-  row("ByHand1GiB", figures.by_hand);
-  file << ",\n";
-  row("ByHand1GiB/export", figures.by_hand_export);
-  file << ",\n";
-  row("ByHand1GiB/import", figures.by_hand_import);
-  file << ",\n";
-  row("ByHand1GiB/reserve", figures.by_hand_reserve);
-  file << ",\n";
-  row("ByHand1GiB/map", figures.by_hand_map);
-  file << ",\n";
-  row("ByHand1GiB/access", figures.by_hand_access);
-  file << ",\n";
-  row("Share1GiB/map", figures.by_us_map);
-  file << ",\n";
-  row("Share1GiB", figures.by_us, of_share.c_str());
+  file << "{\"benchmarks\": [";
+  const char* separator = "\n";
+  for (const auto& [words, name, times] : told) {
+    file << separator << R"({"name": ")" << name << R"(", "real_time": )" << (figures.*times).warm()
+         << R"(, "time_unit": "us", "first_us": )" << (figures.*times).first()
+         << (times == &Figures::by_us ? of_share : "") << "}";
+    separator = ",\n";
+  }
   file << "\n]}\n";
 }
 

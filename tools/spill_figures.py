@@ -7,28 +7,26 @@ A setting's total time is the median of its runs; `_over` is that over our own t
 Ends with 1 where there is none.
 """
 import json
-import re
 import statistics
 import sys
 
-SUMMARY = re.compile(r"^(\S+) +cuvmm(-spill|-peer|)(?:@([\d.]+))? .*median ([\d.]+) ms total ([\d.]+) s")
+from train_table import read
 
 
-def name_of(place, share):
+def name_of(setting):
+    place, _, share = setting.removeprefix("cuvmm").removeprefix("-").partition("@")
     if place == "":
         return "unlimited"
-    return f"{place[1:].replace('spill', 'host')}_{share}" if share else "not_needed"
+    return f"{place.replace('spill', 'host')}_{share}" if share else "not_needed"
 
 
 def figures(lines, workloads):
     totals, medians = {}, {}
-    for line in lines:
-        found = SUMMARY.search(line)
-        if not found or found[1] not in workloads:
-            continue
-        name = name_of(found[2], found[3])
-        totals.setdefault((found[1], name), []).append(float(found[5]))
-        medians.setdefault((found[1], name), []).append(float(found[4]))
+    for workload in workloads:
+        runs, _ = read(lines, workload)
+        for setting, times in runs.items():
+            if times:
+                *_, medians[workload, name_of(setting)], totals[workload, name_of(setting)] = zip(*times)
     shown = {}
     for (workload, name), values in totals.items():
         total = statistics.median(values)
@@ -43,6 +41,6 @@ def figures(lines, workloads):
 
 
 if __name__ == "__main__":
-    shown = figures(sys.stdin, sys.argv[1:])
+    shown = figures(sys.stdin.readlines(), sys.argv[1:])
     print(json.dumps(shown, indent=1))
     sys.exit(0 if any(name.endswith("_over") for name in shown) else 1)

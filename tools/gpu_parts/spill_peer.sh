@@ -6,9 +6,7 @@ if (($(nvidia-smi -L | wc -l) < 2)); then
 fi
 . tools/train.sh
 for workload in train_ckpt_lora train_var; do
-  peak_mib=16175
-  [[ $workload == train_var ]] && peak_mib=26748
-  peak_bytes=$((peak_mib << 20))
+  known_peak "$workload"
   train_in_turns "$workload" 3 cuvmm cuvmm-peer@0.80
 done
 python3 -B tools/spill_figures.py train_ckpt_lora train_var <"$train_lines" >"$CUVMM_PART_DETAILS" ||

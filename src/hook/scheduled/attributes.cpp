@@ -4,25 +4,31 @@
 #include "hook/scheduled/way.hpp"
 
 namespace cuvmm::hook {
+namespace {
+
+template <Call call, class Ask, class... Arguments>
+CUresult set(const Forward<call>& forward, int value, Ask&& ask, Arguments... arguments) {
+  int present = 0;
+  const bool is_set = ask(&present) == CUDA_SUCCESS && present == value;
+  if (!is_set) settle_for(forward.engine(), call);
+  return make_now(forward, arguments...);
+}
+
+}  // namespace
 
 CUVMM_SCHEDULE(cuFuncSetAttribute, CUfunction function, CUfunction_attribute attribute, int value) {
-  Engine& engine = forward.engine();
-  int set = 0;
-  const bool is_set =
-      engine.driver().cuFuncGetAttribute(&set, attribute, function) == CUDA_SUCCESS && set == value;
-  if (!is_set) settle_for(engine, Call::cuFuncSetAttribute);
-  return make_now(forward, function, attribute, value);
+  const auto ask = [&](int* present) {
+    return forward.engine().driver().cuFuncGetAttribute(present, attribute, function);
+  };
+  return set(forward, value, ask, function, attribute, value);
 }
 
 CUVMM_SCHEDULE(cuKernelSetAttribute, CUfunction_attribute attribute, int value, CUkernel kernel,
                CUdevice device) {
-  Engine& engine = forward.engine();
-  int set = 0;
-  const bool is_set =
-      engine.driver().cuKernelGetAttribute(&set, attribute, kernel, device) == CUDA_SUCCESS &&
-      set == value;
-  if (!is_set) settle_for(engine, Call::cuKernelSetAttribute);
-  return make_now(forward, attribute, value, kernel, device);
+  const auto ask = [&](int* present) {
+    return forward.engine().driver().cuKernelGetAttribute(present, attribute, kernel, device);
+  };
+  return set(forward, value, ask, attribute, value, kernel, device);
 }
 
 }  // namespace cuvmm::hook
