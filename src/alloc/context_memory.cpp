@@ -112,7 +112,7 @@ Size ContextMemory::let_go_of(Size wanted) {
 
 void ContextMemory::end() {
   ended_.store(true, std::memory_order_release);
-  small_->release_all();
+  small_->end();
   windows_->release_all();
 }
 

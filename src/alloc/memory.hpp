@@ -188,6 +188,7 @@ class Memory {
   ContextMemory* context(CUcontext handle);
   PoolMemory* current_pool(int device);
   PoolMemory* make_pool(CUmemoryPool handle, int ordinal);
+  void settle_ended_pools();
   int device_of_default_pool(CUmemoryPool handle) const;
   AccessSet access_to(CUcontext context, int device) const;
 
@@ -244,8 +245,9 @@ class Memory {
   std::unordered_map<CUmemoryPool, std::unique_ptr<PoolMemory>> pools_;  // from the first use on
   std::unordered_map<CUmemoryPool, int>
       created_pools_;  // that are ours to serve, and on which device
-  std::vector<std::unique_ptr<PoolMemory>> ended_pools_;
-  std::atomic<std::uint64_t> pool_changes_{0};  // written under the lock
+  std::vector<std::unique_ptr<PoolMemory>> ended_pools_;  // that may still hold something
+  std::vector<std::unique_ptr<PoolMemory>> past_pools_;   // whose addresses are gone
+  std::atomic<std::uint64_t> pool_changes_{0};            // written under the lock
 };
 
 }  // namespace cuvmm

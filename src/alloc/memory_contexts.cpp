@@ -153,6 +153,10 @@ Size Memory::let_go_on(const DeviceMemory& device, Size wanted) {
     if (gone >= wanted || &pool->device() != &device) continue;
     gone += pool->let_go_of(wanted - gone);
   }
+  for (const auto& pool : ended_pools_) {
+    if (gone >= wanted || &pool->device() != &device) continue;
+    gone += pool->let_go_of(wanted - gone);
+  }
   return gone;
 }
 

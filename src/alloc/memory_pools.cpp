@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory: the program's pools. Those that other processes, the host or a limit of their own have a
 // part in are the driver's to serve.
+#include <algorithm>
 #include <mutex>
 #include <shared_mutex>
 
@@ -29,17 +30,33 @@ void Memory::pool_created(CUmemoryPool handle, const CUmemPoolProps& properties)
 // Kept aside while the program holds memory of it, and its records for good.
 void Memory::pool_ended(CUmemoryPool handle) {
   current_pool_changed();
-  PoolMemory* ended = nullptr;
   {
     const Writing writing{pools_lock_};
     created_pools_.erase(handle);
     const auto found = pools_.find(handle);
     if (found == pools_.end()) return;
-    ended = found->second.get();
+    found->second->end();
     ended_pools_.push_back(std::move(found->second));
     pools_.erase(found);
   }
-  ended->end();
+  settle_ended_pools();
+}
+
+void Memory::settle_ended_pools() {
+  std::vector<const PoolMemory*> settled;
+  {
+    const Reading reading{pools_lock_};
+    for (const auto& pool : ended_pools_) {
+      if (pool->settle_end()) settled.push_back(pool.get());
+    }
+  }
+  if (settled.empty()) return;
+  const Writing writing{pools_lock_};
+  for (auto& pool : ended_pools_) {
+    if (std::find(settled.begin(), settled.end(), pool.get()) == settled.end()) continue;
+    past_pools_.push_back(std::move(pool));
+  }
+  std::erase(ended_pools_, nullptr);
 }
 
 void Memory::program_waited() {
@@ -81,6 +98,7 @@ int Memory::device_of_default_pool(CUmemoryPool handle) const {
 PoolMemory* Memory::make_pool(CUmemoryPool handle, int ordinal) {
   DeviceMemory* where = device(ordinal);
   if (where == nullptr) return nullptr;
+  settle_ended_pools();
   const Writing writing{pools_lock_};
   const auto found = pools_.find(handle);
   if (found != pools_.end()) return found->second.get();

@@ -128,6 +128,12 @@ Size PoolMemory::let_go_of(Size wanted) {
   return gone < wanted ? gone + small_->let_go_of(wanted - gone) : gone;
 }
 
+bool PoolMemory::settle_end() {
+  if (!ended_.load() || used() != 0) return false;
+  const bool large_ended = large_->end_if_empty();
+  return small_->end_if_empty() && large_ended;
+}
+
 Complaint PoolMemory::complaint() const {
   if (auto complaint = large_->complaint()) return complaint;
   return small_->complaint();

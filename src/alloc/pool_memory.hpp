@@ -84,7 +84,9 @@ class PoolMemory {
 
   // The program has destroyed the pool; its memory lives on until it is freed.
   void end() { ended_.store(true); }
-  bool is_over() const { return ended_.load() && used() == 0; }
+  // Once it is freed and no work can use it any more, all of it and its addresses go back. Whether
+  // that is done.
+  bool settle_end();
 
   Complaint complaint() const;
 

@@ -28,9 +28,10 @@ Result<Reservation> Reservation::create(const Driver& driver, Size size, Size gr
   return Reservation{driver, address, size, granule};
 }
 
-Reservation::~Reservation() {
-  if (driver_ == nullptr) return;
-  give_back(Owed::Addresses, [driver = driver_, address = address_, size = size_] {
+void Reservation::end() {
+  const Driver* const driver = std::exchange(driver_, nullptr);
+  if (driver == nullptr) return;
+  give_back(Owed::Addresses, [driver, address = address_, size = size_] {
     return driver->cuMemAddressFree(address, size);
   });
 }

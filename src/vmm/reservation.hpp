@@ -30,8 +30,11 @@ class Reservation {
     std::swap(granule_, other.granule_);
     return *this;
   }
-  ~Reservation();
+  ~Reservation() { end(); }
+  // Gives the addresses back, and goes on to say which they were.
+  void end();
 
+  // Until it ends.
   const Driver& driver() const { return *driver_; }
   CUdeviceptr address() const { return address_; }
   Size size() const { return size_; }

@@ -61,23 +61,36 @@ TEST_F(PoolReuse, AReusedBlockIsWrittenOnlyAfterItsFormerUse) {
 }
 
 TEST_F(PoolReuse, AnotherStreamReusesABlockThatItWaitedForByAnEvent) {
-  const GivenStream freeing;
-  const GivenStream allocating;
-  const GivenEvent freed;
-  const GivenPool pool;
-  allow(pool, 1, 0, 0);
-  SlowWork work{kernels(), freeing};
-  const CUdeviceptr first = given_from(pool, block, freeing);
-  const Size reserved_for_one = reserved(pool);
-  ASSERT_CUDA(driver().cuMemFreeAsync(first, freeing));
-  ASSERT_CUDA(driver().cuEventRecord(freed, freeing));
-  ASSERT_CUDA(driver().cuStreamWaitEvent(allocating, freed, 0));
+  // Several times, since a scheduler is further or less far with what it queued.
+  for (int round = 0; round < 20; ++round) {
+    const GivenStream freeing;
+    const GivenStream allocating;
+    const GivenEvent freed;
+    const GivenPool pool;
+    allow(pool, 1, 0, 0);
+    SlowWork work{kernels(), freeing};
+    const CUdeviceptr first = given_from(pool, block, freeing);
+    const Size reserved_for_one = reserved(pool);
+    ASSERT_CUDA(driver().cuMemFreeAsync(first, freeing));
+    ASSERT_CUDA(driver().cuEventRecord(freed, freeing));
+    ASSERT_CUDA(driver().cuStreamWaitEvent(allocating, freed, 0));
 
-  const CUdeviceptr second = given_from(pool, block, allocating);
+    const CUdeviceptr second = given_from(pool, block, allocating);
 
-  EXPECT_EQ(reserved(pool), reserved_for_one);
-  EXPECT_CUDA(driver().cuMemFreeAsync(second, allocating));
-  work.end();
+    EXPECT_EQ(reserved(pool), reserved_for_one) << "round " << round;
+    EXPECT_CUDA(driver().cuMemFreeAsync(second, allocating));
+    work.end();
+  }
+}
+
+TEST_F(PoolReuse, ManyPoolsOneAfterAnotherLeaveRoomForTheNext) {
+  for (int round = 0; round < 300; ++round) {
+    const GivenStream stream;
+    const GivenPool pool;
+    const CUdeviceptr memory = given_from(pool, block, stream);
+    ASSERT_CUDA(driver().cuMemFreeAsync(memory, stream)) << "round " << round;
+    ASSERT_CUDA(driver().cuStreamSynchronize(stream));
+  }
 }
 
 TEST_F(PoolReuse, WithoutAnyReuseAllowedAnotherStreamGetsOtherMemory) {

@@ -85,6 +85,13 @@ const SimControls* sim() {
   const auto& controls = loaded_driver().sim;
   return controls.has_value() ? &*controls : nullptr;
 }
+
+Size reserved_addresses() {
+  cuvmm_sim_counters counters{};
+  sim()->read_counters(0, &counters);
+  return counters.reserved_bytes;
+}
+
 void* driver_symbol(const char* name) {
   return ::dlsym(loaded_driver().library, name);
 }

@@ -27,6 +27,8 @@ struct SimControls {
   decltype(&cuvmm_sim_leaks) leaks;
 };
 const SimControls* sim();
+// Of the simulated driver: all addresses that are taken now.
+Size reserved_addresses();
 inline bool simulated() {
   return sim() != nullptr;
 }

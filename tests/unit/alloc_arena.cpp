@@ -222,16 +222,35 @@ TEST_F(ArenaTest, AccessThatTheDriverRefusesChangesNothing) {
   world.check();
 }
 
-TEST_F(ArenaTest, ReleaseAllGivesEverythingBack) {
+TEST_F(ArenaTest, ItsEndGivesEverythingBack) {
   ArenaWorld& world = given();
   const auto blocks = world.given_blocks(3, world.granules(2));
   world.free(*blocks[1]);
-  world.arena().release_all();
+  const Size reserved = reserved_addresses();
+  world.arena().end();
   EXPECT_EQ(world.arena().mapped_bytes(), 0u);
   EXPECT_EQ(world.arena().counters().blocks, 0u);
+  EXPECT_EQ(world.arena().counters().reserved, 0u);
+  EXPECT_LT(reserved_addresses(), reserved);
   EXPECT_EQ(world.store.counters(world.here).physical_in_use, 0u);
   world.check();
-  EXPECT_EQ(world.offset_of(world.given_block(world.granules(1))), 0u);
+  const auto more = world.arena().allocate(world.granules(1), no_stream);
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().kind, ErrorKind::InvalidArgument);
+}
+
+TEST_F(ArenaTest, EndsByItselfOnlyWhenNothingIsHeldOrPending) {
+  ArenaWorld& world = given();
+  Block& block = world.given_block(world.granules(2));
+  EXPECT_FALSE(world.arena().end_if_empty());
+  world.free(block);
+  EXPECT_FALSE(world.arena().end_if_empty()) << "work may still use it";
+  world.order.finish_all();
+  const Size reserved = reserved_addresses();
+  EXPECT_TRUE(world.arena().end_if_empty());
+  EXPECT_TRUE(world.arena().end_if_empty()) << "asked again it says the same";
+  EXPECT_LT(reserved_addresses(), reserved);
+  EXPECT_FALSE(world.arena().allocate(world.granules(1), no_stream).ok());
 }
 
 TEST_F(ArenaTest, ABoundedCacheGivesBackWhatItCannotKeep) {

@@ -317,6 +317,34 @@ TEST_F(MemoryTest, OfAContextThatEndedIsNoAllocationAnyMore) {
   EXPECT_EQ(memory().counters(0).physical_held(), 0U) << "all of it went with the context";
 }
 
+TEST_F(MemoryTest, PoolsAndContextsThatComeAndGoLeaveNoAddressesBehind) {
+  const auto use_and_end_both = [&] {
+    OwnContext own;
+    const CUcontext context = own.get();
+    memory().context_began(context);
+    given(large);
+    given(1000);
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    CUmemoryPool pool = nullptr;
+    GIVEN(driver().cuMemPoolCreate(&pool, &properties));
+    memory().pool_created(pool, properties);
+    CUdeviceptr ordered = 0;
+    EXPECT_EQ(memory().allocate_ordered(&ordered, large, pool, StreamName{}), Answer{CUDA_SUCCESS});
+    EXPECT_EQ(memory().free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
+    GIVEN(synchronize());
+    memory().pool_ended(pool);
+    GIVEN(driver().cuMemPoolDestroy(pool));
+    GIVEN(own.destroy());
+    memory().context_ended(context);
+  };
+  use_and_end_both();
+  const Size reserved = reserved_addresses();
+  for (int round = 0; round < 20; ++round) use_and_end_both();
+  EXPECT_EQ(reserved_addresses(), reserved);
+}
+
 TEST_F(MemoryTest, AHandleThatEndedIsTheDriversUntilItBeginsAgain) {
   const CUcontext current = current_context(driver());
   memory().context_ended(current);

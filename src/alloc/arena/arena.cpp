@@ -152,7 +152,7 @@ AccessSet Arena::access() const {
   return access_;
 }
 
-void Arena::release_all() {
+void Arena::end() {
   for (StreamCache& cache : caches_) {
     const Holding cached = cache.lock();
     cache.empty_into([](Block&, const FreeTicket&) {});
@@ -162,6 +162,20 @@ void Arena::release_all() {
   mapping_ = empty_mapping();
   layout_->clear();
   note_mapped();
+  end_addresses();
+}
+
+bool Arena::end_if_empty() {
+  trim(0);
+  const Holding holding{lock_};
+  if (mapping_.mapped_bytes() != 0 || layout_->block_count() != 0) return false;
+  end_addresses();
+  return true;
+}
+
+void Arena::end_addresses() {
+  has_ended_ = true;
+  reservation_.end();
 }
 
 Mapping Arena::empty_mapping() const {
@@ -206,7 +220,7 @@ ArenaCounters Arena::counters() const {
   counters.mapped = mapping_.mapped_bytes();
   counters.spilled = mapping_.far_bytes();
   counters.spilled_free = layout_->free().far_bytes();
-  counters.reserved = reservation_.size();
+  counters.reserved = has_ended_ ? 0 : reservation_.size();
   counters.largest_free = layout_->free().largest();
   counters.blocks = layout_->block_count();
   counters.created = created_.load(std::memory_order_relaxed);

@@ -68,7 +68,7 @@ class Arena final : private ReclaimClient {
  public:
   static Result<std::unique_ptr<Arena>> create(const Driver& driver, ChunkStore& store,
                                                StreamOrder& order, const ArenaSettings& settings);
-  // As release_all().
+  // As end().
   ~Arena() = default;
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -93,9 +93,11 @@ class Arena final : private ReclaimClient {
   // As it says. Blocks stay where they are.
   void relocate(Relocation& relocation);
 
-  // All blocks are gone, and so is everything that was mapped. The caller guarantees that no work
-  // uses any of it.
-  void release_all();
+  // For good: all blocks are gone, everything that was mapped, and the addresses. The caller
+  // guarantees that no work uses any of it.
+  void end();
+  // The same where nothing is held and no work can use any of it. Whether it has ended.
+  bool end_if_empty();
 
   bool contains(CUdeviceptr address) const { return reservation_.contains(address, 1); }
   ArenaCounters counters() const;
@@ -168,6 +170,7 @@ class Arena final : private ReclaimClient {
   void relocate_run(std::vector<MappedChunk>& run, Relocation& relocation);
   void follow_chunks();
   std::vector<Stretch> far_within(const Stretch& where) const;
+  void end_addresses();
   Mapping empty_mapping() const;
   void note_mapped();
   // Under the lock, where a trace is taken.
@@ -178,7 +181,7 @@ class Arena final : private ReclaimClient {
   const ArenaSettings settings_;
   const Location here_;
   const TracedArena traced_;
-  const Reservation reservation_;
+  Reservation reservation_;  // the lock is for its end
   const arena::StreamCache::Bounds cache_bounds_;
 
   std::array<arena::StreamCache, cache_count> caches_;  // each has its lock
@@ -189,6 +192,7 @@ class Arena final : private ReclaimClient {
   std::unique_ptr<arena::Layout> layout_;
   std::uint64_t moved_chunks_ = 0;
   Size moved_bytes_ = 0;
+  bool has_ended_ = false;
   std::uint64_t waits_ = 0;
   std::uint64_t follows_ = 0;
   arena::BuildTurns turns_;

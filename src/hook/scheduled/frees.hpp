@@ -15,4 +15,12 @@ inline bool any_free_is_queued() {
   return queued_frees.load(std::memory_order_acquire) != 0;
 }
 
+// The same of waits for events: a stream may take what others freed before the event that it waits
+// for, and the driver does not know of the wait yet.
+inline constinit std::atomic<std::size_t> queued_waits{0};
+
+inline bool any_wait_is_queued() {
+  return queued_waits.load(std::memory_order_acquire) != 0;
+}
+
 }  // namespace cuvmm::hook

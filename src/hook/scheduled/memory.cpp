@@ -35,10 +35,11 @@ bool is_start_of_memory(Engine& engine, CUdeviceptr address) {
          begin == address && (context != nullptr || pool != nullptr);
 }
 
-// What was freed in the stream's order is there to be taken, as soon as the driver knows of it.
+// What was freed in the stream's order, or before what the stream waits for, is there to be taken
+// as soon as the driver knows of both.
 template <Call call>
 void settle_frees_before(const Forward<call>& forward, CUstream stream) {
-  if (!any_free_is_queued()) return;
+  if (!any_free_is_queued() && !any_wait_is_queued()) return;
   const Way way = way_of(forward, stream);
   if (way.stream == nullptr) return;
   way.scheduler().settle_before_work_on(*way.stream);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events, waits and questions. What is queued is not done; what is issued, the driver knows.
+#include "hook/scheduled/frees.hpp"
 #include "hook/scheduled/memory_of_call.hpp"
 #include "hook/scheduled/way.hpp"
 
@@ -31,7 +32,18 @@ CUresult with_event(const Forward<call>& forward, CUstream stream, EventOfCall o
   if (!is_known || forward.engine().captures().any()) {
     return make_directly(way, of_event, forward, arguments...);
   }
-  return queue_as_it_is(way, request, forward, arguments...);
+  if (of_event.use == EventUse::Records || !way.is_open_to_queue) {
+    return queue_as_it_is(way, request, forward, arguments...);
+  }
+  queued_waits.fetch_add(1, std::memory_order_relaxed);
+  const Taken taken = scheduler.submit(*way.client, request, [forward, arguments...] {
+    const CUresult answer = make_now(forward, arguments...);
+    queued_waits.fetch_sub(1, std::memory_order_release);
+    return answer;
+  });
+  if (taken == Taken::Yes) return CUDA_SUCCESS;
+  queued_waits.fetch_sub(1, std::memory_order_release);
+  return make_directly(way, of_event, forward, arguments...);
 }
 
 // Graphs may record it when they run.
