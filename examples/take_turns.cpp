@@ -37,7 +37,8 @@ void check(CUresult answer, const char* what) {
 }
 
 struct Wanted {
-  double share = 0.5;  // of the card
+  double share = 0.5;   // of the card
+  std::size_t mib = 0;  // rather than that
   int steps = 50;
   int rest_ms = 20;  // between steps
 };
@@ -47,6 +48,7 @@ Wanted read_arguments(int count, char** words) {
   for (int i = 1; i + 1 < count; i += 2) {
     const std::string name = words[i];
     if (name == "--memory") wanted.share = std::atof(words[i + 1]) / 100;
+    if (name == "--mib") wanted.mib = static_cast<std::size_t>(std::atoll(words[i + 1]));
     if (name == "--steps") wanted.steps = std::atoi(words[i + 1]);
     if (name == "--rest") wanted.rest_ms = std::atoi(words[i + 1]);
   }
@@ -54,13 +56,14 @@ Wanted read_arguments(int count, char** words) {
 }
 
 // Half by cuMemAlloc, half by cuMemAllocAsync.
-std::vector<CUdeviceptr> take_blocks(double share) {
+std::vector<CUdeviceptr> take_blocks(const Wanted& wanted) {
   std::size_t free = 0;
   std::size_t total = 0;
   check(CALL(cuMemGetInfo)(&free, &total), "cuMemGetInfo");
-  const auto wanted = static_cast<std::size_t>(static_cast<double>(total) * share);
+  const auto share = static_cast<std::size_t>(static_cast<double>(total) * wanted.share);
+  const std::size_t bytes = wanted.mib != 0 ? wanted.mib << 20 : share;
   std::vector<CUdeviceptr> blocks;
-  for (std::size_t taken = 0; taken + block_size <= wanted; taken += block_size) {
+  for (std::size_t taken = 0; taken + block_size <= bytes; taken += block_size) {
     CUdeviceptr block = 0;
     if (blocks.size() % 2 == 0) {
       check(CALL(cuMemAlloc)(&block, block_size), "cuMemAlloc");
@@ -106,7 +109,7 @@ int main(int count, char** words) {
   check(CALL(cuDevicePrimaryCtxRetain)(&context, device), "cuDevicePrimaryCtxRetain");
   check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
 
-  const std::vector<CUdeviceptr> blocks = take_blocks(wanted.share);
+  const std::vector<CUdeviceptr> blocks = take_blocks(wanted);
   std::printf("%zu blocks, %zu MiB\n", blocks.size(), blocks.size() * (block_size >> 20));
   std::fflush(stdout);
   write(blocks, 0);

@@ -18,7 +18,8 @@ SUBJECTS = (
     ("The engine and its devices", "engine"), ("Errors", "error"), ("Results in C++", "result"),
     ("Elastic pools", "elastic_pool"), ("Shared pools", "shared_pool"),
     ("Buffers that grow where they lie", "resizable"), ("Sharing between processes", "share"),
-    ("Clients of the scheduler", "client"), ("The simulated driver", "sim"),
+    ("Leaving the devices", "pause"), ("Clients of the scheduler", "client"),
+    ("The simulated driver", "sim"),
 )
 GATHERING = {"cuvmm.h", "cuvmm.hpp"}  # only include the others
 

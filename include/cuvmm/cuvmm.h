@@ -17,6 +17,7 @@
 #include "cuvmm/elastic_pool.h"
 #include "cuvmm/engine.h"
 #include "cuvmm/error.h"
+#include "cuvmm/pause.h"
 #include "cuvmm/resizable.h"
 #include "cuvmm/share.h"
 #include "cuvmm/shared_pool.h"

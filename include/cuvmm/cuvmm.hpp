@@ -5,6 +5,7 @@
 #include "cuvmm/client.hpp"
 #include "cuvmm/elastic_pool.hpp"
 #include "cuvmm/engine.hpp"
+#include "cuvmm/pause.hpp"
 #include "cuvmm/resizable.hpp"
 #include "cuvmm/result.hpp"
 #include "cuvmm/share.hpp"

@@ -46,9 +46,9 @@ class ContextMemory {
   Result<void> set_access(const AccessSet& access);
 
   Size requested() const { return requested_.load(std::memory_order_relaxed); }  // and live
-  void relocate(Relocation& relocation) {
-    small_->relocate(relocation);
-    windows_->relocate(relocation);
+  void begin_absence(Departure& departure) {
+    small_->begin_absence(departure);
+    windows_->begin_absence(departure);
   }
 
   // Mapped, and nobody's.

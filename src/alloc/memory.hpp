@@ -147,9 +147,11 @@ class Memory {
   Result<void> peer_access_begins(CUcontext by, CUcontext of);
   void peer_access_ends(CUcontext by, CUcontext of);
 
-  // All memory of a device's that is served here; its blocks stay where they are. Nothing touches
-  // it meanwhile where it moves.
-  void relocate(int ordinal, Relocation& relocation);
+  // All memory of a device's that is served here is asked to leave (alloc/departure.hpp). No call
+  // of the program's is under way, and none of its work.
+  void begin_absence(int ordinal, Departure& departure);
+  // A context that is as good as any for copies on the device; nullptr where none is known.
+  CUcontext some_context_on(int ordinal) const;
   // For all work of all contexts. False where it was not done by then.
   bool wait_for_everything(std::uint64_t until);
   std::vector<DeviceMemory*> served_devices() const;
@@ -179,7 +181,6 @@ class Memory {
     int device;  // of `by`
   };
 
-  CUcontext some_context_on(int ordinal) const;
   DeviceMemory* device(int ordinal);
   DeviceMemory* make_device(int ordinal);
   void find_places_to_spill(DeviceMemory& memory);

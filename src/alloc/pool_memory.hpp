@@ -50,9 +50,9 @@ class PoolMemory {
   Result<void> set_access(const AccessSet& access);
   AccessSet access() const;
 
-  void relocate(Relocation& relocation) {
-    large_->relocate(relocation);
-    small_->relocate(relocation);
+  void begin_absence(Departure& departure) {
+    large_->begin_absence(departure);
+    small_->begin_absence(departure);
   }
 
   // Keeps no more than that. Returns what is kept.

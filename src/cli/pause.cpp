@@ -34,6 +34,12 @@ void print_done(const Request& request, int process, const ControlAnswer& answer
              paused ? "paused" : "resumed", print_size(answer.moved),
              static_cast<double>(answer.took_us) / 1000,
              static_cast<double>(answer.held_us) / 1000);
+  const auto ms = [](std::uint64_t us) { return static_cast<double>(us) / 1000; };
+  fmt::print(
+      "{}: of that: calls and work {:.1f}, host memory {:.1f}, copies {:.1f}, mapping {:.1f}, "
+      "device memory {:.1f} ms\n",
+      process, ms(answer.drain_us), ms(answer.host_us), ms(answer.copies_us), ms(answer.maps_us),
+      ms(answer.chunks_us));
   if (answer.stayed == 0) return;
   fmt::print("{}: {} stay on the {}: {}\n", process, print_size(answer.stayed),
              paused ? "device" : "host", answer.text.data());

@@ -8,22 +8,35 @@
 #include <cstdlib>
 
 #include "base/log.hpp"
-#include "base/undo.hpp"
 #include "engine/inside.hpp"
 
 namespace cuvmm {
 namespace {
 
-constexpr Effect held_effects =
-    Effect::Submits | Effect::Reads | Effect::Writes | Effect::Destroys | Effect::Exposes;
-
 constexpr Duration an_hour{3600ll * 1'000'000};
+constexpr Duration a_moment{2'000'000};
 
 // The socket of this process, for the process' end: nothing is joined then.
 std::atomic<share::ControlSocket*> open_socket{nullptr};
 
+// Whose thread must not call the driver when that ends.
+std::atomic<Control*> looking_after_host{nullptr};
+
 void close_socket() {
   if (share::ControlSocket* const socket = open_socket.exchange(nullptr)) socket->remove();
+}
+
+// The program's signals are the business of its own threads.
+bool start_thread(void* (*run)(void*), void* with) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread{};
+  const int refused = ::pthread_create(&thread, nullptr, run, with);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (refused == 0) ::pthread_detach(thread);
+  return refused == 0;
 }
 
 template <class Report>
@@ -38,57 +51,122 @@ share::ControlAnswer as_answer(const Report& report) {
   said.stayed = report->stayed;
   said.took_us = report->took_us;
   said.held_us = report->held_us;
+  said.drain_us = report->times.drain_us;
+  said.host_us = report->times.host_us;
+  said.copies_us = report->times.copies_us;
+  said.maps_us = report->times.maps_us;
+  said.chunks_us = report->times.chunks_us;
   said.say(report->why);
   return said;
 }
 
 }  // namespace
 
-void HeldCalls::hold() {
-  held_.store(1);
-  watch_.begin(*this, held_effects);
-}
+// Who pauses, resumes or looks after the stock. The last takes a moment at the most.
+class Control::Alone {
+ public:
+  Alone(std::atomic_flag& flag, Duration at_most) : flag_(flag) {
+    const std::uint64_t until = now_us() + static_cast<std::uint64_t>(at_most.count());
+    while (!(is_mine_ = !flag_.test_and_set()) && now_us() < until) ::usleep(50);
+  }
+  ~Alone() {
+    if (is_mine_) flag_.clear();
+  }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+  bool is_mine() const { return is_mine_; }
 
-void HeldCalls::let_go() {
-  watch_.end(*this);
-  held_.store(0);
-  wake_all(held_);
-}
-
-CUresult HeldCalls::before(const CallSite&) {
-  while (held_.load(std::memory_order_acquire) != 0) wait_while(held_, 1, std::chrono::seconds{1});
-  return CUDA_SUCCESS;
-}
-
-Control::Control(const Driver& driver, Memory& memory, Gate& gate, Watch& watch,
-                 std::function<bool()> is_scheduled)
-    : held_calls_(watch),
-      is_scheduled_(std::move(is_scheduled)),
-      pauser_({driver, memory, gate, [this] { held_calls_.hold(); },
-               [this] { held_calls_.let_go(); }}) {}
+ private:
+  std::atomic_flag& flag_;
+  bool is_mine_ = false;
+};
 
 Result<PauseReport> Control::pause(Duration timeout, Strict strict) {
-  if (is_busy_.test_and_set()) {
-    return Error::invalid("pause", "another pause or resume is under way");
-  }
-  const Undo end{[this] { is_busy_.clear(); }};
-  // Calls that it has taken already would not wait.
-  if (is_scheduled_ && is_scheduled_()) {
-    return Error{.kind = ErrorKind::NotSupported,
-                 .doing = "pause",
-                 .subject = "its calls are scheduled (VMM_SCHEDULE)"};
-  }
+  if (Inside::here()) return Error::invalid("pause", "from within a call");
+  const Alone alone{is_busy_, a_moment};
+  if (!alone.is_mine()) return Error::invalid("pause", "another pause or resume is under way");
   const Inside inside;
-  return pauser_.pause(timeout, strict);
+  const auto paused = pauser_.pause(timeout, strict);
+  publish();
+  start_looking_after_host();
+  return paused;
 }
 
-Result<PauseReport> Control::resume(Duration timeout, Partly partly) {
-  if (is_busy_.test_and_set()) {
-    return Error::invalid("resume", "another pause or resume is under way");
-  }
-  const Undo end{[this] { is_busy_.clear(); }};
+Result<PauseReport> Control::resume(Partly partly) {
+  if (Inside::here()) return Error::invalid("resume", "from within a call");
+  const Alone alone{is_busy_, a_moment};
+  if (!alone.is_mine()) return Error::invalid("resume", "another pause or resume is under way");
   const Inside inside;
-  return pauser_.resume(timeout, partly);
+  const auto resumed = pauser_.resume(partly);
+  publish();
+  return resumed;
+}
+
+ChunkCounters Control::spilled() const {
+  ChunkCounters sum;
+  for (const DeviceMemory* device : memory_.served_devices()) {
+    const ChunkCounters one = device->store().spilled();
+    sum.physical_in_use += one.physical_in_use;
+    sum.physical_free += one.physical_free;
+    sum.physical_unreleased += one.physical_unreleased;
+  }
+  return sum;
+}
+
+Size Control::ahead_bytes() const {
+  if (ahead_.is_none()) return 0;
+  Size bytes = 0;
+  for (const DeviceMemory* device : memory_.served_devices()) {
+    bytes = std::max(bytes, ahead_.of(device->memory()));
+  }
+  return bytes;
+}
+
+// Whether there is more to do at once.
+bool Control::look_once() {
+  const Alone alone{is_busy_, Duration{0}};
+  if (!alone.is_mine() || pauser_.is_paused()) return false;
+  const Inside inside;
+  bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
+  for (DeviceMemory* device : memory_.served_devices()) {
+    has_more |= spill_ahead_.look_after(*device, now_ns());
+  }
+  publish();
+  return has_more;
+}
+
+void Control::publish() {
+  is_paused_.store(pauser_.is_paused());
+  paused_bytes_.store(pauser_.paused_bytes());
+  ready_bytes_.store(pauser_.ready_bytes());
+}
+
+void* Control::look_after_host(void* control) {
+  ::pthread_setname_np(::pthread_self(), "cuvmm-host");
+  for (;;) {
+    const bool has_more = static_cast<Control*>(control)->look_once();
+    ::usleep(has_more ? 100 : 50'000);
+  }
+}
+
+void Control::stay_out() {
+  constexpr std::uint64_t at_most_us = 100'000;
+  const std::uint64_t until = now_us() + at_most_us;
+  while (is_busy_.test_and_set() && now_us() < until) ::usleep(100);  // and never cleared
+}
+
+void Control::stop_looking_after_host() {
+  Control* const control = looking_after_host.load();
+  if (control != nullptr && control->process_ == ::getpid()) control->stay_out();
+}
+
+void Control::start_looking_after_host() {
+  if (looks_after_host_.exchange(true)) return;
+  process_ = ::getpid();
+  if (looking_after_host.exchange(this) == nullptr) std::atexit(&Control::stop_looking_after_host);
+  if (!start_thread(&Control::look_after_host, this)) {
+    CUVMM_LOG(Warning, "no thread to look after pinned memory; it stays");
+  }
 }
 
 share::ControlAnswer Control::answer(const share::ControlRequest& request) {
@@ -102,16 +180,17 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request) {
       said = as_answer(pause(timeout, strict ? Strict::Yes : Strict::No));
       break;
     case share::ControlWhat::Resume:
-      said = as_answer(resume(timeout, partly ? Partly::Yes : Partly::No));
+      said = as_answer(resume(partly ? Partly::Yes : Partly::No));
       break;
     case share::ControlWhat::State:
       said.outcome = share::ControlOutcome::Done;
-      said.moved = pauser_.paused_bytes();
+      said.moved = paused_bytes();
       break;
     default:
       said.say("no such request");
   }
-  said.is_paused = pauser_.is_paused() ? 1 : 0;
+  said.is_paused = is_paused() ? 1 : 0;
+  if (said.outcome == share::ControlOutcome::Done) said.ready = ready_bytes_.load();
   return said;
 }
 
@@ -125,18 +204,8 @@ void Control::start() {
   open_socket.store(new share::ControlSocket{std::move(*opened)});  // lives as long as the process
   static std::atomic<bool> registered{false};
   if (!registered.exchange(true)) std::atexit(&close_socket);
-  // The program's signals are the business of its own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread{};
-  const int refused = ::pthread_create(&thread, nullptr, &Control::serve, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (refused == 0) {
-    ::pthread_detach(thread);
-    return;
-  }
+  if (!ahead_.is_none()) start_looking_after_host();
+  if (start_thread(&Control::serve, this)) return;
   close_socket();
   CUVMM_LOG(Warning, "no thread for the control socket; the process cannot be paused from outside");
 }

@@ -4,49 +4,62 @@
 #include <atomic>
 #include <functional>
 
-#include "engine/watch.hpp"
+#include "base/options.hpp"
 #include "share/control.hpp"
 #include "spill/pause.hpp"
-#include "trace/futex.hpp"
+#include "spill/spill_ahead.hpp"
 
 namespace cuvmm {
 
-// Makes the program's calls wait before they begin: all that touch memory or work. Who is in the
-// middle of one goes on with it.
-class HeldCalls final : public Watcher {
- public:
-  explicit HeldCalls(Watch& watch) : watch_(watch) {}
-  void hold();
-  void let_go();
-  CUresult before(const CallSite& site) override;
-
- private:
-  Watch& watch_;
-  FutexWord held_{0};
-};
-
-// By which a process is paused and resumed: from within, and by a socket where VMM_CONTROL=on.
+// By which a process is paused and resumed: from within, and by a socket where VMM_CONTROL=on. A
+// thread of its own has host memory ready for a pause and for what spills, and gives back what is
+// not needed.
 class Control {
  public:
-  // `is_scheduled`: whether somebody hands the driver calls that were taken before.
-  Control(const Driver& driver, Memory& memory, Gate& gate, Watch& watch,
-          std::function<bool()> is_scheduled = {});
+  // Host memory for so much is kept ready; what else is pinned goes back when idle for so long.
+  Control(Pauser::Surroundings around, SizeLimit ahead, Duration idle = Duration{10'000'000})
+      : memory_(around.memory), ahead_(ahead), idle_(idle), pauser_(std::move(around)) {}
 
   // Starts the thread that serves the socket. Where it cannot be had, one line says so.
   void start();
+  // Starts the thread that has memory pinned before it is needed, and gives it back.
+  void start_looking_after_host();
+  // Nothing is paused, resumed or pinned any more, from the end of what is under way: for the end
+  // of the process, since the driver ends with it.
+  void stay_out();
 
   Result<PauseReport> pause(Duration timeout, Strict strict);
-  Result<PauseReport> resume(Duration timeout, Partly partly);
+  Result<PauseReport> resume(Partly partly);
+  bool is_paused() const { return is_paused_.load(); }
+  Size paused_bytes() const { return paused_bytes_.load(); }
+  Size ready_bytes() const { return ready_bytes_.load(); }
+  // Of all devices; costs a lock for each.
+  ChunkCounters spilled() const;
 
  private:
+  class Alone;
+
   static void* serve(void* control);
+  static void* look_after_host(void* control);
+  static void stop_looking_after_host();
+  bool look_once();
+  void publish();
+  Size ahead_bytes() const;
   share::ControlAnswer answer(const share::ControlRequest& request);
 
-  HeldCalls held_calls_;
-  const std::function<bool()> is_scheduled_;
+  Memory& memory_;
+  const SizeLimit ahead_;
+  const Duration idle_;
   // One at a time. Not a lock of the order: what is called under it takes them all.
   std::atomic_flag is_busy_ = ATOMIC_FLAG_INIT;
+  std::atomic<bool> looks_after_host_{false};
+  pid_t process_ = 0;  // that has the thread
   Pauser pauser_;
+  SpillAhead spill_ahead_;  // of the thread that looks after it alone
+  // As it says, for those who are not alone with it.
+  std::atomic<bool> is_paused_{false};
+  std::atomic<Size> paused_bytes_{0};
+  std::atomic<Size> ready_bytes_{0};
 };
 
 }  // namespace cuvmm

@@ -56,10 +56,11 @@ Engine::Engine(const Driver& driver, Options options)
                          Serving::Program{gate_, work_note_, per_thread_use_, watch_, captures_,
                                           [this] { return sees_everything(); }})
                    : nullptr),
-      control_(serving_ != nullptr
-                   ? std::make_unique<Control>(driver_, serving_->memory, gate_, watch_,
-                                               [this] { return scheduling_.parts() != nullptr; })
-                   : nullptr),
+      control_(serving_ != nullptr ? std::make_unique<Control>(
+                                         Pauser::Surroundings{driver_, serving_->memory, calls_,
+                                                              [this] { scheduling_.settle_all(); }},
+                                         options_.pause_ahead)
+                                   : nullptr),
       stores_(driver_, memory_settings(options_),
               serving_ != nullptr ? &serving_->memory : nullptr) {}
 
@@ -103,8 +104,10 @@ void Engine::set_up() {
   // Registered later, so called before the trace is finished.
   if (trace_is_on() && serving_ != nullptr) std::atexit(&tell_trace_of_memory);
   scheduling_.start_as_asked();
-  if (control_ != nullptr && options_.control == Switch::On) control_->start();
   if (options_.publish == Switch::On) start_publishing(*this);
+  if (control_ == nullptr) return;
+  if (options_.control == Switch::On) control_->start();
+  if (options_.spill.to != SpillTo::Off) control_->start_looking_after_host();
 }
 
 // For the thread that sets it up, which needs no lock that we could hold. nullptr after a while, so

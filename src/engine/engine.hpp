@@ -51,7 +51,9 @@ class Engine {
   Control* control() const { return control_.get(); }
   // Physical memory for those who map it themselves.
   DeviceStores& stores() { return stores_; }
-  // Every call that gives the device work passes it.
+  // Every call that could touch memory or work passes the first, from its beginning to its end;
+  // those that give the device work pass the gate as well.
+  Threshold& calls() { return calls_; }
   Gate& gate() { return gate_; }
   // Whether and how the clients' calls are put in order.
   Scheduling& scheduling() { return scheduling_; }
@@ -87,6 +89,7 @@ class Engine {
   const Options options_;  // immutable after construction
   Watch watch_;
   WorkNote work_note_;
+  Threshold calls_{Threshold::Of::Calls};
   Gate gate_;
   PerThreadUse per_thread_use_;
   Captures captures_;

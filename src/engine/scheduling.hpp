@@ -45,6 +45,11 @@ class Scheduling {
   void set_policy(Schedule policy);
   Schedule policy() const;
 
+  // All that has been taken so far has been issued when it returns.
+  void settle_all() {
+    if (Parts* const known = parts()) known->scheduler.settle_all();
+  }
+
   // What ends, is forgotten; whether scheduling is on or not.
   void stream_ended(CUstream stream);
   void context_ends(CUcontext context);  // before the driver hears of it

@@ -40,6 +40,7 @@ struct Door<call, body, description, CUresult (*)(Arguments...)> {
     if (Inside::here() || !engine->is_on()) return forward.unannounced(arguments...);
     // What the driver itself calls from here on goes straight through.
     const Inside inside;
+    [[maybe_unused]] const Pass pass{engine->calls()};
     const std::uint64_t began = trace_is_on() && is_recorded() ? now_ns() : 0;
     const CUresult answer = engine->scheduling().is_on() ? make_scheduled(forward, arguments...)
                             : body != nullptr            ? body(forward, arguments...)
@@ -54,6 +55,15 @@ struct Door<call, body, description, CUresult (*)(Arguments...)> {
     }
     return answer;
   }
+
+  // Whatever could touch memory or work waits while the process is paused.
+  static constexpr bool waits_in_a_pause =
+      has(info(call).effect,
+          Effect::Submits | Effect::Reads | Effect::Writes | Effect::Destroys | Effect::Exposes);
+  struct NoPass {
+    explicit NoPass(const Threshold&) {}
+  };
+  using Pass = std::conditional_t<waits_in_a_pause, Threshold::Pass, NoPass>;
 
   // A call that no pending work could notice is not worth a record of its own.
   static bool is_recorded() {

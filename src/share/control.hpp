@@ -20,7 +20,7 @@ inline constexpr std::uint32_t strict = 0x1;  // Pause: refuse where some memory
 inline constexpr std::uint32_t partly = 0x2;  // Resume: go on with what came back
 }  // namespace control_flag
 
-inline constexpr std::uint32_t control_version = 1;
+inline constexpr std::uint32_t control_version = 2;
 
 struct ControlRequest {
   std::uint32_t version = control_version;
@@ -39,7 +39,13 @@ struct ControlAnswer {
   std::uint64_t moved = 0;   // bytes
   std::uint64_t stayed = 0;  // bytes that cannot leave, or did not come back
   std::uint64_t took_us = 0;
-  std::uint64_t held_us = 0;  // of that, with the program standing still
+  std::uint64_t held_us = 0;    // of that, with the program standing still
+  std::uint64_t drain_us = 0;   // of took_us: until no call and no work was under way,
+  std::uint64_t host_us = 0;    // until memory of the host was there and pinned,
+  std::uint64_t copies_us = 0;  // until copies were done,
+  std::uint64_t maps_us = 0;    // mapping and unmapping,
+  std::uint64_t chunks_us = 0;  // taking memory of the devices and giving it back
+  std::uint64_t ready = 0;      // bytes that the host has pinned for the next time
   std::uint32_t is_paused = 0;
   std::uint32_t reserved = 0;
   std::array<char, 256> text{};  // why it was refused, or why something stayed

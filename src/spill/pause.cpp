@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spill/pause.hpp"
 
+#include <algorithm>
+
 #include "base/clock.hpp"
 #include "base/log.hpp"
-#include "base/undo.hpp"
+#include "driver/current_context.hpp"
 #include "trace/record_event.hpp"
 
 namespace cuvmm {
@@ -15,9 +17,6 @@ constexpr const char* resuming = "resume";
 // Others on the host need some too.
 constexpr Size left_to_the_host = 512 * MiB;
 
-// What changes while chunks are got is counted again.
-constexpr int rounds_at_most = 4;
-
 std::uint64_t us_since(std::uint64_t began) {
   return (now_ns() - began) / 1000;
 }
@@ -26,21 +25,27 @@ std::uint64_t deadline(Duration timeout) {
   return now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
 }
 
+Error refused(ErrorKind kind, const char* doing, const char* why, Size asked = 0) {
+  return {.kind = kind, .doing = doing, .subject = why, .asked = asked};
+}
+
 }  // namespace
 
-Relocation Pauser::relocation(Way way, Relocation::Do what) const {
-  Relocation made;
-  made.what = what;
-  if (way == Way::Out) {
-    made.free = Relocation::Free::IsLetGo;
-    // What was spilled to a neighbour is to leave that one too.
-    made.wants = [](const Chunk& chunk) { return chunk.location().is_device(); };
-  } else {
-    made.wants = [this](const Chunk& chunk) {
-      return chunk.location().is_host() && ours_.contains(chunk.handle());
-    };
+Pauser::~Pauser() = default;
+
+Size Pauser::away_bytes() const {
+  Size bytes = 0;
+  for (const auto& removal : removals_) bytes += removal->bytes();
+  return bytes;
+}
+
+// More than will leave, where others hold some.
+Size Pauser::expected_bytes() const {
+  Size bytes = on_host_bytes();
+  for (const DeviceMemory* device : around_.memory.served_devices()) {
+    bytes += device->chunk_counters().physical_in_use;
   }
-  return made;
+  return bytes;
 }
 
 Result<void> Pauser::find_host() {
@@ -48,111 +53,124 @@ Result<void> Pauser::find_host() {
   const auto devices = around_.memory.served_devices();
   if (devices.empty()) return {};
   const int ordinal = devices.front()->ordinal();
-  int supported = 0;
-  TRY(around_.driver.check(
-      around_.driver.cuDeviceGetAttribute(
-          &supported, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal),
-      pausing));
-  if (supported == 0) {
-    return Error{.kind = ErrorKind::NotSupported,
-                 .doing = pausing,
-                 .subject = "the device cannot map memory of the host"};
-  }
-  int node = 0;
-  const CUresult asked =
-      around_.driver.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal);
-  node_ = asked == CUDA_SUCCESS && node > 0 ? node : 0;
-  TRY(host_.serve(Location::host(node_), std::make_shared<LocalBudget>()));
+  const auto attribute = [&](CUdevice_attribute which, int otherwise) {
+    int value = otherwise;
+    const CUresult asked = around_.driver.cuDeviceGetAttribute(&value, which, ordinal);
+    return asked == CUDA_SUCCESS ? value : otherwise;
+  };
+  const int node = attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, -1);
+  stock_.be_near(node);
+  node_ = std::max(node, 0);
+  can_map_host_ =
+      attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0) != 0 &&
+      host_.serve(Location::host(node_), std::make_shared<LocalBudget>()).ok();
   has_host_ = true;
+  return {};
+}
+
+Result<void> Pauser::check_it_may_be() const {
+  const auto not_supported = [](const char* why) {
+    return refused(ErrorKind::NotSupported, pausing, why);
+  };
+  if (!around_.memory.sees_everything()) {
+    return not_supported("the program makes calls that are not known here, which would not wait");
+  }
+  if (around_.memory.may_be_registered_by_address()) {
+    return not_supported("its memory may be registered for transfers past the driver");
+  }
   return {};
 }
 
 Result<void> Pauser::check_room_on_host(Size bytes) const {
   const Size available = available_host_memory();
-  const Size most = available > left_to_the_host ? available - left_to_the_host : 0;
+  const Size most =
+      stock_.bytes() + (available > left_to_the_host ? available - left_to_the_host : 0);
   if (bytes <= most) return {};
-  return Error{.kind = ErrorKind::OutOfMemory,
-               .doing = pausing,
-               .subject = "the host has not got so much",
-               .asked = bytes,
-               .available = most};
+  Error error = refused(ErrorKind::OutOfMemory, pausing, "the host has not got so much", bytes);
+  error.available = most;
+  return error;
 }
 
-Result<void> Pauser::get_ready(Way way, DeviceMemory& device, Relocation& relocation) {
-  const auto missing = std::exchange(relocation.missing, {});
-  for (auto size = missing.rbegin(); size != missing.rend(); ++size) {
-    for (std::size_t i = 0; i < size->second; ++i) {
-      if (way == Way::Out) {
-        ChunkRef chunk = TRY(host_.take({size->first, Location::host(node_), Export::No}));
-        ours_.insert(chunk->handle());
-        relocation.ready[size->first].push_back(std::move(chunk));
-      } else {
-        relocation.ready[size->first].push_back(
-            TRY(device.store().take({size->first, device.location(), device.exportable()})));
-      }
+// No call and no work is under way, and none begins.
+Result<void> Pauser::stop(std::uint64_t until, PauseTimes& times) {
+  const std::uint64_t began = now_ns();
+  if (!around_.calls.shut(until, Threshold::Exempt::Nobody)) {
+    return refused(ErrorKind::TimedOut, pausing, "a call did not return in time");
+  }
+  around_.settle_queued();
+  const bool done = around_.memory.wait_for_everything(until);
+  times.drain_us += us_since(began);
+  if (done) return {};
+  around_.calls.open();
+  return refused(ErrorKind::TimedOut, pausing, "the work that runs was not done in time");
+}
+
+void Pauser::list_what_leaves(PauseReport& report) {
+  Size begin = 0;
+  for (DeviceMemory* device : around_.memory.served_devices()) {
+    Departure departure{.wants = [this](const Chunk& chunk) {
+      // What was spilled to a neighbour is to leave that one too.
+      return chunk.location().is_device() || ours_.contains(chunk.handle());
+    }};
+    around_.memory.begin_absence(device->ordinal(), departure);
+    for (Departing& one : departure.leaving) {
+      if (!one.home.is_host()) continue;  // came back to the host only, the last time
+      one.home = device->location();
+      one.exportable = device->exportable();
     }
+    const CUcontext context = around_.memory.some_context_on(device->ordinal());
+    removals_.push_back(
+        std::make_unique<Removal>(around_.driver, *device, context, std::move(departure), begin));
+    begin += removals_.back()->bytes();
+    report.stayed += removals_.back()->stayed();
+    if (removals_.back()->stayed() != 0) report.why = removals_.back()->why();
+  }
+}
+
+void Pauser::end_absence() {
+  for (const auto& removal : removals_) removal->end();
+  removals_.clear();
+  if (on_host_bytes() != 0) return;
+  ours_.clear();
+  if (can_map_host_) host_.trim(Location::host(node_), 0);
+}
+
+Result<void> Pauser::take_all_out(PauseReport& report, Strict strict) {
+  list_what_leaves(report);
+  if (strict == Strict::Yes && report.stayed != 0) {
+    return refused(ErrorKind::NotSupported, pausing, report.why, report.stayed);
+  }
+  TRY(check_room_on_host(away_bytes()));
+  stock_.look_again();
+  TRY(stock_.provide(away_bytes()));
+  for (const auto& removal : removals_) {
+    if (removal->bytes() == 0) continue;
+    const InContext in_context{around_.driver, removal->context()};
+    if (!in_context.ok()) return refused(ErrorKind::DriverFailed, pausing, "no context for copies");
+    TRY(removal->take_out(stock_, report.times));
+    report.moved += removal->bytes();
   }
   return {};
-}
-
-// No new calls, and none that runs.
-Result<void> Pauser::stop(std::uint64_t until) {
-  around_.hold_calls();
-  const auto refuse = [&](const char* why) {
-    around_.let_calls_go();
-    return Error{.kind = ErrorKind::TimedOut, .doing = pausing, .subject = why};
-  };
-  if (!around_.gate.close(until)) return refuse("a call did not return in time");
-  if (around_.memory.wait_for_everything(until)) return {};
-  around_.gate.open();
-  return refuse("the work that runs was not done in time");
-}
-
-void Pauser::go_on() {
-  around_.gate.open();
-  around_.let_calls_go();
-}
-
-Result<void> Pauser::move_device(Way way, DeviceMemory& device, PauseReport& report) {
-  Relocation moving = relocation(way, Relocation::Do::Move);
-  if (const auto prepared = prepared_.find(device.ordinal()); prepared != prepared_.end()) {
-    moving.ready = std::move(prepared->second.ready);
-    prepared_.erase(prepared);
-  }
-  for (int round = 0; round < rounds_at_most; ++round) {
-    moving.missing.clear();
-    moving.stayed = 0;
-    around_.memory.relocate(device.ordinal(), moving);
-    if (moving.failure || moving.missing.empty()) break;
-    const auto ready = get_ready(way, device, moving);
-    if (ready.ok()) continue;
-    // As much as there is room for.
-    if (way == Way::Back) around_.memory.relocate(device.ordinal(), moving);
-    if (!moving.failure) moving.failure = ready.error();
-    break;
-  }
-  report.moved += moving.moved;
-  report.stayed += moving.stayed;
-  if (moving.stayed != 0) report.why = moving.why;
-  moving.ready.clear();
-  if (way == Way::Out) device.give_back_cached();
-  if (moving.failure) return *moving.failure;
-  return {};
-}
-
-// Pinned memory of the host that holds nothing.
-void Pauser::forget_unused() {
-  if (!has_host_) return;
-  host_.trim(Location::host(node_), 0);
-  if (paused_bytes() == 0) ours_.clear();
 }
 
 // Every device is tried; the first failure is what is said.
-Result<void> Pauser::move_all(Way way, PauseReport& report) {
+Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
+  Removal::Instead instead;
+  if (partly == Partly::Yes && can_map_host_) {
+    instead = [&](const Departing& one) -> Result<ChunkRef> {
+      ChunkRef chunk = TRY(host_.take({one.size, Location::host(node_), Export::No}));
+      ours_.insert(chunk->handle());
+      return chunk;
+    };
+  }
   Result<void> outcome;
-  for (DeviceMemory* device : around_.memory.served_devices()) {
-    const auto moved = move_device(way, *device, report);
-    if (outcome.ok()) outcome = moved;
+  for (const auto& removal : removals_) {
+    if (removal->bytes() == 0) continue;
+    const InContext in_context{around_.driver, removal->context()};
+    Result<void> done = in_context.ok() ? removal->put_back(stock_, instead, report.times)
+                                        : refused(ErrorKind::DriverFailed, resuming, "no context");
+    if (done.ok()) report.moved += removal->bytes();
+    if (outcome.ok()) outcome = done;
   }
   return outcome;
 }
@@ -161,53 +179,34 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict) {
   if (is_paused_) return paused_;
   const std::uint64_t began = now_ns();
   const std::uint64_t until = deadline(timeout);
+  TRY(check_it_may_be());
   TRY(find_host());
-  const Undo forget{[this] {
-    prepared_.clear();
-    forget_unused();
-  }};
-  // While the program still runs: getting pinned memory of the host is what takes longest.
+  // What takes longest begins while the program still runs.
+  const Size expected = expected_bytes();
+  if (check_room_on_host(expected).ok()) (void)stock_.provide(expected);
   PauseReport report;
-  Size wanted = 0;
-  for (DeviceMemory* device : around_.memory.served_devices()) {
-    device->give_back_cached();
-    Relocation counted = relocation(Way::Out, Relocation::Do::Count);
-    around_.memory.relocate(device->ordinal(), counted);
-    wanted += counted.missing_bytes();
-    if (counted.stayed != 0 && strict == Strict::Yes) {
-      return Error{.kind = ErrorKind::NotSupported,
-                   .doing = pausing,
-                   .subject = counted.why,
-                   .asked = counted.stayed};
-    }
-    prepared_.emplace(device->ordinal(), std::move(counted));
-  }
-  TRY(check_room_on_host(wanted));
-  for (DeviceMemory* device : around_.memory.served_devices()) {
-    const auto prepared = prepared_.find(device->ordinal());
-    if (prepared != prepared_.end()) TRY(get_ready(Way::Out, *device, prepared->second));
-  }
   const std::uint64_t held = now_ns();
-  TRY(stop(until));
-  const auto moved = move_all(Way::Out, report);
-  const bool refused = strict == Strict::Yes && report.stayed != 0;
-  if (!moved.ok() || refused) {
-    PauseReport back;
-    const auto returned = move_all(Way::Back, back);
-    if (!returned.ok()) {
-      CUVMM_LOG(Warning, "a pause failed, and %s of memory stay on the host: %s",
-                print_size(paused_bytes()).c_str(), returned.error().text().c_str());
-    }
-    go_on();
-    if (!moved.ok()) return moved.error();
-    return Error{.kind = ErrorKind::NotSupported,
-                 .doing = pausing,
-                 .subject = report.why,
-                 .asked = report.stayed};
-  }
-  // The calls wait still; those that had passed them do no harm.
-  around_.gate.open();
+  TRY(stop(until, report.times));
+  const RelaxedCapture relaxed{around_.driver};
+  const Result<void> taken = take_all_out(report, strict);
+  stock_used_at_ = now_ns();
   is_paused_ = true;
+  if (!taken.ok()) {
+    PauseReport back;
+    Result<void> returned = put_all_back(back, Partly::No);
+    // A driver that refused once may not do so again.
+    if (!returned.ok()) returned = put_all_back(back, Partly::No);
+    if (!returned.ok()) {
+      paused_ = report;
+      CUVMM_LOG(Warning, "a pause failed, and what has left cannot come back (%s): it is paused",
+                returned.error().text().c_str());
+      return taken.error();
+    }
+    end_absence();
+    is_paused_ = false;
+    around_.calls.open();
+    return taken.error();
+  }
   report.took_us = us_since(began);
   report.held_us = us_since(held);
   paused_ = report;
@@ -215,40 +214,58 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict) {
   return report;
 }
 
-Result<PauseReport> Pauser::resume(Duration timeout, Partly partly) {
+Result<PauseReport> Pauser::resume(Partly partly) {
   if (!is_paused_) return PauseReport{};
   const std::uint64_t began = now_ns();
-  const std::uint64_t until = deadline(timeout);
-  // Calls that had begun when it was paused may have given work since.
-  const bool closed = around_.gate.close(until);
-  if (!closed || !around_.memory.wait_for_everything(until)) {
-    if (closed) around_.gate.open();
-    return Error{.kind = ErrorKind::TimedOut,
-                 .doing = resuming,
-                 .subject = "the work that runs was not done in time"};
-  }
+  const RelaxedCapture relaxed{around_.driver};
   PauseReport report;
-  auto moved = move_all(Way::Back, report);
+  Result<void> returned = put_all_back(report, partly);
   // A driver that refused once may not do so again.
-  if (!moved.ok() && moved.error().kind != ErrorKind::OutOfMemory) {
-    moved = move_all(Way::Back, report);
+  if (!returned.ok() && returned.error().kind != ErrorKind::OutOfMemory) {
+    report.moved = 0;
+    returned = put_all_back(report, partly);
   }
-  forget_unused();
-  report.took_us = report.held_us = us_since(began);
-  if (!moved.ok() && partly == Partly::No) {
-    around_.gate.open();
-    Error error = moved.error();
+  stock_used_at_ = now_ns();
+  if (!returned.ok()) {
+    Error error = returned.error();
     error.doing = resuming;
     if (error.kind == ErrorKind::OutOfMemory)
       error.subject = "the device has no room; it is paused still";
     return error;
   }
-  report.stayed = paused_bytes();
-  if (report.stayed != 0) report.why = "the device has no room for it";
+  end_absence();
   is_paused_ = false;
-  go_on();
+  around_.calls.open();
+  report.took_us = report.held_us = us_since(began);
+  report.stayed = on_host_bytes();
+  if (report.stayed != 0) report.why = "the device has no room for it";
   CUVMM_TRACE(.event = TraceEvent::Resume, .size = report.moved, .other = report.took_us * 1000);
   return report;
+}
+
+bool Pauser::look_after_stock(Size ahead, Duration idle) {
+  if (is_paused_ || (ahead == 0 && stock_.bytes() == 0)) return false;
+  constexpr Size step = 128 * MiB;
+  const Size wanted = std::min(ahead, expected_bytes());
+  const auto devices = around_.memory.served_devices();
+  if (devices.empty()) return false;
+  const CUcontext context = around_.memory.some_context_on(devices.front()->ordinal());
+  const RelaxedCapture relaxed{around_.driver};
+  const InContext in_context{around_.driver, context};
+  if (context == nullptr || !in_context.ok()) return false;
+  if (stock_.bytes() < wanted) {
+    (void)find_host();
+    const Size had = stock_.bytes();
+    const Size next = std::min(wanted, had + step);
+    if (!check_room_on_host(next + step).ok() || !stock_.provide(next).ok()) return false;
+    for (Size reached = had; reached < next;) reached += stock_.at(reached).size;
+    return stock_.bytes() < wanted;
+  }
+  const bool is_idle = now_ns() > stock_used_at_ + static_cast<std::uint64_t>(idle.count()) * 1000;
+  if (stock_.bytes() < wanted + 2 * step && !(wanted == 0 && stock_.bytes() != 0)) return false;
+  if (!is_idle) return false;
+  (void)stock_.give_back(std::max(wanted, stock_.bytes() > step ? stock_.bytes() - step : 0));
+  return stock_.bytes() > wanted;
 }
 
 }  // namespace cuvmm

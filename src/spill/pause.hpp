@@ -2,77 +2,92 @@
 #pragma once
 
 #include <functional>
-#include <map>
+#include <memory>
 #include <unordered_set>
+#include <vector>
 
 #include "alloc/memory.hpp"
-#include "alloc/relocation.hpp"
+#include "spill/removal.hpp"
+#include "stream/threshold.hpp"
 
 namespace cuvmm {
 
 enum class Strict : std::uint8_t { No, Yes };  // Yes: refuse where some memory cannot leave
-enum class Partly : std::uint8_t { No, Yes };  // Yes: go on with what came back
+enum class Partly : std::uint8_t { No, Yes };  // Yes: go on with a part of it on the host
 
 // What a pause or a resume has done.
 struct PauseReport {
   Size moved = 0;
-  Size stayed = 0;       // cannot leave, or has not come back
+  Size stayed = 0;       // cannot leave, or has not come back to its device
   const char* why = "";  // it stayed
   std::uint64_t took_us = 0;
   std::uint64_t held_us = 0;  // of that, with the program standing still
+  PauseTimes times;
 };
 
-// Takes a process off its devices and puts it back. While it is paused its calls wait, and its
-// memory lies on the host, under the same addresses as before; so nothing can be lost on the way:
-// wherever it stops, every byte is mapped and can be used, only more slowly.
+// Takes a process off its devices and puts it back. While it is paused its calls wait before they
+// begin, what it held lies in pinned memory of the host, and its addresses are kept without memory
+// behind them. A chunk is given back only once its contents are copied, and those are kept until
+// all is back; so wherever a failure stops it, nothing is lost, and it can be asked again.
 //
-// One call at a time. Not from a thread that holds locks of ours, nor from the program's own while
-// it is in a call.
+// One call at a time. Not from a thread that holds locks of ours, nor while it is in a call of the
+// program's.
 class Pauser {
  public:
   struct Surroundings {
     const Driver& driver;
     Memory& memory;
-    Gate& gate;
-    // Makes the program's calls wait before they begin, and lets them go on.
-    std::function<void()> hold_calls;
-    std::function<void()> let_calls_go;
+    // That every call of the program's passes which touches memory or work.
+    Threshold& calls;
+    // What calls have left to others to hand to the driver has been.
+    std::function<void()> settle_queued = [] {};
   };
-  explicit Pauser(Surroundings around) : around_(std::move(around)), host_(around_.driver) {}
+  explicit Pauser(Surroundings around, Size stock_piece = 128 * MiB)
+      : around_(std::move(around)), stock_(around_.driver, stock_piece), host_(around_.driver) {}
+  ~Pauser();
   Pauser(const Pauser&) = delete;
   Pauser& operator=(const Pauser&) = delete;
 
-  // TimedOut where the work that runs is not done in time, OutOfMemory where the host has no room:
-  // then the program goes on as if nothing had been asked. Nothing is done where it is paused
-  // already.
+  // TimedOut where calls and work under way are not done in time, OutOfMemory where the host has no
+  // room: then the program goes on as if nothing had been asked. So it does after a failure, unless
+  // what has left cannot be brought back: then it is paused, and can be resumed. Nothing is done
+  // where it is paused already.
   Result<PauseReport> pause(Duration timeout, Strict strict);
   // OutOfMemory where the devices have no room now: then it stays paused, and may be asked again,
   // or asked to go on with a part of its memory on the host.
-  Result<PauseReport> resume(Duration timeout, Partly partly);
+  Result<PauseReport> resume(Partly partly);
 
   bool is_paused() const { return is_paused_; }
-  Size paused_bytes() const { return host_.counters(Location::host(node_)).physical_in_use; }
+  // What is away, and what came back to the host only.
+  Size paused_bytes() const { return away_bytes() + on_host_bytes(); }
+
+  // Pins ahead, or gives back what nobody has used for `idle`, a piece at a time: so that `ahead`
+  // bytes are ready, but no more than there are on the devices. Whether there is more to do.
+  bool look_after_stock(Size ahead, Duration idle);
+  Size ready_bytes() const { return stock_.pinned_bytes(); }
 
  private:
-  enum class Way : std::uint8_t { Out, Back };
-
-  Relocation relocation(Way way, Relocation::Do what) const;
-  // As many as there are, and why there are no more.
-  Result<void> get_ready(Way way, DeviceMemory& device, Relocation& relocation);
-  Result<void> move_all(Way way, PauseReport& report);
-  Result<void> move_device(Way way, DeviceMemory& device, PauseReport& report);
-  Result<void> stop(std::uint64_t until);
-  void go_on();
-  void forget_unused();
+  Result<void> check_it_may_be() const;
   Result<void> find_host();
   Result<void> check_room_on_host(Size bytes) const;
+  Result<void> stop(std::uint64_t until, PauseTimes& times);
+  Result<void> take_all_out(PauseReport& report, Strict strict);
+  Result<void> put_all_back(PauseReport& report, Partly partly);
+  void list_what_leaves(PauseReport& report);
+  void end_absence();
+  Size away_bytes() const;
+  Size on_host_bytes() const { return host_.counters(Location::host(node_)).physical_in_use; }
+  Size expected_bytes() const;
 
   const Surroundings around_;
-  ChunkStore host_;
+  HostStock stock_;
+  std::uint64_t stock_used_at_ = 0;
+  ChunkStore host_;  // chunks that are mapped where the device has no room
+  std::unordered_set<CUmemGenericAllocationHandle> ours_;  // of those
   int node_ = 0;
   bool has_host_ = false;
-  std::unordered_set<CUmemGenericAllocationHandle> ours_;  // chunks of the host that we took
-  std::map<int, Relocation> prepared_;                     // by device
+  bool can_map_host_ = false;
+  std::vector<std::unique_ptr<Removal>> removals_;  // a device each
   bool is_paused_ = false;
   PauseReport paused_;
 };

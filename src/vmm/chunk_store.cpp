@@ -40,9 +40,13 @@ Size ChunkStore::spill_room() const {
   return shelves_->spill_room();
 }
 
-Size ChunkStore::trim_spilled() {
+Result<void> ChunkStore::make_spilled_ready(Size size) {
+  return shelves_->make_spilled_ready(size);
+}
+
+Size ChunkStore::trim_spilled(Size down_to) {
   Size gone = 0;
-  for (const Location& where : shelves_->spill_places()) gone += shelves_->trim(where, 0);
+  for (const Location& where : shelves_->spill_places()) gone += shelves_->trim(where, down_to);
   return gone;
 }
 

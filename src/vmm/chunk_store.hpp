@@ -51,8 +51,11 @@ class ChunkStore {
   // What is elsewhere, of all places together, and what could still be had there.
   ChunkCounters spilled() const;
   Size spill_room() const;
-  // Releases what is free elsewhere. Returns how much.
-  Size trim_spilled();
+  // One more free chunk on the host, for whoever comes: to pin it takes long. Where none can be
+  // had, nothing changes.
+  Result<void> make_spilled_ready(Size size);
+  // Releases what is free elsewhere, down to so much at each place. Returns how much went.
+  Size trim_spilled(Size down_to = 0);
 
   // A free chunk of that kind, else a new one within the budget. Where that is exhausted, or the
   // driver has no memory, free chunks of other sizes are released, then the reclaim clients asked

@@ -45,6 +45,7 @@ class ChunkStore::Shelves final : private ChunkHome {
   bool spills() const { return spills_.load(std::memory_order_acquire); }
   std::vector<Location> spill_places() const;
   Result<ChunkRef> take_spilled(Size size, Export exportable);
+  Result<void> make_spilled_ready(Size size);
   ChunkCounters spilled() const;
   Size spill_room() const;
 

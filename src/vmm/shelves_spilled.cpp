@@ -51,6 +51,25 @@ Result<ChunkRef> ChunkStore::Shelves::take_spilled_at(const ChunkKind& kind) {
   return make(local, local.size, nullptr);
 }
 
+Result<void> ChunkStore::Shelves::make_spilled_ready(Size size) {
+  for (const Location& where : spill_places()) {
+    if (!where.is_host()) continue;
+    Shelf& shelf = *find_shelf(where);
+    Commitment commitment = TRY(shelf.budget->commit(size));
+    Chunk created = TRY(Chunk::create(driver_, size, where, Export::No));
+    auto* const chunk = new StoredChunk{std::move(created), this, std::move(commitment), shelf};
+    chunk->references.store(0, std::memory_order_relaxed);  // nobody has it yet
+    const Holding holding{lock_};
+    ++chunk_count_;
+    shelf.free.join(*chunk);
+    shelf.free.push(*chunk);
+    return {};
+  }
+  return Error{.kind = ErrorKind::NotSupported,
+               .doing = "pin memory ahead",
+               .subject = "nothing spills to the host"};
+}
+
 ChunkCounters ChunkStore::Shelves::spilled() const {
   ChunkCounters sum;
   const Holding holding{lock_};

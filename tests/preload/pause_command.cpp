@@ -9,10 +9,11 @@ namespace {
 
 // Runs a shell with the program under cuvmm in the background, as $program.
 Finished run_beside(const std::string& script,
-                    const std::string& arguments = "--memory 25 --steps 400 --rest 10") {
+                    const std::string& arguments = "--memory 25 --steps 400 --rest 10",
+                    const std::string& how = "") {
   const std::string place = own_folder();
-  const std::string start = cli() + " run --sim=memory=256M --control -- " + example("take_turns") +
-                            " " + arguments + " & runner=$!\n" +
+  const std::string start = how + " " + cli() + " run --sim=memory=256M --control -- " +
+                            example("take_turns") + " " + arguments + " & runner=$!\n" +
                             "for i in $(seq 200); do\n"
                             "  program=$(ls " +
                             place +
@@ -31,6 +32,27 @@ TEST(PauseCommand, AProgramFindsItsMemoryAgain) {
   EXPECT_NE(finished.out.find("paused"), std::string::npos) << finished.err;
   EXPECT_NE(finished.out.find("resumed"), std::string::npos);
   EXPECT_NE(finished.out.find("all of 400 steps found what they had written"), std::string::npos);
+}
+
+TEST(PauseCommand, AClientsCallsAreIssuedFirst) {
+  const Finished finished =
+      run_beside("for i in 1 2 3; do " + cli() + " pause $program; sleep 0.1; " + cli() +
+                     " resume $program; done",
+                 "--memory 25 --steps 300 --rest 10",
+                 "VMM_SCHEDULE=fifo VMM_CLIENT=program VMM_PAUSE_AHEAD=32M");
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("resumed"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.out.find("all of 300 steps found what they had written"), std::string::npos);
+}
+
+TEST(PauseCommand, KilledWhilePausedLeavesNothingBehind) {
+  const Finished finished =
+      run_beside(cli() + " pause $program && kill -9 $program; wait $runner; exit 0");
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.out.find("paused"), std::string::npos) << finished.err;
+  // What it leaves in its folder goes with the next that opens its socket.
+  const Finished next = run_beside(cli() + " pause --all && " + cli() + " resume --all");
+  EXPECT_EQ(next.status, 0) << next.out << next.err;
 }
 
 TEST(PauseCommand, AllMeansEveryProgramOfTheUser) {

@@ -51,7 +51,8 @@ struct Process {
     memory.emplace(
         Memory::Surroundings{driver, *clock, captures, gate, work_note, [] { return true; }},
         MemorySettings{});
-    control.emplace(driver, *memory, gate, watch);
+    control.emplace(Pauser::Surroundings{.driver = driver, .memory = *memory, .calls = calls},
+                    SizeLimit::none(), Duration{0});
   }
   void end_memory() {
     memory.reset();
@@ -60,7 +61,7 @@ struct Process {
   Captures captures;
   Gate gate;
   WorkNote work_note;
-  Watch watch;
+  Threshold calls{Threshold::Of::Calls};
   std::optional<StreamClock> clock;
   std::optional<Memory> memory;
   std::optional<Control> control;
@@ -87,11 +88,9 @@ TEST_F(ControlTest, PausesAndResumesByTheSocket) {
   EXPECT_EQ(paused->moved, 4 * MiB);
   EXPECT_EQ(paused->is_paused, 1u);
 
-  // A call that would give work waits; one that only asks does not.
   std::atomic<bool> passed{false};
-  EXPECT_EQ(process.watch.before({Call::cuCtxGetCurrent, Effect::Neutral}), CUDA_SUCCESS);
   std::thread caller{[&] {
-    EXPECT_EQ(process.watch.before({Call::cuLaunchKernel, Effect::Submits}), CUDA_SUCCESS);
+    const Threshold::Pass call{process.calls};
     passed = true;
   }};
   std::this_thread::sleep_for(std::chrono::milliseconds{50});
@@ -108,9 +107,15 @@ TEST_F(ControlTest, PausesAndResumesByTheSocket) {
   EXPECT_EQ(process.memory->free(address), Answer{CUDA_SUCCESS});
 
   EXPECT_EQ(share::controlled_processes(), std::vector<pid_t>{::getpid()});
+  // Nobody needs what was pinned any more.
+  for (int tries = 0; tries < 200 && process.control->ready_bytes() != 0; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  }
+  EXPECT_EQ(process.control->ready_bytes(), 0u);
   // Without the token nobody is let in.
   std::filesystem::resize_file(folder_ / "cuvmm" / ("token-" + std::to_string(::getpid())), 0);
   EXPECT_FALSE(share::tell(::getpid(), request(ControlWhat::State), soon()).ok());
+  process.control->stay_out();
   process.clock->table().drop_events();
   process.end_memory();
 }

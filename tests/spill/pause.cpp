@@ -4,116 +4,16 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 #include <random>
 #include <regex>
 #include <thread>
 
-#include "spill/pause.hpp"
+#include "paused_program.hpp"
 #include "support/fault_sweep.hpp"
-#include "support/kernels.hpp"
-#include "support/memory.hpp"
 #include "support/scale.hpp"
 
 namespace cuvmm::test {
 namespace {
-
-constexpr Duration timeout{5'000'000};
-
-#define ASSERT_DONE(expression)                                                 \
-  do {                                                                          \
-    const auto outcome = (expression);                                          \
-    ASSERT_TRUE(outcome.ok()) << #expression << ": " << outcome.error().text(); \
-  } while (false)
-
-// A program with memory of every kind, and what it wrote there.
-class Program {
- public:
-  Program(const Driver& with, const MemorySettings& settings) : driver(with) {
-    clock.emplace(driver, captures);
-    memory.emplace(
-        Memory::Surroundings{driver, *clock, captures, gate, work_note, [] { return true; }},
-        settings);
-    pauser.emplace(
-        Pauser::Surroundings{driver, *memory, gate, [this] { ++held; }, [this] { --held; }});
-  }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-
-  void take_some_of_everything() {
-    for (const Size size : {100 * Size{1}, 2000 * Size{1}, 64 * KiB, 100 * KiB, 300 * KiB, 3 * MiB,
-                            5 * MiB + 512, 16 * MiB, 2 * MiB}) {
-      add(size, false);
-      add(size, true);
-    }
-    // Some are gone again, so that what is left lies among free memory.
-    for (const std::size_t i : {14u, 9u, 4u, 3u}) {
-      free(i);
-    }
-  }
-  // One of each kind of block, and no more.
-  void take_a_little_of_everything() {
-    for (const Size size : {100 * Size{1}, 100 * KiB, 3 * MiB}) {
-      add(size, false);
-      add(size, true);
-    }
-  }
-  void add(Size size, bool ordered) {
-    CUdeviceptr address = 0;
-    const Answer answer = ordered ? memory->allocate_ordered(&address, size, StreamName{})
-                                  : memory->allocate(&address, size);
-    ASSERT_EQ(answer, Answer{CUDA_SUCCESS}) << size;
-    blocks.push_back({address, size, ordered, ++last_seed});
-    fill_pattern(address, size, last_seed);
-    work_note.leave();
-  }
-  void free(std::size_t i) {
-    const Block& block = blocks[i];
-    const Answer answer = block.ordered ? memory->free_ordered(block.address, StreamName{})
-                                        : memory->free(block.address);
-    EXPECT_EQ(answer, Answer{CUDA_SUCCESS});
-    blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  void expect_intact() {
-    for (const Block& block : blocks) expect_pattern(block.address, block.size, block.seed);
-    EXPECT_EQ(memory->complaint().value_or("nothing"), "nothing");
-  }
-  void free_all() {
-    while (!blocks.empty()) free(blocks.size() - 1);
-  }
-  Size on_device() const {
-    const DeviceMemory& device = *memory->served_devices().front();
-    const ChunkCounters chunks = device.chunk_counters();
-    return chunks.physical_in_use + chunks.physical_free + chunks.physical_unreleased;
-  }
-
-  struct Block {
-    CUdeviceptr address;
-    Size size;
-    bool ordered;
-    std::uint64_t seed;
-  };
-  const Driver& driver;
-  Captures captures;
-  Gate gate;
-  WorkNote work_note;
-  int held = 0;  // the program's calls wait
-  std::optional<StreamClock> clock;
-  std::optional<Memory> memory;
-  std::optional<Pauser> pauser;
-  std::vector<Block> blocks;
-  std::uint64_t last_seed = 0;
-};
-
-class PauseTest : public DriverContract {
- protected:
-  void SetUp() override {
-    DriverContract::SetUp();
-    if (attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0) {
-      GTEST_SKIP() << "the device cannot map memory of the host";
-    }
-  }
-};
 
 TEST_F(PauseTest, GivesAllDeviceMemoryBackAndRestoresIt) {
   Program program{driver(), {}};
@@ -125,12 +25,12 @@ TEST_F(PauseTest, GivesAllDeviceMemoryBackAndRestoresIt) {
   EXPECT_GE(memory_info().free, before + paused->moved);
   EXPECT_EQ(paused->stayed, 0u);
   EXPECT_TRUE(program.pauser->is_paused());
-  EXPECT_EQ(program.held, 1);
+  EXPECT_TRUE(program.calls.is_shut());
 
-  const auto resumed = program.pauser->resume(timeout, Partly::No);
+  const auto resumed = program.pauser->resume(Partly::No);
   ASSERT_DONE(resumed);
   EXPECT_EQ(resumed->moved, paused->moved);
-  EXPECT_EQ(program.held, 0);
+  EXPECT_FALSE(program.calls.is_shut());
   EXPECT_EQ(program.pauser->paused_bytes(), 0u);
   program.expect_intact();
   program.take_a_little_of_everything();
@@ -141,15 +41,15 @@ TEST_F(PauseTest, GivesAllDeviceMemoryBackAndRestoresIt) {
 TEST_F(PauseTest, SaysTheSameWhenAskedAgain) {
   Program program{driver(), {}};
   program.take_some_of_everything();
-  const auto nothing = program.pauser->resume(timeout, Partly::No);
+  const auto nothing = program.pauser->resume(Partly::No);
   ASSERT_DONE(nothing);
   EXPECT_EQ(nothing->moved, 0u);
   const auto paused = program.pauser->pause(timeout, Strict::No);
   const auto again = program.pauser->pause(timeout, Strict::No);
   ASSERT_DONE(again);
   EXPECT_EQ(again->moved, paused->moved);
-  EXPECT_EQ(program.held, 1);
-  ASSERT_DONE(program.pauser->resume(timeout, Partly::No));
+  EXPECT_TRUE(program.calls.is_shut());
+  ASSERT_DONE(program.pauser->resume(Partly::No));
   program.expect_intact();
 }
 
@@ -158,7 +58,7 @@ TEST_F(PauseTest, AProgramWithoutMemoryCanBePausedToo) {
   const auto paused = program.pauser->pause(timeout, Strict::Yes);
   ASSERT_DONE(paused);
   EXPECT_EQ(paused->moved, 0u);
-  ASSERT_DONE(program.pauser->resume(timeout, Partly::No));
+  ASSERT_DONE(program.pauser->resume(Partly::No));
 }
 
 TEST_F(PauseTest, KernelsReadTheSameWordsAfterwards) {
@@ -167,7 +67,7 @@ TEST_F(PauseTest, KernelsReadTheSameWordsAfterwards) {
   ASSERT_EQ(program.memory->allocate(&address, 4 * MiB), Answer{CUDA_SUCCESS});
   ASSERT_CUDA(driver().cuMemsetD32(address, 40, MiB));
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
-  ASSERT_DONE(program.pauser->resume(timeout, Partly::No));
+  ASSERT_DONE(program.pauser->resume(Partly::No));
   ASSERT_CUDA(launch(kernels().add_one, nullptr, address, static_cast<std::uint32_t>(MiB)));
   ASSERT_CUDA(synchronize());
   EXPECT_EQ(read_word(address), 41u);
@@ -186,12 +86,12 @@ TEST_F(PauseTest, WhatAnotherProcessHoldsStays) {
   const auto strict = program.pauser->pause(timeout, Strict::Yes);
   ASSERT_FALSE(strict.ok());
   EXPECT_EQ(strict.error().kind, ErrorKind::NotSupported);
-  EXPECT_EQ(program.held, 0);
+  EXPECT_FALSE(program.calls.is_shut());
   const auto paused = program.pauser->pause(timeout, Strict::No);
   ASSERT_DONE(paused);
   EXPECT_GE(paused->stayed, 18 * MiB);
   EXPECT_STRNE(paused->why, "");
-  ASSERT_DONE(program.pauser->resume(timeout, Partly::No));
+  ASSERT_DONE(program.pauser->resume(Partly::No));
   program.expect_intact();
 }
 
@@ -213,11 +113,11 @@ TEST_F(PauseTest, WorkThatDoesNotEndInTimeRefusesIt) {
   ends = true;
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().kind, ErrorKind::TimedOut);
-  EXPECT_EQ(program.held, 0);
+  EXPECT_FALSE(program.calls.is_shut());
   ASSERT_CUDA(driver().cuStreamSynchronize(stream));
   program.expect_intact();
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
-  ASSERT_DONE(program.pauser->resume(timeout, Partly::No));
+  ASSERT_DONE(program.pauser->resume(Partly::No));
   program.expect_intact();
   EXPECT_CUDA(driver().cuStreamDestroy(stream));
 }
@@ -231,22 +131,22 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrGoesOnPartly) {
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
   LocalBudget& budget = program.memory->served_devices().front()->budget();
   budget.set_limit(32 * MiB);
-  const auto refused = program.pauser->resume(timeout, Partly::No);
+  const auto refused = program.pauser->resume(Partly::No);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().kind, ErrorKind::OutOfMemory);
   EXPECT_TRUE(program.pauser->is_paused());
-  EXPECT_EQ(program.held, 1);
+  EXPECT_TRUE(program.calls.is_shut());
 
-  const auto partly = program.pauser->resume(timeout, Partly::Yes);
+  const auto partly = program.pauser->resume(Partly::Yes);
   ASSERT_DONE(partly);
   EXPECT_GE(partly->stayed, 20 * MiB);
-  EXPECT_EQ(program.held, 0);
+  EXPECT_FALSE(program.calls.is_shut());
   program.expect_intact();
 
   // The rest comes back by the next pause and resume.
   budget.set_limit(64 * MiB);
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
-  ASSERT_DONE(program.pauser->resume(timeout, Partly::No));
+  ASSERT_DONE(program.pauser->resume(Partly::No));
   EXPECT_EQ(program.pauser->paused_bytes(), 0u);
   program.expect_intact();
   program.free_all();
@@ -266,9 +166,9 @@ TEST_F(PauseTest, LosesNothingWhateverCallFails) {
       const auto paused = program.pauser->pause(timeout, Strict::No);
       const bool failed_before = faulty.faults() != 0;
       if (paused.ok()) {
-        EXPECT_EQ(program.held, 1);
+        EXPECT_TRUE(program.calls.is_shut());
         for (int tries = 0; program.pauser->is_paused() && tries < 3; ++tries) {
-          (void)program.pauser->resume(timeout, Partly::No);
+          (void)program.pauser->resume(Partly::No);
         }
       } else {
         EXPECT_TRUE(failed_before) << paused.error().text();
@@ -276,7 +176,7 @@ TEST_F(PauseTest, LosesNothingWhateverCallFails) {
       untouched = faulty.faults() == 0;
       faulty.stop_failing();
       EXPECT_FALSE(program.pauser->is_paused());
-      EXPECT_EQ(program.held, 0);
+      EXPECT_FALSE(program.calls.is_shut());
       program.expect_intact();
       program.add(3 * MiB, false);
       program.expect_intact();
@@ -300,7 +200,7 @@ TEST_F(PauseTest, AThousandTimesLeakNothing) {
   std::string held;
   for (std::uint64_t i = 0; i < scaled(1000); ++i) {
     ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
-    ASSERT_DONE(program.pauser->resume(timeout, Partly::No));
+    ASSERT_DONE(program.pauser->resume(Partly::No));
     if (i == 2) held = held_whatever_the_handles();
   }
   EXPECT_EQ(held_whatever_the_handles(), held);
@@ -325,7 +225,7 @@ TEST_F(PauseTest, SpilledMemoryComesThroughItToo) {
     if (i % 10 != 0) continue;
     ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
     EXPECT_EQ(program.on_device(), 0u);
-    ASSERT_DONE(program.pauser->resume(timeout, Partly::No));
+    ASSERT_DONE(program.pauser->resume(Partly::No));
     program.expect_intact();
   }
   program.free_all();

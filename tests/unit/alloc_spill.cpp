@@ -87,6 +87,43 @@ TEST_F(ArenaSpill, BlocksThatShareASpilledChunkComeAndGoByThemselves) {
   for (const Block* block : blocks) world().expect_intact(*block);
 }
 
+// What work may still use can be moved once that is done: to wait for much of it costs less than to
+// use as much more from afar.
+TEST_F(ArenaSpill, MuchPendingMemoryIsWaitedForSoThatLessLiesFar) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 12, .spill_granules = 16});
+  auto blocks = world().given_blocks(6, world().granules(2));
+  for (std::size_t i = 0; i < blocks.size(); i += 2) world().free(*blocks[i]);
+  Block& large = world().given_block(world().granules(8));
+  EXPECT_EQ(large.lies, Lies::Far);
+  EXPECT_EQ(spilled(), world().granules(2));
+  EXPECT_GE(world().order.waits(), 1);
+  world().expect_intact(large);
+}
+
+TEST_F(ArenaSpill, LittlePendingMemoryIsNotWaitedFor) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 12, .spill_granules = 32});
+  auto blocks = world().given_blocks(6, world().granules(2));
+  world().free(*blocks[2]);
+  world().given_block(world().granules(16));
+  EXPECT_EQ(world().order.waits(), 0);
+}
+
+TEST_F(ArenaSpill, PinnedAheadItIsThereBeforeItIsNeeded) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 2, .spill_granules = 8});
+  ASSERT_TRUE(world().store.make_spilled_ready(world().granules(2)).ok());
+  EXPECT_EQ(world().store.spilled().physical_free, world().granules(2));
+  EXPECT_EQ(spilled(), 0u);
+  world().given_block(world().granules(2));
+  Block& far = world().given_block(world().granules(2));
+  EXPECT_EQ(far.lies, Lies::Far);
+  EXPECT_EQ(world().store.spilled().physical_free, 0u);
+  EXPECT_EQ(world().spill_budget->committed_bytes(), world().granules(2));
+  EXPECT_FALSE(world().store.make_spilled_ready(world().granules(8)).ok()) << "beyond the bound";
+}
+
 class WindowsSpill : public WindowsTest {};
 
 TEST_F(WindowsSpill, LargeBlocksLiePartlyOnTheHost) {

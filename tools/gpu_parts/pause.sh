@@ -1,21 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-# Pausing on the card: a program of 8 GiB that leaves it and comes back.
+# Programs that leave the card and come back: 8 GiB with host memory ready and without, 64 GiB with
+# it ready. The link's bandwidth is what one copy of pinned memory gets.
 status=0
-# Shares of the card, in percent, that come to 8 GiB.
-share=$((8 * 1024 * 100 / $(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1) + 1))
+log=$(mktemp)
 XDG_RUNTIME_DIR=$(mktemp -d)
 export XDG_RUNTIME_DIR
-build/bin/cuvmm run --control -- build/bin/take_turns --memory "$share" --steps 400 --rest 20 &
-runner=$!
-for _ in {1..600}; do compgen -G "$XDG_RUNTIME_DIR/cuvmm/control-*" >/dev/null && break || sleep 0.05; done
-sleep 4
+trap 'rm -rf "$log" "$XDG_RUNTIME_DIR"' EXIT
+say() { echo "$*" | tee -a "$log"; }
+
+# The program sleeps most of its steps, so that it is seldom met in one.
+pauses() {  # WHAT MIB ROUNDS SECONDS_BEFORE WORD=VALUE…
+  local runner round
+  say "-- $1"
+  env "${@:5}" build/bin/cuvmm run --quiet --control -- \
+    build/bin/take_turns --mib "$2" --steps 60 --rest 100 &
+  runner=$!
+  for _ in {1..600}; do
+    compgen -G "$XDG_RUNTIME_DIR/cuvmm/control-*" >/dev/null && break || sleep 0.05
+  done
+  sleep "$4"
+  say "used before: $(used)"
+  for ((round = 1; round <= $3; ++round)); do
+    build/bin/cuvmm pause --all 2>&1 | tee -a "$log" || status=1
+    say "used while paused: $(used)"
+    build/bin/cuvmm resume --all 2>&1 | tee -a "$log" || status=1
+    sleep 0.5
+  done
+  wait "$runner" || { say "failed: $1"; status=1; }
+}
 used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader | head -n 1; }
-echo "-- used before: $(used)"
-for round in 1 2 3; do
-  build/bin/cuvmm pause --all || status=1
-  echo "-- used while paused: $(used)"
-  build/bin/cuvmm resume --all || status=1
-done
-wait "$runner" || status=1
-rm -rf "$XDG_RUNTIME_DIR"
+
+if python3 -c 'import torch' 2>/dev/null; then
+  python3 -B - <<'LINK' | tee -a "$log" || status=1
+import time
+import torch
+there = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+here = torch.empty(1 << 30, dtype=torch.uint8, pin_memory=True)
+for way, to, source in (("out", here, there), ("back", there, here)):
+    best = 0
+    for _ in range(8):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        to.copy_(source, non_blocking=True)
+        torch.cuda.synchronize()
+        best = max(best, (1 << 30) / (time.perf_counter() - began) / 1e9)
+    print(f"link {way}: {best:.2f} GB/s")
+LINK
+fi
+for round in 1 2 3; do pauses "8 GiB cold" 8192 1 2; done
+pauses "8 GiB ready" 8192 3 4 VMM_PAUSE_AHEAD=100%
+room=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)
+if ((room > 80)); then
+  pauses "64 GiB ready" 65536 3 12 VMM_PAUSE_AHEAD=100%
+else
+  say "skipped: 64 GiB: the host has $room GiB"
+fi
+python3 -B tools/pause_figures.py <"$log" >"$CUVMM_PART_DETAILS" || status=1
 exit "$status"

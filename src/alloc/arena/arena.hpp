@@ -12,6 +12,7 @@
 #include "alloc/arena/rearrangement.hpp"
 #include "alloc/arena/site.hpp"
 #include "alloc/arena/stream_cache.hpp"
+#include "alloc/departure.hpp"
 #include "alloc/traced_arena.hpp"
 #include "base/clock.hpp"
 #include "base/options.hpp"
@@ -20,8 +21,6 @@
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm {
-
-struct Relocation;
 
 struct ArenaSettings {
   const char* what = "an arena";  // for traces; a literal
@@ -64,7 +63,7 @@ struct ArenaCounters {
 // size has it again. Others' frees are waited for only when nothing else is left.
 //
 // Everything may be called from any thread. The store, the order and the driver outlive the arena.
-class Arena final : private ReclaimClient {
+class Arena final : public Leaver, private ReclaimClient {
  public:
   static Result<std::unique_ptr<Arena>> create(const Driver& driver, ChunkStore& store,
                                                StreamOrder& order, const ArenaSettings& settings);
@@ -90,8 +89,11 @@ class Arena final : private ReclaimClient {
   // The same for `wanted` bytes of them, where there are so many.
   Size let_go_of(Size wanted);
 
-  // As it says. Blocks stay where they are.
-  void relocate(Relocation& relocation);
+  // Leaver
+  void begin_absence(Departure& departure) override;
+  Result<void> take_out(Departing& one) override;
+  Result<void> put_back(std::span<Departing> some) override;
+  void end_absence() override;
 
   // For good: all blocks are gone, everything that was mapped, and the addresses. The caller
   // guarantees that no work uses any of it.
@@ -166,9 +168,7 @@ class Arena final : private ReclaimClient {
   void let_go_of_spilled();
   void mend();  // what is broken, where the driver takes it out by now
   arena::Rearrangement rearrangement() { return {*layout_, mapping_, access_, settings_.device}; }
-  // arena_relocate.cpp. Under the lock.
-  void relocate_run(std::vector<MappedChunk>& run, Relocation& relocation);
-  void follow_chunks();
+  void follow_chunks();  // arena_absence.cpp
   std::vector<Stretch> far_within(const Stretch& where) const;
   void end_addresses();
   Mapping empty_mapping() const;
@@ -190,6 +190,8 @@ class Arena final : private ReclaimClient {
   AccessSet access_;
   Mapping mapping_;
   std::unique_ptr<arena::Layout> layout_;
+  bool is_away_ = false;  // some of what layout_ says is mapped is not
+  Size far_before_absence_ = 0;
   std::uint64_t moved_chunks_ = 0;
   Size moved_bytes_ = 0;
   bool has_ended_ = false;

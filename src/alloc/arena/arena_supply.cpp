@@ -193,7 +193,7 @@ Size Arena::reclaim(Size wanted, Location where) {
     flush(cache);
   }
   const Holding holding{lock_, std::try_to_lock};
-  if (!holding.owns_lock()) return 0;
+  if (!holding.owns_lock() || is_away_) return 0;
   look_at_pending();
   return let_go([&](const Chunk& chunk, Size so_far) {
     if (so_far >= wanted) return Choice::Stop;

@@ -15,23 +15,28 @@ constexpr std::size_t chunks_of_a_rare_size = 4;  // fewer than that
 
 }  // namespace
 
-SharedChunk& SharedChunks::add(ChunkRef chunk, const Format& format) {
+ChunkFormat& SharedChunks::record_of(const Format& format) {
   auto& record = formats_[format];
   if (record == nullptr) {
     record = std::make_unique<ChunkFormat>();
     record->format = format;
     record->seed = random_.next();
   }
+  return *record;
+}
+
+SharedChunk& SharedChunks::add(ChunkRef chunk, const Format& format) {
+  ChunkFormat& record = record_of(format);
   SharedChunk& added = records_.make();
   added.chunk = std::move(chunk);
   added.id = ++last_id_;
-  added.format = record.get();
+  added.format = &record;
   const Size slots = format.slot_count(granule_);
-  added.order = SlotOrder{record->seed, record->made++, slots};
+  added.order = SlotOrder{record.seed, record.made++, slots};
   added.pieces.reserve(slots);
   added.in_use = added.pinned = added.copies = 0;
   added.retired = added.emptying = false;
-  ++record->chunks;
+  ++record.chunks;
   added.vacant_bytes = 0;
   if (added.lies() == Lies::Far) ++far_count_;
   added.place = all_.size();
@@ -57,6 +62,27 @@ ChunkRef SharedChunks::remove(SharedChunk& chunk) {
   std::vector<WindowBlock*>{}.swap(chunk.pieces);
   records_.give_back(chunk);
   return freed;
+}
+
+void SharedChunks::lies_now(SharedChunk& chunk, Lies lies) {
+  if (chunk.lies() == lies) return;
+  if (chunk.is_open) chunk.format->open.remove(chunk);
+  chunk.is_open = false;
+  Format format = chunk.format->format;
+  if (--chunk.format->chunks == 0) formats_.erase(format);
+  format.lies = lies;
+  ChunkFormat& record = record_of(format);
+  chunk.format = &record;
+  chunk.order = SlotOrder{record.seed, record.made++, format.slot_count(granule_)};
+  ++record.chunks;
+  if (lies == Lies::Far) {
+    ++far_count_;
+    far_vacant_ += chunk.vacant_bytes;
+  } else {
+    --far_count_;
+    far_vacant_ -= chunk.vacant_bytes;
+  }
+  refile(chunk);
 }
 
 void SharedChunks::clear() {

@@ -70,6 +70,8 @@ class SharedChunks {
 
   // After a change of what says whether it takes blocks.
   void refile(SharedChunk& chunk);
+  // It has got another chunk, which lies there.
+  void lies_now(SharedChunk& chunk, Lies lies);
 
   // nullptr where that chunk is gone.
   static SharedChunk* if_still(SharedChunk* chunk, std::uint64_t id) {
@@ -98,6 +100,7 @@ class SharedChunks {
     }
   };
 
+  ChunkFormat& record_of(const Format& format);
   std::size_t class_of(Size vacancy) const {
     return vacancy == 0 ? 0 : static_cast<std::size_t>(vacancy * (classes - 1) / granule_) + 1;
   }

@@ -28,14 +28,6 @@ struct Windows::Batch {
   std::shared_ptr<SecondPlace> place;  // that the copies go to, where it is no window
 };
 
-// A chunk of one block's own, and another for its place.
-struct Windows::WholeMove {
-  WindowBlock* block;
-  std::size_t index;  // of the chunk
-  CUdeviceptr address;
-  ChunkRef to;
-};
-
 struct Windows::Plan {
   std::vector<BatchSource> sources;  // those that cost least first
   std::size_t chunks() const { return sources.size(); }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "alloc/departure.hpp"
 #include "alloc/records.hpp"
 #include "alloc/traced_arena.hpp"
 #include "alloc/windows/cached_windows.hpp"
@@ -18,8 +19,6 @@
 #include "vmm/mapping.hpp"
 
 namespace cuvmm {
-
-struct Relocation;
 
 struct WindowSettings {
   int device = 0;
@@ -73,7 +72,7 @@ struct Compaction {
 // Blocking memory of one context, from 64 KiB up. Every block has address granules of its own, and
 // keeps its address for life; the chunks behind them are shared, and change. Everything may be
 // called from any thread.
-class Windows final : public ReclaimClient {
+class Windows final : public Leaver, public ReclaimClient {
  public:
   static Result<std::unique_ptr<Windows>> create(const Driver& driver, ChunkStore& store,
                                                  StreamOrder& order,
@@ -133,8 +132,11 @@ class Windows final : public ReclaimClient {
   // be. The caller is in a Quiet time. Returns how much went.
   Result<Size> compact(Size wanted, const Compaction& how);
 
-  // As it says. Blocks stay where they are.
-  void relocate(Relocation& relocation);
+  // Leaver
+  void begin_absence(Departure& departure) override;
+  Result<void> take_out(Departing& one) override;
+  Result<void> put_back(std::span<Departing> some) override;
+  void end_absence() override;
 
   // All blocks end, live ones too. No work is left that could touch them.
   void release_all();
@@ -235,13 +237,9 @@ class Windows final : public ReclaimClient {
   void settle_batches();
   Result<void> wait_for_copies_of(const Batch& batch, Duration at_most) const;
 
-  // windows_relocate.cpp. Under the lock.
-  struct WholeMove;
-  void relocate_shared(Relocation& relocation);
-  Result<void> relocate_batch(const std::vector<SharedChunk*>& going, Relocation& relocation);
-  void relocate_whole(Relocation& relocation);
-  Result<void> relocate_chunks(const std::vector<WholeMove>& moves, Relocation& relocation);
-  Result<void> exchange_whole(const WholeMove& move, Relocation& relocation);
+  // windows_absence.cpp. Under the lock.
+  Result<void> take_out_shared(SharedChunk& shared);
+  Result<void> put_back_shared(SharedChunk& shared);
 
   std::vector<MappedRun> all_mapped() const;
   Complaint complaint_of_blocks() const;
@@ -284,6 +282,7 @@ class Windows final : public ReclaimClient {
   std::uint64_t changes_ = 0;                       // that may let compaction do better than before
   std::uint64_t worth_while_from_ = 0;              // changes_, for compaction to free
   Size futile_bytes_ = 0;                           // so much or more
+  bool is_away_ = false;                            // some of what is said to be mapped is not
   bool turn_is_taken_ = false;
   bool is_compacting_ = false;  // who has the turn
   Condition turn_ended_;

@@ -225,7 +225,7 @@ void Windows::mend() {
 Size Windows::reclaim(Size wanted, Location where) {
   if (!(where == Location::device(settings_.device))) return 0;
   const Holding holding{lock_, std::try_to_lock};
-  if (!holding.owns_lock()) return 0;
+  if (!holding.owns_lock() || is_away_) return 0;
   tidy();
   const Size gone = give_up_whole_chunks(wanted);
   tell_of_change();

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Live memory of an arena leaves and comes back under the same addresses. Tiles stay as they are.
+#include <algorithm>
+
+#include "alloc/arena/arena.hpp"
+#include "alloc/departure.hpp"
+
+namespace cuvmm {
+
+using arena::Range;
+using arena::Tile;
+using arena::TileKind;
+
+namespace {
+
+struct Pinned {
+  Stretch where;
+  const char* why;
+};
+
+const char* why_it_stays(const MappedChunk& mapped, const std::vector<Pinned>& pinned, int device) {
+  if (mapped.chunk.exported()) return "another process holds it";
+  if (mapped.access.of_device(device) == Access::None)
+    return "the driver refuses to let it be read";
+  for (const Pinned& block : pinned) {
+    if (block.where.overlaps(mapped.where())) return block.why;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void Arena::begin_absence(Departure& departure) {
+  flush_all();
+  const Holding holding{lock_};
+  mend();
+  look_at_pending();
+  let_go_of_all(departure.wants);
+  is_away_ = true;
+  far_before_absence_ = mapping_.far_bytes();
+  departure.leavers.push_back(this);
+  std::vector<Pinned> pinned;
+  for (const Tile* tile = layout_->first(); tile != nullptr; tile = tile->after) {
+    if (tile->kind != TileKind::Block) continue;
+    const char* const why = reason_to_stay(static_cast<const Block*>(tile)->pins());
+    if (why != nullptr) pinned.push_back({layout_->stretch_of(*tile), why});
+  }
+  mapping_.for_each([&](const MappedChunk& mapped) {
+    const Chunk& chunk = *mapped.chunk;
+    if (!departure.wants(chunk)) return;
+    if (const char* const why = why_it_stays(mapped, pinned, settings_.device)) {
+      return departure.stays(chunk.size(), why);
+    }
+    departure.leaving.push_back({.of = this,
+                                 .address = mapping_.address_of(mapped.offset),
+                                 .size = chunk.size(),
+                                 .home = chunk.location(),
+                                 .exportable = chunk.exportable() ? Export::Yes : Export::No,
+                                 .chunk = mapped.chunk,
+                                 .index = mapped.offset,
+                                 .access = mapped.access});
+  });
+}
+
+Result<void> Arena::take_out(Departing& one) {
+  const Holding holding{lock_};
+  if (mapping_.find(one.index) != nullptr) {
+    MapPlan plan;
+    plan.unmap(mapping_, one.index);
+    TRY(plan.commit());
+  }
+  one.chunk = {};
+  return {};
+}
+
+Result<void> Arena::put_back(std::span<Departing> some) {
+  const Holding holding{lock_};
+  MapPlan plan;
+  for (const Departing& one : some) {
+    const MappedChunk* const there = mapping_.find(one.index);
+    if (there == nullptr) {
+      plan.map(mapping_, one.index, one.chunk, one.access);
+    } else if (!(there->access == one.access)) {
+      plan.allow(mapping_, there->where(), one.access);
+    }
+  }
+  return plan.commit();
+}
+
+void Arena::end_absence() {
+  const Holding holding{lock_};
+  is_away_ = false;
+  if (mapping_.far_bytes() != far_before_absence_) follow_chunks();
+  note_mapped();
+}
+
+// Tiles say again where their memory lies.
+void Arena::follow_chunks() {
+  std::vector<Range*> free;
+  layout_->for_each([&](Tile& tile) {
+    if (tile.kind == TileKind::Free) free.push_back(static_cast<Range*>(&tile));
+    if (tile.kind != TileKind::Block) return;
+    static_cast<Block&>(tile).lies =
+        far_within(layout_->stretch_of(tile)).empty() ? Lies::Near : Lies::Far;
+  });
+  for (Range* range : free) layout_->mark(*range, far_within(range->where));
+  layout_->join_all();
+}
+
+}  // namespace cuvmm

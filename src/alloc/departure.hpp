@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that leaves its devices for a while: addresses and all bookkeeping stay, contents go
+// somewhere else, and chunks are nobody's until they come back.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "alloc/allocation.hpp"
+#include "vmm/access_set.hpp"
+#include "vmm/chunk_ref.hpp"
+
+namespace cuvmm {
+
+class Leaver;
+
+// One chunk behind live memory, and where it lies.
+struct Departing {
+  Leaver* of = nullptr;
+  CUdeviceptr address = 0;  // where it can be read and written while it is mapped
+  Size size = 0;
+  Location home = Location::device(0);
+  Export exportable = Export::No;
+  ChunkRef chunk = {};  // nothing while it is away
+
+  // The leaver's own.
+  void* what = nullptr;
+  std::size_t index = 0;
+  AccessSet access = {};
+};
+
+// What is to leave one device, and what cannot.
+struct Departure {
+  std::function<bool(const Chunk&)> wants;  // chunks that are to leave
+  std::vector<Departing> leaving = {};
+  std::vector<Leaver*> leavers = {};
+  Size stayed = 0;
+  const char* why = "";  // the last that stayed did so
+
+  void stays(Size size, const char* reason) {
+    stayed += size;
+    why = reason;
+  }
+};
+
+// Who has chunks mapped. From begin_absence() to end_absence() the program makes no calls and no
+// work runs, so that nobody finds what is away; but asked for memory by others, it gives none.
+class Leaver {
+ public:
+  // Lets go of what nobody uses, and says what lies where.
+  virtual void begin_absence(Departure& departure) = 0;
+  // The chunk is mapped no longer, and not referred to here. After an Error it may be mapped in
+  // part: put_back() puts that right.
+  virtual Result<void> take_out(Departing& one) = 0;
+  // Chunks of the same sizes lie there again. After an Error some may: asked again it does the
+  // rest, and take_out() undoes it.
+  virtual Result<void> put_back(std::span<Departing> some) = 0;
+  virtual void end_absence() = 0;
+
+ protected:
+  ~Leaver() = default;
+};
+
+// Why an allocation's memory cannot leave; nullptr where it can.
+inline const char* reason_to_stay(std::uint8_t pins) {
+  if ((pins & pin::exported) != 0) return "another process holds it";
+  if ((pins & pin::legacy_ipc) != 0) return "it has an IPC handle";
+  if ((pins & pin::dma_buf) != 0) return "it has a dma-buf";
+  if ((pins & pin::peer_tokens) != 0) return "it has P2P tokens";
+  return nullptr;
+}
+
+}  // namespace cuvmm

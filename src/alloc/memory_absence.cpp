@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory: what a device holds, as a whole, for those who take it away and put it back.
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+
+#include "alloc/departure.hpp"
+#include "alloc/held_back.hpp"
+#include "alloc/memory.hpp"
+
+namespace cuvmm {
+
+// A context that is as good as any for copies on the device; nullptr where none is known.
+CUcontext Memory::some_context_on(int ordinal) const {
+  {
+    const Reading reading{contexts_lock_};
+    for (const auto& [handle, served] : contexts_) {
+      if (served->memory != nullptr && served->memory->device().ordinal() == ordinal) {
+        return handle;
+      }
+    }
+  }
+  for (const CUcontext context : around_.clock.table().contexts()) {
+    if (device_of(around_.driver, context) == ordinal) return context;
+  }
+  return nullptr;
+}
+
+bool Memory::wait_for_everything(std::uint64_t until) {
+  std::vector<CUcontext> all = around_.clock.table().contexts();
+  {
+    const Reading reading{contexts_lock_};
+    for (const auto& [handle, served] : contexts_) all.push_back(handle);
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return std::all_of(all.begin(), all.end(), [&](CUcontext context) {
+    return is_dead(context) || around_.clock.wait_for_all(context, until);
+  });
+}
+
+void Memory::begin_absence(int ordinal, Departure& departure) {
+  {
+    const Reading reading{contexts_lock_};
+    for (const auto& [handle, served] : contexts_) {
+      if (served->memory == nullptr || served->memory->device().ordinal() != ordinal) continue;
+      served->memory->begin_absence(departure);
+    }
+  }
+  const Reading reading{pools_lock_};
+  for (const auto& [handle, pool] : pools_) {
+    if (pool->device().ordinal() == ordinal) pool->begin_absence(departure);
+  }
+  for (const auto& pool : ended_pools_) {
+    if (pool->device().ordinal() == ordinal) pool->begin_absence(departure);
+  }
+}
+
+std::vector<DeviceMemory*> Memory::served_devices() const {
+  std::vector<DeviceMemory*> served;
+  for (const Device& device : devices_) {
+    if (device.serving.load(std::memory_order_acquire) == Serving::Ours) {
+      served.push_back(device.memory.get());
+    }
+  }
+  return served;
+}
+
+}  // namespace cuvmm

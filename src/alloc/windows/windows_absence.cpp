@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Live memory of windows leaves and comes back under the same addresses: chunks that pieces share,
+// each mapped into many windows, and chunks of one block's own.
+#include "alloc/departure.hpp"
+#include "alloc/windows/windows.hpp"
+
+namespace cuvmm {
+namespace {
+
+using State = WindowBlock::State;
+using Behind = WindowBlock::Behind;
+
+// The index of a chunk that is shared.
+constexpr std::size_t shared_chunk = ~std::size_t{0};
+
+const char* why_it_stays(const SharedChunk& chunk) {
+  if (chunk.retired || chunk.chunk.exported()) return "another process holds it";
+  if (chunk.copies != 0) return "it is still being copied";
+  for (const WindowBlock* piece : chunk.pieces) {
+    if (const char* const why = reason_to_stay(piece->pins())) return why;
+    if (piece->state != State::Live) return "work may still use it";
+    if (piece->piece_behind != Behind::Usable) return "the driver refused to map it";
+  }
+  return nullptr;
+}
+
+const char* why_it_stays(const WindowBlock& block) {
+  if (const char* const why = reason_to_stay(block.pins())) return why;
+  return block.state == State::Live ? nullptr : "work may still use it";
+}
+
+Departing departing(Leaver& of, CUdeviceptr address, const ChunkRef& chunk, void* what,
+                    std::size_t index) {
+  return {.of = &of,
+          .address = address,
+          .size = chunk->size(),
+          .home = chunk->location(),
+          .exportable = chunk->exportable() ? Export::Yes : Export::No,
+          .chunk = chunk,
+          .what = what,
+          .index = index};
+}
+
+}  // namespace
+
+void Windows::begin_absence(Departure& departure) {
+  const Holding holding{lock_};
+  tidy();
+  while (cached_.oldest_large() != nullptr) give_up(*cached_.oldest_large());
+  while (cached_.oldest_small() != nullptr) give_up(*cached_.oldest_small());
+  is_away_ = true;
+  departure.leavers.push_back(this);
+  for (SharedChunk* chunk : shared_.all()) {
+    if (!departure.wants(*chunk->chunk)) continue;
+    if (const char* const why = why_it_stays(*chunk)) {
+      departure.stays(granule_, why);
+      continue;
+    }
+    const CUdeviceptr address = chunk->pieces.front()->placed(granule_).piece_window();
+    departure.leaving.push_back(departing(*this, address, chunk->chunk, chunk, shared_chunk));
+  }
+  for (WindowBlock* block : large_) {
+    CUdeviceptr address = block->placed(granule_).whole() + block->whole->unbacked;
+    for (std::size_t i = 0; i < block->whole->chunks.size(); ++i) {
+      const ChunkRef& chunk = block->whole->chunks[i];
+      const CUdeviceptr here = address;
+      address += chunk->size();
+      if (!departure.wants(*chunk)) continue;
+      const char* const why = chunk.exported() ? "another process holds it" : why_it_stays(*block);
+      if (why != nullptr) {
+        departure.stays(chunk->size(), why);
+      } else {
+        departure.leaving.push_back(departing(*this, here, chunk, block, i));
+      }
+    }
+  }
+}
+
+Result<void> Windows::take_out(Departing& one) {
+  const Holding holding{lock_};
+  if (one.index == shared_chunk) {
+    TRY(take_out_shared(*static_cast<SharedChunk*>(one.what)));
+  } else {
+    WindowBlock::Whole& whole = *static_cast<WindowBlock*>(one.what)->whole;
+    ChunkRef& chunk = whole.chunks[one.index];
+    if (chunk && !unmap_one(one.address, chunk)) return unmap_refusal_;
+    if (chunk) take_bytes_of(whole, chunk);
+    chunk = {};
+  }
+  one.chunk = {};
+  return {};
+}
+
+Result<void> Windows::take_out_shared(SharedChunk& shared) {
+  for (WindowBlock* piece : shared.pieces) {
+    if (piece->piece_behind == Behind::Nothing) continue;
+    if (!unmap_one(piece->placed(granule_).piece_window(), shared.chunk)) return unmap_refusal_;
+    piece->piece_behind = Behind::Nothing;
+  }
+  shared.chunk = {};
+  return {};
+}
+
+Result<void> Windows::put_back_shared(SharedChunk& shared) {
+  for (WindowBlock* piece : shared.pieces) {
+    const CUdeviceptr window = piece->placed(granule_).piece_window();
+    if (piece->piece_behind == Behind::Nothing) {
+      TRY(maps_.map(window, shared.chunk));
+      piece->piece_behind = Behind::Mapped;
+    }
+    if (piece->piece_behind == Behind::Mapped) {
+      TRY(maps_.allow(window, granule_));
+      piece->piece_behind = Behind::Usable;
+    }
+  }
+  return {};
+}
+
+Result<void> Windows::put_back(std::span<Departing> some) {
+  const Holding holding{lock_};
+  for (const Departing& one : some) {
+    if (one.index == shared_chunk) {
+      auto& shared = *static_cast<SharedChunk*>(one.what);
+      shared.chunk = one.chunk;
+      TRY(put_back_shared(shared));
+      shared_.lies_now(shared, cuvmm::lies(one.chunk->location(), settings_.device));
+      continue;
+    }
+    WindowBlock::Whole& whole = *static_cast<WindowBlock*>(one.what)->whole;
+    if (!whole.chunks[one.index]) {
+      TRY(maps_.map(one.address, one.chunk));
+      whole.chunks[one.index] = one.chunk;
+      add_bytes_of(whole, one.chunk);
+    }
+    TRY(maps_.allow(one.address, one.size));
+  }
+  return {};
+}
+
+void Windows::end_absence() {
+  const Holding holding{lock_};
+  is_away_ = false;
+}
+
+}  // namespace cuvmm

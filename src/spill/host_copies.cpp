@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spill/host_copies.hpp"
+
+#include "vmm/give_back.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr const char* doing = "copy to or from the host";
+
+}  // namespace
+
+Result<std::unique_ptr<HostCopies>> HostCopies::open(const Driver& driver, Way way) {
+  auto copies = std::unique_ptr<HostCopies>{new HostCopies{driver, way}};
+  for (CUstream& stream : copies->streams_) {
+    TRY(driver.check(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), doing));
+  }
+  for (CUevent& event : copies->events_) {
+    TRY(driver.check(driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), doing));
+  }
+  return copies;
+}
+
+// What still runs on them ends by itself.
+HostCopies::~HostCopies() {
+  for (CUevent event : events_) {
+    if (event == nullptr) continue;
+    give_back(Owed::Handle, [driver = &driver_, event] { return driver->cuEventDestroy(event); });
+  }
+  for (CUstream stream : streams_) {
+    if (stream == nullptr) continue;
+    give_back(Owed::Handle,
+              [driver = &driver_, stream] { return driver->cuStreamDestroy(stream); });
+  }
+}
+
+Result<void> HostCopies::add(CUdeviceptr device, std::byte* host, Size size) {
+  const bool follows = piece_.size != 0 && piece_.device + piece_.size == device &&
+                       piece_.host + piece_.size == host;
+  if (follows) {
+    piece_.size += size;
+    return {};
+  }
+  TRY(submit());
+  piece_ = {device, host, size};
+  return {};
+}
+
+Result<void> HostCopies::submit() {
+  if (piece_.size == 0) return {};
+  const auto [device, host, size] = std::exchange(piece_, {});
+  runs_ = part_is_begun_ = true;
+  return driver_.check(way_ == Way::Out ? driver_.cuMemcpyDtoHAsync(host, device, size, stream())
+                                        : driver_.cuMemcpyHtoDAsync(device, host, size, stream()),
+                       doing, size);
+}
+
+Result<void> HostCopies::end_part() {
+  TRY(submit());
+  if (begun_ >= parts_at_once) TRY(wait_for(begun_ - parts_at_once + 1));
+  TRY(driver_.check(driver_.cuEventRecord(events_[begun_ % parts_at_once], stream()), doing));
+  ++begun_;
+  part_is_begun_ = false;
+  return {};
+}
+
+Result<void> HostCopies::wait_for(std::size_t parts) {
+  for (; done_ < parts; ++done_) {
+    TRY(driver_.check(driver_.cuEventSynchronize(events_[done_ % parts_at_once]), doing));
+  }
+  if (done_ == begun_ && !part_is_begun_) runs_ = false;
+  return {};
+}
+
+bool HostCopies::are_over() {
+  if (!runs_) return true;
+  for (CUstream stream : streams_) {
+    const auto waited = [&] { return driver_.cuStreamSynchronize(stream) == CUDA_SUCCESS; };
+    if (stream != nullptr && !waited() && !waited()) return false;
+  }
+  runs_ = false;
+  return true;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "base/size.hpp"
+#include "driver/driver.hpp"
+
+namespace cuvmm {
+
+// Copies between a device and pinned memory of the host, part after part, on streams in turn, so
+// that one begins where another ends. Its context is current.
+class HostCopies {
+ public:
+  enum class Way : std::uint8_t { Out, Back };
+
+  static Result<std::unique_ptr<HostCopies>> open(const Driver& driver, Way way);
+  ~HostCopies();
+  HostCopies(const HostCopies&) = delete;
+  HostCopies& operator=(const HostCopies&) = delete;
+
+  // Pieces that follow one another on both sides are copied as one.
+  Result<void> add(CUdeviceptr device, std::byte* host, Size size);
+  // What was added since the last part ended is a part, and under way. Waits where too many are.
+  Result<void> end_part();
+  // The first so many parts are done.
+  Result<void> wait_for(std::size_t parts);
+  std::size_t parts() const { return begun_; }
+  Result<void> wait_for_all() { return wait_for(begun_); }
+  // After a failure: whether none runs any more.
+  bool are_over();
+
+ private:
+  static constexpr std::size_t streams_at_once = 2;
+  static constexpr std::size_t parts_at_once = 4;
+
+  struct Piece {
+    CUdeviceptr device = 0;
+    std::byte* host = nullptr;
+    Size size = 0;
+  };
+
+  HostCopies(const Driver& driver, Way way) : driver_(driver), way_(way) {}
+  Result<void> submit();
+  CUstream stream() const { return streams_[begun_ % streams_at_once]; }
+
+  const Driver& driver_;
+  const Way way_;
+  std::array<CUstream, streams_at_once> streams_{};
+  std::array<CUevent, parts_at_once> events_{};
+  Piece piece_;
+  std::size_t begun_ = 0;  // parts
+  std::size_t done_ = 0;   // of them, for all we know
+  bool runs_ = false;      // something was submitted and not waited for
+  bool part_is_begun_ = false;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spill/host_stock.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "driver/current_context.hpp"
+#include "vmm/give_back.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr Size unit = 2 * MiB;   // that the system has large translations for
+constexpr Size slab = 16 * MiB;  // that one thread touches at a time
+constexpr std::size_t threads_at_most = 8;
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+// The kernel clears it now, and not while the driver pins it.
+void touch_all(std::byte* bytes, Size size) {
+  if (::madvise(bytes, size, MADV_POPULATE_WRITE) == 0) return;
+  constexpr Size smallest_unit = 4096;
+  for (Size at = 0; at < size; at += smallest_unit) {
+    *const_cast<volatile std::byte*>(bytes + at) = std::byte{0};
+  }
+}
+
+void prefer_node(void* bytes, Size size, int node) {
+  constexpr int preferred = 1;  // MPOL_PREFERRED
+  unsigned long mask = 0;
+  constexpr auto bits = static_cast<int>(sizeof mask * 8);
+  if (node < 0 || node >= bits) return;
+  mask = 1ul << node;
+  ::syscall(SYS_mbind, bytes, size, preferred, &mask, bits + 1, 0);
+}
+
+CUresult unpin_and_unmap(const Driver& driver, CUcontext context, std::byte* bytes, Size size) {
+  const InContext in_context{driver, context};
+  // Without its context nothing of it is pinned.
+  if (in_context.ok()) {
+    const CUresult answer = driver.cuMemHostUnregister(bytes);
+    if (answer != CUDA_SUCCESS && answer != CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) return answer;
+  }
+  ::munmap(bytes, size);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+// What threads touch, slab after slab, each the next that nobody has taken.
+struct HostStock::Touching {
+  struct Slab {
+    Piece* piece;
+    Size offset;
+    Size size;
+  };
+  std::vector<Slab> slabs;
+  std::atomic<std::size_t> next{0};
+
+  void work() {
+    for (;;) {
+      const std::size_t mine = next.fetch_add(1);
+      if (mine >= slabs.size()) return;
+      Piece& piece = *slabs[mine].piece;
+      const Size size = slabs[mine].size;
+      touch_all(piece.bytes + slabs[mine].offset, size);
+      if (piece.untouched.fetch_sub(size) != size) continue;
+      piece.is_touched.store(1);
+      wake_all(piece.is_touched);
+    }
+  }
+};
+
+Result<void> HostStock::provide(Size bytes) {
+  if (bytes <= this->bytes()) return {};
+  const std::size_t had = pieces_.size();
+  Result<void> added;
+  while (added.ok() && this->bytes() < bytes) {
+    added = add_piece(std::min(usual_piece_, round_up(bytes - this->bytes(), unit)));
+  }
+  std::vector<Piece*> fresh;
+  for (std::size_t i = had; i < pieces_.size(); ++i) fresh.push_back(pieces_[i].get());
+  touch(fresh);
+  return added;
+}
+
+Result<void> HostStock::add_piece(Size size) {
+  // So that it can begin at a unit.
+  const Size asked = size + unit;
+  void* const got =
+      ::mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (got == MAP_FAILED) {
+    return Error{.kind = ErrorKind::OutOfMemory, .doing = "take memory of the host", .asked = size};
+  }
+  auto* const first = static_cast<std::byte*>(got);
+  auto* const begin = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<Size>(first), unit));
+  if (begin != first) ::munmap(first, static_cast<Size>(begin - first));
+  const auto behind = static_cast<Size>(first + asked - (begin + size));
+  if (behind != 0) ::munmap(begin + size, behind);
+  ::madvise(begin, size, MADV_HUGEPAGE);
+  ::madvise(begin, size, MADV_DONTFORK);
+  prefer_node(begin, size, node_);
+  pieces_.push_back(std::unique_ptr<Piece>{new Piece{bytes(), size, begin, {size}}});
+  return {};
+}
+
+void HostStock::touch(const std::vector<Piece*>& pieces) {
+  wait_for_all();
+  touching_ = std::make_shared<Touching>();
+  Size all = 0;
+  for (Piece* piece : pieces) {
+    for (Size at = 0; at < piece->size; at += slab) {
+      touching_->slabs.push_back({piece, at, std::min(slab, piece->size - at)});
+    }
+    all += piece->size;
+  }
+  const auto processors = static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  std::size_t wanted = std::min(
+      {threads_at_most, std::max<std::size_t>(processors / 2, 1), touching_->slabs.size()});
+  if (all <= slab) wanted = 0;
+  sigset_t every;
+  sigset_t before;
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, &before);
+  for (; wanted > 0; --wanted) {
+    pthread_t thread{};
+    if (::pthread_create(&thread, nullptr, &touch_some, touching_.get()) != 0) break;
+    threads_.push_back(thread);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (threads_.empty()) touching_->work();
+}
+
+void* HostStock::touch_some(void* touching) {
+  ::pthread_setname_np(::pthread_self(), "cuvmm-touch");
+  static_cast<Touching*>(touching)->work();
+  return nullptr;
+}
+
+void HostStock::wait_for_all() {
+  for (const pthread_t thread : threads_) ::pthread_join(thread, nullptr);
+  threads_.clear();
+}
+
+HostStock::Part HostStock::at(Size offset) {
+  const auto above = std::upper_bound(
+      pieces_.begin(), pieces_.end(), offset,
+      [](Size wanted, const std::unique_ptr<Piece>& piece) { return wanted < piece->begin; });
+  Piece& piece = **std::prev(above);
+  while (piece.is_touched.load(std::memory_order_acquire) == 0) {
+    wait_while(piece.is_touched, 0, std::chrono::milliseconds{100});
+  }
+  // Without it the copies are slower, and that is all.
+  piece.is_pinned = piece.is_pinned || pin(piece);
+  return {piece.bytes + (offset - piece.begin), piece.end() - offset};
+}
+
+bool HostStock::pin(Piece& piece) {
+  piece.pinned_in = current_context(driver_);
+  if (piece.pinned_in == nullptr) return false;  // nobody could take it back
+  return driver_.cuMemHostRegister(piece.bytes, piece.size, CU_MEMHOSTREGISTER_PORTABLE) ==
+         CUDA_SUCCESS;
+}
+
+void HostStock::look_again() {
+  for (const auto& piece : pieces_) {
+    unsigned flags = 0;
+    if (!piece->is_pinned) continue;
+    piece->is_pinned = driver_.cuMemHostGetFlags(&flags, piece->bytes) == CUDA_SUCCESS;
+  }
+}
+
+Size HostStock::pinned_bytes() const {
+  Size bytes = 0;
+  for (const auto& piece : pieces_) bytes += piece->is_pinned ? piece->size : 0;
+  return bytes;
+}
+
+Size HostStock::give_back(Size down_to) {
+  Size gone = 0;
+  while (bytes() > down_to) {
+    wait_for_all();
+    gone += pieces_.back()->size;
+    release(*pieces_.back());
+    pieces_.pop_back();
+  }
+  return gone;
+}
+
+void HostStock::release(Piece& piece) {
+  if (!piece.is_pinned) {
+    ::munmap(piece.bytes, piece.size);
+    return;
+  }
+  // The addresses must not be another's while the driver takes them for ours.
+  cuvmm::give_back(Owed::Handle,
+                   [driver = &driver_, context = piece.pinned_in, bytes = piece.bytes,
+                    size = piece.size] { return unpin_and_unmap(*driver, context, bytes, size); });
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spill/removal.hpp"
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+
+namespace cuvmm {
+namespace {
+
+// Before chunks are given back, so that what follows is being copied meanwhile.
+constexpr std::size_t parts_ahead = 2;
+
+// Mapped by one plan, which grants the rights to all of it by one call.
+constexpr Size group_at_most = 64 * MiB;
+
+class Taking {
+ public:
+  explicit Taking(std::uint64_t& sum_us) : sum_us_(sum_us), began_(now_ns()) {}
+  ~Taking() { sum_us_ += (now_ns() - began_) / 1000; }
+  Taking(const Taking&) = delete;
+  Taking& operator=(const Taking&) = delete;
+
+ private:
+  std::uint64_t& sum_us_;
+  const std::uint64_t began_;
+};
+
+}  // namespace
+
+Removal::Removal(const Driver& driver, DeviceMemory& device, CUcontext context, Departure departure,
+                 Size begin)
+    : driver_(driver),
+      device_(device),
+      context_(context),
+      departure_(std::move(departure)),
+      begin_(begin) {
+  std::sort(departure_.leaving.begin(), departure_.leaving.end(),
+            [](const Departing& a, const Departing& b) { return a.address < b.address; });
+  for (const Departing& one : departure_.leaving) ends_.push_back(bytes_ += one.size);
+}
+
+Result<void> Removal::take_out(HostStock& stock, PauseTimes& times) {
+  auto copies = TRY(HostCopies::open(driver_, HostCopies::Way::Out));
+  const Result<void> outcome = take_out_all(stock, *copies, times);
+  if (!copies->are_over()) unfinished_ = std::move(copies);
+  return outcome;
+}
+
+Result<void> Removal::take_out_all(HostStock& stock, HostCopies& copies, PauseTimes& times) {
+  std::vector<Size> part_ends;
+  HostStock::Part room;
+  const auto end_part = [&](Size reached) -> Result<void> {
+    part_ends.push_back(reached);
+    const Taking copying{times.copies_us};
+    TRY(copies.end_part());
+    return part_ends.size() > parts_ahead ? copies.wait_for(part_ends.size() - parts_ahead)
+                                          : Result<void>{};
+  };
+  Size reached = 0;
+  for (const Departing& one : departure_.leaving) {
+    for (Size done = 0; done < one.size;) {
+      if (room.size == 0) {
+        const Taking host{times.host_us};
+        room = stock.at(begin_ + reached);
+      }
+      const Size size = std::min(room.size, one.size - done);
+      TRY(copies.add(one.address + done, room.bytes, size));
+      done += size;
+      reached += size;
+      room = {room.bytes + size, room.size - size};
+      if (room.size != 0) continue;
+      TRY(end_part(reached));
+      if (part_ends.size() > parts_ahead) {
+        TRY(let_go_up_to(part_ends[part_ends.size() - parts_ahead - 1], times));
+      }
+    }
+  }
+  {
+    const Taking copying{times.copies_us};
+    TRY(copies.end_part());
+    TRY(copies.wait_for_all());
+  }
+  return let_go_up_to(bytes_, times);
+}
+
+Result<void> Removal::let_go_up_to(Size offset, PauseTimes& times) {
+  for (; gone_ < ends_.size() && ends_[gone_] <= offset; ++gone_) {
+    Departing& one = departure_.leaving[gone_];
+    {
+      const Taking mapping{times.maps_us};
+      const Result<void> taken = one.of->take_out(one);
+      if (!taken.ok()) {
+        ++gone_;  // as far as that goes
+        return taken;
+      }
+    }
+    const Taking releasing{times.chunks_us};
+    device_.store().trim(one.home, 0);
+  }
+  return {};
+}
+
+Result<void> Removal::put_back(HostStock& stock, const Instead& instead, PauseTimes& times) {
+  if (unfinished_ != nullptr && !unfinished_->are_over()) {
+    return Error{.kind = ErrorKind::DriverFailed,
+                 .doing = "put memory back",
+                 .subject = "a copy may still run"};
+  }
+  unfinished_.reset();
+  if (gone_ == 0) return {};
+  auto copies = TRY(HostCopies::open(driver_, HostCopies::Way::Back));
+  const Result<void> outcome = put_back_all(stock, *copies, instead, times);
+  if (!copies->are_over()) {
+    unfinished_ = std::move(copies);
+  } else if (!outcome.ok()) {
+    undo_put_back();
+  } else {
+    gone_ = 0;
+  }
+  mapped_ = 0;
+  return outcome;
+}
+
+Result<void> Removal::put_back_all(HostStock& stock, HostCopies& copies, const Instead& instead,
+                                   PauseTimes& times) {
+  HostStock::Part room;
+  Size reached = 0;
+  for (std::size_t i = 0; i < gone_; ++i) {
+    if (i == mapped_) TRY(map_group(instead, times));
+    const Departing& one = departure_.leaving[i];
+    for (Size done = 0; done < one.size;) {
+      if (room.size == 0) {
+        const Taking host{times.host_us};
+        room = stock.at(begin_ + reached);
+      }
+      const Size size = std::min(room.size, one.size - done);
+      TRY(copies.add(one.address + done, room.bytes, size));
+      done += size;
+      reached += size;
+      room = {room.bytes + size, room.size - size};
+      const Taking copying{times.copies_us};
+      if (room.size == 0) TRY(copies.end_part());
+    }
+  }
+  const Taking copying{times.copies_us};
+  TRY(copies.end_part());
+  return copies.wait_for_all();
+}
+
+// The next chunks of one leaver's.
+Result<void> Removal::map_group(const Instead& instead, PauseTimes& times) {
+  const std::span<Departing> all{departure_.leaving.data(), gone_};
+  std::size_t end = mapped_;
+  Size size = 0;
+  {
+    const Taking taking{times.chunks_us};
+    for (; end < all.size() && all[end].of == all[mapped_].of; ++end) {
+      if (end != mapped_ && size + all[end].size > group_at_most) break;
+      // One may have it still, from a time when the driver would not take it back.
+      if (!all[end].chunk) all[end].chunk = TRY(take_chunk(all[end], instead));
+      size += all[end].size;
+    }
+  }
+  const Taking mapping{times.maps_us};
+  const std::size_t first = std::exchange(mapped_, end);  // may be mapped in part
+  return all[first].of->put_back(all.subspan(first, end - first));
+}
+
+Result<ChunkRef> Removal::take_chunk(const Departing& one, const Instead& instead) {
+  Result<ChunkRef> taken = device_.store().take({one.size, one.home, one.exportable});
+  if (taken.ok() || taken.error().kind != ErrorKind::OutOfMemory || !instead) return taken;
+  return instead(one);
+}
+
+// Their contents lie in the stock all the time.
+void Removal::undo_put_back() {
+  for (std::size_t i = 0; i < gone_; ++i) {
+    Departing& one = departure_.leaving[i];
+    if (!one.chunk) continue;
+    if (i >= mapped_) one.chunk = {};
+    if (i < mapped_ && !one.of->take_out(one).ok()) (void)one.of->take_out(one);
+    device_.store().trim(one.home, 0);
+  }
+}
+
+void Removal::end() {
+  for (Leaver* leaver : departure_.leavers) leaver->end_absence();
+  for (Departing& one : departure_.leaving) one.chunk = {};
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spill/spill_ahead.hpp"
+
+#include <algorithm>
+
+#include "spill/pause.hpp"
+
+namespace cuvmm {
+namespace {
+
+// So much is ready, where the program may spill as much and the host has it.
+constexpr Size most_ahead = 2 * GiB;
+constexpr Size share_of_host = 16;
+
+// As arenas ask for it.
+constexpr Size largest_chunk = 32 * MiB;
+
+constexpr std::uint64_t idle_ns = 30ull * 1'000'000'000;
+
+// The device is nearly full from here on.
+constexpr Size last_share = 8;
+
+bool is_nearly_full(DeviceMemory& device) {
+  const Size most = std::min(device.limit(), device.memory());
+  const Size held = device.budget().committed_bytes() + device.budget().native_bytes();
+  return held > most - most / last_share;
+}
+
+}  // namespace
+
+bool SpillAhead::look_after(DeviceMemory& device, std::uint64_t now) {
+  ChunkStore& store = device.store();
+  if (!store.spills()) return false;
+  const ChunkCounters spilled = store.spilled();
+  Seen& seen = seen_[device.ordinal()];
+  const bool is_full = is_nearly_full(device);
+  if (is_full || spilled.physical_in_use != seen.spilled) seen.needed_at = now;
+  seen.spilled = spilled.physical_in_use;
+  if (is_full) {
+    const Size wanted =
+        std::min({most_ahead, store.spill_room() / 4, available_host_memory() / share_of_host});
+    // As much again as there is, so that small chunks are there for what is left over.
+    Size size = device.granule();
+    while (size * 2 <= std::min(spilled.physical_free, largest_chunk)) size *= 2;
+    if (spilled.physical_free + size <= wanted) return store.make_spilled_ready(size).ok();
+  }
+  if (now < seen.needed_at + idle_ns || spilled.physical_free == 0) return false;
+  store.trim_spilled(spilled.physical_free - std::min(spilled.physical_free, largest_chunk));
+  return true;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+
+#include "alloc/device_memory.hpp"
+#include "base/clock.hpp"
+
+namespace cuvmm {
+
+// Has memory of the host pinned for a device that is nearly full, before it is needed: pinning
+// takes longer than to copy that memory ten times. What nobody has needed for long goes back.
+class SpillAhead {
+ public:
+  // A step for that device, of some milliseconds at the most. Whether there is more to do.
+  bool look_after(DeviceMemory& device, std::uint64_t now);
+
+ private:
+  struct Seen {
+    Size spilled = 0;
+    std::uint64_t needed_at = 0;
+  };
+  std::map<int, Seen> seen_;  // by device
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program with memory of every kind, what it wrote there, and who pauses it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <random>
+
+#include "spill/pause.hpp"
+#include "support/kernels.hpp"
+#include "support/memory.hpp"
+
+namespace cuvmm::test {
+
+inline constexpr Duration timeout{5'000'000};
+
+// Contents go over the seams of several.
+inline constexpr Size stock_piece = 4 * MiB;
+
+#define ASSERT_DONE(expression)                                                 \
+  do {                                                                          \
+    const auto outcome = (expression);                                          \
+    ASSERT_TRUE(outcome.ok()) << #expression << ": " << outcome.error().text(); \
+  } while (false)
+
+class Program {
+ public:
+  Program(const Driver& with, const MemorySettings& settings) : driver(with) {
+    clock.emplace(driver, captures);
+    memory.emplace(
+        Memory::Surroundings{driver, *clock, captures, gate, work_note, [] { return true; }},
+        settings);
+    pauser.emplace(Pauser::Surroundings{.driver = driver, .memory = *memory, .calls = calls},
+                   stock_piece);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void take_some_of_everything() {
+    for (const Size size : {100 * Size{1}, 2000 * Size{1}, 64 * KiB, 100 * KiB, 300 * KiB, 3 * MiB,
+                            5 * MiB + 512, 16 * MiB, 2 * MiB}) {
+      add(size, false);
+      add(size, true);
+    }
+    // Some are gone again, so that what is left lies among free memory.
+    for (const std::size_t i : {14u, 9u, 4u, 3u}) {
+      free(i);
+    }
+  }
+  // One of each kind of block, and no more.
+  void take_a_little_of_everything() {
+    for (const Size size : {100 * Size{1}, 100 * KiB, 3 * MiB}) {
+      add(size, false);
+      add(size, true);
+    }
+  }
+  void add(Size size, bool ordered) {
+    CUdeviceptr address = 0;
+    const Answer answer = ordered ? memory->allocate_ordered(&address, size, StreamName{})
+                                  : memory->allocate(&address, size);
+    ASSERT_EQ(answer, Answer{CUDA_SUCCESS}) << size;
+    blocks.push_back({address, size, ordered, ++last_seed});
+    fill_pattern(address, size, last_seed);
+    work_note.leave();
+  }
+  void free(std::size_t i) {
+    const Block& block = blocks[i];
+    const Answer answer = block.ordered ? memory->free_ordered(block.address, StreamName{})
+                                        : memory->free(block.address);
+    EXPECT_EQ(answer, Answer{CUDA_SUCCESS});
+    blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  void expect_intact() {
+    for (const Block& block : blocks) expect_pattern(block.address, block.size, block.seed);
+    EXPECT_EQ(memory->complaint().value_or("nothing"), "nothing");
+  }
+  void free_all() {
+    while (!blocks.empty()) free(blocks.size() - 1);
+  }
+  Size on_device() const {
+    if (memory->served_devices().empty()) return 0;  // nothing was asked for yet
+    const DeviceMemory& device = *memory->served_devices().front();
+    const ChunkCounters chunks = device.chunk_counters();
+    return chunks.physical_in_use + chunks.physical_free + chunks.physical_unreleased;
+  }
+
+  struct Block {
+    CUdeviceptr address;
+    Size size;
+    bool ordered;
+    std::uint64_t seed;
+  };
+  const Driver& driver;
+  Captures captures;
+  Gate gate;
+  WorkNote work_note;
+  Threshold calls{Threshold::Of::Calls};
+  std::optional<StreamClock> clock;
+  std::optional<Memory> memory;
+  std::optional<Pauser> pauser;
+  std::vector<Block> blocks;
+  std::uint64_t last_seed = 0;
+};
+
+class PauseTest : public DriverContract {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    if (attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0) {
+      GTEST_SKIP() << "the device cannot map memory of the host";
+    }
+  }
+};
+
+}  // namespace cuvmm::test

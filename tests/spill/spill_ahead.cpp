@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of the host that is pinned before it is needed.
+#include "spill/spill_ahead.hpp"
+
+#include "paused_program.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr std::uint64_t a_minute = 60ull * 1'000'000'000;
+
+class SpillAheadTest : public PauseTest {
+ protected:
+  static MemorySettings settings() {
+    MemorySettings chosen;
+    chosen.limit = SizeLimit::of_bytes(64 * MiB);
+    chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(64 * MiB)};
+    return chosen;
+  }
+  static DeviceMemory& device_of(Program& program) {
+    return *program.memory->served_devices().front();
+  }
+  static ChunkCounters spilled(Program& program) { return device_of(program).store().spilled(); }
+};
+
+TEST_F(SpillAheadTest, NothingIsPinnedWhileTheDeviceHasRoom) {
+  Program program{driver(), settings()};
+  program.add(20 * MiB, true);
+  SpillAhead ahead;
+  EXPECT_FALSE(ahead.look_after(device_of(program), now_ns()));
+  EXPECT_EQ(spilled(program).physical_free, 0u);
+  program.free_all();
+}
+
+TEST_F(SpillAheadTest, AQuarterOfTheBoundIsReadyWhenTheDeviceIsNearlyFull) {
+  Program program{driver(), settings()};
+  program.add(62 * MiB, true);
+  SpillAhead ahead;
+  while (ahead.look_after(device_of(program), now_ns())) {
+  }
+  EXPECT_EQ(spilled(program).physical_free, 16 * MiB);
+  EXPECT_EQ(spilled(program).physical_in_use, 0u);
+  const Size on_device = program.on_device();
+  program.add(8 * MiB, true);
+  EXPECT_GE(spilled(program).physical_in_use, 6 * MiB);
+  EXPECT_LE(program.on_device(), std::max(on_device, 64 * MiB));
+  program.expect_intact();
+  program.free_all();
+}
+
+TEST_F(SpillAheadTest, WhatNobodyNeedsForLongGoesBack) {
+  Program program{driver(), settings()};
+  program.add(62 * MiB, false);
+  SpillAhead ahead;
+  const std::uint64_t now = now_ns();
+  while (ahead.look_after(device_of(program), now)) {
+  }
+  EXPECT_NE(spilled(program).physical_free, 0u);
+  program.free_all();
+  device_of(program).give_back_cached();
+  EXPECT_FALSE(ahead.look_after(device_of(program), now + 1));
+  EXPECT_NE(spilled(program).physical_free, 0u);
+  while (ahead.look_after(device_of(program), now + a_minute)) {
+  }
+  EXPECT_EQ(spilled(program).physical_free, 0u);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
