@@ -157,7 +157,8 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrGoesOnPartly) {
 TEST_F(PauseTest, LosesNothingWhateverCallFails) {
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
-    for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario; ++number) {
+    for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario;
+         number += sweep_step()) {
       SCOPED_TRACE("driver call " + std::to_string(number) + " fails with " + name_of(fault));
       FaultyDriver faulty{driver()};
       Program program{faulty, {}};

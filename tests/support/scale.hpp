@@ -28,6 +28,12 @@ inline std::uint64_t scaled(std::uint64_t count) {
       1, static_cast<std::uint64_t>(static_cast<double>(count) * test_scale()));
 }
 
+// A sweep over all places where something may fail tries only each so
+// manyeth where random tests are shortened.
+inline std::uint64_t sweep_step() {
+  return test_scale() >= 1 ? 1 : static_cast<std::uint64_t>(1 / test_scale());
+}
+
 // CUVMM_TEST_SEED: 1 unless set, so that a plain run repeats itself.
 inline std::uint64_t seed() {
   static const std::uint64_t chosen = [] {
