@@ -84,7 +84,7 @@ std::atomic<NameOfCall> name_of_logged_call{nullptr};
 
 Severity severity_of(TraceEvent event) {
   const auto number = static_cast<int>(event);
-  const bool changes_memory = number < static_cast<int>(TraceEvent::Counters) ||
+  const bool changes_memory = number < static_cast<int>(TraceEvent::Limit) ||
                               event == TraceEvent::CopyElided || event == TraceEvent::Resize ||
                               event == TraceEvent::Pause || event == TraceEvent::Resume;
   return changes_memory ? Severity::Info : Severity::Debug;

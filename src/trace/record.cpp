@@ -57,22 +57,6 @@ std::string describe_trace_events() {
   return text;
 }
 
-TraceRecord TraceCounters::record(std::int16_t device) const {
-  return {.event = TraceEvent::Counters,
-          .device = device,
-          .address = requested,
-          .size = mapped,
-          .stream = reserved,
-          .other = physical};
-}
-
-TraceCounters TraceCounters::of(const TraceRecord& record) {
-  return {.requested = record.address,
-          .mapped = record.size,
-          .reserved = record.stream,
-          .physical = record.other};
-}
-
 TraceRecord trace_note(std::string_view text) {
   TraceRecord record{.event = TraceEvent::Note};
   std::memcpy(reinterpret_cast<char*>(&record) + text_begins, text.data(),

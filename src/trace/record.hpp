@@ -69,18 +69,6 @@ static_assert(offsetof(TraceRecord, time) == 0 && offsetof(TraceRecord, event) =
               offsetof(TraceRecord, address) == 32 && offsetof(TraceRecord, size) == 40 &&
               offsetof(TraceRecord, stream) == 48 && offsetof(TraceRecord, other) == 56);
 
-// The events whose fields hold something else than their names say.
-struct TraceCounters {
-  std::uint64_t requested = 0;
-  std::uint64_t mapped = 0;
-  std::uint64_t reserved = 0;
-  std::uint64_t physical = 0;
-
-  TraceRecord record(std::int16_t device) const;
-  static TraceCounters of(const TraceRecord& record);
-  bool operator==(const TraceCounters&) const = default;
-};
-
 TraceRecord trace_note(std::string_view text);     // cut to 32 bytes
 std::string note_of(const TraceRecord& record);    // of an event Note
 std::string thread_of(const TraceRecord& record);  // the name in an event Thread

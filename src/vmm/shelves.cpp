@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trace/record_event.hpp"
 #include "vmm/give_back.hpp"
 
 namespace cuvmm {
@@ -157,16 +158,32 @@ void ChunkStore::Shelves::retry_unreleased() {
 template <class More>
 Size ChunkStore::Shelves::release_while(Shelf& shelf, More more) {
   Size released = 0;
+  std::uint32_t count = 0;
   for (;;) {
     StoredChunk* chunk = nullptr;
+    Size kept = 0;
     {
       const Holding holding{lock_};
       if (more(released)) chunk = shelf.free.pop_oldest();
+      kept = shelf.free.free_bytes();
     }
-    if (chunk == nullptr) return released;
+    if (chunk == nullptr) {
+      if (count != 0) record_trim(shelf.location, released, kept, count);
+      return released;
+    }
     const Size size = chunk->chunk.size();
-    if (release(chunk)) released += size;
+    if (!release(chunk)) continue;
+    released += size;
+    ++count;
   }
+}
+
+void ChunkStore::Shelves::record_trim(Location where, Size released, Size kept,
+                                      std::uint32_t chunks) {
+  const bool is_here = where.is_device();
+  CUVMM_TRACE(.event = TraceEvent::Trim, .flags = is_here ? std::uint16_t{0} : trace_flag::on_host,
+              .device = static_cast<std::int16_t>(is_here ? where.id() : -1), .detail = chunks,
+              .size = released, .other = kept);
 }
 
 Size ChunkStore::Shelves::trim(Location where, Size down_to) {

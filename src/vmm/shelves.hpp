@@ -67,6 +67,7 @@ class ChunkStore::Shelves final : private ChunkHome {
   // Releases free chunks of the shelf while `more` says so. Returns how many bytes went.
   template <class More>
   Size release_while(Shelf& shelf, More more);
+  static void record_trim(Location where, Size released, Size kept, std::uint32_t chunks);
   // Not under the lock: the driver takes its time.
   bool release(StoredChunk* chunk);
   void retry_unreleased();

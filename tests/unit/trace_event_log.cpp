@@ -67,7 +67,7 @@ TEST(EventLine, IsShownAtInfoOnlyWhereMemoryChanges) {
                                  TraceEvent::Unmap, TraceEvent::Import, TraceEvent::CopyElided}) {
     EXPECT_EQ(severity_of(event), Severity::Info) << name_of(event);
   }
-  for (const TraceEvent event : {TraceEvent::Launch, TraceEvent::Copy, TraceEvent::Counters,
+  for (const TraceEvent event : {TraceEvent::Launch, TraceEvent::Copy, TraceEvent::ArenaCounters,
                                  TraceEvent::StreamCreate, TraceEvent::Call}) {
     EXPECT_EQ(severity_of(event), Severity::Debug) << name_of(event);
   }
