@@ -125,7 +125,7 @@ TEST_F(ReplayReaders, WhatIsNoTraceIsRefused) {
   }
   const auto missing = replay::read_trace(in_folder("none"));
   EXPECT_EQ(missing.error().kind, ErrorKind::SystemFailed);
-  EXPECT_EQ(replay::read_trace(folder_).error().kind, ErrorKind::SystemFailed);
+  EXPECT_EQ(replay::read_trace(folder_.path()).error().kind, ErrorKind::SystemFailed);
 }
 
 TEST_F(ReplayReaders, CompressedDataThatEndsTooEarlyOrIsDamagedIsRefused) {

@@ -26,7 +26,7 @@ class TraceAmongFiles : public TraceFolder {
     EXPECT_TRUE(set_up_log({}));
     TraceFolder::TearDown();
   }
-  std::string log() const { return folder_ + ".log"; }
+  std::string log() const { return folder_.path() + ".log"; }
   std::size_t warnings() const {
     const std::string text = bytes_of_file(log());
     std::size_t count = 0;

@@ -7,10 +7,11 @@
 namespace cuvmm::test {
 namespace {
 
-class TraceOfMemory : public TraceFolder {};
+class TraceOfMemory : public VmmTest {};
 
 TEST_F(TraceOfMemory, SaysWhatTheStoreGaveBackAndWhatItKept) {
-  const std::string path = in_folder("t");
+  const OwnFolder folder;
+  const std::string path = folder.in("t");
   Size granule = 0;
   {
     auto writer = TraceWriter::start({.file = path});

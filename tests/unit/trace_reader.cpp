@@ -202,7 +202,7 @@ TEST_F(TraceReading, WhatIsNoTraceIsRefusedInOneLine) {
   }
   EXPECT_EQ(refusal_of(in_folder("none")),
             "open trace: refused by the system (No such file or directory)");
-  EXPECT_EQ(refusal_of(folder_), "read trace: invalid argument (not a plain file)");
+  EXPECT_EQ(refusal_of(folder_.path()), "read trace: invalid argument (not a plain file)");
   ASSERT_EQ(::mkfifo(in_folder("pipe").c_str(), 0600), 0);
   EXPECT_EQ(refusal_of(in_folder("pipe")), "read trace: invalid argument (not a plain file)");
 }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -19,22 +20,34 @@
 
 namespace cuvmm::test {
 
+// Gone with all that is in it.
+class OwnFolder {
+ public:
+  OwnFolder() {
+    char pattern[] = "/tmp/cuvmm_trace_XXXXXX";
+    if (::mkdtemp(pattern) == nullptr) throw std::runtime_error{"no folder for traces"};
+    path_ = pattern;
+  }
+  ~OwnFolder() { std::filesystem::remove_all(path_); }
+  OwnFolder(const OwnFolder&) = delete;
+  OwnFolder& operator=(const OwnFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string in(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
 class TraceFolder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char pattern[] = "/tmp/cuvmm_trace_XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string in_folder(const std::string& name) const { return folder_ + "/" + name; }
+  std::string in_folder(const std::string& name) const { return folder_.in(name); }
   std::size_t files_in_folder() const {
-    const std::filesystem::directory_iterator files{folder_};
+    const std::filesystem::directory_iterator files{folder_.path()};
     return static_cast<std::size_t>(std::distance(begin(files), end(files)));
   }
 
-  std::string folder_;
+  OwnFolder folder_;
 };
 
 inline std::string bytes_of_file(const std::string& path) {
