@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory: the four frees, and what each waits for.
+#include "alloc/memory.hpp"
+#include "driver/current_context.hpp"
+
+namespace cuvmm {
+
+// The driver refuses, and breaks the capture, in the modes where it would do so for the program's
+// own call. Where it does not, it has waited for the work of the current context, as a free does.
+CUresult Memory::free_as_the_driver_does() {
+  CUdeviceptr probe = 0;
+  CUresult answer = around_.driver.cuMemAlloc(&probe, 1);
+  if (answer == CUDA_ERROR_OUT_OF_MEMORY && make_room()) {
+    answer = around_.driver.cuMemAlloc(&probe, 1);
+  }
+  if (answer != CUDA_SUCCESS) return answer;
+  answer = around_.driver.cuMemFree(probe);
+  if (answer == CUDA_SUCCESS) return answer;
+  // A capture that forbids it began between the two.
+  const RelaxedCapture relaxed{around_.driver};
+  around_.driver.cuMemFree(probe);
+  return answer;
+}
+
+Answer Memory::free(CUdeviceptr address) {
+  if (address == 0) return std::nullopt;
+  const auto found = find_start(address);
+  if (!found) return find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
+  if (found->facts.served == Served::Opened) return CUDA_ERROR_INVALID_VALUE;
+  if (found->facts.served != Served::StreamOrdered) return free_blocking(*found);
+  if (around_.captures.any()) {
+    const CUresult refusal = free_as_the_driver_does();
+    if (refusal != CUDA_SUCCESS && refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
+  }
+  // The driver waits for nothing here. The memory stays mapped until what runs now is done.
+  const CUcontext current = current_context(around_.driver);
+  if (current == nullptr) return std::nullopt;
+  return free_pooled(*found, around_.clock.ticket_of_all(current));
+}
+
+// False where another thread was faster.
+bool Memory::let_go(const AllocationMap::Found& found) {
+  if (!found.allocation->let_go(found.facts)) return false;
+  if ((found.facts.pins & pin::sync_memops) != 0) sync_memops_.fetch_sub(1);
+  return true;
+}
+
+Answer Memory::free_pooled(const AllocationMap::Found& found, const FreeTicket& ticket) {
+  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
+  static_cast<PoolMemory*>(found.facts.owner)->free(*found.allocation, ticket);
+  return CUDA_SUCCESS;
+}
+
+Answer Memory::free_blocking(const AllocationMap::Found& found) {
+  auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
+  if (around_.captures.any()) {
+    const InContext in_context{around_.driver, owner.context()};
+    const CUresult refusal = free_as_the_driver_does();
+    if (refusal == CUDA_SUCCESS) return free_now(found);
+    if (refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
+    return free_later(found);  // the card has no room left to try it with
+  }
+  if (settings_.free == FreeMode::Relaxed) return free_later(found);
+  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
+  const auto waited = wait_for_work_of(owner);
+  if (!waited.ok() && waited.error().kind == ErrorKind::OutOfMemory) {
+    // The card has no room left for the block that waits. Nobody has the memory before its time.
+    end_blocking(found, around_.clock.ticket_of_all(owner.context()));
+    return CUDA_SUCCESS;
+  }
+  if (!waited.ok()) {
+    found.allocation->hold_again();
+    return to_cuda(waited.error());
+  }
+  end_blocking(found, {});
+  return CUDA_SUCCESS;
+}
+
+// What other processes have open is freed when they are done with it.
+void Memory::end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket) {
+  const bool was_lent = (found.allocation->pins() & pin::legacy_ipc) != 0;
+  if (was_lent && !lending_.end(found.facts.buffer_id, ticket)) return;
+  static_cast<ContextMemory*>(found.facts.owner)->free_after(*found.allocation, ticket);
+}
+
+Answer Memory::free_now(const AllocationMap::Found& found) {
+  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
+  end_blocking(found, {});
+  return CUDA_SUCCESS;
+}
+
+bool Memory::wait_before_free(ContextMemory& context) {
+  if (settings_.free == FreeMode::Exact) return wait_for_work_of(context).ok();
+  return around_.clock.wait_for_all(context.context(), now_ns());
+}
+
+Answer Memory::free_later(const AllocationMap::Found& found) {
+  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
+  const auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
+  end_blocking(found, around_.clock.ticket_of_all(owner.context()));
+  return CUDA_SUCCESS;
+}
+
+// To synchronise breaks a capture that another thread begins meanwhile; a free does not.
+CUresult Memory::wait_for_the_current_context() {
+  if (around_.captures.ever()) return free_as_the_driver_does();
+  const Captures::HeldOff held_off{around_.captures};
+  return held_off.none_lives() ? around_.driver.cuCtxSynchronize_v2000()
+                               : free_as_the_driver_does();
+}
+
+// As long as it takes, as the driver does. Nothing to wait for where nothing was submitted since
+// the last time.
+Result<void> Memory::wait_for_work_of(ContextMemory& context) {
+  const std::uint64_t note = around_.work_note.take();
+  if (around_.sees_everything() && context.covered_note().load() == note) return {};
+  const Horizon horizon = around_.clock.horizon_of(context.context());
+  const InContext in_context{around_.driver, context.context()};
+  const CUresult answer = wait_for_the_current_context();
+  if (is_sticky(answer)) context_is_lost();
+  TRY(around_.driver.check(answer, "wait for the context"));
+  horizon.reached();
+  context.covered_note().store(note);
+  return {};
+}
+
+Result<void> Memory::wait_for_work_of(CUcontext context) {
+  const RelaxedCapture relaxed{around_.driver};
+  const InContext in_context{around_.driver, context};
+  const CUresult answer = around_.driver.cuCtxSynchronize_v2000();
+  if (is_sticky(answer)) context_is_lost();
+  return around_.driver.check(answer, "wait for the context");
+}
+
+Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
+  if (address == 0) return std::nullopt;
+  const auto found = find_start(address);
+  if (!found) return find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
+  if (found->facts.served == Served::Opened) return CUDA_ERROR_INVALID_VALUE;
+  if (is_capturing(stream)) return std::nullopt;
+  StreamState* state = around_.clock.table().find(stream);
+  if (state == nullptr) return std::nullopt;
+  if (found->facts.served == Served::StreamOrdered) return free_pooled(*found, state->ticket());
+  if (!let_go(*found)) return CUDA_ERROR_INVALID_VALUE;
+  end_blocking(*found, state->ticket());
+  return CUDA_SUCCESS;
+}
+
+}  // namespace cuvmm
