@@ -165,7 +165,7 @@ class Windows final : public Leaver, public ReclaimClient {
   void tell() const;
   Size held() const { return shared_.physical_bytes() + whole_bytes_; }
 
-  // windows_allocate.cpp. `try_` and what is called by it: under the lock.
+  // windows_allocate.cpp, windows_pressure.cpp. `try_` and what is called by it: under the lock.
   Result<WindowBlock*> place(Request& request);
   Result<WindowBlock*> place_under_pressure(Request& request, Error refusal);
   Result<WindowBlock*> try_place(Request& request);

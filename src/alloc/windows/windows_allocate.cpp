@@ -1,93 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocation: a cached window, else a new one over memory that lies vacant or comes from the store,
-// and last what can be had under pressure.
-#include <algorithm>
-#include <unordered_set>
-
-#include "alloc/tried.hpp"
-#include "alloc/windows/window_batch.hpp"
-#include "alloc/windows/windows.hpp"
-#include "base/undo.hpp"
+// Allocation: a cached window, else a new one over memory that lies vacant or comes from the store.
+#include "alloc/windows/window_request.hpp"
 
 namespace cuvmm {
 namespace {
 
 constexpr const char* doing = "allocate blocking memory";
 
-// Whoever stops a device to make room makes some for those who come next.
-constexpr Size chunks_to_spare = 16;
-
-// Others may take what one has made room for.
-constexpr int compactions_at_most = 4;
-
-// A plan that was in vain is made again after one change for so many chunks: it looks at them all.
-constexpr std::size_t chunks_a_change = 1024;
-
-bool is_for_want_of_room(const Error& error) {
-  return error.kind == ErrorKind::OutOfMemory || error.kind == ErrorKind::OutOfAddresses;
-}
-
 }  // namespace
-
-// What is at hand so far. It goes back to the store with the request.
-struct Windows::Request {
-  Shape shape;
-  Look look = Look::Lightly;
-  std::vector<ChunkRef> whole = {};  // chunks for the whole granules
-  Size whole_bytes = 0;
-  ChunkRef spare = {};          // to be shared, for the piece
-  bool needs_spare = false;     // no place for the piece was found, when it was last looked for
-  std::vector<Size> cuts = {};  // where chunks of the block that it may take over from end
-  Size unbacked = 0;            // at the beginning, to be left without memory
-  Lies reach = Lies::Near;      // Far: the device has no room, however hard one looks
-
-  Size backed_whole() const { return shape.whole_bytes() - unbacked; }
-  Size missing_whole() const { return backed_whole() - whole_bytes; }
-  // Of the next chunk, the largest that crosses no cut.
-  Size next_whole() const {
-    const Size reached = unbacked + whole_bytes;
-    const auto cut = std::upper_bound(cuts.begin(), cuts.end(), reached);
-    return (cut != cuts.end() ? *cut : shape.whole_bytes()) - reached;
-  }
-  void add_whole(ChunkRef chunk) {
-    whole_bytes += chunk->size();
-    whole.push_back(std::move(chunk));
-  }
-};
-
-class Windows::Turn {
- public:
-  // Waits for it, but for no longer than the settings say; while live pieces are moved, no work
-  // runs that could be waiting for us, and that time does not count.
-  explicit Turn(Windows& windows) : windows_(windows) {
-    Holding holding{windows.lock_};
-    std::uint64_t until = windows.deadline();
-    while (windows.turn_is_taken_) {
-      if (windows.is_compacting_) until = windows.deadline();
-      const std::uint64_t now = now_ns();
-      if (now >= until) return;
-      windows.turn_ended_.wait_for(holding, std::chrono::nanoseconds(until - now));
-    }
-    windows.turn_is_taken_ = is_mine_ = true;
-  }
-  ~Turn() {
-    if (!is_mine_) return;
-    const Holding holding{windows_.lock_};
-    windows_.turn_is_taken_ = false;
-    windows_.turn_ended_.notify_one();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  bool is_mine() const { return is_mine_; }
-
- private:
-  Windows& windows_;
-  bool is_mine_ = false;
-};
-
-std::uint64_t Windows::deadline() const {
-  return now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(settings_.wait).count());
-}
 
 Result<WindowBlock*> Windows::allocate(Size asked, const Preparation& for_resize) {
   if (asked == 0) return Error::invalid(doing, "of no bytes");
@@ -134,55 +54,6 @@ Result<WindowBlock*> Windows::place(Request& request) {
     }
     TRY(take_missing(request));
   }
-}
-
-Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refusal) {
-  const Turn turn{*this};
-  const std::uint64_t until = deadline();
-  Tried tried;
-  tried.add(Tried::NewMemory);
-  const auto try_again = [&] {
-    Result<WindowBlock*> placed = place(request);
-    if (!placed.ok()) refusal = placed.error();
-    return placed;
-  };
-  const auto give_up_cached = [&] {
-    tried.add(Tried::CachedBlocks);
-    const Holding holding{lock_};
-    tidy();
-    return give_up_for(request);
-  };
-  request.look = Look::Hard;
-  if (turn.is_mine()) {
-    forget_refusals();
-    (void)give_up_cached();
-    Result<WindowBlock*> placed = try_again();
-    const auto lacks_room = [&] { return !placed.ok() && is_for_want_of_room(refusal); };
-    const auto wait = [&] {
-      tried.add(Tried::PendingWork);
-      return wait_for_a_free(until);
-    };
-    while (lacks_room() && (give_up_cached() || wait())) placed = try_again();
-    for (int times = 0; lacks_room() && times < compactions_at_most; ++times) {
-      tried.add(Tried::LiveBlocks);
-      if (!TRY(make_room(request))) break;
-      placed = try_again();
-    }
-    if (lacks_room() && store_.spills()) {
-      request.reach = Lies::Far;
-      tried.add(Tried::Elsewhere);
-      placed = try_again();
-    }
-    if (!lacks_room()) return placed;
-  }
-  {
-    const Holding holding{lock_};
-    if (unmap_refusal_.driver_code != 0) return unmap_refusal_;
-  }
-  refusal.subject = tried.words();
-  refusal.asked = request.shape.granted;
-  refusal.available = request.whole_bytes;
-  return refusal;
 }
 
 // A block, or nullptr where the request still misses something.
@@ -333,103 +204,6 @@ Result<void> Windows::map_all(WindowBlock& block, const std::vector<ChunkRef>& w
   }
   if (block.shared != nullptr) block.piece_behind = WindowBlock::Behind::Usable;
   return {};
-}
-
-// What the store would have to have.
-Size Windows::missing_bytes(const Request& request) {
-  const bool has_place = !request.shape.has_piece() || request.spare ||
-                         shared_.find(request.shape.format(), request.look).has_value();
-  return request.missing_whole() + (has_place ? 0 : granule_);
-}
-
-// Cached windows, in favour of what the request misses. Whole chunks first: that is quick. Then,
-// for a piece, one window after the other, those that nobody has wanted for longest. Whether there
-// were any.
-bool Windows::give_up_for(const Request& request) {
-  const std::size_t before = cached_.ready();
-  const Size missing = missing_bytes(request);
-  if (missing == 0) {
-    give_up_some();
-  } else if (give_up_whole_chunks(missing) < missing) {
-    while (cached_.oldest_small() != nullptr && missing_bytes(request) > request.missing_whole()) {
-      give_up(*cached_.oldest_small());
-    }
-  }
-  return cached_.ready() != before;
-}
-
-// There is memory, but no addresses for it, or the driver has too much mapped.
-void Windows::give_up_some() {
-  constexpr int small_ones = 1024;
-  while (cached_.oldest_large() != nullptr) give_up(*cached_.oldest_large());
-  for (int left = small_ones; left > 0 && cached_.oldest_small() != nullptr; --left) {
-    give_up(*cached_.oldest_small());
-  }
-}
-
-// Whether some work is done that kept freed blocks from being used.
-bool Windows::wait_for_a_free(std::uint64_t until) {
-  FreeTicket oldest;
-  std::unordered_set<StreamId> streams;
-  {
-    const Holding holding{lock_};
-    const WindowBlock* block = cached_.oldest_pending();
-    if (block == nullptr) return false;
-    oldest = block->ticket();
-    for (; block != nullptr; block = CachedWindows::pending_after(*block)) {
-      streams.insert(block->freed_on);
-    }
-  }
-  for (const StreamId stream : streams) order_.look(stream);
-  {
-    const Holding holding{lock_};
-    if (settle_pending() != 0) return true;
-  }
-  if (!order_.wait(oldest, until)) return false;
-  const Holding holding{lock_};
-  // None, where another thread has seen it first.
-  settle_pending();
-  return true;
-}
-
-// Whether live pieces were moved such that it is worth while trying again.
-Result<bool> Windows::make_room(const Request& request) {
-  Size missing = 0;
-  {
-    const Holding holding{lock_};
-    missing = missing_bytes(request);
-    if (missing == 0 || settings_.quiet == nullptr) return false;
-    if (changes_ < worth_while_from_ && futile_bytes_ <= missing) return false;
-    const Size can_be = plan_compaction(missing / granule_).chunks() * granule_;
-    if (can_be < missing) {
-      // Nothing is gained by stopping the device, nor by planning again before much has changed.
-      worth_while_from_ = changes_ + 1 + shared_.all().size() / chunks_a_change;
-      futile_bytes_ = missing;
-      return false;
-    }
-  }
-  if (!settings_.quiet->begin(deadline())) return false;
-  set_compacting(true);
-  const Undo end{[this] {
-    set_compacting(false);
-    settings_.quiet->end();
-  }};
-  const Size wanted = missing + chunks_to_spare * granule_;
-  const Result<Size> freed = compact(wanted, {settings_.quiet->copy_by(), settings_.wait});
-  if (freed.ok()) return *freed != 0;
-  if (freed.error().kind == ErrorKind::TimedOut) return false;
-  return freed.error();
-}
-
-void Windows::forget_refusals() {
-  const Holding holding{lock_};
-  unmap_refusal_ = {};
-}
-
-void Windows::set_compacting(bool is_compacting) {
-  const Holding holding{lock_};
-  is_compacting_ = is_compacting;
-  turn_ended_.notify_all();  // who waits for the turn has more time, or less, from now on
 }
 
 }  // namespace cuvmm

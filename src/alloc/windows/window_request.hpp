@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "alloc/windows/windows.hpp"
+
+namespace cuvmm {
+
+// What is at hand so far. It goes back to the store with the request.
+struct Windows::Request {
+  Shape shape;
+  Look look = Look::Lightly;
+  std::vector<ChunkRef> whole = {};  // chunks for the whole granules
+  Size whole_bytes = 0;
+  ChunkRef spare = {};          // to be shared, for the piece
+  bool needs_spare = false;     // no place for the piece was found, when it was last looked for
+  std::vector<Size> cuts = {};  // where chunks of the block that it may take over from end
+  Size unbacked = 0;            // at the beginning, to be left without memory
+  Lies reach = Lies::Near;      // Far: the device has no room, however hard one looks
+
+  Size backed_whole() const { return shape.whole_bytes() - unbacked; }
+  Size missing_whole() const { return backed_whole() - whole_bytes; }
+  // Of the next chunk, the largest that crosses no cut.
+  Size next_whole() const {
+    const Size reached = unbacked + whole_bytes;
+    const auto cut = std::upper_bound(cuts.begin(), cuts.end(), reached);
+    return (cut != cuts.end() ? *cut : shape.whole_bytes()) - reached;
+  }
+  void add_whole(ChunkRef chunk) {
+    whole_bytes += chunk->size();
+    whole.push_back(std::move(chunk));
+  }
+};
+
+// Where memory cannot be had as it lies, more can be tried.
+inline bool is_for_want_of_room(const Error& error) {
+  return error.kind == ErrorKind::OutOfMemory || error.kind == ErrorKind::OutOfAddresses;
+}
+
+}  // namespace cuvmm
