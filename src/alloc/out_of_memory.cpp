@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <optional>
 
-#include "alloc/tried.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "trace/record_event.hpp"
@@ -61,7 +60,7 @@ void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& de
   const Size live = held > cached ? held - cached : 0;
   record_event({.event = TraceEvent::OutOfMemory,
                 .device = static_cast<std::int16_t>(device.ordinal()),
-                .detail = Tried::bits_of(error.subject),
+                .detail = error.tried,
                 .address = error.available,
                 .size = asked,
                 .stream = live,
@@ -75,11 +74,11 @@ void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& de
   }
   CUVMM_LOG(Warning,
             "device %d: out of memory: %s asked, %s live, %s cached, limit %s, largest contiguous "
-            "%s; tried: %s%s",
+            "%s; %s%s%s",
             device.ordinal(), print_size(asked).c_str(), print_size(live).c_str(),
             print_size(cached).c_str(), print_size(device.limit()).c_str(),
-            print_size(error.available).c_str(), *error.subject != '\0' ? error.subject : "nothing",
-            more.data());
+            print_size(error.available).c_str(), error.tried != 0 ? "tried: " : "",
+            *error.subject != '\0' ? error.subject : "nothing could be tried", more.data());
 }
 
 }  // namespace cuvmm

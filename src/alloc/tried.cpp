@@ -40,11 +40,4 @@ const char* Tried::words() const {
   return all_words()[bits_].c_str();
 }
 
-std::uint32_t Tried::bits_of(const char* words) {
-  for (std::size_t bits = 0; bits < combinations; ++bits) {
-    if (all_words()[bits].c_str() == words) return static_cast<std::uint32_t>(bits);
-  }
-  return 0;
-}
-
 }  // namespace cuvmm

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "base/error.hpp"
+
 namespace cuvmm {
 
 // What was done for an allocation before it was refused.
@@ -20,12 +22,13 @@ class Tried {
   void add(What what) { bits_ |= what; }
 
   bool any() const { return bits_ != 0; }
-  // For an Error's `subject`: lives as long as the process.
-  const char* words() const;
-  // The bits that such words stand for; 0 for any others.
-  static std::uint32_t bits_of(const char* words);
+  void stand_in(Error& refusal) const {
+    refusal.tried = bits_;
+    refusal.subject = words();
+  }
 
  private:
+  const char* words() const;  // live as long as the process
   std::uint8_t bits_ = 0;
 };
 

@@ -21,7 +21,12 @@ class [[nodiscard]] Result {
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
-  T& value() & { return ok() ? *std::get_if<0>(&state_) : fail(); }
+  // Reading what is not there is a mistake in our code, not a state of the world.
+  T& value() & {
+    T* const held = std::get_if<0>(&state_);
+    if (held == nullptr) std::abort();
+    return *held;
+  }
   const T& value() const& { return const_cast<Result*>(this)->value(); }
   T&& value() && { return std::move(value()); }
   T* operator->() { return &value(); }
@@ -30,13 +35,12 @@ class [[nodiscard]] Result {
   const T& operator*() const& { return value(); }
 
   const Error& error() const {
-    if (ok()) std::abort();
-    return *std::get_if<1>(&state_);
+    const Error* const held = std::get_if<1>(&state_);
+    if (held == nullptr) std::abort();
+    return *held;
   }
 
  private:
-  // Reading what is not there is a mistake in our code, not a state of the world.
-  [[noreturn]] static T& fail() { std::abort(); }
   std::variant<T, Error> state_;
 };
 

@@ -99,7 +99,7 @@ TEST_F(ArenaMoves, WhatIsStillInUseIsNeitherMovedNorHadByAnotherStream) {
     EXPECT_EQ(answer.error().available, 0U) << "all of it may still be in use";
     EXPECT_STREQ(answer.error().subject,
                  "new memory, moving free chunks, waiting for pending work");
-    EXPECT_EQ(Tried::bits_of(answer.error().subject), 11U);
+    EXPECT_EQ(answer.error().tried, 11U);
   }
   EXPECT_EQ(outcome(world.arena().allocate(world.granules(2), 1)), "out of memory");
   expect_pattern(freed, world.granule, 77);

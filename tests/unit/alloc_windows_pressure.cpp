@@ -134,7 +134,7 @@ TEST_F(WindowsTest, AnswersOutOfMemoryInTimeBesideWorkThatNeverEnds) {
   ASSERT_EQ(outcome(block), "out of memory");
   EXPECT_EQ(block.error().asked, freed);
   EXPECT_LT(block.error().available, freed);
-  EXPECT_NE(Tried::bits_of(block.error().subject) & Tried::LiveBlocks, 0U);
+  EXPECT_NE(block.error().tried & Tried::LiveBlocks, 0U);
   EXPECT_EQ(world.quiet.begun(), 1);
   EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
 }

@@ -25,7 +25,7 @@ Result<Block*> Arena::build(Build& build) {
   Tried tried;
   const auto refuse = [&](Size chunks) {
     Error refusal = out_of_memory(build.size, build.refusal, chunks);
-    if (tried.any()) refusal.subject = tried.words();
+    if (tried.any()) tried.stand_in(refusal);
     return refusal;
   };
   const auto unlocked = [&](auto act) {

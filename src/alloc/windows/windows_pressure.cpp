@@ -99,7 +99,7 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
     const Holding holding{lock_};
     if (unmap_refusal_.driver_code != 0) return unmap_refusal_;
   }
-  refusal.subject = tried.words();
+  tried.stand_in(refusal);
   refusal.asked = request.shape.granted;
   refusal.available = request.whole_bytes;
   return refusal;
