@@ -36,6 +36,15 @@ const char* name_of_call(std::uint16_t call) {
   return call < call_count ? all_calls()[call].symbol : nullptr;
 }
 
+// Without served memory there is nothing to pause.
+std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, Threshold& calls,
+                                      Scheduling& scheduling, SizeLimit ahead) {
+  if (serving == nullptr) return nullptr;
+  return std::make_unique<Control>(Pauser::Surroundings{driver, serving->memory, calls,
+                                                        [&scheduling] { scheduling.settle_all(); }},
+                                   ahead);
+}
+
 }  // namespace
 
 std::atomic<Engine*> Engine::current_{nullptr};
@@ -56,11 +65,7 @@ Engine::Engine(const Driver& driver, Options options)
                          Serving::Program{gate_, work_note_, per_thread_use_, watch_, captures_,
                                           [this] { return sees_everything(); }})
                    : nullptr),
-      control_(serving_ != nullptr ? std::make_unique<Control>(
-                                         Pauser::Surroundings{driver_, serving_->memory, calls_,
-                                                              [this] { scheduling_.settle_all(); }},
-                                         options_.pause_ahead)
-                                   : nullptr),
+      control_(make_control(driver_, serving_.get(), calls_, scheduling_, options_.pause_ahead)),
       stores_(driver_, memory_settings(options_),
               serving_ != nullptr ? &serving_->memory : nullptr) {}
 

@@ -15,7 +15,7 @@ CUresult load(const char* symbol, CUmodule* module, const void* image) {
   std::shared_ptr<const Ptx> ptx;
   if (const CUresult read = read_image(symbol, image, ptx); read != CUDA_SUCCESS) return read;
   std::shared_ptr<Module> loaded;
-  const CUresult answer = Module::load(context, std::move(ptx), nullptr, loaded);
+  const CUresult answer = Module::load(context, ptx, nullptr, loaded);
   if (answer == CUDA_SUCCESS) *module = Process::get().modules.add(std::move(loaded));
   return answer;
 }
@@ -47,7 +47,7 @@ CUVMM_SIM(cuModuleLoad)(CUmodule* module, const char* path) {
   const CUresult read = read_image_file("cuModuleLoad", path, ptx);
   if (read != CUDA_SUCCESS) return read;
   std::shared_ptr<Module> loaded;
-  const CUresult answer = Module::load(context, std::move(ptx), nullptr, loaded);
+  const CUresult answer = Module::load(context, ptx, nullptr, loaded);
   if (answer == CUDA_SUCCESS) *module = Process::get().modules.add(std::move(loaded));
   return answer;
 }
