@@ -49,7 +49,7 @@ T asked(CUpointer_attribute which, CUdeviceptr address) {
   std::uint64_t value = 0;
   EXPECT_CUDA(driver().cuPointerGetAttribute(&value, which, address));
   T narrowed{};
-  std::memcpy(&narrowed, &value, sizeof(T));
+  std::memcpy(&narrowed, &value, sizeof narrowed);
   return narrowed;
 }
 

@@ -156,10 +156,11 @@ class Worker {
     block.first = static_cast<std::uint32_t>(random_());
     check(CALL(cuMemcpyDtoDAsync)(block.address, old.address, old.bytes(), stream_), "a copy");
     give_back(place);
-    if (block.words > block.begin)
+    if (block.words > block.begin) {
       check(CALL(cuMemsetD32Async)(block.address + block.begin * 4, block.first,
                                    block.words - block.begin, stream_),
             "a set");
+    }
     blocks_.push_back(block);
     ++counts_.grown;
   }
@@ -172,9 +173,11 @@ class Worker {
     check(CALL(cuMemcpyDtoHAsync)(read_.data(), block.address + begin * 4, words * 4, stream_),
           "a copy to the host");
     check(CALL(cuStreamSynchronize)(stream_), "a wait");
-    for (std::size_t i = 0; i < words; ++i)
-      if (read_[i] != block.expected(begin + i))
+    for (std::size_t i = 0; i < words; ++i) {
+      if (read_[i] != block.expected(begin + i)) {
         fail("a word", block.expected(begin + i), read_[i]);
+      }
+    }
     counts_.words_checked += words;
   }
 
@@ -235,20 +238,21 @@ bool read_options(int count, char** words) {
   for (int i = 1; i + 1 < count; i += 2) {
     const std::string_view name = words[i];
     const double value = std::strtod(words[i + 1], nullptr);
-    if (name == "--seconds")
+    if (name == "--seconds") {
       options.seconds = value;
-    else if (name == "--operations")
+    } else if (name == "--operations") {
       options.operations = static_cast<std::uint64_t>(value);
-    else if (name == "--seed")
+    } else if (name == "--seed") {
       options.seed = static_cast<std::uint64_t>(value);
-    else if (name == "--threads")
+    } else if (name == "--threads") {
       options.threads = static_cast<unsigned>(value);
-    else if (name == "--largest")
+    } else if (name == "--largest") {
       options.largest = static_cast<std::size_t>(value);
-    else if (name == "--hold")
+    } else if (name == "--hold") {
       options.hold = static_cast<std::size_t>(value);
-    else
+    } else {
       return false;
+    }
   }
   return count % 2 == 1 && options.largest >= 16;
 }

@@ -2,7 +2,6 @@
 // What a program does now and then: waits, captures, contexts, pools and streams that come and go;
 // and what a driver does: it fails.
 #include <array>
-#include <cstdio>
 
 #include "base/undo.hpp"
 #include "support/memory.hpp"
@@ -169,11 +168,11 @@ void Worker::inject_a_fault() {
                              "cuMemUnmap",   "cuMemRelease", "cuMemAddressReserve",
                              "cuEventCreate"};
   constexpr std::array answers{"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_UNKNOWN"};
-  std::array<char, 128> text{};
-  std::snprintf(text.data(), text.size(), "%s:%llu=%s", calls[below(calls.size())],
-                static_cast<unsigned long long>(1 + below(20)), answers[below(answers.size())]);
+  const std::string call = calls[below(calls.size())];
+  const std::string which = std::to_string(1 + below(20));
+  const std::string fault = call + ":" + which + "=" + answers[below(answers.size())];
   common_.has_faults.store(true);
-  if (sim()->set_faults(text.data()) != 0) oracle_.fail("the fault is not understood");
+  if (sim()->set_faults(fault.c_str()) != 0) oracle_.fail("the fault is not understood");
 }
 
 }  // namespace cuvmm::test
