@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "support/kernels.hpp"
 #include "support/memory.hpp"
@@ -48,9 +49,13 @@ template <class T = std::uint64_t>
 T asked(CUpointer_attribute which, CUdeviceptr address) {
   std::uint64_t value = 0;
   EXPECT_CUDA(driver().cuPointerGetAttribute(&value, which, address));
-  T narrowed{};
-  std::memcpy(&narrowed, &value, sizeof narrowed);
-  return narrowed;
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<T>(value);
+  } else {
+    T narrowed{};
+    std::memcpy(&narrowed, &value, sizeof narrowed);
+    return narrowed;
+  }
 }
 
 inline CUresult answer_of(CUpointer_attribute which, CUdeviceptr address) {
