@@ -101,9 +101,13 @@ Answer Memory::free_later(const AllocationMap::Found& found) {
   return CUDA_SUCCESS;
 }
 
-// To synchronise breaks a capture that another thread begins meanwhile; a free does not.
+// To synchronise breaks a capture that another thread begins meanwhile; a free does not, but for it
+// the card must have room for a block.
 CUresult Memory::wait_for_the_current_context() {
-  if (around_.captures.ever()) return free_as_the_driver_does();
+  if (around_.captures.ever()) {
+    const CUresult answer = free_as_the_driver_does();
+    if (answer != CUDA_ERROR_OUT_OF_MEMORY) return answer;
+  }
   const Captures::HeldOff held_off{around_.captures};
   return held_off.none_lives() ? around_.driver.cuCtxSynchronize_v2000()
                                : free_as_the_driver_does();
