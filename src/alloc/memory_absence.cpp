@@ -5,8 +5,7 @@
 #include <shared_mutex>
 
 #include "alloc/departure.hpp"
-#include "alloc/held_back.hpp"
-#include "alloc/memory.hpp"
+#include "alloc/memory_visits.hpp"
 
 namespace cuvmm {
 
@@ -40,20 +39,9 @@ bool Memory::wait_for_everything(std::uint64_t until) {
 }
 
 void Memory::begin_absence(int ordinal, Departure& departure) {
-  {
-    const Reading reading{contexts_lock_};
-    for (const auto& [handle, served] : contexts_) {
-      if (served->memory == nullptr || served->memory->device().ordinal() != ordinal) continue;
-      served->memory->begin_absence(departure);
-    }
-  }
-  const Reading reading{pools_lock_};
-  for (const auto& [handle, pool] : pools_) {
-    if (pool->device().ordinal() == ordinal) pool->begin_absence(departure);
-  }
-  for (const auto& pool : ended_pools_) {
-    if (pool->device().ordinal() == ordinal) pool->begin_absence(departure);
-  }
+  const auto begin = [&](auto& memory) { memory.begin_absence(departure); };
+  for_each_context(ordinal, begin);
+  for_each_pool(ordinal, begin);
 }
 
 std::vector<DeviceMemory*> Memory::served_devices() const {

@@ -4,8 +4,7 @@
 #include <mutex>
 #include <shared_mutex>
 
-#include "alloc/held_back.hpp"
-#include "alloc/memory.hpp"
+#include "alloc/memory_visits.hpp"
 #include "base/log.hpp"
 
 namespace cuvmm {
@@ -110,26 +109,6 @@ void Memory::peer_access_ends(CUcontext by, CUcontext of) {
   if (!taken.ok()) CUVMM_LOG(Warning, "%s", taken.error().text().c_str());
 }
 
-template <class Visit>
-void Memory::for_each_context(int ordinal, Visit visit) const {
-  const Reading reading{contexts_lock_};
-  for (const auto& [handle, served] : contexts_) {
-    const ContextMemory* memory = served->memory.get();
-    if (memory != nullptr && memory->device().ordinal() == ordinal) visit(*memory);
-  }
-}
-
-template <class Visit>
-void Memory::for_each_pool(int ordinal, Visit visit) const {
-  const Reading reading{pools_lock_};
-  for (const auto& [handle, pool] : pools_) {
-    if (pool->device().ordinal() == ordinal) visit(*pool);
-  }
-  for (const auto& pool : ended_pools_) {
-    if (pool->device().ordinal() == ordinal) visit(*pool);
-  }
-}
-
 Size Memory::mapped_free_on(int ordinal) const {
   Size bytes = 0;
   const auto add = [&](const auto& memory) { bytes += memory.mapped_free(); };
@@ -140,23 +119,11 @@ Size Memory::mapped_free_on(int ordinal) const {
 
 Size Memory::let_go_on(const DeviceMemory& device, Size wanted) {
   Size gone = 0;
-  {
-    const Reading reading{contexts_lock_};
-    for (const auto& [handle, served] : contexts_) {
-      ContextMemory* const memory = served->memory.get();
-      if (gone >= wanted || memory == nullptr || &memory->device() != &device) continue;
-      gone += memory->let_go_of(wanted - gone);
-    }
-  }
-  const Reading reading{pools_lock_};
-  for (const auto& [handle, pool] : pools_) {
-    if (gone >= wanted || &pool->device() != &device) continue;
-    gone += pool->let_go_of(wanted - gone);
-  }
-  for (const auto& pool : ended_pools_) {
-    if (gone >= wanted || &pool->device() != &device) continue;
-    gone += pool->let_go_of(wanted - gone);
-  }
+  const auto let_go = [&](auto& memory) {
+    if (gone < wanted) gone += memory.let_go_of(wanted - gone);
+  };
+  for_each_context(device.ordinal(), let_go);
+  for_each_pool(device.ordinal(), let_go);
   return gone;
 }
 

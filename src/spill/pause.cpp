@@ -48,10 +48,10 @@ Size Pauser::expected_bytes() const {
   return bytes;
 }
 
-Result<void> Pauser::find_host() {
-  if (has_host_) return {};
+void Pauser::find_host() {
+  if (has_host_) return;
   const auto devices = around_.memory.served_devices();
-  if (devices.empty()) return {};
+  if (devices.empty()) return;
   const int ordinal = devices.front()->ordinal();
   const auto attribute = [&](CUdevice_attribute which, int otherwise) {
     int value = otherwise;
@@ -65,7 +65,6 @@ Result<void> Pauser::find_host() {
       attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0) != 0 &&
       host_.serve(Location::host(node_), std::make_shared<LocalBudget>()).ok();
   has_host_ = true;
-  return {};
 }
 
 Result<void> Pauser::check_it_may_be() const {
@@ -180,7 +179,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict) {
   const std::uint64_t began = now_ns();
   const std::uint64_t until = deadline(timeout);
   TRY(check_it_may_be());
-  TRY(find_host());
+  find_host();
   // What takes longest begins while the program still runs.
   const Size expected = expected_bytes();
   if (check_room_on_host(expected).ok()) (void)stock_.provide(expected);
@@ -254,7 +253,7 @@ bool Pauser::look_after_stock(Size ahead, Duration idle) {
   const InContext in_context{around_.driver, context};
   if (context == nullptr || !in_context.ok()) return false;
   if (stock_.bytes() < wanted) {
-    (void)find_host();
+    find_host();
     const Size had = stock_.bytes();
     const Size next = std::min(wanted, had + step);
     if (!check_room_on_host(next + step).ok() || !stock_.provide(next).ok()) return false;

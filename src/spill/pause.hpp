@@ -68,7 +68,7 @@ class Pauser {
 
  private:
   Result<void> check_it_may_be() const;
-  Result<void> find_host();
+  void find_host();
   Result<void> check_room_on_host(Size bytes) const;
   Result<void> stop(std::uint64_t until, PauseTimes& times);
   Result<void> take_all_out(PauseReport& report, Strict strict);

@@ -26,6 +26,44 @@ class Taking {
   const std::uint64_t began_;
 };
 
+// Contents of chunks, one after the other, into the stock from `begin` on, or out of it.
+class Flow {
+ public:
+  Flow(HostStock& stock, Size begin, HostCopies& copies, PauseTimes& times)
+      : stock_(stock), begin_(begin), copies_(copies), times_(times) {}
+
+  // `end_part(Size so far)` after each part of the stock.
+  template <class EndPart>
+  Result<void> copy(const Departing& one, const EndPart& end_part) {
+    for (Size done = 0; done < one.size;) {
+      if (room_.size == 0) {
+        const Taking host{times_.host_us};
+        room_ = stock_.at(begin_ + reached_);
+      }
+      const Size size = std::min(room_.size, one.size - done);
+      TRY(copies_.add(one.address + done, room_.bytes, size));
+      done += size;
+      reached_ += size;
+      room_ = {room_.bytes + size, room_.size - size};
+      if (room_.size == 0) TRY(end_part(reached_));
+    }
+    return {};
+  }
+  Result<void> finish() {
+    const Taking copying{times_.copies_us};
+    TRY(copies_.end_part());
+    return copies_.wait_for_all();
+  }
+
+ private:
+  HostStock& stock_;
+  const Size begin_;
+  HostCopies& copies_;
+  PauseTimes& times_;
+  HostStock::Part room_;
+  Size reached_ = 0;
+};
+
 }  // namespace
 
 Removal::Removal(const Driver& driver, DeviceMemory& device, CUcontext context, Departure departure,
@@ -48,39 +86,21 @@ Result<void> Removal::take_out(HostStock& stock, PauseTimes& times) {
 }
 
 Result<void> Removal::take_out_all(HostStock& stock, HostCopies& copies, PauseTimes& times) {
+  Flow flow{stock, begin_, copies, times};
   std::vector<Size> part_ends;
-  HostStock::Part room;
   const auto end_part = [&](Size reached) -> Result<void> {
     part_ends.push_back(reached);
-    const Taking copying{times.copies_us};
-    TRY(copies.end_part());
-    return part_ends.size() > parts_ahead ? copies.wait_for(part_ends.size() - parts_ahead)
-                                          : Result<void>{};
-  };
-  Size reached = 0;
-  for (const Departing& one : departure_.leaving) {
-    for (Size done = 0; done < one.size;) {
-      if (room.size == 0) {
-        const Taking host{times.host_us};
-        room = stock.at(begin_ + reached);
-      }
-      const Size size = std::min(room.size, one.size - done);
-      TRY(copies.add(one.address + done, room.bytes, size));
-      done += size;
-      reached += size;
-      room = {room.bytes + size, room.size - size};
-      if (room.size != 0) continue;
-      TRY(end_part(reached));
-      if (part_ends.size() > parts_ahead) {
-        TRY(let_go_up_to(part_ends[part_ends.size() - parts_ahead - 1], times));
-      }
+    const bool is_ahead = part_ends.size() > parts_ahead;
+    {
+      const Taking copying{times.copies_us};
+      TRY(copies.end_part());
+      if (is_ahead) TRY(copies.wait_for(part_ends.size() - parts_ahead));
     }
-  }
-  {
-    const Taking copying{times.copies_us};
-    TRY(copies.end_part());
-    TRY(copies.wait_for_all());
-  }
+    return is_ahead ? let_go_up_to(part_ends[part_ends.size() - parts_ahead - 1], times)
+                    : Result<void>{};
+  };
+  for (const Departing& one : departure_.leaving) TRY(flow.copy(one, end_part));
+  TRY(flow.finish());
   return let_go_up_to(bytes_, times);
 }
 
@@ -124,28 +144,16 @@ Result<void> Removal::put_back(HostStock& stock, const Instead& instead, PauseTi
 
 Result<void> Removal::put_back_all(HostStock& stock, HostCopies& copies, const Instead& instead,
                                    PauseTimes& times) {
-  HostStock::Part room;
-  Size reached = 0;
+  Flow flow{stock, begin_, copies, times};
+  const auto end_part = [&](Size) {
+    const Taking copying{times.copies_us};
+    return copies.end_part();
+  };
   for (std::size_t i = 0; i < gone_; ++i) {
     if (i == mapped_) TRY(map_group(instead, times));
-    const Departing& one = departure_.leaving[i];
-    for (Size done = 0; done < one.size;) {
-      if (room.size == 0) {
-        const Taking host{times.host_us};
-        room = stock.at(begin_ + reached);
-      }
-      const Size size = std::min(room.size, one.size - done);
-      TRY(copies.add(one.address + done, room.bytes, size));
-      done += size;
-      reached += size;
-      room = {room.bytes + size, room.size - size};
-      const Taking copying{times.copies_us};
-      if (room.size == 0) TRY(copies.end_part());
-    }
+    TRY(flow.copy(departure_.leaving[i], end_part));
   }
-  const Taking copying{times.copies_us};
-  TRY(copies.end_part());
-  return copies.wait_for_all();
+  return flow.finish();
 }
 
 // The next chunks of one leaver's.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that leaves its devices by itself, by the C and the C++ API.
-#include <cuda.h>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -10,21 +8,13 @@
 #include <vector>
 
 #include "cuvmm/cuvmm.hpp"
+#include "library/driver_calls.hpp"
 
 namespace cuvmm::test {
 namespace {
 
 constexpr std::uint64_t MiB = 1 << 20;
 constexpr std::chrono::microseconds timeout{5'000'000};
-
-template <class Function>
-Function* find(const char* symbol) {
-  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  return library != nullptr ? reinterpret_cast<Function*>(::dlsym(library, symbol)) : nullptr;
-}
-#define SYMBOL_TEXT(name) #name
-#define SYMBOL(name) SYMBOL_TEXT(name)
-#define CALL(name) find<decltype(name)>(SYMBOL(name))
 
 bool is_preloaded() {
   const char* const kind = std::getenv("CUVMM_TEST_ENGINE");

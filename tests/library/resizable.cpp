@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Buffers that grow and shrink where they lie, by the C and the C++ API. Contents are written and
 // read by the driver's own functions, which the program looks up as any does.
-#include <cuda.h>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,20 +11,12 @@
 
 #include "cuvmm/cuvmm.h"
 #include "cuvmm/cuvmm.hpp"
+#include "library/driver_calls.hpp"
 
 namespace cuvmm::test {
 namespace {
 
 constexpr std::uint64_t MiB = 1 << 20;
-
-template <class Function>
-Function* find(const char* symbol) {
-  static void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  return library != nullptr ? reinterpret_cast<Function*>(::dlsym(library, symbol)) : nullptr;
-}
-#define SYMBOL_TEXT(name) #name
-#define SYMBOL(name) SYMBOL_TEXT(name)
-#define CALL(name) find<decltype(name)>(SYMBOL(name))
 
 class Resizables : public ::testing::Test {
  protected:

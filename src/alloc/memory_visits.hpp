@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory: all that holds some of a device, under the locks of the lists. What the program has ended
+// may hold some still.
+#pragma once
+
+#include <shared_mutex>
+
+#include "alloc/held_back.hpp"
+#include "alloc/memory.hpp"
+
+namespace cuvmm {
+
+template <class Visit>
+void Memory::for_each_context(int ordinal, Visit visit) const {
+  const Reading reading{contexts_lock_};
+  for (const auto& [handle, served] : contexts_) {
+    ContextMemory* const memory = served->memory.get();
+    if (memory != nullptr && memory->device().ordinal() == ordinal) visit(*memory);
+  }
+}
+
+template <class Visit>
+void Memory::for_each_pool(int ordinal, Visit visit) const {
+  const Reading reading{pools_lock_};
+  for (const auto& [handle, pool] : pools_) {
+    if (pool->device().ordinal() == ordinal) visit(*pool);
+  }
+  for (const auto& pool : ended_pools_) {
+    if (pool->device().ordinal() == ordinal) visit(*pool);
+  }
+}
+
+}  // namespace cuvmm
