@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/size.hpp"
 
@@ -15,7 +16,7 @@ namespace {
 
 const char* driver_path() {
   const char* chosen = std::getenv("CUVMM_TEST_DRIVER");
-  return chosen != nullptr ? chosen : CUVMM_SIM_DRIVER;
+  return chosen != nullptr ? chosen : simulated_driver_path();
 }
 
 Driver load_with_context() {
@@ -65,6 +66,14 @@ Driver make_silent() {
 }
 
 }  // namespace
+
+const char* simulated_driver_path() {
+  static const std::string* path = [] {
+    const auto program = std::filesystem::read_symlink("/proc/self/exe");
+    return new std::string{program.parent_path().parent_path() / CUVMM_SIM_BELOW_BUILD};
+  }();
+  return path->c_str();
+}
 
 const Driver& driver() {
   static const Driver* loaded = new Driver{load_with_context()};

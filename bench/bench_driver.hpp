@@ -15,6 +15,8 @@ namespace cuvmm::bench {
 // primary context is current. Ends the program with one line where there is none.
 const Driver& driver();
 bool simulated();
+// Found from where the program lies, since a build is carried to where the cards are.
+const char* simulated_driver_path();
 
 // A driver whose mapping calls do nothing and succeed: what remains is our own time.
 const Driver& silent_driver();

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "bench/bench_driver.hpp"
 #include "hook/door.hpp"
 
 namespace cuvmm::bench {
@@ -22,7 +23,7 @@ typename hook::Row<call>::Function door() {
 struct World {
   World() {
     ::setenv("VMM_SIM_BACKING", "none", 1);
-    driver_source().path.store(CUVMM_SIM_DRIVER);
+    driver_source().path.store(simulated_driver_path());
     CUcontext context = nullptr;
     door<Call::cuInit>()(0);
     door<Call::cuDevicePrimaryCtxRetain>()(&context, 0);

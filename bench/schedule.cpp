@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "bench/bench_driver.hpp"
 #include "hook/door.hpp"
 
 namespace cuvmm::bench {
@@ -26,7 +27,7 @@ constexpr int in_a_turn = 400;  // fit into a lane
 struct World {
   World() {
     ::setenv("VMM_SIM_BACKING", "none", 1);
-    driver_source().path.store(CUVMM_SIM_DRIVER);
+    driver_source().path.store(simulated_driver_path());
     const Driver& driver = Engine::get()->driver();
     driver.cuInit(0);
     driver.cuDevicePrimaryCtxRetain(&context, 0);

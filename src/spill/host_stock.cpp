@@ -13,8 +13,11 @@
 namespace cuvmm {
 namespace {
 
-constexpr Size unit = 2 * MiB;   // that the system has large translations for
-constexpr Size slab = 16 * MiB;  // that one thread touches at a time
+constexpr Size unit = 2 * MiB;  // that the system has large translations for
+// That one thread touches at a time, and for which the driver, who pins, waits with changing the
+// process's address space.
+constexpr Size slab = unit;
+constexpr Size alone_at_most = 16 * MiB;
 constexpr std::size_t threads_at_most = 8;
 
 #ifndef MADV_POPULATE_WRITE
@@ -61,6 +64,8 @@ struct HostStock::Touching {
   };
   std::vector<Slab> slabs;
   std::atomic<std::size_t> next{0};
+  // Set when all threads are there: to make one waits for the slabs that others touch.
+  FutexWord may_begin{0};
 
   void work() {
     for (;;) {
@@ -122,7 +127,7 @@ void HostStock::touch(const std::vector<Piece*>& pieces) {
   const auto processors = static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   std::size_t wanted = std::min(
       {threads_at_most, std::max<std::size_t>(processors / 2, 1), touching_->slabs.size()});
-  if (all <= slab) wanted = 0;
+  if (all <= alone_at_most) wanted = 0;
   sigset_t every;
   sigset_t before;
   sigfillset(&every);
@@ -133,12 +138,16 @@ void HostStock::touch(const std::vector<Piece*>& pieces) {
     threads_.push_back(thread);
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (threads_.empty()) touching_->work();
+  if (threads_.empty()) return touching_->work();
+  touching_->may_begin.store(1);
+  wake_all(touching_->may_begin);
 }
 
 void* HostStock::touch_some(void* touching) {
   ::pthread_setname_np(::pthread_self(), "cuvmm-touch");
-  static_cast<Touching*>(touching)->work();
+  auto& all = *static_cast<Touching*>(touching);
+  while (all.may_begin.load() == 0) wait_while(all.may_begin, 0, std::chrono::milliseconds{100});
+  all.work();
   return nullptr;
 }
 
