@@ -164,7 +164,7 @@ Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
   }
   Result<void> outcome;
   for (const auto& removal : removals_) {
-    if (removal->bytes() == 0) continue;
+    if (!removal->has_begun()) continue;
     const InContext in_context{around_.driver, removal->context()};
     Result<void> done = in_context.ok() ? removal->put_back(stock_, instead, report.times)
                                         : refused(ErrorKind::DriverFailed, resuming, "no context");

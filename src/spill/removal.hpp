@@ -32,6 +32,8 @@ class Removal {
   Size bytes() const { return bytes_; }
   Size stayed() const { return departure_.stayed; }
   const char* why() const { return departure_.why; }
+  // Something has to be put back, or a copy may still run.
+  bool has_begun() const { return gone_ != 0 || unfinished_ != nullptr; }
 
   // Copies, and gives each chunk back as soon as its contents are there. After an Error some of
   // them are away.

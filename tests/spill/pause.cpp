@@ -61,6 +61,28 @@ TEST_F(PauseTest, AProgramWithoutMemoryCanBePausedToo) {
   ASSERT_DONE(program.pauser->resume(Partly::No));
 }
 
+// Memory of a device's pool outlives the context that it was taken in.
+TEST_F(PauseTest, WithoutAContextItIsRefusedAndTheProgramGoesOn) {
+  Program program{driver(), {}};
+  CUcontext own = nullptr;
+  ASSERT_CUDA(driver().cuCtxCreate_v3020(&own, 0, device()));
+  program.memory->context_began(own);
+  CUdeviceptr address = 0;
+  ASSERT_EQ(program.memory->allocate_ordered(&address, 3 * MiB, StreamName{}),
+            Answer{CUDA_SUCCESS});
+  ASSERT_CUDA(driver().cuStreamSynchronize(nullptr));
+  ASSERT_CUDA(driver().cuCtxDestroy(own));
+  program.memory->context_ended(own);
+  const auto refused = program.pauser->pause(timeout, Strict::No);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_FALSE(program.pauser->is_paused());
+  EXPECT_FALSE(program.calls.is_shut());
+  program.take_a_little_of_everything();
+  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+  ASSERT_DONE(program.pauser->resume(Partly::No));
+  program.expect_intact();
+}
+
 TEST_F(PauseTest, KernelsReadTheSameWordsAfterwards) {
   Program program{driver(), {}};
   CUdeviceptr address = 0;

@@ -9,11 +9,11 @@ trap 'rm -rf "$log" "$XDG_RUNTIME_DIR"' EXIT
 say() { echo "$*" | tee -a "$log"; }
 
 # The program sleeps most of its steps, so that it is seldom met in one.
-pauses() {  # WHAT MIB ROUNDS SECONDS_BEFORE WORD=VALUE…
+pauses() {  # WHAT MIB ROUNDS SECONDS_BEFORE STEPS WORD=VALUE…
   local runner round
   say "-- $1"
-  env "${@:5}" build/bin/cuvmm run --quiet --control -- \
-    build/bin/take_turns --mib "$2" --steps 60 --rest 100 &
+  env "${@:6}" build/bin/cuvmm run --quiet --control -- \
+    build/bin/take_turns --mib "$2" --steps "$5" --rest 100 &
   runner=$!
   for _ in {1..600}; do
     compgen -G "$XDG_RUNTIME_DIR/cuvmm/control-*" >/dev/null && break || sleep 0.05
@@ -47,15 +47,15 @@ for way, to, source in (("out", here, there), ("back", there, here)):
     print(f"link {way}: {best:.2f} GB/s")
 LINK
 fi
-pauses "8 GiB ready" 8192 3 4 VMM_PAUSE_AHEAD=100%
+pauses "8 GiB ready" 8192 3 4 60 VMM_PAUSE_AHEAD=100%
 room=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)
 if ((room > 80)); then
-  pauses "64 GiB ready" 65536 3 12 VMM_PAUSE_AHEAD=100%
+  pauses "64 GiB ready" 65536 3 20 240 VMM_PAUSE_AHEAD=100%
 else
   say "skipped: 64 GiB: the host has $room GiB"
 fi
 # Last: memory that a virtual machine has never touched before is its host's to find, which takes
 # five times as long.
-for round in 1 2 3; do pauses "8 GiB cold" 8192 1 2; done
+for round in 1 2 3; do pauses "8 GiB cold" 8192 1 2 60; done
 python3 -B tools/pause_figures.py <"$log" >"$CUVMM_PART_DETAILS" || status=1
 exit "$status"
