@@ -85,6 +85,39 @@ TEST_F(Semantics, ParametersAreThoseOfTheCall) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
+// As cuBLAS launches. More than may be in flight at once, so none waits for its turn.
+TEST_F(Semantics, ConfiguredLaunchesWithPackedParametersAreQueued) {
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
+  const HookedStream stream;
+  ASSERT_CUDA(hooked().cuMemsetD32Async(memory, 0, 1, stream));
+  Held held;
+  ASSERT_CUDA(hooked().cuLaunchHostFunc(stream, &Held::wait, &held));
+  for (int i = 0; i < 500; ++i) {
+    struct {
+      std::uint64_t address;
+      std::uint32_t words;
+    } packed{memory, 1};
+    std::size_t size = sizeof packed;
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = stream;
+    ASSERT_CUDA(hooked().cuLaunchKernelEx(&config, kernels_.add_one, nullptr, extra));
+    packed = {};
+    size = 0;
+    config = {};
+  }
+  held.goes_on = true;
+  ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
+  std::uint32_t found = 0;
+  ASSERT_CUDA(hooked().cuMemcpyDtoH(&found, memory, 4));
+  EXPECT_EQ(found, 500U);
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
 TEST_F(Semantics, ConfiguredLaunchesKeepTheirAttributes) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));

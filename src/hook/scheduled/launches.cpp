@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels, host functions and graphs.
 #include <algorithm>
+#include <optional>
 
 #include "hook/scheduled/way.hpp"
 
@@ -34,41 +35,6 @@ bool is_taken_for_sure(const Shape& shape, const KernelFacts& facts) {
          shape.shared <= static_cast<unsigned>(std::max(0, facts.most_dynamic_shared));
 }
 
-// A kernel's parameters, as they were when it was launched.
-class Parameters {
- public:
-  Parameters(std::shared_ptr<const KernelFacts> facts, void* const* given)
-      : facts_(std::move(facts)), bytes_(facts_->parameter_bytes) {
-    if (!bytes_.ok()) return;
-    for (std::size_t i = 0; i < facts_->parameters.size(); ++i) {
-      const KernelFacts::Parameter& one = facts_->parameters[i];
-      std::memcpy(bytes_.data() + one.offset, given[i], one.size);
-    }
-  }
-  bool ok() const { return bytes_.ok(); }
-
-  // For the length of `launch(pointers)`.
-  template <class Launch>
-  CUresult pass_to(Launch&& launch) {
-    void* pointers[most_parameters];
-    for (std::size_t i = 0; i < facts_->parameters.size(); ++i) {
-      pointers[i] = bytes_.data() + facts_->parameters[i].offset;
-    }
-    return launch(pointers);
-  }
-
- private:
-  std::shared_ptr<const KernelFacts> facts_;
-  KeptBytes<few_parameter_bytes> bytes_;
-};
-
-bool can_be_copied(const KernelFacts& facts, void* const* given) {
-  const std::size_t count = facts.parameters.size();
-  if (count == 0) return true;
-  if (given == nullptr || count > most_parameters) return false;
-  return std::all_of(given, given + count, [](const void* one) { return one != nullptr; });
-}
-
 // The packed form of parameters: a list of a buffer and its size.
 struct Packed {
   const void* bytes = nullptr;
@@ -88,6 +54,65 @@ struct Packed {
     }
     if (bytes == nullptr || size == 0) is_understood = false;
   }
+};
+
+// A kernel's parameters, as they were when it was launched: one by one, or packed.
+class Parameters {
+ public:
+  // Nothing where the driver has to look at them.
+  static std::optional<Parameters> keep(std::shared_ptr<const KernelFacts> facts,
+                                        void* const* given, void* const* extra) {
+    if (given != nullptr && extra != nullptr) return std::nullopt;
+    if (extra != nullptr) return keep_packed(extra, facts->parameter_bytes);
+    if (!can_be_copied(*facts, given)) return std::nullopt;
+    Parameters kept{facts->parameter_bytes};
+    if (!kept.bytes_.ok()) return std::nullopt;
+    for (std::size_t i = 0; i < facts->parameters.size(); ++i) {
+      const KernelFacts::Parameter& one = facts->parameters[i];
+      std::memcpy(kept.bytes_.data() + one.offset, given[i], one.size);
+    }
+    kept.facts_ = std::move(facts);
+    return kept;
+  }
+
+  // For the length of `launch(pointers, extra)`.
+  template <class Launch>
+  CUresult pass_to(Launch&& launch) {
+    if (facts_ == nullptr) {
+      std::size_t size = bytes_.size();
+      void* list[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes_.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                      &size, CU_LAUNCH_PARAM_END};
+      return launch(static_cast<void**>(nullptr), static_cast<void**>(list));
+    }
+    void* pointers[most_parameters];
+    for (std::size_t i = 0; i < facts_->parameters.size(); ++i) {
+      pointers[i] = bytes_.data() + facts_->parameters[i].offset;
+    }
+    return launch(static_cast<void**>(pointers), static_cast<void**>(nullptr));
+  }
+
+ private:
+  explicit Parameters(std::size_t size) : bytes_(size) {}
+
+  static bool can_be_copied(const KernelFacts& facts, void* const* given) {
+    const std::size_t count = facts.parameters.size();
+    if (count == 0) return true;
+    if (given == nullptr || count > most_parameters) return false;
+    return std::all_of(given, given + count, [](const void* one) { return one != nullptr; });
+  }
+
+  // The driver takes what pads a struct for parameters too, and refuses more than that.
+  static std::optional<Parameters> keep_packed(void* const* extra, std::size_t parameter_bytes) {
+    const Packed packed{extra};
+    if (!packed.is_understood || packed.size > round_up(parameter_bytes, 8)) return std::nullopt;
+    Parameters kept{packed.size};
+    if (!kept.bytes_.ok()) return std::nullopt;
+    std::memcpy(kept.bytes_.data(), packed.bytes, packed.size);
+    return kept;
+  }
+
+  std::shared_ptr<const KernelFacts> facts_;  // nullptr: packed
+  KeptBytes<few_parameter_bytes> bytes_;
 };
 
 std::uint64_t kind_of(CUfunction function, const Shape& shape) {
@@ -181,41 +206,18 @@ CUVMM_SCHEDULE(cuLaunchKernel, CUfunction function, unsigned grid_x, unsigned gr
     return make_in_turn(way, request, forward, function, grid_x, grid_y, grid_z, block_x, block_y,
                         block_z, shared, stream, given, extra);
   };
-  if (!way.is_open_to_queue || (given != nullptr && extra != nullptr)) return asks_driver();
+  if (!way.is_open_to_queue) return asks_driver();
   const auto facts = way.parts->kernels.find(function, way.stream->device);
   if (facts == nullptr || !is_taken_for_sure(shape, *facts)) return asks_driver();
-  if (extra != nullptr) {
-    const Packed packed{extra};
-    if (!packed.is_understood || packed.size != facts->parameter_bytes) return asks_driver();
-    KeptBytes<few_parameter_bytes> bytes{packed.size};
-    if (!bytes.ok()) return asks_driver();
-    std::memcpy(bytes.data(), packed.bytes, packed.size);
-    return queue(
-        way, request,
-        [forward, function, shape, stream, bytes = std::move(bytes)]() mutable {
-          std::size_t size = bytes.size();
-          void* list[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
-                          &size, CU_LAUNCH_PARAM_END};
-          void** no_pointers = nullptr;
-          void** packed_again = list;
-          return make_now(forward, function, shape.grid[0], shape.grid[1], shape.grid[2],
-                          shape.block[0], shape.block[1], shape.block[2], shape.shared, stream,
-                          no_pointers, packed_again);
-        },
-        forward, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, given,
-        extra);
-  }
-  if (!can_be_copied(*facts, given)) return asks_driver();
-  Parameters parameters{facts, given};
-  if (!parameters.ok()) return asks_driver();
+  auto parameters = Parameters::keep(facts, given, extra);
+  if (!parameters) return asks_driver();
   return queue(
       way, request,
-      [forward, function, shape, stream, parameters = std::move(parameters)]() mutable {
-        return parameters.pass_to([&](void** pointers) {
-          void** no_extra = nullptr;
+      [forward, function, shape, stream, kept = std::move(*parameters)]() mutable {
+        return kept.pass_to([&](void** pointers, void** packed) {
           return make_now(forward, function, shape.grid[0], shape.grid[1], shape.grid[2],
                           shape.block[0], shape.block[1], shape.block[2], shape.shared, stream,
-                          pointers, no_extra);
+                          pointers, packed);
         });
       },
       forward, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, given,
@@ -234,16 +236,16 @@ CUVMM_SCHEDULE(cuLaunchCooperativeKernel, CUfunction function, unsigned grid_x, 
   };
   if (!way.is_open_to_queue) return asks_driver();
   const auto facts = way.parts->kernels.find(function, way.stream->device);
-  if (facts == nullptr || !is_taken_for_sure(shape, *facts) || !can_be_copied(*facts, given) ||
+  if (facts == nullptr || !is_taken_for_sure(shape, *facts) ||
       !fits_at_once(forward.engine(), function, shape, way.stream->device)) {
     return asks_driver();
   }
-  Parameters parameters{facts, given};
-  if (!parameters.ok()) return asks_driver();
+  auto parameters = Parameters::keep(facts, given, nullptr);
+  if (!parameters) return asks_driver();
   return queue(
       way, request,
-      [forward, function, shape, stream, parameters = std::move(parameters)]() mutable {
-        return parameters.pass_to([&](void** pointers) {
+      [forward, function, shape, stream, kept = std::move(*parameters)]() mutable {
+        return kept.pass_to([&](void** pointers, void**) {
           return make_now(forward, function, shape.grid[0], shape.grid[1], shape.grid[2],
                           shape.block[0], shape.block[1], shape.block[2], shape.shared, stream,
                           pointers);
@@ -264,9 +266,7 @@ CUVMM_SCHEDULE(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction functi
     return make_in_turn(way, request, forward, config, function, given, extra);
   };
   const Attributes attributes_mean = mean(*config);
-  if (!way.is_open_to_queue || extra != nullptr || attributes_mean == Attributes::Others) {
-    return asks_driver();
-  }
+  if (!way.is_open_to_queue || attributes_mean == Attributes::Others) return asks_driver();
   if (attributes_mean == Attributes::MayRefuse) {
     const std::uint64_t launch = number_of(*config, function, shape, way.stream->device);
     if (!way.parts->kernels.was_taken(launch)) {
@@ -276,21 +276,18 @@ CUVMM_SCHEDULE(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction functi
     }
   }
   const auto facts = way.parts->kernels.find(function, way.stream->device);
-  if (facts == nullptr || !is_taken_for_sure(shape, *facts) || !can_be_copied(*facts, given)) {
-    return asks_driver();
-  }
-  Parameters parameters{facts, given};
-  if (!parameters.ok()) return asks_driver();
+  if (facts == nullptr || !is_taken_for_sure(shape, *facts)) return asks_driver();
+  auto parameters = Parameters::keep(facts, given, extra);
+  if (!parameters) return asks_driver();
   std::vector<CUlaunchAttribute> attributes(config->attrs, config->attrs + config->numAttrs);
   return queue(
       way, request,
-      [forward, function, kept = *config, attributes = std::move(attributes),
-       parameters = std::move(parameters)]() mutable {
-        return parameters.pass_to([&](void** pointers) {
-          kept.attrs = attributes.data();
-          const CUlaunchConfig* again = &kept;
-          void** no_extra = nullptr;
-          return make_now(forward, again, function, pointers, no_extra);
+      [forward, function, again = *config, attributes = std::move(attributes),
+       kept = std::move(*parameters)]() mutable {
+        return kept.pass_to([&](void** pointers, void** packed) {
+          again.attrs = attributes.data();
+          const CUlaunchConfig* configured = &again;
+          return make_now(forward, configured, function, pointers, packed);
         });
       },
       forward, config, function, given, extra);
