@@ -17,7 +17,7 @@ struct Batch {
   CUcontext context = nullptr;
   StreamId stream = no_stream;
   CUstream handle = nullptr;
-  CUevent begin = nullptr;
+  CUevent begin = nullptr;  // none where it begins when the one before it on the stream ends
   CUevent end = nullptr;
   std::uint32_t operations = 0;
   std::uint64_t estimate_ns = 0;

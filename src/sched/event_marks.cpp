@@ -2,11 +2,17 @@
 #include "sched/event_marks.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
+namespace {
+
+constexpr float longest_ms = std::numeric_limits<float>::max();
+
+}  // namespace
 
 // Relaxed for good: what is issued here belongs to no capture of this thread.
 void EventMarks::thread_begins() {
@@ -82,8 +88,11 @@ std::optional<std::uint64_t> EventMarks::device_time(Batch& batch) {
     const Holding holding{lock_};
     last_end = std::exchange(contexts_[batch.context].last_end, nullptr);
   }
-  float ran = time_between(batch.begin, batch.end);
-  if (last_end != nullptr) ran = std::min(ran, time_between(last_end, batch.end));
+  const float since_begin =
+      batch.begin != nullptr ? time_between(batch.begin, batch.end) : longest_ms;
+  const float since_last_end = last_end != nullptr ? time_between(last_end, batch.end) : longest_ms;
+  const float shorter = std::min(since_begin, since_last_end);
+  const float ran = shorter < longest_ms ? shorter : 0.0F;
   give_back(batch.context, batch.begin);
   CUevent displaced = nullptr;
   {
@@ -96,7 +105,7 @@ std::optional<std::uint64_t> EventMarks::device_time(Batch& batch) {
 }
 
 void EventMarks::drop(Batch& batch) {
-  driver_.cuEventDestroy(batch.begin);
+  if (batch.begin != nullptr) driver_.cuEventDestroy(batch.begin);
   driver_.cuEventDestroy(batch.end);
 }
 

@@ -29,6 +29,8 @@ void Issuer::join_batch(Seat& seat, const Request& request, std::uint64_t estima
     close_batch();
     return;
   }
+  // It takes the device no time, and is done when what is before it on its stream is.
+  if (request.event_use == EventUse::Records) return;
   const bool joins = batch_.lane == seat.lane && batch_.stream == request.stream->id &&
                      batch_.operations < most_in_batch &&
                      (!is_paced_ || batch_.estimate_ns + estimate <= in_ns(settings_.window));
@@ -40,7 +42,11 @@ void Issuer::join_batch(Seat& seat, const Request& request, std::uint64_t estima
               .handle = request.stream->handle,
               .kind = request.kind,
               .began_at = now};
-    if (!side_.mark_begin(batch_)) {
+    // Behind another batch it begins where that one ends.
+    const bool follows = std::any_of(flying_.begin(), flying_.end(), [&](const Batch& earlier) {
+      return earlier.stream == batch_.stream;
+    });
+    if (!follows && !side_.mark_begin(batch_)) {
       batch_ = {};
       return;
     }

@@ -81,6 +81,35 @@ TEST_F(Scheduling, ALaneThatAnotherMayWaitForIsMarkedOften) {
   EXPECT_GT(marks_of(client, stream, 20), 4);
 }
 
+TEST_F(Scheduling, RecordsOfEventsAreNotMarked) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  for (int i = 0; i < 20; ++i) submit(client, records(event_number(1), stream), i);
+  scheduler.settle_stream(stream);
+  EXPECT_EQ(issued_.count(), 20U);
+  EXPECT_EQ(device_.begins, 0);
+  EXPECT_EQ(device_.marks, 0);
+}
+
+// Each mark delays what is behind it.
+TEST_F(Scheduling, WhatFollowsOnItsStreamHasNoBeginOfItsOwn) {
+  Scheduler& scheduler = start({.policy = Schedule::Fair});
+  const StreamState& one = streams_.add();
+  const StreamState& two = streams_.add();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  submit(scheduler.create_client("other", 0, 1), on(two, 1), 0);
+  submit(client, on(one, 100'000), 1);  // from now on it is known how long that takes
+  ASSERT_TRUE(soon([&] { return client.figures().device_ns != 0; }));
+  device_.is_stuck = true;
+  for (int i = 2; i <= 3; ++i) submit(client, on(one, 100'000), i);
+  EXPECT_TRUE(soon([&] { return device_.marks == 4; }));
+  EXPECT_EQ(issued_.count(), 4U);
+  EXPECT_EQ(device_.begins, 3);
+  device_.is_stuck = false;
+  scheduler.settle_all();
+}
+
 TEST_F(Scheduling, ReturnsBeforeTheDriverDoes) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);

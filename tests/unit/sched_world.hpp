@@ -23,6 +23,7 @@ class SerialDevice final : public DriverSide {
   CUcontext current() const { return current_; }
 
   bool mark_begin(Batch& batch) override {
+    ++begins;
     batch.began_at = now_ns();
     return true;
   }
@@ -40,7 +41,8 @@ class SerialDevice final : public DriverSide {
     return batch.operations * batch.kind;
   }
 
-  std::atomic<int> marks{0};
+  std::atomic<int> begins{0};
+  std::atomic<int> marks{0};  // of ends
 
   // Nothing is done any more, as while kernels wait for something.
   std::atomic<bool> is_stuck{false};
