@@ -3,13 +3,11 @@
 
 #include <pthread.h>
 
-#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "base/size.hpp"
 #include "driver/driver.hpp"
-#include "trace/futex.hpp"
 
 namespace cuvmm {
 
@@ -56,8 +54,6 @@ class HostStock {
     Size begin;  // of all
     Size size;
     std::byte* bytes;
-    std::atomic<Size> untouched;
-    FutexWord is_touched{0};
     bool is_pinned = false;
     CUcontext pinned_in = nullptr;
     Size end() const { return begin + size; }
