@@ -1,69 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory as the hooks use it: what is ours to serve, what is refused, and what is left to the
 // driver.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <optional>
 #include <vector>
 
-#include "alloc/memory.hpp"
 #include "alloc/pointer_answers.hpp"
+#include "alloc_memory_world.hpp"
 #include "driver/current_context.hpp"
-#include "support/driver_under_test.hpp"
-#include "support/faulty_driver.hpp"
 #include "support/kernels.hpp"
 
 namespace cuvmm::test {
 namespace {
 
 constexpr Size large = 8 * MiB;
-
-class MemoryTest : public DriverContract {
- protected:
-  void SetUp() override {
-    DriverContract::SetUp();
-    begin({});
-  }
-  void TearDown() override {
-    end();
-    DriverContract::TearDown();
-  }
-
-  void end() {
-    memory_.reset();
-    clock.reset();
-  }
-  void begin(const MemorySettings& settings) {
-    end();
-    clock.emplace(faulty.driver(), captures);
-    memory_.emplace(Memory::Surroundings{faulty.driver(), *clock, captures, gate, work_note,
-                                         [this] { return sees_everything; }},
-                    settings);
-  }
-  Memory& memory() { return *memory_; }
-
-  CUdeviceptr given(Size size) {
-    CUdeviceptr address = 0;
-    EXPECT_EQ(memory().allocate(&address, size), Answer{CUDA_SUCCESS});
-    return address;
-  }
-  CUdeviceptr given_ordered(Size size) {
-    CUdeviceptr address = 0;
-    EXPECT_EQ(memory().allocate_ordered(&address, size, StreamName{}), Answer{CUDA_SUCCESS});
-    return address;
-  }
-
-  FaultyDriver faulty{driver()};
-  Captures captures;
-  Gate gate;
-  WorkNote work_note;
-  bool sees_everything = true;
-  std::optional<StreamClock> clock;
-
- private:
-  std::optional<Memory> memory_;
-};
 
 TEST_F(MemoryTest, IsFoundUntilItIsFreed) {
   const CUdeviceptr address = given(large);
@@ -92,13 +40,6 @@ TEST_F(MemoryTest, WhatIsNotOursIsTheDriversBusiness) {
   EXPECT_EQ(memory().free(0), std::nullopt);
   EXPECT_EQ(memory().free(0x1234), std::nullopt);
   EXPECT_EQ(memory().free_ordered(0x1234, StreamName{}), std::nullopt);
-}
-
-TEST_F(MemoryTest, AFreeOfAnInnerOrFreedAddressIsRefused) {
-  const CUdeviceptr address = given(large);
-  EXPECT_EQ(memory().free(address + 512), Answer{CUDA_ERROR_INVALID_VALUE});
-  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
-  EXPECT_EQ(memory().free(address), std::nullopt) << "the driver refuses what it never gave";
 }
 
 TEST_F(MemoryTest, BeyondTheDeviceIsRefusedAtOnce) {
@@ -145,18 +86,6 @@ TEST_F(MemoryTest, WhatIsKeptMakesWayForWhatTheProgramTakesOfTheDriver) {
   EXPECT_GE(memory().counters(0).physical_held(), 48 * MiB);
   memory().took_natively({NativeMemory::Kind::Address, 1}, 40 * MiB);
   EXPECT_LE(memory().counters(0).physical_held(), 24 * MiB);
-}
-
-TEST_F(MemoryTest, KeepsNoMoreThanItIsToldTo) {
-  begin({.cache = SizeLimit::of_bytes(8 * MiB)});
-  CUmemoryPool standard = nullptr;
-  GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
-  const CUdeviceptr ordered = given_ordered(32 * MiB);
-  EXPECT_EQ(memory().free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
-  EXPECT_CUDA(synchronize());
-  EXPECT_GE(memory().counters(0).physical_held(), 32 * MiB) << "until it is told to trim";
-  memory().pool(standard)->trim(0);
-  EXPECT_LE(memory().counters(0).physical_held(), 8 * MiB);
 }
 
 TEST_F(MemoryTest, AChunkOfTheProgramsCountsUntilNobodyRefersToIt) {
@@ -222,61 +151,6 @@ TEST_F(MemoryTest, CountsWhatTheProgramHoldsAndWhatItTakes) {
   EXPECT_EQ(memory().counters(0).requested_live, 0U);
 }
 
-// A capture that began a moment ago must not be broken by a wait that the driver's free has not.
-TEST_F(MemoryTest, OnceThereWasACaptureAFreeWaitsAsTheDriversDoes) {
-  const CUdeviceptr address = given(large);
-  captures.began();
-  captures.ended();
-  work_note.leave();
-  const std::uint64_t synchronised = faulty.count_of("cuCtxSynchronize");
-  const std::uint64_t freed = faulty.count_of("cuMemFree");
-  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
-  EXPECT_EQ(faulty.count_of("cuCtxSynchronize"), synchronised);
-  EXPECT_EQ(faulty.count_of("cuMemFree"), freed + 1);
-}
-
-TEST_F(MemoryTest, AFreeOnAFullCardDoesNotFailForWantOfMemory) {
-  const CUdeviceptr address = given(large);
-  captures.began();
-  captures.ended();
-  work_note.leave();
-  faulty.fail_from(1, CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
-  faulty.stop_failing();
-  EXPECT_FALSE(memory().find(address));
-}
-
-// The asking stream waits on the device for what the other still does; this thread goes on. A pool
-// that may not add such an order has its host wait, in vain here.
-TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
-  for (const bool may_follow : {true, false}) {
-    begin({.limit = SizeLimit::of_bytes(64 * MiB), .wait = Duration{20'000}});
-    CUmemoryPool standard = nullptr;
-    GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
-    memory().pool(standard)->order().add_dependencies(may_follow);
-    const GivenStream first;
-    const GivenStream second;
-    const StreamName one{.handle = first};
-    const StreamName other{.handle = second};
-    CUdeviceptr address = 0;
-    ASSERT_EQ(memory().allocate_ordered(&address, 48 * MiB, one), Answer{CUDA_SUCCESS});
-    {
-      SlowWork work{kernels(), first};
-      ASSERT_EQ(memory().free_ordered(address, one), Answer{CUDA_SUCCESS});
-      CUdeviceptr next = 0;
-      const Answer answer = memory().allocate_ordered(&next, 48 * MiB, other);
-      EXPECT_EQ(answer, Answer{may_follow ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY});
-      if (may_follow) {
-        EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(second));
-        EXPECT_EQ(memory().free_ordered(next, other), Answer{CUDA_SUCCESS});
-      }
-    }
-    EXPECT_CUDA(synchronize());
-    EXPECT_EQ(memory().complaint(), std::nullopt);
-    end();
-  }
-}
-
 TEST_F(MemoryTest, NothingLiveMovesWhileWorkRunsThatCouldTouchIt) {
   begin({.limit = SizeLimit::of_bytes(32 * MiB), .wait = Duration{20'000}});
   std::vector<CUdeviceptr> blocks;
@@ -298,95 +172,6 @@ TEST_F(MemoryTest, NothingLiveMovesWhileWorkRunsThatCouldTouchIt) {
   EXPECT_EQ(memory().allocate(&whole, 12 * MiB), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory().complaint(), std::nullopt);
   end();
-}
-
-TEST_F(MemoryTest, OfAContextThatEndedIsNoAllocationAnyMore) {
-  CUdeviceptr address = 0;
-  {
-    OwnContext own;
-    address = given(large);
-    const CUcontext handle = own.get();
-    GIVEN(own.destroy());
-    memory().context_ended(handle);
-  }
-  EXPECT_FALSE(memory().find(address));
-  EXPECT_EQ(memory().free(address), std::nullopt);
-  EXPECT_EQ(memory().complaint(), std::nullopt);
-  EXPECT_EQ(memory().counters(0).requested_live, 0U);
-  memory().make_room();
-  EXPECT_EQ(memory().counters(0).physical_held(), 0U) << "all of it went with the context";
-}
-
-TEST_F(MemoryTest, PoolsAndContextsThatComeAndGoLeaveNoAddressesBehind) {
-  const auto use_and_end_both = [&] {
-    OwnContext own;
-    const CUcontext context = own.get();
-    memory().context_began(context);
-    given(large);
-    given(1000);
-    CUmemPoolProps properties{};
-    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
-    CUmemoryPool pool = nullptr;
-    GIVEN(driver().cuMemPoolCreate(&pool, &properties));
-    memory().pool_created(pool, properties);
-    CUdeviceptr ordered = 0;
-    EXPECT_EQ(memory().allocate_ordered(&ordered, large, pool, StreamName{}), Answer{CUDA_SUCCESS});
-    EXPECT_EQ(memory().free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
-    GIVEN(synchronize());
-    memory().pool_ended(pool);
-    GIVEN(driver().cuMemPoolDestroy(pool));
-    GIVEN(own.destroy());
-    memory().context_ended(context);
-  };
-  use_and_end_both();
-  const Size reserved = reserved_addresses();
-  for (int round = 0; round < 20; ++round) use_and_end_both();
-  EXPECT_EQ(reserved_addresses(), reserved);
-}
-
-TEST_F(MemoryTest, AHandleThatEndedIsTheDriversUntilItBeginsAgain) {
-  const CUcontext current = current_context(driver());
-  memory().context_ended(current);
-  CUdeviceptr address = 0;
-  EXPECT_EQ(memory().allocate(&address, large), std::nullopt);
-  EXPECT_EQ(memory().allocate_ordered(&address, large, StreamName{}), std::nullopt);
-  memory().context_began(current);
-  EXPECT_EQ(memory().free(given(large)), Answer{CUDA_SUCCESS});
-}
-
-TEST_F(MemoryTest, AfterALostContextEverythingNewIsAskedOfTheDriver) {
-  const CUdeviceptr address = given(large);
-  memory().context_is_lost();
-  CUdeviceptr more = 0;
-  EXPECT_EQ(memory().allocate(&more, large), std::nullopt);
-  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS}) << "what is ours stays ours";
-}
-
-TEST_F(MemoryTest, AWaitThatFailsLeavesTheAllocationHeld) {
-  const CUdeviceptr address = given(large);
-  work_note.leave();
-  faulty.fail_call(Call::cuCtxSynchronize, 1, CUDA_ERROR_LAUNCH_FAILED);
-  EXPECT_EQ(memory().free(address), Answer{CUDA_ERROR_LAUNCH_FAILED});
-  EXPECT_TRUE(memory().find(address));
-  faulty.stop_failing();
-  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
-}
-
-TEST_F(MemoryTest, NothingIsWaitedForTwice) {
-  const auto waits = [this](CUdeviceptr address) {
-    const std::uint64_t before = faulty.count_of("cuCtxSynchronize");
-    EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
-    return faulty.count_of("cuCtxSynchronize") != before;
-  };
-  const CUdeviceptr first = given(large);
-  const CUdeviceptr second = given(large);
-  const CUdeviceptr third = given(large);
-  work_note.leave();
-  EXPECT_TRUE(waits(first));
-  EXPECT_FALSE(waits(second));
-  sees_everything = false;
-  EXPECT_TRUE(waits(third)) << "there may be work that nobody told us of";
 }
 
 TEST_F(MemoryTest, AnswersForTheAllocationAndNotForWhatLiesBehindIt) {

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of contexts and pools: how it ends with them, and what a pool keeps and follows.
+#include "alloc_memory_world.hpp"
+#include "driver/current_context.hpp"
+#include "support/kernels.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr Size large = 8 * MiB;
+
+TEST_F(MemoryTest, KeepsNoMoreThanItIsToldTo) {
+  begin({.cache = SizeLimit::of_bytes(8 * MiB)});
+  CUmemoryPool standard = nullptr;
+  GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
+  const CUdeviceptr ordered = given_ordered(32 * MiB);
+  EXPECT_EQ(memory().free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
+  EXPECT_CUDA(synchronize());
+  EXPECT_GE(memory().counters(0).physical_held(), 32 * MiB) << "until it is told to trim";
+  memory().pool(standard)->trim(0);
+  EXPECT_LE(memory().counters(0).physical_held(), 8 * MiB);
+}
+
+// The asking stream waits on the device for what the other still does; this thread goes on. A pool
+// that may not add such an order has its host wait, in vain here.
+TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
+  for (const bool may_follow : {true, false}) {
+    begin({.limit = SizeLimit::of_bytes(64 * MiB), .wait = Duration{20'000}});
+    CUmemoryPool standard = nullptr;
+    GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
+    memory().pool(standard)->order().add_dependencies(may_follow);
+    const GivenStream first;
+    const GivenStream second;
+    const StreamName one{.handle = first};
+    const StreamName other{.handle = second};
+    CUdeviceptr address = 0;
+    ASSERT_EQ(memory().allocate_ordered(&address, 48 * MiB, one), Answer{CUDA_SUCCESS});
+    {
+      SlowWork work{kernels(), first};
+      ASSERT_EQ(memory().free_ordered(address, one), Answer{CUDA_SUCCESS});
+      CUdeviceptr next = 0;
+      const Answer answer = memory().allocate_ordered(&next, 48 * MiB, other);
+      EXPECT_EQ(answer, Answer{may_follow ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY});
+      if (may_follow) {
+        EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(second));
+        EXPECT_EQ(memory().free_ordered(next, other), Answer{CUDA_SUCCESS});
+      }
+    }
+    EXPECT_CUDA(synchronize());
+    EXPECT_EQ(memory().complaint(), std::nullopt);
+    end();
+  }
+}
+
+TEST_F(MemoryTest, OfAContextThatEndedIsNoAllocationAnyMore) {
+  CUdeviceptr address = 0;
+  {
+    OwnContext own;
+    address = given(large);
+    const CUcontext handle = own.get();
+    GIVEN(own.destroy());
+    memory().context_ended(handle);
+  }
+  EXPECT_FALSE(memory().find(address));
+  EXPECT_EQ(memory().free(address), std::nullopt);
+  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().counters(0).requested_live, 0U);
+  memory().make_room();
+  EXPECT_EQ(memory().counters(0).physical_held(), 0U) << "all of it went with the context";
+}
+
+TEST_F(MemoryTest, PoolsAndContextsThatComeAndGoLeaveNoAddressesBehind) {
+  const auto use_and_end_both = [&] {
+    OwnContext own;
+    const CUcontext context = own.get();
+    memory().context_began(context);
+    given(large);
+    given(1000);
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    CUmemoryPool pool = nullptr;
+    GIVEN(driver().cuMemPoolCreate(&pool, &properties));
+    memory().pool_created(pool, properties);
+    CUdeviceptr ordered = 0;
+    EXPECT_EQ(memory().allocate_ordered(&ordered, large, pool, StreamName{}), Answer{CUDA_SUCCESS});
+    EXPECT_EQ(memory().free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
+    GIVEN(synchronize());
+    memory().pool_ended(pool);
+    GIVEN(driver().cuMemPoolDestroy(pool));
+    GIVEN(own.destroy());
+    memory().context_ended(context);
+  };
+  use_and_end_both();
+  const Size reserved = reserved_addresses();
+  for (int round = 0; round < 20; ++round) use_and_end_both();
+  EXPECT_EQ(reserved_addresses(), reserved);
+}
+
+TEST_F(MemoryTest, AHandleThatEndedIsTheDriversUntilItBeginsAgain) {
+  const CUcontext current = current_context(driver());
+  memory().context_ended(current);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(memory().allocate(&address, large), std::nullopt);
+  EXPECT_EQ(memory().allocate_ordered(&address, large, StreamName{}), std::nullopt);
+  memory().context_began(current);
+  EXPECT_EQ(memory().free(given(large)), Answer{CUDA_SUCCESS});
+}
+
+TEST_F(MemoryTest, AfterALostContextEverythingNewIsAskedOfTheDriver) {
+  const CUdeviceptr address = given(large);
+  memory().context_is_lost();
+  CUdeviceptr more = 0;
+  EXPECT_EQ(memory().allocate(&more, large), std::nullopt);
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS}) << "what is ours stays ours";
+}
+
+}  // namespace
+}  // namespace cuvmm::test

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a blocking free refuses, and what it waits for.
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "alloc_memory_world.hpp"
+#include "support/kernels.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr Size large = 8 * MiB;
+
+// Not a byte is left for the driver to give.
+class FullCard {
+ public:
+  FullCard() {
+    for (Size size = 64 * GiB; size != 0; size /= 2) {
+      CUdeviceptr block = 0;
+      while (driver().cuMemAlloc(&block, size) == CUDA_SUCCESS) blocks_.push_back(block);
+    }
+  }
+  ~FullCard() {
+    for (const CUdeviceptr block : blocks_) EXPECT_CUDA(driver().cuMemFree(block));
+  }
+  FullCard(const FullCard&) = delete;
+  FullCard& operator=(const FullCard&) = delete;
+
+ private:
+  std::vector<CUdeviceptr> blocks_;
+};
+
+TEST_F(MemoryTest, AFreeOfAnInnerOrFreedAddressIsRefused) {
+  const CUdeviceptr address = given(large);
+  EXPECT_EQ(memory().free(address + 512), Answer{CUDA_ERROR_INVALID_VALUE});
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory().free(address), std::nullopt) << "the driver refuses what it never gave";
+}
+
+// A capture that began a moment ago must not be broken by a wait that the driver's free has not.
+TEST_F(MemoryTest, OnceThereWasACaptureAFreeWaitsAsTheDriversDoes) {
+  const CUdeviceptr address = given(large);
+  captures.began();
+  captures.ended();
+  work_note.leave();
+  const std::uint64_t synchronised = faulty.count_of("cuCtxSynchronize");
+  const std::uint64_t freed = faulty.count_of("cuMemFree");
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(faulty.count_of("cuCtxSynchronize"), synchronised);
+  EXPECT_EQ(faulty.count_of("cuMemFree"), freed + 1);
+}
+
+TEST_F(MemoryTest, AFreeOnAFullCardDoesNotFailForWantOfMemory) {
+  const CUdeviceptr address = given(large);
+  captures.began();
+  captures.ended();
+  work_note.leave();
+  faulty.fail_from(1, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+  faulty.stop_failing();
+  EXPECT_FALSE(memory().find(address));
+}
+
+TEST_F(MemoryTest, AWaitThatFailsLeavesTheAllocationHeld) {
+  const CUdeviceptr address = given(large);
+  work_note.leave();
+  faulty.fail_call(Call::cuCtxSynchronize, 1, CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_EQ(memory().free(address), Answer{CUDA_ERROR_LAUNCH_FAILED});
+  EXPECT_TRUE(memory().find(address));
+  faulty.stop_failing();
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+}
+
+TEST_F(MemoryTest, NothingIsWaitedForTwice) {
+  const auto waits = [this](CUdeviceptr address) {
+    const std::uint64_t before = faulty.count_of("cuCtxSynchronize");
+    EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+    return faulty.count_of("cuCtxSynchronize") != before;
+  };
+  const CUdeviceptr first = given(large);
+  const CUdeviceptr second = given(large);
+  const CUdeviceptr third = given(large);
+  work_note.leave();
+  EXPECT_TRUE(waits(first));
+  EXPECT_FALSE(waits(second));
+  sees_everything = false;
+  EXPECT_TRUE(waits(third)) << "there may be work that nobody told us of";
+}
+
+// The work ends when somebody waits for it, or after the free has not.
+TEST_F(MemoryTest, OnAFullCardAFreeWaitsForWorkThatRunsThoughThereWasACapture) {
+  const CUdeviceptr address = given(large);
+  captures.began();
+  captures.ended();
+  const GivenStream stream;
+  SlowWork work{kernels(), stream};
+  work_note.leave();
+  const FullCard full;
+  const std::uint64_t waits = faulty.count_of("cuCtxSynchronize");
+  std::atomic<bool> is_freed{false};
+  std::thread ends_the_work{[&] {
+    while (!is_freed && faulty.count_of("cuCtxSynchronize") == waits) std::this_thread::yield();
+    work.end();
+  }};
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+  const CUresult state_of_the_work = driver().cuStreamQuery(stream);
+  is_freed = true;
+  ends_the_work.join();
+  EXPECT_ANSWER(CUDA_SUCCESS, state_of_the_work);
+  EXPECT_GT(faulty.count_of("cuCtxSynchronize"), waits)
+      << "the card was not full, or nobody waited";
+}
+
+}  // namespace
+}  // namespace cuvmm::test

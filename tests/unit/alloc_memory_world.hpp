@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory as the hooks use it, over a driver that fails when told to.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "alloc/memory.hpp"
+#include "support/driver_under_test.hpp"
+#include "support/faulty_driver.hpp"
+
+namespace cuvmm::test {
+
+class MemoryTest : public DriverContract {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    begin({});
+  }
+  void TearDown() override {
+    end();
+    DriverContract::TearDown();
+  }
+
+  void end() {
+    memory_.reset();
+    clock.reset();
+  }
+  void begin(const MemorySettings& settings) {
+    end();
+    clock.emplace(faulty.driver(), captures);
+    memory_.emplace(Memory::Surroundings{faulty.driver(), *clock, captures, gate, work_note,
+                                         [this] { return sees_everything; }},
+                    settings);
+  }
+  Memory& memory() { return *memory_; }
+
+  CUdeviceptr given(Size size) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(memory().allocate(&address, size), Answer{CUDA_SUCCESS});
+    return address;
+  }
+  CUdeviceptr given_ordered(Size size) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(memory().allocate_ordered(&address, size, StreamName{}), Answer{CUDA_SUCCESS});
+    return address;
+  }
+
+  FaultyDriver faulty{driver()};
+  Captures captures;
+  Gate gate;
+  WorkNote work_note;
+  bool sees_everything = true;
+  std::optional<StreamClock> clock;
+
+ private:
+  std::optional<Memory> memory_;
+};
+
+}  // namespace cuvmm::test
