@@ -159,6 +159,12 @@ class Allocation {
   std::atomic<Served> served_{Served::StreamOrdered};
   std::atomic<std::uint8_t> marks_{0};  // pins, and whether it is listed
 };
-static_assert(sizeof(Allocation) <= 56);
+static_assert(sizeof(Allocation) <= 48);
+
+// Of which nothing else is to be said.
+struct PlainAllocation : Allocation {
+  PlainAllocation*& next_unused() { return next; }
+  PlainAllocation* next = nullptr;
+};
 
 }  // namespace cuvmm

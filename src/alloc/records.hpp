@@ -9,8 +9,9 @@
 namespace cuvmm {
 
 // Records of one type that are used again and never given to the system before the whole ends, so
-// that who still holds the address of one that is gone reads a record and not something else. Not
-// synchronised.
+// that who still holds the address of one that is gone reads a record and not something else. Those
+// that are unused are listed through `T::next_unused()`, a pointer that a record has anyway and
+// that means nothing meanwhile. Not synchronised.
 template <class T>
 class Records {
  public:
@@ -19,27 +20,34 @@ class Records {
   Records& operator=(const Records&) = delete;
 
   T& make() {
-    if (unused_.empty()) grow();
-    T* record = unused_.back();
-    unused_.pop_back();
-    return *record;
+    if (unused_ == nullptr) grow();
+    T& record = *unused_;
+    unused_ = std::exchange(record.next_unused(), nullptr);
+    ++in_use_;
+    return record;
   }
-  // The record keeps what it holds until it is made again.
-  void give_back(T& record) { unused_.push_back(&record); }
+  // The record keeps what it holds, but for that pointer, until it is made again.
+  void give_back(T& record) {
+    record.next_unused() = std::exchange(unused_, &record);
+    --in_use_;
+  }
 
-  std::size_t in_use() const { return blocks_.size() * records_a_block - unused_.size(); }
+  std::size_t in_use() const { return in_use_; }
 
  private:
   static constexpr std::size_t records_a_block = 256;
 
   void grow() {
     blocks_.push_back(std::make_unique<T[]>(records_a_block));
-    unused_.reserve(blocks_.size() * records_a_block);
-    for (std::size_t i = records_a_block; i-- > 0;) unused_.push_back(&blocks_.back()[i]);
+    T* const block = blocks_.back().get();
+    for (std::size_t i = records_a_block; i-- > 0;) {
+      block[i].next_unused() = std::exchange(unused_, &block[i]);
+    }
   }
 
   std::vector<std::unique_ptr<T[]>> blocks_;
-  std::vector<T*> unused_;
+  T* unused_ = nullptr;
+  std::size_t in_use_ = 0;
 };
 
 }  // namespace cuvmm

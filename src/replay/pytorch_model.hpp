@@ -38,6 +38,7 @@ struct Piece {
 
   std::uint64_t end() const { return address + size; }
   bool is_whole_buffer() const { return before == nullptr && after == nullptr; }
+  Piece*& next_unused() { return after; }
 };
 
 struct BySize {

@@ -55,7 +55,7 @@ class Borrower {
   struct Opened {
     State state = State::Opening;
     std::uint64_t opens = 1;
-    Allocation* record = nullptr;
+    PlainAllocation* record = nullptr;
     Held held;
   };
   using All = std::map<Key, Opened>;
@@ -76,7 +76,7 @@ class Borrower {
   Condition changed_;
   All all_;
   std::map<std::uint64_t, std::shared_ptr<Owner>> owners_;  // by instance, as long as they answer
-  Records<Allocation> records_;
+  Records<PlainAllocation> records_;
 };
 
 }  // namespace cuvmm::share

@@ -26,6 +26,8 @@ class Commitment {
   ~Commitment();
 
   Size size() const { return budget_ != nullptr ? size_ : 0; }
+  // Whoever keeps it ends it: Commitment{budget, size} is it again.
+  void keep() { budget_ = nullptr; }
 
  private:
   Budget* budget_ = nullptr;

@@ -54,7 +54,7 @@ class Chunk {
   const Driver* driver_;  // nullptr: nothing is owned
   CUmemGenericAllocationHandle handle_;
   Size size_;
-  Location location_;
+  [[no_unique_address]] Location location_;  // its last bytes are the next members'
   Export exportable_;
   bool imported_;
 };

@@ -90,10 +90,23 @@ Result<ChunkRef> ChunkStore::Shelves::make(const ChunkKind& kind, Size still_wan
   return error;
 }
 
-Result<ChunkRef> ChunkStore::Shelves::try_to_make(const ChunkKind& kind, Shelf& shelf) {
-  Commitment commitment = TRY(shelf.budget->commit(kind.size));
+// The right to hold it says nothing that the chunk does not say, and is not kept beside it.
+Result<StoredChunk*> ChunkStore::Shelves::create(const ChunkKind& kind, Shelf& shelf) {
+  Commitment right = TRY(shelf.budget->commit(kind.size));
   Chunk created = TRY(Chunk::create(driver_, kind.size, kind.location, kind.exportable));
-  auto* const chunk = new StoredChunk{std::move(created), this, std::move(commitment), shelf};
+  right.keep();
+  return new StoredChunk{std::move(created), this, shelf};
+}
+
+// Gives the right back to the budget, which may have locks of its own. What is not released yet is
+// remembered as owed to the driver.
+void ChunkStore::Shelves::end(StoredChunk* chunk) {
+  const Commitment right{*chunk->shelf->budget, chunk->chunk.size()};
+  delete chunk;
+}
+
+Result<ChunkRef> ChunkStore::Shelves::try_to_make(const ChunkKind& kind, Shelf& shelf) {
+  StoredChunk* const chunk = TRY(create(kind, shelf));
   const Holding holding{lock_};
   ++chunk_count_;
   shelf.free.join(*chunk);
@@ -136,9 +149,7 @@ bool ChunkStore::Shelves::release(StoredChunk* chunk) {
     }
     shelf.free.leave(*chunk);
   }
-  // Gives the right back to the budget, which may have locks of its own. What is not released yet
-  // is remembered as owed to the driver.
-  delete chunk;
+  end(chunk);
   std::shared_ptr<Shelves> last;  // ends after the lock is given back
   const Holding holding{lock_};
   if (--chunk_count_ == 0) last = std::move(self_);

@@ -64,6 +64,9 @@ class ChunkStore::Shelves final : private ChunkHome {
   Shelf* find_shelf(Location where) const;
   Shelf* shelf_at(Location where) const;  // under the lock
   Result<ChunkRef> try_to_make(const ChunkKind& kind, Shelf& shelf);
+  // A new chunk within the budget, and the end of one, which the driver has released.
+  Result<StoredChunk*> create(const ChunkKind& kind, Shelf& shelf);
+  static void end(StoredChunk* chunk);
   // Releases free chunks of the shelf while `more` says so. Returns how many bytes went.
   template <class More>
   Size release_while(Shelf& shelf, More more);

@@ -55,9 +55,7 @@ Result<void> ChunkStore::Shelves::make_spilled_ready(Size size) {
   for (const Location& where : spill_places()) {
     if (!where.is_host()) continue;
     Shelf& shelf = *find_shelf(where);
-    Commitment commitment = TRY(shelf.budget->commit(size));
-    Chunk created = TRY(Chunk::create(driver_, size, where, Export::No));
-    auto* const chunk = new StoredChunk{std::move(created), this, std::move(commitment), shelf};
+    StoredChunk* const chunk = TRY(create({size, where, Export::No}, shelf));
     chunk->references.store(0, std::memory_order_relaxed);  // nobody has it yet
     const Holding holding{lock_};
     ++chunk_count_;

@@ -17,10 +17,10 @@ namespace {
 constexpr CUdeviceptr base = 0x7f0000000000;
 
 struct Held {
-  Records<Allocation> records;
+  Records<PlainAllocation> records;
 
-  Allocation& at(CUdeviceptr address, Size size) {
-    Allocation& allocation = records.make();
+  PlainAllocation& at(CUdeviceptr address, Size size) {
+    PlainAllocation& allocation = records.make();
     allocation.place(address, size);
     allocation.hold({.asked = size,
                      .buffer_id = ++last_id,
@@ -40,7 +40,7 @@ std::size_t heap_in_use() {
 #endif
 }
 
-bool let_go(Allocation& allocation) {
+bool let_go(PlainAllocation& allocation) {
   const auto facts = allocation.facts();
   return facts && allocation.let_go(*facts);
 }
@@ -48,7 +48,7 @@ bool let_go(Allocation& allocation) {
 TEST(AllocationMap, FindsAllocationByAnyOfItsBytes) {
   Held held;
   AllocationMap map;
-  Allocation& one = held.at(base + 512, 3 * MiB);
+  PlainAllocation& one = held.at(base + 512, 3 * MiB);
   map.add(one);
   EXPECT_EQ(map.find(base + 511), std::nullopt);
   for (const Size offset : {Size{0}, Size{1}, MiB, 3 * MiB - 1}) {
@@ -65,7 +65,7 @@ TEST(AllocationMap, FindsAllocationByAnyOfItsBytes) {
 TEST(AllocationMap, FindsTheEndOfAnAllocationOfManySpans) {
   Held held;
   AllocationMap map;
-  Allocation& large = held.at(base + 4 * MiB, 100 * GiB);
+  PlainAllocation& large = held.at(base + 4 * MiB, 100 * GiB);
   map.add(large);
   const auto found = map.find(base + 4 * MiB + 100 * GiB - 1);
   ASSERT_TRUE(found);
@@ -76,7 +76,7 @@ TEST(AllocationMap, FindsTheEndOfAnAllocationOfManySpans) {
 TEST(AllocationMap, WhatIsNotHeldIsNotFound) {
   Held held;
   AllocationMap map;
-  Allocation& one = held.at(base, 4096);
+  PlainAllocation& one = held.at(base, 4096);
   map.add(one);
   ASSERT_TRUE(let_go(one));
   EXPECT_FALSE(map.find(base));
@@ -98,7 +98,7 @@ TEST(AllocationMap, OneOfAllWhoFreeTheSameGetsIt) {
 TEST(AllocationMap, RecordThatServesAnotherIsNotLetGoByOldFacts) {
   Held held;
   AllocationMap map;
-  Allocation& one = held.at(base, 4096);
+  PlainAllocation& one = held.at(base, 4096);
   map.add(one);
   const auto seen = map.find_start(base);
   ASSERT_TRUE(let_go(one));
@@ -111,16 +111,16 @@ TEST(AllocationMap, RecordThatServesAnotherIsNotLetGoByOldFacts) {
 TEST(AllocationMap, SmallOnesUnderALargeOneAreForgotten) {
   Held held;
   AllocationMap map;
-  std::vector<Allocation*> small;
+  std::vector<PlainAllocation*> small;
   for (Size offset = 0; offset < 8 * MiB; offset += 512) {
     small.push_back(&held.at(base + offset, 512));
     map.add(*small.back());
   }
-  for (Allocation* one : small) {
+  for (PlainAllocation* one : small) {
     ASSERT_TRUE(let_go(*one));
     one->unplace();
   }
-  Allocation& large = held.at(base, 8 * MiB);
+  PlainAllocation& large = held.at(base, 8 * MiB);
   map.add(large);
   for (Size offset = 0; offset < 8 * MiB; offset += 300 * KiB) {
     const auto found = map.find(base + offset);
@@ -133,21 +133,21 @@ TEST(AllocationMap, SmallOnesUnderALargeOneAreForgotten) {
 TEST(AllocationMap, KeepsWhatIsNotHeldWhileItsTableGrows) {
   Held held;
   AllocationMap map;
-  std::vector<Allocation*> kept;
+  std::vector<PlainAllocation*> kept;
   for (Size i = 0; i < 64; ++i) {
-    Allocation& one = held.at(base + i * 4096, 4096);
+    PlainAllocation& one = held.at(base + i * 4096, 4096);
     map.add(one);
     ASSERT_TRUE(let_go(one));
     kept.push_back(&one);
     if (i % 2 == 1) {  // given back, and its place taken by another
       one.unplace();
-      Allocation& other = held.at(base + i * 4096, 4096);
+      PlainAllocation& other = held.at(base + i * 4096, 4096);
       map.add(other);
       ASSERT_TRUE(let_go(other));
       kept.back() = &other;
     }
   }
-  for (Allocation* one : kept) {
+  for (PlainAllocation* one : kept) {
     ASSERT_TRUE(one->is_listed());
     one->hold({.asked = 1, .buffer_id = 2, .owner = nullptr, .served = Served::Small, .device = 0});
     const auto found = map.find_start(one->address());
@@ -165,8 +165,8 @@ TEST(AllocationMap, TakesNoMoreForBlocksThatMoveAbout) {
   std::mt19937_64 random{seed()};
   Held held;
   AllocationMap map;
-  std::vector<Allocation*> blocks;
-  const auto place_anywhere = [&](Allocation& block) {
+  std::vector<PlainAllocation*> blocks;
+  const auto place_anywhere = [&](PlainAllocation& block) {
     const CUdeviceptr address = base + random() % (2 * MiB / 512) * 512;
     block.place(address, 512);
     block.hold({.asked = 512,
@@ -191,8 +191,8 @@ TEST(AllocationMap, RandomOperations) {
   std::mt19937_64 random{seed()};
   Held held;
   AllocationMap map;
-  std::map<CUdeviceptr, Allocation*> oracle;
-  const auto holder_of = [&](CUdeviceptr at) -> Allocation* {
+  std::map<CUdeviceptr, PlainAllocation*> oracle;
+  const auto holder_of = [&](CUdeviceptr at) -> PlainAllocation* {
     auto after = oracle.upper_bound(at);
     if (after == oracle.begin()) return nullptr;
     --after;
@@ -201,7 +201,7 @@ TEST(AllocationMap, RandomOperations) {
   const Size whole = 64 * MiB;
   for (std::uint64_t i = 0; i < scaled(200'000); ++i) {
     const CUdeviceptr at = base + random() % (whole / 512) * 512;
-    if (Allocation* there = holder_of(at)) {
+    if (PlainAllocation* there = holder_of(at)) {
       oracle.erase(there->address());
       ASSERT_TRUE(let_go(*there));
       there->unplace();
@@ -211,7 +211,7 @@ TEST(AllocationMap, RandomOperations) {
       const Size room = (next == oracle.end() ? base + whole : next->first) - at;
       const Size most = random() % 8 == 0 ? 8 * MiB : 16 * KiB;
       const Size size = std::min<Size>(room, (1 + random() % (most / 512)) * 512);
-      Allocation& added = held.at(at, size);
+      PlainAllocation& added = held.at(at, size);
       if (!added.is_listed()) map.add(added);
       oracle[at] = &added;
     }
@@ -232,7 +232,7 @@ TEST(AllocationMap, ReadersSeeWholeAllocationsWhileOthersComeAndGo) {
       const CUdeviceptr mine = base + writer * 256 * KiB;  // of one granule
       std::mt19937_64 random{writer};
       for (std::uint64_t i = 0; i < scaled(20'000); ++i) {
-        Allocation& one = held[writer].at(mine + random() % 64 * 4096, 4096);
+        PlainAllocation& one = held[writer].at(mine + random() % 64 * 4096, 4096);
         map.add(one);
         const auto facts = one.facts();
         if (!facts || !one.let_go(*facts)) std::abort();

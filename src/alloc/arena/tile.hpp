@@ -53,6 +53,7 @@ struct Range : Tile {
   Size begin() const { return where.offset; }
   Size end() const { return where.end(); }
   Size size() const { return where.size; }
+  Range*& next_unused() { return next_of_class; }
 };
 
 }  // namespace arena
@@ -60,6 +61,7 @@ struct Range : Tile {
 // What an arena hands out.
 struct Block : Allocation, arena::Tile {
   Block() : Tile(arena::TileKind::Block) {}
+  Block*& next_unused() { return below; }
 
   StreamId stream = no_stream;  // that it was allocated for
 

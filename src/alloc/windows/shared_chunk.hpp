@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "alloc/windows/piece_list.hpp"
 #include "alloc/windows/slot_order.hpp"
 #include "alloc/windows/window_block.hpp"
 #include "base/complaint.hpp"
@@ -16,25 +17,31 @@ struct ChunkFormat;
 // A chunk of one granule that pieces of several blocks share: each is mapped whole into the windows
 // of all of them, and every block keeps to its own bytes. At 10^5 of them, small.
 struct SharedChunk {
+  // Tells it from those that had the record before and will have it after. 0: nobody has it.
+  using Id = std::uint32_t;
+  // Bytes of a granule, which is far below 4 GiB.
+  using Bytes = std::uint32_t;
+
   ChunkRef chunk;
-  std::uint64_t id = 0;              // never used again, unlike the record
-  ChunkFormat* format = nullptr;     // what it was made for
-  SlotOrder order;                   // in which that format's slots are handed out here
-  std::vector<WindowBlock*> pieces;  // by offset, none over another; freed ones that are mapped too
-  std::size_t place = 0;             // among all
-  Size vacant_bytes = 0;             // in no piece
-  Size largest_vacancy = 0;
+  ChunkFormat* format = nullptr;  // what it was made for
+  PieceList pieces;               // by offset, none over another; freed ones that are mapped too
+  SlotOrder order;                // in which that format's slots are handed out here
+  Id id = 0;
+  std::uint32_t place = 0;  // among all
+  Bytes vacant_bytes = 0;   // in no piece
+  Bytes largest_vacancy = 0;
   std::uint16_t in_use = 0;        // of the pieces: neither ready nor leaving
   std::uint16_t pinned = 0;        // of the pieces
   std::uint16_t copies = 0;        // that run through windows of this chunk: none is unmapped
-  bool retired = false;            // another process may write to any of it: no new blocks, ever
-  bool emptying = false;           // compaction moves its pieces away
-  bool is_open = false;            // among those of its format with a slot to hand out
+  bool retired : 1 = false;        // another process may write to any of it: no new blocks, ever
+  bool emptying : 1 = false;       // compaction moves its pieces away
+  bool is_open : 1 = false;        // among those of its format with a slot to hand out
   std::uint8_t vacancy_class = 0;  // among those with vacant bytes; 0: none
   Links<SharedChunk> of_format;
   Links<SharedChunk> of_class;
   Links<SharedChunk> of_idle;
 
+  SharedChunk*& next_unused() { return of_idle.next; }
   Size size() const { return chunk->size(); }
   Lies lies() const;
   bool takes_blocks() const { return !retired && !emptying && pinned == 0; }
@@ -77,15 +84,16 @@ struct SharedChunk {
     pieces.insert(
         std::find_if(pieces.begin(), pieces.end(),
                      [&](const WindowBlock* other) { return where(*other).offset > offset; }),
-        &block);
+        block);
   }
   void erase(WindowBlock& block) { pieces.erase(std::find(pieces.begin(), pieces.end(), &block)); }
 
  private:
-  std::vector<WindowBlock*>::const_iterator first_reaching(Size offset) const {
+  PieceList::Iterator first_reaching(Size offset) const {
     return std::find_if(pieces.begin(), pieces.end(),
                         [&](const WindowBlock* piece) { return where(*piece).end() > offset; });
   }
 };
+static_assert(sizeof(SharedChunk) <= 112);
 
 }  // namespace cuvmm

@@ -25,11 +25,17 @@ ChunkFormat& SharedChunks::record_of(const Format& format) {
   return *record;
 }
 
+// They come round after 2^32 chunks, when no batch is left that remembers one.
+SharedChunk::Id SharedChunks::next_id() {
+  if (++last_id_ == 0) ++last_id_;
+  return last_id_;
+}
+
 SharedChunk& SharedChunks::add(ChunkRef chunk, const Format& format) {
   ChunkFormat& record = record_of(format);
   SharedChunk& added = records_.make();
   added.chunk = std::move(chunk);
-  added.id = ++last_id_;
+  added.id = next_id();
   added.format = &record;
   const Size slots = format.slot_count(granule_);
   added.order = SlotOrder{record.seed, record.made++, slots};
@@ -39,7 +45,7 @@ SharedChunk& SharedChunks::add(ChunkRef chunk, const Format& format) {
   ++record.chunks;
   added.vacant_bytes = 0;
   if (added.lies() == Lies::Far) ++far_count_;
-  added.place = all_.size();
+  added.place = static_cast<std::uint32_t>(all_.size());
   all_.push_back(&added);
   refile(added);
   return added;
@@ -59,7 +65,7 @@ ChunkRef SharedChunks::remove(SharedChunk& chunk) {
   chunk.format = nullptr;
   chunk.id = 0;
   ChunkRef freed = std::exchange(chunk.chunk, {});
-  std::vector<WindowBlock*>{}.swap(chunk.pieces);
+  chunk.pieces.clear();
   records_.give_back(chunk);
   return freed;
 }
@@ -92,7 +98,7 @@ void SharedChunks::clear() {
     chunk->format = nullptr;
     chunk->is_open = false;
     chunk->vacancy_class = 0;
-    std::vector<WindowBlock*>{}.swap(chunk->pieces);
+    chunk->pieces.clear();
     records_.give_back(*chunk);
   }
   all_.clear();
@@ -116,20 +122,22 @@ void SharedChunks::take_out(SharedChunk& chunk, WindowBlock& block) {
   refile(chunk);
 }
 
-void SharedChunks::measure(SharedChunk& chunk) const {
-  chunk.vacant_bytes = chunk.largest_vacancy = 0;
+SharedChunks::Vacancies SharedChunks::vacancies_of(const SharedChunk& chunk) {
+  Vacancies found;
   chunk.for_each_vacancy([&](Stretch vacancy) {
-    chunk.vacant_bytes += vacancy.size;
-    chunk.largest_vacancy = std::max(chunk.largest_vacancy, vacancy.size);
+    found.bytes += vacancy.size;
+    found.largest = std::max(found.largest, vacancy.size);
     return true;
   });
+  return found;
 }
 
 void SharedChunks::refile(SharedChunk& chunk) {
   if (chunk.vacancy_class != 0) vacant_bytes_ -= chunk.vacant_bytes;
-  const Size vacant_before = chunk.vacant_bytes;
-  measure(chunk);
-  if (chunk.lies() == Lies::Far) far_vacant_ += chunk.vacant_bytes - vacant_before;
+  const Vacancies vacant = vacancies_of(chunk);
+  if (chunk.lies() == Lies::Far) far_vacant_ += vacant.bytes - chunk.vacant_bytes;
+  chunk.vacant_bytes = static_cast<SharedChunk::Bytes>(vacant.bytes);
+  chunk.largest_vacancy = static_cast<SharedChunk::Bytes>(vacant.largest);
   const bool takes = chunk.takes_blocks();
   const std::size_t now = takes ? class_of(chunk.largest_vacancy) : 0;
   if (now != chunk.vacancy_class) {
@@ -268,12 +276,8 @@ Complaint SharedChunks::complaint_of(const SharedChunk& chunk) const {
   if (!chunk.chunk || chunk.size() != granule_) return complain("is no chunk of one granule");
   if (chunk.pieces.empty()) return complain("holds no piece");
   if (Complaint found = complaint_of_pieces(chunk)) return found;
-  SharedChunk measured;
-  measured.chunk = chunk.chunk;
-  measured.pieces = chunk.pieces;
-  measure(measured);
-  if (measured.vacant_bytes != chunk.vacant_bytes ||
-      measured.largest_vacancy != chunk.largest_vacancy) {
+  const Vacancies vacant = vacancies_of(chunk);
+  if (vacant.bytes != chunk.vacant_bytes || vacant.largest != chunk.largest_vacancy) {
     return complain("its vacant bytes are measured wrongly");
   }
   const std::size_t expected = chunk.takes_blocks() ? class_of(chunk.largest_vacancy) : 0;

@@ -74,7 +74,7 @@ class SharedChunks {
   void lies_now(SharedChunk& chunk, Lies lies);
 
   // nullptr where that chunk is gone.
-  static SharedChunk* if_still(SharedChunk* chunk, std::uint64_t id) {
+  static SharedChunk* if_still(SharedChunk* chunk, SharedChunk::Id id) {
     return chunk->id == id ? chunk : nullptr;
   }
 
@@ -108,14 +108,19 @@ class SharedChunks {
   std::optional<Stretch> vacant_slot(const SharedChunk& chunk, const Format& format);
   std::optional<Place> find_slot(const Format& format, std::size_t most_chunks);
   std::optional<Place> find_any(const Format& format) const;
-  void measure(SharedChunk& chunk) const;
+  struct Vacancies {
+    Size bytes = 0;
+    Size largest = 0;
+  };
+  static Vacancies vacancies_of(const SharedChunk& chunk);
+  SharedChunk::Id next_id();
   Complaint complaint_of(const SharedChunk& chunk) const;
   Complaint complaint_of_pieces(const SharedChunk& chunk) const;
 
   const Size granule_;
   RandomNumbers random_;
   Records<SharedChunk> records_;
-  std::uint64_t last_id_ = 0;
+  SharedChunk::Id last_id_ = 0;
   std::vector<SharedChunk*> all_;
   std::unordered_map<Format, std::unique_ptr<ChunkFormat>, FormatHash> formats_;
   std::array<LinkedList<SharedChunk, &SharedChunk::of_class>, classes + 1> by_vacancy_;

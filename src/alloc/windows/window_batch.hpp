@@ -12,13 +12,13 @@ namespace cuvmm {
 struct Windows::BatchMove {
   WindowBlock* block;
   SharedChunk* to;
-  std::uint64_t to_id;
+  SharedChunk::Id to_id;
   CUdeviceptr way = 0;  // a granule of addresses that `to` lies behind while it is written
 };
 
 struct Windows::BatchSource {
   SharedChunk* chunk;
-  std::uint64_t id;
+  SharedChunk::Id id;
   std::vector<BatchMove> moves;
 };
 

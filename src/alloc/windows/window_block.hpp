@@ -48,6 +48,7 @@ struct WindowBlock : Allocation {
     tick = ticket.tick;
   }
   PlacedBlock placed(Size granule) const { return {address(), granted(), granule}; }
+  WindowBlock*& next_unused() { return of_age.next; }
 
   SharedChunk* shared = nullptr;  // that its piece lies in
   std::unique_ptr<Whole> whole;
@@ -58,6 +59,7 @@ struct WindowBlock : Allocation {
   State state = State::Unused;
   Behind piece_behind = Behind::Nothing;
 };
-static_assert(sizeof(WindowBlock) + sizeof(void*) <= 128, "with its place in its chunk");
+static_assert(sizeof(WindowBlock) + 2 * sizeof(void*) <= 128,
+              "with its place in its chunk and in the AllocationMap");
 
 }  // namespace cuvmm

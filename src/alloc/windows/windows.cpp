@@ -78,8 +78,7 @@ void Windows::pin(WindowBlock& block, std::uint8_t why) {
   if ((why & out_of_process) != 0) chunk->retired = true;
   shared_.refile(*chunk);
   // Nobody may have its freed slots: their windows serve no purpose any more.
-  const std::vector<WindowBlock*> pieces = chunk->pieces;
-  for (WindowBlock* piece : pieces) {
+  for (WindowBlock* piece : chunk->pieces.copy()) {
     if (piece->state == WindowBlock::State::Ready) give_up(*piece);
   }
 }

@@ -149,9 +149,8 @@ void Windows::remove_large(WindowBlock& block) {
 
 // All windows of a chunk without a piece in use. Whether the chunk is gone.
 bool Windows::give_up_pieces(SharedChunk& idle) {
-  const std::uint64_t id = idle.id;
-  const std::vector<WindowBlock*> pieces = idle.pieces;
-  for (WindowBlock* piece : pieces) {
+  const SharedChunk::Id id = idle.id;
+  for (WindowBlock* piece : idle.pieces.copy()) {
     if (piece->state == State::Ready) give_up(*piece);
   }
   return SharedChunks::if_still(&idle, id) == nullptr;
