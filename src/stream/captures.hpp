@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 
-#include "base/clock.hpp"
 #include "driver/driver.hpp"
 
 namespace cuvmm {
@@ -21,8 +18,7 @@ class Captures {
   void began() {
     ever_.store(true, std::memory_order_release);
     live_.fetch_add(1);
-    const std::uint64_t until = now_ns() + longest_hold_ns;
-    while (held_off_.load() != 0 && now_ns() < until) ::sched_yield();
+    if (held_off_.load() != 0) wait_for_those_who_call();
   }
   void ended() { live_.fetch_sub(1, std::memory_order_acq_rel); }
 
@@ -45,8 +41,7 @@ class Captures {
   };
 
  private:
-  // By then the driver has seen the call, though it may wait on for work.
-  static constexpr std::uint64_t longest_hold_ns = 100'000'000;
+  void wait_for_those_who_call() const;
 
   std::atomic<int> live_{0};
   mutable std::atomic<int> held_off_{0};

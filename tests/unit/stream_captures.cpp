@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A capture that begins while other threads make calls that would break it.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "stream/captures.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::uint64_t run_ns() {
+  timespec run;
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &run);
+  return static_cast<std::uint64_t>(run.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(run.tv_nsec);
+}
+
+TEST(Captures, BeginWhenNobodyHoldsThemOff) {
+  Captures captures;
+  { const Captures::HeldOff over{captures}; }
+  captures.began();
+  EXPECT_TRUE(captures.any());
+  captures.ended();
+  EXPECT_FALSE(captures.any());
+  EXPECT_TRUE(captures.ever());
+}
+
+TEST(Captures, ACallSeesOneThatLives) {
+  Captures captures;
+  EXPECT_TRUE(Captures::HeldOff{captures}.none_lives());
+  captures.began();
+  EXPECT_FALSE(Captures::HeldOff{captures}.none_lives());
+  captures.ended();
+  EXPECT_TRUE(Captures::HeldOff{captures}.none_lives());
+}
+
+TEST(Captures, BeginWhenTheCallHasBeenMade) {
+  Captures captures;
+  std::optional<Captures::HeldOff> call{captures};
+  std::uint64_t made_at = 0;
+  std::thread caller{[&] {
+    std::this_thread::sleep_for(milliseconds{20});
+    made_at = now_ns();
+    call.reset();
+  }};
+  captures.began();
+  const std::uint64_t began_at = now_ns();
+  caller.join();
+  EXPECT_GE(began_at, made_at);
+}
+
+// The wait of a call for work may take as long as it likes.
+TEST(Captures, BeginInTheEndWhereTheCallWaits) {
+  Captures captures;
+  const Captures::HeldOff call{captures};
+  const std::uint64_t run_before = run_ns();
+  const std::uint64_t began = now_ns();
+  captures.began();
+  const std::uint64_t passed = now_ns() - began;
+  EXPECT_GE(passed, 100'000'000U);
+  EXPECT_TRUE(run_ns() - run_before >= 20'000'000U || passed >= 5'000'000'000U)
+      << "another thread may not have run in that time";
+}
+
+}  // namespace
+}  // namespace cuvmm::test
