@@ -147,13 +147,35 @@ void ForwardedCopy(benchmark::State& state) {
   compare_row<Call::cuMemcpyDtoDAsync_v2>(state, CUdeviceptr{1}, CUdeviceptr{2}, std::size_t{3},
                                           nullptr);
 }
+void ForwardedSet(benchmark::State& state) {
+  compare_row<Call::cuMemsetD8Async>(state, CUdeviceptr{1}, static_cast<unsigned char>(2),
+                                     std::size_t{3}, nullptr);
+}
 void ForwardedEventQuery(benchmark::State& state) {
   compare_row<Call::cuEventQuery>(state, nullptr);
+}
+// On a stream that all threads share.
+CUstream some_stream() {
+  static int stream;
+  return reinterpret_cast<CUstream>(&stream);
+}
+void ForwardedEventRecord(benchmark::State& state) {
+  compare_row<Call::cuEventRecord>(state, nullptr, some_stream());
+}
+void ForwardedStreamWait(benchmark::State& state) {
+  compare_row<Call::cuStreamWaitEvent>(state, some_stream(), nullptr, 0u);
+}
+void ForwardedStreamQuery(benchmark::State& state) {
+  compare_row<Call::cuStreamQuery>(state, some_stream());
 }
 BENCHMARK(ForwardedQuestion)->Iterations(2000)->Threads(1)->Threads(64);
 BENCHMARK(ForwardedLaunch)->Iterations(2000)->Threads(1)->Threads(64);
 BENCHMARK(ForwardedCopy)->Iterations(2000)->Threads(1)->Threads(64);
+BENCHMARK(ForwardedSet)->Iterations(2000)->Threads(1)->Threads(64);
 BENCHMARK(ForwardedEventQuery)->Iterations(2000)->Threads(1)->Threads(64);
+BENCHMARK(ForwardedEventRecord)->Iterations(2000)->Threads(1)->Threads(64);
+BENCHMARK(ForwardedStreamWait)->Iterations(2000)->Threads(1)->Threads(64);
+BENCHMARK(ForwardedStreamQuery)->Iterations(2000)->Threads(1)->Threads(64);
 
 std::unique_ptr<TraceWriter> writer;
 std::string folder;

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# cuvmm_folder(NAME DEPENDS a b ... [SMALL regex]): the folder src/NAME as the static library
+# cuvmm_folder(NAME DEPENDS a b ... [SMALL regex [FAST regex]]): the folder src/NAME as the static library
 # cuvmm_NAME. What it may include is what it depends on; tests/layout checks the includes themselves.
-# Files whose names the regex finds are made small rather than fast.
+# Files whose names SMALL finds, and FAST does not, are made small rather than fast.
 function(cuvmm_folder name)
-  cmake_parse_arguments(arg "" "SMALL" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "" "SMALL;FAST" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp")
   set(scope PRIVATE)
   if(sources)
@@ -12,6 +12,9 @@ function(cuvmm_folder name)
     set(scope PUBLIC)
     if(arg_SMALL)
       list(FILTER sources INCLUDE REGEX "/[^/]*(${arg_SMALL})[^/]*$")
+      if(arg_FAST)
+        list(FILTER sources EXCLUDE REGEX "/(${arg_FAST})[.]cpp$")
+      endif()
       cuvmm_made_small(${sources})
     endif()
   else()

@@ -230,7 +230,6 @@ class Memory {
   NativeMemory native_;
   std::atomic<int> sync_memops_{0};  // allocations that are told so
   std::atomic<bool> context_is_lost_{false};
-  std::atomic<std::uint64_t> last_buffer_id_{std::uint64_t{1} << 40};  // far from the driver's
 
   Lock devices_lock_{LockOrder::Devices};  // guards the making of devices
   std::array<Device, AccessSet::most_devices> devices_;
@@ -249,6 +248,9 @@ class Memory {
   std::vector<std::unique_ptr<PoolMemory>> ended_pools_;  // that may still hold something
   std::vector<std::unique_ptr<PoolMemory>> past_pools_;   // whose addresses are gone
   std::atomic<std::uint64_t> pool_changes_{0};            // written under the lock
+
+  // Far from the driver's; and, written by every allocation, from what every copy reads.
+  std::atomic<std::uint64_t> last_buffer_id_{std::uint64_t{1} << 40};
 };
 
 }  // namespace cuvmm

@@ -33,14 +33,16 @@ struct Serving {
     std::function<bool()> sees_everything;
   };
   Serving(const Driver& driver, const Options& options, const Program& program)
-      : captures(program.captures),
-        clock(driver, captures),
-        memory({driver, clock, captures, program.gate, program.work_note, program.sees_everything},
+      : clock(driver, program.captures),
+        memory({driver, clock, program.captures, program.gate, program.work_note,
+                program.sees_everything},
                memory_settings(options)),
-        ipc(driver, memory, [](const std::function<void()>& work) {
-          const Inside inside;
-          work();
-        }) {
+        ipc(driver, memory,
+            [](const std::function<void()>& work) {
+              const Inside inside;
+              work();
+            }),
+        captures(program.captures) {
     if (options.resize == Resize::Off) return;
     resizing = std::make_unique<ResizeWatch>(
         program.watch,
@@ -52,11 +54,11 @@ struct Serving {
   // nullptr where every copy is made.
   Resizer* resizer() { return resizing != nullptr ? &resizing->resizer() : nullptr; }
 
-  Captures& captures;
   StreamClock clock;
   Memory memory;
   LegacyIpc ipc;  // ends before what it lends
   std::unique_ptr<ResizeWatch> resizing;
+  Captures& captures;
 };
 
 }  // namespace cuvmm

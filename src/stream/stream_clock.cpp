@@ -21,15 +21,18 @@ bool waits_for(const StreamState& later, const StreamState& earlier) {
          (earlier.kind == StreamKind::Legacy && is_blocking(later));
 }
 
-void join(std::vector<FreeTicket>& known, const FreeTicket& ticket) {
+// Under the lock of `later`.
+void learn(StreamState& later, const FreeTicket& earlier) {
+  std::vector<FreeTicket>& known = later.known;
   const auto same = std::find_if(known.begin(), known.end(), [&](const FreeTicket& other) {
-    return other.stream == ticket.stream;
+    return other.stream == earlier.stream;
   });
   if (same == known.end()) {
-    known.push_back(ticket);
+    known.push_back(earlier);
   } else {
-    same->tick = std::max(same->tick, ticket.tick);
+    same->tick = std::max(same->tick, earlier.tick);
   }
+  later.knows_others.store(true, std::memory_order_release);
 }
 
 bool covers(const std::vector<FreeTicket>& known, const FreeTicket& ticket) {
@@ -203,7 +206,7 @@ bool StreamClock::follow(StreamId stream, StreamId asker) {
     }
   }
   const Holding holding{to->lock};
-  join(to->known, last);
+  learn(*to, last);
   return true;
 }
 
@@ -260,22 +263,23 @@ Horizon StreamClock::horizon_of(StreamName name) {
   if (state == nullptr) return horizon;
   horizon.add(*state);
   if (state->kind == StreamKind::Legacy) {
-    for (StreamState* other : table_.of_context(state->context)) {
-      if (waits_for(*state, *other)) horizon.add(*other);
-    }
+    table_.for_each_of(state->context, [&](StreamState& other) {
+      if (waits_for(*state, other)) horizon.add(other);
+    });
   }
   return horizon;
 }
 
 Horizon StreamClock::horizon_of(CUcontext context) {
   Horizon horizon;
-  for (StreamState* state : table_.of_context(context)) horizon.add(*state);
+  table_.for_each_of(context, [&](StreamState& state) { horizon.add(state); });
   return horizon;
 }
 
 // What is done by now need not be known any longer.
 StreamClock::Place StreamClock::known_of(StreamState& state) {
   Place known;
+  if (!state.knows_others.load(std::memory_order_acquire)) return known;
   {
     const Holding holding{state.lock};
     known = state.known;
@@ -291,6 +295,7 @@ StreamClock::Place StreamClock::known_of(StreamState& state) {
   std::erase_if(state.known, [&](const FreeTicket& ticket) {
     return std::find(done.begin(), done.end(), ticket) != done.end();
   });
+  state.knows_others.store(!state.known.empty(), std::memory_order_release);
   return known;
 }
 
@@ -298,11 +303,11 @@ StreamClock::Place StreamClock::place_of(StreamState& state) {
   Place place = known_of(state);
   if (state.has_unfinished()) place.push_back({state.id, state.tick.load()});
   if (state.kind != StreamKind::Legacy) return place;
-  for (StreamState* other : table_.of_context(state.context)) {
-    if (waits_for(state, *other) && other->has_unfinished()) {
-      place.push_back({other->id, other->tick.load()});
+  table_.for_each_of(state.context, [&](const StreamState& other) {
+    if (waits_for(state, other) && other.has_unfinished()) {
+      place.push_back({other.id, other.tick.load()});
     }
-  }
+  });
   return place;
 }
 
@@ -311,20 +316,9 @@ StreamClock::Place StreamClock::place_on(StreamName name) {
   return state != nullptr ? place_of(*state) : Place{};
 }
 
-StreamClock::Place StreamClock::place_of(CUevent event) const {
-  const Holding holding{lock_};
-  const auto found = program_events_.find(event);
-  return found != program_events_.end() ? found->second : Place{};
-}
-
-void StreamClock::event_recorded(CUevent event, StreamName name, Place place) {
-  if (is_capturing(name.handle)) return forget_record(event);
-  const Holding holding{lock_};
-  if (place.empty() || recorded_unseen_.contains(event)) {
-    program_events_.erase(event);
-  } else {
-    program_events_[event] = std::move(place);
-  }
+void StreamClock::note_record(CUevent event, StreamName name, Place place) {
+  if (is_capturing(name.handle)) return events_.forget_record(event);
+  events_.recorded(event, std::move(place));
 }
 
 void StreamClock::waited_for_by(StreamName name, const Place& place) {
@@ -333,7 +327,7 @@ void StreamClock::waited_for_by(StreamName name, const Place& place) {
   if (state == nullptr) return;
   const Holding holding{state->lock};
   for (const FreeTicket& ticket : place) {
-    if (ticket.stream != state->id) join(state->known, ticket);
+    if (ticket.stream != state->id) learn(*state, ticket);
   }
 }
 
@@ -342,27 +336,8 @@ bool StreamClock::is_reached(CUevent event, const Place& place) {
   for (const FreeTicket& ticket : place) {
     if (StreamState* state = table_.by_id(ticket.stream)) state->advance(ticket.tick);
   }
-  const Holding holding{lock_};
-  const auto found = program_events_.find(event);
-  if (found != program_events_.end() && found->second == place) program_events_.erase(found);
+  events_.reached(event, place);
   return true;
-}
-
-void StreamClock::forget_record(CUevent event) {
-  const Holding holding{lock_};
-  program_events_.erase(event);
-}
-
-void StreamClock::event_is_recorded_unseen(CUevent event) {
-  const Holding holding{lock_};
-  recorded_unseen_.insert(event);
-  program_events_.erase(event);
-}
-
-void StreamClock::event_ended(CUevent event) {
-  const Holding holding{lock_};
-  recorded_unseen_.erase(event);
-  program_events_.erase(event);
 }
 
 }  // namespace cuvmm

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <unordered_set>
-
 #include "stream/captures.hpp"
+#include "stream/event_places.hpp"
 #include "stream/stream_order.hpp"
 #include "stream/stream_table.hpp"
 
@@ -77,19 +76,22 @@ class StreamClock final : public StreamOrder {
 
   // A place in the work of streams. Read before the driver is asked, since other threads go on:
   // what they free meanwhile may lie behind what the driver then records or waits for.
-  using Place = std::vector<FreeTicket>;
+  using Place = EventPlaces::Place;
   Place place_on(StreamName name);
-  Place place_of(CUevent event) const;
+  Place place_of(CUevent event) const { return events_.of(event); }
 
   // After the driver's answer, with the place from before it.
-  void event_recorded(CUevent event, StreamName name, Place place);
+  void event_recorded(CUevent event, StreamName name, Place place) {
+    if (place.empty() && !events_.may_know(event)) return;
+    note_record(event, name, std::move(place));
+  }
   void waited_for_by(StreamName name, const Place& place);
   // A query or wait said so of the event. False where that told nothing of what was freed.
   bool is_reached(CUevent event, const Place& place);
-  void event_ended(CUevent event);
+  void event_ended(CUevent event) { events_.ended(event); }
   // By a graph's node or by another process, now or whenever they like: what such an event says is
   // not of a record that we saw.
-  void event_is_recorded_unseen(CUevent event);
+  void event_is_recorded_unseen(CUevent event) { events_.recorded_unseen(event); }
 
  private:
   void mark(StreamState& state);
@@ -98,19 +100,15 @@ class StreamClock final : public StreamOrder {
   bool record_on(StreamState& state, CUstream handle, Mark& mark);
   void poll(StreamState& state);
   void let_go(StreamState& state, Mark& mark);
+  void note_record(CUevent event, StreamName name, Place place);
   bool is_capturing(CUstream handle) const;
-  void forget_record(CUevent event);
   Place known_of(StreamState& state);
   Place place_of(StreamState& state);
 
   const Driver& driver_;
   const Captures& captures_;
   StreamTable table_;
-
-  mutable Lock lock_{
-      LockOrder::Streams};  // guards what follows; never held while the table's own is
-  std::unordered_map<CUevent, Place> program_events_;
-  std::unordered_set<CUevent> recorded_unseen_;
+  EventPlaces events_;  // its locks are never held while the table's own is
 };
 
 }  // namespace cuvmm

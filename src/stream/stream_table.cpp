@@ -26,13 +26,14 @@ constexpr CUstream everything = nullptr;
 // What this thread named last. Plain data, so that it needs no making and no unmaking.
 struct StreamTable::Recent {
   const StreamTable* table;
-  std::uint64_t endings;
+  std::uint64_t change;
   Key key;
   StreamState* state;
 };
 
 [[gnu::tls_model("initial-exec")]] thread_local StreamTable::Recent StreamTable::recent_{};
-std::atomic<std::uint64_t> StreamTable::endings_{1};
+[[gnu::tls_model("initial-exec")]] thread_local StreamTable::Gathered StreamTable::gathered_{};
+StreamTable::Changes StreamTable::changes_{1};
 
 std::size_t StreamTable::KeyHash::operator()(const Key& key) const noexcept {
   const auto mix = [](std::uint64_t word) { return word * 0x9E3779B97F4A7C15u; };
@@ -52,9 +53,9 @@ StreamState* StreamTable::find(StreamName name) {
   } else {
     key.handle = name.handle;
   }
-  const std::uint64_t endings = endings_.load(std::memory_order_acquire);
+  const std::uint64_t change = changes_.load(std::memory_order_acquire);
   Recent& recent = recent_;
-  if (recent.table == this && recent.endings == endings && recent.key == key) return recent.state;
+  if (recent.table == this && recent.change == change && recent.key == key) return recent.state;
 
   StreamState* state = nullptr;
   {
@@ -63,7 +64,7 @@ StreamState* StreamTable::find(StreamName name) {
     if (found != by_key_.end()) state = found->second;
   }
   if (state == nullptr) state = learn(key, name, current);
-  if (state != nullptr) recent = {this, endings, key, state};
+  if (state != nullptr) recent = {this, change, key, state};
   return state;
 }
 
@@ -114,6 +115,7 @@ StreamState& StreamTable::add(const Key& key, CUcontext context, CUstream handle
   state.thread = key.thread;
   by_key_.emplace(key, &state);
   by_id_.emplace(state.id, &state);
+  note_change();
   return state;
 }
 
@@ -148,6 +150,7 @@ StreamState& StreamTable::unused_record() {
     drop_events_of(state);
     const Holding holding{state.lock};
     state.known.clear();
+    state.knows_others.store(false, std::memory_order_release);
     return state;
   }
   all_.push_back(std::make_unique<StreamState>());
@@ -180,6 +183,22 @@ std::vector<StreamState*> StreamTable::of_context(CUcontext context) const {
   return streams;
 }
 
+// What was gathered while a stream came or went counts for the number from before, so not again.
+const StreamTable::Gathered& StreamTable::gathered_of(CUcontext context) const {
+  const std::uint64_t change = changes_.load(std::memory_order_acquire);
+  Gathered& here = gathered_;
+  if (here.table == this && here.change == change && here.context == context) return here;
+  here = {this, change, context, 0, true, {}};
+  const Reading reading{lock_};
+  for (const auto& [key, state] : by_key_) {
+    if (state->context != context) continue;
+    here.fit = here.count < Gathered::most;
+    if (!here.fit) break;
+    here.streams[here.count++] = state;
+  }
+  return here;
+}
+
 std::vector<StreamState*> StreamTable::with_unfinished(int device) const {
   std::vector<StreamState*> streams;
   const Reading reading{lock_};
@@ -201,7 +220,7 @@ void StreamTable::stream_ended(CUstream handle) {
   if (found == by_key_.end()) return;
   end(*found->second);
   by_key_.erase(found);
-  forget_recent();
+  note_change();
 }
 
 void StreamTable::context_ended(CUcontext context) {
@@ -222,7 +241,7 @@ void StreamTable::context_ended(CUcontext context) {
     end(state);
     place = by_key_.erase(place);
   }
-  forget_recent();
+  note_change();
 }
 
 }  // namespace cuvmm

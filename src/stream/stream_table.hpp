@@ -28,8 +28,8 @@ struct StreamName {
 // The streams of the process. Each is learnt of when it is made or first named.
 class StreamTable {
  public:
-  explicit StreamTable(const Driver& driver) : driver_(driver) { forget_recent(); }
-  ~StreamTable() { forget_recent(); }
+  explicit StreamTable(const Driver& driver) : driver_(driver) { note_change(); }
+  ~StreamTable() { note_change(); }
   StreamTable(const StreamTable&) = delete;
   StreamTable& operator=(const StreamTable&) = delete;
 
@@ -46,6 +46,16 @@ class StreamTable {
   StreamState* by_id(StreamId id) const;
   // Live streams of a context, `Everything` among them.
   std::vector<StreamState*> of_context(CUcontext context) const;
+  // The same for what every call may do: only reads, while no stream comes or goes.
+  template <class Visit>
+  void for_each_of(CUcontext context, Visit&& visit) const {
+    const Gathered& here = gathered_of(context);
+    if (here.fit) {
+      for (std::size_t i = 0; i < here.count; ++i) visit(*here.streams[i]);
+    } else {
+      for (StreamState* stream : of_context(context)) visit(*stream);
+    }
+  }
 
   // Live ones that any stream is known of.
   std::vector<CUcontext> contexts() const;
@@ -70,6 +80,16 @@ class StreamTable {
     std::size_t operator()(const Key& key) const noexcept;
   };
   struct Recent;
+  // The streams of the context that this thread asked about last. Plain data, as Recent is.
+  struct Gathered {
+    static constexpr std::size_t most = 16;
+    const StreamTable* table;
+    std::uint64_t change;
+    CUcontext context;
+    std::size_t count;
+    bool fit;  // all of them
+    StreamState* streams[most];
+  };
 
   StreamState* learn(const Key& key, StreamName name, CUcontext current);
   StreamState& add(const Key& key, CUcontext context, CUstream handle, StreamKind kind);
@@ -77,10 +97,16 @@ class StreamTable {
   void end(StreamState& state);
   void drop_events_of(StreamState& state);
 
+  const Gathered& gathered_of(CUcontext context) const;
+
   static thread_local Recent recent_;
-  // What threads remember is worth nothing once a stream has ended.
-  static void forget_recent() { endings_.fetch_add(1, std::memory_order_acq_rel); }
-  static std::atomic<std::uint64_t> endings_;
+  static thread_local Gathered gathered_;
+  // What threads remember is worth nothing once a stream has come or gone.
+  static void note_change() { changes_.fetch_add(1, std::memory_order_acq_rel); }
+  struct alignas(64) Changes : std::atomic<std::uint64_t> {
+    using atomic::atomic;
+  };
+  static Changes changes_;
 
   const Driver& driver_;
   mutable SharedLock lock_{LockOrder::Streams};  // guards what follows

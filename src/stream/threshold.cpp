@@ -6,30 +6,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <new>
 
 #include "base/clock.hpp"
 
 namespace cuvmm {
 
-// Where a thread says what it has passed. A record serves another thread when its own has ended.
-struct alignas(64) Threshold::Thread {
-  std::array<std::atomic<bool>, kinds> inside{};
-  std::atomic<bool> owned{true};
-  Thread* next = nullptr;
-
-  void come_out_of_all() {
-    for (auto& one : inside) one.store(false);
-  }
-};
-
 namespace {
 
 constexpr useconds_t rest = 20;
-
-// This thread's record, once it has one.
-[[gnu::tls_model("initial-exec")]] constinit thread_local void* mine = nullptr;
 
 int membarrier(int command) {
   return static_cast<int>(::syscall(SYS_membarrier, command, 0, 0));
@@ -48,15 +33,14 @@ Threshold::Threshold(Of which)
     : which_(static_cast<std::size_t>(which)),
       has_membarrier_(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0) {}
 
-void Threshold::end_of_thread(void* thread) {
-  mine = nullptr;
-  static_cast<Thread*>(thread)->come_out_of_all();
-  static_cast<Thread*>(thread)->owned.store(false);
+void Threshold::Thread::come_out_of_all() {
+  for (auto& one : inside) one.store(false);
 }
 
-// nullptr where there is no memory for a record.
-inline Threshold::Thread* Threshold::this_thread() {
-  return mine != nullptr ? static_cast<Thread*>(mine) : register_thread();
+void Threshold::end_of_thread(void* thread) {
+  mine_ = nullptr;
+  static_cast<Thread*>(thread)->come_out_of_all();
+  static_cast<Thread*>(thread)->owned.store(false);
 }
 
 [[gnu::noinline]] Threshold::Thread* Threshold::register_thread() {
@@ -64,8 +48,8 @@ inline Threshold::Thread* Threshold::this_thread() {
   for (Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
     bool free = false;
     if (!thread->owned.compare_exchange_strong(free, true)) continue;
-    mine = thread;
-    ::pthread_setspecific(key, mine);
+    mine_ = thread;
+    ::pthread_setspecific(key, mine_);
     return thread;
   }
   auto* added = new (std::nothrow) Thread;
@@ -73,8 +57,8 @@ inline Threshold::Thread* Threshold::this_thread() {
   added->next = threads_.load();
   while (!threads_.compare_exchange_weak(added->next, added)) {
   }
-  mine = added;
-  ::pthread_setspecific(key, mine);
+  mine_ = added;
+  ::pthread_setspecific(key, mine_);
   return added;
 }
 
@@ -85,29 +69,6 @@ void Threshold::forget_after_fork() {
     thread->come_out_of_all();
     if (thread != here) thread->owned.store(false);
   }
-}
-
-// Says "inside" first and looks whether it is shut second; who shuts it does it the other way
-// round. The barrier between the two is made by who shuts, in every thread at once, where the
-// system can.
-void Threshold::tell(std::atomic<bool>& is_inside) const {
-  is_inside.store(true, std::memory_order_relaxed);
-  if (has_membarrier_) [[likely]] {
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-  } else {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  }
-}
-
-std::atomic<bool>* Threshold::enter() {
-  Thread* const thread = this_thread();
-  if (thread == nullptr) return nullptr;
-  std::atomic<bool>& is_inside = thread->inside[which_];
-  if (is_inside.load(std::memory_order_relaxed)) return nullptr;
-  tell(is_inside);
-  if (shut_.load(std::memory_order_acquire) == 0) [[likely]]
-    return &is_inside;
-  return wait_to_enter(*thread, is_inside);
 }
 
 [[gnu::noinline]] std::atomic<bool>* Threshold::wait_to_enter(const Thread& thread,
@@ -124,11 +85,17 @@ std::atomic<bool>* Threshold::enter() {
 bool Threshold::shut(std::uint64_t until, Exempt exempt) {
   exempt_.store(exempt == Exempt::ThisThread ? this_thread() : nullptr);
   shut_.store(1);
-  if (!has_membarrier_ || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  }
-  if (all_are_out(until)) return true;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (is_seen_by_all() && all_are_out(until)) return true;
   open();
+  return false;
+}
+
+// A program may have refused itself the call since (seccomp). Then every thread makes a barrier of
+// its own from here on; but one that enters just now may not know it yet.
+bool Threshold::is_seen_by_all() {
+  if (!has_membarrier_.load() || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return true;
+  has_membarrier_.store(false);
   return false;
 }
 

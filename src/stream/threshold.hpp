@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -46,25 +47,57 @@ class Threshold {
   static void forget_after_fork();
 
  private:
-  struct Thread;
+  // Where a thread says what it has passed. A record serves another thread when its own has ended.
+  struct alignas(64) Thread {
+    std::array<std::atomic<bool>, kinds> inside{};
+    std::atomic<bool> owned{true};
+    Thread* next = nullptr;
+
+    void come_out_of_all();
+  };
 
   // Waits while it is shut. What tells that this thread has passed; nullptr where it had already.
-  std::atomic<bool>* enter();
+  std::atomic<bool>* enter() {
+    Thread* const thread = this_thread();
+    if (thread == nullptr) [[unlikely]]
+      return nullptr;
+    std::atomic<bool>& is_inside = thread->inside[which_];
+    if (is_inside.load(std::memory_order_relaxed)) return nullptr;
+    tell(is_inside);
+    if (shut_.load(std::memory_order_acquire) == 0) [[likely]]
+      return &is_inside;
+    return wait_to_enter(*thread, is_inside);
+  }
   std::atomic<bool>* wait_to_enter(const Thread& thread, std::atomic<bool>& is_inside);
-  void tell(std::atomic<bool>& is_inside) const;
 
+  // Says "inside" first and looks whether it is shut second; who shuts it does it the other way
+  // round. The barrier between the two is made by who shuts, in every thread at once, where the
+  // system can.
+  void tell(std::atomic<bool>& is_inside) const {
+    is_inside.store(true, std::memory_order_relaxed);
+    if (has_membarrier_.load(std::memory_order_relaxed)) [[likely]] {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+  }
+
+  bool is_seen_by_all();
   bool all_are_out(std::uint64_t until) const;
-  static Thread* this_thread();
+  // nullptr where there is no memory for a record.
+  static Thread* this_thread() { return mine_ != nullptr ? mine_ : register_thread(); }
   static Thread* register_thread();
   static void end_of_thread(void* thread);
 
-  static std::atomic<Thread*>
-      threads_;  // only added to; a record serves again when its thread ends
+  // Once this thread has one.
+  [[gnu::tls_model("initial-exec")]] static inline constinit thread_local Thread* mine_ = nullptr;
+  // Only added to; a record serves again when its thread ends.
+  static std::atomic<Thread*> threads_;
 
   const std::size_t which_;
   FutexWord shut_{0};
   std::atomic<Thread*> exempt_{nullptr};
-  bool has_membarrier_;
+  std::atomic<bool> has_membarrier_;
 };
 
 }  // namespace cuvmm

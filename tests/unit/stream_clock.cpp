@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "contract/streams_support.hpp"
 #include "stream/stream_clock.hpp"
@@ -175,6 +177,38 @@ TEST_F(StreamClockTest, LegacyAndBlockingStreamsAreOrdered) {
   alone.hold();
   EXPECT_FALSE(clock->is_before(free_on(alone.name()), id(legacy)));
   blocking.let_go();
+}
+
+// What a thread has gathered of a context's streams is worth nothing once one comes or goes.
+TEST_F(StreamClockTest, TheLegacyStreamComesAfterStreamsThatWereMadeSince) {
+  const StreamName legacy{};
+  EXPECT_TRUE(clock->place_on(legacy).empty());
+  HeldStream early = held(CU_STREAM_DEFAULT);
+  const FreeTicket first = free_on(early.name());
+  EXPECT_EQ(clock->place_on(legacy), StreamClock::Place{first});
+  HeldStream late = held(CU_STREAM_DEFAULT);
+  const FreeTicket second = free_on(late.name());
+  const StreamClock::Place both = clock->place_on(legacy);
+  EXPECT_EQ(both.size(), 2U);
+  EXPECT_NE(std::find(both.begin(), both.end(), first), both.end());
+  EXPECT_NE(std::find(both.begin(), both.end(), second), both.end());
+  clock->stream_ends(late);
+  EXPECT_EQ(clock->place_on(legacy).size(), 2U)
+      << "it has been told to wait for a stream that ends";
+}
+
+TEST_F(StreamClockTest, TheLegacyStreamComesAfterHoweverManyStreams) {
+  std::vector<CUstream> streams(40);
+  for (CUstream& stream : streams) GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+  for (CUstream stream : streams) free_on({.handle = stream});
+  EXPECT_EQ(clock->place_on({}).size(), streams.size());
+  GIVEN(driver().cuCtxSynchronize_v2000());
+  clock->horizon_of(context()).reached();
+  EXPECT_TRUE(clock->place_on({}).empty());
+  for (CUstream stream : streams) {
+    clock->stream_ends(stream);
+    EXPECT_CUDA(driver().cuStreamDestroy(stream));
+  }
 }
 
 TEST_F(StreamClockTest, WhatTheProgramWaitedForIsDone) {

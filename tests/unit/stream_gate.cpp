@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/membarrier.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -91,6 +99,37 @@ TEST(Gate, PassesMayNest) {
   std::thread closer{
       [&] { EXPECT_FALSE(gate.close(in_ms(5))) << "the outer one is still inside"; }};
   closer.join();
+}
+
+// As a program's own seccomp filter does it, here for one thread.
+bool refuse_membarrier() {
+  sock_filter lines[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{.len = std::size(lines), .filter = lines};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(Gate, ClosesOnceThreadsKnowThatTheSystemMakesNoBarriersAnyMore) {
+  Gate gate;
+  if (::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0) {
+    GTEST_SKIP() << "the system makes none";
+  }
+  bool refused = false;
+  std::thread closer{[&] {
+    refused = refuse_membarrier();
+    if (!refused) return;
+    EXPECT_FALSE(gate.close(in_ms(1000))) << "a thread may enter and not be seen";
+    EXPECT_TRUE(gate.close(in_ms(1000)));
+    gate.open();
+  }};
+  closer.join();
+  if (!refused) GTEST_SKIP() << "no filter can be set here";
+  const Gate::Pass pass{gate};
 }
 
 // Whoever has closed the gate is alone with what the others touch only inside.

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a door does. The commonest (hook/common_doors.def) are made for speed in
+// common_doors.cpp, the others for size in doors.cpp: there are a thousand, and a program uses few.
+#pragma once
+
+#include "hook/door.hpp"
+#include "hook/native.hpp"
+#include "hook/record.hpp"
+#include "hook/scheduled/way.hpp"
+
+namespace cuvmm::hook {
+
+template <Call call>
+inline constexpr bool is_common = false;
+#define CUVMM_COMMON(symbol, flavours) \
+  template <>                          \
+  inline constexpr bool is_common<Call::symbol> = true;
+#include "hook/common_doors.def"
+#undef CUVMM_COMMON
+
+// Their bodies make records that say more.
+constexpr bool takes_or_frees_memory(std::string_view name) {
+  return name.starts_with("cuMemAlloc") || name.starts_with("cuMemHostAlloc") ||
+         name.starts_with("cuMemFree");
+}
+
+template <Call call, auto* body, auto* description, class Function>
+struct BehindDoor;
+
+template <Call call, auto* body, auto* description, class... Arguments>
+struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
+  // One for all doors of a row.
+  [[gnu::noinline]] static CUresult go_in(Arguments... arguments, Flavour flavour) {
+    return pass(flavour, arguments...);
+  }
+
+  [[gnu::always_inline]] static inline CUresult pass(Flavour flavour, Arguments... arguments) {
+    Engine* engine = Engine::get();
+    if (engine == nullptr) return call_natively<call>(flavour, arguments...);
+    const Forward<call> forward{*engine, flavour};
+    if (Inside::here() || !engine->is_on()) return forward.unannounced(arguments...);
+    // What the driver itself calls from here on goes straight through.
+    const Inside inside;
+    [[maybe_unused]] const Pass pass{engine->calls()};
+    const std::uint64_t began = trace_is_on() && is_recorded() ? now_ns() : 0;
+    const CUresult answer = engine->scheduling().is_on() ? make_scheduled(forward, arguments...)
+                            : body != nullptr            ? body(forward, arguments...)
+                                                         : forward(arguments...);
+    if (began != 0) [[unlikely]] {
+      const Called called = called_at(began, answer, flavour);
+      if (description != nullptr) {
+        record_call(engine->driver(), call, called, description(called, arguments...));
+      } else {
+        record_plain_call(engine->driver(), call, called, stream_among(called, arguments...));
+      }
+    }
+    return answer;
+  }
+
+  // Whatever could touch memory or work waits while the process is paused.
+  static constexpr bool waits_in_a_pause =
+      has(info(call).effect,
+          Effect::Submits | Effect::Reads | Effect::Writes | Effect::Destroys | Effect::Exposes);
+  struct NoPass {
+    explicit NoPass(const Threshold&) {}
+  };
+  using Pass = std::conditional_t<waits_in_a_pause, Threshold::Pass, NoPass>;
+
+  // A call that no pending work could notice is not worth a record of its own.
+  static bool is_recorded() {
+    if (description != nullptr) return true;
+    return info(call).effect != Effect::Neutral && !takes_or_frees_memory(info(call).name);
+  }
+};
+
+// The door of a row in one flavour.
+template <Call call, Flavour flavour, auto* body, auto* description, class Function>
+struct Door;
+
+template <Call call, Flavour flavour, auto* body, auto* description, class... Arguments>
+struct Door<call, flavour, body, description, CUresult (*)(Arguments...)> {
+  using Behind = BehindDoor<call, body, description, CUresult (*)(Arguments...)>;
+
+  static CUresult enter(Arguments... arguments) {
+    if constexpr (!is_common<call> && info(call).per_thread_symbol != nullptr) {
+      return Behind::go_in(arguments..., flavour);
+    } else {
+      return Behind::pass(flavour, arguments...);
+    }
+  }
+};
+
+#define CUVMM_DOOR(symbol, flavour) \
+  Door<Call::symbol, flavour, &hook_##symbol, &event_of_##symbol, Row<Call::symbol>::Function>
+
+#define CUVMM_EACH_Legacy(extern_or_not, symbol) \
+  extern_or_not template struct CUVMM_DOOR(symbol, Flavour::Legacy);
+#define CUVMM_EACH_Both(extern_or_not, symbol) \
+  CUVMM_EACH_Legacy(extern_or_not, symbol)     \
+      extern_or_not template struct CUVMM_DOOR(symbol, Flavour::PerThread);
+
+}  // namespace cuvmm::hook
