@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that is taken and given back. Who takes some is answered on his thread: nothing that is
 // queued can know of it yet. Frees keep their place in the stream, or wait for all that was queued.
-#include "hook/scheduled/frees.hpp"
+#include "hook/scheduled/queued_calls.hpp"
 #include "hook/scheduled/way.hpp"
 
 namespace cuvmm::hook {
@@ -39,7 +39,7 @@ bool is_start_of_memory(Engine& engine, CUdeviceptr address) {
 // as soon as the driver knows of both.
 template <Call call>
 void settle_frees_before(const Forward<call>& forward, CUstream stream) {
-  if (!any_free_is_queued() && !any_wait_is_queued()) return;
+  if (!queued_frees.any() && !queued_waits.any()) return;
   const Way way = way_of(forward, stream);
   if (way.stream == nullptr) return;
   way.scheduler().settle_before_work_on(*way.stream);
@@ -86,17 +86,14 @@ CUVMM_SCHEDULE(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
   QueuedFrees& frees = way.parts->queued_frees;
   // Freed twice, or by a graph allocated anew in between: the driver sees which.
   if (!frees.begin(address)) return make_in_turn(way, request, forward, address, stream);
-  queued_frees.fetch_add(1, std::memory_order_relaxed);
-  const Taken taken =
-      way.scheduler().submit(*way.client, request, [forward, address, stream, &frees] {
+  const Taken taken = way.scheduler().submit(
+      *way.client, request,
+      [forward, address, stream, &frees, is_queued = QueuedCalls::One{queued_frees}] {
         frees.end(address);
-        const CUresult answer = make_now(forward, address, stream);
-        queued_frees.fetch_sub(1, std::memory_order_release);
-        return answer;
+        return make_now(forward, address, stream);
       });
   if (taken == Taken::Yes) return CUDA_SUCCESS;
   frees.end(address);
-  queued_frees.fetch_sub(1, std::memory_order_release);
   return make_directly(way, {}, forward, address, stream);
 }
 

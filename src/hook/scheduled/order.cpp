@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events, waits and questions. What is queued is not done; what is issued, the driver knows.
-#include "hook/scheduled/frees.hpp"
 #include "hook/scheduled/memory_of_call.hpp"
+#include "hook/scheduled/queued_calls.hpp"
 #include "hook/scheduled/way.hpp"
 
 namespace cuvmm::hook {
@@ -35,14 +35,11 @@ CUresult with_event(const Forward<call>& forward, CUstream stream, EventOfCall o
   if (of_event.use == EventUse::Records || !way.is_open_to_queue) {
     return queue_as_it_is(way, request, forward, arguments...);
   }
-  queued_waits.fetch_add(1, std::memory_order_relaxed);
-  const Taken taken = scheduler.submit(*way.client, request, [forward, arguments...] {
-    const CUresult answer = make_now(forward, arguments...);
-    queued_waits.fetch_sub(1, std::memory_order_release);
-    return answer;
-  });
+  const Taken taken = scheduler.submit(
+      *way.client, request, [forward, arguments..., is_queued = QueuedCalls::One{queued_waits}] {
+        return make_now(forward, arguments...);
+      });
   if (taken == Taken::Yes) return CUDA_SUCCESS;
-  queued_waits.fetch_sub(1, std::memory_order_release);
   return make_directly(way, of_event, forward, arguments...);
 }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "hook/scheduled/frees.hpp"
+#include "hook/scheduled/queued_calls.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -91,7 +91,7 @@ void settle_for(Engine& engine, Call call) {
   const bool could_tell =
       row.effect != Effect::Neutral ? !only_adds(row.name) : changes_how_work_runs(row.name);
   // A free counts from its call on.
-  if (any_free_is_queued() && tells_what_is_used(call)) parts.scheduler.settle_all();
+  if (queued_frees.any() && tells_what_is_used(call)) parts.scheduler.settle_all();
   if (!could_tell) return;
   parts.scheduler.settle_all();
   // Handles of functions may come again, and what they allow may change.
