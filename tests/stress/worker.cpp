@@ -137,6 +137,7 @@ void Worker::allocate_ordered(int device, CUstream stream) {
   CUdeviceptr address = 0;
   const CUresult answer =
       program_.allocate_ordered(&address, block->size, block->pool, stream, &block->by);
+  if (answer == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) broke_its_capture_ = true;
   if (answer != CUDA_SUCCESS) return expect_refusal(block, answer);
   block->address = address;
   std::vector<BlockRef> predecessors = oracle_.begin(block);

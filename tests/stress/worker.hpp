@@ -83,6 +83,7 @@ class Worker {
   std::mt19937_64 random_;
   const bool injects_faults_;
   bool is_capturing_ = false;
+  bool broke_its_capture_ = false;  // the driver refused what it forbids
   std::vector<BlockRef> blocks_;
   std::array<CUevent, Program::devices> events_{};
   std::array<CUstream, Program::devices> own_streams_{};  // ended and made anew at times
