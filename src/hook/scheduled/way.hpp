@@ -124,7 +124,8 @@ CUresult queue_as_it_is(const Way& way, const Request& request, const Forward<ca
 void settle_for(Engine& engine, Call call);
 
 template <Call call, class... Arguments>
-[[gnu::noinline, gnu::cold]] CUresult make_scheduled(const Forward<call>& forward, Arguments... arguments) {
+[[gnu::noinline, gnu::cold]] CUresult make_scheduled(const Forward<call>& forward,
+                                                     Arguments... arguments) {
   if (auto* const own = WayOf<call>::own(); own != nullptr) return own(forward, arguments...);
   settle_for(forward.engine(), call);
   return make_now(forward, arguments...);
