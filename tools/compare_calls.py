@@ -32,8 +32,8 @@ def run_once(mode, options, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--cuvmm", required=True, type=os.path.abspath)
-    parser.add_argument("--program", required=True, type=os.path.abspath)
+    parser.add_argument("--cuvmm", required=True, type=os.path.relpath)
+    parser.add_argument("--program", required=True, type=os.path.relpath)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", default="0.1", help="for each benchmark of a round")
     parser.add_argument("--run-option", action="append", default=[], help="for cuvmm run")
