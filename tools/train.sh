@@ -63,10 +63,11 @@ train() {  # SETTING WORKLOAD
 }
 
 # As many rounds as there is time for: in turns, so that what else goes on on the machine hits all
-# alike.
+# alike. CUVMM_SETTINGS names other settings than the part's own.
 train_in_turns() {  # WORKLOAD ROUNDS SETTING…
   local workload=$1 rounds=$2 round setting
   shift 2
+  [[ -z ${CUVMM_SETTINGS:-} ]] || eval "set -- $CUVMM_SETTINGS"
   for ((round = 1; round <= rounds; ++round)); do
     echo "-- round $round"
     for setting in "$@"; do
