@@ -26,13 +26,16 @@ class TraceAmongFiles : public TraceFolder {
     EXPECT_TRUE(set_up_log({}));
     TraceFolder::TearDown();
   }
-  std::string log() const { return folder_.path() + ".log"; }
+  std::string log() const { return beside_.in("log"); }
   std::size_t warnings() const {
     const std::string text = bytes_of_file(log());
     std::size_t count = 0;
     for (std::size_t at = 0; (at = text.find(" WARNING ", at)) != std::string::npos; ++at) ++count;
     return count;
   }
+
+ private:
+  OwnFolder beside_;
 };
 
 struct stat facts_of(const std::string& path) {
