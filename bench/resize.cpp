@@ -257,9 +257,16 @@ BENCHMARK(GrowFrom60To90Percent)->Iterations(1)->Unit(benchmark::kMillisecond);
 void ResizeInPlace(benchmark::State& state) {
   const std::size_t size = card().scaled(GiB);
   const std::size_t piece = std::min(size, 256 * MiB);
-  const CUdeviceptr at = reserve(size);
+  const CUdeviceptr before = reserve(2 * size);
+  const CUdeviceptr at = before + size;
   std::vector<std::unique_ptr<Chunk>> chunks;
-  while (chunks.size() * piece < size) chunks.push_back(std::make_unique<Chunk>(piece));
+  std::vector<std::unique_ptr<Chunk>> chunks_before;
+  for (std::size_t offset = 0; offset < size; offset += piece) {
+    chunks.push_back(std::make_unique<Chunk>(piece));
+    chunks_before.push_back(std::make_unique<Chunk>(piece));
+    chunks_before.back()->map(before + offset);
+  }
+  allow(before, size);
   std::uint64_t buffer = 0;
   const auto need = [](cuvmm_status status, const char* what) {
     check(status == CUVMM_OK ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, what);
@@ -287,7 +294,8 @@ void ResizeInPlace(benchmark::State& state) {
     need(cuvmm_resize(buffer, size, nullptr), "cuvmm_resize");  // smaller again
   }
   need(cuvmm_release_resizable(buffer, nullptr), "cuvmm_release_resizable");
-  MUST_WORK(cuMemAddressFree, at, size);
+  for (std::size_t i = 0; i < chunks.size(); ++i) chunks_before[i]->unmap(before + i * piece);
+  MUST_WORK(cuMemAddressFree, before, 2 * size);
   state.counters["median_us"] = ours.median();
   state.counters["direct_us"] = direct.median();
   state.counters["ratio"] = ours.median() / direct.median();
