@@ -31,7 +31,9 @@ grep -rlF "$build" "$trial/a place/lib/cmake" "$trial/a place/lib/pkgconfig" "$t
 
 echo "== find_package, after a move"
 mv "$trial/a place" "$trial/moved"
-cmake -S "$here/consumer" -B "$trial/consumer" -DCMAKE_PREFIX_PATH="$trial/moved" >/dev/null
+# There may be no make.
+generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt")
+cmake -G "$generator" -S "$here/consumer" -B "$trial/consumer" -DCMAKE_PREFIX_PATH="$trial/moved" >/dev/null
 cmake --build "$trial/consumer" >/dev/null
 run "$trial/consumer/consumer" "$trial/moved/lib/cuvmm/sim"
 
