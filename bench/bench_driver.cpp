@@ -112,7 +112,7 @@ double Times::median_microseconds() const {
 int run(int argc, char** argv) {
   char name[256] = "?";
   need_success(driver().cuDeviceGetName(name, sizeof name, 0), "cuDeviceGetName");
-  benchmark::AddCustomContext("driver", driver_path());
+  benchmark::AddCustomContext("driver", simulated() ? "the simulated one" : driver_path());
   benchmark::AddCustomContext("device", name);
   const char* backing = std::getenv("VMM_SIM_BACKING");
   if (simulated()) benchmark::AddCustomContext("VMM_SIM_BACKING", backing ? backing : "(default)");
