@@ -20,10 +20,12 @@ done
 
 # Symbols of the oldest C library that is supported, 2.31. Those below have been there for long and
 # carry a newer version only because the C library took them in from libpthread and libdl, or because
-# the compiler's own libraries ask for them where there are.
+# the compiler's own libraries ask for them where there are. What reads numbers has another name
+# since 2.38.
 oldest=2.31
 moved='pthread_[a-z_]+|__pthread_key_create|dl(open|sym|vsym|close|error|addr|addr1|info)|sem_[a-z]+'
 moved+='|f?stat|lstat|fstatat|mknod|__libc_single_threaded|_dl_find_object|arc4random'
+moved+='|__isoc23_(f|s)scanf|__isoc23_strtou?l'
 while read -r version name; do
   [[ $(printf '%s\n' "$oldest" "$version" | sort -V | tail -n 1) == "$oldest" ]] ||
     grep -qxE "$moved" <<<"$name" || wrong "needs $name of GLIBC_$version"
