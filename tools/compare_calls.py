@@ -7,7 +7,6 @@ Prints the median of the rounds in nanoseconds and the ratio to the native one.
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -32,8 +31,8 @@ def run_once(mode, options, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--cuvmm", required=True, type=os.path.relpath)
-    parser.add_argument("--program", required=True, type=os.path.relpath)
+    parser.add_argument("--cuvmm", required=True)
+    parser.add_argument("--program", required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", default="0.1", help="for each benchmark of a round")
     parser.add_argument("--run-option", action="append", default=[], help="for cuvmm run")

@@ -67,7 +67,7 @@ train() {  # SETTING WORKLOAD
 train_in_turns() {  # WORKLOAD ROUNDS SETTING…
   local workload=$1 rounds=$2 round setting
   shift 2
-  [[ -z ${CUVMM_SETTINGS:-} ]] || eval "set -- $CUVMM_SETTINGS"
+  [[ -z ${CUVMM_SETTINGS:-} ]] || set -- $CUVMM_SETTINGS
   for ((round = 1; round <= rounds; ++round)); do
     echo "-- round $round"
     for setting in "$@"; do

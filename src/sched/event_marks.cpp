@@ -2,17 +2,11 @@
 #include "sched/event_marks.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <mutex>
 
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
-namespace {
-
-constexpr float longest_ms = std::numeric_limits<float>::max();
-
-}  // namespace
 
 // Relaxed for good: what is issued here belongs to no capture of this thread.
 void EventMarks::thread_begins() {
@@ -88,11 +82,11 @@ std::optional<std::uint64_t> EventMarks::device_time(Batch& batch) {
     const Holding holding{lock_};
     last_end = std::exchange(contexts_[batch.context].last_end, nullptr);
   }
-  const float since_begin =
-      batch.begin != nullptr ? time_between(batch.begin, batch.end) : longest_ms;
-  const float since_last_end = last_end != nullptr ? time_between(last_end, batch.end) : longest_ms;
-  const float shorter = std::min(since_begin, since_last_end);
-  const float ran = shorter < longest_ms ? shorter : 0.0F;
+  const CUevent began = batch.begin != nullptr ? batch.begin : last_end;
+  float ran = began != nullptr ? time_between(began, batch.end) : 0.0F;
+  if (last_end != nullptr && last_end != began) {
+    ran = std::min(ran, time_between(last_end, batch.end));
+  }
   give_back(batch.context, batch.begin);
   CUevent displaced = nullptr;
   {

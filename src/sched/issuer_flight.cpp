@@ -36,16 +36,14 @@ void Issuer::join_batch(Seat& seat, const Request& request, std::uint64_t estima
                      (!is_paced_ || batch_.estimate_ns + estimate <= in_ns(settings_.window));
   if (!joins) {
     close_batch();
+    // Behind another batch it begins where that one ends.
+    const bool follows = is_in_flight(request.stream->id);
     batch_ = {.lane = seat.lane,
               .context = request.context,
               .stream = request.stream->id,
               .handle = request.stream->handle,
               .kind = request.kind,
               .began_at = now};
-    // Behind another batch it begins where that one ends.
-    const bool follows = std::any_of(flying_.begin(), flying_.end(), [&](const Batch& earlier) {
-      return earlier.stream == batch_.stream;
-    });
     if (!follows && !side_.mark_begin(batch_)) {
       batch_ = {};
       return;

@@ -2,6 +2,17 @@
 #include "stream/event_places.hpp"
 
 namespace cuvmm {
+namespace {
+
+// `work(group)` under its lock; what is known there afterwards is counted.
+template <class Group, class Work>
+void change(Group& group, const Work& work) {
+  const Holding holding{group.lock};
+  work(group);
+  group.count();
+}
+
+}  // namespace
 
 void EventPlaces::Group::count() {
   known.store(places.size() + recorded_unseen.size(), std::memory_order_release);
@@ -16,45 +27,36 @@ EventPlaces::Place EventPlaces::look_up(CUevent event) const {
 
 void EventPlaces::recorded(CUevent event, Place place) {
   if (place.empty()) return forget_record(event);
-  Group& group = group_of(event);
-  const Holding holding{group.lock};
-  if (group.recorded_unseen.contains(event)) return;
-  group.places[event] = std::move(place);
-  group.count();
+  change(group_of(event), [&](Group& group) {
+    if (!group.recorded_unseen.contains(event)) group.places[event] = std::move(place);
+  });
 }
 
 void EventPlaces::recorded_unseen(CUevent event) {
-  Group& group = group_of(event);
-  const Holding holding{group.lock};
-  group.recorded_unseen.insert(event);
-  group.places.erase(event);
-  group.count();
+  change(group_of(event), [&](Group& group) {
+    group.recorded_unseen.insert(event);
+    group.places.erase(event);
+  });
 }
 
 void EventPlaces::reached(CUevent event, const Place& place) {
-  Group& group = group_of(event);
-  const Holding holding{group.lock};
-  const auto found = group.places.find(event);
-  if (found == group.places.end() || found->second != place) return;
-  group.places.erase(found);
-  group.count();
+  change(group_of(event), [&](Group& group) {
+    const auto found = group.places.find(event);
+    if (found != group.places.end() && found->second == place) group.places.erase(found);
+  });
 }
 
 void EventPlaces::forget_record(CUevent event) {
   if (!may_know(event)) return;
-  Group& group = group_of(event);
-  const Holding holding{group.lock};
-  group.places.erase(event);
-  group.count();
+  change(group_of(event), [&](Group& group) { group.places.erase(event); });
 }
 
 void EventPlaces::ended(CUevent event) {
   if (!may_know(event)) return;
-  Group& group = group_of(event);
-  const Holding holding{group.lock};
-  group.recorded_unseen.erase(event);
-  group.places.erase(event);
-  group.count();
+  change(group_of(event), [&](Group& group) {
+    group.recorded_unseen.erase(event);
+    group.places.erase(event);
+  });
 }
 
 }  // namespace cuvmm

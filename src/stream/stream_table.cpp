@@ -188,14 +188,9 @@ const StreamTable::Gathered& StreamTable::gathered_of(CUcontext context) const {
   const std::uint64_t change = changes_.load(std::memory_order_acquire);
   Gathered& here = gathered_;
   if (here.table == this && here.change == change && here.context == context) return here;
-  here = {this, change, context, 0, true, {}};
-  const Reading reading{lock_};
-  for (const auto& [key, state] : by_key_) {
-    if (state->context != context) continue;
-    here.fit = here.count < Gathered::most;
-    if (!here.fit) break;
-    here.streams[here.count++] = state;
-  }
+  const std::vector<StreamState*> all = of_context(context);
+  here = {this, change, context, all.size(), all.size() <= Gathered::most, {}};
+  if (here.fit) std::copy(all.begin(), all.end(), here.streams);
   return here;
 }
 

@@ -26,6 +26,14 @@ struct Held {
   ~Held() { goes_on = true; }
 };
 
+CUlaunchConfig one_thread_on(CUstream stream) {
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  return config;
+}
+
 TEST_F(Semantics, WhatTheDriverRefusesIsRefusedAtTheCall) {
   const HookedStream stream;
   std::uint64_t nanoseconds = 0;
@@ -101,10 +109,7 @@ TEST_F(Semantics, ConfiguredLaunchesWithPackedParametersAreQueued) {
     std::size_t size = sizeof packed;
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
                      CU_LAUNCH_PARAM_END};
-    CUlaunchConfig config{};
-    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
-    config.blockDimX = config.blockDimY = config.blockDimZ = 1;
-    config.hStream = stream;
+    CUlaunchConfig config = one_thread_on(stream);
     ASSERT_CUDA(hooked().cuLaunchKernelEx(&config, kernels_.add_one, nullptr, extra));
     packed = {};
     size = 0;
@@ -129,10 +134,7 @@ TEST_F(Semantics, ConfiguredLaunchesKeepTheirAttributes) {
     void* parameters[] = {&address, &value, &words};
     CUlaunchAttribute attribute{};
     attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
-    CUlaunchConfig config{};
-    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
-    config.blockDimX = config.blockDimY = config.blockDimZ = 1;
-    config.hStream = stream;
+    CUlaunchConfig config = one_thread_on(stream);
     config.attrs = &attribute;
     config.numAttrs = 1;
     ASSERT_CUDA(hooked().cuLaunchKernelEx(&config, kernels_.fill, parameters, nullptr));
@@ -275,10 +277,7 @@ TEST_F(Semantics, LaunchesWithClustersAreQueuedOnceTheDriverHasTakenOne) {
   CUlaunchAttribute attribute{};
   attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
   attribute.value.clusterDim = {1, 1, 1};
-  CUlaunchConfig config{};
-  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
-  config.hStream = stream;
+  CUlaunchConfig config = one_thread_on(stream);
   config.attrs = &attribute;
   config.numAttrs = 1;
   ASSERT_CUDA(hooked().cuMemsetD32Async(address, 0, 1, stream));
