@@ -1,40 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/held_back.hpp"
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <cstring>
 #include <shared_mutex>
 #include <utility>
 
+#include "alloc/by_address.hpp"
+
 namespace cuvmm {
-namespace {
-
-// A device to which memory is registered by its address: who moves it there breaks the transfer,
-// and nobody tells us of the registration.
-bool reads_memory_by_address(const char* file) {
-  return std::strncmp(file, "/dev/infiniband/uverbs", 22) == 0 ||
-         std::strncmp(file, "/dev/nvidia-fs", 14) == 0;
-}
-
-bool holds_such_a_device_open() {
-  DIR* files = ::opendir("/proc/self/fd");
-  if (files == nullptr) return true;
-  bool found = false;
-  while (const dirent* entry = ::readdir(files)) {
-    std::array<char, 64> file{};
-    if (::readlinkat(::dirfd(files), entry->d_name, file.data(), file.size() - 1) <= 0) continue;
-    found = found || reads_memory_by_address(file.data());
-  }
-  ::closedir(files);
-  return found;
-}
-
-}  // namespace
 
 bool Memory::may_move_live_memory() const {
   if (settings_.compact == Compact::Off || !around_.sees_everything()) return false;
@@ -42,7 +15,7 @@ bool Memory::may_move_live_memory() const {
 }
 
 bool Memory::may_be_registered_by_address() const {
-  return settings_.compact != Compact::On && holds_such_a_device_open();
+  return settings_.compact != Compact::On && holds_device_by_address();
 }
 
 std::vector<CUcontext> Memory::HeldBack::who_may_touch() const {

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a device is open that reads memory by its address: a folder stands for the system's root.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "alloc/by_address.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class DevicesByAddress : public testing::Test {
+ protected:
+  DevicesByAddress() {
+    std::string name = (std::filesystem::temp_directory_path() / "cuvmm-root-XXXXXX").string();
+    root_ = ::mkdtemp(name.data());
+    root_ = std::filesystem::canonical(root_).string();
+  }
+  ~DevicesByAddress() override {
+    if (open_ >= 0) ::close(open_);
+    std::filesystem::remove_all(root_);
+  }
+
+  void make(const std::string& file) const {
+    const std::filesystem::path path = root_ + file;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream{path} << "x";
+  }
+  void open(const std::string& file) {
+    make(file);
+    open_ = ::open((root_ + file).c_str(), O_RDONLY | O_CLOEXEC);
+    ASSERT_GE(open_, 0);
+  }
+  void close() { ::close(std::exchange(open_, -1)); }
+
+  std::string root_;
+  int open_ = -1;
+};
+
+TEST_F(DevicesByAddress, AreSeenWhileTheyAreOpen) {
+  for (const char* device : {"/dev/infiniband/uverbs0", "/dev/nvidia-fs0"}) {
+    open(device);
+    EXPECT_TRUE(holds_device_by_address(root_)) << device;
+    close();
+    EXPECT_FALSE(holds_device_by_address(root_)) << device;
+  }
+}
+
+TEST_F(DevicesByAddress, AreNotMistakenForWhatElseIsThere) {
+  make("/dev/nvidia-fs0");
+  open("/dev/infiniband/rdma_cm");
+  EXPECT_FALSE(holds_device_by_address(root_));
+}
+
+// The device's own folder is hidden, and the open file came from outside.
+TEST_F(DevicesByAddress, AreLookedForWhereTheSystemAloneKnowsThem) {
+  open("/dev/infiniband/uverbs3");
+  std::filesystem::rename(root_ + "/dev/infiniband/uverbs3", root_ + "/dev/uverbs3");
+  std::filesystem::remove_all(root_ + "/dev/infiniband");
+  EXPECT_FALSE(holds_device_by_address(root_));
+  std::filesystem::create_directories(root_ + "/dev/infiniband");
+  std::filesystem::rename(root_ + "/dev/uverbs3", root_ + "/dev/infiniband/uverbs3");
+  EXPECT_TRUE(holds_device_by_address(root_));
+  make("/sys/class/infiniband_verbs/version");
+  std::filesystem::remove_all(root_ + "/dev/infiniband");  // its name ends in (deleted) now
+  EXPECT_TRUE(holds_device_by_address(root_));
+}
+
+}  // namespace
+}  // namespace cuvmm::test
