@@ -99,7 +99,16 @@ void must_hold(CUdeviceptr address, std::uint32_t word) {
   check(there == word ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, "reading what was written");
 }
 
-// One chunk, mapped by the driver's own calls.
+// Whether chunks can be registered for RDMA, as cudaMalloc's memory can and so cuvmm's too: the
+// driver takes longer to map those.
+bool takes_rdma() {
+  int supported = 0;
+  MUST_WORK(cuDeviceGetAttribute, &supported,
+            CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0);
+  return supported != 0;
+}
+
+// One chunk as cuvmm makes them, mapped by the driver's own calls.
 struct Chunk {
   explicit Chunk(std::size_t of) : size(of) {
     MUST_WORK(cuMemCreate, &handle, size, &properties(), 0);
@@ -114,6 +123,7 @@ struct Chunk {
       made.type = CU_MEM_ALLOCATION_TYPE_PINNED;
       made.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
       made.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+      made.allocFlags.gpuDirectRDMACapable = takes_rdma() ? 1 : 0;
       return made;
     }();
     return all;

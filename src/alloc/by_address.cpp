@@ -17,12 +17,28 @@
 namespace cuvmm {
 namespace {
 
-constexpr std::array devices{"/dev/infiniband/uverbs", "/dev/nvidia-fs"};
+struct Named {
+  const char* folder;
+  std::string_view begins;
+};
+constexpr std::array devices{Named{"/dev/infiniband/", "uverbs"}, Named{"/dev/", "nvidia-fs"}};
 
-// One of these is there where such a device can be. A container may show the system's in /sys and
-// /proc only, and be given an open file from outside.
-constexpr std::array signs{"/dev/infiniband", "/sys/class/infiniband_verbs", "/dev/nvidia-fs0",
-                           "/proc/driver/nvidia-fs"};
+enum class Found : std::uint8_t { No, Yes, CannotLook };
+
+// `matches(folder, name)`
+template <class Matches>
+Found any_entry(const std::string& of, Matches matches) {
+  DIR* const folder = ::opendir(of.c_str());
+  if (folder == nullptr) return Found::CannotLook;
+  Found found = Found::No;
+  while (const dirent* const entry = ::readdir(folder)) {
+    if (!matches(::dirfd(folder), entry->d_name)) continue;
+    found = Found::Yes;
+    break;
+  }
+  ::closedir(folder);
+  return found;
+}
 
 // What a CUDA program holds open by the dozen, known by what costs less to ask than a name: memory
 // devices, terminals, the cards themselves, and what is no device at all.
@@ -42,26 +58,32 @@ bool is_one(int folder, const char* entry, const std::string& root) {
   const ssize_t length = ::readlinkat(folder, entry, name.data(), name.size());
   if (length <= 0) return false;
   const std::string_view file{name.data(), static_cast<std::size_t>(length)};
-  return std::any_of(devices.begin(), devices.end(), [&](const char* device) {
-    const std::string prefix = root + device;
+  return std::any_of(devices.begin(), devices.end(), [&](const Named& device) {
+    const std::string prefix = (root + device.folder).append(device.begins);
     return file.substr(0, prefix.size()) == prefix;
   });
 }
 
-bool has_sign(const std::string& root) {
-  return std::any_of(signs.begin(), signs.end(),
-                     [&](const char* sign) { return ::access((root + sign).c_str(), F_OK) == 0; });
+// Whether this process could open one. Where it does not see its devices any more, it may have done
+// so before.
+bool could_open_one(const std::string& root) {
+  if (::access((root + "/dev/null").c_str(), F_OK) != 0) return true;
+  return std::any_of(devices.begin(), devices.end(), [&](const Named& device) {
+    return any_entry(root + device.folder, [&](int /*folder*/, std::string_view name) {
+             return name.substr(0, device.begins.size()) == device.begins;
+           }) == Found::Yes;
+  });
 }
 
 // Of the machine itself that there is none is remembered for a moment, in which nobody installs a
 // device, opens it and registers memory.
-bool can_be_one(const std::string& root) {
+bool could_be_one(const std::string& root) {
   static std::atomic<std::uint64_t> none_until{0};
   constexpr std::uint64_t moment_ns = 100'000'000;
-  if (!root.empty()) return has_sign(root);
+  if (!root.empty()) return could_open_one(root);
   const std::uint64_t now = now_ns();
   if (now < none_until.load(std::memory_order_relaxed)) return false;
-  if (has_sign(root)) return true;
+  if (could_open_one(root)) return true;
   none_until.store(now + moment_ns, std::memory_order_relaxed);
   return false;
 }
@@ -69,15 +91,10 @@ bool can_be_one(const std::string& root) {
 }  // namespace
 
 bool holds_device_by_address(const std::string& root) {
-  if (!can_be_one(root)) return false;
-  DIR* const files = ::opendir("/proc/self/fd");
-  if (files == nullptr) return true;
-  bool found = false;
-  while (const dirent* const entry = ::readdir(files)) {
-    if ((found = is_one(::dirfd(files), entry->d_name, root))) break;
-  }
-  ::closedir(files);
-  return found;
+  if (!could_be_one(root)) return false;
+  return any_entry("/proc/self/fd", [&](int folder, std::string_view name) {
+           return is_one(folder, name.data(), root);
+         }) != Found::No;
 }
 
 }  // namespace cuvmm
