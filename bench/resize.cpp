@@ -110,24 +110,21 @@ bool takes_rdma() {
 
 // One chunk as cuvmm makes them, mapped by the driver's own calls.
 struct Chunk {
-  explicit Chunk(std::size_t of) : size(of) {
-    MUST_WORK(cuMemCreate, &handle, size, &properties(), 0);
+  enum class Export { No, Yes };
+  Chunk(std::size_t of, Export exportable) : size(of) {
+    CUmemAllocationProp made{};
+    made.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    made.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    if (exportable == Export::Yes) {
+      made.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    }
+    made.allocFlags.gpuDirectRDMACapable = takes_rdma() ? 1 : 0;
+    MUST_WORK(cuMemCreate, &handle, size, &made, 0);
   }
   ~Chunk() { MUST_WORK(cuMemRelease, handle); }
   Chunk(const Chunk&) = delete;
   Chunk& operator=(const Chunk&) = delete;
 
-  static const CUmemAllocationProp& properties() {
-    static const CUmemAllocationProp all = [] {
-      CUmemAllocationProp made{};
-      made.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-      made.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
-      made.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-      made.allocFlags.gpuDirectRDMACapable = takes_rdma() ? 1 : 0;
-      return made;
-    }();
-    return all;
-  }
   void map(CUdeviceptr at) const { MUST_WORK(cuMemMap, at, size, 0, handle, 0); }
   void unmap(CUdeviceptr at) const { MUST_WORK(cuMemUnmap, at, size); }
 
@@ -152,7 +149,8 @@ CUdeviceptr reserve(std::size_t size) {
 // old block's comes, and goes where it lay.
 class BareSequence {
  public:
-  explicit BareSequence(std::size_t size) : old_(size), fresh_(size), at_(reserve(2 * size)) {}
+  explicit BareSequence(std::size_t size)
+      : old_(size, Chunk::Export::Yes), fresh_(size, Chunk::Export::Yes), at_(reserve(2 * size)) {}
 
   double turn(Times& times) {
     const std::size_t size = old_.size;
@@ -272,8 +270,8 @@ void ResizeInPlace(benchmark::State& state) {
   std::vector<std::unique_ptr<Chunk>> chunks;
   std::vector<std::unique_ptr<Chunk>> chunks_before;
   for (std::size_t offset = 0; offset < size; offset += piece) {
-    chunks.push_back(std::make_unique<Chunk>(piece));
-    chunks_before.push_back(std::make_unique<Chunk>(piece));
+    chunks.push_back(std::make_unique<Chunk>(piece, Chunk::Export::No));
+    chunks_before.push_back(std::make_unique<Chunk>(piece, Chunk::Export::No));
     chunks_before.back()->map(before + offset);
   }
   allow(before, size);

@@ -51,8 +51,9 @@ class ContextMemory {
     windows_->begin_absence(departure);
   }
 
-  // Mapped, and nobody's.
+  // Mapped, and nobody's: on the device, and elsewhere.
   Size mapped_free() const;
+  Size spilled_free() const { return small_->spilled_free(); }
   // Gives so much of it to the device's other memory, where there is so much. Returns how much.
   Size let_go_of(Size wanted);
   Moved moved() const;

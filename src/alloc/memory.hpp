@@ -155,6 +155,8 @@ class Memory {
   // For all work of all contexts. False where it was not done by then.
   bool wait_for_everything(std::uint64_t until);
   std::vector<DeviceMemory*> served_devices() const;
+  // Memory elsewhere that is mapped for the device, and nobody's.
+  Size spilled_free_on(int ordinal) const;
 
   // nullptr where the driver serves the device.
   DeviceMemory* device_memory(int ordinal) { return device(ordinal); }

@@ -117,6 +117,14 @@ Size Memory::mapped_free_on(int ordinal) const {
   return bytes;
 }
 
+Size Memory::spilled_free_on(int ordinal) const {
+  Size bytes = 0;
+  const auto add = [&](const auto& memory) { bytes += memory.spilled_free(); };
+  for_each_context(ordinal, add);
+  for_each_pool(ordinal, add);
+  return bytes;
+}
+
 Size Memory::let_go_on(const DeviceMemory& device, Size wanted) {
   Size gone = 0;
   const auto let_go = [&](auto& memory) {

@@ -117,7 +117,7 @@ Size PoolMemory::reserved_high() const {
 }
 
 Size PoolMemory::mapped_free() const {
-  const Size spilled = large_->spilled_free() + small_->spilled_free();
+  const Size spilled = spilled_free();
   const Size all = mapped() - std::min(spilled, mapped());
   const Size held = used();
   return all > held ? all - held : 0;

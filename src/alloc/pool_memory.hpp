@@ -68,8 +68,9 @@ class PoolMemory {
   Size reserved_high() const;
   void reset_used_high() { used_.reset_high(); }
   void reset_reserved_high() { reserved_.reset_high(reserved()); }
-  // Mapped, and nobody's.
+  // Mapped, and nobody's: on the device, and elsewhere.
   Size mapped_free() const;
+  Size spilled_free() const { return large_->spilled_free() + small_->spilled_free(); }
   // Gives so much of it to the device's other memory, where there is so much. Returns how much.
   Size let_go_of(Size wanted);
   std::uint64_t moved_chunks() const;  // so far

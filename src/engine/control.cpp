@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 
@@ -129,7 +130,8 @@ bool Control::look_once() {
   const Inside inside;
   bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
   for (DeviceMemory* device : memory_.served_devices()) {
-    has_more |= spill_ahead_.look_after(*device, now_ns());
+    const Size mapped = memory_.spilled_free_on(device->ordinal());
+    has_more |= spill_ahead_.look_after(*device, mapped, now_ns());
   }
   publish();
   return has_more;
@@ -143,9 +145,13 @@ void Control::publish() {
 
 void* Control::look_after_host(void* control) {
   ::pthread_setname_np(::pthread_self(), "cuvmm-host");
+  constexpr useconds_t usual_rest = 50'000;
   for (;;) {
+    const std::uint64_t began = now_us();
     const bool has_more = static_cast<Control*>(control)->look_once();
-    ::usleep(has_more ? 100 : 50'000);
+    // The driver pins under a lock that the program's own calls need: they get as much of it.
+    const auto took = static_cast<useconds_t>(now_us() - began);
+    ::usleep(has_more ? std::clamp<useconds_t>(took, 100, usual_rest) : usual_rest);
   }
 }
 

@@ -28,7 +28,7 @@ bool is_nearly_full(DeviceMemory& device) {
 
 }  // namespace
 
-bool SpillAhead::look_after(DeviceMemory& device, std::uint64_t now) {
+bool SpillAhead::look_after(DeviceMemory& device, Size mapped, std::uint64_t now) {
   ChunkStore& store = device.store();
   if (!store.spills()) return false;
   const ChunkCounters spilled = store.spilled();
@@ -42,11 +42,10 @@ bool SpillAhead::look_after(DeviceMemory& device, std::uint64_t now) {
     // As much again as there is, so that small chunks are there for what is left over.
     Size size = device.granule();
     while (size * 2 <= std::min(spilled.physical_free, largest_chunk)) size *= 2;
-    if (spilled.physical_free + size <= wanted) return store.make_spilled_ready(size).ok();
+    if (spilled.physical_free + mapped + size <= wanted) return store.make_spilled_ready(size).ok();
   }
-  if (now < seen.needed_at + idle_ns || spilled.physical_free == 0) return false;
-  store.trim_spilled(spilled.physical_free - std::min(spilled.physical_free, largest_chunk));
-  return true;
+  if (now < seen.needed_at + idle_ns || spilled.physical_free + mapped == 0) return false;
+  return store.reclaim_spilled(largest_chunk) != 0;
 }
 
 }  // namespace cuvmm

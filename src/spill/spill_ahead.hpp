@@ -13,7 +13,8 @@ namespace cuvmm {
 class SpillAhead {
  public:
   // A step for that device, of some milliseconds at the most. Whether there is more to do.
-  bool look_after(DeviceMemory& device, std::uint64_t now);
+  // `mapped`: memory elsewhere that is mapped for it and nobody's, and so ready too.
+  bool look_after(DeviceMemory& device, Size mapped, std::uint64_t now);
 
  private:
   struct Seen {

@@ -50,6 +50,14 @@ Size ChunkStore::trim_spilled(Size down_to) {
   return gone;
 }
 
+Size ChunkStore::reclaim_spilled(Size wanted) {
+  Size gone = 0;
+  for (const Location& where : shelves_->spill_places()) {
+    if (gone < wanted) gone += reclaim(where, wanted - gone);
+  }
+  return gone;
+}
+
 ChunkRef ChunkStore::take_free(const ChunkKind& kind) {
   return shelves_->take_free(kind);
 }

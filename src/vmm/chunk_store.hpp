@@ -56,6 +56,8 @@ class ChunkStore {
   Result<void> make_spilled_ready(Size size);
   // Releases what is free elsewhere, down to so much at each place. Returns how much went.
   Size trim_spilled(Size down_to = 0);
+  // The same for `wanted` bytes, also of what the clients have mapped and nobody uses.
+  Size reclaim_spilled(Size wanted);
 
   // A free chunk of that kind, else a new one within the budget. Where that is exhausted, or the
   // driver has no memory, free chunks of other sizes are released, then the reclaim clients asked

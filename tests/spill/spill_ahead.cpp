@@ -20,6 +20,10 @@ class SpillAheadTest : public PauseTest {
   static DeviceMemory& device_of(Program& program) {
     return *program.memory->served_devices().front();
   }
+  static bool look(SpillAhead& ahead, Program& program, std::uint64_t now) {
+    const int device = device_of(program).ordinal();
+    return ahead.look_after(device_of(program), program.memory->spilled_free_on(device), now);
+  }
   static ChunkCounters spilled(Program& program) { return device_of(program).store().spilled(); }
 };
 
@@ -27,7 +31,7 @@ TEST_F(SpillAheadTest, NothingIsPinnedWhileTheDeviceHasRoom) {
   Program program{driver(), settings()};
   program.add(20 * MiB, true);
   SpillAhead ahead;
-  EXPECT_FALSE(ahead.look_after(device_of(program), now_ns()));
+  EXPECT_FALSE(look(ahead, program, now_ns()));
   EXPECT_EQ(spilled(program).physical_free, 0u);
   program.free_all();
 }
@@ -36,7 +40,7 @@ TEST_F(SpillAheadTest, AQuarterOfTheBoundIsReadyWhenTheDeviceIsNearlyFull) {
   Program program{driver(), settings()};
   program.add(62 * MiB, true);
   SpillAhead ahead;
-  while (ahead.look_after(device_of(program), now_ns())) {
+  while (look(ahead, program, now_ns())) {
   }
   EXPECT_EQ(spilled(program).physical_free, 16 * MiB);
   EXPECT_EQ(spilled(program).physical_in_use, 0u);
@@ -53,15 +57,35 @@ TEST_F(SpillAheadTest, WhatNobodyNeedsForLongGoesBack) {
   program.add(62 * MiB, false);
   SpillAhead ahead;
   const std::uint64_t now = now_ns();
-  while (ahead.look_after(device_of(program), now)) {
+  while (look(ahead, program, now)) {
   }
   EXPECT_NE(spilled(program).physical_free, 0u);
   program.free_all();
   device_of(program).give_back_cached();
-  EXPECT_FALSE(ahead.look_after(device_of(program), now + 1));
+  EXPECT_FALSE(look(ahead, program, now + 1));
   EXPECT_NE(spilled(program).physical_free, 0u);
-  while (ahead.look_after(device_of(program), now + a_minute)) {
+  while (look(ahead, program, now + a_minute)) {
   }
+  EXPECT_EQ(spilled(program).physical_free, 0u);
+}
+
+// What is mapped and free is as good as ready, and goes back like it.
+TEST_F(SpillAheadTest, WhatIsMappedAndFreeCountsAsReady) {
+  Program program{driver(), settings()};
+  program.add(62 * MiB, false);
+  program.add(32 * MiB, true);
+  program.free(1);
+  EXPECT_GE(program.memory->spilled_free_on(0), 30 * MiB);
+  SpillAhead ahead;
+  const std::uint64_t now = now_ns();
+  EXPECT_FALSE(look(ahead, program, now)) << "enough is ready";
+  program.free_all();
+  device_of(program).give_back_cached();
+  EXPECT_FALSE(look(ahead, program, now + 1));
+  while (look(ahead, program, now + a_minute)) {
+  }
+  EXPECT_EQ(program.memory->spilled_free_on(0), 0u);
+  EXPECT_EQ(spilled(program).physical_in_use, 0u);
   EXPECT_EQ(spilled(program).physical_free, 0u);
 }
 

@@ -75,6 +75,42 @@ TEST_F(ArenaSpill, RoomOnTheDeviceReplacesFreeSpilledMemory) {
   EXPECT_EQ(spilled(), 0u);
 }
 
+// Little is free on the device, in places: it stays there, for what fits, and nothing moves.
+TEST_F(ArenaSpill, WithLittleRoomOnTheDeviceABlockLiesFarAsAWhole) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 12, .spill_granules = 16});
+  auto blocks = world().given_blocks(6, world().granules(2));
+  world().free_for_anyone(*blocks[1]);
+  Block& large = world().given_block(world().granules(9));
+  EXPECT_EQ(large.lies, Lies::Far);
+  EXPECT_EQ(spilled(), world().granules(9));
+  EXPECT_EQ(world().arena().counters().moved_chunks, 0u);
+  EXPECT_EQ(world().given_block(world().granules(2)).lies, Lies::Near);
+  world().expect_intact(large);
+}
+
+TEST_F(ArenaSpill, WhereNotAllOfItMayLieFarTheDeviceGivesWhatItHas) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 12, .spill_granules = 8});
+  auto blocks = world().given_blocks(6, world().granules(2));
+  world().free_for_anyone(*blocks[1]);
+  Block& large = world().given_block(world().granules(9));
+  EXPECT_EQ(large.lies, Lies::Far);
+  EXPECT_LE(spilled(), world().granules(8));
+  world().expect_intact(large);
+}
+
+// It would soon be needed again.
+TEST_F(ArenaSpill, ALittleRoomOnTheDeviceDoesNotReplaceMuchFreeSpilledMemory) {
+  NEEDS_HOST_CHUNKS();
+  given({.limit_granules = 2, .spill_granules = 8});
+  world().given_block(world().granules(2));
+  world().free_for_anyone(world().given_block(world().granules(6)));
+  world().budget->set_limit(world().granules(5));
+  EXPECT_EQ(world().given_block(world().granules(2)).lies, Lies::Near);
+  EXPECT_EQ(spilled(), world().granules(6));
+}
+
 TEST_F(ArenaSpill, BlocksThatShareASpilledChunkComeAndGoByThemselves) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 1, .spill_granules = 2});

@@ -72,7 +72,8 @@ Result<Block*> Arena::allocate(Size asked, StreamId stream) {
   } else {
     holding.lock();
   }
-  if (Block* const block = take_own(size, stream, arena::usual_patience, Lies::Near)) return block;
+  if (Block* const block = take_own(size, stream, arena::usual_patience, arena::Reach::Near))
+    return block;
   holding.unlock();
   return search_further(size, stream);
 }

@@ -123,8 +123,8 @@ class Arena final : public Leaver, private ReclaimClient {
   void flush_all();
 
   // Under the lock: a block of what is free, or nullptr.
-  Block* take_own(Size size, StreamId stream, arena::Patience patience, Lies reach);
-  Block* take_ordered(Size size, StreamId stream, arena::Patience patience, Lies reach);
+  Block* take_own(Size size, StreamId stream, arena::Patience patience, arena::Reach reach);
+  Block* take_ordered(Size size, StreamId stream, arena::Patience patience, arena::Reach reach);
   Block* carve(arena::Range* range, Size size, StreamId stream);
   void give_back(Block& block, const FreeTicket& ticket);
   // Under the lock: how far the device has come with what is pending.
@@ -136,11 +136,12 @@ class Arena final : public Leaver, private ReclaimClient {
   // Under the lock: nullptr where chunks are missing.
   Result<Block*> try_to_build(arena::Build& build);
   Result<Block*> build_at(const arena::Site& site, arena::Build& build);
-  void move_into(const arena::Site& site, Lies reach, arena::GapFill& fill,
+  void move_into(const arena::Site& site, arena::Reach reach, arena::GapFill& fill,
                  arena::Rearrangement& change);
   Result<void> commit(arena::Rearrangement& change);
   bool may_move(const arena::Build& build) const;
-  Size movable_bytes(Lies reach) const;
+  Size movable_bytes(arena::Reach reach) const;
+  arena::Reach further(const arena::Build& build) const;
   bool is_hopeless(Size size) const;
   bool must_go_far(const arena::Build& build) const;
   bool is_waiting_futile(const arena::Build& build) const;

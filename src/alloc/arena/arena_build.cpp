@@ -12,6 +12,7 @@ using arena::Build;
 using arena::BuildTurns;
 using arena::GapFill;
 using arena::Range;
+using arena::Reach;
 using arena::Rearrangement;
 using arena::Site;
 using arena::SiteSearch;
@@ -59,13 +60,18 @@ Result<Block*> Arena::build(Build& build) {
     tried.add(Tried::FreeChunks);
     const Result<bool> more = unlocked([&] { return take_under_pressure(build); });
     if (TRY(more)) continue;
+    if (build.reach == Reach::Far) {
+      build.reach = Reach::Both;
+      continue;
+    }
     if (turn.wait_for_others(holding, build.until)) continue;
     tried.add(Tried::PendingWork);
     if (follow_pending(build)) continue;
     if (!is_waiting_futile(build) && unlocked([&] { return wait_for_pending(build); })) continue;
-    if (build.reach == Lies::Near && store_.spills()) {
+    if (build.reach == Reach::Near && store_.spills()) {
       tried.add(Tried::Elsewhere);
-      build.reach = Lies::Far;
+      build.reach = further(build);
+      if (build.reach == Reach::Far) build.hand.clear();  // for those that may lie near
       continue;
     }
     const Size had = build.hand_bytes();
@@ -74,9 +80,18 @@ Result<Block*> Arena::build(Build& build) {
   }
 }
 
+// What is free on the device is used where it is a good part of the block. Else the block lies far
+// as a whole, without a chunk that moves: to unmap one that lies far takes tens of milliseconds
+// while kernels read what is there.
+Reach Arena::further(const Build& build) const {
+  constexpr Size good_part = 4;
+  const Size near = movable_bytes(Reach::Near) + build.hand_bytes();
+  return near < build.size / good_part ? Reach::Far : Reach::Both;
+}
+
 // With all that work may still use, the device has not got so much; elsewhere there may be room.
 bool Arena::must_go_far(const Build& build) const {
-  if (build.reach == Lies::Far || !store_.spills()) return false;
+  if (build.reach != Reach::Near || !store_.spills()) return false;
   const arena::FreeRanges& free = layout_->free();
   const Size near = free.bytes() - free.far_bytes() + build.hand_bytes();
   return near < build.size;
@@ -105,8 +120,8 @@ Result<Block*> Arena::try_to_build(Build& build) {
   }
 
   mend();
-  const Size spare =
-      build.is_under_pressure ? build.hand_bytes() + movable_bytes(build.reach) : unlimited;
+  const bool is_scarce = build.is_under_pressure && build.reach != Reach::Far;
+  const Size spare = is_scarce ? build.hand_bytes() + movable_bytes(build.reach) : unlimited;
   SiteSearch search{*layout_,
                     mapping_,
                     order_,
@@ -154,7 +169,7 @@ Result<Block*> Arena::build_at(const Site& site, Build& build) {
   return &block;
 }
 
-void Arena::move_into(const Site& site, Lies reach, GapFill& fill, Rearrangement& change) {
+void Arena::move_into(const Site& site, Reach reach, GapFill& fill, Rearrangement& change) {
   const WholeChunks whole{mapping_};
   for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
     if (fill.is_complete()) return;
@@ -179,10 +194,11 @@ Result<void> Arena::commit(Rearrangement& change) {
 
 // Tight: moving comes before new memory, and both before waiting.
 bool Arena::may_move(const Build& build) const {
+  if (build.reach == Reach::Far) return false;
   return build.is_under_pressure || settings_.grow == Grow::Tight;
 }
 
-Size Arena::movable_bytes(Lies reach) const {
+Size Arena::movable_bytes(Reach reach) const {
   const WholeChunks whole{mapping_};
   Size bytes = 0;
   for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
@@ -251,7 +267,7 @@ Error Arena::out_of_memory(Size asked, Error refusal, Size chunks) const {
   refusal.doing = "allocate";
   refusal.asked = asked;
   refusal.available =
-      std::max(layout_->free().for_anyone().largest(), movable_bytes(Lies::Near) + chunks);
+      std::max(layout_->free().for_anyone().largest(), movable_bytes(Reach::Near) + chunks);
   return refusal;
 }
 

@@ -6,9 +6,10 @@ namespace cuvmm {
 
 using arena::Patience;
 using arena::Range;
+using arena::Reach;
 using arena::SizeIndex;
 
-Block* Arena::take_own(Size size, StreamId stream, Patience patience, Lies reach) {
+Block* Arena::take_own(Size size, StreamId stream, Patience patience, Reach reach) {
   const arena::FreeRanges& free = layout_->free();
   const auto in_reach = [reach](const Range& range) { return arena::is_within(reach, range); };
   Range* best = free.best_fit(stream, size, patience, in_reach);
@@ -28,7 +29,7 @@ Block* Arena::carve(Range* range, Size size, StreamId stream) {
   return &block;
 }
 
-Block* Arena::take_ordered(Size size, StreamId stream, Patience patience, Lies reach) {
+Block* Arena::take_ordered(Size size, StreamId stream, Patience patience, Reach reach) {
   Range* best = nullptr;
   layout_->free().for_each_stream([&](StreamId owner, const SizeIndex& index) {
     if (owner == stream) return;
@@ -48,7 +49,7 @@ void Arena::look_at_pending() {
 Result<Block*> Arena::search_further(Size size, StreamId stream) {
   {
     const Holding holding{lock_};
-    if (Block* const block = take_ordered(size, stream, arena::usual_patience, Lies::Near))
+    if (Block* const block = take_ordered(size, stream, arena::usual_patience, Reach::Near))
       return block;
   }
   flush_all();

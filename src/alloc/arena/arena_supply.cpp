@@ -9,6 +9,7 @@ namespace cuvmm {
 using arena::Build;
 using arena::GapFill;
 using arena::Range;
+using arena::Reach;
 using arena::Rearrangement;
 using arena::StreamCache;
 using arena::WholeChunks;
@@ -75,8 +76,8 @@ Result<bool> Arena::take_under_pressure(Build& build) {
     if (!taken.ok() && taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
     return build.hand.size() > before;
   };
-  if (TRY(has_more())) return true;
-  if (build.reach == Lies::Far) {
+  if (build.reach != Reach::Far && TRY(has_more())) return true;
+  if (build.reach != Reach::Near) {
     const Result<void> taken = take_spilled(build);
     if (!taken.ok()) {
       if (taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
@@ -97,15 +98,19 @@ Result<bool> Arena::take_under_pressure(Build& build) {
   return has_more();
 }
 
-// Large ones first: there is no want of memory there, and each costs the same to map.
+// Large ones first: each costs the same to map, and small ones take longer to pin. Where the block
+// lies far as a whole and there is plenty of room, more than is lacking, for those that come next.
 Result<void> Arena::take_spilled(Build& build) {
   constexpr Size largest = 32 * MiB;
+  constexpr Size small_part = 64;
   const Size smallest = settings_.smallest_chunk;
+  const Size plenty = build.reach == Reach::Far ? store_.spill_room() / small_part : 0;
   for (GapFill::Lack lack : build.lacks) {
+    const auto wanted = [&] { return std::min(lack.room, std::max(lack.need, plenty)); };
     Size size = smallest;
-    while (size <= largest / 2 && size * 2 <= lack.need) size *= 2;
+    while (size <= largest / 2 && size * 2 <= wanted()) size *= 2;
     while (lack.need != 0) {
-      while (size > smallest && size > lack.need) size /= 2;
+      while (size > smallest && size > wanted()) size /= 2;
       Result<ChunkRef> taken = store_.take_spilled(size, settings_.exportable);
       if (!taken.ok()) {
         if (size == smallest) return taken.error();
@@ -163,9 +168,11 @@ void Arena::let_go_of_all(const std::function<bool(const Chunk&)>& wanted) {
   let_go([&](const Chunk& chunk, Size) { return wanted(chunk) ? Choice::LetGo : Choice::Keep; });
 }
 
-// Free spilled memory makes place for chunks of the device.
+// Free spilled memory makes place for chunks of the device once that has room for as much. Before,
+// it would soon be needed again, and costs much to unmap.
 void Arena::let_go_of_spilled() {
-  if (layout_->free().far_bytes() == 0) return;
+  const Size far = layout_->free().far_bytes();
+  if (far == 0 || supply().room < far) return;
   let_go([&](const Chunk& chunk, Size) {
     return chunk.location() == here_ ? Choice::Keep : Choice::LetGo;
   });

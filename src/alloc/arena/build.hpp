@@ -21,8 +21,8 @@ struct Build {
 
   // The device had no chunk at all.
   bool is_under_pressure = false;
-  // Nor could anything on it be made to do, so that spilled memory will.
-  Lies reach = Lies::Near;
+  // Not only near: nothing on the device could be made to do, so that spilled memory will.
+  Reach reach = Reach::Near;
   std::uint64_t until = 0;  // no longer, then
   Error refusal;
 

@@ -26,9 +26,11 @@ struct Site {
   std::vector<Gap> gaps;
 };
 
-// Whoever reaches far takes near ranges too.
-inline bool is_within(Lies reach, const Range& range) {
-  return reach == Lies::Far || range.lies == Lies::Near;
+// Where the memory of a block may lie.
+enum class Reach : std::uint8_t { Near, Far, Both };
+
+inline bool is_within(Reach reach, const Range& range) {
+  return reach == Reach::Both || (reach == Reach::Far) == (range.lies == Lies::Far);
 }
 
 // The stream may use the range's memory by now.
@@ -45,7 +47,7 @@ class SiteSearch {
     // What could be moved or is at hand, that of the site itself included: of the sites for which
     // the rest is enough, the best. `unlimited` where there is more.
     Size spare = unlimited;
-    Lies reach = Lies::Near;  // Far: free ranges of either kind
+    Reach reach = Reach::Near;
   };
 
   SiteSearch(const Layout& layout, const Mapping& mapping, const StreamOrder& order,
