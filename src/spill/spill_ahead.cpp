@@ -8,8 +8,6 @@
 namespace cuvmm {
 namespace {
 
-// So much is ready, where the program may spill as much and the host has it.
-constexpr Size most_ahead = 2 * GiB;
 constexpr Size share_of_host = 16;
 
 // As arenas ask for it.
@@ -36,16 +34,22 @@ bool SpillAhead::look_after(DeviceMemory& device, Size mapped, std::uint64_t now
   const bool is_full = is_nearly_full(device);
   if (is_full || spilled.physical_in_use != seen.spilled) seen.needed_at = now;
   seen.spilled = spilled.physical_in_use;
+  const Size used = spilled.physical_in_use - std::min(mapped, spilled.physical_in_use);
+  seen.most_used = std::max(seen.most_used, used);
+  const Size ready = spilled.physical_free + mapped;
   if (is_full) {
+    // So much, when all that was needed at the most is needed again.
+    const Size beyond = seen.most_used - used + most_ahead_;
     const Size wanted =
-        std::min({most_ahead, store.spill_room() / 4, available_host_memory() / share_of_host});
+        std::min({beyond, store.spill_room() / 4, available_host_memory() / share_of_host});
     // As much again as there is, so that small chunks are there for what is left over.
     Size size = device.granule();
-    while (size * 2 <= std::min(spilled.physical_free, largest_chunk)) size *= 2;
-    if (spilled.physical_free + mapped + size <= wanted) return store.make_spilled_ready(size).ok();
+    while (size * 2 <= std::min(ready, largest_chunk)) size *= 2;
+    if (ready + size <= wanted) return store.make_spilled_ready(size).ok();
   }
-  if (now < seen.needed_at + idle_ns || spilled.physical_free + mapped == 0) return false;
-  return store.reclaim_spilled(largest_chunk) != 0;
+  if (now < seen.needed_at + idle_ns) return false;
+  seen.most_used = used;
+  return ready != 0 && store.reclaim_spilled(largest_chunk) != 0;
 }
 
 }  // namespace cuvmm

@@ -89,5 +89,22 @@ TEST_F(SpillAheadTest, WhatIsMappedAndFreeCountsAsReady) {
   EXPECT_EQ(spilled(program).physical_free, 0u);
 }
 
+// The next time that so much is needed, it is there, and more.
+TEST_F(SpillAheadTest, AsMuchIsReadyAsWasNeededAtTheMostAndMore) {
+  MemorySettings chosen = settings();
+  chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(1 * GiB)};
+  Program program{driver(), chosen};
+  program.add(62 * MiB, true);
+  program.add(40 * MiB, false);
+  SpillAhead ahead{8 * MiB};
+  const std::uint64_t now = now_ns();
+  look(ahead, program, now);
+  program.free(1);
+  while (look(ahead, program, now)) {
+  }
+  EXPECT_GE(spilled(program).physical_free, 40 * MiB);
+  program.free_all();
+}
+
 }  // namespace
 }  // namespace cuvmm::test
