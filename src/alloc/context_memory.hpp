@@ -46,6 +46,10 @@ class ContextMemory {
   Result<void> set_access(const AccessSet& access);
 
   Size requested() const { return requested_.load(std::memory_order_relaxed); }  // and live
+  void list_held(std::vector<HeldChunk>& held) const {
+    small_->list_held(held);
+    windows_->list_held(held);
+  }
   void begin_absence(Departure& departure) {
     small_->begin_absence(departure);
     windows_->begin_absence(departure);

@@ -30,9 +30,19 @@ struct Departing {
   AccessSet access = {};
 };
 
+// A chunk behind memory that the program holds, at one of the addresses where it lies.
+struct HeldChunk {
+  CUdeviceptr address;
+  Size size;
+  Location where;
+  CUmemGenericAllocationHandle chunk;
+};
+
 // What is to leave one device, and what cannot.
 struct Departure {
   std::function<bool(const Chunk&)> wants;  // chunks that are to leave
+  // What is kept for the next who asks may stay, and then keeps what it shares a chunk with.
+  enum class Cached : std::uint8_t { Goes, Stays } cached = Cached::Goes;
   std::vector<Departing> leaving = {};
   std::vector<Leaver*> leavers = {};
   Size stayed = 0;
@@ -48,6 +58,8 @@ struct Departure {
 // work runs, so that nobody finds what is away; but asked for memory by others, it gives none.
 class Leaver {
  public:
+  // What the program holds, as of now. At any time.
+  virtual void list_held(std::vector<HeldChunk>& held) const = 0;
   // Lets go of what nobody uses, and says what lies where.
   virtual void begin_absence(Departure& departure) = 0;
   // The chunk is mapped no longer, and not referred to here. After an Error it may be mapped in

@@ -147,6 +147,8 @@ class Memory {
   Result<void> peer_access_begins(CUcontext by, CUcontext of);
   void peer_access_ends(CUcontext by, CUcontext of);
 
+  // The chunks behind what the program holds of a device, one that blocks share as often.
+  std::vector<HeldChunk> held_on(int ordinal) const;
   // All memory of a device's that is served here is asked to leave (alloc/departure.hpp). No call
   // of the program's is under way, and none of its work.
   void begin_absence(int ordinal, Departure& departure);

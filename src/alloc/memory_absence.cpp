@@ -38,6 +38,14 @@ bool Memory::wait_for_everything(std::uint64_t until) {
   });
 }
 
+std::vector<HeldChunk> Memory::held_on(int ordinal) const {
+  std::vector<HeldChunk> held;
+  const auto list = [&](const auto& memory) { memory.list_held(held); };
+  for_each_context(ordinal, list);
+  for_each_pool(ordinal, list);
+  return held;
+}
+
 void Memory::begin_absence(int ordinal, Departure& departure) {
   const auto begin = [&](auto& memory) { memory.begin_absence(departure); };
   for_each_context(ordinal, begin);

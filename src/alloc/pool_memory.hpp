@@ -50,6 +50,10 @@ class PoolMemory {
   Result<void> set_access(const AccessSet& access);
   AccessSet access() const;
 
+  void list_held(std::vector<HeldChunk>& held) const {
+    large_->list_held(held);
+    small_->list_held(held);
+  }
   void begin_absence(Departure& departure) {
     large_->begin_absence(departure);
     small_->begin_absence(departure);

@@ -86,6 +86,7 @@ Result<PauseReport> Control::pause(Duration timeout, Strict strict) {
   if (Inside::here()) return Error::invalid("pause", "from within a call");
   const Alone alone{is_busy_, a_moment};
   if (!alone.is_mine()) return Error::invalid("pause", "another pause or resume is under way");
+  if (placement_.is_stuck()) return Error::invalid("pause", "its memory is still being moved");
   const Inside inside;
   const auto paused = pauser_.pause(timeout, strict);
   publish();
@@ -123,18 +124,37 @@ Size Control::ahead_bytes() const {
   return bytes;
 }
 
-// Whether there is more to do at once.
-bool Control::look_once() {
+void Control::place() {
+  bool notes = false;
+  uses_.begin_next_moment();
+  for (DeviceMemory* device : memory_.served_devices()) {
+    notes |= placement_.look_after(*device, now_ns()) == Placement::Attention::Uses;
+  }
+  LastUses::watch(notes ? &uses_ : nullptr);
+}
+
+Duration Control::look_once() {
+  constexpr Duration shortest{100};
+  constexpr Duration a_moment_of_use{100'000};
+  constexpr Duration usual{50'000};
   const Alone alone{is_busy_, Duration{0}};
-  if (!alone.is_mine() || pauser_.is_paused()) return false;
+  if (!alone.is_mine() || pauser_.is_paused()) return usual;
   const Inside inside;
+  const std::uint64_t began = now_us();
   bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
   for (DeviceMemory* device : memory_.served_devices()) {
     const Size mapped = memory_.spilled_free_on(device->ordinal());
     has_more |= spill_ahead_.look_after(*device, mapped, now_ns());
   }
+  // The driver pins under a lock that the program's own calls need: they get as much of it.
+  const Duration took{now_us() - began};
+  const Duration rest = has_more ? std::clamp(took, shortest, usual) : usual;
+  if (places_.load() && now_us() >= next_placing_us_) {
+    place();
+    next_placing_us_ = now_us() + static_cast<std::uint64_t>(a_moment_of_use.count());
+  }
   publish();
-  return has_more;
+  return rest;
 }
 
 void Control::publish() {
@@ -145,18 +165,14 @@ void Control::publish() {
 
 void* Control::look_after_host(void* control) {
   ::pthread_setname_np(::pthread_self(), "cuvmm-host");
-  constexpr useconds_t usual_rest = 50'000;
   for (;;) {
-    const std::uint64_t began = now_us();
-    const bool has_more = static_cast<Control*>(control)->look_once();
-    // The driver pins under a lock that the program's own calls need: they get as much of it.
-    const auto took = static_cast<useconds_t>(now_us() - began);
-    ::usleep(has_more ? std::clamp<useconds_t>(took, 100, usual_rest) : usual_rest);
+    const Duration rest = static_cast<Control*>(control)->look_once();
+    ::usleep(static_cast<useconds_t>(rest.count()));
   }
 }
 
 void Control::stay_out() {
-  constexpr std::uint64_t at_most_us = 100'000;
+  constexpr std::uint64_t at_most_us = 1'000'000;
   const std::uint64_t until = now_us() + at_most_us;
   while (is_busy_.test_and_set() && now_us() < until) ::usleep(100);  // and never cleared
 }

@@ -5,8 +5,10 @@
 #include <functional>
 
 #include "base/options.hpp"
+#include "sched/kernel_facts.hpp"
 #include "share/control.hpp"
 #include "spill/pause.hpp"
+#include "spill/placement.hpp"
 #include "spill/spill_ahead.hpp"
 
 namespace cuvmm {
@@ -17,13 +19,22 @@ namespace cuvmm {
 class Control {
  public:
   // Host memory for so much is kept ready; what else is pinned goes back when idle for so long.
-  Control(Pauser::Surroundings around, SizeLimit ahead, Duration idle = Duration{10'000'000})
-      : memory_(around.memory), ahead_(ahead), idle_(idle), pauser_(std::move(around)) {}
+  Control(const Surroundings& around, SizeLimit ahead, Duration idle = Duration{10'000'000})
+      : memory_(around.memory),
+        ahead_(ahead),
+        idle_(idle),
+        pauser_(around),
+        placement_(around, uses_),
+        kernels_(around.driver) {}
 
   // Starts the thread that serves the socket. Where it cannot be had, one line says so.
   void start();
   // Starts the thread that has memory pinned before it is needed, and gives it back.
   void start_looking_after_host();
+  // That thread moves spilled memory to the device where it is used much, and other memory out.
+  void start_placing() { places_.store(true); }
+  // The parameters of kernels that were launched meanwhile.
+  KnownKernels& kernels() { return kernels_; }
   // Nothing is paused, resumed or pinned any more, from the end of what is under way: for the end
   // of the process, since the driver ends with it.
   void stay_out();
@@ -42,7 +53,9 @@ class Control {
   static void* serve(void* control);
   static void* look_after_host(void* control);
   static void stop_looking_after_host();
-  bool look_once();
+  // How long the thread may rest.
+  Duration look_once();
+  void place();
   void publish();
   Size ahead_bytes() const;
   share::ControlAnswer answer(const share::ControlRequest& request);
@@ -56,6 +69,11 @@ class Control {
   pid_t process_ = 0;  // that has the thread
   Pauser pauser_;
   SpillAhead spill_ahead_;  // of the thread that looks after it alone
+  std::atomic<bool> places_{false};
+  std::uint64_t next_placing_us_ = 0;
+  LastUses uses_;
+  Placement placement_;  // the same
+  KnownKernels kernels_;
   // As it says, for those who are not alone with it.
   std::atomic<bool> is_paused_{false};
   std::atomic<Size> paused_bytes_{0};

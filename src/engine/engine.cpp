@@ -40,9 +40,13 @@ const char* name_of_call(std::uint16_t call) {
 std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, Threshold& calls,
                                       Scheduling& scheduling, SizeLimit ahead) {
   if (serving == nullptr) return nullptr;
-  return std::make_unique<Control>(Pauser::Surroundings{driver, serving->memory, calls,
-                                                        [&scheduling] { scheduling.settle_all(); }},
-                                   ahead);
+  return std::make_unique<Control>(
+      Surroundings{.driver = driver,
+                   .memory = serving->memory,
+                   .calls = calls,
+                   .settle_queued = [&scheduling] { scheduling.settle_all(); },
+                   .is_scheduled = [&scheduling] { return scheduling.is_on(); }},
+      ahead);
 }
 
 }  // namespace
@@ -112,7 +116,9 @@ void Engine::set_up() {
   if (options_.publish == Switch::On) start_publishing(*this);
   if (control_ == nullptr) return;
   if (options_.control == Switch::On) control_->start();
-  if (options_.spill.to != SpillTo::Off) control_->start_looking_after_host();
+  if (options_.spill.to == SpillTo::Off) return;
+  if (options_.spill_move == Switch::On) control_->start_placing();
+  control_->start_looking_after_host();
 }
 
 // For the thread that sets it up, which needs no lock that we could hold. nullptr after a while, so
@@ -137,6 +143,7 @@ void Engine::forget_in_children() {
 void Engine::forget_after_fork() {
   forget_trace();
   forget_publishing();
+  LastUses::watch(nullptr);
   current_.store(nullptr);
   starting_.store(nullptr);
   cannot_start.store(false);

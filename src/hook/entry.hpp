@@ -7,6 +7,7 @@
 #include "hook/native.hpp"
 #include "hook/record.hpp"
 #include "hook/scheduled/way.hpp"
+#include "hook/uses.hpp"
 
 namespace cuvmm::hook {
 
@@ -42,6 +43,11 @@ struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
     // What the driver itself calls from here on goes straight through.
     const Inside inside;
     [[maybe_unused]] const Pass pass{engine->calls()};
+    if constexpr (names_memory<call, Arguments...>) {
+      if (LastUses* const uses = LastUses::watched()) [[unlikely]]
+        note_uses<call>(*engine, *uses, arguments...);
+    }
+    if constexpr (ends_functions(info(call).name)) forget_functions(*engine);
     const std::uint64_t began = trace_is_on() && is_recorded() ? now_ns() : 0;
     const CUresult answer = engine->scheduling().is_on() ? make_scheduled(forward, arguments...)
                             : body != nullptr            ? body(forward, arguments...)

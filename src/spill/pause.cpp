@@ -67,19 +67,6 @@ void Pauser::find_host() {
   has_host_ = true;
 }
 
-Result<void> Pauser::check_it_may_be() const {
-  const auto not_supported = [](const char* why) {
-    return refused(ErrorKind::NotSupported, pausing, why);
-  };
-  if (!around_.memory.sees_everything()) {
-    return not_supported("the program makes calls that are not known here, which would not wait");
-  }
-  if (around_.memory.may_be_registered_by_address()) {
-    return not_supported("its memory may be registered for transfers past the driver");
-  }
-  return {};
-}
-
 Result<void> Pauser::check_room_on_host(Size bytes) const {
   const Size available = available_host_memory();
   const Size most =
@@ -88,20 +75,6 @@ Result<void> Pauser::check_room_on_host(Size bytes) const {
   Error error = refused(ErrorKind::OutOfMemory, pausing, "the host has not got so much", bytes);
   error.available = most;
   return error;
-}
-
-// No call and no work is under way, and none begins.
-Result<void> Pauser::stop(std::uint64_t until, PauseTimes& times) {
-  const std::uint64_t began = now_ns();
-  if (!around_.calls.shut(until, Threshold::Exempt::Nobody)) {
-    return refused(ErrorKind::TimedOut, pausing, "a call did not return in time");
-  }
-  around_.settle_queued();
-  const bool done = around_.memory.wait_for_everything(until);
-  times.drain_us += us_since(began);
-  if (done) return {};
-  around_.calls.open();
-  return refused(ErrorKind::TimedOut, pausing, "the work that runs was not done in time");
 }
 
 void Pauser::list_what_leaves(PauseReport& report) {
@@ -178,14 +151,17 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict) {
   if (is_paused_) return paused_;
   const std::uint64_t began = now_ns();
   const std::uint64_t until = deadline(timeout);
-  TRY(check_it_may_be());
+  if (const char* const why = why_it_runs_on(around_)) {
+    return refused(ErrorKind::NotSupported, pausing, why);
+  }
   find_host();
   // What takes longest begins while the program still runs.
   const Size expected = expected_bytes();
   if (check_room_on_host(expected).ok()) (void)stock_.provide(expected);
   PauseReport report;
   const std::uint64_t held = now_ns();
-  TRY(stop(until, report.times));
+  TRY(hold_still(around_, pausing, until, until));
+  report.times.drain_us = us_since(held);
   const RelaxedCapture relaxed{around_.driver};
   const Result<void> taken = take_all_out(report, strict);
   stock_used_at_ = now_ns();
@@ -203,7 +179,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict) {
     }
     end_absence();
     is_paused_ = false;
-    around_.calls.open();
+    go_on(around_);
     return taken.error();
   }
   report.took_us = us_since(began);
@@ -234,7 +210,7 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   }
   end_absence();
   is_paused_ = false;
-  around_.calls.open();
+  go_on(around_);
   report.took_us = report.held_us = us_since(began);
   report.stayed = on_host_bytes();
   if (report.stayed != 0) report.why = "the device has no room for it";

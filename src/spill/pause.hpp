@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <unordered_set>
 #include <vector>
 
 #include "alloc/memory.hpp"
 #include "spill/removal.hpp"
-#include "stream/threshold.hpp"
+#include "spill/standstill.hpp"
 
 namespace cuvmm {
 
@@ -34,14 +33,7 @@ struct PauseReport {
 // program's.
 class Pauser {
  public:
-  struct Surroundings {
-    const Driver& driver;
-    Memory& memory;
-    // That every call of the program's passes which touches memory or work.
-    Threshold& calls;
-    // What calls have left to others to hand to the driver has been.
-    std::function<void()> settle_queued = [] {};
-  };
+  using Surroundings = cuvmm::Surroundings;
   explicit Pauser(Surroundings around, Size stock_piece = 128 * MiB)
       : around_(std::move(around)), stock_(around_.driver, stock_piece), host_(around_.driver) {}
   ~Pauser();
@@ -67,10 +59,8 @@ class Pauser {
   Size ready_bytes() const { return stock_.pinned_bytes(); }
 
  private:
-  Result<void> check_it_may_be() const;
   void find_host();
   Result<void> check_room_on_host(Size bytes) const;
-  Result<void> stop(std::uint64_t until, PauseTimes& times);
   Result<void> take_all_out(PauseReport& report, Strict strict);
   Result<void> put_all_back(PauseReport& report, Partly partly);
   void list_what_leaves(PauseReport& report);

@@ -18,13 +18,13 @@ constexpr std::uint64_t idle_ns = 30ull * 1'000'000'000;
 // The device is nearly full from here on.
 constexpr Size last_share = 8;
 
+}  // namespace
+
 bool is_nearly_full(DeviceMemory& device) {
   const Size most = std::min(device.limit(), device.memory());
   const Size held = device.budget().committed_bytes() + device.budget().native_bytes();
   return held > most - most / last_share;
 }
-
-}  // namespace
 
 bool SpillAhead::look_after(DeviceMemory& device, Size mapped, std::uint64_t now) {
   ChunkStore& store = device.store();

@@ -8,6 +8,9 @@
 
 namespace cuvmm {
 
+// From here on memory may soon be spilled.
+bool is_nearly_full(DeviceMemory& device);
+
 // Has memory of the host pinned for a device that is nearly full, before it is needed: pinning
 // takes longer than to copy that memory ten times. What nobody has needed for long goes back.
 class SpillAhead {

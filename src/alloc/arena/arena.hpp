@@ -90,6 +90,7 @@ class Arena final : public Leaver, private ReclaimClient {
   Size let_go_of(Size wanted);
 
   // Leaver
+  void list_held(std::vector<HeldChunk>& held) const override;
   void begin_absence(Departure& departure) override;
   Result<void> take_out(Departing& one) override;
   Result<void> put_back(std::span<Departing> some) override;
@@ -192,7 +193,6 @@ class Arena final : public Leaver, private ReclaimClient {
   Mapping mapping_;
   std::unique_ptr<arena::Layout> layout_;
   bool is_away_ = false;  // some of what layout_ says is mapped is not
-  Size far_before_absence_ = 0;
   std::uint64_t moved_chunks_ = 0;
   Size moved_bytes_ = 0;
   bool has_ended_ = false;

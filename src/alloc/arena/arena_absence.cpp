@@ -30,6 +30,23 @@ const char* why_it_stays(const MappedChunk& mapped, const std::vector<Pinned>& p
 
 }  // namespace
 
+void Arena::list_held(std::vector<HeldChunk>& held) const {
+  const Holding holding{lock_};
+  const Tile* tile = layout_->first();
+  mapping_.for_each([&](const MappedChunk& mapped) {
+    const Stretch where = mapped.where();
+    while (tile != nullptr && layout_->stretch_of(*tile).end() <= where.offset) tile = tile->after;
+    bool is_held = false;
+    for (const Tile* at = tile; at != nullptr && layout_->stretch_of(*at).offset < where.end();
+         at = at->after) {
+      is_held |= at->kind == TileKind::Block;
+    }
+    if (!is_held) return;
+    held.push_back({mapping_.address_of(mapped.offset), where.size, mapped.chunk->location(),
+                    mapped.chunk->handle()});
+  });
+}
+
 void Arena::begin_absence(Departure& departure) {
   flush_all();
   const Holding holding{lock_};
@@ -37,7 +54,6 @@ void Arena::begin_absence(Departure& departure) {
   look_at_pending();
   let_go_of_all(departure.wants);
   is_away_ = true;
-  far_before_absence_ = mapping_.far_bytes();
   departure.leavers.push_back(this);
   std::vector<Pinned> pinned;
   for (const Tile* tile = layout_->first(); tile != nullptr; tile = tile->after) {
@@ -90,7 +106,7 @@ Result<void> Arena::put_back(std::span<Departing> some) {
 void Arena::end_absence() {
   const Holding holding{lock_};
   is_away_ = false;
-  if (mapping_.far_bytes() != far_before_absence_) follow_chunks();
+  follow_chunks();
   note_mapped();
 }
 

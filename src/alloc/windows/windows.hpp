@@ -133,6 +133,7 @@ class Windows final : public Leaver, public ReclaimClient {
   Result<Size> compact(Size wanted, const Compaction& how);
 
   // Leaver
+  void list_held(std::vector<HeldChunk>& held) const override;
   void begin_absence(Departure& departure) override;
   Result<void> take_out(Departing& one) override;
   Result<void> put_back(std::span<Departing> some) override;

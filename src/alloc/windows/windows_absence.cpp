@@ -43,11 +43,33 @@ Departing departing(Leaver& of, CUdeviceptr address, const ChunkRef& chunk, void
 
 }  // namespace
 
+void Windows::list_held(std::vector<HeldChunk>& held) const {
+  const Holding holding{lock_};
+  for (const SharedChunk* shared : shared_.all()) {
+    const Chunk& chunk = *shared->chunk;
+    for (const WindowBlock* piece : shared->pieces) {
+      if (piece->state != State::Live) continue;
+      held.push_back(
+          {piece->placed(granule_).piece_window(), granule_, chunk.location(), chunk.handle()});
+    }
+  }
+  for (const WindowBlock* block : large_) {
+    if (block->state != State::Live) continue;
+    CUdeviceptr address = block->placed(granule_).whole() + block->whole->unbacked;
+    for (const ChunkRef& chunk : block->whole->chunks) {
+      held.push_back({address, chunk->size(), chunk->location(), chunk->handle()});
+      address += chunk->size();
+    }
+  }
+}
+
 void Windows::begin_absence(Departure& departure) {
   const Holding holding{lock_};
   tidy();
-  while (cached_.oldest_large() != nullptr) give_up(*cached_.oldest_large());
-  while (cached_.oldest_small() != nullptr) give_up(*cached_.oldest_small());
+  if (departure.cached == Departure::Cached::Goes) {
+    while (cached_.oldest_large() != nullptr) give_up(*cached_.oldest_large());
+    while (cached_.oldest_small() != nullptr) give_up(*cached_.oldest_small());
+  }
   is_away_ = true;
   departure.leavers.push_back(this);
   for (SharedChunk* chunk : shared_.all()) {

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/uses.hpp"
+
+#include <cstring>
+
+#include "engine/control.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+constexpr std::size_t word = sizeof(std::uint64_t);
+
+void note_words(LastUses& uses, const void* bytes, std::size_t size) {
+  for (std::size_t at = 0; at + word <= size; at += word) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, static_cast<const std::byte*>(bytes) + at, word);
+    uses.note(value);
+  }
+}
+
+void note_packed(LastUses& uses, void* const* list) {
+  const void* bytes = nullptr;
+  std::size_t size = 0;
+  for (; *list != CU_LAUNCH_PARAM_END; list += 2) {
+    if (list[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+      bytes = list[1];
+    } else if (list[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && list[1] != nullptr) {
+      std::memcpy(&size, list[1], sizeof size);
+    } else {
+      return;  // a newer form
+    }
+  }
+  if (bytes != nullptr) note_words(uses, bytes, size);
+}
+
+// By chance, so that of kernels that come in turns none is left out.
+bool is_noted() {
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local std::uint32_t chance = 1;
+  chance = chance * 1664525 + 1013904223;
+  constexpr std::uint32_t one_in = 4;
+  return (chance >> 16) % one_in == 0;
+}
+
+}  // namespace
+
+void note_parameters(Engine& engine, LastUses& uses, CUfunction function, void* const* parameters,
+                     void* const* packed) {
+  if (!is_noted()) return;
+  if (packed != nullptr) return note_packed(uses, packed);
+  if (parameters == nullptr || engine.control() == nullptr) return;
+  constexpr int any_device = 0;  // parameters are the same on each
+  const auto facts = engine.control()->kernels().find(function, any_device);
+  if (facts == nullptr) return;
+  for (std::size_t i = 0; i < facts->parameters.size(); ++i) {
+    if (parameters[i] == nullptr) return;  // the driver's to refuse
+    note_words(uses, parameters[i], facts->parameters[i].size);
+  }
+}
+
+void forget_functions(Engine& engine) {
+  if (engine.control() != nullptr) engine.control()->kernels().forget_all();
+}
+
+}  // namespace cuvmm::hook

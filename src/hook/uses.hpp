@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls name of the program's memory, noted while somebody wants to know when it was last used
+// (alloc/last_uses.hpp).
+#pragma once
+
+#include <string_view>
+#include <type_traits>
+
+#include "driver/calls.hpp"
+#include "engine/control.hpp"
+#include "engine/engine.hpp"
+
+namespace cuvmm::hook {
+
+constexpr bool is_launch_with_parameters(std::string_view name) {
+  return name == "cuLaunchKernel" || name == "cuLaunchKernelEx" ||
+         name == "cuLaunchCooperativeKernel";
+}
+
+// After it handles of functions may be others'.
+constexpr bool ends_functions(std::string_view name) {
+  return name == "cuModuleUnload" || name == "cuLibraryUnload" ||
+         name.starts_with("cuCtxDestroy") || name.starts_with("cuDevicePrimaryCtxRe") ||
+         name == "cuGreenCtxDestroy";
+}
+
+template <Call call, class... Arguments>
+inline constexpr bool names_memory = is_launch_with_parameters(info(call).name) ||
+                                     (has(info(call).effect, Effect::Reads | Effect::Writes) &&
+                                      (std::is_same_v<Arguments, CUdeviceptr> || ...));
+
+// Words of the parameters, wherever they could be addresses. Of one launch in a few.
+void note_parameters(Engine& engine, LastUses& uses, CUfunction function, void* const* parameters,
+                     void* const* packed);
+
+template <class... Shape>
+void note_launch(Engine& engine, LastUses& uses, CUfunction function, unsigned, unsigned, unsigned,
+                 unsigned, unsigned, unsigned, unsigned, CUstream, void** parameters,
+                 Shape... packed) {
+  void* const* list = nullptr;
+  ((list = packed), ...);
+  note_parameters(engine, uses, function, parameters, list);
+}
+inline void note_launch(Engine& engine, LastUses& uses, const CUlaunchConfig*, CUfunction function,
+                        void** parameters, void** packed) {
+  note_parameters(engine, uses, function, parameters, packed);
+}
+
+template <Call call, class... Arguments>
+[[gnu::noinline, gnu::cold]] void note_uses(Engine& engine, LastUses& uses,
+                                            Arguments... arguments) {
+  if constexpr (is_launch_with_parameters(info(call).name)) {
+    note_launch(engine, uses, arguments...);
+  } else {
+    const auto note = [&](auto argument) {
+      if constexpr (std::is_same_v<decltype(argument), CUdeviceptr>) uses.note(argument);
+    };
+    (note(arguments), ...);
+  }
+}
+
+void forget_functions(Engine& engine);
+
+}  // namespace cuvmm::hook

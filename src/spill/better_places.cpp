@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spill/better_places.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace cuvmm {
+
+std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, const LastUses& uses,
+                                        int device) {
+  std::vector<PlacedChunk> chunks;
+  std::unordered_map<CUmemGenericAllocationHandle, std::size_t> places;
+  chunks.reserve(held.size());
+  for (const HeldChunk& one : held) {
+    const LastUses::Moment last = uses.last_within(one.address, one.size);
+    const auto [place, is_new] = places.emplace(one.chunk, chunks.size());
+    if (is_new) {
+      chunks.push_back({one.chunk, one.size, lies(one.where, device), last});
+    } else {
+      PlacedChunk& known = chunks[place->second];
+      known.last = std::max(known.last, last);
+    }
+  }
+  return chunks;
+}
+
+BetterPlaces find_better_places(std::vector<PlacedChunk> chunks, const PlaceBounds& bounds) {
+  BetterPlaces found;
+  const auto near = std::partition(chunks.begin(), chunks.end(),
+                                   [](const PlacedChunk& one) { return one.lies == Lies::Far; });
+  std::sort(chunks.begin(), near,
+            [](const PlacedChunk& a, const PlacedChunk& b) { return a.last > b.last; });
+  std::sort(near, chunks.end(),
+            [](const PlacedChunk& a, const PlacedChunk& b) { return a.last < b.last; });
+  const auto is_in_use = [&](const PlacedChunk& one) {
+    return one.last != 0 && one.last + bounds.recent >= bounds.now;
+  };
+  Size hot = 0;
+  for (auto one = chunks.begin(); one != near && is_in_use(*one); ++one) hot += one->size;
+  if (hot < bounds.least) return found;
+
+  Size room = bounds.room_near;
+  const Size to_leave = hot > room ? std::min({2 * (hot - room), bounds.room_far, bounds.most}) : 0;
+  for (auto one = near; one != chunks.end() && found.out < to_leave; ++one) {
+    if (one->last + bounds.margin >= chunks.front().last) break;
+    if (found.out + one->size > to_leave) continue;
+    found.change.insert(one->chunk);
+    found.out += one->size;
+  }
+  room += found.out / 2;
+  for (auto one = chunks.begin(); one != near && is_in_use(*one); ++one) {
+    const bool fits = found.in + one->size <= room;
+    if (!fits || found.out + found.in + one->size > bounds.most) continue;
+    found.change.insert(one->chunk);
+    found.in += one->size;
+  }
+  if (found.out + found.in < bounds.least) return {};
+  return found;
+}
+
+}  // namespace cuvmm

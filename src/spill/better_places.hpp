@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unordered_set>
+#include <vector>
+
+#include "alloc/departure.hpp"
+#include "alloc/last_uses.hpp"
+
+namespace cuvmm {
+
+// A chunk behind live memory, and when that was last used.
+struct PlacedChunk {
+  CUmemGenericAllocationHandle chunk;
+  Size size;
+  Lies lies;
+  LastUses::Moment last;
+};
+
+// Those of a device, each once.
+std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, const LastUses& uses,
+                                        int device);
+
+// Which chunks should go to the device and which should leave it.
+struct BetterPlaces {
+  std::unordered_set<CUmemGenericAllocationHandle> change;
+  Size out = 0;
+  Size in = 0;
+  bool are_any() const { return !change.empty(); }
+};
+
+struct PlaceBounds {
+  LastUses::Moment now = 0;
+  Size room_near = 0;  // for what comes in without anything going out
+  Size room_far = 0;
+  Size most = 0;  // to be moved, both ways together
+  Size least = 0;
+  // What was used since so many moments is in use, and what comes in was used by so many later than
+  // what goes out for it. Not each use is noted, so it takes some to be certain.
+  LastUses::Moment recent = 5;
+  LastUses::Moment margin = 10;
+};
+
+// Spilled chunks that are in use come in: into free room, and in place of those that were not used
+// for longest. As much again goes out, for what the program is about to allocate.
+BetterPlaces find_better_places(std::vector<PlacedChunk> chunks, const PlaceBounds& bounds);
+
+}  // namespace cuvmm

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spill/exchange.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "vmm/give_back.hpp"
+
+namespace cuvmm {
+namespace {
+
+// Copied together, and mapped by one plan.
+constexpr Size group_at_most = 256 * MiB;
+constexpr int tries = 3;
+
+}  // namespace
+
+struct Exchange::CopyStream {
+  explicit CopyStream(const Driver& with) : driver(with) {
+    // Else the legacy stream, which does as well: nothing else runs.
+    if (driver.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) handle = nullptr;
+  }
+  ~CopyStream() {
+    if (handle == nullptr) return;
+    give_back(Owed::Handle,
+              [driver = &driver, handle = handle] { return driver->cuStreamDestroy(handle); });
+  }
+  CopyStream(const CopyStream&) = delete;
+  CopyStream& operator=(const CopyStream&) = delete;
+
+  const Driver& driver;
+  CUstream handle = nullptr;
+};
+
+Exchange::Exchange(const Driver& driver, DeviceMemory& device, Departure departure)
+    : driver_(driver),
+      device_(device),
+      departure_(std::move(departure)),
+      stream_(std::make_shared<CopyStream>(driver)) {}
+
+Exchange::~Exchange() {
+  for (Leaver* const leaver : departure_.leavers) leaver->end_absence();
+}
+
+Exchange::Moved Exchange::make() {
+  auto& leaving = departure_.leaving;
+  const auto lies_far = [&](const Departing& one) {
+    return lies(one.chunk->location(), device_.ordinal()) == Lies::Far;
+  };
+  std::sort(leaving.begin(), leaving.end(), [&](const Departing& a, const Departing& b) {
+    return std::tuple(lies_far(a), a.of, a.address) < std::tuple(lies_far(b), b.of, b.address);
+  });
+  const auto first_far = std::find_if(leaving.begin(), leaving.end(), lies_far);
+  const auto near = static_cast<std::size_t>(first_far - leaving.begin());
+  const std::span<Departing> all{leaving};
+  ChunkStore& store = device_.store();
+  Moved moved;
+  moved.out = move_all(all.first(near), [&](const Departing& one) {
+    return store.take_spilled(one.size, one.exportable);
+  });
+  moved.in = move_all(all.subspan(near), [&](const Departing& one) {
+    return store.take({one.size, device_.location(), device_.exportable()});
+  });
+  return moved;
+}
+
+Size Exchange::move_all(std::span<Departing> some, const Take& take) {
+  Size moved = 0;
+  while (!some.empty() && !is_broken()) {
+    std::vector<ChunkRef> fresh;
+    Size size = 0;
+    for (const Departing& one : some) {
+      if (one.of != some.front().of || (size != 0 && size + one.size > group_at_most)) break;
+      Result<ChunkRef> taken = take(one);
+      if (!taken.ok()) break;
+      fresh.push_back(std::move(taken).value());
+      size += one.size;
+    }
+    const std::size_t count = fresh.size();
+    if (count == 0) break;  // no memory there
+    const Size done = move(some.first(count), std::move(fresh));
+    if (done == 0) break;
+    moved += done;
+    some = some.subspan(count);
+  }
+  return moved;
+}
+
+Size Exchange::move(std::span<Departing> some, std::vector<ChunkRef> fresh) {
+  Group group{.leaving = some, .before = {}, .after = std::move(fresh)};
+  for (const Departing& one : some) group.before.push_back(one.chunk);
+  if (!copy(group)) return 0;
+  if (!swap(group)) {
+    broken_.push_back(std::move(group));
+    return 0;
+  }
+  Size moved = 0;
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    if (some[i].chunk->handle() == group.after[i]->handle()) moved += some[i].size;
+    some[i].chunk = {};
+  }
+  return moved;
+}
+
+bool Exchange::copy(const Group& group) {
+  auto place = SecondPlace::of(driver_, device_.granule(), group.after, device_.ordinal());
+  if (!place.ok()) return false;
+  CopyBytes copies{driver_, stream_->handle};
+  const auto copy_all = [&]() -> Result<void> {
+    CUdeviceptr to = (*place)->addresses.address();
+    for (std::size_t i = 0; i < group.leaving.size(); ++i) {
+      const Departing& one = group.leaving[i];
+      TRY(copies.add(to, one.address, one.size, group.before[i]->location(),
+                     group.after[i]->location()));
+      to += one.size;
+    }
+    return copies.finish();
+  };
+  const bool copied = copy_all().ok();
+  if (!copied && !copies.is_over()) {  // it may still be writing there
+    keep_owed(Owed::Copy, [stream = stream_, kept = *place] {
+      return stream->driver.cuStreamSynchronize(stream->handle);
+    });
+  }
+  return copied;
+}
+
+// Both chunks of each have the contents by now, so it does not matter which one is mapped.
+bool Exchange::swap(Group& group) {
+  for (std::size_t i = 0; i < group.leaving.size(); ++i) {
+    Departing& one = group.leaving[i];
+    if (one.of->take_out(one).ok()) one.chunk = group.after[i];
+  }
+  return put_back_either(group);
+}
+
+bool Exchange::put_back(const Group& group) {
+  for (int i = 0; i < tries; ++i) {
+    if (group.leaving.front().of->put_back(group.leaving).ok()) return true;
+  }
+  return false;
+}
+
+bool Exchange::put_back_either(Group& group) {
+  if (put_back(group)) return true;
+  for (std::size_t i = 0; i < group.leaving.size(); ++i) {
+    Departing& one = group.leaving[i];
+    if (one.of->take_out(one).ok()) one.chunk = group.before[i];
+  }
+  return put_back(group);
+}
+
+bool Exchange::mend() {
+  while (is_broken()) {
+    if (!put_back_either(broken_.back())) return false;
+    for (Departing& one : broken_.back().leaving) one.chunk = {};
+    broken_.pop_back();
+  }
+  return true;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spill/placement.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "driver/current_context.hpp"
+#include "spill/spill_ahead.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr const char* doing = "put memory where it is used";
+
+constexpr std::uint64_t us = 1000;
+constexpr std::uint64_t ms = 1000 * us;
+constexpr std::uint64_t second = 1000 * ms;
+
+// A tenth of what the link to the host carries.
+constexpr Size allowed_a_second = 4 * GiB;
+constexpr Size most_allowance = 16 * GiB;
+constexpr Size least_worth_a_stop = 64 * MiB;
+
+// Calls of the program's wait so long, for others that do not return, and the device has so long to
+// come to rest: it works meanwhile.
+constexpr std::uint64_t for_calls = 5 * ms;
+constexpr std::uint64_t for_work = second / 2;
+constexpr std::uint64_t least_rest = 50 * ms;
+
+constexpr std::uint64_t until_judged = 2 * second;
+constexpr std::uint64_t most_patience = 64 * second;
+
+}  // namespace
+
+void Placement::earn(Seen& seen, std::uint64_t now) {
+  if (seen.looked_at == 0) seen.allowance = most_allowance / 2;
+  const std::uint64_t passed = std::min(now - std::min(seen.looked_at, now), 4 * second);
+  seen.allowance =
+      std::min(most_allowance, seen.allowance + allowed_a_second / 1000 * (passed / ms));
+  // What is less than a millisecond counts the next time.
+  seen.looked_at = seen.looked_at == 0 ? now : seen.looked_at + passed / ms * ms;
+  if (now - std::min(seen.looked_at, now) > second) seen.looked_at = now;
+}
+
+// Where as much is read from afar as before, it comes and goes faster than it can be moved.
+void Placement::judge(Seen& seen, std::uint64_t now) {
+  if (seen.judge_at == 0 || now < seen.judge_at) return;
+  seen.judge_at = 0;
+  if (seen.used_far > seen.used_far_before / 2) {
+    seen.patience = std::clamp(seen.patience * 2, second, most_patience);
+    seen.not_before = now + seen.patience;
+  } else {
+    seen.patience = 0;
+  }
+}
+
+// What the device has to spare beyond what its memory needs to work with.
+Size Placement::room_near(DeviceMemory& device) const {
+  constexpr Size to_work_with = 4;
+  const Size free = program_.memory.counters(device.ordinal()).mapped_free +
+                    device.chunk_counters().physical_free;
+  const Size held = device.budget().committed_bytes();
+  const Size limit = std::min(device.limit(), device.memory());
+  const Size room = free + (limit > held ? limit - held : 0);
+  const Size kept = limit / to_work_with;
+  return room > kept ? room - kept : 0;
+}
+
+// So that it is known what was used when, once something has to go.
+void Placement::cover(Seen& seen, DeviceMemory& device) {
+  const Size has = device.chunk_counters().physical_in_use;
+  if (std::exchange(seen.covered, has) == has) return;
+  for (const HeldChunk& one : program_.memory.held_on(device.ordinal())) {
+    uses_.cover(one.address, one.size);
+  }
+}
+
+Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t now) {
+  if (is_stuck() && !mend()) return Attention::Uses;
+  ChunkStore& store = device.store();
+  if (!store.spills() || program_.is_scheduled()) return Attention::None;
+  const Size spilled = store.spilled().physical_in_use;
+  Seen& seen = seen_[device.ordinal()];
+  earn(seen, now);
+  if (spilled <= program_.memory.spilled_free_on(device.ordinal())) {
+    if (!is_nearly_full(device)) return Attention::None;
+    cover(seen, device);
+    return Attention::Uses;
+  }
+
+  const std::vector<HeldChunk> held = program_.memory.held_on(device.ordinal());
+  for (const HeldChunk& one : held) uses_.cover(one.address, one.size);
+  std::vector<PlacedChunk> chunks = with_last_uses(held, uses_, device.ordinal());
+  Size used = 0;
+  for (const PlacedChunk& one : chunks) {
+    if (one.lies == Lies::Far && one.last + 1 >= uses_.now()) used += one.size;
+  }
+  constexpr Size smooth = 4;
+  seen.used_far = (seen.used_far * (smooth - 1) + used) / smooth;
+  judge(seen, now);
+  if (now < seen.not_before) return Attention::Uses;
+
+  const BetterPlaces places = find_better_places(std::move(chunks), {.now = uses_.now(),
+                                                                     .room_near = room_near(device),
+                                                                     .room_far = store.spill_room(),
+                                                                     .most = seen.allowance,
+                                                                     .least = least_worth_a_stop});
+  if (!places.are_any()) return Attention::Uses;
+  const Result<Exchange::Moved> moved = change(device, places);
+  if (!moved.ok()) {
+    CUVMM_LOG(Info, "device %d: %s", device.ordinal(), moved.error().text().c_str());
+    seen.rest = std::clamp(seen.rest * 2, least_rest, most_patience);
+    seen.not_before = now_ns() + seen.rest;
+    return Attention::Uses;
+  }
+  seen.rest = 0;
+  seen.allowance -= std::min(seen.allowance, moved->out + moved->in);
+  if (seen.judge_at == 0) {
+    seen.used_far_before = seen.used_far;
+    seen.judge_at = now_ns() + until_judged;
+  }
+  return Attention::Uses;
+}
+
+Result<Exchange::Moved> Placement::change(DeviceMemory& device, const BetterPlaces& places) {
+  if (const char* const why = why_it_runs_on(program_)) {
+    return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
+  }
+  const CUcontext context = program_.memory.some_context_on(device.ordinal());
+  if (context == nullptr) return Error::invalid(doing, "the device has no context");
+  // Free ranges of the device make room while the program still runs.
+  if (places.in > places.out) {
+    device.store().reclaim(device.location(), places.in - places.out);
+  }
+  const std::uint64_t began = now_ns();
+  TRY(hold_still(program_, doing, began + for_calls, began + for_work));
+  const RelaxedCapture relaxed{program_.driver};
+  const InContext in_context{program_.driver, context};
+  Exchange::Moved moved;
+  if (in_context.ok()) {
+    Departure departure{
+        .wants = [&](const Chunk& chunk) { return places.change.contains(chunk.handle()); },
+        .cached = Departure::Cached::Stays};
+    program_.memory.begin_absence(device.ordinal(), departure);
+    auto exchange = std::make_unique<Exchange>(program_.driver, device, std::move(departure));
+    moved = exchange->make();
+    if (exchange->is_broken()) {
+      CUVMM_LOG(Warning, "the driver does not map memory that was moved: the program waits for it");
+      stuck_ = std::move(exchange);
+      static_cast<void>(mend());
+      return moved;
+    }
+  }
+  go_on(program_);
+  CUVMM_LOG(Info, "device %d: moved %llu MiB of spilled memory in and %llu MiB out in %llu us",
+            device.ordinal(), static_cast<unsigned long long>(moved.in / MiB),
+            static_cast<unsigned long long>(moved.out / MiB),
+            static_cast<unsigned long long>((now_ns() - began) / us));
+  return moved;
+}
+
+bool Placement::mend() {
+  const RelaxedCapture relaxed{program_.driver};
+  int count = 0;
+  const bool is_over = program_.driver.cuDeviceGetCount(&count) == CUDA_ERROR_DEINITIALIZED;
+  if (!stuck_->mend() && !is_over) return false;
+  stuck_.reset();
+  go_on(program_);
+  return true;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "alloc/memory.hpp"
+#include "stream/threshold.hpp"
+
+namespace cuvmm {
+
+// The program whose memory is put elsewhere.
+struct Surroundings {
+  const Driver& driver;
+  Memory& memory;
+  // That every call of the program's passes which touches memory or work.
+  Threshold& calls;
+  // What calls have left to others to hand to the driver has been.
+  std::function<void()> settle_queued = [] {};
+  std::function<bool()> is_scheduled = [] { return false; };
+};
+
+// Why it must not be held still to have its memory moved; nullptr where it may.
+const char* why_it_runs_on(const Surroundings& program);
+
+// No call and no work is under way when it returns without an Error, and none begins until
+// go_on(). TimedOut, and the program goes on, where calls are not through by the first time, and
+// work by the second.
+Result<void> hold_still(const Surroundings& program, const char* doing, std::uint64_t calls_until,
+                        std::uint64_t work_until);
+inline void go_on(const Surroundings& program) {
+  program.calls.open();
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// When memory was last used, and which should therefore lie where.
+#include <gtest/gtest.h>
+
+#include "spill/better_places.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr std::uint64_t base = 0x7f00'0000'0000;
+
+TEST(LastUsesOfMemory, AreNotedWhereTheyAreCovered) {
+  LastUses uses;
+  uses.cover(base, 64 * MiB);
+  EXPECT_EQ(uses.last_within(base, 64 * MiB), 0u);
+  uses.begin_next_moment();
+  uses.note(base + 5 * MiB + 7);
+  EXPECT_EQ(uses.last_within(base, 4 * MiB), 0u);
+  EXPECT_EQ(uses.last_within(base + 4 * MiB, 1), uses.now());
+  EXPECT_EQ(uses.last_within(base + 5 * MiB + 8, 1), uses.now()) << "a granule of 2 MiB at a time";
+  const LastUses::Moment before = uses.now();
+  uses.begin_next_moment();
+  uses.note(base + 9 * MiB);
+  EXPECT_EQ(uses.last_within(base, 6 * MiB), before);
+  EXPECT_EQ(uses.last_within(base, 64 * MiB), uses.now());
+}
+
+TEST(LastUsesOfMemory, WordsThatAreNoAddressesAreNothing) {
+  LastUses uses;
+  uses.cover(base, 2 * MiB);
+  for (const std::uint64_t word : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{1} << 48,
+                                   base - 1, base + (std::uint64_t{1} << 35)}) {
+    uses.note(word);
+  }
+  EXPECT_EQ(uses.last_within(base, 2 * MiB), 0u);
+  uses.cover(~CUdeviceptr{0} - 10, 4);
+  uses.cover(base, 0);
+}
+
+TEST(LastUsesOfMemory, ReachOverTheSeamOfTheirTables) {
+  LastUses uses;
+  const CUdeviceptr seam = base + (Size{16} << 30);
+  uses.cover(seam - 2 * MiB, 4 * MiB);
+  uses.note(seam - 1);
+  EXPECT_EQ(uses.last_within(seam - 2 * MiB, 2 * MiB), uses.now());
+  EXPECT_EQ(uses.last_within(seam, 2 * MiB), 0u);
+  uses.note(seam);
+  EXPECT_EQ(uses.last_within(seam, 2 * MiB), uses.now());
+}
+
+TEST(LastUsesOfMemory, OfAChunkThatBlocksShareTheLatestCounts) {
+  LastUses uses;
+  uses.cover(base, 64 * MiB);
+  uses.note(base + 10 * MiB);
+  const Location here = Location::device(0);
+  const auto chunks = with_last_uses({{base, 2 * MiB, here, 7},
+                                      {base + 10 * MiB, 2 * MiB, here, 7},
+                                      {base + 20 * MiB, 2 * MiB, Location::host(0), 8}},
+                                     uses, 0);
+  ASSERT_EQ(chunks.size(), 2u);
+  EXPECT_EQ(chunks[0].last, uses.now());
+  EXPECT_EQ(chunks[0].lies, Lies::Near);
+  EXPECT_EQ(chunks[1].last, 0u);
+  EXPECT_EQ(chunks[1].lies, Lies::Far);
+}
+
+constexpr LastUses::Moment now = 100;
+constexpr PlaceBounds plenty{
+    .now = now, .room_near = 0, .room_far = 64 * GiB, .most = 64 * GiB, .least = 2 * MiB};
+
+PlacedChunk near(CUmemGenericAllocationHandle chunk, LastUses::Moment last) {
+  return {chunk, 32 * MiB, Lies::Near, last};
+}
+PlacedChunk far(CUmemGenericAllocationHandle chunk, LastUses::Moment last) {
+  return {chunk, 32 * MiB, Lies::Far, last};
+}
+
+TEST(BetterPlacesForMemory, WhatIsUsedComesInForWhatWasNotUsedForLongest) {
+  const BetterPlaces found = find_better_places(
+      {near(1, 90), near(2, 10), near(3, 20), near(4, now), far(5, now)}, plenty);
+  EXPECT_TRUE(found.change.contains(5));
+  EXPECT_TRUE(found.change.contains(2));
+  EXPECT_TRUE(found.change.contains(3)) << "as much again, for what is allocated next";
+  EXPECT_FALSE(found.change.contains(1));
+  EXPECT_FALSE(found.change.contains(4));
+  EXPECT_EQ(found.in, 32 * MiB);
+  EXPECT_EQ(found.out, 64 * MiB);
+}
+
+TEST(BetterPlacesForMemory, WhatIsUsedNoLessStays) {
+  EXPECT_FALSE(find_better_places({near(1, now), near(2, now - 1), far(3, now)}, plenty).are_any());
+}
+
+TEST(BetterPlacesForMemory, WhatNobodyUsesStaysFar) {
+  EXPECT_FALSE(find_better_places({near(1, 10), far(2, 50), far(3, 0)}, plenty).are_any());
+}
+
+TEST(BetterPlacesForMemory, FreeRoomIsUsedWithoutAnythingGoingOut) {
+  PlaceBounds bounds = plenty;
+  bounds.room_near = 40 * MiB;
+  const BetterPlaces found = find_better_places({near(1, 10), far(2, now), far(3, 5)}, bounds);
+  EXPECT_EQ(found.change.size(), 1u);
+  EXPECT_EQ(found.in, 32 * MiB);
+  EXPECT_EQ(found.out, 0u);
+}
+
+TEST(BetterPlacesForMemory, NoMoreIsMovedThanMayBe) {
+  std::vector<PlacedChunk> chunks;
+  for (CUmemGenericAllocationHandle i = 1; i <= 100; ++i) chunks.push_back(near(i, 10));
+  for (CUmemGenericAllocationHandle i = 101; i <= 200; ++i) chunks.push_back(far(i, now));
+  PlaceBounds bounds = plenty;
+  bounds.most = 320 * MiB;
+  BetterPlaces found = find_better_places(chunks, bounds);
+  EXPECT_LE(found.in + found.out, 320 * MiB);
+  EXPECT_TRUE(found.are_any());
+  bounds = plenty;
+  bounds.room_far = 100 * MiB;
+  found = find_better_places(chunks, bounds);
+  EXPECT_LE(found.out, 100 * MiB);
+  bounds.least = 1 * GiB;
+  EXPECT_FALSE(find_better_places(chunks, bounds).are_any()) << "not worth to stop a program";
+}
+
+}  // namespace
+}  // namespace cuvmm::test
