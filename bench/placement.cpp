@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two blocks that do not both fit on the device, of which one is used: how fast that is when it was
+// spilled, and how fast once cuvmm has had time to bring it in. A plain program over the driver,
+// for `cuvmm run --limit 8G --spill host:16G` (tools/gpu_parts/placement.sh).
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#include "examples/driver_calls.hpp"
+
+namespace cuvmm::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void missing_driver(const char* symbol) {
+  std::fprintf(stderr, "no driver with %s\n", symbol);
+  std::exit(1);
+}
+
+#define MUST_WORK(name, ...)                           \
+  do {                                                 \
+    if (CALL(name)(__VA_ARGS__) != CUDA_SUCCESS) {     \
+      std::fprintf(stderr, "%s was refused\n", #name); \
+      std::exit(1);                                    \
+    }                                                  \
+  } while (false)
+
+CUdeviceptr filled(std::size_t size, unsigned char byte) {
+  CUdeviceptr address = 0;
+  MUST_WORK(cuMemAlloc, &address, size);
+  MUST_WORK(cuMemsetD8, address, byte, size);
+  return address;
+}
+
+// In GB/s, of one reading and writing of all of it.
+double use(CUdeviceptr address, std::size_t size) {
+  const auto began = Clock::now();
+  MUST_WORK(cuMemsetD8, address, 3, size);
+  MUST_WORK(cuCtxSynchronize);
+  return static_cast<double>(size) / std::chrono::duration<double>(Clock::now() - began).count() /
+         1e9;
+}
+
+// Of memory that the limit has room for, a half each and a quarter more.
+void UseSpilledBlock(benchmark::State& state) {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  MUST_WORK(cuInit, 0);
+  MUST_WORK(cuDeviceGet, &device, 0);
+  MUST_WORK(cuDevicePrimaryCtxRetain, &context, device);
+  MUST_WORK(cuCtxSetCurrent, context);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  MUST_WORK(cuMemGetInfo, &free, &total);
+  constexpr std::size_t MiB = std::size_t{1} << 20;
+  const std::size_t size = total / 4 * 3 / (2 * MiB) * (2 * MiB);
+  const CUdeviceptr unused = filled(size, 1);
+  const CUdeviceptr used = filled(size, 2);
+  double first = 0;
+  double settled = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    first = use(used, size);
+    const auto until = Clock::now() + std::chrono::seconds{15};
+    while (Clock::now() < until) settled = use(used, size);
+    settled = std::max({use(used, size), use(used, size), use(used, size)});
+  }
+  unsigned char there = 0;
+  MUST_WORK(cuMemcpyDtoH, &there, unused + size - 1, 1);
+  if (there != 1) state.SkipWithError("what was moved out has other bytes");
+  state.counters["first_gb_s"] = first;
+  state.counters["settled_gb_s"] = settled;
+  MUST_WORK(cuMemFree, used);
+  MUST_WORK(cuMemFree, unused);
+}
+BENCHMARK(UseSpilledBlock)->Iterations(1)->Unit(benchmark::kSecond);
+
+}  // namespace
+}  // namespace cuvmm::bench
+
+BENCHMARK_MAIN();
