@@ -36,6 +36,9 @@ struct HeldChunk {
   Size size;
   Location where;
   CUmemGenericAllocationHandle chunk;
+  // All of the blocks that lie in it there, from the first one's beginning to the last one's end.
+  CUdeviceptr blocks;
+  Size blocks_size;
 };
 
 // What is to leave one device, and what cannot.

@@ -11,8 +11,16 @@ std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, cons
   std::vector<PlacedChunk> chunks;
   std::unordered_map<CUmemGenericAllocationHandle, std::size_t> places;
   chunks.reserve(held.size());
+  // Whoever names a block may use all of it. A large one has many chunks, one after the other.
+  CUdeviceptr blocks = 0;
+  Size blocks_size = 0;
+  LastUses::Moment last = 0;
   for (const HeldChunk& one : held) {
-    const LastUses::Moment last = uses.last_within(one.address, one.size);
+    if (one.blocks != blocks || one.blocks_size != blocks_size) {
+      blocks = one.blocks;
+      blocks_size = one.blocks_size;
+      last = uses.last_within(blocks, blocks_size);
+    }
     const auto [place, is_new] = places.emplace(one.chunk, chunks.size());
     if (is_new) {
       chunks.push_back({one.chunk, one.size, lies(one.where, device), last});

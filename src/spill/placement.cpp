@@ -73,7 +73,7 @@ void Placement::cover(Seen& seen, DeviceMemory& device) {
   const Size has = device.chunk_counters().physical_in_use;
   if (std::exchange(seen.covered, has) == has) return;
   for (const HeldChunk& one : program_.memory.held_on(device.ordinal())) {
-    uses_.cover(one.address, one.size);
+    uses_.cover(one.blocks, one.blocks_size);
   }
 }
 
@@ -91,7 +91,7 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
   }
 
   const std::vector<HeldChunk> held = program_.memory.held_on(device.ordinal());
-  for (const HeldChunk& one : held) uses_.cover(one.address, one.size);
+  for (const HeldChunk& one : held) uses_.cover(one.blocks, one.blocks_size);
   std::vector<PlacedChunk> chunks = with_last_uses(held, uses_, device.ordinal());
   Size used = 0;
   for (const PlacedChunk& one : chunks) {

@@ -53,15 +53,33 @@ TEST(LastUsesOfMemory, OfAChunkThatBlocksShareTheLatestCounts) {
   uses.cover(base, 64 * MiB);
   uses.note(base + 10 * MiB);
   const Location here = Location::device(0);
-  const auto chunks = with_last_uses({{base, 2 * MiB, here, 7},
-                                      {base + 10 * MiB, 2 * MiB, here, 7},
-                                      {base + 20 * MiB, 2 * MiB, Location::host(0), 8}},
+  const auto held = [&](CUdeviceptr address, Location where, CUmemGenericAllocationHandle chunk) {
+    return HeldChunk{address, 2 * MiB, where, chunk, address, 2 * MiB};
+  };
+  const auto chunks = with_last_uses({held(base, here, 7), held(base + 10 * MiB, here, 7),
+                                      held(base + 20 * MiB, Location::host(0), 8)},
                                      uses, 0);
   ASSERT_EQ(chunks.size(), 2u);
   EXPECT_EQ(chunks[0].last, uses.now());
   EXPECT_EQ(chunks[0].lies, Lies::Near);
   EXPECT_EQ(chunks[1].last, 0u);
   EXPECT_EQ(chunks[1].lies, Lies::Far);
+}
+
+// A kernel is given a block's first address, and uses all of it.
+TEST(LastUsesOfMemory, AreOfAllChunksOfABlock) {
+  LastUses uses;
+  uses.cover(base, 64 * MiB);
+  uses.note(base + 2 * MiB);
+  const Location here = Location::device(0);
+  const auto chunks = with_last_uses({{base, 8 * MiB, here, 1, base + 2 * MiB, 40 * MiB},
+                                      {base + 8 * MiB, 32 * MiB, here, 2, base + 2 * MiB, 40 * MiB},
+                                      {base + 40 * MiB, 2 * MiB, here, 3, base + 42 * MiB, 512}},
+                                     uses, 0);
+  ASSERT_EQ(chunks.size(), 3u);
+  EXPECT_EQ(chunks[0].last, uses.now());
+  EXPECT_EQ(chunks[1].last, uses.now());
+  EXPECT_EQ(chunks[2].last, 0u);
 }
 
 constexpr LastUses::Moment now = 100;

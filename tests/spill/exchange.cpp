@@ -227,7 +227,7 @@ TEST_F(ExchangeTest, TheBlockThatIsUsedComesInForTheOneThatIsNot) {
   for (int look = 0; look < 30; ++look) {
     uses.begin_next_moment();
     EXPECT_EQ(placement.look_after(device_of(program), now), Placement::Attention::Uses);
-    for (Size at = 0; at < 100 * MiB; at += 2 * MiB) uses.note(hot + at);
+    uses.note(hot);
     now += 100'000'000;
   }
   EXPECT_TRUE(lies_near(program, hot + 50 * MiB));

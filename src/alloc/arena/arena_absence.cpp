@@ -36,14 +36,17 @@ void Arena::list_held(std::vector<HeldChunk>& held) const {
   mapping_.for_each([&](const MappedChunk& mapped) {
     const Stretch where = mapped.where();
     while (tile != nullptr && layout_->stretch_of(*tile).end() <= where.offset) tile = tile->after;
-    bool is_held = false;
+    Stretch blocks;
     for (const Tile* at = tile; at != nullptr && layout_->stretch_of(*at).offset < where.end();
          at = at->after) {
-      is_held |= at->kind == TileKind::Block;
+      if (at->kind != TileKind::Block) continue;
+      const Stretch block = layout_->stretch_of(*at);
+      if (blocks.size == 0) blocks.offset = block.offset;
+      blocks.size = block.end() - blocks.offset;
     }
-    if (!is_held) return;
+    if (blocks.size == 0) return;
     held.push_back({mapping_.address_of(mapped.offset), where.size, mapped.chunk->location(),
-                    mapped.chunk->handle()});
+                    mapped.chunk->handle(), mapping_.address_of(blocks.offset), blocks.size});
   });
 }
 

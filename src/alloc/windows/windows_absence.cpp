@@ -49,15 +49,16 @@ void Windows::list_held(std::vector<HeldChunk>& held) const {
     const Chunk& chunk = *shared->chunk;
     for (const WindowBlock* piece : shared->pieces) {
       if (piece->state != State::Live) continue;
-      held.push_back(
-          {piece->placed(granule_).piece_window(), granule_, chunk.location(), chunk.handle()});
+      held.push_back({piece->placed(granule_).piece_window(), granule_, chunk.location(),
+                      chunk.handle(), piece->address(), piece->granted()});
     }
   }
   for (const WindowBlock* block : large_) {
     if (block->state != State::Live) continue;
     CUdeviceptr address = block->placed(granule_).whole() + block->whole->unbacked;
     for (const ChunkRef& chunk : block->whole->chunks) {
-      held.push_back({address, chunk->size(), chunk->location(), chunk->handle()});
+      held.push_back({address, chunk->size(), chunk->location(), chunk->handle(), block->address(),
+                      block->granted()});
       address += chunk->size();
     }
   }
