@@ -97,6 +97,10 @@ class Allocation {
   }
   // It could not be given back after all. By who let go of it.
   void hold_again() { version_.fetch_or(held_bit, std::memory_order_acq_rel); }
+  std::uint64_t holder() const {
+    const auto held = facts();
+    return held ? held->buffer_id : 0;
+  }
   bool is_held() const { return (version_.load(std::memory_order_acquire) & held_bit) != 0; }
 
   std::uint8_t pins() const {

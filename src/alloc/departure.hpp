@@ -39,6 +39,7 @@ struct HeldChunk {
   // All of the blocks that lie in it there, from the first one's beginning to the last one's end.
   CUdeviceptr blocks;
   Size blocks_size;
+  std::uint64_t holder;  // the buffer ID of the first; 0 where the program has freed it
 };
 
 // What is to leave one device, and what cannot.

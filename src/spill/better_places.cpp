@@ -6,8 +6,23 @@
 
 namespace cuvmm {
 
+void Stays::look(const std::vector<HeldChunk>& held, Moment now) {
+  std::unordered_map<std::uint64_t, Moment> since;
+  for (const HeldChunk& one : held) {
+    if (one.holder == 0) continue;
+    const auto known = since_.find(one.holder);
+    since.emplace(one.holder, known != since_.end() ? known->second : now);
+  }
+  since_ = std::move(since);
+}
+
+bool Stays::has_stayed(std::uint64_t holder, Moment now) const {
+  const auto known = since_.find(holder);
+  return known != since_.end() && known->second + long_enough <= now;
+}
+
 std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, const LastUses& uses,
-                                        int device) {
+                                        const Stays& stays, int device) {
   std::vector<PlacedChunk> chunks;
   std::unordered_map<CUmemGenericAllocationHandle, std::size_t> places;
   chunks.reserve(held.size());
@@ -22,11 +37,13 @@ std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, cons
       last = uses.last_within(blocks, blocks_size);
     }
     const auto [place, is_new] = places.emplace(one.chunk, chunks.size());
+    const bool has_stayed = stays.has_stayed(one.holder, uses.now());
     if (is_new) {
-      chunks.push_back({one.chunk, one.size, lies(one.where, device), last});
+      chunks.push_back({one.chunk, one.size, lies(one.where, device), last, has_stayed});
     } else {
       PlacedChunk& known = chunks[place->second];
       known.last = std::max(known.last, last);
+      known.has_stayed &= has_stayed;
     }
   }
   return chunks;
@@ -34,6 +51,7 @@ std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, cons
 
 BetterPlaces find_better_places(std::vector<PlacedChunk> chunks, const PlaceBounds& bounds) {
   BetterPlaces found;
+  std::erase_if(chunks, [](const PlacedChunk& one) { return !one.has_stayed; });
   const auto near = std::partition(chunks.begin(), chunks.end(),
                                    [](const PlacedChunk& one) { return one.lies == Lies::Far; });
   std::sort(chunks.begin(), near,

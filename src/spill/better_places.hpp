@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -15,11 +16,25 @@ struct PlacedChunk {
   Size size;
   Lies lies;
   LastUses::Moment last;
+  bool has_stayed;  // its blocks are not of the last moments
+};
+
+// Since when the program holds what it holds.
+class Stays {
+ public:
+  using Moment = LastUses::Moment;
+  // What is held at that moment; everything else is forgotten.
+  void look(const std::vector<HeldChunk>& held, Moment now);
+  bool has_stayed(std::uint64_t holder, Moment now) const;
+
+ private:
+  static constexpr Moment long_enough = 10;
+  std::unordered_map<std::uint64_t, Moment> since_;
 };
 
 // Those of a device, each once.
 std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, const LastUses& uses,
-                                        int device);
+                                        const Stays& stays, int device);
 
 // Which chunks should go to the device and which should leave it.
 struct BetterPlaces {
@@ -43,6 +58,7 @@ struct PlaceBounds {
 
 // Spilled chunks that are in use come in: into free room, and in place of those that were not used
 // for longest. As much again goes out, for what the program is about to allocate.
+// What it has held for a moment only, it may soon have freed, and is let be.
 BetterPlaces find_better_places(std::vector<PlacedChunk> chunks, const PlaceBounds& bounds);
 
 }  // namespace cuvmm

@@ -23,9 +23,7 @@ constexpr Size allowed_a_second = 4 * GiB;
 constexpr Size most_allowance = 16 * GiB;
 constexpr Size least_worth_a_stop = 64 * MiB;
 
-// Calls of the program's wait so long, for others that do not return, and the device has so long to
-// come to rest: it works meanwhile.
-constexpr std::uint64_t for_calls = 5 * ms;
+// The device has so long to come to rest: it works meanwhile.
 constexpr std::uint64_t for_work = second / 2;
 constexpr std::uint64_t least_rest = 50 * ms;
 
@@ -72,9 +70,9 @@ Size Placement::room_near(DeviceMemory& device) const {
 void Placement::cover(Seen& seen, DeviceMemory& device) {
   const Size has = device.chunk_counters().physical_in_use;
   if (std::exchange(seen.covered, has) == has) return;
-  for (const HeldChunk& one : program_.memory.held_on(device.ordinal())) {
-    uses_.cover(one.blocks, one.blocks_size);
-  }
+  const std::vector<HeldChunk> held = program_.memory.held_on(device.ordinal());
+  for (const HeldChunk& one : held) uses_.cover(one.blocks, one.blocks_size);
+  seen.stays.look(held, uses_.now());
 }
 
 Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t now) {
@@ -92,7 +90,8 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
 
   const std::vector<HeldChunk> held = program_.memory.held_on(device.ordinal());
   for (const HeldChunk& one : held) uses_.cover(one.blocks, one.blocks_size);
-  std::vector<PlacedChunk> chunks = with_last_uses(held, uses_, device.ordinal());
+  seen.stays.look(held, uses_.now());
+  std::vector<PlacedChunk> chunks = with_last_uses(held, uses_, seen.stays, device.ordinal());
   Size used = 0;
   for (const PlacedChunk& one : chunks) {
     if (one.lies == Lies::Far && one.last + 1 >= uses_.now()) used += one.size;
@@ -108,7 +107,9 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
                                                                      .most = seen.allowance,
                                                                      .least = least_worth_a_stop});
   if (!places.are_any()) return Attention::Uses;
-  const Result<Exchange::Moved> moved = change(device, places);
+  // Some programs are in one call nearly all of the time: the more seldom it is tried, the longer.
+  const std::uint64_t for_calls = std::clamp(seen.rest / 10, usual_for_calls, second / 5);
+  const Result<Exchange::Moved> moved = change(device, places, for_calls);
   if (!moved.ok()) {
     CUVMM_LOG(Info, "device %d: %s", device.ordinal(), moved.error().text().c_str());
     seen.rest = std::clamp(seen.rest * 2, least_rest, most_patience);
@@ -124,7 +125,8 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
   return Attention::Uses;
 }
 
-Result<Exchange::Moved> Placement::change(DeviceMemory& device, const BetterPlaces& places) {
+Result<Exchange::Moved> Placement::change(DeviceMemory& device, const BetterPlaces& places,
+                                          std::uint64_t for_calls) {
   if (const char* const why = why_it_runs_on(program_)) {
     return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
   }

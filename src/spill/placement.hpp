@@ -24,13 +24,17 @@ class Placement {
   enum class Attention : std::uint8_t { None, Uses };
   Attention look_after(DeviceMemory& device, std::uint64_t now);
   // Holds the program still and moves them. What was moved.
-  Result<Exchange::Moved> change(DeviceMemory& device, const BetterPlaces& places);
+  // For calls that do not return the program's others wait so long.
+  Result<Exchange::Moved> change(DeviceMemory& device, const BetterPlaces& places,
+                                 std::uint64_t for_calls = usual_for_calls);
 
   // The program stands still, since the driver would not take back what was moved. It is asked
   // again at each look.
   bool is_stuck() const { return stuck_ != nullptr; }
 
  private:
+  static constexpr std::uint64_t usual_for_calls = 5'000'000;
+
   struct Seen {
     std::uint64_t looked_at = 0;
     Size allowance = 0;  // that may be moved
@@ -38,6 +42,7 @@ class Placement {
     std::uint64_t patience = 0;  // after the next that is of no use
     std::uint64_t rest = 0;      // after the next that the program does not stand still for
     Size covered = 0;            // memory that it had when its addresses were covered
+    Stays stays;
     // Of spilled memory, that was used from look to look.
     Size used_far = 0;
     Size used_far_before = 0;    // when it was last moved

@@ -54,11 +54,11 @@ TEST(LastUsesOfMemory, OfAChunkThatBlocksShareTheLatestCounts) {
   uses.note(base + 10 * MiB);
   const Location here = Location::device(0);
   const auto held = [&](CUdeviceptr address, Location where, CUmemGenericAllocationHandle chunk) {
-    return HeldChunk{address, 2 * MiB, where, chunk, address, 2 * MiB};
+    return HeldChunk{address, 2 * MiB, where, chunk, address, 2 * MiB, chunk};
   };
   const auto chunks = with_last_uses({held(base, here, 7), held(base + 10 * MiB, here, 7),
                                       held(base + 20 * MiB, Location::host(0), 8)},
-                                     uses, 0);
+                                     uses, {}, 0);
   ASSERT_EQ(chunks.size(), 2u);
   EXPECT_EQ(chunks[0].last, uses.now());
   EXPECT_EQ(chunks[0].lies, Lies::Near);
@@ -72,10 +72,11 @@ TEST(LastUsesOfMemory, AreOfAllChunksOfABlock) {
   uses.cover(base, 64 * MiB);
   uses.note(base + 2 * MiB);
   const Location here = Location::device(0);
-  const auto chunks = with_last_uses({{base, 8 * MiB, here, 1, base + 2 * MiB, 40 * MiB},
-                                      {base + 8 * MiB, 32 * MiB, here, 2, base + 2 * MiB, 40 * MiB},
-                                      {base + 40 * MiB, 2 * MiB, here, 3, base + 42 * MiB, 512}},
-                                     uses, 0);
+  const auto chunks =
+      with_last_uses({{base, 8 * MiB, here, 1, base + 2 * MiB, 40 * MiB, 9},
+                      {base + 8 * MiB, 32 * MiB, here, 2, base + 2 * MiB, 40 * MiB, 9},
+                      {base + 40 * MiB, 2 * MiB, here, 3, base + 42 * MiB, 512, 9}},
+                     uses, {}, 0);
   ASSERT_EQ(chunks.size(), 3u);
   EXPECT_EQ(chunks[0].last, uses.now());
   EXPECT_EQ(chunks[1].last, uses.now());
@@ -87,10 +88,10 @@ constexpr PlaceBounds plenty{
     .now = now, .room_near = 0, .room_far = 64 * GiB, .most = 64 * GiB, .least = 2 * MiB};
 
 PlacedChunk near(CUmemGenericAllocationHandle chunk, LastUses::Moment last) {
-  return {chunk, 32 * MiB, Lies::Near, last};
+  return {chunk, 32 * MiB, Lies::Near, last, true};
 }
 PlacedChunk far(CUmemGenericAllocationHandle chunk, LastUses::Moment last) {
-  return {chunk, 32 * MiB, Lies::Far, last};
+  return {chunk, 32 * MiB, Lies::Far, last, true};
 }
 
 TEST(BetterPlacesForMemory, WhatIsUsedComesInForWhatWasNotUsedForLongest) {
@@ -107,6 +108,31 @@ TEST(BetterPlacesForMemory, WhatIsUsedComesInForWhatWasNotUsedForLongest) {
 
 TEST(BetterPlacesForMemory, WhatIsUsedNoLessStays) {
   EXPECT_FALSE(find_better_places({near(1, now), near(2, now - 1), far(3, now)}, plenty).are_any());
+}
+
+TEST(BetterPlacesForMemory, WhatIsHeldForAMomentIsLetBe) {
+  PlacedChunk fresh_near = near(1, 0);
+  fresh_near.has_stayed = false;
+  PlacedChunk fresh_far = far(2, now);
+  fresh_far.has_stayed = false;
+  EXPECT_FALSE(find_better_places({fresh_near, far(3, now)}, plenty).are_any());
+  EXPECT_FALSE(find_better_places({near(4, 1), fresh_far}, plenty).are_any());
+}
+
+// By who holds it: what comes next may lie where the one before did.
+TEST(BetterPlacesForMemory, WhatIsHeldForLongIsKnownByItsHolder) {
+  const auto held_by = [](std::uint64_t holder) {
+    return std::vector<HeldChunk>{{base, 2 * MiB, Location::device(0), 1, base, 2 * MiB, holder}};
+  };
+  Stays stays;
+  for (LastUses::Moment at = 1; at <= 20; ++at) stays.look(held_by(5), at);
+  EXPECT_TRUE(stays.has_stayed(5, 20));
+  EXPECT_FALSE(stays.has_stayed(6, 20));
+  stays.look(held_by(6), 21);
+  EXPECT_FALSE(stays.has_stayed(5, 21));
+  EXPECT_FALSE(stays.has_stayed(6, 22));
+  stays.look(held_by(0), 22);
+  EXPECT_FALSE(stays.has_stayed(0, 100)) << "freed";
 }
 
 TEST(BetterPlacesForMemory, WhatNobodyUsesStaysFar) {

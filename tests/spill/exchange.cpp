@@ -224,7 +224,7 @@ TEST_F(ExchangeTest, TheBlockThatIsUsedComesInForTheOneThatIsNot) {
   LastUses uses;
   Placement placement{surroundings(program), uses};
   std::uint64_t now = now_ns();
-  for (int look = 0; look < 30; ++look) {
+  for (int look = 0; look < 40; ++look) {
     uses.begin_next_moment();
     EXPECT_EQ(placement.look_after(device_of(program), now), Placement::Attention::Uses);
     uses.note(hot);

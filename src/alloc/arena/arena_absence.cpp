@@ -37,16 +37,21 @@ void Arena::list_held(std::vector<HeldChunk>& held) const {
     const Stretch where = mapped.where();
     while (tile != nullptr && layout_->stretch_of(*tile).end() <= where.offset) tile = tile->after;
     Stretch blocks;
+    std::uint64_t holder = 0;
     for (const Tile* at = tile; at != nullptr && layout_->stretch_of(*at).offset < where.end();
          at = at->after) {
       if (at->kind != TileKind::Block) continue;
       const Stretch block = layout_->stretch_of(*at);
-      if (blocks.size == 0) blocks.offset = block.offset;
+      if (blocks.size == 0) {
+        blocks.offset = block.offset;
+        holder = static_cast<const Block*>(at)->holder();
+      }
       blocks.size = block.end() - blocks.offset;
     }
     if (blocks.size == 0) return;
     held.push_back({mapping_.address_of(mapped.offset), where.size, mapped.chunk->location(),
-                    mapped.chunk->handle(), mapping_.address_of(blocks.offset), blocks.size});
+                    mapped.chunk->handle(), mapping_.address_of(blocks.offset), blocks.size,
+                    holder});
   });
 }
 

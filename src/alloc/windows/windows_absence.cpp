@@ -50,7 +50,7 @@ void Windows::list_held(std::vector<HeldChunk>& held) const {
     for (const WindowBlock* piece : shared->pieces) {
       if (piece->state != State::Live) continue;
       held.push_back({piece->placed(granule_).piece_window(), granule_, chunk.location(),
-                      chunk.handle(), piece->address(), piece->granted()});
+                      chunk.handle(), piece->address(), piece->granted(), piece->holder()});
     }
   }
   for (const WindowBlock* block : large_) {
@@ -58,7 +58,7 @@ void Windows::list_held(std::vector<HeldChunk>& held) const {
     CUdeviceptr address = block->placed(granule_).whole() + block->whole->unbacked;
     for (const ChunkRef& chunk : block->whole->chunks) {
       held.push_back({address, chunk->size(), chunk->location(), chunk->handle(), block->address(),
-                      block->granted()});
+                      block->granted(), block->holder()});
       address += chunk->size();
     }
   }
