@@ -71,6 +71,7 @@ BetterPlaces find_better_places(std::vector<PlacedChunk> chunks, const PlaceBoun
     if (one->last + bounds.margin >= chunks.front().last) break;
     if (found.out + one->size > to_leave) continue;
     found.change.insert(one->chunk);
+    found.going.push_back(one->size);
     found.out += one->size;
   }
   room += found.out / 2;

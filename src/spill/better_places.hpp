@@ -39,6 +39,7 @@ std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, cons
 // Which chunks should go to the device and which should leave it.
 struct BetterPlaces {
   std::unordered_set<CUmemGenericAllocationHandle> change;
+  std::vector<Size> going;  // sizes of those that leave
   Size out = 0;
   Size in = 0;
   bool are_any() const { return !change.empty(); }

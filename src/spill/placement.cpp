@@ -125,6 +125,19 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
   return Attention::Uses;
 }
 
+// What takes long goes on while the program still runs: free ranges of the device are taken apart,
+// and memory elsewhere is pinned, which is free then for who takes it next.
+void Placement::make_ready(DeviceMemory& device, const BetterPlaces& places) {
+  ChunkStore& store = device.store();
+  if (places.in > places.out) store.reclaim(device.location(), places.in - places.out);
+  std::vector<ChunkRef> ready;
+  for (const Size size : places.going) {
+    Result<ChunkRef> one = store.take_spilled(size, device.exportable());
+    if (!one.ok()) return;
+    ready.push_back(std::move(one).value());
+  }
+}
+
 Result<Exchange::Moved> Placement::change(DeviceMemory& device, const BetterPlaces& places,
                                           std::uint64_t for_calls) {
   if (const char* const why = why_it_runs_on(program_)) {
@@ -132,10 +145,7 @@ Result<Exchange::Moved> Placement::change(DeviceMemory& device, const BetterPlac
   }
   const CUcontext context = program_.memory.some_context_on(device.ordinal());
   if (context == nullptr) return Error::invalid(doing, "the device has no context");
-  // Free ranges of the device make room while the program still runs.
-  if (places.in > places.out) {
-    device.store().reclaim(device.location(), places.in - places.out);
-  }
+  make_ready(device, places);
   const std::uint64_t began = now_ns();
   TRY(hold_still(program_, doing, began + for_calls, began + for_work));
   const RelaxedCapture relaxed{program_.driver};

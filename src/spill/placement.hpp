@@ -53,6 +53,7 @@ class Placement {
   static void judge(Seen& seen, std::uint64_t now);
   void cover(Seen& seen, DeviceMemory& device);
   Size room_near(DeviceMemory& device) const;
+  static void make_ready(DeviceMemory& device, const BetterPlaces& places);
   bool mend();
 
   const Surroundings program_;
