@@ -147,15 +147,11 @@ Result<void> Resizable::grow(Size size) {
   }
 }
 
-// The last ones first: the store hands out first what came last, so a buffer that grows again has
-// each chunk where it was, which costs the driver less than to map it elsewhere.
 Result<void> Resizable::let_go_beyond(Size keep) {
-  std::vector<Size> offsets;
-  mapping_.for_each([&](const MappedChunk& mapped) {
-    if (mapped.offset >= keep) offsets.push_back(mapped.offset);
-  });
   MapPlan plan;
-  for (auto last = offsets.rbegin(); last != offsets.rend(); ++last) plan.unmap(mapping_, *last);
+  mapping_.for_each([&](const MappedChunk& mapped) {
+    if (mapped.offset >= keep) plan.unmap(mapping_, mapped.offset);
+  });
   return plan.is_empty() ? Result<void>{} : plan.commit();
 }
 
