@@ -155,6 +155,7 @@ Size Arena::let_go(Choose choose) {
 Size Arena::trim(Size keep) {
   flush_all();
   const Holding holding{lock_};
+  if (is_away_) return 0;
   mend();
   look_at_pending();
   const Size mapped = mapping_.mapped_bytes();
@@ -181,6 +182,7 @@ void Arena::let_go_of_spilled() {
 Size Arena::let_go_of(Size wanted) {
   flush_all();
   const Holding holding{lock_};
+  if (is_away_) return 0;
   mend();
   look_at_pending();
   return let_go([&](const Chunk& chunk, Size so_far) {
