@@ -18,6 +18,12 @@ expect "exit status of an unknown command" "$status" 2
 grep -q "no command 'conjure'" said || fail "an unknown command is not named"
 grep -q '^usage:' said || fail "an unknown command does not show the usage"
 
+# What the demo runs is built for it, so that it works where nothing else was built.
+built=$(sed -n '/^cmd_demo/,/^}/s/^ *build_preset release //p' "$root/dev")
+for program in $(grep -o 'build/bin/[a-z_]*' "$root/tools/demo.sh" | sed 's#.*/##; s#^cuvmm$#cuvmm_cli#' | sort -u); do
+  grep -qw -- "$program" <<<"$built" || fail "the demo runs $program and does not build it"
+done
+
 status=0
 "$root/dev" build sideways >said 2>&1 || status=$?
 expect "exit status of an unknown preset" "$status" 2
