@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/control.hpp"
+#include "hook/packed_parameters.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -16,21 +17,6 @@ void note_words(LastUses& uses, const void* bytes, std::size_t size) {
     std::memcpy(&value, static_cast<const std::byte*>(bytes) + at, word);
     uses.note(value);
   }
-}
-
-void note_packed(LastUses& uses, void* const* list) {
-  const void* bytes = nullptr;
-  std::size_t size = 0;
-  for (; *list != CU_LAUNCH_PARAM_END; list += 2) {
-    if (list[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-      bytes = list[1];
-    } else if (list[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && list[1] != nullptr) {
-      std::memcpy(&size, list[1], sizeof size);
-    } else {
-      return;  // a newer form
-    }
-  }
-  if (bytes != nullptr) note_words(uses, bytes, size);
 }
 
 // By chance, so that of kernels that come in turns none is left out.
@@ -46,7 +32,11 @@ bool is_noted() {
 void note_parameters(Engine& engine, LastUses& uses, CUfunction function, void* const* parameters,
                      void* const* packed) {
   if (!is_noted()) return;
-  if (packed != nullptr) return note_packed(uses, packed);
+  if (packed != nullptr) {
+    const PackedParameters all{packed};
+    if (all.is_understood) note_words(uses, all.bytes, all.size);
+    return;
+  }
   if (parameters == nullptr || engine.control() == nullptr) return;
   constexpr int any_device = 0;  // parameters are the same on each
   const auto facts = engine.control()->kernels().find(function, any_device);

@@ -33,13 +33,10 @@ constexpr std::uint64_t most_patience = 64 * second;
 }  // namespace
 
 void Placement::earn(Seen& seen, std::uint64_t now) {
-  if (seen.looked_at == 0) seen.allowance = most_allowance / 2;
   const std::uint64_t passed = std::min(now - std::min(seen.looked_at, now), 4 * second);
   seen.allowance =
-      std::min(most_allowance, seen.allowance + allowed_a_second / 1000 * (passed / ms));
-  // What is less than a millisecond counts the next time.
-  seen.looked_at = seen.looked_at == 0 ? now : seen.looked_at + passed / ms * ms;
-  if (now - std::min(seen.looked_at, now) > second) seen.looked_at = now;
+      std::min(most_allowance, seen.allowance + allowed_a_second / 1000 * (passed / us) / 1000);
+  seen.looked_at = now;
 }
 
 // Where as much is read from afar as before, it comes and goes faster than it can be moved.
@@ -66,13 +63,12 @@ Size Placement::room_near(DeviceMemory& device) const {
   return room > kept ? room - kept : 0;
 }
 
-// So that it is known what was used when, once something has to go.
-void Placement::cover(Seen& seen, DeviceMemory& device) {
-  const Size has = device.chunk_counters().physical_in_use;
-  if (std::exchange(seen.covered, has) == has) return;
-  const std::vector<HeldChunk> held = program_.memory.held_on(device.ordinal());
+// From now on it is noted what is used of it.
+std::vector<HeldChunk> Placement::take_stock(Seen& seen, const DeviceMemory& device) {
+  std::vector<HeldChunk> held = program_.memory.held_on(device.ordinal());
   for (const HeldChunk& one : held) uses_.cover(one.blocks, one.blocks_size);
   seen.stays.look(held, uses_.now());
+  return held;
 }
 
 Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t now) {
@@ -84,13 +80,13 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
   earn(seen, now);
   if (spilled <= program_.memory.spilled_free_on(device.ordinal())) {
     if (!is_nearly_full(device)) return Attention::None;
-    cover(seen, device);
+    // So that it is known what was used when, once something has to go.
+    const Size has = device.chunk_counters().physical_in_use;
+    if (std::exchange(seen.covered, has) != has) static_cast<void>(take_stock(seen, device));
     return Attention::Uses;
   }
 
-  const std::vector<HeldChunk> held = program_.memory.held_on(device.ordinal());
-  for (const HeldChunk& one : held) uses_.cover(one.blocks, one.blocks_size);
-  seen.stays.look(held, uses_.now());
+  const std::vector<HeldChunk> held = take_stock(seen, device);
   std::vector<PlacedChunk> chunks = with_last_uses(held, uses_, seen.stays, device.ordinal());
   Size used = 0;
   for (const PlacedChunk& one : chunks) {

@@ -51,7 +51,7 @@ class Placement {
 
   static void earn(Seen& seen, std::uint64_t now);
   static void judge(Seen& seen, std::uint64_t now);
-  void cover(Seen& seen, DeviceMemory& device);
+  std::vector<HeldChunk> take_stock(Seen& seen, const DeviceMemory& device);
   Size room_near(DeviceMemory& device) const;
   static void make_ready(DeviceMemory& device, const BetterPlaces& places);
   bool mend();

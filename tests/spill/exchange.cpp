@@ -21,9 +21,6 @@ class ExchangeTest : public PauseTest {
     chosen.compact = Compact::Off;  // whose stream lives as long as the context
     return chosen;
   }
-  static DeviceMemory& device_of(Program& program) {
-    return *program.memory->served_devices().front();
-  }
   static Size spilled(Program& program) {
     const ChunkCounters counters = device_of(program).store().spilled();
     return counters.physical_in_use - program.memory->spilled_free_on(0);
@@ -198,11 +195,7 @@ TEST_F(ExchangeTest, LosesNothingWhateverCallFails) {
         settle();
         if (placement.is_stuck()) placement.look_after(device_of(program), now_ns());
         EXPECT_FALSE(placement.is_stuck());
-        EXPECT_FALSE(program.calls.is_shut());
-        program.expect_intact();
-        program.add(3 * MiB, false);
-        program.expect_intact();
-        program.free_all();
+        program.expect_to_go_on();
         if (HasFailure()) return;
       }
       EXPECT_TRUE(untouched);

@@ -199,11 +199,7 @@ TEST_F(PauseTest, LosesNothingWhateverCallFails) {
       untouched = faulty.faults() == 0;
       faulty.stop_failing();
       EXPECT_FALSE(program.pauser->is_paused());
-      EXPECT_FALSE(program.calls.is_shut());
-      program.expect_intact();
-      program.add(3 * MiB, false);
-      program.expect_intact();
-      program.free_all();
+      program.expect_to_go_on();
       if (HasFailure()) return;
     }
     EXPECT_TRUE(untouched);

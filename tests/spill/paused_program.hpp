@@ -75,6 +75,14 @@ class Program {
     for (const Block& block : blocks) expect_pattern(block.address, block.size, block.seed);
     EXPECT_EQ(memory->complaint().value_or("nothing"), "nothing");
   }
+  // After something that may have failed half-way.
+  void expect_to_go_on() {
+    EXPECT_FALSE(calls.is_shut());
+    expect_intact();
+    add(3 * MiB, false);
+    expect_intact();
+    free_all();
+  }
   void free_all() {
     while (!blocks.empty()) free(blocks.size() - 1);
   }
@@ -110,6 +118,9 @@ class PauseTest : public DriverContract {
     if (attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0) {
       GTEST_SKIP() << "the device cannot map memory of the host";
     }
+  }
+  static DeviceMemory& device_of(Program& program) {
+    return *program.memory->served_devices().front();
   }
 };
 

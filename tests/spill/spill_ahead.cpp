@@ -17,9 +17,6 @@ class SpillAheadTest : public PauseTest {
     chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(64 * MiB)};
     return chosen;
   }
-  static DeviceMemory& device_of(Program& program) {
-    return *program.memory->served_devices().front();
-  }
   static bool look(SpillAhead& ahead, Program& program, std::uint64_t now) {
     const int device = device_of(program).ordinal();
     return ahead.look_after(device_of(program), program.memory->spilled_free_on(device), now);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "hook/packed_parameters.hpp"
 #include "hook/scheduled/way.hpp"
 
 namespace cuvmm::hook {
@@ -34,27 +35,6 @@ bool is_taken_for_sure(const Shape& shape, const KernelFacts& facts) {
          shape.threads() <= static_cast<std::uint64_t>(facts.most_threads) &&
          shape.shared <= static_cast<unsigned>(std::max(0, facts.most_dynamic_shared));
 }
-
-// The packed form of parameters: a list of a buffer and its size.
-struct Packed {
-  const void* bytes = nullptr;
-  std::size_t size = 0;
-  bool is_understood = true;
-
-  explicit Packed(void* const* extra) {
-    for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
-      if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-        bytes = extra[1];
-      } else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[1] != nullptr) {
-        std::memcpy(&size, extra[1], sizeof size);
-      } else {
-        is_understood = false;
-        return;
-      }
-    }
-    if (bytes == nullptr || size == 0) is_understood = false;
-  }
-};
 
 // A kernel's parameters, as they were when it was launched: one by one, or packed.
 class Parameters {
@@ -103,7 +83,7 @@ class Parameters {
 
   // The driver takes what pads a struct for parameters too, and refuses more than that.
   static std::optional<Parameters> keep_packed(void* const* extra, std::size_t parameter_bytes) {
-    const Packed packed{extra};
+    const PackedParameters packed{extra};
     if (!packed.is_understood || packed.size > round_up(parameter_bytes, 8)) return std::nullopt;
     Parameters kept{packed.size};
     if (!kept.bytes_.ok()) return std::nullopt;
