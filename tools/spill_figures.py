@@ -3,14 +3,13 @@
 
     spill_figures.py WORKLOAD... <LINES
 
-A setting's total time is the median of its runs; `_over` is that over our own time without a limit.
-Ends with 1 where there is none.
+A setting's total time is the median of its runs; `_over` is that over our own time without a limit,
+in the same rounds (train_runs.py). Ends with 1 where there is none.
 """
 import json
-import statistics
 import sys
 
-from train_table import read
+from train_runs import median, paired, read
 
 
 def name_of(setting):
@@ -21,22 +20,19 @@ def name_of(setting):
 
 
 def figures(lines, workloads):
-    totals, medians = {}, {}
-    for workload in workloads:
-        runs, _ = read(lines, workload)
-        for setting, times in runs.items():
-            if times:
-                *_, medians[workload, name_of(setting)], totals[workload, name_of(setting)] = zip(*times)
     shown = {}
-    for (workload, name), values in totals.items():
-        total = statistics.median(values)
+    for workload in workloads:
         prefix = f"{workload}_" if len(workloads) > 1 else ""
-        shown[f"{prefix}{name}_s"] = round(total, 2)
-        shown[f"{prefix}{name}_step_ms"] = round(statistics.median(medians[workload, name]), 1)
-        shown[f"{prefix}{name}_runs"] = len(values)
-        alone = totals.get((workload, "unlimited"))
-        if alone and name != "unlimited":
-            shown[f"{prefix}{name}_over"] = round(total / statistics.median(alone), 4)
+        runs, _ = read(lines, workload)
+        for setting, own in runs.items():
+            name = prefix + name_of(setting)
+            if not own:
+                continue
+            shown[f"{name}_s"] = round(median(own, "total_s"), 2)
+            shown[f"{name}_step_ms"] = round(median(own, "step_ms"), 1)
+            shown[f"{name}_runs"] = len(own)
+            if setting != "cuvmm":
+                shown |= paired(f"{name}_over", own, runs.get("cuvmm", {}), digits=4)
     return shown
 
 

@@ -63,13 +63,14 @@ train() {  # SETTING WORKLOAD
 }
 
 # As many rounds as there is time for: in turns, so that what else goes on on the machine hits all
-# alike. CUVMM_SETTINGS names other settings than the part's own.
+# alike, and each run can be compared with those of its own round. CUVMM_SETTINGS names other
+# settings than the part's own.
 train_in_turns() {  # WORKLOAD ROUNDS SETTING…
   local workload=$1 rounds=$2 round setting
   shift 2
   [[ -z ${CUVMM_SETTINGS:-} ]] || set -- $CUVMM_SETTINGS
   for ((round = 1; round <= rounds; ++round)); do
-    echo "-- round $round"
+    echo "-- round $round" | tee -a "$train_lines"
     for setting in "$@"; do
       if ((SECONDS - train_began + train_longest > train_budget)); then
         echo "-- no time left in round $round"

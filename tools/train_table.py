@@ -1,67 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Medians of training runs by several allocators: a table, and a JSON file of the same rows.
+"""Training runs by several allocators: a table, and a JSON file of the same rows.
 
     train_table.py LINES WORKLOAD PEAK_MIB JSON
+
+Sizes and times are medians of a setting's runs, ratios those of runs of the same round
+(train_runs.py). The best peer is the one to which our ratio is the largest.
 """
 import json
-import re
-import statistics
 import sys
 
+from train_runs import median, paired, read
+
 PEERS = ("native", "expandable", "async")
-SUMMARY = re.compile(
-    r"peak_reserved +(\d+) MiB.* retries (\d+) .*median ([\d.]+) ms total ([\d.]+) s")
+RATIOS = ("of_best_peer", "of_own_unlimited")
 
 
-def read(lines, workload):
-    """What each setting's runs said, in the order in which the settings were tried."""
-    runs, refused = {}, {}
-    for line in lines:
-        words = line.split()
-        if len(words) < 3 or words[0] != workload:
-            continue
-        found = SUMMARY.search(line)
-        if found:
-            runs.setdefault(words[1], []).append([float(x) for x in found.groups()])
-        elif "OOM after" in line:
-            refused[words[1]] = refused.get(words[1], 0) + 1
-            runs.setdefault(words[1], [])
-    return runs, refused
-
-
-def median_total(runs, setting):
-    return statistics.median(run[3] for run in runs[setting]) if runs.get(setting) else None
-
-
-def ratio(total, base):
-    return round(total / base, 3) if total and base else None
+def over_best_peer(runs, setting):
+    ratios = {peer: paired("of_best_peer", runs[setting], runs.get(peer, {})) for peer in PEERS}
+    ratios = {peer: ratio for peer, ratio in ratios.items() if ratio}
+    if not ratios:
+        return {"of_best_peer": None}
+    best = max(ratios, key=lambda peer: ratios[peer]["of_best_peer"])
+    return {**ratios[best], "best_peer": best}
 
 
 def row(setting, runs, refused, peak):
-    peers = [total for total in (median_total(runs, peer) for peer in PEERS) if total]
-    own = median_total(runs, setting)
-    one = {"setting": setting, "runs": len(runs[setting]), "out_of_memory": refused.get(setting, 0)}
-    if runs[setting]:
-        reserved, retries, step, _ = (statistics.median(column) for column in zip(*runs[setting]))
+    own = runs[setting]
+    one = {"setting": setting, "runs": len(own), "out_of_memory": refused.get(setting, 0)}
+    if own:
+        reserved = median(own, "reserved_mib")
+        unlimited = runs.get(setting.split("@")[0], {})
         one |= {
             "reserved_mib": round(reserved),
             "over_peak": round(reserved / peak, 3),
-            "retries": round(retries),
-            "step_ms": step,
-            "total_s": own,
-            "of_best_peer": ratio(own, min(peers, default=None)),
-            "of_own_unlimited": ratio(own, median_total(runs, setting.split("@")[0])),
+            "retries": round(median(own, "retries")),
+            "step_ms": round(median(own, "step_ms"), 1),
+            "total_s": round(median(own, "total_s"), 2),
+            **over_best_peer(runs, setting),
+            **(paired("of_own_unlimited", own, unlimited) or {"of_own_unlimited": None}),
         }
     return one
 
 
+def cell(one, head):
+    if one.get(head) is None:
+        return ""
+    return f"{one[head]} ({one[f'{head}_least']} to {one[f'{head}_most']})" if head in RATIOS else str(one[head])
+
+
 def print_table(rows):
     heads = ["setting", "runs", "out_of_memory", "reserved_mib", "over_peak", "retries", "step_ms",
-             "total_s", "of_best_peer", "of_own_unlimited"]
+             "total_s", "best_peer", *RATIOS]
     print("| " + " | ".join(heads) + " |")
     print("|" + "---|" * len(heads))
     for one in rows:
-        print("| " + " | ".join(str(one.get(head, "")) for head in heads) + " |")
+        print("| " + " | ".join(cell(one, head) for head in heads) + " |")
 
 
 def main():

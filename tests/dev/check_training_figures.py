@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""That what the parts on training make of their runs is a ratio of runs of one round. The parts run
+as on a card, with a trainer that tells what the test wants of each run."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tools"))
+import spill_figures  # noqa: E402
+import train_table  # noqa: E402
+from train_runs import read  # noqa: E402
+
+CUVMM = """#!/bin/sh
+# Only what stands behind --
+while [ "$1" != -- ]; do shift; done
+shift
+exec "$@"
+"""
+# Tells of a run what TOLD has for the setting and for how often it has been tried.
+TRAINER = """
+import json, os, pathlib, sys
+setting, workload = sys.argv[1:]
+if setting == "traced":
+    sys.exit(0)
+tries = pathlib.Path("tries." + setting)
+count = len(tries.read_text()) if tries.exists() else 0
+tries.write_text("x" * (count + 1))
+print(json.loads(os.environ["TOLD"])[setting][count].replace("WORKLOAD", workload))
+"""
+OUT_OF_MEMORY = "WORKLOAD LABEL cap 100 OOM after 3 iterations"
+SAID_NOTHING = ""  # it crashed
+ROUND = "-- round"
+
+
+def took(seconds):
+    return (f"WORKLOAD LABEL peak_alloc 90 MiB peak_reserved 100 MiB util 0.9 dev_used_now 1 MiB"
+            f" retries 0 allocs 0 median 7.0 ms total {seconds:.2f} s")
+
+
+def drifting(*seconds, pace=(1, 2, 3, 4)):
+    """The same run in each round, by a machine that gets slower."""
+    return [took(second * slower) for second, slower in zip(seconds, pace)]
+
+
+def run_part(part, told):
+    """The details that a part writes where settings' runs go as told. As much of the tree as it needs."""
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        for name, text in (("build/bin/cuvmm", CUVMM), ("bench/workloads/frag_train.py", TRAINER)):
+            (here / name).parent.mkdir(parents=True)
+            (here / name).write_text(text)
+            (here / name).chmod(0o755)
+        (here / "tools").symlink_to(ROOT / "tools")
+        labelled = {setting: [line.replace("LABEL", setting) for line in lines]
+                    for setting, lines in told.items()}
+        variables = {**os.environ, "TOLD": json.dumps(labelled), "CUVMM_PART_DETAILS": str(here / "details"),
+                     "CUVMM_SETTINGS": " ".join(told)}
+        finished = subprocess.run(["bash", "-euo", "pipefail", f"tools/gpu_parts/{part}.sh"], cwd=here,
+                                  env=variables, capture_output=True, text=True, check=False)
+        if finished.returncode != 0:
+            raise AssertionError(finished.stdout + finished.stderr)
+        return json.loads((here / "details").read_text())
+
+
+def lines_of(text, setting="cuvmm"):
+    return text.replace("WORKLOAD", "train_var").replace("LABEL", setting)
+
+
+def table(*lines):
+    runs, refused = read(lines, "train_var")
+    return {setting: train_table.row(setting, runs, refused, 100) for setting in runs}
+
+
+class Parts(unittest.TestCase):
+    def test_a_machine_that_drifts_between_rounds_changes_no_ratio(self):
+        details = run_part("spill", {
+            "cuvmm": drifting(10, 10, 10, 10),
+            "cuvmm-spill@0.80": drifting(11, 11, 11, 11),
+        })
+        self.assertEqual(details["host_0.80_over"], 1.1)
+        self.assertEqual(details["host_0.80_over_least"], 1.1)
+        self.assertEqual(details["host_0.80_over_most"], 1.1)
+        self.assertEqual(details["unlimited_s"], 25)  # times are still medians of all runs
+
+    def test_a_round_in_which_one_did_not_finish_is_left_out(self):
+        _, second, third, fourth = drifting(11, 11, 11, 11)
+        for said in (OUT_OF_MEMORY, SAID_NOTHING):
+            details = run_part("spill", {
+                "cuvmm": drifting(10, 10, 10, 10),
+                "cuvmm-spill@0.80": [said, second, third, fourth],
+            })
+            self.assertEqual(details["host_0.80_runs"], 3)
+            self.assertEqual((details["host_0.80_over_least"], details["host_0.80_over_most"]), (1.1, 1.1))
+
+    def test_the_ratio_is_the_median_of_the_rounds_between_the_smallest_and_the_largest(self):
+        details = run_part("spill", {
+            "cuvmm": drifting(10, 10, 10, 10),
+            "cuvmm-spill@0.80": drifting(9, 11, 15, 11),
+        })
+        self.assertEqual(details["host_0.80_over"], 1.1)
+        self.assertEqual(details["host_0.80_over_least"], 0.9)
+        self.assertEqual(details["host_0.80_over_most"], 1.5)
+
+
+class Table(unittest.TestCase):
+    def of_rounds(self, **settings):
+        rounds = max(len(lines) for lines in settings.values())
+        lines = []
+        for number in range(rounds):
+            lines.append(f"{ROUND} {number + 1}")
+            lines += [lines_of(told[number], setting) for setting, told in settings.items()
+                      if number < len(told) and told[number]]
+        return table(*lines)
+
+    def test_the_best_peer_is_the_one_that_we_are_slowest_beside(self):
+        rows = self.of_rounds(native=drifting(10, 10, 10), expandable=drifting(8, 8, 8),
+                              cuvmm=drifting(9, 9, 9))
+        self.assertEqual(rows["cuvmm"]["best_peer"], "expandable")
+        self.assertEqual(rows["cuvmm"]["of_best_peer"], 1.125)
+        self.assertEqual(rows["expandable"]["of_best_peer"], 1)
+
+    def test_a_peer_that_ended_early_is_compared_in_its_own_rounds(self):
+        rows = self.of_rounds(native=drifting(10, 10, 10), **{"async": drifting(8)}, cuvmm=drifting(10, 10, 10))
+        self.assertEqual(rows["cuvmm"]["best_peer"], "async")
+        self.assertEqual(rows["cuvmm"]["of_best_peer"], 1.25)
+
+    def test_a_peer_that_never_finished_is_left_out(self):
+        rows = self.of_rounds(native=[OUT_OF_MEMORY] * 2, expandable=drifting(10, 10), cuvmm=drifting(11, 11))
+        self.assertEqual((rows["cuvmm"]["best_peer"], rows["cuvmm"]["of_best_peer"]), ("expandable", 1.1))
+        self.assertEqual((rows["native"]["runs"], rows["native"]["out_of_memory"]), (0, 2))
+
+    def test_without_a_peer_or_a_run_without_a_limit_there_is_no_ratio(self):
+        rows = self.of_rounds(**{"cuvmm@1.02": drifting(10)})
+        self.assertIsNone(rows["cuvmm@1.02"]["of_best_peer"])
+        self.assertIsNone(rows["cuvmm@1.02"]["of_own_unlimited"])
+
+    def test_a_limit_is_compared_with_no_limit_in_the_same_round(self):
+        rows = self.of_rounds(cuvmm=drifting(10, 10, 10), **{"cuvmm@1.02": drifting(11, 11)})
+        self.assertEqual(rows["cuvmm@1.02"]["of_own_unlimited"], 1.1)
+        self.assertEqual(rows["cuvmm@1.02"]["of_own_unlimited_most"], 1.1)
+
+    def test_what_is_measured_before_the_first_round_is_of_none(self):
+        rows = table(lines_of(took(5), "traced"), f"{ROUND} 1", lines_of(took(10)))
+        self.assertEqual(list(rows), ["cuvmm"])
+
+
+class WithoutLinesThatTellTheRounds(unittest.TestCase):
+    def test_the_first_run_of_each_is_of_the_first_round(self):
+        lines = [lines_of(line, setting)
+                 for round_of_all in zip(drifting(10, 10, 10), drifting(11, 11, 11))
+                 for setting, line in zip(("cuvmm", "cuvmm-spill"), round_of_all)]
+        shown = spill_figures.figures(lines, ["train_var"])
+        self.assertEqual((shown["not_needed_over_least"], shown["not_needed_over_most"]), (1.1, 1.1))
+
+    def test_one_that_was_out_of_memory_counts_as_its_round(self):
+        ours, limited = drifting(10, 10), [OUT_OF_MEMORY, took(22)]
+        rows = table(lines_of(ours[0]), lines_of(limited[0], "cuvmm@1.02"),
+                     lines_of(ours[1]), lines_of(limited[1], "cuvmm@1.02"))
+        self.assertEqual(rows["cuvmm@1.02"]["of_own_unlimited"], 1.1)
+
+
+class TwoWorkloadsOfOnePart(unittest.TestCase):
+    def test_rounds_of_each_begin_again(self):
+        lines = []
+        for workload, pace in (("train_var", 1), ("train_ckpt_lora", 5)):
+            for number in (1, 2):
+                lines += [f"{ROUND} {number}"] + [
+                    took(seconds * number * pace).replace("WORKLOAD", workload).replace("LABEL", setting)
+                    for setting, seconds in (("cuvmm", 10), ("cuvmm-peer@0.80", 12))]
+        shown = spill_figures.figures(lines, ["train_ckpt_lora", "train_var"])
+        self.assertEqual((shown["train_var_peer_0.80_over"], shown["train_ckpt_lora_peer_0.80_over"]), (1.2, 1.2))
+
+
+if __name__ == "__main__":
+    unittest.main()
