@@ -4,7 +4,8 @@
     measured.py [--check]
 
 bench/goals.json says which figures were aimed at: for each what it is, the goal, the file, and the
-steps that lead to the figure in it. --check only looks whether the page is what would be made.
+steps that lead to the figure in it. Where several rounds made it, the smallest and the largest of
+them stand beside it. --check only looks whether the page is what would be made.
 """
 import argparse
 import difflib
@@ -23,7 +24,12 @@ STANDARD = {  # of every google-benchmark result: the rest are counters of its o
 }
 
 
+BOUNDS = ("_least", "_most")  # beside a figure of several rounds: the smallest and the largest
+
+
 def number(value):
+    if value is None:
+        return ""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     if isinstance(value, int) or abs(value) >= 1000:
@@ -31,6 +37,19 @@ def number(value):
     if abs(value) >= 100:
         return f"{value:.0f}"
     return f"{value:.3g}"
+
+
+def with_spread(data, key, show=number):
+    """A figure of an object, and how far its rounds lie apart where that is told."""
+    shown = show(data.get(key))
+    if not all(key + bound in data for bound in BOUNDS):
+        return shown
+    return f"{shown} ({' to '.join(show(data[key + bound]) for bound in BOUNDS)})"
+
+
+def figures_of(data):
+    """The keys of an object but for those that tell another one's spread."""
+    return [key for key in data if not any(key.removesuffix(bound) in data for bound in BOUNDS if key.endswith(bound))]
 
 
 def table(heads, rows):
@@ -57,10 +76,13 @@ def goals():
     for goal in json.loads(GOALS.read_text(encoding="utf-8")):
         file = RESULTS / goal["file"]
         try:
-            figure = follow(json.loads(file.read_text(encoding="utf-8")), goal["at"])
-            figure *= goal.get("times", 1)
+            *steps, key = goal["at"]
+            data = follow(json.loads(file.read_text(encoding="utf-8")), steps)
+            times = goal.get("times", 1)
+            figure = data[key] * times
             kept = figure <= goal["most"] if "most" in goal else figure >= goal["least"]
-            measured, verdict = number(figure), "yes" if kept else "**no**"
+            measured = with_spread(data, key, lambda value: number(value * times))
+            verdict = "yes" if kept else "**no**"
         except (OSError, KeyError, IndexError, TypeError):
             measured, verdict = "not measured", ""
         bound = f"≤ {number(goal['most'])}" if "most" in goal else f"≥ {number(goal['least'])}"
@@ -99,8 +121,8 @@ def calls(details):
 
 
 def objects(details):
-    heads = list(dict.fromkeys(head for one in details for head in one))
-    return table(heads, [[number(one.get(head, "")) for head in heads] for one in details])
+    heads = list(dict.fromkeys(head for one in details for head in figures_of(one)))
+    return table(heads, [[with_spread(one, head) for head in heads] for one in details])
 
 
 def details_of(details):
@@ -116,8 +138,8 @@ def details_of(details):
     if isinstance(details, list) and all(isinstance(one, dict) for one in details):
         return calls(details) if "median_ns" in details[0] else objects(details)
     if isinstance(details, dict):
-        plain = {key: value for key, value in details.items() if not isinstance(value, (dict, list))}
-        return table(["", ""], [(key, number(value)) for key, value in plain.items()])
+        plain = [key for key in figures_of(details) if not isinstance(details[key], (dict, list))]
+        return table(["", ""], [(key, with_spread(details, key)) for key in plain])
     return ""
 
 
