@@ -1,15 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-# Combs of blocks on the card, natively and served, by the driver's calls and by the runtime's.
-# Natively small blocks must fail, or the comb would show nothing; served all must succeed.
+# Combs of blocks on the card, natively and under cuvmm, by the driver's calls and by the runtime's.
+# Natively small blocks must fail, or the comb would show nothing; where memory is served all must
+# succeed. MONITOR changes nothing of what the driver answers.
+source tools/tell.sh
 programs=(build/bin/frag_test)
 [[ -x build/bin/frag_test_runtime ]] && programs+=(build/bin/frag_test_runtime)
 status=0
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
+comb() {  # PROGRAM BLOCK MODE
+  local name answer ended=0 result=passed wanted="out of memory"
+  [[ $3 != vmm ]] || wanted=success
+  name="$(basename "$1") --block $2 --fill 8G"
+  echo "-- $name, $3"
+  run_in "$3"
+  "${before[@]}" "$1" --block "$2" --fill 8G | tee "$out" || ended=$?
+  answer=$(sed -n 's/^  answer  *\(.*[^ ]\)  *([0-9.]* s)$/\1/p' "$out")
+  # It ends with 1 where the memory is refused, and where contents are wrong.
+  if ((ended > 1)) || ! grep -Eq '^  blocks with right contents +([0-9]+) of \1( |$)' "$out"; then
+    echo "it did not come to its end, or contents are wrong"
+    result=failed status=1
+  elif [[ $answer != "$wanted" ]]; then
+    echo "the answer is '$answer', not '$wanted'"
+    status=1
+  fi
+  tell "$name" "$3" "$result" answer "$(json_text "$answer")"
+}
+
 for program in "${programs[@]}"; do
   for block in 64K 256K 512K 1M; do
-    echo "-- $(basename "$program") --block $block --fill 8G, natively"
-    "$program" --block "$block" --fill 8G && { echo "the driver copes: nothing is shown"; status=1; }
-    echo "-- $(basename "$program") --block $block --fill 8G, served"
-    build/bin/cuvmm run --mode vmm -- "$program" --block "$block" --fill 8G || status=1
+    for mode in native monitor vmm; do comb "$program" "$block" "$mode"; done
   done
 done
+all_told >"$CUVMM_PART_DETAILS"
 exit "$status"

@@ -1,50 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
-# Memory between processes on the card: the examples, IPC handles by the runtime and by PyTorch
-# (natively first, then served), NCCL where two cards are, and what sharing costs. What is not there
-# is skipped and said.
+# Memory between processes on the card: the examples, IPC handles by the runtime and by PyTorch, NCCL
+# where two cards are; natively and under cuvmm in both modes. Then what sharing costs. What is not
+# there is skipped and said.
+source tools/tell.sh
 status=0
 python=${CUVMM_PYTHON:-python3}
-check() {  # WHAT COMMAND...
-  echo "-- $1"
-  "${@:2}" || { echo "failed: $1"; status=1; }
-}
-served() { build/bin/cuvmm run --mode vmm -- "$@"; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
 
-echo "-- producer and consumer"
-build/bin/producer &
-producer=$!
-sleep 5
-build/bin/consumer || status=1
-wait "$producer" || status=1
+in_all_modes() {  # PROGRAM COMMAND…
+  local program=$1 mode result
+  for mode in native monitor vmm; do
+    echo "-- $program, $mode"
+    result=passed
+    run_in "$mode"
+    if ! "${before[@]}" "${@:2}" | tee "$folder/$mode"; then
+      result=failed status=1
+    elif grep -q '^skipped: ' "$folder/$mode"; then
+      result=skipped
+    elif ! cmp -s "$folder/native" "$folder/$mode"; then
+      result=different status=1
+    fi
+    [[ $result == passed ]] || echo "$result: $program, $mode"
+    tell "$program" "$mode" "$result"
+  done
+}
+
+# Both say addresses and descriptors, which differ, and each fails where the contents do.
+for mode in native monitor vmm; do
+  echo "-- producer and consumer, $mode"
+  result=passed
+  run_in "$mode"
+  "${before[@]}" timeout 60 build/bin/producer &
+  producer=$!
+  sleep 5
+  "${before[@]}" build/bin/consumer || result=failed status=1
+  wait "$producer" || result=failed status=1
+  tell "producer and consumer" "$mode" "$result"
+done
 
 if nvcc=$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc); then
-  program=$(mktemp)
-  if "$nvcc" -std=c++17 -O2 -cudart static -o "$program" tests/gpu/ipc_runtime.cu; then
-    check "the runtime's IPC calls, natively" "$program"
-    check "the runtime's IPC calls, served" served "$program"
+  if "$nvcc" -std=c++17 -O2 -cudart static -o "$folder/ipc_runtime" tests/gpu/ipc_runtime.cu; then
+    in_all_modes "the runtime's IPC calls" "$folder/ipc_runtime"
   else
     echo "failed: nvcc"; status=1
   fi
-  rm -f "$program"
 else
   echo "skipped: the runtime's IPC calls: no nvcc"
 fi
 
 if "$python" -c 'import torch' 2>/dev/null; then
-  check "torch.multiprocessing, natively" "$python" -B tests/gpu/ipc_torch.py tensors
-  check "torch.multiprocessing, served" served "$python" -B tests/gpu/ipc_torch.py tensors
+  torch=("$python" -B tests/gpu/ipc_torch.py)
+  in_all_modes "torch.multiprocessing" "${torch[@]}" tensors
   # torch.multiprocessing shares what PyTorch's own cache holds, and refuses natively without it.
-  check "tensors without the caching allocator, natively" "$python" -B tests/gpu/ipc_torch.py uncached
-  check "tensors without the caching allocator, served" \
-    served "$python" -B tests/gpu/ipc_torch.py uncached
-  check "NCCL's all-reduce on two cards, natively" "$python" -B tests/gpu/ipc_torch.py all_reduce
+  in_all_modes "tensors without the caching allocator" "${torch[@]}" uncached
   # With chunks of its own, and with memory that it is served: by IPC handles.
-  check "NCCL's all-reduce on two cards, served" served "$python" -B tests/gpu/ipc_torch.py all_reduce
-  check "NCCL's all-reduce on two cards, served, by IPC handles" \
-    served env NCCL_CUMEM_ENABLE=0 "$python" -B tests/gpu/ipc_torch.py all_reduce
+  in_all_modes "NCCL's all-reduce on two cards" "${torch[@]}" all_reduce
+  in_all_modes "NCCL's all-reduce on two cards, by IPC handles" env NCCL_CUMEM_ENABLE=0 "${torch[@]}" all_reduce
 else
   echo "skipped: torch.multiprocessing and NCCL: no PyTorch"
 fi
 
-check "what sharing costs" build/bin/cuvmm_bench_share --benchmark_out="$CUVMM_PART_DETAILS"
+echo "-- what sharing costs"
+build/bin/cuvmm_bench_share --benchmark_out="$folder/costs" || { echo "failed: what sharing costs"; status=1; }
+all_told >"$folder/programs"
+python3 - "$folder" "$CUVMM_PART_DETAILS" <<'PYTHON'
+import json
+import pathlib
+import sys
+
+folder, details = map(pathlib.Path, sys.argv[1:])
+costs = folder / "costs"
+result = json.loads(costs.read_text()) if costs.exists() else {"benchmarks": []}
+result["programs"] = json.loads((folder / "programs").read_text())
+details.write_text(json.dumps(result, indent=1))
+PYTHON
 exit "$status"

@@ -3,9 +3,9 @@
 # that the native run has not.
 checker=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) || checker=
 [[ -n $checker ]] || { echo "skipped: compute-sanitizer is not here"; exit 0; }
-source tools/common.sh
+source tools/tell.sh
 shopt -s nullglob
-status=0 separator='' details=''
+status=0
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 
@@ -17,8 +17,7 @@ look() {  # NAME MODE COMMAND…
   fi
   errors=$(sed -n 's/^========= ERROR SUMMARY: \([0-9]*\) error.*/\1/p' "$out" | tail -n 1)
   echo "$1 $2: $result, errors: ${errors:-none said}"
-  details+="$separator{\"program\": $(json_text "$1"), \"mode\": \"$2\", \"result\": \"$result\", \"errors\": ${errors:-null}}"
-  separator=', '
+  tell "$1" "$2" "$result" errors "${errors:-null}"
 }
 
 for program in build/bin/cuvmm_test_runtime_* build/bin/cuvmm_test_endurance; do
@@ -31,5 +30,5 @@ for program in build/bin/cuvmm_test_runtime_* build/bin/cuvmm_test_endurance; do
     look "$name" "$mode" "${check[@]}" build/bin/cuvmm run --mode "$mode" -- "$program" "${options[@]}"
   done
 done
-printf '[%s]\n' "$details" >"$CUVMM_PART_DETAILS"
+all_told >"$CUVMM_PART_DETAILS"
 exit "$status"

@@ -8,7 +8,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 part() {  # WHAT COMMAND…
   echo "-- $1" | tee -a "$log"
-  "${@:2}" 2>&1 | tee -a "$log" || { echo "failed: $1"; status=1; }
+  "${@:2}" 2>&1 | tee -a "$log" || { echo "failed: $1" | tee -a "$log"; status=1; }
 }
 for round in 1 2 3; do
   part "two clients, round $round" build/bin/cuvmm run -- build/bin/two_clients
