@@ -5,13 +5,16 @@
 
 bench/goals.json says which figures were aimed at: for each what it is, the goal, the file, and the
 steps that lead to the figure in it. Where several rounds made it, the smallest and the largest of
-them stand beside it. --check only looks whether the page is what would be made.
+them stand beside it. Which programs came to the same under cuvmm is of same_results.py. --check only
+looks whether the page is what would be made.
 """
 import argparse
 import difflib
 import json
 import pathlib
 import sys
+
+import same_results
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -92,6 +95,25 @@ def goals():
     return table(["What", "Goal", "Measured", "Kept", "From"], rows)
 
 
+def commit_of(file, result):
+    """The part's, or where it was not run as one what its raw output begins with."""
+    if "commit" in result:
+        return result["commit"]
+    raw = file.with_suffix(".txt")
+    head = raw.read_text(encoding="utf-8").partition("\n")[0] if raw.exists() else ""
+    return head.partition(", commit ")[2] or "commit not told"
+
+
+def same_results_table(results):
+    rows = []
+    for file in sorted(results.glob("*/*.json")):
+        if file.stem in same_results.PARTS:
+            result = json.loads(file.read_text(encoding="utf-8"))
+            source = f"`{file.relative_to(results)}`, {commit_of(file, result)}"
+            rows += same_results.rows_of(file.stem, result["details"] if "part" in result else result, source)
+    return table(same_results.HEADS, rows)
+
+
 def google_benchmark(result):
     rows = []
     for one in result["benchmarks"]:
@@ -162,6 +184,9 @@ def page():
         "Everything here is made from `bench/results` by `tools/measured.py`; `./dev gpu-test` and "
         "`./dev bench` write what lies there.\n\n## Goals\n\n",
         goals(),
+        "\n## Same results\n\nPrograms natively and under cuvmm. Where it does not say `same`, "
+        f"[limits.md]({same_results.WHY}) says why.\n\n",
+        same_results_table(RESULTS),
     ]
     for machine in sorted(path for path in RESULTS.iterdir() if path.is_dir()):
         pieces.append(f"\n## {machine.name}\n")

@@ -4,26 +4,17 @@
 as on a card, with a trainer that tells what the test wants of each run."""
 
 import json
-import os
-import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2] / "tools")]
 import spill_figures  # noqa: E402
 import train_table  # noqa: E402
+from part_support import run_part  # noqa: E402
 from train_runs import read  # noqa: E402
 
-CUVMM = """#!/bin/sh
-# Only what stands behind --
-while [ "$1" != -- ]; do shift; done
-shift
-exec "$@"
-"""
 # Tells of a run what TOLD has for the setting and for how often it has been tried.
 TRAINER = """
 import json, os, pathlib, sys
@@ -50,24 +41,11 @@ def drifting(*seconds, pace=(1, 2, 3, 4)):
     return [took(second * slower) for second, slower in zip(seconds, pace)]
 
 
-def run_part(part, told):
-    """The details that a part writes where settings' runs go as told. As much of the tree as it needs."""
-    with tempfile.TemporaryDirectory() as folder:
-        here = Path(folder)
-        for name, text in (("build/bin/cuvmm", CUVMM), ("bench/workloads/frag_train.py", TRAINER)):
-            (here / name).parent.mkdir(parents=True)
-            (here / name).write_text(text)
-            (here / name).chmod(0o755)
-        (here / "tools").symlink_to(ROOT / "tools")
-        labelled = {setting: [line.replace("LABEL", setting) for line in lines]
-                    for setting, lines in told.items()}
-        variables = {**os.environ, "TOLD": json.dumps(labelled), "CUVMM_PART_DETAILS": str(here / "details"),
-                     "CUVMM_SETTINGS": " ".join(told)}
-        finished = subprocess.run(["bash", "-euo", "pipefail", f"tools/gpu_parts/{part}.sh"], cwd=here,
-                                  env=variables, capture_output=True, text=True, check=False)
-        if finished.returncode != 0:
-            raise AssertionError(finished.stdout + finished.stderr)
-        return json.loads((here / "details").read_text())
+def run_spill(told):
+    """The details of the part `spill` where settings' runs go as told."""
+    labelled = {setting: [line.replace("LABEL", setting) for line in lines] for setting, lines in told.items()}
+    return run_part("spill", {"bench/workloads/frag_train.py": TRAINER},
+                    TOLD=json.dumps(labelled), CUVMM_SETTINGS=" ".join(told))
 
 
 def lines_of(text, setting="cuvmm"):
@@ -81,7 +59,7 @@ def table(*lines):
 
 class Parts(unittest.TestCase):
     def test_a_machine_that_drifts_between_rounds_changes_no_ratio(self):
-        details = run_part("spill", {
+        details = run_spill({
             "cuvmm": drifting(10, 10, 10, 10),
             "cuvmm-spill@0.80": drifting(11, 11, 11, 11),
         })
@@ -93,7 +71,7 @@ class Parts(unittest.TestCase):
     def test_a_round_in_which_one_did_not_finish_is_left_out(self):
         _, second, third, fourth = drifting(11, 11, 11, 11)
         for said in (OUT_OF_MEMORY, SAID_NOTHING):
-            details = run_part("spill", {
+            details = run_spill({
                 "cuvmm": drifting(10, 10, 10, 10),
                 "cuvmm-spill@0.80": [said, second, third, fourth],
             })
@@ -101,7 +79,7 @@ class Parts(unittest.TestCase):
             self.assertEqual((details["host_0.80_over_least"], details["host_0.80_over_most"]), (1.1, 1.1))
 
     def test_the_ratio_is_the_median_of_the_rounds_between_the_smallest_and_the_largest(self):
-        details = run_part("spill", {
+        details = run_spill({
             "cuvmm": drifting(10, 10, 10, 10),
             "cuvmm-spill@0.80": drifting(9, 11, 15, 11),
         })

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of the parts that try programs natively and under cuvmm: a row for each program, with what it came
+to in each mode. For docs/measured.md.
+
+A part tells it as a list of programs (tools/tell.sh), or as run_frameworks.py does. What no part has
+run, or not told, is shown as that. Whatever is not `same` leads to docs/limits.md, which says why.
+"""
+import dataclasses
+
+WHY = "limits.md#programs-under-cuvmm"
+MODES = ("monitor", "vmm")
+HEADS = ["Program", "Compared", *(f"`{mode}`" for mode in MODES), "From"]
+
+
+@dataclasses.dataclass
+class Part:
+    compares: str
+    names: str = "{}"  # of its programs
+
+
+PARTS = {
+    "endurance": Part("every word read", "random work, {}"),
+    "frag_test": Part("the answer, and all contents"),
+    "frameworks": Part("results, bitwise"),
+    "frameworks_more": Part("results, bitwise"),
+    "frameworks_transformers": Part("results, bitwise"),
+    "ipc": Part("what it says; contents in the other process"),
+    "memcheck": Part("errors that memcheck finds"),
+    "runtime": Part("what it says; each allocation in the trace", "by the CUDA runtime, {}"),
+    "schedule": Part("what each scenario claims"),
+    "served": Part("what each scenario claims"),
+}
+OF_ITS_MODE = ("program", "mode", "result")  # the rest of what is told is to be as natively
+
+
+def verdict(one, native):
+    if one["result"] == "skipped":
+        return "not run"
+    if one["result"] != "passed":
+        return one["result"]
+    if native and native["result"] != "passed":
+        return f"different: natively {native['result']}"
+    changed = [f"{key} {one[key]}, natively {native[key]}" for key in one
+               if native and key not in OF_ITS_MODE and one[key] != native.get(key)]
+    if changed:
+        return f"different: {'; '.join(changed)}"
+    return f"same, {one['skipped']} of {one['tests']:,} skipped" if one.get("skipped") else "same"
+
+
+def by_program(told):
+    """From tools/tell.sh."""
+    programs = {}
+    for one in told:
+        programs.setdefault(one["program"], {})[one["mode"]] = one
+    return {program: {mode: verdict(modes[mode], modes.get("native")) for mode in MODES if mode in modes}
+            for program, modes in programs.items()}
+
+
+def of_framework(one):
+    if "skipped" in one:
+        return {}
+    same = {mode: one.get(f"{mode}_same") for mode in MODES}
+    verdicts = {mode: "failed" if was is None else "same" if was else "different" for mode, was in same.items()}
+    if one.get("allocations_in_trace") == 0:
+        verdicts["monitor"] = "failed"
+    return verdicts
+
+
+def of_random_work(details):
+    """A limit is a setting of `vmm`; what is done under it is random, and checked word by word."""
+    return {one["what"]: {"vmm": "same" if one["result"] == "passed" else one["result"]}
+            for one in details if one["what"] != "native"}
+
+
+def verdicts_of(details):
+    """Program -> mode -> verdict. Empty where the part does not tell."""
+    if isinstance(details, dict) and "workloads" in details:
+        return {", ".join(filter(None, (one["workload"], one.get("version")))): of_framework(one)
+                for one in details["workloads"]}
+    if isinstance(details, dict):
+        return by_program(details.get("programs", []))
+    if isinstance(details, list) and all("what" in one for one in details):
+        return of_random_work(details)
+    return by_program(details or [])
+
+
+def cell(said):
+    return said if said == "same" else f"[{said}]({WHY})"
+
+
+def rows_of(name, details, source):
+    """A part's rows; `source` says where they are from."""
+    part = PARTS[name]
+    verdicts = {part.names.format(program): of_modes for program, of_modes in verdicts_of(details).items()}
+    verdicts = verdicts or {f"the part {name}": dict.fromkeys(MODES, "not told")}
+    return [[program, part.compares, *(cell(of_modes.get(mode, "not run")) for mode in MODES), source]
+            for program, of_modes in verdicts.items()]
