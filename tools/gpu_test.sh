@@ -22,8 +22,14 @@ while (($# > 0)); do
 done
 ((${#parts[@]} > 0)) || parts=("${all_parts[@]}")
 
-card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | sort | uniq -c | sed -E 's/^ +([0-9]+) /\1 x /') || true
+# Those that CUDA_VISIBLE_DEVICES leaves to see, as 0 or 0,1.
+cards() {
+  nvidia-smi --query-gpu=name --format=csv,noheader "$@" 2>/dev/null | sort | uniq -c | sed -E 's/^ +([0-9]+) /\1 x /'
+}
+card=$(cards ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"}) || true
 [[ -n $card ]] || die "no card here: nvidia-smi names none"
+everywhere=$(cards)
+[[ $card == "$everywhere" ]] || card+=", one of $everywhere"
 driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
 commit=$(commit_built)
 mkdir -p "$out"
