@@ -44,12 +44,6 @@ Result<void> ChunkStore::make_spilled_ready(Size size) {
   return shelves_->make_spilled_ready(size);
 }
 
-Size ChunkStore::trim_spilled(Size down_to) {
-  Size gone = 0;
-  for (const Location& where : shelves_->spill_places()) gone += shelves_->trim(where, down_to);
-  return gone;
-}
-
 Size ChunkStore::reclaim_spilled(Size wanted) {
   Size gone = 0;
   for (const Location& where : shelves_->spill_places()) {

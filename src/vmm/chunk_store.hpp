@@ -54,9 +54,8 @@ class ChunkStore {
   // One more free chunk on the host, for whoever comes: to pin it takes long. Where none can be
   // had, nothing changes.
   Result<void> make_spilled_ready(Size size);
-  // Releases what is free elsewhere, down to so much at each place. Returns how much went.
-  Size trim_spilled(Size down_to = 0);
-  // The same for `wanted` bytes, also of what the clients have mapped and nobody uses.
+  // Releases `wanted` bytes of what is free elsewhere, also of what the clients have mapped and
+  // nobody uses. Returns how much went.
   Size reclaim_spilled(Size wanted);
 
   // A free chunk of that kind, else a new one within the budget. Where that is exhausted, or the

@@ -304,7 +304,7 @@ TEST_F(MemorySpill, ANeighboursMemoryCountsAgainstItsOwnLimit) {
   EXPECT_EQ(memory_->device_memory(1)->budget().committed_bytes(), limit / 2);
   EXPECT_EQ(memory_->free(second), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory_->free(first), Answer{CUDA_SUCCESS});
-  EXPECT_EQ(memory_->device_memory(0)->store().trim_spilled(), limit / 2);
+  EXPECT_EQ(memory_->device_memory(0)->store().reclaim_spilled(unlimited), limit / 2);
   EXPECT_EQ(memory_->device_memory(1)->budget().committed_bytes(), 0u);
 }
 
