@@ -7,23 +7,17 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 
+#include "bench/must_work.hpp"
 #include "cuvmm/sim.h"
-#include "examples/driver_calls.hpp"
 
 // So that it runs on the simulated driver as well.
 CUVMM_SIM_KERNEL(nothing) {
   static_cast<void>(launch);
 }
 
+namespace cuvmm::bench {
 namespace {
-
-[[noreturn]] void missing_driver(const char* symbol) {
-  std::fprintf(stderr, "no driver with %s\n", symbol);
-  std::exit(1);
-}
 
 constexpr const char* empty_kernel = R"(
 .version 7.0
@@ -33,13 +27,6 @@ constexpr const char* empty_kernel = R"(
 )";
 constexpr int calls_between_waits = 256;  // fewer than the driver's queue holds
 constexpr std::size_t MiB = std::size_t{1} << 20;
-
-void check(CUresult answer, const char* what) {
-  if (answer == CUDA_SUCCESS) return;
-  std::fprintf(stderr, "%s answered %d\n", what, static_cast<int>(answer));
-  std::exit(1);
-}
-#define MUST_WORK(name, ...) check(CALL(name)(__VA_ARGS__), #name)
 
 class Card {
  public:
@@ -159,5 +146,6 @@ BENCHMARK(OrderedPair)->Arg(4096)->Arg(2 * MiB)->Arg(64 * MiB);
 BENCHMARK(BlockingPair)->Arg(4096)->Arg(256 * 1024)->Arg(2 * MiB)->Arg(64 * MiB);
 
 }  // namespace
+}  // namespace cuvmm::bench
 
 BENCHMARK_MAIN();

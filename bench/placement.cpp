@@ -7,28 +7,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 
-#include "examples/driver_calls.hpp"
+#include "bench/must_work.hpp"
 
 namespace cuvmm::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-[[noreturn]] void missing_driver(const char* symbol) {
-  std::fprintf(stderr, "no driver with %s\n", symbol);
-  std::exit(1);
-}
-
-#define MUST_WORK(name, ...)                           \
-  do {                                                 \
-    if (CALL(name)(__VA_ARGS__) != CUDA_SUCCESS) {     \
-      std::fprintf(stderr, "%s was refused\n", #name); \
-      std::exit(1);                                    \
-    }                                                  \
-  } while (false)
 
 CUdeviceptr filled(std::size_t size, unsigned char byte) {
   CUdeviceptr address = 0;

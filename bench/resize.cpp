@@ -10,28 +10,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
+#include "bench/must_work.hpp"
 #include "cuvmm/resizable.h"
-#include "examples/driver_calls.hpp"
 
 namespace cuvmm::bench {
 namespace {
-
-[[noreturn]] void missing_driver(const char* symbol) {
-  std::fprintf(stderr, "no driver with %s\n", symbol);
-  std::exit(1);
-}
-
-void check(CUresult answer, const char* what) {
-  if (answer == CUDA_SUCCESS) return;
-  std::fprintf(stderr, "%s answered %d\n", what, static_cast<int>(answer));
-  std::exit(1);
-}
-#define MUST_WORK(name, ...) check(CALL(name)(__VA_ARGS__), #name)
 
 constexpr std::size_t MiB = std::size_t{1} << 20;
 constexpr std::size_t GiB = std::size_t{1} << 30;

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/must_work.hpp"
 #include "cuvmm/share.hpp"
-#include "examples/driver_calls.hpp"
 
 namespace {
 
@@ -28,19 +28,13 @@ using Clock = std::chrono::steady_clock;
 using cuvmm::SharedBuffer;
 using cuvmm::ShareHost;
 using cuvmm::ShareSession;
+using cuvmm::bench::missing_driver;
 
 constexpr std::uint64_t one_gib = std::uint64_t{1} << 30;
 constexpr auto patience = 60s;
 constexpr int rounds = 30;
 constexpr int many_grants = 5000;
 
-[[noreturn]] void missing_driver(const char* symbol) {
-  std::exit((std::fprintf(stderr, "no %s\n", symbol), 2));
-}
-
-void need(CUresult answer, const char* what) {
-  if (answer != CUDA_SUCCESS) std::exit((std::fprintf(stderr, "%s: %d\n", what, answer), 2));
-}
 template <class T>
 T need(cuvmm::Result<T> result) {
   if (!result.ok()) std::exit((std::fprintf(stderr, "%s\n", result.error().message()), 2));
@@ -59,10 +53,10 @@ double median(std::vector<double> values) {
 }
 
 void use_device() {
-  need(CALL(cuInit)(0), "cuInit");
+  MUST_WORK(cuInit, 0);
   CUcontext context = nullptr;
-  need(CALL(cuDevicePrimaryCtxRetain)(&context, 0), "cuDevicePrimaryCtxRetain");
-  need(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
+  MUST_WORK(cuDevicePrimaryCtxRetain, &context, 0);
+  MUST_WORK(cuCtxSetCurrent, context);
 }
 
 // Of a copy from one half of it to the other, reads and writes together.
@@ -71,8 +65,8 @@ double gb_a_second(CUdeviceptr address) {
   std::vector<double> times;
   for (int i = 0; i < 10; ++i) {
     const auto began = Clock::now();
-    need(CALL(cuMemcpyDtoD)(address + half, address, half), "cuMemcpyDtoD");
-    need(CALL(cuCtxSynchronize)(), "cuCtxSynchronize");
+    MUST_WORK(cuMemcpyDtoD, address + half, address, half);
+    MUST_WORK(cuCtxSynchronize);
     times.push_back(us(Clock::now() - began));
   }
   return 2 * static_cast<double>(half) / 1e3 / median(times);
@@ -122,19 +116,18 @@ struct ByHand {
 ByHand map_by_hand(int descriptor, CUdeviceptr& address, CUmemGenericAllocationHandle& chunk) {
   ByHand took;
   Steps steps;
-  need(CALL(cuMemImportFromShareableHandle)(
-           &chunk, reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor)),
-           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-       "cuMemImportFromShareableHandle");
+  MUST_WORK(cuMemImportFromShareableHandle, &chunk,
+            reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor)),
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   took.import = steps.next();
-  need(CALL(cuMemAddressReserve)(&address, one_gib, 0, 0, 0), "cuMemAddressReserve");
+  MUST_WORK(cuMemAddressReserve, &address, one_gib, 0, 0, 0);
   took.reserve = steps.next();
-  need(CALL(cuMemMap)(address, one_gib, 0, chunk, 0), "cuMemMap");
+  MUST_WORK(cuMemMap, address, one_gib, 0, chunk, 0);
   took.map = steps.next();
   CUmemAccessDesc access{};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  need(CALL(cuMemSetAccess)(address, one_gib, &access, 1), "cuMemSetAccess");
+  MUST_WORK(cuMemSetAccess, address, one_gib, &access, 1);
   took.access = steps.next();
   return took;
 }
@@ -184,9 +177,9 @@ int import_by_hand(int socket) {
     const ByHand took = map_by_hand(descriptor, address, chunk);
     say(socket, &took, sizeof took);
     ::close(descriptor);
-    need(CALL(cuMemUnmap)(address, one_gib), "cuMemUnmap");
-    need(CALL(cuMemAddressFree)(address, one_gib), "cuMemAddressFree");
-    need(CALL(cuMemRelease)(chunk), "cuMemRelease");
+    MUST_WORK(cuMemUnmap, address, one_gib);
+    MUST_WORK(cuMemAddressFree, address, one_gib);
+    MUST_WORK(cuMemRelease, chunk);
     say(socket, &byte, 1);
   }
   return 0;

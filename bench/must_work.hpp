@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// For a benchmark that is a plain program over the driver: each of its calls works, or the program
+// says which one did not, and ends.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "examples/driver_calls.hpp"
+
+namespace cuvmm::bench {
+
+[[noreturn]] inline void missing_driver(const char* symbol) {
+  std::fprintf(stderr, "no driver with %s\n", symbol);
+  std::exit(1);
+}
+
+inline void check(CUresult answer, const char* what) {
+  if (answer == CUDA_SUCCESS) return;
+  std::fprintf(stderr, "%s answered %d\n", what, static_cast<int>(answer));
+  std::exit(1);
+}
+
+}  // namespace cuvmm::bench
+
+#define MUST_WORK(name, ...) ::cuvmm::bench::check(CALL(name)(__VA_ARGS__), #name)
