@@ -23,17 +23,11 @@ Registry<Array, CUarray>& arrays() {
 // 0 where it is no format of plain numbers.
 Size bytes_of(CUarray_format format) {
   switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 4;
+#define CUVMM_ARRAY_FORMAT(format, bytes) \
+  case format:                            \
+    return bytes;
+#include "driver/array_formats.def"
+#undef CUVMM_ARRAY_FORMAT
     default:
       return 0;
   }
