@@ -127,7 +127,8 @@ Chunk::~Chunk() {
 Result<void> Chunk::release() {
   if (driver_ == nullptr) return Error::invalid("release chunk", "it was released before");
   const std::uint64_t began = trace_is_on() ? now_ns() : 0;
-  TRY(driver_->check(driver_->cuMemRelease(handle_), "release chunk", size_));
+  const CUresult answer = driver_->cuMemRelease(handle_);
+  if (!taken_back(answer)) return driver_->error_of(answer, "release chunk", size_);
   if (!imported_) record(TraceEvent::Release, handle_, size_, location_, began);
   driver_ = nullptr;
   return {};

@@ -52,7 +52,7 @@ std::size_t settle() {
                    [](const Debt& a, const Debt& b) { return a.what < b.what; });
   // Without the lock: what a paid debt kept alive ends here, and that may take other locks.
   const auto unpaid = std::stable_partition(
-      debts.begin(), debts.end(), [](const Debt& debt) { return detail::taken_back(debt.ask()); });
+      debts.begin(), debts.end(), [](const Debt& debt) { return taken_back(debt.ask()); });
   const auto paid = static_cast<std::size_t>(unpaid - debts.begin());
   {
     const Holding holding{book.lock};

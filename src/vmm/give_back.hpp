@@ -16,18 +16,19 @@ namespace cuvmm {
 // nothing that a copy may still use.
 enum class Owed : std::uint8_t { Copy, Mapping, Addresses, Handle };
 
-namespace detail {
 // CUDA_ERROR_DEINITIALIZED: the process ends and the driver has taken everything back by itself.
 inline bool taken_back(CUresult answer) {
   return answer == CUDA_SUCCESS || answer == CUDA_ERROR_DEINITIALIZED;
 }
+
+namespace detail {
 void owe(Owed what, std::function<CUresult()> ask);
 }  // namespace detail
 
 // `ask` is the driver call. Whatever must live until the call succeeds travels inside it.
 template <class Ask>
 void give_back(Owed what, Ask ask) {
-  if (detail::taken_back(ask()) || detail::taken_back(ask())) return;
+  if (taken_back(ask()) || taken_back(ask())) return;
   detail::owe(what, std::move(ask));
 }
 

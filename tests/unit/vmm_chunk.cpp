@@ -39,6 +39,16 @@ TEST_F(ChunkTest, ReleasedTwiceIsAnError) {
   EXPECT_EQ(outcome(chunk.export_fd()), "invalid argument");
 }
 
+TEST_F(ChunkTest, IsTakenBackByADriverThatHasEnded) {
+  FaultyDriver ending{driver()};
+  {
+    Chunk chunk = GIVEN_VALUE(Chunk::create(ending, granularity(), here, Export::No));
+    ending.fail_from(1, CUDA_ERROR_DEINITIALIZED);
+    EXPECT_OK(chunk.release());
+  }
+  EXPECT_EQ(ending.count_of("cuMemRelease"), 1u);
+}
+
 struct BadSize {
   const char* what;
   Size size;
