@@ -72,6 +72,9 @@ class Leaver {
   // Chunks of the same sizes lie there again. After an Error some may: asked again it does the
   // rest, and take_out() undoes it.
   virtual Result<void> put_back(std::span<Departing> some) = 0;
+  // They never will, since the driver has ended: from now on the books say they do, for the program
+  // may still ask and free.
+  virtual void count_as_back(std::span<Departing> some) = 0;
   virtual void end_absence() = 0;
 
  protected:

@@ -39,6 +39,7 @@ Exchange::Exchange(const Driver& driver, DeviceMemory& device, Departure departu
       stream_(std::make_shared<CopyStream>(driver)) {}
 
 Exchange::~Exchange() {
+  for (Group& group : broken_) group.leaving.front().of->count_as_back(group.leaving);
   for (Leaver* const leaver : departure_.leavers) leaver->end_absence();
 }
 

@@ -2,6 +2,7 @@
 // Live memory changes places with spilled memory under its addresses.
 #include "spill/exchange.hpp"
 
+#include <algorithm>
 #include <random>
 
 #include "paused_program.hpp"
@@ -19,6 +20,12 @@ class ExchangeTest : public PauseTest {
     chosen.limit = SizeLimit::of_bytes(24 * MiB);
     chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(64 * MiB)};
     chosen.compact = Compact::Off;  // whose stream lives as long as the context
+    return chosen;
+  }
+  // Few calls of the driver for whoever makes each of them fail.
+  static MemorySettings small() {
+    MemorySettings chosen = settings();
+    chosen.limit = SizeLimit::of_bytes(8 * MiB);
     return chosen;
   }
   static Size spilled(Program& program) {
@@ -46,6 +53,59 @@ class ExchangeTest : public PauseTest {
   }
   static Surroundings surroundings(Program& program) {
     return {.driver = program.driver, .memory = *program.memory, .calls = program.calls};
+  }
+  // A program with more than fits, and who has all of it change places.
+  struct Changing {
+    explicit Changing(const Driver& with) : program(with, small()) {
+      program.take_a_little_of_everything();
+      program.add(4 * MiB, true);
+    }
+    void change_all() {
+      const auto all = places(program, [](const HeldChunk&) { return true; });
+      (void)placement.change(device_of(program), all);
+    }
+    void look() { placement.look_after(device_of(program), now_ns()); }
+
+    Program program;
+    LastUses uses;
+    Placement placement{surroundings(program), uses};
+  };
+  // Of those that change_all() makes: its own stream, once the program stands still.
+  static std::uint64_t first_driver_call_of_exchange() {
+    FaultyDriver watched{driver()};
+    Changing changing{watched};
+    watched.forget_calls();
+    changing.change_all();
+    const std::vector<std::string> names = watched.names();
+    const auto first = std::find(names.begin(), names.end(), "cuStreamCreate");
+    EXPECT_NE(first, names.end());
+    return static_cast<std::uint64_t>(first - names.begin()) + 1;
+  }
+  // With that answer from each driver call on, from the first one. `then(FaultyDriver&, Changing&)`
+  // ends the driver.
+  template <class Then>
+  static void for_each_call_failing_from(std::uint64_t first, CUresult answer, Then then) {
+    bool untouched = false;
+    for (std::uint64_t number = first; !untouched && number < most_calls_of_a_scenario;
+         number += sweep_step()) {
+      SCOPED_TRACE("driver call " + std::to_string(number) + " and all later answer " +
+                   name_of(answer));
+      const std::string held_before = held_by_the_process();
+      FaultyDriver faulty{driver()};
+      {
+        Changing changing{faulty};
+        faulty.fail_from(number, answer);
+        changing.change_all();
+        untouched = faulty.faults() == 0;
+        then(faulty, changing);
+      }
+      EXPECT_EQ(settle(), 0u);
+      EXPECT_EQ(faulty.released_twice(), 0u);
+      faulty.stop_failing();
+      EXPECT_EQ(held_by_the_process(), held_before);
+      if (HasFailure()) return;
+    }
+    EXPECT_TRUE(untouched);
   }
 };
 
@@ -170,30 +230,25 @@ TEST_F(ExchangeTest, LosesNothingWhateverCallFails) {
                      (failing == Failing::Once ? " fails with " : " and all later fail with ") +
                      name_of(fault));
         FaultyDriver faulty{driver()};
-        MemorySettings small = settings();
-        small.limit = SizeLimit::of_bytes(8 * MiB);
-        Program program{faulty, small};
-        program.take_a_little_of_everything();
-        program.add(4 * MiB, true);
-        LastUses uses;
-        Placement placement{surroundings(program), uses};
-        const auto chosen = places(program, [](const HeldChunk&) { return true; });
+        Changing changing{faulty};
+        Program& program = changing.program;
+        Placement& placement = changing.placement;
         if (failing == Failing::Once) {
           faulty.fail_call(number, fault);
         } else {
           faulty.fail_from(number, fault);
         }
-        (void)placement.change(device_of(program), chosen);
+        changing.change_all();
         if (placement.is_stuck()) {
           ++stuck;
           EXPECT_TRUE(program.calls.is_shut()) << "nobody may touch what has nothing behind it";
-          placement.look_after(device_of(program), now_ns());
+          changing.look();
           EXPECT_TRUE(placement.is_stuck()) << "the driver still refuses";
         }
         untouched = faulty.faults() == 0;
         faulty.stop_failing();
         settle();
-        if (placement.is_stuck()) placement.look_after(device_of(program), now_ns());
+        if (placement.is_stuck()) changing.look();
         EXPECT_FALSE(placement.is_stuck());
         program.expect_to_go_on();
         if (HasFailure()) return;
@@ -202,6 +257,37 @@ TEST_F(ExchangeTest, LosesNothingWhateverCallFails) {
     }
   }
   EXPECT_GT(stuck, 0) << "where the driver maps nothing any more";
+}
+
+// The driver has ended and has taken everything back: nothing is left to lose or to wait for.
+TEST_F(ExchangeTest, AProgramThatEndsInTheMiddleOfItIsNotHeld) {
+  for_each_call_failing_from(1, CUDA_ERROR_DEINITIALIZED, [](FaultyDriver&, Changing& changing) {
+    EXPECT_FALSE(changing.placement.is_stuck());
+    changing.look();
+    EXPECT_FALSE(changing.placement.is_stuck());
+    EXPECT_FALSE(changing.program.calls.is_shut());
+    changing.program.end();
+  });
+}
+
+TEST_F(ExchangeTest, AProgramThatIsHeldGoesOnOnceTheDriverHasEnded) {
+  int stuck = 0;
+  for_each_call_failing_from(first_driver_call_of_exchange(), CUDA_ERROR_UNKNOWN,
+                             [&](FaultyDriver& faulty, Changing& changing) {
+                               if (changing.placement.is_stuck()) ++stuck;
+                               faulty.fail_from(1, CUDA_ERROR_DEINITIALIZED);
+                               changing.look();
+                               EXPECT_FALSE(changing.placement.is_stuck());
+                               EXPECT_FALSE(changing.program.calls.is_shut());
+                               changing.program.end();
+                             });
+  EXPECT_GT(stuck, 0) << "where the driver maps nothing any more";
+}
+
+TEST_F(ExchangeTest, WhoHoldsAProgramMayEndWithTheDriver) {
+  for_each_call_failing_from(
+      first_driver_call_of_exchange(), CUDA_ERROR_UNKNOWN,
+      [](FaultyDriver& faulty, Changing&) { faulty.fail_from(1, CUDA_ERROR_DEINITIALIZED); });
 }
 
 // What a program uses comes in, what it does not use goes out.

@@ -86,6 +86,17 @@ class Program {
   void free_all() {
     while (!blocks.empty()) free(blocks.size() - 1);
   }
+  // What a program may still do while it ends, whatever it is answered.
+  void end() {
+    CUdeviceptr address = 0;
+    (void)memory->allocate(&address, 3 * MiB);
+    (void)memory->allocate_ordered(&address, 3 * MiB, StreamName{});
+    for (const Block& block : blocks) {
+      (void)(block.ordered ? memory->free_ordered(block.address, StreamName{})
+                           : memory->free(block.address));
+    }
+    blocks.clear();
+  }
   Size on_device() const {
     if (memory->served_devices().empty()) return 0;  // nothing was asked for yet
     const DeviceMemory& device = *memory->served_devices().front();

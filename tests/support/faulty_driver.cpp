@@ -20,6 +20,7 @@ struct State {
   std::optional<Call> only;
   CUresult answer = CUDA_SUCCESS;
   std::uint64_t faults = 0;
+  std::uint64_t released_twice = 0;
   std::string last_failed;
   std::vector<Call> made;
 
@@ -27,6 +28,7 @@ struct State {
     const std::lock_guard holding{mutex};
     calls = 0;
     faults = 0;
+    released_twice = 0;
     last_failed.clear();
     first = from;
     last = to;
@@ -47,6 +49,22 @@ constexpr bool is_counted(Call call) {
   return call != Call::cuGetErrorName && call != Call::cuGetErrorString;
 }
 
+// What a driver that has ended has taken back, or put back, by itself.
+constexpr bool gives_back(Call call) {
+  switch (call) {
+    case Call::cuMemUnmap:
+    case Call::cuMemRelease:
+    case Call::cuMemAddressFree:
+    case Call::cuStreamDestroy_v2:
+    case Call::cuEventDestroy_v2:
+    case Call::cuCtxPopCurrent_v2:
+    case Call::cuThreadExchangeStreamCaptureMode:
+      return true;
+    default:
+      return false;
+  }
+}
+
 template <auto member, Call call, class Function>
 struct Thunk;
 
@@ -54,8 +72,13 @@ template <auto member, Call call, class... Parameters>
 struct Thunk<member, call, CUresult (*)(Parameters...)> {
   static CUresult body(Parameters... parameters) {
     FaultyDriver& faulty = *active.load(std::memory_order_acquire);
-    if (const auto instead = faulty.before(call)) return *instead;
-    return (faulty.inner().*member)(parameters...);
+    const auto instead = faulty.before(call);
+    if (!instead) return (faulty.inner().*member)(parameters...);
+    if (gives_back(call) && *instead == CUDA_ERROR_DEINITIALIZED) {
+      (void)faulty.inner().cuCtxSynchronize_v2000();  // nothing runs any more
+      faulty.took_back(call, (faulty.inner().*member)(parameters...));
+    }
+    return *instead;
   }
 };
 
@@ -121,6 +144,11 @@ std::string FaultyDriver::last_failed() const {
   return state().last_failed;
 }
 
+std::uint64_t FaultyDriver::released_twice() const {
+  const std::lock_guard holding{state().mutex};
+  return state().released_twice;
+}
+
 std::vector<std::string> FaultyDriver::names() const {
   const std::lock_guard holding{state().mutex};
   std::vector<std::string> found;
@@ -151,6 +179,12 @@ std::optional<CUresult> FaultyDriver::before(Call call) {
   ++now.faults;
   now.last_failed = info(call).name;
   return now.answer;
+}
+
+void FaultyDriver::took_back(Call call, CUresult inner_answer) {
+  if (call != Call::cuMemRelease || inner_answer == CUDA_SUCCESS) return;
+  const std::lock_guard holding{state().mutex};
+  ++state().released_twice;
 }
 
 }  // namespace cuvmm::test

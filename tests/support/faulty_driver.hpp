@@ -28,12 +28,15 @@ class FaultyDriver {
   void fail_call(std::uint64_t number, CUresult answer);
   void fail_call(Call call, std::uint64_t number, CUresult answer);
   void fail_from(std::uint64_t number, CUresult answer);  // that one and every later one
+  // With CUDA_ERROR_DEINITIALIZED as the answer the process ends: what is given back is taken back.
   void stop_failing();
 
   // Since fail_*() or stop_failing().
   std::uint64_t calls() const;
   std::uint64_t faults() const;
   std::string last_failed() const;  // API name, "" where none was
+  // Chunks given back to a driver that had them already.
+  std::uint64_t released_twice() const;
 
   // Since the construction or forget_calls().
   std::vector<std::string> names() const;
@@ -42,6 +45,7 @@ class FaultyDriver {
 
   // What a call is answered instead of being passed on. For the thunks.
   std::optional<CUresult> before(Call call);
+  void took_back(Call call, CUresult inner_answer);
   const Driver& inner() const { return inner_; }
 
  private:

@@ -94,6 +94,8 @@ class Arena final : public Leaver, private ReclaimClient {
   void begin_absence(Departure& departure) override;
   Result<void> take_out(Departing& one) override;
   Result<void> put_back(std::span<Departing> some) override;
+  // Its books have had nothing there, and go on so.
+  void count_as_back(std::span<Departing> /*some*/) override {}
   void end_absence() override;
 
   // For good: all blocks are gone, everything that was mapped, and the addresses. The caller

@@ -137,6 +137,7 @@ class Windows final : public Leaver, public ReclaimClient {
   void begin_absence(Departure& departure) override;
   Result<void> take_out(Departing& one) override;
   Result<void> put_back(std::span<Departing> some) override;
+  void count_as_back(std::span<Departing> some) override;
   void end_absence() override;
 
   // All blocks end, live ones too. No work is left that could touch them.

@@ -160,6 +160,22 @@ Result<void> Windows::put_back(std::span<Departing> some) {
   return {};
 }
 
+void Windows::count_as_back(std::span<Departing> some) {
+  const Holding holding{lock_};
+  for (const Departing& one : some) {
+    if (one.index == shared_chunk) {
+      auto& shared = *static_cast<SharedChunk*>(one.what);
+      if (!shared.chunk) shared.chunk = one.chunk;
+      shared_.lies_now(shared, cuvmm::lies(shared.chunk->location(), settings_.device));
+      continue;
+    }
+    WindowBlock::Whole& whole = *static_cast<WindowBlock*>(one.what)->whole;
+    if (whole.chunks[one.index]) continue;
+    whole.chunks[one.index] = one.chunk;
+    add_bytes_of(whole, one.chunk);
+  }
+}
+
 void Windows::end_absence() {
   const Holding holding{lock_};
   is_away_ = false;
