@@ -32,6 +32,7 @@ bool default_streams_are_ordered(const Driver& driver, const PerThreadUse& per_t
 
 bool is_ordered_after_everything(const Driver& driver, StreamTable& table,
                                  const PerThreadUse& per_thread, const StreamState& stream) {
+  const StreamTable::Staying staying{table};
   for (const StreamState* other : table.of_context(stream.context)) {
     if (other == &stream || other->kind == StreamKind::Everything) continue;
     if (waits_for(stream, *other)) continue;

@@ -119,6 +119,8 @@ void StreamClock::mark(StreamState& state) {
   if (!in_context.ok()) return;
   const RelaxedCapture relaxed{driver_};
   Mark mark{.tick = state.tick.load(std::memory_order_acquire), .events = {}};
+  const StreamTable::Staying staying{table_};
+  if (state.ended.load()) return;
   std::vector<StreamState*> streams;
   if (state.kind == StreamKind::Everything) streams = table_.of_context(state.context);
   const Holding holding{state.lock};
@@ -134,14 +136,20 @@ void StreamClock::mark(StreamState& state) {
 }
 
 // The work that a stream leaves behind belongs to all the work of its context, and no later mark
-// finds the stream any more.
+// finds the stream any more. Also for what is freed from now on only.
 void StreamClock::leave_behind(const StreamState& stream) {
   StreamState& all = table_.everything_of(stream.context);
-  if (!all.has_unfinished()) return;
   const InContext in_context{driver_, stream.context};
   if (!in_context.ok()) return;
   const RelaxedCapture relaxed{driver_};
   const Holding holding{all.lock};
+  // Else they would be as many as streams ever ended where nobody asks for a mark.
+  const auto is_over = [&](CUevent event) {
+    if (driver_.cuEventQuery(event) != CUDA_SUCCESS) return false;
+    all.spare_events.push_back(event);
+    return true;
+  };
+  std::erase_if(all.left_behind, is_over);
   Mark last;
   if (!record_on(all, stream.handle, last) && !record_on(all, stream.handle, last)) {
     driver_.cuStreamSynchronize(stream.handle);

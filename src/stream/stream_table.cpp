@@ -210,6 +210,7 @@ void StreamTable::end(StreamState& state) {
 }
 
 void StreamTable::stream_ended(CUstream handle) {
+  const Writing ending{ends_};
   const Writing writing{lock_};
   const auto found = by_key_.find(Key{nullptr, handle, 0});
   if (found == by_key_.end()) return;

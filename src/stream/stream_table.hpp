@@ -63,6 +63,16 @@ class StreamTable {
   // Those of the device that have freed what is not known to be done, ended ones too.
   std::vector<StreamState*> with_unfinished(int device) const;
 
+  // While somebody holds one none of the streams ends that have not `ended` yet, so that another
+  // thread's can be named to the driver: to one that is gone it would write.
+  class Staying {
+   public:
+    explicit Staying(const StreamTable& table) : reading_(table.ends_) {}
+
+   private:
+    const Reading reading_;
+  };
+  // Before the driver ends it.
   void stream_ended(CUstream handle);
   void context_ended(CUcontext context);
 
@@ -109,6 +119,7 @@ class StreamTable {
   static Changes changes_;
 
   const Driver& driver_;
+  mutable SharedLock ends_{LockOrder::StreamEnds};
   mutable SharedLock lock_{LockOrder::Streams};  // guards what follows
   std::unordered_map<Key, StreamState*, KeyHash> by_key_;
   std::unordered_map<StreamId, StreamState*> by_id_;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -265,6 +268,64 @@ TEST_F(StreamClockTest, AllWorkOfAContextIncludesWhatAStreamLeavesBehind) {
     EXPECT_FALSE(clock->wait(all, in_ms(20))) << "its work runs on";
   }
   EXPECT_TRUE(clock->wait(all, in_ms(10'000)));
+}
+
+TEST_F(StreamClockTest, WhatIsFreedAfterAStreamEndedComesAfterItsWorkToo) {
+  for (const unsigned flags : {CU_STREAM_NON_BLOCKING, CU_STREAM_DEFAULT}) {
+    FreeTicket all;
+    {
+      HeldStream stream = held(flags);
+      clock->table().find(stream.name());
+      stream.hold();
+      clock->stream_ends(stream);
+      all = clock->ticket_of_all(context());
+      EXPECT_FALSE(clock->wait(all, in_ms(20))) << "its work runs on";
+    }
+    EXPECT_TRUE(clock->wait(all, in_ms(10'000)));
+  }
+}
+
+// Marks are made by whoever lacks memory, whatever other threads do with their streams.
+TEST_F(StreamClockTest, NoStreamIsNamedToTheDriverOnceItHasEnded) {
+  static std::atomic<int> marks{0};
+  static std::atomic<CUstream> ended{nullptr};
+  static std::atomic<bool> was_named{false};
+  static const Driver* real = nullptr;
+  marks = 0;
+  ended = nullptr;
+  was_named = false;
+  real = &driver();
+  Driver watched = driver();
+  // A mark begins with the legacy stream: it is slow, as long as the other has not ended.
+  watched.cuEventRecord = [](CUevent event, CUstream stream) -> CUresult {
+    if (stream == CU_STREAM_LEGACY) {
+      ++marks;
+      for (int ms = 0; ms < 200 && ended.load() == nullptr; ++ms) usleep(1000);
+    }
+    if (stream == ended.load()) was_named = true;
+    return real->cuEventRecord(event, stream);
+  };
+  StreamClock watching{watched, captures};
+  HeldStream stream = held();
+  watching.table().find(stream.name());
+  const CUcontext here = context();
+  const auto look_at_all = [&] {
+    GIVEN(driver().cuCtxSetCurrent(here));
+    watching.look(watching.ticket_of_all(here).stream);
+  };
+  // Behind the first mark wait the end of the stream and, having seen it alive, a second one.
+  std::thread first{look_at_all};
+  while (marks.load() == 0) usleep(1000);
+  std::thread ender{[&] {
+    GIVEN(driver().cuCtxSetCurrent(here));
+    watching.stream_ends(stream);
+    ended = stream;
+  }};
+  usleep(50'000);
+  std::thread second{look_at_all};
+  for (std::thread* one : {&first, &ender, &second}) one->join();
+  EXPECT_EQ(marks.load(), 2);
+  EXPECT_FALSE(was_named.load());
 }
 
 TEST_F(StreamClockTest, TheLegacyStreamStillWaitsForABlockingOneThatEnded) {

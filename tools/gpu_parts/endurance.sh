@@ -7,12 +7,16 @@ allowed_growth=64  # MiB: what a longer run may add to the allocator's own lists
 status=0 separator='' details=''
 
 endure() {  # NAME OPTION…
-  local name=$1 out before after result=passed
+  local name=$1 out before after ended=0 result=passed seed=${CUVMM_SEED:-$RANDOM}
   shift
   out=$(mktemp)
-  echo "-- $name: $*"
-  "$@" "$program" --seconds "$seconds" --threads 8 --largest $((256 << 20)) --seed "${CUVMM_SEED:-$RANDOM}" \
-    >"$out" 2> >(tail -n 20 >&2) || { result=failed; status=1; }
+  echo "-- $name: $* (seed $seed)"
+  "$@" "$program" --seconds "$seconds" --threads 8 --largest $((256 << 20)) --seed "$seed" \
+    >"$out" 2> >(tail -n 20 >&2) || ended=$?
+  if ((ended != 0)); then
+    echo "ended with status $ended"
+    result=failed status=1
+  fi
   cat "$out"
   before=$(sed -n 's/^host_mib_before //p' "$out")
   after=$(sed -n 's/^host_mib_after //p' "$out")
@@ -20,8 +24,8 @@ endure() {  # NAME OPTION…
     echo "the host's memory grew from $before to $after MiB"
     result=failed status=1
   fi
-  details+="$separator{\"what\": $(json_text "$name"), \"result\": \"$result\", $(
-    sed -E 's/^([a-z_]+) ([0-9]+)$/"\1": \2/' "$out" | paste -sd, | sed 's/,/, /g')}"
+  details+="$separator{\"what\": $(json_text "$name"), \"result\": \"$result\", \"seed\": $seed$(
+    sed -nE 's/^([a-z_]+) ([0-9]+)$/, "\1": \2/p' "$out" | tr -d '\n')}"
   separator=', '
   rm -f "$out"
 }
