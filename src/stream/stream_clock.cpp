@@ -142,6 +142,8 @@ void StreamClock::leave_behind(const StreamState& stream) {
   const InContext in_context{driver_, stream.context};
   if (!in_context.ok()) return;
   const RelaxedCapture relaxed{driver_};
+  // What was captured does not run, and to ask for it would end the capture.
+  if (is_capturing(stream.handle)) return;
   const Holding holding{all.lock};
   // Else they would be as many as streams ever ended where nobody asks for a mark.
   const auto is_over = [&](CUevent event) {

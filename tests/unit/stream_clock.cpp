@@ -430,6 +430,24 @@ TEST_F(StreamClockTest, WhatWasFreedInAContextThatIsGoneIsDone) {
   EXPECT_TRUE(clock->is_done(ticket));
 }
 
+TEST_F(StreamClockTest, AStreamThatEndsAmidACaptureDoesNotBreakIt) {
+  HeldStream origin = held();
+  HeldStream side = held();
+  clock->table().find(side.name());
+  const GivenEvent fork;
+  const GivenEvent join;
+  begin_capture(origin, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  captures.began();
+  GIVEN(driver().cuEventRecord(fork, origin));
+  GIVEN(driver().cuStreamWaitEvent(side, fork, 0));
+  GIVEN(driver().cuEventRecord(join, side));
+  GIVEN(driver().cuStreamWaitEvent(origin, join, 0));
+  clock->stream_ends(side);
+  EXPECT_EQ(capture_status(origin), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  const GivenGraph graph = end_capture(origin);
+  captures.ended();
+}
+
 TEST_F(StreamClockTest, LooksWithoutBreakingACapture) {
   HeldStream captured = held();
   HeldStream other = held();
