@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes, fills, copies, grows, checks and gives back memory at random from several threads until a
-// time or a count is over, with all the memory that it can get. Fails at the first wrong word or
-// unexpected answer. Repeatable by its seed as far as threads are.
+// Takes, fills, copies, grows, shares, checks and gives back memory at random from several threads
+// until a time or a count is over, with all the memory that it can get. Fails at the first wrong
+// word or unexpected answer. Repeatable by its seed as far as threads are.
 //
-//   endurance [--seconds N | --operations N] [--seed N] [--threads N] [--largest BYTES] [--hold
-//   BYTES]
+//   endurance [--seconds N | --operations N] [--seed N] [--threads N] [--largest BYTES]
+//             [--hold BYTES] [--share N]
+//
+// --share N: one of N looks at a block is another process', which opens it by an IPC handle.
 #include <unistd.h>
 
 #include <atomic>
@@ -14,12 +16,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "examples/driver_calls.hpp"
+#include "tests/programs/other_process.hpp"
 
 namespace {
 
@@ -35,6 +39,7 @@ struct Options {
   unsigned threads = 4;
   std::size_t largest = std::size_t{64} << 20;
   std::size_t hold = ~std::size_t{0};  // all threads together try to hold no more
+  unsigned share = 0;
 };
 Options options;
 CUcontext context = nullptr;
@@ -47,6 +52,7 @@ struct Counts {
   std::uint64_t refused = 0;
   std::uint64_t grown = 0;
   std::uint64_t words_checked = 0;
+  std::uint64_t shared = 0;
 };
 
 [[noreturn]] void fail(const char* what, std::uint64_t expected, std::uint64_t got) {
@@ -59,8 +65,11 @@ void check(CUresult answer, const char* what) {
   if (answer != CUDA_SUCCESS) fail(what, CUDA_SUCCESS, static_cast<std::uint64_t>(answer));
 }
 
+std::optional<OtherProcess> other_process;
+
 struct Block {
   CUdeviceptr address = 0;
+  bool is_blocking = false;
   std::size_t words = 0;
   // The words from `begin` on hold `first`; those before it, kept from a smaller block, `second`.
   std::size_t begin = 0;
@@ -122,8 +131,10 @@ class Worker {
 
   bool allocate(Block& block, std::size_t bytes) {
     if (held.load(std::memory_order_relaxed) + bytes > options.hold) return false;
-    const CUresult answer = below(2) == 0 ? CALL(cuMemAlloc)(&block.address, bytes)
-                                          : CALL(cuMemAllocAsync)(&block.address, bytes, stream_);
+    block.is_blocking = below(2) == 0;
+    const CUresult answer = block.is_blocking
+                                ? CALL(cuMemAlloc)(&block.address, bytes)
+                                : CALL(cuMemAllocAsync)(&block.address, bytes, stream_);
     if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
       ++counts_.refused;
       return false;
@@ -154,8 +165,12 @@ class Worker {
     block.begin = old.words;
     block.second = old.first;
     block.first = static_cast<std::uint32_t>(random_());
-    check(CALL(cuMemcpyDtoDAsync)(block.address, old.address, old.bytes(), stream_), "a copy");
-    give_back(place);
+    if (old.is_blocking && block.is_blocking && below(2) == 0) {
+      move_at_once(block, place);
+    } else {
+      check(CALL(cuMemcpyDtoDAsync)(block.address, old.address, old.bytes(), stream_), "a copy");
+      give_back(place);
+    }
     if (block.words > block.begin) {
       check(CALL(cuMemsetD32Async)(block.address + block.begin * 4, block.first,
                                    block.words - block.begin, stream_),
@@ -165,10 +180,37 @@ class Worker {
     ++counts_.grown;
   }
 
+  // As programs do it that know no streams. The free waits for the copy, but need not.
+  void move_at_once(const Block& block, std::size_t place) {
+    const Block old = taken_from_list(place);
+    check(CALL(cuStreamSynchronize)(stream_), "a wait");
+    check(CALL(cuMemcpyDtoD)(block.address, old.address, old.bytes()), "a copy");
+    check(CALL(cuMemFree)(old.address), "cuMemFree");
+    check(CALL(cuStreamSynchronize)(CU_STREAM_LEGACY), "a wait");
+  }
+
+  Block taken_from_list(std::size_t place) {
+    const Block block = blocks_[place];
+    blocks_[place] = blocks_.back();
+    blocks_.pop_back();
+    held.fetch_sub(block.bytes(), std::memory_order_relaxed);
+    return block;
+  }
+
   void verify(const Block& block) {
     if (block.words == 0) return;
     const std::size_t words = std::min<std::size_t>(block.words, 4096);
     const std::size_t begin = below(block.words - words + 1);
+    // Of smaller ones the driver shares what lies beside them too.
+    constexpr std::size_t least_shared = std::size_t{2} << 20;
+    if (other_process && block.is_blocking && block.bytes() >= least_shared &&
+        below(options.share) == 0) {
+      check(CALL(cuStreamSynchronize)(stream_), "a wait");
+      other_process->look_at(block.address,
+                             {{}, begin, words, block.begin, block.second, block.first});
+      ++counts_.shared;
+      return;
+    }
     read_.resize(words);
     check(CALL(cuMemcpyDtoHAsync)(read_.data(), block.address + begin * 4, words * 4, stream_),
           "a copy to the host");
@@ -182,11 +224,8 @@ class Worker {
   }
 
   void give_back(std::size_t place) {
-    const Block block = blocks_[place];
-    if (below(4) == 0) verify(block);
-    blocks_[place] = blocks_.back();
-    blocks_.pop_back();
-    held.fetch_sub(block.bytes(), std::memory_order_relaxed);
+    if (below(4) == 0) verify(blocks_[place]);
+    const Block block = taken_from_list(place);
     // A blocking free of stream-ordered memory does not wait, so the work is waited for here.
     if (below(2) == 0) {
       check(CALL(cuStreamSynchronize)(stream_), "a wait");
@@ -231,6 +270,7 @@ void run_all(Counts& sum, double seconds) {
     sum.refused += one.refused;
     sum.grown += one.grown;
     sum.words_checked += one.words_checked;
+    sum.shared += one.shared;
   }
 }
 
@@ -250,6 +290,8 @@ bool read_options(int count, char** words) {
       options.largest = static_cast<std::size_t>(value);
     } else if (name == "--hold") {
       options.hold = static_cast<std::size_t>(value);
+    } else if (name == "--share") {
+      options.share = static_cast<unsigned>(value);
     } else {
       return false;
     }
@@ -260,12 +302,16 @@ bool read_options(int count, char** words) {
 }  // namespace
 
 int main(int count, char** words) {
+  if (count == 3 && std::string_view{words[1]} == OtherProcess::role) {
+    return OtherProcess::answer_all(words[2]);
+  }
   if (!read_options(count, words)) {
     std::fprintf(stderr,
                  "usage: endurance [--seconds N | --operations N] [--seed N] [--threads N] "
-                 "[--largest BYTES] [--hold BYTES]\n");
+                 "[--largest BYTES] [--hold BYTES] [--share N]\n");
     return 2;
   }
+  if (options.share != 0) other_process.emplace();
   CUdevice device = 0;
   check(CALL(cuInit)(0), "cuInit");
   check(CALL(cuDeviceGet)(&device, 0), "cuDeviceGet");
@@ -280,9 +326,11 @@ int main(int count, char** words) {
   const std::size_t resident_after = resident_bytes();
 
   std::printf("operations %" PRIu64 "\ngranted %" PRIu64 "\nrefused %" PRIu64 "\ngrown %" PRIu64
-              "\nwords_checked %" PRIu64 "\nhost_mib_before %zu\nhost_mib_after %zu\n",
+              "\nwords_checked %" PRIu64 "\nshared %" PRIu64
+              "\nhost_mib_before %zu\nhost_mib_after %zu\n",
               counts.operations, counts.granted, counts.refused, counts.grown, counts.words_checked,
-              resident_before >> 20, resident_after >> 20);
+              counts.shared, resident_before >> 20, resident_after >> 20);
+  other_process.reset();
   check(CALL(cuDevicePrimaryCtxRelease)(device), "cuDevicePrimaryCtxRelease");
   return 0;
 }

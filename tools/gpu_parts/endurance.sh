@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Random work of eight threads under memory pressure, repeatable by its seed: no wrong word, no
-# unexpected answer, and the host's memory does not grow. In turns with what can be switched on.
+# Random work of eight threads under memory pressure, repeatable by its seed: memory taken, grown,
+# given back, and shared with another process. No wrong word, no unexpected answer, and the host's
+# memory does not grow. In turns with what can be switched on, six minutes in all.
 program=build/bin/cuvmm_test_endurance
-seconds=${CUVMM_ENDURANCE_SECONDS:-120}
+seconds=${CUVMM_ENDURANCE_SECONDS:-70}
 allowed_growth=64  # MiB: what a longer run may add to the allocator's own lists
 status=0 separator='' details=''
 
@@ -11,7 +12,7 @@ endure() {  # NAME OPTION…
   shift
   out=$(mktemp)
   echo "-- $name: $* (seed $seed)"
-  "$@" "$program" --seconds "$seconds" --threads 8 --largest $((256 << 20)) --seed "$seed" \
+  "$@" "$program" --seconds "$seconds" --threads 8 --largest $((256 << 20)) --share 64 --seed "$seed" \
     >"$out" 2> >(tail -n 20 >&2) || ended=$?
   if ((ended != 0)); then
     echo "ended with status $ended"
@@ -33,5 +34,7 @@ source tools/common.sh
 endure native env
 endure "limit of 16 GiB" build/bin/cuvmm run --limit 16G --
 endure "limit of 16 GiB, tight, relaxed" env VMM_GROW=tight VMM_FREE=relaxed build/bin/cuvmm run --limit 16G --
+endure "limit of 16 GiB, scheduled" env VMM_CLIENT=endurance build/bin/cuvmm run --limit 16G --schedule fair --
+endure "limit of 12 GiB, 8 GiB spilled" build/bin/cuvmm run --limit 12G --spill host:8G --
 printf '[%s]\n' "$details" >"$CUVMM_PART_DETAILS"
 exit "$status"
