@@ -120,7 +120,7 @@ void StreamClock::mark(StreamState& state) {
   const RelaxedCapture relaxed{driver_};
   Mark mark{.tick = state.tick.load(std::memory_order_acquire), .events = {}};
   const StreamTable::Staying staying{table_};
-  if (state.ended.load()) return;
+  if (state.ended.load() || state.context_ends.load()) return;
   std::vector<StreamState*> streams;
   if (state.kind == StreamKind::Everything) streams = table_.of_context(state.context);
   const Holding holding{state.lock};
@@ -172,6 +172,8 @@ void StreamClock::let_go(StreamState& state, Mark& mark) {
 }
 
 void StreamClock::poll(StreamState& state) {
+  const StreamTable::Staying staying{table_};
+  if (state.context_ends.load()) return;
   const InContext in_context{driver_, state.context};
   if (!in_context.ok()) return;
   const RelaxedCapture relaxed{driver_};

@@ -68,6 +68,10 @@ class StreamClock final : public StreamOrder {
   void mark_pending(StreamName name);
   // Before the driver ends it, since the next stream may have its handle at once.
   void stream_ends(CUstream handle);
+  // Before the driver ends a context, and afterwards where it has not: it was refused, or was not
+  // the last release of a primary context.
+  void context_ends(CUcontext context) { table_.context_ends(context, true); }
+  void context_stays(CUcontext context) { table_.context_ends(context, false); }
   void context_ended(CUcontext context) { table_.context_ended(context); }
 
   // Before a wait of the program's: what will have been done after it.

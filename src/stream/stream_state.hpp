@@ -39,6 +39,7 @@ struct StreamState {
   std::atomic<std::uint64_t> done{0};  // the last free that the device has passed, as far as known
   std::atomic<std::uint64_t> waited_for{0};  // the last that the program itself has waited for
   std::atomic<bool> ended{false};
+  std::atomic<bool> context_ends{false};  // and with it all of its handles and events
   std::atomic<bool> knows_others{false};  // whether `known` holds anything
 
   Lock lock{LockOrder::StreamOrder};  // guards what follows

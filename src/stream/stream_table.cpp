@@ -147,6 +147,7 @@ StreamState& StreamTable::unused_record() {
     state.done.store(0);
     state.waited_for.store(0);
     state.ended.store(false);
+    state.context_ends.store(false);
     drop_events_of(state);
     const Holding holding{state.lock};
     state.known.clear();
@@ -217,6 +218,14 @@ void StreamTable::stream_ended(CUstream handle) {
   end(*found->second);
   by_key_.erase(found);
   note_change();
+}
+
+void StreamTable::context_ends(CUcontext context, bool ends) {
+  const Writing ending{ends_};
+  const Reading reading{lock_};
+  for (const auto& state : all_) {
+    if (state->context == context) state->context_ends.store(ends);
+  }
 }
 
 void StreamTable::context_ended(CUcontext context) {

@@ -63,8 +63,9 @@ class StreamTable {
   // Those of the device that have freed what is not known to be done, ended ones too.
   std::vector<StreamState*> with_unfinished(int device) const;
 
-  // While somebody holds one none of the streams ends that have not `ended` yet, so that another
-  // thread's can be named to the driver: to one that is gone it would write.
+  // While somebody holds one no stream ends that has not `ended` yet, and no context whose streams
+  // do not say so, so that another thread's can be named to the driver: to one that is gone it
+  // would write.
   class Staying {
    public:
     explicit Staying(const StreamTable& table) : reading_(table.ends_) {}
@@ -74,6 +75,8 @@ class StreamTable {
   };
   // Before the driver ends it.
   void stream_ended(CUstream handle);
+  // Before the driver ends a context, and afterwards where it has not.
+  void context_ends(CUcontext context, bool ends);
   void context_ended(CUcontext context);
 
   // Gives back all events that mark places in the streams' work.

@@ -76,5 +76,28 @@ TEST(Contexts, EndAndBeginInManyThreadsWithTheirOwnMemory) {
   EXPECT_EQ(failures, 0);
 }
 
+// Its frees are found done as before.
+TEST(Contexts, WhichAreNotEndedAfterAllGoOn) {
+  ASSERT_EQ(through_door<Call::cuInit>(0u), CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  for (int times = 0; times < 2; ++times) {
+    ASSERT_EQ(through_door<Call::cuDevicePrimaryCtxRetain>(&context, 0), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(through_door<Call::cuCtxSetCurrent>(context), CUDA_SUCCESS);
+  Serving* const serving = Engine::get()->serving();
+  if (serving == nullptr) GTEST_SKIP() << "nothing is served";
+  const auto is_found_done = [&] {
+    const FreeTicket freed = serving->clock.ticket_of_all(context);
+    constexpr std::uint64_t ten_seconds = 10'000'000'000;
+    return serving->clock.wait(freed, now_ns() + ten_seconds);
+  };
+  EXPECT_TRUE(is_found_done());
+  EXPECT_EQ(through_door<Call::cuDevicePrimaryCtxRelease_v2>(0), CUDA_SUCCESS) << "not the last";
+  EXPECT_TRUE(is_found_done());
+  EXPECT_NE(through_door<Call::cuCtxDestroy_v2>(context), CUDA_SUCCESS) << "a primary one";
+  EXPECT_TRUE(is_found_done());
+  EXPECT_EQ(through_door<Call::cuDevicePrimaryCtxRelease_v2>(0), CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace cuvmm::test

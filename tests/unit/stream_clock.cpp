@@ -328,6 +328,37 @@ TEST_F(StreamClockTest, NoStreamIsNamedToTheDriverOnceItHasEnded) {
   EXPECT_FALSE(was_named.load());
 }
 
+// Its events go with it.
+TEST_F(StreamClockTest, NothingOfAContextIsNamedToTheDriverWhileItEnds) {
+  static std::atomic<int> named{0};
+  static const Driver* real = nullptr;
+  real = &driver();
+  Driver watched = driver();
+  watched.cuEventRecord = [](CUevent event, CUstream stream) -> CUresult {
+    ++named;
+    return real->cuEventRecord(event, stream);
+  };
+  watched.cuEventQuery = [](CUevent event) -> CUresult {
+    ++named;
+    return real->cuEventQuery(event);
+  };
+  StreamClock watching{watched, captures};
+  HeldStream stream = held();
+  stream.hold();
+  const FreeTicket marked = StreamClock::ticket(*watching.table().find(stream.name()));
+  watching.look(marked.stream);
+  const FreeTicket all = watching.ticket_of_all(context());
+  named = 0;
+  watching.context_ends(context());
+  stream.let_go();
+  EXPECT_FALSE(watching.wait(marked, in_ms(20)));
+  EXPECT_FALSE(watching.wait(all, in_ms(20)));
+  EXPECT_EQ(named.load(), 0);
+  watching.context_stays(context());
+  EXPECT_TRUE(watching.wait(marked, in_ms(10'000)));
+  EXPECT_TRUE(watching.wait(all, in_ms(10'000)));
+}
+
 TEST_F(StreamClockTest, TheLegacyStreamStillWaitsForABlockingOneThatEnded) {
   FreeTicket ticket;
   const StreamName legacy{.handle = CU_STREAM_LEGACY};

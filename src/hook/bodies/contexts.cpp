@@ -29,13 +29,28 @@ void end(const Forward<call>& forward, CUcontext context) {
   forward.engine().scheduling().context_ended(context);
 }
 
+// By that call, which may do so or not: `is_over(answer)` says.
+template <Call call, class Argument, class IsOver>
+CUresult end_by(const Forward<call>& forward, CUcontext context, Argument argument,
+                IsOver is_over) {
+  Engine& engine = forward.engine();
+  engine.scheduling().context_ends(context);
+  const EndingContexts::Ending ending{engine.ending_contexts(), context};
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  StreamClock* const clock = clock_of(forward);
+  if (clock != nullptr) clock->context_ends(context);
+  const CUresult answer = forward.announced(argument);
+  if (is_over(answer)) {
+    end(forward, context);
+  } else if (clock != nullptr) {
+    clock->context_stays(context);
+  }
+  return answer;
+}
+
 template <Call call>
 CUresult destroy(const Forward<call>& forward, CUcontext context) {
-  forward.engine().scheduling().context_ends(context);
-  const EndingContexts::Ending ending{forward.engine().ending_contexts(), context};
-  const CUresult answer = forward(context);
-  if (answer == CUDA_SUCCESS) end(forward, context);
-  return answer;
+  return end_by(forward, context, context, [](CUresult answer) { return answer == CUDA_SUCCESS; });
 }
 
 bool is_active(const Driver& driver, CUdevice device) {
@@ -58,13 +73,10 @@ template <Call call>
 CUresult end_primary(const Forward<call>& forward, CUdevice device, bool always) {
   Engine& engine = forward.engine();
   if (engine.serving() == nullptr && engine.scheduling().parts() == nullptr) return forward(device);
-  const Driver& driver = forward.engine().driver();
-  const CUcontext context = primary_context(driver, device);
-  engine.scheduling().context_ends(context);
-  const EndingContexts::Ending ending{engine.ending_contexts(), context};
-  const CUresult answer = forward(device);
-  if (answer == CUDA_SUCCESS && (always || !is_active(driver, device))) end(forward, context);
-  return answer;
+  const Driver& driver = engine.driver();
+  return end_by(forward, primary_context(driver, device), device, [&](CUresult answer) {
+    return answer == CUDA_SUCCESS && (always || !is_active(driver, device));
+  });
 }
 
 }  // namespace
