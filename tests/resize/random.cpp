@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same random programs with VMM_RESIZE=off and with this process' own way, each in a process
-// that has no other: they read the same.
+// The same random programs with VMM_RESIZE=off and all the memory that they need, and in this
+// process' own way, each in a process that has no other: they read the same.
+#include <algorithm>
+#include <cstdlib>
 #include <exception>
 
+#include "engine/control.hpp"
 #include "resize/program.hpp"
 #include "support/scale.hpp"
 
@@ -23,16 +26,20 @@ struct Seen {
   std::uint64_t digest = 0;
   std::uint64_t elided = 0;
   std::uint64_t run = 0;
+  std::uint64_t most_spilled = 0;
 };
 
 Seen run_programs(CUcontext context, std::uint64_t first_seed, std::uint64_t count, Size least,
                   Link& link) {
   const Kernels kernels;
+  Seen seen;
   for (std::uint64_t i = 0; i < count; ++i) {
     RandomProgram program{context, kernels, first_seed + i, least};
     link.send(program.run());
+    const ChunkCounters elsewhere = Engine::get()->control()->spilled();
+    seen.most_spilled =
+        std::max(seen.most_spilled, elsewhere.physical_in_use + elsewhere.physical_free);
   }
-  Seen seen;
   if (Resizer* resizer = Engine::get()->serving()->resizer()) {
     const ResizeCounters counters = resizer->counters();
     seen.elided = counters.elided;
@@ -64,7 +71,9 @@ TEST(RandomPrograms, SeeTheSameAsWithoutResizing) {
   const std::uint64_t first = seed() << 32;
   const ChildArguments arguments{std::to_string(first), std::to_string(count),
                                  std::to_string(least_block())};
-  Child natively{"run_random_programs", arguments, {"VMM_RESIZE=off", "VMM_TRACE_FILE="}};
+  Child natively{"run_random_programs",
+                 arguments,
+                 {"VMM_RESIZE=off", "VMM_SPILL=off", "VMM_LIMIT=none", "VMM_TRACE_FILE="}};
   Child resizing{"run_random_programs", arguments, {"VMM_TRACE_FILE="}};
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto expected = natively.link().receive<std::uint64_t>();
@@ -78,6 +87,8 @@ TEST(RandomPrograms, SeeTheSameAsWithoutResizing) {
   // It is of no use if nothing of what it is about happens.
   EXPECT_GT(seen.elided, count / 20);
   EXPECT_GT(seen.run, count / 20);
+  const char* const spill = std::getenv("VMM_SPILL");
+  EXPECT_EQ(seen.most_spilled != 0, spill != nullptr);
   std::printf("%llu programs: %llu copies elided, %llu run\n",
               static_cast<unsigned long long>(count), static_cast<unsigned long long>(seen.elided),
               static_cast<unsigned long long>(seen.run));

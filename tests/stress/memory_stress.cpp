@@ -23,6 +23,7 @@ struct Setting {
   Grow grow;
   FreeMode free;
   unsigned limit_percent;
+  unsigned spill_percent = 0;
 };
 
 // CUVMM_STRESS_OPERATIONS, of each setting; a few unless it is set.
@@ -59,8 +60,18 @@ class MemoryStress : public DriverContract, public ::testing::WithParamInterface
   void expect_it_adds_up(Common& common);
   void expect_room_is_had(Common& common);
   Size limit() const { return card_ / 100 * GetParam().limit_percent; }
+  Size spill() const { return card_ / 100 * GetParam().spill_percent; }
+  MemorySettings settings() const {
+    MemorySettings chosen{.limit = SizeLimit::of_bytes(limit()),
+                          .grow = GetParam().grow,
+                          .free = GetParam().free,
+                          .wait = Duration{50'000}};
+    if (spill() != 0) chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(spill())};
+    return chosen;
+  }
 
   Size card_ = 0;
+  Size most_spilled_ = 0;
 };
 
 void MemoryStress::make_streams(Common& common) {
@@ -138,8 +149,11 @@ void MemoryStress::expect_it_adds_up(Common& common) {
     }
     const Size held = common.oracle.live_bytes(
         [&](const Block& block) { return block.device == device && block.by == By::Us; });
+    const ChunkCounters elsewhere = memory.device_memory(device)->store().spilled();
+    ASSERT_LE(elsewhere.physical_in_use + elsewhere.physical_free, spill());
+    most_spilled_ = std::max(most_spilled_, elsewhere.physical_in_use);
     const auto info = memory.info({.free = card_, .total = card_});
-    ASSERT_LE(info.free + held, info.total) << "device " << device;
+    ASSERT_LE(info.free + held, info.total + elsewhere.physical_in_use) << "device " << device;
     const MemoryCounters counters = memory.counters(device);
     ASSERT_EQ(counters.requested_live, held);
     ASSERT_LE(counters.physical_held(), limit());
@@ -181,10 +195,7 @@ void MemoryStress::expect_room_is_had(Common& common) {
 }
 
 void MemoryStress::run(std::uint64_t operations) {
-  Program program{{.limit = SizeLimit::of_bytes(limit()),
-                   .grow = GetParam().grow,
-                   .free = GetParam().free,
-                   .wait = Duration{50'000}}};
+  Program program{settings()};
   Oracle oracle;
   Common common{.program = program, .oracle = oracle, .card = card_, .free = GetParam().free};
   make_streams(common);
@@ -245,7 +256,11 @@ void MemoryStress::run(std::uint64_t operations) {
     program.make_current(device);
     program.memory().make_room();
     EXPECT_EQ(program.memory().counters(device).physical_held(), 0U) << "device " << device;
+    ChunkStore& store = program.memory().device_memory(device)->store();
+    store.reclaim_spilled(unlimited);
+    EXPECT_EQ(store.spilled().physical_in_use + store.spilled().physical_free, 0U);
   }
+  EXPECT_EQ(most_spilled_ != 0, spill() != 0) << "of no use if nothing lies elsewhere";
 }
 
 TEST_P(MemoryStress, AddsUp) {
@@ -259,7 +274,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Setting{"LooseExact", Grow::Loose, FreeMode::Exact, 75},
                       Setting{"LooseRelaxed", Grow::Loose, FreeMode::Relaxed, 75},
                       Setting{"TightExact", Grow::Tight, FreeMode::Exact, 50},
-                      Setting{"TightRelaxed", Grow::Tight, FreeMode::Relaxed, 90}),
+                      Setting{"TightRelaxed", Grow::Tight, FreeMode::Relaxed, 90},
+                      Setting{"Spilled", Grow::Loose, FreeMode::Relaxed, 30, 60}),
     [](const auto& setting) { return std::string{setting.param.name}; });
 
 }  // namespace
