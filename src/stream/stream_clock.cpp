@@ -114,13 +114,12 @@ bool StreamClock::record_mark(StreamState& state, const std::vector<StreamState*
 // The tick is read first: what is freed while the mark is made may lie behind it, or on a stream
 // that is not among those that are marked.
 void StreamClock::mark(StreamState& state) {
-  if (state.ended.load()) return;
+  const StreamTable::Staying staying{table_};
+  if (state.ended.load() || state.context_ends.load()) return;
   const InContext in_context{driver_, state.context};
   if (!in_context.ok()) return;
   const RelaxedCapture relaxed{driver_};
   Mark mark{.tick = state.tick.load(std::memory_order_acquire), .events = {}};
-  const StreamTable::Staying staying{table_};
-  if (state.ended.load() || state.context_ends.load()) return;
   std::vector<StreamState*> streams;
   if (state.kind == StreamKind::Everything) streams = table_.of_context(state.context);
   const Holding holding{state.lock};
