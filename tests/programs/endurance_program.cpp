@@ -246,6 +246,18 @@ class Worker {
   Counts counts_;
 };
 
+CUdevice use_device() {
+  CUdevice device = 0;
+  check(CALL(cuInit)(0), "cuInit");
+  check(CALL(cuDeviceGet)(&device, 0), "cuDeviceGet");
+  check(CALL(cuDevicePrimaryCtxRetain)(&context, device), "cuDevicePrimaryCtxRetain");
+  check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
+  return device;
+}
+void leave_device(CUdevice device) {
+  check(CALL(cuDevicePrimaryCtxRelease)(device), "cuDevicePrimaryCtxRelease");
+}
+
 // What this process has of the host's memory.
 std::size_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
@@ -303,7 +315,10 @@ bool read_options(int count, char** words) {
 
 int main(int count, char** words) {
   if (count == 3 && std::string_view{words[1]} == OtherProcess::role) {
-    return OtherProcess::answer_all(words[2]);
+    const CUdevice device = use_device();
+    OtherProcess::answer_all(words[2]);
+    leave_device(device);
+    return 0;
   }
   if (!read_options(count, words)) {
     std::fprintf(stderr,
@@ -312,11 +327,7 @@ int main(int count, char** words) {
     return 2;
   }
   if (options.share != 0) other_process.emplace();
-  CUdevice device = 0;
-  check(CALL(cuInit)(0), "cuInit");
-  check(CALL(cuDeviceGet)(&device, 0), "cuDeviceGet");
-  check(CALL(cuDevicePrimaryCtxRetain)(&context, device), "cuDevicePrimaryCtxRetain");
-  check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
+  const CUdevice device = use_device();
 
   // The first part warms up what may grow once; what the second adds to the host's memory is said.
   Counts counts;
@@ -331,6 +342,6 @@ int main(int count, char** words) {
               counts.operations, counts.granted, counts.refused, counts.grown, counts.words_checked,
               counts.shared, resident_before >> 20, resident_after >> 20);
   other_process.reset();
-  check(CALL(cuDevicePrimaryCtxRelease)(device), "cuDevicePrimaryCtxRelease");
+  leave_device(device);
   return 0;
 }

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams and contexts that end, with work that goes on, beside threads that ask about it.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "unit/stream_clock_support.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class StreamEnds : public StreamClockTest {};
+
+TEST_F(StreamEnds, AllWorkOfAContextIncludesWhatAStreamLeavesBehind) {
+  HeldStream other = held();
+  FreeTicket all;
+  {
+    HeldStream stream = held();
+    clock->table().find(stream.name());
+    stream.hold();
+    all = clock->ticket_of_all(context());
+    clock->stream_ends(stream);
+    EXPECT_FALSE(clock->wait(all, in_ms(20))) << "its work runs on";
+  }
+  EXPECT_TRUE(clock->wait(all, in_ms(10'000)));
+}
+
+TEST_F(StreamEnds, WhatIsFreedAfterAStreamEndedComesAfterItsWorkToo) {
+  for (const unsigned flags : {CU_STREAM_NON_BLOCKING, CU_STREAM_DEFAULT}) {
+    FreeTicket all;
+    {
+      HeldStream stream = held(flags);
+      clock->table().find(stream.name());
+      stream.hold();
+      clock->stream_ends(stream);
+      all = clock->ticket_of_all(context());
+      EXPECT_FALSE(clock->wait(all, in_ms(20))) << "its work runs on";
+    }
+    EXPECT_TRUE(clock->wait(all, in_ms(10'000)));
+  }
+}
+
+// Marks are made by whoever lacks memory, whatever other threads do with their streams.
+TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
+  static std::atomic<int> marks{0};
+  static std::atomic<CUstream> ended{nullptr};
+  static std::atomic<bool> was_named{false};
+  static const Driver* real = nullptr;
+  marks = 0;
+  ended = nullptr;
+  was_named = false;
+  real = &driver();
+  Driver watched = driver();
+  // A mark begins with the legacy stream: it is slow, as long as the other has not ended.
+  watched.cuEventRecord = [](CUevent event, CUstream stream) -> CUresult {
+    if (stream == CU_STREAM_LEGACY) {
+      ++marks;
+      for (int ms = 0; ms < 200 && ended.load() == nullptr; ++ms) usleep(1000);
+    }
+    if (stream == ended.load()) was_named = true;
+    return real->cuEventRecord(event, stream);
+  };
+  StreamClock watching{watched, captures};
+  HeldStream stream = held();
+  watching.table().find(stream.name());
+  const CUcontext here = context();
+  const auto look_at_all = [&] {
+    GIVEN(driver().cuCtxSetCurrent(here));
+    watching.look(watching.ticket_of_all(here).stream);
+  };
+  // Behind the first mark wait the end of the stream and, having seen it alive, a second one.
+  std::thread first{look_at_all};
+  while (marks.load() == 0) usleep(1000);
+  std::thread ender{[&] {
+    GIVEN(driver().cuCtxSetCurrent(here));
+    watching.stream_ends(stream);
+    ended = stream;
+  }};
+  usleep(50'000);
+  std::thread second{look_at_all};
+  for (std::thread* one : {&first, &ender, &second}) one->join();
+  EXPECT_EQ(marks.load(), 2);
+  EXPECT_FALSE(was_named.load());
+}
+
+// Its events go with it.
+TEST_F(StreamEnds, NothingOfAContextIsNamedToTheDriverWhileItEnds) {
+  static std::atomic<int> named{0};
+  static const Driver* real = nullptr;
+  real = &driver();
+  Driver watched = driver();
+  watched.cuEventRecord = [](CUevent event, CUstream stream) -> CUresult {
+    ++named;
+    return real->cuEventRecord(event, stream);
+  };
+  watched.cuEventQuery = [](CUevent event) -> CUresult {
+    ++named;
+    return real->cuEventQuery(event);
+  };
+  StreamClock watching{watched, captures};
+  HeldStream stream = held();
+  stream.hold();
+  const FreeTicket marked = StreamClock::ticket(*watching.table().find(stream.name()));
+  watching.look(marked.stream);
+  const FreeTicket all = watching.ticket_of_all(context());
+  named = 0;
+  watching.context_ends(context());
+  stream.let_go();
+  EXPECT_FALSE(watching.wait(marked, in_ms(20)));
+  EXPECT_FALSE(watching.wait(all, in_ms(20)));
+  EXPECT_EQ(named.load(), 0);
+  watching.context_stays(context());
+  EXPECT_TRUE(watching.wait(marked, in_ms(10'000)));
+  EXPECT_TRUE(watching.wait(all, in_ms(10'000)));
+}
+
+TEST_F(StreamEnds, TheLegacyStreamStillWaitsForABlockingOneThatEnded) {
+  FreeTicket ticket;
+  const StreamName legacy{.handle = CU_STREAM_LEGACY};
+  {
+    HeldStream stream = held(CU_STREAM_DEFAULT);
+    stream.hold();
+    ticket = free_on(stream.name());
+    clock->stream_ends(stream);
+    EXPECT_TRUE(clock->is_before(ticket, id(legacy)));
+    EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(CU_STREAM_LEGACY));
+    captures.began();
+    HeldStream another = held(CU_STREAM_DEFAULT);
+    another.hold();
+    ticket = free_on(another.name());
+    clock->stream_ends(another);
+    EXPECT_FALSE(clock->is_before(ticket, id(legacy))) << "it could not be told to";
+    captures.ended();
+  }
+  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+}
+
+TEST_F(StreamEnds, AStreamThatEndedIsWaitedForToTheEnd) {
+  FreeTicket ticket;
+  {
+    HeldStream stream = held();
+    stream.hold();
+    ticket = free_on(stream.name());
+    EXPECT_FALSE(clock->is_done(ticket));
+    clock->stream_ends(stream);
+    EXPECT_FALSE(clock->is_done(ticket));
+  }
+  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+}
+
+TEST_F(StreamEnds, WhatWasFreedInAContextThatIsGoneIsDone) {
+  FreeTicket ticket;
+  {
+    OwnContext own;
+    CUstream stream = nullptr;
+    GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ticket = free_on({stream, false});
+    clock->look(ticket.stream);
+    const CUcontext ended = own.get();
+    GIVEN(own.destroy());
+    clock->context_ended(ended);
+  }
+  EXPECT_TRUE(clock->is_done(ticket));
+}
+
+TEST_F(StreamEnds, AStreamThatEndsAmidACaptureDoesNotBreakIt) {
+  HeldStream origin = held();
+  HeldStream side = held();
+  clock->table().find(side.name());
+  const GivenEvent fork;
+  const GivenEvent join;
+  begin_capture(origin, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  captures.began();
+  GIVEN(driver().cuEventRecord(fork, origin));
+  GIVEN(driver().cuStreamWaitEvent(side, fork, 0));
+  GIVEN(driver().cuEventRecord(join, side));
+  GIVEN(driver().cuStreamWaitEvent(origin, join, 0));
+  clock->stream_ends(side);
+  EXPECT_EQ(capture_status(origin), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  const GivenGraph graph = end_capture(origin);
+  captures.ended();
+}
+
+}  // namespace
+}  // namespace cuvmm::test
