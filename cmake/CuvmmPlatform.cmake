@@ -52,8 +52,10 @@ target_compile_options(cuvmm_compile INTERFACE
 # and frees them where ThreadSanitizer sees a race with the thread's last touch.
 target_compile_options(cuvmm_compile INTERFACE -ftls-model=initial-exec)
 # What every program that is preloaded carries with it, but is none of what a call costs: made small.
+# Such files are compiled by themselves, whatever CUVMM_TOGETHER says.
+option(CUVMM_SMALL "make small what is seldom called" ON)
 function(cuvmm_made_small)  # SOURCE…
-  if(NOT CUVMM_SANITIZE)
+  if(CUVMM_SMALL AND NOT CUVMM_SANITIZE)
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
   endif()
 endfunction()
@@ -76,6 +78,13 @@ if(CUVMM_SANITIZER_FLAGS)
   add_compile_options(${CUVMM_SANITIZER_FLAGS} -UNDEBUG -O1 -g1)
   add_link_options(${CUVMM_SANITIZER_FLAGS})
 endif()
+# What the sanitizers run, but are not there for. The checks left out double the time that tests take
+# to compile, and what they would find there ends a test anyway.
+function(cuvmm_checked_less target)
+  if(CUVMM_SANITIZE STREQUAL "address")
+    target_compile_options(${target} PRIVATE -fno-sanitize=null,alignment,vptr,object-size)
+  endif()
+endfunction()
 find_package(Threads REQUIRED)
 
 # #include "cuvmm/version.h"

@@ -6,7 +6,7 @@
 namespace cuvmm {
 namespace {
 
-constexpr const char* doing = "let memory spill";
+constexpr const char* letting_spill = "let memory spill";
 
 // What one device may take of another one's memory: within what it may spill, and what the other
 // may hold.
@@ -40,12 +40,12 @@ class NeighbourBudget final : public Budget {
 
 Result<int> attribute(const Driver& driver, CUdevice_attribute which, int ordinal) {
   int value = 0;
-  TRY(driver.check(driver.cuDeviceGetAttribute(&value, which, ordinal), doing));
+  TRY(driver.check(driver.cuDeviceGetAttribute(&value, which, ordinal), letting_spill));
   return value;
 }
 
 Error not_supported(const char* why) {
-  return {.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
+  return {.kind = ErrorKind::NotSupported, .doing = letting_spill, .subject = why};
 }
 
 }  // namespace

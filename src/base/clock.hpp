@@ -10,6 +10,11 @@ namespace cuvmm {
 
 // A length of time as options and waits have it.
 using Duration = std::chrono::microseconds;
+inline constexpr Duration an_hour{3600ll * 1'000'000};
+
+constexpr std::uint64_t in_ns(Duration duration) {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds{duration}.count());
+}
 
 // Since the machine started, the same for all its processes; never goes back.
 inline std::uint64_t now_ns() {

@@ -22,6 +22,10 @@ cuvmm_status refuse(const Error& error, cuvmm_error* out, AndSay and_say) {
   return static_cast<cuvmm_status>(details.status);
 }
 
+inline cuvmm_status answer(const Result<void>& result, cuvmm_error* out) {
+  return result.ok() ? CUVMM_OK : refuse(result.error(), out);
+}
+
 inline cuvmm_status refuse_missing_pointer(const char* doing, cuvmm_error* out) {
   return refuse(Error::invalid(doing, "a pointer is missing"), out);
 }

@@ -89,10 +89,6 @@ Result<cuvmm_client_figures> figures_of(cuvmm_client number) {
   return figures;
 }
 
-cuvmm_status answer(const Result<void>& result, cuvmm_error* error) {
-  return result.ok() ? CUVMM_OK : refuse(result.error(), error);
-}
-
 }  // namespace
 
 cuvmm_status set_policy(int32_t policy, cuvmm_error* error) {

@@ -4,7 +4,7 @@
 namespace cuvmm::capi {
 namespace {
 
-constexpr const char* using_pool = "use an elastic pool";
+constexpr const char* using_elastic_pool = "use an elastic pool";
 
 Result<std::unique_ptr<ElasticPool>> create(std::uint64_t capacity,
                                             const cuvmm_elastic_pool_options* options) {
@@ -53,7 +53,8 @@ uint64_t elastic_pool_granule(const cuvmm_elastic_pool* pool) {
 
 cuvmm_status elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint32_t traits,
                                    uint64_t* offset, cuvmm_error* error) {
-  if (pool == nullptr || offset == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr || offset == nullptr)
+    return refuse_missing_pointer(using_elastic_pool, error);
   const Inside inside;
   const auto allowed = traits_of(traits);
   if (!allowed.ok()) return refuse(allowed.error(), error);
@@ -66,7 +67,7 @@ cuvmm_status elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint
 
 cuvmm_status elastic_pool_allocate_at(cuvmm_elastic_pool* pool, uint64_t offset, uint64_t size,
                                       uint32_t traits, uint64_t* address, cuvmm_error* error) {
-  if (pool == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr) return refuse_missing_pointer(using_elastic_pool, error);
   const Inside inside;
   const auto allowed = traits_of(traits);
   if (!allowed.ok()) return refuse(allowed.error(), error);
@@ -80,7 +81,7 @@ cuvmm_status elastic_pool_allocate_at(cuvmm_elastic_pool* pool, uint64_t offset,
 
 cuvmm_status elastic_pool_deallocate(cuvmm_elastic_pool* pool, uint64_t offset, uint64_t size,
                                      cuvmm_error* error) {
-  if (pool == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr) return refuse_missing_pointer(using_elastic_pool, error);
   const Inside inside;
   const auto freed = pool->memory->deallocate({offset, size});
   if (freed.ok()) return CUVMM_OK;
@@ -92,7 +93,7 @@ int32_t elastic_pool_is_mapped(const cuvmm_elastic_pool* pool, uint64_t offset, 
 }
 
 cuvmm_status elastic_pool_grow(cuvmm_elastic_pool* pool, uint64_t capacity, cuvmm_error* error) {
-  if (pool == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr) return refuse_missing_pointer(using_elastic_pool, error);
   const Inside inside;
   const auto grown = pool->memory->grow(capacity);
   return grown.ok() ? CUVMM_OK : refuse(grown.error(), error);
@@ -105,7 +106,7 @@ uint64_t elastic_pool_trim(cuvmm_elastic_pool* pool) {
 }
 
 cuvmm_status elastic_pool_fence(cuvmm_elastic_pool* pool, void* stream, cuvmm_error* error) {
-  if (pool == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr) return refuse_missing_pointer(using_elastic_pool, error);
   const Inside inside;
   const auto fenced = pool->memory->fence(static_cast<CUstream>(stream));
   return fenced.ok() ? CUVMM_OK : refuse(fenced.error(), error);
@@ -113,7 +114,7 @@ cuvmm_status elastic_pool_fence(cuvmm_elastic_pool* pool, void* stream, cuvmm_er
 
 cuvmm_status elastic_pool_compact(cuvmm_elastic_pool* pool, cuvmm_moved moved, void* user,
                                   cuvmm_compaction* compaction, cuvmm_error* error) {
-  if (pool == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr) return refuse_missing_pointer(using_elastic_pool, error);
   const Inside inside;
   const auto done = pool->memory->compact();
   if (!done.ok()) return refuse(done.error(), error);

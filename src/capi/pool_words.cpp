@@ -22,13 +22,13 @@ Result<PlaceSettings> place_settings(const cuvmm_places* places) {
   }
   switch (places->placement) {
     case CUVMM_PLACE_PACK:
-      settings.placement = Placement::Pack;
+      settings.placement = PoolPlacement::Pack;
       break;
     case CUVMM_PLACE_STRIPE:
-      settings.placement = Placement::Stripe;
+      settings.placement = PoolPlacement::Stripe;
       break;
     case CUVMM_PLACE_LOCAL_THEN_PEER:
-      settings.placement = Placement::LocalThenPeer;
+      settings.placement = PoolPlacement::LocalThenPeer;
       break;
     default:
       return Error::invalid(doing, "no such placement");

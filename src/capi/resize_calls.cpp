@@ -55,10 +55,6 @@ Resizable::After after(void* stream) {
   return static_cast<CUstream>(stream);
 }
 
-cuvmm_status answer(const Result<void>& done, cuvmm_error* error) {
-  return done.ok() ? CUVMM_OK : refuse(done.error(), error);
-}
-
 template <class T>
 cuvmm_status answer(const Result<T>& done, T* out, cuvmm_error* error) {
   if (!done.ok()) return refuse(done.error(), error);

@@ -11,7 +11,7 @@ struct cuvmm_shared_pool {
 namespace cuvmm::capi {
 namespace {
 
-constexpr const char* using_pool = "use a shared pool";
+constexpr const char* using_shared_pool = "use a shared pool";
 
 // What concerns a model says which, and why in a model's words.
 cuvmm_status refuse_model(const Error& error, const char* model, cuvmm_error* out,
@@ -82,7 +82,7 @@ void shared_pool_destroy(cuvmm_shared_pool* pool) {
 cuvmm_status shared_pool_register_model(cuvmm_shared_pool* pool, const char* model,
                                         uint64_t capacity, const cuvmm_model_options* options,
                                         uint64_t* base_address, cuvmm_error* error) {
-  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
   const Inside inside;
   auto settings = model_settings(capacity, options, model);
   if (!settings.ok()) return refuse_model(settings.error(), model, error);
@@ -94,7 +94,7 @@ cuvmm_status shared_pool_register_model(cuvmm_shared_pool* pool, const char* mod
 
 cuvmm_status shared_pool_unregister_model(cuvmm_shared_pool* pool, const char* model,
                                           cuvmm_error* error) {
-  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
   const Inside inside;
   return answer(pool->models->unregister_model(model), model, error);
 }
@@ -102,7 +102,7 @@ cuvmm_status shared_pool_unregister_model(cuvmm_shared_pool* pool, const char* m
 cuvmm_status shared_pool_allocate(cuvmm_shared_pool* pool, const char* model, uint64_t size,
                                   uint32_t traits, uint64_t* offset, cuvmm_error* error) {
   if (pool == nullptr || model == nullptr || offset == nullptr) {
-    return refuse_missing_pointer(using_pool, error);
+    return refuse_missing_pointer(using_shared_pool, error);
   }
   const Inside inside;
   const auto allowed = traits_of(traits);
@@ -116,7 +116,7 @@ cuvmm_status shared_pool_allocate(cuvmm_shared_pool* pool, const char* model, ui
 cuvmm_status shared_pool_allocate_at(cuvmm_shared_pool* pool, const char* model, uint64_t offset,
                                      uint64_t size, uint32_t traits, uint64_t* address,
                                      cuvmm_error* error) {
-  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
   const Inside inside;
   const auto allowed = traits_of(traits);
   if (!allowed.ok()) return refuse_model(allowed.error(), model, error);
@@ -130,21 +130,21 @@ cuvmm_status shared_pool_allocate_at(cuvmm_shared_pool* pool, const char* model,
 
 cuvmm_status shared_pool_deallocate(cuvmm_shared_pool* pool, const char* model, uint64_t offset,
                                     uint64_t size, cuvmm_error* error) {
-  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
   const Inside inside;
   return answer(pool->models->deallocate(model, {offset, size}), model, error, {offset, size});
 }
 
 cuvmm_status shared_pool_fence(cuvmm_shared_pool* pool, const char* model, void* stream,
                                cuvmm_error* error) {
-  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
   const Inside inside;
   return answer(pool->models->fence(model, static_cast<CUstream>(stream)), model, error);
 }
 
 cuvmm_status shared_pool_compact(cuvmm_shared_pool* pool, const char* model, cuvmm_moved moved,
                                  void* user, cuvmm_compaction* compaction, cuvmm_error* error) {
-  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
   const Inside inside;
   const auto done = pool->models->compact(model);
   if (!done.ok()) return refuse_model(done.error(), model, error);
@@ -154,14 +154,14 @@ cuvmm_status shared_pool_compact(cuvmm_shared_pool* pool, const char* model, cuv
 
 cuvmm_status shared_pool_deactivate(cuvmm_shared_pool* pool, const char* model,
                                     cuvmm_error* error) {
-  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
   const Inside inside;
   return answer(pool->models->deactivate(model), model, error);
 }
 
 cuvmm_status shared_pool_activate(cuvmm_shared_pool* pool, const char* model,
                                   cuvmm_activation* activation, cuvmm_error* error) {
-  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_pool, error);
+  if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
   const Inside inside;
   const auto activated = pool->models->activate(model);
   if (!activated.ok()) return refuse_model(activated.error(), model, error);
@@ -174,7 +174,7 @@ cuvmm_status shared_pool_activate(cuvmm_shared_pool* pool, const char* model,
 cuvmm_status shared_pool_get_model_stats(const cuvmm_shared_pool* pool, const char* model,
                                          cuvmm_model_stats* stats, cuvmm_error* error) {
   if (pool == nullptr || model == nullptr || stats == nullptr) {
-    return refuse_missing_pointer(using_pool, error);
+    return refuse_missing_pointer(using_shared_pool, error);
   }
   const auto base = pool->models->base_address(model);
   if (!base.ok()) return refuse_model(base.error(), model, error);

@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int exit_failed = 1;
-
 struct DemoRequest {
   std::string folder = "demo-output";
   bool simulated = false;

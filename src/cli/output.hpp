@@ -9,6 +9,10 @@
 
 namespace cuvmm::cli {
 
+// What programs that run cuvmm see of it.
+inline constexpr int exit_failed = 1;
+inline constexpr int exit_usage = 2;
+
 // One line on standard error: "cuvmm: what".
 void say(const std::string& what);
 

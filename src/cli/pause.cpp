@@ -18,7 +18,7 @@ using share::ControlOutcome;
 using share::ControlRequest;
 using share::ControlWhat;
 
-struct Request {
+struct PauseRequest {
   ControlWhat what;
   std::vector<int> processes;
   bool all = false;
@@ -28,7 +28,7 @@ struct Request {
   std::string timeout = "10s";
 };
 
-void print_done(const Request& request, int process, const ControlAnswer& answer) {
+void print_done(const PauseRequest& request, int process, const ControlAnswer& answer) {
   const bool paused = request.what == ControlWhat::Pause;
   fmt::print("{}: {}: {} in {:.1f} ms, held for {:.1f} ms\n", process,
              paused ? "paused" : "resumed", print_size(answer.moved),
@@ -59,7 +59,7 @@ nlohmann::json as_json(int process, const Result<ControlAnswer>& answer) {
 }
 
 // Whether it did what was asked.
-bool tell_one(const Request& request, int process, Duration timeout, nlohmann::json& all) {
+bool tell_one(const PauseRequest& request, int process, Duration timeout, nlohmann::json& all) {
   ControlRequest words;
   words.what = request.what;
   words.timeout_us = static_cast<std::uint64_t>(timeout.count());
@@ -81,7 +81,7 @@ bool tell_one(const Request& request, int process, Duration timeout, nlohmann::j
   return false;
 }
 
-int tell_all(const Request& request) {
+int tell_all(const PauseRequest& request) {
   const auto timeout = OptionType<Duration>::read(request.timeout);
   if (!timeout) {
     fmt::print(stderr, "cuvmm: --timeout {}: allowed is {}\n", request.timeout,
@@ -104,7 +104,7 @@ int tell_all(const Request& request) {
 }
 
 CLI::App* add(CLI::App& app, const char* name, const char* text,
-              const std::shared_ptr<Request>& request, int& exit_status) {
+              const std::shared_ptr<PauseRequest>& request, int& exit_status) {
   CLI::App* command = app.add_subcommand(name, text);
   command->add_option("process", request->processes, "process numbers")->type_name("PID");
   command->add_flag("--all", request->all, "every process of this user that can be told");
@@ -119,12 +119,12 @@ CLI::App* add(CLI::App& app, const char* name, const char* text,
 }  // namespace
 
 void add_pause(CLI::App& app, int& exit_status) {
-  auto pause = std::make_shared<Request>();
+  auto pause = std::make_shared<PauseRequest>();
   pause->what = ControlWhat::Pause;
   add(app, "pause", "move a process' device memory to the host and hold its calls", pause,
       exit_status)
       ->add_flag("--strict", pause->strict, "refuse where some memory cannot leave the device");
-  auto resume = std::make_shared<Request>();
+  auto resume = std::make_shared<PauseRequest>();
   resume->what = ControlWhat::Resume;
   add(app, "resume", "move a paused process' memory back, and let it go on", resume, exit_status)
       ->add_flag("--partly", resume->partly,

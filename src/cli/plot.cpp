@@ -19,8 +19,6 @@
 namespace cuvmm::cli {
 namespace {
 
-constexpr int exit_failed = 1;
-constexpr int exit_usage = 2;
 constexpr std::size_t most_traces = 4;
 
 struct PlotRequest {

@@ -20,11 +20,9 @@ using replay::PolicyName;
 using replay::PolicySettings;
 using replay::ReplayTrace;
 
-constexpr int exit_failed = 1;
-constexpr int exit_usage = 2;
 constexpr int exit_out_of_memory = 3;
 
-int say(int status, const std::string& what, const std::string& why) {
+int tell(int status, const std::string& what, const std::string& why) {
   fmt::print(stderr, "cuvmm: {}: {}\n", what, why);
   return status;
 }
@@ -54,7 +52,7 @@ nlohmann::json as_json(const PolicySettings& settings, const ReplayTrace& trace,
   return object;
 }
 
-void print_line(const char* what, const std::string& value, const std::string& note = {}) {
+void print_figure(const char* what, const std::string& value, const std::string& note = {}) {
   fmt::print("{:<26} {:>12}{}{}\n", what, value, note.empty() ? "" : "  ", note);
 }
 
@@ -73,28 +71,28 @@ std::string share(double part_us, std::uint64_t whole_us) {
 void print_summary(const PolicySettings& settings, const ReplayTrace& trace,
                    const Outcome& outcome) {
   const auto& counters = outcome.counters;
-  print_line("policy", std::string{name_of(settings.name)});
-  print_line("events played", fmt::format("{}", outcome.events),
-             outcome.completed ? "all" : fmt::format("of {}", trace.events.size()));
-  print_line("peak of live bytes", print_size(trace.live_peak_bytes));
-  print_line("limit", settings.limit == unlimited ? "none" : print_size(settings.limit),
-             settings.limit == unlimited ? "" : times(settings.limit, trace.live_peak_bytes));
-  print_line("peak of physical bytes", print_size(counters.physical_peak_bytes),
-             times(counters.physical_peak_bytes, trace.live_peak_bytes));
-  print_line("memory taken", fmt::format("{}", counters.creates), "times");
+  print_figure("policy", std::string{name_of(settings.name)});
+  print_figure("events played", fmt::format("{}", outcome.events),
+               outcome.completed ? "all" : fmt::format("of {}", trace.events.size()));
+  print_figure("peak of live bytes", print_size(trace.live_peak_bytes));
+  print_figure("limit", settings.limit == unlimited ? "none" : print_size(settings.limit),
+               settings.limit == unlimited ? "" : times(settings.limit, trace.live_peak_bytes));
+  print_figure("peak of physical bytes", print_size(counters.physical_peak_bytes),
+               times(counters.physical_peak_bytes, trace.live_peak_bytes));
+  print_figure("memory taken", fmt::format("{}", counters.creates), "times");
   if (settings.name == PolicyName::Arena) {
-    print_line("free chunks moved", fmt::format("{}", counters.moves));
-    print_line("live blocks moved", fmt::format("{}", counters.compacted_blocks));
+    print_figure("free chunks moved", fmt::format("{}", counters.moves));
+    print_figure("live blocks moved", fmt::format("{}", counters.compacted_blocks));
   } else if (settings.name != PolicyName::Driver) {
-    print_line("cache given back", fmt::format("{}", counters.retries), "times, to go on");
+    print_figure("cache given back", fmt::format("{}", counters.retries), "times, to go on");
   }
-  print_line("time of driver calls", fmt::format("{:.1f} ms", counters.modelled_us / 1000),
-             "modelled, " + share(counters.modelled_us, trace.duration_us));
+  print_figure("time of driver calls", fmt::format("{:.1f} ms", counters.modelled_us / 1000),
+               "modelled, " + share(counters.modelled_us, trace.duration_us));
   if (trace.frees_left_out > 0) {
-    print_line("frees left out", fmt::format("{}", trace.frees_left_out),
-               "of memory from before the trace");
+    print_figure("frees left out", fmt::format("{}", trace.frees_left_out),
+                 "of memory from before the trace");
   }
-  print_line("completed", outcome.completed ? "yes" : "no");
+  print_figure("completed", outcome.completed ? "yes" : "no");
 }
 
 // What the words mean; a line on standard error where they mean nothing.
@@ -107,8 +105,8 @@ std::optional<PolicySettings> settings_of(const ReplayWords& words) {
   if (words.chunk.empty()) return settings;
   const auto chunk = parse_size(words.chunk);
   if (!chunk || *chunk == 0 || !is_multiple(*chunk, usual_granule)) {
-    say(exit_usage, "--chunk " + words.chunk,
-        chunk ? "not a multiple of 2 MiB" : chunk.error().text());
+    tell(exit_usage, "--chunk " + words.chunk,
+         chunk ? "not a multiple of 2 MiB" : chunk.error().text());
     return {};
   }
   settings.chunk = *chunk;
@@ -120,7 +118,7 @@ void say_what_has_no_effect(const CLI::App& command, PolicyName policy) {
   for (const auto& [flag, works] :
        {std::pair{"--chunk", has_chunks}, std::pair{"--grow", policy == PolicyName::Arena}}) {
     if (command.count(flag) != 0 && !works) {
-      say(0, flag, fmt::format("has no effect on the policy {}", name_of(policy)));
+      tell(0, flag, fmt::format("has no effect on the policy {}", name_of(policy)));
     }
   }
 }
@@ -136,20 +134,20 @@ int replay_trace(const ReplayWords& words, const CLI::App& command) {
   std::optional<ReplayLimit> limit;
   if (!words.limit.empty()) {
     const auto parsed = ReplayLimit::parse(words.limit);
-    if (!parsed) return say(exit_usage, "--limit " + words.limit, parsed.error().text());
+    if (!parsed) return tell(exit_usage, "--limit " + words.limit, parsed.error().text());
     limit = *parsed;
   }
   say_what_has_no_effect(command, settings->name);
 
   const auto trace = replay::read_trace(words.trace);
-  if (!trace) return say(exit_failed, words.trace, trace.error().text());
+  if (!trace) return tell(exit_failed, words.trace, trace.error().text());
   if (limit) settings->limit = limit->of(trace->live_peak_bytes);
 
   const auto sim = find_sim_directory();
-  if (!sim) return say(exit_failed, "replay", sim.error().text());
+  if (!sim) return tell(exit_failed, "replay", sim.error().text());
   settings->sim_driver = *sim + "/libcuda.so.1";
   const auto policy = replay::make_policy(*settings, *trace);
-  if (!policy) return say(exit_failed, "replay", policy.error().text());
+  if (!policy) return tell(exit_failed, "replay", policy.error().text());
 
   const Outcome outcome = played(*trace, **policy);
   if (words.json) {
@@ -158,7 +156,7 @@ int replay_trace(const ReplayWords& words, const CLI::App& command) {
     print_summary(*settings, *trace, outcome);
   }
   if (outcome.completed) return 0;
-  say(0, fmt::format("event {}", outcome.events + 1), outcome.refusal.text());
+  tell(0, fmt::format("event {}", outcome.events + 1), outcome.refusal.text());
   return outcome.refusal.kind == ErrorKind::OutOfMemory ? exit_out_of_memory : exit_failed;
 }
 

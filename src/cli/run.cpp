@@ -24,8 +24,6 @@
 namespace cuvmm::cli {
 namespace {
 
-constexpr int exit_usage = 2;
-
 struct RunRequest {
   std::vector<std::string> command;
   // Options by the names that the library reads them by.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/driver.hpp"
 
+#include "driver/absent_call.hpp"
+
 #include <utility>
 
 namespace cuvmm {
@@ -23,8 +25,6 @@ ErrorKind kind_of(CUresult answer) {
 
 }  // namespace
 
-// The row whose missing function this thread called last; absent functions set it (load.cpp).
-// Every check() takes it back, so that a later refusal is not put down to it.
 constinit thread_local const CallInfo* last_absent_call = nullptr;
 
 Error Driver::error_of(CUresult answer, const char* doing, Size asked) const {

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 
+#include "driver/absent_call.hpp"
 #include "driver/driver.hpp"
 
 namespace cuvmm {
-
-extern constinit thread_local const CallInfo* last_absent_call;
 
 namespace {
 

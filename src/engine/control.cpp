@@ -14,7 +14,6 @@
 namespace cuvmm {
 namespace {
 
-constexpr Duration an_hour{3600ll * 1'000'000};
 constexpr Duration a_moment{2'000'000};
 
 // The socket of this process, for the process' end: nothing is joined then.

@@ -21,8 +21,6 @@ using share::DeviceFigures;
 using share::Figures;
 using share::PublishedFigures;
 
-constexpr Duration an_hour{3600ll * 1'000'000};
-
 // Never destroyed: its thread may still be at work when the process ends.
 std::atomic<PublishedFigures*> published{nullptr};
 

@@ -21,15 +21,15 @@ Error not_supported(const char* why) {
 class PoolPlaces::Order {
  public:
   explicit Order(const PoolPlaces& places) : places_(places), is_full_(places.count(), false) {
-    if (places.placement_ == Placement::LocalThenPeer) local_ = local_place();
+    if (places.placement_ == PoolPlacement::LocalThenPeer) local_ = local_place();
   }
 
   // The next to ask for that granule after `tried` others; count() where there is none left.
   std::size_t at(Size granule, std::size_t tried) const {
     const std::size_t count = places_.count();
-    const std::size_t in_turn = places_.placement_ == Placement::Stripe ? places_.striped_ : 0;
+    const std::size_t in_turn = places_.placement_ == PoolPlacement::Stripe ? places_.striped_ : 0;
     if (tried < in_turn) return (granule + tried) % in_turn;
-    if (places_.placement_ != Placement::LocalThenPeer) return std::min(tried, count);
+    if (places_.placement_ != PoolPlacement::LocalThenPeer) return std::min(tried, count);
     if (tried == 0) return local_;
     return tried <= local_ ? tried - 1 : std::min(tried, count);
   }

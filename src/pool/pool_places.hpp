@@ -12,7 +12,7 @@
 namespace cuvmm {
 
 // Which of a pool's places a granule is taken from first. A place that is full is passed over.
-enum class Placement : std::uint8_t {
+enum class PoolPlacement : std::uint8_t {
   Pack,           // as the places were given: as few devices as possible
   Stripe,         // neighbouring granules on devices in turn
   LocalThenPeer,  // the device of the calling thread's context, then the others
@@ -24,7 +24,7 @@ enum class HostUse : std::uint8_t { Never, Last, Only };
 struct PlaceSettings {
   Size granule = 0;  // 0: the recommended one
   std::vector<int> devices = {0};
-  Placement placement = Placement::Pack;
+  PoolPlacement placement = PoolPlacement::Pack;
   HostUse host = HostUse::Never;
   int host_node = 0;
   Export exportable = Export::No;  // Yes: memory of devices can be lent to other processes
@@ -83,7 +83,7 @@ class PoolPlaces {
 
   const Driver& driver_;
   const std::vector<int> devices_;
-  const Placement placement_;
+  const PoolPlacement placement_;
   const Export exportable_;
   std::vector<Place> places_;  // devices in their order, then the host
   std::size_t striped_ = 0;    // the first so many take turns

@@ -12,7 +12,7 @@ namespace cuvmm::replay {
 namespace {
 
 constexpr const char* reading = "read trace";
-constexpr std::size_t buffer_size = 256 * 1024;
+constexpr std::size_t read_at_once = 256 * 1024;
 constexpr std::size_t longest_line = 4096;
 
 gzFile zlib_file(void* file) {
@@ -31,7 +31,7 @@ void TextLines::Close::operator()(void* file) const {
   ::gzclose_r(zlib_file(file));
 }
 
-TextLines::TextLines(void* file) : file_(file), buffer_(buffer_size) {}
+TextLines::TextLines(void* file) : file_(file), buffer_(read_at_once) {}
 
 Result<TextLines> TextLines::open(const std::string& path) {
   errno = 0;

@@ -16,10 +16,6 @@ namespace {
 constexpr std::uint64_t look_every_ns = 20'000;
 constexpr std::uint32_t looks_before_sleep = 200;
 
-std::uint64_t in_ns(Duration duration) {
-  return static_cast<std::uint64_t>(std::chrono::nanoseconds{duration}.count());
-}
-
 }  // namespace
 
 Issuer::Issuer(int device, DriverSide& side, Failures& failures, const ScheduleSettings& settings,

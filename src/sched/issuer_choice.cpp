@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::uint64_t active_for_ns = 100'000'000;
 
-std::uint64_t in_ns(Duration duration) {
-  return static_cast<std::uint64_t>(std::chrono::nanoseconds{duration}.count());
-}
-
 }  // namespace
 
 // Who comes back after a while has not saved up a claim to the device.

@@ -16,10 +16,6 @@ constexpr std::uint64_t longest_between_ns = 100'000;
 constexpr std::uint64_t longest_for_marks_ns = 10'000'000;
 constexpr std::uint64_t longest_to_leave_ns = 100'000'000;
 
-std::uint64_t in_ns(Duration duration) {
-  return static_cast<std::uint64_t>(std::chrono::nanoseconds{duration}.count());
-}
-
 }  // namespace
 
 // What goes to one stream without a pause is measured together.

@@ -6,7 +6,7 @@
 namespace cuvmm {
 namespace {
 
-constexpr int looks_before_sleep = 200;
+constexpr int looks_before_waiting = 200;
 
 inline void breathe() {
   __builtin_ia32_pause();
@@ -51,7 +51,7 @@ void Lane::first_is_issued() {
 }
 
 bool Lane::wait_until_issued(std::uint64_t number, Duration at_most) {
-  for (int look = 0; look < looks_before_sleep; ++look) {
+  for (int look = 0; look < looks_before_waiting; ++look) {
     if (issued() >= number) return true;
     breathe();
   }

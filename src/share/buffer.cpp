@@ -4,13 +4,13 @@
 namespace cuvmm::share {
 namespace {
 
-constexpr const char* doing = "make memory to share";
+constexpr const char* making = "make memory to share";
 
 Result<void> need(const Driver& driver, int device, CUdevice_attribute what, const char* missing) {
   int value = 0;
-  TRY(driver.check(driver.cuDeviceGetAttribute(&value, what, device), doing));
+  TRY(driver.check(driver.cuDeviceGetAttribute(&value, what, device), making));
   if (value != 0) return {};
-  return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = missing};
+  return Error{.kind = ErrorKind::NotSupported, .doing = making, .subject = missing};
 }
 
 Result<ChunkRef> new_chunk(const Driver& driver, Size size, Location where, ChunkStore* store) {
@@ -50,15 +50,15 @@ Result<Buffer> Buffer::create(const Driver& driver, const BufferSettings& settin
            "the device gives no memory away by file descriptor"));
   const Location where = Location::device(settings.device);
   const Size granule = TRY(granularity_of(driver, where));
-  if (settings.size == 0) return Error::invalid(doing, "of no bytes");
+  if (settings.size == 0) return Error::invalid(making, "of no bytes");
   const Size chunk_size =
       settings.chunk_size != 0 ? settings.chunk_size : round_up(settings.size, granule);
   if (chunk_size == 0 || !is_multiple(chunk_size, granule)) {
-    return Error::invalid(doing, "chunks are multiples of the granule", chunk_size);
+    return Error::invalid(making, "chunks are multiples of the granule", chunk_size);
   }
   const Size size = round_up(settings.size, chunk_size);
   if (size == 0 || size / chunk_size > most_chunks) {
-    return Error::invalid(doing, "of more chunks than can be granted", settings.size);
+    return Error::invalid(making, "of more chunks than can be granted", settings.size);
   }
   std::vector<ChunkRef> chunks;
   while (chunks.size() < size / chunk_size) {

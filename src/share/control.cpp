@@ -46,16 +46,6 @@ void remove_stale_tokens(const std::string& folder) {
   ::closedir(files);
 }
 
-Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing) {
-  for (;;) {
-    pollfd waited{.fd = socket.number(), .events = what, .revents = 0};
-    const int ready = ::poll(&waited, 1, until.milliseconds_left());
-    if (ready > 0) return {};
-    if (ready < 0 && errno != EINTR) return system_error(doing);
-    if (until.is_over()) return Error{.kind = ErrorKind::TimedOut, .doing = doing};
-  }
-}
-
 // One packet, of just that size.
 template <class Words>
 Result<Words> receive_words(const Fd& socket, Deadline until, const char* doing) {

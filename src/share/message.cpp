@@ -18,7 +18,7 @@ struct Header {
 static_assert(sizeof(Header) == 16);
 
 constexpr std::uint32_t magic = 0x48535643;  // "CVSH"
-constexpr const char* doing = "read a message";
+constexpr const char* reading = "read a message";
 
 // Chunks as it travels: the sizes follow.
 struct ChunksBody {
@@ -30,7 +30,7 @@ static_assert(sizeof(Header) + sizeof(ChunksBody) + most_descriptors * sizeof(Si
               longest_packet);
 
 Error wrong(const char* why) {
-  return Error::invalid(doing, why);
+  return Error::invalid(reading, why);
 }
 
 class Writer {
@@ -162,7 +162,7 @@ Result<Message> decode(std::span<const std::byte> packet, std::size_t descriptor
   const auto header = taken<Header>(packet);
   if (header.magic != magic) return wrong("not a message of cuvmm's");
   if (header.version != protocol_version) {
-    return Error{.kind = ErrorKind::NotAvailable, .doing = doing, .subject = "another version"};
+    return Error{.kind = ErrorKind::NotAvailable, .doing = reading, .subject = "another version"};
   }
   const auto body = packet.subspan(sizeof header);
   if (header.body != body.size()) return wrong("a message of the wrong length");

@@ -12,17 +12,6 @@ namespace {
 
 constexpr std::size_t control_room = CMSG_SPACE(most_descriptors * sizeof(int));
 
-// True once it may be tried again.
-Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing) {
-  pollfd waited{.fd = socket.number(), .events = what, .revents = 0};
-  for (;;) {
-    const int ready = ::poll(&waited, 1, until.milliseconds_left());
-    if (ready > 0) return {};
-    if (ready < 0 && errno != EINTR) return system_error(doing);
-    if (until.is_over()) return Error{.kind = ErrorKind::TimedOut, .doing = doing};
-  }
-}
-
 bool is_end(int code) {
   return code == EPIPE || code == ECONNRESET || code == ENOTCONN;
 }
@@ -43,6 +32,16 @@ std::vector<Fd> take_descriptors(msghdr& packet) {
 }
 
 }  // namespace
+
+Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing) {
+  for (;;) {
+    pollfd waited{.fd = socket.number(), .events = what, .revents = 0};
+    const int ready = ::poll(&waited, 1, until.milliseconds_left());
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) return system_error(doing);
+    if (until.is_over()) return Error{.kind = ErrorKind::TimedOut, .doing = doing};
+  }
+}
 
 Result<void> send(const Fd& socket, const Message& message, std::span<const int> descriptors,
                   Deadline until) {

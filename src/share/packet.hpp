@@ -21,6 +21,9 @@ Result<void> send(const Fd& socket, const Message& message, std::span<const int>
 // what came with it is closed.
 Result<Packet> receive(const Fd& socket, Deadline until);
 
+// Until it can be read from (POLLIN) or written to (POLLOUT).
+Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing);
+
 // The process at the other end runs as our user. What it calls itself there, or 0.
 Result<pid_t> checked_peer(const Fd& socket);
 

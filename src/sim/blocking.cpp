@@ -11,7 +11,7 @@
 namespace cuvmm::sim {
 namespace {
 
-constexpr Size step = 512;
+constexpr Size block_step = 512;
 constexpr Size granule_size = 2 * MiB;
 
 }  // namespace
@@ -29,7 +29,7 @@ void SmallBlocks::change(Granules::iterator granule, const std::function<void(Gr
 }
 
 CUdeviceptr SmallBlocks::take(Size size, const std::vector<int>& accessors) {
-  size = round_up(size, step);
+  size = round_up(size, block_step);
   const Holding holding{lock_};
   auto fitting = by_largest_.lower_bound({size, 0});
   if (fitting == by_largest_.end()) {
@@ -54,7 +54,7 @@ CUdeviceptr SmallBlocks::take(Size size, const std::vector<int>& accessors) {
 }
 
 void SmallBlocks::give_back(CUdeviceptr address, Size size) {
-  size = round_up(size, step);
+  size = round_up(size, block_step);
   const Holding holding{lock_};
   const auto granule = std::prev(granules_.upper_bound(address));
   change(granule, [&](Granule& changed) {

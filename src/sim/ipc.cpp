@@ -31,10 +31,6 @@ struct MemoryHandle {
 };
 static_assert(sizeof(MemoryHandle) <= sizeof(CUipcMemHandle));
 
-AddressSpace& space() {
-  return Process::get().space();
-}
-
 // Chunks of other processes that are mapped here.
 class OpenedChunks {
  public:

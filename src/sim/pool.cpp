@@ -12,7 +12,7 @@
 namespace cuvmm::sim {
 namespace {
 
-constexpr Size step = 512;
+constexpr Size pool_step = 512;
 
 std::uint64_t next_pool_id() {
   static std::atomic<std::uint64_t> last{0};
@@ -173,7 +173,7 @@ void Pool::count_used(Size size) {
 }
 
 CUresult Pool::allocate(const std::shared_ptr<Stream>& stream, Size size, CUdeviceptr* address) {
-  const Size rounded = round_up(size, step);
+  const Size rounded = round_up(size, pool_step);
   const Size most = properties_.device != nullptr ? properties_.device->memory() : TiB;
   if (rounded == 0 || rounded > most) return CUDA_ERROR_OUT_OF_MEMORY;
   const Taker taker{stream->queue.get(), queues_before(*stream)};
@@ -210,7 +210,7 @@ CUresult Pool::allocate(const std::shared_ptr<Stream>& stream, Size size, CUdevi
 void Pool::put_back(const Allocation& allocation, std::vector<Point> after) {
   --live_;
   freed_since_sync_ = true;
-  free_.add({allocation.address, round_up(allocation.size, step), std::move(after)});
+  free_.add({allocation.address, round_up(allocation.size, pool_step), std::move(after)});
 }
 
 void Pool::give_back(const Allocation& allocation, std::vector<Point> after) {

@@ -12,10 +12,6 @@
 namespace cuvmm::sim {
 namespace {
 
-AddressSpace& space() {
-  return Process::get().space();
-}
-
 CUmemAllocationProp properties_of(Device* device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -55,10 +55,6 @@ struct CatalogueEntry {
   std::int32_t is_there = 0;
 };
 
-AddressSpace& space() {
-  return Process::get().space();
-}
-
 Size piece_size() {
   return std::max<Size>(32 * MiB, settings().granularity);  // both powers of two
 }

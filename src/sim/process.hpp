@@ -59,4 +59,8 @@ class Process {
   Backing host_backing_;
 };
 
+inline AddressSpace& space() {
+  return Process::get().space();
+}
+
 }  // namespace cuvmm::sim

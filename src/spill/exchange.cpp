@@ -10,7 +10,7 @@ namespace cuvmm {
 namespace {
 
 // Copied together, and mapped by one plan.
-constexpr Size group_at_most = 256 * MiB;
+constexpr Size exchanged_at_once = 256 * MiB;
 constexpr int tries = 3;
 
 }  // namespace
@@ -71,7 +71,7 @@ Size Exchange::move_all(std::span<Departing> some, const Take& take) {
     std::vector<ChunkRef> fresh;
     Size size = 0;
     for (const Departing& one : some) {
-      if (one.of != some.front().of || (size != 0 && size + one.size > group_at_most)) break;
+      if (one.of != some.front().of || (size != 0 && size + one.size > exchanged_at_once)) break;
       Result<ChunkRef> taken = take(one);
       if (!taken.ok()) break;
       fresh.push_back(std::move(taken).value());

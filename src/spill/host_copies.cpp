@@ -6,17 +6,17 @@
 namespace cuvmm {
 namespace {
 
-constexpr const char* doing = "copy to or from the host";
+constexpr const char* copying = "copy to or from the host";
 
 }  // namespace
 
 Result<std::unique_ptr<HostCopies>> HostCopies::open(const Driver& driver, Way way) {
   auto copies = std::unique_ptr<HostCopies>{new HostCopies{driver, way}};
   for (CUstream& stream : copies->streams_) {
-    TRY(driver.check(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), doing));
+    TRY(driver.check(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), copying));
   }
   for (CUevent& event : copies->events_) {
-    TRY(driver.check(driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), doing));
+    TRY(driver.check(driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), copying));
   }
   return copies;
 }
@@ -52,13 +52,13 @@ Result<void> HostCopies::submit() {
   runs_ = part_is_begun_ = true;
   return driver_.check(way_ == Way::Out ? driver_.cuMemcpyDtoHAsync(host, device, size, stream())
                                         : driver_.cuMemcpyHtoDAsync(device, host, size, stream()),
-                       doing, size);
+                       copying, size);
 }
 
 Result<void> HostCopies::end_part() {
   TRY(submit());
   if (begun_ >= parts_at_once) TRY(wait_for(begun_ - parts_at_once + 1));
-  TRY(driver_.check(driver_.cuEventRecord(events_[begun_ % parts_at_once], stream()), doing));
+  TRY(driver_.check(driver_.cuEventRecord(events_[begun_ % parts_at_once], stream()), copying));
   ++begun_;
   part_is_begun_ = false;
   return {};
@@ -66,7 +66,7 @@ Result<void> HostCopies::end_part() {
 
 Result<void> HostCopies::wait_for(std::size_t parts) {
   for (; done_ < parts; ++done_) {
-    TRY(driver_.check(driver_.cuEventSynchronize(events_[done_ % parts_at_once]), doing));
+    TRY(driver_.check(driver_.cuEventSynchronize(events_[done_ % parts_at_once]), copying));
   }
   if (done_ == begun_ && !part_is_begun_) runs_ = false;
   return {};

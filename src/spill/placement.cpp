@@ -12,7 +12,7 @@
 namespace cuvmm {
 namespace {
 
-constexpr const char* doing = "put memory where it is used";
+constexpr const char* placing = "put memory where it is used";
 
 constexpr std::uint64_t us = 1000;
 constexpr std::uint64_t ms = 1000 * us;
@@ -137,13 +137,13 @@ void Placement::make_ready(DeviceMemory& device, const BetterPlaces& places) {
 Result<Exchange::Moved> Placement::change(DeviceMemory& device, const BetterPlaces& places,
                                           std::uint64_t for_calls) {
   if (const char* const why = why_it_runs_on(program_)) {
-    return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
+    return Error{.kind = ErrorKind::NotSupported, .doing = placing, .subject = why};
   }
   const CUcontext context = program_.memory.some_context_on(device.ordinal());
-  if (context == nullptr) return Error::invalid(doing, "the device has no context");
+  if (context == nullptr) return Error::invalid(placing, "the device has no context");
   make_ready(device, places);
   const std::uint64_t began = now_ns();
-  TRY(hold_still(program_, doing, began + for_calls, began + for_work));
+  TRY(hold_still(program_, placing, began + for_calls, began + for_work));
   const RelaxedCapture relaxed{program_.driver};
   const InContext in_context{program_.driver, context};
   Exchange::Moved moved;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t parts_ahead = 2;
 
 // Mapped by one plan, which grants the rights to all of it by one call.
-constexpr Size group_at_most = 64 * MiB;
+constexpr Size removed_at_once = 64 * MiB;
 
 class Taking {
  public:
@@ -164,7 +164,7 @@ Result<void> Removal::map_group(const Instead& instead, PauseTimes& times) {
   {
     const Taking taking{times.chunks_us};
     for (; end < all.size() && all[end].of == all[mapped_].of; ++end) {
-      if (end != mapped_ && size + all[end].size > group_at_most) break;
+      if (end != mapped_ && size + all[end].size > removed_at_once) break;
       // One may have it still, from a time when the driver would not take it back.
       if (!all[end].chunk) all[end].chunk = TRY(take_chunk(all[end], instead));
       size += all[end].size;

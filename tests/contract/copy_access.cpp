@@ -6,27 +6,27 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size size = 4 * KiB;
+constexpr Size accessed = 4 * KiB;
 constexpr auto none = CU_MEM_ACCESS_FLAGS_PROT_NONE;
 constexpr auto read_only = CU_MEM_ACCESS_FLAGS_PROT_READ;
 
 class CopyAccess : public DriverContract {
  protected:
-  std::vector<std::byte> host_ = std::vector<std::byte>(size);
+  std::vector<std::byte> host_ = std::vector<std::byte>(accessed);
 };
 
 TEST_F(CopyAccess, ReadOnlyMemoryIsASourceButNoTarget) {
   GivenMapped mapped = given_mapped(1, granularity());
-  const GivenBlocking other{size};
+  const GivenBlocking other{accessed};
   GIVEN(set_access(mapped.address(), granularity(), read_only));
 
-  EXPECT_CUDA(driver().cuMemcpyDtoH(host_.data(), mapped.address(), size));
-  EXPECT_CUDA(driver().cuMemcpyDtoD(other.address(), mapped.address(), size));
+  EXPECT_CUDA(driver().cuMemcpyDtoH(host_.data(), mapped.address(), accessed));
+  EXPECT_CUDA(driver().cuMemcpyDtoD(other.address(), mapped.address(), accessed));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
-                driver().cuMemcpyHtoD(mapped.address(), host_.data(), size));
+                driver().cuMemcpyHtoD(mapped.address(), host_.data(), accessed));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
-                driver().cuMemcpyDtoD(mapped.address(), other.address(), size));
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemsetD8(mapped.address(), 1, size));
+                driver().cuMemcpyDtoD(mapped.address(), other.address(), accessed));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemsetD8(mapped.address(), 1, accessed));
   EXPECT_CUDA(synchronize());
 }
 
@@ -36,52 +36,53 @@ TEST_F(CopyAccess, MemoryWithoutAccessIsNeither) {
   GIVEN(set_access(mapped.address(), granularity(), none));
 
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
-                driver().cuMemcpyDtoH(host_.data(), mapped.address(), size));
+                driver().cuMemcpyDtoH(host_.data(), mapped.address(), accessed));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
-                driver().cuMemcpyHtoDAsync(mapped.address(), host_.data(), size, stream));
+                driver().cuMemcpyHtoDAsync(mapped.address(), host_.data(), accessed, stream));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
                 driver().cuMemsetD32Async(mapped.address(), 1, 1, stream));
   EXPECT_CUDA(synchronize());
 }
 
 TEST_F(CopyAccess, PageableMemoryIsNoDeviceMemory) {
-  const GivenBlocking memory{size};
+  const GivenBlocking memory{accessed};
   const auto pageable = reinterpret_cast<CUdeviceptr>(host_.data());
 
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemcpyDtoD(memory.address(), pageable, size));
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemcpyDtoH(host_.data(), pageable, size));
-  EXPECT_CUDA(driver().cuMemcpy(memory.address(), pageable, size));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuMemcpyDtoD(memory.address(), pageable, accessed));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemcpyDtoH(host_.data(), pageable, accessed));
+  EXPECT_CUDA(driver().cuMemcpy(memory.address(), pageable, accessed));
 }
 
 TEST_F(CopyAccess, PinnedMemoryIsDeviceMemoryToo) {
-  const GivenBlocking memory{size};
-  PinnedWords pinned{size / 4};
+  const GivenBlocking memory{accessed};
+  PinnedWords pinned{accessed / 4};
 
-  EXPECT_CUDA(
-      driver().cuMemcpyDtoD(memory.address(), reinterpret_cast<CUdeviceptr>(pinned.data()), size));
+  EXPECT_CUDA(driver().cuMemcpyDtoD(memory.address(), reinterpret_cast<CUdeviceptr>(pinned.data()),
+                                    accessed));
 }
 
 TEST_F(CopyAccess, ACopyMayNotLeaveRegisteredMemory) {
-  const GivenBlocking memory{size};
-  void* const middle = host_.data() + size / 4;
-  GIVEN(driver().cuMemHostRegister(middle, size / 4, 0));
+  const GivenBlocking memory{accessed};
+  void* const middle = host_.data() + accessed / 4;
+  GIVEN(driver().cuMemHostRegister(middle, accessed / 4, 0));
 
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
-                driver().cuMemcpyHtoD(memory.address(), middle, size / 2));
-  EXPECT_CUDA(driver().cuMemcpyHtoD(memory.address(), host_.data(), size));
+                driver().cuMemcpyHtoD(memory.address(), middle, accessed / 2));
+  EXPECT_CUDA(driver().cuMemcpyHtoD(memory.address(), host_.data(), accessed));
 
   EXPECT_CUDA(driver().cuMemHostUnregister(middle));
 }
 
 TEST_F(CopyAccess, BlockingMemoryOfAnotherDeviceMayBeCopiedButNotSet) {
   NEEDS_DEVICES(2);
-  const GivenBlocking there{size};
+  const GivenBlocking there{accessed};
   const PrimaryContext here{1};
-  const GivenBlocking own{size};
+  const GivenBlocking own{accessed};
 
-  EXPECT_CUDA(driver().cuMemcpyDtoD(own.address(), there.address(), size));
-  EXPECT_CUDA(driver().cuMemcpyHtoD(there.address(), host_.data(), size));
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemsetD8(there.address(), 1, size));
+  EXPECT_CUDA(driver().cuMemcpyDtoD(own.address(), there.address(), accessed));
+  EXPECT_CUDA(driver().cuMemcpyHtoD(there.address(), host_.data(), accessed));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemsetD8(there.address(), 1, accessed));
   EXPECT_CUDA(synchronize());
 }
 
@@ -90,22 +91,23 @@ TEST_F(CopyAccess, MappedMemoryOfAnotherDeviceNeedsAccessOrItsContext) {
   GivenMapped there = given_mapped(1, granularity());
   const CUcontext its_context = primary();
   const PrimaryContext here{1};
-  const GivenBlocking own{size};
+  const GivenBlocking own{accessed};
 
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
-                driver().cuMemcpyDtoD(own.address(), there.address(), size));
-  EXPECT_CUDA(driver().cuMemcpyPeer(own.address(), here.get(), there.address(), its_context, size));
+                driver().cuMemcpyDtoD(own.address(), there.address(), accessed));
+  EXPECT_CUDA(
+      driver().cuMemcpyPeer(own.address(), here.get(), there.address(), its_context, accessed));
   EXPECT_CUDA(synchronize());
 }
 
 TEST_F(CopyAccess, NoCaptureHoldsAPeerCopy) {
-  const GivenBlocking memory{2 * size};
+  const GivenBlocking memory{2 * accessed};
   const GivenStream stream;
   GIVEN(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 
   EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-                driver().cuMemcpyPeerAsync(memory.address(), primary(), memory.address() + size,
-                                           primary(), size, stream));
+                driver().cuMemcpyPeerAsync(memory.address(), primary(), memory.address() + accessed,
+                                           primary(), accessed, stream));
 
   CUgraph graph = nullptr;
   EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, driver().cuStreamEndCapture(stream, &graph));
@@ -114,8 +116,8 @@ TEST_F(CopyAccess, NoCaptureHoldsAPeerCopy) {
 // Rows whose length or distance is left out -------------------------------------------------------
 
 TEST_F(CopyAccess, APitchThatIsLeftOutIsWhatTheCopyNeeds) {
-  const GivenBlocking memory{size};
-  for (std::size_t i = 0; i < size; ++i) host_[i] = static_cast<std::byte>(i);
+  const GivenBlocking memory{accessed};
+  for (std::size_t i = 0; i < accessed; ++i) host_[i] = static_cast<std::byte>(i);
   GIVEN(driver().cuMemcpyHtoD(memory.address(), host_.data(), 256));
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
@@ -135,7 +137,7 @@ TEST_F(CopyAccess, APitchThatIsLeftOutIsWhatTheCopyNeeds) {
 }
 
 TEST_F(CopyAccess, APitchThatIsGivenMustHoldTheRowEvenOfOne) {
-  const GivenBlocking memory{size};
+  const GivenBlocking memory{accessed};
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcDevice = memory.address();

@@ -7,13 +7,13 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size size = 1 * MiB;
+constexpr Size copied = 1 * MiB;
 
 class LinearCopies : public DriverContract {};
 
 std::vector<std::byte> host_pattern(std::uint64_t seed) {
-  std::vector<std::byte> bytes(size);
-  fill_host_pattern(bytes.data(), size, seed);
+  std::vector<std::byte> bytes(copied);
+  fill_host_pattern(bytes.data(), copied, seed);
   return bytes;
 }
 
@@ -22,95 +22,96 @@ CUdeviceptr as_address(const void* host) {
 }
 
 TEST_F(LinearCopies, ToTheDeviceAndBack) {
-  const GivenBlocking memory{size};
+  const GivenBlocking memory{copied};
   const std::vector<std::byte> sent = host_pattern(1);
-  std::vector<std::byte> received(size);
+  std::vector<std::byte> received(copied);
 
-  ASSERT_CUDA(driver().cuMemcpyHtoD(memory.address(), sent.data(), size));
-  ASSERT_CUDA(driver().cuMemcpyDtoH(received.data(), memory.address(), size));
+  ASSERT_CUDA(driver().cuMemcpyHtoD(memory.address(), sent.data(), copied));
+  ASSERT_CUDA(driver().cuMemcpyDtoH(received.data(), memory.address(), copied));
 
-  EXPECT_TRUE(has_pattern(received.data(), size, 1));
+  EXPECT_TRUE(has_pattern(received.data(), copied, 1));
 }
 
 TEST_F(LinearCopies, WithinTheDevice) {
-  const GivenBlocking from{size};
-  const GivenBlocking to{size};
-  fill_pattern(from.address(), size, 2);
+  const GivenBlocking from{copied};
+  const GivenBlocking to{copied};
+  fill_pattern(from.address(), copied, 2);
 
-  ASSERT_CUDA(driver().cuMemcpyDtoD(to.address(), from.address(), size));
+  ASSERT_CUDA(driver().cuMemcpyDtoD(to.address(), from.address(), copied));
 
-  expect_pattern(to.address(), size, 2);
+  expect_pattern(to.address(), copied, 2);
 }
 
 TEST_F(LinearCopies, TheGenericCopyKnowsItsDirections) {
-  const GivenBlocking from{size};
-  const GivenBlocking to{size};
+  const GivenBlocking from{copied};
+  const GivenBlocking to{copied};
   const std::vector<std::byte> sent = host_pattern(3);
-  std::vector<std::byte> received(size);
+  std::vector<std::byte> received(copied);
 
-  ASSERT_CUDA(driver().cuMemcpy(from.address(), as_address(sent.data()), size));
-  ASSERT_CUDA(driver().cuMemcpy(to.address(), from.address(), size));
-  ASSERT_CUDA(driver().cuMemcpy(as_address(received.data()), to.address(), size));
+  ASSERT_CUDA(driver().cuMemcpy(from.address(), as_address(sent.data()), copied));
+  ASSERT_CUDA(driver().cuMemcpy(to.address(), from.address(), copied));
+  ASSERT_CUDA(driver().cuMemcpy(as_address(received.data()), to.address(), copied));
 
-  EXPECT_TRUE(has_pattern(received.data(), size, 3));
+  EXPECT_TRUE(has_pattern(received.data(), copied, 3));
 }
 
 TEST_F(LinearCopies, ThePerThreadFlavoursCopyToo) {
-  const GivenBlocking from{size};
-  const GivenBlocking to{size};
+  const GivenBlocking from{copied};
+  const GivenBlocking to{copied};
   const std::vector<std::byte> sent = host_pattern(4);
-  std::vector<std::byte> received(size);
+  std::vector<std::byte> received(copied);
 
-  ASSERT_CUDA(driver().cuMemcpyHtoD_per_thread(from.address(), sent.data(), size));
-  ASSERT_CUDA(driver().cuMemcpyDtoD_per_thread(to.address(), from.address(), size));
-  ASSERT_CUDA(driver().cuMemcpyDtoH_per_thread(received.data(), to.address(), size));
+  ASSERT_CUDA(driver().cuMemcpyHtoD_per_thread(from.address(), sent.data(), copied));
+  ASSERT_CUDA(driver().cuMemcpyDtoD_per_thread(to.address(), from.address(), copied));
+  ASSERT_CUDA(driver().cuMemcpyDtoH_per_thread(received.data(), to.address(), copied));
 
-  EXPECT_TRUE(has_pattern(received.data(), size, 4));
+  EXPECT_TRUE(has_pattern(received.data(), copied, 4));
 }
 
 TEST_F(LinearCopies, AsynchronousCopiesRunInStreamOrder) {
   const GivenStream stream;
-  const GivenBlocking from{size};
-  const GivenBlocking to{size};
-  PinnedWords sent{size / 4};
-  PinnedWords received{size / 4};
-  fill_host_pattern(sent.data(), size, 5);
+  const GivenBlocking from{copied};
+  const GivenBlocking to{copied};
+  PinnedWords sent{copied / 4};
+  PinnedWords received{copied / 4};
+  fill_host_pattern(sent.data(), copied, 5);
 
-  ASSERT_CUDA(driver().cuMemcpyHtoDAsync(from.address(), sent.data(), size, stream));
-  ASSERT_CUDA(driver().cuMemcpyDtoDAsync(to.address(), from.address(), size, stream));
-  ASSERT_CUDA(driver().cuMemcpyDtoHAsync(received.data(), to.address(), size, stream));
+  ASSERT_CUDA(driver().cuMemcpyHtoDAsync(from.address(), sent.data(), copied, stream));
+  ASSERT_CUDA(driver().cuMemcpyDtoDAsync(to.address(), from.address(), copied, stream));
+  ASSERT_CUDA(driver().cuMemcpyDtoHAsync(received.data(), to.address(), copied, stream));
   ASSERT_CUDA(driver().cuStreamSynchronize(stream));
 
-  EXPECT_TRUE(has_pattern(received.data(), size, 5));
+  EXPECT_TRUE(has_pattern(received.data(), copied, 5));
 }
 
 TEST_F(LinearCopies, TheGenericAsynchronousCopyKnowsItsDirections) {
   const GivenStream stream;
-  const GivenBlocking memory{size};
-  PinnedWords sent{size / 4};
-  PinnedWords received{size / 4};
-  fill_host_pattern(sent.data(), size, 6);
+  const GivenBlocking memory{copied};
+  PinnedWords sent{copied / 4};
+  PinnedWords received{copied / 4};
+  fill_host_pattern(sent.data(), copied, 6);
 
-  ASSERT_CUDA(driver().cuMemcpyAsync(memory.address(), as_address(sent.data()), size, stream));
-  ASSERT_CUDA(driver().cuMemcpyAsync(as_address(received.data()), memory.address(), size, stream));
+  ASSERT_CUDA(driver().cuMemcpyAsync(memory.address(), as_address(sent.data()), copied, stream));
+  ASSERT_CUDA(
+      driver().cuMemcpyAsync(as_address(received.data()), memory.address(), copied, stream));
   ASSERT_CUDA(driver().cuStreamSynchronize(stream));
 
-  EXPECT_TRUE(has_pattern(received.data(), size, 6));
+  EXPECT_TRUE(has_pattern(received.data(), copied, 6));
 }
 
 TEST_F(LinearCopies, ThePerThreadAsynchronousFlavoursUseTheThreadsOwnStream) {
-  const GivenBlocking memory{size};
-  PinnedWords sent{size / 4};
-  PinnedWords received{size / 4};
-  fill_host_pattern(sent.data(), size, 7);
+  const GivenBlocking memory{copied};
+  PinnedWords sent{copied / 4};
+  PinnedWords received{copied / 4};
+  fill_host_pattern(sent.data(), copied, 7);
 
   ASSERT_CUDA(
-      driver().cuMemcpyHtoDAsync_per_thread(memory.address(), sent.data(), size, default_stream));
-  ASSERT_CUDA(driver().cuMemcpyDtoHAsync_per_thread(received.data(), memory.address(), size,
+      driver().cuMemcpyHtoDAsync_per_thread(memory.address(), sent.data(), copied, default_stream));
+  ASSERT_CUDA(driver().cuMemcpyDtoHAsync_per_thread(received.data(), memory.address(), copied,
                                                     default_stream));
   ASSERT_CUDA(driver().cuStreamSynchronize(per_thread_stream));
 
-  EXPECT_TRUE(has_pattern(received.data(), size, 7));
+  EXPECT_TRUE(has_pattern(received.data(), copied, 7));
 }
 
 TEST_F(LinearCopies, OddOffsetsAndLengthsAreExact) {
@@ -142,14 +143,14 @@ TEST_F(LinearCopies, ACopyOfNothingSucceeds) {
 
 TEST_F(LinearCopies, APageableSourceMayChangeAsSoonAsTheCallReturns) {
   const GivenStream stream;
-  const GivenBlocking memory{size};
+  const GivenBlocking memory{copied};
   std::vector<std::byte> source = host_pattern(8);
 
-  ASSERT_CUDA(driver().cuMemcpyHtoDAsync(memory.address(), source.data(), size, stream));
-  std::memset(source.data(), 0xFF, size);
+  ASSERT_CUDA(driver().cuMemcpyHtoDAsync(memory.address(), source.data(), copied, stream));
+  std::memset(source.data(), 0xFF, copied);
 
   ASSERT_CUDA(driver().cuStreamSynchronize(stream));
-  expect_pattern(memory.address(), size, 8);
+  expect_pattern(memory.address(), copied, 8);
 }
 
 TEST_F(LinearCopies, APageableSourceMayChangeEvenBehindSlowWork) {
@@ -189,13 +190,13 @@ TEST_F(LinearCopies, APinnedSourceIsReadWhenTheStreamGetsThere) {
 
 TEST_F(LinearCopies, AnAsynchronousCopyToPageableMemoryIsDoneWhenItReturns) {
   const GivenStream stream;
-  const GivenBlocking memory{size};
-  std::vector<std::byte> received(size);
-  fill_pattern(memory.address(), size, 9);
+  const GivenBlocking memory{copied};
+  std::vector<std::byte> received(copied);
+  fill_pattern(memory.address(), copied, 9);
 
-  ASSERT_CUDA(driver().cuMemcpyDtoHAsync(received.data(), memory.address(), size, stream));
+  ASSERT_CUDA(driver().cuMemcpyDtoHAsync(received.data(), memory.address(), copied, stream));
 
-  EXPECT_TRUE(has_pattern(received.data(), size, 9));
+  EXPECT_TRUE(has_pattern(received.data(), copied, 9));
 }
 
 TEST_F(LinearCopies, AnAsynchronousCopyToPageableMemoryWaitsForTheStream) {
@@ -227,11 +228,11 @@ TEST_F(LinearCopies, AnAsynchronousCopyToPinnedMemoryDoesNotWait) {
 }
 
 TEST_F(LinearCopies, ABlockingCopyToTheHostIsDoneWhenItReturns) {
-  const GivenBlocking memory{size};
-  std::vector<std::byte> received(size);
-  ASSERT_CUDA(driver().cuMemsetD8(memory.address(), 0x5A, size));
+  const GivenBlocking memory{copied};
+  std::vector<std::byte> received(copied);
+  ASSERT_CUDA(driver().cuMemsetD8(memory.address(), 0x5A, copied));
 
-  ASSERT_CUDA(driver().cuMemcpyDtoH(received.data(), memory.address(), size));
+  ASSERT_CUDA(driver().cuMemcpyDtoH(received.data(), memory.address(), copied));
 
   EXPECT_EQ(received.front(), std::byte{0x5A});
   EXPECT_EQ(received.back(), std::byte{0x5A});
@@ -239,12 +240,12 @@ TEST_F(LinearCopies, ABlockingCopyToTheHostIsDoneWhenItReturns) {
 
 TEST_F(LinearCopies, HostToHostByTheGenericCopy) {
   const std::vector<std::byte> from = host_pattern(10);
-  std::vector<std::byte> to(size);
+  std::vector<std::byte> to(copied);
 
-  ASSERT_CUDA(driver().cuMemcpy(as_address(to.data()), as_address(from.data()), size));
+  ASSERT_CUDA(driver().cuMemcpy(as_address(to.data()), as_address(from.data()), copied));
   ASSERT_CUDA(synchronize());
 
-  EXPECT_TRUE(has_pattern(to.data(), size, 10));
+  EXPECT_TRUE(has_pattern(to.data(), copied, 10));
 }
 
 }  // namespace

@@ -8,15 +8,15 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size size = 64 * KiB;
+constexpr Size waited_size = 64 * KiB;
 
 class CopyWaits : public DriverContract {
  protected:
   void SetUp() override {
     DriverContract::SetUp();
-    device_ = std::make_unique<GivenBlocking>(2 * size);
-    pinned_ = std::make_unique<PinnedWords>(2 * size / 4);
-    pageable_.resize(2 * size);
+    device_ = std::make_unique<GivenBlocking>(2 * waited_size);
+    pinned_ = std::make_unique<PinnedWords>(2 * waited_size / 4);
+    pageable_.resize(2 * waited_size);
   }
   void TearDown() override {
     device_.reset();
@@ -52,34 +52,38 @@ class CopyWaits : public DriverContract {
 
 TEST_F(CopyWaits, ABlockingCopyFromPageableMemoryWaits) {
   expect_waits(default_stream,
-               [&] { return driver().cuMemcpy(device_memory(), pageable(), size); });
+               [&] { return driver().cuMemcpy(device_memory(), pageable(), waited_size); });
 }
 
 TEST_F(CopyWaits, ABlockingCopyFromPinnedMemoryWaits) {
-  expect_waits(default_stream, [&] { return driver().cuMemcpy(device_memory(), pinned(), size); });
+  expect_waits(default_stream,
+               [&] { return driver().cuMemcpy(device_memory(), pinned(), waited_size); });
 }
 
 TEST_F(CopyWaits, ABlockingCopyToPinnedMemoryWaits) {
-  expect_waits(default_stream, [&] { return driver().cuMemcpy(pinned(), device_memory(), size); });
+  expect_waits(default_stream,
+               [&] { return driver().cuMemcpy(pinned(), device_memory(), waited_size); });
 }
 
 TEST_F(CopyWaits, ABlockingCopyWithinTheHostWaits) {
-  expect_waits(default_stream, [&] { return driver().cuMemcpy(pinned(), pageable(), size); });
+  expect_waits(default_stream,
+               [&] { return driver().cuMemcpy(pinned(), pageable(), waited_size); });
 }
 
 TEST_F(CopyWaits, ABlockingSetOfPinnedMemoryWaits) {
-  expect_waits(default_stream, [&] { return driver().cuMemsetD8(pinned(), 1, size); });
+  expect_waits(default_stream, [&] { return driver().cuMemsetD8(pinned(), 1, waited_size); });
 }
 
 TEST_F(CopyWaits, ABlockingCopyWaitsForBlockingStreamsToo) {
   const GivenStream blocking{CU_STREAM_DEFAULT};
-  expect_waits(blocking, [&] { return driver().cuMemcpy(device_memory(), pageable(), size); });
+  expect_waits(blocking,
+               [&] { return driver().cuMemcpy(device_memory(), pageable(), waited_size); });
 }
 
 TEST_F(CopyWaits, AHostSideThatNamesDeviceMemoryIsDeviceMemory) {
   expect_does_not_wait(default_stream, [&] {
-    return driver().cuMemcpyHtoD(device_memory(),
-                                 reinterpret_cast<const void*>(device_memory() + size), size);
+    return driver().cuMemcpyHtoD(
+        device_memory(), reinterpret_cast<const void*>(device_memory() + waited_size), waited_size);
   });
 }
 
@@ -93,15 +97,17 @@ TEST_F(CopyWaits, MemoryWithSyncMemopsMakesBlockingCallsWait) {
   ASSERT_CUDA(
       driver().cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, device_memory()));
   expect_waits(default_stream, [&] {
-    return driver().cuMemcpyDtoD(device_memory(), device_memory() + size, size);
+    return driver().cuMemcpyDtoD(device_memory(), device_memory() + waited_size, waited_size);
   });
-  expect_waits(default_stream, [&] { return driver().cuMemsetD8(device_memory(), 1, size); });
+  expect_waits(default_stream,
+               [&] { return driver().cuMemsetD8(device_memory(), 1, waited_size); });
 }
 
 TEST_F(CopyWaits, AnAsynchronousCopyFromPageableMemoryIsStaged) {
   const GivenStream stream;
-  expect_does_not_wait(
-      stream, [&] { return driver().cuMemcpyAsync(device_memory(), pageable(), size, stream); });
+  expect_does_not_wait(stream, [&] {
+    return driver().cuMemcpyAsync(device_memory(), pageable(), waited_size, stream);
+  });
 }
 
 TEST_F(CopyWaits, ALargeAsynchronousCopyFromPageableMemoryWaits) {
@@ -115,8 +121,9 @@ TEST_F(CopyWaits, ALargeAsynchronousCopyFromPageableMemoryWaits) {
 
 TEST_F(CopyWaits, AnAsynchronousCopyWithinTheHostWaits) {
   const GivenStream stream;
-  expect_waits(stream,
-               [&] { return driver().cuMemcpyAsync(pinned(), pinned() + size, size, stream); });
+  expect_waits(stream, [&] {
+    return driver().cuMemcpyAsync(pinned(), pinned() + waited_size, waited_size, stream);
+  });
 }
 
 TEST_F(CopyWaits, BlockingCopiesCareForNoCaptureMode) {
@@ -124,9 +131,9 @@ TEST_F(CopyWaits, BlockingCopiesCareForNoCaptureMode) {
   const GivenStream other;
   GIVEN(driver().cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL));
 
-  EXPECT_CUDA(driver().cuMemcpy(device_memory(), pageable(), size));
-  EXPECT_CUDA(driver().cuMemcpy(pageable(), device_memory(), size));
-  EXPECT_CUDA(driver().cuMemsetD8(device_memory(), 1, size));
+  EXPECT_CUDA(driver().cuMemcpy(device_memory(), pageable(), waited_size));
+  EXPECT_CUDA(driver().cuMemcpy(pageable(), device_memory(), waited_size));
+  EXPECT_CUDA(driver().cuMemsetD8(device_memory(), 1, waited_size));
 
   CUgraph graph = nullptr;
   ASSERT_CUDA(driver().cuStreamEndCapture(capturing, &graph));
@@ -138,7 +145,8 @@ TEST_F(CopyWaits, ABlockingCopyOnACapturedThreadsStreamBreaksTheCapture) {
   GIVEN(driver().cuStreamBeginCapture(per_thread_stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 
   EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-                driver().cuMemcpyDtoD_per_thread(device_memory(), device_memory() + size, size));
+                driver().cuMemcpyDtoD_per_thread(device_memory(), device_memory() + waited_size,
+                                                 waited_size));
 
   CUgraph graph = nullptr;
   EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
@@ -167,7 +175,7 @@ class BatchWaits : public CopyWaits {
   CUresult copy(CUdeviceptr to, CUdeviceptr from, CUmemcpySrcAccessOrder order, CUstream stream) {
     CUmemcpyAttributes attributes{};
     attributes.srcAccessOrder = order;
-    size_t bytes = size;
+    size_t bytes = waited_size;
     size_t first = 0;
     return driver().cuMemcpyBatchAsync(&to, &from, &bytes, 1, &attributes, &first, 1, stream);
   }
@@ -193,8 +201,8 @@ TEST_F(BatchWaits, ADeviceSourceReadDuringTheCallWaits) {
   NEEDS_CALL(cuMemcpyBatchAsync_v2);
   const GivenStream stream;
   expect_waits(stream, [&] {
-    return copy(device_memory(), device_memory() + size, CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL,
-                stream);
+    return copy(device_memory(), device_memory() + waited_size,
+                CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL, stream);
   });
 }
 
@@ -211,9 +219,9 @@ TEST_F(BatchWaits, NoCaptureHoldsABatchNorIsBrokenByOne) {
   const GivenStream stream;
   GIVEN(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 
-  EXPECT_ANSWER(
-      CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-      copy(device_memory(), device_memory() + size, CU_MEMCPY_SRC_ACCESS_ORDER_STREAM, stream));
+  EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                copy(device_memory(), device_memory() + waited_size,
+                     CU_MEMCPY_SRC_ACCESS_ORDER_STREAM, stream));
 
   CUgraph graph = nullptr;
   ASSERT_CUDA(driver().cuStreamEndCapture(stream, &graph));

@@ -6,7 +6,7 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size size = 4 * MiB;
+constexpr Size shared_size = 4 * MiB;
 constexpr unsigned lazily = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
 
 CUipcMemHandle handle_of(CUdeviceptr address) {
@@ -26,20 +26,20 @@ class IpcMemory : public DriverContract {};
 CHILD_ROLE(opens_and_writes) {
   PrimaryContext context;
   const CUdeviceptr address = opened(link.receive<CUipcMemHandle>());
-  expect_pattern(address, size, 81);
-  fill_pattern(address, size, 82);
+  expect_pattern(address, shared_size, 81);
+  fill_pattern(address, shared_size, 82);
   EXPECT_CUDA(synchronize());
   EXPECT_CUDA(driver().cuIpcCloseMemHandle(address));
 }
 
 TEST_F(IpcMemory, IsTheSameMemoryInAnotherProcess) {
-  auto block = given_blocking(size);
-  fill_pattern(block.address(), size, 81);
+  auto block = given_blocking(shared_size);
+  fill_pattern(block.address(), shared_size, 81);
   GIVEN(synchronize());
   Child child{"opens_and_writes"};
   child.link().send(handle_of(block.address()));
   ASSERT_EQ(child.wait(), 0);
-  expect_pattern(block.address(), size, 82);
+  expect_pattern(block.address(), shared_size, 82);
 }
 
 TEST_F(IpcMemory, OfASmallBlockIsTheSameMemoryToo) {
@@ -73,7 +73,7 @@ CHILD_ROLE(opens_twice) {
 }
 
 TEST_F(IpcMemory, OpenedTwiceIsCountedAndHasOneAddress) {
-  auto block = given_blocking(size);
+  auto block = given_blocking(shared_size);
   write_word(block.address(), 5);
   GIVEN(synchronize());
   Child child{"opens_twice"};
@@ -88,7 +88,7 @@ CHILD_ROLE(asks_about_opened_memory) {
   size_t length = 0;
   EXPECT_CUDA(driver().cuMemGetAddressRange(&begin, &length, address + 1 * MiB));
   EXPECT_EQ(begin, address);
-  EXPECT_EQ(length, size);
+  EXPECT_EQ(length, shared_size);
   unsigned type = 0;
   EXPECT_CUDA(driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
   EXPECT_EQ(type, unsigned{CU_MEMORYTYPE_DEVICE});
@@ -97,7 +97,7 @@ CHILD_ROLE(asks_about_opened_memory) {
 }
 
 TEST_F(IpcMemory, OpenedIsAnAllocationToThoseWhoAsk) {
-  auto block = given_blocking(size);
+  auto block = given_blocking(shared_size);
   Child child{"asks_about_opened_memory"};
   child.link().send(handle_of(block.address()));
   EXPECT_EQ(child.wait(), 0);
@@ -110,7 +110,7 @@ CHILD_ROLE(opens_and_ends) {
 }
 
 TEST_F(IpcMemory, SurvivesTheEndOfTheProcessThatOpenedIt) {
-  auto block = given_blocking(size);
+  auto block = given_blocking(shared_size);
   Child child{"opens_and_ends"};
   child.link().send(handle_of(block.address()));
   ASSERT_EQ(child.wait(), 0);
@@ -118,15 +118,15 @@ TEST_F(IpcMemory, SurvivesTheEndOfTheProcessThatOpenedIt) {
 }
 
 TEST_F(IpcMemory, CannotBeOpenedInItsOwnProcess) {
-  auto block = given_blocking(size);
+  auto block = given_blocking(shared_size);
   CUdeviceptr address = 0;
   EXPECT_ANSWER(CUDA_ERROR_INVALID_CONTEXT,
                 driver().cuIpcOpenMemHandle(&address, handle_of(block.address()), lazily));
 }
 
 TEST_F(IpcMemory, MayBeAskedForItsHandleAgain) {
-  auto block = given_blocking(size);
-  EXPECT_CUDA(driver().cuMemsetD8(block.address(), 1, size));
+  auto block = given_blocking(shared_size);
+  EXPECT_CUDA(driver().cuMemsetD8(block.address(), 1, shared_size));
   (void)handle_of(block.address());
   (void)handle_of(block.address());
   EXPECT_EQ(read_word(block.address()), 0x01010101u);
@@ -134,7 +134,7 @@ TEST_F(IpcMemory, MayBeAskedForItsHandleAgain) {
 
 CHILD_ROLE(gives_a_handle) {
   PrimaryContext context;
-  auto block = given_blocking(size);
+  auto block = given_blocking(shared_size);
   link.send(handle_of(block.address()));
   link.wait_for_signal();
   EXPECT_CUDA(block.free());
@@ -167,7 +167,7 @@ CHILD_ROLE(opens_and_reads_the_first_word) {
 }
 
 TEST_F(IpcMemory, ByAnInnerAddressIsTheWholeAllocation) {
-  auto block = given_blocking(size);
+  auto block = given_blocking(shared_size);
   write_word(block.address(), 8);
   GIVEN(synchronize());
   Child child{"opens_and_reads_the_first_word"};
@@ -177,7 +177,7 @@ TEST_F(IpcMemory, ByAnInnerAddressIsTheWholeAllocation) {
 
 TEST_F(IpcMemory, ThatIsStreamOrderedHasNoHandle) {
   CUdeviceptr address = 0;
-  GIVEN(driver().cuMemAllocAsync(&address, size, nullptr));
+  GIVEN(driver().cuMemAllocAsync(&address, shared_size, nullptr));
   CUipcMemHandle handle{};
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuIpcGetMemHandle(&handle, address));
   EXPECT_CUDA(driver().cuMemFreeAsync(address, nullptr));
@@ -199,9 +199,9 @@ TEST_F(IpcMemory, IsOpenedWithThePeerFlagOnly) {
 }
 
 TEST_F(IpcMemory, ThatWasNotOpenedCannotBeClosed) {
-  auto block = given_blocking(size);
+  auto block = given_blocking(shared_size);
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuIpcCloseMemHandle(block.address()));
-  EXPECT_CUDA(driver().cuMemsetD8(block.address(), 1, size));
+  EXPECT_CUDA(driver().cuMemsetD8(block.address(), 1, shared_size));
 }
 
 }  // namespace

@@ -13,12 +13,12 @@ namespace {
 
 class HostMemory : public DriverContract {};
 
-constexpr Size size = 1 * MiB;
-constexpr auto words = static_cast<std::uint32_t>(size / 4);
+constexpr Size host_size = 1 * MiB;
+constexpr auto words = static_cast<std::uint32_t>(host_size / 4);
 
 class GivenHost {
  public:
-  explicit GivenHost(unsigned flags) { GIVEN(driver().cuMemHostAlloc(&bytes_, size, flags)); }
+  explicit GivenHost(unsigned flags) { GIVEN(driver().cuMemHostAlloc(&bytes_, host_size, flags)); }
   ~GivenHost() {
     if (bytes_ != nullptr) {
       EXPECT_CUDA(free());
@@ -38,8 +38,9 @@ class GivenHost {
 class OwnMemory {
  public:
   OwnMemory()
-      : bytes_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
-  ~OwnMemory() { ::munmap(bytes_, size); }
+      : bytes_(::mmap(nullptr, host_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                      0)) {}
+  ~OwnMemory() { ::munmap(bytes_, host_size); }
   OwnMemory(const OwnMemory&) = delete;
   OwnMemory& operator=(const OwnMemory&) = delete;
   void* get() const { return bytes_; }
@@ -68,20 +69,20 @@ TEST_F(HostMemory, InTheMiddleHasTheSameAddressToo) {
 
 TEST_F(HostMemory, IsMemoryToKernels) {
   GivenHost host{CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP};
-  fill_host_pattern(host.get(), size, 71);
-  auto block = given_blocking(size);
+  fill_host_pattern(host.get(), host_size, 71);
+  auto block = given_blocking(host_size);
   ASSERT_CUDA(launch(kernels().copy_words, nullptr, block.address(), host.address(), words));
   ASSERT_CUDA(launch(kernels().fill, nullptr, host.address(), std::uint32_t{9}, words));
   ASSERT_CUDA(synchronize());
-  expect_pattern(block.address(), size, 71);
+  expect_pattern(block.address(), host_size, 71);
   std::uint32_t last = 0;
-  std::memcpy(&last, static_cast<char*>(host.get()) + size - 4, sizeof last);
+  std::memcpy(&last, static_cast<char*>(host.get()) + host_size - 4, sizeof last);
   EXPECT_EQ(last, 9u);
 }
 
 TEST_F(HostMemory, OfTheOlderCallIsMemoryToKernelsToo) {
   void* bytes = nullptr;
-  ASSERT_CUDA(driver().cuMemAllocHost(&bytes, size));
+  ASSERT_CUDA(driver().cuMemAllocHost(&bytes, host_size));
   ASSERT_CUDA(launch(kernels().fill, nullptr, reinterpret_cast<CUdeviceptr>(bytes),
                      std::uint32_t{4}, words));
   ASSERT_CUDA(synchronize());
@@ -104,11 +105,11 @@ TEST_F(HostMemory, HasNoFlagsWhereItIsNot) {
 
 TEST_F(HostMemory, WithUnknownFlagsIsRefused) {
   void* bytes = nullptr;
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemHostAlloc(&bytes, size, 0x80));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemHostAlloc(&bytes, host_size, 0x80));
 }
 
 TEST_F(HostMemory, WithoutAnOutputIsRefused) {
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemHostAlloc(nullptr, size, 0));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemHostAlloc(nullptr, host_size, 0));
 }
 
 TEST_F(HostMemory, TakesNoDeviceMemory) {
@@ -144,8 +145,8 @@ TEST_F(HostMemory, ThatIsNotPinnedHasNoDevicePointer) {
 
 TEST_F(HostMemory, RegisteredIsMemoryToKernels) {
   OwnMemory own;
-  std::memset(own.get(), 0, size);
-  ASSERT_CUDA(register_host(own.get(), size, CU_MEMHOSTREGISTER_DEVICEMAP));
+  std::memset(own.get(), 0, host_size);
+  ASSERT_CUDA(register_host(own.get(), host_size, CU_MEMHOSTREGISTER_DEVICEMAP));
   CUdeviceptr address = 0;
   ASSERT_CUDA(driver().cuMemHostGetDevicePointer(&address, own.get(), 0));
   ASSERT_CUDA(launch(kernels().fill, nullptr, address, std::uint32_t{13}, words));
@@ -156,23 +157,23 @@ TEST_F(HostMemory, RegisteredIsMemoryToKernels) {
 
 TEST_F(HostMemory, RegisteredTwiceIsRefused) {
   OwnMemory own;
-  ASSERT_CUDA(register_host(own.get(), size));
-  EXPECT_ANSWER(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, register_host(own.get(), size));
+  ASSERT_CUDA(register_host(own.get(), host_size));
+  EXPECT_ANSWER(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, register_host(own.get(), host_size));
   EXPECT_CUDA(driver().cuMemHostUnregister(own.get()));
 }
 
 TEST_F(HostMemory, RegisteredInPartTwiceIsRefused) {
   OwnMemory own;
-  ASSERT_CUDA(register_host(own.get(), size / 2));
-  EXPECT_ANSWER(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, register_host(own.get(), size));
+  ASSERT_CUDA(register_host(own.get(), host_size / 2));
+  EXPECT_ANSWER(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, register_host(own.get(), host_size));
   EXPECT_CUDA(driver().cuMemHostUnregister(own.get()));
 }
 
 TEST_F(HostMemory, CanBeRegisteredAgainOnceItIsNotAnyMore) {
   OwnMemory own;
-  ASSERT_CUDA(register_host(own.get(), size));
+  ASSERT_CUDA(register_host(own.get(), host_size));
   ASSERT_CUDA(driver().cuMemHostUnregister(own.get()));
-  ASSERT_CUDA(register_host(own.get(), size));
+  ASSERT_CUDA(register_host(own.get(), host_size));
   EXPECT_CUDA(driver().cuMemHostUnregister(own.get()));
 }
 
@@ -184,12 +185,12 @@ TEST_F(HostMemory, ThatIsNotRegisteredCannotBeUnregistered) {
 TEST_F(HostMemory, RegisteredOfNothingIsRefused) {
   OwnMemory own;
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, register_host(own.get(), 0));
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, register_host(nullptr, size));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, register_host(nullptr, host_size));
 }
 
 TEST_F(HostMemory, RegisteredIsNotTheDriversToFree) {
   OwnMemory own;
-  ASSERT_CUDA(register_host(own.get(), size));
+  ASSERT_CUDA(register_host(own.get(), host_size));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFreeHost(own.get()));
   EXPECT_CUDA(driver().cuMemHostUnregister(own.get()));
 }
@@ -199,14 +200,14 @@ class ManagedMemory : public DriverContract {};
 TEST_F(ManagedMemory, IsMemoryToHostAndDevice) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY);
   CUdeviceptr address = 0;
-  ASSERT_CUDA(driver().cuMemAllocManaged(&address, size, CU_MEM_ATTACH_GLOBAL));
+  ASSERT_CUDA(driver().cuMemAllocManaged(&address, host_size, CU_MEM_ATTACH_GLOBAL));
   auto* on_host = reinterpret_cast<std::uint32_t*>(address);
-  fill_host_pattern(on_host, size, 72);
-  auto block = given_blocking(size);
+  fill_host_pattern(on_host, host_size, 72);
+  auto block = given_blocking(host_size);
   ASSERT_CUDA(launch(kernels().copy_words, nullptr, block.address(), address, words));
   ASSERT_CUDA(launch(kernels().fill, nullptr, address, std::uint32_t{15}, words));
   ASSERT_CUDA(synchronize());
-  expect_pattern(block.address(), size, 72);
+  expect_pattern(block.address(), host_size, 72);
   EXPECT_EQ(on_host[words - 1], 15u);
   EXPECT_CUDA(driver().cuMemFree(address));
 }
@@ -219,9 +220,9 @@ TEST_F(ManagedMemory, OfNothingIsRefused) {
 
 TEST_F(ManagedMemory, AttachedToNothingIsRefused) {
   CUdeviceptr address = 0;
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemAllocManaged(&address, size, 0));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemAllocManaged(&address, host_size, 0));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
-                driver().cuMemAllocManaged(&address, size, CU_MEM_ATTACH_SINGLE));
+                driver().cuMemAllocManaged(&address, host_size, CU_MEM_ATTACH_SINGLE));
 }
 
 }  // namespace

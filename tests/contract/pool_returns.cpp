@@ -5,7 +5,7 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size block = 64 * MiB;
+constexpr Size given_back = 64 * MiB;
 
 class PoolReturns : public DriverContract {
  protected:
@@ -52,11 +52,11 @@ TEST_F(PoolReturns, NeighboursShareWhatIsReserved) {
 TEST_F(PoolReturns, AQueryThatFindsTheWorkDoneReleasesNothing) {
   const GivenStream stream;
   const GivenPool pool;
-  free_on(stream, given_from(pool, block, stream));
+  free_on(stream, given_from(pool, given_back, stream));
   while (driver().cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {
   }
 
-  EXPECT_GE(reserved(pool), block);
+  EXPECT_GE(reserved(pool), given_back);
 
   ASSERT_CUDA(driver().cuStreamSynchronize(stream));
   EXPECT_EQ(reserved(pool), 0u);
@@ -66,10 +66,10 @@ TEST_F(PoolReturns, WaitingForAnotherStreamReleasesNothing) {
   const GivenStream freeing;
   const GivenStream other;
   const GivenPool pool;
-  free_on(freeing, given_from(pool, block, freeing));
+  free_on(freeing, given_from(pool, given_back, freeing));
 
   ASSERT_CUDA(driver().cuStreamSynchronize(other));
-  EXPECT_GE(reserved(pool), block);
+  EXPECT_GE(reserved(pool), given_back);
 
   ASSERT_CUDA(driver().cuStreamSynchronize(freeing));
   EXPECT_EQ(reserved(pool), 0u);
@@ -79,7 +79,7 @@ TEST_F(PoolReturns, WaitingForAnEventBehindTheFreeReleases) {
   const GivenStream stream;
   const GivenEvent freed;
   const GivenPool pool;
-  free_on(stream, given_from(pool, block, stream));
+  free_on(stream, given_from(pool, given_back, stream));
   ASSERT_CUDA(driver().cuEventRecord(freed, stream));
 
   ASSERT_CUDA(driver().cuEventSynchronize(freed));
@@ -92,10 +92,10 @@ TEST_F(PoolReturns, TrimLeavesAFreeThatNobodyWaitedFor) {
   const GivenStream stream;
   const GivenPool pool;
   keep_everything(pool);
-  free_on(stream, given_from(pool, block, stream));
+  free_on(stream, given_from(pool, given_back, stream));
 
   ASSERT_CUDA(driver().cuMemPoolTrimTo(pool, 0));
-  EXPECT_GE(reserved(pool), block);
+  EXPECT_GE(reserved(pool), given_back);
 
   ASSERT_CUDA(driver().cuStreamSynchronize(stream));
   ASSERT_CUDA(driver().cuMemPoolTrimTo(pool, 0));
@@ -107,12 +107,12 @@ TEST_F(PoolReturns, ABlockingFreeServesAnyStreamAtOnce) {
   const GivenStream busy;
   const GivenStream other;
   const GivenPool pool;
-  const CUdeviceptr memory = given_from(pool, block, busy);
+  const CUdeviceptr memory = given_from(pool, given_back, busy);
   SlowWork work{kernels(), busy};
 
   ASSERT_CUDA(driver().cuMemFree(memory));
 
-  const CUdeviceptr again = given_from(pool, block, other);
+  const CUdeviceptr again = given_from(pool, given_back, other);
   EXPECT_EQ(again, memory) << "whoever frees this way has waited for his work";
   work.end();
   free_on(other, again);
@@ -125,10 +125,10 @@ TEST_F(PoolReturns, ABlockingStreamTakesWhatTheLegacyStreamFreed) {
   int off = 0;
   GIVEN(driver().cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &off));
   SlowWork work{kernels(), legacy_stream};
-  const CUdeviceptr memory = given_from(pool, block, legacy_stream);
+  const CUdeviceptr memory = given_from(pool, given_back, legacy_stream);
   free_on(legacy_stream, memory);
 
-  const CUdeviceptr again = given_from(pool, block, blocking);
+  const CUdeviceptr again = given_from(pool, given_back, blocking);
 
   EXPECT_EQ(again, memory);
   free_on(blocking, again);

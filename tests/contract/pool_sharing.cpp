@@ -8,7 +8,7 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size size = 1 * MiB;
+constexpr Size pooled_size = 1 * MiB;
 
 class PoolSharing : public DriverContract {
  protected:
@@ -49,8 +49,8 @@ CHILD_ROLE(uses_an_imported_pool) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(driver().cuMemPoolImportPointer(&memory, pool, &data));
 
-  expect_pattern(memory, size, 1);
-  fill_pattern(memory, size, 2);
+  expect_pattern(memory, pooled_size, 1);
+  fill_pattern(memory, pooled_size, 2);
   ASSERT_CUDA(synchronize());
 
   EXPECT_CUDA(driver().cuMemFree(memory));
@@ -65,7 +65,7 @@ CHILD_ROLE(allocates_from_an_imported_pool) {
   CUdeviceptr memory = 0;
 
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
-                driver().cuMemAllocFromPoolAsync(&memory, size, pool, stream));
+                driver().cuMemAllocFromPoolAsync(&memory, pooled_size, pool, stream));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuDeviceSetMemPool(device(), pool));
 
   EXPECT_CUDA(driver().cuMemPoolDestroy(pool));
@@ -74,9 +74,9 @@ CHILD_ROLE(allocates_from_an_imported_pool) {
 TEST_F(PoolSharing, AnotherProcessReadsAndWritesAnAllocation) {
   const GivenStream stream;
   const GivenPool pool{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
-  const CUdeviceptr memory = given_from(pool, size, stream);
+  const CUdeviceptr memory = given_from(pool, pooled_size, stream);
   ASSERT_CUDA(driver().cuStreamSynchronize(stream));
-  fill_pattern(memory, size, 1);
+  fill_pattern(memory, pooled_size, 1);
   ASSERT_CUDA(synchronize());
   OwnedFd fd;
   ASSERT_CUDA(export_pool(pool, fd));
@@ -88,7 +88,7 @@ TEST_F(PoolSharing, AnotherProcessReadsAndWritesAnAllocation) {
   child.link().send(data);
 
   EXPECT_EQ(child.wait(), 0);
-  expect_pattern(memory, size, 2);
+  expect_pattern(memory, pooled_size, 2);
   EXPECT_CUDA(driver().cuMemFreeAsync(memory, stream));
   EXPECT_CUDA(driver().cuStreamSynchronize(stream));
 }
@@ -112,7 +112,7 @@ TEST_F(PoolSharing, APoolWithoutHandleTypesIsNotExported) {
 
 TEST_F(PoolSharing, AnAllocationOfAPoolWithoutHandleTypesIsNotExported) {
   const GivenStream stream;
-  const CUdeviceptr memory = given_async(size, stream);
+  const CUdeviceptr memory = given_async(pooled_size, stream);
   CUmemPoolPtrExportData data{};
 
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemPoolExportPointer(&data, memory));

@@ -7,7 +7,7 @@ namespace cuvmm::test {
 namespace {
 
 constexpr Size chunk_size = 2 * MiB;
-constexpr auto read_write = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+constexpr auto may_write = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
 class TwoDevices : public DriverContract {
  protected:
@@ -22,7 +22,7 @@ class TwoDevices : public DriverContract {
   if (!are_peers()) GTEST_SKIP() << "devices 0 and 1 cannot reach each other"
 
 CUresult let_both_in(CUdeviceptr address, Size size) {
-  const CUmemAccessDesc both[] = {access(read_write, 0), access(read_write, 1)};
+  const CUmemAccessDesc both[] = {access(may_write, 0), access(may_write, 1)};
   return driver().cuMemSetAccess(address, size, both, 2);
 }
 
@@ -34,8 +34,8 @@ TEST_F(TwoDevices, ShareOneRangeThatBothBack) {
   auto first = given_mapping(reserved.address(), here);
   auto second = given_mapping(reserved.address() + chunk_size, there);
   ASSERT_CUDA(let_both_in(reserved.address(), reserved.size()));
-  EXPECT_EQ(rights(second.address(), 0), read_write);
-  EXPECT_EQ(rights(first.address(), 1), read_write);
+  EXPECT_EQ(rights(second.address(), 0), may_write);
+  EXPECT_EQ(rights(first.address(), 1), may_write);
 
   const auto words = static_cast<std::uint32_t>(reserved.size() / 4);
   ASSERT_CUDA(launch(kernels().fill, nullptr, reserved.address(), std::uint32_t{3}, words));
@@ -67,10 +67,10 @@ TEST_F(TwoDevices, OneUsesAChunkOfTheOther) {
 TEST_F(TwoDevices, AccessOfOneIsNotAccessOfTheOther) {
   NEEDS_PEERS();
   auto mapped = given_mapped(1, chunk_size);
-  EXPECT_EQ(rights(mapped.address(), 0), read_write);
+  EXPECT_EQ(rights(mapped.address(), 0), may_write);
   EXPECT_EQ(rights(mapped.address(), 1), CU_MEM_ACCESS_FLAGS_PROT_NONE);
   ASSERT_CUDA(set_access(mapped.address(), chunk_size, CU_MEM_ACCESS_FLAGS_PROT_READ, 1));
-  EXPECT_EQ(rights(mapped.address(), 0), read_write);
+  EXPECT_EQ(rights(mapped.address(), 0), may_write);
   EXPECT_EQ(rights(mapped.address(), 1), CU_MEM_ACCESS_FLAGS_PROT_READ);
 }
 

@@ -7,14 +7,10 @@
 #include <string>
 
 #include "cuvmm/cuvmm.hpp"
+#include "library/surroundings.hpp"
 
 namespace cuvmm::test {
 namespace {
-
-bool is_preloaded() {
-  const char* const kind = std::getenv("CUVMM_TEST_ENGINE");
-  return kind != nullptr && std::string{kind} == "preloaded";
-}
 
 TEST(LibraryClients, NeedThePreloadLibrary) {
   if (is_preloaded()) GTEST_SKIP() << "it is there";

@@ -8,15 +8,14 @@
 
 #include "cuvmm/cuvmm.h"
 #include "cuvmm/cuvmm.hpp"
+#include "library/surroundings.hpp"
 
 namespace cuvmm::test {
 namespace {
 
 // What the test's runner says this process is: with the preload library in front or not.
 cuvmm_engine_kind expected_engine() {
-  const char* const kind = std::getenv("CUVMM_TEST_ENGINE");
-  return kind != nullptr && std::string{kind} == "preloaded" ? CUVMM_ENGINE_PRELOADED
-                                                             : CUVMM_ENGINE_OWN;
+  return is_preloaded() ? CUVMM_ENGINE_PRELOADED : CUVMM_ENGINE_OWN;
 }
 
 TEST(LibraryEngine, IsThePreloadLibrarysWhereThereIsOne) {

@@ -9,17 +9,12 @@
 
 #include "cuvmm/cuvmm.hpp"
 #include "library/driver_calls.hpp"
+#include "library/surroundings.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-constexpr std::uint64_t MiB = 1 << 20;
 constexpr std::chrono::microseconds timeout{5'000'000};
-
-bool is_preloaded() {
-  const char* const kind = std::getenv("CUVMM_TEST_ENGINE");
-  return kind != nullptr && std::string{kind} == "preloaded";
-}
 
 bool is_served() {
   const char* const mode = std::getenv("VMM_MODE");

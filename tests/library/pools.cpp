@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "cuvmm/cuvmm.hpp"
+#include "library/surroundings.hpp"
 
 namespace cuvmm::test {
 namespace {
-
-constexpr std::uint64_t MiB = 1 << 20;
 
 // Through the same doors as any program, so that the preload library sees the calls.
 template <class Function>

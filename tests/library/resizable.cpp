@@ -12,11 +12,10 @@
 #include "cuvmm/cuvmm.h"
 #include "cuvmm/cuvmm.hpp"
 #include "library/driver_calls.hpp"
+#include "library/surroundings.hpp"
 
 namespace cuvmm::test {
 namespace {
-
-constexpr std::uint64_t MiB = 1 << 20;
 
 class Resizables : public ::testing::Test {
  protected:

@@ -188,7 +188,7 @@ TEST_F(PoolCompactionTest, WaitsForFences) {
 
 TEST_F(PoolCompactionTest, ChunksOfDifferentDevicesAreNotShared) {
   NEEDS_DEVICES(2);
-  PoolWorld both{driver(), {.devices = {0, 1}, .placement = Placement::Stripe}};
+  PoolWorld both{driver(), {.devices = {0, 1}, .placement = PoolPlacement::Stripe}};
   pool = both.elastic(4);
   given({0, 4096}, 10);
   given({granule + 8192, 4096}, 20);

@@ -200,7 +200,7 @@ TEST_F(ElasticPoolTest, AStreamThatIsCapturedCannotBeFenced) {
 // One request over both devices: a kernel reads and writes across every seam, on either device.
 TEST_F(ElasticPoolTest, KernelsOfEveryDeviceCrossTheSeams) {
   NEEDS_DEVICES(2);
-  PoolWorld both{driver(), {.devices = {0, 1}, .placement = Placement::Stripe}};
+  PoolWorld both{driver(), {.devices = {0, 1}, .placement = PoolPlacement::Stripe}};
   const auto pool = both.elastic(4);
   ASSERT_OK(pool->allocate_at({0, 4 * granule}));
   EXPECT_EQ(pool->stats().physical_at, (std::vector<Size>{2 * granule, 2 * granule}));

@@ -29,7 +29,7 @@ TEST_F(PoolPlacesTest, ADeviceIsThereAndNamedOnce) {
 
 TEST_F(PoolPlacesTest, PackFillsTheFirstDeviceFirst) {
   NEEDS_DEVICES(2);
-  PoolWorld world{driver(), {.devices = {1, 0}, .placement = Placement::Pack}};
+  PoolWorld world{driver(), {.devices = {1, 0}, .placement = PoolPlacement::Pack}};
   world.budgets[1]->set_limit(2 * world.granule());
   const auto chunks = GIVEN_VALUE(world.places->take({0, 1, 2, 3}));
   EXPECT_EQ(chunks[0]->location(), Location::device(1));
@@ -40,7 +40,7 @@ TEST_F(PoolPlacesTest, PackFillsTheFirstDeviceFirst) {
 
 TEST_F(PoolPlacesTest, StripeTakesTurnsAndGoesOnWhereOneIsFull) {
   NEEDS_DEVICES(2);
-  PoolWorld world{driver(), {.devices = {0, 1}, .placement = Placement::Stripe}};
+  PoolWorld world{driver(), {.devices = {0, 1}, .placement = PoolPlacement::Stripe}};
   world.budgets[1]->set_limit(world.granule());
   const auto chunks = GIVEN_VALUE(world.places->take({4, 5, 6, 7}));
   EXPECT_EQ(chunks[0]->location(), Location::device(0));
@@ -51,7 +51,7 @@ TEST_F(PoolPlacesTest, StripeTakesTurnsAndGoesOnWhereOneIsFull) {
 
 TEST_F(PoolPlacesTest, LocalIsTheDeviceOfTheCaller) {
   NEEDS_DEVICES(2);
-  PoolWorld world{driver(), {.devices = {0, 1}, .placement = Placement::LocalThenPeer}};
+  PoolWorld world{driver(), {.devices = {0, 1}, .placement = PoolPlacement::LocalThenPeer}};
   world.budgets[1]->set_limit(world.granule());
   const PrimaryContext other{1};
   const auto chunks = GIVEN_VALUE(world.places->take({0, 1}));

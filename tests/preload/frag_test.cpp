@@ -16,12 +16,6 @@ Finished frag_test(std::vector<std::string> words, Variables variables) {
   return run_program(words, variables);
 }
 
-::testing::AssertionResult says(const Finished& finished, const std::string& text) {
-  if (finished.out.find(text) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "'" << text << "' is not said in:\n"
-                                       << finished.out << finished.err;
-}
-
 TEST(FragTest, FailsNativelyAndSaysSo) {
   const Finished finished = frag_test({}, natively());
   EXPECT_EQ(finished.status, 1);

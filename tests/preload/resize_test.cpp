@@ -13,12 +13,6 @@ Finished resize_test(Variables variables) {
   return run_program({example("resize_test"), "--largest", "1G"}, variables);
 }
 
-::testing::AssertionResult says(const Finished& finished, const std::string& text) {
-  if (finished.out.find(text) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "'" << text << "' is not said in:\n"
-                                       << finished.out << finished.err;
-}
-
 TEST(ResizeTest, CopiesNatively) {
   const Finished finished = resize_test(natively());
   EXPECT_EQ(finished.status, 0);

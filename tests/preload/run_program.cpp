@@ -132,4 +132,10 @@ std::string own_folder() {
   return folder.string();
 }
 
+::testing::AssertionResult says(const Finished& finished, const std::string& text) {
+  if (finished.out.find(text) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "'" << text << "' is not said in:\n"
+                                       << finished.out << finished.err;
+}
+
 }  // namespace cuvmm::test

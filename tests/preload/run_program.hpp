@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -18,6 +20,9 @@ using Variables = std::map<std::string, std::string>;
 // Runs a program to its end, with these variables beside those of this process. Killed, and
 // reported as 124, where it takes longer than a minute.
 Finished run_program(const std::vector<std::string>& command, const Variables& variables = {});
+
+// On its standard output.
+::testing::AssertionResult says(const Finished& finished, const std::string& text);
 
 // Programs of tests/programs, those of examples, and our own, where the build has put them.
 std::string program(const std::string& name);

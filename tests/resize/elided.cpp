@@ -5,8 +5,6 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size block = 8 * MiB;  // many granules: mapping wins
-
 class Elided : public ResizeTest {
  protected:
   // As a program grows: allocate, copy, free. Returns the new block.

@@ -12,8 +12,6 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size block = 4 * MiB;
-
 // A process with one copy put off.
 struct PutOff {
   PutOff() {

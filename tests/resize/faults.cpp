@@ -2,11 +2,11 @@
 // Every driver call of an elision fails once, and twice running: then the copy is run instead, the
 // contents are right and nothing is left behind.
 #include "resize/world.hpp"
+#include "support/scale.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-constexpr Size block = 4 * MiB;
 constexpr Size odd = 4 * block + 5 * KiB;  // so that an edge is copied
 constexpr Size larger = 5 * block;
 
@@ -50,7 +50,7 @@ TEST_P(ElisionFaults, LeadToACopy) {
   EXPECT_DONE(free(given_filled(block, 1)));  // what is made once is there
   // Of one chunk that is covered in part, so that new memory is needed too.
   std::uint64_t worked = 0;
-  for (std::uint64_t number = 1; number < 40; ++number) {
+  for (std::uint64_t number = 1; number < 40; number += (sweep_step() + 2) / 3) {
     SCOPED_TRACE("call " + std::to_string(number) + " of " + call + " fails");
     const Held before = held();
     EXPECT_DONE(free(given_block(larger)));

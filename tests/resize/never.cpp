@@ -5,8 +5,6 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size block = 4 * MiB;
-
 class Never : public ResizeTest {
  protected:
   void SetUp() override {

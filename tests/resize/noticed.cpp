@@ -7,7 +7,6 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size block = 4 * MiB;
 constexpr Size other_bytes = 64 * KiB;
 
 class Noticed : public ResizeTest {

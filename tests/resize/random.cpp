@@ -16,7 +16,7 @@ namespace {
 // whose scale is 10. With small blocks, but in `auto` mapping wins for large ones only.
 std::uint64_t program_count() {
   const std::uint64_t more = test_scale() >= 10 ? 5 : 1;
-  return more * scaled(promises() ? 6400 : 300);
+  return more * scaled(promises() ? 6400 : 100);
 }
 Size least_block() {
   return (promises() ? 8 : 66) * granule;

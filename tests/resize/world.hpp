@@ -18,6 +18,7 @@
 namespace cuvmm::test {
 
 inline constexpr Size granule = 32 * KiB;
+inline constexpr Size block = 4 * MiB;  // many granules: mapping wins
 
 #define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
 #define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)

@@ -31,7 +31,9 @@ TEST_F(PauseAlways, BetweenAnyTwoCallsOfARandomProgram) {
   const std::uint64_t chosen = seed();
   PRINT_SEED_ON_FAILURE();
   constexpr std::uint64_t calls = 40;
-  for (std::uint64_t stop = 0; stop <= calls && !HasFailure(); stop += stop < 8 ? 1 : 4) {
+  const std::uint64_t later = sweep_step() == 1 ? 4 : 10;
+  for (std::uint64_t stop = 0; stop <= calls && !HasFailure();
+       stop += stop < 8 && sweep_step() == 1 ? 1 : later) {
     SCOPED_TRACE("paused after call " + std::to_string(stop));
     MemorySettings settings;
     settings.limit = SizeLimit::of_bytes(48 * MiB);
@@ -56,7 +58,8 @@ TEST_F(PauseAlways, BetweenAnyTwoCallsOfARandomProgram) {
 TEST_F(PauseAlways, LosesNothingThoughTheDriverKeepsRefusing) {
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
-    for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario; number += 3) {
+    for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario;
+         number += 3 * sweep_step()) {
       SCOPED_TRACE("from driver call " + std::to_string(number) + " on: " + name_of(fault));
       FaultyDriver faulty{driver()};
       Program program{faulty, {}};

@@ -52,12 +52,12 @@ TEST_F(MemoryTest, BeyondTheDeviceIsRefusedAtOnce) {
 
 TEST_F(MemoryTest, KeepsTheLimitAndSaysSo) {
   begin({.limit = SizeLimit::of_bytes(64 * MiB)});
-  const MemoryInfo at_first = memory().info({.free = 4 * GiB, .total = 8 * GiB});
+  const cuvmm::MemoryInfo at_first = memory().info({.free = 4 * GiB, .total = 8 * GiB});
   EXPECT_EQ(at_first.total, 64 * MiB);
   const CUdeviceptr one = given(40 * MiB);
   CUdeviceptr two = 0;
   EXPECT_EQ(memory().allocate(&two, 40 * MiB), Answer{CUDA_ERROR_OUT_OF_MEMORY});
-  const MemoryInfo held = memory().info({.free = 4 * GiB, .total = 8 * GiB});
+  const cuvmm::MemoryInfo held = memory().info({.free = 4 * GiB, .total = 8 * GiB});
   EXPECT_LE(held.free + 40 * MiB, held.total);
   EXPECT_EQ(memory().free(one), Answer{CUDA_SUCCESS});
   two = given(40 * MiB);

@@ -58,7 +58,7 @@ TEST_P(WindowsComb, ComesBackAsOneBlock) {
   blocks.push_back(&whole);
   if (blocks.size() < 10'000) expect_true(world.windows(), blocks);
   EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
-  // As many fit as before, once the large block is gone.
+  // As many fit as before, once the comb_size block is gone.
   world->free(whole);
   blocks.pop_back();
   const auto again = world.fill_with(comb.block);
@@ -87,22 +87,22 @@ TEST_P(WindowsComb, NeverHasLessThanTheDriver) {
   EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
 }
 
-constexpr Size large = 3 * GiB;
+constexpr Size comb_size = 3 * GiB;
 
 INSTANTIATE_TEST_SUITE_P(
     Sizes, WindowsComb,
-    ::testing::Values(Comb{64 * KiB, Freed::EverySecond, large, 0.95},
-                      Comb{64 * KiB, Freed::AtRandom, large, 0.90},
-                      Comb{100 * KiB, Freed::EverySecond, large, 0.95},
-                      Comb{100 * KiB, Freed::AtRandom, large, 0.90},
+    ::testing::Values(Comb{64 * KiB, Freed::EverySecond, comb_size, 0.95},
+                      Comb{64 * KiB, Freed::AtRandom, comb_size, 0.90},
+                      Comb{100 * KiB, Freed::EverySecond, comb_size, 0.95},
+                      Comb{100 * KiB, Freed::AtRandom, comb_size, 0.90},
                       Comb{130 * KiB, Freed::EverySecond, 1 * GiB, 0.95},
                       Comb{256 * KiB, Freed::EverySecond, 1 * GiB, 0.98},
-                      Comb{256 * KiB, Freed::AtRandom, large, 0.90},
+                      Comb{256 * KiB, Freed::AtRandom, comb_size, 0.90},
                       Comb{512 * KiB, Freed::EverySecond, 1 * GiB, 0.98},
-                      Comb{512 * KiB, Freed::AtRandom, large, 0.92},
+                      Comb{512 * KiB, Freed::AtRandom, comb_size, 0.92},
                       Comb{700 * KiB, Freed::AtRandom, 1 * GiB, 0.95},
                       Comb{1 * MiB, Freed::EverySecond, 1 * GiB, 0.98},
-                      Comb{1 * MiB, Freed::AtRandom, large, 0.93},
+                      Comb{1 * MiB, Freed::AtRandom, comb_size, 0.93},
                       // From here on the driver gives all of it back.
                       Comb{1536 * KiB, Freed::EverySecond, 1 * GiB, 1.0},
                       Comb{1536 * KiB, Freed::AtRandom, 1 * GiB, 1.0},
@@ -110,10 +110,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Comb{2 * MiB + 512 * KiB, Freed::EverySecond, 1 * GiB, 1.0},
                       Comb{2 * MiB + 512 * KiB, Freed::AtRandom, 1 * GiB, 1.0},
                       Comb{3 * MiB, Freed::EverySecond, 1 * GiB, 1.0},
-                      Comb{3 * MiB, Freed::AtRandom, large, 0.96},
+                      Comb{3 * MiB, Freed::AtRandom, comb_size, 0.96},
                       Comb{7 * MiB + 700 * KiB, Freed::AtRandom, 1 * GiB, 0.97},
                       Comb{17 * MiB, Freed::EverySecond, 1 * GiB, 1.0},
-                      Comb{64 * MiB, Freed::AtRandom, large, 1.0}),
+                      Comb{64 * MiB, Freed::AtRandom, comb_size, 1.0}),
     name_of_comb);
 
 TEST_F(WindowsTest, ACombOfAllSizesMostlyComesBack) {

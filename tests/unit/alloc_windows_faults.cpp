@@ -16,7 +16,7 @@ struct Prepared : WindowsWorld {
 
 // The blocks that the program holds, where they are, and what is in them. What lies cached, and
 // which chunks they have, may change.
-std::string describe(Prepared& world) {
+std::string describe_blocks(Prepared& world) {
   std::string text;
   for (const WindowBlock* block : world.blocks) {
     text += std::to_string(block->address()) + "+" + std::to_string(block->granted()) + " " +
@@ -80,7 +80,7 @@ void sweep(const std::function<void(Prepared&)>& prepare,
               return with_number_of_refused_release(world, act(world), fault);
             },
         .then = [](Prepared&) {},
-        .snapshot = describe,
+        .snapshot = describe_blocks,
         .check = check,
         .makes_up_for =
             [](const std::string& name, CUresult answer) {

@@ -19,7 +19,7 @@ constexpr Size granule = 2 * MiB;
 
 TEST(WindowShape, AddressesTellWhichBytesOfAGranuleAPieceTakes) {
   for (const Size size : {64 * KiB, 1 * MiB + 512, 3 * MiB, 15 * MiB + 512, 17 * MiB, 18 * MiB}) {
-    const Shape shape{size, granule};
+    const cuvmm::Shape shape{size, granule};
     for (Size i = 0; shape.has_piece() && i < shape.format().slot_count(granule); ++i) {
       const Stretch slot = shape.format().slot(i, granule);
       const CUdeviceptr window = 10 * granule;

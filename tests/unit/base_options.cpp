@@ -23,7 +23,7 @@ Environment environment_of(const Variables& variables) {
 }
 
 template <class Table = Options>
-Table read(const Variables& variables) {
+Table read_options(const Variables& variables) {
   return Table::from_environment(environment_of(variables));
 }
 
@@ -37,7 +37,7 @@ OptionValue listed(const Table& table, std::string_view name) {
 }
 
 TEST(Options, AreTheirDefaultsWhereNothingIsSet) {
-  const Options options = read({});
+  const Options options = read_options({});
   EXPECT_TRUE(options.problems().empty());
   EXPECT_EQ(options.mode, Mode::Vmm);
   EXPECT_EQ(options.log_level, LogLevel::Error);
@@ -51,17 +51,17 @@ TEST(Options, AreTheirDefaultsWhereNothingIsSet) {
 }
 
 TEST(Options, AreReadByTheTypeOfTheirDefault) {
-  const Options options = read({{"VMM_MODE", "monitor"},
-                                {"VMM_LOG_LEVEL", "Debug"},
-                                {"VMM_LOG_FILE", "/tmp/a b.%p"},
-                                {"VMM_LIMIT", "80%"},
-                                {"VMM_WAIT", "250ms"},
-                                {"VMM_SPILL", "host:32G"},
-                                {"VMM_SPILL_PEERS", "1, 3"},
-                                {"VMM_CONTROL", "ON"},
-                                {"VMM_SCHEDULE", "round_robin"},
-                                {"VMM_PRIORITY", "-7"},
-                                {"VMM_WEIGHT", "20"}});
+  const Options options = read_options({{"VMM_MODE", "monitor"},
+                                        {"VMM_LOG_LEVEL", "Debug"},
+                                        {"VMM_LOG_FILE", "/tmp/a b.%p"},
+                                        {"VMM_LIMIT", "80%"},
+                                        {"VMM_WAIT", "250ms"},
+                                        {"VMM_SPILL", "host:32G"},
+                                        {"VMM_SPILL_PEERS", "1, 3"},
+                                        {"VMM_CONTROL", "ON"},
+                                        {"VMM_SCHEDULE", "round_robin"},
+                                        {"VMM_PRIORITY", "-7"},
+                                        {"VMM_WEIGHT", "20"}});
   EXPECT_TRUE(options.problems().empty());
   EXPECT_EQ(options.mode, Mode::Monitor);
   EXPECT_EQ(options.log_level, LogLevel::Debug);
@@ -77,7 +77,7 @@ TEST(Options, AreReadByTheTypeOfTheirDefault) {
 }
 
 TEST(Options, ABadValueIsNamedWithWhatIsAllowedAndTheDefaultStays) {
-  const Options options = read({{"VMM_GROW", "lose"}, {"VMM_LIMIT", "4G"}});
+  const Options options = read_options({{"VMM_GROW", "lose"}, {"VMM_LIMIT", "4G"}});
   ASSERT_EQ(options.problems().size(), 1u);
   EXPECT_EQ(options.problems()[0].text(), "VMM_GROW: 'lose' is refused; allowed: loose, tight");
   EXPECT_EQ(options.grow, Grow::Loose);
@@ -100,7 +100,7 @@ TEST(Options, RefuseWhatIsNotAllowed) {
   };
   for (const auto& [name, values] : table) {
     for (const char* value : values) {
-      const Options options = read({{name, value}});
+      const Options options = read_options({{name, value}});
       ASSERT_EQ(options.problems().size(), 1u) << name << "=" << value;
       EXPECT_EQ(options.problems()[0].name, name);
       EXPECT_EQ(options.problems()[0].value, value);
@@ -110,13 +110,13 @@ TEST(Options, RefuseWhatIsNotAllowed) {
 }
 
 TEST(Options, SetToNothingCountsAsNotSet) {
-  const Options options = read({{"VMM_LIMIT", ""}, {"VMM_MODE", ""}, {"VMM_CLIENT", ""}});
+  const Options options = read_options({{"VMM_LIMIT", ""}, {"VMM_MODE", ""}, {"VMM_CLIENT", ""}});
   EXPECT_TRUE(options.problems().empty());
   EXPECT_EQ(listed(options, "VMM_CLIENT").origin, Origin::Default);
 }
 
 TEST(Options, KnowWhereTheirValueCameFrom) {
-  Options options = read({{"VMM_LIMIT", "4G"}, {"VMM_GROW", "tight"}});
+  Options options = read_options({{"VMM_LIMIT", "4G"}, {"VMM_GROW", "tight"}});
   EXPECT_EQ(options.set("VMM_LIMIT", "2G", Origin::CommandLine), std::nullopt);
   EXPECT_EQ(listed(options, "VMM_LIMIT").origin, Origin::CommandLine);
   EXPECT_EQ(listed(options, "VMM_LIMIT").value, "2G");
@@ -126,7 +126,7 @@ TEST(Options, KnowWhereTheirValueCameFrom) {
 }
 
 TEST(Options, ARefusedCommandLineValueLeavesTheOneBefore) {
-  Options options = read({{"VMM_LIMIT", "4G"}});
+  Options options = read_options({{"VMM_LIMIT", "4G"}});
   const auto problem = options.set("VMM_LIMIT", "", Origin::CommandLine);
   ASSERT_TRUE(problem);
   EXPECT_EQ(listed(options, "VMM_LIMIT").value, "4G");
@@ -141,7 +141,7 @@ TEST(Options, AnUnknownNameIsRefused) {
 }
 
 TEST(Options, AProblemIsOneLineWhateverTheValue) {
-  const Options options = read({{"VMM_MODE", "a\nb\x1b[31m" + std::string(5000, 'x')}});
+  const Options options = read_options({{"VMM_MODE", "a\nb\x1b[31m" + std::string(5000, 'x')}});
   ASSERT_EQ(options.problems().size(), 1u);
   const std::string text = options.problems()[0].text();
   EXPECT_LT(text.size(), 200u);
@@ -170,10 +170,10 @@ TEST(Options, ValuesReadBackAsThemselves) {
                                              {"VMM_WAIT", "1500us"},
                                              {"VMM_CACHE", "12.5%"},
                                              {"VMM_SCHEDULE", "fair"}}) {
-    EXPECT_EQ(listed(read({{name, value}}), name).value, value);
+    EXPECT_EQ(listed(read_options({{name, value}}), name).value, value);
   }
-  EXPECT_EQ(listed(read({{"VMM_WAIT", "1.5s"}}), "VMM_WAIT").value, "1500ms");
-  EXPECT_EQ(listed(read({{"VMM_WAIT", "0"}}), "VMM_WAIT").value, "0");
+  EXPECT_EQ(listed(read_options({{"VMM_WAIT", "1.5s"}}), "VMM_WAIT").value, "1500ms");
+  EXPECT_EQ(listed(read_options({{"VMM_WAIT", "0"}}), "VMM_WAIT").value, "0");
 }
 
 TEST(Options, NamesAreTakenOnce) {
@@ -183,14 +183,15 @@ TEST(Options, NamesAreTakenOnce) {
 }
 
 TEST(SimOptions, AreReadByTheTypeOfTheirDefault) {
-  const auto options = read<SimOptions>({{"VMM_SIM_DEVICES", "2"},
-                                         {"VMM_SIM_MEMORY", "512M"},
-                                         {"VMM_SIM_DRIVER", "12.8"},
-                                         {"VMM_SIM_ORDER", "random:42"},
-                                         {"VMM_SIM_BACKING", "none"},
-                                         {"VMM_SIM_FAULT", "cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY"},
-                                         {"VMM_SIM_LEAKS", "report"},
-                                         {"VMM_SIM_GRANULARITY", "64K"}});
+  const auto options =
+      read_options<SimOptions>({{"VMM_SIM_DEVICES", "2"},
+                                {"VMM_SIM_MEMORY", "512M"},
+                                {"VMM_SIM_DRIVER", "12.8"},
+                                {"VMM_SIM_ORDER", "random:42"},
+                                {"VMM_SIM_BACKING", "none"},
+                                {"VMM_SIM_FAULT", "cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY"},
+                                {"VMM_SIM_LEAKS", "report"},
+                                {"VMM_SIM_GRANULARITY", "64K"}});
   EXPECT_TRUE(options.problems().empty());
   EXPECT_EQ(options.devices, 2);
   EXPECT_EQ(options.memory, 512 * MiB);
@@ -213,7 +214,7 @@ TEST(SimOptions, RefuseWhatIsNotAllowed) {
   };
   for (const auto& [name, values] : table) {
     for (const char* value : values) {
-      const auto options = read<SimOptions>({{name, value}});
+      const auto options = read_options<SimOptions>({{name, value}});
       ASSERT_EQ(options.problems().size(), 1u) << name << "=" << value;
       EXPECT_EQ(options.problems()[0].name, name);
     }

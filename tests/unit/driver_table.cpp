@@ -97,7 +97,7 @@ const std::map<std::string, Declared>& header() {
   return functions;
 }
 
-std::string describe(const Row& row) {
+std::string text_of(const Row& row) {
   return row.symbol + " since " + std::to_string(row.since);
 }
 
@@ -149,8 +149,8 @@ TEST(DriverTable, EveryDeclaredSignatureIsInExactlyOneList) {
 TEST(DriverTable, EveryRowIsDeclared) {
   for (const Row& row : all_rows()) {
     const auto function = header().find(row.name);
-    ASSERT_NE(function, header().end()) << describe(row);
-    EXPECT_TRUE(function->second.versions.contains(row.since)) << describe(row);
+    ASSERT_NE(function, header().end()) << text_of(row);
+    EXPECT_TRUE(function->second.versions.contains(row.since)) << text_of(row);
   }
 }
 
@@ -158,7 +158,7 @@ TEST(DriverTable, EverySignatureEndsWhereTheNextBegins) {
   for (const Row& row : all_rows()) {
     const int until = replaced_in(header().at(row.name), row.since);
     const bool is_newer_than_described = until != Now && until > described_version;
-    EXPECT_EQ(row.until, is_newer_than_described ? Now : until) << describe(row);
+    EXPECT_EQ(row.until, is_newer_than_described ? Now : until) << text_of(row);
   }
 }
 
@@ -176,7 +176,7 @@ TEST(DriverTable, EverySymbolIsTakenOnce) {
 TEST(DriverTable, PerThreadFormsAreThoseOfTheHeader) {
   for (const Row& row : all_rows()) {
     EXPECT_EQ(row.flavours, flavours_of(header().at(row.name), row.since, row.until))
-        << describe(row);
+        << text_of(row);
   }
 }
 
@@ -202,7 +202,7 @@ TEST(DriverTable, EveryPerThreadFormBelongsToARow) {
 
 TEST(DriverTable, WhatIsNotHookedHasItsReason) {
   for (const Row& row : not_hooked_rows()) {
-    EXPECT_GE(row.reason.size(), 10u) << describe(row);
+    EXPECT_GE(row.reason.size(), 10u) << text_of(row);
   }
 }
 
@@ -212,7 +212,7 @@ TEST(DriverTable, WhatSubmitsOrChangesMemoryIsHooked) {
                             "cuStreamWait"};
   for (const Row& row : not_hooked_rows()) {
     if (row.until <= 3020) continue;  // 32-bit signatures
-    for (const char* prefix : prefixes) EXPECT_FALSE(row.name.starts_with(prefix)) << describe(row);
+    for (const char* prefix : prefixes) EXPECT_FALSE(row.name.starts_with(prefix)) << text_of(row);
   }
 }
 

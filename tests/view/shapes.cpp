@@ -106,12 +106,12 @@ TEST(MappedMemory, IsCutWhereAPartGoes) {
   EXPECT_EQ(memory.at(65)->chunk, 2U);
 }
 
-constexpr std::uint64_t base = 0x7f0000000000;
+constexpr std::uint64_t began_at = 0x7f0000000000;
 
 LiveBlocks comb(Size block, Size whole, std::uint16_t flags) {
   LiveBlocks live;
   for (Size at = 0; at < whole; at += 2 * block) {
-    live.add({.address = base + at, .requested = block, .granted = block, .flags = flags});
+    live.add({.address = began_at + at, .requested = block, .granted = block, .flags = flags});
   }
   return live;
 }
@@ -141,14 +141,14 @@ TEST(Occupancy, CountsAChunkOnceHoweverManyWindowsShareIt) {
   LiveBlocks live;
   MappedMemory mapped;
   for (std::uint64_t i = 0; i < 4; ++i) {
-    const std::uint64_t window = base + i * 2 * MiB;
+    const std::uint64_t window = began_at + i * 2 * MiB;
     mapped.map({window, window + 2 * MiB}, 10 + i / 2, 0, [](const auto&) {});
     live.add({.address = window + i % 2 * MiB, .requested = MiB, .granted = MiB});
   }
   const auto full = OccupancyCounter{}.count(live, mapped, 8 * MiB);
   EXPECT_EQ(full.free, 4 * MiB);
   EXPECT_EQ(full.in_one_piece, 4 * MiB);
-  live.take(base + 2 * MiB + MiB);
+  live.take(began_at + 2 * MiB + MiB);
   const auto half = OccupancyCounter{}.count(live, mapped, 8 * MiB);
   EXPECT_EQ(half.free, 5 * MiB);
   EXPECT_EQ(half.in_one_piece, 4 * MiB);
@@ -156,7 +156,7 @@ TEST(Occupancy, CountsAChunkOnceHoweverManyWindowsShareIt) {
 
 TEST(Occupancy, CountsTheMiddleOfALargeBlockOnce) {
   LiveBlocks live;
-  live.add({.address = base + MiB,
+  live.add({.address = began_at + MiB,
             .requested = 20 * MiB,
             .granted = 20 * MiB,
             .flags = trace_flag::native});

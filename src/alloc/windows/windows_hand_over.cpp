@@ -10,7 +10,7 @@ namespace {
 
 using State = WindowBlock::State;
 
-constexpr const char* doing = "put chunks behind another block";
+constexpr const char* handing_over = "put chunks behind another block";
 
 // So many blocks are looked at for the one that a new one probably takes over from.
 constexpr std::size_t blocks_looked_at = 256;
@@ -167,14 +167,14 @@ Result<Windows::Movable> Windows::hand_over(WindowBlock& from, WindowBlock& to, 
       plan = plan_with(Filler::None);
     }
   }
-  if (plan.bytes == 0) return Error::invalid(doing, "no whole chunk of it can be moved");
+  if (plan.bytes == 0) return Error::invalid(handing_over, "no whole chunk of it can be moved");
 
   std::vector<ChunkRef> before;
   {
     const Holding holding{lock_};
     if (!(plan_hand_over(from, to, bytes, Filler::Allowed) == plan) &&
         !(plan_hand_over(from, to, bytes, Filler::None) == plan)) {
-      return Error::invalid(doing, "a block has changed");
+      return Error::invalid(handing_over, "a block has changed");
     }
     before = first_of(*to.whole, plan.replaced);
     std::vector<ChunkRef> chunks = first_of(*from.whole, plan.chunks);

@@ -20,7 +20,7 @@ namespace {
 constexpr Duration shortest_interval{100'000};
 constexpr Duration longest_interval{60'000'000};
 
-struct Request {
+struct TopRequest {
   bool once = false;
   bool json = false;
   bool reversed = false;
@@ -100,7 +100,7 @@ std::vector<std::string> picture_of(Processes& processes, const View& view) {
   return lines;
 }
 
-int watch(const Request& request, TopOrder order, Duration interval) {
+int watch(const TopRequest& request, TopOrder order, Duration interval) {
   View view{order, request.reversed ? Reversed::Yes : Reversed::No, interval};
   const Screen screen;
   Processes processes;
@@ -117,7 +117,7 @@ int watch(const Request& request, TopOrder order, Duration interval) {
   return 0;
 }
 
-int show_once(const Request& request, TopOrder order) {
+int show_once(const TopRequest& request, TopOrder order) {
   Processes processes;
   processes.sample();
   sort_by(order, request.reversed ? Reversed::Yes : Reversed::No, processes.all());
@@ -134,7 +134,7 @@ int show_once(const Request& request, TopOrder order) {
   return processes.all().empty() && !processes.problems().empty() ? 1 : 0;
 }
 
-int run(const Request& request) {
+int run(const TopRequest& request) {
   const auto interval = OptionType<Duration>::read(request.interval);
   if (!interval || *interval < shortest_interval || *interval > longest_interval) {
     say(fmt::format("--interval {}: allowed is a time from 100ms to 60s", request.interval));
@@ -152,7 +152,7 @@ int run(const Request& request) {
 }  // namespace
 
 void add_top(CLI::App& app, int& exit_status) {
-  auto request = std::make_shared<Request>();
+  auto request = std::make_shared<TopRequest>();
   CLI::App* command = app.add_subcommand("top", "watch what processes under cuvmm hold");
   command->footer(
       "Examples:\n"

@@ -8,13 +8,13 @@
 namespace cuvmm::sim {
 namespace {
 
-constexpr unsigned known_flags = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX |
-                                 CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE |
-                                 CU_CTX_SYNC_MEMOPS;
+constexpr unsigned flags_of_contexts = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST |
+                                       CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_COREDUMP_ENABLE |
+                                       CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS;
 
 CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal) {
   Device* device = Process::get().device(ordinal);
-  if (out == nullptr || (flags & ~known_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || (flags & ~flags_of_contexts) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   auto context = Context::create(*device, flags, false);
   const CUcontext handle = Process::get().contexts.add(std::move(context));
@@ -139,7 +139,7 @@ CUVMM_SIM(cuCtxGetFlags)(unsigned* flags) {
 
 CUVMM_SIM(cuCtxSetFlags)(unsigned flags) {
   CUVMM_SIM_CONTEXT(context);
-  if ((flags & ~known_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & ~flags_of_contexts) != 0) return CUDA_ERROR_INVALID_VALUE;
   context->set_flags(flags);
   return CUDA_SUCCESS;
 }

@@ -124,7 +124,7 @@ bool is_operand(const CUmemcpy3DOperand& side) {
   return side.type == CU_MEMCPY_OPERAND_TYPE_POINTER || side.type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
 }
 
-CUDA_MEMCPY3D as_3d(const CUDA_MEMCPY3D_BATCH_OP& asked, Size element) {
+CUDA_MEMCPY3D one_of_batch(const CUDA_MEMCPY3D_BATCH_OP& asked, Size element) {
   CUDA_MEMCPY3D copy{};
   copy.WidthInBytes = asked.extent.width * element;
   copy.Height = asked.extent.height;
@@ -165,7 +165,7 @@ CUresult plan_box(const CUDA_MEMCPY3D_BATCH_OP& asked, int device, BatchCopy* co
   // What does not fit into 64 bits fits into no array either.
   if (element == 0 || asked.extent.width > unlimited / element) return CUDA_ERROR_INVALID_VALUE;
   copy->order = asked.srcAccessOrder;
-  const CUresult answer = CopyPlan::make(as_3d(asked, element), device, &copy->plan);
+  const CUresult answer = CopyPlan::make(one_of_batch(asked, element), device, &copy->plan);
   if (answer != CUDA_SUCCESS) return answer;
   return copy->plan.is_empty() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

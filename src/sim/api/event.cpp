@@ -11,7 +11,7 @@
 namespace cuvmm::sim {
 namespace {
 
-constexpr unsigned known_flags =
+constexpr unsigned flags_of_events =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
 struct AskedEvent {
@@ -110,7 +110,7 @@ void order_after_event(const std::shared_ptr<Stream>& stream, const Event& event
 
 CUVMM_SIM(cuEventCreate)(CUevent* out, unsigned flags) {
   CUVMM_SIM_CONTEXT(context);
-  if (out == nullptr || (flags & ~known_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || (flags & ~flags_of_events) != 0) return CUDA_ERROR_INVALID_VALUE;
   const bool between_processes = (flags & CU_EVENT_INTERPROCESS) != 0;
   if (between_processes && (flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   auto event = std::make_shared<Event>();

@@ -13,7 +13,7 @@
 namespace cuvmm::sim {
 namespace {
 
-constexpr cuuint64_t known_flags =
+constexpr cuuint64_t flags_of_instantiation =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
@@ -24,7 +24,7 @@ struct Failure {
 };
 
 CUresult instantiate(CUgraphExec* out, CUgraph handle, cuuint64_t flags, Failure* failure) {
-  if (out == nullptr || (flags & ~known_flags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || (flags & ~flags_of_instantiation) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
     return lacking("cuGraphInstantiate", "has no graphs that the device launches");
   }

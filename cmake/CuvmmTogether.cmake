@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# Builds from nothing compile a dozen files at a time, since most of their time goes into headers that
+# all of them include; the debug build, which people edit against, compiles each by itself. Names that
+# files keep to themselves meet there, so two of a group that clash want better names, or a header.
+option(CUVMM_TOGETHER "compile a dozen source files at a time" OFF)
+
+# cuvmm_together(TARGET): which files go together depends on their names alone, so that a new file
+# meets one group and moves no others, until there are twice as many.
+function(cuvmm_together target)
+  if(NOT CUVMM_TOGETHER)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources count)
+  set(groups 1)
+  while(count GREATER 14)
+    math(EXPR groups "${groups} * 2")
+    math(EXPR count "${count} / 2")
+  endwhile()
+  foreach(source ${sources})
+    get_filename_component(folder "${source}" DIRECTORY)
+    get_filename_component(folder "${folder}" NAME)
+    get_filename_component(name "${source}" NAME)
+    string(MD5 hash "${folder}/${name}")
+    string(SUBSTRING ${hash} 0 4 digits)
+    math(EXPR group "0x${digits} % ${groups}")
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP group${group})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
