@@ -11,7 +11,7 @@
 namespace cuvmm::sim {
 namespace {
 
-constexpr Size host_page = 4 * KiB;
+constexpr Size host_step = 4 * KiB;
 
 Size memory_of_the_host() {
   return static_cast<Size>(sysconf(_SC_PHYS_PAGES)) * static_cast<Size>(sysconf(_SC_PAGESIZE));
@@ -27,13 +27,13 @@ bool is_of_the_host(const Allocation& allocation) {
 
 CUdeviceptr take_host_memory(Size size) {
   if (size > memory_of_the_host()) return 0;
-  void* bytes = mmap(nullptr, round_up(size, host_page), PROT_READ | PROT_WRITE,
+  void* bytes = mmap(nullptr, round_up(size, host_step), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return bytes == MAP_FAILED ? 0 : reinterpret_cast<CUdeviceptr>(bytes);
 }
 
 void give_host_memory_back(CUdeviceptr address, Size size) {
-  munmap(reinterpret_cast<void*>(address), round_up(size, host_page));
+  munmap(reinterpret_cast<void*>(address), round_up(size, host_step));
 }
 
 std::optional<Allocation> managed_allocation(CUdeviceptr address, Size size) {

@@ -4,13 +4,13 @@
 namespace cuvmm::sim {
 namespace {
 
-constexpr Size managed_page = 4 * KiB;
+constexpr Size managed_step = 4 * KiB;
 
 CUdeviceptr begin_of(CUdeviceptr address) {
-  return round_down(address, managed_page);
+  return round_down(address, managed_step);
 }
 CUdeviceptr end_of(CUdeviceptr address, Size size) {
-  return round_up(address + size, managed_page);
+  return round_up(address + size, managed_step);
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 CUDA_HEADER = re.compile(r"^(cuda|cudaTypedefs|cuda_runtime\w*|driver_types|cudaProfiler)\.h$")
 # Split where they stand, so that this file does not break its own rule.
 FOREIGN_PATHS = re.compile("/wo" + r"rk/|\.\./sha" + r"red|py" + "pi.org|pythonhos" + "ted")
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{")
+TYPE = re.compile(r"^(?:class|struct|enum|enum class) (\w+)(?: final)?(?: :.*)? \{")
 REASON = re.compile(r"lines\s+because\b", re.IGNORECASE)
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
@@ -31,6 +33,7 @@ class Tree:
         self.root = Path(root).resolve()
         self.breaches = []
         self.warnings = []
+        self.types = {}
         allowed = self.root / "tests/layout/banned_words_allowed.txt"
         lines = allowed.read_text().splitlines() if allowed.exists() else []
         phrases = [re.escape(line) for line in lines if line and not line.startswith("#")]
@@ -63,6 +66,8 @@ class Tree:
             self.check_includes(file, lines)
         if self.name(file).startswith(("src/", "include/")):
             self.check_words(file, lines)
+        if self.name(file).startswith("src/") and file.suffix == ".hpp":
+            self.check_types(file, lines)
 
     def check_license(self, file, lines):
         if not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:3]):
@@ -85,6 +90,19 @@ class Tree:
             for word in WORD.findall(self.allowed_phrases.sub("", line)):
                 if singular(word.lower()) in rules.BANNED_WORDS:
                     self.breach(file, number, f"the word '{word}' is banned (docs/vocabulary.md)")
+
+    def check_types(self, file, lines):
+        """Two types of one name in one namespace are undefined behaviour where a library has both,
+        and no compiler says so unless a file includes both."""
+        namespace = ""
+        for number, line in enumerate(lines, 1):
+            if found := NAMESPACE.match(line):
+                namespace = found.group(1)
+            elif found := TYPE.match(line):
+                name = f"{namespace}::{found.group(1)}"
+                other = self.types.setdefault(name, self.name(file))
+                if other != self.name(file):
+                    self.breach(file, number, f"{name} is defined in {other} too")
 
     def check_includes(self, file, lines):
         for number, line in enumerate(lines, 1):

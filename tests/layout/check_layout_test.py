@@ -102,6 +102,17 @@ class LayoutCheck(unittest.TestCase):
         self.plant("src/vmm/words.hpp", "// utility, pageable, segmented: utilise\n")
         self.assertEqual(self.breaches(), [])
 
+    def test_a_type_is_defined_once(self):
+        self.plant("src/pool/place.hpp", "namespace cuvmm {\nenum class Place : int {\n")
+        self.plant("src/vmm/place.hpp", "namespace cuvmm {\nclass Place final : Base {\n")
+        self.assert_one_breach("src/vmm/place.hpp:3:", "cuvmm::Place", "src/pool/place.hpp")
+
+    def test_namespaces_may_each_have_a_type_of_that_name(self):
+        self.plant("src/pool/place.hpp", "namespace cuvmm {\nstruct Place {\n")
+        self.plant("src/sim/place.hpp", "namespace cuvmm::sim {\nstruct Place {\n")
+        self.plant("src/vmm/place.hpp", "namespace cuvmm {\nclass Place;\n  struct Place {\n")
+        self.assertEqual(self.breaches(), [])
+
     def test_an_allowed_phrase_passes(self):
         self.plant("src/vmm/words.hpp", "long size = sysconf(_sc_page_size);\n")
         self.assert_one_breach("page")
