@@ -2,7 +2,7 @@
 # ./dev tidy [FILE…]: clang-tidy 14 over what is compiled, or over the files named. All of it goes
 # a dozen files at a time (cmake/CuvmmTogether.cmake), which takes a fifth of the time. What passed
 # is not looked at again until it, what it includes of the project or the checks change.
-if (($# > 0)); then preset=release; else preset=tidy; fi
+if (($# > 0)); then preset=debug; else preset=tidy; fi
 configure "$preset"
 tidy_folder=$(build_folder "$preset")
 stamps=$tidy_folder/tidy
