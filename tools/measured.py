@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes docs/measured.md from what lies in bench/results, so that no figure there is typed by hand.
+"""Makes docs/measured.md and the table of figures in README.md from what lies in bench/results, so
+that no figure there is typed by hand.
 
     measured.py [--check]
 
 bench/goals.json says which figures were aimed at: for each what it is, the goal, the file, and the
 steps that lead to the figure in it. Where several rounds made it, the smallest and the largest of
-them stand beside it. Which programs came to the same under cuvmm is of same_results.py. --check only
-looks whether the page is what would be made.
+them stand beside it. Which programs came to the same under cuvmm is of same_results.py.
+bench/headline.json has the rows of README.md and where their figures are. --check only looks whether
+both are what would be made.
 """
 import argparse
 import difflib
@@ -20,6 +22,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "measured.md"
 GOALS = ROOT / "bench" / "goals.json"
+README = ROOT / "README.md"
+HEADLINE = ROOT / "bench" / "headline.json"
+BEGINS, ENDS = "<!-- made by tools/measured.py -->\n", "<!-- as far as here -->\n"
 STANDARD = {  # of every google-benchmark result: the rest are counters of its own
     "name", "family_index", "per_family_instance_index", "run_name", "run_type", "repetitions",
     "repetition_index", "threads", "iterations", "real_time", "cpu_time", "time_unit",
@@ -93,6 +98,30 @@ def goals():
         rows.append((goal["what"], bound + unit, measured + (unit if verdict else ""), verdict,
                      f"`{goal['file']}`"))
     return table(["What", "Goal", "Measured", "Kept", "From"], rows)
+
+
+def figure_of(where, results):
+    """As the table in README.md has it: a number by its form, or a word as it is."""
+    *steps, key = where["at"]
+    found = follow(json.loads((results / where["file"]).read_text(encoding="utf-8")), steps)[key]
+    return f"{found * where.get('times', 1):{where['form']}}" if "form" in where else found
+
+
+def headline(rows, results=RESULTS):
+    made = []
+    for row in rows:
+        figures = {name: figure_of(where, results) for name, where in row["figures"].items()}
+        made.append([cell.format(**figures) for cell in row["row"]])
+    return table(["What", "Natively", "With cuvmm"], made)
+
+
+def readme(text, made):
+    """With that table instead of the one that it has."""
+    before, _, rest = text.partition(BEGINS)
+    _, end, after = rest.partition(ENDS)
+    if not end:
+        raise SystemExit(f"README.md has no lines {BEGINS.strip()} and {ENDS.strip()}")
+    return before + BEGINS + made + ENDS + after
 
 
 def commit_of(file, result):
@@ -197,14 +226,20 @@ def page():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true")
-    made = page()
-    if parser.parse_args().check:
-        is_now = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        difference = list(difflib.unified_diff(is_now.split("\n"), made.split("\n"), "docs/measured.md", "made"))
-        print("\n".join(difference[:20]) or "docs/measured.md is what the results say")
-        return 1 if difference else 0
-    PAGE.write_text(made, encoding="utf-8")
-    return 0
+    figures = headline(json.loads(HEADLINE.read_text(encoding="utf-8")))
+    made = {PAGE: page(), README: readme(README.read_text(encoding="utf-8"), figures)}
+    if not parser.parse_args().check:
+        for file, text in made.items():
+            file.write_text(text, encoding="utf-8")
+        return 0
+    differing = 0
+    for file, text in made.items():
+        is_now = file.read_text(encoding="utf-8") if file.exists() else ""
+        name = str(file.relative_to(ROOT))
+        difference = list(difflib.unified_diff(is_now.split("\n"), text.split("\n"), name, "made"))
+        print("\n".join(difference[:20]) or f"{name} is what the results say")
+        differing += bool(difference)
+    return 1 if differing else 0
 
 
 if __name__ == "__main__":

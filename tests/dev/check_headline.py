@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""That the table of figures in README.md has what the results say, and nothing else of the page is
+touched."""
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import measured  # noqa: E402
+
+
+class Headline(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.results = pathlib.Path(folder.name)
+        details = [{"mode": "native", "ns": 1234.5, "answer": "refused"}, {"mode": "vmm", "ns": 500}]
+        (self.results / "calls.json").write_text(json.dumps({"details": details}))
+
+    def row(self, mode, key, **more):
+        where = {"file": "calls.json", "at": ["details", {"mode": mode}, key], **more}
+        return measured.headline([{"row": ["a call", "{it} so", ""], "figures": {"it": where}}], self.results)
+
+    def test_a_figure_has_its_form_and_unit(self):
+        self.assertIn("| a call | 1.23 so |", self.row("native", "ns", times=0.001, form=".2f"))
+
+    def test_it_is_the_figure_that_was_asked_for(self):
+        self.assertIn("| a call | 500 so |", self.row("vmm", "ns", form=".0f"))
+
+    def test_a_word_stays_as_it_is(self):
+        self.assertIn("| a call | refused so |", self.row("native", "answer"))
+
+    def test_what_was_not_measured_is_no_figure(self):
+        with self.assertRaises(KeyError):
+            self.row("monitor", "ns", form=".0f")
+
+    def test_the_table_alone_is_changed(self):
+        page = f"before\n{measured.BEGINS}old\n{measured.ENDS}after\n"
+        made = measured.readme(page, "new\n")
+        self.assertEqual(made, page.replace("old", "new"))
+        self.assertEqual(measured.readme(made, "new\n"), made)
+
+    def test_a_page_without_a_place_for_it_is_refused(self):
+        for page in ("nothing", measured.BEGINS, measured.ENDS):
+            with self.assertRaises(SystemExit):
+                measured.readme(page, "new\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
