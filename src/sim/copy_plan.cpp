@@ -5,6 +5,7 @@
 
 #include "sim/address_layout.hpp"
 #include "sim/array.hpp"
+#include "sim/bulk_access.hpp"
 #include "sim/context.hpp"
 #include "sim/device.hpp"
 #include "sim/process.hpp"
@@ -196,8 +197,10 @@ void CopyPlan::run() const {
   const Size stretches = rows_touch ? 1 : rows_;
   for (Size z = 0; z < slices_; ++z) {
     for (Size y = 0; y < stretches; ++y) {
-      std::memmove(to + z * target_.slice + y * target_.pitch,
-                   from + z * source_.slice + y * source_.pitch, stretch);
+      std::byte* const target = to + z * target_.slice + y * target_.pitch;
+      const std::byte* const source = from + z * source_.slice + y * source_.pitch;
+      const BulkAccess access{target, source, stretch};
+      std::memmove(target, source, stretch);
     }
   }
 }

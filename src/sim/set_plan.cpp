@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "sim/address_layout.hpp"
+#include "sim/bulk_access.hpp"
 #include "sim/context.hpp"
 #include "sim/copy_plan.hpp"
 #include "sim/device.hpp"
@@ -29,7 +30,13 @@ Size span_of(const CUDA_MEMSET_NODE_PARAMS& asked, Size pitch) {
 
 template <class Element>
 void fill(std::byte* row, unsigned value, Size count) {
-  std::fill_n(reinterpret_cast<Element*>(row), count, static_cast<Element>(value));
+  // Most of it by copies, which are faster than a loop, and many times so under a sanitizer.
+  constexpr Size at_once = 4 * KiB / sizeof(Element);
+  auto* const first = reinterpret_cast<Element*>(row);
+  std::fill_n(first, std::min(count, at_once), static_cast<Element>(value));
+  for (Size done = at_once; done < count; done += at_once) {
+    std::memcpy(first + done, first, std::min(count - done, at_once) * sizeof(Element));
+  }
 }
 
 }  // namespace
@@ -59,6 +66,7 @@ void SetPlan::run() const {
   if (!has_backing() && is_device_address(asked_.dst)) return;
   std::byte* row = Views::at(Process::get().space().viewer_of(asked_.dst, device_), asked_.dst);
   for (Size y = 0; y < asked_.height; ++y, row += asked_.pitch) {
+    const BulkAccess access{row, nullptr, asked_.width * asked_.elementSize};
     if (asked_.elementSize == 1) std::memset(row, static_cast<int>(asked_.value), asked_.width);
     if (asked_.elementSize == 2) fill<std::uint16_t>(row, asked_.value, asked_.width);
     if (asked_.elementSize == 4) fill<std::uint32_t>(row, asked_.value, asked_.width);

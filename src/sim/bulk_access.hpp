@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+
+#include "base/size.hpp"
+
+#if defined(__SANITIZE_THREAD__)
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+void __tsan_read_range(void* begin, unsigned long size);
+void __tsan_write_range(void* begin, unsigned long size);
+}
+#endif
+
+namespace cuvmm::sim {
+
+// Around a copy or a set. ThreadSanitizer looks at the first bytes of it alone: whoever races with
+// a copy races with its beginning nearly always, and most of the time of all tests went into the
+// rest.
+#if defined(__SANITIZE_THREAD__)
+class BulkAccess {
+ public:
+  BulkAccess(void* to, const void* from, Size size) {
+    constexpr Size watched = 4 * KiB;
+    __tsan_write_range(to, std::min(size, watched));
+    if (from != nullptr) __tsan_read_range(const_cast<void*>(from), std::min(size, watched));
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  }
+  ~BulkAccess() {
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  }
+  BulkAccess(const BulkAccess&) = delete;
+  BulkAccess& operator=(const BulkAccess&) = delete;
+};
+#else
+class BulkAccess {
+ public:
+  BulkAccess(void*, const void*, Size) {}
+  ~BulkAccess() {
+  }  // NOLINT(modernize-use-equals-default): an empty one would be an unused variable
+};
+#endif
+
+}  // namespace cuvmm::sim
