@@ -4,13 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
+
 #include "hook_sim/doors.hpp"
 #include "support/child.hpp"
 #include "support/kernels.hpp"
