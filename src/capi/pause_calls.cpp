@@ -12,7 +12,6 @@ namespace {
 
 constexpr const char* pausing = "pause";
 constexpr const char* resuming = "resume";
-constexpr std::uint64_t an_hour_us = 3600ull * 1'000'000;
 
 Result<Control*> control(const char* doing) {
   Engine& running = *TRY(engine());
@@ -28,7 +27,8 @@ Result<PauseReport> pause_process(std::uint64_t timeout, std::uint32_t flags) {
   if ((flags & ~std::uint32_t{CUVMM_PAUSE_STRICT}) != 0) {
     return Error::invalid(pausing, "there is no such flag");
   }
-  const auto at_most = static_cast<Duration::rep>(std::min(timeout, an_hour_us));
+  const auto at_most =
+      static_cast<Duration::rep>(std::min(timeout, static_cast<std::uint64_t>(an_hour.count())));
   return TRY(control(pausing))
       ->pause(Duration{at_most}, (flags & CUVMM_PAUSE_STRICT) != 0 ? Strict::Yes : Strict::No);
 }

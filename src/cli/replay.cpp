@@ -23,7 +23,7 @@ using replay::ReplayTrace;
 constexpr int exit_out_of_memory = 3;
 
 int tell(int status, const std::string& what, const std::string& why) {
-  fmt::print(stderr, "cuvmm: {}: {}\n", what, why);
+  say(what + ": " + why);
   return status;
 }
 

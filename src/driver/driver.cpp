@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/driver.hpp"
 
-#include "driver/absent_call.hpp"
-
 #include <utility>
+
+#include "driver/absent_call.hpp"
 
 namespace cuvmm {
 namespace {

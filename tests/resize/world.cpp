@@ -4,26 +4,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "support/memory.hpp"
+
 namespace cuvmm::test {
-namespace {
-
-std::uint32_t word_of(std::uint32_t seed, Size index) {
-  return (seed + 1) * 2654435761u ^ static_cast<std::uint32_t>(index * 40503u);
-}
-
-// Both are over words of the thread's own, of which ThreadSanitizer need not see each.
-[[gnu::no_sanitize("thread")]] void fill_words(std::uint32_t* words, Size count,
-                                               std::uint32_t seed) {
-  for (Size i = 0; i < count; ++i) words[i] = word_of(seed, i);
-}
-[[gnu::no_sanitize("thread")]] Size first_wrong(const std::uint32_t* words, Size from, Size count,
-                                                std::uint32_t seed) {
-  Size i = from;
-  while (i < count && words[i] == word_of(seed, i)) ++i;
-  return i;
-}
-
-}  // namespace
 
 bool promises() {
   const char* mode = std::getenv("VMM_RESIZE");
@@ -70,7 +53,7 @@ CUdeviceptr ResizeTest::given_block(Size size) {
 void ResizeTest::fill(CUdeviceptr address, Size size, std::uint32_t seed) {
   const Size count = size / 4;
   const auto words = std::make_unique_for_overwrite<std::uint32_t[]>(count);
-  fill_words(words.get(), count, seed);
+  fill_host_pattern(words.get(), size, seed);
   GIVEN(through_door<Call::cuMemcpyHtoD_v2>(address, static_cast<const void*>(words.get()),
                                             std::size_t{count * 4}));
 }
@@ -80,9 +63,7 @@ void ResizeTest::expect_filled(CUdeviceptr address, Size size, std::uint32_t see
   const auto words = std::make_unique_for_overwrite<std::uint32_t[]>(count);
   GIVEN(through_door<Call::cuMemcpyDtoH_v2>(static_cast<void*>(words.get()), address,
                                             std::size_t{count * 4}));
-  const Size wrong = first_wrong(words.get(), from / 4, count, seed);
-  if (wrong >= count) return;
-  ASSERT_EQ(words[wrong], word_of(seed, wrong)) << "word " << wrong << " of " << count;
+  ASSERT_TRUE(has_pattern(words.get(), size, seed, from));
 }
 
 CUdeviceptr ResizeTest::given_filled(Size size, std::uint32_t seed) {

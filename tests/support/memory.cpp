@@ -190,8 +190,10 @@ void fill_host_pattern(void* to, Size size, std::uint64_t seed) {
   fill_words(to, size, seed, 0);
 }
 
-::testing::AssertionResult has_pattern(const void* bytes, Size size, std::uint64_t seed) {
-  return has_words(bytes, size, seed, 0);
+::testing::AssertionResult has_pattern(const void* bytes, Size size, std::uint64_t seed,
+                                       Size from) {
+  return has_words(static_cast<const std::byte*>(bytes) + from, size - from, seed,
+                   from / sizeof(std::uint32_t));
 }
 
 void fill_pattern(CUdeviceptr address, Size size, std::uint64_t seed) {

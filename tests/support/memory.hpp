@@ -166,8 +166,9 @@ void write_word(CUdeviceptr address, std::uint32_t word);
 void fill_pattern(CUdeviceptr address, Size size, std::uint64_t seed);
 void expect_pattern(CUdeviceptr address, Size size, std::uint64_t seed);
 
-// The same on host memory.
+// The same on host memory; has_pattern() looks at what lies from the byte `from` on.
 void fill_host_pattern(void* to, Size size, std::uint64_t seed);
-::testing::AssertionResult has_pattern(const void* bytes, Size size, std::uint64_t seed);
+::testing::AssertionResult has_pattern(const void* bytes, Size size, std::uint64_t seed,
+                                       Size from = 0);
 
 }  // namespace cuvmm::test
