@@ -10,6 +10,7 @@
 namespace cuvmm {
 
 class Lane;
+struct Request;
 
 // What was issued together on one stream, between two marks in the stream's work.
 struct Batch {
@@ -40,6 +41,8 @@ class DriverSide {
   // The device time of a batch that is done; it gives its marks back. Time that another batch had
   // the device before counts as that one's.
   virtual std::optional<std::uint64_t> device_time(Batch& batch) = 0;
+  // Whether the device is yet to come to what a record stands for, or a wait waits for.
+  virtual bool is_yet_to_come(const Request&) { return false; }
   // Nobody will ask: its context is about to end.
   virtual void drop(Batch&) {}
 };

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "driver/current_context.hpp"
+#include "sched/operation.hpp"
 
 namespace cuvmm {
 
@@ -96,6 +97,18 @@ std::optional<std::uint64_t> EventMarks::device_time(Batch& batch) {
   give_back(batch.context, displaced);
   give_back(batch.context, last_end);
   return static_cast<std::uint64_t>(static_cast<double>(ran) * 1e6);
+}
+
+// A question to the legacy stream would break a capture, as a record would.
+bool EventMarks::is_yet_to_come(const Request& request) {
+  const Captures::HeldOff held_off{captures_};
+  if (!held_off.none_lives()) return false;
+  const InContext in_context{driver_, request.context};
+  if (!in_context.ok()) return false;
+  const CUresult answer = request.event_use == EventUse::Records
+                              ? driver_.cuStreamQuery(request.stream->handle)
+                              : driver_.cuEventQuery(request.event);
+  return answer == CUDA_ERROR_NOT_READY;
 }
 
 void EventMarks::drop(Batch& batch) {

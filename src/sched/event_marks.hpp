@@ -22,6 +22,7 @@ class EventMarks final : public DriverSide {
   bool mark_begin(Batch& batch) override;
   bool mark_end(Batch& batch) override;
   std::optional<std::uint64_t> device_time(Batch& batch) override;
+  bool is_yet_to_come(const Request& request) override;
   void drop(Batch& batch) override;
 
   // Its events are gone with it.

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t look_every_ns = 20'000;
 constexpr std::uint32_t looks_before_sleep = 200;
+constexpr std::uint64_t longest_to_keep_order_ns = 2'000'000'000;
 
 }  // namespace
 
@@ -187,6 +188,19 @@ bool Issuer::step() {
   return true;
 }
 
+// The program was told that it has its order, and what it queued since relies on it. Where the
+// driver refuses to keep it, waiting here does; not for good, since what is waited for may itself
+// wait for what is queued.
+void Issuer::has_failed(const Request& request, CUresult answer) {
+  failures_.add(request, answer);
+  if (request.event_use == EventUse::None) return;
+  FutexWord nothing_changes{0};
+  const std::uint64_t until = now_ns() + longest_to_keep_order_ns;
+  while (side_.is_yet_to_come(request) && !stops_.load() && now_ns() < until) {
+    wait_while(nothing_changes, 0, Duration{50});
+  }
+}
+
 void Issuer::issue(Seat& seat, std::uint64_t now) {
   Lane& lane = *seat.lane;
   Operation& operation = *lane.first();
@@ -210,7 +224,7 @@ void Issuer::issue(Seat& seat, std::uint64_t now) {
     call_.store(static_cast<std::uint32_t>(request.call), std::memory_order_release);
     const CUresult answer = operation.action.make();
     call_.store(no_call_now, std::memory_order_release);
-    if (answer != CUDA_SUCCESS) failures_.add(request, answer);
+    if (answer != CUDA_SUCCESS) has_failed(request, answer);
   }
   if (trace_is_on()) [[unlikely]]
     trace_issued(lane, operation, device_, queued);

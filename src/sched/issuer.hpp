@@ -15,7 +15,7 @@
 namespace cuvmm {
 
 // One device's issuing thread: chooses among the lanes that have something, and calls the driver.
-// It never waits for work of the device, only looks.
+// It never waits for work of the device, only looks; but for a refused record or wait.
 class Issuer {
  public:
   Issuer(int device, DriverSide& side, Failures& failures, const ScheduleSettings& settings,
@@ -72,6 +72,7 @@ class Issuer {
   void warn_of_long_waits(std::uint64_t now);
 
   void issue(Seat& seat, std::uint64_t now);
+  void has_failed(const Request& request, CUresult answer);
   void join_batch(Seat& seat, const Request& request, std::uint64_t estimate, std::uint64_t now);
   void close_batch();
   bool may_grow(std::uint64_t now) const;
