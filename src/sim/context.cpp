@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/context.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "sim/process.hpp"
 
@@ -20,6 +23,20 @@ std::shared_ptr<Stream> new_implicit_stream(const std::shared_ptr<Context>& cont
   stream->kind = kind;
   stream->id = next_stream_id();
   return stream;
+}
+
+// No object that ends by itself: when the process ends, the main thread's would go before the
+// handlers, which may still call.
+thread_local std::vector<CUcontext>* this_threads_stack = nullptr;
+
+pthread_key_t key_of_stacks() {
+  pthread_key_t key{};
+  const auto end = [](void* stack) {
+    delete static_cast<std::vector<CUcontext>*>(stack);
+    this_threads_stack = nullptr;
+  };
+  if (::pthread_key_create(&key, end) != 0) std::abort();
+  return key;
 }
 
 }  // namespace
@@ -115,8 +132,12 @@ std::vector<int> Context::accessors() const {
 }
 
 std::vector<CUcontext>& ContextStack::of_this_thread() {
-  static thread_local std::vector<CUcontext> stack;
-  return stack;
+  if (this_threads_stack == nullptr) [[unlikely]] {
+    static const pthread_key_t key = key_of_stacks();
+    this_threads_stack = new std::vector<CUcontext>;
+    ::pthread_setspecific(key, this_threads_stack);
+  }
+  return *this_threads_stack;
 }
 
 std::shared_ptr<Context> ContextStack::current() {
