@@ -3,23 +3,16 @@
 
 #include <algorithm>
 
+#include "driver/device_attribute.hpp"
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm {
-namespace {
-
-Result<int> attribute(const Driver& driver, CUdevice_attribute which, int ordinal) {
-  int value = 0;
-  TRY(driver.check(driver.cuDeviceGetAttribute(&value, which, ordinal), "ask for an attribute"));
-  return value;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<DeviceMemory>> DeviceMemory::create(const Driver& driver, int ordinal,
                                                            const MemorySettings& settings) {
   const int maps =
-      TRY(attribute(driver, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal));
+      TRY(device_attribute(driver, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal,
+                           "ask for virtual memory management"));
   if (maps == 0) {
     return Error{.kind = ErrorKind::NotSupported,
                  .doing = "serve memory",
@@ -36,8 +29,8 @@ Result<void> DeviceMemory::probe(const Driver& driver) {
   TRY(driver.check(driver.cuDeviceTotalMem(&bytes, ordinal_), "ask for the device's memory"));
   memory_ = bytes;
   granule_ = TRY(granularity_of(driver, location()));
-  const auto by_fd =
-      attribute(driver, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, ordinal_);
+  const int by_fd = device_attribute_or(
+      0, driver, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, ordinal_);
   const Size limit = settings_.limit.is_none() ? unlimited : settings_.limit.of(memory_);
   budget_ = std::make_shared<LocalBudget>(limit);
   TRY(store_.serve(location(), budget_));
@@ -51,7 +44,7 @@ Result<void> DeviceMemory::probe(const Driver& driver) {
   MapPlan plan;
   plan.map(mapping, 0, ChunkRef::adopt(std::move(*chunk)), AccessSet::of(ordinal_));
   TRY(plan.commit());
-  exportable_ = by_fd.ok() && *by_fd != 0 ? Export::Yes : Export::No;
+  exportable_ = by_fd != 0 ? Export::Yes : Export::No;
   return {};
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a device's memory goes when the device is full.
+#include <algorithm>
+
 #include "alloc/device_memory.hpp"
 #include "base/log.hpp"
+#include "driver/device_attribute.hpp"
 
 namespace cuvmm {
 namespace {
@@ -37,12 +40,6 @@ class NeighbourBudget final : public Budget {
   const std::shared_ptr<Budget> spilled_;
   Budget& of_the_neighbour_;  // outlives the process' memory
 };
-
-Result<int> attribute(const Driver& driver, CUdevice_attribute which, int ordinal) {
-  int value = 0;
-  TRY(driver.check(driver.cuDeviceGetAttribute(&value, which, ordinal), letting_spill));
-  return value;
-}
 
 Error not_supported(const char* why) {
   return {.kind = ErrorKind::NotSupported, .doing = letting_spill, .subject = why};
@@ -82,12 +79,13 @@ Result<void> DeviceMemory::spill_to(const Driver& driver, DeviceMemory& neighbou
 
 Result<void> DeviceMemory::spill_to_host(const Driver& driver,
                                          const std::shared_ptr<Budget>& budget) {
-  const int maps_host = TRY(attribute(
-      driver, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal_));
+  const int maps_host = TRY(
+      device_attribute(driver, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                       ordinal_, letting_spill));
   if (maps_host == 0) return not_supported("the device cannot map memory of the host");
   // -1 where the host has no nodes, or the driver does not tell.
-  const auto node = attribute(driver, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal_);
-  return serve_spilled(driver, Location::host(node.ok() && *node > 0 ? *node : 0), budget);
+  const int node = device_attribute_or(-1, driver, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal_);
+  return serve_spilled(driver, Location::host(std::max(node, 0)), budget);
 }
 
 Result<void> DeviceMemory::serve_spilled(const Driver& driver, Location where,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "driver/current_context.hpp"
+#include "driver/device_attribute.hpp"
 
 namespace cuvmm {
 namespace {
@@ -115,11 +116,9 @@ Result<void> PoolPlaces::check_devices() const {
 
 Result<void> PoolPlaces::check_host() const {
   for (const int device : devices_) {
-    int can = 0;
-    // A driver that has not heard of it cannot do it.
     constexpr auto maps_host = CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
-    if (driver_.cuDeviceGetAttribute(&can, maps_host, device) != CUDA_SUCCESS) can = 0;
-    if (can == 0) return not_supported("a device cannot map the host's memory");
+    if (device_attribute_or(0, driver_, maps_host, device) == 0)
+      return not_supported("a device cannot map the host's memory");
   }
   return {};
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "share/buffer.hpp"
 
+#include "driver/device_attribute.hpp"
+
 namespace cuvmm::share {
 namespace {
 
 constexpr const char* making = "make memory to share";
 
 Result<void> need(const Driver& driver, int device, CUdevice_attribute what, const char* missing) {
-  int value = 0;
-  TRY(driver.check(driver.cuDeviceGetAttribute(&value, what, device), making));
-  if (value != 0) return {};
+  if (TRY(device_attribute(driver, what, device, making)) != 0) return {};
   return Error{.kind = ErrorKind::NotSupported, .doing = making, .subject = missing};
 }
 

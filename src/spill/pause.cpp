@@ -6,6 +6,7 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "driver/current_context.hpp"
+#include "driver/device_attribute.hpp"
 #include "trace/record_event.hpp"
 
 namespace cuvmm {
@@ -54,9 +55,7 @@ void Pauser::find_host() {
   if (devices.empty()) return;
   const int ordinal = devices.front()->ordinal();
   const auto attribute = [&](CUdevice_attribute which, int otherwise) {
-    int value = otherwise;
-    const CUresult asked = around_.driver.cuDeviceGetAttribute(&value, which, ordinal);
-    return asked == CUDA_SUCCESS ? value : otherwise;
+    return device_attribute_or(otherwise, around_.driver, which, ordinal);
   };
   const int node = attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, -1);
   stock_.be_near(node);

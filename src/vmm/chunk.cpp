@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/clock.hpp"
+#include "driver/device_attribute.hpp"
 #include "trace/record_event.hpp"
 #include "vmm/give_back.hpp"
 
@@ -16,12 +17,8 @@ namespace {
 // RDMA flag on a device without it.
 Result<bool> takes_rdma_flag(const Driver& driver, Location where) {
   if (!where.is_device()) return false;
-  int supported = 0;
-  TRY(driver.check(
-      driver.cuDeviceGetAttribute(
-          &supported, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, where.id()),
-      "ask for RDMA with chunks"));
-  return supported != 0;
+  return TRY(device_attribute(driver, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+                              where.id(), "ask for RDMA with chunks")) != 0;
 }
 
 CUmemAllocationProp properties(Location where, Export exportable) {

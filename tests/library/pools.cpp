@@ -2,7 +2,6 @@
 // The pools as a program has them: by the public headers, with the library's own engine or the
 // preload library's, on whichever driver the process finds.
 #include <cuda.h>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -10,39 +9,30 @@
 #include <vector>
 
 #include "cuvmm/cuvmm.hpp"
+#include "library/driver_calls.hpp"
 #include "library/surroundings.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-// Through the same doors as any program, so that the preload library sees the calls.
-template <class Function>
-Function driver_function(const char* name) {
-  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-  return reinterpret_cast<Function>(dlsym(library, name));
-}
-#define DRIVER(name) driver_function<decltype(&name)>(CUVMM_TEXT(name))
-#define CUVMM_TEXT(name) CUVMM_TEXT_NOW(name)
-#define CUVMM_TEXT_NOW(name) #name
-
 class LibraryPools : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
-    ASSERT_EQ(DRIVER(cuDevicePrimaryCtxRetain)(&context_, 0), CUDA_SUCCESS);
-    ASSERT_EQ(DRIVER(cuCtxPushCurrent)(context_), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuInit)(0), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuDevicePrimaryCtxRetain)(&context_, 0), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuCtxPushCurrent)(context_), CUDA_SUCCESS);
   }
   void TearDown() override {
     CUcontext ours = nullptr;
-    EXPECT_EQ(DRIVER(cuCtxPopCurrent)(&ours), CUDA_SUCCESS);
-    EXPECT_EQ(DRIVER(cuDevicePrimaryCtxRelease)(0), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuCtxPopCurrent)(&ours), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuDevicePrimaryCtxRelease)(0), CUDA_SUCCESS);
   }
   static void write(std::uint64_t address, const std::string& text) {
-    ASSERT_EQ(DRIVER(cuMemcpyHtoD)(address, text.data(), text.size()), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuMemcpyHtoD)(address, text.data(), text.size()), CUDA_SUCCESS);
   }
   static std::string read(std::uint64_t address, std::size_t size) {
     std::string text(size, '?');
-    EXPECT_EQ(DRIVER(cuMemcpyDtoH)(text.data(), address, size), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuMemcpyDtoH)(text.data(), address, size), CUDA_SUCCESS);
     return text;
   }
   static std::uint64_t in_use() { return device_info(0)->physical_in_use; }
@@ -117,15 +107,15 @@ TEST_F(LibraryPools, AFenceIsWaitedFor) {
   const auto offset = pool->allocate(4 * MiB);
   ASSERT_TRUE(offset.ok());
   CUstream stream = nullptr;
-  ASSERT_EQ(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   for (int i = 0; i < 8; ++i) {
-    ASSERT_EQ(DRIVER(cuMemsetD8Async)(pool->base_address() + *offset, 1, 4 * MiB, stream),
+    ASSERT_EQ(CALL(cuMemsetD8Async)(pool->base_address() + *offset, 1, 4 * MiB, stream),
               CUDA_SUCCESS);
   }
   ASSERT_TRUE(pool->fence(stream).ok());
   EXPECT_TRUE(pool->deallocate(*offset, 4 * MiB).ok());
-  EXPECT_EQ(DRIVER(cuStreamQuery)(stream), CUDA_SUCCESS);
-  EXPECT_EQ(DRIVER(cuStreamDestroy)(stream), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuStreamQuery)(stream), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
 }
 
 TEST_F(LibraryPools, TwoModelsTakeTurnsUnderOneLimit) {
@@ -179,8 +169,8 @@ TEST_F(LibraryPools, CallbacksMayCallTheDriverAndThePool) {
                                         [&](std::uint64_t wanted) {
                                           asked = wanted;
                                           CUdeviceptr own = 0;
-                                          EXPECT_EQ(DRIVER(cuMemAlloc)(&own, 1000), CUDA_SUCCESS);
-                                          EXPECT_EQ(DRIVER(cuMemFree)(own), CUDA_SUCCESS);
+                                          EXPECT_EQ(CALL(cuMemAlloc)(&own, 1000), CUDA_SUCCESS);
+                                          EXPECT_EQ(CALL(cuMemFree)(own), CUDA_SUCCESS);
                                           EXPECT_TRUE(pool->deallocate("gives", 0, 4 * MiB).ok());
                                         }})
                   .ok());
@@ -198,9 +188,9 @@ TEST_F(LibraryPools, TheDriversAnswerCountsPools) {
   auto pool = ElasticPool::create(64 * MiB);
   ASSERT_TRUE(pool.ok());
   pool->trim();  // what is kept is counted as taken by a driver that knows nothing of it
-  ASSERT_EQ(DRIVER(cuMemGetInfo)(&free_before, &total), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuMemGetInfo)(&free_before, &total), CUDA_SUCCESS);
   ASSERT_TRUE(pool->allocate(32 * MiB).ok());
-  ASSERT_EQ(DRIVER(cuMemGetInfo)(&free_now, &total), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuMemGetInfo)(&free_now, &total), CUDA_SUCCESS);
   EXPECT_EQ(free_before - free_now, 32 * MiB);
 }
 

@@ -8,14 +8,10 @@
 #include "cli/doctor/finding.hpp"
 #include "cli/driver_here.hpp"
 #include "cli/install_places.hpp"
+#include "driver/device_attribute.hpp"
 
 namespace cuvmm::cli {
 namespace {
-
-int attribute(const Driver& driver, CUdevice_attribute which, CUdevice device) {
-  int value = 0;
-  return driver.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
-}
 
 Finding has(const char* what, bool is_there, Verdict without, const char* mend) {
   return {is_there ? Verdict::Good : without, what, is_there ? "yes" : "no", is_there ? "" : mend};
@@ -28,17 +24,17 @@ void look_at_device(const Driver& driver, CUdevice device, Findings& findings) {
   driver.cuDeviceTotalMem(&memory, device);
   findings.push_back({Verdict::Good, fmt::format("device {}", device),
                       fmt::format("{}, {}", name, print_size(memory)), ""});
-  findings.push_back(
-      has("  virtual memory",
-          attribute(driver, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) != 0,
-          Verdict::Bad, "this device cannot: its memory stays the driver's, cuvmm only records"));
-  findings.push_back(has(
-      "  sharing by descriptor",
-      attribute(driver, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device) !=
-          0,
-      Verdict::Doubtful, "memory cannot be shared with other processes on this device"));
-  findings.push_back(has("  stream-ordered memory",
-                         attribute(driver, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device) != 0,
+  const auto can = [&](CUdevice_attribute what) {
+    return device_attribute_or(0, driver, what, device) != 0;
+  };
+  findings.push_back(has("  virtual memory",
+                         can(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), Verdict::Bad,
+                         "this device cannot: its memory stays the driver's, cuvmm only records"));
+  findings.push_back(has("  sharing by descriptor",
+                         can(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
+                         Verdict::Doubtful,
+                         "memory cannot be shared with other processes on this device"));
+  findings.push_back(has("  stream-ordered memory", can(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
                          Verdict::Doubtful, "the device has no memory pools"));
   CUmemAllocationProp wanted{};
   wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
