@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/held_back.hpp"
 
-#include <algorithm>
-#include <shared_mutex>
 #include <utility>
 
 #include "alloc/by_address.hpp"
@@ -18,24 +16,11 @@ bool Memory::may_be_registered_by_address() const {
   return settings_.compact != Compact::On && holds_device_by_address();
 }
 
-std::vector<CUcontext> Memory::HeldBack::who_may_touch() const {
-  std::vector<CUcontext> contexts{context_};
-  const Reading reading{memory_.contexts_lock_};
-  for (const PeerAccess& access : memory_.peer_access_) {
-    if (access.of == context_) contexts.push_back(access.by);
-  }
-  return contexts;
-}
-
 bool Memory::HeldBack::begin(std::uint64_t until) {
   if (!memory_.may_move_live_memory()) return false;
   Gate& gate = memory_.around_.gate;
   if (!gate.close(until)) return false;
-  const auto contexts = who_may_touch();
-  const bool done = std::all_of(contexts.begin(), contexts.end(), [&](CUcontext context) {
-    return memory_.around_.clock.wait_for_all(context, until);
-  });
-  if (done) {
+  if (memory_.wait_for_everything(until)) {
     relaxed_.emplace(memory_.around_.driver);
     in_context_.emplace(memory_.around_.driver, context_);
     if (in_context_->ok()) return true;

@@ -28,8 +28,6 @@ class Memory::HeldBack final : public Quiet {
   void context_ended() { stream_ = nullptr; }
 
  private:
-  std::vector<CUcontext> who_may_touch() const;
-
   Memory& memory_;
   const CUcontext context_;
   CUstream stream_ = nullptr;  // for copies; made at the first, and gone with the context

@@ -163,6 +163,10 @@ class Memory {
   // nullptr where the driver serves the device.
   DeviceMemory* device_memory(int ordinal) { return device(ordinal); }
 
+  bool is_of_current_device(const AllocationFacts& held) const {
+    return current_device() == held.device;
+  }
+
   StreamClock& clock() { return around_.clock; }
 
   Complaint complaint() const;
@@ -218,6 +222,8 @@ class Memory {
   CUresult free_as_the_driver_does();
   bool is_capturing(StreamName stream) const;
   bool is_dead(CUcontext context) const;
+  // Whose work may use memory of any context: the driver copies between them unasked.
+  std::vector<CUcontext> contexts_with_work() const;
   bool may_move_live_memory() const;
   Size mapped_free_on(int device) const;
   // `visit(const ContextMemory&)`, `visit(const PoolMemory&)`; pools that ended among them, since
@@ -240,6 +246,7 @@ class Memory {
 
   mutable SharedLock contexts_lock_{LockOrder::Contexts};  // guards what follows
   std::unordered_map<CUcontext, std::unique_ptr<ServedContext>> contexts_;
+  std::unordered_set<CUcontext> live_;  // that were seen to begin
   std::unordered_set<CUcontext> dead_;
   std::atomic<std::size_t> dead_count_{0};
   std::vector<std::unique_ptr<ServedContext>> ended_contexts_;  // their records may still be read

@@ -26,16 +26,9 @@ CUcontext Memory::some_context_on(int ordinal) const {
 }
 
 bool Memory::wait_for_everything(std::uint64_t until) {
-  std::vector<CUcontext> all = around_.clock.table().contexts();
-  {
-    const Reading reading{contexts_lock_};
-    for (const auto& [handle, served] : contexts_) all.push_back(handle);
-  }
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  return std::all_of(all.begin(), all.end(), [&](CUcontext context) {
-    return is_dead(context) || around_.clock.wait_for_all(context, until);
-  });
+  const auto contexts = contexts_with_work();
+  return std::all_of(contexts.begin(), contexts.end(),
+                     [&](CUcontext context) { return around_.clock.wait_for_all(context, until); });
 }
 
 std::vector<HeldChunk> Memory::held_on(int ordinal) const {

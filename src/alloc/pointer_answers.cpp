@@ -18,6 +18,34 @@ bool may_be_lent(const Memory& memory, const AllocationFacts& held) {
   return context != nullptr && context->device().exportable() == Export::Yes;
 }
 
+// Memory of this process may lie elsewhere for a while, or nowhere.
+std::optional<PointerAnswer> answer_as_device_memory(const Memory& memory,
+                                                     const AllocationFacts& held,
+                                                     CUdeviceptr address,
+                                                     CUpointer_attribute attribute) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return number(CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return number(static_cast<std::uint32_t>(held.device));
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return PointerAnswer{.width = sizeof(CUdeviceptr), .answer = CUDA_ERROR_INVALID_VALUE};
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return number(0);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return number(1);
+    // Other devices may reach it or not.
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      if (!memory.is_of_current_device(held)) return std::nullopt;
+      return wide(address);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      if (!memory.is_of_current_device(held)) return std::nullopt;
+      return number(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 void PointerAnswer::write(void* data) const {
@@ -52,7 +80,9 @@ std::optional<PointerAnswer> pointer_answer(const Memory& memory, CUdeviceptr ad
       return wide(reinterpret_cast<std::uint64_t>(pool->handle()));
     }
     default:
-      return std::nullopt;
+      return held->served == Served::Opened
+                 ? std::nullopt
+                 : answer_as_device_memory(memory, *held, address, attribute);
   }
 }
 

@@ -5,17 +5,19 @@
 
 namespace cuvmm {
 
-// What is answered of an address, in the width in which the driver writes it.
+// What is answered of an address, in the width in which the driver writes it. What is refused when
+// asked by itself has a value too: whoever asks many things at once is refused none.
 struct PointerAnswer {
   std::uint64_t value = 0;
   std::size_t width = 0;
+  CUresult answer = CUDA_SUCCESS;
 
   void write(void* data) const;
 };
 
 // Where the driver would speak of the chunk or the reservation behind one of our addresses, the
-// program is told of the allocation, as for the memory that it asked for. Nothing where the
-// driver's own answer is right.
+// program is told of the allocation, as for the memory that it asked for: wherever that lies now.
+// Nothing where the driver's own answer is right, of memory that is there.
 std::optional<PointerAnswer> pointer_answer(const Memory& memory, CUdeviceptr address,
                                             CUpointer_attribute attribute);
 

@@ -22,7 +22,16 @@ std::atomic<share::ControlSocket*> open_socket{nullptr};
 // Whose thread must not call the driver when that ends.
 std::atomic<Control*> looking_after_host{nullptr};
 
+// Whose socket it is.
+std::atomic<Control*> controlled{nullptr};
+std::atomic<bool> process_ends{false};
+
 void close_socket() {
+  process_ends.store(true);
+  // A paused one is needed still: what the program has to do before it ends waits until it is
+  // resumed.
+  Control* const control = controlled.load();
+  if (control != nullptr && control->is_paused()) return;
   if (share::ControlSocket* const socket = open_socket.exchange(nullptr)) socket->remove();
 }
 
@@ -85,6 +94,7 @@ Result<PauseReport> Control::pause(Duration timeout, Strict strict) {
   if (Inside::here()) return Error::invalid("pause", "from within a call");
   const Alone alone{is_busy_, a_moment};
   if (!alone.is_mine()) return Error::invalid("pause", "another pause or resume is under way");
+  if (stays_out_.load()) return Error::invalid("pause", "the process is about to end");
   if (placement_.is_stuck()) return Error::invalid("pause", "its memory is still being moved");
   const Inside inside;
   const auto paused = pauser_.pause(timeout, strict);
@@ -137,7 +147,7 @@ Duration Control::look_once() {
   constexpr Duration a_moment_of_use{100'000};
   constexpr Duration usual{50'000};
   const Alone alone{is_busy_, Duration{0}};
-  if (!alone.is_mine() || pauser_.is_paused()) return usual;
+  if (!alone.is_mine() || stays_out_.load() || pauser_.is_paused()) return usual;
   const Inside inside;
   const std::uint64_t began = now_us();
   bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
@@ -171,9 +181,8 @@ void* Control::look_after_host(void* control) {
 }
 
 void Control::stay_out() {
-  constexpr std::uint64_t at_most_us = 1'000'000;
-  const std::uint64_t until = now_us() + at_most_us;
-  while (is_busy_.test_and_set() && now_us() < until) ::usleep(100);  // and never cleared
+  stays_out_.store(true);
+  const Alone what_is_under_way_is_over{is_busy_, Duration{1'000'000}};
 }
 
 void Control::stop_looking_after_host() {
@@ -202,6 +211,7 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request) {
       break;
     case share::ControlWhat::Resume:
       said = as_answer(resume(partly ? Partly::Yes : Partly::No));
+      if (process_ends.load()) close_socket();
       break;
     case share::ControlWhat::State:
       said.outcome = share::ControlOutcome::Done;
@@ -222,6 +232,7 @@ void Control::start() {
               opened.error().text().c_str());
     return;
   }
+  controlled.store(this);
   open_socket.store(new share::ControlSocket{std::move(*opened)});  // lives as long as the process
   static std::atomic<bool> registered{false};
   if (!registered.exchange(true)) std::atexit(&close_socket);

@@ -35,8 +35,8 @@ class Control {
   void start_placing() { places_.store(true); }
   // The parameters of kernels that were launched meanwhile.
   KnownKernels& kernels() { return kernels_; }
-  // Nothing is paused, resumed or pinned any more, from the end of what is under way: for the end
-  // of the process, since the driver ends with it.
+  // Nothing is pinned or moved any more, from the end of what is under way: for the end of the
+  // process, since the driver ends with it. A paused process is still resumed, or it could not end.
   void stay_out();
 
   Result<PauseReport> pause(Duration timeout, Strict strict);
@@ -66,6 +66,7 @@ class Control {
   // One at a time. Not a lock of the order: what is called under it takes them all.
   std::atomic_flag is_busy_ = ATOMIC_FLAG_INIT;
   std::atomic<bool> looks_after_host_{false};
+  std::atomic<bool> stays_out_{false};
   pid_t process_ = 0;  // that has the thread
   Pauser pauser_;
   SpillAhead spill_ahead_;  // of the thread that looks after it alone

@@ -44,7 +44,8 @@ std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, Th
       Surroundings{.driver = driver,
                    .memory = serving->memory,
                    .calls = calls,
-                   .settle_queued = [&scheduling] { scheduling.settle_all(); },
+                   .settle_queued =
+                       [&scheduling](std::uint64_t until) { return scheduling.settle_all(until); },
                    .is_scheduled = [&scheduling] { return scheduling.is_on(); }},
       ahead);
 }
@@ -66,8 +67,8 @@ Engine::Engine(const Driver& driver, Options options)
       serving_(options_.mode == Mode::Vmm
                    ? std::make_unique<Serving>(
                          driver_, options_,
-                         Serving::Program{gate_, work_note_, per_thread_use_, watch_, captures_,
-                                          [this] { return sees_everything(); }})
+                         Serving::Program{gate_, calls_, work_note_, per_thread_use_, watch_,
+                                          captures_, [this] { return sees_everything(); }})
                    : nullptr),
       control_(make_control(driver_, serving_.get(), calls_, scheduling_, options_.pause_ahead)),
       stores_(driver_, memory_settings(options_),

@@ -3,6 +3,7 @@
 
 #include "engine/watch.hpp"
 #include "resize/resizer.hpp"
+#include "stream/threshold.hpp"
 
 namespace cuvmm {
 
@@ -10,20 +11,26 @@ namespace cuvmm {
 // effects.
 class ResizeWatch final : public Watcher, public Resizer::Notice {
  public:
-  ResizeWatch(Watch& watch, const Resizer::Surroundings& around, Resize mode)
-      : watch_(watch), resizer_(around, *this, mode) {}
+  // `calls`: what every call passes that touches memory.
+  ResizeWatch(Watch& watch, Threshold& calls, const Resizer::Surroundings& around, Resize mode)
+      : watch_(watch), calls_(calls), resizer_(around, *this, mode) {}
 
   Resizer& resizer() { return resizer_; }
 
   CUresult before(const CallSite& site) override {
     const bool works = gives_work(site.effect) || has(site.effect, Effect::Exposes);
-    return resizer_.before(works ? Resizer::Caller::Works : Resizer::Caller::Waits);
+    if (works) return resizer_.before(Resizer::Caller::Works);
+    // Such a call touches nothing of its own accord, and so may not have passed; but it runs what
+    // is put off.
+    const Threshold::Pass pass{calls_};
+    return resizer_.before(Resizer::Caller::Waits);
   }
   void begin() override { watch_.begin(*this, every_effect); }
   void end() override { watch_.end(*this); }
 
  private:
   Watch& watch_;
+  Threshold& calls_;
   Resizer resizer_;
 };
 

@@ -46,8 +46,10 @@ class Scheduling {
   Schedule policy() const;
 
   // All that has been taken so far has been issued when it returns.
-  void settle_all() {
-    if (Parts* const known = parts()) known->scheduler.settle_all();
+  // False where that was not so by now_ns() `until`.
+  bool settle_all(std::uint64_t until) {
+    Parts* const known = parts();
+    return known == nullptr || known->scheduler.settle_all(until);
   }
 
   // What ends, is forgotten; whether scheduling is on or not.

@@ -26,6 +26,7 @@ struct Serving {
   // What the engine knows of the program.
   struct Program {
     Gate& gate;
+    Threshold& calls;
     WorkNote& work_note;
     PerThreadUse& per_thread_use;
     Watch& watch;
@@ -45,7 +46,7 @@ struct Serving {
         captures(program.captures) {
     if (options.resize == Resize::Off) return;
     resizing = std::make_unique<ResizeWatch>(
-        program.watch,
+        program.watch, program.calls,
         Resizer::Surroundings{driver, memory, clock, captures, program.gate, program.work_note,
                               program.per_thread_use},
         options.resize);

@@ -185,12 +185,16 @@ void* entry_of_unlisted_symbol(const char* symbol, void* real) {
 void cuvmm_call_of_unlisted(unsigned index) {
   using namespace cuvmm;
   const int kept_errno = errno;
-  hook::lose_sight(hook::names[index].data());
   Engine* engine = Engine::running();
   if (engine != nullptr && engine->is_on() && !Inside::here()) {
     const Inside inside;
+    // Whoever holds the program still learns of it before he begins, or after he is done.
+    const Threshold::Pass pass{engine->calls()};
+    hook::lose_sight(hook::names[index].data());
     // Nothing is known of the call, its answer included.
     static_cast<void>(engine->before({unlisted_call, every_effect}));
+  } else {
+    hook::lose_sight(hook::names[index].data());
   }
   cuvmm_unlisted_was_called.store(true, std::memory_order_release);
   errno = kept_errno;

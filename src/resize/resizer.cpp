@@ -101,7 +101,19 @@ CUresult Resizer::before(Caller caller) {
     answer = keep_promise();
   }
   // What only waits or ends something does not need what could not be had, and may help to have it.
-  return caller == Caller::Waits && (pending_ || promise_) ? CUDA_SUCCESS : answer;
+  if (caller != Caller::Waits || (!pending_ && !promise_)) return answer;
+  if (pending_) pending_->is_waited_for = true;
+  return CUDA_SUCCESS;
+}
+
+// A copy that is put off still is one there is no memory for. All that it comes after gets done,
+// and then any stream will do.
+void Resizer::stream_ends(CUstream stream) {
+  if (!is_pending()) return;
+  const Holding holding{lock_};
+  if (!pending_ || pending_->stream != stream) return;
+  around_.driver.cuStreamSynchronize(stream);
+  pending_->stream = CU_STREAM_LEGACY;
 }
 
 // Memory for what was given without. What was promised and cannot be had is promised still.
@@ -133,7 +145,8 @@ CUresult Resizer::submit(const DeferredCopy& copy) const {
   CUresult answer = once();
   if (answer != CUDA_SUCCESS && !is_sticky(answer)) answer = once();
   around_.work_note.leave();
-  return answer;
+  if (answer != CUDA_SUCCESS || !copy.is_waited_for) return answer;
+  return driver.cuStreamSynchronize(stream);
 }
 
 void Resizer::count_run(const DeferredCopy& copy, WhyRun why) {

@@ -80,6 +80,8 @@ class Resizer {
   // A context is in use, or has ended.
   void context_began(CUcontext context);
   void context_ended(CUcontext context);
+  // A stream is about to end, and the call was announced.
+  void stream_ends(CUstream stream);
   // There is work that we cannot ask about.
   void order_is_lost() { order_is_lost_.store(true); }
 

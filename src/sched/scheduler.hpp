@@ -86,6 +86,7 @@ class Scheduler {
   void settle_context(CUcontext context);
   void settle_graphs();
   void settle_all();
+  bool settle_all(std::uint64_t until);  // false where that was not so by then
   // And what is issued has been marked: nothing of ours follows it into a stream.
   void wait_for_marks();
 
@@ -120,6 +121,7 @@ class Scheduler {
     Lane::publish(operation);
     issuer_of(lane.device())->look_at(lane, number);
   }
+  std::vector<Place> last_of_all_lanes();
   void wait_for(const Place& place);
   void wait_for(const std::vector<Place>& places) {
     for (const Place& place : places) wait_for(place);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting for what is submitted to be issued, and what is learnt of streams and events.
+#include <algorithm>
+#include <chrono>
 #include <mutex>
 
 #include "sched/scheduler.hpp"
@@ -59,17 +61,28 @@ void Scheduler::settle_graphs() {
   wait_for(places);
 }
 
-void Scheduler::settle_all() {
+std::vector<Place> Scheduler::last_of_all_lanes() {
   std::vector<Place> places;
-  {
-    const Holding holding{lock_};
-    for (const auto& client : clients_) {
-      for (int device = 0; device < most_scheduled_devices; ++device) {
-        if (Lane* lane = client->lane(device)) places.push_back({lane, lane->submitted()});
-      }
+  const Holding holding{lock_};
+  for (const auto& client : clients_) {
+    for (int device = 0; device < most_scheduled_devices; ++device) {
+      if (Lane* lane = client->lane(device)) places.push_back({lane, lane->submitted()});
     }
   }
-  wait_for(places);
+  return places;
+}
+
+void Scheduler::settle_all() {
+  wait_for(last_of_all_lanes());
+}
+
+bool Scheduler::settle_all(std::uint64_t until) {
+  const auto places = last_of_all_lanes();
+  return std::all_of(places.begin(), places.end(), [&](const Place& place) {
+    if (place.is_issued()) return true;
+    const std::chrono::nanoseconds left{until - std::min(now_ns(), until)};
+    return place.lane->wait_until_issued(place.number, std::chrono::ceil<Duration>(left));
+  });
 }
 
 bool Scheduler::has_unissued(const StreamState& stream) const {

@@ -21,10 +21,16 @@ Result<void> hold_still(const Surroundings& program, const char* doing, std::uin
   if (!program.calls.shut(calls_until, Threshold::Exempt::Nobody)) {
     return too_late("a call did not return in time");
   }
-  program.settle_queued();
-  if (program.memory.wait_for_everything(work_until)) return {};
+  // What only now turned out to be called unseen has not been kept out.
+  if (const char* const why = why_it_runs_on(program)) {
+    go_on(program);
+    return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
+  }
+  const bool is_settled = program.settle_queued(work_until);
+  if (is_settled && program.memory.wait_for_everything(work_until)) return {};
   go_on(program);
-  return too_late("the work that runs was not done in time");
+  return too_late(is_settled ? "the work that runs was not done in time"
+                             : "the calls that are queued were not made in time");
 }
 
 }  // namespace cuvmm

@@ -15,8 +15,8 @@ struct Surroundings {
   Memory& memory;
   // That every call of the program's passes which touches memory or work.
   Threshold& calls;
-  // What calls have left to others to hand to the driver has been.
-  std::function<void()> settle_queued = [] {};
+  // What calls have left to others to hand to the driver has been; false where it was not by then.
+  std::function<bool(std::uint64_t until)> settle_queued = [](std::uint64_t) { return true; };
   std::function<bool()> is_scheduled = [] { return false; };
 };
 

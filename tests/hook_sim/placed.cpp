@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "hook_sim/doors.hpp"
+#include "hook_sim/told.hpp"
 #include "support/kernels.hpp"
 
 namespace cuvmm::test {
@@ -77,6 +78,16 @@ class PlacedByUse : public ::testing::Test {
   CUcontext context_ = nullptr;
   std::optional<Kernels> kernels_;
 };
+
+TEST_F(PlacedByUse, IsDeviceMemoryToWhoeverAsks) {
+  const CUdeviceptr first = given(1);
+  const CUdeviceptr second = given(2);
+  ASSERT_LT(bytes_near(first) + bytes_near(second), 2 * block);
+  for (const CUdeviceptr address : {first, second}) {
+    expect_to_be_told_of_device_memory(address);
+    EXPECT_EQ(through_door<Call::cuMemFree_v2>(address), CUDA_SUCCESS);
+  }
+}
 
 TEST_F(PlacedByUse, WhatCopiesName) {
   expect_to_come_in([](CUdeviceptr address) {

@@ -10,10 +10,11 @@ namespace {
 // Runs a shell with the program under cuvmm in the background, as $program.
 Finished run_beside(const std::string& script,
                     const std::string& arguments = "--memory 25 --steps 400 --rest 10",
-                    const std::string& how = "") {
+                    const std::string& how = "",
+                    const std::string& program = example("take_turns")) {
   const std::string place = own_folder();
-  const std::string start = how + " " + cli() + " run --sim=memory=256M --control -- " +
-                            example("take_turns") + " " + arguments + " & runner=$!\n" +
+  const std::string start = how + " " + cli() + " run --sim=memory=256M --control -- " + program +
+                            " " + arguments + " & runner=$!\n" +
                             "for i in $(seq 200); do\n"
                             "  program=$(ls " +
                             place +
@@ -43,6 +44,18 @@ TEST(PauseCommand, AClientsCallsAreIssuedFirst) {
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_NE(finished.out.find("resumed"), std::string::npos) << finished.err;
   EXPECT_NE(finished.out.find("all of 300 steps found what they had written"), std::string::npos);
+}
+
+// What it has to do at its end waits, and it is resumed as ever.
+TEST(PauseCommand, WhileItEndsAProgramIsResumed) {
+  const Finished finished = run_beside(
+      "exec 3>told; " + cli() + " pause $program && echo >&3 && sleep 0.5 && kill -0 $program && " +
+          cli() + " resume $program && wait $runner && ls cuvmm",
+      "end-when-told < told", "cd " + own_folder() + "; mkfifo told; exec 4<>told;",
+      program("life"));
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("freed at exit"), std::string::npos) << finished.out << finished.err;
+  EXPECT_EQ(finished.out.find("control-"), std::string::npos) << finished.out;
 }
 
 TEST(PauseCommand, KilledWhilePausedLeavesNothingBehind) {

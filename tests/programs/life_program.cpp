@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -174,6 +175,14 @@ int main(int count, char** words) {
   if (what == "atexit") {
     std::atexit(&free_at_exit);
     begin();
+    return 0;
+  }
+  // Something is left to be done when what the loader registered is through.
+  if (what == "end-when-told") {
+    std::atexit(&free_at_exit);
+    begin();
+    std::string line;
+    std::getline(std::cin, line);
     return 0;
   }
   if (what == "exit-in-thread") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // VMM_RESIZE=elide: a block may be allocated on the promise of another's memory. What becomes of
 // it is decided at the next call that could notice.
+#include "hook_sim/told.hpp"
 #include "resize/world.hpp"
 
 namespace cuvmm::test {
@@ -85,6 +86,64 @@ TEST_F(Promise, OfAPutOffCopyThatCannotBeKeptIsOutOfMemory) {
   EXPECT_EQ(elided(), 1U) << why_run();
   expect_filled(b, percent(60), 1);
   EXPECT_DONE(free(b));
+}
+
+// A copy that there is no memory for, behind a wait that had success.
+class PromisedToAStream : public Promise {
+ protected:
+  void SetUp() override {
+    Promise::SetUp();
+    if (!promises()) return;
+    ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream_, unsigned{CU_STREAM_NON_BLOCKING}));
+    a_ = given_filled(percent(30), 1);
+    rest_ = given_block(percent(50));
+    b_ = given_block(percent(40));
+    ASSERT_DONE(
+        through_door<Call::cuMemcpyDtoDAsync_v2>(b_, a_, std::size_t{percent(30)}, stream_));
+    ASSERT_DONE(through_door<Call::cuStreamSynchronize>(stream_));
+    ASSERT_TRUE(is_pending()) << why_run();
+  }
+  void TearDown() override {
+    if (promises()) {
+      EXPECT_DONE(free(a_));
+      EXPECT_DONE(free(b_));
+    }
+    Promise::TearDown();
+  }
+  CUstream stream_ = nullptr;
+  CUdeviceptr a_ = 0;
+  CUdeviceptr b_ = 0;
+  CUdeviceptr rest_ = 0;
+};
+
+TEST_F(PromisedToAStream, TheCopyIsMadeAfterTheStreamsEnd) {
+  ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream_));
+  EXPECT_TRUE(is_pending());
+  ASSERT_DONE(free(rest_));
+  expect_filled(b_, percent(30), 1);
+  expect_filled(a_, percent(30), 1);
+}
+
+// Work of other streams comes after the copy, since the program has waited for it.
+TEST_F(PromisedToAStream, TheCopyIsDoneForWhoeverWasWaitedFor) {
+  ASSERT_DONE(free(rest_));
+  const CUdeviceptr read = given_block(percent(30));
+  const GivenStream other;
+  ASSERT_DONE(
+      through_door<Call::cuMemcpyDtoDAsync_v2>(read, b_, std::size_t{percent(30)}, other.get()));
+  ASSERT_DONE(through_door<Call::cuStreamSynchronize>(other.get()));
+  expect_filled(read, percent(30), 1);
+  EXPECT_DONE(free(read));
+  EXPECT_DONE(through_door<Call::cuStreamDestroy_v2>(stream_));
+}
+
+TEST_F(Promise, IsDeviceMemoryToWhoeverAsks) {
+  const CUdeviceptr a = given_filled(percent(60), 1);
+  const CUdeviceptr b = given_block(percent(90));
+  expect_to_be_told_of_device_memory(b);
+  EXPECT_TRUE(is_pending());
+  EXPECT_DONE(free(b));
+  EXPECT_DONE(free(a));
 }
 
 TEST_F(Promise, ThatIsGivenBackLeavesNothing) {

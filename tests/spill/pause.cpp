@@ -61,6 +61,34 @@ TEST_F(PauseTest, AProgramWithoutMemoryCanBePausedToo) {
   ASSERT_DONE(program.pauser->resume(Partly::No));
 }
 
+// Whatever context its work is in: a kernel may use memory of another one's.
+TEST_F(PauseTest, WorkOfAContextThatHasNoMemoryIsWaitedFor) {
+  Program program{driver(), {}};
+  program.take_a_little_of_everything();
+  CUcontext other = nullptr;
+  ASSERT_CUDA(driver().cuCtxCreate_v3020(&other, 0, device()));
+  program.memory->context_began(other);
+  std::atomic<bool> may_end{false};
+  const auto wait = [](void* flag) {
+    while (!*static_cast<std::atomic<bool>*>(flag)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+  };
+  ASSERT_CUDA(driver().cuLaunchHostFunc(nullptr, wait, &may_end));
+  CUcontext popped = nullptr;
+  ASSERT_CUDA(driver().cuCtxPopCurrent(&popped));
+  const auto refused = program.pauser->pause(Duration{100'000}, Strict::No);
+  EXPECT_FALSE(refused.ok());
+  EXPECT_FALSE(program.memory->wait_for_everything(now_ns()));
+  may_end = true;
+  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+  ASSERT_DONE(program.pauser->resume(Partly::No));
+  program.memory->context_ended(other);
+  ASSERT_CUDA(driver().cuCtxDestroy(other));
+  program.expect_intact();
+  program.free_all();
+}
+
 // Memory of a device's pool outlives the context that it was taken in.
 TEST_F(PauseTest, WithoutAContextItIsRefusedAndTheProgramGoesOn) {
   Program program{driver(), {}};

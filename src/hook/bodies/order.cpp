@@ -16,11 +16,15 @@ CUresult learn(const Forward<call>& forward, CUresult answer, const CUstream* ma
   return answer;
 }
 
+// Announced first: what was put off may be work of this stream, and belongs before its last mark.
 template <Call call>
 CUresult end_stream(const Forward<call>& forward, CUstream stream) {
-  StreamClock* clock = clock_of(forward);
-  if (clock != nullptr) clock->stream_ends(stream);
-  const CUresult answer = forward(stream);
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  if (Serving* const serving = forward.engine().serving()) {
+    if (Resizer* const resizer = serving->resizer()) resizer->stream_ends(stream);
+    serving->clock.stream_ends(stream);
+  }
+  const CUresult answer = forward.announced(stream);
   if (answer == CUDA_SUCCESS) forward.engine().scheduling().stream_ended(stream);
   return answer;
 }

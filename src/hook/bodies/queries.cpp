@@ -3,6 +3,7 @@
 // it asked for; all else is the driver's to answer.
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "hook/serve.hpp"
 
@@ -14,12 +15,18 @@ std::optional<AllocationFacts> found(Engine& engine, CUdeviceptr address) {
   return serving != nullptr ? serving->memory.find(address) : std::nullopt;
 }
 
+// What the driver alone can tell, it tells of memory that is there.
+template <Call call, class Ask>
+CUresult ask_when_there(const Forward<call>& forward, Effect effect, Ask&& ask) {
+  const Threshold::Pass pass{forward.engine().calls()};
+  const CUresult refused = forward.announce_as(effect);
+  return refused != CUDA_SUCCESS ? refused : ask();
+}
+
 // Whoever has tokens lets another device use the memory past us.
 template <Call call, class Ask>
 CUresult with_tokens(const Forward<call>& forward, CUdeviceptr address, Ask&& ask) {
-  const CUresult refused = forward.announce_as(Effect::Exposes);
-  if (refused != CUDA_SUCCESS) return refused;
-  const CUresult answer = ask();
+  const CUresult answer = ask_when_there(forward, Effect::Exposes, ask);
   Serving* serving = forward.engine().serving();
   if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pin(address, pin::peer_tokens);
   return answer;
@@ -56,25 +63,37 @@ CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUd
                        [&] { return forward.announced(data, attribute, address); });
   }
   const auto ours = pointer_answer(serving->memory, address, attribute);
-  if (!ours) return forward(data, attribute, address);
+  if (!ours) {
+    if (!serving->memory.find(address)) return forward(data, attribute, address);
+    return ask_when_there(forward, Effect::Reads,
+                          [&] { return forward.announced(data, attribute, address); });
+  }
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  ours->write(data);
-  return CUDA_SUCCESS;
+  if (ours->answer == CUDA_SUCCESS) ours->write(data);
+  return ours->answer;
 }
 
 CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attributes, void** data,
            CUdeviceptr address) {
+  Serving* const serving = forward.engine().serving();
+  if (serving == nullptr || attributes == nullptr || !serving->memory.find(address)) {
+    return forward(count, attributes, data, address);
+  }
+  const std::span wanted{attributes, count};
+  const auto ours = [&](CUpointer_attribute attribute) {
+    return pointer_answer(serving->memory, address, attribute);
+  };
+  const bool are_all_ours = std::all_of(
+      wanted.begin(), wanted.end(), [&](auto attribute) { return ours(attribute).has_value(); });
+  const bool tokens =
+      std::find(wanted.begin(), wanted.end(), CU_POINTER_ATTRIBUTE_P2P_TOKENS) != wanted.end();
   const auto ask = [&] { return forward.announced(count, attributes, data, address); };
-  const bool tokens = attributes != nullptr &&
-                      std::find(attributes, attributes + count, CU_POINTER_ATTRIBUTE_P2P_TOKENS) !=
-                          attributes + count;
-  const CUresult answer =
-      tokens ? with_tokens(forward, address, ask) : forward(count, attributes, data, address);
-  Serving* serving = forward.engine().serving();
-  if (serving == nullptr || answer != CUDA_SUCCESS || attributes == nullptr) return answer;
+  const CUresult answer = tokens         ? with_tokens(forward, address, ask)
+                          : are_all_ours ? forward(count, attributes, data, address)
+                                         : ask_when_there(forward, Effect::Reads, ask);
+  if (answer != CUDA_SUCCESS) return answer;
   for (unsigned i = 0; i < count; ++i) {
-    const auto ours = pointer_answer(serving->memory, address, attributes[i]);
-    if (ours) ours->write(data[i]);
+    if (const auto told = ours(attributes[i])) told->write(data[i]);
   }
   return answer;
 }
