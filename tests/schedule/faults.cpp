@@ -197,6 +197,7 @@ class RefusedOrder : public testing::TestWithParam<const char*> {
     client_.bind();
     GIVEN(hooked().cuMemAlloc(&memory_, 2 * sizeof(std::uint32_t)));
     GIVEN(hooked().cuMemsetD32(memory_, 0, 2));
+    GIVEN(hooked().cuCtxSynchronize_v2000());
     GIVEN(hooked().cuEventCreate(&event_, CU_EVENT_DEFAULT));
   }
   void TearDown() override {
