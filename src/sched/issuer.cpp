@@ -142,6 +142,15 @@ Seat* Issuer::seat_of(const Lane* lane) {
 
 void Issuer::take_news() {
   if (!has_news_.load(std::memory_order_acquire)) return;
+  std::vector<CUcontext> to_leave;
+  take_news(to_leave);
+  if (to_leave.empty()) return;
+  for (CUcontext context : to_leave) leave(context);
+  contexts_left_.fetch_add(static_cast<std::uint32_t>(to_leave.size()));
+  wake_all(contexts_left_);
+}
+
+void Issuer::take_news(std::vector<CUcontext>& to_leave) {
   const Holding holding{lock_};
   has_news_.store(false, std::memory_order_relaxed);
   for (Lane* lane : new_lanes_) {
@@ -158,11 +167,7 @@ void Issuer::take_news() {
     }
   }
   new_batches_.clear();
-  if (CUcontext context = std::exchange(to_leave_, nullptr)) {
-    leave(context);
-    contexts_left_.fetch_add(1);
-    wake_all(contexts_left_);
-  }
+  to_leave.swap(to_leave_);
 }
 
 bool Issuer::step() {

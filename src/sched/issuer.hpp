@@ -61,6 +61,7 @@ class Issuer {
   void rest(std::uint32_t& idle);
 
   void take_news();
+  void take_news(std::vector<CUcontext>& to_leave);
   void leave(CUcontext context);
   void gather(std::uint64_t now);
   Seat* decide(std::uint64_t now);
@@ -102,7 +103,8 @@ class Issuer {
   Lock lock_{LockOrder::Issuer};  // guards what follows
   std::vector<Lane*> new_lanes_;
   std::vector<Batch> new_batches_;
-  CUcontext to_leave_ = nullptr;
+  std::vector<CUcontext> to_leave_;
+  std::uint32_t leaves_asked_for_ = 0;
 
   // Of the issuing thread alone.
   std::list<Seat> seats_;

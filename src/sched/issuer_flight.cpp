@@ -121,16 +121,19 @@ void Issuer::wait_for_marks() {
 }
 
 void Issuer::leave_context(CUcontext context) {
-  const std::uint32_t seen = contexts_left_.load();
+  std::uint32_t ticket = 0;
   {
     const Holding holding{lock_};
-    to_leave_ = context;
+    to_leave_.push_back(context);
+    ticket = ++leaves_asked_for_;
     has_news_.store(true, std::memory_order_seq_cst);
   }
   wake();
   const std::uint64_t until = now_ns() + longest_to_leave_ns;
-  while (contexts_left_.load() == seen && has_stopped_.load() == 0 && now_ns() < until) {
-    wait_while(contexts_left_, seen, Duration{1'000});
+  while (has_stopped_.load() == 0 && now_ns() < until) {
+    const std::uint32_t left = contexts_left_.load();
+    if (static_cast<std::int32_t>(left - ticket) >= 0) return;
+    wait_while(contexts_left_, left, Duration{1'000});
   }
 }
 

@@ -150,6 +150,27 @@ TEST_F(Scheduling, AFullLaneMakesSubmissionWait) {
   EXPECT_GT(client.figures().waits_for_room, 0U);
 }
 
+TEST_F(Scheduling, ContextsThatEndAtOnceAreAllLeft) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState* streams[] = {&streams_.add(StreamKind::NonBlocking, 1),
+                                  &streams_.add(StreamKind::NonBlocking, 2)};
+  device_.is_stuck = true;
+  for (const StreamState* stream : streams) submit(client, on(*stream), 1);
+  Door door;
+  submit(client, on(streams_.add(StreamKind::NonBlocking, 3)), door);
+  door.wait_until_reached();
+  std::vector<std::thread> threads;
+  for (const StreamState* stream : streams) {
+    threads.emplace_back([&scheduler, stream] { scheduler.context_ends(stream->context); });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds{20});  // both ask while the door is closed
+  door.open();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(device_.drops, 2);
+  device_.is_stuck = false;
+}
+
 TEST_F(Scheduling, AClientsEndDrainsItsLane) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);

@@ -41,8 +41,11 @@ class SerialDevice final : public DriverSide {
     return batch.operations * batch.kind;
   }
 
+  void drop(Batch&) override { ++drops; }
+
   std::atomic<int> begins{0};
   std::atomic<int> marks{0};  // of ends
+  std::atomic<int> drops{0};
 
   // Nothing is done any more, as while kernels wait for something.
   std::atomic<bool> is_stuck{false};
