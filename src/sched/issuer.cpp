@@ -221,7 +221,6 @@ void Issuer::issue(Seat& seat, std::uint64_t now) {
   if (request.issued_by == IssuedBy::Caller) {
     close_batch();
     caller_begins();
-    static_cast<void>(operation.action.make());  // tells him that it is his turn
   } else {
     if (current_ != request.context) side_.make_current(current_ = request.context);
     join_batch(seat, request, estimate, now);

@@ -68,7 +68,10 @@ class Issuer {
   Seat* first_needed_by(Seat& seat);
   bool is_ready(const Operation& operation) const;
   bool keeps_pace(Seat& seat, std::uint64_t now);
-  void let_others_through(std::uint64_t now);
+  bool has_stalled(const Seat& seat, std::uint64_t now) const;
+  bool has_stalled_beside_others(const Seat& seat, std::uint64_t now) const;
+  bool nothing_is_done(std::uint64_t now) const;
+  void let_through(Seat& seat, std::uint64_t now);
   bool is_in_flight(StreamId stream) const;
   void warn_of_long_waits(std::uint64_t now);
 
@@ -122,7 +125,8 @@ class Issuer {
   std::uint64_t in_flight_ns_ = 0;
   std::uint64_t share_of_last_ = 0;
   std::uint64_t turns_ = 0;
-  std::uint64_t progress_at_ = 0;
+  std::uint64_t progress_at_ = 0;  // something was issued or done, or nothing waited
+  std::uint64_t done_at_ = 0;      // something, last; now, where nothing is in flight
   std::uint64_t looked_at_ = 0;
   std::uint64_t batch_grew_at_ = 0;
 };

@@ -9,6 +9,7 @@ namespace cuvmm {
 namespace {
 
 constexpr std::uint64_t active_for_ns = 100'000'000;
+constexpr std::uint64_t times_patience_beside_others = 50;
 
 }  // namespace
 
@@ -16,10 +17,12 @@ constexpr std::uint64_t active_for_ns = 100'000'000;
 void Issuer::gather(std::uint64_t now) {
   waiting_.clear();
   candidates_.clear();
+  if (in_flight_ == 0) done_at_ = now;
   seats_.remove_if([](const Seat& seat) {
     return seat.in_flight == 0 && seat.client().has_ended() && seat.lane->is_empty();
   });
   for (Seat& seat : seats_) {
+    if (seat.in_flight == 0) seat.done_at = now;
     Operation* first = seat.lane->first();
     if (first == nullptr) {
       if (seat.in_flight != 0) seat.active_at = now;
@@ -89,6 +92,7 @@ bool Issuer::keeps_pace(Seat& seat, std::uint64_t now) {
 Seat* Issuer::decide(std::uint64_t now) {
   const ScheduleRange range{"Policy:decide"};
   for (Waiting& waiting : waiting_) {
+    if (has_stalled_beside_others(*waiting.seat, now)) let_through(*waiting.seat, now);
     if (waiting.seat->let_through == 0) continue;
     if (Seat* needed = first_needed_by(*waiting.seat)) {
       if (needed == waiting.seat) --waiting.seat->let_through;
@@ -106,7 +110,9 @@ Seat* Issuer::decide(std::uint64_t now) {
     candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(best));
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(best));
   }
-  let_others_through(now);
+  for (Seat& seat : seats_) {
+    if (has_stalled(seat, now)) let_through(seat, now);
+  }
   return nullptr;
 }
 
@@ -116,21 +122,45 @@ bool Issuer::is_in_flight(StreamId stream) const {
                      [&](const Batch& batch) { return batch.stream == stream; });
 }
 
+bool Issuer::has_stalled(const Seat& seat, std::uint64_t now) const {
+  return now - std::max(progress_at_, seat.let_through_at) >= in_ns(settings_.patience);
+}
+
+// Nothing of this lane is done, while others may go on.
+bool Issuer::has_stalled_beside_others(const Seat& seat, std::uint64_t now) const {
+  return seat.in_flight != 0 &&
+         now - seat.done_at >= times_patience_beside_others * in_ns(settings_.patience) &&
+         now - seat.let_through_at >= in_ns(settings_.patience);
+}
+
+// Longer than what is in flight is known to take.
+bool Issuer::nothing_is_done(std::uint64_t now) const {
+  std::uint64_t longest = 0;
+  for (const Batch& batch : flying_) longest = std::max(longest, batch.estimate_ns);
+  const std::uint64_t patience = in_ns(settings_.patience);
+  return now - done_at_ >= patience + std::min(longest, times_patience_beside_others * patience);
+}
+
 // What is in flight may be waiting for what is not: for a value that another stream writes, or in a
-// host function. Only streams with nothing in flight can help, so only up to them.
-void Issuer::let_others_through(std::uint64_t now) {
-  if (now - progress_at_ < in_ns(settings_.patience)) return;
-  progress_at_ = now;
-  for (Seat& seat : seats_) {
-    for (std::size_t further = 0; further < seat.lane->waiting(); ++further) {
-      const Operation* operation = seat.lane->behind_first(further);
-      if (operation == nullptr) break;
-      const StreamState* stream = operation->request.stream;
-      if (stream != nullptr && is_in_flight(stream->id)) continue;
-      seat.let_through = static_cast<std::uint32_t>(further) + 1;
-      break;
-    }
+// host function. Only streams with nothing in flight can help, so only up to them. Or it waits for
+// what a thread does next that waits for the lane: then for all that the lane holds. By and by,
+// since a kernel that takes long looks the same.
+void Issuer::let_through(Seat& seat, std::uint64_t now) {
+  const bool beside_others = has_stalled_beside_others(seat, now);
+  const auto waiting = static_cast<std::uint32_t>(seat.lane->waiting());
+  if (waiting == 0) return;
+  seat.let_through_at = now;
+  for (std::uint32_t further = 0; further < waiting; ++further) {
+    const Operation* operation = seat.lane->behind_first(further);
+    if (operation == nullptr) break;
+    const StreamState* stream = operation->request.stream;
+    if (stream != nullptr && is_in_flight(stream->id)) continue;
+    seat.let_through = further + 1;
+    return;
   }
+  if (!seat.lane->is_waited_for() || !(beside_others || nothing_is_done(now))) return;
+  seat.let_through = std::min(waiting, seat.next_to_let_through);
+  seat.next_to_let_through = 2 * seat.let_through;
 }
 
 }  // namespace cuvmm

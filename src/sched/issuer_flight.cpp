@@ -95,6 +95,7 @@ void Issuer::look_at_device(std::uint64_t now) {
 
 void Issuer::is_done(Batch& batch, std::uint64_t ran, std::uint64_t now) {
   progress_at_ = now;
+  done_at_ = now;
   in_flight_ -= batch.operations;
   in_flight_ns_ -= batch.estimate_ns;
   batch.lane->client().count_device_time(ran);
@@ -103,6 +104,8 @@ void Issuer::is_done(Batch& batch, std::uint64_t ran, std::uint64_t now) {
   seat->in_flight -= batch.operations;
   seat->in_flight_ns -= batch.estimate_ns;
   seat->active_at = now;
+  seat->done_at = now;
+  seat->next_to_let_through = 1;
   // What was estimated has been counted when it was issued.
   seat->share_used += seat->by_weight(ran);
   seat->share_used -= std::min(seat->share_used, seat->by_weight(batch.estimate_ns));

@@ -37,6 +37,8 @@ class Lane {  // NOLINT(clang-analyzer-optin.performance.Padding)
   std::uint64_t issued() const { return issued_.load(std::memory_order_acquire); }
   bool is_empty() const { return issued() == submitted(); }
   std::size_t waiting() const { return static_cast<std::size_t>(submitted() - issued()); }
+  // Somebody can do nothing but wait for what it holds.
+  bool is_waited_for() const { return waiters_.load(std::memory_order_relaxed) != 0; }
 
   // For the issuing thread. nullptr where nothing is ready to be issued.
   Operation* first();

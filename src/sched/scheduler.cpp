@@ -177,24 +177,13 @@ Scheduler::Turn::Turn(Scheduler& scheduler, Client& client, Request request)
     : scheduler_(scheduler) {
   request.issued_by = IssuedBy::Caller;
   const int device = request.stream->device;
-  FutexWord granted{0};
-  std::uint64_t number = 0;
-  const Taken taken = scheduler.submit(client, request, [&] {
-    number = client.lane(device)->issued() + 1;
-    granted.store(1, std::memory_order_release);
-    wake_all(granted);
-    return CUDA_SUCCESS;
-  });
-  if (taken == Taken::No) return;
-  const ScheduleRange range{"Client:wait_scheduler"};
-  Lane* lane = client.lane(device);
-  while (granted.load(std::memory_order_acquire) == 0) {
-    wait_while(granted, 0, scheduler.settings_.watchdog);
-    if (granted.load() == 0) scheduler.name_who_waits({lane, lane->issued() + 1});
-  }
-  // The next moment it counts as issued: who asks after this call is not to find it waiting.
-  while (!lane->wait_until_issued(number, scheduler.settings_.watchdog)) {
-  }
+  Lane* lane = scheduler.lane_of(client, device);
+  Operation* operation = lane != nullptr ? scheduler.take_place(*lane, request) : nullptr;
+  if (operation == nullptr) return;
+  const Place place{lane, operation->number};
+  scheduler.publish(*lane, *operation);
+  scheduler.wait_for(place);
+  if (!place.is_issued()) return;
   issuer_ = scheduler.issuer_of(device);
   batch_ = {.lane = lane,
             .context = request.stream->context,

@@ -14,10 +14,13 @@ struct Seat {
   std::uint64_t last_turn = 0;
   std::uint64_t issued_at = 0;  // something of it, last
   std::uint64_t active_at = 0;  // had something to issue or in flight
+  std::uint64_t done_at = 0;    // something of it, last; now, where nothing is in flight
   std::uint64_t in_flight_ns = 0;
   std::uint32_t in_flight = 0;    // operations
   std::uint32_t let_through = 0;  // operations that need not keep the pace
-  std::uint64_t warned_of = 0;    // number of the operation that was named
+  std::uint64_t let_through_at = 0;
+  std::uint32_t next_to_let_through = 1;  // of a lane that is waited for; doubles until one is done
+  std::uint64_t warned_of = 0;            // number of the operation that was named
 
   const Client& client() const { return lane->client(); }
   std::uint64_t by_weight(std::uint64_t ns) const {

@@ -163,15 +163,102 @@ TEST_P(Deadlock, NoneByABlockingCallBesideAnotherThreadOfTheSameClient) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
-INSTANTIATE_TEST_SUITE_P(Under, Deadlock,
-                         testing::Values(Schedule::Fifo, Schedule::RoundRobin, Schedule::Priority,
-                                         Schedule::Fair),
-                         [](const auto& given) {
-                           std::string name{
-                               choice_names<Schedule>[static_cast<std::size_t>(given.param)]};
-                           std::erase(name, '_');
-                           return name;
-                         });
+// A thread whose next step is what its work in flight waits for. As without us, the calls before
+// that step return.
+class DeadlockOfOneThread : public Deadlock {
+ protected:
+  DeadlockOfOneThread() {
+    client_.bind();
+    GIVEN(hooked().cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING));
+    GIVEN(hooked().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    GIVEN(hooked().cuStreamWaitValue32(stream_, value_.address(), 1, CU_STREAM_WAIT_VALUE_GEQ));
+  }
+  ~DeadlockOfOneThread() override {
+    value_.set();
+    if (stream_ != nullptr) {
+      EXPECT_CUDA(hooked().cuStreamSynchronize(stream_));
+      EXPECT_CUDA(hooked().cuStreamDestroy(stream_));
+    }
+    if (event_ != nullptr) EXPECT_CUDA(hooked().cuEventDestroy(event_));
+  }
+  void queue(int launches) const {
+    for (int i = 0; i < launches; ++i) {
+      ASSERT_CUDA(launch_hooked(kernels_.fill, stream_, std::uint64_t{value_.address()}, 2u, 1u));
+    }
+  }
+
+  const GivenClient idle_{"idle", 10};
+  const GivenClient client_{"client"};
+  HostFlag value_;
+  CUevent event_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+TEST_P(DeadlockOfOneThread, EndsAnEventFirst) {
+  queue(300);
+  ASSERT_CUDA(hooked().cuEventRecord(event_, stream_));
+  ASSERT_CUDA(hooked().cuEventDestroy(std::exchange(event_, nullptr)));
+}
+
+TEST_P(DeadlockOfOneThread, EndsTheStreamFirst) {
+  queue(300);
+  ASSERT_CUDA(hooked().cuStreamDestroy(std::exchange(stream_, nullptr)));
+  value_.set();
+  ASSERT_CUDA(hooked().cuCtxSynchronize_v2000());
+  EXPECT_EQ(value_.get(), 2U);
+}
+
+TEST_P(DeadlockOfOneThread, AllocatesWhereItFreedFirst) {
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAllocAsync(&memory, 4096, stream_));
+  queue(300);
+  ASSERT_CUDA(hooked().cuMemFreeAsync(memory, stream_));
+  ASSERT_CUDA(hooked().cuMemAllocAsync(&memory, 4096, stream_));
+  ASSERT_CUDA(hooked().cuMemFreeAsync(memory, stream_));
+}
+
+TEST_P(DeadlockOfOneThread, FillsItsLaneFirst) {
+  queue(900);
+}
+
+TEST_P(DeadlockOfOneThread, HasItsTurnFirst) {
+  queue(300);
+  CUstreamBatchMemOpParams write{};
+  write.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  write.writeValue.address = value_.address();
+  write.writeValue.value = 3;
+  ASSERT_CUDA(hooked().cuStreamBatchMemOp(stream_, 1, &write, 0));
+}
+
+TEST_P(DeadlockOfOneThread, EndsAnEventFirstBesideABusyClient) {
+  std::atomic<bool> over{false};
+  std::thread busy{[&] {
+    context_.make_current();
+    idle_.bind();
+    const HookedStream stream;
+    while (!over) {
+      EXPECT_CUDA(launch_hooked(kernels_.spin, stream.get(), std::uint64_t{100'000}));
+      EXPECT_CUDA(hooked().cuStreamSynchronize(stream));
+    }
+  }};
+  queue(300);
+  EXPECT_CUDA(hooked().cuEventRecord(event_, stream_));
+  EXPECT_CUDA(hooked().cuEventDestroy(std::exchange(event_, nullptr)));
+  over = true;
+  busy.join();
+}
+
+const auto all_policies =
+    testing::Values(Schedule::Fifo, Schedule::RoundRobin, Schedule::Priority, Schedule::Fair);
+
+std::string policy_of(const testing::TestParamInfo<Schedule>& given) {
+  std::string name{choice_names<Schedule>[static_cast<std::size_t>(given.param)]};
+  std::erase(name, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Under, Deadlock, all_policies, policy_of);
+INSTANTIATE_TEST_SUITE_P(Under, DeadlockOfOneThread, all_policies, policy_of);
 
 }  // namespace
 }  // namespace cuvmm::test
