@@ -66,6 +66,7 @@ void* Issuer::run_thread(void* issuer) {
   ::pthread_setname_np(::pthread_self(), name.c_str());
   ::prctl(PR_SET_TIMERSLACK, 1'000UL);  // short sleeps are to be short
   self->run();
+  self->abandon_lanes();
   self->has_stopped_.store(1);
   wake_all(self->has_stopped_);
   return nullptr;
@@ -81,6 +82,11 @@ void Issuer::run() {
       rest(idle);
     }
   }
+}
+
+void Issuer::abandon_lanes() {
+  take_news();
+  for (Seat& seat : seats_) seat.lane->abandon();
 }
 
 // Stays awake for a moment, since work often comes at once; then sleeps, briefly while something

@@ -24,8 +24,12 @@ class Issuer {
   Issuer& operator=(const Issuer&) = delete;
   ~Issuer();
 
-  // Its thread runs until stop(), which waits for it no longer than that.
+  // Its thread runs until stop(), which waits for it no longer than that. What is not issued then,
+  // its lanes lose.
   Result<void> start();
+  // From here on nobody is held back: all that is submitted is issued as fast as the driver takes
+  // it.
+  void end_pacing() { pacing_has_ended_.store(true); }
   bool stop(Duration at_most);
 
   // Until its client has ended and nothing of it is in flight.
@@ -58,6 +62,7 @@ class Issuer {
  private:
   static void* run_thread(void* issuer);
   void run();
+  void abandon_lanes();
   void rest(std::uint32_t& idle);
 
   void take_news();
@@ -93,6 +98,7 @@ class Issuer {
   FutexWord sleeps_{0};
   std::atomic<std::uint32_t> callers_{0};
   std::atomic<bool> stops_{false};
+  std::atomic<bool> pacing_has_ended_{false};
   std::atomic<bool> marks_are_wanted_{false};
   FutexWord has_stopped_{1};
   std::atomic<std::uint32_t> call_{no_call_now};

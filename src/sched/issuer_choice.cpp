@@ -80,6 +80,7 @@ bool Issuer::keeps_pace(Seat& seat, std::uint64_t now) {
   const auto steps = static_cast<std::uint64_t>(highest - seat.client().priority());
   if (others.any_higher && waited > steps * aging_step_ns) pace.of_all = false;
   is_paced_ = pace.of_all;
+  if (pacing_has_ended_.load(std::memory_order_relaxed)) return true;
 
   const std::uint32_t operations =
       (pace.of_all ? in_flight_ + callers_.load(std::memory_order_acquire) : seat.in_flight);

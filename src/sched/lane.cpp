@@ -50,6 +50,12 @@ void Lane::first_is_issued() {
   wake_all(changes_);
 }
 
+void Lane::abandon() {
+  abandoned_.store(true, std::memory_order_seq_cst);
+  changes_.fetch_add(1);
+  wake_all(changes_);
+}
+
 bool Lane::wait_until_issued(std::uint64_t number, Duration at_most) {
   for (int look = 0; look < looks_before_waiting; ++look) {
     if (issued() >= number) return true;
@@ -60,7 +66,7 @@ bool Lane::wait_until_issued(std::uint64_t number, Duration at_most) {
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   while (true) {
     const std::uint32_t seen = changes_.load(std::memory_order_seq_cst);
-    if (issued_.load(std::memory_order_seq_cst) >= number) break;
+    if (issued_.load(std::memory_order_seq_cst) >= number || is_abandoned()) break;
     const std::uint64_t now = now_ns();
     if (now >= until) break;
     wait_while(changes_, seen, Duration{(until - now) / 1000 + 1});

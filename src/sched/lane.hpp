@@ -50,7 +50,12 @@ class Lane {  // NOLINT(clang-analyzer-optin.performance.Padding)
   // whether an operation is issued.
   void give_room_back() { ring_.reset(); }
 
-  // False where it has not been issued after `at_most`. Keeps a processor busy for a moment first.
+  // Its issuing thread has ended: what is not issued now never will be.
+  void abandon();
+  bool is_abandoned() const { return abandoned_.load(std::memory_order_acquire); }
+
+  // False where it has not been issued after `at_most`, or the lane is abandoned. Keeps a processor
+  // busy for a moment first.
   bool wait_until_issued(std::uint64_t number, Duration at_most);
   // Until there is room for several more.
   bool wait_for_room(Duration at_most);
@@ -65,6 +70,7 @@ class Lane {  // NOLINT(clang-analyzer-optin.performance.Padding)
   std::atomic<std::uint64_t> submitted_{0};  // places taken
   alignas(64) std::atomic<std::uint64_t> issued_{0};
   std::atomic<std::uint32_t> waiters_{0};
+  std::atomic<bool> abandoned_{false};
   FutexWord changes_{0};  // grows with each that is issued while somebody waits
 };
 

@@ -49,9 +49,11 @@ void Scheduler::park(Duration at_most) {
     const std::uint64_t now = now_us();
     return Duration{now < until ? until - now : 0};
   };
-  for (const Place& place : refuse_from_here()) {
-    place.lane->wait_until_issued(place.number, left());
+  const std::vector<Place> last = refuse_from_here();
+  for (auto& issuer : issuers_) {
+    if (Issuer* running = issuer.load()) running->end_pacing();
   }
+  for (const Place& place : last) place.lane->wait_until_issued(place.number, left());
   for (auto& issuer : issuers_) {
     if (Issuer* running = issuer.load()) running->stop(left());
   }
@@ -139,7 +141,10 @@ Operation* Scheduler::take_place(Lane& lane, const Request& request) {
     const std::uint64_t now = now_ns();
     {
       const Holding holding{lock_};
-      if (!accepts_.load(std::memory_order_relaxed) || lane.client().has_ended()) return nullptr;
+      if (!accepts_.load(std::memory_order_relaxed) || lane.client().has_ended() ||
+          lane.is_abandoned()) {
+        return nullptr;
+      }
       if (Operation* operation = lane.take_place()) {
         operation->request = request;
         operation->order = ++last_order_;
@@ -157,7 +162,10 @@ Operation* Scheduler::take_place(Lane& lane, const Request& request) {
 void Scheduler::wait_for(const Place& place) {
   if (place.is_issued()) return;
   const ScheduleRange range{"Client:wait_scheduler"};
-  while (!place.lane->wait_until_issued(place.number, settings_.watchdog)) name_who_waits(place);
+  while (!place.lane->wait_until_issued(place.number, settings_.watchdog)) {
+    if (place.lane->is_abandoned()) return;
+    name_who_waits(place);
+  }
 }
 
 void Scheduler::name_who_waits(const Place& place) {

@@ -40,6 +40,14 @@ INSTANTIATE_TEST_SUITE_P(Ways, Life,
                            return name;
                          });
 
+TEST(ScheduledProcess, LosesNothingThatItHasQueuedWhenItEnds) {
+  const Finished finished =
+      run_program({program("life"), "exit-queued"},
+                  under_cuvmm({{"VMM_SCHEDULE", "fifo"}, {"VMM_CLIENT", "all"}}));
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_EQ(finished.out, "600 done at exit\n");
+}
+
 TEST(ProcessWithoutCuda, LeavesNoTraceAndNoLog) {
   const std::string folder = own_folder();
   const Finished finished = run_program({program("life"), "no-cuda"},

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -29,6 +30,29 @@ void begin() {
 void free_at_exit() {
   if (calls.cuMemFree_(kept) != CUDA_SUCCESS) _exit(13);
   std::printf("freed at exit\n");
+}
+
+using LaunchHostFunction = CUresult (*)(CUstream, CUhostFn, void*);
+std::atomic<int> done{0};
+
+void do_one(void*) {
+  usleep(1000);
+  ++done;
+}
+
+void count_at_exit() {
+  if (calls.cuStreamSynchronize_(CU_STREAM_LEGACY) != CUDA_SUCCESS) _exit(15);
+  std::printf("%d done at exit\n", done.load());
+}
+
+// Most of it is not done when the process ends.
+void queue_much() {
+  const auto launch =
+      reinterpret_cast<LaunchHostFunction>(dlsym(driver_library(), "cuLaunchHostFunc"));
+  require(launch, "cuLaunchHostFunc");
+  for (int i = 0; i < 600; ++i) {
+    if (launch(CU_STREAM_LEGACY, &do_one, nullptr) != CUDA_SUCCESS) std::exit(16);
+  }
 }
 
 int wait_for(pid_t child) {
@@ -183,6 +207,12 @@ int main(int count, char** words) {
     begin();
     std::string line;
     std::getline(std::cin, line);
+    return 0;
+  }
+  if (what == "exit-queued") {
+    std::atexit(&count_at_exit);
+    begin();
+    queue_much();
     return 0;
   }
   if (what == "exit-in-thread") {

@@ -171,6 +171,45 @@ TEST_F(Scheduling, ContextsThatEndAtOnceAreAllLeft) {
   device_.is_stuck = false;
 }
 
+TEST_F(Scheduling, ParkingEndsThePace) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  device_.is_stuck = true;
+  for (int i = 0; i < 500; ++i) submit(client, on(stream), i);
+  EXPECT_TRUE(soon([&] { return issued_.count() == 256; }));
+  scheduler.park(Duration{10'000'000});
+  EXPECT_EQ(issued_.count(), 500U);
+}
+
+// What the thread was in, the process' end did not wait for.
+TEST_F(Scheduling, WhoWaitsReturnsWhereTheIssuingThreadHasStopped) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  Door door;
+  submit(client, on(stream), door);
+  submit(client, on(stream), 1);
+  door.wait_until_reached();
+  std::atomic<int> returned{0};
+  std::thread settles{[&] {
+    scheduler.settle_stream(stream);
+    ++returned;
+  }};
+  std::thread has_his_turn{[&] {
+    const Scheduler::Turn turn{scheduler, client, on(stream)};
+    EXPECT_FALSE(turn.was_taken());
+    ++returned;
+  }};
+  EXPECT_TRUE(soon([&] { return client.lane(0)->submitted() == 3; }));
+  scheduler.park(Duration{1'000});
+  door.open();
+  EXPECT_TRUE(soon([&] { return returned == 2; }));
+  EXPECT_EQ(issued_.count(), 0U);
+  settles.join();
+  has_his_turn.join();
+}
+
 TEST_F(Scheduling, AClientsEndDrainsItsLane) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
