@@ -88,7 +88,7 @@ Schedule Scheduling::policy() const {
   return is_on() ? parts()->scheduler.policy() : Schedule::Off;
 }
 
-void Scheduling::stream_ended(CUstream stream) {
+void Scheduling::stream_ends(CUstream stream) {
   Parts* known = parts();
   if (known == nullptr || stream == nullptr) return;
   if (const StreamState* state = known->streams.known({.handle = stream})) {
@@ -111,7 +111,7 @@ void Scheduling::context_ended(CUcontext context) {
   known->kernels.forget_all();
 }
 
-void Scheduling::event_ended(CUevent event) {
+void Scheduling::event_ends(CUevent event) {
   if (Parts* known = parts()) known->scheduler.event_ended(event);
 }
 

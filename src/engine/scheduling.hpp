@@ -52,11 +52,12 @@ class Scheduling {
     return known == nullptr || known->scheduler.settle_all(until);
   }
 
-  // What ends, is forgotten; whether scheduling is on or not.
-  void stream_ended(CUstream stream);
-  void context_ends(CUcontext context);  // before the driver hears of it
+  // What ends, is forgotten; whether scheduling is on or not. Before the driver hears of it, since
+  // afterwards another thread may have the handle.
+  void stream_ends(CUstream stream);
+  void event_ends(CUevent event);
+  void context_ends(CUcontext context);
   void context_ended(CUcontext context);
-  void event_ended(CUevent event);
 
   // At the process' end, and in a child: see Scheduler::park.
   void park();

@@ -24,18 +24,17 @@ CUresult end_stream(const Forward<call>& forward, CUstream stream) {
     if (Resizer* const resizer = serving->resizer()) resizer->stream_ends(stream);
     serving->clock.stream_ends(stream);
   }
-  const CUresult answer = forward.announced(stream);
-  if (answer == CUDA_SUCCESS) forward.engine().scheduling().stream_ended(stream);
-  return answer;
+  forward.engine().scheduling().stream_ends(stream);
+  return forward.announced(stream);
 }
 
+// Forgotten before the driver ends it: another thread may have the handle at once.
 template <Call call>
 CUresult end_event(const Forward<call>& forward, CUevent event) {
-  const CUresult answer = forward(event);
-  StreamClock* clock = clock_of(forward);
-  if (clock != nullptr && answer == CUDA_SUCCESS) clock->event_ended(event);
-  if (answer == CUDA_SUCCESS) forward.engine().scheduling().event_ended(event);
-  return answer;
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  if (StreamClock* clock = clock_of(forward)) clock->event_ended(event);
+  forward.engine().scheduling().event_ends(event);
+  return forward.announced(event);
 }
 
 // With success all is done that came before. A wait lets pools release what was freed; a mere
