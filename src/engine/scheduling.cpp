@@ -34,8 +34,8 @@ ScheduleSettings settings_of(const Options& options) {
 
 Scheduling::Parts::Parts(const Driver& driver, const Captures& captures,
                          const ScheduleSettings& settings)
-    : marks(driver, captures, &begin_issuing_thread),
-      streams(driver),
+    : streams(driver),
+      marks(driver, captures, streams, &begin_issuing_thread),
       kernels(driver),
       scheduler(marks, settings) {}
 
@@ -99,7 +99,13 @@ void Scheduling::stream_ends(CUstream stream) {
 
 void Scheduling::context_ends(CUcontext context) {
   Parts* known = parts();
-  if (known != nullptr && context != nullptr) known->scheduler.context_ends(context);
+  if (known == nullptr || context == nullptr) return;
+  known->scheduler.context_ends(context);
+  known->streams.context_ends(context, true);
+}
+
+void Scheduling::context_stays(CUcontext context) {
+  if (Parts* known = parts()) known->streams.context_ends(context, false);
 }
 
 void Scheduling::context_ended(CUcontext context) {

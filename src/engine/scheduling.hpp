@@ -17,8 +17,8 @@ class Scheduling {
   struct Parts {
     Parts(const Driver& driver, const Captures& captures, const ScheduleSettings& settings);
 
-    EventMarks marks;
     StreamTable streams;
+    EventMarks marks;
     KnownKernels kernels;
     QueuedFrees queued_frees;
     std::atomic<bool> graphs_record_events{false};
@@ -57,6 +57,7 @@ class Scheduling {
   void stream_ends(CUstream stream);
   void event_ends(CUevent event);
   void context_ends(CUcontext context);
+  void context_stays(CUcontext context);  // it was refused, or was not the last release
   void context_ended(CUcontext context);
 
   // At the process' end, and in a child: see Scheduler::park.

@@ -49,9 +49,17 @@ CUevent EventMarks::record(const Batch& batch) {
   if (!in_context.ok()) return nullptr;
   CUevent event = take(batch.context);
   if (event == nullptr) return nullptr;
-  if (driver_.cuEventRecord(event, batch.handle) == CUDA_SUCCESS) return event;
+  if (record(event, batch)) return event;
   driver_.cuEventDestroy(event);
   return nullptr;
+}
+
+// What ends a stream waits for its marks, but not for ever.
+bool EventMarks::record(CUevent event, const Batch& batch) const {
+  const StreamTable::Staying staying{streams_};
+  const StreamState* stream = streams_.by_id(batch.stream);
+  return stream != nullptr && !stream->ended.load() && !stream->context_ends.load() &&
+         driver_.cuEventRecord(event, batch.handle) == CUDA_SUCCESS;
 }
 
 bool EventMarks::mark_begin(Batch& batch) {

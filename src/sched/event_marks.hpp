@@ -7,6 +7,7 @@
 #include "base/lock.hpp"
 #include "sched/driver_side.hpp"
 #include "stream/captures.hpp"
+#include "stream/stream_table.hpp"
 
 namespace cuvmm {
 
@@ -14,8 +15,9 @@ namespace cuvmm {
 class EventMarks final : public DriverSide {
  public:
   // `begin_thread` makes the calling thread one of ours.
-  EventMarks(const Driver& driver, const Captures& captures, void (*begin_thread)())
-      : driver_(driver), captures_(captures), begin_thread_(begin_thread) {}
+  EventMarks(const Driver& driver, const Captures& captures, const StreamTable& streams,
+             void (*begin_thread)())
+      : driver_(driver), captures_(captures), streams_(streams), begin_thread_(begin_thread) {}
 
   void thread_begins() override;
   void make_current(CUcontext context) override;
@@ -32,10 +34,12 @@ class EventMarks final : public DriverSide {
   CUevent take(CUcontext context);
   void give_back(CUcontext context, CUevent event);
   CUevent record(const Batch& batch);
+  bool record(CUevent event, const Batch& batch) const;
   float time_between(CUevent first, CUevent second) const;
 
   const Driver& driver_;
   const Captures& captures_;
+  const StreamTable& streams_;
   void (*const begin_thread_)();
 
   struct OfContext {

@@ -36,15 +36,19 @@ CUresult end_by(const Forward<call>& forward, CUcontext context, Argument argume
   Engine& engine = forward.engine();
   engine.scheduling().context_ends(context);
   const EndingContexts::Ending ending{engine.ending_contexts(), context};
-  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) {
+    engine.scheduling().context_stays(context);
+    return refused;
+  }
   StreamClock* const clock = clock_of(forward);
   if (clock != nullptr) clock->context_ends(context);
   const CUresult answer = forward.announced(argument);
   if (is_over(answer)) {
     end(forward, context);
-  } else if (clock != nullptr) {
-    clock->context_stays(context);
+    return answer;
   }
+  if (clock != nullptr) clock->context_stays(context);
+  engine.scheduling().context_stays(context);
   return answer;
 }
 

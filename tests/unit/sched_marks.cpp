@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The marks that the scheduler sets in the work of streams.
+#include "sched/event_marks.hpp"
+#include "support/driver_under_test.hpp"
+#include "support/faulty_driver.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class Marks : public DriverContract {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    GIVEN(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+  }
+  void TearDown() override {
+    EXPECT_CUDA(driver().cuStreamDestroy(stream_));
+    DriverContract::TearDown();
+  }
+  Batch batch() {
+    return {.context = primary(), .stream = streams_.find({stream_})->id, .handle = stream_};
+  }
+  std::uint64_t records() const { return watched_.count_of("cuEventRecord"); }
+
+  const FaultyDriver watched_{driver()};
+  Captures captures_;
+  StreamTable streams_{driver()};
+  EventMarks marks_{watched_, captures_, streams_, [] {}};
+  CUstream stream_ = nullptr;
+};
+
+TEST_F(Marks, StandInTheWorkOfALiveStream) {
+  Batch between = batch();
+  EXPECT_TRUE(marks_.mark_begin(between));
+  EXPECT_TRUE(marks_.mark_end(between));
+  EXPECT_EQ(records(), 2U);
+  marks_.drop(between);
+}
+
+TEST_F(Marks, AreNotSetInAStreamThatHasEnded) {
+  Batch between = batch();
+  streams_.stream_ended(stream_);
+  EXPECT_FALSE(marks_.mark_begin(between));
+  EXPECT_EQ(records(), 0U);
+}
+
+TEST_F(Marks, AreNotSetWhileTheContextEnds) {
+  Batch between = batch();
+  streams_.context_ends(primary(), true);
+  EXPECT_FALSE(marks_.mark_begin(between));
+  EXPECT_EQ(records(), 0U);
+  streams_.context_ends(primary(), false);
+  EXPECT_TRUE(marks_.mark_begin(between));
+  EXPECT_TRUE(marks_.mark_end(between));
+  marks_.drop(between);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
