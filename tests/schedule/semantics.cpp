@@ -320,6 +320,22 @@ TEST_F(Semantics, TurningOffLosesNothing) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
+// Of memory that the driver serves, as all is where we only watch.
+TEST_F(Semantics, SetsOfMemoryThatIsToBeWaitedForAreDoneWhenTheyReturn) {
+  CUdeviceptr memory = 0;
+  const unsigned on = 1;
+  ASSERT_CUDA(driver().cuMemAlloc(&memory, 4));
+  ASSERT_CUDA(driver().cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
+  ASSERT_CUDA(launch_hooked(kernels_.spin, CU_STREAM_LEGACY, std::uint64_t{30'000'000}));
+  ASSERT_CUDA(hooked().cuMemsetD32(memory, 7, 1));
+  const HookedStream other;  // waits for nothing
+  std::uint32_t found = 0;
+  EXPECT_CUDA(driver().cuMemcpyDtoHAsync(&found, memory, 4, other));
+  EXPECT_CUDA(driver().cuStreamSynchronize(other));
+  EXPECT_EQ(found, 7U);
+  EXPECT_CUDA(driver().cuMemFree(memory));
+}
+
 // As from within a call of ours, or of the driver's, on the same thread.
 TEST_F(Semantics, ACallFromWithinAnotherPassesThrough) {
   const HookedStream stream;

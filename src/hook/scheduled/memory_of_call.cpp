@@ -42,6 +42,7 @@ MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) 
   }
   unsigned type = 0;
   unsigned is_managed = 0;
+  unsigned is_waited_for = 0;
   int device = -1;
   CUdeviceptr begin = 0;
   std::size_t length = 0;
@@ -51,14 +52,18 @@ MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) 
       CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
       CU_POINTER_ATTRIBUTE_RANGE_SIZE,     CU_POINTER_ATTRIBUTE_CONTEXT,
-      CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
-  void* answers[] = {&type, &is_managed, &device, &begin, &length, &context, &pool};
+      CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS};
+  void* answers[] = {&type, &is_managed, &device, &begin, &length, &context, &pool, &is_waited_for};
   const Driver& driver = engine.driver();
-  if (driver.cuPointerGetAttributes(7, asked, answers, address) != CUDA_SUCCESS) return {};
+  const auto has_told = [&](unsigned first) {
+    return driver.cuPointerGetAttributes(first, asked, answers, address) == CUDA_SUCCESS;
+  };
+  // Mapped memory cannot have the last one.
+  if (!has_told(8) && !has_told(7)) return {};
   if (type == 0) return {Lies::Pageable, -1};
   if (is_managed != 0 || address < begin || size > begin + length - address) return {};
   if (type == CU_MEMORYTYPE_HOST) return {Lies::Pinned, -1};
-  if (type != CU_MEMORYTYPE_DEVICE) return {};
+  if (type != CU_MEMORYTYPE_DEVICE || is_waited_for != 0) return {};
   const bool is_mapped_by_program = context == nullptr && pool == nullptr;
   if (is_mapped_by_program && !is_open_to(driver, device, address, size, how)) return {};
   return {Lies::OnDevice, device};

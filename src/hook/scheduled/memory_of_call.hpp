@@ -10,7 +10,7 @@ enum class Lies : std::uint8_t {
   OnDevice,   // of one device, all of it inside of one allocation
   Pinned,     // host memory that the driver knows
   Pageable,   // host memory that it does not know
-  Elsewhere,  // managed, or not as it should be: the driver is to decide
+  Elsewhere,  // managed, told to be waited for, or not as it should be: the driver is to decide
 };
 struct MemoryOfCall {
   Lies lies = Lies::Elsewhere;
