@@ -71,11 +71,7 @@ void Scheduling::set_policy(Schedule policy) {
   if (policy != Schedule::Off) {
     Parts& known = ready_parts();
     known.scheduler.set_policy(policy);
-    // What happened while nobody looked.
-    if (!is_on()) {
-      known.kernels.forget_all();
-      known.graphs_record_events.store(true);
-    }
+    if (!is_on()) known.kernels.forget_all();  // what happened while nobody looked
     known.scheduler.accept();
     on_.store(true, std::memory_order_release);
     return;

@@ -21,7 +21,6 @@ class Scheduling {
     EventMarks marks;
     KnownKernels kernels;
     QueuedFrees queued_frees;
-    std::atomic<bool> graphs_record_events{false};
     Scheduler scheduler;
   };
 
@@ -52,6 +51,10 @@ class Scheduling {
     return known == nullptr || known->scheduler.settle_all(until);
   }
 
+  // Graphs record events of the program or wait for them, whenever they are launched.
+  void graphs_use_events() { graphs_use_events_.store(true, std::memory_order_release); }
+  bool do_graphs_use_events() const { return graphs_use_events_.load(std::memory_order_acquire); }
+
   // What ends, is forgotten; whether scheduling is on or not. Before the driver hears of it, since
   // afterwards another thread may have the handle.
   void stream_ends(CUstream stream);
@@ -68,6 +71,7 @@ class Scheduling {
   const Captures& captures_;
   const Options& options_;
   std::atomic<bool> on_{false};
+  std::atomic<bool> graphs_use_events_{false};
   std::atomic<Parts*> parts_{nullptr};
 };
 

@@ -37,6 +37,7 @@ struct Request {
   EventUse event_use = EventUse::None;
   CUevent event = nullptr;
   IssuedBy issued_by = IssuedBy::Scheduler;
+  bool is_after_all = false;  // that any lane holds
 };
 
 // A recorded call of the driver.

@@ -27,16 +27,20 @@ Scheduler::~Scheduler() {
   park(longest_park);
 }
 
-std::vector<Place> Scheduler::refuse_from_here() {
+std::vector<Place> Scheduler::last_places() const {
   std::vector<Place> last;
-  const Holding holding{lock_};
-  accepts_.store(false);
   for (const auto& client : clients_) {
     for (int device = 0; device < most_scheduled_devices; ++device) {
       if (Lane* lane = client->lane(device)) last.push_back({lane, lane->submitted()});
     }
   }
   return last;
+}
+
+std::vector<Place> Scheduler::refuse_from_here() {
+  const Holding holding{lock_};
+  accepts_.store(false);
+  return last_places();
 }
 
 void Scheduler::stop_accepting() {
@@ -150,6 +154,12 @@ Operation* Scheduler::take_place(Lane& lane, const Request& request) {
         operation->order = ++last_order_;
         operation->submitted_at = now;
         order_.submitted(request, {&lane, operation->number}, operation->after);
+        if (request.is_after_all) {
+          operation->after = last_places();
+          std::erase_if(operation->after, [&](const Place& place) {
+            return place.lane == &lane || place.is_issued();
+          });
+        }
         return operation;
       }
     }

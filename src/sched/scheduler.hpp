@@ -107,6 +107,7 @@ class Scheduler {
   void context_ended(CUcontext context);
 
  private:
+  std::vector<Place> last_places() const;  // of all lanes; under the lock
   std::vector<Place> refuse_from_here();
   Lane* lane_of(Client& client, int device);
   Lane* make_lane(Client& client, int device);

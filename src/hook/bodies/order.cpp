@@ -89,6 +89,30 @@ CUresult recorded_unseen(const Forward<call>& forward, CUevent event, auto... ar
   return forward(arguments...);
 }
 
+template <Call call>
+CUresult used_by_graphs(const Forward<call>& forward, auto... arguments) {
+  forward.engine().scheduling().graphs_use_events();
+  return forward(arguments...);
+}
+
+template <Call call>
+CUresult recorded_by_graphs(const Forward<call>& forward, CUevent event, auto... arguments) {
+  forward.engine().scheduling().graphs_use_events();
+  return recorded_unseen(forward, event, arguments...);
+}
+
+template <Call call>
+CUresult add_node(const Forward<call>& forward, const CUgraphNodeParams* parameters,
+                  auto... arguments) {
+  if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
+    return recorded_by_graphs(forward, parameters->eventRecord.event, arguments...);
+  }
+  if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
+    return used_by_graphs(forward, arguments...);
+  }
+  return forward(arguments...);
+}
+
 }  // namespace
 
 CUVMM_HOOK(cuStreamCreate, CUstream* stream, unsigned flags) {
@@ -134,11 +158,12 @@ CUVMM_HOOK(cuEventRecord, CUevent event, CUstream stream) {
 
 CUVMM_HOOK(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned flags) {
   if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0)
-    return recorded_unseen(forward, event, event, stream, flags);
+    return recorded_by_graphs(forward, event, event, stream, flags);
   return record_event_on(forward, event, stream, flags);
 }
 
 CUVMM_HOOK(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags) {
+  if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0) forward.engine().scheduling().graphs_use_events();
   StreamClock* clock = clock_of(forward);
   if (clock == nullptr) return forward(stream, event, flags);
   const StreamClock::Place place = clock->place_of(event);
@@ -177,29 +202,25 @@ CUVMM_HOOK(cuIpcOpenEventHandle, CUevent* event, CUipcEventHandle handle) {
 }
 CUVMM_HOOK(cuGraphAddEventRecordNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
            size_t count, CUevent event) {
-  return recorded_unseen(forward, event, node, graph, after, count, event);
+  return recorded_by_graphs(forward, event, node, graph, after, count, event);
 }
 CUVMM_HOOK(cuGraphEventRecordNodeSetEvent, CUgraphNode node, CUevent event) {
-  return recorded_unseen(forward, event, node, event);
+  return recorded_by_graphs(forward, event, node, event);
 }
 CUVMM_HOOK(cuGraphExecEventRecordNodeSetEvent, CUgraphExec graph, CUgraphNode node, CUevent event) {
-  return recorded_unseen(forward, event, graph, node, event);
+  return recorded_by_graphs(forward, event, graph, node, event);
+}
+CUVMM_HOOK(cuGraphAddEventWaitNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+           size_t count, CUevent event) {
+  return used_by_graphs(forward, node, graph, after, count, event);
 }
 CUVMM_HOOK(cuGraphAddNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
            CUgraphNodeParams* parameters) {
-  if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
-    return recorded_unseen(forward, parameters->eventRecord.event, node, graph, after, count,
-                           parameters);
-  }
-  return forward(node, graph, after, count, parameters);
+  return add_node(forward, parameters, node, graph, after, count, parameters);
 }
 CUVMM_HOOK(cuGraphAddNode_v2, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
            const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* parameters) {
-  if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
-    return recorded_unseen(forward, parameters->eventRecord.event, node, graph, after, edges, count,
-                           parameters);
-  }
-  return forward(node, graph, after, edges, count, parameters);
+  return add_node(forward, parameters, node, graph, after, edges, count, parameters);
 }
 
 }  // namespace cuvmm::hook

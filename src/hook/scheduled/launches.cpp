@@ -292,8 +292,9 @@ CUVMM_SCHEDULE(cuStreamAddCallback, CUstream stream, CUstreamCallback function, 
 
 CUVMM_SCHEDULE(cuGraphLaunch, CUgraphExec graph, CUstream stream) {
   const Way way = way_of(forward, stream);
-  const Request request =
-      way.request(Call::cuGraphLaunch, reinterpret_cast<std::uint64_t>(graph) >> 4);
+  Request request = way.request(Call::cuGraphLaunch, reinterpret_cast<std::uint64_t>(graph) >> 4);
+  request.is_after_all = forward.engine().scheduling().do_graphs_use_events();
+  if (request.is_after_all && way.client == nullptr) way.scheduler().settle_all();
   cuuint64_t flags = 0;
   const bool is_known = graph != nullptr && forward.engine().driver().cuGraphExecGetFlags(
                                                 graph, &flags) == CUDA_SUCCESS;

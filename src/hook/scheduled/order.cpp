@@ -17,10 +17,16 @@ CUresult or_else(Failures& failures, CUresult answer, CUresult failed_before) {
   return answer == CUDA_SUCCESS ? failed_before : answer;
 }
 
+// They may record events when they run, or wait for them.
+void settle_graphs(Engine& engine) {
+  if (engine.scheduling().do_graphs_use_events()) parts_of(engine).scheduler.settle_graphs();
+}
+
 // Events that other processes see, or that captures hold, have to be where the driver has them.
 template <Call call, class... Arguments>
 CUresult with_event(const Forward<call>& forward, CUstream stream, EventOfCall of_event,
                     Arguments... arguments) {
+  settle_graphs(forward.engine());
   const Way way = way_of(forward, stream);
   Scheduler& scheduler = way.scheduler();
   Request request = way.request(call);
@@ -43,24 +49,20 @@ CUresult with_event(const Forward<call>& forward, CUstream stream, EventOfCall o
   return make_directly(way, of_event, forward, arguments...);
 }
 
-// Graphs may record it when they run.
 void settle_event(Engine& engine, CUevent event) {
-  Scheduling::Parts& parts = parts_of(engine);
-  if (parts.graphs_record_events.load(std::memory_order_acquire)) parts.scheduler.settle_graphs();
-  parts.scheduler.settle_event(event, false);
+  settle_graphs(engine);
+  parts_of(engine).scheduler.settle_event(event, false);
 }
 
 bool is_queued(Engine& engine, CUevent event) {
-  Scheduling::Parts& parts = parts_of(engine);
-  if (parts.graphs_record_events.load(std::memory_order_acquire)) parts.scheduler.settle_graphs();
-  return parts.scheduler.has_unissued(event);
+  settle_graphs(engine);
+  return parts_of(engine).scheduler.has_unissued(event);
 }
 
 template <Call call>
 CUresult end_event(const Forward<call>& forward, CUevent event) {
-  Scheduling::Parts& parts = parts_of(forward.engine());
-  if (parts.graphs_record_events.load(std::memory_order_acquire)) parts.scheduler.settle_graphs();
-  parts.scheduler.settle_event(event, true);
+  settle_graphs(forward.engine());
+  parts_of(forward.engine()).scheduler.settle_event(event, true);
   return make_now(forward, event);
 }
 
@@ -130,17 +132,15 @@ CUVMM_SCHEDULE(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned 
   if (flags == CU_EVENT_RECORD_DEFAULT) {
     return with_event(forward, stream, {event, EventUse::Records}, event, stream, flags);
   }
-  parts_of(forward.engine()).graphs_record_events.store(true);
+  settle_graphs(forward.engine());
   return make_directly(way_of(forward, stream), {event, EventUse::Records}, forward, event, stream,
                        flags);
 }
 CUVMM_SCHEDULE(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags) {
-  if (parts_of(forward.engine()).graphs_record_events.load(std::memory_order_acquire)) {
-    parts_of(forward.engine()).scheduler.settle_graphs();
-  }
   if (flags == CU_EVENT_WAIT_DEFAULT) {
     return with_event(forward, stream, {event, EventUse::WaitsFor}, stream, event, flags);
   }
+  settle_graphs(forward.engine());
   return make_directly(way_of(forward, stream), {event, EventUse::WaitsFor}, forward, stream, event,
                        flags);
 }

@@ -50,21 +50,6 @@ bool tells_what_is_used(Call call) {
   }
 }
 
-bool may_record_events_in_graphs(Call call) {
-  switch (call) {
-    case Call::cuGraphAddEventRecordNode:
-    case Call::cuGraphEventRecordNodeSetEvent:
-    case Call::cuGraphExecEventRecordNodeSetEvent:
-    case Call::cuGraphAddNode:
-    case Call::cuGraphAddNode_v2:
-    case Call::cuGraphNodeSetParams:
-    case Call::cuGraphExecNodeSetParams:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 Way way_of(Engine& engine, StreamName name) {
@@ -87,7 +72,6 @@ Way way_of(Engine& engine, StreamName name) {
 void settle_for(Engine& engine, Call call) {
   Scheduling::Parts& parts = *engine.scheduling().parts();
   const CallInfo& row = info(call);
-  if (may_record_events_in_graphs(call)) parts.graphs_record_events.store(true);
   const bool could_tell =
       row.effect != Effect::Neutral ? !only_adds(row.name) : changes_how_work_runs(row.name);
   // A free counts from its call on.
