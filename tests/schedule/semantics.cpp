@@ -336,60 +336,6 @@ TEST_F(Semantics, SetsOfMemoryThatIsToBeWaitedForAreDoneWhenTheyReturn) {
   EXPECT_CUDA(driver().cuMemFree(memory));
 }
 
-// The driver has to have heard of the record before it is given the graph.
-TEST(GraphsThatWaitForEvents, ComeAfterTheRecordsOfOtherClients) {
-  const Deadline deadline;
-  const GivenContext context;
-  const Kernels kernels;
-  const Scheduled scheduled{Schedule::Priority};
-  const GivenClient low{"low"};
-  const GivenClient high{"high", 5};
-  const HookedStream slow;
-  const HookedStream stream;
-  CUdeviceptr memory = 0;
-  CUevent event = nullptr;
-  CUgraph graph = nullptr;
-  CUgraphNode wait = nullptr;
-  CUgraphNode copy = nullptr;
-  CUgraphExec exec = nullptr;
-  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 8));
-  ASSERT_CUDA(hooked().cuMemsetD32(memory, 0, 2));
-  ASSERT_CUDA(hooked().cuCtxSynchronize_v2000());
-  ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-  ASSERT_CUDA(hooked().cuGraphCreate(&graph, 0));
-  ASSERT_CUDA(hooked().cuGraphAddEventWaitNode(&wait, graph, nullptr, 0, event));
-  std::uint64_t to = memory + 4;
-  std::uint64_t from = memory;
-  unsigned words = 1;
-  void* parameters[] = {&to, &from, &words};
-  const CUDA_KERNEL_NODE_PARAMS launch{.func = kernels.copy_words,
-                                       .gridDimX = 1,
-                                       .gridDimY = 1,
-                                       .gridDimZ = 1,
-                                       .blockDimX = 1,
-                                       .blockDimY = 1,
-                                       .blockDimZ = 1,
-                                       .kernelParams = parameters};
-  ASSERT_CUDA(hooked().cuGraphAddKernelNode(&copy, graph, &wait, 1, &launch));
-  ASSERT_CUDA(hooked().cuGraphInstantiateWithFlags(&exec, graph, 0));
-  low.bind();
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_CUDA(launch_hooked(kernels.spin, slow.get(), std::uint64_t{3'000'000}));
-  }
-  ASSERT_CUDA(launch_hooked(kernels.fill, slow.get(), std::uint64_t{memory}, 7u, 1u));
-  ASSERT_CUDA(hooked().cuEventRecord(event, slow));
-  high.bind();
-  ASSERT_CUDA(hooked().cuGraphLaunch(exec, stream));
-  ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
-  std::uint32_t found[2] = {};
-  ASSERT_CUDA(hooked().cuMemcpyDtoH(found, memory, sizeof found));
-  EXPECT_EQ(found[1], 7U) << "it was copied before the record that the graph waits for";
-  EXPECT_CUDA(hooked().cuGraphExecDestroy(exec));
-  EXPECT_CUDA(hooked().cuGraphDestroy(graph));
-  EXPECT_CUDA(hooked().cuEventDestroy(event));
-  EXPECT_CUDA(hooked().cuMemFree(memory));
-}
-
 // As from within a call of ours, or of the driver's, on the same thread.
 TEST_F(Semantics, ACallFromWithinAnotherPassesThrough) {
   const HookedStream stream;

@@ -7,28 +7,9 @@
 namespace cuvmm::test {
 namespace {
 
-class Scheduling : public testing::Test {
+class Scheduling : public SchedulerTest {
  protected:
-  Scheduler& start(ScheduleSettings settings = {}) {
-    scheduler_ = std::make_unique<Scheduler>(device_, settings);
-    return *scheduler_;
-  }
-  Taken submit(Client& client, const Request& request, int what) {
-    return scheduler_->submit(client, request, [this, what] {
-      issued_.note(what);
-      return CUDA_SUCCESS;
-    });
-  }
-  Taken submit(Client& client, const Request& request, Door& door) {
-    return scheduler_->submit(client, request, [&door] { return door.pass(); });
-  }
-
   int marks_of(Client& client, const StreamState& stream, int operations);
-
-  SerialDevice device_;
-  Streams streams_;
-  Issued issued_;
-  std::unique_ptr<Scheduler> scheduler_;
 };
 
 TEST_F(Scheduling, IssuesWhatIsSubmittedInOrder) {
@@ -148,66 +129,6 @@ TEST_F(Scheduling, AFullLaneMakesSubmissionWait) {
   scheduler.settle_all();
   EXPECT_EQ(issued_.count(), 20U);
   EXPECT_GT(client.figures().waits_for_room, 0U);
-}
-
-TEST_F(Scheduling, ContextsThatEndAtOnceAreAllLeft) {
-  Scheduler& scheduler = start();
-  Client& client = scheduler.create_client("ann", 0, 1);
-  const StreamState* streams[] = {&streams_.add(StreamKind::NonBlocking, 1),
-                                  &streams_.add(StreamKind::NonBlocking, 2)};
-  device_.is_stuck = true;
-  for (const StreamState* stream : streams) submit(client, on(*stream), 1);
-  Door door;
-  submit(client, on(streams_.add(StreamKind::NonBlocking, 3)), door);
-  door.wait_until_reached();
-  std::vector<std::thread> threads;
-  for (const StreamState* stream : streams) {
-    threads.emplace_back([&scheduler, stream] { scheduler.context_ends(stream->context); });
-  }
-  std::this_thread::sleep_for(std::chrono::milliseconds{20});  // both ask while the door is closed
-  door.open();
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(device_.drops, 2);
-  device_.is_stuck = false;
-}
-
-TEST_F(Scheduling, ParkingEndsThePace) {
-  Scheduler& scheduler = start();
-  Client& client = scheduler.create_client("ann", 0, 1);
-  const StreamState& stream = streams_.add();
-  device_.is_stuck = true;
-  for (int i = 0; i < 500; ++i) submit(client, on(stream), i);
-  EXPECT_TRUE(soon([&] { return issued_.count() == 256; }));
-  scheduler.park(Duration{10'000'000});
-  EXPECT_EQ(issued_.count(), 500U);
-}
-
-// What the thread was in, the process' end did not wait for.
-TEST_F(Scheduling, WhoWaitsReturnsWhereTheIssuingThreadHasStopped) {
-  Scheduler& scheduler = start();
-  Client& client = scheduler.create_client("ann", 0, 1);
-  const StreamState& stream = streams_.add();
-  Door door;
-  submit(client, on(stream), door);
-  submit(client, on(stream), 1);
-  door.wait_until_reached();
-  std::atomic<int> returned{0};
-  std::thread settles{[&] {
-    scheduler.settle_stream(stream);
-    ++returned;
-  }};
-  std::thread has_his_turn{[&] {
-    const Scheduler::Turn turn{scheduler, client, on(stream)};
-    EXPECT_FALSE(turn.was_taken());
-    ++returned;
-  }};
-  EXPECT_TRUE(soon([&] { return client.lane(0)->submitted() == 3; }));
-  scheduler.park(Duration{1'000});
-  door.open();
-  EXPECT_TRUE(soon([&] { return returned == 2; }));
-  EXPECT_EQ(issued_.count(), 0U);
-  settles.join();
-  has_his_turn.join();
 }
 
 TEST_F(Scheduling, AClientsEndDrainsItsLane) {

@@ -3,6 +3,8 @@
 // for each as its kind says, one after the other.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -140,6 +142,29 @@ class Door {
  private:
   std::atomic<bool> reached_{false};
   std::atomic<bool> open_{false};
+};
+
+// Clients, lanes and the issuing thread, over that device.
+class SchedulerTest : public testing::Test {
+ protected:
+  Scheduler& start(ScheduleSettings settings = {}) {
+    scheduler_ = std::make_unique<Scheduler>(device_, settings);
+    return *scheduler_;
+  }
+  Taken submit(Client& client, const Request& request, int what) {
+    return scheduler_->submit(client, request, [this, what] {
+      issued_.note(what);
+      return CUDA_SUCCESS;
+    });
+  }
+  Taken submit(Client& client, const Request& request, Door& door) {
+    return scheduler_->submit(client, request, [&door] { return door.pass(); });
+  }
+
+  SerialDevice device_;
+  Streams streams_;
+  Issued issued_;
+  std::unique_ptr<Scheduler> scheduler_;
 };
 
 inline bool soon(const std::function<bool()>& holds, int milliseconds = 5000) {
