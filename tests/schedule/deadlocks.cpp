@@ -108,6 +108,7 @@ TEST_P(Deadlock, NoneByThreadsThatDieWithWorkQueued) {
   CUdeviceptr memory = 0;
   GIVEN(hooked().cuMemAlloc(&memory, 4));
   GIVEN(hooked().cuMemsetD32(memory, 0, 1));
+  GIVEN(hooked().cuCtxSynchronize_v2000());
   const HookedStream stream;
   {
     const GivenClient client{"client"};
