@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/log.hpp"
 #include "engine/engine.hpp"
 #include "engine/inside.hpp"
 #include "engine/trace_life.hpp"
@@ -68,6 +69,11 @@ Client& Scheduling::create_client(std::string name, int priority, int weight) {
 }
 
 void Scheduling::set_policy(Schedule policy) {
+  if (policy != Schedule::Off && has_ended_.load()) {
+    CUVMM_LOG_ONCE(Warning,
+                   "the program makes calls that are not known here: nothing is scheduled");
+    return;
+  }
   if (policy != Schedule::Off) {
     Parts& known = ready_parts();
     known.scheduler.set_policy(policy);
@@ -78,6 +84,11 @@ void Scheduling::set_policy(Schedule policy) {
   }
   if (Parts* known = parts()) known->scheduler.stop_accepting();
   on_.store(false, std::memory_order_release);
+}
+
+void Scheduling::end_for_good() {
+  has_ended_.store(true);
+  set_policy(Schedule::Off);
 }
 
 Schedule Scheduling::policy() const {

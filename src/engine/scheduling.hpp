@@ -43,6 +43,9 @@ class Scheduling {
   // Off: all that was taken has been issued when it returns.
   void set_policy(Schedule policy);
   Schedule policy() const;
+  // A function is called of which nothing is known: it is to come after all that was taken, and
+  // from here on nothing is taken any more.
+  void end_for_good();
 
   // All that has been taken so far has been issued when it returns.
   // False where that was not so by now_ns() `until`.
@@ -71,6 +74,7 @@ class Scheduling {
   const Captures& captures_;
   const Options& options_;
   std::atomic<bool> on_{false};
+  std::atomic<bool> has_ended_{false};
   std::atomic<bool> graphs_use_events_{false};
   std::atomic<Parts*> parts_{nullptr};
 };

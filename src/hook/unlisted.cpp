@@ -191,6 +191,7 @@ void cuvmm_call_of_unlisted(unsigned index) {
     // Whoever holds the program still learns of it before he begins, or after he is done.
     const Threshold::Pass pass{engine->calls()};
     hook::lose_sight(hook::names[index].data());
+    engine->scheduling().end_for_good();
     // Nothing is known of the call, its answer included.
     static_cast<void>(engine->before({unlisted_call, every_effect}));
   } else {
