@@ -154,7 +154,8 @@ class Memory {
   void begin_absence(int ordinal, Departure& departure);
   // A context that is as good as any for copies on the device; nullptr where none is known.
   CUcontext some_context_on(int ordinal) const;
-  // For all work of all contexts. False where it was not done by then.
+  // For all work of all contexts, since each may use memory of any: the driver copies between them
+  // unasked. False where it was not done by then.
   bool wait_for_everything(std::uint64_t until);
   std::vector<DeviceMemory*> served_devices() const;
   // Memory elsewhere that is mapped for the device, and nobody's.
@@ -222,8 +223,6 @@ class Memory {
   CUresult free_as_the_driver_does();
   bool is_capturing(StreamName stream) const;
   bool is_dead(CUcontext context) const;
-  // Whose work may use memory of any context: the driver copies between them unasked.
-  std::vector<CUcontext> contexts_with_work() const;
   bool may_move_live_memory() const;
   Size mapped_free_on(int device) const;
   // `visit(const ContextMemory&)`, `visit(const PoolMemory&)`; pools that ended among them, since
@@ -246,7 +245,6 @@ class Memory {
 
   mutable SharedLock contexts_lock_{LockOrder::Contexts};  // guards what follows
   std::unordered_map<CUcontext, std::unique_ptr<ServedContext>> contexts_;
-  std::unordered_set<CUcontext> live_;  // that were seen to begin
   std::unordered_set<CUcontext> dead_;
   std::atomic<std::size_t> dead_count_{0};
   std::vector<std::unique_ptr<ServedContext>> ended_contexts_;  // their records may still be read

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory: what a device holds, as a whole, for those who take it away and put it back.
-#include <algorithm>
 #include <mutex>
 #include <shared_mutex>
 
@@ -26,9 +25,7 @@ CUcontext Memory::some_context_on(int ordinal) const {
 }
 
 bool Memory::wait_for_everything(std::uint64_t until) {
-  const auto contexts = contexts_with_work();
-  return std::all_of(contexts.begin(), contexts.end(),
-                     [&](CUcontext context) { return around_.clock.wait_for_all(context, until); });
+  return around_.clock.wait_for_everything(until);
 }
 
 std::vector<HeldChunk> Memory::held_on(int ordinal) const {

@@ -32,6 +32,7 @@ ContextMemory* Memory::context(CUcontext handle) {
   }
   DeviceMemory* where = device(device_of(around_.driver, handle));
   if (where == nullptr) return nullptr;
+  around_.clock.context_began(handle);
   const Writing writing{contexts_lock_};
   const auto found = contexts_.find(handle);
   if (found != contexts_.end()) return found->second->memory.get();
@@ -52,20 +53,10 @@ bool Memory::is_dead(CUcontext handle) const {
   return dead_.contains(handle);
 }
 
-std::vector<CUcontext> Memory::contexts_with_work() const {
-  std::vector<CUcontext> all = around_.clock.table().contexts();
-  const Reading reading{contexts_lock_};
-  all.insert(all.end(), live_.begin(), live_.end());
-  for (const auto& [handle, served] : contexts_) all.push_back(handle);
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  std::erase_if(all, [this](CUcontext context) { return dead_.contains(context); });
-  return all;
-}
-
 void Memory::context_began(CUcontext handle) {
+  around_.clock.context_began(handle);
+  if (dead_count_.load(std::memory_order_acquire) == 0) return;
   const Writing writing{contexts_lock_};
-  live_.insert(handle);
   dead_.erase(handle);
   dead_count_.store(dead_.size(), std::memory_order_release);
 }
@@ -78,7 +69,6 @@ void Memory::context_ended(CUcontext handle) {
     std::erase_if(peer_access_, [handle](const PeerAccess& access) {
       return access.by == handle || access.of == handle;
     });
-    live_.erase(handle);
     dead_.insert(handle);
     dead_count_.store(dead_.size(), std::memory_order_release);
     const auto found = contexts_.find(handle);

@@ -235,6 +235,12 @@ bool StreamClock::wait_for_all(CUcontext context, std::uint64_t until) {
   return wait(ticket_of_all(context), until);
 }
 
+bool StreamClock::wait_for_everything(std::uint64_t until) {
+  const auto contexts = table_.everything_of_all();
+  return std::all_of(contexts.begin(), contexts.end(),
+                     [&](StreamState* context) { return wait(context->ticket(), until); });
+}
+
 bool StreamClock::wait_for_frees(int device, std::uint64_t until) {
   bool learnt = false;
   for (StreamState* state : table_.with_unfinished(device)) {

@@ -56,9 +56,13 @@ class StreamClock final : public StreamOrder {
   bool follow(StreamId stream, StreamId asker) override;
   bool wait(const FreeTicket& freed, std::uint64_t until) override;
 
+  // It is known from here on, whatever is called in it.
+  void context_began(CUcontext context) { table_.everything_of(context); }
+
   // Until the device has done everything that the context has been given. Polls, so that a kernel
   // that waits for this very thread does not hold it for ever. False where it was not done by then.
   bool wait_for_all(CUcontext context, std::uint64_t until);
+  bool wait_for_everything(std::uint64_t until);  // of all contexts
 
   // Until everything is done that was freed on the device so far. True where some of it was not
   // known to be before.

@@ -101,6 +101,26 @@ StreamState& StreamTable::everything_of(CUcontext context) {
   return add(key, context, everything, StreamKind::Everything);
 }
 
+std::vector<StreamState*> StreamTable::everything_of_all() {
+  std::vector<StreamState*> known;
+  std::vector<CUcontext> others;  // that were there before us
+  {
+    const Reading reading{lock_};
+    for (const auto& [key, state] : by_key_) {
+      if (state->kind == StreamKind::Everything) {
+        known.push_back(state);
+      } else if (!by_key_.contains(Key{state->context, everything, 0})) {
+        others.push_back(state->context);
+      }
+    }
+  }
+  for (const CUcontext context : others) {
+    StreamState* const state = &everything_of(context);
+    if (std::find(known.begin(), known.end(), state) == known.end()) known.push_back(state);
+  }
+  return known;
+}
+
 StreamState& StreamTable::add(const Key& key, CUcontext context, CUstream handle, StreamKind kind) {
   const int device = device_of(driver_, context);
   const Writing writing{lock_};

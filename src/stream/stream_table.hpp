@@ -40,6 +40,8 @@ class StreamTable {
   StreamState* known(StreamName name) const;
   // Stands for all the work of a context that is alive.
   StreamState& everything_of(CUcontext context);
+  // Of each context that is known.
+  std::vector<StreamState*> everything_of_all();
 
   // A stream that is gone may be asked for; nullptr where its record serves another by now, so all
   // that it freed is done.
