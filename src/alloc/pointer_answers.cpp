@@ -52,37 +52,35 @@ void PointerAnswer::write(void* data) const {
   std::memcpy(data, &value, width);
 }
 
-std::optional<PointerAnswer> pointer_answer(const Memory& memory, CUdeviceptr address,
-                                            CUpointer_attribute attribute) {
-  const auto held = memory.find(address);
-  if (!held) return std::nullopt;
+std::optional<PointerAnswer> pointer_answer(const Memory& memory, const AllocationFacts& held,
+                                            CUdeviceptr address, CUpointer_attribute attribute) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      return wide(held->address);
+      return wide(held.address);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return wide(held->asked);
+      return wide(held.asked);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      return wide(held->buffer_id);
+      return wide(held.buffer_id);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return wide(CU_MEM_HANDLE_TYPE_NONE);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return number(may_be_lent(memory, *held) ? 1 : 0);
+      return number(may_be_lent(memory, held) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      return number((held->pins & pin::sync_memops) != 0 ? 1 : 0);
+      return number((held.pins & pin::sync_memops) != 0 ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_CONTEXT: {
-      const CUcontext context = memory.context_handle_of(*held);
+      const CUcontext context = memory.context_handle_of(held);
       if (context == nullptr) return std::nullopt;
       return wide(reinterpret_cast<std::uint64_t>(context));
     }
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: {
-      const PoolMemory* pool = memory.pool_of(*held);
+      const PoolMemory* pool = memory.pool_of(held);
       if (pool == nullptr) return std::nullopt;
       return wide(reinterpret_cast<std::uint64_t>(pool->handle()));
     }
     default:
-      return held->served == Served::Opened
+      return held.served == Served::Opened
                  ? std::nullopt
-                 : answer_as_device_memory(memory, *held, address, attribute);
+                 : answer_as_device_memory(memory, held, address, attribute);
   }
 }
 

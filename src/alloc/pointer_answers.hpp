@@ -18,7 +18,7 @@ struct PointerAnswer {
 // Where the driver would speak of the chunk or the reservation behind one of our addresses, the
 // program is told of the allocation, as for the memory that it asked for: wherever that lies now.
 // Nothing where the driver's own answer is right, of memory that is there.
-std::optional<PointerAnswer> pointer_answer(const Memory& memory, CUdeviceptr address,
-                                            CUpointer_attribute attribute);
+std::optional<PointerAnswer> pointer_answer(const Memory& memory, const AllocationFacts& held,
+                                            CUdeviceptr address, CUpointer_attribute attribute);
 
 }  // namespace cuvmm

@@ -47,8 +47,8 @@ class Scheduling {
   // from here on nothing is taken any more.
   void end_for_good();
 
-  // All that has been taken so far has been issued when it returns.
-  // False where that was not so by now_ns() `until`.
+  // All that has been taken so far has been issued when it returns true; false where that was not
+  // so by now_ns() `until`.
   bool settle_all(std::uint64_t until) {
     Parts* const known = parts();
     return known == nullptr || known->scheduler.settle_all(until);

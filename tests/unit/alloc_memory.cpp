@@ -177,7 +177,8 @@ TEST_F(MemoryTest, NothingLiveMovesWhileWorkRunsThatCouldTouchIt) {
 TEST_F(MemoryTest, AnswersForTheAllocationAndNotForWhatLiesBehindIt) {
   const CUdeviceptr address = given(large + 1);
   const auto ask = [&](CUpointer_attribute attribute) {
-    const auto answer = pointer_answer(memory(), address + 4 * MiB, attribute);
+    const auto answer =
+        pointer_answer(memory(), *memory().find(address + 4 * MiB), address + 4 * MiB, attribute);
     return answer ? answer->value : 0;
   };
   EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), address);
@@ -187,7 +188,9 @@ TEST_F(MemoryTest, AnswersForTheAllocationAndNotForWhatLiesBehindIt) {
   const std::uint64_t id = ask(CU_POINTER_ATTRIBUTE_BUFFER_ID);
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
   const CUdeviceptr again = given(large + 1);
-  EXPECT_NE(pointer_answer(memory(), again, CU_POINTER_ATTRIBUTE_BUFFER_ID)->value, id);
+  EXPECT_NE(
+      pointer_answer(memory(), *memory().find(again), again, CU_POINTER_ATTRIBUTE_BUFFER_ID)->value,
+      id);
   EXPECT_EQ(memory().free(again), Answer{CUDA_SUCCESS});
 }
 

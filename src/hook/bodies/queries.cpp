@@ -62,9 +62,10 @@ CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUd
     return with_tokens(forward, address,
                        [&] { return forward.announced(data, attribute, address); });
   }
-  const auto ours = pointer_answer(serving->memory, address, attribute);
+  const auto held = serving->memory.find(address);
+  if (!held) return forward(data, attribute, address);
+  const auto ours = pointer_answer(serving->memory, *held, address, attribute);
   if (!ours) {
-    if (!serving->memory.find(address)) return forward(data, attribute, address);
     return ask_when_there(forward, Effect::Reads,
                           [&] { return forward.announced(data, attribute, address); });
   }
@@ -75,13 +76,11 @@ CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUd
 
 CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attributes, void** data,
            CUdeviceptr address) {
-  Serving* const serving = forward.engine().serving();
-  if (serving == nullptr || attributes == nullptr || !serving->memory.find(address)) {
-    return forward(count, attributes, data, address);
-  }
+  const auto held = found(forward.engine(), address);
+  if (!held || attributes == nullptr) return forward(count, attributes, data, address);
   const std::span wanted{attributes, count};
   const auto ours = [&](CUpointer_attribute attribute) {
-    return pointer_answer(serving->memory, address, attribute);
+    return pointer_answer(forward.engine().serving()->memory, *held, address, attribute);
   };
   const bool are_all_ours = std::all_of(
       wanted.begin(), wanted.end(), [&](auto attribute) { return ours(attribute).has_value(); });
