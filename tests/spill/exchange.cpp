@@ -2,7 +2,7 @@
 // Live memory changes places with spilled memory under its addresses.
 #include "spill/exchange.hpp"
 
-#include <algorithm>
+#include <optional>
 #include <random>
 
 #include "paused_program.hpp"
@@ -70,23 +70,12 @@ class ExchangeTest : public PauseTest {
     LastUses uses;
     Placement placement{surroundings(program), uses};
   };
-  // Of those that change_all() makes: its own stream, once the program stands still.
-  static std::uint64_t first_driver_call_of_exchange() {
-    FaultyDriver watched{driver()};
-    Changing changing{watched};
-    watched.forget_calls();
-    changing.change_all();
-    const std::vector<std::string> names = watched.names();
-    const auto first = std::find(names.begin(), names.end(), "cuStreamCreate");
-    EXPECT_NE(first, names.end());
-    return static_cast<std::uint64_t>(first - names.begin()) + 1;
-  }
-  // With that answer from each driver call on, from the first one. `then(FaultyDriver&, Changing&)`
-  // ends the driver.
+  // With that answer from each driver call on, counted from the first call of `begin` where it is
+  // one. `then(FaultyDriver&, Changing&)` ends the driver.
   template <class Then>
-  static void for_each_call_failing_from(std::uint64_t first, CUresult answer, Then then) {
+  static void for_each_call_failing_from(std::optional<Call> begin, CUresult answer, Then then) {
     bool untouched = false;
-    for (std::uint64_t number = first; !untouched && number < most_calls_of_a_scenario;
+    for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario;
          number += sweep_step()) {
       SCOPED_TRACE("driver call " + std::to_string(number) + " and all later answer " +
                    name_of(answer));
@@ -94,7 +83,11 @@ class ExchangeTest : public PauseTest {
       FaultyDriver faulty{driver()};
       {
         Changing changing{faulty};
-        faulty.fail_from(number, answer);
+        if (begin) {
+          faulty.fail_from(*begin, number, answer);
+        } else {
+          faulty.fail_from(number, answer);
+        }
         changing.change_all();
         untouched = faulty.faults() == 0;
         then(faulty, changing);
@@ -107,6 +100,8 @@ class ExchangeTest : public PauseTest {
     }
     EXPECT_TRUE(untouched);
   }
+  // The exchange's own stream is made once the program stands still.
+  static constexpr Call begin_of_exchange = Call::cuStreamCreate;
 };
 
 TEST_F(ExchangeTest, MemoryGoesAndComesUnderItsAddresses) {
@@ -261,7 +256,7 @@ TEST_F(ExchangeTest, LosesNothingWhateverCallFails) {
 
 // The driver has ended and has taken everything back: nothing is left to lose or to wait for.
 TEST_F(ExchangeTest, AProgramThatEndsInTheMiddleOfItIsNotHeld) {
-  for_each_call_failing_from(1, CUDA_ERROR_DEINITIALIZED, [](FaultyDriver&, Changing& changing) {
+  for_each_call_failing_from({}, CUDA_ERROR_DEINITIALIZED, [](FaultyDriver&, Changing& changing) {
     EXPECT_FALSE(changing.placement.is_stuck());
     changing.look();
     EXPECT_FALSE(changing.placement.is_stuck());
@@ -272,7 +267,7 @@ TEST_F(ExchangeTest, AProgramThatEndsInTheMiddleOfItIsNotHeld) {
 
 TEST_F(ExchangeTest, AProgramThatIsHeldGoesOnOnceTheDriverHasEnded) {
   int stuck = 0;
-  for_each_call_failing_from(first_driver_call_of_exchange(), CUDA_ERROR_UNKNOWN,
+  for_each_call_failing_from(begin_of_exchange, CUDA_ERROR_UNKNOWN,
                              [&](FaultyDriver& faulty, Changing& changing) {
                                if (changing.placement.is_stuck()) ++stuck;
                                faulty.fail_from(1, CUDA_ERROR_DEINITIALIZED);
@@ -286,7 +281,7 @@ TEST_F(ExchangeTest, AProgramThatIsHeldGoesOnOnceTheDriverHasEnded) {
 
 TEST_F(ExchangeTest, WhoHoldsAProgramMayEndWithTheDriver) {
   for_each_call_failing_from(
-      first_driver_call_of_exchange(), CUDA_ERROR_UNKNOWN,
+      begin_of_exchange, CUDA_ERROR_UNKNOWN,
       [](FaultyDriver& faulty, Changing&) { faulty.fail_from(1, CUDA_ERROR_DEINITIALIZED); });
 }
 

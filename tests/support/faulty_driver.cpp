@@ -12,28 +12,31 @@ namespace {
 
 constexpr std::uint64_t never = ~std::uint64_t{0};
 
-struct State {
-  std::mutex mutex;  // of the tests' own, in no order with the project's locks
-  std::uint64_t calls = 0;
+// Which calls fail.
+struct Choice {
   std::uint64_t first = never;
   std::uint64_t last = never;
-  std::optional<Call> only;
   CUresult answer = CUDA_SUCCESS;
+  std::optional<Call> only = std::nullopt;
+  std::optional<Call> begin = std::nullopt;  // none counts before that one
+};
+
+struct State {
+  std::mutex mutex;  // of the tests' own, in no order with the project's locks
+  Choice chosen;
+  std::uint64_t calls = 0;
   std::uint64_t faults = 0;
   std::uint64_t released_twice = 0;
   std::string last_failed;
   std::vector<Call> made;
 
-  void choose(std::uint64_t from, std::uint64_t to, std::optional<Call> call, CUresult with) {
+  void choose(const Choice& choice) {
     const std::lock_guard holding{mutex};
+    chosen = choice;
     calls = 0;
     faults = 0;
     released_twice = 0;
     last_failed.clear();
-    first = from;
-    last = to;
-    only = call;
-    answer = with;
   }
 };
 
@@ -114,19 +117,23 @@ FaultyDriver::~FaultyDriver() {
 }
 
 void FaultyDriver::fail_call(std::uint64_t number, CUresult answer) {
-  state().choose(number, number, std::nullopt, answer);
+  state().choose({.first = number, .last = number, .answer = answer});
 }
 
 void FaultyDriver::fail_call(Call call, std::uint64_t number, CUresult answer) {
-  state().choose(number, number, call, answer);
+  state().choose({.first = number, .last = number, .answer = answer, .only = call});
 }
 
 void FaultyDriver::fail_from(std::uint64_t number, CUresult answer) {
-  state().choose(number, never, std::nullopt, answer);
+  state().choose({.first = number, .answer = answer});
+}
+
+void FaultyDriver::fail_from(Call begin, std::uint64_t number, CUresult answer) {
+  state().choose({.first = number, .answer = answer, .begin = begin});
 }
 
 void FaultyDriver::stop_failing() {
-  state().choose(never, never, std::nullopt, CUDA_SUCCESS);
+  state().choose({});
 }
 
 std::uint64_t FaultyDriver::calls() const {
@@ -173,12 +180,16 @@ std::optional<CUresult> FaultyDriver::before(Call call) {
   State& now = state();
   const std::lock_guard holding{now.mutex};
   now.made.push_back(call);
-  if (now.only && *now.only != call) return std::nullopt;
+  Choice& chosen = now.chosen;
+  if (chosen.begin == call) chosen.begin.reset();
+  if (chosen.begin || (chosen.only && *chosen.only != call)) return std::nullopt;
   ++now.calls;
-  if (now.calls < now.first || now.calls > now.last || now.first == never) return std::nullopt;
+  if (now.calls < chosen.first || now.calls > chosen.last || chosen.first == never) {
+    return std::nullopt;
+  }
   ++now.faults;
   now.last_failed = info(call).name;
-  return now.answer;
+  return chosen.answer;
 }
 
 void FaultyDriver::took_back(Call call, CUresult inner_answer) {

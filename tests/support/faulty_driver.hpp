@@ -28,6 +28,9 @@ class FaultyDriver {
   void fail_call(std::uint64_t number, CUresult answer);
   void fail_call(Call call, std::uint64_t number, CUresult answer);
   void fail_from(std::uint64_t number, CUresult answer);  // that one and every later one
+  // The same, counted from the first call of `begin` on: how often the device is asked before how
+  // far it has come is a matter of time.
+  void fail_from(Call begin, std::uint64_t number, CUresult answer);
   // With CUDA_ERROR_DEINITIALIZED as the answer the process ends: what is given back is taken back.
   void stop_failing();
 
