@@ -15,9 +15,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// 0 where there is no memory for it.
 CUdeviceptr filled(std::size_t size, unsigned char byte) {
   CUdeviceptr address = 0;
-  MUST_WORK(cuMemAlloc, &address, size);
+  if (CALL(cuMemAlloc)(&address, size) == CUDA_ERROR_OUT_OF_MEMORY) return 0;
   MUST_WORK(cuMemsetD8, address, byte, size);
   return address;
 }
@@ -46,6 +47,11 @@ void UseSpilledBlock(benchmark::State& state) {
   const std::size_t size = total / 4 * 3 / (2 * MiB) * (2 * MiB);
   const CUdeviceptr unused = filled(size, 1);
   const CUdeviceptr used = filled(size, 2);
+  if (unused == 0 || used == 0) {
+    state.SkipWithError("more memory than the device has: run it with --spill");
+    if (unused != 0) MUST_WORK(cuMemFree, unused);
+    return;
+  }
   double first = 0;
   double settled = 0;
   for ([[maybe_unused]] auto _ : state) {

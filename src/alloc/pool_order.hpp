@@ -27,6 +27,7 @@ class PoolOrder final : public StreamOrder {
   void look(StreamId stream) override {
     if (looks_by_chance_.load(std::memory_order_relaxed)) order_.look(stream);
   }
+  void look_before_leaving(StreamId stream) override { order_.look(stream); }
   bool follow(StreamId stream, StreamId asker) override {
     return follows_events_.load(std::memory_order_relaxed) &&
            adds_dependencies_.load(std::memory_order_relaxed) && order_.follow(stream, asker);

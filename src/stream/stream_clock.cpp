@@ -290,6 +290,7 @@ Horizon StreamClock::horizon_of(StreamName name) {
 Horizon StreamClock::horizon_of(CUcontext context) {
   Horizon horizon;
   table_.for_each_of(context, [&](StreamState& state) { horizon.add(state); });
+  for (StreamState* state : table_.ended_of(context)) horizon.add(*state);
   return horizon;
 }
 

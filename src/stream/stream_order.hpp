@@ -24,6 +24,9 @@ class StreamOrder {
   // place in the stream's work where that is not done yet.
   virtual void look(StreamId stream) = 0;
 
+  // The same for memory that is to leave, whoever may reuse it.
+  virtual void look_before_leaving(StreamId stream) { look(stream); }
+
   // Lets what `asker` is given from now on run after everything freed on that stream so far. False
   // where that cannot be, or was so already.
   virtual bool follow(StreamId stream, StreamId asker) {

@@ -224,8 +224,23 @@ std::vector<StreamState*> StreamTable::with_unfinished(int device) const {
   return streams;
 }
 
+std::vector<StreamState*> StreamTable::ended_of(CUcontext context) const {
+  std::vector<StreamState*> streams;
+  if (!some_ended_unfinished_.load(std::memory_order_acquire)) return streams;
+  const Reading reading{lock_};
+  bool some = false;
+  for (StreamState* state : ended_) {
+    if (!state->has_unfinished()) continue;
+    some = true;
+    if (state->context == context) streams.push_back(state);
+  }
+  if (!some) some_ended_unfinished_.store(false, std::memory_order_relaxed);
+  return streams;
+}
+
 // Who waits for its last frees still finds it.
 void StreamTable::end(StreamState& state) {
+  if (state.has_unfinished()) some_ended_unfinished_.store(true, std::memory_order_release);
   state.ended.store(true, std::memory_order_release);
   ended_.push_back(&state);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -58,6 +60,9 @@ class StreamTable {
       for (StreamState* stream : of_context(context)) visit(*stream);
     }
   }
+
+  // Those that have ended and freed what is not known to be done.
+  std::vector<StreamState*> ended_of(CUcontext context) const;
 
   // Live ones that any stream is known of.
   std::vector<CUcontext> contexts() const;
@@ -130,6 +135,7 @@ class StreamTable {
   std::unordered_map<StreamId, StreamState*> by_id_;
   std::vector<std::unique_ptr<StreamState>> all_;  // never taken away from: readers hold no lock
   std::deque<StreamState*> ended_;                 // in the order in which they ended
+  mutable std::atomic<bool> some_ended_unfinished_{false};  // as far as anybody has looked
   StreamId last_id_ = no_stream;
 };
 

@@ -155,6 +155,28 @@ TEST_F(PoolReturns, WhatAPoolHoldsUnusedServesOtherCallsOnAFullDevice) {
   EXPECT_LT(reserved(pool), most);
 }
 
+// Whatever the pool may reuse, and though neither the stream nor the pool is there to be asked.
+TEST_F(PoolReturns, WhatAnEndedPoolHeldServesOtherCallsOnceItsWorkIsDone) {
+  const Size most = round_down(memory_info().free / 10 * 7, 2 * MiB);
+  const GivenStream busy;
+  const GivenEvent done;
+  SlowWork work{kernels(), busy};
+  ASSERT_CUDA(driver().cuEventRecord(done, busy));
+  {
+    const GivenStream stream;
+    const GivenPool pool;
+    int off = 0;
+    GIVEN(driver().cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &off));
+    const CUdeviceptr memory = given_from(pool, most, stream);
+    ASSERT_CUDA(driver().cuStreamWaitEvent(stream, done, 0));
+    free_on(stream, memory);
+  }
+  work.end();
+  ASSERT_CUDA(synchronize());
+
+  const GivenChunk chunk = given_chunk(most);
+}
+
 TEST_F(PoolReturns, OnAFullDeviceAnotherStreamsFreeIsTakenAndWaitedForInOrder) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream freeing;

@@ -21,6 +21,25 @@ TEST_F(MemoryTest, KeepsNoMoreThanItIsToldTo) {
   EXPECT_LE(memory().counters(0).physical_held(), 8 * MiB);
 }
 
+// Which is what it was told of reuse alone.
+TEST_F(MemoryTest, APoolThatReusesNothingByChanceGivesOthersWhatIsDone) {
+  CUmemoryPool standard = nullptr;
+  GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
+  memory().pool(standard)->order().look_by_chance(false);
+  const GivenStream stream;
+  const StreamName name{.handle = stream};
+  CUdeviceptr address = 0;
+  ASSERT_EQ(memory().allocate_ordered(&address, 32 * MiB, name), Answer{CUDA_SUCCESS});
+  {
+    SlowWork work{kernels(), stream};
+    ASSERT_EQ(memory().free_ordered(address, name), Answer{CUDA_SUCCESS});
+    memory().make_room();
+    EXPECT_GE(memory().counters(0).physical_held(), 32 * MiB) << "work may still use it";
+  }
+  memory().make_room();
+  EXPECT_EQ(memory().counters(0).physical_held(), 0U);
+}
+
 // The asking stream waits on the device for what the other still does; this thread goes on. A pool
 // that may not add such an order has its host wait, in vain here.
 TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {

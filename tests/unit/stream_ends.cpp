@@ -43,6 +43,22 @@ TEST_F(StreamEnds, WhatIsFreedAfterAStreamEndedComesAfterItsWorkToo) {
   }
 }
 
+TEST_F(StreamEnds, WhoWaitedForAContextHasWaitedForStreamsThatEnded) {
+  FreeTicket freed;
+  {
+    HeldStream stream = held();
+    stream.hold();
+    freed = free_on(stream.name());
+    clock->stream_ends(stream);
+  }
+  const Horizon horizon = clock->horizon_of(context());
+  GIVEN(driver().cuCtxSynchronize_v2000());
+  EXPECT_FALSE(clock->is_done(freed)) << "nobody has said so";
+  horizon.waited_for();
+  EXPECT_TRUE(clock->is_done(freed));
+  EXPECT_TRUE(clock->table().ended_of(context()).empty());
+}
+
 // Marks are made by whoever lacks memory, whatever other threads do with their streams.
 TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
   static std::atomic<int> marks{0};

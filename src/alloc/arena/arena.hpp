@@ -132,6 +132,7 @@ class Arena final : public Leaver, private ReclaimClient {
   void give_back(Block& block, const FreeTicket& ticket);
   // Under the lock: how far the device has come with what is pending.
   void look_at_pending();
+  void look_before_leaving();
 
   Result<Block*> search_further(Size size, StreamId stream);
 

@@ -46,6 +46,13 @@ void Arena::look_at_pending() {
   layout_->settle(order_);
 }
 
+// What a pool may not reuse by chance may be given to others all the same.
+void Arena::look_before_leaving() {
+  layout_->free().for_each_stream(
+      [&](StreamId owner, const SizeIndex&) { order_.look_before_leaving(owner); });
+  layout_->settle(order_);
+}
+
 Result<Block*> Arena::search_further(Size size, StreamId stream) {
   {
     const Holding holding{lock_};
