@@ -164,8 +164,9 @@ class BareSequence {
 enum class Created : std::int64_t { OursFirst, OursLast };
 
 // A resizable buffer from 1 to 2 GiB, and the same chunks mapped directly, both with their chunks
-// at hand. Each goes first every other time, since the driver takes longer after others' unmapping;
-// and a wait, as shrinking has one, lies between the unmapping and the mapping of both.
+// at hand. Each is mapped first every other time, and unmapped first every other time of these:
+// what a call costs the driver depends on the one before. A wait, as shrinking has one, lies
+// between the unmapping and the mapping of both.
 void resize_in_place(benchmark::State& state, Created created) {
   const std::size_t size = card().scaled(GiB);
   const std::size_t piece = std::min(size, 256 * MiB);
@@ -205,14 +206,21 @@ void resize_in_place(benchmark::State& state, Created created) {
   const auto grow = [&] {
     return ours.measure([&] { need(cuvmm_resize(buffer, 2 * size, nullptr), "cuvmm_resize"); });
   };
-  bool we_go_first = false;
-  for ([[maybe_unused]] auto _ : state) {
-    if (!we_go_first) map_directly();
-    state.SetIterationTime(grow() / 1e6);
-    if (we_go_first) map_directly();
-    we_go_first = !we_go_first;
-    need(cuvmm_resize(buffer, size, nullptr), "cuvmm_resize");  // smaller again
+  const auto unmap_directly = [&] {
     for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->unmap(at + i * piece);
+  };
+  const auto shrink = [&] { need(cuvmm_resize(buffer, size, nullptr), "cuvmm_resize"); };
+  unsigned turn = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    const bool we_grow_first = turn % 2 == 1;
+    const bool we_shrink_first = turn / 2 % 2 == 1;
+    ++turn;
+    if (!we_grow_first) map_directly();
+    state.SetIterationTime(grow() / 1e6);
+    if (we_grow_first) map_directly();
+    if (!we_shrink_first) unmap_directly();
+    shrink();
+    if (we_shrink_first) unmap_directly();
     MUST_WORK(cuCtxSynchronize);
   }
   need(cuvmm_release_resizable(buffer, nullptr), "cuvmm_release_resizable");
