@@ -64,9 +64,9 @@ train() {  # SETTING WORKLOAD
 
 # As many rounds as there is time for: in turns, so that what else goes on on the machine hits all
 # alike, and each run can be compared with those of its own round. CUVMM_SETTINGS names other
-# settings than the part's own.
+# settings than the part's own, CUVMM_ROUNDS another number of rounds.
 train_in_turns() {  # WORKLOAD ROUNDS SETTING…
-  local workload=$1 rounds=$2 round setting
+  local workload=$1 rounds=${CUVMM_ROUNDS:-$2} round setting
   shift 2
   [[ -z ${CUVMM_SETTINGS:-} ]] || set -- $CUVMM_SETTINGS
   for ((round = 1; round <= rounds; ++round)); do

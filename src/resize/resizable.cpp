@@ -13,6 +13,10 @@ namespace {
 // Larger chunks cost less to map, but only whole ones can be given back.
 constexpr Size largest_chunk = 256 * MiB;
 
+// What one of the device's page tables reaches. A buffer that ends in a table of its own costs a
+// table more at each turn, made and ended again.
+constexpr Size page_table_reach = 512 * MiB;
+
 // After everything else that could give memory back has been asked.
 constexpr int reclaim_order = 1;
 
@@ -37,7 +41,8 @@ Result<std::unique_ptr<Resizable>> Resizable::create(const Driver& driver, Devic
     return Error{
         .kind = ErrorKind::OutOfAddresses, .doing = "reserve a resizable buffer", .asked = most};
   }
-  Reservation addresses = TRY(Reservation::create(driver, whole, device.granule()));
+  const Size alignment = whole < page_table_reach ? device.granule() : page_table_reach;
+  Reservation addresses = TRY(Reservation::create(driver, whole, device.granule(), alignment));
   std::unique_ptr<Resizable> made{new Resizable{driver, device, most, std::move(addresses)}};
   made->registration_ = device.store().add_client(*made, reclaim_order);
   CUVMM_TRACE(.event = TraceEvent::Reserve, .device = static_cast<std::int16_t>(device.ordinal()),
