@@ -13,9 +13,9 @@ namespace {
 // Larger chunks cost less to map, but only whole ones can be given back.
 constexpr Size largest_chunk = 256 * MiB;
 
-// What one of the device's page tables reaches. A buffer that ends in a table of its own costs a
-// table more at each turn, made and ended again.
-constexpr Size page_table_reach = 512 * MiB;
+// So many addresses the device translates by one table. A buffer that ends in a table of its own
+// costs a table more at each turn, made and ended again.
+constexpr Size table_reach = 512 * MiB;
 
 // After everything else that could give memory back has been asked.
 constexpr int reclaim_order = 1;
@@ -41,7 +41,7 @@ Result<std::unique_ptr<Resizable>> Resizable::create(const Driver& driver, Devic
     return Error{
         .kind = ErrorKind::OutOfAddresses, .doing = "reserve a resizable buffer", .asked = most};
   }
-  const Size alignment = whole < page_table_reach ? device.granule() : page_table_reach;
+  const Size alignment = whole < table_reach ? device.granule() : table_reach;
   Reservation addresses = TRY(Reservation::create(driver, whole, device.granule(), alignment));
   std::unique_ptr<Resizable> made{new Resizable{driver, device, most, std::move(addresses)}};
   made->registration_ = device.store().add_client(*made, reclaim_order);
