@@ -50,7 +50,7 @@ TEST(PauseCommand, AClientsCallsAreIssuedFirst) {
 TEST(PauseCommand, WhileItEndsAProgramIsResumed) {
   const Finished finished = run_beside(
       "exec 3>told; " + cli() + " pause $program && echo >&3 && sleep 0.5 && kill -0 $program && " +
-          cli() + " resume $program && wait $runner && ls cuvmm",
+          cli() + " resume $program && wait $runner && ls cuvmm; exit",
       "end-when-told < told", "cd " + own_folder() + "; mkfifo told; exec 4<>told;",
       program("life"));
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;

@@ -209,7 +209,7 @@ TEST_F(ExchangeTest, RandomOnesKeepEveryByte) {
   program.free_all();
 }
 
-enum class Failing { Once, FromThereOn };
+enum class Failing { Once, FromThereOn };  // the latter once the exchange has begun
 
 // Whatever call fails, the program goes on with all that it had, wherever that lies now; or it
 // waits until the driver maps again what has nothing behind it.
@@ -231,7 +231,7 @@ TEST_F(ExchangeTest, LosesNothingWhateverCallFails) {
         if (failing == Failing::Once) {
           faulty.fail_call(number, fault);
         } else {
-          faulty.fail_from(number, fault);
+          faulty.fail_from(begin_of_exchange, number, fault);
         }
         changing.change_all();
         if (placement.is_stuck()) {
