@@ -275,7 +275,7 @@ void StreamClock::stream_ends(CUstream handle) {
 }
 
 Horizon StreamClock::horizon_of(StreamName name) {
-  Horizon horizon;
+  Horizon horizon{table_};
   StreamState* state = table_.find(name);
   if (state == nullptr) return horizon;
   horizon.add(*state);
@@ -288,9 +288,9 @@ Horizon StreamClock::horizon_of(StreamName name) {
 }
 
 Horizon StreamClock::horizon_of(CUcontext context) {
-  Horizon horizon;
+  Horizon horizon{table_};
   table_.for_each_of(context, [&](StreamState& state) { horizon.add(state); });
-  for (StreamState* state : table_.ended_of(context)) horizon.add(*state);
+  for (const FreeTicket& place : table_.ended_of(context)) horizon.add(place);
   return horizon;
 }
 
@@ -351,9 +351,7 @@ void StreamClock::waited_for_by(StreamName name, const Place& place) {
 
 bool StreamClock::is_reached(CUevent event, const Place& place) {
   if (place.empty()) return false;
-  for (const FreeTicket& ticket : place) {
-    if (StreamState* state = table_.by_id(ticket.stream)) state->advance(ticket.tick);
-  }
+  table_.note_done(place, StreamTable::Told::ByTheDevice);
   events_.reached(event, place);
   return true;
 }

@@ -8,25 +8,24 @@
 
 namespace cuvmm {
 
-// How far all streams had come at one moment.
+// How far streams had come at one moment. They may end before it is said that this is done.
 class Horizon {
  public:
+  explicit Horizon(const StreamTable& table) : table_(table) {}
+
   bool is_empty() const { return places_.empty(); }
-  void add(StreamState& state) {
-    if (state.has_unwaited()) places_.push_back({&state, state.tick.load()});
+  void add(const StreamState& state) {
+    if (state.has_unwaited()) add({state.id, state.tick.load()});
   }
+  void add(const FreeTicket& place) { places_.push_back(place); }
   // All of it is done.
-  void reached() const {
-    for (const auto& [state, tick] : places_) state->advance(tick);
-  }
+  void reached() const { table_.note_done(places_, StreamTable::Told::ByTheDevice); }
   // And the program has waited for it.
-  void waited_for() const {
-    reached();
-    for (const auto& [state, tick] : places_) state->waited_for.store(tick);
-  }
+  void waited_for() const { table_.note_done(places_, StreamTable::Told::ByAWait); }
 
  private:
-  std::vector<std::pair<StreamState*, std::uint64_t>> places_;
+  const StreamTable& table_;
+  std::vector<FreeTicket> places_;
 };
 
 // Knows how the work of streams is ordered, and how far the device has come, from what the program

@@ -224,18 +224,29 @@ std::vector<StreamState*> StreamTable::with_unfinished(int device) const {
   return streams;
 }
 
-std::vector<StreamState*> StreamTable::ended_of(CUcontext context) const {
-  std::vector<StreamState*> streams;
-  if (!some_ended_unfinished_.load(std::memory_order_acquire)) return streams;
+std::vector<FreeTicket> StreamTable::ended_of(CUcontext context) const {
+  std::vector<FreeTicket> places;
+  if (!some_ended_unfinished_.load(std::memory_order_acquire)) return places;
   const Reading reading{lock_};
   bool some = false;
-  for (StreamState* state : ended_) {
+  for (const StreamState* state : ended_) {
     if (!state->has_unfinished()) continue;
     some = true;
-    if (state->context == context) streams.push_back(state);
+    if (state->context == context) places.push_back({state->id, state->tick.load()});
   }
   if (!some) some_ended_unfinished_.store(false, std::memory_order_relaxed);
-  return streams;
+  return places;
+}
+
+void StreamTable::note_done(const std::vector<FreeTicket>& places, Told told) const {
+  if (places.empty()) return;
+  const Reading reading{lock_};  // no record is given to another stream meanwhile
+  for (const FreeTicket& place : places) {
+    const auto found = by_id_.find(place.stream);
+    if (found == by_id_.end()) continue;
+    found->second->advance(place.tick);
+    if (told == Told::ByAWait) found->second->waited_for.store(place.tick);
+  }
 }
 
 // Who waits for its last frees still finds it.

@@ -61,8 +61,13 @@ class StreamTable {
     }
   }
 
-  // Those that have ended and freed what is not known to be done.
-  std::vector<StreamState*> ended_of(CUcontext context) const;
+  // The last frees, where not known to be done, of those that have ended.
+  std::vector<FreeTicket> ended_of(CUcontext context) const;
+
+  // All that was freed up to these places is done. Nothing is noted of streams whose records serve
+  // others by now.
+  enum class Told : std::uint8_t { ByTheDevice, ByAWait };  // the program's own, that is
+  void note_done(const std::vector<FreeTicket>& places, Told told) const;
 
   // Live ones that any stream is known of.
   std::vector<CUcontext> contexts() const;

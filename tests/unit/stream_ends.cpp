@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "unit/stream_clock_support.hpp"
@@ -57,6 +58,35 @@ TEST_F(StreamEnds, WhoWaitedForAContextHasWaitedForStreamsThatEnded) {
   horizon.waited_for();
   EXPECT_TRUE(clock->is_done(freed));
   EXPECT_TRUE(clock->table().ended_of(context()).empty());
+}
+
+// A record serves another stream once its own is long gone: what was waited for is not that one's.
+TEST_F(StreamEnds, WhatWasWaitedForIsNotOfAStreamThatCameSince) {
+  const StreamState* record = nullptr;
+  std::optional<Horizon> horizon;
+  {
+    HeldStream stream = held();
+    record = &state(stream.name());
+    stream.hold();
+    for (int i = 0; i < 10; ++i) free_on(stream.name());
+    horizon.emplace(clock->horizon_of(context()));
+    clock->stream_ends(stream);
+  }
+  GIVEN(driver().cuCtxSynchronize_v2000());
+  clock->horizon_of(context()).waited_for();
+  for (int i = 0; i < 256; ++i) {
+    const GivenStream other;
+    state({.handle = other});
+    clock->stream_ends(other);
+  }
+  HeldStream next = held();
+  ASSERT_EQ(&state(next.name()), record);
+  next.hold();
+  const FreeTicket freed = free_on(next.name());
+
+  horizon->waited_for();
+
+  EXPECT_FALSE(clock->is_done(freed));
 }
 
 // Marks are made by whoever lacks memory, whatever other threads do with their streams.
