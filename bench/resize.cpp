@@ -161,41 +161,33 @@ class BareSequence {
   const CUdeviceptr at_;
 };
 
-enum class Created : std::int64_t { OursFirst, OursLast };
-
 // A resizable buffer from 1 to 2 GiB, and the same chunks mapped directly, both with their chunks
 // at hand. Each is mapped first every other time, and unmapped first every other time of these:
 // what a call costs the driver depends on the one before. A wait, as shrinking has one, lies
 // between the unmapping and the mapping of both.
-void resize_in_place(benchmark::State& state, Created created) {
+void ResizeInPlace(benchmark::State& state) {
   const std::size_t size = card().scaled(GiB);
   const std::size_t piece = std::min(size, 256 * MiB);
-  // As a resizable buffer does: where one needs a page table more than the other, that costs 16 us.
+  // As a resizable buffer does: where one needs a translation table more than the other, that costs
+  // 16 us.
   const CUdeviceptr before = reserve(2 * size, 512 * MiB);
   const CUdeviceptr at = before + size;
   std::vector<std::unique_ptr<Chunk>> chunks;
   std::vector<std::unique_ptr<Chunk>> chunks_before;
-  const auto create_theirs = [&] {
-    for (std::size_t offset = 0; offset < size; offset += piece) {
-      chunks.push_back(std::make_unique<Chunk>(piece, Chunk::Export::No));
-      chunks_before.push_back(std::make_unique<Chunk>(piece, Chunk::Export::No));
-      chunks_before.back()->map(before + offset);
-    }
-    allow(before, size);
-  };
+  for (std::size_t offset = 0; offset < size; offset += piece) {
+    chunks.push_back(std::make_unique<Chunk>(piece, Chunk::Export::No));
+    chunks_before.push_back(std::make_unique<Chunk>(piece, Chunk::Export::No));
+    chunks_before.back()->map(before + offset);
+  }
+  allow(before, size);
   const auto need = [](cuvmm_status status, const char* what) {
     check(status == CUVMM_OK ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, what);
   };
   std::uint64_t buffer = 0;
-  const auto create_ours = [&] {
-    need(cuvmm_reserve_resizable(0, 2 * size, &buffer, nullptr), "cuvmm_reserve_resizable");
-    for (const std::size_t next : {size, 2 * size, size}) {
-      need(cuvmm_resize(buffer, next, nullptr), "cuvmm_resize");
-    }
-  };
-  if (created == Created::OursFirst) create_ours();
-  create_theirs();
-  if (created == Created::OursLast) create_ours();
+  need(cuvmm_reserve_resizable(0, 2 * size, &buffer, nullptr), "cuvmm_reserve_resizable");
+  for (const std::size_t next : {size, 2 * size, size}) {
+    need(cuvmm_resize(buffer, next, nullptr), "cuvmm_resize");
+  }
   Times direct;
   Times ours;
   const auto map_directly = [&] {
@@ -230,10 +222,6 @@ void resize_in_place(benchmark::State& state, Created created) {
   state.counters["median_us"] = ours.median();
   state.counters["direct_us"] = direct.median();
   state.counters["ratio"] = ours.median() / direct.median();
-}
-
-void ResizeInPlace(benchmark::State& state) {
-  resize_in_place(state, Created::OursLast);
 }
 BENCHMARK(ResizeInPlace)->UseManualTime()->Iterations(101)->Unit(benchmark::kMicrosecond);
 
@@ -321,18 +309,6 @@ void GrowFrom60To90Percent(benchmark::State& state) {
   state.counters["granted"] = granted;
 }
 BENCHMARK(GrowFrom60To90Percent)->Iterations(1)->Unit(benchmark::kMillisecond);
-
-// In a process that had much memory before, the driver takes longer to map some chunks than others.
-void ResizeInPlaceAfterOtherWork(benchmark::State& state) {
-  resize_in_place(state, static_cast<Created>(state.range(0)));
-}
-BENCHMARK(ResizeInPlaceAfterOtherWork)
-    ->ArgName("ours_created_last")
-    ->Arg(static_cast<std::int64_t>(Created::OursLast))
-    ->Arg(static_cast<std::int64_t>(Created::OursFirst))
-    ->UseManualTime()
-    ->Iterations(101)
-    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace cuvmm::bench
