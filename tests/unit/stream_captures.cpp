@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A capture that begins while other threads make calls that would break it.
+// A capture that begins while other threads make calls that would break it, and one that ends with
+// its stream or its context.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -66,6 +67,65 @@ TEST(Captures, BeginInTheEndWhereTheCallWaits) {
   EXPECT_GE(passed, 100'000'000U);
   EXPECT_TRUE(run_ns() - run_before >= 20'000'000U || passed >= 5'000'000'000U)
       << "another thread may not have run in that time";
+}
+
+const CUstream stream = reinterpret_cast<CUstream>(0x1000);
+const CUcontext context = reinterpret_cast<CUcontext>(0x2000);
+
+TEST(Captures, LiveUntilTheDriverHasEndedTheirStream) {
+  Captures captures;
+  captures.began({.context = context, .handle = stream});
+  {
+    Captures::Ending ending{captures, stream};
+    EXPECT_TRUE(captures.any());
+    ending.is_over();
+    EXPECT_FALSE(captures.any());
+  }
+  EXPECT_FALSE(captures.any());
+}
+
+TEST(Captures, GoOnWhereTheDriverDoesNotEndTheirContext) {
+  Captures captures;
+  captures.began({.context = context, .handle = stream});
+  { const Captures::Ending refused{captures, context}; }
+  EXPECT_TRUE(captures.any());
+  captures.ended({.handle = stream});
+  EXPECT_FALSE(captures.any());
+}
+
+// The driver may give the next stream the same handle before it returns.
+TEST(Captures, OfTheNextStreamWithThatHandleGoOn) {
+  Captures captures;
+  captures.began({.context = context, .handle = stream});
+  Captures::Ending ending{captures, stream};
+  captures.began({.context = context, .handle = stream});
+  ending.is_over();
+  EXPECT_TRUE(captures.any());
+  captures.ended({.handle = stream});
+  EXPECT_FALSE(captures.any());
+}
+
+TEST(Captures, ThatNeverBeganAreForgotten) {
+  Captures captures;
+  captures.began({.context = context, .handle = stream});
+  const std::uint64_t refused = captures.began({.context = context, .handle = stream});
+  captures.never_began(refused);
+  EXPECT_TRUE(captures.any());
+  captures.never_began(refused);
+  EXPECT_TRUE(captures.any());
+  captures.ended({.handle = stream});
+  EXPECT_FALSE(captures.any());
+}
+
+TEST(Captures, OfAThreadsOwnStreamAreOfOneContext) {
+  const Captures::Origin own{.context = context, .handle = CU_STREAM_PER_THREAD, .thread = 1};
+  Captures captures;
+  captures.began(own);
+  captures.ended({.context = nullptr, .handle = CU_STREAM_PER_THREAD, .thread = 1});
+  captures.ended({.context = context, .handle = CU_STREAM_PER_THREAD, .thread = 2});
+  EXPECT_TRUE(captures.any());
+  captures.ended(own);
+  EXPECT_FALSE(captures.any());
 }
 
 }  // namespace

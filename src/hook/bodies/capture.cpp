@@ -1,22 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // While a capture is live, much of what we do of our own must be done otherwise, so they are
-// counted.
+// counted. One may also end with its stream (order.cpp) or its context (contexts.cpp).
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
 namespace {
-
-// Counted before it begins, so that no other thread breaks it for want of knowing; and what was
-// freed on the stream is marked while that can still be done.
-template <Call call>
-CUresult begin_capture(const Forward<call>& forward, CUstream stream, auto... arguments) {
-  Captures& captures = forward.engine().captures();
-  if (StreamClock* clock = clock_of(forward)) clock->mark_pending(stream_name(forward, stream));
-  captures.began();
-  const CUresult answer = forward(stream, arguments...);
-  if (answer != CUDA_SUCCESS) captures.ended();
-  return answer;
-}
 
 template <Call call>
 bool is_captured(const Forward<call>& forward, CUstream stream) {
@@ -26,6 +14,40 @@ bool is_captured(const Forward<call>& forward, CUstream stream) {
                               ? driver.cuStreamIsCapturing_per_thread(stream, &status)
                               : driver.cuStreamIsCapturing(stream, &status);
   return answer == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// As a call names the stream: whose it is matters for default streams alone.
+template <Call call>
+Captures::Origin origin_of(const Forward<call>& forward, CUstream stream) {
+  const StreamName name = stream_name(forward, stream);
+  if (!name.is_per_thread()) return {.handle = stream};
+  return {.context = current_context(forward.engine().driver()),
+          .handle = CU_STREAM_PER_THREAD,
+          .thread = PerThreadUse::this_thread()};
+}
+
+// With its context too. The driver is not asked about a stream that captures already.
+template <Call call>
+Captures::Origin origin_of_new(const Forward<call>& forward, CUstream stream) {
+  Captures::Origin origin = origin_of(forward, stream);
+  if (origin.thread != 0 || stream_name(forward, stream).is_legacy()) return origin;
+  if (is_captured(forward, stream)) return origin;
+  const Driver& driver = forward.engine().driver();
+  if (driver.cuStreamGetCtx_v9020(stream, &origin.context) != CUDA_SUCCESS)
+    origin.context = nullptr;
+  return origin;
+}
+
+// Counted before it begins, so that no other thread breaks it for want of knowing; and what was
+// freed on the stream is marked while that can still be done.
+template <Call call>
+CUresult begin_capture(const Forward<call>& forward, CUstream stream, auto... arguments) {
+  Captures& captures = forward.engine().captures();
+  if (StreamClock* clock = clock_of(forward)) clock->mark_pending(stream_name(forward, stream));
+  const std::uint64_t number = captures.began(origin_of_new(forward, stream));
+  const CUresult answer = forward(stream, arguments...);
+  if (answer != CUDA_SUCCESS) captures.never_began(number);
+  return answer;
 }
 
 }  // namespace
@@ -45,7 +67,9 @@ CUVMM_HOOK(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph, const CU
 CUVMM_HOOK(cuStreamEndCapture, CUstream stream, CUgraph* graph) {
   const bool was_captured = is_captured(forward, stream);
   const CUresult answer = forward(stream, graph);
-  if (was_captured && !is_captured(forward, stream)) forward.engine().captures().ended();
+  if (was_captured && !is_captured(forward, stream)) {
+    forward.engine().captures().ended(origin_of(forward, stream));
+  }
   return answer;
 }
 

@@ -42,8 +42,10 @@ CUresult end_by(const Forward<call>& forward, CUcontext context, Argument argume
   }
   StreamClock* const clock = clock_of(forward);
   if (clock != nullptr) clock->context_ends(context);
+  Captures::Ending captures{engine.captures(), context};
   const CUresult answer = forward.announced(argument);
   if (is_over(answer)) {
+    captures.is_over();
     end(forward, context);
     return answer;
   }
@@ -76,7 +78,10 @@ CUcontext primary_context(const Driver& driver, CUdevice device) {
 template <Call call>
 CUresult end_primary(const Forward<call>& forward, CUdevice device, bool always) {
   Engine& engine = forward.engine();
-  if (engine.serving() == nullptr && engine.scheduling().parts() == nullptr) return forward(device);
+  if (engine.serving() == nullptr && engine.scheduling().parts() == nullptr &&
+      !engine.captures().any()) {
+    return forward(device);
+  }
   const Driver& driver = engine.driver();
   return end_by(forward, primary_context(driver, device), device, [&](CUresult answer) {
     return answer == CUDA_SUCCESS && (always || !is_active(driver, device));

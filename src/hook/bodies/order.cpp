@@ -25,7 +25,10 @@ CUresult end_stream(const Forward<call>& forward, CUstream stream) {
     serving->clock.stream_ends(stream);
   }
   forward.engine().scheduling().stream_ends(stream);
-  return forward.announced(stream);
+  Captures::Ending captures{forward.engine().captures(), stream};
+  const CUresult answer = forward.announced(stream);
+  if (answer == CUDA_SUCCESS) captures.is_over();
+  return answer;
 }
 
 // Forgotten before the driver ends it: another thread may have the handle at once.
