@@ -64,6 +64,8 @@ class Memory {
   Answer allocate_ordered(CUdeviceptr* address, Size size, StreamName stream);
   Answer allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool pool, StreamName stream);
   Answer free_ordered(CUdeviceptr address, StreamName stream);
+  // Or nothing is known of it.
+  bool is_capturing(StreamName stream) const;
 
   // Resizing (src/resize). The allocation that begins there.
   std::optional<AllocationMap::Found> find_start(CUdeviceptr address) const;
@@ -221,7 +223,6 @@ class Memory {
   Result<void> wait_for_work_of(ContextMemory& context);
   CUresult wait_for_the_current_context();
   CUresult free_as_the_driver_does();
-  bool is_capturing(StreamName stream) const;
   bool is_dead(CUcontext context) const;
   bool may_move_live_memory() const;
   Size mapped_free_on(int device) const;

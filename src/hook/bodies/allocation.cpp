@@ -63,14 +63,22 @@ constexpr std::uint16_t native = trace_flag::native;
 constexpr std::uint16_t host = trace_flag::native | trace_flag::on_host;
 constexpr std::uint16_t ordered = trace_flag::stream_ordered;
 
-// Past us: counted under its address. What is being captured is a graph's to take.
+// Past us: counted under its address.
 template <Call call>
 void count_natively(const Forward<call>& forward, CUresult answer, const CUdeviceptr* given,
                     Size size) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || answer != CUDA_SUCCESS || given == nullptr) return;
-  if (!serving->memory.counts_native_memory() || serving->captures.any()) return;
   serving->memory.took_natively({NativeMemory::Kind::Address, *given}, size);
+}
+// What is being captured is a graph's to take.
+template <Call call>
+void count_natively(const Forward<call>& forward, CUresult answer, const CUdeviceptr* given,
+                    Size size, CUstream stream) {
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr || !serving->memory.counts_native_memory()) return;
+  if (serving->memory.is_capturing(stream_name(forward, stream))) return;
+  count_natively(forward, answer, given, size);
 }
 template <Call call, class Free>
 CUresult counted_free(const Forward<call>& forward, CUdeviceptr address, Free&& free) {
@@ -147,7 +155,7 @@ CUVMM_HOOK(cuMemAllocAsync, CUdeviceptr* address, size_t size, CUstream stream) 
     return memory.allocate_ordered(address, size, stream_name(forward, stream));
   };
   const CUresult answer = by_us_or_the_driver(forward, asked.flags, serve, address, size, stream);
-  if ((asked.flags & native) != 0) count_natively(forward, answer, address, size);
+  if ((asked.flags & native) != 0) count_natively(forward, answer, address, size, stream);
   return record_allocation(forward, answer, asked, address);
 }
 
@@ -159,7 +167,7 @@ CUVMM_HOOK(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size, CUmemoryP
   };
   const CUresult answer =
       by_us_or_the_driver(forward, asked.flags, serve, address, size, pool, stream);
-  if ((asked.flags & native) != 0) count_natively(forward, answer, address, size);
+  if ((asked.flags & native) != 0) count_natively(forward, answer, address, size, stream);
   return record_allocation(forward, answer, asked, address);
 }
 

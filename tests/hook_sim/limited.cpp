@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Under VMM_LIMIT memory counts that is the driver's to give because a capture is live.
+#include <gtest/gtest.h>
+
+#include "hook_sim/doors.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
+#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
+
+constexpr Size limit = 64 * MiB;  // as tests/CMakeLists.txt has it
+constexpr Size half = limit / 2;
+
+class LimitedBesideACapture : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    open_driver();
+    ASSERT_DONE(through_door<Call::cuInit>(0u));
+    Serving* const serving = Engine::get()->serving();
+    if (serving == nullptr || !serving->memory.counts_native_memory()) GTEST_SKIP() << "no limit";
+    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context_, 0));
+    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    captured_ = given_stream();
+    other_ = given_stream();
+    ASSERT_DONE(
+        through_door<Call::cuStreamBeginCapture_v2>(captured_, CU_STREAM_CAPTURE_MODE_RELAXED));
+  }
+  void TearDown() override {
+    if (context_ == nullptr) return;
+    end_capture();
+    EXPECT_EQ(native(), 0U) << "all of it was freed";
+    EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+  }
+
+  static CUstream given_stream() {
+    CUstream stream = nullptr;
+    EXPECT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
+    return stream;
+  }
+  void end_capture() {
+    CUgraph graph = nullptr;
+    through_door<Call::cuStreamEndCapture>(captured_, &graph);
+    if (graph != nullptr) EXPECT_DONE(through_door<Call::cuGraphDestroy>(graph));
+  }
+  static CUresult allocate(CUdeviceptr* address, Size size) {
+    return through_door<Call::cuMemAlloc_v2>(address, std::size_t{size});
+  }
+  static void free(CUdeviceptr address) { EXPECT_DONE(through_door<Call::cuMemFree_v2>(address)); }
+  static Size native() { return Engine::get()->serving()->memory.counters(0).native; }
+  static Size told_free() {
+    size_t free = 0;
+    size_t total = 0;
+    EXPECT_DONE(through_door<Call::cuMemGetInfo_v2>(&free, &total));
+    return free;
+  }
+
+  CUcontext context_ = nullptr;
+  CUstream captured_ = nullptr;
+  CUstream other_ = nullptr;
+};
+
+TEST_F(LimitedBesideACapture, BlockingMemoryCounts) {
+  CUdeviceptr beside = 0;
+  ASSERT_DONE(allocate(&beside, half));
+  EXPECT_EQ(native(), half);
+  EXPECT_LE(told_free(), half);
+  end_capture();
+  CUdeviceptr more = 0;
+  EXPECT_EQ(allocate(&more, half + 4 * MiB), CUDA_ERROR_OUT_OF_MEMORY);
+  free(beside);
+  EXPECT_DONE(allocate(&more, half + 4 * MiB));
+  free(more);
+}
+
+TEST_F(LimitedBesideACapture, PitchedAndManagedMemoryCount) {
+  CUdeviceptr pitched = 0;
+  size_t pitch = 0;
+  ASSERT_DONE(through_door<Call::cuMemAllocPitch_v2>(&pitched, &pitch, std::size_t{512},
+                                                     std::size_t{4096}, 4u));
+  EXPECT_EQ(native(), Size{pitch * 4096});
+  free(pitched);
+  EXPECT_EQ(native(), 0U);
+  CUdeviceptr managed = 0;
+  ASSERT_DONE(through_door<Call::cuMemAllocManaged>(&managed, std::size_t{4 * MiB},
+                                                    unsigned{CU_MEM_ATTACH_GLOBAL}));
+  EXPECT_EQ(native(), 4 * MiB);
+  free(managed);
+}
+
+// What a captured stream is given is its graph's.
+TEST_F(LimitedBesideACapture, APoolsMemoryCountsWhereItsStreamIsNotCaptured) {
+  const CUmemPoolProps shareable{.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+  CUmemoryPool pool = nullptr;
+  ASSERT_DONE(through_door<Call::cuMemPoolCreate>(&pool, &shareable));
+  CUdeviceptr counted = 0;
+  ASSERT_DONE(
+      through_door<Call::cuMemAllocFromPoolAsync>(&counted, std::size_t{half}, pool, other_));
+  EXPECT_EQ(native(), half);
+  CUdeviceptr of_the_graph = 0;
+  ASSERT_DONE(through_door<Call::cuMemAllocAsync>(&of_the_graph, std::size_t{half}, captured_));
+  EXPECT_EQ(native(), half);
+  EXPECT_DONE(through_door<Call::cuMemFreeAsync>(counted, other_));
+  EXPECT_DONE(through_door<Call::cuMemPoolDestroy>(pool));
+}
+
+}  // namespace
+}  // namespace cuvmm::test
