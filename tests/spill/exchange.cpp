@@ -83,11 +83,7 @@ class ExchangeTest : public PauseTest {
       FaultyDriver faulty{driver()};
       {
         Changing changing{faulty};
-        if (begin) {
-          faulty.fail_from(*begin, number, answer);
-        } else {
-          faulty.fail_from(number, answer);
-        }
+        faulty.fail_from(number, answer, begin);
         changing.change_all();
         untouched = faulty.faults() == 0;
         then(faulty, changing);
@@ -231,7 +227,7 @@ TEST_F(ExchangeTest, LosesNothingWhateverCallFails) {
         if (failing == Failing::Once) {
           faulty.fail_call(number, fault);
         } else {
-          faulty.fail_from(begin_of_exchange, number, fault);
+          faulty.fail_from(number, fault, begin_of_exchange);
         }
         changing.change_all();
         if (placement.is_stuck()) {

@@ -124,11 +124,7 @@ void FaultyDriver::fail_call(Call call, std::uint64_t number, CUresult answer) {
   state().choose({.first = number, .last = number, .answer = answer, .only = call});
 }
 
-void FaultyDriver::fail_from(std::uint64_t number, CUresult answer) {
-  state().choose({.first = number, .answer = answer});
-}
-
-void FaultyDriver::fail_from(Call begin, std::uint64_t number, CUresult answer) {
+void FaultyDriver::fail_from(std::uint64_t number, CUresult answer, std::optional<Call> begin) {
   state().choose({.first = number, .answer = answer, .begin = begin});
 }
 

@@ -27,10 +27,9 @@ class FaultyDriver {
   // Calls are counted from 1, from now on. Each replaces what was chosen before.
   void fail_call(std::uint64_t number, CUresult answer);
   void fail_call(Call call, std::uint64_t number, CUresult answer);
-  void fail_from(std::uint64_t number, CUresult answer);  // that one and every later one
-  // The same, counted from the first call of `begin` on: how often the device is asked before how
-  // far it has come is a matter of time.
-  void fail_from(Call begin, std::uint64_t number, CUresult answer);
+  // That one and every later one. Counted from the first call of `begin` on where there is one: how
+  // often the device is asked before how far it has come is a matter of time.
+  void fail_from(std::uint64_t number, CUresult answer, std::optional<Call> begin = std::nullopt);
   // With CUDA_ERROR_DEINITIALIZED as the answer the process ends: what is given back is taken back.
   void stop_failing();
 

@@ -41,15 +41,8 @@ Block* Arena::take_ordered(Size size, StreamId stream, Patience patience, Reach 
   return carve(best, size, stream);
 }
 
-void Arena::look_at_pending() {
-  layout_->free().for_each_stream([&](StreamId owner, const SizeIndex&) { order_.look(owner); });
-  layout_->settle(order_);
-}
-
-// What a pool may not reuse by chance may be given to others all the same.
-void Arena::look_before_leaving() {
-  layout_->free().for_each_stream(
-      [&](StreamId owner, const SizeIndex&) { order_.look_before_leaving(owner); });
+void Arena::look_at_pending(void (StreamOrder::*look)(StreamId)) {
+  layout_->free().for_each_stream([&](StreamId owner, const SizeIndex&) { (order_.*look)(owner); });
   layout_->settle(order_);
 }
 
