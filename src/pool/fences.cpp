@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "driver/current_context.hpp"
+#include "stream/captures.hpp"
 #include "vmm/give_back.hpp"
 
 namespace cuvmm {
@@ -11,13 +12,6 @@ namespace {
 
 constexpr const char* fencing = "fence a stream";
 constexpr const char* waiting = "wait for a fence";
-
-// A context that is gone, or that an error has ended: nothing of it runs any more.
-bool is_over(CUresult answer) {
-  return answer == CUDA_SUCCESS || answer == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-         answer == CUDA_ERROR_INVALID_CONTEXT || answer == CUDA_ERROR_INVALID_HANDLE ||
-         answer == CUDA_ERROR_DEINITIALIZED || is_sticky(answer);
-}
 
 bool is_default(CUstream stream) {
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
@@ -63,7 +57,7 @@ Result<void> Fences::add(CUstream stream) {
     return Error::invalid(fencing,
                           "the stream is being captured: fence the one that runs the graph");
   }
-  const RelaxedCaptureMode relaxed{driver_};
+  const RelaxedCapture relaxed{driver_};
   auto fence = std::make_shared<Fence>(driver_, context);
   TRY(driver_.check(driver_.cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING), fencing));
   TRY(driver_.check(driver_.cuEventRecord(fence->event, stream), fencing));
@@ -98,13 +92,13 @@ Result<void> Fences::wait() {
     all = pending_;
   }
   if (all.empty()) return {};
-  const RelaxedCaptureMode relaxed{driver_};
+  const RelaxedCapture relaxed{driver_};
   Result<void> result;
   std::vector<Shared> over;
   for (const Shared& fence : all) {
     const CUresult answer = fence->wait();
-    if (is_over(answer)) over.push_back(fence);
-    if (!is_over(answer) || is_sticky(answer)) result = driver_.check(answer, waiting);
+    if (says_nothing_runs(answer)) over.push_back(fence);
+    if (!says_nothing_runs(answer) || is_sticky(answer)) result = driver_.check(answer, waiting);
   }
   forget(over);
   return result;

@@ -50,19 +50,4 @@ class Fences {
   std::size_t look_at_ = 16;  // how many there are when those that are done are looked for
 };
 
-// While it lives, calls of this thread break no capture of another stream.
-class RelaxedCaptureMode {
- public:
-  explicit RelaxedCaptureMode(const Driver& driver) : driver_(driver) {
-    driver.cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-  ~RelaxedCaptureMode() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCaptureMode(const RelaxedCaptureMode&) = delete;
-  RelaxedCaptureMode& operator=(const RelaxedCaptureMode&) = delete;
-
- private:
-  const Driver& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
 }  // namespace cuvmm

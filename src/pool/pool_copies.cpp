@@ -2,7 +2,7 @@
 #include "pool/pool_copies.hpp"
 
 #include "driver/current_context.hpp"
-#include "pool/fences.hpp"
+#include "stream/captures.hpp"
 #include "vmm/give_back.hpp"
 
 namespace cuvmm {
@@ -45,7 +45,7 @@ Result<void> PoolCopies::copy(const Add& add, std::shared_ptr<void> held) {
                  .doing = "copy contents",
                  .subject = "the primary context has ended"};
   }
-  const RelaxedCaptureMode relaxed{driver_};
+  const RelaxedCapture relaxed{driver_};
   CopyBytes copying{driver_, stream_};
   Result<void> done = add(copying);
   if (done.ok()) done = copying.finish();

@@ -7,17 +7,10 @@
 #include <shared_mutex>
 
 #include "driver/current_context.hpp"
+#include "stream/per_thread_use.hpp"
 
 namespace cuvmm {
 namespace {
-
-// Threads as we count them, since the system uses its numbers again.
-std::uint64_t this_thread() {
-  static std::atomic<std::uint64_t> threads{0};
-  [[gnu::tls_model("initial-exec")]] static thread_local std::uint64_t number = 0;
-  if (number == 0) number = threads.fetch_add(1) + 1;
-  return number;
-}
 
 constexpr CUstream everything = nullptr;
 
@@ -49,7 +42,7 @@ StreamState* StreamTable::find(StreamName name) {
     if (current == nullptr) return nullptr;
     key.context = current;
     key.handle = name.is_legacy() ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
-    key.thread = name.is_legacy() ? 0 : this_thread();
+    key.thread = name.is_legacy() ? 0 : PerThreadUse::this_thread();
   } else {
     key.handle = name.handle;
   }
