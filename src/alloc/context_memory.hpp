@@ -29,6 +29,8 @@ class ContextMemory {
   Result<Allocation*> allocate(Size asked, const Preparation& for_resize = {});
   // It is used again when that is done; an empty ticket says that it is.
   void free_after(Allocation& allocation, const FreeTicket& ticket);
+  // What lay behind a window is behind another's addresses now, and the window has ended.
+  void handed_over(Size asked) { requested_.fetch_sub(asked, std::memory_order_relaxed); }
   // It stays where it is from now on.
   void pin(Allocation& allocation, std::uint8_t why);
 

@@ -16,10 +16,11 @@ class InContext {
  public:
   InContext(const Driver& driver, CUcontext context) : driver_(driver) {
     if (current_context(driver) == context) {
-      ok_ = context != nullptr;
+      answer_ = context != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
       return;
     }
-    pushed_ = ok_ = driver.cuCtxPushCurrent(context) == CUDA_SUCCESS;
+    answer_ = driver.cuCtxPushCurrent(context);
+    pushed_ = ok();
   }
   ~InContext() {
     CUcontext ours = nullptr;
@@ -29,12 +30,13 @@ class InContext {
   InContext& operator=(const InContext&) = delete;
 
   // False where the context is gone.
-  bool ok() const { return ok_; }
+  bool ok() const { return answer_ == CUDA_SUCCESS; }
+  CUresult answer() const { return answer_; }
 
  private:
   const Driver& driver_;
+  CUresult answer_ = CUDA_SUCCESS;
   bool pushed_ = false;
-  bool ok_ = false;
 };
 
 // -1 where the context is gone.

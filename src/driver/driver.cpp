@@ -72,6 +72,12 @@ bool is_sticky(CUresult answer) {
   }
 }
 
+bool says_nothing_runs(CUresult answer) {
+  return answer == CUDA_SUCCESS || answer == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+         answer == CUDA_ERROR_INVALID_CONTEXT || answer == CUDA_ERROR_INVALID_HANDLE ||
+         answer == CUDA_ERROR_DEINITIALIZED || is_sticky(answer);
+}
+
 CUresult to_cuda(const Error& error) {
   if (error.driver_code != 0) return static_cast<CUresult>(error.driver_code);
   switch (error.kind) {

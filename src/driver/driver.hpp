@@ -42,6 +42,9 @@ struct Driver {
 // An error that stays: every call in the context answers it from then on.
 bool is_sticky(CUresult answer);
 
+// What a stream or event says whose work is done, or ended with its context.
+bool says_nothing_runs(CUresult answer);
+
 // The CUresult that a program should be given for an Error of ours.
 CUresult to_cuda(const Error& error);
 

@@ -18,7 +18,8 @@ class ResizeWatch final : public Watcher, public Resizer::Notice {
   Resizer& resizer() { return resizer_; }
 
   CUresult before(const CallSite& site) override {
-    const bool works = gives_work(site.effect) || has(site.effect, Effect::Exposes);
+    const bool works = (gives_work(site.effect) || has(site.effect, Effect::Exposes)) &&
+                       site.call != Call::cuMemFreeAsync;  // whose work needs nothing
     if (works) return resizer_.before(Resizer::Caller::Works);
     // Such a call touches nothing of its own accord, and so may not have passed; but it runs what
     // is put off.

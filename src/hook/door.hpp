@@ -101,6 +101,7 @@ class Forward {
   template <class Argument>
   static bool names_own_stream(const Argument& argument) {
     if constexpr (std::is_same_v<Argument, CUstream>) return argument == CU_STREAM_PER_THREAD;
+    if constexpr (std::is_same_v<Argument, CUDA_LAUNCH_PARAMS*>) return true;  // one of many may
     if constexpr (std::is_same_v<Argument, const CUlaunchConfig*>) {
       return argument != nullptr && argument->hStream == CU_STREAM_PER_THREAD;
     }

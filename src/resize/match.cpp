@@ -71,8 +71,7 @@ bool Resizer::is_certain(DeferredCopy& copy, StreamName stream, WhyRun& why) {
     copy.own_stream_of = PerThreadUse::this_thread();
   }
   pending_ = copy;
-  return is_ordered_after_everything(around_.driver, around_.clock.table(), around_.per_thread,
-                                     *state);
+  return is_ordered_after_everything(around_.driver, around_.clock, around_.per_thread, *state);
 }
 
 std::optional<WhyRun> Resizer::doubt(const DeferredCopy& copy) const {

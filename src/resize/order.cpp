@@ -4,16 +4,6 @@
 namespace cuvmm {
 namespace {
 
-bool is_blocking(const StreamState& state) {
-  return state.kind == StreamKind::Blocking || state.kind == StreamKind::PerThread;
-}
-
-// The legacy stream waits for blocking ones, and they for it.
-bool waits_for(const StreamState& later, const StreamState& earlier) {
-  return (later.kind == StreamKind::Legacy && is_blocking(earlier)) ||
-         (earlier.kind == StreamKind::Legacy && is_blocking(later));
-}
-
 bool is_idle(const Driver& driver, CUstream stream) {
   return driver.cuStreamQuery(stream) == CUDA_SUCCESS;
 }
@@ -25,21 +15,22 @@ bool default_streams_are_ordered(const Driver& driver, const PerThreadUse& per_t
   if (!per_thread.is_by_this_thread_at_most()) return false;
   // Another thread may have to run the copy, and can do so on the legacy stream alone.
   if (!is_idle(driver, CU_STREAM_PER_THREAD)) return false;
-  return is_blocking(stream) || is_idle(driver, CU_STREAM_LEGACY);
+  return stream.is_blocking() || is_idle(driver, CU_STREAM_LEGACY);
 }
 
 }  // namespace
 
-bool is_ordered_after_everything(const Driver& driver, StreamTable& table,
+bool is_ordered_after_everything(const Driver& driver, StreamClock& clock,
                                  const PerThreadUse& per_thread, const StreamState& stream) {
-  const StreamTable::Staying staying{table};
-  for (const StreamState* other : table.of_context(stream.context)) {
+  const StreamTable::Staying staying{clock.table()};
+  for (const StreamState* other : clock.table().of_context(stream.context)) {
     if (other == &stream || other->kind == StreamKind::Everything) continue;
     if (waits_for(stream, *other)) continue;
     if (other->kind == StreamKind::PerThread || other->kind == StreamKind::Legacy) continue;
     if (!is_idle(driver, other->handle)) return false;
   }
-  return default_streams_are_ordered(driver, per_thread, stream);
+  return !clock.ended_streams_run(stream.context) &&
+         default_streams_are_ordered(driver, per_thread, stream);
 }
 
 }  // namespace cuvmm

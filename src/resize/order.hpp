@@ -10,7 +10,7 @@ namespace cuvmm {
 // next, or done. Work that is not could look at memory while the copy is put off, and what cannot
 // be said for certain counts as running. Not while anything is captured, and with the context
 // current.
-bool is_ordered_after_everything(const Driver& driver, StreamTable& table,
+bool is_ordered_after_everything(const Driver& driver, StreamClock& clock,
                                  const PerThreadUse& per_thread, const StreamState& stream);
 
 }  // namespace cuvmm

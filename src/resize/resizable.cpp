@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "driver/current_context.hpp"
+#include "stream/captures.hpp"
 #include "trace/record_event.hpp"
 #include "vmm/give_back.hpp"
 
@@ -29,6 +30,12 @@ void end_event(const Driver& driver, CUevent event) {
                          answer == CUDA_ERROR_INVALID_CONTEXT;
     return is_gone ? CUDA_SUCCESS : answer;
   });
+}
+
+bool has_happened(const Driver& driver, CUcontext context, CUevent event) {
+  const InContext in_context{driver, context};
+  const RelaxedCapture relaxed{driver};
+  return says_nothing_runs(in_context.ok() ? driver.cuEventQuery(event) : in_context.answer());
 }
 
 }  // namespace
@@ -200,10 +207,8 @@ Size Resizable::settle() {
   const Size before = mapped_end();
   while (!shrinks_.empty()) {
     const Shrink next = shrinks_.front();
-    const InContext in_context{driver_, next.context};
-    const CUresult answer =
-        in_context.ok() ? driver_.cuEventQuery(next.event) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    if (answer == CUDA_ERROR_NOT_READY || !let_go_beyond(next.keep).ok()) break;
+    if (!has_happened(driver_, next.context, next.event)) break;
+    if (!let_go_beyond(next.keep).ok()) break;
     end_event(driver_, next.event);
     shrinks_.erase(shrinks_.begin());
   }

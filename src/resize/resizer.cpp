@@ -51,12 +51,12 @@ void Resizer::note_fresh(CUdeviceptr address, Size size) {
   const Holding holding{lock_};
   smallest_.store(std::min(smallest, smallest_.load()));
   fresh_.add(address, found->facts.buffer_id, around_.work_note.take());
-  if (unbacked != 0) promise_ = Promise{*found, owner};
+  if (unbacked != 0) promises_.push_back({*found, owner});
   renew_notice();
 }
 
 void Resizer::renew_notice() {
-  const bool wanted = pending_ || promise_;
+  const bool wanted = pending_ || !promises_.empty();
   is_pending_.store(wanted, std::memory_order_release);
   if (wanted == is_noticing_) return;
   is_noticing_ = wanted;
@@ -73,9 +73,10 @@ Answer Resizer::defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName st
   if (pending_) {
     if (const CUresult ran = run(WhyRun::NextCall); ran != CUDA_SUCCESS) return ran;
   }
-  if (promise_ && promise_->block.facts.buffer_id != target->facts.buffer_id) {
-    if (const CUresult kept = keep_promise(); kept != CUDA_SUCCESS) return kept;
-  }
+  const auto is_to_another = [&](const Promise& promise) {
+    return !promise.is_to(target->facts.buffer_id);
+  };
+  if (const CUresult kept = keep_promises(is_to_another); kept != CUDA_SUCCESS) return kept;
   DeferredCopy copy{.to = *target, .from = *source, .size = size};
   WhyRun why{};
   const Match matches = match(copy, stream, why);
@@ -94,15 +95,11 @@ Answer Resizer::defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName st
 
 CUresult Resizer::before(Caller caller) {
   const Holding holding{lock_};
-  CUresult answer = CUDA_SUCCESS;
-  if (pending_) {
-    answer = run(WhyRun::NextCall);
-  } else if (promise_) {
-    answer = keep_promise();
-  }
+  CUresult answer = pending_ ? run(WhyRun::NextCall) : CUDA_SUCCESS;
+  if (answer == CUDA_SUCCESS) answer = keep_promises([](const Promise&) { return true; });
   // What only waits or ends something does not need what could not be had, and may help to have it.
-  if (caller != Caller::Waits || (!pending_ && !promise_)) return answer;
-  if (pending_) pending_->is_waited_for = true;
+  if (caller != Caller::Waits || (!pending_ && promises_.empty())) return answer;
+  if (pending_) pending_->may_be_waited_for = true;
   return CUDA_SUCCESS;
 }
 
@@ -117,36 +114,51 @@ void Resizer::stream_ends(CUstream stream) {
 }
 
 // Memory for what was given without. What was promised and cannot be had is promised still.
-CUresult Resizer::keep_promise() {
-  auto& block = static_cast<WindowBlock&>(*promise_->block.allocation);
-  const auto backed = promise_->owner->windows().back(block);
-  if (!backed.ok()) return to_cuda(backed.error());
-  promise_.reset();
+CUresult Resizer::keep_promises(const std::function<bool(const Promise&)>& wanted) {
+  CUresult answer = CUDA_SUCCESS;
+  const auto is_kept = [&](const Promise& promise) {
+    if (answer != CUDA_SUCCESS || !wanted(promise)) return false;
+    auto& block = static_cast<WindowBlock&>(*promise.block.allocation);
+    const auto backed = promise.owner->windows().back(block);
+    if (!backed.ok()) answer = to_cuda(backed.error());
+    return backed.ok();
+  };
+  std::erase_if(promises_, is_kept);
   renew_notice();
-  return CUDA_SUCCESS;
+  return answer;
 }
 
-bool Resizer::is_promised(const DeferredCopy& copy) const {
-  return promise_ && promise_->block.facts.buffer_id == copy.to.facts.buffer_id;
+void Resizer::forget_promise_to(std::uint64_t buffer_id) {
+  std::erase_if(promises_, [&](const Promise& promise) { return promise.is_to(buffer_id); });
+  renew_notice();
 }
 
-CUresult Resizer::submit(const DeferredCopy& copy) const {
+// A stream that is done with everything that it had before is one that the program may have waited
+// for: then there is only the copy itself to wait for.
+CUresult Resizer::submit_once(const DeferredCopy& copy) const {
   const Driver& driver = around_.driver;
   const InContext in_context{driver, copy.owner->context()};
-  if (!in_context.ok()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!in_context.ok()) return in_context.answer();
   const RelaxedCapture relaxed{driver};
   const Gate::Pass pass{around_.gate};
   const bool is_anothers =
       copy.own_stream_of != 0 && copy.own_stream_of != PerThreadUse::this_thread();
   const CUstream stream = is_anothers ? CU_STREAM_LEGACY : copy.stream;
-  const auto once = [&] {
-    return driver.cuMemcpyDtoDAsync(copy.to_address(), copy.from_address(), copy.size, stream);
-  };
-  CUresult answer = once();
-  if (answer != CUDA_SUCCESS && !is_sticky(answer)) answer = once();
+  const bool waits = copy.may_be_waited_for && driver.cuStreamQuery(stream) == CUDA_SUCCESS;
+  const CUresult answer =
+      driver.cuMemcpyDtoDAsync(copy.to_address(), copy.from_address(), copy.size, stream);
   around_.work_note.leave();
-  if (answer != CUDA_SUCCESS || !copy.is_waited_for) return answer;
-  return driver.cuStreamSynchronize(stream);
+  if (answer == CUDA_SUCCESS && waits) driver.cuStreamSynchronize(stream);
+  return answer;
+}
+
+// The program was told that the copy is done, so what is refused once is tried again with more
+// room.
+CUresult Resizer::submit(const DeferredCopy& copy) const {
+  const CUresult answer = submit_once(copy);
+  if (answer == CUDA_SUCCESS || says_nothing_runs(answer)) return answer;
+  around_.memory.make_room();
+  return submit_once(copy);
 }
 
 void Resizer::count_run(const DeferredCopy& copy, WhyRun why) {
@@ -165,33 +177,55 @@ ResizeCounters Resizer::counters() const {
   return counters_;
 }
 
-// Now, on the stream that it was meant for. Where not even memory for it can be had it stays put
-// off; what the driver says of it otherwise is said to whoever made us run it, as it is of work
-// that fails later.
+// Now, on the stream that it was meant for. Where memory for it cannot be had, or the driver
+// refuses it, it stays put off, and whoever made us run it is told. Of a context that is lost, so
+// is it.
 CUresult Resizer::run(WhyRun why) {
   const DeferredCopy copy = *pending_;
-  if (is_promised(copy)) {
-    if (const CUresult kept = keep_promise(); kept != CUDA_SUCCESS) return kept;
-  }
-  const CUresult answer = submit(copy);
+  const auto is_to_its_target = [&](const Promise& promise) {
+    return promise.is_to(copy.to.facts.buffer_id);
+  };
+  CUresult answer = keep_promises(is_to_its_target);
+  if (answer == CUDA_SUCCESS) answer = submit(copy);
+  if (!says_nothing_runs(answer)) return answer;
   pending_.reset();
   renew_notice();
   count_run(copy, why);
   return answer;
 }
 
-Answer Resizer::free_while_pending(CUdeviceptr address) {
+std::optional<Resizer::Dropped> Resizer::drop_promise_to(CUdeviceptr address) {
+  const Holding holding{lock_};
+  const auto found = std::find_if(promises_.begin(), promises_.end(), [&](const Promise& promise) {
+    return promise.block.facts.address == address;
+  });
+  if (found == promises_.end()) return std::nullopt;
+  Dropped dropped{.promise = *found, .copy = std::nullopt};
+  if (pending_ && found->is_to(pending_->to.facts.buffer_id)) dropped.copy.swap(pending_);
+  promises_.erase(found);
+  renew_notice();
+  return dropped;
+}
+
+// The free was refused. What the copy would read may have changed since.
+void Resizer::take_up_again(const Dropped& dropped) {
+  const Holding holding{lock_};
+  promises_.push_back(dropped.promise);
+  if (dropped.copy && !pending_ && !doubt(*dropped.copy)) pending_ = dropped.copy;
+  renew_notice();
+}
+
+CUresult Resizer::run_from(CUdeviceptr address) {
+  const Holding holding{lock_};
+  if (!pending_ || pending_->from_address() != address) return CUDA_SUCCESS;
+  return run(WhyRun::NextCall);
+}
+
+Answer Resizer::free_source(CUdeviceptr address) {
   ContextMemory* owner = nullptr;
   std::uint64_t source = 0;
   {
     const Holding holding{lock_};
-    if (promise_ && promise_->block.facts.address == address) {
-      // Nobody will ever look at it.
-      if (pending_ && is_promised(*pending_)) pending_.reset();
-      promise_.reset();
-      renew_notice();
-      return std::nullopt;
-    }
     if (!pending_ || pending_->from_address() != address) return std::nullopt;
     owner = pending_->owner;
     source = pending_->from.facts.buffer_id;
@@ -219,8 +253,8 @@ Answer Resizer::elide() {
                                           [&](Size done) { return copy_rest(copy, done); });
       if (moved.ok()) {
         pending_.reset();
-        if (is_promised(copy)) promise_.reset();
-        renew_notice();
+        forget_promise_to(copy.to.facts.buffer_id);
+        copy.owner->handed_over(copy.from.facts.asked);
         count_elided(copy, *moved);
         return CUDA_SUCCESS;
       }
@@ -229,8 +263,9 @@ Answer Resizer::elide() {
     }
   }
   // An undo that was refused may have left bytes without memory.
-  if (!promise_ && copy.owner->windows().unbacked(copy.target()) != 0) {
-    promise_ = Promise{copy.to, copy.owner};
+  if (copy.owner->windows().unbacked(copy.target()) != 0) {
+    forget_promise_to(copy.to.facts.buffer_id);
+    promises_.push_back({copy.to, copy.owner});
     renew_notice();
   }
   const CUresult ran = run(*why);
@@ -263,7 +298,8 @@ void Resizer::context_ended(CUcontext context) {
   const Holding holding{lock_};
   std::erase_if(contexts_, [context](const Context& known) { return known.handle == context; });
   if (pending_ && pending_->owner->context() == context) pending_.reset();
-  if (promise_ && promise_->owner->context() == context) promise_.reset();
+  std::erase_if(promises_,
+                [context](const Promise& promise) { return promise.owner->context() == context; });
   renew_notice();
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -63,10 +64,20 @@ class Resizer {
   // put off before could not be done. Nothing where it is to be announced and made.
   Answer defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName stream);
 
-  // Before a blocking free is announced: what it is answered, where it is the one that a copy was
-  // put off for. Nothing where it goes its ordinary way.
-  Answer free(CUdeviceptr address) {
-    return is_pending() ? free_while_pending(address) : std::nullopt;
+  // A blocking free; `ordinary()` announces and makes it. Not called where it is the free that a
+  // copy was put off for.
+  template <class Free>
+  CUresult free(CUdeviceptr address, Free&& ordinary) {
+    if (!is_pending()) return ordinary();
+    if (const Answer answer = free_source(address)) return *answer;
+    return free_target(address, ordinary);
+  }
+  // The same in the order of a stream, before which a copy from there is run.
+  template <class Free>
+  CUresult free_ordered(CUdeviceptr address, Free&& ordinary) {
+    if (!is_pending()) return ordinary();
+    if (const CUresult ran = run_from(address); ran != CUDA_SUCCESS) return ran;
+    return free_target(address, ordinary);
   }
 
   // Before a call that could notice. What the call is answered without having been made, where that
@@ -94,6 +105,13 @@ class Resizer {
   struct Promise {
     AllocationMap::Found block;
     ContextMemory* owner;
+
+    bool is_to(std::uint64_t buffer_id) const { return block.facts.buffer_id == buffer_id; }
+  };
+  // What a block that is being freed takes with it: nobody will ever look at it.
+  struct Dropped {
+    Promise promise;
+    std::optional<DeferredCopy> copy;
   };
   struct Context {
     CUcontext handle;
@@ -103,7 +121,17 @@ class Resizer {
 
   Preparation preparation() const;
   void note_fresh(CUdeviceptr address, Size size);
-  Answer free_while_pending(CUdeviceptr address);
+  Answer free_source(CUdeviceptr address);
+  CUresult run_from(CUdeviceptr address);
+  template <class Free>
+  CUresult free_target(CUdeviceptr address, Free&& ordinary) {
+    const std::optional<Dropped> dropped = drop_promise_to(address);
+    const CUresult answer = ordinary();
+    if (dropped && answer != CUDA_SUCCESS) take_up_again(*dropped);
+    return answer;
+  }
+  std::optional<Dropped> drop_promise_to(CUdeviceptr address);
+  void take_up_again(const Dropped& dropped);
 
   // Under the lock.
   Match match(DeferredCopy& copy, StreamName stream, WhyRun& why);
@@ -117,8 +145,10 @@ class Resizer {
   Result<void> copy_rest(const DeferredCopy& copy, Size done) const;
   CUresult run(WhyRun why);
   CUresult submit(const DeferredCopy& copy) const;
-  CUresult keep_promise();
-  bool is_promised(const DeferredCopy& copy) const;
+  CUresult submit_once(const DeferredCopy& copy) const;
+  // The promises that `wanted(const Promise&)`: none is left of these, or what is wrong.
+  CUresult keep_promises(const std::function<bool(const Promise&)>& wanted);
+  void forget_promise_to(std::uint64_t buffer_id);
   void renew_notice();
   void count_run(const DeferredCopy& copy, WhyRun why);
   void count_elided(const DeferredCopy& copy, const Windows::Movable& moved);
@@ -132,7 +162,7 @@ class Resizer {
 
   mutable Lock lock_{LockOrder::Resize};  // guards what follows
   std::optional<DeferredCopy> pending_;
-  std::optional<Promise> promise_;
+  std::vector<Promise> promises_;  // several where threads were given blocks at the same time
   FreshBlocks fresh_;
   std::vector<Context> contexts_;
   ResizeCounters counters_;

@@ -11,16 +11,6 @@
 namespace cuvmm {
 namespace {
 
-// Legacy and blocking streams of one context wait for each other.
-bool waits_for(const StreamState& later, const StreamState& earlier) {
-  if (later.context != earlier.context) return false;
-  const auto is_blocking = [](const StreamState& state) {
-    return state.kind == StreamKind::Blocking || state.kind == StreamKind::PerThread;
-  };
-  return (later.kind == StreamKind::Legacy && is_blocking(earlier)) ||
-         (earlier.kind == StreamKind::Legacy && is_blocking(later));
-}
-
 // Under the lock of `later`.
 void learn(StreamState& later, const FreeTicket& earlier) {
   std::vector<FreeTicket>& known = later.known;
@@ -157,6 +147,21 @@ void StreamClock::leave_behind(const StreamState& stream) {
     return;
   }
   all.left_behind.insert(all.left_behind.end(), last.events.begin(), last.events.end());
+}
+
+bool StreamClock::ended_streams_run(CUcontext context) {
+  StreamState& all = table_.everything_of(context);
+  const InContext in_context{driver_, context};
+  if (!in_context.ok()) return true;
+  const RelaxedCapture relaxed{driver_};
+  const auto has_run = [&](CUevent event) { return driver_.cuEventQuery(event) == CUDA_SUCCESS; };
+  const Holding holding{all.lock};
+  const auto have_run = [&](const std::vector<CUevent>& events) {
+    return std::all_of(events.begin(), events.end(), has_run);
+  };
+  return !have_run(all.left_behind) ||
+         !std::all_of(all.marks.begin(), all.marks.end(),
+                      [&](const Mark& mark) { return have_run(mark.events); });
 }
 
 void StreamClock::let_go(StreamState& state, Mark& mark) {

@@ -63,6 +63,9 @@ class StreamClock final : public StreamOrder {
   bool wait_for_all(CUcontext context, std::uint64_t until);
   bool wait_for_everything(std::uint64_t until);  // of all contexts
 
+  // Work of streams that are no longer there may run still. True where that cannot be told.
+  bool ended_streams_run(CUcontext context);
+
   // Until everything is done that was freed on the device so far. True where some of it was not
   // known to be before.
   bool wait_for_frees(int device, std::uint64_t until);

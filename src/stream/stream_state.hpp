@@ -49,6 +49,7 @@ struct StreamState {
   // What its coming work waits for: the last free of each other stream that is before it.
   std::vector<FreeTicket> known;
 
+  bool is_blocking() const { return kind == StreamKind::Blocking || kind == StreamKind::PerThread; }
   bool has_unfinished() const { return done.load() < tick.load(); }
   bool has_unwaited() const { return waited_for.load() < tick.load(); }
   bool is_done(std::uint64_t at) const { return done.load(std::memory_order_acquire) >= at; }
@@ -61,5 +62,12 @@ struct StreamState {
     }
   }
 };
+
+// Legacy and blocking streams of one context wait for each other.
+inline bool waits_for(const StreamState& later, const StreamState& earlier) {
+  if (later.context != earlier.context) return false;
+  return (later.kind == StreamKind::Legacy && earlier.is_blocking()) ||
+         (earlier.kind == StreamKind::Legacy && later.is_blocking());
+}
 
 }  // namespace cuvmm

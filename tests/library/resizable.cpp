@@ -123,7 +123,8 @@ struct Held {
 
 TEST_F(Resizables, InTheOrderOfAStreamNobodyWaits) {
   ResizableBuffer buffer = given(16 * MiB);
-  ASSERT_TRUE(buffer.resize(16 * MiB, stream_).ok());
+  ASSERT_TRUE(buffer.resize(4 * MiB, stream_).ok());
+  ASSERT_TRUE(buffer.resize(16 * MiB, stream_).ok());  // by a chunk that can go as a whole
   Held held;
   ASSERT_EQ(CALL(cuLaunchHostFunc)(stream_, &Held::wait, &held.go), CUDA_SUCCESS);
   ASSERT_EQ(CALL(cuMemsetD8Async)(buffer.address() + 8 * MiB, 3, 8 * MiB, stream_), CUDA_SUCCESS);
@@ -132,9 +133,32 @@ TEST_F(Resizables, InTheOrderOfAStreamNobodyWaits) {
   held.go = true;
   ASSERT_EQ(CALL(cuStreamSynchronize)(stream_), CUDA_SUCCESS);
   ASSERT_TRUE(buffer.resize(4 * MiB, stream_).ok());
-  ASSERT_EQ(CALL(cuStreamSynchronize)(stream_), CUDA_SUCCESS);
-  ASSERT_TRUE(buffer.resize(2 * MiB, stream_).ok());
-  EXPECT_LE(physical(buffer), 16 * MiB);
+  EXPECT_EQ(physical(buffer), 4 * MiB);
+}
+
+// Whether the stream has come so far cannot be asked in the ordinary way, and nothing of the
+// capture may break for it.
+TEST_F(Resizables, ShrinkWhileAnotherStreamIsCaptured) {
+  ResizableBuffer buffer = given(16 * MiB);
+  ASSERT_TRUE(buffer.resize(4 * MiB).ok());
+  ASSERT_TRUE(buffer.resize(16 * MiB).ok());
+  CUstream captured = nullptr;
+  ASSERT_EQ(CALL(cuStreamCreate)(&captured, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  Held held;
+  ASSERT_EQ(CALL(cuLaunchHostFunc)(stream_, &Held::wait, &held.go), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuMemsetD8Async)(buffer.address() + 8 * MiB, 3, 8 * MiB, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuStreamBeginCapture)(captured, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_TRUE(buffer.resize(4 * MiB, stream_).ok());
+  EXPECT_TRUE(buffer.resize(3 * MiB, stream_).ok());
+  EXPECT_EQ(physical(buffer), 16 * MiB) << "the stream still uses it";
+  CUgraph graph = nullptr;
+  EXPECT_EQ(CALL(cuStreamEndCapture)(captured, &graph), CUDA_SUCCESS);
+  if (graph != nullptr) CALL(cuGraphDestroy)(graph);
+  held.go = true;
+  EXPECT_EQ(CALL(cuStreamSynchronize)(stream_), CUDA_SUCCESS);
+  ASSERT_TRUE(buffer.resize(3 * MiB).ok());
+  EXPECT_EQ(physical(buffer), 4 * MiB);
+  EXPECT_EQ(CALL(cuStreamDestroy)(captured), CUDA_SUCCESS);
 }
 
 TEST_F(Resizables, WhatIsNeededAgainStays) {

@@ -160,11 +160,15 @@ TEST_F(Elided, LeavesNothingBehind) {
     return counters.physical_bytes;
   };
 
+  const auto requested = [] { return Engine::get()->serving()->memory.counters(0).requested_live; };
+
+  const Size others = requested();
   CUdeviceptr address = given_filled(block, 1);
   const auto with_one = physical();
   for (int times = 0; times < 20; ++times) address = resize(address, block, block);
   EXPECT_EQ(elided(), 20U) << why_run();
   EXPECT_LE(physical(), with_one + block + 4 * granule);
+  EXPECT_EQ(requested(), others + block);
   expect_filled(address, block, 1);
   EXPECT_DONE(free(address));
 }

@@ -85,7 +85,8 @@ TEST_F(Never, MoreThanThereIs) {
 }
 
 TEST_F(Never, ToItself) {
-  EXPECT_DONE(copy(a_, a_, block));
+  const CUdeviceptr untouched = given_block(block);
+  EXPECT_DONE(copy(untouched, untouched, block));
   EXPECT_FALSE(is_pending());
 }
 
@@ -103,6 +104,23 @@ TEST_F(Never, WhileUnorderedWorkRuns) {
   EXPECT_FALSE(flag.given_up_on());
   expect_filled(b, block, 1);
   ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream));
+}
+
+// Nobody can ask such a stream any more, and its work goes on.
+TEST_F(Never, WhileUnorderedWorkOfAStreamThatHasEndedRuns) {
+  CUstream stream = nullptr;
+  ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
+  HostFlag flag;
+  ASSERT_DONE(launch_through_door(kernels_->wait_for_flag, stream, std::uint64_t{flag.address()}));
+  ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream));
+  const CUdeviceptr b = given_block(2 * block);
+  EXPECT_DONE(copy(b, a_, block));
+  EXPECT_FALSE(is_pending());
+  EXPECT_EQ(run(WhyRun::Unordered), 1U) << why_run();
+  flag.set();
+  ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+  EXPECT_FALSE(flag.given_up_on());
+  EXPECT_DONE(free(given_put_off(b, block, 2 * block)));  // now that it is done
 }
 
 TEST_F(Never, OnAStreamThatTheDefaultStreamsWorkIsNotOrderedBefore) {
@@ -159,10 +177,9 @@ TEST_F(Never, WithAnotherContextOnTheDevice) {
 TEST_F(Never, WhileACaptureIsLive) {
   CUstream stream = nullptr;
   ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
+  const CUdeviceptr b = given_block(2 * block);
   ASSERT_DONE(through_door<Call::cuStreamBeginCapture_v2>(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-  CUdeviceptr b = 0;
-  ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&b, std::size_t{2 * block}));
-  copy(b, a_, block);
+  EXPECT_DONE(copy(b, a_, block));
   EXPECT_FALSE(is_pending());
   CUgraph graph = nullptr;
   through_door<Call::cuStreamEndCapture>(stream, &graph);

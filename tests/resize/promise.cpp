@@ -88,6 +88,118 @@ TEST_F(Promise, OfAPutOffCopyThatCannotBeKeptIsOutOfMemory) {
   EXPECT_DONE(free(b));
 }
 
+// Each was promised the same memory, before either was known of.
+TEST_F(Promise, ToTwoThreadsAtOnceIsKeptToBoth) {
+  for (Size round = 0; round < 60; ++round) {
+    const CUdeviceptr a = given_filled(4 * MiB, 1);
+    const Size grown = (5 + round) * MiB;
+    std::atomic<int> ready{0};
+    CUdeviceptr given[2] = {};
+    std::vector<std::thread> threads;
+    for (CUdeviceptr& mine : given) {
+      threads.emplace_back([&] {
+        through_door<Call::cuCtxSetCurrent>(context_);
+        ++ready;
+        while (ready < 2) {
+        }
+        EXPECT_DONE(through_door<Call::cuMemAlloc_v2>(&mine, std::size_t{grown}));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const CUdeviceptr mine : given) {
+      ASSERT_DONE(through_door<Call::cuMemsetD8_v2>(mine, static_cast<unsigned char>(3),
+                                                    std::size_t{grown}));
+      EXPECT_DONE(free(mine));
+    }
+    expect_filled(a, 4 * MiB, 1);
+    EXPECT_DONE(free(a));
+    EXPECT_FALSE(is_pending());
+  }
+}
+
+class PromiseOfFreedBlock : public Promise {
+ protected:
+  // Of the wait, which is made by an allocation once something has been captured.
+  static constexpr const char* refusal =
+      "cuCtxSynchronize:1=CUDA_ERROR_UNKNOWN,cuMemAlloc:1=CUDA_ERROR_UNKNOWN";
+  void expect_refused_free(CUdeviceptr b) {
+    ASSERT_EQ(sim()->set_faults(refusal), 0);
+    EXPECT_EQ(free(b), CUDA_ERROR_UNKNOWN);
+    sim()->set_faults(nullptr);
+  }
+};
+
+TEST_F(PromiseOfFreedBlock, IsKeptWhereTheFreeWasRefused) {
+  const CUdeviceptr a = given_filled(8 * MiB, 1);
+  const CUdeviceptr b = given_block(16 * MiB);
+  expect_refused_free(b);
+  EXPECT_TRUE(is_pending());
+  fill(b, 16 * MiB, 2);
+  expect_filled(b, 16 * MiB, 2);
+  expect_filled(a, 8 * MiB, 1);
+  EXPECT_DONE(free(b));
+  EXPECT_DONE(free(a));
+}
+
+TEST_F(PromiseOfFreedBlock, IsKeptWithItsCopyWhereTheFreeWasRefused) {
+  const CUdeviceptr a = given_filled(8 * MiB, 1);
+  const CUdeviceptr b = given_put_off(a, 8 * MiB, 16 * MiB);
+  expect_refused_free(b);
+  expect_filled(b, 8 * MiB, 1);
+  expect_filled(a, 8 * MiB, 1);
+  EXPECT_DONE(free(b));
+  EXPECT_DONE(free(a));
+}
+
+// A promise that there is no memory to keep, beside memory that only a stream can free.
+class PromiseBesidePooledMemory : public Promise {
+ protected:
+  void SetUp() override {
+    Promise::SetUp();
+    if (!promises()) return;
+    a_ = given_filled(percent(30), 1);
+    ASSERT_DONE(
+        through_door<Call::cuMemAllocAsync>(&pooled_, std::size_t{percent(45)}, CUstream{}));
+    ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+    b_ = given_block(percent(45));
+  }
+  static CUresult free_ordered(CUdeviceptr address) {
+    return through_door<Call::cuMemFreeAsync>(address, CUstream{});
+  }
+  CUdeviceptr a_ = 0;
+  CUdeviceptr b_ = 0;
+  CUdeviceptr pooled_ = 0;
+};
+
+TEST_F(PromiseBesidePooledMemory, AStreamOrderedFreeMakesTheRoom) {
+  EXPECT_DONE(free_ordered(pooled_));
+  ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+  fill(b_, percent(45), 2);
+  expect_filled(b_, percent(45), 2);
+  expect_filled(a_, percent(30), 1);
+  EXPECT_DONE(free(b_));
+  EXPECT_DONE(free(a_));
+}
+
+TEST_F(PromiseBesidePooledMemory, AStreamOrderedFreeOfTheNewBlockEndsIt) {
+  EXPECT_DONE(free_ordered(b_));
+  EXPECT_FALSE(is_pending());
+  EXPECT_DONE(free_ordered(pooled_));
+  expect_filled(a_, percent(30), 1);
+  EXPECT_DONE(free(a_));
+}
+
+TEST_F(PromiseBesidePooledMemory, AStreamOrderedFreeOfTheOldBlockWaitsForItsCopy) {
+  ASSERT_DONE(copy(b_, a_, percent(30)));
+  ASSERT_TRUE(is_pending()) << why_run();
+  EXPECT_EQ(free_ordered(a_), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_DONE(free_ordered(pooled_));
+  ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+  EXPECT_DONE(free_ordered(a_));
+  expect_filled(b_, percent(30), 1);
+  EXPECT_DONE(free(b_));
+}
+
 // A copy that there is no memory for, behind a wait that had success.
 class PromisedToAStream : public Promise {
  protected:
@@ -135,6 +247,38 @@ TEST_F(PromisedToAStream, TheCopyIsDoneForWhoeverWasWaitedFor) {
   expect_filled(read, percent(30), 1);
   EXPECT_DONE(free(read));
   EXPECT_DONE(through_door<Call::cuStreamDestroy_v2>(stream_));
+}
+
+// The work of a stream that nobody has waited for may wait for the very thread that calls us.
+TEST_F(Promise, OfACopyBehindWorkThatRunsIsKeptWithoutAWait) {
+  const GivenStream first;
+  const GivenStream second;
+  const CUdeviceptr a = given_filled(percent(30), 1);
+  const CUdeviceptr other = given_filled(granule, 50);
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  CUmemGenericAllocationHandle rest = 0;
+  ASSERT_DONE(through_door<Call::cuMemCreate>(&rest, std::size_t{percent(50)}, &properties, 0ull));
+  ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+  HostFlag flag;
+  ASSERT_DONE(
+      launch_through_door(kernels_->wait_for_flag, first.get(), std::uint64_t{flag.address()}));
+  const CUdeviceptr b = given_block(percent(40));
+  ASSERT_DONE(
+      through_door<Call::cuMemcpyDtoDAsync_v2>(b, a, std::size_t{percent(30)}, first.get()));
+  ASSERT_TRUE(is_pending()) << why_run();
+  EXPECT_EQ(through_door<Call::cuStreamQuery>(first.get()), CUDA_ERROR_NOT_READY);
+  ASSERT_DONE(through_door<Call::cuMemRelease>(rest));
+  EXPECT_DONE(through_door<Call::cuMemsetD8Async>(other, static_cast<unsigned char>(1),
+                                                  std::size_t{64}, second.get()));
+  EXPECT_FALSE(flag.given_up_on()) << "waited for what waits for this thread";
+  flag.set();
+  ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+  EXPECT_FALSE(flag.given_up_on());
+  expect_filled(b, percent(30), 1);
+  EXPECT_DONE(free(b));
+  EXPECT_DONE(free(a));
 }
 
 TEST_F(Promise, IsDeviceMemoryToWhoeverAsks) {

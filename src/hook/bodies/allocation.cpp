@@ -172,15 +172,14 @@ CUVMM_HOOK(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size, CUmemoryP
 }
 
 CUVMM_HOOK(cuMemFree_v2, CUdeviceptr address) {
-  Asked asked{};
+  Asked asked{.flags = 0};  // unless the driver frees it
   Resizer* const resizer = resizer_of(forward);
-  const auto free = [&] {
-    if (const Answer resized = resizer != nullptr ? resizer->free(address) : std::nullopt) {
-      asked.flags &= static_cast<std::uint16_t>(~native);
-      return *resized;
-    }
+  const auto ordinary = [&] {
     return by_us_or_the_driver(
         forward, asked.flags, [&](Memory& memory) { return memory.free(address); }, address);
+  };
+  const auto free = [&] {
+    return resizer != nullptr ? resizer->free(address, ordinary) : ordinary();
   };
   return record_free(forward, address, asked, [&] { return counted_free(forward, address, free); });
 }
@@ -193,11 +192,15 @@ CUVMM_HOOK(cuMemFreeHost, void* address) {
 
 CUVMM_HOOK(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
   Asked asked{.stream = stream_number(stream, forward.flavour()), .flags = ordered};
-  const auto free = [&] {
-    const auto serve = [&](Memory& memory) {
-      return memory.free_ordered(address, stream_name(forward, stream));
-    };
+  Resizer* const resizer = resizer_of(forward);
+  const auto serve = [&](Memory& memory) {
+    return memory.free_ordered(address, stream_name(forward, stream));
+  };
+  const auto ordinary = [&] {
     return by_us_or_the_driver(forward, asked.flags, serve, address, stream);
+  };
+  const auto free = [&] {
+    return resizer != nullptr ? resizer->free_ordered(address, ordinary) : ordinary();
   };
   return record_free(forward, address, asked, [&] { return counted_free(forward, address, free); });
 }
