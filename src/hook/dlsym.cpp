@@ -78,12 +78,19 @@ Dlsym find_next_dlsym(Dlsym real) {
   return next != nullptr ? reinterpret_cast<Dlsym>(next) : real;
 }
 
+// The file that the program opened may be gone by its first call.
+void* open_driver(const char* path) {
+  constexpr int how = RTLD_NOW | RTLD_LOCAL;
+  void* const library = dlopen(path, how);
+  return library != nullptr ? library : dlopen("libcuda.so.1", how);
+}
+
 // Before any constructor of the program, and again by whoever comes still earlier.
 [[gnu::constructor(101)]] void prepare() {
   if (cuvmm_next_dlsym != nullptr) return;
   const int kept_errno = errno;
   const Dlsym real = find_real_dlsym();
-  driver_source().doors.symbol = real;
+  driver_source().doors = {.open = &open_driver, .symbol = real};
   cuvmm_next_dlsym = find_next_dlsym(real);
   errno = kept_errno;
 }

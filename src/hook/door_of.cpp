@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -70,6 +72,42 @@ bool is_of_driver(void* address, const char** file) {
   return std::strncmp(name, "libcuda.so", 10) == 0;
 }
 
+// The loader's own string ends with the library, which the program may close before its first call.
+// Few are ever kept, one for each driver that a program opens; they stay, since others may read
+// them.
+struct KeptPath {
+  const KeptPath* before;
+  char path[PATH_MAX];
+};
+constinit std::atomic<const KeptPath*> kept_paths{nullptr};
+
+const char* find_kept(const char* path) {
+  for (const KeptPath* one = kept_paths.load(std::memory_order_acquire); one != nullptr;
+       one = one->before) {
+    if (std::strcmp(one->path, path) == 0) return one->path;
+  }
+  return nullptr;
+}
+
+// nullptr where there is no memory for it, or where it could name no file.
+const char* keep(const char* path) {
+  if (const char* const known = find_kept(path)) return known;
+  const std::size_t size = std::strlen(path) + 1;
+  auto* const kept = size <= PATH_MAX ? new (std::nothrow) KeptPath : nullptr;
+  if (kept == nullptr) return nullptr;
+  std::memcpy(kept->path, path, size);
+  kept->before = kept_paths.load(std::memory_order_relaxed);
+  while (!kept_paths.compare_exchange_weak(kept->before, kept, std::memory_order_acq_rel)) {
+  }
+  return kept->path;
+}
+
+void note_driver(const char* file) {
+  std::atomic<const char*>& path = driver_source().path;
+  if (std::strcmp(path.load(), file) == 0) return;
+  if (const char* const kept = keep(file)) path.store(kept);
+}
+
 }  // namespace
 
 bool has_door(const char* symbol) {
@@ -83,7 +121,7 @@ void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*
   void* real = real_dlsym(library, name);
   const char* file = nullptr;
   const bool ours = real != nullptr && is_of_driver(real, &file);
-  if (ours) driver_source().path.store(file);
+  if (ours) note_driver(file);
   if (ours && door == nullptr) door = entry_of_unlisted_symbol(name, real);
   errno = kept_errno;
   // Not found: the jump to the real dlsym fails again, for the caller's dlerror.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ends and forks in ways that programs do. What it does is its first word.
+#include <link.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,8 @@
 #include "routes.hpp"
 
 namespace {
+
+namespace fs = std::filesystem;
 
 Calls calls;
 CUdeviceptr kept = 0;
@@ -110,7 +113,6 @@ int become_daemon() {
 
 // What a process has that has nothing to do with CUDA.
 int look_at_itself() {
-  namespace fs = std::filesystem;
   const auto tasks = std::distance(fs::directory_iterator{"/proc/self/task"}, {});
   std::ifstream maps{"/proc/self/maps"};
   bool has_driver = false;
@@ -139,6 +141,35 @@ int close_a_library() {
   if (calls.cuMemsetD32_(address, 5, 1024) != CUDA_SUCCESS) return 32;
   if (calls.cuMemFree_(address) != CUDA_SUCCESS) return 33;
   return calls.cuMemFree_(kept) == CUDA_SUCCESS ? 0 : 34;
+}
+
+// Whether there is a driver is asked of that file and no more; then somebody finds it whose lookup
+// names no file. What the loader gave back has been written over by then.
+int look_close_and_begin(const std::string& file) {
+  void* library = dlopen(file.c_str(), RTLD_NOW);
+  const bool is_there = library != nullptr && dlsym(library, "cuInit") != nullptr;
+  if (!is_there || dlclose(library) != 0) return 51;
+  if (file.starts_with('/')) fs::remove_all(fs::path{file}.parent_path());
+  std::vector<std::string> written_over;
+  for (std::size_t size = 8; size < 512; ++size) written_over.emplace_back(size, 'x');
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr) return 52;
+  const auto init = reinterpret_cast<CUresult (*)(unsigned)>(dlsym(RTLD_DEFAULT, "cuInit"));
+  if (init == nullptr) return 53;
+  std::printf("cuInit: %d\n", init(0));
+  return 0;
+}
+
+// A driver's file of its own, in a new folder.
+std::string copy_of_driver() {
+  void* library = driver_library();
+  link_map* loaded = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &loaded) != 0) std::exit(54);
+  std::string folder = (fs::temp_directory_path() / "cuvmm_driver_XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) std::exit(55);
+  const std::string copy = folder + "/libcuda.so.1";
+  fs::copy_file(loaded->l_name, copy);
+  dlclose(library);
+  return copy;
 }
 
 // Threads that are in the middle of it when the process ends or forks.
@@ -225,6 +256,8 @@ int main(int count, char** words) {
   if (what == "vfork-exec") return vfork_and_execute(words[0]);
   if (what == "daemon") return become_daemon();
   if (what == "dlclose") return close_a_library();
+  if (what == "look-and-dlclose") return look_close_and_begin("libcuda.so.1");
+  if (what == "look-and-remove") return look_close_and_begin(copy_of_driver());
   if (what == "exit-busy") {
     begin_in_many_threads();
     std::exit(0);
