@@ -145,6 +145,11 @@ class Memory {
   // Contexts. A handle that ended is the driver's to answer for, until it begins again.
   void context_began(CUcontext context);
   void context_ended(CUcontext context);
+  // The context that a green one is used by. Its memory is the driver's, which counts it as that of
+  // the device's primary context and keeps it when the green one ends.
+  void green_context_began(CUgreenCtx green, CUcontext context);
+  // nullptr where the program has not asked for one.
+  CUcontext context_of(CUgreenCtx green) const;
   // Before or after the driver's answer: memory of `of` may be used by the device of `by`, or not.
   Result<void> peer_access_begins(CUcontext by, CUcontext of);
   void peer_access_ends(CUcontext by, CUcontext of);
@@ -246,6 +251,7 @@ class Memory {
 
   mutable SharedLock contexts_lock_{LockOrder::Contexts};  // guards what follows
   std::unordered_map<CUcontext, std::unique_ptr<ServedContext>> contexts_;
+  std::unordered_map<CUgreenCtx, CUcontext> green_contexts_;
   std::unordered_set<CUcontext> dead_;
   std::atomic<std::size_t> dead_count_{0};
   std::vector<std::unique_ptr<ServedContext>> ended_contexts_;  // their records may still be read

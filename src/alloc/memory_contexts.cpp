@@ -61,6 +61,20 @@ void Memory::context_began(CUcontext handle) {
   dead_count_.store(dead_.size(), std::memory_order_release);
 }
 
+void Memory::green_context_began(CUgreenCtx green, CUcontext context) {
+  const Writing writing{contexts_lock_};
+  green_contexts_[green] = context;
+  if (!contexts_.contains(context)) {
+    contexts_.emplace(context, std::make_unique<ServedContext>(*this, context));
+  }
+}
+
+CUcontext Memory::context_of(CUgreenCtx green) const {
+  const Reading reading{contexts_lock_};
+  const auto found = green_contexts_.find(green);
+  return found != green_contexts_.end() ? found->second : nullptr;
+}
+
 // The driver has taken the context and its work down.
 void Memory::context_ended(CUcontext handle) {
   std::unique_ptr<ServedContext> ended;
@@ -69,6 +83,7 @@ void Memory::context_ended(CUcontext handle) {
     std::erase_if(peer_access_, [handle](const PeerAccess& access) {
       return access.by == handle || access.of == handle;
     });
+    std::erase_if(green_contexts_, [handle](const auto& one) { return one.second == handle; });
     dead_.insert(handle);
     dead_count_.store(dead_.size(), std::memory_order_release);
     const auto found = contexts_.find(handle);

@@ -55,7 +55,7 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
   auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
   if (around_.captures.any()) {
     const InContext in_context{around_.driver, owner.context()};
-    const CUresult refusal = free_as_the_driver_does();
+    const CUresult refusal = in_context.ok() ? free_as_the_driver_does() : in_context.answer();
     if (refusal == CUDA_SUCCESS) return free_now(found);
     if (refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
     return free_later(found);  // the card has no room left to try it with
@@ -120,7 +120,7 @@ Result<void> Memory::wait_for_work_of(ContextMemory& context) {
   if (around_.sees_everything() && context.covered_note().load() == note) return {};
   const Horizon horizon = around_.clock.horizon_of(context.context());
   const InContext in_context{around_.driver, context.context()};
-  const CUresult answer = wait_for_the_current_context();
+  const CUresult answer = in_context.ok() ? wait_for_the_current_context() : in_context.answer();
   if (is_sticky(answer)) context_is_lost();
   TRY(around_.driver.check(answer, "wait for the context"));
   horizon.reached();
@@ -131,7 +131,8 @@ Result<void> Memory::wait_for_work_of(ContextMemory& context) {
 Result<void> Memory::wait_for_work_of(CUcontext context) {
   const RelaxedCapture relaxed{around_.driver};
   const InContext in_context{around_.driver, context};
-  const CUresult answer = around_.driver.cuCtxSynchronize_v2000();
+  const CUresult answer =
+      in_context.ok() ? around_.driver.cuCtxSynchronize_v2000() : in_context.answer();
   if (is_sticky(answer)) context_is_lost();
   return around_.driver.check(answer, "wait for the context");
 }

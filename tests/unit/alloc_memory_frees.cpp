@@ -72,6 +72,46 @@ TEST_F(MemoryTest, AWaitThatFailsLeavesTheAllocationHeld) {
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
 }
 
+// What is current then is another context, whose work tells nothing.
+TEST_F(MemoryTest, AFreeWaitsForNoOtherContextInPlaceOfOneThatIsGone) {
+  OwnContext own;
+  const CUdeviceptr address = given(large);
+  own.leave();
+  work_note.leave();
+  faulty.forget_calls();
+  faulty.fail_call(Call::cuCtxPushCurrent_v2, 1, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(memory().free(address), Answer{CUDA_ERROR_INVALID_CONTEXT});
+  EXPECT_EQ(faulty.count_of("cuCtxSynchronize"), 0U);
+  EXPECT_TRUE(memory().find(address));
+  faulty.stop_failing();
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+  end();
+}
+
+TEST_F(MemoryTest, BesideACaptureAFreeTriesNoOtherContextInPlaceOfOneThatIsGone) {
+  OwnContext own;
+  const CUdeviceptr address = given(large);
+  own.leave();
+  captures.began();
+  faulty.forget_calls();
+  faulty.fail_call(Call::cuCtxPushCurrent_v2, 1, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(memory().free(address), Answer{CUDA_ERROR_INVALID_CONTEXT});
+  EXPECT_EQ(faulty.count_of("cuMemAlloc"), 0U);
+  faulty.stop_failing();
+  captures.ended();
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+  end();
+}
+
+TEST_F(MemoryTest, AWaitForAContextThatIsGoneWaitsForNoOther) {
+  OwnContext own;
+  own.leave();
+  faulty.forget_calls();
+  faulty.fail_call(Call::cuCtxPushCurrent_v2, 1, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_FALSE(memory().wait_for_work_of(own.get()).ok());
+  EXPECT_EQ(faulty.count_of("cuCtxSynchronize"), 0U);
+}
+
 TEST_F(MemoryTest, NothingIsWaitedForTwice) {
   const auto waits = [this](CUdeviceptr address) {
     const std::uint64_t before = faulty.count_of("cuCtxSynchronize");

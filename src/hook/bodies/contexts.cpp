@@ -54,9 +54,13 @@ CUresult end_by(const Forward<call>& forward, CUcontext context, Argument argume
   return answer;
 }
 
+bool if_granted(CUresult answer) {
+  return answer == CUDA_SUCCESS;
+}
+
 template <Call call>
 CUresult destroy(const Forward<call>& forward, CUcontext context) {
-  return end_by(forward, context, context, [](CUresult answer) { return answer == CUDA_SUCCESS; });
+  return end_by(forward, context, context, &if_granted);
 }
 
 bool is_active(const Driver& driver, CUdevice device) {
@@ -108,7 +112,18 @@ CUVMM_HOOK(cuCtxCreate_v4, CUcontext* context, CUctxCreateParams* parameters, un
   return begin(forward, forward(context, parameters, flags, device), context);
 }
 CUVMM_HOOK(cuCtxFromGreenCtx, CUcontext* context, CUgreenCtx green) {
-  return begin(forward, forward(context, green), context);
+  const CUresult answer = begin(forward, forward(context, green), context);
+  Serving* serving = forward.engine().serving();
+  if (serving != nullptr && answer == CUDA_SUCCESS) {
+    serving->memory.green_context_began(green, *context);
+  }
+  return answer;
+}
+CUVMM_HOOK(cuGreenCtxDestroy, CUgreenCtx green) {
+  Serving* serving = forward.engine().serving();
+  const CUcontext context = serving != nullptr ? serving->memory.context_of(green) : nullptr;
+  if (context == nullptr) return forward(green);
+  return end_by(forward, context, green, &if_granted);
 }
 
 CUVMM_HOOK(cuCtxDestroy, CUcontext context) {

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is allocated in a green context is its device's primary context's, and outlives it.
+#include <gtest/gtest.h>
+
+#include "hook_sim/doors.hpp"
+#include "hook_sim/stand_ins.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
+#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
+
+class GreenContext : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    open_driver();
+    ASSERT_DONE(through_door<Call::cuInit>(0u));
+    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&primary_, 0));
+    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(primary_));
+    if (Engine::get()->serving() == nullptr) GTEST_SKIP() << "nothing is served";
+    ASSERT_DONE(through_door<Call::cuCtxFromGreenCtx>(&context_, green_));
+  }
+  void TearDown() override { EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0)); }
+
+  static Memory& memory() { return Engine::get()->serving()->memory; }
+  static CUdeviceptr given() {
+    CUdeviceptr address = 0;
+    EXPECT_DONE(through_door<Call::cuMemAlloc_v2>(&address, std::size_t{4 * MiB}));
+    return address;
+  }
+
+  const CUgreenCtx green_ = given_green_context();
+  CUcontext primary_ = nullptr;
+  CUcontext context_ = nullptr;
+};
+
+TEST_F(GreenContext, HasMemoryOfTheDriversOwn) {
+  ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+  EXPECT_FALSE(memory().find(given()));
+  ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(primary_));
+  const CUdeviceptr of_the_primary = given();
+  EXPECT_TRUE(memory().find(of_the_primary));
+  EXPECT_DONE(through_door<Call::cuGreenCtxDestroy>(green_));
+  EXPECT_TRUE(memory().find(of_the_primary));
+  EXPECT_DONE(through_door<Call::cuMemFree_v2>(of_the_primary));
+}
+
+TEST_F(GreenContext, IsForgottenWhenItIsDestroyed) {
+  EXPECT_EQ(memory().context_of(green_), context_);
+  EXPECT_DONE(through_door<Call::cuGreenCtxDestroy>(green_));
+  EXPECT_EQ(memory().context_of(green_), nullptr);
+  EXPECT_NE(through_door<Call::cuGreenCtxDestroy>(green_), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace cuvmm::test

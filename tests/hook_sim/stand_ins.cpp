@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook_sim/stand_ins.hpp"
+
+#include <cstring>
+
+#include "hook_sim/doors.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+template <Call call>
+auto of_the_driver() {
+  using Function = typename hook::Row<call>::Function;
+  return reinterpret_cast<Function>(dlsym(open_driver(), info(call).symbol));
+}
+
+const CUgreenCtx green_context = reinterpret_cast<CUgreenCtx>(0x1000);
+CUcontext used_by = nullptr;
+
+CUresult convert(CUcontext* context, CUgreenCtx green) {
+  if (green != green_context) return CUDA_ERROR_INVALID_HANDLE;
+  CUcontext current = nullptr;
+  if (used_by == nullptr) {
+    const CUresult made = of_the_driver<Call::cuCtxCreate_v2>()(&used_by, 0, 0);
+    if (made != CUDA_SUCCESS) return made;
+    of_the_driver<Call::cuCtxPopCurrent_v2>()(&current);
+  }
+  *context = used_by;
+  return CUDA_SUCCESS;
+}
+
+CUresult destroy(CUgreenCtx green) {
+  if (green != green_context || used_by == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return of_the_driver<Call::cuCtxDestroy_v2>()(std::exchange(used_by, nullptr));
+}
+
+CUresult bind(CUmemGenericAllocationHandle, size_t, CUdeviceptr, size_t size, unsigned long long) {
+  return size == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+void* stand_in(const char* name) {
+  if (std::strcmp(name, "cuCtxFromGreenCtx") == 0) return reinterpret_cast<void*>(&convert);
+  if (std::strcmp(name, "cuGreenCtxDestroy") == 0) return reinterpret_cast<void*>(&destroy);
+  if (std::strcmp(name, "cuMulticastBindAddr") == 0) return reinterpret_cast<void*>(&bind);
+  return nullptr;
+}
+
+CUresult find_by_name(const char* name, void** found, int version, cuuint64_t flags,
+                      CUdriverProcAddressQueryResult* status) {
+  if (void* const function = stand_in(name)) {
+    *found = function;
+    return CUDA_SUCCESS;
+  }
+  return of_the_driver<Call::cuGetProcAddress_v2>()(name, found, version, flags, status);
+}
+
+void* find_symbol(void* library, const char* symbol) {
+  if (std::strcmp(symbol, "cuGetProcAddress_v2") == 0) {
+    return reinterpret_cast<void*>(&find_by_name);
+  }
+  void* const function = stand_in(symbol);
+  return function != nullptr ? function : dlsym(library, symbol);
+}
+
+// Before the engine is made, at the first call of any test.
+[[maybe_unused]] const bool is_in_place = [] {
+  driver_source().doors.symbol = &find_symbol;
+  return true;
+}();
+
+}  // namespace
+
+CUgreenCtx given_green_context() {
+  return green_context;
+}
+
+}  // namespace cuvmm::test
