@@ -24,6 +24,7 @@ inline constexpr std::uint8_t legacy_ipc = 0x02;
 inline constexpr std::uint8_t dma_buf = 0x04;
 inline constexpr std::uint8_t sync_memops = 0x08;
 inline constexpr std::uint8_t peer_tokens = 0x10;
+inline constexpr std::uint8_t multicast = 0x20;
 }  // namespace pin
 
 // What can be said of an allocation, all of one moment.

@@ -14,8 +14,9 @@ namespace cuvmm {
 
 struct SharedChunk;
 
-// Pins under which another process may hold the memory for longer than the block lives.
-inline constexpr std::uint8_t out_of_process = pin::exported | pin::legacy_ipc | pin::dma_buf;
+// Pins under which others may hold the memory for longer than the block lives.
+inline constexpr std::uint8_t held_by_others =
+    pin::exported | pin::legacy_ipc | pin::dma_buf | pin::multicast;
 
 // A block of blocking memory and its window, which stays mapped when the block is freed, for the
 // next one of that size. At 10^6 of them every byte is a megabyte.

@@ -75,7 +75,7 @@ void Windows::pin(WindowBlock& block, std::uint8_t why) {
   SharedChunk* const chunk = block.shared;
   if (chunk == nullptr) return;
   if (!was_pinned) ++chunk->pinned;
-  if ((why & out_of_process) != 0) chunk->retired = true;
+  if ((why & held_by_others) != 0) chunk->retired = true;
   shared_.refile(*chunk);
   // Nobody may have its freed slots: their windows serve no purpose any more.
   for (WindowBlock* piece : chunk->pieces.copy()) {

@@ -43,7 +43,7 @@ void Windows::keep(WindowBlock& block) {
 }
 
 bool Windows::is_reusable(const WindowBlock& block) const {
-  if (block.whole != nullptr && (block.pins() & out_of_process) != 0) return false;
+  if (block.whole != nullptr && (block.pins() & held_by_others) != 0) return false;
   if (block.whole != nullptr && block.whole->unbacked != 0) return false;
   // The next one may find room on the device.
   if (lies(block) == Lies::Far) return false;

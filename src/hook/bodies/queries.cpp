@@ -32,6 +32,33 @@ CUresult with_tokens(const Forward<call>& forward, CUdeviceptr address, Ask&& as
   return answer;
 }
 
+struct Range {
+  CUdeviceptr address;
+  size_t size;
+};
+
+// Each block of ours that begins where the one before it ends.
+void pin_all(Memory& memory, const Range& range, std::uint8_t why) {
+  CUdeviceptr at = range.address;
+  while (at - range.address < range.size) {
+    const auto held = memory.find(at);
+    if (!held || !memory.pin(at, why)) return;
+    at = held->address + held->granted;
+  }
+}
+
+// Others may use the memory from then on, by its place. Until it is pinned, what lies there must
+// not be exchanged.
+template <Call call, class Ask>
+CUresult hand_out(const Forward<call>& forward, const Range& range, std::uint8_t why, Ask&& ask) {
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  const Gate::Pass pass{forward.engine().gate()};
+  const CUresult answer = ask();
+  Serving* serving = forward.engine().serving();
+  if (serving != nullptr && answer == CUDA_SUCCESS) pin_all(serving->memory, range, why);
+  return answer;
+}
+
 }  // namespace
 
 CUVMM_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
@@ -143,13 +170,15 @@ CUVMM_HOOK(cuMemSetAccess, CUdeviceptr address, size_t size, const CUmemAccessDe
 // Whoever has the file may reach the memory as long as he likes, by its place.
 CUVMM_HOOK(cuMemGetHandleForAddressRange, void* handle, CUdeviceptr address, size_t size,
            CUmemRangeHandleType type, unsigned long long flags) {
-  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  // Until it is pinned, what lies there must not be exchanged.
-  const Gate::Pass pass{forward.engine().gate()};
-  const CUresult answer = forward.announced(handle, address, size, type, flags);
-  Serving* serving = forward.engine().serving();
-  if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pin(address, pin::dma_buf);
-  return answer;
+  return hand_out(forward, {address, size}, pin::dma_buf,
+                  [&] { return forward.announced(handle, address, size, type, flags); });
+}
+
+// The object holds what lies there, and other devices reach it by the object.
+CUVMM_HOOK(cuMulticastBindAddr, CUmemGenericAllocationHandle object, size_t offset,
+           CUdeviceptr address, size_t size, unsigned long long flags) {
+  return hand_out(forward, {address, size}, pin::multicast,
+                  [&] { return forward.announced(object, offset, address, size, flags); });
 }
 
 }  // namespace cuvmm::hook

@@ -49,6 +49,10 @@ CUVMM_EVENT(cuMemGetHandleForAddressRange, void*, CUdeviceptr address, size_t si
             CUmemRangeHandleType, unsigned long long) {
   return {.event = TraceEvent::Export, .flags = shared, .address = address, .size = size};
 }
+CUVMM_EVENT(cuMulticastBindAddr, CUmemGenericAllocationHandle, size_t, CUdeviceptr address,
+            size_t size, unsigned long long) {
+  return call(called, address, size);
+}
 CUVMM_EVENT(cuMemPoolExportPointer, CUmemPoolPtrExportData*, CUdeviceptr address) {
   return {.event = TraceEvent::Export,
           .flags = shared | trace_flag::stream_ordered,
