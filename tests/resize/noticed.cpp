@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything that could notice a copy that is put off has it run first: the list of
 // docs/life_of_a_resize.md, line by line.
+#include <set>
+#include <sstream>
+
 #include "resize/world.hpp"
 #include "support/zero_calls.hpp"
 
@@ -194,6 +197,14 @@ TEST_F(Noticed, AnotherAllocation) {
   EXPECT_DONE(free(given_block(other_bytes)));
   expect_run();
 }
+TEST_F(Noticed, AChunkOfTheProgramsOwn) {
+  CUmemGenericAllocationHandle chunk = 0;
+  const CUmemAllocationProp where{.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+  ASSERT_DONE(through_door<Call::cuMemCreate>(&chunk, std::size_t{2 * MiB}, &where, 0ull));
+  EXPECT_DONE(through_door<Call::cuMemRelease>(chunk));
+  expect_run();
+}
 TEST_F(Noticed, TheFreeOfAnotherBlock) {
   EXPECT_DONE(free(other_));
   expect_run();
@@ -281,6 +292,73 @@ TEST_F(ResizeTest, EveryRowWithAnEffectRunsTheCopyFirst) {
   EXPECT_EQ(elided(), 0U);
   EXPECT_GT(rows, 100U);
   EXPECT_DONE(free(a));
+}
+
+// What no pending work can tell from its not having been called: it asks, prepares, or makes what
+// has no memory of the device. A new row that is Neutral is to be thought about, and then added.
+constexpr const char* neutral = R"(
+cuGetErrorString cuGetErrorName cuInit cuDriverGetVersion cuGetExportTable cuGetProcAddress
+cuGetProcAddress_v2 cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetUuid
+cuDeviceGetUuid_v2 cuDeviceGetLuid cuDeviceTotalMem_v2 cuDeviceGetTexture1DLinearMaxWidth
+cuDeviceGetAttribute cuDeviceGetHostAtomicCapabilities cuDeviceComputeCapability
+cuDeviceGetExecAffinitySupport cuDeviceGetByPCIBusId cuDeviceGetPCIBusId cuDeviceCanAccessPeer
+cuDeviceGetP2PAttribute cuDeviceGetP2PAtomicCapabilities cuDeviceGetDevResource
+cuDevicePrimaryCtxRetain cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2
+cuDevicePrimaryCtxGetState cuCtxGetId cuCtxPushCurrent cuCtxPushCurrent_v2 cuCtxPopCurrent
+cuCtxPopCurrent_v2 cuCtxSetCurrent cuCtxGetCurrent cuCtxGetDevice cuCtxGetDevice_v2 cuCtxGetFlags
+cuCtxSetFlags cuCtxSetLimit cuCtxGetLimit cuCtxGetCacheConfig cuCtxSetCacheConfig
+cuCtxGetSharedMemConfig cuCtxSetSharedMemConfig cuCtxGetApiVersion cuCtxGetStreamPriorityRange
+cuCtxResetPersistingL2Cache cuCtxAttach cuCtxGetExecAffinity cuGreenCtxCreate cuCtxGetDevResource
+cuGreenCtxGetDevResource cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuCtxFromGreenCtx
+cuGreenCtxGetId cuModuleGetFunction cuModuleGetGlobal_v2 cuModuleGetFunctionCount
+cuModuleEnumerateFunctions cuLinkCreate cuLinkCreate_v2 cuLinkAddData cuLinkAddData_v2
+cuLinkAddFile cuLinkAddFile_v2 cuLinkComplete cuLinkDestroy cuFuncGetAttribute cuFuncSetAttribute
+cuFuncSetCacheConfig cuFuncSetSharedMemConfig cuFuncGetName cuFuncGetParamInfo cuFuncIsLoaded
+cuFuncLoad cuFuncSetBlockShape cuFuncSetSharedSize cuOccupancyMaxActiveBlocksPerMultiprocessor
+cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags cuOccupancyMaxPotentialBlockSize
+cuOccupancyMaxPotentialBlockSizeWithFlags cuOccupancyAvailableDynamicSMemPerBlock
+cuOccupancyMaxPotentialClusterSize cuOccupancyMaxActiveClusters cuFuncGetModule
+cuModuleGetLoadingMode cuLibraryGetKernel cuLibraryGetModule cuLibraryGetKernelCount
+cuLibraryEnumerateKernels cuKernelGetFunction cuKernelGetLibrary cuLibraryGetGlobal
+cuLibraryGetManaged cuKernelGetAttribute cuKernelSetAttribute cuKernelSetCacheConfig
+cuKernelGetName cuKernelGetParamInfo cuLibraryGetUnifiedFunction cuMemGetInfo_v2
+cuMemGetAddressRange_v2 cuPointerGetAttribute cuMemRangeGetAttribute cuMemRangeGetAttributes
+cuPointerGetAttributes cuMemHostGetDevicePointer_v2 cuMemHostGetFlags cuMemAdvise cuMemAdvise_v2
+cuMemAddressReserve cuMemGetAccess cuMemImportFromShareableHandle cuMemGetAllocationGranularity
+cuMemGetAllocationPropertiesFromHandle cuDeviceSetMemPool cuDeviceGetMemPool
+cuDeviceGetDefaultMemPool cuMemPoolSetAttribute cuMemPoolGetAttribute cuMemPoolGetAccess
+cuMemPoolCreate cuMemGetDefaultMemPool cuMemGetMemPool cuMemSetMemPool
+cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuIpcGetEventHandle cuIpcOpenEventHandle
+cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuParamSetSize cuParamSeti cuParamSetf cuParamSetv
+cuStreamCreate cuStreamCreateWithPriority cuStreamGetId cuStreamGetPriority cuStreamGetFlags
+cuStreamGetCtx cuStreamGetCtx_v2 cuStreamCopyAttributes cuStreamGetAttribute cuStreamSetAttribute
+cuStreamGetDevice cuStreamGetGreenCtx cuGreenCtxStreamCreate cuEventCreate
+cuThreadExchangeStreamCaptureMode cuStreamIsCapturing cuStreamGetCaptureInfo
+cuStreamGetCaptureInfo_v2 cuStreamGetCaptureInfo_v3 cuGraphCreate cuGraphKernelNodeGetParams
+cuGraphKernelNodeGetParams_v2 cuGraphMemcpyNodeGetParams cuGraphMemsetNodeGetParams
+cuGraphHostNodeGetParams cuGraphChildGraphNodeGetGraph cuGraphEventRecordNodeGetEvent
+cuGraphEventWaitNodeGetEvent cuGraphExternalSemaphoresSignalNodeGetParams
+cuGraphExternalSemaphoresWaitNodeGetParams cuGraphBatchMemOpNodeGetParams cuGraphNodeFindInClone
+cuGraphNodeGetType cuGraphGetNodes cuGraphGetRootNodes cuGraphGetEdges cuGraphGetEdges_v2
+cuGraphNodeGetDependencies cuGraphNodeGetDependencies_v2 cuGraphNodeGetDependentNodes
+cuGraphNodeGetDependentNodes_v2 cuGraphExecGetFlags cuGraphKernelNodeGetAttribute
+cuGraphDebugDotPrint cuGraphMemAllocNodeGetParams cuGraphMemFreeNodeGetParams
+cuGraphNodeGetEnabled cuGraphConditionalHandleCreate cuDeviceGetGraphMemAttribute
+cuDeviceSetGraphMemAttribute cuUserObjectCreate cuUserObjectRetain cuUserObjectRelease
+cuImportExternalMemory cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray
+cuImportExternalSemaphore cuGraphicsResourceGetMappedPointer_v2 cuFlushGPUDirectRDMAWrites
+cuArrayGetDescriptor_v2 cuArrayGetSparseProperties cuMipmappedArrayGetSparseProperties
+cuArrayGetMemoryRequirements cuMipmappedArrayGetMemoryRequirements cuArrayGetPlane
+cuArray3DGetDescriptor_v2 cuMipmappedArrayGetLevel
+)";
+
+TEST(NeutralCalls, AreThoseOfThisListAlone) {
+  std::set<std::string> listed;
+  std::istringstream words{neutral};
+  for (std::string name; words >> name;) listed.insert(name);
+  for (const CallInfo& call : all_calls()) {
+    EXPECT_EQ(call.effect == Effect::Neutral, listed.contains(call.symbol)) << call.symbol;
+  }
 }
 
 }  // namespace

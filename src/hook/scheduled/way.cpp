@@ -22,7 +22,7 @@ bool only_adds(std::string_view name) {
   constexpr auto adding = std::to_array<std::string_view>(
       {"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuModuleLoad", "cuLibraryLoad",
        "cuCtxCreate", "cuArrayCreate", "cuArray3DCreate", "cuMipmappedArrayCreate"});
-  return name == "cuMemMap" || name == "cuMemSetAccess" ||
+  return name == "cuMemCreate" || name == "cuMemMap" || name == "cuMemSetAccess" ||
          std::any_of(adding.begin(), adding.end(),
                      [&](std::string_view one) { return name.starts_with(one); });
 }
