@@ -2,8 +2,6 @@
 #include "base/log.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdarg>
@@ -12,6 +10,8 @@
 
 #include "base/clock.hpp"
 #include "base/file.hpp"
+#include "base/own_fd.hpp"
+#include "base/without_signals.hpp"
 
 namespace cuvmm {
 namespace detail {
@@ -23,21 +23,40 @@ constinit std::atomic<Severity> least_severe_logged{Severity::Warning};
 namespace {
 
 constexpr std::size_t longest_line = 1024;  // below PIPE_BUF: one write to a pipe stays whole
-constexpr int least_file_number = 200;      // out of the way of programs that count on low numbers
 
-// Where lines go. The file's identity is kept beside its number, because programs that close all
+// Where lines go. Which file it is stands beside its number, because programs that close all
 // numbers (daemon does) give ours to a file of theirs, which must not receive our lines.
 struct LogFile {
   std::atomic<int> number{-1};
-  dev_t device = 0;
-  ino_t inode = 0;
+  FileIdentity file;
 
   bool is_still_ours() const {
-    struct stat facts;
-    return ::fstat(number.load(std::memory_order_relaxed), &facts) == 0 && facts.st_dev == device &&
-           facts.st_ino == inode;
+    return FileIdentity::of(number.load(std::memory_order_relaxed)) == file;
   }
 };
+
+// The same for standard error: closed, its number is the next file's that the program opens.
+struct StandardError {
+  std::atomic<bool> is_known{false};
+  std::optional<FileIdentity> first;
+
+  void look() {
+    first = FileIdentity::of(STDERR_FILENO);
+    is_known.store(true, std::memory_order_release);
+  }
+  // As it was at first; or put by the program where its output goes, or to a terminal.
+  bool takes_lines() const {
+    const auto now = FileIdentity::of(STDERR_FILENO);
+    if (!now) return false;
+    if (!is_known.load(std::memory_order_acquire) || now == first) return true;
+    return now == FileIdentity::of(STDOUT_FILENO) || ::isatty(STDERR_FILENO) != 0;
+  }
+};
+
+constinit StandardError standard_error;
+[[gnu::constructor]] void look_at_it_at_the_start() {
+  standard_error.look();
+}
 
 constinit LogFile log_file;
 constinit std::atomic<const char*> speaker{"cuvmm"};
@@ -68,35 +87,8 @@ Severity least_severe_at(LogLevel level) {
   return Severity::Warning;
 }
 
-// Holds SIGPIPE back from this thread: a log line must not end the program whose reader has gone.
-class WithoutBrokenPipeSignal {
- public:
-  WithoutBrokenPipeSignal() {
-    sigset_t pending;
-    ::sigemptyset(&pipe_);
-    ::sigaddset(&pipe_, SIGPIPE);
-    ::sigpending(&pending);
-    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
-    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~WithoutBrokenPipeSignal() {
-    const timespec at_once{};
-    if (!was_pending_) {
-      while (::sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
-      }
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  WithoutBrokenPipeSignal(const WithoutBrokenPipeSignal&) = delete;
-  WithoutBrokenPipeSignal& operator=(const WithoutBrokenPipeSignal&) = delete;
-
- private:
-  sigset_t pipe_;
-  sigset_t before_;
-  bool was_pending_;
-};
-
 bool write_whole(int file, const char* line, std::size_t size) {
+  const WithoutWriteSignals quiet;
   ssize_t written;
   do {
     written = ::write(file, line, size);
@@ -136,7 +128,7 @@ class Line {
 };
 
 void write_to_standard_error(const Line& line) {
-  const WithoutBrokenPipeSignal quiet;
+  if (!standard_error.takes_lines()) return;
   write_whole(STDERR_FILENO, line.text(), line.size());
 }
 
@@ -158,12 +150,6 @@ bool write_to_file(const Line& line) {
   return false;
 }
 
-// Takes the file over under a number out of the way, if there is one.
-int number_out_of_the_way(Fd file) {
-  const int number = ::fcntl(file.number(), F_DUPFD_CLOEXEC, least_file_number);
-  return number >= 0 ? number : file.release();
-}
-
 Result<void> open_log_file(std::string_view pattern) {
   const std::string path = expand_file_name(pattern);
   auto opened = open_private_file_to_add_to(path);
@@ -172,11 +158,8 @@ Result<void> open_log_file(std::string_view pattern) {
               opened.error().text().c_str());
     return opened.error();
   }
-  struct stat facts {};
-  ::fstat(opened->number(), &facts);
-  log_file.device = facts.st_dev;
-  log_file.inode = facts.st_ino;
-  log_file.number.store(number_out_of_the_way(std::move(*opened)), std::memory_order_release);
+  log_file.file = FileIdentity::of(opened->number()).value_or(FileIdentity{});
+  log_file.number.store(out_of_the_way(std::move(*opened)).release(), std::memory_order_release);
   return {};
 }
 
@@ -190,6 +173,10 @@ Result<void> set_up_log(const LogSetup& setup) {
   detail::least_severe_logged.store(least_severe_at(setup.level), std::memory_order_relaxed);
   if (setup.file.empty()) return {};
   return open_log_file(setup.file);
+}
+
+void detail::look_at_standard_error() {
+  standard_error.look();
 }
 
 void detail::write_log(Severity severity, const char* format, ...) {

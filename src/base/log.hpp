@@ -32,6 +32,9 @@ Result<void> set_up_log(const LogSetup& setup);
 namespace detail {
 extern std::atomic<Severity> least_severe_logged;
 [[gnu::format(printf, 2, 3)]] void write_log(Severity severity, const char* format, ...);
+// Takes it for the one that it is now, as at the start of the process; for tests that put another
+// in its place.
+void look_at_standard_error();
 }  // namespace detail
 
 inline bool is_logged(Severity severity) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/sink.hpp"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/without_signals.hpp"
 
 namespace cuvmm {
 namespace {
@@ -17,39 +17,9 @@ using namespace trace_format;
 constexpr std::size_t enough_to_write = 256 * KiB;
 constexpr Size room_for_end = sizeof(BlockHeader) + sizeof(End);
 
-// Holds SIGXFSZ back from this thread: a limit on the size of files must not end the program.
-class WithoutFileSizeSignal {
- public:
-  WithoutFileSizeSignal() {
-    sigset_t pending;
-    ::sigemptyset(&signal_);
-    ::sigaddset(&signal_, SIGXFSZ);
-    ::sigpending(&pending);
-    was_pending_ = ::sigismember(&pending, SIGXFSZ) == 1;
-    ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
-  }
-  ~WithoutFileSizeSignal() {
-    const int kept = errno;
-    const timespec at_once{};
-    if (!was_pending_) {
-      while (::sigtimedwait(&signal_, nullptr, &at_once) < 0 && errno == EINTR) {
-      }
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = kept;
-  }
-  WithoutFileSizeSignal(const WithoutFileSizeSignal&) = delete;
-  WithoutFileSizeSignal& operator=(const WithoutFileSizeSignal&) = delete;
-
- private:
-  sigset_t signal_;
-  sigset_t before_;
-  bool was_pending_;
-};
-
 // How much could be written; less than all leaves the reason in errno.
 std::size_t write_at(Size place, std::string_view bytes, int file) {
-  const WithoutFileSizeSignal quiet;
+  const WithoutWriteSignals quiet;
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t written =
@@ -123,7 +93,7 @@ void TraceSink::append(BlockHeader header, std::span<const std::byte> payload) {
 void TraceSink::flush() {
   if (buffer_.empty()) return;
   // Programs that close all numbers give ours to a file of theirs.
-  const bool is_ours = file_.is_still_ours();
+  const bool is_ours = file_.fd.is_open();
   const std::size_t written = is_ours ? write_at(size_, buffer_, file_.fd.number()) : 0;
   const int reason = errno;
   const bool is_whole = written == buffer_.size();
@@ -169,7 +139,7 @@ void TraceSink::finish(std::uint64_t dropped, std::uint64_t time, std::uint32_t 
                 .stop = stop_,
                 .reserved = {}};
   stop_ = Stop::WriteFailed;  // nothing after the end
-  if (!file_.is_still_ours()) return leave_to_others();
+  if (!file_.fd.is_open()) return leave_to_others();
   append({.type = BlockType::End,
           .thread = many_threads,
           .first_time = time,
@@ -189,8 +159,7 @@ void TraceSink::cut_off_what_is_not_whole() {
 }
 
 void TraceSink::leave_to_others() {
-  if (file_.is_still_ours()) return file_.fd.close();
-  [[maybe_unused]] const int not_ours_to_close = file_.fd.release();
+  file_.fd.close();
 }
 
 }  // namespace cuvmm

@@ -12,7 +12,6 @@
 namespace cuvmm {
 namespace {
 
-constexpr int least_file_number = 200;  // out of the way of programs that count on low numbers
 constexpr int most_names = 100;
 
 // O_NONBLOCK: the open of a device or pipe must not hang the program.
@@ -31,16 +30,11 @@ std::string name_number(int number, const std::string& path) {
 
 Result<TraceFile> taken_over(Fd fd, const std::string& path) {
   struct stat facts;
-  if (const int number = ::fcntl(fd.number(), F_DUPFD_CLOEXEC, least_file_number); number >= 0) {
-    fd = Fd{number};
-  }
   if (::fstat(fd.number(), &facts) != 0) return system_refused();
   TraceFile file;
-  file.fd = std::move(fd);
+  file.fd = OwnFd{std::move(fd)};
   file.path = path;
   file.is_device = S_ISCHR(facts.st_mode);
-  file.device = facts.st_dev;
-  file.inode = facts.st_ino;
   return file;
 }
 
@@ -62,11 +56,6 @@ Result<std::optional<TraceFile>> try_name(const std::string& path) {
 }
 
 }  // namespace
-
-bool TraceFile::is_still_ours() const {
-  struct stat facts;
-  return ::fstat(fd.number(), &facts) == 0 && facts.st_dev == device && facts.st_ino == inode;
-}
 
 Result<TraceFile> create_trace_file(std::string_view pattern) {
   const std::string path = expand_file_name(pattern);

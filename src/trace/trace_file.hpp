@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
 #include <string_view>
 
-#include "base/fd.hpp"
+#include "base/own_fd.hpp"
 #include "base/result.hpp"
 
 namespace cuvmm {
 
 // A file that was made for this trace, or a device (/dev/null) that stands for one.
 struct TraceFile {
-  Fd fd;
+  OwnFd fd;  // closed where the program has closed our number
   std::string path;
   bool name_was_taken = false;  // a file of the name asked for existed and was kept
   bool is_device = false;
-  dev_t device = 0;
-  ino_t inode = 0;
-
-  // False once the program has closed our number, which may by then be a file of its own.
-  bool is_still_ours() const;
 };
 
 // Makes a file for its owner alone (0600). In `pattern`, %p is the process and %h the host. What

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -74,10 +76,12 @@ class Log : public ::testing::Test {
     standard_error_before_ = Fd{::dup(STDERR_FILENO)};
     const Fd captured{::open(standard_error().c_str(), O_RDWR | O_CREAT | O_APPEND, 0600)};
     ASSERT_GE(::dup2(captured.number(), STDERR_FILENO), 0);
+    detail::look_at_standard_error();
   }
   void TearDown() override {
     EXPECT_TRUE(set_up_log({}));
     ::dup2(standard_error_before_.number(), STDERR_FILENO);
+    detail::look_at_standard_error();
     std::filesystem::remove_all(folder_);
   }
 
@@ -302,10 +306,53 @@ TEST_F(Log, AReaderThatHasGoneDoesNotEndTheProgram) {
   ::close(ends[0]);
   ::dup2(ends[1], STDERR_FILENO);
   ::close(ends[1]);
+  detail::look_at_standard_error();
   CUVMM_LOG(Error, "nobody reads this");  // SIGPIPE would end the test
   sigset_t blocked;
   ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, nullptr, &blocked), 0);
   EXPECT_EQ(::sigismember(&blocked, SIGPIPE), 0);
+}
+
+// Does it in a child, where a signal would end it.
+int status_of_child(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    work();
+    ::_exit(0);
+  }
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST_F(Log, ALimitOnTheSizeOfFilesDoesNotEndTheProgram) {
+  const auto write_too_much = [&](const std::string& file) {
+    const rlimit small{256, 256};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    (void)set_up_log({.file = file}).ok();
+    for (int i = 0; i < 20; ++i) CUVMM_LOG(Error, "a line that is followed by many others");
+  };
+  EXPECT_EQ(status_of_child([&] { write_too_much(in_folder("log")); }), 0);
+  EXPECT_EQ(status_of_child([&] { write_too_much(""); }), 0);
+  EXPECT_EQ(std::filesystem::file_size(standard_error()), 256u);
+}
+
+TEST_F(Log, AProgramsOwnFileUnderTheNumberOfStandardErrorGetsNoLine) {
+  ::close(STDERR_FILENO);
+  const Fd theirs{::open(in_folder("theirs").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+  ASSERT_EQ(theirs.number(), STDERR_FILENO);
+  CUVMM_LOG(Error, "text");
+  EXPECT_EQ(contents(in_folder("theirs")), "");
+}
+
+TEST_F(Log, StandardErrorThatIsPutWhereOutputGoesGetsLines) {
+  const Fd output_before{::dup(STDOUT_FILENO)};
+  const Fd both{::open(in_folder("both").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
+  ::dup2(both.number(), STDOUT_FILENO);
+  ::dup2(both.number(), STDERR_FILENO);
+  CUVMM_LOG(Error, "text");
+  ::dup2(output_before.number(), STDOUT_FILENO);
+  EXPECT_EQ(lines_of(in_folder("both")).size(), 1u);
 }
 
 TEST_F(Log, LinesOfManyThreadsAndProcessesNeverMix) {

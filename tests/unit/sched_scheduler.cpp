@@ -291,6 +291,7 @@ TEST_F(Scheduling, TheWatchdogNamesTheLaneThatWaits) {
   submit(client, on(stream), door);
   submit(client, on(stream), 1);
   testing::internal::CaptureStderr();
+  detail::look_at_standard_error();
   std::thread opener{[&] {
     std::this_thread::sleep_for(std::chrono::milliseconds{100});
     door.open();
