@@ -2,12 +2,12 @@
 #include "sched/issuer.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <mutex>
 
+#include "base/start_thread.hpp"
 #include "sched/schedule_events.hpp"
 
 namespace cuvmm {
@@ -25,20 +25,10 @@ Issuer::Issuer(int device, DriverSide& side, Failures& failures, const ScheduleS
 
 Issuer::~Issuer() = default;
 
-// No signal of the program's is to be handled on a thread of ours. Faults are not kept from it: the
-// driver may start threads of its own here, which inherit what is blocked.
 Result<void> Issuer::start() {
   has_stopped_.store(0);
-  sigset_t all;
-  sigset_t kept;
-  sigfillset(&all);
-  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) {
-    sigdelset(&all, fault);
-  }
-  ::pthread_sigmask(SIG_BLOCK, &all, &kept);
   pthread_t thread;
-  const int failed = ::pthread_create(&thread, nullptr, &Issuer::run_thread, this);
-  ::pthread_sigmask(SIG_SETMASK, &kept, nullptr);
+  const int failed = start_thread(&thread, &Issuer::run_thread, this);
   if (failed != 0) {
     has_stopped_.store(1);
     return Error{.kind = ErrorKind::SystemFailed,

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 
+#include "base/start_thread.hpp"
 #include "driver/current_context.hpp"
 #include "trace/futex.hpp"
 #include "vmm/give_back.hpp"
@@ -121,16 +121,11 @@ void HostStock::touch(const std::vector<Piece*>& pieces) {
   std::size_t wanted = std::min(
       {threads_at_most, std::max<std::size_t>(processors * 3 / 4, 1), touching_->slabs.size()});
   if (all <= slab) wanted = 0;
-  sigset_t every;
-  sigset_t before;
-  sigfillset(&every);
-  pthread_sigmask(SIG_SETMASK, &every, &before);
   for (; wanted > 0; --wanted) {
     pthread_t thread{};
-    if (::pthread_create(&thread, nullptr, &touch_some, touching_.get()) != 0) break;
+    if (start_thread(&thread, &touch_some, touching_.get()) != 0) break;
     threads_.push_back(thread);
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (threads_.empty()) return touching_->work();
   touching_->may_begin.store(1);
   wake_all(touching_->may_begin);

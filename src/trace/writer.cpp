@@ -2,7 +2,6 @@
 #include "trace/writer.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/start_thread.hpp"
 #include "base/undo.hpp"
 #include "trace/futex.hpp"
 #include "trace/ring.hpp"
@@ -137,14 +137,9 @@ constinit std::atomic<TraceWriter::Work*> TraceWriter::Work::running{nullptr};
 
 Result<void> TraceWriter::Work::start_thread(const std::shared_ptr<Work>& work) {
   auto* handed_over = new std::shared_ptr<Work>(work);
-  // The program's signals are not ours to handle.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  const int refused = ::pthread_create(
-      &thread, nullptr,
+  const int refused = cuvmm::start_thread(
+      &thread,
       [](void* argument) -> void* {
         auto* mine = static_cast<std::shared_ptr<Work>*>(argument);
         (*mine)->run();
@@ -152,7 +147,6 @@ Result<void> TraceWriter::Work::start_thread(const std::shared_ptr<Work>& work) 
         return nullptr;
       },
       handed_over);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (refused != 0) {
     delete handed_over;
     return Error{.kind = ErrorKind::SystemFailed, .system_code = refused, .doing = "start thread"};
