@@ -273,8 +273,8 @@ cuvmm_status share_stop(cuvmm_share_host* host, cuvmm_error*) {
 cuvmm_status share_connect(const char* path, uint64_t timeout, cuvmm_share_session** session,
                            cuvmm_error* error) {
   if (session == nullptr) return refuse_missing_pointer("connect to the exporter", error);
-  auto made =
-      share::connect_at(path != nullptr ? path : share::usual_place_to_connect(), after(timeout));
+  auto made = path != nullptr ? share::connect_at(path, after(timeout))
+                              : share::connect_at_the_usual_place(after(timeout));
   return answer(made, error,
                 [&] { *session = new cuvmm_share_session{.session = std::move(*made)}; });
 }

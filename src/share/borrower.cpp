@@ -27,17 +27,10 @@ struct Borrower::Owner {
 
   Result<void> connect(const IpcHandle& handle, Deadline until) {
     if (session) return {};
-    Error error{.kind = ErrorKind::NotFound};
-    for (const std::string& folder : private_folders()) {
-      auto made = Session::connect(folder + "/" + handle.socket_name(), handle.token, until);
-      if (made.ok()) {
-        session = std::move(*made);
-        return {};
-      }
-      error = made.error();
-      if (error.kind != ErrorKind::NotFound) break;
-    }
-    return error;
+    session = TRY(in_any_folder<Session>(handle.socket_name(), [&](const std::string& path) {
+      return Session::connect(path, handle.token, until);
+    }));
+    return {};
   }
 };
 

@@ -2,7 +2,6 @@
 #include "share/fork_closed.hpp"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -14,36 +13,67 @@ namespace {
 // child may not take one.
 constexpr std::size_t most_remembered = 512;
 constexpr int none = -1;
+constexpr int being_written = -2;
 
+// A number alone may have become a file of the program's.
 struct Remembered {
   std::atomic<int> descriptor{none};
+  std::atomic<dev_t> device{0};
+  std::atomic<ino_t> inode{0};
+
+  bool is(const FileIdentity& file) const {
+    return device.load() == file.device && inode.load() == file.inode;
+  }
 };
 constinit std::array<Remembered, most_remembered> all;
 
 void close_all() {
   for (Remembered& one : all) {
     const int descriptor = one.descriptor.exchange(none);
-    if (descriptor != none) ::close(descriptor);
+    if (descriptor < 0) continue;
+    const auto file = FileIdentity::of(descriptor);
+    if (file && one.is(*file)) ::close(descriptor);
+  }
+}
+
+void remember(const OwnFd::Made& made) {
+  static constinit std::atomic<bool> registered{false};
+  if (!registered.exchange(true)) pthread_atfork(nullptr, nullptr, &close_all);
+  for (Remembered& one : all) {
+    int expected = none;
+    if (!one.descriptor.compare_exchange_strong(expected, being_written)) continue;
+    one.device.store(made.file.device);
+    one.inode.store(made.file.inode);
+    one.descriptor.store(made.number);
+    return;
+  }
+}
+
+void forget(const OwnFd::Made& made) {
+  for (Remembered& one : all) {
+    int expected = made.number;
+    if (one.descriptor.load() != made.number || !one.is(made.file)) continue;
+    if (one.descriptor.compare_exchange_strong(expected, none)) return;
   }
 }
 
 }  // namespace
 
-void close_in_forked_children(int descriptor) {
-  static constinit std::atomic<bool> registered{false};
-  if (!registered.exchange(true)) pthread_atfork(nullptr, nullptr, &close_all);
-  for (Remembered& one : all) {
-    int expected = none;
-    if (one.descriptor.compare_exchange_strong(expected, descriptor)) return;
-  }
+ForkClosedFd::ForkClosedFd(Fd file) : file_(std::move(file)) {
+  if (const auto made = file_.made()) remember(*made);
 }
 
-void forget_for_forked_children(int descriptor) {
-  if (descriptor < 0) return;
-  for (Remembered& one : all) {
-    int expected = descriptor;
-    if (one.descriptor.compare_exchange_strong(expected, none)) return;
-  }
+ForkClosedFd& ForkClosedFd::operator=(ForkClosedFd&& other) noexcept {
+  if (this == &other) return *this;
+  close();
+  file_ = std::move(other.file_);
+  return *this;
+}
+
+// Forgotten first: closed, its number is the next file's.
+void ForkClosedFd::close() {
+  if (const auto made = file_.made()) forget(*made);
+  file_.close();
 }
 
 }  // namespace cuvmm::share

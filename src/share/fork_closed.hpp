@@ -1,13 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/own_fd.hpp"
+
 namespace cuvmm::share {
 
-// A forked child that starts no other program keeps its parent's descriptors. Of these it must not:
-// an importer that ends would seem to live on in its child, and connections would wait for a
-// listener that is gone.
-void close_in_forked_children(int descriptor);
-// Before it is closed here.
-void forget_for_forked_children(int descriptor);
+// A descriptor of ours that forked children do not keep. One that starts no other program would
+// keep its parent's: an importer that ends would seem to live on in its child, and connections
+// would wait for a listener that is gone.
+class ForkClosedFd {
+ public:
+  ForkClosedFd() = default;
+  explicit ForkClosedFd(Fd file);
+  ForkClosedFd(ForkClosedFd&&) noexcept = default;
+  ForkClosedFd& operator=(ForkClosedFd&& other) noexcept;
+  ~ForkClosedFd() { close(); }
+
+  // And still ours: neither the program nor the fork has closed it.
+  bool is_open() const { return file_.is_open(); }
+  int number() const { return file_.number(); }
+  // For a call, or a closed one.
+  const Fd& file() const { return file_.file(); }
+  void close();
+
+ private:
+  OwnFd file_;
+};
 
 }  // namespace cuvmm::share

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "share/host.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
 #include "base/log.hpp"
-#include "share/fork_closed.hpp"
 
 namespace cuvmm::share {
 namespace {
@@ -36,7 +37,17 @@ Host::~Host() {
   if (!settings_.token_path.empty() && listening_.is_of_this_process()) {
     ::unlink(settings_.token_path.c_str());
   }
-  for (const auto& [id, peer] : peers_) forget_for_forked_children(peer.socket.number());
+}
+
+void Host::refresh_files() {
+  constexpr std::uint64_t an_hour_us = 3600ull * 1'000'000;
+  const std::uint64_t now = now_us();
+  if (now < refreshed_us_ + an_hour_us) return;
+  refreshed_us_ = now;
+  listening_.refresh_file();
+  if (!settings_.token_path.empty() && listening_.is_of_this_process()) {
+    ::utimensat(AT_FDCWD, settings_.token_path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  }
 }
 
 std::size_t Host::grants() const {
@@ -46,6 +57,7 @@ std::size_t Host::grants() const {
 }
 
 Result<std::optional<HostEvent>> Host::wait(Deadline until, int also) {
+  refresh_files();
   while (events_.empty()) {
     std::vector<pollfd> waited{{listening_.socket().number(), POLLIN, 0}, {also, POLLIN, 0}};
     std::vector<PeerId> ids;
@@ -60,6 +72,7 @@ Result<std::optional<HostEvent>> Host::wait(Deadline until, int also) {
     const int ready =
         ::poll(waited.data(), waited.size(), std::min(longest, until.milliseconds_left()));
     if (ready < 0 && errno != EINTR) return system_error("wait for importers");
+    drop_the_lost();
     drop_the_silent();
     if (ready > 0) {
       for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -84,7 +97,7 @@ Result<std::optional<HostEvent>> Host::wait(Deadline until, int also) {
 }
 
 void Host::accept_all() {
-  for (;;) {
+  while (listening_.socket().is_open()) {
     Fd socket{
         ::accept4(listening_.socket().number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
     if (socket.is_open()) {
@@ -108,10 +121,17 @@ void Host::accept_one(Fd socket) {
     return;
   }
   if (peers_.size() - known_ >= most_strangers) return;
-  close_in_forked_children(socket.number());
   Peer& peer = peers_[++last_peer_];
-  peer.socket = std::move(socket);
+  peer.socket = ForkClosedFd{std::move(socket)};
   peer.came_us = now_us();
+}
+
+// The program has closed their sockets, with all that it had.
+void Host::drop_the_lost() {
+  for (auto at = peers_.begin(); at != peers_.end();) {
+    const auto peer = at++;
+    if (!peer->second.socket.is_open()) drop(peer->first);
+  }
 }
 
 void Host::drop_the_silent() {
@@ -131,7 +151,6 @@ void Host::drop(PeerId id) {
   if (peer == peers_.end()) return;
   const bool was_known = peer->second.known;
   if (was_known) --known_;
-  forget_for_forked_children(peer->second.socket.number());
   // One event for each grant, so that who counts them has no list of his own.
   for (const auto& [grant, granted] : peer->second.grants) {
     add({.what = HostEvent::What::Released, .peer = id, .grant = grant, .asked = {}});
@@ -142,7 +161,7 @@ void Host::drop(PeerId id) {
 
 // One message: the others wait their turn, so that nobody has all the time.
 Result<void> Host::serve(PeerId id, Peer& peer) {
-  auto packet = receive(peer.socket, at_once);
+  auto packet = receive(peer.socket.file(), at_once);
   if (!packet.ok() && packet.error().kind == ErrorKind::TimedOut) return {};
   if (!packet.ok()) {
     if (packet.error().kind == ErrorKind::NotAvailable) {
@@ -238,7 +257,7 @@ Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
 }
 
 Result<void> Host::say(const Peer& peer, const Message& message, std::span<const int> files) {
-  return send(peer.socket, message, files, at_once);
+  return send(peer.socket.file(), message, files, at_once);
 }
 
 Result<GrantId> Host::grant(PeerId id, Granted granted) {

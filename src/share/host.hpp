@@ -65,7 +65,7 @@ class Host {
 
  private:
   struct Peer {
-    Fd socket;
+    ForkClosedFd socket;
     bool known = false;  // has shown the token
     std::uint64_t came_us = 0;
     std::map<GrantId, Granted> grants;
@@ -75,6 +75,7 @@ class Host {
   Host(const HostSettings& settings, ListeningSocket listening)
       : settings_(settings), listening_(std::move(listening)) {}
 
+  void refresh_files();
   void accept_all();
   void accept_one(Fd socket);
   Result<void> serve(PeerId id, Peer& peer);
@@ -83,6 +84,7 @@ class Host {
   Result<void> answer_fetch(PeerId id, Peer& peer, const Fetch& fetch);
   Result<void> say(const Peer& peer, const Message& message, std::span<const int> files = {});
   void drop(PeerId id);
+  void drop_the_lost();
   void drop_the_silent();
   void add(HostEvent event) { events_.push_back(event); }
 
@@ -90,6 +92,7 @@ class Host {
   ListeningSocket listening_;
   Peers peers_;
   std::size_t known_ = 0;
+  std::uint64_t refreshed_us_ = now_us();
   PeerId last_peer_ = 0;
   GrantId last_grant_ = 0;
   std::deque<HostEvent> events_;

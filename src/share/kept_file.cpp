@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "share/kept_file.hpp"
 
-#include "share/fork_closed.hpp"
+#include <memory>
 
 namespace cuvmm::share {
 namespace {
@@ -17,31 +17,30 @@ bool may_keep_one_more() {
 }  // namespace
 
 KeptFile::~KeptFile() {
-  const int number = number_.load();
-  if (number < 0) return;
-  kept_by_the_process.fetch_sub(1);
-  if (owner_.load() != ::getpid()) return;
-  forget_for_forked_children(number);
-  Fd{number}.close();
+  const std::unique_ptr<const ForkClosedFd> kept{kept_.load()};
+  if (kept != nullptr) kept_by_the_process.fetch_sub(1);
 }
 
 Result<SentFile> KeptFile::of(const ChunkRef& chunk) {
-  const int before = number_.load(std::memory_order_acquire);
-  if (before >= 0 && owner_.load() == ::getpid())
-    return SentFile{.number = before, .for_this_time = {}};
+  const auto for_this_time = [](Fd exported) {
+    const int number = exported.number();
+    return SentFile{.number = number, .for_this_time = std::move(exported)};
+  };
+  const ForkClosedFd* const before = kept_.load(std::memory_order_acquire);
+  if (before != nullptr) {
+    const int number = before->number();
+    if (number >= 0) return SentFile{.number = number, .for_this_time = {}};
+  }
   Fd exported = TRY(chunk.export_fd());
-  const int number = exported.number();
-  if (before >= 0 || !may_keep_one_more()) {
-    return SentFile{.number = number, .for_this_time = std::move(exported)};
+  if (before != nullptr || !may_keep_one_more()) return for_this_time(std::move(exported));
+  auto keeping = std::make_unique<ForkClosedFd>(std::move(exported));
+  const int number = keeping->number();
+  const ForkClosedFd* nobody = nullptr;
+  if (!kept_.compare_exchange_strong(nobody, keeping.get(), std::memory_order_acq_rel)) {
+    kept_by_the_process.fetch_sub(1);  // another thread keeps one meanwhile
+    return for_this_time(TRY(chunk.export_fd()));
   }
-  owner_.store(::getpid());
-  int expected = -1;
-  if (!number_.compare_exchange_strong(expected, number, std::memory_order_acq_rel)) {
-    kept_by_the_process.fetch_sub(1);
-    return SentFile{.number = number, .for_this_time = std::move(exported)};
-  }
-  close_in_forked_children(number);
-  static_cast<void>(exported.release());
+  static_cast<void>(keeping.release());
   return SentFile{.number = number, .for_this_time = {}};
 }
 

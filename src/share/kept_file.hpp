@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 
-#include "base/fd.hpp"
+#include "share/fork_closed.hpp"
 #include "vmm/chunk_ref.hpp"
 
 namespace cuvmm::share {
@@ -34,8 +32,7 @@ class KeptFile {
   Result<SentFile> of(const ChunkRef& chunk);
 
  private:
-  std::atomic<int> number_{-1};
-  std::atomic<pid_t> owner_{0};  // a forked child's copy is closed
+  std::atomic<const ForkClosedFd*> kept_{nullptr};  // set once
 };
 
 }  // namespace cuvmm::share

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "share/lender.hpp"
 
+#include <fcntl.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 
-#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 
 #include "base/log.hpp"
+#include "base/start_thread.hpp"
 #include "share/host.hpp"
 
 namespace cuvmm::share {
@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t most_importers = 1024;
 constexpr Duration long_time = std::chrono::minutes{10};
+constexpr Duration a_moment = std::chrono::seconds{1};
 
 // At the end of the process, which joins nothing: the file alone.
 std::string& socket_of_this_process() {
@@ -60,7 +61,9 @@ class Lender::Desk {
   IpcHandle identity_;
   std::unique_ptr<Host> host_;
   std::map<GrantId, Lending::Id> lent_;
-  Fd stop_;
+  std::atomic<bool> stops_{false};
+  OwnFd stopped_;  // readable once the other end is closed
+  OwnFd stop_;
   pid_t process_ = 0;
   pthread_t thread_{};
   bool runs_ = false;
@@ -86,17 +89,14 @@ Result<std::unique_ptr<Lender::Desk>> Lender::Desk::open(Memory& memory, const A
   return desk;
 }
 
-// The program's signals are for the program's threads.
 Result<void> Lender::Desk::start() {
   constexpr const char* doing = "answer other processes";
-  stop_ = Fd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  if (!stop_.is_open()) return system_error(doing);
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int refused = ::pthread_create(&thread_, nullptr, &Desk::run, this);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  // A pipe, since all of the system's event descriptors look like the same file.
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return system_error(doing);
+  stopped_ = OwnFd{Fd{ends[0]}};
+  stop_ = OwnFd{Fd{ends[1]}};
+  const int refused = start_thread(&thread_, &Desk::run, this);
   if (refused != 0) {
     errno = refused;
     return system_error(doing);
@@ -112,8 +112,8 @@ Result<void> Lender::Desk::start() {
 Lender::Desk::~Desk() {
   // A forked child has the record and not the thread.
   if (!runs_ || process_ != ::getpid()) return;
-  const std::uint64_t one = 1;
-  (void)!::write(stop_.number(), &one, sizeof one);
+  stops_.store(true);
+  stop_.close();
   ::pthread_join(thread_, nullptr);
 }
 
@@ -124,9 +124,10 @@ void* Lender::Desk::run(void* desk) {
 }
 
 void Lender::Desk::work() {
-  std::uint64_t stopped = 0;
-  while (::read(stop_.number(), &stopped, sizeof stopped) < 0) {
-    const auto event = host_->wait(Deadline::after(long_time), stop_.number());
+  while (!stops_.load()) {
+    // Where the program has closed the pipe too, nothing ends the wait.
+    const Duration at_most = stopped_.is_open() ? long_time : a_moment;
+    const auto event = host_->wait(Deadline::after(at_most), stopped_.number());
     if (!event.ok()) {
       CUVMM_LOG(Warning, "%s; no IPC handle of this process can be opened any more",
                 event.error().text().c_str());
@@ -177,9 +178,9 @@ Result<Lender::Desk*> Lender::desk() {
 }
 
 Result<IpcHandle> Lender::lend(CUdeviceptr address) {
+  const Desk* const answering = TRY(desk());  // or the memory would stay where it is for nobody
   const Token fresh = TRY(Token::make());
   const Memory::Lent lent = TRY(memory_.lend(address, fresh.bytes));
-  const Desk* const answering = TRY(desk());
   return answering->handle_of(lent);
 }
 

@@ -9,33 +9,52 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
-
-#include "share/fork_closed.hpp"
 
 namespace cuvmm::share {
 namespace {
 
-Result<sockaddr_un> address_of(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Error::invalid("use a socket", "its path is too long");
+constexpr const char* being_made = ".new";  // at the end of its name
+
+// By which a socket is bound or connected to. The system takes about a hundred letters; a longer
+// path is named by its folder's descriptor, which has to be open meanwhile.
+struct Address {
+  sockaddr_un name{};
+  Fd folder;
+
+  const sockaddr* generic() const { return reinterpret_cast<const sockaddr*>(&name); }
+  static constexpr socklen_t size = sizeof(sockaddr_un);
+
+  static Result<Address> of(const std::string& path) {
+    Address address;
+    address.name.sun_family = AF_UNIX;
+    if (path.size() < sizeof address.name.sun_path) {
+      std::memcpy(address.name.sun_path, path.data(), path.size());
+      return address;
+    }
+    constexpr const char* doing = "use a socket";
+    const std::size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return Error::invalid(doing, "its path is too long");
+    address.folder = Fd{::open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    if (!address.folder.is_open()) return system_error(doing);
+    const std::string way =
+        "/proc/self/fd/" + std::to_string(address.folder.number()) + path.substr(slash);
+    if (way.size() >= sizeof address.name.sun_path) {
+      return Error::invalid(doing, "its name is too long");
+    }
+    std::memcpy(address.name.sun_path, way.data(), way.size());
+    return address;
   }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return address;
-}
+};
 
 Result<Fd> new_socket() {
   Fd socket{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   if (!socket.is_open()) return system_error("make a socket");
   return socket;
-}
-
-const sockaddr* generic(const sockaddr_un& address) {
-  return reinterpret_cast<const sockaddr*>(&address);
 }
 
 Result<void> make_private(const std::string& folder) {
@@ -50,6 +69,32 @@ Result<void> make_private(const std::string& folder) {
   return {};
 }
 
+// Some file systems have none, and some folders take nothing.
+Result<void> takes_sockets(const std::string& folder) {
+  static std::atomic<unsigned> tries{0};
+  const std::string path = in_folder(folder, "trial-" + std::to_string(::getpid()) + "-" +
+                                                 std::to_string(tries.fetch_add(1)) + being_made);
+  const Address address = TRY(Address::of(path));
+  const Fd socket = TRY(new_socket());
+  ::unlink(path.c_str());
+  const bool is_bound = ::bind(socket.number(), address.generic(), Address::size) == 0;
+  Result<void> bound = is_bound ? Result<void>{} : system_error("have a folder for sockets");
+  ::unlink(path.c_str());
+  return bound;
+}
+
+Result<void> can_be_had(const std::string& folder) {
+  TRY(make_private(folder));
+  return takes_sockets(folder);
+}
+
+Error nobody_listens(int code) {
+  return {.kind = ErrorKind::NotFound,
+          .system_code = code,
+          .doing = "connect to the exporter",
+          .subject = "no process listens there"};
+}
+
 // Held as long as its owner lives, whatever ends it.
 Result<Fd> lock_of(const std::string& path) {
   constexpr const char* doing = "listen at a socket";
@@ -62,54 +107,86 @@ Result<Fd> lock_of(const std::string& path) {
       .kind = ErrorKind::AlreadyExists, .doing = doing, .subject = "another process listens there"};
 }
 
+// Under that name, unless somebody living has it: what the dead have left there goes.
+Result<void> name_it(const std::string& fresh, const std::string& path) {
+  constexpr const char* doing = "listen at a socket";
+  for (int tries = 0; tries < 2; ++tries) {
+    if (::link(fresh.c_str(), path.c_str()) == 0) {
+      ::unlink(fresh.c_str());
+      return {};
+    }
+    if (errno != EEXIST && ::access(path.c_str(), F_OK) != 0) {
+      // A file system without second names: for a moment another may take it.
+      if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(doing);
+      return {};
+    }
+    const auto listens = connect_to(path, Deadline{});
+    if (listens.ok() || listens.error().kind != ErrorKind::NotFound) break;
+    if (listens.error().system_code == ECONNREFUSED) ::unlink(path.c_str());
+  }
+  return Error{
+      .kind = ErrorKind::AlreadyExists, .doing = doing, .subject = "another process listens there"};
+}
+
 }  // namespace
 
 std::vector<std::string> private_folders() {
   std::vector<std::string> folders;
   const char* const given = ::secure_getenv("XDG_RUNTIME_DIR");
   if (given != nullptr && given[0] == '/') folders.push_back(std::string(given) + "/cuvmm");
-  folders.push_back("/tmp/cuvmm-" + std::to_string(::geteuid()));
+  for (const char* const for_all : {"/tmp/cuvmm-", "/dev/shm/cuvmm-"}) {
+    folders.push_back(for_all + std::to_string(::geteuid()));
+  }
   return folders;
 }
 
 Result<std::string> private_folder() {
-  const auto folders = private_folders();
-  for (const std::string& folder : folders) {
-    if (make_private(folder).ok()) return folder;
+  Error why;
+  for (const std::string& folder : private_folders()) {
+    const auto had = can_be_had(folder);
+    if (had.ok()) return folder;
+    why = had.error();
   }
-  TRY(make_private(folders.back()));
-  return folders.back();
+  return why;
 }
 
 Result<ListeningSocket> ListeningSocket::open(const std::string& path, Replace replace,
                                               const std::function<Result<void>()>& prepare) {
   constexpr const char* doing = "listen at a socket";
   ListeningSocket listening;
-  if (replace == Replace::Stale) listening.lock_ = TRY(lock_of(path));
+  if (replace == Replace::Stale) listening.lock_ = ForkClosedFd{TRY(lock_of(path))};
   TRY(prepare());
-  listening.socket_ = TRY(new_socket());
-  // Bound under another name and renamed once it listens, so that who finds it can connect, and
-  // what a dead process left there is replaced in one step.
-  const std::string fresh = path + ".new";
-  const sockaddr_un address = TRY(address_of(fresh));
+  listening.socket_ = ForkClosedFd{TRY(new_socket())};
+  // Bound under another name and given its own once it listens, so that who finds it can connect.
+  const std::string fresh = path + being_made;
+  const Address address = TRY(Address::of(fresh));
   ::unlink(fresh.c_str());
   const int socket = listening.socket_.number();
-  if (::bind(socket, generic(address), sizeof address) != 0) return system_error(doing);
-  if (::chmod(fresh.c_str(), S_IRUSR | S_IWUSR) != 0 || ::listen(socket, SOMAXCONN) != 0 ||
-      ::rename(fresh.c_str(), path.c_str()) != 0) {
-    const Error error = system_error(doing);
+  if (::bind(socket, address.generic(), Address::size) != 0) return system_error(doing);
+  const auto file = FileIdentity::at(fresh);
+  const Result<void> named = [&]() -> Result<void> {
+    if (!file || ::chmod(fresh.c_str(), S_IRUSR | S_IWUSR) != 0 ||
+        ::listen(socket, SOMAXCONN) != 0) {
+      return system_error(doing);
+    }
+    if (replace == Replace::Nothing) return name_it(fresh, path);
+    // Those who have the lock replace what is there in one step.
+    if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(doing);
+    return {};
+  }();
+  if (!named.ok()) {
     ::unlink(fresh.c_str());
-    return error;
+    return named.error();
   }
+  listening.file_ = *file;
   listening.path_ = path;
   listening.owner_ = ::getpid();
-  close_in_forked_children(socket);
-  if (listening.lock_.is_open()) close_in_forked_children(listening.lock_.number());
   return listening;
 }
 
 ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept
     : path_(std::exchange(other.path_, {})),
+      file_(other.file_),
       owner_(other.owner_),
       lock_(std::move(other.lock_)),
       socket_(std::move(other.socket_)) {}
@@ -118,6 +195,7 @@ ListeningSocket& ListeningSocket::operator=(ListeningSocket&& other) noexcept {
   if (this == &other) return *this;
   close();
   path_ = std::exchange(other.path_, {});
+  file_ = other.file_;
   owner_ = other.owner_;
   lock_ = std::move(other.lock_);
   socket_ = std::move(other.socket_);
@@ -132,30 +210,39 @@ bool ListeningSocket::is_of_this_process() const {
   return !path_.empty() && owner_ == ::getpid();
 }
 
+void ListeningSocket::remove_file() const {
+  if (is_of_this_process() && FileIdentity::at(path_) == file_) ::unlink(path_.c_str());
+}
+
+void ListeningSocket::refresh_file() const {
+  if (is_of_this_process()) ::utimensat(AT_FDCWD, path_.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+}
+
 // The file of the lock stays: who removes it may remove the one that somebody else has just locked.
 void ListeningSocket::close() {
-  if (is_of_this_process()) {
-    ::unlink(path_.c_str());
-    if (lock_.is_open()) ::flock(lock_.number(), LOCK_UN);  // whoever else has it open
+  remove_file();
+  if (is_of_this_process() && lock_.is_open()) {
+    ::flock(lock_.number(), LOCK_UN);  // whoever else has it open
   }
   path_.clear();
-  forget_for_forked_children(socket_.number());
-  forget_for_forked_children(lock_.number());
   socket_.close();
   lock_.close();
 }
 
 Result<Fd> connect_to(const std::string& path, Deadline until) {
   constexpr const char* doing = "connect to the exporter";
-  const sockaddr_un address = TRY(address_of(path));
+  const auto address = Address::of(path);
+  if (!address.ok()) {
+    if (address.error().system_code != ENOENT && address.error().system_code != ENOTDIR) {
+      return address.error();
+    }
+    return nobody_listens(address.error().system_code);
+  }
   for (;;) {
     Fd socket = TRY(new_socket());
-    if (::connect(socket.number(), generic(address), sizeof address) == 0) return socket;
+    if (::connect(socket.number(), address->generic(), Address::size) == 0) return socket;
     if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR) {
-      return Error{.kind = ErrorKind::NotFound,
-                   .system_code = errno,
-                   .doing = doing,
-                   .subject = "no process listens there"};
+      return nobody_listens(errno);
     }
     if (errno != EINTR && errno != EAGAIN) return system_error(doing);
     if (until.is_over()) return Error{.kind = ErrorKind::TimedOut, .doing = doing};
@@ -164,19 +251,25 @@ Result<Fd> connect_to(const std::string& path, Deadline until) {
   }
 }
 
-void remove_stale_sockets(const std::string& folder, const std::string& prefix) {
+std::vector<std::string> names_in(const std::string& folder, const std::string& prefix) {
+  std::vector<std::string> names;
   DIR* const files = ::opendir(folder.c_str());
-  if (files == nullptr) return;
+  if (files == nullptr) return names;
   while (const dirent* entry = ::readdir(files)) {
-    const std::string name = entry->d_name;
-    if (name.compare(0, prefix.size(), prefix) != 0 || name.ends_with(".new")) continue;
-    std::string path = folder;
-    path.append("/").append(name);
+    const std::string_view name = entry->d_name;
+    if (name.starts_with(prefix) && !name.ends_with(being_made)) names.emplace_back(name);
+  }
+  ::closedir(files);
+  return names;
+}
+
+void remove_stale_sockets(const std::string& folder, const std::string& prefix) {
+  for (const std::string& name : names_in(folder, prefix)) {
+    const std::string path = in_folder(folder, name);
     const auto listens = connect_to(path, Deadline{});
     const bool refused = !listens.ok() && listens.error().system_code == ECONNREFUSED;
     if (refused) ::unlink(path.c_str());
   }
-  ::closedir(files);
 }
 
 }  // namespace cuvmm::share

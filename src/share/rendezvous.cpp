@@ -4,7 +4,7 @@
 namespace cuvmm::share {
 namespace {
 
-constexpr const char* usual_name = "/share";
+constexpr const char* usual_name = "share";
 
 std::string token_of(const std::string& path) {
   return path + ".token";
@@ -13,19 +13,7 @@ std::string token_of(const std::string& path) {
 }  // namespace
 
 Result<std::string> usual_place_to_listen() {
-  std::string place = TRY(private_folder());
-  place += usual_name;
-  return place;
-}
-
-std::string usual_place_to_connect() {
-  const auto folders = private_folders();
-  for (const std::string& folder : folders) {
-    std::string place = folder;
-    place += usual_name;
-    if (::access(place.c_str(), F_OK) == 0) return place;
-  }
-  return folders.front() + usual_name;
+  return in_folder(TRY(private_folder()), usual_name);
 }
 
 Result<std::unique_ptr<Host>> listen_at(const std::string& path) {
@@ -43,6 +31,11 @@ Result<Session> connect_at(const std::string& path, Deadline until) {
   return Error{.kind = ErrorKind::NotFound,
                .doing = "connect to the exporter",
                .subject = "no process listens there"};
+}
+
+Result<Session> connect_at_the_usual_place(Deadline until) {
+  return in_any_folder<Session>(usual_name,
+                                [&](const std::string& path) { return connect_at(path, until); });
 }
 
 }  // namespace cuvmm::share

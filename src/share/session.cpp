@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "share/fork_closed.hpp"
-
 namespace cuvmm::share {
 namespace {
 
@@ -20,22 +18,7 @@ Error out_of_turn(const char* doing) {
 
 }  // namespace
 
-Session::Session(Fd socket, pid_t exporter) : socket_(std::move(socket)), exporter_(exporter) {
-  close_in_forked_children(socket_.number());
-}
-
-Session& Session::operator=(Session&& other) noexcept {
-  if (this == &other) return *this;
-  forget_for_forked_children(socket_.number());
-  socket_ = std::move(other.socket_);
-  exporter_ = other.exporter_;
-  waiting_ = std::move(other.waiting_);
-  return *this;
-}
-
-Session::~Session() {
-  forget_for_forked_children(socket_.number());
-}
+Session::Session(Fd socket, pid_t exporter) : socket_(std::move(socket)), exporter_(exporter) {}
 
 Result<Session> Session::connect(const std::string& path, const Token& token, Deadline until) {
   constexpr const char* doing = "connect to the exporter";
@@ -52,7 +35,7 @@ Result<Session> Session::connect(const std::string& path, const Token& token, De
 // Grants come when the exporter likes, so they may stand before an answer.
 Result<Packet> Session::next_answer(Deadline until) {
   for (;;) {
-    Packet packet = TRY(cuvmm::share::receive(socket_, until));
+    Packet packet = TRY(cuvmm::share::receive(socket_.file(), until));
     const auto* grant = std::get_if<Grant>(&packet.message);
     if (grant == nullptr) return packet;
     waiting_.push_back(*grant);
@@ -62,7 +45,7 @@ Result<Packet> Session::next_answer(Deadline until) {
 Result<Grant> Session::receive(Deadline until) {
   constexpr const char* doing = "receive a grant";
   if (waiting_.empty()) {
-    const Packet packet = TRY(cuvmm::share::receive(socket_, until));
+    const Packet packet = TRY(cuvmm::share::receive(socket_.file(), until));
     if (const auto* no = std::get_if<Refused>(&packet.message)) return refused(doing, *no);
     const auto* grant = std::get_if<Grant>(&packet.message);
     if (grant == nullptr) return out_of_turn(doing);
@@ -74,8 +57,8 @@ Result<Grant> Session::receive(Deadline until) {
 }
 
 Result<Session::Answer> Session::ask(const Ask& what, Deadline until) {
-  TRY(send(socket_, what, {}, until));
-  const Packet packet = TRY(cuvmm::share::receive(socket_, until));
+  TRY(send(socket_.file(), what, {}, until));
+  const Packet packet = TRY(cuvmm::share::receive(socket_.file(), until));
   if (const auto* grant = std::get_if<Grant>(&packet.message)) return Answer{.grant = *grant};
   if (const auto* no = std::get_if<Refused>(&packet.message)) {
     return Answer{.grant = {}, .refusal = no->why};
@@ -85,7 +68,7 @@ Result<Session::Answer> Session::ask(const Ask& what, Deadline until) {
 
 Result<Session::Batch> Session::fetch(const Grant& grant, std::uint32_t first, Deadline until) {
   constexpr const char* doing = "fetch chunks";
-  TRY(send(socket_, Fetch{.grant = grant.id, .first = first}, {}, until));
+  TRY(send(socket_.file(), Fetch{.grant = grant.id, .first = first}, {}, until));
   Packet packet = TRY(next_answer(until));
   if (const auto* no = std::get_if<Refused>(&packet.message)) return refused(doing, *no);
   auto* chunks = std::get_if<Chunks>(&packet.message);
@@ -96,12 +79,12 @@ Result<Session::Batch> Session::fetch(const Grant& grant, std::uint32_t first, D
 }
 
 Result<void> Session::acknowledge(const Grant& grant, std::uint32_t status, Deadline until) {
-  return send(socket_, Acknowledge{.grant = grant.id, .status = status}, {}, until);
+  return send(socket_.file(), Acknowledge{.grant = grant.id, .status = status}, {}, until);
 }
 
 Result<void> Session::release(std::uint64_t grant, Deadline until) {
   constexpr const char* doing = "release a grant";
-  TRY(send(socket_, Release{grant}, {}, until));
+  TRY(send(socket_.file(), Release{grant}, {}, until));
   const Packet packet = TRY(next_answer(until));
   const auto* released = std::get_if<Released>(&packet.message);
   if (released == nullptr || released->grant != grant) return out_of_turn(doing);

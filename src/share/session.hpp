@@ -17,10 +17,6 @@ class Session {
   // Refusal's name; NotAvailable where the versions differ.
   static Result<Session> connect(const std::string& path, const Token& token, Deadline until);
 
-  Session(Session&&) noexcept = default;
-  Session& operator=(Session&& other) noexcept;
-  ~Session();
-
   pid_t exporter() const { return exporter_; }
 
   // The next grant that the exporter makes to this process.
@@ -47,7 +43,7 @@ class Session {
   Session(Fd socket, pid_t exporter);
   Result<Packet> next_answer(Deadline until);
 
-  Fd socket_;
+  ForkClosedFd socket_;
   pid_t exporter_ = 0;
   std::deque<Grant> waiting_;  // came while something else was waited for
 };

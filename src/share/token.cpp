@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.hpp"
+#include "base/without_signals.hpp"
 #include "share/system_error.hpp"
 
 namespace cuvmm::share {
@@ -40,6 +41,7 @@ Result<void> write_token(const std::string& path, const Token& token) {
   const Fd file{::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                        S_IRUSR | S_IWUSR)};
   if (!file.is_open()) return system_error(doing);
+  const WithoutWriteSignals quiet;
   const ssize_t written = ::write(file.number(), token.bytes.data(), token.bytes.size());
   if (written != static_cast<ssize_t>(token.bytes.size()) ||
       ::rename(fresh.c_str(), path.c_str()) != 0) {

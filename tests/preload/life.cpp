@@ -49,6 +49,13 @@ TEST(ScheduledProcess, LosesNothingThatItHasQueuedWhenItEnds) {
   EXPECT_EQ(finished.out, "600 done at exit\n");
 }
 
+TEST(ControlledProcess, ClosesNoFilesOfTheProgramsInItsChildren) {
+  const Finished finished =
+      run_program({program("life"), "close-all-fork"},
+                  under_cuvmm({{"VMM_CONTROL", "on"}, {"XDG_RUNTIME_DIR", own_folder()}}));
+  EXPECT_EQ(finished.status, 0) << finished.err;
+}
+
 TEST(ProcessWithoutCuda, LeavesNoTraceAndNoLog) {
   const std::string folder = own_folder();
   const Finished finished = run_program({program("life"), "no-cuda"},

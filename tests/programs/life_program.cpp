@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ends and forks in ways that programs do. What it does is its first word.
+#include <fcntl.h>
 #include <link.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -75,6 +76,22 @@ int fork_after_start() {
   }
   const int status = wait_for(child);
   return calls.cuMemFree_(kept) == CUDA_SUCCESS ? status : 21;
+}
+
+// As daemons do. What is opened then has our numbers, and is the child's as well.
+int close_all_and_fork() {
+  begin();
+  for (int number = 3; number < 1024; ++number) close(number);
+  std::vector<int> files;
+  for (int i = 0; i < 300; ++i) files.push_back(open("/dev/null", O_RDONLY));
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const int file : files) {
+      if (fcntl(file, F_GETFD) < 0) _exit(24);
+    }
+    _exit(0);
+  }
+  return wait_for(child);
 }
 
 int fork_before_start() {
@@ -251,6 +268,7 @@ int main(int count, char** words) {
     std::thread{[] { std::exit(0); }}.join();
   }
   if (what == "fork") return fork_after_start();
+  if (what == "close-all-fork") return close_all_and_fork();
   if (what == "fork-first") return fork_before_start();
   if (what == "fork-exec") return fork_and_execute(words[0]);
   if (what == "vfork-exec") return vfork_and_execute(words[0]);

