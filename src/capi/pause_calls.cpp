@@ -58,15 +58,7 @@ cuvmm_status answer(const Result<PauseReport>& done, cuvmm_pause_report* report,
   if (!done.ok()) return refuse(done.error(), error);
   if (report == nullptr) return CUVMM_OK;
   *report = {};
-  report->moved = done->moved;
-  report->stayed = done->stayed;
-  report->took_us = done->took_us;
-  report->held_us = done->held_us;
-  report->drain_us = done->times.drain_us;
-  report->host_us = done->times.host_us;
-  report->copies_us = done->times.copies_us;
-  report->maps_us = done->times.maps_us;
-  report->chunks_us = done->times.chunks_us;
+  copy_figures(*done, *report);
   std::strncpy(report->why, done->why, sizeof report->why - 1);
   return CUVMM_OK;
 }

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdlib>
 
 #include "base/log.hpp"
+#include "base/start_thread.hpp"
 #include "engine/inside.hpp"
 
 namespace cuvmm {
@@ -35,17 +35,11 @@ void close_socket() {
   if (share::ControlSocket* const socket = open_socket.exchange(nullptr)) socket->remove();
 }
 
-// The program's signals are the business of its own threads.
-bool start_thread(void* (*run)(void*), void* with) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+bool start_detached(void* (*run)(void*), void* with) {
   pthread_t thread{};
-  const int refused = ::pthread_create(&thread, nullptr, run, with);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (refused == 0) ::pthread_detach(thread);
-  return refused == 0;
+  if (start_thread(&thread, run, with) != 0) return false;
+  ::pthread_detach(thread);
+  return true;
 }
 
 template <class Report>
@@ -56,15 +50,7 @@ share::ControlAnswer as_answer(const Report& report) {
     return said;
   }
   said.outcome = share::ControlOutcome::Done;
-  said.moved = report->moved;
-  said.stayed = report->stayed;
-  said.took_us = report->took_us;
-  said.held_us = report->held_us;
-  said.drain_us = report->times.drain_us;
-  said.host_us = report->times.host_us;
-  said.copies_us = report->times.copies_us;
-  said.maps_us = report->times.maps_us;
-  said.chunks_us = report->times.chunks_us;
+  copy_figures(*report, said);
   said.say(report->why);
   return said;
 }
@@ -90,14 +76,14 @@ class Control::Alone {
   bool is_mine_ = false;
 };
 
-Result<PauseReport> Control::pause(Duration timeout, Strict strict) {
+Result<PauseReport> Control::pause(Duration timeout, Strict strict, const StillWanted& is_wanted) {
   if (Inside::here()) return Error::invalid("pause", "from within a call");
   const Alone alone{is_busy_, a_moment};
   if (!alone.is_mine()) return Error::invalid("pause", "another pause or resume is under way");
   if (stays_out_.load()) return Error::invalid("pause", "the process is about to end");
   if (placement_.is_stuck()) return Error::invalid("pause", "its memory is still being moved");
   const Inside inside;
-  const auto paused = pauser_.pause(timeout, strict);
+  const auto paused = pauser_.pause(timeout, strict, is_wanted);
   publish();
   start_looking_after_host();
   return paused;
@@ -194,12 +180,13 @@ void Control::start_looking_after_host() {
   if (looks_after_host_.exchange(true)) return;
   process_ = ::getpid();
   if (looking_after_host.exchange(this) == nullptr) std::atexit(&Control::stop_looking_after_host);
-  if (!start_thread(&Control::look_after_host, this)) {
+  if (!start_detached(&Control::look_after_host, this)) {
     CUVMM_LOG(Warning, "no thread to look after pinned memory; it stays");
   }
 }
 
-share::ControlAnswer Control::answer(const share::ControlRequest& request) {
+share::ControlAnswer Control::answer(const share::ControlRequest& request,
+                                     const StillWanted& is_wanted) {
   const Duration timeout{static_cast<Duration::rep>(
       std::min<std::uint64_t>(request.timeout_us, static_cast<std::uint64_t>(an_hour.count())))};
   const bool strict = (request.flags & share::control_flag::strict) != 0;
@@ -207,7 +194,7 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request) {
   share::ControlAnswer said;
   switch (request.what) {
     case share::ControlWhat::Pause:
-      said = as_answer(pause(timeout, strict ? Strict::Yes : Strict::No));
+      said = as_answer(pause(timeout, strict ? Strict::Yes : Strict::No, is_wanted));
       break;
     case share::ControlWhat::Resume:
       said = as_answer(resume(partly ? Partly::Yes : Partly::No));
@@ -226,7 +213,7 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request) {
 }
 
 void Control::start() {
-  auto opened = share::ControlSocket::open(::getpid());
+  auto opened = share::ControlSocket::open();
   if (!opened.ok()) {
     CUVMM_LOG(Warning, "%s; the process cannot be paused from outside",
               opened.error().text().c_str());
@@ -237,7 +224,7 @@ void Control::start() {
   static std::atomic<bool> registered{false};
   if (!registered.exchange(true)) std::atexit(&close_socket);
   if (!ahead_.is_none()) start_looking_after_host();
-  if (start_thread(&Control::serve, this)) return;
+  if (start_detached(&Control::serve, this)) return;
   close_socket();
   CUVMM_LOG(Warning, "no thread for the control socket; the process cannot be paused from outside");
 }
@@ -248,7 +235,8 @@ void* Control::serve(void* control) {
   share::ControlSocket* const socket = open_socket.load();
   if (socket == nullptr) return nullptr;
   for (;;) {
-    socket->serve([&](const share::ControlRequest& request) { return self.answer(request); },
+    socket->serve([&](const share::ControlRequest& request,
+                      const StillWanted& is_wanted) { return self.answer(request, is_wanted); },
                   share::Deadline::after(an_hour));
   }
 }

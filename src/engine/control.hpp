@@ -39,7 +39,8 @@ class Control {
   // process, since the driver ends with it. A paused process is still resumed, or it could not end.
   void stay_out();
 
-  Result<PauseReport> pause(Duration timeout, Strict strict);
+  Result<PauseReport> pause(Duration timeout, Strict strict,
+                            const StillWanted& is_wanted = &always_wanted);
   Result<PauseReport> resume(Partly partly);
   bool is_paused() const { return is_paused_.load(); }
   Size paused_bytes() const { return paused_bytes_.load(); }
@@ -58,7 +59,7 @@ class Control {
   void place();
   void publish();
   Size ahead_bytes() const;
-  share::ControlAnswer answer(const share::ControlRequest& request);
+  share::ControlAnswer answer(const share::ControlRequest& request, const StillWanted& is_wanted);
 
   Memory& memory_;
   const SizeLimit ahead_;

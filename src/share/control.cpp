@@ -1,62 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "share/control.hpp"
 
-#include <dirent.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 
 #include "base/log.hpp"
 #include "share/packet.hpp"
+#include "share/process.hpp"
 
 namespace cuvmm::share {
 namespace {
 
 constexpr const char* prefix = "control-";
-constexpr const char* token_prefix = "token-";  // not the sockets' own: those are looked through
+constexpr const char* controlling = "control a process";
+constexpr const char* serving = "serve a control request";
 
 // With whoever has connected and says nothing.
 constexpr Duration patience{2'000'000};
+constexpr std::size_t most_visitors = 64;  // at a time; others wait to be let in
 
-std::string path_in(const std::string& folder, const char* kind, pid_t process) {
-  return folder + "/" + kind + std::to_string(process);
+// Distinct among processes that run, whatever namespace each is of.
+std::string name_of(pid_t process) {
+  return prefix + std::to_string(process) + "-" + std::to_string(namespace_of_processes());
 }
 
-// Of processes that were killed. A token is written a moment before its socket is there.
-void remove_stale_tokens(const std::string& folder) {
-  constexpr std::time_t a_minute = 60;
-  DIR* const files = ::opendir(folder.c_str());
-  if (files == nullptr) return;
-  while (const dirent* entry = ::readdir(files)) {
-    const std::string name = entry->d_name;
-    if (!name.starts_with(token_prefix)) continue;
-    std::string token = folder;
-    token.append("/").append(name);
-    const std::string socket = folder + "/" + prefix + name.substr(std::strlen(token_prefix));
-    struct stat facts;
-    const bool is_old =
-        ::lstat(token.c_str(), &facts) == 0 && facts.st_mtime + a_minute < ::time(nullptr);
-    if (is_old && ::access(socket.c_str(), F_OK) != 0) ::unlink(token.c_str());
-  }
-  ::closedir(files);
-}
-
-// One packet, of just that size.
+// One packet, of just that size. Nothing where none has come yet.
 template <class Words>
-Result<Words> receive_words(const Fd& socket, Deadline until, const char* doing) {
+Result<std::optional<Words>> received(const Fd& socket, const char* doing) {
   Words words;
   for (;;) {
-    const ssize_t got = ::recv(socket.number(), &words, sizeof words, MSG_TRUNC);
-    if (got == static_cast<ssize_t>(sizeof words)) return words;
-    if (got == 0) return other_side_has_gone(doing);
+    const ssize_t got = ::recv(socket.number(), &words, sizeof words, MSG_TRUNC | MSG_DONTWAIT);
+    if (got == static_cast<ssize_t>(sizeof words)) return std::optional{words};
+    if (got == 0 || (got < 0 && errno == ECONNRESET)) return other_side_has_gone(doing);
     if (got > 0) return Error::invalid(doing, "it is of another version");
-    if (errno != EAGAIN && errno != EINTR) return system_error(doing);
-    TRY(wait_for(socket, POLLIN, until, doing));
+    if (errno == EAGAIN) return std::optional<Words>{};
+    if (errno != EINTR) return system_error(doing);
   }
 }
 
@@ -70,20 +52,62 @@ Result<void> send_words(const Fd& socket, const Words& words, Deadline until, co
   }
 }
 
-Result<void> serve_one(const Fd& socket, const Token& token,
-                       const std::function<ControlAnswer(const ControlRequest&)>& answer) {
-  constexpr const char* doing = "serve a control request";
-  TRY(checked_peer(socket));
-  const auto request = TRY(receive_words<ControlRequest>(socket, Deadline::after(patience), doing));
-  ControlAnswer said;
-  if (request.version != control_version) {
-    said.say("this process speaks another version");
-  } else if (!same(request.token, token)) {
-    return Error::invalid(doing, "the token is wrong");
-  } else {
-    said = answer(request);
+bool has_gone(const Fd& socket) {
+  if (!socket.is_open()) return true;
+  pollfd seen{.fd = socket.number(), .events = POLLRDHUP, .revents = 0};
+  return ::poll(&seen, 1, 0) > 0;
+}
+
+void say_why(const Error& error) {
+  if (!says_gone(error)) CUVMM_LOG(Warning, "%s", error.text().c_str());
+}
+
+void give(const Fd& socket, const ControlAnswer& answer) {
+  const auto said = send_words(socket, answer, Deadline::after(patience), serving);
+  if (!said.ok() && said.error().system_code != EPIPE) say_why(said.error());
+}
+
+ControlAnswer refusal(const char* why) {
+  ControlAnswer answer;
+  answer.say(why);
+  return answer;
+}
+
+struct Reached {
+  pid_t process = 0;  // as it is numbered here; 0 where it is out of our sight
+  Fd socket;
+};
+
+// Everybody who listens in our folders.
+std::vector<Reached> reach_everybody(Deadline until) {
+  std::vector<Reached> everybody;
+  for (const std::string& folder : private_folders()) {
+    remove_stale_sockets(folder, prefix);
+    for (const std::string& name : names_in(folder, prefix)) {
+      auto socket = connect_to(in_folder(folder, name), until);
+      if (!socket.ok()) continue;
+      const auto process = checked_peer(*socket);
+      if (process.ok()) everybody.push_back({*process, std::move(*socket)});
+    }
   }
-  return send_words(socket, said, Deadline::after(patience), doing);
+  return everybody;
+}
+
+Result<Fd> reach(pid_t process, Deadline until) {
+  auto by_name = in_any_folder<Fd>(name_of(process), [&](const std::string& path) -> Result<Fd> {
+    Fd socket = TRY(connect_to(path, until));
+    if (TRY(checked_peer(socket)) == process) return socket;
+    return Error{.kind = ErrorKind::NotFound, .doing = controlling};
+  });
+  if (by_name.ok()) return by_name;
+  // It may run in a namespace within ours, where it has another number.
+  for (Reached& one : reach_everybody(until)) {
+    if (one.process == process) return std::move(one.socket);
+  }
+  if (by_name.error().kind != ErrorKind::NotFound) return by_name.error();
+  return Error{.kind = ErrorKind::NotFound,
+               .doing = controlling,
+               .subject = "it has no control socket (VMM_CONTROL=on opens one)"};
 }
 
 }  // namespace
@@ -94,84 +118,110 @@ void ControlAnswer::say(const std::string& words) {
   text[length] = '\0';
 }
 
-Result<ControlSocket> ControlSocket::open(pid_t process) {
+Result<ControlSocket> ControlSocket::open() {
   const std::string folder = TRY(private_folder());
   remove_stale_sockets(folder, prefix);
-  remove_stale_tokens(folder);
-  const std::string token_path = path_in(folder, token_prefix, process);
-  const Token token = TRY(Token::make());
-  TRY(write_token(token_path, token));
-  auto listening =
-      ListeningSocket::open(path_in(folder, prefix, process), ListeningSocket::Replace::Nothing);
-  if (!listening.ok()) {
-    ::unlink(token_path.c_str());
-    return listening.error();
-  }
-  return ControlSocket{std::move(*listening), token_path, token, process};
+  return ControlSocket{TRY(ListeningSocket::open(in_folder(folder, name_of(::getpid())),
+                                                 ListeningSocket::Replace::Nothing))};
 }
 
-// A forked child that ends must not take its parent's.
-void ControlSocket::remove() const {
-  if (process_ != ::getpid()) return;
-  ::unlink(listening_.path().c_str());
-  ::unlink(token_path_.c_str());
-}
-
-void ControlSocket::serve(const std::function<ControlAnswer(const ControlRequest&)>& answer,
-                          Deadline until) {
-  for (;;) {
+void ControlSocket::let_in() {
+  while (visitors_.size() < most_visitors) {
     Fd socket{
         ::accept4(listening_.socket().number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
-    if (socket.is_open()) {
-      const auto served = serve_one(socket, token_, answer);
-      if (!served.ok() && !says_gone(served.error())) {
-        CUVMM_LOG(Warning, "%s", served.error().text().c_str());
-      }
+    if (!socket.is_open()) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno != EAGAIN) ::poll(nullptr, 0, 10);
+      return;
+    }
+    const auto who = checked_peer(socket);
+    if (who.ok()) {
+      visitors_.push_back({OwnFd{std::move(socket)}, now_us()});
+    } else {
+      say_why(who.error());
+    }
+  }
+}
+
+void ControlSocket::listen_to_visitors() {
+  const std::uint64_t now = now_us();
+  std::erase_if(visitors_, [&](Visitor& visitor) {
+    if (visitor.asks) return false;
+    const auto request = received<ControlRequest>(visitor.socket.file(), serving);
+    if (!request.ok()) {
+      say_why(request.error());
+      return true;
+    }
+    visitor.asks = *request;
+    return !visitor.asks && now - visitor.came_us > static_cast<std::uint64_t>(patience.count());
+  });
+}
+
+void ControlSocket::wait_for_visitors(Deadline until) const {
+  std::vector<pollfd> waited{{listening_.socket().number(), POLLIN, 0}};
+  for (const Visitor& visitor : visitors_) waited.push_back({visitor.socket.number(), POLLIN, 0});
+  // Those who say nothing are dropped in time, though nothing else happens.
+  const int longest = visitors_.empty() ? until.milliseconds_left() : 100;
+  ::poll(waited.data(), waited.size(), std::min(longest, until.milliseconds_left()));
+}
+
+void ControlSocket::serve(const Answering& answer, Deadline until) {
+  listening_.refresh_file();
+  for (;;) {
+    let_in();
+    listen_to_visitors();
+    const auto next = std::find_if(visitors_.begin(), visitors_.end(),
+                                   [](const Visitor& visitor) { return visitor.asks.has_value(); });
+    if (next != visitors_.end()) {
+      const Visitor visitor = std::move(*next);
+      visitors_.erase(next);
+      give(visitor.socket.file(),
+           visitor.asks->version == control_version
+               ? answer(*visitor.asks, [&] { return is_still_wanted(visitor.socket, answer); })
+               : refusal("this process speaks another version"));
       continue;
     }
-    if (errno == EINTR || errno == ECONNABORTED) continue;
     if (until.is_over()) return;
-    if (errno != EAGAIN) ::poll(nullptr, 0, 10);
-    (void)wait_for(listening_.socket(), POLLIN, until, "wait for control requests").ok();
+    wait_for_visitors(until);
   }
+}
+
+bool ControlSocket::is_still_wanted(const OwnFd& by, const Answering& answer) {
+  if (has_gone(by.file())) return false;
+  let_in();
+  listen_to_visitors();
+  bool is_wanted = true;
+  std::erase_if(visitors_, [&](const Visitor& visitor) {
+    if (!visitor.asks || visitor.asks->version != control_version) return false;
+    if (visitor.asks->what == ControlWhat::Resume) {
+      is_wanted = false;  // and is served next
+      return false;
+    }
+    give(visitor.socket.file(), visitor.asks->what == ControlWhat::State
+                                    ? answer(*visitor.asks, [] { return true; })
+                                    : refusal("another pause or resume is under way"));
+    return true;
+  });
+  return is_wanted;
 }
 
 Result<ControlAnswer> tell(pid_t process, ControlRequest request, Deadline until) {
-  constexpr const char* doing = "control a process";
-  Error missing{.kind = ErrorKind::NotFound,
-                .doing = doing,
-                .subject = "it has no control socket (VMM_CONTROL=on opens one)"};
-  for (const std::string& folder : private_folders()) {
-    const auto socket = connect_to(path_in(folder, prefix, process), until);
-    if (!socket.ok()) {
-      if (socket.error().kind != ErrorKind::NotFound) missing = socket.error();
-      continue;
+  const Fd socket = TRY(reach(process, until));
+  TRY(send_words(socket, request, until, controlling));
+  for (;;) {
+    auto answer = TRY(received<ControlAnswer>(socket, controlling));
+    if (answer) {
+      answer->text.back() = '\0';
+      return *answer;
     }
-    request.token = TRY(read_token(path_in(folder, token_prefix, process)));
-    TRY(checked_peer(*socket));
-    TRY(send_words(*socket, request, until, doing));
-    ControlAnswer answer = TRY(receive_words<ControlAnswer>(*socket, until, doing));
-    answer.text.back() = '\0';
-    return answer;
+    TRY(wait_for(socket, POLLIN, until, controlling));
   }
-  return missing;
 }
 
 std::vector<pid_t> controlled_processes() {
   std::vector<pid_t> processes;
-  for (const std::string& folder : private_folders()) {
-    DIR* const files = ::opendir(folder.c_str());
-    if (files == nullptr) continue;
-    while (const dirent* entry = ::readdir(files)) {
-      const std::string name = entry->d_name;
-      if (name.compare(0, std::strlen(prefix), prefix) != 0) continue;
-      const std::string number = name.substr(std::strlen(prefix));
-      const bool digits = !number.empty() && number.size() < 10 &&
-                          std::all_of(number.begin(), number.end(),
-                                      [](char digit) { return digit >= '0' && digit <= '9'; });
-      if (digits) processes.push_back(static_cast<pid_t>(std::stol(number)));
-    }
-    ::closedir(files);
+  for (const Reached& one : reach_everybody(Deadline::after(patience))) {
+    if (one.process > 0) processes.push_back(one.process);
   }
   std::sort(processes.begin(), processes.end());
   processes.erase(std::unique(processes.begin(), processes.end()), processes.end());

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a process is told from outside to pause and to resume: over a socket of its own, in the
-// folder of its user alone, to those who run as that user and know the token beside it.
+// folder of its user alone, by those who run as that user.
 #pragma once
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/clock.hpp"
 #include "share/place.hpp"
-#include "share/token.hpp"
 
 namespace cuvmm::share {
 
@@ -20,12 +20,11 @@ inline constexpr std::uint32_t strict = 0x1;  // Pause: refuse where some memory
 inline constexpr std::uint32_t partly = 0x2;  // Resume: go on with what came back
 }  // namespace control_flag
 
-inline constexpr std::uint32_t control_version = 2;
+inline constexpr std::uint32_t control_version = 3;
 
 struct ControlRequest {
   std::uint32_t version = control_version;
   ControlWhat what = ControlWhat::State;
-  Token token;
   std::uint64_t timeout_us = 0;
   std::uint32_t flags = 0;
   std::uint32_t reserved = 0;
@@ -57,31 +56,40 @@ struct ControlAnswer {
 // the time.
 class ControlSocket {
  public:
-  static Result<ControlSocket> open(pid_t process);
-  // Answers whoever comes, one after the other, until that time. Who is not let in gets nothing.
-  void serve(const std::function<ControlAnswer(const ControlRequest&)>& answer, Deadline until);
+  // Whether what is asked for is still wanted: who asked is there, and nobody has asked for the
+  // opposite. What takes long asks now and then; whoever else comes is answered meanwhile.
+  using StillWanted = std::function<bool()>;
+  using Answering = std::function<ControlAnswer(const ControlRequest&, const StillWanted&)>;
 
-  // Takes its files away, at the end of the process that opened it.
-  void remove() const;
+  static Result<ControlSocket> open();
+  // Answers whoever comes, one after the other, until that time. Who is not let in gets nothing.
+  void serve(const Answering& answer, Deadline until);
+
+  // Takes its file away, at the end of the process that opened it.
+  void remove() const { listening_.remove_file(); }
 
  private:
-  ControlSocket(ListeningSocket listening, std::string token_path, const Token& token,
-                pid_t process)
-      : listening_(std::move(listening)),
-        token_path_(std::move(token_path)),
-        token_(token),
-        process_(process) {}
+  struct Visitor {
+    OwnFd socket;
+    std::uint64_t came_us = 0;
+    std::optional<ControlRequest> asks = {};  // once it has said it
+  };
+
+  explicit ControlSocket(ListeningSocket listening) : listening_(std::move(listening)) {}
+  void let_in();
+  void listen_to_visitors();
+  void wait_for_visitors(Deadline until) const;
+  bool is_still_wanted(const OwnFd& by, const Answering& answer);
 
   ListeningSocket listening_;
-  std::string token_path_;
-  Token token_;
-  pid_t process_;
+  std::vector<Visitor> visitors_;
 };
 
-// The other side. NotFound where the process has no such socket.
+// The other side. The process' number is the one it has here, in whatever namespace it runs.
+// NotFound where it has no such socket.
 Result<ControlAnswer> tell(pid_t process, ControlRequest request, Deadline until);
 
-// Processes of this user that can be told.
+// Processes of this user that can be told from here. What the dead left is taken away.
 std::vector<pid_t> controlled_processes();
 
 }  // namespace cuvmm::share

@@ -146,7 +146,7 @@ Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
   return outcome;
 }
 
-Result<PauseReport> Pauser::pause(Duration timeout, Strict strict) {
+Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWanted& is_wanted) {
   if (is_paused_) return paused_;
   const std::uint64_t began = now_ns();
   const std::uint64_t until = deadline(timeout);
@@ -159,7 +159,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict) {
   if (check_room_on_host(expected).ok()) (void)stock_.provide(expected);
   PauseReport report;
   const std::uint64_t held = now_ns();
-  TRY(hold_still(around_, pausing, until, until));
+  TRY(hold_still(around_, pausing, until, until, is_wanted));
   report.times.drain_us = us_since(held);
   const RelaxedCapture relaxed{around_.driver};
   const Result<void> taken = take_all_out(report, strict);

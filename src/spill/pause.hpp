@@ -24,6 +24,20 @@ struct PauseReport {
   PauseTimes times;
 };
 
+// As others are told it, who have the same figures by the same names.
+template <class Told>
+void copy_figures(const PauseReport& report, Told& told) {
+  told.moved = report.moved;
+  told.stayed = report.stayed;
+  told.took_us = report.took_us;
+  told.held_us = report.held_us;
+  told.drain_us = report.times.drain_us;
+  told.host_us = report.times.host_us;
+  told.copies_us = report.times.copies_us;
+  told.maps_us = report.times.maps_us;
+  told.chunks_us = report.times.chunks_us;
+}
+
 // Takes a process off its devices and puts it back. While it is paused its calls wait before they
 // begin, what it held lies in pinned memory of the host, and its addresses are kept without memory
 // behind them. A chunk is given back only once its contents are copied, and those are kept until
@@ -44,7 +58,10 @@ class Pauser {
   // room: then the program goes on as if nothing had been asked. So it does after a failure, unless
   // what has left cannot be brought back: then it is paused, and can be resumed. Nothing is done
   // where it is paused already.
-  Result<PauseReport> pause(Duration timeout, Strict strict);
+  // `is_wanted` is asked while work under way is waited for; where it is not, that ends as one that
+  // came too late.
+  Result<PauseReport> pause(Duration timeout, Strict strict,
+                            const StillWanted& is_wanted = &always_wanted);
   // OutOfMemory where the devices have no room now: then it stays paused, and may be asked again,
   // or asked to go on with a part of its memory on the host.
   Result<PauseReport> resume(Partly partly);

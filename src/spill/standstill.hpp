@@ -20,14 +20,20 @@ struct Surroundings {
   std::function<bool()> is_scheduled = [] { return false; };
 };
 
+// Asked now and then by what takes long: false where whoever wanted it does not any more.
+using StillWanted = std::function<bool()>;
+inline bool always_wanted() {
+  return true;
+}
+
 // Why it must not be held still to have its memory moved; nullptr where it may.
 const char* why_it_runs_on(const Surroundings& program);
 
 // No call and no work is under way when it returns without an Error, and none begins until
 // go_on(). TimedOut, and the program goes on, where calls are not through by the first time, and
-// work by the second.
+// work by the second; or where nobody wants it any more while work is waited for.
 Result<void> hold_still(const Surroundings& program, const char* doing, std::uint64_t calls_until,
-                        std::uint64_t work_until);
+                        std::uint64_t work_until, const StillWanted& is_wanted = &always_wanted);
 inline void go_on(const Surroundings& program) {
   program.calls.open();
 }

@@ -7,6 +7,14 @@
 namespace cuvmm::test {
 namespace {
 
+std::size_t lines_with(const std::string& text, const std::string& words) {
+  std::size_t lines = 0;
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
+    ++lines;
+  }
+  return lines;
+}
+
 // Runs a shell with the program under cuvmm in the background, as $program.
 Finished run_beside(const std::string& script,
                     const std::string& arguments = "--memory 25 --steps 400 --rest 10",
@@ -19,7 +27,7 @@ Finished run_beside(const std::string& script,
                             "  program=$(ls " +
                             place +
                             "/cuvmm 2>/dev/null | "
-                            "sed -n 's/^control-\\([0-9]*\\)$/\\1/p')\n"
+                            "sed -n 's/^control-\\([0-9]*\\)-[0-9]*$/\\1/p')\n"
                             "  [ -n \"$program\" ] && break; sleep 0.05\n"
                             "done\n";
   return run_program({"sh", "-c", start + script + "\nwait $runner"}, {{"XDG_RUNTIME_DIR", place}});
@@ -63,9 +71,28 @@ TEST(PauseCommand, KilledWhilePausedLeavesNothingBehind) {
       run_beside(cli() + " pause $program && kill -9 $program; wait $runner; exit 0");
   EXPECT_EQ(finished.status, 0) << finished.err;
   EXPECT_NE(finished.out.find("paused"), std::string::npos) << finished.err;
-  // What it leaves in its folder goes with the next that opens its socket.
-  const Finished next = run_beside(cli() + " pause --all && " + cli() + " resume --all");
-  EXPECT_EQ(next.status, 0) << next.out << next.err;
+  // What it leaves in its folder goes when somebody looks there.
+  const Finished all = run_program({cli(), "pause", "--all"}, {{"XDG_RUNTIME_DIR", own_folder()}});
+  EXPECT_EQ(all.status, 0) << all.out << all.err;
+}
+
+// In each of two namespaces the program has the same number. From outside both have their own.
+TEST(PauseCommand, TheSameNumberInTwoNamespacesIsTwoProcesses) {
+  const std::string apart = "unshare --pid --fork --kill-child ";
+  if (run_program({"sh", "-c", apart + "true"}).status != 0)
+    GTEST_SKIP() << "needs rights to unshare";
+  const std::string place = own_folder();
+  const std::string script =
+      "for i in 1 2; do " + apart + cli() + " run --quiet --sim=memory=256M --control -- " +
+      example("take_turns") + " --memory 25 --steps 200 --rest 10 & done\n" +
+      "for i in $(seq 400); do [ $(ls " + place +
+      "/cuvmm | grep -c '^control-[0-9]*-[0-9]*$') = 2 ]" + " && break; sleep 0.05; done\n" +
+      cli() + " pause --all --json; " + cli() + " resume --all; wait; ls " + place + "/cuvmm";
+  const Finished finished = run_program({"sh", "-c", script}, {{"XDG_RUNTIME_DIR", place}});
+  EXPECT_EQ(lines_with(finished.out, "\"paused\": true"), 2u) << finished.out << finished.err;
+  EXPECT_EQ(lines_with(finished.out, ": resumed: "), 2u) << finished.out << finished.err;
+  EXPECT_EQ(lines_with(finished.out, "found what they had written"), 2u) << finished.out;
+  EXPECT_EQ(finished.out.find("\ncontrol-"), std::string::npos) << finished.out;
 }
 
 TEST(PauseCommand, AllMeansEveryProgramOfTheUser) {

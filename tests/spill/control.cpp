@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls that wait while a process is paused, and the socket by which it is told.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -54,6 +59,11 @@ struct Process {
     control.emplace(Pauser::Surroundings{.driver = driver, .memory = *memory, .calls = calls},
                     SizeLimit::none(), Duration{0});
   }
+  void end() {
+    control->stay_out();
+    clock->table().drop_events();
+    end_memory();
+  }
   void end_memory() {
     memory.reset();
     clock.reset();
@@ -66,6 +76,12 @@ struct Process {
   std::optional<Memory> memory;
   std::optional<Control> control;
 };
+
+std::string only_name_in(const std::filesystem::path& folder) {
+  return std::filesystem::directory_iterator {
+    folder
+    } -> path().filename();
+}
 
 ControlRequest request(ControlWhat what) {
   ControlRequest words;
@@ -112,12 +128,129 @@ TEST_F(ControlTest, PausesAndResumesByTheSocket) {
     std::this_thread::sleep_for(std::chrono::milliseconds{50});
   }
   EXPECT_EQ(process.control->ready_bytes(), 0u);
-  // Without the token nobody is let in.
-  std::filesystem::resize_file(folder_ / "cuvmm" / ("token-" + std::to_string(::getpid())), 0);
-  EXPECT_FALSE(share::tell(::getpid(), request(ControlWhat::State), soon()).ok());
-  process.control->stay_out();
-  process.clock->table().drop_events();
-  process.end_memory();
+  process.end();
+}
+
+// Work that does not end before this does.
+class EndlessWork {
+ public:
+  EndlessWork(const Driver& driver, Process& process) {
+    GIVEN(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    (void)process.clock->table().find(StreamName{stream_, false});
+    GIVEN(driver.cuLaunchHostFunc(
+        stream_,
+        [](void* ends) {
+          while (!static_cast<std::atomic<bool>*>(ends)->load()) std::this_thread::yield();
+        },
+        &ends_));
+    process.work_note.leave();
+  }
+  void end(const Driver& driver) {
+    ends_ = true;
+    GIVEN(driver.cuStreamSynchronize(stream_));
+    GIVEN(driver.cuStreamDestroy(stream_));
+  }
+
+ private:
+  CUstream stream_ = nullptr;
+  std::atomic<bool> ends_{false};
+};
+
+constexpr std::uint64_t a_minute = 60'000'000;
+
+bool comes_to_pass(const std::function<bool()>& what) {
+  const auto until = soon();
+  while (!what()) {
+    if (until.is_over()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return true;
+}
+
+TEST_F(ControlTest, AResumeCallsAPauseOffThatStillWaits) {
+  auto& process = *new Process{driver()};
+  process.control->start();
+  EndlessWork work{driver(), process};
+  std::optional<share::ControlAnswer> paused;
+  std::thread asks{[&] {
+    ControlRequest words = request(ControlWhat::Pause);
+    words.timeout_us = a_minute;
+    paused = *share::tell(::getpid(), words, share::Deadline::after(Duration{2 * a_minute}));
+  }};
+  EXPECT_TRUE(comes_to_pass([&] { return process.calls.is_shut(); }));
+
+  const auto state = share::tell(::getpid(), request(ControlWhat::State), soon());
+  ASSERT_TRUE(state.ok()) << state.error().text();
+  EXPECT_EQ(state->is_paused, 0u);
+  const auto again = share::tell(::getpid(), request(ControlWhat::Pause), soon());
+  ASSERT_TRUE(again.ok()) << again.error().text();
+  EXPECT_STREQ(again->text.data(), "another pause or resume is under way");
+
+  const auto resumed = share::tell(::getpid(), request(ControlWhat::Resume), soon());
+  ASSERT_TRUE(resumed.ok()) << resumed.error().text();
+  EXPECT_EQ(resumed->outcome, ControlOutcome::Done);
+  asks.join();
+  EXPECT_EQ(paused->outcome, ControlOutcome::Refused);
+  EXPECT_FALSE(process.calls.is_shut());
+  work.end(driver());
+  process.end();
+}
+
+TEST_F(ControlTest, APauseThatNobodyWaitsForAnyMoreIsCalledOff) {
+  auto& process = *new Process{driver()};
+  process.control->start();
+  EndlessWork work{driver(), process};
+  ControlRequest words = request(ControlWhat::Pause);
+  words.timeout_us = a_minute;
+  const auto given_up =
+      share::tell(::getpid(), words, share::Deadline::after(std::chrono::milliseconds{300}));
+  ASSERT_FALSE(given_up.ok());
+  EXPECT_EQ(given_up.error().kind, ErrorKind::TimedOut);
+  EXPECT_TRUE(comes_to_pass([&] { return !process.calls.is_shut(); }));
+  EXPECT_FALSE(process.control->is_paused());
+  work.end(driver());
+  process.end();
+}
+
+// Named as a process of another namespace would be whose number is the same.
+TEST_F(ControlTest, AFileOfAnotherIsNeitherReplacedNorTakenAway) {
+  auto first = share::ControlSocket::open();
+  ASSERT_TRUE(first.ok()) << first.error().text();
+  const auto second = share::ControlSocket::open();
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().kind, ErrorKind::AlreadyExists);
+
+  const std::string name = only_name_in(folder_ / "cuvmm");
+  std::filesystem::rename(folder_ / "cuvmm" / name, folder_ / "cuvmm" / "elsewhere");
+  const auto other = share::ControlSocket::open();
+  ASSERT_TRUE(other.ok()) << other.error().text();
+  first->remove();
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "cuvmm" / name));
+}
+
+// What cleans up /tmp takes it for one that nobody needs any more.
+TEST_F(ControlTest, ASocketThatIsServedDoesNotGrowOld) {
+  auto socket = share::ControlSocket::open();
+  ASSERT_TRUE(socket.ok()) << socket.error().text();
+  const auto path = folder_ / "cuvmm" / only_name_in(folder_ / "cuvmm");
+  const timespec long_ago[2]{{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), long_ago, 0), 0);
+  socket->serve([](const auto&, const auto&) { return share::ControlAnswer{}; }, share::Deadline{});
+  struct stat facts {};
+  ASSERT_EQ(::stat(path.c_str(), &facts), 0);
+  EXPECT_GT(facts.st_mtime, 1);
+}
+
+TEST_F(ControlTest, WhatTheDeadLeaveIsNoProcess) {
+  ASSERT_TRUE(share::private_folder().ok());
+  const std::string name = "control-1-1";
+  const Fd dead{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string path = folder_ / "cuvmm" / name;
+  ASSERT_LT(path.copy(address.sun_path, sizeof address.sun_path - 1), sizeof address.sun_path);
+  ASSERT_EQ(::bind(dead.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_TRUE(share::controlled_processes().empty());
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST_F(ControlTest, WithoutASocketNobodyCanBeTold) {
