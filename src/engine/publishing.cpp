@@ -2,13 +2,15 @@
 #include "engine/publishing.hpp"
 
 #include <pthread.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/start_thread.hpp"
 #include "cuvmm/version.h"
 #include "engine/engine.hpp"
 #include "engine/inside.hpp"
@@ -55,11 +57,27 @@ Figures figures_of(const Engine& engine) {
   return figures;
 }
 
-Result<void> answer_questions(const Work& work) {
+Result<void> answer_next(const Work& work) {
+  const auto question = TRY(work.figures.wait_for_question(an_hour));
+  if (!question) return {};
+  return work.figures.answer(figures_of(work.engine), *question);
+}
+
+// Until nobody can ask any more. What else goes wrong may pass, as a moment without descriptors.
+Error answer_questions(const Work& work) {
+  constexpr useconds_t shortest = 50'000;
+  constexpr useconds_t longest = 5'000'000;
+  useconds_t rest = shortest;
   for (;;) {
-    const auto question = TRY(work.figures.wait_for_question(an_hour));
-    if (!question) continue;
-    TRY(work.figures.answer(figures_of(work.engine), *question));
+    const auto answered = answer_next(work);
+    if (answered.ok()) {
+      rest = shortest;
+      continue;
+    }
+    if (answered.error().kind == ErrorKind::NotFound) return answered.error();
+    CUVMM_LOG_ONCE(Info, "%s; it is tried again", answered.error().text().c_str());
+    ::usleep(rest);
+    rest = std::min(2 * rest, longest);
   }
 }
 
@@ -67,26 +85,13 @@ void* run(void* given) {
   const std::unique_ptr<Work> work{static_cast<Work*>(given)};
   ::pthread_setname_np(::pthread_self(), "cuvmm-figures");
   const Inside inside;
-  const Result<void> ended = answer_questions(*work);
-  CUVMM_LOG(Info, "%s; `cuvmm top` sees this process no longer", ended.error().text().c_str());
+  const Error ended = answer_questions(*work);
+  CUVMM_LOG(Info, "%s; `cuvmm top` sees this process no longer", ended.text().c_str());
   return nullptr;
 }
 
 void remove_figures() {
   if (const PublishedFigures* mine = published.exchange(nullptr)) mine->remove();
-}
-
-// The program's signals are the business of its own threads.
-bool start_thread(Work* work) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread{};
-  const int refused = ::pthread_create(&thread, nullptr, &run, work);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (refused == 0) ::pthread_detach(thread);
-  return refused == 0;
 }
 
 share::Publisher publisher_of(const Options& options) {
@@ -111,7 +116,11 @@ void start_publishing(Engine& engine) {
   static std::atomic<bool> registered{false};
   if (!registered.exchange(true)) std::atexit(&remove_figures);
   auto* const work = new Work{engine, *figures};
-  if (start_thread(work)) return;
+  pthread_t thread{};
+  if (start_thread(&thread, &run, work) == 0) {
+    ::pthread_detach(thread);
+    return;
+  }
   delete work;
   remove_figures();
   CUVMM_LOG(Info, "no thread for figures; `cuvmm top` does not see this process");

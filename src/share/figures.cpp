@@ -14,12 +14,19 @@
 #include <cstring>
 #include <utility>
 
+#include "base/without_signals.hpp"
 #include "share/figures_file.hpp"
 #include "share/place.hpp"
 #include "share/system_error.hpp"
 
 namespace cuvmm::share {
 namespace {
+
+constexpr const char* answering = "answer for figures";
+
+Error gone() {
+  return {.kind = ErrorKind::NotFound, .doing = answering, .subject = "the file is gone"};
+}
 
 // Words with a blank between them, as many as fit.
 void read_own_command(std::array<char, 256>& place) {
@@ -72,31 +79,26 @@ Result<PublishedFigures> PublishedFigures::publish(const Publisher& publisher) {
   FiguresLayout content;
   content.publisher = publisher;
   const Fd file = TRY(make_file(path, content));
-  struct stat facts;
+  const auto identity = FileIdentity::of(file.number());
   // Not for a child: it has another number, and a file of its own.
   void* const mapping =
       ::mmap(nullptr, sizeof content, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
-  if (mapping == MAP_FAILED || ::fstat(file.number(), &facts) != 0 ||
+  if (mapping == MAP_FAILED || !identity ||
       ::madvise(mapping, sizeof content, MADV_DONTFORK) != 0) {
     const Error error = system_error("publish figures");
     if (mapping != MAP_FAILED) ::munmap(mapping, sizeof content);
     ::unlink(path.c_str());
     return error;
   }
-  return PublishedFigures{path, mapping, facts.st_dev, facts.st_ino};
+  return PublishedFigures{path, mapping, *identity};
 }
 
-PublishedFigures::PublishedFigures(std::string path, void* mapping, dev_t device, ino_t file)
-    : path_(std::move(path)),
-      mapping_(mapping),
-      device_(device),
-      file_(file),
-      process_(::getpid()) {}
+PublishedFigures::PublishedFigures(std::string path, void* mapping, const FileIdentity& file)
+    : path_(std::move(path)), mapping_(mapping), file_(file), process_(::getpid()) {}
 
 PublishedFigures::PublishedFigures(PublishedFigures&& other) noexcept
     : path_(std::move(other.path_)),
       mapping_(std::exchange(other.mapping_, nullptr)),
-      device_(other.device_),
       file_(other.file_),
       process_(other.process_),
       answered_(other.answered_) {}
@@ -110,14 +112,10 @@ PublishedFigures::~PublishedFigures() {
 // Opened for each answer: a program that closes every descriptor closes none of ours, and none of
 // the program's files is ever taken for this one.
 Result<Fd> PublishedFigures::open_again() const {
-  constexpr const char* doing = "answer for figures";
   Fd file{::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
-  struct stat facts;
-  if (file.is_open() && ::fstat(file.number(), &facts) == 0 && facts.st_dev == device_ &&
-      facts.st_ino == file_) {
-    return file;
-  }
-  return Error{.kind = ErrorKind::NotFound, .doing = doing, .subject = "the file is gone"};
+  if (!file.is_open() && errno != ENOENT && errno != ELOOP) return system_error(answering);
+  if (file.is_open() && FileIdentity::of(file.number()) == file_) return file;
+  return gone();
 }
 
 Result<std::optional<std::uint32_t>> PublishedFigures::wait_for_question(Duration at_most) {
@@ -126,26 +124,28 @@ Result<std::optional<std::uint32_t>> PublishedFigures::wait_for_question(Duratio
   auto* const question = static_cast<std::byte*>(mapping_) + offsetof(FiguresLayout, question);
   const long woken = ::syscall(SYS_futex, question, FUTEX_WAIT, answered_, &bound, nullptr, 0);
   if (woken != 0 && errno == ETIMEDOUT) return std::optional<std::uint32_t>{};
+  if (woken != 0 && errno == EFAULT) return gone();  // cut off
   if (woken != 0 && errno != EAGAIN && errno != EINTR) return system_error("wait to be asked");
   const Fd file = TRY(open_again());
   std::uint32_t asked = 0;
-  if (::pread(file.number(), &asked, sizeof asked, offsetof(FiguresLayout, question)) !=
-      static_cast<ssize_t>(sizeof asked)) {
-    return system_error("wait to be asked");
-  }
+  const ssize_t got =
+      ::pread(file.number(), &asked, sizeof asked, offsetof(FiguresLayout, question));
+  if (got < 0) return system_error("wait to be asked");
+  if (got != static_cast<ssize_t>(sizeof asked)) return gone();
   return asked == answered_ ? std::optional<std::uint32_t>{} : asked;
 }
 
 Result<void> PublishedFigures::answer(Figures figures, std::uint32_t question) {
-  answered_ = question;
   figures.question = question;
   figures.time_us = now_us();
   figures.checksum = checksum_of(figures);
   const Fd file = TRY(open_again());
+  const WithoutWriteSignals quiet;
   if (::pwrite(file.number(), &figures, sizeof figures, offsetof(FiguresLayout, answer)) !=
       static_cast<ssize_t>(sizeof figures)) {
-    return system_error("answer for figures");
+    return system_error(answering);
   }
+  answered_ = question;
   return {};
 }
 

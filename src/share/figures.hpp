@@ -16,6 +16,7 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "base/file_identity.hpp"
 #include "base/result.hpp"
 
 namespace cuvmm::share {
@@ -80,7 +81,8 @@ class PublishedFigures {
   ~PublishedFigures();
 
   // Until somebody asks, or that long. The question; nothing where nobody asked.
-  // NotFound where the file is gone, or no longer as it was made: nobody can ask any more.
+  // NotFound where the file is gone, or another has its name: nobody can ask any more. Any other
+  // Error may pass: the question stands there still.
   Result<std::optional<std::uint32_t>> wait_for_question(Duration at_most);
   Result<void> answer(Figures figures, std::uint32_t question);
 
@@ -88,13 +90,12 @@ class PublishedFigures {
   void remove() const;
 
  private:
-  PublishedFigures(std::string path, void* mapping, dev_t device, ino_t file);
+  PublishedFigures(std::string path, void* mapping, const FileIdentity& file);
   Result<Fd> open_again() const;
 
   std::string path_;
   void* mapping_;
-  dev_t device_;
-  ino_t file_;
+  FileIdentity file_;
   pid_t process_;
   std::uint32_t answered_ = 0;
 };

@@ -129,6 +129,18 @@ class WhoIsSeen(TopTest):
         self.assertEqual(text(finished.stdout), "1\n")
         self.assertEqual(self.files(), [])
 
+    def test_who_has_no_descriptor_left_for_a_moment_is_seen_again(self):
+        holder = self.holder([8])
+        holder.do("import resource")
+        holder.do("was = resource.getrlimit(resource.RLIMIT_NOFILE)")
+        holder.do("resource.setrlimit(resource.RLIMIT_NOFILE, (0, was[1]))")
+        self.seen()
+        holder.do("resource.setrlimit(resource.RLIMIT_NOFILE, was)")
+        for _ in range(20):
+            if self.seen()[holder.number]["answers"]:
+                return
+        self.fail("it does not answer any more")
+
     def test_publishing_can_be_left_out(self):
         for settings in ({"VMM_PUBLISH": "off"}, {"VMM_MODE": "OFF"}):
             self.holder([1], **settings)
