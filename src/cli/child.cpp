@@ -68,6 +68,11 @@ int run_child(const std::vector<std::string>& command, const std::function<void(
   sigset_t before;
   sigfillset(&all);
   sigprocmask(SIG_BLOCK, &all, &before);
+  // Ignored, as somebody may have left it to us, the kernel would throw the child's status away.
+  struct sigaction usual {};
+  struct sigaction inherited {};
+  usual.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &usual, &inherited);
   const pid_t started = fork();
   if (started < 0) {
     const int why = errno;
@@ -76,6 +81,7 @@ int run_child(const std::vector<std::string>& command, const std::function<void(
     return exit_ours;
   }
   if (started == 0) {
+    sigaction(SIGCHLD, &inherited, nullptr);
     sigprocmask(SIG_SETMASK, &before, nullptr);
     become(command);
   }

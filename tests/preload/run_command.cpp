@@ -29,6 +29,18 @@ TEST(RunCommand, HandsOnTheExitStatus) {
   EXPECT_EQ(run({"--sim", "--", "sh", "-c", "exit 7"}).status, 7);
 }
 
+// As some that start us leave it. The program finds it as they left it.
+TEST(RunCommand, HandsOnTheExitStatusWhereSigchldIsIgnored) {
+  const auto run_so = [](const std::string& what) {
+    return run_program({"sh", "-c", "trap '' CHLD; exec " + cli() + " run --sim -- " + what});
+  };
+  EXPECT_EQ(run_so("sh -c 'exit 7'").status, 7);
+  const Finished finished = run_so("grep SigIgn /proc/self/status");
+  const auto at = finished.out.find_last_of(" \t");
+  ASSERT_NE(at, std::string::npos) << finished.out;
+  EXPECT_NE(std::stoull(finished.out.substr(at + 1), nullptr, 16) & 1ull << (SIGCHLD - 1), 0u);
+}
+
 TEST(RunCommand, SaysWhichSignalEndedTheProgram) {
   EXPECT_EQ(run({"--sim", "--", "sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM);
   EXPECT_EQ(run({"--sim", "--", "sh", "-c", "kill -KILL $$"}).status, 128 + SIGKILL);
