@@ -2,6 +2,7 @@
 """The environment in which a child process runs under cuvmm."""
 
 import os
+import re
 
 from . import places
 
@@ -22,6 +23,19 @@ def _first_in(variables, name, entry, separator=os.pathsep):
         variables[name] = entry + separator + known if known else entry
 
 
+def _is_sanitizer(library):
+    names = ("libasan.", "libtsan.", "liblsan.", "libubsan.", "libhwasan.", "libclang_rt.")
+    return os.path.basename(library).startswith(names)
+
+
+def _preload(variables, library):
+    """Before other libraries, but behind the runtimes of sanitizers, which must come first."""
+    known = [one for one in re.split(r"[:\s]+", variables.get("LD_PRELOAD", "")) if one]
+    first = [one for one in known if _is_sanitizer(one)]
+    others = [one for one in known if one not in first and one != library]
+    variables["LD_PRELOAD"] = ":".join([*first, library, *others])
+
+
 def env(base=None, *, sim=False, frameworks=False, **options):
     """A copy of `base` (else of this process' environment) for a program that runs under cuvmm.
 
@@ -38,7 +52,7 @@ def env(base=None, *, sim=False, frameworks=False, **options):
         raise TypeError(f"cuvmm has no option {', '.join(unknown)}; there are "
                         f"{', '.join(_OPTIONS)}")
     variables = dict(os.environ if base is None else base)
-    _first_in(variables, "LD_PRELOAD", places.preload_library())
+    _preload(variables, places.preload_library())
     if sim:
         _first_in(variables, "LD_LIBRARY_PATH", places.sim_folder())
     for name, value in options.items():

@@ -118,7 +118,7 @@ int run(const RunRequest& request) {
     const std::string done = let_frameworks_use_the_driver();
     if (!request.quiet) say(done);
   }
-  put_first("LD_PRELOAD", *preload);
+  cli::preload(*preload);
   return run_under_us(request);
 }
 

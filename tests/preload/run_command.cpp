@@ -231,6 +231,15 @@ TEST(RunCommand, KeepsWhatIsPreloadedAlready) {
   EXPECT_EQ(finished.out, preload_library() + ":libm.so.6\n");
 }
 
+// Or it would end the program: it must come before all others.
+TEST(RunCommand, LeavesTheRuntimesOfSanitizersInFront) {
+  const Finished finished =
+      run({"--sim", "--", "sh", "-c", "echo $LD_PRELOAD"},
+          {{"LD_PRELOAD", "libm.so.6 /nowhere/libasan.so.8:/nowhere/libclang_rt.tsan-x86_64.so"}});
+  EXPECT_EQ(finished.out, "/nowhere/libasan.so.8:/nowhere/libclang_rt.tsan-x86_64.so:" +
+                              preload_library() + ":libm.so.6\n");
+}
+
 TEST(RunCommand, SetsOptionsByTheirNames) {
   const Finished finished =
       run({"--sim=devices=2,memory=1G", "--limit", "512M", "--log-level", "info", "--", "sh", "-c",
