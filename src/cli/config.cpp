@@ -7,6 +7,7 @@
 #include "base/options.hpp"
 #include "base/sim_options.hpp"
 #include "cli/commands.hpp"
+#include "cli/sim_calls.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -34,10 +35,14 @@ nlohmann::json as_json(const std::vector<OptionValue>& rows) {
 // Refused values, as whoever runs a program would have them: one line each.
 template <class Table>
 int say_problems(const Table& table) {
-  for (const OptionProblem& problem : table.problems()) {
+  std::vector<OptionProblem> problems = table.problems();
+  for (const OptionValue& row : table.list()) {
+    if (auto problem = problem_of_calls(row.name, row.value)) problems.push_back(*problem);
+  }
+  for (const OptionProblem& problem : problems) {
     fmt::print(stderr, "cuvmm: {}\n", problem.text());
   }
-  return table.problems().empty() ? 0 : 2;
+  return problems.empty() ? 0 : 2;
 }
 
 int show(bool json) {

@@ -18,6 +18,7 @@
 #include "cli/output.hpp"
 #include "cli/preload_version.hpp"
 #include "cli/run_summary.hpp"
+#include "cli/sim_calls.hpp"
 #include "cli/trace_names.hpp"
 #include "cuvmm/version.h"
 
@@ -40,6 +41,7 @@ bool set_option(const std::string& name, const std::string& value) {
   SimOptions sim_options;
   auto problem = options.set(name, value, Origin::CommandLine);
   if (name.starts_with("VMM_SIM_")) problem = sim_options.set(name, value, Origin::CommandLine);
+  if (!problem.has_value()) problem = problem_of_calls(name, value);
   if (problem.has_value()) {
     fmt::print(stderr, "cuvmm: {}\n", problem->text());
     return false;

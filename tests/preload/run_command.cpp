@@ -288,6 +288,21 @@ TEST(ConfigCommand, SaysWhatIsWrongAndExitsWithTwo) {
   EXPECT_NE(finished.err.find("VMM_MODE"), std::string::npos);
 }
 
+TEST(ConfigCommand, SaysWhichCallsTheSimulatedDriverCannotFailOrDelay) {
+  for (const auto& [name, value] :
+       Variables{{"VMM_SIM_FAULT", "bad:x"}, {"VMM_SIM_DELAY", "cuMemMap=soon"}}) {
+    const Finished finished = run_program({cli(), "config"}, {{name, value}});
+    EXPECT_EQ(finished.status, 2) << name;
+    EXPECT_NE(finished.err.find(name), std::string::npos) << finished.err;
+  }
+  const Variables good{
+      {"VMM_SIM_FAULT", "cuMemMap:7=CUDA_ERROR_UNKNOWN, cuInit:1=CUDA_ERROR_UNKNOWN"},
+      {"VMM_SIM_DELAY", "cuMemMap=25us"}};
+  EXPECT_EQ(run_program({cli(), "config"}, good).status, 0);
+  EXPECT_EQ(run({"--sim=fault=bad:x", "--", "true"}).status, 2);
+  EXPECT_EQ(run({"--sim=fault=cuNothing:1=CUDA_ERROR_UNKNOWN", "--", "true"}).status, 2);
+}
+
 TEST(StatsCommand, CountsWorkByKind) {
   const std::string here = own_folder() + "/run.trace";
   ASSERT_EQ(run({"--sim", "--mode", "monitor", "--trace", here, "--", program("events")}).status,

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/sim_calls.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "driver/calls.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+bool is_function(std::string_view name) {
+  return std::any_of(all_calls().begin(), all_calls().end(),
+                     [&](const CallInfo& call) { return call.name == name; });
+}
+
+// "cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY"
+bool is_fault(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const std::size_t equals = text.find('=');
+  if (colon == std::string_view::npos || equals == std::string_view::npos || colon > equals) {
+    return false;
+  }
+  const auto number = read_integer(text.substr(colon + 1, equals - colon - 1));
+  return is_function(text.substr(0, colon)) && number && *number >= 1 &&
+         text.substr(equals + 1).starts_with("CUDA_ERROR_");
+}
+
+// "cuMemMap=25us"
+bool is_delay(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return false;
+  const auto time = OptionType<Duration>::read(text.substr(equals + 1));
+  return is_function(text.substr(0, equals)) && time && *time <= an_hour;
+}
+
+bool all_parts(std::string_view text, bool (*is_one)(std::string_view)) {
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    if (!is_one(without_outer_blanks(text.substr(0, comma)))) return false;
+    if (comma == std::string_view::npos) return true;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+std::optional<OptionProblem> problem_of_calls(const std::string& option, const std::string& value) {
+  if (without_outer_blanks(value).empty()) return {};
+  if (option == "VMM_SIM_FAULT" && !all_parts(value, &is_fault)) {
+    return OptionProblem{option, value,
+                         "allowed: FUNCTION:NUMBER=CUDA_ERROR_..., several with commas"};
+  }
+  if (option == "VMM_SIM_DELAY" && !all_parts(value, &is_delay)) {
+    return OptionProblem{option, value,
+                         "allowed: FUNCTION=TIME (cuMemMap=25us), several with commas"};
+  }
+  return {};
+}
+
+}  // namespace cuvmm::cli
