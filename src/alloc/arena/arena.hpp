@@ -130,10 +130,10 @@ class Arena final : public Leaver, private ReclaimClient {
   Block* take_ordered(Size size, StreamId stream, arena::Patience patience, arena::Reach reach);
   Block* carve(arena::Range* range, Size size, StreamId stream);
   void give_back(Block& block, const FreeTicket& ticket);
-  // Under the lock: how far the device has come with what is pending.
-  void look_at_pending(void (StreamOrder::*look)(StreamId) = &StreamOrder::look);
-  // What a pool may not reuse by chance may be given to others all the same.
-  void look_before_leaving() { look_at_pending(&StreamOrder::look_before_leaving); }
+  // Under the lock: how far the device has come with what is pending. What a pool may not reuse by
+  // chance may be given to others all the same.
+  enum class Taker : std::uint8_t { ThisArena, Others };
+  void look_at_pending(Taker taker = Taker::ThisArena);
 
   Result<Block*> search_further(Size size, StreamId stream);
 

@@ -59,7 +59,7 @@ void Arena::begin_absence(Departure& departure) {
   flush_all();
   const Holding holding{lock_};
   mend();
-  look_before_leaving();
+  look_at_pending(Taker::Others);
   let_go_of_all(departure.wants);
   is_away_ = true;
   departure.leavers.push_back(this);

@@ -41,8 +41,10 @@ Block* Arena::take_ordered(Size size, StreamId stream, Patience patience, Reach 
   return carve(best, size, stream);
 }
 
-void Arena::look_at_pending(void (StreamOrder::*look)(StreamId)) {
-  layout_->free().for_each_stream([&](StreamId owner, const SizeIndex&) { (order_.*look)(owner); });
+void Arena::look_at_pending(Taker taker) {
+  layout_->free().for_each_stream([&](StreamId owner, const SizeIndex&) {
+    taker == Taker::Others ? order_.look_before_leaving(owner) : order_.look(owner);
+  });
   layout_->settle(order_);
 }
 

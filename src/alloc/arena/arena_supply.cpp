@@ -157,7 +157,7 @@ Size Arena::trim(Size keep) {
   const Holding holding{lock_};
   if (is_away_) return 0;
   mend();
-  look_before_leaving();
+  look_at_pending(Taker::Others);
   const Size mapped = mapping_.mapped_bytes();
   return let_go([&](const Chunk& chunk, Size so_far) {
     if (mapped - so_far <= keep) return Choice::Stop;
@@ -184,7 +184,7 @@ Size Arena::let_go_of(Size wanted) {
   const Holding holding{lock_};
   if (is_away_) return 0;
   mend();
-  look_before_leaving();
+  look_at_pending(Taker::Others);
   return let_go([&](const Chunk& chunk, Size so_far) {
     if (so_far >= wanted) return Choice::Stop;
     return chunk.location() == here_ ? Choice::LetGo : Choice::Keep;
@@ -203,7 +203,7 @@ Size Arena::reclaim(Size wanted, Location where) {
   }
   const Holding holding{lock_, std::try_to_lock};
   if (!holding.owns_lock() || is_away_) return 0;
-  look_before_leaving();
+  look_at_pending(Taker::Others);
   return let_go([&](const Chunk& chunk, Size so_far) {
     if (so_far >= wanted) return Choice::Stop;
     return chunk.location() == where ? Choice::LetGo : Choice::Keep;
