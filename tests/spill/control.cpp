@@ -156,7 +156,7 @@ class EndlessWork {
   std::atomic<bool> ends_{false};
 };
 
-constexpr std::uint64_t a_minute = 60'000'000;
+constexpr std::uint64_t longest_pause_us = 60'000'000;
 
 bool comes_to_pass(const std::function<bool()>& what) {
   const auto until = soon();
@@ -174,8 +174,9 @@ TEST_F(ControlTest, AResumeCallsAPauseOffThatStillWaits) {
   std::optional<share::ControlAnswer> paused;
   std::thread asks{[&] {
     ControlRequest words = request(ControlWhat::Pause);
-    words.timeout_us = a_minute;
-    paused = *share::tell(::getpid(), words, share::Deadline::after(Duration{2 * a_minute}));
+    words.timeout_us = longest_pause_us;
+    paused =
+        *share::tell(::getpid(), words, share::Deadline::after(Duration{2 * longest_pause_us}));
   }};
   EXPECT_TRUE(comes_to_pass([&] { return process.calls.is_shut(); }));
 
@@ -201,7 +202,7 @@ TEST_F(ControlTest, APauseThatNobodyWaitsForAnyMoreIsCalledOff) {
   process.control->start();
   EndlessWork work{driver(), process};
   ControlRequest words = request(ControlWhat::Pause);
-  words.timeout_us = a_minute;
+  words.timeout_us = longest_pause_us;
   const auto given_up =
       share::tell(::getpid(), words, share::Deadline::after(std::chrono::milliseconds{300}));
   ASSERT_FALSE(given_up.ok());
