@@ -16,7 +16,6 @@ namespace cuvmm::share {
 namespace {
 
 constexpr std::size_t most_importers = 1024;
-constexpr Duration long_time = std::chrono::minutes{10};
 constexpr Duration a_moment = std::chrono::seconds{1};
 
 // At the end of the process, which joins nothing: the file alone.
@@ -125,9 +124,9 @@ void* Lender::Desk::run(void* desk) {
 
 void Lender::Desk::work() {
   while (!stops_.load()) {
-    // Where the program has closed the pipe too, nothing ends the wait.
-    const Duration at_most = stopped_.is_open() ? long_time : a_moment;
-    const auto event = host_->wait(Deadline::after(at_most), stopped_.number());
+    // Where the program closes the pipe too, nothing ends the wait: its number may be that of
+    // another file before it is waited for.
+    const auto event = host_->wait(Deadline::after(a_moment), stopped_.number());
     if (!event.ok()) {
       CUVMM_LOG(Warning, "%s; no IPC handle of this process can be opened any more",
                 event.error().text().c_str());
