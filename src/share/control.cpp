@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/log.hpp"
@@ -22,6 +23,24 @@ constexpr const char* serving = "serve a control request";
 // With whoever has connected and says nothing.
 constexpr Duration patience{2'000'000};
 constexpr std::size_t most_visitors = 64;  // at a time; others wait to be let in
+
+// Once resumed a process may come to its end before that has been said.
+constinit std::atomic<pid_t> tells_of_resuming{0};  // which process: a forked child tells nobody
+
+class TellsOfResuming {
+ public:
+  explicit TellsOfResuming(const ControlRequest& request) {
+    if (request.what == ControlWhat::Resume) tells_of_resuming.store(::getpid());
+  }
+  ~TellsOfResuming() { tells_of_resuming.store(0); }
+  TellsOfResuming(const TellsOfResuming&) = delete;
+  TellsOfResuming& operator=(const TellsOfResuming&) = delete;
+};
+
+[[gnu::destructor]] void end_when_it_is_told() {
+  const auto until = Deadline::after(patience);
+  while (tells_of_resuming.load() == ::getpid() && !until.is_over()) ::poll(nullptr, 0, 1);
+}
 
 // Distinct among processes that run, whatever namespace each is of.
 std::string name_of(pid_t process) {
@@ -175,6 +194,7 @@ void ControlSocket::serve(const Answering& answer, Deadline until) {
     if (next != visitors_.end()) {
       const Visitor visitor = std::move(*next);
       visitors_.erase(next);
+      const TellsOfResuming telling{*visitor.asks};
       give(visitor.socket.file(),
            visitor.asks->version == control_version
                ? answer(*visitor.asks, [&] { return is_still_wanted(visitor.socket, answer); })

@@ -32,7 +32,7 @@ TEST(RunCommand, HandsOnTheExitStatus) {
 // As some that start us leave it. The program finds it as they left it.
 TEST(RunCommand, HandsOnTheExitStatusWhereSigchldIsIgnored) {
   const auto run_so = [](const std::string& what) {
-    return run_program({"sh", "-c", "trap '' CHLD; exec " + cli() + " run --sim -- " + what});
+    return run_program({"bash", "-c", "trap '' CHLD; exec " + cli() + " run --sim -- " + what});
   };
   EXPECT_EQ(run_so("sh -c 'exit 7'").status, 7);
   const Finished finished = run_so("grep SigIgn /proc/self/status");
