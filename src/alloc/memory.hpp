@@ -224,7 +224,6 @@ class Memory {
   void end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket);
   Answer free_later(const AllocationMap::Found& found);
   Answer free_blocking(const AllocationMap::Found& found);
-  Answer free_pooled(const AllocationMap::Found& found, const FreeTicket& ticket);
   Result<void> wait_for_work_of(ContextMemory& context);
   CUresult wait_for_the_current_context();
   CUresult free_as_the_driver_does();

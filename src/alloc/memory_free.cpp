@@ -32,10 +32,12 @@ Answer Memory::free(CUdeviceptr address) {
     const CUresult refusal = free_as_the_driver_does();
     if (refusal != CUDA_SUCCESS && refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
   }
-  // The driver waits for nothing here. The memory stays mapped until what runs now is done.
-  const CUcontext current = current_context(around_.driver);
-  if (current == nullptr) return std::nullopt;
-  return free_pooled(*found, around_.clock.ticket_of_all(current));
+  // The driver waits for nothing here: the program is done with the memory.
+  if (!let_go(*found)) return CUDA_ERROR_INVALID_VALUE;
+  auto* const pool = static_cast<PoolMemory*>(found->facts.owner);
+  const StreamId allocated_on = PoolMemory::stream_of(*found->allocation);
+  pool->free(*found->allocation, around_.clock.ticket_of_allocation(allocated_on));
+  return CUDA_SUCCESS;
 }
 
 // False where another thread was faster.
@@ -43,12 +45,6 @@ bool Memory::let_go(const AllocationMap::Found& found) {
   if (!found.allocation->let_go(found.facts)) return false;
   if ((found.facts.pins & pin::sync_memops) != 0) sync_memops_.fetch_sub(1);
   return true;
-}
-
-Answer Memory::free_pooled(const AllocationMap::Found& found, const FreeTicket& ticket) {
-  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
-  static_cast<PoolMemory*>(found.facts.owner)->free(*found.allocation, ticket);
-  return CUDA_SUCCESS;
 }
 
 Answer Memory::free_blocking(const AllocationMap::Found& found) {
@@ -91,7 +87,10 @@ Answer Memory::free_now(const AllocationMap::Found& found) {
 
 bool Memory::wait_before_free(ContextMemory& context) {
   if (settings_.free == FreeMode::Exact) return wait_for_work_of(context).ok();
-  return around_.clock.wait_for_all(context.context(), now_ns());
+  if (!around_.gate.close(now_ns())) return false;
+  const bool is_done = around_.clock.is_all_done(context.context());
+  around_.gate.open();
+  return is_done;
 }
 
 Answer Memory::free_later(const AllocationMap::Found& found) {
@@ -145,9 +144,14 @@ Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   if (is_capturing(stream)) return std::nullopt;
   StreamState* state = around_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
-  if (found->facts.served == Served::StreamOrdered) return free_pooled(*found, state->ticket());
+  StreamClock::Operation operation{around_.clock, *state, StreamClock::Operation::Kind::Free};
+  if (operation.answer() != CUDA_SUCCESS) return operation.answer();
   if (!let_go(*found)) return CUDA_ERROR_INVALID_VALUE;
-  end_blocking(*found, state->ticket());
+  if (found->facts.served == Served::StreamOrdered) {
+    static_cast<PoolMemory*>(found->facts.owner)->free(*found->allocation, operation.freed());
+  } else {
+    end_blocking(*found, operation.freed());
+  }
   return CUDA_SUCCESS;
 }
 

@@ -46,6 +46,10 @@ class PoolMemory {
   // Usable by work that `stream` is given from now on.
   Result<Allocation*> allocate(Size asked, StreamId stream);
   void free(Allocation& allocation, const FreeTicket& ticket);
+  // That it was allocated for.
+  static StreamId stream_of(const Allocation& allocation) {
+    return static_cast<const Block&>(allocation).stream;
+  }
 
   Result<void> set_access(const AccessSet& access);
   AccessSet access() const;

@@ -19,18 +19,27 @@ class PoolOrder final : public StreamOrder {
   void add_dependencies(bool on) { adds_dependencies_.store(on, std::memory_order_relaxed); }
 
   bool is_before(const FreeTicket& freed, StreamId asker) const override {
+    if (freed.stream == asker) return true;
     if (follows_events_.load(std::memory_order_relaxed)) return order_.is_before(freed, asker);
-    return freed.stream == asker || order_.is_done(freed);
+    return is_free_for_anyone(freed);
   }
   bool is_done(const FreeTicket& freed) const override { return order_.is_done(freed); }
+  bool is_free_for_anyone(const FreeTicket& freed) const override {
+    return looks_by_chance_.load(std::memory_order_relaxed) ? order_.is_done(freed)
+                                                            : order_.was_waited_for(freed);
+  }
   // Without it only what the program waited for is known to be done.
   void look(StreamId stream) override {
     if (looks_by_chance_.load(std::memory_order_relaxed)) order_.look(stream);
   }
   void look_before_leaving(StreamId stream) override { order_.look(stream); }
-  bool follow(StreamId stream, StreamId asker) override {
+  void mark_own(StreamId asker) override { order_.mark_own(asker); }
+  bool can_follow(const FreeTicket& freed, StreamId asker) const override {
     return follows_events_.load(std::memory_order_relaxed) &&
-           adds_dependencies_.load(std::memory_order_relaxed) && order_.follow(stream, asker);
+           adds_dependencies_.load(std::memory_order_relaxed) && order_.can_follow(freed, asker);
+  }
+  bool follow(const FreeTicket& freed, StreamId asker) override {
+    return order_.follow(freed, asker);
   }
   bool wait(const FreeTicket& freed, std::uint64_t until) override {
     return order_.wait(freed, until);

@@ -14,6 +14,7 @@
 #include "engine/publishing.hpp"
 #include "engine/trace_life.hpp"
 #include "trace/event_log.hpp"
+#include "stream/thread_ends.hpp"
 
 namespace cuvmm {
 namespace {
@@ -67,8 +68,9 @@ Engine::Engine(const Driver& driver, Options options)
       serving_(options_.mode == Mode::Vmm
                    ? std::make_unique<Serving>(
                          driver_, options_,
-                         Serving::Program{gate_, calls_, work_note_, per_thread_use_, watch_,
-                                          captures_, [this] { return sees_everything(); }})
+                         Serving::Program{gate_, calls_, work_note_, legacy_barrier_, per_thread_use_,
+                                          watch_, captures_,
+                                          [this] { return sees_everything(); }})
                    : nullptr),
       control_(make_control(driver_, serving_.get(), calls_, scheduling_, options_.pause_ahead)),
       stores_(driver_, memory_settings(options_),
@@ -145,6 +147,7 @@ void Engine::forget_after_fork() {
   forget_trace();
   forget_publishing();
   LastUses::watch(nullptr);
+  ThreadEnds::forget_after_fork();
   current_.store(nullptr);
   starting_.store(nullptr);
   cannot_start.store(false);

@@ -12,6 +12,7 @@
 #include "engine/sight.hpp"
 #include "engine/watch.hpp"
 #include "resize/resizables.hpp"
+#include "stream/legacy_barrier.hpp"
 #include "stream/per_thread_use.hpp"
 #include "stream/work_note.hpp"
 
@@ -61,6 +62,8 @@ class Engine {
 
   // Left by every call that submits, once the driver has answered it.
   WorkNote& work_note() { return work_note_; }
+  // Told of the same calls, by the stream that each was for.
+  LegacyBarrier& legacy_barrier() { return legacy_barrier_; }
   // Before every call that gives a thread's own default stream work.
   PerThreadUse& per_thread_use() { return per_thread_use_; }
 
@@ -89,6 +92,7 @@ class Engine {
   const Options options_;  // immutable after construction
   Watch watch_;
   WorkNote work_note_;
+  LegacyBarrier legacy_barrier_;
   Threshold calls_{Threshold::Of::Calls};
   Gate gate_;
   PerThreadUse per_thread_use_;

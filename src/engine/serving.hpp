@@ -28,13 +28,15 @@ struct Serving {
     Gate& gate;
     Threshold& calls;
     WorkNote& work_note;
+    LegacyBarrier& legacy_barrier;
     PerThreadUse& per_thread_use;
     Watch& watch;
     Captures& captures;
     std::function<bool()> sees_everything;
   };
   Serving(const Driver& driver, const Options& options, const Program& program)
-      : clock(driver, program.captures),
+      : clock(driver, {program.captures, program.gate, program.legacy_barrier,
+                       program.sees_everything}),
         memory({driver, clock, program.captures, program.gate, program.work_note,
                 program.sees_everything},
                memory_settings(options)),

@@ -89,12 +89,47 @@ class Forward {
     if constexpr (!gives_work(info(call).effect)) return unannounced(arguments...);
     if (flavour_ == Flavour::PerThread || (names_own_stream(arguments) || ...)) {
       engine_.per_thread_use().note();
+      engine_.legacy_barrier().blocking_stream_exists();
     }
     const Gate::Pass pass{engine_.gate()};
     const CUresult answer = unannounced(arguments...);
-    if constexpr (submits) engine_.work_note().leave();
+    if constexpr (submits) {
+      engine_.work_note().leave();
+      note_side_of_barrier(arguments...);
+    }
     if constexpr (copies_or_sets) wait_if_asked_to();
     return answer;
+  }
+
+  // Which side of the legacy barrier was given the work. Calls without a stream are work of the
+  // default stream where they copy or set, and may be anybody's where they do something else.
+  template <class... Arguments>
+  void note_side_of_barrier(const Arguments&... arguments) const {
+    LegacyBarrier& barrier = engine_.legacy_barrier();
+    constexpr bool names_stream = (std::is_same_v<Arguments, CUstream> || ...) ||
+                                  (std::is_same_v<Arguments, const CUlaunchConfig*> || ...);
+    if constexpr (!names_stream && !copies_or_sets) {
+      barrier.anything_submitted();
+    } else {
+      const CUstream stream = stream_among(arguments...);
+      const bool is_legacy = stream == CU_STREAM_LEGACY ||
+                             (stream == nullptr && flavour_ == Flavour::Legacy);
+      is_legacy ? barrier.legacy_submitted() : barrier.blocking_submitted();
+    }
+  }
+
+  template <class... Arguments>
+  static CUstream stream_among(const Arguments&... arguments) {
+    CUstream stream = nullptr;
+    [[maybe_unused]] const auto look_at = [&](const auto& argument) {
+      using Argument = std::remove_cvref_t<decltype(argument)>;
+      if constexpr (std::is_same_v<Argument, CUstream>) stream = argument;
+      if constexpr (std::is_same_v<Argument, const CUlaunchConfig*>) {
+        if (argument != nullptr) stream = argument->hStream;
+      }
+    };
+    (look_at(arguments), ...);
+    return stream;
   }
 
   // The calling thread's default stream, by its handle.

@@ -4,6 +4,7 @@
 
 #include "driver/current_context.hpp"
 #include "resize/cost_model.hpp"
+#include "base/undo.hpp"
 #include "resize/order.hpp"
 #include "resize/resizer.hpp"
 
@@ -71,6 +72,9 @@ bool Resizer::is_certain(DeferredCopy& copy, StreamName stream, WhyRun& why) {
     copy.own_stream_of = PerThreadUse::this_thread();
   }
   pending_ = copy;
+  // Streams are asked only while no thread is held up in a launch on one of them.
+  if (!around_.gate.close(now_ns())) return false;
+  const Undo open{[this] { around_.gate.open(); }};
   return is_ordered_after_everything(around_.driver, around_.clock, around_.per_thread, *state);
 }
 

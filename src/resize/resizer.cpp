@@ -148,6 +148,7 @@ CUresult Resizer::submit_once(const DeferredCopy& copy) const {
   const CUresult answer =
       driver.cuMemcpyDtoDAsync(copy.to_address(), copy.from_address(), copy.size, stream);
   around_.work_note.leave();
+  around_.clock.work_was_submitted();
   if (answer == CUDA_SUCCESS && waits) driver.cuStreamSynchronize(stream);
   return answer;
 }

@@ -4,6 +4,16 @@
 namespace cuvmm {
 namespace {
 
+constexpr std::uint64_t one_under_way = 1;
+constexpr std::uint64_t one_begun = std::uint64_t{1} << 32;
+
+std::uint64_t under_way(std::uint64_t records) {
+  return records & (one_begun - 1);
+}
+std::uint64_t begun(std::uint64_t records) {
+  return records / one_begun;
+}
+
 // `work(group)` under its lock; what is known there afterwards is counted.
 template <class Group, class Work>
 void change(Group& group, const Work& work) {
@@ -18,17 +28,41 @@ void EventPlaces::Group::count() {
   known.store(places.size() + recorded_unseen.size(), std::memory_order_release);
 }
 
-EventPlaces::Place EventPlaces::look_up(CUevent event) const {
+EventPlaces::Recorded EventPlaces::look_up(CUevent event) const {
   const Group& group = group_of(event);
   const Holding holding{group.lock};
   const auto found = group.places.find(event);
-  return found != group.places.end() ? found->second : Place{};
+  return found != group.places.end() ? found->second : Recorded{};
 }
 
-void EventPlaces::recorded(CUevent event, Place place) {
-  if (place.empty()) return forget_record(event);
-  change(group_of(event), [&](Group& group) {
-    if (!group.recorded_unseen.contains(event)) group.places[event] = std::move(place);
+bool EventPlaces::is_still(CUevent event, const Recorded& recorded) const {
+  return !recorded.place.empty() && look_up(event).serial == recorded.serial;
+}
+
+// Two records of one event at once leave it unknown which of them the driver made last. That is
+// told by the group: to lose what is known of a neighbour now and then is harmless.
+EventPlaces::Recording::Recording(EventPlaces& places, CUevent event)
+    : places_(places), event_(event) {
+  Group& group = places_.group_of(event_);
+  const std::uint64_t before = group.records.fetch_add(one_begun + one_under_way);
+  if (under_way(before) == 0) begun_ = begun(before) + 1;
+  if (!places_.may_know(event_)) return;
+  change(group, [&](Group& known) { known.places.erase(event_); });
+}
+
+EventPlaces::Recording::~Recording() {
+  Group& group = places_.group_of(event_);
+  if (place_.empty()) {
+    group.records.fetch_sub(one_under_way);
+    return;
+  }
+  // It is there to be found before this record is over: another that begins after that erases it.
+  change(group, [&](Group& known) {
+    known.places[event_] = {std::move(place_), ++known.last_serial};
+    known.count();
+    const std::uint64_t before = known.records.fetch_sub(one_under_way);
+    const bool was_alone = under_way(before) == 1 && begun_ != 0 && begun(before) == begun_;
+    if (!was_alone || known.recorded_unseen.contains(event_)) known.places.erase(event_);
   });
 }
 
@@ -39,16 +73,13 @@ void EventPlaces::recorded_unseen(CUevent event) {
   });
 }
 
-void EventPlaces::reached(CUevent event, const Place& place) {
+void EventPlaces::reached(CUevent event, const Recorded& recorded) {
   change(group_of(event), [&](Group& group) {
     const auto found = group.places.find(event);
-    if (found != group.places.end() && found->second == place) group.places.erase(found);
+    if (found != group.places.end() && found->second.serial == recorded.serial) {
+      group.places.erase(found);
+    }
   });
-}
-
-void EventPlaces::forget_record(CUevent event) {
-  if (!may_know(event)) return;
-  change(group_of(event), [&](Group& group) { group.places.erase(event); });
 }
 
 void EventPlaces::ended(CUevent event) {

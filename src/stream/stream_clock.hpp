@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+
 #include "stream/captures.hpp"
 #include "stream/event_places.hpp"
+#include "stream/gate.hpp"
+#include "stream/legacy_barrier.hpp"
 #include "stream/stream_order.hpp"
 #include "stream/stream_table.hpp"
 
@@ -29,15 +33,26 @@ class Horizon {
 };
 
 // Knows how the work of streams is ordered, and how far the device has come, from what the program
-// does with its streams and events, and from events of its own. Those are recorded only when
-// somebody asks: a free costs a count.
+// does with its streams and events, and from events of its own. docs/stream_order.md has the rules.
+//
+// Events of ours are recorded by a thread that is giving that very stream an operation, or ending
+// it, and nowhere else: recording waits where the stream's launch queue is full, and on the legacy
+// stream it holds every blocking stream up. Whoever wants to know more about a stream asks for a
+// mark at its next operation.
 //
 // The calls about the program's own doings come from the hooks, after the driver's answer unless
 // they say otherwise.
 class StreamClock final : public StreamOrder {
  public:
-  StreamClock(const Driver& driver, const Captures& captures)
-      : driver_(driver), captures_(captures), table_(driver) {}
+  // What is known of the program's calls. All of it outlives the clock.
+  struct Program {
+    const Captures& captures;
+    Gate& gate;
+    LegacyBarrier& legacy;
+    std::function<bool()> sees_everything;
+  };
+  StreamClock(const Driver& driver, Program program)
+      : driver_(driver), program_(std::move(program)), table_(driver, &program_.legacy) {}
 
   ~StreamClock() override { table_.drop_events(); }
   StreamClock(const StreamClock&) = delete;
@@ -45,29 +60,40 @@ class StreamClock final : public StreamOrder {
 
   StreamTable& table() { return table_; }
 
-  // Freed now on that stream; or by a call that all work of the context comes before.
-  static FreeTicket ticket(StreamState& stream) { return stream.ticket(); }
-  FreeTicket ticket_of_all(CUcontext context) { return table_.everything_of(context).ticket(); }
+  class Operation;
+
+  // Freed by a call that all work of the context comes before, and that the program may expect to
+  // wait for it.
+  FreeTicket ticket_of_all(CUcontext context);
+  // Freed by a call that is in no stream's order, so the program is done with it. What came before
+  // its allocation on that stream may not be.
+  FreeTicket ticket_of_allocation(StreamId allocated_on);
 
   bool is_before(const FreeTicket& freed, StreamId asker) const override;
   bool is_done(const FreeTicket& freed) const override;
+  bool was_waited_for(const FreeTicket& freed) const override;
   void look(StreamId stream) override;
-  bool follow(StreamId stream, StreamId asker) override;
+  void mark_own(StreamId asker) override;
+  bool can_follow(const FreeTicket& freed, StreamId asker) const override;
+  bool follow(const FreeTicket& freed, StreamId asker) override;
   bool wait(const FreeTicket& freed, std::uint64_t until) override;
 
   // It is known from here on, whatever is called in it.
   void context_began(CUcontext context) { table_.everything_of(context); }
 
   // Until the device has done everything that the context has been given. Polls, so that a kernel
-  // that waits for this very thread does not hold it for ever. False where it was not done by then.
+  // that waits for this very thread does not hold it for ever. False where it was not done by then,
+  // or cannot be asked, since a capture is live. The caller keeps the program from submitting.
   bool wait_for_all(CUcontext context, std::uint64_t until);
   bool wait_for_everything(std::uint64_t until);  // of all contexts
+  // The same at this moment.
+  bool is_all_done(CUcontext context);
 
   // Work of streams that are no longer there may run still. True where that cannot be told.
   bool ended_streams_run(CUcontext context);
 
-  // Until everything is done that was freed on the device so far. True where some of it was not
-  // known to be before.
+  // Until everything is done that was freed so far by streams of the device, or by others of the
+  // device's memory. True where some of it was not known to be before.
   bool wait_for_frees(int device, std::uint64_t until);
 
   // Before the stream's work stops being ours to mark, since it is about to be captured.
@@ -88,37 +114,76 @@ class StreamClock final : public StreamOrder {
   // what they free meanwhile may lie behind what the driver then records or waits for.
   using Place = EventPlaces::Place;
   Place place_on(StreamName name);
-  Place place_of(CUevent event) const { return events_.of(event); }
 
-  // After the driver's answer, with the place from before it.
-  void event_recorded(CUevent event, StreamName name, Place place) {
-    if (place.empty() && !events_.may_know(event)) return;
-    note_record(event, name, std::move(place));
-  }
-  void waited_for_by(StreamName name, const Place& place);
-  // A query or wait said so of the event. False where that told nothing of what was freed.
-  bool is_reached(CUevent event, const Place& place);
-  void event_ended(CUevent event) { events_.ended(event); }
-  // By a graph's node or by another process, now or whenever they like: what such an event says is
-  // not of a record that we saw.
-  void event_is_recorded_unseen(CUevent event) { events_.recorded_unseen(event); }
+  EventPlaces& events() { return events_; }
+  // The driver has recorded it; `place` is from before it was asked.
+  void event_recorded(EventPlaces::Recording& recording, StreamName name, Place place);
+  // The driver has made the stream wait for it; `recorded` is from before it was asked.
+  void waited_for_by(StreamName name, CUevent event, const EventPlaces::Recorded& recorded);
+  // A query or wait said so of the event; `recorded` is from before it was asked. False where that
+  // told nothing of what was freed.
+  bool is_reached(CUevent event, const EventPlaces::Recorded& recorded, StreamTable::Told told);
+
+  // By us, for the program, on a stream of whatever kind.
+  void work_was_submitted() { program_.legacy.anything_submitted(); }
+
+  // Before a launch that may begin before the work ahead of it in the stream is done: were memory
+  // freed and allocated between the two, the launch would be free to use it too early.
+  void end_programmatic_overlap(StreamName name);
 
  private:
-  void mark(StreamState& state);
-  void leave_behind(const StreamState& stream);
-  bool record_mark(StreamState& state, const std::vector<StreamState*>& streams, Mark& mark);
+  friend class Operation;
+
+  bool is_behind_the_barrier(StreamState& stream, std::uint64_t& epoch);
+  CUresult place_operation(StreamState& stream, std::uint64_t epoch, bool is_behind, CUevent& event);
+  Place other_side_of(const StreamState& stream);
+  void learn(StreamState& later, const Place& earlier);
+
+  CUevent take_event(StreamState& state);
+  void give_back_event(StreamState& state, CUevent event);
+  void add_mark(StreamState& state, Mark mark);
+  void record_own_mark(StreamState& state);
   bool record_on(StreamState& state, CUstream handle, Mark& mark);
-  void poll(StreamState& state);
-  void let_go(StreamState& state, Mark& mark);
-  void note_record(CUevent event, StreamName name, Place place);
+  void mark_all(StreamState& all);
+  void leave_behind(const StreamState& stream);
+  enum class Zeal : std::uint8_t { Sparing, Full };
+  void poll(StreamState& state, Zeal zeal);
+  void retire(StreamState& state, Mark& mark);
+  void ask_whether_idle(StreamState& state, const FreeTicket& freed);
+  bool is_idle(CUstream handle) const;
+
   bool is_capturing(CUstream handle) const;
   Place known_of(StreamState& state);
   Place place_of(StreamState& state);
 
   const Driver& driver_;
-  const Captures& captures_;
+  const Program program_;
   StreamTable table_;
   EventPlaces events_;  // its locks are never held while the table's own is
+};
+
+// One stream-ordered allocation or free that we serve, from before the memory changes hands. It is
+// an operation of its stream, as the driver's own would be: what its stream's synchronization waits
+// for natively, it waits for here.
+class StreamClock::Operation {
+ public:
+  enum class Kind : std::uint8_t { Allocation, Free };
+  Operation(StreamClock& clock, StreamState& stream, Kind kind);
+  ~Operation();
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  // Else the driver's reason why the stream does not take it: nothing may be done then.
+  CUresult answer() const { return answer_; }
+  // The memory is freed now. Once.
+  FreeTicket freed();
+
+ private:
+  StreamClock& clock_;
+  StreamState& stream_;
+  CUresult answer_ = CUDA_SUCCESS;
+  CUevent event_ = nullptr;  // that was recorded for it
+  std::uint64_t before_ = 0;  // the last free on the stream before the event
 };
 
 }  // namespace cuvmm

@@ -6,31 +6,46 @@
 
 namespace cuvmm {
 
-// What is known of how the streams' work is ordered. Everything may be called from any thread; only
-// look(), follow() and wait() call the driver, and they take no lock that is taken before
-// StreamOrder.
+// What is known of how the streams' work is ordered (docs/stream_order.md). Everything may be called
+// from any thread.
 class StreamOrder {
  public:
   virtual ~StreamOrder() = default;
 
-  // Work that `asker` is given from now on runs after everything that came before the free.
+  // The work that `asker` has been given, and all that it is given from now on, runs after
+  // everything that came before the free. Never calls the driver.
   virtual bool is_before(const FreeTicket& freed, StreamId asker) const = 0;
 
-  // The device has done all of it, as far as we have looked: the memory may be used by anybody, and
+  // The device has done all of it, as far as is known: the memory may be used by anybody, and
   // unmapped. Never calls the driver.
   virtual bool is_done(const FreeTicket& freed) const = 0;
 
-  // Looks how far the device has come with everything that was freed on `stream` so far; marks the
-  // place in the stream's work where that is not done yet.
+  // The same, as far as a pool that asks may act on it: the memory may be given to any stream.
+  virtual bool is_free_for_anyone(const FreeTicket& freed) const { return is_done(freed); }
+  // The program itself has waited for it.
+  virtual bool was_waited_for(const FreeTicket& freed) const { return is_done(freed); }
+
+  // Asks how far the device has come with what was freed on `stream`. Never waits, whatever the
+  // stream is doing, so locks may be held.
   virtual void look(StreamId stream) = 0;
 
   // The same for memory that is to leave, whoever may reuse it.
   virtual void look_before_leaving(StreamId stream) { look(stream); }
 
-  // Lets what `asker` is given from now on run after everything freed on that stream so far. False
-  // where that cannot be, or was so already.
-  virtual bool follow(StreamId stream, StreamId asker) {
-    static_cast<void>(stream);
+  // What the calling thread's operation on `asker` makes known of what was freed there before. May
+  // wait as any submission to the stream may, so no lock is held.
+  virtual void mark_own(StreamId asker) { static_cast<void>(asker); }
+
+  // Whether follow() can order `asker` behind that free. Never calls the driver.
+  virtual bool can_follow(const FreeTicket& freed, StreamId asker) const {
+    static_cast<void>(freed);
+    static_cast<void>(asker);
+    return false;
+  }
+  // Makes `asker`, on which the calling thread allocates, wait for that free and for nothing that
+  // was submitted after it. False where that cannot be. No lock is held.
+  virtual bool follow(const FreeTicket& freed, StreamId asker) {
+    static_cast<void>(freed);
     static_cast<void>(asker);
     return false;
   }

@@ -24,7 +24,13 @@ enum class StreamKind : std::uint8_t {
 struct Mark {
   std::uint64_t tick = 0;
   std::vector<CUevent> events;
+  // Nothing that was submitted after the free of that very tick is before the events, so another
+  // stream may wait for them. Else they may only be queried.
+  bool is_exact = false;
 };
+
+// Covers every free on the stream, also those to come: the stream has ended.
+inline constexpr std::uint64_t last_tick = ~std::uint64_t{0} >> 1;
 
 // What is known of one stream. Lives on, as a record, when the stream is gone.
 struct StreamState {
@@ -41,10 +47,18 @@ struct StreamState {
   std::atomic<bool> ended{false};
   std::atomic<bool> context_ends{false};  // and with it all of its handles and events
   std::atomic<bool> knows_others{false};  // whether `known` holds anything
+  // The epoch of the other side of the legacy barrier that this stream's submitted work is behind.
+  std::atomic<std::uint64_t> ordered_after{0};
+  // So many of the next frees leave a mark, since somebody has asked how far the stream is.
+  std::atomic<int> marks_wanted{0};
+  std::atomic<bool> has_marks{false};  // whether `marks` holds any
 
   Lock lock{LockOrder::StreamOrder};  // guards what follows
   std::deque<Mark> marks;             // not known to have happened, in order
   std::vector<CUevent> spare_events;
+  int followers = 0;                    // threads that name one of the marks' events to the driver
+  std::vector<CUevent> retired_events;  // spare once there are no followers
+  int fruitless_polls = 0;              // in a row
   std::vector<CUevent> left_behind;  // of Everything: by streams that ended, for the next mark
   // What its coming work waits for: the last free of each other stream that is before it.
   std::vector<FreeTicket> known;
@@ -54,16 +68,24 @@ struct StreamState {
   bool has_unwaited() const { return waited_for.load() < tick.load(); }
   bool is_done(std::uint64_t at) const { return done.load(std::memory_order_acquire) >= at; }
   FreeTicket ticket() { return {id, tick.fetch_add(1, std::memory_order_acq_rel) + 1}; }
+  bool leaves_marks() const {
+    return kind == StreamKind::PerThread || marks_wanted.load(std::memory_order_relaxed) > 0;
+  }
 
   // All that was freed up to `at` is done.
-  void advance(std::uint64_t at) {
-    std::uint64_t before = done.load(std::memory_order_relaxed);
-    while (before < at && !done.compare_exchange_weak(before, at, std::memory_order_acq_rel)) {
+  void advance(std::uint64_t at) { raise(done, at); }
+  void has_been_waited_for(std::uint64_t at) { raise(waited_for, at); }
+
+ private:
+  static void raise(std::atomic<std::uint64_t>& to, std::uint64_t at) {
+    std::uint64_t before = to.load(std::memory_order_relaxed);
+    while (before < at && !to.compare_exchange_weak(before, at, std::memory_order_acq_rel)) {
     }
   }
 };
 
-// Legacy and blocking streams of one context wait for each other.
+// Legacy and blocking streams of one context wait for each other: work of the one for what the other
+// was given before.
 inline bool waits_for(const StreamState& later, const StreamState& earlier) {
   if (later.context != earlier.context) return false;
   return (later.kind == StreamKind::Legacy && earlier.is_blocking()) ||

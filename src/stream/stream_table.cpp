@@ -8,6 +8,7 @@
 
 #include "driver/current_context.hpp"
 #include "stream/per_thread_use.hpp"
+#include "stream/thread_ends.hpp"
 
 namespace cuvmm {
 namespace {
@@ -27,6 +28,17 @@ struct StreamTable::Recent {
 [[gnu::tls_model("initial-exec")]] thread_local StreamTable::Recent StreamTable::recent_{};
 [[gnu::tls_model("initial-exec")]] thread_local StreamTable::Gathered StreamTable::gathered_{};
 StreamTable::Changes StreamTable::changes_{1};
+
+StreamTable::StreamTable(const Driver& driver, LegacyBarrier* legacy)
+    : driver_(driver), legacy_(legacy) {
+  note_change();
+  ThreadEnds::add(*this);
+}
+
+StreamTable::~StreamTable() {
+  ThreadEnds::remove(*this);
+  note_change();
+}
 
 std::size_t StreamTable::KeyHash::operator()(const Key& key) const noexcept {
   const auto mix = [](std::uint64_t word) { return word * 0x9E3779B97F4A7C15u; };
@@ -70,6 +82,7 @@ StreamState* StreamTable::known(StreamName name) const {
 StreamState* StreamTable::learn(const Key& key, StreamName name, CUcontext current) {
   if (name.is_default()) {
     const StreamKind kind = name.is_legacy() ? StreamKind::Legacy : StreamKind::PerThread;
+    if (kind == StreamKind::PerThread) ThreadEnds::watch_this_thread();
     return &add(key, current, key.handle, kind);
   }
   // To ask a stream that captures for its flags breaks its capture.
@@ -116,6 +129,8 @@ std::vector<StreamState*> StreamTable::everything_of_all() {
 
 StreamState& StreamTable::add(const Key& key, CUcontext context, CUstream handle, StreamKind kind) {
   const int device = device_of(driver_, context);
+  const bool is_blocking = kind == StreamKind::Blocking || kind == StreamKind::PerThread;
+  if (legacy_ != nullptr && is_blocking) legacy_->blocking_stream_exists();
   const Writing writing{lock_};
   const auto found = by_key_.find(key);
   if (found != by_key_.end()) return *found->second;  // another thread was faster
@@ -138,9 +153,11 @@ void StreamTable::drop_events_of(StreamState& state) {
     for (CUevent event : mark.events) driver_.cuEventDestroy(event);
   }
   for (CUevent event : state.spare_events) driver_.cuEventDestroy(event);
+  for (CUevent event : state.retired_events) driver_.cuEventDestroy(event);
   for (CUevent event : state.left_behind) driver_.cuEventDestroy(event);
   state.marks.clear();
   state.spare_events.clear();
+  state.retired_events.clear();
   state.left_behind.clear();
 }
 
@@ -161,6 +178,8 @@ StreamState& StreamTable::unused_record() {
     state.waited_for.store(0);
     state.ended.store(false);
     state.context_ends.store(false);
+    state.ordered_after.store(0);
+    state.marks_wanted.store(0);
     drop_events_of(state);
     const Holding holding{state.lock};
     state.known.clear();
@@ -238,7 +257,7 @@ void StreamTable::note_done(const std::vector<FreeTicket>& places, Told told) co
     const auto found = by_id_.find(place.stream);
     if (found == by_id_.end()) continue;
     found->second->advance(place.tick);
-    if (told == Told::ByAWait) found->second->waited_for.store(place.tick);
+    if (told == Told::ByAWait) found->second->has_been_waited_for(place.tick);
   }
 }
 
@@ -257,6 +276,21 @@ void StreamTable::stream_ended(CUstream handle) {
   end(*found->second);
   by_key_.erase(found);
   note_change();
+}
+
+// What it freed has left marks, each with its free, which tell how far its work is.
+void StreamTable::thread_ended(std::uint64_t thread) {
+  const Writing ending{ends_};
+  const Writing writing{lock_};
+  for (auto place = by_key_.begin(); place != by_key_.end();) {
+    if (place->first.thread != thread) {
+      ++place;
+      continue;
+    }
+    end(*place->second);
+    place = by_key_.erase(place);
+    note_change();
+  }
 }
 
 void StreamTable::context_ends(CUcontext context, bool ends) {
@@ -280,6 +314,7 @@ void StreamTable::context_ended(CUcontext context) {
       const Holding holding{state.lock};
       state.marks.clear();  // their events went with the context
       state.spare_events.clear();
+      state.retired_events.clear();
       state.left_behind.clear();
     }
     end(state);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "driver/driver.hpp"
+#include "stream/legacy_barrier.hpp"
 #include "stream/stream_state.hpp"
 
 namespace cuvmm {
@@ -30,8 +31,9 @@ struct StreamName {
 // The streams of the process. Each is learnt of when it is made or first named.
 class StreamTable {
  public:
-  explicit StreamTable(const Driver& driver) : driver_(driver) { note_change(); }
-  ~StreamTable() { note_change(); }
+  // `legacy`: is told of the first blocking stream; outlives the table.
+  explicit StreamTable(const Driver& driver, LegacyBarrier* legacy = nullptr);
+  ~StreamTable();
   StreamTable(const StreamTable&) = delete;
   StreamTable& operator=(const StreamTable&) = delete;
 
@@ -90,6 +92,8 @@ class StreamTable {
   // Before the driver ends a context, and afterwards where it has not.
   void context_ends(CUcontext context, bool ends);
   void context_ended(CUcontext context);
+  // The thread's own streams are never used again.
+  void thread_ended(std::uint64_t thread);
 
   // Gives back all events that mark places in the streams' work.
   void drop_events();
@@ -134,6 +138,7 @@ class StreamTable {
   static Changes changes_;
 
   const Driver& driver_;
+  LegacyBarrier* const legacy_;
   mutable SharedLock ends_{LockOrder::StreamEnds};
   mutable SharedLock lock_{LockOrder::Streams};  // guards what follows
   std::unordered_map<Key, StreamState*, KeyHash> by_key_;

@@ -15,6 +15,7 @@
 #include "support/fault_sweep.hpp"
 #include "support/memory.hpp"
 #include "support/scale.hpp"
+#include "support/unseen_program.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -27,7 +28,7 @@ class IpcWorld {
  public:
   explicit IpcWorld(const Driver& on, const MemorySettings& settings = {},
                     Duration patience = std::chrono::seconds{4})
-      : clock(on, captures),
+      : clock(on, unseen_program(captures, gate)),
         memory({on, clock, captures, gate, work_note, [] { return true; }}, settings),
         ipc(
             on, memory, [](const std::function<void()>& work) { work(); }, patience) {}

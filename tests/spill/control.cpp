@@ -17,6 +17,7 @@
 #include "engine/control.hpp"
 #include "support/kernels.hpp"
 #include "support/memory.hpp"
+#include "support/unseen_program.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -52,7 +53,7 @@ class ControlTest : public DriverContract {
 // when nobody asks the thread for anything any more.
 struct Process {
   explicit Process(const Driver& driver) {
-    clock.emplace(driver, captures);
+    clock.emplace(driver, unseen_program(captures, gate));
     memory.emplace(
         Memory::Surroundings{driver, *clock, captures, gate, work_note, [] { return true; }},
         MemorySettings{});

@@ -10,6 +10,7 @@
 #include "spill/pause.hpp"
 #include "support/kernels.hpp"
 #include "support/memory.hpp"
+#include "support/unseen_program.hpp"
 
 namespace cuvmm::test {
 
@@ -27,7 +28,7 @@ inline constexpr Size stock_piece = 4 * MiB;
 class Program {
  public:
   Program(const Driver& with, const MemorySettings& settings) : driver(with) {
-    clock.emplace(driver, captures);
+    clock.emplace(driver, unseen_program(captures, gate));
     memory.emplace(
         Memory::Surroundings{driver, *clock, captures, gate, work_note, [] { return true; }},
         settings);

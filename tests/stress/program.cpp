@@ -90,16 +90,17 @@ CUresult Program::free_ordered(CUdeviceptr address, CUstream stream) {
 }
 
 CUresult Program::record(CUevent event, CUstream stream) {
+  EventPlaces::Recording recording{clock_.events(), event};
   StreamClock::Place place = clock_.place_on(name(stream));
   const CUresult answer = driver().cuEventRecord(event, stream);
-  if (answer == CUDA_SUCCESS) clock_.event_recorded(event, name(stream), std::move(place));
+  if (answer == CUDA_SUCCESS) clock_.event_recorded(recording, name(stream), std::move(place));
   return answer;
 }
 
 CUresult Program::wait_for(CUstream stream, CUevent event) {
-  const StreamClock::Place place = clock_.place_of(event);
+  const EventPlaces::Recorded recorded = clock_.events().last_record(event);
   const CUresult answer = driver().cuStreamWaitEvent(stream, event, 0);
-  if (answer == CUDA_SUCCESS) clock_.waited_for_by(name(stream), place);
+  if (answer == CUDA_SUCCESS) clock_.waited_for_by(name(stream), event, recorded);
   return answer;
 }
 
@@ -120,16 +121,19 @@ CUresult Program::query(CUstream stream) {
 }
 
 CUresult Program::synchronize(CUevent event) {
-  const StreamClock::Place place = clock_.place_of(event);
+  const EventPlaces::Recorded recorded = clock_.events().last_record(event);
   const CUresult answer = driver().cuEventSynchronize(event);
-  if (answer == CUDA_SUCCESS && clock_.is_reached(event, place)) memory().program_waited();
+  if (answer != CUDA_SUCCESS) return answer;
+  if (clock_.is_reached(event, recorded, StreamTable::Told::ByAWait)) memory().program_waited();
   return answer;
 }
 
 CUresult Program::query(CUevent event) {
-  const StreamClock::Place place = clock_.place_of(event);
+  const EventPlaces::Recorded recorded = clock_.events().last_record(event);
   const CUresult answer = driver().cuEventQuery(event);
-  if (answer == CUDA_SUCCESS) clock_.is_reached(event, place);
+  if (answer == CUDA_SUCCESS) {
+    clock_.is_reached(event, recorded, StreamTable::Told::ByTheDevice);
+  }
   return answer;
 }
 

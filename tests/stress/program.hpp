@@ -9,6 +9,7 @@
 
 #include "alloc/memory.hpp"
 #include "support/driver_under_test.hpp"
+#include "support/unseen_program.hpp"
 
 namespace cuvmm::test {
 
@@ -80,7 +81,7 @@ class Program {
   Captures captures_;
   Gate gate_;
   WorkNote work_note_;
-  StreamClock clock_{driver(), captures_};
+  StreamClock clock_{driver(), unseen_program(captures_, gate_)};
   std::unique_ptr<Memory> memory_;
   std::array<Device, devices> devices_;
 };

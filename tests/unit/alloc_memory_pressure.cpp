@@ -9,6 +9,7 @@
 
 #include "alloc/memory.hpp"
 #include "support/driver_under_test.hpp"
+#include "support/unseen_program.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -31,7 +32,7 @@ class MemoryUnderPressure : public DriverContract {
     quick_unmap = slow_->cuMemUnmap;
     slow_->cuMemUnmap = slow_unmap;
     unmapping_has_begun = true;  // quick until a test says otherwise
-    clock_.emplace(*slow_, captures_);
+    clock_.emplace(*slow_, unseen_program(captures_, gate_));
     memory_.emplace(
         Memory::Surroundings{*slow_, *clock_, captures_, gate_, work_note_, [] { return true; }},
         MemorySettings{.limit = SizeLimit::of_bytes(32 * MiB)});

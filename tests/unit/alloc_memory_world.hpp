@@ -9,6 +9,7 @@
 #include "alloc/memory.hpp"
 #include "support/driver_under_test.hpp"
 #include "support/faulty_driver.hpp"
+#include "support/unseen_program.hpp"
 
 namespace cuvmm::test {
 
@@ -29,7 +30,7 @@ class MemoryTest : public DriverContract {
   }
   void begin(const MemorySettings& settings) {
     end();
-    clock.emplace(faulty.driver(), captures);
+    clock.emplace(faulty.driver(), unseen_program(captures, gate));
     memory_.emplace(Memory::Surroundings{faulty.driver(), *clock, captures, gate, work_note,
                                          [this] { return sees_everything; }},
                     settings);

@@ -6,6 +6,7 @@
 #include "alloc/memory.hpp"
 #include "alloc_arena_world.hpp"
 #include "alloc_windows_world.hpp"
+#include "support/unseen_program.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -206,7 +207,7 @@ class MemorySpill : public DriverContract {
  protected:
   void begin(const MemorySettings& settings) {
     memory_.reset();
-    clock_.emplace(driver(), captures_);
+    clock_.emplace(driver(), unseen_program(captures_, gate_));
     memory_.emplace(
         Memory::Surroundings{driver(), *clock_, captures_, gate_, work_note_, [] { return true; }},
         settings);

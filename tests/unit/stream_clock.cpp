@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -75,11 +76,9 @@ TEST_F(StreamClockTest, WaitingForAnEventOrdersWhatWasFreedBeforeIt) {
   from.hold();
   const FreeTicket early = free_on(from.name());
   const GivenEvent event;
-  GIVEN(driver().cuEventRecord(event, from));
-  clock->event_recorded(event, from.name(), clock->place_on(from.name()));
+  record(event, from.name());
   const FreeTicket late = free_on(from.name());
-  GIVEN(driver().cuStreamWaitEvent(to, event, 0));
-  clock->waited_for_by(to.name(), clock->place_of(event));
+  wait(to.name(), event);
   EXPECT_TRUE(clock->is_before(early, id(to.name())));
   EXPECT_FALSE(clock->is_before(late, id(to.name())));
 }
@@ -91,27 +90,126 @@ TEST_F(StreamClockTest, OrderIsPassedOnFromStreamToStream) {
   a.hold();
   const FreeTicket ticket = free_on(a.name());
   const GivenEvent first, second;
-  GIVEN(driver().cuEventRecord(first, a));
-  clock->event_recorded(first, a.name(), clock->place_on(a.name()));
-  GIVEN(driver().cuStreamWaitEvent(b, first, 0));
-  clock->waited_for_by(b.name(), clock->place_of(first));
-  GIVEN(driver().cuEventRecord(second, b));
-  clock->event_recorded(second, b.name(), clock->place_on(b.name()));
-  GIVEN(driver().cuStreamWaitEvent(c, second, 0));
-  clock->waited_for_by(c.name(), clock->place_of(second));
+  record(first, a.name());
+  wait(b.name(), first);
+  record(second, b.name());
+  wait(c.name(), second);
   EXPECT_TRUE(clock->is_before(ticket, id(c.name())));
 }
 
-TEST_F(StreamClockTest, LegacyAndBlockingStreamsAreOrdered) {
+TEST_F(StreamClockTest, AnAllocationOnTheLegacyStreamIsBehindWhatBlockingStreamsFreed) {
   HeldStream blocking = held(CU_STREAM_DEFAULT);
   HeldStream alone = held();
-  const StreamName legacy{};
+  const StreamName on_legacy{};
   blocking.hold();
-  const FreeTicket ticket = free_on(blocking.name());
-  EXPECT_TRUE(clock->is_before(ticket, id(legacy)));
   alone.hold();
-  EXPECT_FALSE(clock->is_before(free_on(alone.name()), id(legacy)));
+  const FreeTicket ticket = free_on(blocking.name());
+  const FreeTicket of_alone = free_on(alone.name());
+  EXPECT_FALSE(clock->is_before(ticket, id(on_legacy))) << "nothing of it is there to wait";
+
+  allocate_on(on_legacy);
+
+  EXPECT_TRUE(clock->is_before(ticket, id(on_legacy)));
+  EXPECT_FALSE(clock->is_before(of_alone, id(on_legacy)));
   blocking.let_go();
+}
+
+TEST_F(StreamClockTest, AnAllocationOnABlockingStreamIsWorkBehindTheLegacyStream) {
+  HeldStream blocking = held(CU_STREAM_DEFAULT);
+  hold_legacy();
+  const FreeTicket ticket = free_on({});
+  EXPECT_CUDA(driver().cuStreamQuery(blocking));
+
+  allocate_on(blocking.name());
+
+  EXPECT_TRUE(clock->is_before(ticket, id(blocking.name())));
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(blocking));
+  release_legacy();
+}
+
+TEST_F(StreamClockTest, AFreeOnABlockingStreamIsNotDoneBeforeTheLegacyWorkAheadOfIt) {
+  HeldStream blocking = held(CU_STREAM_DEFAULT);
+  allocate_on(blocking.name());
+  hold_legacy();
+
+  const FreeTicket ticket = free_on(blocking.name());
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(blocking));
+  EXPECT_FALSE(clock->wait(ticket, in_ms(20)));
+  release_legacy();
+  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+}
+
+TEST_F(StreamClockTest, OperationsCostNoEventWhileTheOtherSideIsGivenNothing) {
+  static std::atomic<int> records{0};
+  static const Driver* real = nullptr;
+  real = &driver();
+  Driver counting = driver();
+  counting.cuEventRecord = [](CUevent event, CUstream stream) -> CUresult {
+    ++records;
+    return real->cuEventRecord(event, stream);
+  };
+  StreamClock counted{counting, program()};
+  HeldStream blocking = held(CU_STREAM_DEFAULT);
+  legacy.legacy_submitted();
+  free_on(counted, blocking.name());
+  records = 0;
+
+  for (int i = 0; i < 10; ++i) free_on(counted, blocking.name());
+  EXPECT_EQ(records.load(), 0);
+  legacy.legacy_submitted();
+  free_on(counted, blocking.name());
+  EXPECT_EQ(records.load(), 1);
+
+  sees_everything = false;
+  free_on(counted, blocking.name());
+  EXPECT_EQ(records.load(), 2) << "work that nobody saw may lie there";
+}
+
+TEST_F(StreamClockTest, AnOperationThatTheStreamDoesNotTakeIsRefused) {
+  static const Driver* real = nullptr;
+  real = &driver();
+  Driver refusing = driver();
+  refusing.cuEventRecord = [](CUevent, CUstream) -> CUresult { return CUDA_ERROR_OUT_OF_MEMORY; };
+  StreamClock refused{refusing, program()};
+  HeldStream blocking = held(CU_STREAM_DEFAULT);
+  legacy.legacy_submitted();
+  StreamState& there = *refused.table().find(blocking.name());
+  for (const auto kind :
+       {StreamClock::Operation::Kind::Allocation, StreamClock::Operation::Kind::Free}) {
+    const StreamClock::Operation operation{refused, there, kind};
+    EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, operation.answer());
+  }
+  EXPECT_EQ(there.tick.load(), 0U);
+}
+
+// Other threads cannot name the stream, and a mark on the legacy stream would hold others up.
+TEST_F(StreamClockTest, EachFreeOnAThreadsOwnStreamLeavesAMark) {
+  FreeTicket ticket;
+  const CUcontext current = context();
+  std::thread other{[&] {
+    GIVEN(driver().cuCtxSetCurrent(current));
+    ticket = free_on({.handle = CU_STREAM_PER_THREAD});
+  }};
+  other.join();
+  captures.began();  // so that no stream can be asked
+  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+  captures.ended();
+}
+
+TEST_F(StreamClockTest, MarksAreBoundedOnAStreamThatNeverGetsOn) {
+  HeldStream stream = held();
+  stream.hold();
+  StreamState& there = state(stream.name());
+  FreeTicket last;
+  for (int i = 0; i < 1000; ++i) {
+    there.marks_wanted = 1;
+    last = free_on(stream.name());
+  }
+  EXPECT_LE(there.marks.size(), 65U);
+  EXPECT_LE(there.marks.size() + there.spare_events.size(), 130U);
+  stream.let_go();
+  EXPECT_TRUE(clock->wait(last, in_ms(10'000)));
 }
 
 // What a thread has gathered of a context's streams is worth nothing once one comes or goes.
@@ -128,8 +226,7 @@ TEST_F(StreamClockTest, TheLegacyStreamComesAfterStreamsThatWereMadeSince) {
   EXPECT_NE(std::find(both.begin(), both.end(), first), both.end());
   EXPECT_NE(std::find(both.begin(), both.end(), second), both.end());
   clock->stream_ends(late);
-  EXPECT_EQ(clock->place_on(legacy).size(), 2U)
-      << "it has been told to wait for a stream that ends";
+  EXPECT_EQ(clock->place_on(legacy).size(), 1U) << "its marks tell of a stream that has ended";
 }
 
 TEST_F(StreamClockTest, TheLegacyStreamComesAfterHoweverManyStreams) {
@@ -164,11 +261,11 @@ TEST_F(StreamClockTest, AnEventOfTheProgramThatIsDoneTellsOfItsStream) {
   stream.hold();
   const FreeTicket ticket = free_on(stream.name());
   const GivenEvent event;
-  GIVEN(driver().cuEventRecord(event, stream));
-  clock->event_recorded(event, stream.name(), clock->place_on(stream.name()));
+  record(event, stream.name());
   stream.let_go();
   GIVEN(driver().cuEventSynchronize(event));
-  clock->is_reached(event, clock->place_of(event));
+  clock->is_reached(event, clock->events().last_record(event),
+                    StreamTable::Told::ByTheDevice);
   EXPECT_TRUE(clock->is_done(ticket));
 }
 
@@ -176,14 +273,19 @@ TEST_F(StreamClockTest, WhatIsFreedWhileAnEventIsRecordedMayLieBehindIt) {
   HeldStream stream = held();
   stream.hold();
   const FreeTicket before = free_on(stream.name());
-  const StreamClock::Place place = clock->place_on(stream.name());
   const GivenEvent event;
-  GIVEN(driver().cuEventRecord(event, stream));
-  const FreeTicket after = free_on(stream.name());  // by another thread
-  clock->event_recorded(event, stream.name(), place);
+  FreeTicket after;
+  {
+    EventPlaces::Recording recording{clock->events(), event};
+    StreamClock::Place place = clock->place_on(stream.name());
+    GIVEN(driver().cuEventRecord(event, stream));
+    after = free_on(stream.name());  // by another thread
+    clock->event_recorded(recording, stream.name(), std::move(place));
+  }
   stream.let_go();
   GIVEN(driver().cuEventSynchronize(event));
-  clock->is_reached(event, clock->place_of(event));
+  clock->is_reached(event, clock->events().last_record(event),
+                    StreamTable::Told::ByTheDevice);
   EXPECT_TRUE(clock->is_done(before));
   EXPECT_FALSE(clock->is_done(after));
 }
@@ -192,26 +294,43 @@ TEST_F(StreamClockTest, AStreamFollowsAnotherWithoutAnybodyWaiting) {
   HeldStream first = held();
   HeldStream second = held();
   first.hold();
+  const FreeTicket unmarked = free_on(first.name());
+  clock->look(unmarked.stream);
   const FreeTicket ticket = free_on(first.name());
   const StreamId asker = id(second.name());
   EXPECT_FALSE(clock->is_before(ticket, asker));
-  EXPECT_TRUE(clock->follow(ticket.stream, asker));
+  EXPECT_TRUE(clock->can_follow(ticket, asker));
+  EXPECT_TRUE(clock->follow(ticket, asker));
   EXPECT_TRUE(clock->is_before(ticket, asker));
   EXPECT_FALSE(clock->is_done(ticket));
   EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(second)) << "it waits on the device";
-  EXPECT_FALSE(clock->follow(ticket.stream, asker)) << "as it did before";
   EXPECT_FALSE(clock->is_before(free_on(first.name()), asker)) << "freed since";
   first.let_go();
   EXPECT_CUDA(driver().cuStreamSynchronize(second));
+}
+
+// A mark that was made later contains what the asker may have to be ahead of.
+TEST_F(StreamClockTest, NoStreamFollowsAFreeByALaterMark) {
+  HeldStream first = held();
+  HeldStream second = held();
+  first.hold();
+  const FreeTicket unmarked = free_on(first.name());
+  clock->look(unmarked.stream);
+  free_on(first.name());
+  EXPECT_FALSE(clock->can_follow(unmarked, id(second.name())));
+  EXPECT_FALSE(clock->follow(unmarked, id(second.name())));
+  EXPECT_CUDA(driver().cuStreamQuery(second));
 }
 
 TEST_F(StreamClockTest, NoStreamFollowsAnotherBesideACapture) {
   HeldStream first = held();
   HeldStream second = held();
   first.hold();
+  clock->look(free_on(first.name()).stream);
   const FreeTicket ticket = free_on(first.name());
   captures.began();
-  EXPECT_FALSE(clock->follow(ticket.stream, id(second.name())));
+  EXPECT_FALSE(clock->can_follow(ticket, id(second.name())));
+  EXPECT_FALSE(clock->follow(ticket, id(second.name())));
   captures.ended();
   EXPECT_FALSE(clock->is_before(ticket, id(second.name())));
 }
@@ -221,10 +340,10 @@ TEST_F(StreamClockTest, AnEventThatOthersRecordTellsNothing) {
   stream.hold();
   const FreeTicket ticket = free_on(stream.name());
   const GivenEvent event;
-  GIVEN(driver().cuEventRecord(event, stream));
-  clock->event_recorded(event, stream.name(), clock->place_on(stream.name()));
-  clock->event_is_recorded_unseen(event);
-  clock->is_reached(event, clock->place_of(event));
+  record(event, stream.name());
+  clock->events().recorded_unseen(event);
+  clock->is_reached(event, clock->events().last_record(event),
+                    StreamTable::Told::ByTheDevice);
   EXPECT_FALSE(clock->is_done(ticket));
 }
 
@@ -249,6 +368,7 @@ TEST_F(StreamClockTest, LooksWithoutBreakingACapture) {
   begin_capture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL);
   captures.began();
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+  EXPECT_FALSE(clock->wait(of_captured, in_ms(20)));
   clock->look(of_captured.stream);
   EXPECT_FALSE(clock->is_done(of_captured)) << "nothing may be recorded on a stream being captured";
   EXPECT_EQ(capture_status(captured), CU_STREAM_CAPTURE_STATUS_ACTIVE);

@@ -50,14 +50,51 @@ class StreamClockTest : public DriverContract {
   }
   StreamState& state(const StreamName& name) { return *clock->table().find(name); }
   StreamId id(const StreamName& name) { return state(name).id; }
-  FreeTicket free_on(const StreamName& name) { return StreamClock::ticket(state(name)); }
+  void hold_legacy() {
+    CUdeviceptr address = 0;
+    GIVEN(driver().cuMemHostGetDevicePointer(&address, words->data() + next_word, 0));
+    GIVEN(driver().cuStreamWaitValue32(nullptr, address, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    legacy.legacy_submitted();
+  }
+  void release_legacy() {
+    __atomic_store_n(words->data() + next_word++, 1U, __ATOMIC_RELEASE);
+    GIVEN(driver().cuStreamSynchronize(nullptr));
+  }
+  // As a stream-ordered free does.
+  FreeTicket free_on(const StreamName& name) { return free_on(*clock, name); }
+  static FreeTicket free_on(StreamClock& of, const StreamName& name) {
+    StreamClock::Operation operation{of, *of.table().find(name),
+                                     StreamClock::Operation::Kind::Free};
+    EXPECT_CUDA(operation.answer());
+    return operation.freed();
+  }
+  // As a stream-ordered allocation does.
+  void allocate_on(const StreamName& name) {
+    const StreamClock::Operation operation{*clock, state(name),
+                                           StreamClock::Operation::Kind::Allocation};
+    EXPECT_CUDA(operation.answer());
+  }
+  void record(CUevent event, const StreamName& name) {
+    EventPlaces::Recording recording{clock->events(), event};
+    StreamClock::Place place = clock->place_on(name);
+    GIVEN(driver().cuEventRecord(event, name.handle));
+    clock->event_recorded(recording, name, std::move(place));
+  }
+  void wait(const StreamName& name, CUevent event) {
+    const EventPlaces::Recorded recorded = clock->events().last_record(event);
+    GIVEN(driver().cuStreamWaitEvent(name.handle, event, 0));
+    clock->waited_for_by(name, event, recorded);
+  }
+  StreamClock::Program program() {
+    return {captures, gate, legacy, [this] { return sees_everything; }};
+  }
 
   HeldStream held(unsigned flags = CU_STREAM_NON_BLOCKING) { return {*words, next_word++, flags}; }
 
   void SetUp() override {
     DriverContract::SetUp();
     words.emplace(8);
-    clock.emplace(driver(), captures);
+    clock.emplace(driver(), program());
   }
   void TearDown() override {
     clock.reset();
@@ -69,6 +106,9 @@ class StreamClockTest : public DriverContract {
   std::optional<PinnedWords> words;
   Size next_word = 0;
   Captures captures;
+  Gate gate;
+  LegacyBarrier legacy;
+  bool sees_everything = true;
   std::optional<StreamClock> clock;
 };
 

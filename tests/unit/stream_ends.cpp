@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <thread>
@@ -89,46 +90,46 @@ TEST_F(StreamEnds, WhatWasWaitedForIsNotOfAStreamThatCameSince) {
   EXPECT_FALSE(clock->is_done(freed));
 }
 
-// Marks are made by whoever lacks memory, whatever other threads do with their streams.
+// Streams are asked by whoever lacks memory, whatever other threads do with them.
 TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
-  static std::atomic<int> marks{0};
+  static std::atomic<int> questions{0};
   static std::atomic<CUstream> ended{nullptr};
   static std::atomic<bool> was_named{false};
   static const Driver* real = nullptr;
-  marks = 0;
+  questions = 0;
   ended = nullptr;
   was_named = false;
   real = &driver();
   Driver watched = driver();
-  // A mark begins with the legacy stream: it is slow, as long as the other has not ended.
-  watched.cuEventRecord = [](CUevent event, CUstream stream) -> CUresult {
+  // All work is asked about beginning with the legacy stream: slowly, while the other is there.
+  watched.cuStreamQuery = [](CUstream stream) -> CUresult {
     if (stream == CU_STREAM_LEGACY) {
-      ++marks;
+      ++questions;
       for (int ms = 0; ms < 200 && ended.load() == nullptr; ++ms) usleep(1000);
     }
     if (stream == ended.load()) was_named = true;
-    return real->cuEventRecord(event, stream);
+    return real->cuStreamQuery(stream);
   };
-  StreamClock watching{watched, captures};
+  StreamClock watching{watched, program()};
   HeldStream stream = held();
   watching.table().find(stream.name());
   const CUcontext here = context();
-  const auto look_at_all = [&] {
+  const auto ask_all = [&] {
     GIVEN(driver().cuCtxSetCurrent(here));
-    watching.look(watching.ticket_of_all(here).stream);
+    watching.is_all_done(here);
   };
-  // Behind the first mark wait the end of the stream and, having seen it alive, a second one.
-  std::thread first{look_at_all};
-  while (marks.load() == 0) usleep(1000);
+  // Behind the first wait the end of the stream and, having seen it alive, a second one.
+  std::thread first{ask_all};
+  while (questions.load() == 0) usleep(1000);
   std::thread ender{[&] {
     GIVEN(driver().cuCtxSetCurrent(here));
     watching.stream_ends(stream);
     ended = stream;
   }};
   usleep(50'000);
-  std::thread second{look_at_all};
+  std::thread second{ask_all};
   for (std::thread* one : {&first, &ender, &second}) one->join();
-  EXPECT_EQ(marks.load(), 2);
+  EXPECT_EQ(questions.load(), 2);
   EXPECT_FALSE(was_named.load());
 }
 
@@ -146,11 +147,15 @@ TEST_F(StreamEnds, NothingOfAContextIsNamedToTheDriverWhileItEnds) {
     ++named;
     return real->cuEventQuery(event);
   };
-  StreamClock watching{watched, captures};
+  watched.cuStreamQuery = [](CUstream one) -> CUresult {
+    ++named;
+    return real->cuStreamQuery(one);
+  };
+  StreamClock watching{watched, program()};
   HeldStream stream = held();
   stream.hold();
-  const FreeTicket marked = StreamClock::ticket(*watching.table().find(stream.name()));
-  watching.look(marked.stream);
+  watching.table().find(stream.name())->marks_wanted = 1;
+  const FreeTicket marked = free_on(watching, stream.name());
   const FreeTicket all = watching.ticket_of_all(context());
   named = 0;
   watching.context_ends(context());
@@ -163,24 +168,37 @@ TEST_F(StreamEnds, NothingOfAContextIsNamedToTheDriverWhileItEnds) {
   EXPECT_TRUE(watching.wait(all, in_ms(10'000)));
 }
 
-TEST_F(StreamEnds, TheLegacyStreamStillWaitsForABlockingOneThatEnded) {
+// Natively the legacy stream does not come to wait for more because a stream ends.
+TEST_F(StreamEnds, NothingIsGivenToTheLegacyStreamBecauseABlockingOneEnds) {
   FreeTicket ticket;
-  const StreamName legacy{.handle = CU_STREAM_LEGACY};
+  HeldStream running = held(CU_STREAM_DEFAULT);
+  running.hold();
   {
     HeldStream stream = held(CU_STREAM_DEFAULT);
     stream.hold();
     ticket = free_on(stream.name());
     clock->stream_ends(stream);
-    EXPECT_TRUE(clock->is_before(ticket, id(legacy)));
-    EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(CU_STREAM_LEGACY));
-    captures.began();
-    HeldStream another = held(CU_STREAM_DEFAULT);
-    another.hold();
-    ticket = free_on(another.name());
-    clock->stream_ends(another);
-    EXPECT_FALSE(clock->is_before(ticket, id(legacy))) << "it could not be told to";
-    captures.ended();
+    EXPECT_FALSE(clock->is_before(ticket, id({.handle = CU_STREAM_LEGACY})));
+    const GivenStream another{CU_STREAM_DEFAULT};
+    const GivenEvent event;
+    GIVEN(driver().cuEventRecord(event, another));
+    EXPECT_CUDA(driver().cuEventSynchronize(event)) << "it would wait for the legacy stream";
   }
+  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+}
+
+TEST_F(StreamEnds, AThreadThatEndsLeavesItsStreamToBeForgotten) {
+  const CUcontext current = context();
+  FreeTicket ticket;
+  std::thread other{[&] {
+    GIVEN(driver().cuCtxSetCurrent(current));
+    ticket = free_on({.handle = CU_STREAM_PER_THREAD});
+  }};
+  other.join();
+  const auto streams = clock->table().of_context(current);
+  EXPECT_TRUE(std::none_of(streams.begin(), streams.end(), [&](const StreamState* stream) {
+    return stream->id == ticket.stream;
+  }));
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
 }
 

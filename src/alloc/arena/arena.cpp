@@ -229,7 +229,7 @@ ArenaCounters Arena::counters() const {
   counters.moved_chunks = moved_chunks_;
   counters.moved = moved_bytes_;
   counters.waits = waits_;
-  counters.follows = follows_;
+  counters.follows = follows_.load(std::memory_order_relaxed);
   return counters;
 }
 

@@ -161,7 +161,8 @@ class Arena final : public Leaver, private ReclaimClient {
   // Whether there is more in hand now.
   Result<bool> take_under_pressure(arena::Build& build);
   Result<void> take_spilled(arena::Build& build);
-  bool follow_pending(const arena::Build& build);
+  std::vector<FreeTicket> frees_to_follow(const arena::Build& build) const;  // under the lock
+  bool follow(const std::vector<FreeTicket>& frees, StreamId stream);
   bool wait_for_pending(const arena::Build& build);
 
   Size reclaim(Size wanted, Location where) override;
@@ -201,10 +202,10 @@ class Arena final : public Leaver, private ReclaimClient {
   Size moved_bytes_ = 0;
   bool has_ended_ = false;
   std::uint64_t waits_ = 0;
-  std::uint64_t follows_ = 0;
   arena::BuildTurns turns_;
 
   std::atomic<std::uint64_t> created_{0};
+  std::atomic<std::uint64_t> follows_{0};
   // As mapping and layout say, readable without the lock.
   std::atomic<Size> mapped_{0};
   std::atomic<Size> far_mapped_{0};

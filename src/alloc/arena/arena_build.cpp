@@ -66,7 +66,8 @@ Result<Block*> Arena::build(Build& build) {
     }
     if (turn.wait_for_others(holding, build.until)) continue;
     tried.add(Tried::PendingWork);
-    if (follow_pending(build)) continue;
+    const std::vector<FreeTicket> frees = frees_to_follow(build);
+    if (unlocked([&] { return follow(frees, build.stream); })) continue;
     if (!is_waiting_futile(build) && unlocked([&] { return wait_for_pending(build); })) continue;
     if (build.reach == Reach::Near && store_.spills()) {
       tried.add(Tried::Elsewhere);
@@ -104,7 +105,7 @@ bool Arena::is_waiting_futile(const Build& build) const {
   const WholeChunks whole{mapping_};
   Size pending = 0;
   for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
-    if (range->ticket.is_for_anyone() || range->lies == Lies::Far) continue;
+    if (arena::is_idle(*range, order_) || range->lies == Lies::Far) continue;
     pending += whole.of(*range).size;
   }
   return pending == 0 || pending < std::min(much, build.size / 4);
@@ -173,7 +174,7 @@ void Arena::move_into(const Site& site, Reach reach, GapFill& fill, Rearrangemen
   const WholeChunks whole{mapping_};
   for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
     if (fill.is_complete()) return;
-    if (!range->ticket.is_for_anyone() || !arena::is_within(reach, *range)) continue;
+    if (!arena::is_idle(*range, order_) || !arena::is_within(reach, *range)) continue;
     const Stretch chunks = whole.of(*range);
     for (Size end = chunks.end(); end > chunks.offset;) {
       const MappedChunk& chunk = whole.at(end - 1);
@@ -202,21 +203,56 @@ Size Arena::movable_bytes(Reach reach) const {
   const WholeChunks whole{mapping_};
   Size bytes = 0;
   for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
-    if (!range->ticket.is_for_anyone() || !arena::is_within(reach, *range)) continue;
+    if (!arena::is_idle(*range, order_) || !arena::is_within(reach, *range)) continue;
     bytes += whole.of(*range).size;
   }
   return bytes;
 }
 
-// Rather than this thread, the stream that asks waits. Whether it waits for more than before.
-bool Arena::follow_pending(const Build& build) {
-  if (build.stream == no_stream) return false;
-  bool follows_more = false;
-  layout_->free().for_each_stream([&](StreamId owner, const arena::SizeIndex&) {
-    follows_more |= owner != build.stream && order_.follow(owner, build.stream);
+// Rather than this thread, the stream that asks could wait: for the frees of one place that would
+// do, and for nothing else, since what it does not use it may have to be ahead of.
+std::vector<FreeTicket> Arena::frees_to_follow(const Build& build) const {
+  if (build.stream == no_stream) return {};
+  const auto may_be_part = [&](const Range& range) {
+    return arena::is_within(build.reach, range) &&
+           may_use(range, build.stream, order_, arena::Use::AfterFollowing);
+  };
+  const Range* best = nullptr;
+  layout_->free().for_each_stream([&](StreamId, const arena::SizeIndex& index) {
+    const Range* const fit = index.best_fit(build.size, arena::endless, may_be_part);
+    if (fit != nullptr && (best == nullptr || fit->size() < best->size())) best = fit;
   });
-  if (follows_more) ++follows_;
-  return follows_more;
+  if (best != nullptr) return {best->ticket};
+  SiteSearch search{*layout_,
+                    mapping_,
+                    order_,
+                    {.size = build.size,
+                     .stream = build.stream,
+                     .effort = SiteSearch::Effort::All,
+                     .spare = build.hand_bytes() + movable_bytes(build.reach),
+                     .reach = build.reach,
+                     .use = arena::Use::AfterFollowing}};
+  const std::optional<Site> site = search.find();
+  std::vector<FreeTicket> frees;
+  if (!site) return frees;
+  const Range* range = site->first;
+  while (range->begin() > site->where.offset) range = static_cast<Range*>(range->before);
+  for (; range != nullptr && range->begin() < site->where.end();
+       range = static_cast<Range*>(range->after)) {
+    if (range->kind != arena::TileKind::Free || range->end() <= site->where.offset) continue;
+    if (!may_use(*range, build.stream, order_)) frees.push_back(range->ticket);
+  }
+  return frees;
+}
+
+// Whether the stream waits for all of them now.
+bool Arena::follow(const std::vector<FreeTicket>& frees, StreamId stream) {
+  if (frees.empty()) return false;
+  for (const FreeTicket& freed : frees) {
+    if (!order_.follow(freed, stream)) return false;
+  }
+  follows_.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 bool Arena::wait_for_pending(const Build& build) {
@@ -227,14 +263,16 @@ bool Arena::wait_for_pending(const Build& build) {
     // Where one after the other will not do, all at once.
     const bool wants_all = must_go_far(build);
     for (Range* range = free.by_age().oldest(); range != nullptr; range = range->newer) {
-      if (range->ticket.is_for_anyone()) continue;
+      if (arena::is_idle(*range, order_)) continue;
       pending = range->ticket;
       if (!wants_all) break;
     }
     // Small ones may be large together.
     if (pending.is_for_anyone()) {
       free.for_each_stream([&](StreamId, const arena::SizeIndex& index) {
-        index.for_each([&](const Range& range) { pending = range.ticket; });
+        index.for_each([&](const Range& range) {
+          if (!arena::is_idle(range, order_)) pending = range.ticket;
+        });
       });
     }
     if (pending.is_for_anyone()) return false;

@@ -55,6 +55,7 @@ Result<Block*> Arena::search_further(Size size, StreamId stream) {
       return block;
   }
   flush_all();
+  if (stream != no_stream) order_.mark_own(stream);
   arena::Build wanted{.size = size, .stream = stream};
   return build(wanted);
 }

@@ -134,7 +134,7 @@ Size Arena::let_go(Choose choose) {
   Choice choice = Choice::Keep;
   for (Range* range = layout_->free().by_age().oldest(); range != nullptr && choice != Choice::Stop;
        range = range->newer) {
-    if (!range->ticket.is_for_anyone()) continue;
+    if (!arena::is_idle(*range, order_)) continue;
     const Stretch chunks = whole.of(*range);
     for (Size end = chunks.end(); end > chunks.offset && choice != Choice::Stop;) {
       const MappedChunk& chunk = whole.at(end - 1);

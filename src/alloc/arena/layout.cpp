@@ -20,6 +20,11 @@ FreeTicket later(const FreeTicket& a, const FreeTicket& b) {
   return a.tick >= b.tick ? a : b;
 }
 
+// Memory of two frees is one range. Only one of them says when its last part was freed.
+bool merges(const FreeTicket& a, const FreeTicket& b) {
+  return !a.is_for_anyone() && !b.is_for_anyone() && a.tick != b.tick;
+}
+
 }  // namespace
 
 Layout::Layout(CUdeviceptr base, Size size, Size unit)
@@ -31,6 +36,7 @@ void Layout::be_one_hole() {
   Range& all = ranges_.make();
   all.kind = TileKind::Hole;
   all.ticket = {};
+  all.is_merged = false;
   all.lies = Lies::Near;
   all.where = {0, size_};
   all.before = all.after = nullptr;
@@ -118,18 +124,21 @@ Block& Layout::carve(Range& first, const Stretch& where, StreamId stream) {
 void Layout::give_back(Block& block, const FreeTicket& ticket) {
   Stretch where = stretch_of(block);
   FreeTicket since = ticket;
+  bool is_merged = false;
   block_bytes_ -= where.size;
   --block_count_;
 
   Range* whole = as_range(block.before, TileKind::Free);
   if (whole != nullptr && !may_join(*whole, since, Lies::Near)) whole = nullptr;
   if (whole != nullptr) {
+    is_merged = whole->is_merged || merges(since, whole->ticket);
     since = later(since, whole->ticket);
     where = {whole->begin(), whole->size() + where.size};
     free_.remove(*whole);
   }
   Range* const next = as_range(block.after, TileKind::Free);
   if (next != nullptr && may_join(*next, since, Lies::Near)) {
+    is_merged = is_merged || next->is_merged || merges(since, next->ticket);
     since = later(since, next->ticket);
     where.size += next->size();
     free_.remove(*next);
@@ -150,6 +159,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
   }
   whole->where = where;
   whole->ticket = since;
+  whole->is_merged = is_merged;
   whole->knows_whole = false;
   free_.add_as_newest(*whole);
   block.unplace();
@@ -166,6 +176,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket, const std::vector
   lowest.lies = Lies::Near;
   lowest.where = where;
   lowest.ticket = ticket;
+  lowest.is_merged = false;
   lowest.knows_whole = false;
   replace(block, lowest);
   free_.add_as_newest(lowest);
@@ -202,6 +213,7 @@ Range& Layout::cut(Range& range, const Stretch& part) {
     above.kind = range.kind;
     above.where = {at, range.end() - at};
     above.ticket = range.ticket;
+    above.is_merged = range.is_merged;
     above.lies = range.lies;
     above.knows_whole = false;
     insert_after(range, above);
@@ -228,6 +240,7 @@ void Layout::turn_into(Range& range, TileKind kind, Lies lies) {
   }
   range.kind = kind;
   range.ticket = {};
+  range.is_merged = false;
   range.lies = kind == TileKind::Free ? lies : Lies::Near;
   range.knows_whole = false;
   if (kind == TileKind::Free) {
@@ -255,6 +268,7 @@ void Layout::absorb_next(Range& range, Range& next) {
   if (range.kind == TileKind::Free) {
     free_.share_age(range, next);
     const FreeTicket since = later(range.ticket, next.ticket);
+    range.is_merged = range.is_merged || next.is_merged || merges(range.ticket, next.ticket);
     if (since.stream != range.ticket.stream) free_.give_to(range, since);
     range.ticket = since;
     drop(next);
@@ -269,10 +283,13 @@ void Layout::settle(const StreamOrder& order) {
   std::vector<Range*> done;
   free_.for_each_stream([&](StreamId, const SizeIndex& index) {
     index.for_each([&](Range& range) {
-      if (order.is_done(range.ticket)) done.push_back(&range);
+      if (order.is_free_for_anyone(range.ticket)) done.push_back(&range);
     });
   });
-  for (Range* range : done) free_.give_to(*range, {});
+  for (Range* range : done) {
+    free_.give_to(*range, {});
+    range->is_merged = false;
+  }
   std::sort(done.begin(), done.end(),
             [](const Range* a, const Range* b) { return a->begin() > b->begin(); });
   for (Range* range : done) join(*range);

@@ -5,11 +5,12 @@
 
 namespace cuvmm::arena {
 
-bool may_use(const Range& range, StreamId stream, const StreamOrder& order) {
+bool may_use(const Range& range, StreamId stream, const StreamOrder& order, Use use) {
   const FreeTicket& since = range.ticket;
   if (since.is_for_anyone() || since.stream == stream) return true;
   if (stream != no_stream && order.is_before(since, stream)) return true;
-  return order.is_done(since);
+  if (order.is_free_for_anyone(since)) return true;
+  return use == Use::AfterFollowing && !range.is_merged && order.can_follow(since, stream);
 }
 
 std::optional<Site> SiteSearch::find() {
@@ -29,7 +30,7 @@ bool SiteSearch::is_part(const Tile* tile) const {
   if (tile->kind == TileKind::Hole) return true;
   if (tile->kind != TileKind::Free) return false;
   const auto& range = static_cast<const Range&>(*tile);
-  return is_within(wanted_.reach, range) && may_use(range, wanted_.stream, order_);
+  return is_within(wanted_.reach, range) && may_use(range, wanted_.stream, order_, wanted_.use);
 }
 
 // False where the run is, or will be, found by another of its holes.
@@ -53,7 +54,7 @@ bool SiteSearch::collect_run(Range& hole) {
     run_.push_back({&range, holes, whole});
     if (range.kind == TileKind::Hole) {
       holes += range.size();
-    } else if (wanted_.spare != unlimited && range.ticket.is_for_anyone()) {
+    } else if (wanted_.spare != unlimited && is_idle(range, order_)) {
       whole += whole_.of(range).size;
     }
   }
@@ -109,7 +110,7 @@ Size SiteSearch::holes_up_to(Size offset, Edge edge) const {
 // An edge within a chunk takes all of the chunk.
 Size SiteSearch::whole_up_to(Size offset, Edge edge) {
   const Part& part = part_at(offset);
-  if (part.range->kind != TileKind::Free || !part.range->ticket.is_for_anyone()) {
+  if (part.range->kind != TileKind::Free || !is_idle(*part.range, order_)) {
     return part.whole_before;
   }
   const Stretch whole = whole_.of(*part.range);

@@ -33,8 +33,14 @@ inline bool is_within(Reach reach, const Range& range) {
   return reach == Reach::Both || (reach == Reach::Far) == (range.lies == Lies::Far);
 }
 
-// The stream may use the range's memory by now.
-bool may_use(const Range& range, StreamId stream, const StreamOrder& order);
+// The stream may use the range's memory by now; or it may once it has been told to follow the free.
+enum class Use : std::uint8_t { Now, AfterFollowing };
+bool may_use(const Range& range, StreamId stream, const StreamOrder& order, Use use = Use::Now);
+
+// No work uses the range's memory any more: it may leave, or move to other addresses.
+inline bool is_idle(const Range& range, const StreamOrder& order) {
+  return range.ticket.is_for_anyone() || order.is_done(range.ticket);
+}
 
 // Looks for the site where the least memory is missing.
 class SiteSearch {
@@ -48,6 +54,7 @@ class SiteSearch {
     // the rest is enough, the best. `unlimited` where there is more.
     Size spare = unlimited;
     Reach reach = Reach::Near;
+    Use use = Use::Now;
   };
 
   SiteSearch(const Layout& layout, const Mapping& mapping, const StreamOrder& order,

@@ -36,6 +36,7 @@ struct Range : Tile {
 
   Stretch where;
   FreeTicket ticket;       // of a free one: since when
+  bool is_merged = false;  // of several frees, of which the ticket is the last
   Lies lies = Lies::Near;  // the memory of a free one, all of it
 
   // Free: others of its owner and size class.

@@ -35,7 +35,7 @@ CUresult end_stream(const Forward<call>& forward, CUstream stream) {
 template <Call call>
 CUresult end_event(const Forward<call>& forward, CUevent event) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  if (StreamClock* clock = clock_of(forward)) clock->event_ended(event);
+  if (StreamClock* clock = clock_of(forward)) clock->events().ended(event);
   forward.engine().scheduling().event_ends(event);
   return forward.announced(event);
 }
@@ -64,10 +64,12 @@ template <Call call>
 CUresult look_at_event(const Forward<call>& forward, Asks asks, CUevent event) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr) return forward(event);
-  const StreamClock::Place place = serving->clock.place_of(event);
+  const EventPlaces::Recorded recorded = serving->clock.events().last_record(event);
   const CUresult answer = forward(event);
   if (answer != CUDA_SUCCESS) return answer;
-  const bool told_something = serving->clock.is_reached(event, place);
+  const auto told =
+      asks == Asks::ToWait ? StreamTable::Told::ByAWait : StreamTable::Told::ByTheDevice;
+  const bool told_something = serving->clock.is_reached(event, recorded, told);
   if (asks == Asks::ToWait && told_something) serving->memory.program_waited();
   return answer;
 }
@@ -78,9 +80,10 @@ CUresult record_event_on(const Forward<call>& forward, CUevent event, CUstream s
   StreamClock* clock = clock_of(forward);
   if (clock == nullptr) return forward(event, stream, flags...);
   const StreamName name = stream_name(forward, stream);
+  EventPlaces::Recording recording{clock->events(), event};
   StreamClock::Place place = clock->place_on(name);
   const CUresult answer = forward(event, stream, flags...);
-  if (answer == CUDA_SUCCESS) clock->event_recorded(event, name, std::move(place));
+  if (answer == CUDA_SUCCESS) clock->event_recorded(recording, name, std::move(place));
   return answer;
 }
 
@@ -88,7 +91,7 @@ CUresult record_event_on(const Forward<call>& forward, CUevent event, CUstream s
 template <Call call>
 CUresult recorded_unseen(const Forward<call>& forward, CUevent event, auto... arguments) {
   StreamClock* clock = clock_of(forward);
-  if (clock != nullptr) clock->event_is_recorded_unseen(event);
+  if (clock != nullptr) clock->events().recorded_unseen(event);
   return forward(arguments...);
 }
 
@@ -169,9 +172,9 @@ CUVMM_HOOK(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags) {
   if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0) forward.engine().scheduling().graphs_use_events();
   StreamClock* clock = clock_of(forward);
   if (clock == nullptr) return forward(stream, event, flags);
-  const StreamClock::Place place = clock->place_of(event);
+  const EventPlaces::Recorded recorded = clock->events().last_record(event);
   const CUresult answer = forward(stream, event, flags);
-  if (answer == CUDA_SUCCESS) clock->waited_for_by(stream_name(forward, stream), place);
+  if (answer == CUDA_SUCCESS) clock->waited_for_by(stream_name(forward, stream), event, recorded);
   return answer;
 }
 
@@ -200,7 +203,7 @@ CUVMM_HOOK(cuIpcGetEventHandle, CUipcEventHandle* handle, CUevent event) {
 CUVMM_HOOK(cuIpcOpenEventHandle, CUevent* event, CUipcEventHandle handle) {
   const CUresult answer = forward(event, handle);
   StreamClock* clock = clock_of(forward);
-  if (clock != nullptr && answer == CUDA_SUCCESS) clock->event_is_recorded_unseen(*event);
+  if (clock != nullptr && answer == CUDA_SUCCESS) clock->events().recorded_unseen(*event);
   return answer;
 }
 CUVMM_HOOK(cuGraphAddEventRecordNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,

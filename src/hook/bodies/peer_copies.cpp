@@ -52,6 +52,7 @@ CUresult with_contexts(Engine& engine, CUresult answer, CUdeviceptr to, CUdevice
   const CUresult copied =
       only != nullptr ? copy_in(engine, only, within) : between(target.context, source.context);
   engine.work_note().leave();
+  engine.legacy_barrier().anything_submitted();
   return copied;
 }
 

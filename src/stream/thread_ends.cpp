@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/thread_ends.hpp"
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+
+#include "stream/per_thread_use.hpp"
+#include "stream/stream_table.hpp"
+
+namespace cuvmm {
+namespace {
+
+constinit std::array<std::atomic<StreamTable*>, 16> tables{};
+
+// Runs at the thread's end, with the number that the thread had.
+void thread_ends(void* thread) {
+  for (auto& place : tables) {
+    if (StreamTable* const table = place.load()) {
+      table->thread_ended(reinterpret_cast<std::uintptr_t>(thread));
+    }
+  }
+}
+
+pthread_key_t make_key() {
+  pthread_key_t key = 0;
+  return ::pthread_key_create(&key, &thread_ends) == 0 ? key : ~pthread_key_t{0};
+}
+
+}  // namespace
+
+void ThreadEnds::add(StreamTable& table) {
+  for (auto& place : tables) {
+    StreamTable* nobody = nullptr;
+    if (place.compare_exchange_strong(nobody, &table)) return;
+  }
+}
+
+void ThreadEnds::remove(StreamTable& table) {
+  for (auto& place : tables) {
+    StreamTable* expected = &table;
+    place.compare_exchange_strong(expected, nullptr);
+  }
+}
+
+void ThreadEnds::watch_this_thread() {
+  static const pthread_key_t key = make_key();
+  ::pthread_setspecific(key, reinterpret_cast<void*>(PerThreadUse::this_thread()));
+}
+
+void ThreadEnds::forget_after_fork() {
+  for (auto& place : tables) place.store(nullptr);
+}
+
+}  // namespace cuvmm
