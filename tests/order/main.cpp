@@ -43,7 +43,7 @@ Options read(int count, char** arguments) {
     } else if (std::strcmp(name, "--seed") == 0) {
       options.seed = value;
     } else if (std::strcmp(name, "--operations") == 0) {
-      options.program.operations = static_cast<int>(value);
+      options.program.operations = value;
     } else if (std::strcmp(name, "--memory") == 0) {
       options.program.most_bytes = value << 20;
     } else if (std::strcmp(name, "--only") == 0) {

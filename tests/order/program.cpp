@@ -46,7 +46,7 @@ void Program::choose_pools() {
     int follows = rules.follows_events ? 1 : 0;
     int opportunistic = rules.is_opportunistic ? 1 : 0;
     int may_depend = rules.may_depend ? 1 : 0;
-    cuuint64_t threshold = chance_.percent(80) ? ~cuuint64_t{0} : 0;
+    cuuint64_t threshold = chance_.percent(93) ? ~cuuint64_t{0} : 0;
     const auto set = [&](CUmemPool_attribute attribute, void* value) {
       must(cuMemPoolSetAttribute(pool, attribute, value), "cuMemPoolSetAttribute");
     };
@@ -57,7 +57,7 @@ void Program::choose_pools() {
     memory_.rules.push_back(rules);
   }
   constexpr std::size_t mib = std::size_t{1} << 20;
-  large_share_ = chance_.percent(50) ? 2 : chance_.percent(70) ? 15 : 60;
+  large_share_ = chance_.percent(70) ? 1 : chance_.percent(80) ? 6 : 40;
   most_bytes_ = settings_.most_bytes / (chance_.percent(70) ? 4 : 1);
   most_bytes_ = std::max(most_bytes_, 4 * mib);
 }
@@ -65,7 +65,7 @@ void Program::choose_pools() {
 CUresult Program::call_on(int thread, const char* what, const std::function<CUresult()>& call) {
   const MustReturn watch{what};
   if (thread == WorldStream::any_thread) {
-    thread = chance_.percent(95) ? 0 : chance_.between(1, World::host_threads);
+    thread = chance_.percent(97) ? 0 : chance_.between(1, World::host_threads);
   }
   if (thread == 0) return call();
   CUresult answer = CUDA_SUCCESS;
@@ -79,6 +79,14 @@ CUresult Program::call(Stream stream, const char* what, const std::function<CUre
 
 void Program::must_call(Stream stream, const char* what, const std::function<CUresult()>& call) {
   must(this->call(stream, what, call), what);
+}
+
+// The streams of other threads less often: it takes time to hand a call to a thread.
+Program::Stream Program::any_stream() {
+  for (;;) {
+    const Stream stream = chance_.below(streams_.size());
+    if (world_.streams()[stream].thread <= 0 || chance_.percent(30)) return stream;
+  }
 }
 
 Program::Stream Program::any_created_stream() {
@@ -158,15 +166,15 @@ void Program::one_operation() {
 }
 
 void Program::run() {
-  // The largest number of nodes that one operation and the end may still submit.
+  // What the end may still submit.
   constexpr std::size_t spare = 400;
-  for (int i = 0; i < settings_.operations && model_.size() + spare < most_nodes; ++i) {
+  while (model_.size() < std::min(settings_.operations, most_nodes - spare)) {
     one_operation();
     look_after_waits();
-    ++counts_.operations;
   }
   if (chance_.percent(10)) replace_thread();
   end();
+  counts_.operations += model_.size();
 }
 
 void Program::end() {

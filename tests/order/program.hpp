@@ -22,8 +22,8 @@
 namespace cuvmm::order {
 
 struct ProgramSettings {
-  int operations = 200;
-  std::size_t most_bytes = std::size_t{64} << 20;  // that live at once
+  std::size_t operations = 200;                    // that streams are given, before the end
+  std::size_t most_bytes = std::size_t{16} << 20;  // that live at once
   bool is_verbose = false;
 };
 
@@ -95,7 +95,7 @@ class Program {
   void launch_graph();
 
   // Streams.
-  Stream any_stream() { return chance_.below(streams_.size()); }
+  Stream any_stream();
   Stream any_created_stream();
   CUstream handle(Stream stream) const { return world_.streams()[stream].handle; }
   const char* name(Stream stream) const { return streams_[stream].name.c_str(); }

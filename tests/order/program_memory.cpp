@@ -93,7 +93,9 @@ void Program::free_on(Block& block, Stream stream) {
   trace("%s: free block %d", name(stream), block.number);
   must_call(stream, "cuMemFreeAsync",
             [&] { return cuMemFreeAsync(block.address, handle(stream)); });
-  memory_.freed(block, model_.past_of(model_.submit(in_model(stream))));
+  const Past before = model_.next_on(in_model(stream));
+  model_.submit(in_model(stream));
+  memory_.freed(block, before);
 }
 
 void Program::free_in_order() {
