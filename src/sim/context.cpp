@@ -16,6 +16,14 @@ std::uint64_t next_context_id() {
   return ++last;
 }
 
+// Never given to a second thread, unlike std::thread::id: a new thread does not inherit the stream
+// of one that has ended.
+std::uint64_t number_of_this_thread() {
+  static std::atomic<std::uint64_t> last{0};
+  thread_local const std::uint64_t number = ++last;
+  return number;
+}
+
 std::shared_ptr<Stream> new_implicit_stream(const std::shared_ptr<Context>& context,
                                             StreamKind kind) {
   auto stream = std::make_shared<Stream>();
@@ -32,6 +40,7 @@ thread_local std::vector<CUcontext>* this_threads_stack = nullptr;
 pthread_key_t key_of_stacks() {
   pthread_key_t key{};
   const auto end = [](void* stack) {
+    for (const auto& context : Process::get().contexts.all()) context->retire_per_thread_stream();
     delete static_cast<std::vector<CUcontext>*>(stack);
     this_threads_stack = nullptr;
   };
@@ -62,7 +71,7 @@ void Context::fail(CUresult error) {
 
 std::shared_ptr<Stream> Context::per_thread_stream() {
   const Writing writing{lock_};
-  std::shared_ptr<Stream>& stream = per_thread_[std::this_thread::get_id()];
+  std::shared_ptr<Stream>& stream = per_thread_[number_of_this_thread()];
   if (stream == nullptr) {
     stream = new_implicit_stream(shared_from_this(), StreamKind::PerThread);
     streams_.push_back(stream);
@@ -76,15 +85,42 @@ void Context::add_stream(const std::shared_ptr<Stream>& stream) {
 }
 
 void Context::retire_stream(const std::shared_ptr<Stream>& stream) {
+  // What it was given is done all the same, whoever waits for it or not.
+  stream->queue->allow_all();
   const Writing writing{lock_};
   std::erase(streams_, stream);
-  std::erase_if(retired_work_, [](const Point& point) { return point.queue->is_idle(); });
-  if (!stream->queue->is_idle()) retired_work_.push_back(stream->queue->last());
+  std::erase_if(retired_work_, [](const RetiredWork& work) { return work.point.queue->is_idle(); });
+  if (stream->queue->is_idle()) return;
+  retired_work_.push_back({stream->queue->last(), stream->is_blocking()});
+}
+
+void Context::retire_per_thread_stream() {
+  std::shared_ptr<Stream> stream;
+  {
+    const Writing writing{lock_};
+    const auto own = per_thread_.find(number_of_this_thread());
+    if (own == per_thread_.end()) return;
+    stream = std::move(own->second);
+    per_thread_.erase(own);
+  }
+  retire_stream(stream);
 }
 
 std::vector<std::shared_ptr<Stream>> Context::streams() const {
   const Reading reading{lock_};
   return streams_;
+}
+
+std::vector<Point> Context::blocking_work() const {
+  const Reading reading{lock_};
+  std::vector<Point> points;
+  for (const auto& stream : streams_) {
+    if (stream->is_blocking() && !stream->queue->is_idle()) points.push_back(stream->queue->last());
+  }
+  for (const RetiredWork& work : retired_work_) {
+    if (work.is_blocking && !work.point.queue->is_idle()) points.push_back(work.point);
+  }
+  return points;
 }
 
 void Context::forget_streams() {
@@ -94,14 +130,19 @@ void Context::forget_streams() {
 }
 
 void Context::wait_for_all_work() {
-  for (const auto& stream : streams()) wait_for_stream(*stream);
-  // It stays listed until it is done: other threads wait for it too.
-  std::vector<Point> retired;
-  {
-    const Reading reading{lock_};
-    retired = retired_work_;
+  // All of it is looked up before the first wait: work that other threads submit meanwhile does not
+  // prolong the wait (measured).
+  std::vector<Point> submitted;
+  for (const auto& stream : streams()) {
+    const std::vector<Point> work = work_of(*stream);
+    submitted.insert(submitted.end(), work.begin(), work.end());
   }
-  for (const Point& point : retired) Queue::wait_for(point);
+  {
+    // It stays listed until it is done: other threads wait for it too.
+    const Reading reading{lock_};
+    for (const RetiredWork& work : retired_work_) submitted.push_back(work.point);
+  }
+  for (const Point& point : submitted) Queue::wait_for(point);
 }
 
 bool Context::enable_peer(const std::shared_ptr<Context>& peer) {

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include "base/lock.hpp"
@@ -36,14 +35,20 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<Stream> legacy_stream() const { return legacy_; }
   std::shared_ptr<Stream> per_thread_stream();  // the calling thread's
   void add_stream(const std::shared_ptr<Stream>& stream);
-  // The program destroyed it; what it was given still counts as this context's work.
+  // The program destroyed it, or its thread has ended; what it was given still counts as this
+  // context's work.
   void retire_stream(const std::shared_ptr<Stream>& stream);
+  // The calling thread ends, and its own stream with it.
+  void retire_per_thread_stream();
   std::vector<std::shared_ptr<Stream>> streams() const;  // all, the implicit ones included
+  // What is left to do of all blocking streams there are and were: what the legacy stream waits
+  // for.
+  std::vector<Point> blocking_work() const;
 
   // At the end: nothing of the context is kept alive by its own streams any more.
   void forget_streams();
 
-  // Waits for all that any stream of this context was given.
+  // Waits for all that any stream of this context was given until now.
   void wait_for_all_work();
 
   // Peers whose blocking memory this context may use.
@@ -77,8 +82,12 @@ class Context : public std::enable_shared_from_this<Context> {
 
   mutable SharedLock lock_{LockOrder::SimStreams};  // guards what follows
   std::vector<std::shared_ptr<Stream>> streams_;
-  std::map<std::thread::id, std::shared_ptr<Stream>> per_thread_;
-  std::vector<Point> retired_work_;
+  std::map<std::uint64_t, std::shared_ptr<Stream>> per_thread_;  // by the thread's number
+  struct RetiredWork {
+    Point point;
+    bool is_blocking;  // the stream was
+  };
+  std::vector<RetiredWork> retired_work_;
   std::set<CUcontext> peers_;
 };
 

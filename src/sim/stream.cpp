@@ -16,15 +16,10 @@ std::vector<Point> points_before(Stream& stream, const Context& context) {
   std::vector<Point> points = std::move(stream.next_after);
   stream.next_after.clear();
   if (stream.kind == StreamKind::Legacy) {
-    for (const auto& other : context.streams()) {
-      if (!other->is_blocking()) continue;
-      if (!other->queue->is_idle()) points.push_back(other->queue->last());
-      points.insert(points.end(), other->next_after.begin(), other->next_after.end());
-    }
+    for (const Point& point : context.blocking_work()) points.push_back(point);
   } else if (stream.is_blocking()) {
     const Stream& legacy = *context.legacy_stream();
     if (!legacy.queue->is_idle()) points.push_back(legacy.queue->last());
-    points.insert(points.end(), legacy.next_after.begin(), legacy.next_after.end());
   }
   return points;
 }
@@ -115,17 +110,9 @@ std::vector<Point> work_of(Stream& stream) {
   std::vector<Point> points = stream.next_after;
   points.push_back(stream.queue->last());
   if (stream.kind == StreamKind::Legacy) {
-    for (const auto& other : context->streams()) {
-      if (!other->is_blocking()) continue;
-      points.push_back(other->queue->last());
-      points.insert(points.end(), other->next_after.begin(), other->next_after.end());
-    }
+    for (const Point& point : context->blocking_work()) points.push_back(point);
   }
   return points;
-}
-
-void wait_for_stream(Stream& stream) {
-  for (const Point& point : work_of(stream)) Queue::wait_for(point);
 }
 
 bool is_stream_done(Stream& stream) {

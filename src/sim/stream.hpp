@@ -60,9 +60,8 @@ CUresult submit_and_wait(const std::shared_ptr<Stream>& stream, Operation operat
 void order_after(Stream& stream, const Point& point);
 
 // Everything that the stream was given so far, and what it was told to wait for. The legacy stream
-// stands for every blocking stream of its context.
+// stands for every blocking stream of its context, also for those that are gone.
 std::vector<Point> work_of(Stream& stream);
-void wait_for_stream(Stream& stream);
 bool is_stream_done(Stream& stream);
 
 }  // namespace cuvmm::sim

@@ -27,6 +27,21 @@ std::shared_ptr<Pool> pool_for(const Stream& stream, CUmemoryPool handle) {
   return context == nullptr ? nullptr : current_pool_of(context->device());
 }
 
+// Gives the stream an allocation or a free, which are work of it like any other (measured): it
+// waits for the legacy stream's rules and for events. Returns the place of that work. Where nothing
+// of that kind is ahead of it, the end of the stream's work is the same place.
+Point submit_memory_operation(const std::shared_ptr<Stream>& stream) {
+  const auto context = stream->context.lock();
+  if (context == nullptr) return {};
+  if (stream->kind != StreamKind::Legacy) {
+    const Holding holding{context->submission_lock()};
+    const Stream& legacy = *context->legacy_stream();
+    const bool waits_for_legacy = stream->is_blocking() && !legacy.queue->is_idle();
+    if (stream->next_after.empty() && !waits_for_legacy) return stream->queue->last();
+  }
+  return submit_now(stream, {});
+}
+
 CUresult allocate(CUdeviceptr* address, Size size, CUmemoryPool handle, CUstream stream_handle) {
   CUVMM_SIM_CONTEXT(context);
   if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -43,21 +58,9 @@ CUresult allocate(CUdeviceptr* address, Size size, CUmemoryPool handle, CUstream
     return capture_allocation(*stream, size, handle, address);
   }
   if (const CUresult refused = refuse_by_captures(*stream); refused != CUDA_SUCCESS) return refused;
-  return pool->allocate(stream, size, address);
-}
-
-// Where all that the stream was given so far ends, and what that waits for.
-Point end_of_work(const std::shared_ptr<Stream>& stream) {
-  const auto context = stream->context.lock();
-  if (context == nullptr) return {};
-  if (stream->kind != StreamKind::Legacy) {
-    const Holding holding{context->submission_lock()};
-    const Stream& legacy = *context->legacy_stream();
-    const bool waits_for_legacy =
-        stream->is_blocking() && !(legacy.queue->is_idle() && legacy.next_after.empty());
-    if (stream->next_after.empty() && !waits_for_legacy) return stream->queue->last();
-  }
-  return submit_now(stream, {});
+  const CUresult answer = pool->allocate(stream, size, address);
+  if (answer == CUDA_SUCCESS) submit_memory_operation(stream);
+  return answer;
 }
 
 // Does it when the stream comes to it.
@@ -76,7 +79,7 @@ CUresult free_from_pool(const std::shared_ptr<Pool>& pool, const Allocation& all
       drop_if_done(pool);
     });
   }
-  pool->give_back(allocation, {end_of_work(stream)});
+  pool->give_back(allocation, {submit_memory_operation(stream)});
   return CUDA_SUCCESS;
 }
 

@@ -32,13 +32,8 @@ CUresult destroy(CUstream handle) {
   const auto stream = Process::get().streams.remove(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   leave_capture(*stream);
-  // What it was given is done all the same, whoever waits for it or not.
-  stream->queue->allow_all();
-  if (const auto context = stream->context.lock()) {
-    // The legacy stream and the context still wait for the rest of it.
-    if (stream->is_blocking()) order_after(*context->legacy_stream(), stream->queue->last());
-    context->retire_stream(stream);
-  }
+  // The legacy stream and the context still wait for the rest of it.
+  if (const auto context = stream->context.lock()) context->retire_stream(stream);
   return CUDA_SUCCESS;
 }
 

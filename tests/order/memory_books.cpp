@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "order/memory_books.hpp"
+
+#include <algorithm>
+
+#include "order/report.hpp"
+
+namespace cuvmm::order {
+
+std::uint32_t Block::pattern_of(std::size_t row) const {
+  const auto zone =
+      std::find_if(zones.begin(), zones.end(), [&](const Zone& one) { return row < one.end; });
+  return zone->pattern;
+}
+
+MemoryBooks::Grant MemoryBooks::check_grant(const Model& model, const Block& block,
+                                            const Past& before) {
+  const CUdeviceptr begin = block.address;
+  const CUdeviceptr end = block.address + block.size;
+  for (const Block& other : live) {
+    if (begin < other.address + other.size && other.address < end) {
+      violation("two owners", "%#llx, %zu bytes, overlaps block %d, which lives", begin, block.size,
+                other.number);
+    }
+  }
+  const bool may_depend =
+      block.pool != Block::blocking && rules[static_cast<std::size_t>(block.pool)].may_depend;
+  Grant grant;
+  for (const Freed& freed : freed_) {
+    if (freed.end <= begin || end <= freed.begin) continue;
+    grant.is_reuse = true;
+    if (!model.is_surely_blocked(freed.after)) continue;
+    grant.is_behind_blocked_work = true;
+    if (model.is_behind(before, freed.after.surely)) continue;
+    const bool possibly_behind = (freed.after.surely & ~before.possibly).none();
+    if (may_depend) {
+      grant.also |= freed.after;  // as the pool may, it has made the allocation wait
+    } else if (!possibly_behind) {
+      violation("granted too early",
+                "%#llx, %zu bytes, overlaps block %d: the work that its free is behind is blocked, "
+                "and the allocation does not come after it",
+                begin, block.size, freed.number);
+    }
+  }
+  // Whatever else the pool has made it wait for.
+  if (may_depend) grant.also.possibly |= all_frees_.possibly;
+  return grant;
+}
+
+Block& MemoryBooks::add(Block block) {
+  const CUdeviceptr begin = block.address;
+  const CUdeviceptr end = block.address + block.size;
+  std::vector<Freed> rest;
+  for (const Freed& freed : freed_) {
+    if (freed.begin < begin) {
+      rest.push_back(freed);
+      rest.back().end = std::min(freed.end, begin);
+    }
+    if (freed.end > end) {
+      rest.push_back(freed);
+      rest.back().begin = std::max(freed.begin, end);
+    }
+  }
+  freed_ = std::move(rest);
+  block.number = ++last_number_;
+  live_bytes_ += block.size;
+  return live.emplace_back(std::move(block));
+}
+
+void MemoryBooks::freed(const Block& block, const Past& after) {
+  freed_.push_back({block.address, block.address + block.size, block.pool, block.number, after});
+  all_frees_ |= after;
+  remove(block);
+}
+
+void MemoryBooks::remove(const Block& block) {
+  live_bytes_ -= block.size;
+  live.remove_if([&](const Block& one) { return &one == &block; });
+}
+
+}  // namespace cuvmm::order

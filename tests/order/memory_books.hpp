@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of one program: which blocks live, which were freed behind what work, and which words
+// must be read. Finds a block that is handed out too early.
+//
+// What it cannot see: reuse of physical memory at another address. That only the words tell.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <list>
+#include <vector>
+
+#include "order/model.hpp"
+
+namespace cuvmm::order {
+
+// Words are written and read in rows: the first two words of each row of a block.
+inline constexpr std::size_t row_bytes = 4096;
+inline constexpr std::size_t row_words = 2;
+
+struct Block {
+  static constexpr int blocking = -1;
+
+  int number = 0;
+  CUdeviceptr address = 0;
+  std::size_t size = 0;
+  int pool = blocking;  // an index of the world's pools
+  // Nodes that must be over before it is read, and before it is written or freed.
+  Nodes writes;
+  Nodes uses;
+  // Rows up to `end` hold the pattern.
+  struct Zone {
+    std::size_t end;
+    std::uint32_t pattern;
+  };
+  std::vector<Zone> zones;
+
+  std::size_t rows() const { return size / row_bytes; }
+  std::uint32_t pattern_of(std::size_t row) const;
+  void used_by(Node node) { uses.set(static_cast<std::size_t>(node)); }
+  void written_by(Node node) {
+    writes.set(static_cast<std::size_t>(node));
+    used_by(node);
+  }
+};
+
+struct PoolRules {
+  bool follows_events = true;
+  bool is_opportunistic = true;
+  bool may_depend = true;  // the pool may make an allocation wait for a free
+};
+
+class MemoryBooks {
+ public:
+  std::vector<PoolRules> rules;  // of each pool
+
+  std::list<Block> live;
+  std::size_t live_bytes() const { return live_bytes_; }
+
+  struct Grant {
+    Past also;  // what the allocation comes after beside the rules of streams
+    bool is_reuse = false;
+    bool is_behind_blocked_work = false;
+  };
+  // The driver has given this block. `before`: what the allocation comes after. Ends the process
+  // where the block may not be given yet.
+  Grant check_grant(const Model& model, const Block& block, const Past& before);
+  Block& add(Block block);
+
+  // `after`: the work that the free comes after. Not the free itself: who comes after all of that
+  // may have the memory as well.
+  void freed(const Block& block, const Past& after);
+  void remove(const Block& block);  // without any condition
+
+  // Words that a copy will have brought to the results.
+  struct Expected {
+    std::size_t first_word;  // of the results
+    std::size_t first_row;   // of the block
+    std::vector<std::uint32_t> rows;
+    int block;
+  };
+  std::vector<Expected> expected;
+  std::size_t result_words_used = 0;
+
+ private:
+  struct Freed {
+    CUdeviceptr begin;
+    CUdeviceptr end;
+    int pool;
+    int number;
+    Past after;
+  };
+  std::vector<Freed> freed_;
+  Past all_frees_;
+  std::size_t live_bytes_ = 0;
+  int last_number_ = 0;
+};
+
+}  // namespace cuvmm::order

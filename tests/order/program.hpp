@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// One random, legal program: it keeps the model beside the driver and compares them at every step.
+// Work that matters is held back by gates, which open late and in a random order, so that memory
+// which changes hands too early, or a wait that ends too early, shows at once.
+//
+// What it cannot see: calls of threads that overlap, except waits and races of events; the
+// per-thread flavour of calls without a stream; kernels, whose pointers a driver cannot see; peers,
+// sharing and several contexts; errors of order that no gate holds open and no compared word tells.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "order/chance.hpp"
+#include "order/memory_books.hpp"
+#include "order/model.hpp"
+#include "order/waits.hpp"
+#include "order/world.hpp"
+
+namespace cuvmm::order {
+
+struct ProgramSettings {
+  std::size_t operations = 200;                    // that streams are given, before the end
+  std::size_t most_bytes = std::size_t{16} << 20;  // that live at once
+  bool is_verbose = false;
+};
+
+// Over all programs of the process.
+struct Counts {
+  std::uint64_t operations = 0;
+  std::uint64_t granted = 0;
+  std::uint64_t reused = 0;  // of memory that was freed in the same program
+  std::uint64_t reused_while_blocked = 0;
+  std::uint64_t refused = 0;  // out of memory
+  std::uint64_t compared_words = 0;
+  std::uint64_t waits = 0;  // that waited behind a closed gate
+};
+
+class Program {
+ public:
+  Program(World& world, std::uint64_t seed, const ProgramSettings& settings, Counts& counts);
+  void run();
+
+ private:
+  using Stream = std::size_t;  // an index of streams_
+  struct StreamState {
+    Model::Stream in_model;
+    std::string name;
+  };
+  struct Gate {
+    Node node;
+    std::size_t word;
+  };
+  struct Graph {
+    CUgraph graph;
+    CUgraphExec exec;
+  };
+
+  // program.cpp: the choice of operations, and the end.
+  void choose_pools();
+  void one_operation();
+  void end();
+  void compare_results();
+
+  // program_order.cpp: gates, events, waits and queries.
+  void close_gate();
+  void open_gate();
+  void open_gate_by_a_stream();
+  void record_event();
+  void wait_for_event();
+  void race_for_event();
+  void query_stream();
+  void query_event();
+  void synchronize_stream();
+  void synchronize_event();
+  void synchronize_context();
+  void run_host_function();
+  void replace_stream();
+  void replace_thread();
+
+  // program_memory.cpp: allocations and frees.
+  void allocate();
+  void allocate_blocking();
+  void free_in_order();
+  void free_at_once();
+  void free_blocking();
+
+  // program_use.cpp: what is done with memory.
+  void fill_again();
+  void check();
+  void copy_between();
+  void grow();
+  void launch_graph();
+
+  // Streams.
+  Stream any_stream();
+  Stream any_created_stream();
+  CUstream handle(Stream stream) const { return world_.streams()[stream].handle; }
+  const char* name(Stream stream) const { return streams_[stream].name.c_str(); }
+  Model::Stream in_model(Stream stream) const { return streams_[stream].in_model; }
+  // Calls on a thread that may use the stream, and which must return.
+  CUresult call(Stream stream, const char* what, const std::function<CUresult()>& call);
+  CUresult call_on(int thread, const char* what, const std::function<CUresult()>& call);
+  void must_call(Stream stream, const char* what, const std::function<CUresult()>& call);
+  CUresult query(Stream stream);
+  void record(std::size_t event, Stream stream);
+  void wait(Stream stream, std::size_t event);
+  // Makes `to` come after what `nodes` are; false where no one stream comes after them.
+  bool hand_over(const Nodes& nodes, Stream to);
+  // A stream whose next work comes after these nodes, by a wait if need be. npos: none.
+  Stream stream_behind(const Nodes& nodes);
+  static constexpr Stream no_stream = static_cast<Stream>(-1);
+
+  // Memory.
+  Block* allocate_on(Stream stream, std::size_t size);
+  Block* any_block();
+  void fill(Block& block, Stream stream);
+  MemoryBooks::Expected expect_rows(const Block& block);
+  void check_part(Block& block, Stream stream);
+  void copy(Block& from, Block& to, Stream stream);
+  void free_on(Block& block, Stream stream);
+  std::size_t any_size();
+  void look_whether_it_waits(Stream stream);
+
+  // Waits that other threads are in.
+  void begin_wait(const char* what, std::function<Past()> covered, std::function<CUresult()> call,
+                  std::function<void()> afterwards = {});
+  bool can_begin_wait() const;
+  void wait_for(const char* what, int thread, std::function<Past()> covered,
+                std::function<CUresult()> call);
+  void look_after_waits();
+  void compare_query(const char* what, CUresult answer, const Past& asked);
+  CUdeviceptr word_on_device(std::size_t word) const {
+    return world_.gates_on_device() + word * sizeof(std::uint32_t);
+  }
+
+  World& world_;
+  Chance chance_;
+  const ProgramSettings settings_;
+  Counts& counts_;
+
+  Model model_;
+  std::vector<StreamState> streams_;  // as world_.streams()
+  std::vector<EventRecord> events_;   // as world_.events()
+  std::vector<Gate> closed_;          // that the host opens
+  std::size_t words_used_ = 0;
+  std::vector<Graph> graphs_;
+  MemoryBooks memory_;
+  unsigned large_share_ = 0;    // of allocations, in percent
+  std::size_t most_bytes_ = 0;  // that live at once
+  std::vector<PendingWait> waits_;
+  bool is_freeing_ = false;  // a waiting cuMemFree may hold back other calls for memory
+};
+
+}  // namespace cuvmm::order

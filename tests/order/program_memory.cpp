@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Allocations and frees.
+#include <algorithm>
+
+#include "order/program.hpp"
+#include "order/report.hpp"
+
+namespace cuvmm::order {
+namespace {
+
+constexpr std::size_t kib = 1024;
+constexpr std::size_t mib = 1024 * kib;
+
+}  // namespace
+
+// Many small ones, and some that need more than one chunk of 2 MiB.
+std::size_t Program::any_size() {
+  const std::size_t odd = chance_.percent(20) ? 512 * chance_.below(8) : 0;
+  if (chance_.percent(large_share_))
+    return mib + row_bytes * chance_.below(2 * mib / row_bytes) + odd;
+  if (chance_.percent(30)) return row_bytes * (1 + chance_.below(64)) + odd;
+  return row_bytes * (1 + chance_.below(8)) + odd;
+}
+
+Block* Program::any_block() {
+  if (memory_.live.empty()) return nullptr;
+  return &*std::next(memory_.live.begin(), static_cast<long>(chance_.below(memory_.live.size())));
+}
+
+// The pool may have made the allocation wait for a free, which the model takes for possible. Where
+// it has not, the model learns it.
+void Program::look_whether_it_waits(Stream stream) {
+  if (chance_.percent(50)) query(stream);
+}
+
+Block* Program::allocate_on(Stream stream, std::size_t size) {
+  Block block;
+  block.size = size;
+  block.pool = chance_.percent(50) ? 0 : 1;
+  const CUmemoryPool pool = world_.pools()[static_cast<std::size_t>(block.pool)];
+  const CUresult answer = call(stream, "cuMemAllocAsync", [&] {
+    return block.pool == 0 ? cuMemAllocAsync(&block.address, size, handle(stream))
+                           : cuMemAllocFromPoolAsync(&block.address, size, pool, handle(stream));
+  });
+  trace("%s: allocate %zu bytes of pool %d: %#llx%s", name(stream), size, block.pool, block.address,
+        answer == CUDA_ERROR_OUT_OF_MEMORY ? ", out of memory" : "");
+  if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
+    ++counts_.refused;
+    return nullptr;
+  }
+  must(answer, "cuMemAllocAsync");
+
+  const Past before = model_.next_on(in_model(stream));
+  const auto grant = memory_.check_grant(model_, block, before);
+  const Node node = model_.submit(in_model(stream), grant.also);
+  block.written_by(node);
+  Block& added = memory_.add(std::move(block));
+  ++counts_.granted;
+  if (grant.is_reuse) ++counts_.reused;
+  if (grant.is_behind_blocked_work) ++counts_.reused_while_blocked;
+  if (grant.also.possibly.any()) look_whether_it_waits(stream);
+  fill(added, stream);
+  return &added;
+}
+
+void Program::allocate() {
+  if (memory_.live_bytes() < most_bytes_) allocate_on(any_stream(), any_size());
+}
+
+void Program::allocate_blocking() {
+  if (memory_.live_bytes() >= most_bytes_) return;
+  Block block;
+  block.size = any_size();
+  const CUresult answer = [&] {
+    const MustReturn watch{"cuMemAlloc"};
+    return cuMemAlloc(&block.address, block.size);
+  }();
+  trace("allocate %zu bytes: %#llx%s", block.size, block.address,
+        answer == CUDA_ERROR_OUT_OF_MEMORY ? ", out of memory" : "");
+  if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
+    ++counts_.refused;
+    return;
+  }
+  must(answer, "cuMemAlloc");
+  const auto grant = memory_.check_grant(model_, block, Past{});
+  ++counts_.granted;
+  if (grant.is_reuse) ++counts_.reused;
+  fill(memory_.add(std::move(block)), any_stream());
+}
+
+void Program::free_on(Block& block, Stream stream) {
+  if (chance_.percent(70)) check_part(block, stream);
+  trace("%s: free block %d", name(stream), block.number);
+  must_call(stream, "cuMemFreeAsync",
+            [&] { return cuMemFreeAsync(block.address, handle(stream)); });
+  const Past before = model_.next_on(in_model(stream));
+  model_.submit(in_model(stream));
+  memory_.freed(block, before);
+}
+
+void Program::free_in_order() {
+  Block* const block = any_block();
+  if (block == nullptr) return;
+  const Stream stream = stream_behind(block->uses);
+  if (stream != no_stream) free_on(*block, stream);
+}
+
+// cuMemFree of pool memory waits for nothing, so the program knows that all use is over.
+void Program::free_at_once() {
+  for (Block& block : memory_.live) {
+    if (block.pool == Block::blocking || !model_.is_complete(block.uses)) continue;
+    trace("free block %d at once", block.number);
+    const MustReturn watch{"cuMemFree of pool memory"};
+    must(cuMemFree(block.address), "cuMemFree");
+    memory_.remove(block);
+    return;
+  }
+}
+
+// cuMemFree of blocking memory waits for all work submitted so far.
+void Program::free_blocking() {
+  const auto block = std::find_if(memory_.live.begin(), memory_.live.end(),
+                                  [](const Block& one) { return one.pool == Block::blocking; });
+  if (block == memory_.live.end()) return;
+  const CUdeviceptr address = block->address;
+  const Past all = model_.work_of_all();
+  if (!model_.is_possibly_blocked(all)) {
+    trace("free block %d, which waits for all work", block->number);
+    const MustReturn watch{"cuMemFree"};
+    must(cuMemFree(address), "cuMemFree");
+    model_.learn_complete(all);
+    memory_.remove(*block);
+    return;
+  }
+  if (!can_begin_wait()) return;
+  trace("free block %d in another thread", block->number);
+  is_freeing_ = true;
+  memory_.freed(*block, all);
+  begin_wait(
+      "cuMemFree", [this] { return model_.work_of_all(); },
+      [address] { return cuMemFree(address); }, [this] { is_freeing_ = false; });
+}
+
+}  // namespace cuvmm::order

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gates, events, queries and waits.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "order/program.hpp"
+#include "order/report.hpp"
+
+namespace cuvmm::order {
+namespace {
+
+void open_word(std::uint32_t* word) {
+  std::atomic_ref<std::uint32_t>{*word}.store(1);
+}
+void open_word_of(void* word) {
+  open_word(static_cast<std::uint32_t*>(word));
+}
+void do_nothing(void*) {}
+
+}  // namespace
+
+// Gates -------------------------------------------------------------------------------------------
+
+void Program::close_gate() {
+  constexpr std::size_t most_closed = 9;
+  if (closed_.size() >= most_closed || words_used_ == World::gate_words) return;
+  const Stream stream = any_stream();
+  const std::size_t word = words_used_++;
+  trace("%s: wait for word %zu", name(stream), word);
+  must_call(stream, "cuStreamWaitValue32", [&] {
+    return cuStreamWaitValue32(handle(stream), word_on_device(word), 1, CU_STREAM_WAIT_VALUE_GEQ);
+  });
+  closed_.push_back({model_.submit_gate(in_model(stream)), word});
+}
+
+void Program::open_gate() {
+  if (closed_.empty()) return;
+  look_after_waits();
+  const std::size_t index = chance_.below(closed_.size());
+  const Gate gate = closed_[index];
+  closed_.erase(closed_.begin() + static_cast<long>(index));
+  trace("set word %zu", gate.word);
+  open_word(world_.gates() + gate.word);
+  model_.open(gate.node);
+}
+
+// The write is submitted after the wait, on a stream that nothing ties to it. A hidden barrier
+// between the two would be a deadlock.
+void Program::open_gate_by_a_stream() {
+  if (closed_.empty()) return;
+  const std::size_t index = chance_.below(closed_.size());
+  const Gate gate = closed_[index];
+  const Stream stream = any_stream();
+  if (model_.depends_on(model_.next_on(in_model(stream)), gate.node)) return;
+  look_after_waits();
+  closed_.erase(closed_.begin() + static_cast<long>(index));
+  if (chance_.percent(70)) {
+    trace("%s: write word %zu", name(stream), gate.word);
+    must_call(stream, "cuStreamWriteValue32", [&] {
+      return cuStreamWriteValue32(handle(stream), word_on_device(gate.word), 1, 0);
+    });
+  } else {
+    trace("%s: host function that sets word %zu", name(stream), gate.word);
+    must_call(stream, "cuLaunchHostFunc", [&] {
+      return cuLaunchHostFunc(handle(stream), open_word_of, world_.gates() + gate.word);
+    });
+  }
+  const Node writer = model_.submit(in_model(stream));
+  model_.opens(writer, gate.node);
+  query(stream);  // a driver may keep work back until somebody asks for it
+}
+
+// Events ------------------------------------------------------------------------------------------
+
+void Program::record(std::size_t event, Stream stream) {
+  trace("%s: record event %zu", name(stream), event);
+  must_call(stream, "cuEventRecord",
+            [&] { return cuEventRecord(world_.events()[event], handle(stream)); });
+  events_[event] = {{model_.submit(in_model(stream))}};
+}
+
+void Program::wait(Stream stream, std::size_t event) {
+  trace("%s: wait for event %zu", name(stream), event);
+  must_call(stream, "cuStreamWaitEvent",
+            [&] { return cuStreamWaitEvent(handle(stream), world_.events()[event], 0); });
+  model_.submit_wait(in_model(stream), events_[event]);
+}
+
+void Program::record_event() {
+  record(chance_.below(events_.size()), any_stream());
+}
+void Program::wait_for_event() {
+  wait(any_stream(), chance_.below(events_.size()));
+}
+
+// One thread records the event anew while another waits for it or asks after it. The model accepts
+// either order.
+void Program::race_for_event() {
+  const std::size_t event = chance_.below(events_.size());
+  const Stream recording = any_created_stream();
+  const Stream waiting = any_created_stream();
+  if (recording == waiting) return;
+  const CUevent handle_of_event = world_.events()[event];
+  CUresult recorded = CUDA_SUCCESS;
+  CUresult answer = CUDA_SUCCESS;
+  const bool asks = chance_.percent(50);
+  trace("%s: record event %zu, while another thread %s", name(recording), event,
+        asks ? "asks after it" : "makes a stream wait for it");
+  if (!asks) trace("    %s waits", name(waiting));
+  {
+    const MustReturn watch{"cuEventRecord beside cuEventQuery or cuStreamWaitEvent"};
+    world_.thread(1).begin([&] { recorded = cuEventRecord(handle_of_event, handle(recording)); });
+    world_.thread(2).begin([&] {
+      answer = asks ? cuEventQuery(handle_of_event)
+                    : cuStreamWaitEvent(handle(waiting), handle_of_event, 0);
+    });
+    world_.thread(1).finish();
+    world_.thread(2).finish();
+  }
+  must(recorded, "cuEventRecord");
+  const EventRecord before = events_[event];
+  events_[event] = {{model_.submit(in_model(recording))}};
+  EventRecord either = Model::either(before, events_[event]);
+  either.may_be_none = either.may_be_none || before.candidates.empty();
+  if (asks) {
+    compare_query("cuEventQuery", answer, model_.past_of(either));
+  } else {
+    must(answer, "cuStreamWaitEvent");
+    model_.submit_wait(in_model(waiting), either);
+  }
+}
+
+// Queries -----------------------------------------------------------------------------------------
+
+void Program::compare_query(const char* what, CUresult answer, const Past& asked) {
+  if (answer == CUDA_ERROR_NOT_READY) return;
+  must(answer, what);
+  if (model_.is_surely_blocked(asked)) {
+    violation("ready too early", "%s answered CUDA_SUCCESS, but the work is blocked", what);
+  }
+  model_.learn_complete(asked);
+}
+
+CUresult Program::query(Stream stream) {
+  const CUresult answer =
+      call(stream, "cuStreamQuery", [&] { return cuStreamQuery(handle(stream)); });
+  trace("%s: query: %s", name(stream), answer == CUDA_SUCCESS ? "ready" : "not ready");
+  compare_query("cuStreamQuery", answer, model_.work_of(in_model(stream)));
+  return answer;
+}
+
+void Program::query_stream() {
+  query(any_stream());
+}
+
+void Program::query_event() {
+  const std::size_t event = chance_.below(events_.size());
+  CUresult answer = CUDA_SUCCESS;
+  {
+    const MustReturn watch{"cuEventQuery"};
+    answer = cuEventQuery(world_.events()[event]);
+  }
+  trace("query event %zu: %s", event, answer == CUDA_SUCCESS ? "ready" : "not ready");
+  compare_query("cuEventQuery", answer, model_.past_of(events_[event]));
+}
+
+// Waits -------------------------------------------------------------------------------------------
+
+void Program::begin_wait(const char* what, std::function<Past()> covered,
+                         std::function<CUresult()> call, std::function<void()> afterwards) {
+  const auto is_free = [&](const auto& thread) {
+    return std::none_of(waits_.begin(), waits_.end(),
+                        [&](const PendingWait& wait) { return wait.thread == thread.get(); });
+  };
+  auto& threads = world_.waiters();
+  const auto thread = std::find_if(threads.begin(), threads.end(), is_free);
+  auto answer = std::make_shared<CUresult>(CUDA_SUCCESS);
+  auto has_begun = std::make_shared<std::atomic<bool>>(false);
+  waits_.push_back({what, thread->get(), covered(), covered, std::move(afterwards), answer});
+  ++counts_.waits;
+  (*thread)->begin([answer, has_begun, call = std::move(call)] {
+    has_begun->store(true);
+    has_begun->notify_all();
+    *answer = call();
+  });
+  has_begun->wait(false);
+  // Mostly it is open whether the call covers what is submitted next.
+  if (!chance_.percent(2)) return;
+  std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  waits_.back().covered = [past = waits_.back().began_with] { return past; };
+}
+
+bool Program::can_begin_wait() const {
+  return waits_.size() < world_.waiters().size();
+}
+
+void Program::look_after_waits() {
+  for (auto wait = waits_.begin(); wait != waits_.end();) {
+    if (!wait->thread->is_done()) {
+      if (model_.is_possibly_blocked(wait->covered())) {
+        ++wait;
+        continue;
+      }
+      const MustReturn watch{wait->what};
+      wait->thread->finish();
+    }
+    trace("%s returned", wait->what);
+    must(*wait->answer, wait->what);
+    if (model_.is_surely_blocked(wait->began_with)) {
+      violation("returned too early", "%s returned, but what it waits for is blocked", wait->what);
+    }
+    model_.learn_complete(wait->began_with);
+    if (wait->afterwards) wait->afterwards();
+    wait = waits_.erase(wait);
+  }
+}
+
+// Waits here where the model says that it ends, else in another thread.
+void Program::wait_for(const char* what, int thread, std::function<Past()> covered,
+                       std::function<CUresult()> call) {
+  const Past past = covered();
+  if (!model_.is_possibly_blocked(past)) {
+    trace("%s", what);
+    must(call_on(thread, what, call), what);
+    model_.learn_complete(past);
+  } else if (thread == WorldStream::any_thread && can_begin_wait() && chance_.percent(40)) {
+    trace("%s in another thread", what);
+    begin_wait(what, std::move(covered), std::move(call));
+  }
+}
+
+void Program::synchronize_stream() {
+  const Stream stream = any_stream();
+  const CUstream synchronized = handle(stream);
+  trace("%s: synchronize", name(stream));
+  wait_for(
+      "cuStreamSynchronize", world_.streams()[stream].thread,
+      [this, stream] { return model_.work_of(in_model(stream)); },
+      [synchronized] { return cuStreamSynchronize(synchronized); });
+}
+
+void Program::synchronize_event() {
+  const std::size_t event = chance_.below(events_.size());
+  trace("event %zu: synchronize", event);
+  wait_for(
+      "cuEventSynchronize", WorldStream::any_thread,
+      [this, event, record = events_[event]] {
+        Past past = model_.past_of(record);
+        past.possibly |= model_.past_of(events_[event]).possibly;
+        return past;
+      },
+      [handle = world_.events()[event]] { return cuEventSynchronize(handle); });
+}
+
+void Program::synchronize_context() {
+  wait_for(
+      "cuCtxSynchronize", WorldStream::any_thread, [this] { return model_.work_of_all(); },
+      [] { return cuCtxSynchronize(); });
+}
+
+// Streams -----------------------------------------------------------------------------------------
+
+void Program::run_host_function() {
+  const Stream stream = any_stream();
+  trace("%s: host function", name(stream));
+  must_call(stream, "cuLaunchHostFunc",
+            [&] { return cuLaunchHostFunc(handle(stream), do_nothing, nullptr); });
+  model_.submit(in_model(stream));
+}
+
+void Program::replace_stream() {
+  if (!waits_.empty()) return;  // one of them may wait for it
+  const Stream stream = any_created_stream();
+  trace("%s: destroy it, and create another", name(stream));
+  const MustReturn watch{"cuStreamDestroy"};
+  world_.replace_stream(stream);
+  model_.destroy_stream(in_model(stream));
+  streams_[stream].in_model = model_.add_stream(world_.streams()[stream].kind);
+}
+
+// The stream of the thread that ends keeps its work.
+void Program::replace_thread() {
+  const int thread = chance_.between(1, World::host_threads);
+  for (Stream stream = 0; stream < streams_.size(); ++stream) {
+    if (world_.streams()[stream].thread != thread) continue;
+    trace("%s: its thread ends, and another begins", name(stream));
+    const MustReturn watch{"the end of a thread"};
+    world_.replace_thread(thread);
+    streams_[stream].in_model = model_.add_stream(StreamKind::PerThread);
+  }
+}
+
+}  // namespace cuvmm::order

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program did so far, and how the run ends at the first violation.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace cuvmm::order {
+
+// Begins the trace of a new program.
+void begin_trace(std::uint64_t seed, bool verbose);
+// Adds a line. Printed at once if verbose, else only with a violation.
+[[gnu::format(printf, 1, 2)]] void trace(const char* format, ...);
+
+// Prints the kind of violation, the text, the trace and the seed, and ends the process with
+// status 1.
+[[noreturn, gnu::format(printf, 2, 3)]] void violation(const char* kind, const char* format, ...);
+
+// A violation unless the driver answered CUDA_SUCCESS.
+void must(CUresult answer, const char* call);
+
+// While it lives the program is in a call that must return. A thread of its own looks whether it
+// does, and reports a hang after some seconds. One at a time.
+class MustReturn {
+ public:
+  explicit MustReturn(const char* call);
+  ~MustReturn();
+  MustReturn(const MustReturn&) = delete;
+  MustReturn& operator=(const MustReturn&) = delete;
+};
+inline constexpr int patience_seconds = 10;
+
+}  // namespace cuvmm::order
