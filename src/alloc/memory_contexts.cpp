@@ -199,6 +199,7 @@ bool Memory::make_room() {
   if (ordinal < 0 || ordinal >= AccessSet::most_devices) return false;
   Device& there = devices_[static_cast<std::size_t>(ordinal)];
   if (there.serving.load(std::memory_order_acquire) != Serving::Ours) return false;
+  around_.clock.ask_about_frees(ordinal);
   return there.memory->give_back_cached() > 0;
 }
 

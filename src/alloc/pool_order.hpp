@@ -34,6 +34,7 @@ class PoolOrder final : public StreamOrder {
   }
   void look_before_leaving(StreamId stream) override { order_.look(stream); }
   void mark_own(StreamId asker) override { order_.mark_own(asker); }
+  void memory_is_short() override { order_.memory_is_short(); }
   bool can_follow(const FreeTicket& freed, StreamId asker) const override {
     return follows_events_.load(std::memory_order_relaxed) &&
            adds_dependencies_.load(std::memory_order_relaxed) && order_.can_follow(freed, asker);

@@ -181,6 +181,14 @@ bool StreamClock::wait_for_frees(int device, std::uint64_t until) {
   return learnt;
 }
 
+void StreamClock::ask_about_frees(int device) {
+  for (StreamState* state : table_.with_unfinished(device)) {
+    const FreeTicket last{state->id, state->tick.load()};
+    poll(*state, Zeal::Full);
+    if (!is_done(last)) ask_whether_idle(*state, last);
+  }
+}
+
 // Synchronizing the legacy stream waits for the blocking streams of its context as well, and asking
 // it asks them (measured).
 Horizon StreamClock::horizon_of(StreamName name) {

@@ -74,6 +74,7 @@ class StreamClock final : public StreamOrder {
   bool was_waited_for(const FreeTicket& freed) const override;
   void look(StreamId stream) override;
   void mark_own(StreamId asker) override;
+  void memory_is_short() override { is_short_.store(true, std::memory_order_relaxed); }
   bool can_follow(const FreeTicket& freed, StreamId asker) const override;
   bool follow(const FreeTicket& freed, StreamId asker) override;
   bool wait(const FreeTicket& freed, std::uint64_t until) override;
@@ -88,6 +89,8 @@ class StreamClock final : public StreamOrder {
   bool wait_for_everything(std::uint64_t until);  // of all contexts
   // The same at this moment.
   bool is_all_done(CUcontext context);
+  // Asks how far the streams are that have freed what is not known to be done. Waits for nothing.
+  void ask_about_frees(int device);
 
   // Work of streams that are no longer there may run still. True where that cannot be told.
   bool ended_streams_run(CUcontext context);
@@ -134,6 +137,10 @@ class StreamClock final : public StreamOrder {
  private:
   friend class Operation;
 
+  bool leaves_mark(const StreamState& stream) const {
+    return stream.leaves_marks() || (is_short_.load(std::memory_order_relaxed) &&
+                                     freeing_streams_.load(std::memory_order_relaxed) > 1);
+  }
   bool is_behind_the_barrier(StreamState& stream, std::uint64_t& epoch);
   CUresult place_operation(StreamState& stream, std::uint64_t epoch, bool is_behind, CUevent& event);
   Place other_side_of(const StreamState& stream);
@@ -159,6 +166,8 @@ class StreamClock final : public StreamOrder {
   const Driver& driver_;
   const Program program_;
   StreamTable table_;
+  std::atomic<bool> is_short_{false};
+  std::atomic<std::uint64_t> freeing_streams_{0};  // that ever freed
   EventPlaces events_;  // its locks are never held while the table's own is
 };
 

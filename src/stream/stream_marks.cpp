@@ -18,7 +18,7 @@ Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind)
     : clock_(clock), stream_(stream) {
   std::uint64_t epoch = 0;
   const bool is_behind = clock_.is_behind_the_barrier(stream_, epoch);
-  const bool leaves_mark = kind == Kind::Free && stream_.leaves_marks();
+  const bool leaves_mark = kind == Kind::Free && clock_.leaves_mark(stream_);
   if (is_behind && !leaves_mark) return;
   before_ = stream_.tick.load(std::memory_order_acquire);
   const CUresult answer = clock_.place_operation(stream_, epoch, is_behind, event_);
@@ -40,6 +40,7 @@ Operation::~Operation() {
 // stream meanwhile.
 FreeTicket Operation::freed() {
   const FreeTicket ticket = stream_.ticket();
+  if (ticket.tick == 1) clock_.freeing_streams_.fetch_add(1, std::memory_order_relaxed);
   if (event_ == nullptr) return ticket;
   const bool is_exact = ticket.tick == before_ + 1;
   clock_.add_mark(stream_, {.tick = is_exact ? ticket.tick : before_,

@@ -50,6 +50,9 @@ class StreamOrder {
     return false;
   }
 
+  // Memory has run short: from now on frees leave what can_follow() needs.
+  virtual void memory_is_short() {}
+
   // Until is_done(freed), or until now_ns() is `until`. False where it was not done by then.
   virtual bool wait(const FreeTicket& freed, std::uint64_t until) = 0;
 };

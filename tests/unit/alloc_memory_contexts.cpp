@@ -53,6 +53,11 @@ TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
     const StreamName one{.handle = first};
     const StreamName other{.handle = second};
     CUdeviceptr address = 0;
+    // Memory has been short before, and both streams have freed some.
+    for (const StreamName& name : {one, other}) {
+      ASSERT_EQ(memory().allocate_ordered(&address, 48 * MiB, name), Answer{CUDA_SUCCESS});
+      ASSERT_EQ(memory().free_ordered(address, name), Answer{CUDA_SUCCESS});
+    }
     ASSERT_EQ(memory().allocate_ordered(&address, 48 * MiB, one), Answer{CUDA_SUCCESS});
     {
       SlowWork work{kernels(), first};

@@ -54,6 +54,7 @@ Result<Block*> Arena::build(Build& build) {
         if (turn.take(holding, build.until)) continue;
       }
       build.is_under_pressure = true;
+      order_.memory_is_short();
       continue;
     }
 
