@@ -324,6 +324,7 @@ Result<PoolCompaction> ElasticPool::compact() {
     const Holding holding = TRY(lock_when_idle(compacting));
     TRY(check_active(compacting));
     const Size before = physical_;
+    Undo release = release_what_was_made();
     CompactionPlan plan{bytes_.unallocated()};
     if (!is_damaged_) {
       plan_moves(plan);
@@ -345,6 +346,7 @@ Result<PoolCompaction> ElasticPool::compact() {
       done.moves = plan.moves;
     }
     asked_for_.clear();
+    release.keep();
   }
   done.cached_released = places_->trim();
   return done;

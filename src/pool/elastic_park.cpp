@@ -28,6 +28,7 @@ Result<Activation> ElasticPool::unpark() {
   const Holding holding{lock_};
   if (state_ == State::Active) return Activation::Kept;
   if (state_ == State::Closed) return Error{.kind = ErrorKind::NotFound, .doing = unparking};
+  Undo release = release_what_was_made();
   std::vector<MappedChunk> coming = parked_;
   if (parked_is_lost_) {
     Granules granules;
@@ -51,6 +52,7 @@ Result<Activation> ElasticPool::unpark() {
     recount();
     return done.error();
   }
+  release.keep();
   parked_.clear();
   state_ = State::Active;
   return parked_is_lost_ ? Activation::Lost : Activation::Kept;

@@ -250,6 +250,7 @@ Result<PoolCopies*> ElasticPool::copies() {
 Result<void> ElasticPool::place(Stretch stretch, AllocationTraits traits) {
   const Granules wanted = without_memory(granules_of(stretch));
   if (!wanted.empty()) {
+    Undo release = release_what_was_made();
     std::vector<ChunkRef> chunks = TRY(take_chunks(wanted));
     MapPlan plan;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -260,6 +261,7 @@ Result<void> ElasticPool::place(Stretch stretch, AllocationTraits traits) {
       recount();
       return done.error();
     }
+    release.keep();
   }
   bytes_.take(stretch);
   if (traits.movable == Movable::Yes) movable_.emplace(stretch.offset, stretch.size);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/lock.hpp"
+#include "base/undo.hpp"
 #include "pool/fences.hpp"
 #include "pool/pool_bytes.hpp"
 #include "pool/pool_copies.hpp"
@@ -175,6 +176,13 @@ class ElasticPool {
   Granules emptied_by_removing(Stretch stretch) const;
   Stretch of_granule(Size granule) const { return {granule * this->granule(), this->granule()}; }
   Result<std::vector<ChunkRef>> take_chunks(const Granules& granules);
+  // For a change that takes chunks, before it does: unless it is kept, what was made for it goes
+  // back to the driver.
+  auto release_what_was_made() const {
+    return Undo{[places = places_.get(), before = places_->kept_bytes()] {
+      places->release_beyond(before);
+    }};
+  }
   // After a change that failed, and whose undoing may have failed too: what is really held.
   void recount();
   Result<void> copy_into(const Granules& granules, const std::vector<ChunkRef>& chunks);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/undo.hpp"
 #include "driver/current_context.hpp"
 #include "driver/device_attribute.hpp"
 
@@ -130,7 +131,8 @@ std::size_t PoolPlaces::index_of(Location location) const {
 }
 
 Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules) const {
-  std::vector<ChunkRef> taken;
+  Undo release{[this, before = kept_bytes()] { release_beyond(before); }};
+  std::vector<ChunkRef> taken;  // goes home before that
   taken.reserve(granules.size());
   Order order{*this};
   Error refusal;
@@ -155,7 +157,21 @@ Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules
       order.found_full(place);
     }
   }
+  release.keep();
   return taken;
+}
+
+std::vector<Size> PoolPlaces::kept_bytes() const {
+  std::vector<Size> kept;
+  kept.reserve(count());
+  for (const Place& place : places_) {
+    kept.push_back(place.store->counters(place.location).physical_free);
+  }
+  return kept;
+}
+
+void PoolPlaces::release_beyond(const std::vector<Size>& before) const {
+  for (std::size_t i = 0; i < count(); ++i) places_[i].store->trim(places_[i].location, before[i]);
 }
 
 Size PoolPlaces::trim() const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/undo.hpp"
 #include "driver/current_context.hpp"
 #include "stream/captures.hpp"
 #include "trace/record_event.hpp"
@@ -143,6 +144,11 @@ Result<void> Resizable::grow(Size size) {
         return {};
       }
     }
+    // Unless it ends behind the addresses, what was made for this goes back to the driver.
+    ChunkStore& store = device_.store();
+    Undo release{
+        [&store, where = device_.location(),
+         before = store.counters(device_.location()).physical_free] { store.trim(where, before); }};
     const std::vector<ChunkRef> chunks = TRY(take(wanted - end));
     const Holding holding{lock_};
     if (mapped_end() != end) continue;  // another thread was faster
@@ -153,6 +159,7 @@ Result<void> Resizable::grow(Size size) {
       offset += chunk->size();
     }
     TRY(plan.commit());
+    release.keep();
     for (Shrink& shrink : shrinks_) shrink.keep = std::max(shrink.keep, wanted);
     size_ = std::max(size_, size);
     return {};

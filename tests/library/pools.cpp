@@ -194,6 +194,27 @@ TEST_F(LibraryPools, TheDriversAnswerCountsPools) {
   EXPECT_EQ(free_before - free_now, 32 * MiB);
 }
 
+TEST_F(LibraryPools, WhatIsRefusedLeavesTheDeviceAsItWas) {
+  const auto held = [] {
+    const auto info = device_info(0);
+    return info->physical_in_use + info->physical_cached;
+  };
+  const std::uint64_t memory = device_info(0)->memory;
+  const std::uint64_t before = held();
+  {
+    auto pool = ElasticPool::create(2 * memory, {.most_capacity = 2 * memory});
+    ASSERT_TRUE(pool.ok()) << pool.error().message();
+    const auto refused = pool->allocate(2 * memory);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().kind(), ErrorKind::OutOfPhysicalMemory);
+    EXPECT_LE(held(), before);
+  }
+  auto buffer = ResizableBuffer::reserve(0, 2 * memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.error().message();
+  EXPECT_FALSE(buffer->resize(2 * memory).ok());
+  EXPECT_LE(held(), before);
+}
+
 TEST(LibraryPoolsInC, MissingPointersAreRefusedAndNothingHappens) {
   cuvmm_error error{};
   EXPECT_EQ(cuvmm_elastic_pool_create(MiB, nullptr, nullptr, &error), CUVMM_ERROR_INVALID_ARGUMENT);

@@ -26,7 +26,8 @@ struct ElasticWorld : PoolWorld {
     const ElasticStats stats = pool->stats();
     std::string text = std::to_string(stats.capacity) + " " + std::to_string(stats.allocated) +
                        " " + std::to_string(stats.physical) + " " +
-                       std::to_string(stats.mapped_granules) + "\n";
+                       std::to_string(stats.mapped_granules) + ", kept " +
+                       std::to_string(places->cached_bytes()) + "\n";
     for (Size at = 0; at < stats.capacity; at += granule() / 4) {
       text += pool->is_mapped({at, 1}) ? '1' : '0';
     }
