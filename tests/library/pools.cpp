@@ -159,6 +159,21 @@ TEST_F(LibraryPools, ModelsAreFoundByNameOrNot) {
   EXPECT_STREQ(pool->allocate("b", 1).error().model(), "b");
 }
 
+TEST_F(LibraryPools, WhatWasMovedFromRefusesEveryCall) {
+  auto made = SharedPool::create(8 * MiB);
+  ASSERT_TRUE(made.ok());
+  SharedPool from = std::move(*made);
+  ASSERT_TRUE(from.register_model("a", MiB).ok());
+  SharedPool to = std::move(from);
+  EXPECT_EQ(from.unregister_model("a").error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(from.register_model("b", MiB).error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(from.allocate("a", 1).error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(from.fence("a", nullptr).error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(from.compact("a").error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(from.stats().models, 0u);
+  EXPECT_TRUE(to.unregister_model("a").ok());
+}
+
 // A callback is a program's own code: what it allocates is served as anything else.
 TEST_F(LibraryPools, CallbacksMayCallTheDriverAndThePool) {
   auto pool = SharedPool::create(4 * MiB);
