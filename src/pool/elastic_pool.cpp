@@ -18,8 +18,11 @@ constexpr Size place_alignment = 512;
 constexpr Size room_to_grow = 4;
 constexpr int most_waits = 16;  // for fences that come one after another
 
-Error refusal(ErrorKind kind, const char* doing, Size asked, Size available = 0) {
-  return {.kind = kind, .doing = doing, .asked = asked, .available = available};
+Error refusal(ErrorKind kind, const char* doing, const char* subject, Size asked, Size available) {
+  return {.kind = kind, .doing = doing, .subject = subject, .asked = asked, .available = available};
+}
+Error refusal(ErrorKind kind, const char* doing, Size asked, Size available) {
+  return refusal(kind, doing, "", asked, available);
 }
 
 // With room to grow where nobody said how much, unless there are no addresses for that.
@@ -93,10 +96,13 @@ Result<void> ElasticPool::check_stretch(const char* doing, Stretch stretch) cons
 Result<Size> ElasticPool::allocate(Size size, AllocationTraits traits) {
   const Holding holding{lock_};
   TRY(check_active(allocating));
-  TRY(check_stretch(allocating, {0, size}));
+  if (size == 0) return Error::invalid(allocating, "of no bytes");
   const FreeBytes& available = bytes_.available();
   const std::optional<Size> offset = available.find(size, place_alignment);
-  if (!offset) return refusal(ErrorKind::OutOfAddresses, allocating, size, available.largest());
+  if (!offset) {
+    return refusal(ErrorKind::OutOfAddresses, allocating, "in one piece; grow() adds addresses",
+                   size, available.largest());
+  }
   TRY(place({*offset, size}, traits));
   return *offset;
 }
@@ -112,7 +118,8 @@ Result<void> ElasticPool::allocate_at(Stretch stretch, AllocationTraits traits) 
 // Why an allocation cannot lie there. Where bytes are merely withheld the next compact(), which may
 // map granules anew, makes room for it.
 Error ElasticPool::conflict(Stretch stretch) {
-  Error error = refusal(ErrorKind::AlreadyMapped, allocating, stretch.size);
+  Error error = refusal(ErrorKind::AlreadyMapped, allocating, stretch.size,
+                        bytes_.available().free_at_front(stretch));
   if (!bytes_.is_withheld(stretch)) return error;
   for (const MappedChunk& mapped : ground_->mapping.chunks_in(stretch)) {
     asked_for_.insert(mapped.offset / granule());
@@ -139,7 +146,8 @@ Result<void> ElasticPool::deallocate(Stretch stretch) {
   TRY(check_active(freeing));
   TRY(check_stretch(freeing, stretch));
   if (!bytes_.unallocated().is_taken(stretch))
-    return refusal(ErrorKind::NotMapped, freeing, stretch.size);
+    return refusal(ErrorKind::NotMapped, freeing, stretch.size,
+                   bytes_.unallocated().taken_at_front(stretch));
   TRY(remove(stretch));
   return {};
 }
@@ -165,7 +173,8 @@ Result<void> ElasticPool::lend(Stretch stretch,
   }
   const Mapping& mapping = ground_->mapping;
   if (!bytes_.unallocated().is_taken(stretch) || !mapping.covers(stretch)) {
-    return refusal(ErrorKind::NotMapped, lending, stretch.size);
+    return refusal(ErrorKind::NotMapped, lending, stretch.size,
+                   bytes_.unallocated().taken_at_front(stretch));
   }
   for (const Size at : granules_of(stretch)) TRY(lend_one(mapping.find(at * granule())->chunk));
   return {};
@@ -176,11 +185,14 @@ Result<void> ElasticPool::grow(Size capacity) {
   const Size rounded = round_up(capacity, granule());
   const Holding holding{lock_};
   TRY(check_active(growing));
-  if (rounded < bytes_.unallocated().capacity())
-    return Error::invalid(growing, "to less than it has", capacity);
+  if (rounded < bytes_.unallocated().capacity()) {
+    return refusal(ErrorKind::InvalidArgument, growing, "to less than it has", capacity,
+                   bytes_.unallocated().capacity());
+  }
   const Size reserved = ground_->addresses.size();
   if (rounded > reserved) {
-    return refusal(ErrorKind::OutOfAddresses, growing, capacity, reserved);
+    return refusal(ErrorKind::OutOfAddresses, growing,
+                   "most_capacity was reserved when the pool was made", capacity, reserved);
   }
   bytes_.grow(rounded);
   return {};
@@ -227,7 +239,9 @@ void ElasticPool::let_go(const ChunkRef& chunk) {
 Result<std::vector<ChunkRef>> ElasticPool::take_chunks(const Granules& granules) {
   const Size bytes = granules.size() * granule();
   const Size left = physical_limit_ > physical_ ? physical_limit_ - physical_ : 0;
-  if (bytes > left) return refusal(ErrorKind::OutOfMemory, allocating, bytes, left);
+  if (bytes > left) {
+    return refusal(ErrorKind::OutOfMemory, allocating, "the pool's physical_limit", bytes, left);
+  }
   if (quota_ != nullptr) TRY(quota_->claim(bytes));
   auto chunks = places_->take(granules);
   if (!chunks.ok()) {

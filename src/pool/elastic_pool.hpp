@@ -98,6 +98,9 @@ class ElasticPool {
 
   // The offset of a free place, a multiple of 512 bytes.
   Result<Size> allocate(Size size, AllocationTraits traits = {});
+  // What refuses bytes by their place says in `available` how many from the first one on could have
+  // been had: the one after them is in the way.
+  //
   // InvalidOffset. AlreadyMapped where any byte of it is allocated, or withheld because its granule
   // shares a chunk with one that has that byte; the next compact() gives such a granule a chunk of
   // its own, if there is memory.

@@ -93,8 +93,11 @@ Result<void> PoolPlaces::choose_granule(Size wanted) {
   const Size least = std::max(least_granule_, smallest_granule);
   granule_ = wanted != 0 ? wanted : least;
   const auto refuse = [&](const char* why) {
-    return Error{
-        .kind = ErrorKind::InvalidGranule, .doing = doing, .subject = why, .asked = granule_};
+    return Error{.kind = ErrorKind::InvalidGranule,
+                 .doing = doing,
+                 .subject = why,
+                 .asked = granule_,
+                 .available = least_granule_};
   };
   if (!is_power_of_two(granule_)) return refuse("it is no power of two");
   if (granule_ < smallest_granule) return refuse("it is smaller than 64 KiB");
@@ -140,6 +143,7 @@ Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules
     for (std::size_t tried = 0;; ++tried) {
       const std::size_t place = order.at(granule, tried);
       if (place == count()) {
+        refusal.subject = "of the places; see VMM_LIMIT";
         refusal.asked = granules.size() * granule_;
         refusal.available = taken.size() * granule_;
         return refusal;

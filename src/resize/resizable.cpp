@@ -129,6 +129,16 @@ Result<std::vector<ChunkRef>> Resizable::take(Size bytes) {
   return chunks;
 }
 
+// The chunks that were had are free in the store now, and not yet released.
+Error Resizable::refusal(Error error, Size wanted) const {
+  if (error.kind != ErrorKind::OutOfMemory) return error;
+  error.doing = "grow a resizable buffer";
+  error.subject = device_.limit() == unlimited ? "the device's memory" : "see VMM_LIMIT";
+  error.asked = wanted;
+  error.available = std::min(wanted, device_.store().counters(device_.location()).physical_free);
+  return error;
+}
+
 Result<void> Resizable::grow(Size size) {
   const Size wanted = whole(size);
   for (;;) {
@@ -149,7 +159,9 @@ Result<void> Resizable::grow(Size size) {
     Undo release{
         [&store, where = device_.location(),
          before = store.counters(device_.location()).physical_free] { store.trim(where, before); }};
-    const std::vector<ChunkRef> chunks = TRY(take(wanted - end));
+    const Result<std::vector<ChunkRef>> taken = take(wanted - end);
+    if (!taken.ok()) return refusal(taken.error(), wanted - end);
+    const std::vector<ChunkRef>& chunks = *taken;
     const Holding holding{lock_};
     if (mapped_end() != end) continue;  // another thread was faster
     MapPlan plan;
