@@ -68,10 +68,14 @@ uint64_t cuvmm_elastic_pool_base_address(const cuvmm_elastic_pool* pool);
 uint64_t cuvmm_elastic_pool_capacity(const cuvmm_elastic_pool* pool);
 uint64_t cuvmm_elastic_pool_granule(const cuvmm_elastic_pool* pool);
 
-/* Finds a place, at a multiple of 512 bytes. Its address is the base address + *offset. */
+/* Finds a place, at a multiple of 512 bytes. Its address is the base address + *offset. Allocating
+ * never changes what is mapped behind live bytes, so it needs no fence and waits for none. */
 cuvmm_status cuvmm_elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint32_t traits,
                                          uint64_t* offset, cuvmm_error* error);
-/* At that offset, which may be any. */
+/* At that offset, which may be any. CUVMM_ERROR_ALREADY_MAPPED where a byte of it is allocated, or
+ * withheld: compact() lets granules share memory, and bytes that one of them has are withheld in the
+ * others until it frees them. The next compact() gives granules where this was refused memory of
+ * their own again, if there is any. */
 cuvmm_status cuvmm_elastic_pool_allocate_at(cuvmm_elastic_pool* pool, uint64_t offset,
                                             uint64_t size, uint32_t traits, uint64_t* address,
                                             cuvmm_error* error);
@@ -90,7 +94,11 @@ cuvmm_status cuvmm_elastic_pool_grow(cuvmm_elastic_pool* pool, uint64_t capacity
 uint64_t cuvmm_elastic_pool_trim(cuvmm_elastic_pool* pool);
 
 /* What the stream has been given so far uses the pool: nothing is unmapped, moved or freed before
- * it is done. `stream` is a CUstream; the default streams are those of the current context. */
+ * it is done. `stream` is a CUstream; the default streams are those of the current context.
+ *
+ * Live memory is mapped anew by compact(), deactivate() and the eviction of evictable allocations
+ * alone. They wait until no fenced work is left, and answer CUVMM_ERROR_TIMED_OUT (an eviction takes
+ * nothing) where fences keep coming. */
 cuvmm_status cuvmm_elastic_pool_fence(cuvmm_elastic_pool* pool, void* stream, cuvmm_error* error);
 
 typedef struct cuvmm_move {
@@ -109,9 +117,10 @@ typedef struct cuvmm_compaction {
   uint64_t reserved[5];
 } cuvmm_compaction;
 
-/* Waits for the pool's fences; work that it was not told of must not use the pool meanwhile. Then
- * movable allocations are packed into fewer granules, granules whose bytes are not in each other's
- * way get one chunk, and cached memory is given back. Nothing else changes its address, ever.
+/* Waits for the pool's fences. From the call to its return no thread may submit work that uses the
+ * pool, fenced or not. Movable allocations are packed into fewer granules, granules whose bytes are
+ * not in each other's way get one chunk, and cached memory is given back. Nothing else changes its
+ * address, ever.
  * `moved` and `compaction` may be NULL. */
 cuvmm_status cuvmm_elastic_pool_compact(cuvmm_elastic_pool* pool, cuvmm_moved moved, void* user,
                                         cuvmm_compaction* compaction, cuvmm_error* error);
@@ -122,7 +131,7 @@ typedef struct cuvmm_elastic_pool_stats {
   uint64_t physical_bytes;  /* chunks that the pool holds; what granules share counts once */
   uint64_t mapped_granules; /* granules with memory behind them */
   uint64_t free_bytes;      /* addresses that nobody has */
-  uint64_t largest_free;    /* of those in one piece */
+  uint64_t largest_free;    /* the largest allocation that finds a place */
   double fragmentation;     /* 1 - largest_free / free_bytes */
   uint64_t reserved[8];
 } cuvmm_elastic_pool_stats;

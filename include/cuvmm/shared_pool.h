@@ -67,7 +67,7 @@ typedef enum cuvmm_activation {
 } cuvmm_activation;
 
 /* Unmaps all memory of the model, which then is what is taken first when others need memory. Waits
- * for its fences. */
+ * for its fences; no thread may submit work that uses it meanwhile. */
 cuvmm_status cuvmm_shared_pool_deactivate(cuvmm_shared_pool* pool, const char* model,
                                           cuvmm_error* error);
 /* Maps it at its old addresses. `activation` may be NULL. */

@@ -70,8 +70,9 @@ class SharedPool {
     return address;
   }
   Result<void> unregister_model(const std::string& model) {
-    // Taken out first: another thread may register the name anew as soon as it is free.
-    auto kept = callbacks_->take(model);
+    // Taken out first: another thread may register the name anew as soon as it is free. What was
+    // moved from has none, and the call below refuses it.
+    auto kept = callbacks_ ? callbacks_->take(model) : nullptr;
     auto gone = detail::answer([&](cuvmm_error* error) {
       return cuvmm_shared_pool_unregister_model(pool_, model.c_str(), error);
     });

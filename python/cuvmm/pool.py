@@ -3,12 +3,34 @@
 
 import ctypes
 import enum
+import operator
 from collections import namedtuple
 from ctypes import byref, c_int32, c_uint64, c_void_p
 
 from . import _capi
 from .array import DeviceArray, size_of, type_string
 from .errors import InvalidArgument
+
+
+def _whole(name, value, bits=64):
+    """`value` as a number that C has room for: ctypes would cut it off in silence."""
+    number = operator.index(value)
+    if number < 0:
+        raise InvalidArgument(f"{name} is negative: {number}")
+    if number >> bits:
+        raise OverflowError(f"{name} does not fit into {bits} bits: {number}")
+    return number
+
+
+def _signed(name, value):
+    number = operator.index(value)
+    if not -2**31 <= number < 2**31:
+        raise OverflowError(f"{name} does not fit into 32 bits: {number}")
+    return number
+
+
+def _stream(stream):
+    return _whole("stream", stream) if hasattr(stream, "__index__") else stream
 
 
 class Placement(enum.IntEnum):
@@ -36,11 +58,13 @@ class Places:
 
     def __init__(self, devices=(0,), granule=0, placement=Placement.PACK, host=HostUse.NEVER,
                  host_node=0):
-        self.devices = tuple(devices)
-        self.granule = granule
+        self.devices = tuple(_whole("device", device, 31) for device in devices)
+        if not self.devices:
+            raise InvalidArgument("devices is empty: a pool needs one device at least")
+        self.granule = _whole("granule", granule)
         self.placement = Placement(placement)
         self.host = HostUse(host)
-        self.host_node = host_node
+        self.host_node = _signed("host_node", host_node)
 
     def _in_c(self):
         devices = (c_int32 * len(self.devices))(*self.devices)
@@ -73,7 +97,7 @@ def engine_info():
 def device_info(device=0):
     """A device's physical memory as this process has it."""
     info = _capi.DeviceInfo()
-    _capi.library().get_device_info(device, byref(info))
+    _capi.library().get_device_info(_signed("device", device), byref(info))
     return _fields(info)
 
 
@@ -136,10 +160,11 @@ class ElasticPool(_Owner):
         self._pool = None
         self._lib = _capi.library()
         places = places or Places()
-        options = _capi.ElasticPoolOptions(places=places._in_c(), most_capacity=most_capacity,
-                                           physical_limit=physical_limit)
+        options = _capi.ElasticPoolOptions(
+            places=places._in_c(), most_capacity=_whole("most_capacity", most_capacity),
+            physical_limit=_whole("physical_limit", physical_limit))
         pool = c_void_p()
-        self._lib.elastic_pool_create(capacity, byref(options), byref(pool))
+        self._lib.elastic_pool_create(_whole("capacity", capacity), byref(options), byref(pool))
         self._pool = pool
         self._device = places.devices[0]
 
@@ -157,15 +182,17 @@ class ElasticPool(_Owner):
 
     def allocate(self, size, *, movable=False):
         """Finds a place. Its offset."""
-        return _number(self._lib.elastic_pool_allocate, self._open, size, _traits(movable, False))
+        return _number(self._lib.elastic_pool_allocate, self._open, _whole("size", size),
+                       _traits(movable, False))
 
     def allocate_at(self, offset, size, *, movable=False):
         """At that offset. Its address."""
-        return _number(self._lib.elastic_pool_allocate_at, self._open, offset, size,
-                       _traits(movable, False))
+        return _number(self._lib.elastic_pool_allocate_at, self._open, _whole("offset", offset),
+                       _whole("size", size), _traits(movable, False))
 
     def deallocate(self, offset, size):
-        self._lib.elastic_pool_deallocate(self._open, offset, size)
+        self._lib.elastic_pool_deallocate(self._open, _whole("offset", offset),
+                                          _whole("size", size))
 
     def array(self, shape, dtype="float32", *, offset=None):
         """Allocates an array, at that offset or where there is room."""
@@ -179,17 +206,18 @@ class ElasticPool(_Owner):
                            self.deallocate)
 
     def is_mapped(self, offset, size=1):
-        return self._lib.elastic_pool_is_mapped(self._open, offset, size) != 0
+        return self._lib.elastic_pool_is_mapped(self._open, _whole("offset", offset),
+                                                _whole("size", size)) != 0
 
     def grow(self, capacity):
-        self._lib.elastic_pool_grow(self._open, capacity)
+        self._lib.elastic_pool_grow(self._open, _whole("capacity", capacity))
 
     def trim(self):
         return self._lib.elastic_pool_trim(self._open)
 
     def fence(self, stream):
         """`stream`: a CUstream as a number (torch: stream.cuda_stream, cupy: stream.ptr)."""
-        self._lib.elastic_pool_fence(self._open, stream)
+        self._lib.elastic_pool_fence(self._open, _stream(stream))
 
     def compact(self):
         return _compaction(self._lib.elastic_pool_compact, self._open)
@@ -219,7 +247,8 @@ class SharedPool(_Owner):
         places = places or Places()
         in_c = places._in_c()
         pool = c_void_p()
-        self._lib.shared_pool_create(physical_limit, byref(in_c), byref(pool))
+        limit = _whole("physical_limit", physical_limit)
+        self._lib.shared_pool_create(limit, byref(in_c), byref(pool))
         self._pool = pool
         self._device = places.devices[0]
 
@@ -227,13 +256,15 @@ class SharedPool(_Owner):
                        lost=None):
         """The model's first address. `reclaim(wanted)` is to give memory back; `lost(offset, size)`
         is told whose contents are gone. Both run on the thread of who needs memory."""
-        options = _capi.ModelOptions(minimum=minimum, maximum=maximum, priority=priority)
+        options = _capi.ModelOptions(minimum=_whole("minimum", minimum),
+                                     maximum=_whole("maximum", maximum),
+                                     priority=_signed("priority", priority))
         if reclaim is not None:
             options.reclaim = _capi.Reclaim(lambda _, __, wanted: reclaim(wanted))
         if lost is not None:
             options.lost = _capi.Lost(lambda _, __, offset, size: lost(offset, size))
         address = _number(self._lib.shared_pool_register_model, self._open, model.encode(),
-                          capacity, byref(options))
+                          _whole("capacity", capacity), byref(options))
         self._callbacks[model] = options
         return address
 
@@ -242,15 +273,16 @@ class SharedPool(_Owner):
         self._callbacks.pop(model, None)
 
     def allocate(self, model, size, *, movable=False, evictable=False):
-        return _number(self._lib.shared_pool_allocate, self._open, model.encode(), size,
-                       _traits(movable, evictable))
+        return _number(self._lib.shared_pool_allocate, self._open, model.encode(),
+                       _whole("size", size), _traits(movable, evictable))
 
     def allocate_at(self, model, offset, size, *, movable=False, evictable=False):
-        return _number(self._lib.shared_pool_allocate_at, self._open, model.encode(), offset, size,
-                       _traits(movable, evictable))
+        return _number(self._lib.shared_pool_allocate_at, self._open, model.encode(),
+                       _whole("offset", offset), _whole("size", size), _traits(movable, evictable))
 
     def deallocate(self, model, offset, size):
-        self._lib.shared_pool_deallocate(self._open, model.encode(), offset, size)
+        self._lib.shared_pool_deallocate(self._open, model.encode(), _whole("offset", offset),
+                                         _whole("size", size))
 
     def array(self, model, shape, dtype="float32", *, evictable=False):
         """Allocates an array for the model."""
@@ -261,7 +293,7 @@ class SharedPool(_Owner):
                            lambda at, size: self.deallocate(model, at, size))
 
     def fence(self, model, stream):
-        self._lib.shared_pool_fence(self._open, model.encode(), stream)
+        self._lib.shared_pool_fence(self._open, model.encode(), _stream(stream))
 
     def compact(self, model):
         return _compaction(self._lib.shared_pool_compact, self._open, model.encode())

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/answer.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <string>
 
+#include "base/size.hpp"
 #include "driver/driver.hpp"
 
 namespace cuvmm::capi {
 namespace {
+
+std::string message_of(const Error& error) {
+  if (error.kind != ErrorKind::InvalidGranule) return error.text();
+  return std::string(error.doing) + ": invalid granule, " + std::to_string(error.asked) +
+         " bytes: " + error.subject + " (a power of two, a multiple of " +
+         std::to_string(std::max<Size>(error.available, 64 * KiB)) + ")";
+}
 
 cuvmm_status status_of_driver(int code) {
   switch (code) {
@@ -111,7 +121,7 @@ cuvmm_status refuse(const Error& error, cuvmm_error* out) {
     out->requested = error.asked;
     out->available = error.available;
   }
-  std::snprintf(out->message, sizeof out->message, "%s", error.text().c_str());
+  std::snprintf(out->message, sizeof out->message, "%s", message_of(error).c_str());
   return status;
 }
 

@@ -60,7 +60,8 @@ cuvmm_status elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint
   if (!allowed.ok()) return refuse(allowed.error(), error);
   const auto placed = pool->memory->allocate(size, *allowed);
   if (!placed.ok())
-    return refuse(placed.error(), error, where(0, size, elastic_pool_capacity(pool)));
+    return refuse(placed.error(), error,
+                  where(placed.error(), {0, size}, elastic_pool_capacity(pool)));
   *offset = *placed;
   return CUVMM_OK;
 }
@@ -73,7 +74,8 @@ cuvmm_status elastic_pool_allocate_at(cuvmm_elastic_pool* pool, uint64_t offset,
   if (!allowed.ok()) return refuse(allowed.error(), error);
   const auto placed = pool->memory->allocate_at({offset, size}, *allowed);
   if (!placed.ok()) {
-    return refuse(placed.error(), error, where(offset, size, elastic_pool_capacity(pool)));
+    return refuse(placed.error(), error,
+                  where(placed.error(), {offset, size}, elastic_pool_capacity(pool)));
   }
   if (address != nullptr) *address = pool->memory->base_address() + offset;
   return CUVMM_OK;
@@ -85,7 +87,8 @@ cuvmm_status elastic_pool_deallocate(cuvmm_elastic_pool* pool, uint64_t offset, 
   const Inside inside;
   const auto freed = pool->memory->deallocate({offset, size});
   if (freed.ok()) return CUVMM_OK;
-  return refuse(freed.error(), error, where(offset, size, elastic_pool_capacity(pool)));
+  return refuse(freed.error(), error,
+                where(freed.error(), {offset, size}, elastic_pool_capacity(pool)));
 }
 
 int32_t elastic_pool_is_mapped(const cuvmm_elastic_pool* pool, uint64_t offset, uint64_t size) {

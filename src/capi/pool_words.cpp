@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/pool_words.hpp"
 
+#include <cstdio>
+#include <string>
+
 namespace cuvmm::capi {
 
 Result<PlaceSettings> place_settings(const cuvmm_places* places) {
@@ -48,6 +51,23 @@ Result<PlaceSettings> place_settings(const cuvmm_places* places) {
   }
   settings.host_node = places->host_node;
   return settings;
+}
+
+void say_where(const Error& error, Stretch stretch, cuvmm_error& details) {
+  const auto say = [&](const char* form, Size number) {
+    const std::string why = *error.subject != '\0' ? std::string("; ") + error.subject : "";
+    std::string text = std::string(error.doing) + ": " + name_of(error.kind) + ", " +
+                       std::to_string(stretch.size) + " bytes at offset " +
+                       std::to_string(stretch.offset);
+    text += std::string(form) + std::to_string(number) + why;
+    std::snprintf(details.message, sizeof details.message, "%s", text.c_str());
+  };
+  if (error.asked == 0) return;  // it is about no place
+  const Size in_the_way = stretch.offset + error.available;
+  if (error.kind == ErrorKind::AlreadyMapped) say(" reach what lies at offset ", in_the_way);
+  if (error.kind == ErrorKind::NotMapped) say(", and nothing lies at offset ", in_the_way);
+  if (error.kind == ErrorKind::InvalidOffset)
+    say(" do not fit into a capacity of ", error.available);
 }
 
 Result<std::shared_ptr<const PoolPlaces>> pool_places(const cuvmm_places* places) {

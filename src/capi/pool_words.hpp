@@ -30,11 +30,15 @@ cuvmm_elastic_pool_stats stats_of(const ElasticStats& stats);
 // Tells `moved` of each move, and fills in the counts where they are asked for.
 void report(const PoolCompaction& done, cuvmm_moved moved, void* user, cuvmm_compaction* counts);
 
-inline auto where(std::uint64_t offset, std::uint64_t size, std::uint64_t capacity) {
-  return [=](cuvmm_error& error) {
-    error.offset = offset;
-    error.size = size;
-    error.capacity = capacity;
+// Names the place that stood in the way, where the error is about one.
+void say_where(const Error& error, Stretch stretch, cuvmm_error& details);
+
+inline auto where(const Error& error, Stretch stretch, std::uint64_t capacity) {
+  return [=](cuvmm_error& details) {
+    details.offset = stretch.offset;
+    details.size = stretch.size;
+    details.capacity = capacity;
+    say_where(error, stretch, details);
   };
 }
 

@@ -257,7 +257,8 @@ cuvmm_status share_send_of_pool(cuvmm_share_host* host, uint64_t peer,
   const Inside inside;
   auto wanted = granted(*pool->memory, {offset, size}, *grant);
   if (!wanted.ok()) {
-    return refuse(wanted.error(), error, where(offset, size, elastic_pool_capacity(pool)));
+    return refuse(wanted.error(), error,
+                  where(wanted.error(), {offset, size}, elastic_pool_capacity(pool)));
   }
   const Holding holding{host->lock};
   const auto sent = host->host->grant(peer, std::move(*wanted));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
+#include <string>
 
 #include "capi/pool_words.hpp"
 #include "pool/shared_pool.hpp"
@@ -20,6 +21,9 @@ cuvmm_status refuse_model(const Error& error, const char* model, cuvmm_error* ou
     std::snprintf(details.model, sizeof details.model, "%s", model);
     details.offset = stretch.offset;
     details.size = stretch.size;
+    say_where(error, stretch, details);
+    const std::string text = std::string{"model \""} + details.model + "\": " + details.message;
+    std::snprintf(details.message, sizeof details.message, "%s", text.c_str());
     if (error.kind == ErrorKind::InvalidOffset) details.capacity = error.available;
     if (error.kind == ErrorKind::NotFound && error.driver_code == 0) {
       details.status = CUVMM_ERROR_MODEL_NOT_FOUND;

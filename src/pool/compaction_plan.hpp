@@ -17,12 +17,14 @@ struct ElasticPool::CompactionPlan {
   };
 
   explicit CompactionPlan(const FreeBytes& now) : after(now) {}
-  bool is_empty() const { return moves.empty() && joins.empty(); }
+  bool is_empty() const { return moves.empty() && joins.empty() && separated.empty(); }
 
   FreeBytes after;
   std::vector<Move> moves;
   std::set<Size> emptied;
-  std::set<Size> receives;  // granules that moves go to
+  std::set<Size> receives;           // granules that moves go to
+  Granules separated;                // they get a chunk of their own again
+  std::vector<ChunkRef> own_chunks;  // which
   std::vector<Join> joins;
 };
 

@@ -19,45 +19,45 @@ void ElasticPool::recount() {
   for (const MappedChunk& parked : parked_) count(parked);
   if (quota_ != nullptr && before > physical_) quota_->give_back(before - physical_);
   if (state_ != State::Active) return;
-  for (const Stretch& taken : free_.taken_in({0, free_.capacity()})) {
+  for (const Stretch& taken : bytes_.unallocated().taken_in({0, bytes_.unallocated().capacity()})) {
     if (!ground_->mapping.covers(taken)) is_damaged_ = true;
   }
   ground_->mapping.for_each([&](const MappedChunk& mapped) {
-    if (free_.is_free(mapped.where())) is_damaged_ = true;
+    if (bytes_.unallocated().is_free(mapped.where())) is_damaged_ = true;
   });
   if (!is_damaged_) return;
   // Who shares with whom is what the mapping says.
-  shared_.clear();
+  bytes_.share_nothing();
   std::map<ChunkRef, Size> first;
   ground_->mapping.for_each([&](const MappedChunk& mapped) {
     const auto [known, is_new] = first.emplace(mapped.chunk, mapped.offset / granule());
-    if (!is_new) shared_.join(mapped.offset / granule(), known->second);
+    if (!is_new) bytes_.join(mapped.offset / granule(), known->second);
   });
 }
 
 ElasticStats ElasticPool::stats() const {
   const Holding holding{lock_};
-  return {.capacity = free_.capacity(),
-          .allocated = free_.capacity() - free_.free_bytes(),
+  return {.capacity = bytes_.unallocated().capacity(),
+          .allocated = bytes_.unallocated().capacity() - bytes_.unallocated().free_bytes(),
           .physical = physical_,
           .mapped_granules = ground_->mapping.chunk_count(),
-          .free = free_.free_bytes(),
-          .largest_free = free_.largest(),
+          .free = bytes_.unallocated().free_bytes(),
+          .largest_free = bytes_.available().largest(),
           .physical_at = physical_at_};
 }
 
 Complaint ElasticPool::complaint() const {
   const Holding holding{lock_};
-  if (Complaint found = free_.complaint()) return found;
+  if (Complaint found = bytes_.complaint()) return found;
   if (Complaint found = ground_->mapping.complaint()) return found;
   std::set<ChunkRef> chunks;
   Complaint wrong;
   ground_->mapping.for_each([&](const MappedChunk& mapped) {
     chunks.insert(mapped.chunk);
     if (is_damaged_) return;
-    if (free_.is_free(of_granule(mapped.offset / granule())))
+    if (bytes_.unallocated().is_free(of_granule(mapped.offset / granule())))
       wrong = "memory where nothing is allocated";
-    for (const Size other : shared_.sharing(mapped.offset / granule())) {
+    for (const Size other : bytes_.shared().sharing(mapped.offset / granule())) {
       const MappedChunk* const theirs = ground_->mapping.find(other * granule());
       if (theirs == nullptr || !(theirs->chunk == mapped.chunk)) wrong = "shared chunks differ";
     }
@@ -70,13 +70,13 @@ Complaint ElasticPool::complaint() const {
   for (const Size bytes : physical_at_) at_places += bytes;
   if (at_places != physical_) return "elastic pool: places do not add up";
   if (state_ != State::Active || is_damaged_) return {};
-  for (const Stretch& taken : free_.taken_in({0, free_.capacity()})) {
+  for (const Stretch& taken : bytes_.unallocated().taken_in({0, bytes_.unallocated().capacity()})) {
     if (!without_memory(granules_of(taken)).empty())
       return "elastic pool: allocated without memory";
   }
   const auto all_taken = [&](const std::map<Size, Size>& marks) {
     return std::all_of(marks.begin(), marks.end(), [&](const auto& mark) {
-      return free_.is_taken({mark.first, mark.second});
+      return bytes_.unallocated().is_taken({mark.first, mark.second});
     });
   };
   if (!all_taken(movable_) || !all_taken(evictable_)) return "elastic pool: a mark on free bytes";

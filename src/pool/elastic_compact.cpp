@@ -8,7 +8,10 @@
 namespace cuvmm {
 namespace {
 
+constexpr const char* compacting = "compact a pool";
 constexpr std::size_t most_groups_tried = 64;  // for one granule
+// What is allocated in a granule is withheld in all that share its chunk: the books grow with this.
+constexpr std::size_t most_sharing = 16;
 
 Size bytes_of(const std::vector<Stretch>& stretches) {
   Size bytes = 0;
@@ -38,10 +41,15 @@ std::map<Size, Size>::const_iterator first_reaching(const std::map<Size, Size>& 
 
 // Granules that have, or will have, one chunk.
 struct Group {
-  Size first;  // whose chunk it is
+  Size keeper;  // whose chunk it is
   Location location;
+  std::size_t members;
   std::vector<Stretch> taken;  // by any of them, as offsets in the granule, upwards
 
+  void join(const std::vector<Stretch>& more) {
+    ++members;
+    add(more);
+  }
   void add(const std::vector<Stretch>& more) {
     const auto middle = static_cast<std::ptrdiff_t>(taken.size());
     taken.insert(taken.end(), more.begin(), more.end());
@@ -72,7 +80,7 @@ bool ElasticPool::reaches_into_lent(Size offset, Size size) const {
 // first, where all of what they hold fits into the free bytes of others.
 void ElasticPool::plan_moves(CompactionPlan& plan) const {
   if (movable_.empty()) return;
-  RoomInGranules room{free_, granule()};
+  RoomInGranules room{bytes_.unallocated(), granule()};
   std::vector<Partial> candidates;
   std::map<Size, Size> movable_in;  // bytes by granule
   for (const auto& [offset, size] : movable_) {
@@ -83,9 +91,9 @@ void ElasticPool::plan_moves(CompactionPlan& plan) const {
   }
   ground_->mapping.for_each([&](const MappedChunk& mapped) {
     const Size at = mapped.offset / granule();
-    if (shared_.is_shared(at) || mapped.chunk.exported()) return;
+    if (bytes_.shared().is_shared(at) || asked_for_.contains(at) || mapped.chunk.exported()) return;
     room.open(at);
-    const Size taken = bytes_of(free_.taken_in(of_granule(at)));
+    const Size taken = bytes_of(bytes_.unallocated().taken_in(of_granule(at)));
     const auto movable = movable_in.find(at);
     if (movable != movable_in.end() && movable->second == taken && taken < granule()) {
       candidates.push_back({at, taken});
@@ -136,8 +144,31 @@ void ElasticPool::find_emptied(CompactionPlan& plan) const {
   }
   for (const auto& [at, bytes] : leaving) {
     if (plan.receives.contains(at)) continue;
-    if (bytes == bytes_of(free_.taken_in(of_granule(at)))) plan.emptied.insert(at);
+    if (bytes == bytes_of(bytes_.unallocated().taken_in(of_granule(at)))) plan.emptied.insert(at);
   }
+}
+
+// Granules where an allocation was refused withheld bytes get a chunk of their own again, and this
+// time nothing else comes to lie in them. One of those that share a chunk keeps it.
+Result<void> ElasticPool::plan_separation(CompactionPlan& plan) {
+  const auto goes = [&](Size at) {
+    return plan.emptied.contains(at) ||
+           std::find(plan.separated.begin(), plan.separated.end(), at) != plan.separated.end();
+  };
+  for (const Size at : asked_for_) {
+    const std::vector<Size>& sharing = bytes_.shared().sharing(at);
+    const auto staying = sharing.size() - std::count_if(sharing.begin(), sharing.end(), goes);
+    if (staying > 1 && !goes(at)) plan.separated.push_back(at);
+  }
+  if (plan.separated.empty()) return {};
+  auto chunks = take_chunks(plan.separated);
+  if (chunks.ok()) {
+    plan.own_chunks = std::move(*chunks);
+    return {};
+  }
+  if (chunks.error().kind != ErrorKind::OutOfMemory) return chunks.error();
+  plan.separated.clear();  // they go on sharing
+  return {};
 }
 
 // Granules that are only partly taken get the chunk of another where no byte of either is in the
@@ -153,17 +184,24 @@ void ElasticPool::plan_sharing(CompactionPlan& plan) const {
   ground_->mapping.for_each([&](const MappedChunk& mapped) {
     const Size at = mapped.offset / granule();
     if (plan.emptied.contains(at) || mapped.chunk.exported()) return;
-    std::vector<Size> sharing = shared_.sharing(at);
-    std::erase_if(sharing, [&](Size one) { return plan.emptied.contains(one); });
-    if (shared_.is_shared(at)) {
+    if (bytes_.shared().is_shared(at)) {
+      std::vector<Size> sharing = bytes_.shared().sharing(at);
+      std::erase_if(sharing, [&](Size one) { return plan.emptied.contains(one); });
       if (sharing.front() != at) return;
-      Group group{at, mapped.chunk->location(), {}};
-      for (const Size member : sharing) group.add(taken_in(member));
+      const auto keeper = std::find_if_not(sharing.begin(), sharing.end(), [&](Size one) {
+        return std::find(plan.separated.begin(), plan.separated.end(), one) != plan.separated.end();
+      });
+      if (asked_for_.contains(*keeper)) return;
+      // What is separated or emptied is in the way too: until all has succeeded its contents are
+      // there.
+      const std::vector<Size>& members = bytes_.shared().sharing(at);
+      Group group{*keeper, mapped.chunk->location(), members.size(), {}};
+      for (const Size member : members) group.add(taken_in(member));
       groups.push_back(std::move(group));
       return;
     }
     const Size bytes = bytes_of(taken_in(at));
-    if (bytes < granule()) alone.push_back({at, bytes});
+    if (bytes < granule() && !asked_for_.contains(at)) alone.push_back({at, bytes});
   });
   std::stable_sort(alone.begin(), alone.end(),
                    [](const Partial& a, const Partial& b) { return a.bytes > b.bytes; });
@@ -175,14 +213,45 @@ void ElasticPool::plan_sharing(CompactionPlan& plan) const {
     // The last groups first: the largest pieces have filled the first ones.
     for (auto group = groups.rbegin(); group != groups.rend() && tried < most_groups_tried;
          ++group, ++tried) {
-      if (!(group->location == location) || overlap(group->taken, taken)) continue;
-      group->add(taken);
-      plan.joins.push_back({one.granule, group->first});
+      if (!(group->location == location) || group->members >= most_sharing ||
+          overlap(group->taken, taken)) {
+        continue;
+      }
+      group->join(taken);
+      plan.joins.push_back({one.granule, group->keeper});
       joined = true;
       break;
     }
-    if (!joined) groups.push_back({one.granule, location, taken});
+    if (!joined) groups.push_back({one.granule, location, 1, taken});
   }
+}
+
+// The allocated bytes of granules into other chunks.
+Result<void> ElasticPool::copy_into(const Granules& granules, const std::vector<ChunkRef>& chunks) {
+  const Driver& driver = places_->driver();
+  const auto second = std::make_shared<Ground>(
+      TRY(Reservation::create(driver, granules.size() * granule(), granule())));
+  MapPlan plan;
+  for (std::size_t i = 0; i < granules.size(); ++i) {
+    plan.map(second->mapping, i * granule(), chunks[i], places_->access());
+  }
+  TRY(plan.commit());
+  PoolCopies& copier = *TRY(copies());
+  return copier.copy(
+      [&](CopyBytes& copying) -> Result<void> {
+        for (std::size_t i = 0; i < granules.size(); ++i) {
+          const Stretch whole = of_granule(granules[i]);
+          const Location from = ground_->mapping.find(whole.offset)->chunk->location();
+          for (const Stretch& taken : bytes_.unallocated().taken_in(whole)) {
+            const Size to = i * granule() + (taken.offset - whole.offset);
+            TRY(copying.add(second->mapping.address_of(to),
+                            ground_->mapping.address_of(taken.offset), taken.size, from,
+                            chunks[i]->location()));
+          }
+        }
+        return {};
+      },
+      second);
 }
 
 // Copies end at granules' seams, since what lies behind them may lie in different places.
@@ -216,10 +285,10 @@ Result<void> ElasticPool::copy_for(const CompactionPlan& plan) {
       ground_);
 }
 
-Size ElasticPool::carry_out(const CompactionPlan& plan, const std::vector<MappedChunk>& gone) {
+void ElasticPool::carry_out(const CompactionPlan& plan, const std::vector<MappedChunk>& gone) {
   for (const Move& move : plan.moves) {
-    free_.take({move.to, move.size});
-    free_.give({move.from, move.size});
+    bytes_.take({move.to, move.size});
+    bytes_.give({move.from, move.size});
     for (auto* const marks : {&movable_, &evictable_}) {
       auto mark = marks->extract(move.from);
       if (mark.empty()) continue;
@@ -227,42 +296,57 @@ Size ElasticPool::carry_out(const CompactionPlan& plan, const std::vector<Mapped
       marks->insert(std::move(mark));
     }
   }
-  const Size released = forget_granules(gone);
-  for (const CompactionPlan::Join& join : plan.joins) shared_.join(join.granule, join.with);
-  return released;
+  forget_granules(gone);
+  for (const CompactionPlan::Join& join : plan.joins) bytes_.join(join.granule, join.with);
+}
+
+// All that can fail; after an Error everything is as it was.
+Result<void> ElasticPool::change_mapping(const CompactionPlan& plan,
+                                         const std::vector<MappedChunk>& gone) {
+  if (!plan.separated.empty()) TRY(copy_into(plan.separated, plan.own_chunks));
+  TRY(copy_for(plan));
+  MapPlan change;
+  Mapping& mapping = ground_->mapping;
+  for (const MappedChunk& chunk : gone) change.unmap(mapping, chunk.offset);
+  for (std::size_t i = 0; i < plan.separated.size(); ++i) {
+    change.map(mapping, plan.separated[i] * granule(), plan.own_chunks[i], places_->access());
+  }
+  for (const CompactionPlan::Join& join : plan.joins) {
+    change.map(mapping, join.granule * granule(), mapping.find(join.with * granule())->chunk,
+               places_->access());
+  }
+  return change.commit();
 }
 
 Result<PoolCompaction> ElasticPool::compact() {
-  constexpr const char* doing = "compact a pool";
-  TRY(fences_->wait());
   PoolCompaction done;
   {
-    const Holding holding{lock_};
-    TRY(check_active(doing));
-    CompactionPlan plan{free_};
+    const Holding holding = TRY(lock_when_idle(compacting));
+    TRY(check_active(compacting));
+    const Size before = physical_;
+    Undo release = release_what_was_made();
+    CompactionPlan plan{bytes_.unallocated()};
     if (!is_damaged_) {
       plan_moves(plan);
+      TRY(plan_separation(plan));
       plan_sharing(plan);
     }
     if (!plan.is_empty()) {
-      TRY(copy_for(plan));
       Granules leaving{plan.emptied.begin(), plan.emptied.end()};
+      leaving.insert(leaving.end(), plan.separated.begin(), plan.separated.end());
       for (const CompactionPlan::Join& join : plan.joins) leaving.push_back(join.granule);
       const std::vector<MappedChunk> gone = chunks_of(leaving);
-      MapPlan change;
-      Mapping& mapping = ground_->mapping;
-      for (const MappedChunk& chunk : gone) change.unmap(mapping, chunk.offset);
-      for (const CompactionPlan::Join& join : plan.joins) {
-        change.map(mapping, join.granule * granule(), mapping.find(join.with * granule())->chunk,
-                   places_->access());
-      }
-      if (const Result<void> changed = change.commit(); !changed.ok()) {
+      if (const Result<void> changed = change_mapping(plan, gone); !changed.ok()) {
+        plan.own_chunks.clear();
         recount();
         return changed.error();
       }
-      done.physical_released = carry_out(plan, gone);
+      carry_out(plan, gone);
+      done.physical_released = before - std::min(before, physical_);
       done.moves = plan.moves;
     }
+    asked_for_.clear();
+    release.keep();
   }
   done.cached_released = places_->trim();
   return done;

@@ -7,11 +7,11 @@ namespace cuvmm {
 namespace {
 constexpr const char* parking = "deactivate a pool's memory";
 constexpr const char* unparking = "activate a pool's memory";
+constexpr const char* evicting = "evict a pool's memory";
 }  // namespace
 
 Result<void> ElasticPool::park() {
-  TRY(fences_->wait());
-  const Holding holding{lock_};
+  const Holding holding = TRY(lock_when_idle(parking));
   if (state_ == State::Parked) return {};
   TRY(check_active(parking));
   std::vector<MappedChunk> all;
@@ -28,10 +28,12 @@ Result<Activation> ElasticPool::unpark() {
   const Holding holding{lock_};
   if (state_ == State::Active) return Activation::Kept;
   if (state_ == State::Closed) return Error{.kind = ErrorKind::NotFound, .doing = unparking};
+  Undo release = release_what_was_made();
   std::vector<MappedChunk> coming = parked_;
   if (parked_is_lost_) {
     Granules granules;
-    for (const Stretch& taken : free_.taken_in({0, free_.capacity()})) {
+    for (const Stretch& taken :
+         bytes_.unallocated().taken_in({0, bytes_.unallocated().capacity()})) {
       for (const Size at : granules_of(taken)) {
         if (granules.empty() || granules.back() != at) granules.push_back(at);
       }
@@ -50,6 +52,7 @@ Result<Activation> ElasticPool::unpark() {
     recount();
     return done.error();
   }
+  release.keep();
   parked_.clear();
   state_ = State::Active;
   return parked_is_lost_ ? Activation::Lost : Activation::Kept;
@@ -61,7 +64,7 @@ Size ElasticPool::drop_parked() {
   if (state_ != State::Parked || parked_.empty()) return 0;
   going.swap(parked_);
   parked_is_lost_ = true;
-  shared_.clear();
+  bytes_.share_nothing();
   const Size freed = physical_;
   physical_ = 0;
   physical_at_.assign(physical_at_.size(), 0);
@@ -80,10 +83,9 @@ Size ElasticPool::parked_bytes() const {
 }
 
 Result<ElasticPool::Evicted> ElasticPool::evict(Size wanted) {
-  TRY(fences_->wait());
   Evicted evicted;
-  const Holding holding{lock_};
-  TRY(check_active("evict a pool's memory"));
+  const Holding holding = TRY(lock_when_idle(evicting));
+  TRY(check_active(evicting));
   while (evicted.physical < wanted && !evictable_.empty()) {
     const Stretch next{evictable_.begin()->first, evictable_.begin()->second};
     const auto freed = remove(next);
@@ -124,7 +126,7 @@ void ElasticPool::close() {
       return to_cuda(over.error());
     });
   }
-  shared_.clear();
+  bytes_.share_nothing();
   movable_.clear();
   evictable_.clear();
   if (quota_ != nullptr) quota_->give_back(physical_);

@@ -16,9 +16,13 @@ constexpr const char* allocating = "allocate in a pool";
 constexpr const char* freeing = "deallocate in a pool";
 constexpr Size place_alignment = 512;
 constexpr Size room_to_grow = 4;
+constexpr int most_waits = 16;  // for fences that come one after another
 
-Error refusal(ErrorKind kind, const char* doing, Size asked, Size available = 0) {
-  return {.kind = kind, .doing = doing, .asked = asked, .available = available};
+Error refusal(ErrorKind kind, const char* doing, const char* subject, Size asked, Size available) {
+  return {.kind = kind, .doing = doing, .subject = subject, .asked = asked, .available = available};
+}
+Error refusal(ErrorKind kind, const char* doing, Size asked, Size available) {
+  return refusal(kind, doing, "", asked, available);
 }
 
 // With room to grow where nobody said how much, unless there are no addresses for that.
@@ -65,7 +69,7 @@ ElasticPool::ElasticPool(std::shared_ptr<const PoolPlaces> places, const Setting
       physical_limit_(settings.physical_limit),
       ground_(std::move(ground)),
       fences_(std::make_shared<Fences>(places_->driver())),
-      free_(capacity),
+      bytes_(capacity, places_->granule()),
       physical_at_(places_->count()) {}
 
 ElasticPool::~ElasticPool() {
@@ -74,7 +78,7 @@ ElasticPool::~ElasticPool() {
 
 Size ElasticPool::capacity() const {
   const Holding holding{lock_};
-  return free_.capacity();
+  return bytes_.unallocated().capacity();
 }
 
 Result<void> ElasticPool::check_active(const char* doing) const {
@@ -85,16 +89,20 @@ Result<void> ElasticPool::check_active(const char* doing) const {
 
 Result<void> ElasticPool::check_stretch(const char* doing, Stretch stretch) const {
   if (stretch.size == 0) return Error::invalid(doing, "of no bytes");
-  if (stretch.fits(free_.capacity())) return {};
-  return refusal(ErrorKind::InvalidOffset, doing, stretch.size, free_.capacity());
+  if (stretch.fits(bytes_.unallocated().capacity())) return {};
+  return refusal(ErrorKind::InvalidOffset, doing, stretch.size, bytes_.unallocated().capacity());
 }
 
 Result<Size> ElasticPool::allocate(Size size, AllocationTraits traits) {
   const Holding holding{lock_};
   TRY(check_active(allocating));
-  TRY(check_stretch(allocating, {0, size}));
-  const std::optional<Size> offset = free_.find(size, place_alignment);
-  if (!offset) return refusal(ErrorKind::OutOfAddresses, allocating, size, free_.largest());
+  if (size == 0) return Error::invalid(allocating, "of no bytes");
+  const FreeBytes& available = bytes_.available();
+  const std::optional<Size> offset = available.find(size, place_alignment);
+  if (!offset) {
+    return refusal(ErrorKind::OutOfAddresses, allocating, "in one piece; grow() adds addresses",
+                   size, available.largest());
+  }
   TRY(place({*offset, size}, traits));
   return *offset;
 }
@@ -103,8 +111,33 @@ Result<void> ElasticPool::allocate_at(Stretch stretch, AllocationTraits traits) 
   const Holding holding{lock_};
   TRY(check_active(allocating));
   TRY(check_stretch(allocating, stretch));
-  if (!free_.is_free(stretch)) return refusal(ErrorKind::AlreadyMapped, allocating, stretch.size);
+  if (!bytes_.available().is_free(stretch)) return conflict(stretch);
   return place(stretch, traits);
+}
+
+// Why an allocation cannot lie there. Where bytes are merely withheld the next compact(), which may
+// map granules anew, makes room for it.
+Error ElasticPool::conflict(Stretch stretch) {
+  Error error = refusal(ErrorKind::AlreadyMapped, allocating, stretch.size,
+                        bytes_.available().free_at_front(stretch));
+  if (!bytes_.is_withheld(stretch)) return error;
+  for (const MappedChunk& mapped : ground_->mapping.chunks_in(stretch)) {
+    asked_for_.insert(mapped.offset / granule());
+  }
+  error.subject = "its granule shares memory since compact(), and the next compact() separates it";
+  return error;
+}
+
+// A fence may be added between the wait and the lock, so there is another look under it.
+Result<Holding> ElasticPool::lock_when_idle(const char* doing) {
+  for (int waits = 0; waits < most_waits; ++waits) {
+    TRY(fences_->wait());
+    Holding holding{lock_};
+    if (fences_->is_idle()) return holding;
+  }
+  return Error{.kind = ErrorKind::TimedOut,
+               .doing = doing,
+               .subject = "fences keep coming: submit nothing that uses the pool meanwhile"};
 }
 
 Result<void> ElasticPool::deallocate(Stretch stretch) {
@@ -112,15 +145,19 @@ Result<void> ElasticPool::deallocate(Stretch stretch) {
   const Holding holding{lock_};
   TRY(check_active(freeing));
   TRY(check_stretch(freeing, stretch));
-  if (!free_.is_taken(stretch)) return refusal(ErrorKind::NotMapped, freeing, stretch.size);
+  if (!bytes_.unallocated().is_taken(stretch))
+    return refusal(ErrorKind::NotMapped, freeing, stretch.size,
+                   bytes_.unallocated().taken_at_front(stretch));
   TRY(remove(stretch));
   return {};
 }
 
 bool ElasticPool::is_mapped(Stretch stretch) const {
   const Holding holding{lock_};
-  if (state_ != State::Active || stretch.size == 0 || !stretch.fits(free_.capacity())) return false;
-  if (!free_.is_taken(stretch)) return false;
+  if (state_ != State::Active || stretch.size == 0 ||
+      !stretch.fits(bytes_.unallocated().capacity()))
+    return false;
+  if (!bytes_.unallocated().is_taken(stretch)) return false;
   return !is_damaged_ || ground_->mapping.covers(stretch);
 }
 
@@ -131,11 +168,13 @@ Result<void> ElasticPool::lend(Stretch stretch,
   TRY(check_active(lending));
   TRY(check_stretch(lending, stretch));
   if (!is_multiple(stretch.offset, granule()) || !is_multiple(stretch.size, granule())) {
-    return refusal(ErrorKind::InvalidOffset, lending, stretch.size, free_.capacity());
+    return refusal(ErrorKind::InvalidOffset, lending, stretch.size,
+                   bytes_.unallocated().capacity());
   }
   const Mapping& mapping = ground_->mapping;
-  if (!free_.is_taken(stretch) || !mapping.covers(stretch)) {
-    return refusal(ErrorKind::NotMapped, lending, stretch.size);
+  if (!bytes_.unallocated().is_taken(stretch) || !mapping.covers(stretch)) {
+    return refusal(ErrorKind::NotMapped, lending, stretch.size,
+                   bytes_.unallocated().taken_at_front(stretch));
   }
   for (const Size at : granules_of(stretch)) TRY(lend_one(mapping.find(at * granule())->chunk));
   return {};
@@ -146,12 +185,16 @@ Result<void> ElasticPool::grow(Size capacity) {
   const Size rounded = round_up(capacity, granule());
   const Holding holding{lock_};
   TRY(check_active(growing));
-  if (rounded < free_.capacity()) return Error::invalid(growing, "to less than it has", capacity);
+  if (rounded < bytes_.unallocated().capacity()) {
+    return refusal(ErrorKind::InvalidArgument, growing, "to less than it has", capacity,
+                   bytes_.unallocated().capacity());
+  }
   const Size reserved = ground_->addresses.size();
   if (rounded > reserved) {
-    return refusal(ErrorKind::OutOfAddresses, growing, capacity, reserved);
+    return refusal(ErrorKind::OutOfAddresses, growing,
+                   "most_capacity was reserved when the pool was made", capacity, reserved);
   }
-  free_.grow(rounded);
+  bytes_.grow(rounded);
   return {};
 }
 
@@ -170,32 +213,9 @@ ElasticPool::Granules ElasticPool::without_memory(const Granules& granules) cons
   return missing;
 }
 
-// Granules whose chunk somebody else needs where the stretch would lie in it.
-ElasticPool::Granules ElasticPool::to_be_split(const Granules& granules, Stretch stretch) const {
-  Granules split;
-  const auto part_in = [&](Size at) {
-    const Stretch whole = of_granule(at);
-    if (!stretch.overlaps(whole)) return Stretch{0, 0};
-    const Size begin = std::max(stretch.offset, whole.offset);
-    return Stretch{begin - whole.offset, std::min(stretch.end(), whole.end()) - begin};
-  };
-  for (const Size at : granules) {
-    const Stretch mine = part_in(at);
-    for (const Size other : shared_.sharing(at)) {
-      if (other == at || std::find(split.begin(), split.end(), other) != split.end()) continue;
-      const Stretch there{other * granule() + mine.offset, mine.size};
-      const Stretch theirs = part_in(other);
-      if (free_.is_free(there) && !(theirs.size != 0 && theirs.overlaps(mine))) continue;
-      split.push_back(at);
-      break;
-    }
-  }
-  return split;
-}
-
 ElasticPool::Granules ElasticPool::emptied_by_removing(Stretch stretch) const {
   const auto is_free = [&](Size begin, Size end) {
-    return begin >= end || free_.is_free({begin, end - begin});
+    return begin >= end || bytes_.unallocated().is_free({begin, end - begin});
   };
   Granules emptied = granules_of(stretch);
   std::erase_if(emptied, [&](Size at) {
@@ -219,7 +239,9 @@ void ElasticPool::let_go(const ChunkRef& chunk) {
 Result<std::vector<ChunkRef>> ElasticPool::take_chunks(const Granules& granules) {
   const Size bytes = granules.size() * granule();
   const Size left = physical_limit_ > physical_ ? physical_limit_ - physical_ : 0;
-  if (bytes > left) return refusal(ErrorKind::OutOfMemory, allocating, bytes, left);
+  if (bytes > left) {
+    return refusal(ErrorKind::OutOfMemory, allocating, "the pool's physical_limit", bytes, left);
+  }
   if (quota_ != nullptr) TRY(quota_->claim(bytes));
   auto chunks = places_->take(granules);
   if (!chunks.ok()) {
@@ -237,65 +259,25 @@ Result<PoolCopies*> ElasticPool::copies() {
   return copies_.get();
 }
 
-// The allocated bytes of granules that share a chunk, into chunks of their own.
-Result<void> ElasticPool::copy_into(const Granules& granules, const std::vector<ChunkRef>& chunks) {
-  const Driver& driver = places_->driver();
-  const auto second = std::make_shared<Ground>(
-      TRY(Reservation::create(driver, granules.size() * granule(), granule())));
-  MapPlan plan;
-  for (std::size_t i = 0; i < granules.size(); ++i) {
-    plan.map(second->mapping, i * granule(), chunks[i], places_->access());
-  }
-  TRY(plan.commit());
-  PoolCopies& copier = *TRY(copies());
-  return copier.copy(
-      [&](CopyBytes& copying) -> Result<void> {
-        for (std::size_t i = 0; i < granules.size(); ++i) {
-          const Stretch whole = of_granule(granules[i]);
-          const Location from = ground_->mapping.find(whole.offset)->chunk->location();
-          for (const Stretch& taken : free_.taken_in(whole)) {
-            const Size to = i * granule() + (taken.offset - whole.offset);
-            TRY(copying.add(second->mapping.address_of(to),
-                            ground_->mapping.address_of(taken.offset), taken.size, from,
-                            chunks[i]->location()));
-          }
-        }
-        return {};
-      },
-      second);
-}
-
-// The stretch is free. Everything that can fail comes before anything changes, and the mapping
-// changes as a whole.
+// The stretch is available. Everything that can fail comes before anything changes, and only
+// granules without memory are mapped: what is live stays as it is, whatever work uses it.
 Result<void> ElasticPool::place(Stretch stretch, AllocationTraits traits) {
-  const Granules all = granules_of(stretch);
-  Granules wanted = without_memory(all);
-  const Granules split = to_be_split(all, stretch);
-  const std::size_t fresh = wanted.size();
-  wanted.insert(wanted.end(), split.begin(), split.end());
+  const Granules wanted = without_memory(granules_of(stretch));
   if (!wanted.empty()) {
+    Undo release = release_what_was_made();
     std::vector<ChunkRef> chunks = TRY(take_chunks(wanted));
-    Mapping& mapping = ground_->mapping;
-    const auto change = [&]() -> Result<void> {
-      if (!split.empty()) {
-        const auto first = chunks.begin() + static_cast<std::ptrdiff_t>(fresh);
-        TRY(copy_into(split, {first, chunks.end()}));
-      }
-      MapPlan plan;
-      for (const Size at : split) plan.unmap(mapping, at * granule());
-      for (std::size_t i = 0; i < wanted.size(); ++i) {
-        plan.map(mapping, wanted[i] * granule(), chunks[i], places_->access());
-      }
-      return plan.commit();
-    };
-    if (const Result<void> done = change(); !done.ok()) {
+    MapPlan plan;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      plan.map(ground_->mapping, wanted[i] * granule(), chunks[i], places_->access());
+    }
+    if (const Result<void> done = plan.commit(); !done.ok()) {
       chunks.clear();
       recount();
       return done.error();
     }
-    for (const Size at : split) shared_.leave(at);
+    release.keep();
   }
-  free_.take(stretch);
+  bytes_.take(stretch);
   if (traits.movable == Movable::Yes) movable_.emplace(stretch.offset, stretch.size);
   if (traits.evictable == Evictable::Yes) evictable_.emplace(stretch.offset, stretch.size);
   return {};
@@ -324,8 +306,8 @@ Size ElasticPool::forget_granules(const std::vector<MappedChunk>& gone) {
   Size freed = 0;
   for (const MappedChunk& chunk : gone) {
     const Size at = chunk.offset / granule();
-    if (shared_.is_shared(at)) {
-      shared_.leave(at);
+    if (bytes_.shared().is_shared(at)) {
+      bytes_.leave(at);
     } else {
       let_go(chunk.chunk);
       freed += granule();
@@ -339,7 +321,7 @@ Result<Size> ElasticPool::remove(Stretch stretch) {
   const std::vector<MappedChunk> gone = chunks_of(emptied_by_removing(stretch));
   if (!gone.empty()) TRY(unmap(gone));
   const Size freed = forget_granules(gone);
-  free_.give(stretch);
+  bytes_.give(stretch);
   forget_marks(movable_, stretch);
   forget_marks(evictable_, stretch);
   return freed;

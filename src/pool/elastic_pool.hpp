@@ -4,14 +4,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "base/lock.hpp"
+#include "base/undo.hpp"
 #include "pool/fences.hpp"
-#include "pool/free_bytes.hpp"
+#include "pool/pool_bytes.hpp"
 #include "pool/pool_copies.hpp"
 #include "pool/pool_places.hpp"
-#include "pool/shared_granules.hpp"
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm {
@@ -53,8 +54,8 @@ struct ElasticStats {
   Size allocated = 0;
   Size physical = 0;  // chunks that the pool holds, shared ones once
   std::size_t mapped_granules = 0;
-  Size free = 0;  // addresses
-  Size largest_free = 0;
+  Size free = 0;                  // addresses that nobody has
+  Size largest_free = 0;          // the largest that an allocation finds
   std::vector<Size> physical_at;  // by place
 
   // 0: what is free is one piece; towards 1: many small ones.
@@ -70,8 +71,12 @@ enum class Activation : std::uint8_t { Kept, Lost };
 // last byte. What is allocated is known byte by byte, so allocations may share a granule, and
 // stretches that lie side by side may be freed as one. Nothing changes address but what is Movable.
 //
-// A granule is unmapped only when the work that the pool was told of (fence()) is done. Everything
-// may be called from any thread.
+// Invariant: what is mapped behind live bytes is changed by compact(), park() and evict() alone,
+// and only while nothing runs that the pool was told of (fence()). Allocating maps granules that
+// had no memory, and nothing else: PoolBytes sees to it that no live granule has to make room.
+// Deallocating unmaps granules that have lost their last byte, after the fences.
+//
+// Everything may be called from any thread.
 class ElasticPool {
  public:
   struct Settings {
@@ -93,7 +98,12 @@ class ElasticPool {
 
   // The offset of a free place, a multiple of 512 bytes.
   Result<Size> allocate(Size size, AllocationTraits traits = {});
-  // InvalidOffset, AlreadyMapped where any byte of it is allocated.
+  // What refuses bytes by their place says in `available` how many from the first one on could have
+  // been had: the one after them is in the way.
+  //
+  // InvalidOffset. AlreadyMapped where any byte of it is allocated, or withheld because its granule
+  // shares a chunk with one that has that byte; the next compact() gives such a granule a chunk of
+  // its own, if there is memory.
   Result<void> allocate_at(Stretch stretch, AllocationTraits traits = {});
   // Any bytes that are allocated, be it parts or several allocations. Waits for the fences.
   Result<void> deallocate(Stretch stretch);
@@ -111,12 +121,15 @@ class ElasticPool {
   Size trim() const { return places_->trim(); }
   Result<void> fence(CUstream stream) { return fences_->add(stream); }
   Result<void> wait_for_fences() { return fences_->wait(); }
+  // The caller submits nothing that uses the pool meanwhile, fenced or not. TimedOut where fences
+  // keep coming.
   Result<PoolCompaction> compact();
 
   ElasticStats stats() const;
   Complaint complaint() const;
 
   // Takes Evictable allocations until so many bytes are free, or there are none left: which ones.
+  // TimedOut where fences keep coming; then nothing is taken.
   struct Evicted {
     std::vector<Stretch> allocations;
     Size physical = 0;
@@ -124,7 +137,8 @@ class ElasticPool {
   Result<Evicted> evict(Size wanted);
   Size evictable_bytes() const;
 
-  // Unmaps all memory and keeps it aside; addresses stay allocated. Waits for the fences.
+  // Unmaps all memory and keeps it aside; addresses stay allocated. Waits for the fences; TimedOut
+  // where they keep coming.
   Result<void> park();
   // Maps it again where it was, or new memory where it has been taken.
   Result<Activation> unpark();
@@ -151,6 +165,9 @@ class ElasticPool {
   ElasticPool(std::shared_ptr<const PoolPlaces> places, const Settings& settings, Size capacity,
               std::shared_ptr<Ground> ground);
 
+  // The lock, once no work runs that the pool was told of.
+  Result<Holding> lock_when_idle(const char* doing);
+
   // All under the lock.
   Result<void> check_active(const char* doing) const;
   Result<void> check_stretch(const char* doing, Stretch stretch) const;
@@ -158,10 +175,17 @@ class ElasticPool {
   Result<Size> remove(Stretch stretch);  // how much physical memory that freed
   Granules granules_of(Stretch stretch) const;
   Granules without_memory(const Granules& granules) const;
-  Granules to_be_split(const Granules& granules, Stretch stretch) const;
+  Error conflict(Stretch stretch);
   Granules emptied_by_removing(Stretch stretch) const;
   Stretch of_granule(Size granule) const { return {granule * this->granule(), this->granule()}; }
   Result<std::vector<ChunkRef>> take_chunks(const Granules& granules);
+  // For a change that takes chunks, before it does: unless it is kept, what was made for it goes
+  // back to the driver.
+  auto release_what_was_made() const {
+    return Undo{[places = places_.get(), before = places_->kept_bytes()] {
+      places->release_beyond(before);
+    }};
+  }
   // After a change that failed, and whose undoing may have failed too: what is really held.
   void recount();
   Result<void> copy_into(const Granules& granules, const std::vector<ChunkRef>& chunks);
@@ -176,10 +200,12 @@ class ElasticPool {
   bool reaches_into_lent(Size offset, Size size) const;
   void plan_moves(CompactionPlan& plan) const;
   void find_emptied(CompactionPlan& plan) const;
+  Result<void> plan_separation(CompactionPlan& plan);
   void plan_sharing(CompactionPlan& plan) const;
+  Result<void> change_mapping(const CompactionPlan& plan, const std::vector<MappedChunk>& gone);
   Result<void> copy_for(const CompactionPlan& plan);
   Result<void> add_copy(CopyBytes& copying, Size to, Size from, Size size) const;
-  Size carry_out(const CompactionPlan& plan, const std::vector<MappedChunk>& gone);
+  void carry_out(const CompactionPlan& plan, const std::vector<MappedChunk>& gone);
 
   const std::shared_ptr<const PoolPlaces> places_;  // immutable after construction
   PoolQuota* const quota_;
@@ -189,11 +215,11 @@ class ElasticPool {
 
   mutable Lock lock_{LockOrder::ElasticPool};  // guards what follows, and the mapping
   State state_ = State::Active;
-  FreeBytes free_;
+  PoolBytes bytes_;
+  std::set<Size> asked_for_;        // granules where an allocation was refused withheld bytes
   std::map<Size, Size> movable_;    // allocations by offset, and their sizes
   std::map<Size, Size> evictable_;  // the same
-  SharedGranules shared_;
-  std::vector<Size> physical_at_;  // by place
+  std::vector<Size> physical_at_;   // by place
   Size physical_ = 0;
   std::vector<MappedChunk> parked_;  // while it is parked and nobody took them
   bool parked_is_lost_ = false;

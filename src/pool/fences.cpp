@@ -104,4 +104,15 @@ Result<void> Fences::wait() {
   return result;
 }
 
+bool Fences::is_idle() const {
+  std::vector<Shared> all;
+  {
+    const Holding holding{lock_};
+    all = pending_;
+  }
+  if (all.empty()) return true;
+  const RelaxedCapture relaxed{driver_};
+  return std::all_of(all.begin(), all.end(), [](const Shared& fence) { return fence->is_done(); });
+}
+
 }  // namespace cuvmm

@@ -23,6 +23,8 @@ class Fences {
   // Until everything added before is done. Work of a context that has ended, or is dead by an
   // error, is over too; the latter is said by an Error. After any other Error it may still run.
   Result<void> wait();
+  // Nothing that was added runs any more. Does not wait.
+  bool is_idle() const;
 
  private:
   struct Fence {
@@ -45,7 +47,7 @@ class Fences {
 
   const Driver& driver_;
 
-  Lock lock_{LockOrder::PoolFences};  // guards what follows
+  mutable Lock lock_{LockOrder::PoolFences};  // guards what follows
   std::vector<Shared> pending_;
   std::size_t look_at_ = 16;  // how many there are when those that are done are looked for
 };

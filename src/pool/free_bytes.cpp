@@ -37,6 +37,19 @@ std::optional<Size> FreeBytes::find(Size size, Size alignment) const {
   return std::nullopt;
 }
 
+Size FreeBytes::free_at_front(Stretch stretch) const {
+  const auto place = at_or_before(stretch.offset);
+  if (place == by_offset_.end() || place->second <= stretch.offset) return 0;
+  return std::min(place->second, stretch.end()) - stretch.offset;
+}
+
+Size FreeBytes::taken_at_front(Stretch stretch) const {
+  if (free_at_front(stretch) != 0) return 0;
+  const auto next = by_offset_.upper_bound(stretch.offset);
+  const Size end = next == by_offset_.end() ? stretch.end() : std::min(next->first, stretch.end());
+  return end - stretch.offset;
+}
+
 std::vector<Stretch> FreeBytes::free_in(Stretch stretch) const {
   std::vector<Stretch> found;
   auto at = at_or_before(stretch.offset);

@@ -32,6 +32,10 @@ class FreeBytes {
   // room, the first of several.
   std::optional<Size> find(Size size, Size alignment) const;
 
+  // How many bytes are free, or taken, from the stretch's first one on.
+  Size free_at_front(Stretch stretch) const;
+  Size taken_at_front(Stretch stretch) const;
+
   // What is free or taken in the stretch, upwards, cut at its ends.
   std::vector<Stretch> free_in(Stretch stretch) const;
   std::vector<Stretch> taken_in(Stretch stretch) const;

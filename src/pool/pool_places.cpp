@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/undo.hpp"
 #include "driver/current_context.hpp"
 #include "driver/device_attribute.hpp"
 
@@ -92,8 +93,11 @@ Result<void> PoolPlaces::choose_granule(Size wanted) {
   const Size least = std::max(least_granule_, smallest_granule);
   granule_ = wanted != 0 ? wanted : least;
   const auto refuse = [&](const char* why) {
-    return Error{
-        .kind = ErrorKind::InvalidGranule, .doing = doing, .subject = why, .asked = granule_};
+    return Error{.kind = ErrorKind::InvalidGranule,
+                 .doing = doing,
+                 .subject = why,
+                 .asked = granule_,
+                 .available = least_granule_};
   };
   if (!is_power_of_two(granule_)) return refuse("it is no power of two");
   if (granule_ < smallest_granule) return refuse("it is smaller than 64 KiB");
@@ -130,7 +134,8 @@ std::size_t PoolPlaces::index_of(Location location) const {
 }
 
 Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules) const {
-  std::vector<ChunkRef> taken;
+  Undo release{[this, before = kept_bytes()] { release_beyond(before); }};
+  std::vector<ChunkRef> taken;  // goes home before that
   taken.reserve(granules.size());
   Order order{*this};
   Error refusal;
@@ -138,6 +143,7 @@ Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules
     for (std::size_t tried = 0;; ++tried) {
       const std::size_t place = order.at(granule, tried);
       if (place == count()) {
+        refusal.subject = "of the places; see VMM_LIMIT";
         refusal.asked = granules.size() * granule_;
         refusal.available = taken.size() * granule_;
         return refusal;
@@ -155,7 +161,21 @@ Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules
       order.found_full(place);
     }
   }
+  release.keep();
   return taken;
+}
+
+std::vector<Size> PoolPlaces::kept_bytes() const {
+  std::vector<Size> kept;
+  kept.reserve(count());
+  for (const Place& place : places_) {
+    kept.push_back(place.store->counters(place.location).physical_free);
+  }
+  return kept;
+}
+
+void PoolPlaces::release_beyond(const std::vector<Size>& before) const {
+  for (std::size_t i = 0; i < count(); ++i) places_[i].store->trim(places_[i].location, before[i]);
 }
 
 Size PoolPlaces::trim() const {

@@ -54,9 +54,15 @@ class PoolPlaces {
   std::size_t index_of(Location location) const;
   const ChunkStore& store(std::size_t index) const { return *places_[index].store; }
 
-  // A chunk for each granule, in their order: all or none. An Error says how many bytes were wanted
-  // in `asked`, and in `available` how many could be had.
+  // A chunk for each granule, in their order: all or none, and then what was made on the way is
+  // released. An Error says how many bytes were wanted in `asked`, and in `available` how many
+  // could be had.
   Result<std::vector<ChunkRef>> take(const std::vector<Size>& granules) const;
+
+  // For calls that fail after they have taken chunks: once these are free again, gives what is kept
+  // beyond `before` (kept_bytes()) back to the driver.
+  std::vector<Size> kept_bytes() const;
+  void release_beyond(const std::vector<Size>& before) const;
 
   // Gives free chunks back to the driver, of every place. Returns how many bytes went.
   Size trim() const;

@@ -12,6 +12,7 @@ namespace cuvmm {
 // Granules, by number, that have one chunk behind them all. Not synchronised.
 class SharedGranules {
  public:
+  bool is_empty() const { return groups_.empty(); }
   bool is_shared(Size granule) const { return groups_.contains(granule); }
   // All that share the granule's chunk, itself among them; empty where nobody does.
   const std::vector<Size>& sharing(Size granule) const {
@@ -37,11 +38,10 @@ class SharedGranules {
   }
   void clear() { groups_.clear(); }
 
-  // Chunks that are spared by sharing.
-  std::size_t spared() const {
-    std::size_t count = 0;
-    for (const auto& [granule, group] : groups_) count += granule == group->front() ? 0 : 1;
-    return count;
+  // Every granule that shares its chunk: `visit(Size)`.
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (const auto& [granule, group] : groups_) visit(granule);
   }
 
  private:

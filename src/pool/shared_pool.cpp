@@ -115,8 +115,11 @@ Result<void> SharedPool::claim(Model& model, Size bytes) {
   const Holding holding{lock_};
   const Size available = available_to(model);
   if (bytes > available) {
+    const Size maximum = model.settings.maximum;
+    const bool is_at_maximum = bytes > maximum - std::min(maximum, model.physical);
     return Error{.kind = ErrorKind::OutOfMemory,
                  .doing = "take memory for a model",
+                 .subject = is_at_maximum ? "the model's maximum" : "the pool's limit",
                  .asked = bytes,
                  .available = available};
   }

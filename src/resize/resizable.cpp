@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/undo.hpp"
 #include "driver/current_context.hpp"
 #include "stream/captures.hpp"
 #include "trace/record_event.hpp"
@@ -128,6 +129,16 @@ Result<std::vector<ChunkRef>> Resizable::take(Size bytes) {
   return chunks;
 }
 
+// The chunks that were had are free in the store now, and not yet released.
+Error Resizable::refusal(Error error, Size wanted) const {
+  if (error.kind != ErrorKind::OutOfMemory) return error;
+  error.doing = "grow a resizable buffer";
+  error.subject = device_.limit() == unlimited ? "the device's memory" : "see VMM_LIMIT";
+  error.asked = wanted;
+  error.available = std::min(wanted, device_.store().counters(device_.location()).physical_free);
+  return error;
+}
+
 Result<void> Resizable::grow(Size size) {
   const Size wanted = whole(size);
   for (;;) {
@@ -143,7 +154,14 @@ Result<void> Resizable::grow(Size size) {
         return {};
       }
     }
-    const std::vector<ChunkRef> chunks = TRY(take(wanted - end));
+    // Unless it ends behind the addresses, what was made for this goes back to the driver.
+    ChunkStore& store = device_.store();
+    Undo release{
+        [&store, where = device_.location(),
+         before = store.counters(device_.location()).physical_free] { store.trim(where, before); }};
+    const Result<std::vector<ChunkRef>> taken = take(wanted - end);
+    if (!taken.ok()) return refusal(taken.error(), wanted - end);
+    const std::vector<ChunkRef>& chunks = *taken;
     const Holding holding{lock_};
     if (mapped_end() != end) continue;  // another thread was faster
     MapPlan plan;
@@ -153,6 +171,7 @@ Result<void> Resizable::grow(Size size) {
       offset += chunk->size();
     }
     TRY(plan.commit());
+    release.keep();
     for (Shrink& shrink : shrinks_) shrink.keep = std::max(shrink.keep, wanted);
     size_ = std::max(size_, size);
     return {};

@@ -49,6 +49,7 @@ class Resizable final : private ReclaimClient {
   Size whole(Size size) const { return round_up(size, device_.granule()); }
   Result<void> grow(Size size);
   Result<std::vector<ChunkRef>> take(Size bytes);
+  Error refusal(Error error, Size wanted) const;
   Result<void> shrink_now(Size size);
   Result<void> shrink_after(Size size, CUstream stream);
 

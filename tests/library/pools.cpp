@@ -86,6 +86,69 @@ TEST_F(LibraryPools, ErrorsSayWhatWasAskedAndWhatThereWas) {
   EXPECT_EQ(ElasticPool::create(MiB, odd).error().kind(), ErrorKind::NotSupported);
 }
 
+// The thing, its number, and what was in the way.
+TEST_F(LibraryPools, MessagesNameThePlaceAndTheNumber) {
+  auto pool = ElasticPool::create(8 * MiB, {.most_capacity = 8 * MiB, .physical_limit = 4 * MiB});
+  ASSERT_TRUE(pool.ok());
+  const auto too_large = pool->allocate(9 * MiB);
+  EXPECT_EQ(too_large.error().kind(), ErrorKind::OutOfAddresses);
+  EXPECT_EQ(too_large.error().details().requested, 9 * MiB);
+  EXPECT_EQ(too_large.error().details().available, 8 * MiB);
+  EXPECT_STREQ(too_large.error().message(),
+               "allocate in a pool: out of addresses (in one piece; grow() adds addresses), "
+               "9.00 MiB asked, 8.00 MiB available");
+  EXPECT_STREQ(pool->allocate(6 * MiB).error().message(),
+               "allocate in a pool: out of memory (the pool's physical_limit), 6.00 MiB asked, "
+               "4.00 MiB available");
+  EXPECT_STREQ(pool->grow(16 * MiB).error().message(),
+               "grow a pool: out of addresses (most_capacity was reserved when the pool was "
+               "made), 16.0 MiB asked, 8.00 MiB available");
+  ASSERT_TRUE(pool->allocate_at(4096, 4096).ok());
+  EXPECT_STREQ(pool->allocate_at(1000, 8000).error().message(),
+               "allocate in a pool: already mapped, 8000 bytes at offset 1000 reach what lies at "
+               "offset 4096");
+  EXPECT_STREQ(pool->deallocate(5000, 8000).error().message(),
+               "deallocate in a pool: not mapped, 8000 bytes at offset 5000, and nothing lies at "
+               "offset 8192");
+  EXPECT_STREQ(pool->allocate_at(7 * MiB, 2 * MiB).error().message(),
+               "allocate in a pool: invalid offset, 2097152 bytes at offset 7340032 do not fit "
+               "into a capacity of 8388608");
+  ElasticPool::Options odd;
+  odd.places.granule = 3 * MiB;
+  const std::string granule = ElasticPool::create(MiB, odd).error().message();
+  EXPECT_NE(granule.find("3145728 bytes: it is no power of two"), std::string::npos) << granule;
+  EXPECT_NE(granule.find("a multiple of"), std::string::npos) << granule;
+}
+
+TEST_F(LibraryPools, MessagesNameWhatSharesMemoryAndTheRemedy) {
+  auto pool = ElasticPool::create(16 * MiB);
+  ASSERT_TRUE(pool.ok());
+  const std::uint64_t granule = pool->granule();
+  ASSERT_TRUE(pool->allocate_at(0, 4096).ok());
+  ASSERT_TRUE(pool->allocate_at(granule + 8192, 4096).ok());
+  ASSERT_TRUE(pool->compact().ok());
+  const auto refused = pool->allocate_at(4096, 8192);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_STREQ(refused.error().message(),
+               "allocate in a pool: already mapped, 8192 bytes at offset 4096 reach what lies at "
+               "offset 8192; its granule shares memory since compact(), and the next compact() "
+               "separates it");
+  ASSERT_TRUE(pool->compact().ok());
+  EXPECT_TRUE(pool->allocate_at(4096, 8192).ok());
+}
+
+TEST_F(LibraryPools, MessagesNameTheModel) {
+  auto pool = SharedPool::create(8 * MiB);
+  ASSERT_TRUE(pool.ok());
+  ASSERT_TRUE(pool->register_model("chat", 32 * MiB, {.maximum = 4 * MiB}).ok());
+  EXPECT_STREQ(pool->allocate("chat", 6 * MiB).error().message(),
+               "model \"chat\": take memory for a model: out of memory (the model's maximum), "
+               "6.00 MiB asked, 4.00 MiB available");
+  EXPECT_STREQ(pool->deallocate("chat", 512, 8).error().message(),
+               "model \"chat\": deallocate in a pool: not mapped, 8 bytes at offset 512, and "
+               "nothing lies at offset 512");
+}
+
 TEST_F(LibraryPools, CompactionReportsWhatItMoved) {
   auto pool = ElasticPool::create(16 * MiB);
   ASSERT_TRUE(pool.ok());
@@ -159,6 +222,21 @@ TEST_F(LibraryPools, ModelsAreFoundByNameOrNot) {
   EXPECT_STREQ(pool->allocate("b", 1).error().model(), "b");
 }
 
+TEST_F(LibraryPools, WhatWasMovedFromRefusesEveryCall) {
+  auto made = SharedPool::create(8 * MiB);
+  ASSERT_TRUE(made.ok());
+  SharedPool from = std::move(*made);
+  ASSERT_TRUE(from.register_model("a", MiB).ok());
+  SharedPool to = std::move(from);
+  EXPECT_EQ(from.unregister_model("a").error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(from.register_model("b", MiB).error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(from.allocate("a", 1).error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(from.fence("a", nullptr).error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(from.compact("a").error().kind(), ErrorKind::InvalidArgument);
+  EXPECT_EQ(from.stats().models, 0u);
+  EXPECT_TRUE(to.unregister_model("a").ok());
+}
+
 // A callback is a program's own code: what it allocates is served as anything else.
 TEST_F(LibraryPools, CallbacksMayCallTheDriverAndThePool) {
   auto pool = SharedPool::create(4 * MiB);
@@ -192,6 +270,27 @@ TEST_F(LibraryPools, TheDriversAnswerCountsPools) {
   ASSERT_TRUE(pool->allocate(32 * MiB).ok());
   ASSERT_EQ(CALL(cuMemGetInfo)(&free_now, &total), CUDA_SUCCESS);
   EXPECT_EQ(free_before - free_now, 32 * MiB);
+}
+
+TEST_F(LibraryPools, WhatIsRefusedLeavesTheDeviceAsItWas) {
+  const auto held = [] {
+    const auto info = device_info(0);
+    return info->physical_in_use + info->physical_cached;
+  };
+  const std::uint64_t memory = device_info(0)->memory;
+  const std::uint64_t before = held();
+  {
+    auto pool = ElasticPool::create(2 * memory, {.most_capacity = 2 * memory});
+    ASSERT_TRUE(pool.ok()) << pool.error().message();
+    const auto refused = pool->allocate(2 * memory);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().kind(), ErrorKind::OutOfPhysicalMemory);
+    EXPECT_LE(held(), before);
+  }
+  auto buffer = ResizableBuffer::reserve(0, 2 * memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.error().message();
+  EXPECT_FALSE(buffer->resize(2 * memory).ok());
+  EXPECT_LE(held(), before);
 }
 
 TEST(LibraryPoolsInC, MissingPointersAreRefusedAndNothingHappens) {

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -99,6 +100,13 @@ TEST_F(Resizables, RefuseWhatDoesNotFitAndStayAsTheyWere) {
   ASSERT_FALSE(too_much.ok());
   EXPECT_EQ(too_much.error().kind(), ErrorKind::OutOfPhysicalMemory);
   EXPECT_EQ(physical(huge), 4 * MiB);
+  const cuvmm_error& details = too_much.error().details();
+  EXPECT_EQ(details.requested, 2 * device->memory - 4 * MiB);
+  EXPECT_GT(details.available, 0u);
+  EXPECT_LT(details.available, device->memory);
+  const std::string message = too_much.error().message();
+  EXPECT_EQ(message.find("grow a resizable buffer: out of memory"), 0u) << message;
+  EXPECT_EQ(message.find("unlimited"), std::string::npos) << message;
 }
 
 TEST_F(Resizables, AreFoundByTheirFirstByteAlone) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fewer chunks for the same bytes: sharing, splitting, moving.
+#include <atomic>
 #include <chrono>
 #include <thread>
 
+#include "driver/current_context.hpp"
 #include "pool_world.hpp"
 #include "support/kernels.hpp"
 
@@ -71,18 +73,54 @@ TEST_F(PoolCompactionTest, BytesInEachOthersWayStayApart) {
   EXPECT_EQ(pool->stats().physical, 2 * granule);
 }
 
-TEST_F(PoolCompactionTest, SplitsAgainBeforeAnAllocationThatWouldOverlap) {
+TEST_F(PoolCompactionTest, BytesThatASharingGranuleHasAreWithheldUntilItIsFreed) {
   const Stretch first{0, granule / 2};
   const Stretch second{granule + granule / 2, granule / 2};
   given(first, 10);
   given(second, 20);
   ASSERT_OK(pool->compact());
   const Stretch third{granule / 2, 100};  // where the second lies in the chunk
+  EXPECT_EQ(outcome(pool->allocate_at(third)), "already mapped");
+  EXPECT_EQ(outcome(pool->allocate_at({granule, 1})), "already mapped");
+  EXPECT_EQ(pool->stats().free, 15 * granule);
+  EXPECT_EQ(pool->stats().largest_free, 14 * granule);
+  EXPECT_EQ(GIVEN_VALUE(pool->allocate(100)), 2 * granule) << "where there is no such memory";
+  EXPECT_SOUND(*pool);
+  ASSERT_OK(pool->deallocate(second));
   given(third, 30);
+  expect_mark(*pool, first, 10);
   EXPECT_EQ(pool->stats().physical, 2 * granule);
+  EXPECT_SOUND(*pool);
+}
+
+TEST_F(PoolCompactionTest, TheNextCompactionSeparatesWhatWasAskedFor) {
+  const Stretch first{0, granule / 2};
+  const Stretch second{granule + granule / 2, granule / 2};
+  given(first, 10);
+  given(second, 20);
+  ASSERT_OK(pool->compact());
+  const Stretch third{granule / 2, 100};
+  EXPECT_EQ(outcome(pool->allocate_at(third)), "already mapped");
+  EXPECT_EQ(GIVEN_VALUE(pool->compact()).physical_released, 0u);
+  EXPECT_EQ(pool->stats().physical, 2 * granule);
+  given(third, 30);
   expect_mark(*pool, first, 10);
   expect_mark(*pool, second, 20);
   expect_mark(*pool, third, 30);
+  EXPECT_SOUND(*pool);
+}
+
+TEST_F(PoolCompactionTest, WithoutMemoryForASeparationItGoesOnSharing) {
+  world->budgets[0]->set_limit(2 * granule);
+  given({0, 1000}, 10);
+  given({granule + 2000, 1000}, 20);
+  ASSERT_OK(pool->compact());
+  const ChunkRef other = GIVEN_VALUE(
+      GIVEN_VALUE(world->store_of(Location::device(0)))->take({granule, Location::device(0)}));
+  EXPECT_EQ(outcome(pool->allocate_at({2000, 1})), "already mapped");
+  ASSERT_OK(pool->compact());
+  EXPECT_EQ(outcome(pool->allocate_at({2000, 1})), "already mapped");
+  EXPECT_EQ(pool->stats().physical, granule);
   EXPECT_SOUND(*pool);
 }
 
@@ -95,17 +133,87 @@ TEST_F(PoolCompactionTest, AnAllocationInNobodysWayNeedsNoSplit) {
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(PoolCompactionTest, AnAllocationOverBothSharersSplitsThem) {
+TEST_F(PoolCompactionTest, AnAllocationOverBothSharersNeedsThemSeparated) {
   given({0, 1000}, 10);
   given({granule + 2000, 1000}, 20);
   ASSERT_OK(pool->compact());
   const Stretch between{1000, granule + 1000};  // the rest of the one, the beginning of the other
+  EXPECT_EQ(outcome(pool->allocate_at(between)), "already mapped");
+  ASSERT_OK(pool->compact());
   given(between, 30);
   EXPECT_EQ(pool->stats().physical, 2 * granule);
   expect_mark(*pool, {0, 1000}, 10);
   expect_mark(*pool, {granule + 2000, 1000}, 20);
   expect_mark(*pool, between, 30);
   EXPECT_SOUND(*pool);
+}
+
+TEST_F(PoolCompactionTest, NoMoreThanSixteenShareAChunk) {
+  pool = world->elastic(20);
+  for (Size at = 0; at < 20; ++at) given({at * granule + at * 4096, 4096}, 10 * at);
+  EXPECT_EQ(GIVEN_VALUE(pool->compact()).physical_released, 18 * granule);
+  for (Size at = 0; at < 20; ++at) expect_mark(*pool, {at * granule + at * 4096, 4096}, 10 * at);
+  EXPECT_SOUND(*pool);
+}
+
+// The driver unmaps under running work, so an allocation must not come to that.
+TEST_F(PoolCompactionTest, AnAllocationUnmapsNothing) {
+  if (!simulated()) GTEST_SKIP() << "only the simulated driver counts its calls";
+  given({0, granule / 4}, 10);
+  given({granule + granule / 2, 4096}, 20);
+  ASSERT_OK(pool->compact());
+  const GivenStream stream;
+  SlowWork running{kernels(), stream};
+  GIVEN(driver().cuMemsetD8Async(pool->base_address(), 7, granule / 4, stream));
+  ASSERT_OK(pool->fence(stream));
+  const std::uint64_t before = sim()->calls("cuMemUnmap");
+  for (Size at = 0; at < 2 * granule; at += granule / 8) (void)pool->allocate_at({at, granule / 8});
+  ASSERT_OK(pool->allocate(granule / 8));
+  EXPECT_EQ(sim()->calls("cuMemUnmap"), before);
+  running.end();
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+  EXPECT_EQ(read(pool->base_address(), 1)[0], std::byte{7});
+  EXPECT_SOUND(*pool);
+}
+
+// Bytes written by work that runs during the allocation, or is submitted then, must be there in the
+// end. With a slow unmap (VMM_SIM_DELAY=cuMemUnmap=300us) every round of an allocation that maps
+// live memory anew loses some.
+TEST_F(PoolCompactionTest, AnAllocationChangesNothingUnderRunningWork) {
+  const Stretch busy{0, granule / 4};
+  for (int round = 0; round < 20 && !HasFailure(); ++round) {
+    given(busy, 10);
+    given({granule + granule / 2, 4096}, 20);
+    ASSERT_OK(pool->compact());
+    ASSERT_EQ(pool->stats().physical, granule);
+    const auto value = static_cast<unsigned char>(round + 1);
+    std::atomic<bool> begun{false};
+    std::atomic<bool> enough{false};
+    const CUcontext context = current_context(driver());
+    std::thread other{[&] {
+      EXPECT_CUDA(driver().cuCtxSetCurrent(context));
+      const GivenStream stream;
+      constexpr Size step = 1024;
+      for (Size at = 0; at < busy.size; at += step) {
+        EXPECT_CUDA(driver().cuMemsetD8Async(pool->base_address() + at, value, step, stream));
+        EXPECT_OK(pool->fence(stream));
+        begun = true;
+      }
+      EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+      enough = true;
+    }};
+    while (!begun) std::this_thread::yield();
+    EXPECT_OK(pool->allocate(4096));
+    while (!enough) {
+      (void)pool->allocate_at({granule / 2, 4096});
+      std::this_thread::yield();
+    }
+    other.join();
+    for (const std::byte byte : read(pool->base_address(), busy.size)) {
+      ASSERT_EQ(byte, std::byte{value}) << "written by work that is done, and gone";
+    }
+    pool = world->elastic(16);
+  }
 }
 
 TEST_F(PoolCompactionTest, WhoeverSharesMayGoInAnyOrder) {

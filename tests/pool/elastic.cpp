@@ -231,5 +231,38 @@ TEST_F(ElasticPoolTest, TheHostsMemoryServesWhereTheDeviceIsFull) {
   EXPECT_TRUE(with_host.places->location(0).is_host());
 }
 
+// "A call that fails changes nothing": the device is as it was, for others too.
+TEST_F(ElasticPoolTest, WhatIsRefusedKeepsNothingOfTheDevice) {
+  const auto pool = world->elastic(16);
+  world->budgets[0]->set_limit(8 * granule);
+  ASSERT_OK(pool->allocate_at({0, granule}));
+  ASSERT_OK(pool->allocate_at({granule, 2 * granule}));
+  ASSERT_OK(pool->deallocate({granule, 2 * granule}));
+  const Size held = world->budgets[0]->committed_bytes();
+  const Size kept = world->places->cached_bytes();
+  ASSERT_EQ(kept, 2 * granule);
+  const auto refused = pool->allocate(12 * granule);
+  EXPECT_EQ(outcome(refused), "out of memory");
+  EXPECT_EQ(refused.error().asked, 12 * granule);
+  EXPECT_EQ(refused.error().available, 7 * granule);
+  EXPECT_EQ(world->budgets[0]->committed_bytes(), held);
+  EXPECT_EQ(world->places->cached_bytes(), kept);
+  EXPECT_SOUND(*pool);
+}
+
+TEST_F(ElasticPoolTest, WhatFailsInTheMiddleKeepsNothingOfTheDevice) {
+  FaultyDriver faulty{driver()};
+  PoolWorld failing{faulty};
+  const auto pool = failing.elastic(16);
+  for (const Call call : {Call::cuMemCreate, Call::cuMemMap, Call::cuMemSetAccess}) {
+    faulty.fail_call(call, call == Call::cuMemSetAccess ? 1 : 5, CUDA_ERROR_UNKNOWN);
+    EXPECT_FALSE(pool->allocate(8 * granule).ok());
+    EXPECT_EQ(faulty.faults(), 1u);
+    faulty.stop_failing();
+    EXPECT_EQ(failing.budgets[0]->committed_bytes(), 0u);
+    EXPECT_SOUND(*pool);
+  }
+}
+
 }  // namespace
 }  // namespace cuvmm::test

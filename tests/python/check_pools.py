@@ -75,6 +75,47 @@ class Elastic(unittest.TestCase):
         with self.assertRaises(cuvmm.InvalidArgument):
             pool.capacity
 
+    def test_numbers_are_refused_rather_than_cut_off(self):
+        beyond = 2**64 + 4096
+        with cuvmm.ElasticPool(8 * MIB) as pool:
+            for call in (pool.allocate, pool.grow, lambda n: pool.allocate_at(n, 1),
+                         lambda n: pool.allocate_at(0, n), lambda n: pool.deallocate(0, n),
+                         lambda n: pool.deallocate(n, 1), pool.is_mapped,
+                         lambda n: pool.is_mapped(0, n), pool.fence):
+                with self.assertRaisesRegex(OverflowError, str(beyond)):
+                    call(beyond)
+                with self.assertRaisesRegex(ValueError, "negative: -5"):
+                    call(-5)
+            with self.assertRaises(TypeError):
+                pool.allocate(1.5)
+            self.assertEqual(pool.stats().allocated_bytes, 0)
+        for options in ({"capacity": beyond}, {"capacity": 1, "most_capacity": beyond},
+                        {"capacity": 1, "physical_limit": beyond}):
+            with self.assertRaisesRegex(OverflowError, str(beyond)):
+                cuvmm.ElasticPool(**options)
+        with cuvmm.SharedPool(4 * MIB) as pool:
+            for options in ({"minimum": beyond}, {"maximum": beyond}, {"priority": 2**31}):
+                with self.assertRaises(OverflowError):
+                    pool.register_model("a", MIB, **options)
+            pool.register_model("a", MIB)
+            for call in (lambda n: pool.allocate("a", n), lambda n: pool.allocate_at("a", 0, n),
+                         lambda n: pool.deallocate("a", n, 1)):
+                with self.assertRaisesRegex(OverflowError, str(beyond)):
+                    call(beyond)
+        with self.assertRaises(OverflowError):
+            cuvmm.SharedPool(beyond)
+        with self.assertRaises(OverflowError):
+            cuvmm.device_info(2**32)
+
+    def test_places_need_a_device(self):
+        with self.assertRaisesRegex(ValueError, "devices is empty"):
+            cuvmm.Places(devices=[])
+        for wrong in ({"devices": [2**32]}, {"granule": 2**64}, {"host_node": 2**32}):
+            with self.assertRaises(OverflowError):
+                cuvmm.Places(**wrong)
+        with self.assertRaisesRegex(ValueError, "negative"):
+            cuvmm.Places(devices=[-1])
+
     def test_compaction_tells_of_its_moves(self):
         with cuvmm.ElasticPool(16 * MIB) as pool:
             pool.allocate_at(0, 4096)
