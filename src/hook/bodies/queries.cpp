@@ -125,7 +125,7 @@ CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attribut
 }
 
 // The driver refuses this one on memory that is mapped, so it is ours to keep: copies and sets of
-// such a block wait (door.hpp).
+// such a block wait (sync_memops.hpp).
 CUVMM_HOOK(cuPointerSetAttribute, const void* value, CUpointer_attribute attribute,
            CUdeviceptr address) {
   const bool is_ours = value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
