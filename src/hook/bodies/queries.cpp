@@ -152,21 +152,6 @@ CUVMM_HOOK(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, vo
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// What lies behind our addresses is ours to change. The driver would say the same of the memory
-// that was asked for.
-CUVMM_HOOK(cuMemUnmap, CUdeviceptr address, size_t size) {
-  if (!found(forward.engine(), address)) return forward(address, size);
-  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  return CUDA_ERROR_INVALID_VALUE;
-}
-
-CUVMM_HOOK(cuMemSetAccess, CUdeviceptr address, size_t size, const CUmemAccessDesc* lines,
-           size_t count) {
-  if (!found(forward.engine(), address)) return forward(address, size, lines, count);
-  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  return CUDA_ERROR_INVALID_VALUE;
-}
-
 // Whoever has the file may reach the memory as long as he likes, by its place.
 CUVMM_HOOK(cuMemGetHandleForAddressRange, void* handle, CUdeviceptr address, size_t size,
            CUmemRangeHandleType type, unsigned long long flags) {
