@@ -128,11 +128,10 @@ Result<void> Memory::wait_for_work_of(ContextMemory& context) {
   return {};
 }
 
+// In the capture mode of the program, beside whose captures the driver refuses it or waits.
 Result<void> Memory::wait_for_work_of(CUcontext context) {
-  const RelaxedCapture relaxed{around_.driver};
   const InContext in_context{around_.driver, context};
-  const CUresult answer =
-      in_context.ok() ? around_.driver.cuCtxSynchronize_v2000() : in_context.answer();
+  const CUresult answer = in_context.ok() ? wait_for_the_current_context() : in_context.answer();
   if (is_sticky(answer)) context_is_lost();
   return around_.driver.check(answer, "wait for the context");
 }
