@@ -34,7 +34,7 @@ Answer Memory::free(CUdeviceptr address) {
   }
   // The driver waits for nothing here. The memory stays mapped until what runs now is done.
   const CUcontext current = current_context(around_.driver);
-  if (current == nullptr) return std::nullopt;
+  if (current == nullptr || is_dead(current)) return std::nullopt;
   return free_pooled(*found, around_.clock.ticket_of_all(current));
 }
 
