@@ -95,6 +95,8 @@ class StreamClock final : public StreamOrder {
     if (place.empty() && !events_.may_know(event)) return;
     note_record(event, name, std::move(place));
   }
+  // Before a launch that records it at a moment which says nothing of the work ahead of it.
+  void event_recorded_by_launch(CUevent event) { events_.forget_record(event); }
   void waited_for_by(StreamName name, const Place& place);
   // A query or wait said so of the event. False where that told nothing of what was freed.
   bool is_reached(CUevent event, const Place& place);
