@@ -21,7 +21,13 @@ struct Named {
   const char* folder;
   std::string_view begins;
 };
-constexpr std::array devices{Named{"/dev/infiniband/", "uverbs"}, Named{"/dev/", "nvidia-fs"}};
+constexpr std::array devices{
+    Named{"/dev/infiniband/", "uverbs"},
+    Named{"/dev/", "nvidia-fs"},  // GPUDirect Storage
+    Named{"/dev/", "gdrdrv"},     // GDRCopy
+    Named{"/dev/", "cxi"},        // Slingshot
+    Named{"/dev/", "hfi1"},       // Omni-Path
+};
 
 enum class Found : std::uint8_t { No, Yes, CannotLook };
 

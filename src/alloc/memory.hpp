@@ -108,7 +108,7 @@ class Memory {
 
   // Copies and sets of the allocation are to be done when their calls return.
   void set_sync_memops(CUdeviceptr address, bool on);
-  bool copies_wait() const { return sync_memops_.load(std::memory_order_relaxed) != 0; }
+  bool has_sync_memops() const { return sync_memops_.load(std::memory_order_relaxed) != 0; }
 
   MemoryCounters counters(int device) const;
   // What each arena and the windows hold, to the trace. For a process that ends: waits for nobody.

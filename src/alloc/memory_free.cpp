@@ -32,6 +32,8 @@ Answer Memory::free(CUdeviceptr address) {
     const CUresult refusal = free_as_the_driver_does();
     if (refusal != CUDA_SUCCESS && refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
   }
+  const CUcontext current = current_context(around_.driver);
+  if (current == nullptr || is_dead(current)) return std::nullopt;
   // The driver waits for nothing here: the program is done with the memory.
   if (!let_go(*found)) return CUDA_ERROR_INVALID_VALUE;
   auto* const pool = static_cast<PoolMemory*>(found->facts.owner);
@@ -127,11 +129,10 @@ Result<void> Memory::wait_for_work_of(ContextMemory& context) {
   return {};
 }
 
+// In the capture mode of the program, beside whose captures the driver refuses it or waits.
 Result<void> Memory::wait_for_work_of(CUcontext context) {
-  const RelaxedCapture relaxed{around_.driver};
   const InContext in_context{around_.driver, context};
-  const CUresult answer =
-      in_context.ok() ? around_.driver.cuCtxSynchronize_v2000() : in_context.answer();
+  const CUresult answer = in_context.ok() ? wait_for_the_current_context() : in_context.answer();
   if (is_sticky(answer)) context_is_lost();
   return around_.driver.check(answer, "wait for the context");
 }

@@ -15,6 +15,7 @@
 #include "engine/trace_life.hpp"
 #include "trace/event_log.hpp"
 #include "stream/thread_ends.hpp"
+#include "vmm/reserved_addresses.hpp"
 
 namespace cuvmm {
 namespace {
@@ -136,6 +137,10 @@ Engine* Engine::wait_for_start() {
   return nullptr;
 }
 
+bool Engine::has_reserved(CUdeviceptr address, Size size) {
+  return reserved_addresses::intersect(address, size);
+}
+
 void Engine::forget_in_children() {
   static constinit std::atomic<bool> registered{false};
   if (!registered.exchange(true)) pthread_atfork(nullptr, nullptr, &Engine::forget_after_fork);
@@ -148,6 +153,7 @@ void Engine::forget_after_fork() {
   forget_publishing();
   LastUses::watch(nullptr);
   ThreadEnds::forget_after_fork();
+  reserved_addresses::forget_after_fork();
   current_.store(nullptr);
   starting_.store(nullptr);
   cannot_start.store(false);

@@ -73,6 +73,9 @@ class Engine {
   // What the program resizes where it lies (capi).
   Resizables& resizables() { return resizables_; }
 
+  // Whether any of these addresses is reserved for memory of ours.
+  static bool has_reserved(CUdeviceptr address, Size size);
+
   // False once the program has called what none of our lists knows.
   bool sees_everything() const { return sight().is_whole(); }
 

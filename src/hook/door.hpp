@@ -10,6 +10,7 @@
 #include "driver/driver.hpp"
 #include "engine/engine.hpp"
 #include "engine/inside.hpp"
+#include "hook/sync_memops.hpp"
 
 namespace cuvmm::hook {
 
@@ -66,10 +67,21 @@ class Forward {
   // The rest of it, for a body that may answer without the driver once it has announced the call.
   template <class... Arguments>
   CUresult announced(Arguments... arguments) const {
-    for (bool again = false;; again = true) {
-      const CUresult answer = through_the_gate(arguments...);
-      if (answer == CUDA_SUCCESS || again || !is_worth_another_try(engine_, answer)) return answer;
+    const auto call_driver = [&] {
+      for (bool again = false;; again = true) {
+        const CUresult answer = through_the_gate(arguments...);
+        if (answer == CUDA_SUCCESS || again || !is_worth_another_try(engine_, answer)) {
+          return answer;
+        }
+      }
+    };
+    if constexpr (copies_or_sets) {
+      if (some_memory_is_synchronous(engine_)) [[unlikely]] {
+        return call_synchronously_if_named(engine_, flavour_ == Flavour::PerThread, call_driver,
+                                           arguments...);
+      }
     }
+    return call_driver();
   }
 
   // To the driver, and nothing else.
@@ -97,7 +109,6 @@ class Forward {
       engine_.work_note().leave();
       note_side_of_barrier(arguments...);
     }
-    if constexpr (copies_or_sets) wait_if_asked_to();
     return answer;
   }
 
@@ -141,14 +152,6 @@ class Forward {
       return argument != nullptr && argument->hStream == CU_STREAM_PER_THREAD;
     }
     return false;
-  }
-
-  // Some allocation has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, which the driver refuses on memory that
-  // is mapped. Whose it is need not be known: to wait more than was asked for breaks nobody.
-  void wait_if_asked_to() const {
-    const Serving* serving = engine_.serving();
-    if (serving == nullptr || !serving->memory.copies_wait() || serving->captures.any()) return;
-    engine_.driver().cuCtxSynchronize_v2000();
   }
 
   Engine& engine_;

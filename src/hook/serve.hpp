@@ -25,6 +25,12 @@ Answer served(const Forward<call>& forward, Serve&& serve) {
   return answer;
 }
 
+// Where an allocation of ours was granted more than the program asked for, the driver knows no
+// memory of its own.
+inline bool is_past_what_was_asked(const AllocationFacts& held, CUdeviceptr address) {
+  return address - held.address >= held.asked;
+}
+
 // What puts copies off; nullptr where nobody does.
 template <Call call>
 Resizer* resizer_of(const Forward<call>& forward) {

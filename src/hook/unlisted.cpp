@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "base/log.hpp"
-#include "engine/engine.hpp"
 #include "engine/inside.hpp"
 
 extern "C" {
@@ -165,6 +164,13 @@ void* entry_of(const char* name, void* real) {
 
 }  // namespace
 
+void settle_and_lose_sight(Engine& engine) {
+  sight().lose();
+  engine.scheduling().end_for_good();
+  // Nothing is known of what comes, answers included.
+  static_cast<void>(engine.before({unlisted_call, every_effect}));
+}
+
 void* entry_of_unlisted(const char* name, int version, void* real) {
   const bool harmless = std::any_of(not_hooked.begin(), not_hooked.end(), [&](const auto& row) {
     return row.name == name && row.since <= version && version < row.until;
@@ -191,9 +197,7 @@ void cuvmm_call_of_unlisted(unsigned index) {
     // Whoever holds the program still learns of it before he begins, or after he is done.
     const Threshold::Pass pass{engine->calls()};
     hook::lose_sight(hook::names[index].data());
-    engine->scheduling().end_for_good();
-    // Nothing is known of the call, its answer included.
-    static_cast<void>(engine->before({unlisted_call, every_effect}));
+    hook::settle_and_lose_sight(*engine);
   } else {
     hook::lose_sight(hook::names[index].data());
   }

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 
+#include "engine/engine.hpp"
+
 namespace cuvmm::hook {
 
 // The entry that stands before `real`, or `real` where this function is known to change nothing
@@ -14,6 +16,10 @@ void* entry_of_unlisted(const char* name, int version, void* real);
 
 // The same by the name that dlsym was asked for.
 void* entry_of_unlisted_symbol(const char* symbol, void* real);
+
+// All that was pending is settled, while it is still true that all was seen so far; from then on no
+// shortcut is taken that relies on it. The caller says why, where it is the first.
+void settle_and_lose_sight(Engine& engine);
 
 // What there are entries for. A function beyond them loses sight when it is handed out.
 inline constexpr std::size_t most_unlisted = 512;

@@ -28,7 +28,7 @@ bool Resizer::is_resize(const DeferredCopy& copy) const {
 // By other processes, devices or contexts.
 bool Resizer::is_shared(const DeferredCopy& copy) const {
   const AllocationFacts& from = copy.from.facts;
-  if (copy.to.facts.pins != 0 || from.pins != 0 || around_.memory.copies_wait()) return true;
+  if (copy.to.facts.pins != 0 || from.pins != 0) return true;
   if (!(copy.owner->access() == AccessSet::of(from.device))) return true;
   const auto is_here = [&](const Context& known) {
     return known.device == from.device || known.device < 0;

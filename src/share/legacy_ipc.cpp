@@ -62,7 +62,6 @@ Answer LegacyIpc::open(CUdeviceptr* address, const CUipcMemHandle& bytes, unsign
 }
 
 Answer LegacyIpc::close(CUdeviceptr address) {
-  const RelaxedCapture relaxed{driver_};
   const auto closed = borrower_.close(address);
   if (closed.ok()) return CUDA_SUCCESS;
   if (closed.error().kind == ErrorKind::NotFound) return std::nullopt;

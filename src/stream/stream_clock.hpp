@@ -130,9 +130,10 @@ class StreamClock final : public StreamOrder {
   // By us, for the program, on a stream of whatever kind.
   void work_was_submitted() { program_.legacy.anything_submitted(); }
 
-  // Before a launch that may begin before the work ahead of it in the stream is done: were memory
-  // freed and allocated between the two, the launch would be free to use it too early.
-  void end_programmatic_overlap(StreamName name);
+  // Before a launch that may begin before the kernel ahead of it in the stream has ended: memory
+  // that was freed and allocated between the two would be used by both. Natively the two calls are
+  // work that keeps the kernels apart.
+  void end_overlap(StreamName name);
 
  private:
   friend class Operation;

@@ -379,10 +379,10 @@ void StreamClock::stream_ends(CUstream handle) {
   table_.stream_ended(handle);
 }
 
-void StreamClock::end_programmatic_overlap(StreamName name) {
+void StreamClock::end_overlap(StreamName name) {
+  if (is_capturing(name.handle)) return;
   StreamState* state = table_.find(name);
-  if (state == nullptr || !state->has_unfinished()) return;
-  record_own_mark(*state);
+  if (state != nullptr && state->has_unfinished()) record_own_mark(*state);
 }
 
 }  // namespace cuvmm

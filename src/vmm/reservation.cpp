@@ -2,6 +2,7 @@
 #include "vmm/reservation.hpp"
 
 #include "vmm/give_back.hpp"
+#include "vmm/reserved_addresses.hpp"
 
 namespace cuvmm {
 
@@ -25,12 +26,14 @@ Result<Reservation> Reservation::create(const Driver& driver, Size size, Size gr
     if (error.kind == ErrorKind::OutOfMemory) error.kind = ErrorKind::OutOfAddresses;
     return error;
   }
+  reserved_addresses::add(address, size);
   return Reservation{driver, address, size, granule};
 }
 
 void Reservation::end() {
   const Driver* const driver = std::exchange(driver_, nullptr);
   if (driver == nullptr) return;
+  reserved_addresses::remove(address_);
   give_back(Owed::Addresses, [driver, address = address_, size = size_] {
     return driver->cuMemAddressFree(address, size);
   });

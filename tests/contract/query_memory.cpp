@@ -204,6 +204,40 @@ TEST_F(AskedAboutMapped, ItsCopiesCannotBeMadeToWait) {
   EXPECT_ANSWER(CUDA_ERROR_NOT_SUPPORTED, set_sync_memops(memory_->address()));
 }
 
+// What the driver grants beyond the size that was asked for is nobody's.
+TEST_F(AskedAboutBlocking, NothingLiesPastTheSizeThatWasAskedFor) {
+  const GivenBlocking small{1000};
+  const CUdeviceptr past = small.address() + 1000;
+  CUdeviceptr begin = 0;
+  size_t size = 0;
+  EXPECT_CUDA(driver().cuMemGetAddressRange(&begin, &size, past - 1));
+  EXPECT_EQ(size, 1000u);
+  EXPECT_ANSWER(CUDA_ERROR_NOT_FOUND, driver().cuMemGetAddressRange(&begin, &size, past));
+  for (const auto attribute :
+       {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_BUFFER_ID}) {
+    EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, answer_of(attribute, past)) << attribute;
+  }
+  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                  CU_POINTER_ATTRIBUTE_HOST_POINTER};
+  unsigned type = 1;
+  CUdeviceptr host = 0;
+  void* data[] = {&type, &host};
+  EXPECT_CUDA(driver().cuPointerGetAttributes(2, &wanted[0], &data[0], past));
+  EXPECT_EQ(type, 0u);
+  EXPECT_EQ(host, past);
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, get_ipc_handle(past));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, set_sync_memops(past));
+}
+
+// Rights are given to mappings.
+TEST_F(AskedAboutBlocking, ItHasNoRightsOfItsOwn) {
+  unsigned long long rights = 0;
+  const CUmemLocation here = device_location();
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuMemGetAccess(&rights, &here, memory_->address()));
+}
+
 // dma-buf
 TEST_F(AskedAboutBlocking, ItCanBeADmaBuf) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);

@@ -93,6 +93,47 @@ void be_refused() {
   std::printf("free of what never was   %d\n", static_cast<int>(calls.cuMemFree_(0x123456)));
 }
 
+// The granules that memory lies in are not the program's to change.
+void change_what_lies_behind(CUdeviceptr address, const char* what) {
+  constexpr std::size_t granule = 2 << 20;
+  const CUdeviceptr begin = address / granule * granule;
+  const CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  const CUmemAccessDesc access{here, CU_MEM_ACCESS_FLAGS_PROT_READ};
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = here;
+  CUmemGenericAllocationHandle chunk = 0;
+  check(calls.cuMemCreate_(&chunk, granule, &properties, 0), "cuMemCreate");
+  std::printf("%-24s unmap %d, map %d, access %d, free %d\n", what,
+              static_cast<int>(calls.cuMemUnmap_(begin, granule)),
+              static_cast<int>(calls.cuMemMap_(begin, granule, 0, chunk, 0)),
+              static_cast<int>(calls.cuMemSetAccess_(begin, granule, &access, 1)),
+              static_cast<int>(calls.cuMemAddressFree_(begin, granule)));
+  check(calls.cuMemRelease_(chunk), "cuMemRelease");
+}
+
+void keep_memory_together() {
+  constexpr std::size_t size = 5 << 20;
+  CUdeviceptr small = 0;
+  CUdeviceptr blocking = 0;
+  CUdeviceptr ordered = 0;
+  check(calls.cuMemAlloc_(&small, 1000), "cuMemAlloc");
+  check(calls.cuMemAlloc_(&blocking, size), "cuMemAlloc");
+  check(calls.cuMemAllocAsync_(&ordered, size, nullptr), "cuMemAllocAsync");
+  check(calls.cuStreamSynchronize_(nullptr), "wait");
+  change_what_lies_behind(small, "small");
+  change_what_lies_behind(blocking, "blocking");
+  change_what_lies_behind(blocking + size - 1, "its end");
+  change_what_lies_behind(ordered, "stream-ordered");
+  fill(blocking, size / 4, 5);
+  fill(ordered, size / 4, 6);
+  report("blocking still", sum_of(blocking, size / 4));
+  report("stream-ordered still", sum_of(ordered, size / 4));
+  check(calls.cuMemFreeAsync_(ordered, nullptr), "cuMemFreeAsync");
+  check(calls.cuMemFree_(blocking), "cuMemFree");
+  check(calls.cuMemFree_(small), "cuMemFree");
+}
+
 Calls chosen_route(int count, char** words) {
   const std::string route = count > 1 ? words[1] : "dlsym";
 #ifdef PROGRAM_IS_LINKED
@@ -119,6 +160,7 @@ int main(int count, char** words) {
   use_blocking_memory();
   use_ordered_memory();
   use_other_memory();
+  keep_memory_together();
   be_refused();
   check(calls.cuDevicePrimaryCtxRelease_(device), "release");
   return 0;

@@ -9,25 +9,33 @@
 #include <cstdlib>
 
 // name by cuGetProcAddress, symbol, arguments
-#define PROGRAM_CALLS(CALL)                                                                    \
-  CALL(cuInit, cuInit, (unsigned))                                                             \
-  CALL(cuDeviceGet, cuDeviceGet, (CUdevice*, int))                                             \
-  CALL(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))             \
-  CALL(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice))                    \
-  CALL(cuCtxSetCurrent, cuCtxSetCurrent, (CUcontext))                                          \
-  CALL(cuMemAlloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                      \
-  CALL(cuMemFree, cuMemFree_v2, (CUdeviceptr))                                                 \
-  CALL(cuMemAllocManaged, cuMemAllocManaged, (CUdeviceptr*, size_t, unsigned))                 \
-  CALL(cuMemAllocHost, cuMemAllocHost_v2, (void**, size_t))                                    \
-  CALL(cuMemFreeHost, cuMemFreeHost, (void*))                                                  \
-  CALL(cuMemAllocPitch, cuMemAllocPitch_v2, (CUdeviceptr*, size_t*, size_t, size_t, unsigned)) \
-  CALL(cuMemAllocAsync, cuMemAllocAsync, (CUdeviceptr*, size_t, CUstream))                     \
-  CALL(cuMemFreeAsync, cuMemFreeAsync, (CUdeviceptr, CUstream))                                \
-  CALL(cuMemcpyHtoD, cuMemcpyHtoD_v2, (CUdeviceptr, const void*, size_t))                      \
-  CALL(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void*, CUdeviceptr, size_t))                            \
-  CALL(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))  \
-  CALL(cuMemsetD32, cuMemsetD32_v2, (CUdeviceptr, unsigned, size_t))                           \
-  CALL(cuStreamSynchronize, cuStreamSynchronize, (CUstream))                                   \
+#define PROGRAM_CALLS(CALL)                                                                     \
+  CALL(cuInit, cuInit, (unsigned))                                                              \
+  CALL(cuDeviceGet, cuDeviceGet, (CUdevice*, int))                                              \
+  CALL(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))              \
+  CALL(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice))                     \
+  CALL(cuCtxSetCurrent, cuCtxSetCurrent, (CUcontext))                                           \
+  CALL(cuMemAlloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                       \
+  CALL(cuMemFree, cuMemFree_v2, (CUdeviceptr))                                                  \
+  CALL(cuMemAllocManaged, cuMemAllocManaged, (CUdeviceptr*, size_t, unsigned))                  \
+  CALL(cuMemAllocHost, cuMemAllocHost_v2, (void**, size_t))                                     \
+  CALL(cuMemFreeHost, cuMemFreeHost, (void*))                                                   \
+  CALL(cuMemAllocPitch, cuMemAllocPitch_v2, (CUdeviceptr*, size_t*, size_t, size_t, unsigned))  \
+  CALL(cuMemAllocAsync, cuMemAllocAsync, (CUdeviceptr*, size_t, CUstream))                      \
+  CALL(cuMemFreeAsync, cuMemFreeAsync, (CUdeviceptr, CUstream))                                 \
+  CALL(cuMemcpyHtoD, cuMemcpyHtoD_v2, (CUdeviceptr, const void*, size_t))                       \
+  CALL(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void*, CUdeviceptr, size_t))                             \
+  CALL(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))   \
+  CALL(cuMemsetD32, cuMemsetD32_v2, (CUdeviceptr, unsigned, size_t))                            \
+  CALL(cuMemCreate, cuMemCreate,                                                                \
+       (CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long)) \
+  CALL(cuMemRelease, cuMemRelease, (CUmemGenericAllocationHandle))                              \
+  CALL(cuMemMap, cuMemMap,                                                                      \
+       (CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long))         \
+  CALL(cuMemUnmap, cuMemUnmap, (CUdeviceptr, size_t))                                           \
+  CALL(cuMemSetAccess, cuMemSetAccess, (CUdeviceptr, size_t, const CUmemAccessDesc*, size_t))   \
+  CALL(cuMemAddressFree, cuMemAddressFree, (CUdeviceptr, size_t))                               \
+  CALL(cuStreamSynchronize, cuStreamSynchronize, (CUstream))                                    \
   CALL(cuMemGetInfo, cuMemGetInfo_v2, (size_t*, size_t*))
 
 struct Calls {

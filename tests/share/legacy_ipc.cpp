@@ -108,6 +108,48 @@ CHILD_ROLE(borrows) {
   EXPECT_FALSE(world.memory.find(first).has_value());
 }
 
+// As for the driver's own memory: what a capture of another thread allows, and what breaks it.
+CHILD_ROLE(closes_beside_captures) {
+  PrimaryContext context;
+  IpcWorld world{driver()};
+  const auto handle = link.receive<CUipcMemHandle>();
+  for (const auto mode : {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                          CU_STREAM_CAPTURE_MODE_RELAXED}) {
+    SCOPED_TRACE(mode);
+    const bool is_allowed = mode != CU_STREAM_CAPTURE_MODE_GLOBAL;
+    const CUdeviceptr opened = world.open(handle);
+    CUstream stream = nullptr;
+    GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    GIVEN(driver().cuStreamBeginCapture(stream, mode));
+    world.captures.began();
+    Answer closed;
+    std::thread{[&] {
+      GIVEN(driver().cuCtxSetCurrent(context.get()));
+      closed = world.ipc.close(opened);
+    }}.join();
+    CUgraph graph = nullptr;
+    EXPECT_EQ(driver().cuStreamEndCapture(stream, &graph),
+              is_allowed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    world.captures.ended();
+    EXPECT_EQ(closed, Answer{is_allowed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED});
+    if (!is_allowed) {
+      EXPECT_EQ(world.ipc.close(opened), Answer{CUDA_SUCCESS});
+    }
+    if (graph != nullptr) {
+      EXPECT_CUDA(driver().cuGraphDestroy(graph));
+    }
+    EXPECT_CUDA(driver().cuStreamDestroy(stream));
+  }
+}
+
+TEST_F(LegacyIpcTest, IsClosedBesideACaptureWhereTheDriverWouldDoSo) {
+  const CUdeviceptr address = world->allocate(large);
+  Child child{"closes_beside_captures"};
+  child.link().send(world->handle_of(address));
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(world->memory.free(address), Answer{CUDA_SUCCESS});
+}
+
 void lend_to(Child& child, IpcWorld& world, CUdeviceptr address, Size size, std::uint32_t seed) {
   fill_pattern(address, size, seed);
   GIVEN(synchronize());

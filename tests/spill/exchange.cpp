@@ -164,6 +164,22 @@ TEST_F(ExchangeTest, WhatAnotherProcessHoldsStays) {
   program.expect_intact();
 }
 
+TEST_F(ExchangeTest, MemoryWithSyncMemopsStays) {
+  Program program{driver(), settings()};
+  program.add(8 * MiB, false);
+  program.add(8 * MiB, true);
+  for (const Program::Block& block : program.blocks) {
+    program.memory->set_sync_memops(block.address, true);
+  }
+  LastUses uses;
+  Placement placement{surroundings(program), uses};
+  const auto moved =
+      placement.change(device_of(program), places(program, [](const HeldChunk&) { return true; }));
+  ASSERT_DONE(moved);
+  EXPECT_EQ(moved->out, 0u);
+  program.expect_intact();
+}
+
 TEST_F(ExchangeTest, WorkThatDoesNotEndInTimeLeavesAllInPlace) {
   Program program{driver(), settings()};
   program.add(8 * MiB, true);

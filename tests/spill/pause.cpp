@@ -145,6 +145,34 @@ TEST_F(PauseTest, WhatAnotherProcessHoldsStays) {
   program.expect_intact();
 }
 
+// As compaction leaves it: whoever set it may transfer past the driver.
+TEST_F(PauseTest, MemoryWithSyncMemopsStays) {
+  Program program{driver(), {}};
+  program.add(8 * MiB, false);
+  program.add(256 * KiB, false);
+  program.add(8 * MiB, true);
+  for (const Program::Block& block : program.blocks) {
+    program.memory->set_sync_memops(block.address, true);
+  }
+  const auto strict = program.pauser->pause(timeout, Strict::Yes);
+  ASSERT_FALSE(strict.ok());
+  EXPECT_EQ(strict.error().kind, ErrorKind::NotSupported);
+  const auto paused = program.pauser->pause(timeout, Strict::No);
+  ASSERT_DONE(paused);
+  EXPECT_GE(paused->stayed, 18 * MiB);
+  EXPECT_NE(std::string{paused->why}.find("SYNC_MEMOPS"), std::string::npos) << paused->why;
+  ASSERT_DONE(program.pauser->resume(Partly::No));
+  program.expect_intact();
+  for (const Program::Block& block : program.blocks) {
+    program.memory->set_sync_memops(block.address, false);
+  }
+  const auto whole = program.pauser->pause(timeout, Strict::Yes);
+  ASSERT_DONE(whole);
+  EXPECT_EQ(whole->stayed, 0u);
+  ASSERT_DONE(program.pauser->resume(Partly::No));
+  program.expect_intact();
+}
+
 TEST_F(PauseTest, WorkThatDoesNotEndInTimeRefusesIt) {
   Program program{driver(), {}};
   program.add(4 * MiB, false);

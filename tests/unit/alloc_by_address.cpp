@@ -43,7 +43,8 @@ class DevicesByAddress : public testing::Test {
 };
 
 TEST_F(DevicesByAddress, AreSeenWhileTheyAreOpen) {
-  for (const char* device : {"/dev/infiniband/uverbs0", "/dev/nvidia-fs0"}) {
+  for (const char* device :
+       {"/dev/infiniband/uverbs0", "/dev/nvidia-fs0", "/dev/gdrdrv", "/dev/cxi0", "/dev/hfi1_0"}) {
     open(device);
     EXPECT_TRUE(holds_device_by_address(root_)) << device;
     close();

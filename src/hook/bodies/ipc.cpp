@@ -31,8 +31,12 @@ CUresult open(const Forward<call>& forward, CUdeviceptr* address, const CUipcMem
 }  // namespace
 
 CUVMM_HOOK(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
-  return by_us_or_the_driver(
-      forward, [&](LegacyIpc& ipc) { return ipc.handle_of(address, handle); }, handle, address);
+  const auto handle_of = [&](LegacyIpc& ipc) -> Answer {
+    const auto held = forward.engine().serving()->memory.find(address);
+    if (held && is_past_what_was_asked(*held, address)) return CUDA_ERROR_INVALID_VALUE;
+    return ipc.handle_of(address, handle);
+  };
+  return by_us_or_the_driver(forward, handle_of, handle, address);
 }
 CUVMM_HOOK(cuIpcOpenMemHandle, CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
   return open(forward, address, handle, flags);

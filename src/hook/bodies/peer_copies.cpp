@@ -56,6 +56,16 @@ CUresult with_contexts(Engine& engine, CUresult answer, CUdeviceptr to, CUdevice
   return copied;
 }
 
+// What goes past `forward` waits for memory with SYNC_MEMOPS as that does.
+template <Call call, class Copy>
+CUresult completed(const Forward<call>& forward, CUstream stream, CUdeviceptr to, CUdeviceptr from,
+                   const Copy& copy) {
+  Engine& engine = forward.engine();
+  if (!some_memory_is_synchronous(engine)) return copy();
+  const bool null_is_per_thread = forward.flavour() == Flavour::PerThread;
+  return call_synchronously_if_named(engine, null_is_per_thread, copy, to, from, stream);
+}
+
 template <Call call, class... Arguments>
 CUresult copy(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
               Arguments... arguments) {
@@ -66,7 +76,8 @@ CUresult copy(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, si
       forward.engine(), forward(arguments...), to, from,
       [&](CUcontext of_target, CUcontext of_source) {
         const auto peer = per_thread ? driver.cuMemcpyPeer_per_thread : driver.cuMemcpyPeer;
-        return peer(to, of_target, from, of_source, size);
+        return completed(forward, nullptr, to, from,
+                         [&] { return peer(to, of_target, from, of_source, size); });
       },
       [&] { return forward.unannounced(arguments...); });
 }
@@ -82,7 +93,8 @@ CUresult copy_ordered(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr 
       [&](CUcontext of_target, CUcontext of_source) {
         const auto peer =
             per_thread ? driver.cuMemcpyPeerAsync_per_thread : driver.cuMemcpyPeerAsync;
-        return peer(to, of_target, from, of_source, size, stream);
+        return completed(forward, stream, to, from,
+                         [&] { return peer(to, of_target, from, of_source, size, stream); });
       },
       // The stream is of the other context, so its work is waited for instead.
       [&] {

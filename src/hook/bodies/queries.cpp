@@ -23,6 +23,23 @@ CUresult ask_when_there(const Forward<call>& forward, Effect effect, Ask&& ask) 
   return refused != CUDA_SUCCESS ? refused : ask();
 }
 
+// The driver's answer for an address that it does not know, where it knows our mapping there: it is
+// asked about another one, which it tells the host's pointer to.
+template <class Ask>
+CUresult answer_as_unknown(unsigned count, const CUpointer_attribute* attributes, void** data,
+                           CUdeviceptr address, Ask&& ask) {
+  static const char unknown = 0;
+  const CUdeviceptr asked = reinterpret_cast<CUdeviceptr>(&unknown);
+  const CUresult answer = ask(asked);
+  for (unsigned i = 0; answer == CUDA_SUCCESS && i < count; ++i) {
+    if (attributes[i] != CU_POINTER_ATTRIBUTE_HOST_POINTER) continue;
+    if (std::memcmp(data[i], &asked, sizeof asked) == 0) {
+      std::memcpy(data[i], &address, sizeof address);
+    }
+  }
+  return answer;
+}
+
 // Whoever has tokens lets another device use the memory past us.
 template <Call call, class Ask>
 CUresult with_tokens(const Forward<call>& forward, CUdeviceptr address, Ask&& ask) {
@@ -77,6 +94,7 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
   const auto held = found(forward.engine(), address);
   if (!held) return forward(start, size, address);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  if (is_past_what_was_asked(*held, address)) return CUDA_ERROR_NOT_FOUND;
   if (start != nullptr) *start = held->address;
   if (size != nullptr) *size = held->asked;
   return CUDA_SUCCESS;
@@ -85,11 +103,15 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
 CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUdeviceptr address) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || data == nullptr) return forward(data, attribute, address);
+  const auto held = serving->memory.find(address);
+  if (held && is_past_what_was_asked(*held, address)) {
+    const CUresult refused = forward.announce();
+    return refused != CUDA_SUCCESS ? refused : CUDA_ERROR_INVALID_VALUE;
+  }
   if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
     return with_tokens(forward, address,
                        [&] { return forward.announced(data, attribute, address); });
   }
-  const auto held = serving->memory.find(address);
   if (!held) return forward(data, attribute, address);
   const auto ours = pointer_answer(serving->memory, *held, address, attribute);
   if (!ours) {
@@ -105,6 +127,11 @@ CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attribut
            CUdeviceptr address) {
   const auto held = found(forward.engine(), address);
   if (!held || attributes == nullptr) return forward(count, attributes, data, address);
+  if (is_past_what_was_asked(*held, address)) {
+    return answer_as_unknown(count, attributes, data, address, [&](CUdeviceptr instead) {
+      return forward(count, attributes, data, instead);
+    });
+  }
   const std::span wanted{attributes, count};
   const auto ours = [&](CUpointer_attribute attribute) {
     return pointer_answer(forward.engine().serving()->memory, *held, address, attribute);
@@ -125,13 +152,14 @@ CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attribut
 }
 
 // The driver refuses this one on memory that is mapped, so it is ours to keep: copies and sets of
-// such a block wait (door.hpp).
+// such a block wait (sync_memops.hpp).
 CUVMM_HOOK(cuPointerSetAttribute, const void* value, CUpointer_attribute attribute,
            CUdeviceptr address) {
-  const bool is_ours = value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
-                       found(forward.engine(), address);
-  if (!is_ours) return forward(value, attribute, address);
+  const bool is_kept = value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+  const auto held = is_kept ? found(forward.engine(), address) : std::nullopt;
+  if (!held) return forward(value, attribute, address);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  if (is_past_what_was_asked(*held, address)) return CUDA_ERROR_INVALID_VALUE;
   unsigned wanted = 0;
   std::memcpy(&wanted, value, sizeof wanted);
   forward.engine().serving()->memory.set_sync_memops(address, wanted != 0);
@@ -152,17 +180,9 @@ CUVMM_HOOK(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, vo
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// What lies behind our addresses is ours to change. The driver would say the same of the memory
-// that was asked for.
-CUVMM_HOOK(cuMemUnmap, CUdeviceptr address, size_t size) {
-  if (!found(forward.engine(), address)) return forward(address, size);
-  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  return CUDA_ERROR_INVALID_VALUE;
-}
-
-CUVMM_HOOK(cuMemSetAccess, CUdeviceptr address, size_t size, const CUmemAccessDesc* lines,
-           size_t count) {
-  if (!found(forward.engine(), address)) return forward(address, size, lines, count);
+CUVMM_HOOK(cuMemGetAccess, unsigned long long* flags, const CUmemLocation* location,
+           CUdeviceptr address) {
+  if (!found(forward.engine(), address)) return forward(flags, location, address);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   return CUDA_ERROR_INVALID_VALUE;
 }

@@ -36,7 +36,7 @@ CUresult copy_ordered(const Forward<call>& forward, To to, From from, Size size,
     return make_in_turn(way, request, forward, to, from, size, stream);
   };
   Engine& engine = forward.engine();
-  if (!way.is_open_to_queue || copies_wait(engine)) return on_this_thread();
+  if (!way.is_open_to_queue) return on_this_thread();
   const MemoryOfCall target = look_up(engine, to, size, Touch::Write);
   if (!reaches(target, way)) return on_this_thread();
   const MemoryOfCall source = look_up(engine, from, size, Touch::Read);
@@ -77,8 +77,7 @@ CUresult set(const Forward<call>& forward, CUdeviceptr address, Size aligned_to,
     const MemoryOfCall memory = look_up(engine, address, span, Touch::Write);
     return memory.lies == Lies::OnDevice && memory.device == way.stream->device;
   };
-  const bool later =
-      way.is_open_to_queue && !copies_wait(engine) && address % aligned_to == 0 && is_on_device();
+  const bool later = way.is_open_to_queue && address % aligned_to == 0 && is_on_device();
   return later ? queue_as_it_is(way, request, forward, arguments...)
                : make_in_turn(way, request, forward, arguments...);
 }
@@ -139,8 +138,7 @@ CUVMM_SCHEDULE(cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D* copy, CUstream stream) {
   const Request request =
       way.request(Call::cuMemcpy2DAsync_v2, kind_of(Call::cuMemcpy2DAsync_v2, size), size);
   Engine& engine = forward.engine();
-  const bool later = way.is_open_to_queue && copy != nullptr && !copies_wait(engine) &&
-                     can_be_queued(engine, way, *copy);
+  const bool later = way.is_open_to_queue && copy != nullptr && can_be_queued(engine, way, *copy);
   if (!later) return make_in_turn(way, request, forward, copy, stream);
   return queue(
       way, request,
@@ -161,8 +159,8 @@ CUVMM_SCHEDULE(cuMemcpyDtoD_v2, CUdeviceptr to, CUdeviceptr from, size_t size) {
     const MemoryOfCall memory = look_up(engine, address, size, how);
     return memory.lies == Lies::OnDevice && memory.device == way.stream->device;
   };
-  const bool later = way.is_open_to_queue && !copies_wait(engine) &&
-                     is_on_device(to, Touch::Write) && is_on_device(from, Touch::Read);
+  const bool later =
+      way.is_open_to_queue && is_on_device(to, Touch::Write) && is_on_device(from, Touch::Read);
   return later ? queue_as_it_is(way, request, forward, to, from, size)
                : make_in_turn(way, request, forward, to, from, size);
 }

@@ -36,6 +36,7 @@ MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) 
   if (address == 0) return {};
   if (Serving* serving = engine.serving()) {
     if (const auto held = serving->memory.find(address)) {
+      if ((held->pins & pin::sync_memops) != 0) return {};
       const bool fits = size <= held->granted - (address - held->address);
       return fits ? MemoryOfCall{Lies::OnDevice, held->device} : MemoryOfCall{};
     }

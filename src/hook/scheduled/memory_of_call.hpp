@@ -28,9 +28,4 @@ inline MemoryOfCall look_up(Engine& engine, const void* host, Size size, Touch h
 bool stage(void* to, const void* from, Size size);
 bool stage(void* to, CUdeviceptr from, Size size);
 
-// Some allocation was told that its copies are to be done when they return.
-inline bool copies_wait(Engine& engine) {
-  return engine.serving() != nullptr && engine.serving()->memory.copies_wait();
-}
-
 }  // namespace cuvmm::hook

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private tables of the driver's. What is called through them comes by no door, so one that is not
+// known to be harmless ends our sight, as a function does that is in no list.
+#include "hook/export_tables.hpp"
+
+#include "base/log.hpp"
+#include "hook/door.hpp"
+#include "hook/unlisted.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+void take_note(Engine& engine, const CUuuid& id) {
+  const bool is_known = is_known_export_table(id);
+  CUVMM_LOG(Debug, "the program has asked for the driver's table %s (%s)", text_of(id).data(),
+            is_known ? "known" : "unknown");
+  if (is_known || !sight().is_whole()) return;
+  if (engine.serving() != nullptr) {
+    CUVMM_LOG_ONCE(Warning,
+                   "the program uses a table of the driver's that this version does not know (%s): "
+                   "from here on live memory stays where it is, and each free waits as natively",
+                   text_of(id).data());
+  }
+  // Whoever holds the program still learns of it before he begins, or after he is done.
+  const Threshold::Pass pass{engine.calls()};
+  settle_and_lose_sight(engine);
+}
+
+}  // namespace
+
+CUVMM_HOOK(cuGetExportTable, const void** table, const CUuuid* id) {
+  const CUresult answer = forward(table, id);
+  if (answer == CUDA_SUCCESS && id != nullptr) take_note(forward.engine(), *id);
+  return answer;
+}
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launch attributes that change what the order of a stream says.
+#include <deque>
+#include <span>
+
+#include "hook/serve.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+// Recorded when the kernel triggers it, or has begun. Neither says that the work before the launch
+// is done, so from then on the event proves nothing of it.
+CUevent event_recorded_by(const CUlaunchAttribute& attribute) {
+  switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      return attribute.value.programmaticEvent.event;
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return attribute.value.launchCompletionEvent.event;
+    default:
+      return nullptr;
+  }
+}
+
+// Such a kernel may begin before the one ahead of it in the stream has ended.
+bool overlaps(const CUlaunchAttribute& attribute) {
+  return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+         attribute.value.programmaticStreamSerializationAllowed != 0;
+}
+
+template <Call call, class... Arguments>
+[[gnu::noinline, gnu::cold]] CUresult launch_with_attributes(const Forward<call>& forward,
+                                                             StreamClock& clock,
+                                                             const CUlaunchConfig* config,
+                                                             Arguments... arguments) {
+  std::deque<EventPlaces::Recording> recordings;  // of nothing that is known
+  if (config->attrs != nullptr) {                 // else the driver's to refuse
+    for (const CUlaunchAttribute& attribute : std::span{config->attrs, config->numAttrs}) {
+      const CUevent event = event_recorded_by(attribute);
+      if (event != nullptr) recordings.emplace_back(clock.events(), event);
+      if (overlaps(attribute)) clock.end_overlap(stream_name(forward, config->hStream));
+    }
+  }
+  return forward(config, arguments...);
+}
+
+}  // namespace
+
+CUVMM_HOOK(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction function, void** parameters,
+           void** packed) {
+  if (config != nullptr && config->numAttrs != 0) [[unlikely]] {
+    if (StreamClock* const clock = clock_of(forward)) {
+      return launch_with_attributes(forward, *clock, config, function, parameters, packed);
+    }
+  }
+  return forward(config, function, parameters, packed);
+}
+
+}  // namespace cuvmm::hook

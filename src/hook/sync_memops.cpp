@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/sync_memops.hpp"
+
+namespace cuvmm::hook {
+
+bool NamesSynchronousMemory::is_synchronous(CUdeviceptr address) const {
+  const auto held = memory_.find(address);
+  return held && (held->pins & pin::sync_memops) != 0;
+}
+
+SynchronousCopy::SynchronousCopy(Engine& engine, CUstream stream, bool null_is_per_thread)
+    : driver_(engine.driver()), stream_(stream) {
+  if (stream_ == nullptr) stream_ = null_is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+  if (stream_ == CU_STREAM_LEGACY) no_capture_begins_.emplace(engine.captures());
+}
+
+CUresult SynchronousCopy::finish(CUresult answer) const {
+  if (answer != CUDA_SUCCESS) return answer;
+  const RelaxedCapture relaxed{driver_};
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = driver_.cuStreamIsCapturing(stream_, &status);
+  if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE) return answer;
+  return driver_.cuStreamSynchronize(stream_);
+}
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events that a launch records by its attributes prove nothing of the work before it.
+#include <gtest/gtest.h>
+
+#include "hook_sim/doors.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
+#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
+
+class EventOfALaunch : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    open_driver();
+    ASSERT_DONE(through_door<Call::cuInit>(0u));
+    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context_, 0));
+    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    if (Engine::get()->serving() == nullptr) GTEST_SKIP() << "nothing is served";
+    ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream_, unsigned{CU_STREAM_NON_BLOCKING}));
+    ASSERT_DONE(through_door<Call::cuEventCreate>(&event_, unsigned{CU_EVENT_DISABLE_TIMING}));
+    // Of an event that was recorded behind a free it is known that the free comes before it.
+    CUdeviceptr freed = 0;
+    ASSERT_DONE(through_door<Call::cuMemAllocAsync>(&freed, std::size_t{4096}, stream_));
+    ASSERT_DONE(through_door<Call::cuMemFreeAsync>(freed, stream_));
+    ASSERT_DONE(through_door<Call::cuEventRecord>(event_, stream_));
+    ASSERT_TRUE(is_proof());
+  }
+  void TearDown() override { EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0)); }
+
+  bool is_proof() const { return !Engine::get()->serving()->clock.place_of(event_).empty(); }
+
+  // A stand-in takes every launch.
+  CUresult launch(CUlaunchAttribute* attributes, unsigned count) {
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = stream_;
+    config.attrs = attributes;
+    config.numAttrs = count;
+    const CUlaunchConfig* const asked = &config;
+    return through_door<Call::cuLaunchKernelEx>(
+        asked, CUfunction{nullptr}, static_cast<void**>(nullptr), static_cast<void**>(nullptr));
+  }
+
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUevent event_ = nullptr;
+};
+
+TEST_F(EventOfALaunch, ThatTheKernelTriggersIsNoProof) {
+  CUlaunchAttribute attributes[2]{};
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+  attributes[1].value.programmaticEvent.event = event_;
+  EXPECT_DONE(launch(&attributes[0], 2));
+  EXPECT_FALSE(is_proof());
+}
+
+TEST_F(EventOfALaunch, ThatTheLaunchCompletesIsNoProof) {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  attribute.value.launchCompletionEvent.event = event_;
+  EXPECT_DONE(launch(&attribute, 1));
+  EXPECT_FALSE(is_proof());
+}
+
+TEST_F(EventOfALaunch, IsProofAgainOnceItIsRecordedAsUsual) {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  attribute.value.launchCompletionEvent.event = event_;
+  EXPECT_DONE(launch(&attribute, 1));
+  EXPECT_DONE(through_door<Call::cuEventRecord>(event_, stream_));
+  EXPECT_TRUE(is_proof());
+}
+
+TEST_F(EventOfALaunch, IsProofBesideLaunchesThatDoNotNameIt) {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  EXPECT_DONE(launch(&attribute, 1));
+  EXPECT_DONE(launch(nullptr, 0));
+  EXPECT_DONE(launch(nullptr, 1));
+  EXPECT_TRUE(is_proof());
+}
+
+}  // namespace
+}  // namespace cuvmm::test

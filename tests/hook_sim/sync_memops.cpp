@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS on memory that we serve: which copies and sets wait, and for
+// what.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "hook_sim/doors.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
+#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
+
+constexpr Size bytes = 64 * KiB;
+
+class SyncMemops : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    open_driver();
+    ASSERT_DONE(through_door<Call::cuInit>(0u));
+    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context_, 0));
+    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    if (Engine::get()->serving() == nullptr) GTEST_SKIP() << "nothing is served";
+    ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&flagged_, std::size_t{bytes}));
+    ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&plain_, std::size_t{bytes}));
+    const unsigned on = 1;
+    ASSERT_DONE(through_door<Call::cuPointerSetAttribute>(
+        static_cast<const void*>(&on), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, flagged_));
+    void* host = nullptr;
+    ASSERT_DONE(through_door<Call::cuMemHostAlloc>(&host, std::size_t{bytes},
+                                                   unsigned{CU_MEMHOSTALLOC_DEVICEMAP}));
+    word_ = static_cast<std::uint32_t*>(host);
+    *word_ = 0;
+    ASSERT_DONE(through_door<Call::cuMemHostGetDevicePointer_v2>(&word_on_device_, host, 0u));
+    held_ = given_stream();
+    stream_ = given_stream();
+  }
+  void TearDown() override {
+    if (word_ == nullptr) return;
+    let_go();
+    EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+  }
+
+  static CUstream given_stream() {
+    CUstream stream = nullptr;
+    EXPECT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
+    return stream;
+  }
+
+  // The stream waits until let_go().
+  void hold(CUstream stream) {
+    ASSERT_DONE(through_door<Call::cuStreamWaitValue32_v2>(stream, word_on_device_, cuuint32_t{1},
+                                                           unsigned{CU_STREAM_WAIT_VALUE_EQ}));
+  }
+  void let_go() { __atomic_store_n(word_, 1, __ATOMIC_RELEASE); }
+
+  CUresult set(CUdeviceptr address, CUstream stream) {
+    return through_door<Call::cuMemsetD8Async>(address, static_cast<unsigned char>(1),
+                                               std::size_t{bytes}, stream);
+  }
+
+  // On a thread of its own.
+  void expect_returns(const std::function<CUresult()>& call) {
+    auto answer = elsewhere(call);
+    EXPECT_EQ(answer.wait_for(std::chrono::seconds{5}), std::future_status::ready);
+    let_go();
+    EXPECT_DONE(answer.get());
+  }
+  // Until the stream that is held goes on.
+  void expect_waits(const std::function<CUresult()>& call) {
+    auto answer = elsewhere(call);
+    EXPECT_EQ(answer.wait_for(std::chrono::milliseconds{40}), std::future_status::timeout);
+    let_go();
+    EXPECT_DONE(answer.get());
+  }
+  std::future<CUresult> elsewhere(const std::function<CUresult()>& call) const {
+    return std::async(std::launch::async, [this, call] {
+      const CUresult entered = through_door<Call::cuCtxSetCurrent>(context_);
+      return entered == CUDA_SUCCESS ? call() : entered;
+    });
+  }
+
+  CUcontext context_ = nullptr;
+  CUdeviceptr flagged_ = 0;
+  CUdeviceptr plain_ = 0;
+  std::uint32_t* word_ = nullptr;
+  CUdeviceptr word_on_device_ = 0;
+  CUstream held_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+TEST_F(SyncMemops, ASetOfOtherMemoryDoesNotWaitForOtherStreams) {
+  hold(held_);
+  expect_returns([&] { return set(plain_, stream_); });
+}
+
+TEST_F(SyncMemops, ASetOfOtherMemoryDoesNotWaitForItsOwnStream) {
+  hold(stream_);
+  expect_returns([&] { return set(plain_, stream_); });
+}
+
+TEST_F(SyncMemops, ASetWaitsForItsOwnStreamOnly) {
+  hold(held_);
+  expect_returns([&] { return set(flagged_, stream_); });
+}
+
+TEST_F(SyncMemops, AnAsynchronousSetIsCompleteOnReturn) {
+  hold(stream_);
+  expect_waits([&] {
+    const CUresult answer = set(flagged_ + 100, stream_);
+    EXPECT_DONE(through_door<Call::cuStreamQuery>(stream_));
+    return answer;
+  });
+}
+
+TEST_F(SyncMemops, ACopyWaitsWhicheverSideIsFlagged) {
+  for (const auto& [to, from] : {std::pair{flagged_, plain_}, {plain_, flagged_}}) {
+    *word_ = 0;
+    hold(stream_);
+    expect_waits([&, to = to, from = from] {
+      return through_door<Call::cuMemcpyDtoDAsync_v2>(to, from, std::size_t{bytes}, stream_);
+    });
+  }
+}
+
+TEST_F(SyncMemops, ACopyWaitsWhoseHostSideIsFlaggedDeviceMemory) {
+  hold(stream_);
+  expect_waits([&] {
+    return through_door<Call::cuMemcpyHtoDAsync_v2>(plain_, reinterpret_cast<const void*>(flagged_),
+                                                    std::size_t{bytes}, stream_);
+  });
+}
+
+TEST_F(SyncMemops, AShapedCopyWaits) {
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = plain_;
+  copy.dstDevice = flagged_;
+  copy.WidthInBytes = copy.srcPitch = copy.dstPitch = 512;
+  copy.Height = 4;
+  hold(stream_);
+  expect_waits([&] {
+    const CUDA_MEMCPY2D* const asked = &copy;
+    return through_door<Call::cuMemcpy2DAsync_v2>(asked, stream_);
+  });
+}
+
+TEST_F(SyncMemops, ABatchWaitsThatNamesItAnywhere) {
+  CUdeviceptr to[] = {plain_, flagged_};
+  CUdeviceptr from[] = {plain_ + bytes / 2, plain_ + bytes / 2};
+  std::size_t sizes[] = {64, 64};
+  CUmemcpyAttributes attributes{};
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  std::size_t first = 0;
+  hold(stream_);
+  expect_waits([&] {
+    return through_door<Call::cuMemcpyBatchAsync_v2>(&to[0], &from[0], &sizes[0], std::size_t{2},
+                                                     &attributes, &first, std::size_t{1}, stream_);
+  });
+}
+
+TEST_F(SyncMemops, ASetOnTheDefaultStreamWaitsForThatStream) {
+  hold(CU_STREAM_LEGACY);
+  expect_waits([&] {
+    return through_door<Call::cuMemsetD8_v2>(flagged_, static_cast<unsigned char>(1),
+                                             std::size_t{bytes});
+  });
+}
+
+TEST_F(SyncMemops, NoWaitOnceTheAttributeIsClear) {
+  const unsigned off = 0;
+  ASSERT_DONE(through_door<Call::cuPointerSetAttribute>(
+      static_cast<const void*>(&off), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, flagged_));
+  hold(stream_);
+  expect_returns([&] { return set(flagged_, stream_); });
+}
+
+// A client's calls are queued, but for those that have to be complete.
+TEST_F(SyncMemops, OnlyCallsThatNameItLeaveTheQueueOfAClient) {
+  Engine& engine = *Engine::get();
+  engine.scheduling().set_policy(Schedule::Fifo);
+  Scheduler& scheduler = engine.scheduling().parts()->scheduler;
+  Client& client = scheduler.create_client("client", 0, 1);
+  const auto as_client = [&](const std::function<CUresult()>& call) {
+    scheduler.bind_this_thread(&client);
+    const CUresult answer = call();
+    scheduler.bind_this_thread(nullptr);
+    return answer;
+  };
+  hold(held_);
+  expect_returns([&] {
+    return as_client([&] {
+      EXPECT_DONE(set(plain_, held_));
+      return set(flagged_, stream_);
+    });
+  });
+  *word_ = 0;
+  hold(stream_);
+  expect_waits([&] { return as_client([&] { return set(flagged_, stream_); }); });
+  scheduler.end_client(client);
+  engine.scheduling().set_policy(Schedule::Off);
+}
+
+class SyncMemopsBesideACapture : public SyncMemops,
+                                 public ::testing::WithParamInterface<CUstreamCaptureMode> {
+ protected:
+  void expect_sound(CUstream captured) {
+    CUgraph graph = nullptr;
+    EXPECT_DONE(through_door<Call::cuStreamEndCapture>(captured, &graph));
+    if (graph != nullptr) {
+      EXPECT_DONE(through_door<Call::cuGraphDestroy>(graph));
+    }
+  }
+};
+
+TEST_P(SyncMemopsBesideACapture, TheCaptureOfAnotherThreadGoesOn) {
+  ASSERT_DONE(through_door<Call::cuStreamBeginCapture_v2>(held_, GetParam()));
+  hold(stream_);
+  expect_waits([&] { return set(flagged_, stream_); });
+  EXPECT_DONE(elsewhere([&] {
+                return through_door<Call::cuMemsetD8_v2>(flagged_, static_cast<unsigned char>(1),
+                                                         std::size_t{bytes});
+              }).get());
+  expect_sound(held_);
+}
+
+TEST_P(SyncMemopsBesideACapture, ACallThatIsCapturedDoesNotWait) {
+  ASSERT_DONE(through_door<Call::cuStreamBeginCapture_v2>(stream_, GetParam()));
+  EXPECT_DONE(set(flagged_, stream_));
+  expect_sound(stream_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, SyncMemopsBesideACapture,
+                         ::testing::Values(CU_STREAM_CAPTURE_MODE_GLOBAL,
+                                           CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                                           CU_STREAM_CAPTURE_MODE_RELAXED));
+
+}  // namespace
+}  // namespace cuvmm::test

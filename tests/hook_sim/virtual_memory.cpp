@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls about mappings are refused on every address that we have reserved, and on no other.
+#include <gtest/gtest.h>
+
+#include "hook_sim/doors.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
+#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
+
+constexpr Size granule = 2 * MiB;
+
+class MappingCalls : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    open_driver();
+    ASSERT_DONE(through_door<Call::cuInit>(0u));
+    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context_, 0));
+    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    const CUmemAllocationProp* const asked = &properties_;
+    ASSERT_DONE(through_door<Call::cuMemCreate>(&chunk_, std::size_t{granule}, asked, 0ull));
+  }
+  void TearDown() override {
+    EXPECT_DONE(through_door<Call::cuMemRelease>(chunk_));
+    EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+  }
+
+  CUresult map(CUdeviceptr address) {
+    return through_door<Call::cuMemMap>(address, std::size_t{granule}, std::size_t{0}, chunk_,
+                                        0ull);
+  }
+  static CUresult unmap(CUdeviceptr address, Size size) {
+    return through_door<Call::cuMemUnmap>(address, std::size_t{size});
+  }
+  static CUresult set_access(CUdeviceptr address, Size size) {
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {0}},
+                                 CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return through_door<Call::cuMemSetAccess>(address, std::size_t{size}, &access, std::size_t{1});
+  }
+  static CUresult free_addresses(CUdeviceptr address, Size size) {
+    return through_door<Call::cuMemAddressFree>(address, std::size_t{size});
+  }
+  static CUdeviceptr given_addresses(Size size, CUdeviceptr hint = 0) {
+    CUdeviceptr address = 0;
+    EXPECT_DONE(through_door<Call::cuMemAddressReserve>(&address, std::size_t{size}, std::size_t{0},
+                                                        hint, 0ull));
+    return address;
+  }
+
+  void expect_refused(CUdeviceptr address, Size size) {
+    EXPECT_EQ(unmap(address, size), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(map(address), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(set_access(address, size), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(free_addresses(address, size), CUDA_ERROR_INVALID_VALUE);
+  }
+
+  CUcontext context_ = nullptr;
+  CUmemAllocationProp properties_{.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE,
+                                  .location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}},
+                                  .win32HandleMetaData = nullptr,
+                                  .allocFlags = {}};
+  CUmemGenericAllocationHandle chunk_ = 0;
+};
+
+TEST_F(MappingCalls, AreRefusedWhereBlocksLie) {
+  CUdeviceptr small = 0;
+  CUdeviceptr large = 0;
+  CUdeviceptr ordered = 0;
+  ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&small, std::size_t{1000}));
+  ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&large, std::size_t{5 * MiB}));
+  ASSERT_DONE(through_door<Call::cuMemAllocAsync>(&ordered, std::size_t{5 * MiB},
+                                                  CUstream{CU_STREAM_LEGACY}));
+  for (const CUdeviceptr one : {small, large, large + 5 * MiB - 1, ordered}) {
+    expect_refused(round_down(one, granule), granule);
+  }
+  EXPECT_DONE(through_door<Call::cuMemsetD8_v2>(large, static_cast<unsigned char>(1),
+                                                std::size_t{5 * MiB}));
+  EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
+}
+
+TEST_F(MappingCalls, AreRefusedWhereABlockLay) {
+  CUdeviceptr block = 0;
+  ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&block, std::size_t{4 * MiB}));
+  ASSERT_DONE(through_door<Call::cuMemFree_v2>(block));
+  expect_refused(round_down(block, granule), granule);
+}
+
+TEST_F(MappingCalls, AreRefusedOnAResizableBuffer) {
+  Engine& engine = *Engine::get();
+  const CUdeviceptr buffer = [&] {
+    const Inside inside;
+    DeviceMemory& device = **engine.stores().device(0);
+    return *engine.resizables().reserve(engine.driver(), device, 16 * MiB);
+  }();
+  expect_refused(buffer, granule);
+  expect_refused(buffer + 14 * MiB, granule);
+  const Inside inside;
+  EXPECT_TRUE(engine.resizables().release(buffer, Resizable::After{CUstream{nullptr}}).ok());
+}
+
+TEST_F(MappingCalls, WorkOnMemoryOfTheProgramsOwn) {
+  const CUdeviceptr address = given_addresses(2 * granule);
+  EXPECT_DONE(map(address));
+  EXPECT_DONE(set_access(address, granule));
+  EXPECT_DONE(through_door<Call::cuMemsetD8_v2>(address, static_cast<unsigned char>(1),
+                                                std::size_t{granule}));
+  EXPECT_DONE(unmap(address, granule));
+  EXPECT_DONE(free_addresses(address, 2 * granule));
+}
+
+// Bookkeeping ends before the driver has the addresses back.
+TEST_F(MappingCalls, WorkWhereOursHaveEnded) {
+  Engine& engine = *Engine::get();
+  const CUdeviceptr ours = [&] {
+    const Inside inside;
+    auto reservation = Reservation::create(engine.driver(), 2 * granule, granule);
+    EXPECT_TRUE(Engine::has_reserved(reservation->address() + granule, 1));
+    EXPECT_TRUE(Engine::has_reserved(reservation->address() - 1, 2));
+    EXPECT_FALSE(Engine::has_reserved(reservation->address() + 2 * granule, ~Size{0}) &&
+                 Engine::has_reserved(reservation->address() - 1, 1));
+    return reservation->address();
+  }();
+  const CUdeviceptr address = given_addresses(2 * granule, ours);
+  EXPECT_EQ(address, ours);
+  EXPECT_DONE(map(address));
+  EXPECT_DONE(unmap(address, granule));
+  EXPECT_DONE(free_addresses(address, 2 * granule));
+}
+
+}  // namespace
+}  // namespace cuvmm::test
