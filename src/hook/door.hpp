@@ -75,7 +75,7 @@ class Forward {
         }
       }
     };
-    if constexpr (copies_or_sets) {
+    if constexpr (copies_or_sets && !is_asynchronous(info(call).name)) {
       if (some_memory_is_synchronous(engine_)) [[unlikely]] {
         return call_synchronously_if_named(engine_, flavour_ == Flavour::PerThread, call_driver,
                                            arguments...);

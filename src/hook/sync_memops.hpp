@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <type_traits>
 
 #include "engine/engine.hpp"
@@ -107,6 +108,11 @@ CUstream stream_of_copy(CUstream stream, Rest...) {
 template <class First, class... Rest>
 CUstream stream_of_copy(First, Rest... rest) {
   return stream_of_copy(rest...);
+}
+
+// The attribute says nothing of asynchronous copies and sets (measured).
+constexpr bool is_asynchronous(std::string_view name) {
+  return name.find("Async") != std::string_view::npos;
 }
 
 // `call` is the copy or set with these arguments.

@@ -29,7 +29,8 @@ class EventOfALaunch : public ::testing::Test {
   }
   void TearDown() override { EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0)); }
 
-  bool is_proof() const { return !Engine::get()->serving()->clock.place_of(event_).empty(); }
+  static StreamClock& clock() { return Engine::get()->serving()->clock; }
+  bool is_proof() const { return !clock().events().last_record(event_).place.empty(); }
 
   // A stand-in takes every launch.
   CUresult launch(CUlaunchAttribute* attributes, unsigned count) {
@@ -83,6 +84,22 @@ TEST_F(EventOfALaunch, IsProofBesideLaunchesThatDoNotNameIt) {
   EXPECT_DONE(launch(nullptr, 0));
   EXPECT_DONE(launch(nullptr, 1));
   EXPECT_TRUE(is_proof());
+}
+
+// Memory that was freed before it must not be used by two kernels at once.
+TEST_F(EventOfALaunch, ThatMayOverlapWithTheOneAheadIsKeptBehindAFree) {
+  StreamState& stream = *clock().table().find({.handle = stream_});
+  ASSERT_TRUE(stream.marks.empty());
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 0;
+  EXPECT_DONE(launch(&attribute, 1));
+  EXPECT_TRUE(stream.marks.empty());
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  EXPECT_DONE(launch(&attribute, 1));
+  EXPECT_EQ(stream.marks.size(), 1U);
+  EXPECT_DONE(launch(&attribute, 1));
+  EXPECT_EQ(stream.marks.size(), 1U) << "nothing was freed in between";
 }
 
 }  // namespace

@@ -64,6 +64,11 @@ class SyncMemops : public ::testing::Test {
                                                std::size_t{bytes}, stream);
   }
 
+  CUresult set_now(CUdeviceptr address) {
+    return through_door<Call::cuMemsetD8_v2>(address, static_cast<unsigned char>(1),
+                                             std::size_t{1024});
+  }
+
   // On a thread of its own.
   void expect_returns(const std::function<CUresult()>& call) {
     auto answer = elsewhere(call);
@@ -104,36 +109,32 @@ TEST_F(SyncMemops, ASetOfOtherMemoryDoesNotWaitForItsOwnStream) {
   expect_returns([&] { return set(plain_, stream_); });
 }
 
-TEST_F(SyncMemops, ASetWaitsForItsOwnStreamOnly) {
-  hold(held_);
-  expect_returns([&] { return set(flagged_, stream_); });
+TEST_F(SyncMemops, AnAsynchronousSetOrCopyDoesNotWait) {
+  hold(stream_);
+  expect_returns([&] {
+    EXPECT_DONE(set(flagged_, stream_));
+    return through_door<Call::cuMemcpyDtoDAsync_v2>(plain_, flagged_, std::size_t{bytes}, stream_);
+  });
 }
 
-TEST_F(SyncMemops, AnAsynchronousSetIsCompleteOnReturn) {
-  hold(stream_);
-  expect_waits([&] {
-    const CUresult answer = set(flagged_ + 100, stream_);
-    EXPECT_DONE(through_door<Call::cuStreamQuery>(stream_));
-    return answer;
-  });
+TEST_F(SyncMemops, ASetWaitsForItsOwnStreamOnly) {
+  hold(held_);
+  expect_returns([&] { return set_now(flagged_); });
+}
+
+TEST_F(SyncMemops, ASetOfOtherMemoryDoesNotWaitForTheDefaultStream) {
+  hold(CU_STREAM_LEGACY);
+  expect_returns([&] { return set_now(plain_); });
 }
 
 TEST_F(SyncMemops, ACopyWaitsWhicheverSideIsFlagged) {
   for (const auto& [to, from] : {std::pair{flagged_, plain_}, {plain_, flagged_}}) {
     *word_ = 0;
-    hold(stream_);
+    hold(CU_STREAM_LEGACY);
     expect_waits([&, to = to, from = from] {
-      return through_door<Call::cuMemcpyDtoDAsync_v2>(to, from, std::size_t{bytes}, stream_);
+      return through_door<Call::cuMemcpyDtoD_v2>(to, from, std::size_t{bytes});
     });
   }
-}
-
-TEST_F(SyncMemops, ACopyWaitsWhoseHostSideIsFlaggedDeviceMemory) {
-  hold(stream_);
-  expect_waits([&] {
-    return through_door<Call::cuMemcpyHtoDAsync_v2>(plain_, reinterpret_cast<const void*>(flagged_),
-                                                    std::size_t{bytes}, stream_);
-  });
 }
 
 TEST_F(SyncMemops, AShapedCopyWaits) {
@@ -143,67 +144,24 @@ TEST_F(SyncMemops, AShapedCopyWaits) {
   copy.dstDevice = flagged_;
   copy.WidthInBytes = copy.srcPitch = copy.dstPitch = 512;
   copy.Height = 4;
-  hold(stream_);
-  expect_waits([&] {
-    const CUDA_MEMCPY2D* const asked = &copy;
-    return through_door<Call::cuMemcpy2DAsync_v2>(asked, stream_);
-  });
-}
-
-TEST_F(SyncMemops, ABatchWaitsThatNamesItAnywhere) {
-  CUdeviceptr to[] = {plain_, flagged_};
-  CUdeviceptr from[] = {plain_ + bytes / 2, plain_ + bytes / 2};
-  std::size_t sizes[] = {64, 64};
-  CUmemcpyAttributes attributes{};
-  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-  std::size_t first = 0;
-  hold(stream_);
-  expect_waits([&] {
-    return through_door<Call::cuMemcpyBatchAsync_v2>(&to[0], &from[0], &sizes[0], std::size_t{2},
-                                                     &attributes, &first, std::size_t{1}, stream_);
-  });
-}
-
-TEST_F(SyncMemops, ASetOnTheDefaultStreamWaitsForThatStream) {
   hold(CU_STREAM_LEGACY);
   expect_waits([&] {
-    return through_door<Call::cuMemsetD8_v2>(flagged_, static_cast<unsigned char>(1),
-                                             std::size_t{bytes});
+    const CUDA_MEMCPY2D* const asked = &copy;
+    return through_door<Call::cuMemcpy2D_v2>(asked);
   });
+}
+
+TEST_F(SyncMemops, ASetWaitsForTheDefaultStream) {
+  hold(CU_STREAM_LEGACY);
+  expect_waits([&] { return set_now(flagged_ + 100); });
 }
 
 TEST_F(SyncMemops, NoWaitOnceTheAttributeIsClear) {
   const unsigned off = 0;
   ASSERT_DONE(through_door<Call::cuPointerSetAttribute>(
       static_cast<const void*>(&off), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, flagged_));
-  hold(stream_);
-  expect_returns([&] { return set(flagged_, stream_); });
-}
-
-// A client's calls are queued, but for those that have to be complete.
-TEST_F(SyncMemops, OnlyCallsThatNameItLeaveTheQueueOfAClient) {
-  Engine& engine = *Engine::get();
-  engine.scheduling().set_policy(Schedule::Fifo);
-  Scheduler& scheduler = engine.scheduling().parts()->scheduler;
-  Client& client = scheduler.create_client("client", 0, 1);
-  const auto as_client = [&](const std::function<CUresult()>& call) {
-    scheduler.bind_this_thread(&client);
-    const CUresult answer = call();
-    scheduler.bind_this_thread(nullptr);
-    return answer;
-  };
-  hold(held_);
-  expect_returns([&] {
-    return as_client([&] {
-      EXPECT_DONE(set(plain_, held_));
-      return set(flagged_, stream_);
-    });
-  });
-  *word_ = 0;
-  hold(stream_);
-  expect_waits([&] { return as_client([&] { return set(flagged_, stream_); }); });
-  scheduler.end_client(client);
-  engine.scheduling().set_policy(Schedule::Off);
+  hold(CU_STREAM_LEGACY);
+  expect_returns([&] { return set_now(flagged_); });
 }
 
 class SyncMemopsBesideACapture : public SyncMemops,
@@ -220,12 +178,7 @@ class SyncMemopsBesideACapture : public SyncMemops,
 
 TEST_P(SyncMemopsBesideACapture, TheCaptureOfAnotherThreadGoesOn) {
   ASSERT_DONE(through_door<Call::cuStreamBeginCapture_v2>(held_, GetParam()));
-  hold(stream_);
-  expect_waits([&] { return set(flagged_, stream_); });
-  EXPECT_DONE(elsewhere([&] {
-                return through_door<Call::cuMemsetD8_v2>(flagged_, static_cast<unsigned char>(1),
-                                                         std::size_t{bytes});
-              }).get());
+  EXPECT_DONE(elsewhere([&] { return set_now(flagged_); }).get());
   expect_sound(held_);
 }
 

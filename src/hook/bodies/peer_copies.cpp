@@ -61,7 +61,7 @@ template <Call call, class Copy>
 CUresult completed(const Forward<call>& forward, CUstream stream, CUdeviceptr to, CUdeviceptr from,
                    const Copy& copy) {
   Engine& engine = forward.engine();
-  if (!some_memory_is_synchronous(engine)) return copy();
+  if (is_asynchronous(info(call).name) || !some_memory_is_synchronous(engine)) return copy();
   const bool null_is_per_thread = forward.flavour() == Flavour::PerThread;
   return call_synchronously_if_named(engine, null_is_per_thread, copy, to, from, stream);
 }
