@@ -12,3 +12,14 @@ mkdir -p "$results"
   echo "CUVMM_STRESS_OPERATIONS $CUVMM_STRESS_OPERATIONS"
   ctest --preset release --label-regex stress --no-tests=error
 } | tee "$results/stress.txt"
+
+# Programs beside the model of stream order, natively and served in several settings, in two
+# processes at a time. Each setting has its own seeds.
+order_programs=${CUVMM_ORDER_PROGRAMS:-1000000}
+source tools/order_programs.sh
+{
+  echo "commit $(commit_built)"
+  echo "machine $(machine_here)"
+  echo "CUVMM_ORDER_PROGRAMS $order_programs"
+  run_order_programs "$order_programs"
+} | tee "$results/order.txt"

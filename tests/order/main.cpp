@@ -2,7 +2,10 @@
 // Random legal programs, compared with a reference model of the order of streams.
 //
 //   cuvmm_order_tests [--programs N] [--seed S] [--operations K] [--memory MIB] [--only SEED]
-//                     [--verbose]
+//                     [--end-idle-only] [--ignore KIND]... [--verbose]
+//
+// --ignore goes on where it meets that kind of violation, to find others behind it: "ready too
+// early", "returned too early", "granted too early" or "wrong contents".
 //
 // Runs over whatever libcuda.so.1 it meets: the simulated driver, cuvmm, or a card. Ends with 1 at
 // the first violation. What it cannot see: see program.hpp and model.hpp.
@@ -36,7 +39,15 @@ Options read(int count, char** arguments) {
       options.program.is_verbose = true;
       continue;
     }
+    if (std::strcmp(name, "--end-idle-only") == 0) {
+      options.program.ends_idle_streams_only = true;
+      continue;
+    }
     if (i + 1 == count) refuse(name);
+    if (std::strcmp(name, "--ignore") == 0) {
+      cuvmm::order::ignore(arguments[++i]);
+      continue;
+    }
     const std::uint64_t value = std::strtoull(arguments[++i], nullptr, 0);
     if (std::strcmp(name, "--programs") == 0) {
       options.programs = value;

@@ -31,11 +31,10 @@ MemoryBooks::Grant MemoryBooks::check_grant(const Model& model, const Block& blo
     grant.is_reuse = true;
     if (!model.is_surely_blocked(freed.after)) continue;
     grant.is_behind_blocked_work = true;
-    if (model.is_behind(before, freed.after.surely)) continue;
     const bool possibly_behind = (freed.after.surely & ~before.possibly).none();
-    if (may_depend) {
-      grant.also |= freed.after;  // as the pool may, it has made the allocation wait
-    } else if (!possibly_behind) {
+    if (may_depend || model.is_behind(before, freed.after.surely)) {
+      grant.also |= freed.after;  // if need be, the pool has made the allocation wait
+    } else if (!possibly_behind && !is_ignored("granted too early")) {
       violation("granted too early",
                 "%#llx, %zu bytes, overlaps block %d: the work that its free is behind is blocked, "
                 "and the allocation does not come after it",

@@ -77,15 +77,36 @@ EventRecord Model::either(const EventRecord& first, const EventRecord& second) {
   return both;
 }
 
-// A driver may leave out a wait for what is complete. Then the wait is no barrier by the rule of
-// the legacy stream either.
+Node Model::submit_allocation(Stream stream, const Past& also) {
+  Past past = only_possibly(legacy_rule(stream));
+  add_last(past, streams_[at(stream)]);
+  past |= also;
+  return add(stream, past);
+}
+
+Node Model::submit_record(Stream stream) {
+  const Node before = streams_[at(stream)].last;
+  const Node record = submit(stream);
+  if (!is_ordered_with_legacy(kind_of(stream))) return record;
+  Past past = only_possibly(past_of(record));
+  if (before != no_node) past |= past_of(before);
+  add(stream, past);
+  return record;
+}
+
 Node Model::submit_wait(Stream stream, const EventRecord& record) {
   const Past awaited = past_of(record);
-  Past past = legacy_rule(stream);
-  if (!is_surely_blocked(awaited)) past.surely.reset();
+  const bool is_barrier = kind_of(stream) == StreamKind::Legacy && is_surely_blocked(awaited);
+  Past past = is_barrier ? legacy_rule(stream) : only_possibly(legacy_rule(stream));
   add_last(past, streams_[at(stream)]);
   past |= awaited;
   return add(stream, past);
+}
+
+Node Model::submit_host_function(Stream stream) {
+  const Node node = submit(stream, {{}, host_functions_});
+  host_functions_ |= past_of(node).possibly;
+  return node;
 }
 
 Node Model::submit_gate(Stream stream) {

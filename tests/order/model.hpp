@@ -6,10 +6,10 @@
 //   - on the legacy stream: the last node of every blocking and per-thread stream;
 //     on a blocking or per-thread stream: the last node of the legacy stream;
 //   - the last record of an event, if the node is a wait for that event.
-// Nothing else orders: no value wait, host function, priority, or blocking call of the host.
+// Nothing else orders: no value wait, priority, or blocking call of the host.
 //
-// Some programs do not determine an order: two threads race, or the driver may add a dependency.
-// A node therefore has two sets: what it surely comes after, and what it possibly comes after.
+// Some programs do not determine an order: two threads race, or the driver may add a dependency or
+// leave one out. A node therefore has two sets: what it surely and what it possibly comes after.
 //
 // A gate is a node that completes only when the program opens it, or when the node that opens it
 // has run. A node behind a closed gate is blocked. Every other node completes by itself, some time.
@@ -63,7 +63,16 @@ class Model {
   Past next_on(Stream stream) const;
   // Submits an operation. `also`: what it comes after beside the rules of streams.
   Node submit(Stream stream, const Past& also = {});
+  // Measured: an allocation of memory that no pending work has used may be no work of its stream,
+  // so that the rule of the legacy stream does not concern it.
+  Node submit_allocation(Stream stream, const Past& also);
+  // Measured: the event comes after the legacy stream's work, yet a query of the blocking stream
+  // that it is recorded on may not.
+  Node submit_record(Stream stream);
+  // A wait for what is complete may be left out.
   Node submit_wait(Stream stream, const EventRecord& record);
+  // Host functions of different streams possibly run in the order in which they were submitted.
+  Node submit_host_function(Stream stream);
   static EventRecord either(const EventRecord& first, const EventRecord& second);
   Past past_of(const EventRecord& record) const;
   Past past_of(Node node) const;  // with the node itself
@@ -109,12 +118,17 @@ class Model {
   Node add(Stream stream, Past past);
   void add_last(Past& past, const StreamState& stream) const;
   Past legacy_rule(Stream stream) const;
+  static Past only_possibly(Past past) {
+    past.surely.reset();
+    return past;
+  }
   bool is_surely_closed(const Gate& gate) const;
   bool is_possibly_closed(const Gate& gate) const;
 
   std::vector<StreamState> streams_;
   std::vector<Past> nodes_;  // each with what comes before it, without itself
   std::vector<Gate> gates_;
+  Nodes host_functions_;  // with what they possibly come after
   Nodes complete_;
 };
 

@@ -122,22 +122,22 @@ Program::Stream Program::stream_behind(const Nodes& nodes) {
 }
 
 void Program::one_operation() {
+  if (is_freeing_) return chance_.percent(80) ? open_gate() : query_stream();
   struct Choice {
     unsigned weight;
     void (Program::*operation)();
-    bool takes_memory = false;  // or gives it back: not beside a waiting cuMemFree
   };
   static constexpr Choice choices[] = {
-      {22, &Program::allocate, true},
-      {20, &Program::free_in_order, true},
-      {3, &Program::free_at_once, true},
-      {3, &Program::allocate_blocking, true},
-      {1, &Program::free_blocking, true},
+      {22, &Program::allocate},
+      {20, &Program::free_in_order},
+      {3, &Program::free_at_once},
+      {3, &Program::allocate_blocking},
+      {1, &Program::free_blocking},
       {3, &Program::fill_again},
       {4, &Program::check},
       {3, &Program::copy_between},
-      {3, &Program::grow, true},
-      {1, &Program::launch_graph, true},
+      {3, &Program::grow},
+      {1, &Program::launch_graph},
       {9, &Program::close_gate},
       {6, &Program::open_gate},
       {3, &Program::open_gate_by_a_stream},
@@ -150,7 +150,7 @@ void Program::one_operation() {
       {1, &Program::synchronize_event},
       {1, &Program::synchronize_context},
       {1, &Program::run_host_function},
-      {1, &Program::replace_stream, true},
+      {1, &Program::replace_stream},
   };
   unsigned all = 0;
   for (const Choice& choice : choices) all += choice.weight;
@@ -160,7 +160,6 @@ void Program::one_operation() {
       chosen -= choice.weight;
       continue;
     }
-    if (choice.takes_memory && is_freeing_) return open_gate();
     return (this->*choice.operation)();
   }
 }
@@ -210,7 +209,7 @@ void Program::compare_results() {
     for (std::size_t row = 0; row < expected.rows.size(); ++row) {
       for (std::size_t word = 0; word < row_words; ++word) {
         const std::uint32_t found = world_.results()[expected.first_word + row * row_words + word];
-        if (found == expected.rows[row]) continue;
+        if (found == expected.rows[row] || is_ignored("wrong contents")) continue;
         violation("wrong contents", "block %d, row %zu: expected %08x, found %08x", expected.block,
                   expected.first_row + row, expected.rows[row], found);
       }

@@ -25,6 +25,8 @@ struct ProgramSettings {
   std::size_t operations = 200;                    // that streams are given, before the end
   std::size_t most_bytes = std::size_t{16} << 20;  // that live at once
   bool is_verbose = false;
+  // Streams and threads end only with nothing to do: on a card their end may wait for blocked work.
+  bool ends_idle_streams_only = false;
 };
 
 // Over all programs of the process.
@@ -77,6 +79,7 @@ class Program {
   void synchronize_event();
   void synchronize_context();
   void run_host_function();
+  bool may_end(Stream stream) const;
   void replace_stream();
   void replace_thread();
 
@@ -151,7 +154,9 @@ class Program {
   unsigned large_share_ = 0;    // of allocations, in percent
   std::size_t most_bytes_ = 0;  // that live at once
   std::vector<PendingWait> waits_;
-  bool is_freeing_ = false;  // a waiting cuMemFree may hold back other calls for memory
+  // Another thread waits in cuMemFree. On a card most calls that submit work then wait for it, so
+  // the program submits none.
+  bool is_freeing_ = false;
 };
 
 }  // namespace cuvmm::order

@@ -52,7 +52,7 @@ Block* Program::allocate_on(Stream stream, std::size_t size) {
 
   const Past before = model_.next_on(in_model(stream));
   const auto grant = memory_.check_grant(model_, block, before);
-  const Node node = model_.submit(in_model(stream), grant.also);
+  const Node node = model_.submit_allocation(in_model(stream), grant.also);
   block.written_by(node);
   Block& added = memory_.add(std::move(block));
   ++counts_.granted;

@@ -14,9 +14,6 @@ namespace {
 void open_word(std::uint32_t* word) {
   std::atomic_ref<std::uint32_t>{*word}.store(1);
 }
-void open_word_of(void* word) {
-  open_word(static_cast<std::uint32_t*>(word));
-}
 void do_nothing(void*) {}
 
 }  // namespace
@@ -56,17 +53,9 @@ void Program::open_gate_by_a_stream() {
   if (model_.depends_on(model_.next_on(in_model(stream)), gate.node)) return;
   look_after_waits();
   closed_.erase(closed_.begin() + static_cast<long>(index));
-  if (chance_.percent(70)) {
-    trace("%s: write word %zu", name(stream), gate.word);
-    must_call(stream, "cuStreamWriteValue32", [&] {
-      return cuStreamWriteValue32(handle(stream), word_on_device(gate.word), 1, 0);
-    });
-  } else {
-    trace("%s: host function that sets word %zu", name(stream), gate.word);
-    must_call(stream, "cuLaunchHostFunc", [&] {
-      return cuLaunchHostFunc(handle(stream), open_word_of, world_.gates() + gate.word);
-    });
-  }
+  trace("%s: write word %zu", name(stream), gate.word);
+  must_call(stream, "cuStreamWriteValue32",
+            [&] { return cuStreamWriteValue32(handle(stream), word_on_device(gate.word), 1, 0); });
   const Node writer = model_.submit(in_model(stream));
   model_.opens(writer, gate.node);
   query(stream);  // a driver may keep work back until somebody asks for it
@@ -78,7 +67,7 @@ void Program::record(std::size_t event, Stream stream) {
   trace("%s: record event %zu", name(stream), event);
   must_call(stream, "cuEventRecord",
             [&] { return cuEventRecord(world_.events()[event], handle(stream)); });
-  events_[event] = {{model_.submit(in_model(stream))}};
+  events_[event] = {{model_.submit_record(in_model(stream))}};
 }
 
 void Program::wait(Stream stream, std::size_t event) {
@@ -121,7 +110,7 @@ void Program::race_for_event() {
   }
   must(recorded, "cuEventRecord");
   const EventRecord before = events_[event];
-  events_[event] = {{model_.submit(in_model(recording))}};
+  events_[event] = {{model_.submit_record(in_model(recording))}};
   EventRecord either = Model::either(before, events_[event]);
   either.may_be_none = either.may_be_none || before.candidates.empty();
   if (asks) {
@@ -137,6 +126,7 @@ void Program::race_for_event() {
 void Program::compare_query(const char* what, CUresult answer, const Past& asked) {
   if (answer == CUDA_ERROR_NOT_READY) return;
   must(answer, what);
+  if (is_ignored("ready too early")) return;  // then nothing is learnt from it either
   if (model_.is_surely_blocked(asked)) {
     violation("ready too early", "%s answered CUDA_SUCCESS, but the work is blocked", what);
   }
@@ -208,10 +198,13 @@ void Program::look_after_waits() {
     }
     trace("%s returned", wait->what);
     must(*wait->answer, wait->what);
-    if (model_.is_surely_blocked(wait->began_with)) {
-      violation("returned too early", "%s returned, but what it waits for is blocked", wait->what);
+    if (!is_ignored("returned too early")) {
+      if (model_.is_surely_blocked(wait->began_with)) {
+        violation("returned too early", "%s returned, but what it waits for is blocked",
+                  wait->what);
+      }
+      model_.learn_complete(wait->began_with);
     }
-    model_.learn_complete(wait->began_with);
     if (wait->afterwards) wait->afterwards();
     wait = waits_.erase(wait);
   }
@@ -224,7 +217,7 @@ void Program::wait_for(const char* what, int thread, std::function<Past()> cover
   if (!model_.is_possibly_blocked(past)) {
     trace("%s", what);
     must(call_on(thread, what, call), what);
-    model_.learn_complete(past);
+    if (!is_ignored("returned too early")) model_.learn_complete(past);
   } else if (thread == WorldStream::any_thread && can_begin_wait() && chance_.percent(40)) {
     trace("%s in another thread", what);
     begin_wait(what, std::move(covered), std::move(call));
@@ -267,12 +260,18 @@ void Program::run_host_function() {
   trace("%s: host function", name(stream));
   must_call(stream, "cuLaunchHostFunc",
             [&] { return cuLaunchHostFunc(handle(stream), do_nothing, nullptr); });
-  model_.submit(in_model(stream));
+  model_.submit_host_function(in_model(stream));
+}
+
+bool Program::may_end(Stream stream) const {
+  return !settings_.ends_idle_streams_only ||
+         !model_.is_possibly_blocked(model_.work_of(in_model(stream)));
 }
 
 void Program::replace_stream() {
   if (!waits_.empty()) return;  // one of them may wait for it
   const Stream stream = any_created_stream();
+  if (!may_end(stream)) return;
   trace("%s: destroy it, and create another", name(stream));
   const MustReturn watch{"cuStreamDestroy"};
   world_.replace_stream(stream);
@@ -284,7 +283,7 @@ void Program::replace_stream() {
 void Program::replace_thread() {
   const int thread = chance_.between(1, World::host_threads);
   for (Stream stream = 0; stream < streams_.size(); ++stream) {
-    if (world_.streams()[stream].thread != thread) continue;
+    if (world_.streams()[stream].thread != thread || !may_end(stream)) continue;
     trace("%s: its thread ends, and another begins", name(stream));
     const MustReturn watch{"the end of a thread"};
     world_.replace_thread(thread);

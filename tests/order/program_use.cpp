@@ -118,6 +118,7 @@ void Program::grow() {
 
 // Captured work orders nothing. Its launch is one operation.
 void Program::launch_graph() {
+  if (!waits_.empty()) return;  // a wait for the context breaks captures
   Block* const block = any_block();
   if (block == nullptr || memory_.result_words_used + 2048 > World::result_words) return;
   const Stream stream = stream_behind(block->uses);

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -21,6 +23,7 @@ using Line = std::array<char, 120>;
 std::uint64_t current_seed = 0;
 bool is_verbose = false;
 std::vector<Line> lines;
+std::vector<std::string> ignored_kinds;
 
 std::atomic<const char*> current_call{nullptr};
 std::atomic<std::uint64_t> calls{0};  // changes when a call begins or ends
@@ -75,6 +78,13 @@ void violation(const char* kind, const char* format, ...) {
               current_seed, current_seed);
   std::fflush(stdout);
   ::_exit(1);  // work may be stuck: no destructor, no exit handler
+}
+
+void ignore(const char* kind) {
+  ignored_kinds.emplace_back(kind);
+}
+bool is_ignored(const char* kind) {
+  return std::find(ignored_kinds.begin(), ignored_kinds.end(), kind) != ignored_kinds.end();
 }
 
 void must(CUresult answer, const char* call) {

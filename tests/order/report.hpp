@@ -17,6 +17,10 @@ void begin_trace(std::uint64_t seed, bool verbose);
 // status 1.
 [[noreturn, gnu::format(printf, 2, 3)]] void violation(const char* kind, const char* format, ...);
 
+// Lets the run go on where it meets a violation of this kind, to look for others behind it.
+void ignore(const char* kind);
+bool is_ignored(const char* kind);
+
 // A violation unless the driver answered CUDA_SUCCESS.
 void must(CUresult answer, const char* call);
 

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# Runs cuvmm_order_tests on the simulated driver in its settings, for tools/stress.sh (sourced). Ends
+# with the first violation, which the program prints with its trace and its seed.
+run_order_programs() {  # PROGRAMS, of all settings together
+  local -a names=() commands=()
+  local order sim=build/lib/cuvmm/sim program=build/bin/cuvmm_order_tests
+  local served="build/bin/cuvmm run --quiet --mode vmm"
+  setting() { names+=("$1") commands+=("$2"); }
+  for order in eager lazy random:1; do
+    setting "native, $order" "env VMM_SIM_ORDER=$order LD_LIBRARY_PATH=$sim $program"
+    setting "served, $order" "env VMM_SIM_ORDER=$order $served --sim -- $program"
+  done
+  setting "limit of 24 MiB" "env VMM_WAIT=1ms $served --sim --limit 24M -- $program"
+  setting "limit of 24 MiB, tight" "env VMM_WAIT=1ms VMM_GROW=tight $served --sim --limit 24M -- $program"
+  setting "device of 64 MiB" "env VMM_WAIT=1ms $served --sim=memory=64M -- $program --memory 48"
+  setting "resize by promise" "env VMM_RESIZE=elide $served --sim -- $program"
+  setting "spilled" "env VMM_WAIT=1ms $served --sim --limit 16M --spill host:1G -- $program"
+  setting "scheduled" "env VMM_CLIENT=order $served --sim --schedule fair -- $program"
+  setting "races" "env VMM_SIM_DELAY=cuEventQuery=50us,cuStreamWaitEvent=50us,cuEventRecord=20us $served --sim -- $program"
+
+  local each=$((($1 + 2 * ${#names[@]} - 1) / (2 * ${#names[@]})))
+  local index half seed=1 status=0 folder
+  folder=$(mktemp -d)
+  for index in "${!names[@]}"; do
+    echo "-- ${names[index]}"
+    local -a running=()
+    for half in first second; do
+      # shellcheck disable=SC2086
+      ${commands[index]} --programs "$each" --seed "$seed" >"$folder/$half" 2>&1 &
+      running+=($!)
+      seed=$((seed + each))
+    done
+    wait "${running[0]}" || status=1
+    wait "${running[1]}" || status=1
+    for half in first second; do
+      if grep -q '^VIOLATION' "$folder/$half"; then
+        tail -n 60 "$folder/$half"
+      else
+        paste -sd ' ' "$folder/$half"
+      fi
+    done
+  done
+  rm -rf "$folder"
+  return "$status"
+}
