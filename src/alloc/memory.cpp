@@ -186,14 +186,19 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   if (is_dead(stream.context)) return std::nullopt;
   DeviceMemory& device = pool->device();
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
-  const StreamClock::Operation operation{around_.clock, stream,
-                                         StreamClock::Operation::Kind::Allocation};
-  if (operation.answer() != CUDA_SUCCESS) return std::nullopt;
+  StreamClock::Operation operation{around_.clock, stream,
+                                   StreamClock::Operation::Kind::Allocation};
   auto made = pool->allocate(size, stream.id);
   if (lacks_memory(made)) {
     made = again_under_pressure(device, size, [&] { return pool->allocate(size, stream.id); });
   }
   if (!made.ok()) return refuse(made.error(), size, device);
+  if (PoolMemory::is_behind_others(**made)) {
+    if (operation.granted_behind_others() != CUDA_SUCCESS) {
+      pool->free(**made, stream.ticket());
+      return std::nullopt;
+    }
+  }
   give(**made, address,
        {.asked = size,
         .buffer_id = last_buffer_id_.fetch_add(1, std::memory_order_relaxed) + 1,

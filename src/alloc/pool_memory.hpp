@@ -46,6 +46,10 @@ class PoolMemory {
   // Usable by work that `stream` is given from now on.
   Result<Allocation*> allocate(Size asked, StreamId stream);
   void free(Allocation& allocation, const FreeTicket& ticket);
+  // When it was allocated, work of other streams still used some of it, ahead of its stream.
+  static bool is_behind_others(const Allocation& allocation) {
+    return static_cast<const Block&>(allocation).is_behind_others;
+  }
   // That it was allocated for.
   static StreamId stream_of(const Allocation& allocation) {
     return static_cast<const Block&>(allocation).stream;

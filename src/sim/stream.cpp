@@ -73,6 +73,25 @@ Point submit_now(const std::shared_ptr<Stream>& stream, Operation operation) {
   return stream->queue->submit(std::move(work), {}, duration);
 }
 
+Point submit_record(const std::shared_ptr<Stream>& stream, Operation operation) {
+  const auto context = stream->context.lock();
+  if (context == nullptr) return {};
+  {
+    const Holding holding{context->submission_lock()};
+    const bool has_work = !stream->queue->is_idle() || !stream->next_after.empty();
+    if (stream->is_blocking() && !has_work) {
+      std::vector<Point> after = points_before(*stream, *context);
+      if (!after.empty()) {
+        Work work = [context, operation = std::move(operation)] {
+          run_operation(operation, *context);
+        };
+        return Queue::create()->submit(std::move(work), std::move(after), Duration::Long);
+      }
+    }
+  }
+  return submit_now(stream, std::move(operation));
+}
+
 CUresult submit(const std::shared_ptr<Stream>& stream, Operation operation) {
   if (is_captured(*stream)) return add_to_capture(*stream, std::move(operation));
   if (const CUresult refused = refuse_implicit_join(*stream); refused != CUDA_SUCCESS) {

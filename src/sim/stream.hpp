@@ -53,6 +53,10 @@ std::shared_ptr<Stream> implicit_stream(const std::shared_ptr<Context>& current)
 CUresult submit(const std::shared_ptr<Stream>& stream, Operation operation);
 // The same past any capture, with the point that the operation is.
 Point submit_now(const std::shared_ptr<Stream>& stream, Operation operation);
+// The same for the record of an event, which is no work of a stream that has none (measured): it is
+// behind what the stream's next work would be behind, and neither a query nor a wait of the stream
+// sees it.
+Point submit_record(const std::shared_ptr<Stream>& stream, Operation operation);
 // Submits, and waits until it is done. Refused while the stream is captured.
 CUresult submit_and_wait(const std::shared_ptr<Stream>& stream, Operation operation);
 

@@ -127,14 +127,7 @@ bool StreamClock::follow(const FreeTicket& freed, StreamId asker) {
       answer = driver_.cuStreamWaitEvent(to->handle, event, 0);
     }
   }
-  {
-    const Holding holding{from->lock};
-    if (--from->followers == 0) {
-      from->spare_events.insert(from->spare_events.end(), from->retired_events.begin(),
-                                from->retired_events.end());
-      from->retired_events.clear();
-    }
-  }
+  end_following(*from);
   if (answer == CUDA_SUCCESS) learn(*to, {freed});
   return answer == CUDA_SUCCESS;
 }
@@ -150,7 +143,7 @@ bool StreamClock::wait(const FreeTicket& freed, std::uint64_t until) {
     const std::uint64_t now = now_ns();
     if (now >= next_question) {
       look(freed.stream);
-      ask_whether_idle(*state, freed);
+      ask_whether_idle(*state);
       if (is_done(freed)) return true;
       next_question = now + between_questions;
     }
@@ -185,7 +178,7 @@ void StreamClock::ask_about_frees(int device) {
   for (StreamState* state : table_.with_unfinished(device)) {
     const FreeTicket last{state->id, state->tick.load()};
     poll(*state, Zeal::Full);
-    if (!is_done(last)) ask_whether_idle(*state, last);
+    if (!is_done(last)) ask_whether_idle(*state);
   }
 }
 

@@ -130,10 +130,10 @@ class StreamClock final : public StreamOrder {
   // By us, for the program, on a stream of whatever kind.
   void work_was_submitted() { program_.legacy.anything_submitted(); }
 
-  // Before a launch that may begin before the kernel ahead of it in the stream has ended: memory
-  // that was freed and allocated between the two would be used by both. Natively the two calls are
-  // work that keeps the kernels apart.
-  void end_overlap(StreamName name);
+  // After the driver has said that the stream is done: its operations of ours may still be behind
+  // the legacy stream, where the driver does not look. The first asks, the second waits.
+  bool operations_are_done(StreamName name);
+  CUresult wait_for_operations(StreamName name);
 
  private:
   friend class Operation;
@@ -142,8 +142,9 @@ class StreamClock final : public StreamOrder {
     return stream.leaves_marks() || (is_short_.load(std::memory_order_relaxed) &&
                                      freeing_streams_.load(std::memory_order_relaxed) > 1);
   }
-  bool is_behind_the_barrier(StreamState& stream, std::uint64_t& epoch);
-  CUresult place_operation(StreamState& stream, std::uint64_t epoch, bool is_behind, CUevent& event);
+  bool has_other_side(const StreamState& stream, std::uint64_t& epoch);
+  void learn_other_side(StreamState& stream, std::uint64_t epoch);
+  CUresult record_operation(StreamState& stream, CUevent& event);
   Place other_side_of(const StreamState& stream);
   void learn(StreamState& later, const Place& earlier);
 
@@ -157,7 +158,8 @@ class StreamClock final : public StreamOrder {
   enum class Zeal : std::uint8_t { Sparing, Full };
   void poll(StreamState& state, Zeal zeal);
   void retire(StreamState& state, Mark& mark);
-  void ask_whether_idle(StreamState& state, const FreeTicket& freed);
+  void ask_whether_idle(StreamState& state);
+  static void end_following(StreamState& state);
   bool is_idle(CUstream handle) const;
 
   bool is_capturing(CUstream handle) const;
@@ -183,17 +185,25 @@ class StreamClock::Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  // Else the driver's reason why the stream does not take it: nothing may be done then.
+  // Of a free. Else the driver's reason why the stream does not take it: nothing may be done then.
   CUresult answer() const { return answer_; }
   // The memory is freed now. Once.
   FreeTicket freed();
+  // Memory was found that other streams' work still uses, ahead of this stream. Else the driver's
+  // reason why the stream cannot take the allocation.
+  CUresult granted_behind_others();
 
  private:
+  CUresult stand_as_barrier();
+
   StreamClock& clock_;
   StreamState& stream_;
+  std::uint64_t epoch_ = 0;
+  bool is_ahead_of_barrier_ = false;  // one is missing, for a free or for memory behind others
   CUresult answer_ = CUDA_SUCCESS;
-  CUevent event_ = nullptr;  // that was recorded for it
+  CUevent event_ = nullptr;   // that was recorded for it
   std::uint64_t before_ = 0;  // the last free on the stream before the event
+  bool is_barrier_ = false;
 };
 
 }  // namespace cuvmm

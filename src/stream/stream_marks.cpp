@@ -12,28 +12,41 @@ namespace cuvmm {
 using Operation = StreamClock::Operation;
 
 // An operation that natively waits for work of other streams without any event of the program's
-// does so by the legacy rule. Where such work may have been submitted since this stream's last
-// operation, an event takes the operation's place in the stream.
+// does so by the legacy rule. A free always does. An allocation does where its memory is behind
+// that work; memory that nothing uses any more may be had at once.
 Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind)
     : clock_(clock), stream_(stream) {
-  std::uint64_t epoch = 0;
-  const bool is_behind = clock_.is_behind_the_barrier(stream_, epoch);
-  const bool leaves_mark = kind == Kind::Free && clock_.leaves_mark(stream_);
-  if (is_behind && !leaves_mark) return;
+  if (clock_.has_other_side(stream_, epoch_)) {
+    clock_.learn_other_side(stream_, epoch_);
+    is_ahead_of_barrier_ = !clock_.program_.sees_everything() ||
+                           stream_.barrier_epoch.load(std::memory_order_acquire) != epoch_;
+  }
+  if (kind == Kind::Allocation) return;
   before_ = stream_.tick.load(std::memory_order_acquire);
-  const CUresult answer = clock_.place_operation(stream_, epoch, is_behind, event_);
-  if (!is_behind) answer_ = answer;  // a mark alone may be missing
+  if (is_ahead_of_barrier_) {
+    answer_ = stand_as_barrier();
+  } else if (clock_.leaves_mark(stream_)) {
+    clock_.record_operation(stream_, event_);  // may be missing
+  }
 }
 
 Operation::~Operation() {
   if (event_ != nullptr) {
-    clock_.add_mark(stream_, {.tick = before_, .events = {event_}, .is_exact = false});
+    clock_.add_mark(stream_, {.tick = before_, .events = {event_}, .is_barrier = is_barrier_});
   }
   if (stream_.kind == StreamKind::Legacy) {
     clock_.program_.legacy.legacy_submitted();
   } else if (stream_.is_blocking()) {
     clock_.program_.legacy.blocking_submitted();
   }
+}
+
+CUresult Operation::stand_as_barrier() {
+  const CUresult answer = clock_.record_operation(stream_, event_);
+  if (answer != CUDA_SUCCESS) return answer;
+  is_barrier_ = true;
+  stream_.barrier_epoch.store(epoch_, std::memory_order_release);
+  return CUDA_SUCCESS;
 }
 
 // The event is behind every free up to `before_`, and behind this one if nobody else freed on the
@@ -45,7 +58,8 @@ FreeTicket Operation::freed() {
   const bool is_exact = ticket.tick == before_ + 1;
   clock_.add_mark(stream_, {.tick = is_exact ? ticket.tick : before_,
                             .events = {event_},
-                            .is_exact = is_exact});
+                            .is_exact = is_exact,
+                            .is_barrier = is_barrier_});
   event_ = nullptr;
   if (stream_.marks_wanted.load(std::memory_order_relaxed) > 0) {
     stream_.marks_wanted.fetch_sub(1, std::memory_order_relaxed);
@@ -53,22 +67,35 @@ FreeTicket Operation::freed() {
   return ticket;
 }
 
-bool StreamClock::is_behind_the_barrier(StreamState& stream, std::uint64_t& epoch) {
-  if (stream.kind == StreamKind::NonBlocking) return true;
-  const bool sees_everything = program_.sees_everything();
-  if (stream.kind == StreamKind::Legacy) {
-    if (sees_everything && !program_.legacy.has_blocking_streams()) return true;
-    epoch = program_.legacy.blocking_epoch();
-  } else {
-    epoch = program_.legacy.legacy_epoch();
-  }
-  return sees_everything && stream.ordered_after.load(std::memory_order_acquire) == epoch;
+CUresult Operation::granted_behind_others() {
+  if (!is_ahead_of_barrier_) return CUDA_SUCCESS;
+  before_ = stream_.tick.load(std::memory_order_acquire);
+  return stand_as_barrier();
 }
 
-// What the stream comes after is read before the event is recorded, so the event is behind it.
-CUresult StreamClock::place_operation(StreamState& stream, std::uint64_t epoch, bool is_behind,
-                                      CUevent& event) {
-  const Place earlier = is_behind ? Place{} : other_side_of(stream);
+// Whether the legacy rule may order the stream behind anything, and the epoch of what that is.
+bool StreamClock::has_other_side(const StreamState& stream, std::uint64_t& epoch) {
+  if (stream.kind == StreamKind::NonBlocking) return false;
+  if (stream.kind != StreamKind::Legacy) {
+    epoch = program_.legacy.legacy_epoch();
+    return true;
+  }
+  if (!program_.legacy.has_blocking_streams() && program_.sees_everything()) return false;
+  epoch = program_.legacy.blocking_epoch();
+  return true;
+}
+
+// The stream's coming work is behind what the other side was given before, whatever we do.
+void StreamClock::learn_other_side(StreamState& stream, std::uint64_t epoch) {
+  if (program_.sees_everything() &&
+      stream.learnt_epoch.load(std::memory_order_acquire) == epoch) {
+    return;
+  }
+  learn(stream, other_side_of(stream));
+  stream.learnt_epoch.store(epoch, std::memory_order_release);
+}
+
+CUresult StreamClock::record_operation(StreamState& stream, CUevent& event) {
   const InContext in_context{driver_, stream.context};
   if (!in_context.ok()) return in_context.answer();
   const RelaxedCapture relaxed{driver_};
@@ -81,10 +108,6 @@ CUresult StreamClock::place_operation(StreamState& stream, std::uint64_t epoch, 
   if (recorded != CUDA_SUCCESS) {
     give_back_event(stream, mark);
     return recorded;
-  }
-  if (!is_behind) {
-    learn(stream, earlier);
-    stream.ordered_after.store(epoch, std::memory_order_release);
   }
   event = mark;
   return CUDA_SUCCESS;
@@ -110,6 +133,7 @@ void StreamClock::add_mark(StreamState& state, Mark mark) {
   bool is_full = false;
   {
     const Holding holding{state.lock};
+    if (mark.is_barrier) state.has_barrier.store(true, std::memory_order_release);
     state.marks.push_back(std::move(mark));
     state.has_marks.store(true, std::memory_order_relaxed);
     is_full = state.marks.size() > most_marks;
@@ -118,11 +142,14 @@ void StreamClock::add_mark(StreamState& state, Mark mark) {
   poll(state, Zeal::Full);
   const Holding holding{state.lock};
   if (state.marks.size() <= most_marks) return;
+  const auto last_barrier = std::find_if(state.marks.rbegin(), state.marks.rend(),
+                                         [](const Mark& one) { return one.is_barrier; });
   std::deque<Mark> kept;
   bool keeps = true;
   for (Mark& one : state.marks) {
     const bool is_last = &one == &state.marks.back();
-    if (keeps || is_last) {
+    const bool is_last_barrier = last_barrier != state.marks.rend() && &one == &*last_barrier;
+    if (keeps || is_last || is_last_barrier) {
       kept.push_back(std::move(one));
     } else {
       retire(state, one);
@@ -159,7 +186,7 @@ void StreamClock::record_own_mark(StreamState& state) {
     if (!state.marks.empty() && state.marks.back().tick >= tick) return;
   }
   CUevent event = nullptr;
-  if (place_operation(state, 0, true, event) == CUDA_SUCCESS) {
+  if (record_operation(state, event) == CUDA_SUCCESS) {
     add_mark(state, {.tick = tick, .events = {event}, .is_exact = false});
   }
 }
@@ -183,13 +210,16 @@ void StreamClock::poll(StreamState& state, Zeal zeal) {
     const bool happened = std::all_of(next.events.begin(), next.events.end(), [&](CUevent event) {
       return driver_.cuEventQuery(event) == CUDA_SUCCESS;
     });
-    if (!happened) return;
+    if (!happened) break;
     state.fruitless_polls = 0;
     state.advance(next.tick);
     retire(state, next);
     state.marks.pop_front();
   }
-  state.has_marks.store(false, std::memory_order_relaxed);
+  state.has_marks.store(!state.marks.empty(), std::memory_order_relaxed);
+  state.has_barrier.store(std::any_of(state.marks.begin(), state.marks.end(),
+                                      [](const Mark& one) { return one.is_barrier; }),
+                          std::memory_order_release);
 }
 
 bool StreamClock::is_capturing(CUstream handle) const {
@@ -205,7 +235,7 @@ bool StreamClock::is_idle(CUstream handle) const {
 
 // To query a stream waits while another thread is held up in a launch on it (measured). So it is
 // done only while nobody is in the middle of one, and not at all where somebody is.
-void StreamClock::ask_whether_idle(StreamState& state, const FreeTicket& freed) {
+void StreamClock::ask_whether_idle(StreamState& state) {
   if (state.ended.load()) return;
   if (state.kind == StreamKind::Everything) {
     if (!program_.gate.close(now_ns())) return;
@@ -214,9 +244,9 @@ void StreamClock::ask_whether_idle(StreamState& state, const FreeTicket& freed) 
     return;
   }
   {
+    // The events of marks will tell. What a barrier stands for, the driver does not count either.
     const Holding holding{state.lock};
-    const bool is_marked = !state.marks.empty() && state.marks.back().tick >= freed.tick;
-    if (is_marked) return;  // its event will tell
+    if (!state.marks.empty()) return;
   }
   // The legacy stream answers for other threads' own streams too.
   const bool is_others =
@@ -379,10 +409,41 @@ void StreamClock::stream_ends(CUstream handle) {
   table_.stream_ended(handle);
 }
 
-void StreamClock::end_overlap(StreamName name) {
-  if (is_capturing(name.handle)) return;
+bool StreamClock::operations_are_done(StreamName name) {
   StreamState* state = table_.find(name);
-  if (state != nullptr && state->has_unfinished()) record_own_mark(*state);
+  if (state == nullptr || !state->has_barrier.load(std::memory_order_acquire)) return true;
+  poll(*state, Zeal::Full);
+  return !state->has_barrier.load(std::memory_order_acquire);
+}
+
+CUresult StreamClock::wait_for_operations(StreamName name) {
+  StreamState* state = table_.find(name);
+  if (state == nullptr || !state->has_barrier.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  CUevent last = nullptr;
+  {
+    const Holding holding{state->lock};
+    for (const Mark& mark : state->marks) {
+      if (mark.is_barrier) last = mark.events.front();
+    }
+    if (last == nullptr) return CUDA_SUCCESS;
+    ++state->followers;
+  }
+  CUresult answer = CUDA_SUCCESS;
+  {
+    const RelaxedCapture relaxed{driver_};
+    answer = driver_.cuEventSynchronize(last);
+  }
+  end_following(*state);
+  poll(*state, Zeal::Full);
+  return answer;
+}
+
+void StreamClock::end_following(StreamState& state) {
+  const Holding holding{state.lock};
+  if (--state.followers != 0) return;
+  state.spare_events.insert(state.spare_events.end(), state.retired_events.begin(),
+                            state.retired_events.end());
+  state.retired_events.clear();
 }
 
 }  // namespace cuvmm

@@ -27,6 +27,9 @@ struct Mark {
   // Nothing that was submitted after the free of that very tick is before the events, so another
   // stream may wait for them. Else they may only be queried.
   bool is_exact = false;
+  // Behind what the stream waits for by the legacy rule alone. The driver does not count an event
+  // as work of the stream, so whoever synchronizes or queries the stream is answered by it.
+  bool is_barrier = false;
 };
 
 // Covers every free on the stream, also those to come: the stream has ended.
@@ -47,8 +50,11 @@ struct StreamState {
   std::atomic<bool> ended{false};
   std::atomic<bool> context_ends{false};  // and with it all of its handles and events
   std::atomic<bool> knows_others{false};  // whether `known` holds anything
-  // The epoch of the other side of the legacy barrier that this stream's submitted work is behind.
-  std::atomic<std::uint64_t> ordered_after{0};
+  // Epochs of the other side of the legacy barrier: up to which its frees are known to be before
+  // this stream's coming work, and up to which a barrier stands in this stream for them.
+  std::atomic<std::uint64_t> learnt_epoch{0};
+  std::atomic<std::uint64_t> barrier_epoch{0};
+  std::atomic<bool> has_barrier{false};  // whether one of `marks` is a barrier
   // So many of the next frees leave a mark, since somebody has asked how far the stream is.
   std::atomic<int> marks_wanted{0};
   std::atomic<bool> has_marks{false};  // whether `marks` holds any

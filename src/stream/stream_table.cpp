@@ -178,7 +178,10 @@ StreamState& StreamTable::unused_record() {
     state.waited_for.store(0);
     state.ended.store(false);
     state.context_ends.store(false);
-    state.ordered_after.store(0);
+    state.learnt_epoch.store(0);
+    state.barrier_epoch.store(0);
+    state.has_barrier.store(false);
+    state.has_marks.store(false);
     state.marks_wanted.store(0);
     drop_events_of(state);
     const Holding holding{state.lock};

@@ -230,14 +230,6 @@ TEST_F(AskedAboutBlocking, NothingLiesPastTheSizeThatWasAskedFor) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, set_sync_memops(past));
 }
 
-// Rights are given to mappings.
-TEST_F(AskedAboutBlocking, ItHasNoRightsOfItsOwn) {
-  unsigned long long rights = 0;
-  const CUmemLocation here = device_location();
-  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
-                driver().cuMemGetAccess(&rights, &here, memory_->address()));
-}
-
 // dma-buf
 TEST_F(AskedAboutBlocking, ItCanBeADmaBuf) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);

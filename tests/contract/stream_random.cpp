@@ -53,6 +53,14 @@ class HappensBefore {
     ++clock[stream];
     return clock;
   }
+  // What an event is behind. On a blocking stream it is no step by itself: whoever waits for the
+  // stream does not wait for what the event is behind by the legacy rule (measured).
+  Clock record(std::size_t stream) {
+    if (!ordered_with_legacy(kinds[stream])) return step(stream);
+    Clock clock = clocks_[stream];
+    join(clock, clocks_[legacy]);
+    return clock;
+  }
   // No step by itself: what comes next is ordered behind the event.
   void wait(std::size_t stream, const Clock& event) { join(clocks_[stream], event); }
   // The host knows that all of it is done: so does whatever it calls from now on.
@@ -196,7 +204,7 @@ class RandomProgram {
     RecordedEvent& recorded = events_[below(events_.size())];
     if (recorded.event == nullptr) recorded.event = std::make_unique<GivenEvent>();
     ASSERT_CUDA(driver().cuEventRecord(*recorded.event, handle(stream)));
-    recorded.clock = order_.step(stream);
+    recorded.clock = order_.record(stream);
   }
 
   void wait_for_some_event(std::size_t stream) {

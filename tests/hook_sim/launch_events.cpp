@@ -86,21 +86,5 @@ TEST_F(EventOfALaunch, IsProofBesideLaunchesThatDoNotNameIt) {
   EXPECT_TRUE(is_proof());
 }
 
-// Memory that was freed before it must not be used by two kernels at once.
-TEST_F(EventOfALaunch, ThatMayOverlapWithTheOneAheadIsKeptBehindAFree) {
-  StreamState& stream = *clock().table().find({.handle = stream_});
-  ASSERT_TRUE(stream.marks.empty());
-  CUlaunchAttribute attribute{};
-  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-  attribute.value.programmaticStreamSerializationAllowed = 0;
-  EXPECT_DONE(launch(&attribute, 1));
-  EXPECT_TRUE(stream.marks.empty());
-  attribute.value.programmaticStreamSerializationAllowed = 1;
-  EXPECT_DONE(launch(&attribute, 1));
-  EXPECT_EQ(stream.marks.size(), 1U);
-  EXPECT_DONE(launch(&attribute, 1));
-  EXPECT_EQ(stream.marks.size(), 1U) << "nothing was freed in between";
-}
-
 }  // namespace
 }  // namespace cuvmm::test

@@ -114,16 +114,33 @@ TEST_F(StreamClockTest, AnAllocationOnTheLegacyStreamIsBehindWhatBlockingStreams
   blocking.let_go();
 }
 
-TEST_F(StreamClockTest, AnAllocationOnABlockingStreamIsWorkBehindTheLegacyStream) {
+TEST_F(StreamClockTest, AnAllocationBehindLegacyWorkIsDoneOnceThatIs) {
   HeldStream blocking = held(CU_STREAM_DEFAULT);
   hold_legacy();
   const FreeTicket ticket = free_on({});
-  EXPECT_CUDA(driver().cuStreamQuery(blocking));
+  {
+    StreamClock::Operation operation{*clock, state(blocking.name()),
+                                     StreamClock::Operation::Kind::Allocation};
+    EXPECT_TRUE(clock->is_before(ticket, id(blocking.name())));
+    EXPECT_CUDA(operation.granted_behind_others());
+  }
+  EXPECT_CUDA(driver().cuStreamQuery(blocking)) << "an event is no work of its stream";
+  EXPECT_FALSE(clock->operations_are_done(blocking.name()));
+  release_legacy();
+  EXPECT_CUDA(clock->wait_for_operations(blocking.name()));
+  EXPECT_TRUE(clock->operations_are_done(blocking.name()));
+}
 
+// Natively such memory may be used at once, so waiting for the stream must not wait for the legacy
+// stream either.
+TEST_F(StreamClockTest, AnAllocationOfMemoryThatNothingUsesIsDoneAtOnce) {
+  HeldStream blocking = held(CU_STREAM_DEFAULT);
+  hold_legacy();
   allocate_on(blocking.name());
-
-  EXPECT_TRUE(clock->is_before(ticket, id(blocking.name())));
-  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(blocking));
+  EXPECT_TRUE(clock->operations_are_done(blocking.name()));
+  // It does not stand for a free that follows.
+  free_on(blocking.name());
+  EXPECT_FALSE(clock->operations_are_done(blocking.name()));
   release_legacy();
 }
 
@@ -134,10 +151,25 @@ TEST_F(StreamClockTest, AFreeOnABlockingStreamIsNotDoneBeforeTheLegacyWorkAheadO
 
   const FreeTicket ticket = free_on(blocking.name());
 
-  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(blocking));
+  EXPECT_FALSE(clock->operations_are_done(blocking.name()));
   EXPECT_FALSE(clock->wait(ticket, in_ms(20)));
   release_legacy();
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+  EXPECT_TRUE(clock->operations_are_done(blocking.name()));
+}
+
+// The driver says that the stream is idle, which tells nothing of what stands behind the barrier.
+TEST_F(StreamClockTest, AnIdleStreamIsNotProofOfFreesBehindTheLegacyStream) {
+  HeldStream blocking = held(CU_STREAM_DEFAULT);
+  hold_legacy();
+  free_on(blocking.name());
+  const FreeTicket later = free_on(blocking.name());
+  EXPECT_CUDA(driver().cuStreamQuery(blocking));
+  clock->ask_about_frees(0);
+  EXPECT_FALSE(clock->is_done(later));
+  release_legacy();
+  clock->ask_about_frees(0);
+  EXPECT_TRUE(clock->is_done(later));
 }
 
 TEST_F(StreamClockTest, OperationsCostNoEventWhileTheOtherSideIsGivenNothing) {
@@ -175,12 +207,12 @@ TEST_F(StreamClockTest, AnOperationThatTheStreamDoesNotTakeIsRefused) {
   HeldStream blocking = held(CU_STREAM_DEFAULT);
   legacy.legacy_submitted();
   StreamState& there = *refused.table().find(blocking.name());
-  for (const auto kind :
-       {StreamClock::Operation::Kind::Allocation, StreamClock::Operation::Kind::Free}) {
-    const StreamClock::Operation operation{refused, there, kind};
-    EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, operation.answer());
-  }
+  const StreamClock::Operation free{refused, there, StreamClock::Operation::Kind::Free};
+  EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, free.answer());
+  StreamClock::Operation allocation{refused, there, StreamClock::Operation::Kind::Allocation};
+  EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, allocation.granted_behind_others());
   EXPECT_EQ(there.tick.load(), 0U);
+  EXPECT_FALSE(there.has_barrier.load());
 }
 
 // Other threads cannot name the stream, and a mark on the legacy stream would hold others up.

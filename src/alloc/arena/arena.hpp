@@ -141,6 +141,7 @@ class Arena final : public Leaver, private ReclaimClient {
   // Under the lock: nullptr where chunks are missing.
   Result<Block*> try_to_build(arena::Build& build);
   Result<Block*> build_at(const arena::Site& site, arena::Build& build);
+  bool holds_pending_of_others(const arena::Site& site, StreamId stream) const;
   void move_into(const arena::Site& site, arena::Reach reach, arena::GapFill& fill,
                  arena::Rearrangement& change);
   Result<void> commit(arena::Rearrangement& change);

@@ -157,18 +157,33 @@ Result<Block*> Arena::build_at(const Site& site, Build& build) {
   build.lacks = fill.lacks();
   if (!build.lacks.empty()) return nullptr;
 
+  const bool is_behind_others = holds_pending_of_others(site, build.stream);
   if (change.is_empty()) {
     Block& block = layout_->carve(*site.first, site.where, build.stream);
+    block.is_behind_others = is_behind_others;
     note_mapped();
     return &block;
   }
   TRY(commit(change));
   build.hand = std::move(left);
   Block& block = layout_->carve(change.lowest_that_came(), site.where, build.stream);
+  block.is_behind_others = is_behind_others;
   if (has_room) let_go_of_spilled();
   note_mapped();
   tell();
   return &block;
+}
+
+bool Arena::holds_pending_of_others(const Site& site, StreamId stream) const {
+  const arena::Tile* tile = site.first;
+  while (static_cast<const Range*>(tile)->begin() > site.where.offset) tile = tile->before;
+  for (; tile != nullptr; tile = tile->after) {
+    const auto& range = static_cast<const Range&>(*tile);
+    if (range.begin() >= site.where.end()) return false;
+    if (range.kind != arena::TileKind::Free || range.end() <= site.where.offset) continue;
+    if (range.ticket.stream != stream && !arena::is_idle(range, order_)) return true;
+  }
+  return false;
 }
 
 void Arena::move_into(const Site& site, Reach reach, GapFill& fill, Rearrangement& change) {

@@ -38,7 +38,11 @@ Block* Arena::take_ordered(Size size, StreamId stream, Patience patience, Reach 
     });
     if (fit != nullptr && (best == nullptr || fit->size() < best->size())) best = fit;
   });
-  return carve(best, size, stream);
+  if (best == nullptr) return nullptr;
+  const bool is_pending = !order_.is_done(best->ticket);
+  Block* const block = carve(best, size, stream);
+  block->is_behind_others = is_pending;
+  return block;
 }
 
 void Arena::look_at_pending(Taker taker) {

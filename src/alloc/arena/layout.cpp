@@ -76,6 +76,7 @@ Block& Layout::make_block(const Stretch& where, StreamId stream, Lies lies) {
   Block& block = blocks_.make();
   block.place(base_ + where.offset, where.size);
   block.stream = stream;
+  block.is_behind_others = false;
   block.lies = lies;
   block_bytes_ += where.size;
   ++block_count_;

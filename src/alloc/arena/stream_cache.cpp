@@ -26,6 +26,7 @@ Block* StreamCache::take(Size size, StreamId stream) {
   if (block == nullptr) return nullptr;
   bin.top = block->below;
   block->is_cached = false;
+  block->is_behind_others = false;
   --count_;
   bytes_.store(bytes() - size, std::memory_order_relaxed);
   return block;

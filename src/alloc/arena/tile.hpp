@@ -66,6 +66,7 @@ struct Block : Allocation, arena::Tile {
 
   StreamId stream = no_stream;  // that it was allocated for
 
+  bool is_behind_others = false;  // other streams' work used it still when it was allocated
   // Guarded by the lock of the stream's cache.
   bool is_cached = false;
   std::atomic<Lies> lies{Lies::Near};  // Far: some of it

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launch attributes that change what the order of a stream says.
+// Launch attributes that change what an event says.
 #include <deque>
 #include <span>
 
@@ -21,12 +21,6 @@ CUevent event_recorded_by(const CUlaunchAttribute& attribute) {
   }
 }
 
-// Such a kernel may begin before the one ahead of it in the stream has ended.
-bool overlaps(const CUlaunchAttribute& attribute) {
-  return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
-         attribute.value.programmaticStreamSerializationAllowed != 0;
-}
-
 template <Call call, class... Arguments>
 [[gnu::noinline, gnu::cold]] CUresult launch_with_attributes(const Forward<call>& forward,
                                                              StreamClock& clock,
@@ -37,7 +31,6 @@ template <Call call, class... Arguments>
     for (const CUlaunchAttribute& attribute : std::span{config->attrs, config->numAttrs}) {
       const CUevent event = event_recorded_by(attribute);
       if (event != nullptr) recordings.emplace_back(clock.events(), event);
-      if (overlaps(attribute)) clock.end_overlap(stream_name(forward, config->hStream));
     }
   }
   return forward(config, arguments...);

@@ -44,12 +44,23 @@ CUresult end_event(const Forward<call>& forward, CUevent event) {
 // question does not.
 enum class Asks : std::uint8_t { ToWait, Whether };
 
+// What the driver says of a stream, with the operations that we have placed there.
+CUresult with_operations(StreamClock& clock, Asks asks, StreamName stream) {
+  if (asks == Asks::ToWait) return clock.wait_for_operations(stream);
+  return clock.operations_are_done(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+// To synchronize a context waits for events as well.
+CUresult with_operations(StreamClock& /*clock*/, Asks /*asks*/, CUcontext /*context*/) {
+  return CUDA_SUCCESS;
+}
+
 template <Call call, class Of>
 CUresult look_at(const Forward<call>& forward, Asks asks, Of of, auto... arguments) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr) return forward(arguments...);
   const Horizon horizon = serving->clock.horizon_of(of);
-  const CUresult answer = forward(arguments...);
+  CUresult answer = forward(arguments...);
+  if (answer == CUDA_SUCCESS) answer = with_operations(serving->clock, asks, of);
   if (answer != CUDA_SUCCESS) return answer;
   if (asks == Asks::Whether) {
     horizon.reached();

@@ -180,13 +180,6 @@ CUVMM_HOOK(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, vo
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUVMM_HOOK(cuMemGetAccess, unsigned long long* flags, const CUmemLocation* location,
-           CUdeviceptr address) {
-  if (!found(forward.engine(), address)) return forward(flags, location, address);
-  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  return CUDA_ERROR_INVALID_VALUE;
-}
-
 // Whoever has the file may reach the memory as long as he likes, by its place.
 CUVMM_HOOK(cuMemGetHandleForAddressRange, void* handle, CUdeviceptr address, size_t size,
            CUmemRangeHandleType type, unsigned long long flags) {

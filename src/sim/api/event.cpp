@@ -86,7 +86,7 @@ void record_event(Event& event, const std::shared_ptr<Stream>& stream) {
     recording->reached_ns = static_cast<std::int64_t>(now_ns());
     if (shared != nullptr) shared->reach(number);
   };
-  recording->point = submit_now(stream, std::move(reach));
+  recording->point = submit_record(stream, std::move(reach));
   // Another process cannot let lazy work of this one run.
   if (shared != nullptr) recording->point.queue->allow(recording->point.number);
   event.replace(std::move(recording));
