@@ -73,9 +73,9 @@ uint64_t cuvmm_elastic_pool_granule(const cuvmm_elastic_pool* pool);
 cuvmm_status cuvmm_elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint32_t traits,
                                          uint64_t* offset, cuvmm_error* error);
 /* At that offset, which may be any. CUVMM_ERROR_ALREADY_MAPPED where a byte of it is allocated, or
- * withheld: compact() lets granules share memory, and bytes that one of them has are withheld in the
- * others until it frees them. The next compact() gives granules where this was refused memory of
- * their own again, if there is any. */
+ * withheld: compact() lets granules share memory, and bytes that one of them has are withheld in
+ * the others until it frees them. The next compact() gives granules where this was refused memory
+ * of their own again, if there is any. */
 cuvmm_status cuvmm_elastic_pool_allocate_at(cuvmm_elastic_pool* pool, uint64_t offset,
                                             uint64_t size, uint32_t traits, uint64_t* address,
                                             cuvmm_error* error);
@@ -97,8 +97,8 @@ uint64_t cuvmm_elastic_pool_trim(cuvmm_elastic_pool* pool);
  * it is done. `stream` is a CUstream; the default streams are those of the current context.
  *
  * Live memory is mapped anew by compact(), deactivate() and the eviction of evictable allocations
- * alone. They wait until no fenced work is left, and answer CUVMM_ERROR_TIMED_OUT (an eviction takes
- * nothing) where fences keep coming. */
+ * alone. They wait until no fenced work is left, and answer CUVMM_ERROR_TIMED_OUT (an eviction
+ * takes nothing) where fences keep coming. */
 cuvmm_status cuvmm_elastic_pool_fence(cuvmm_elastic_pool* pool, void* stream, cuvmm_error* error);
 
 typedef struct cuvmm_move {

@@ -186,8 +186,7 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   if (is_dead(stream.context)) return std::nullopt;
   DeviceMemory& device = pool->device();
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
-  StreamClock::Operation operation{around_.clock, stream,
-                                   StreamClock::Operation::Kind::Allocation};
+  StreamClock::Operation operation{around_.clock, stream, StreamClock::Operation::Kind::Allocation};
   auto made = pool->allocate(size, stream.id);
   if (lacks_memory(made)) {
     made = again_under_pressure(device, size, [&] { return pool->allocate(size, stream.id); });

@@ -13,8 +13,8 @@
 #include "engine/inside.hpp"
 #include "engine/publishing.hpp"
 #include "engine/trace_life.hpp"
-#include "trace/event_log.hpp"
 #include "stream/thread_ends.hpp"
+#include "trace/event_log.hpp"
 #include "vmm/reserved_addresses.hpp"
 
 namespace cuvmm {
@@ -66,13 +66,13 @@ Engine::Engine(const Driver& driver, Options options)
     : driver_(driver),
       options_(std::move(options)),
       scheduling_(driver_, captures_, options_),
-      serving_(options_.mode == Mode::Vmm
-                   ? std::make_unique<Serving>(
-                         driver_, options_,
-                         Serving::Program{gate_, calls_, work_note_, legacy_barrier_, per_thread_use_,
-                                          watch_, captures_,
-                                          [this] { return sees_everything(); }})
-                   : nullptr),
+      serving_(
+          options_.mode == Mode::Vmm
+              ? std::make_unique<Serving>(
+                    driver_, options_,
+                    Serving::Program{gate_, calls_, work_note_, legacy_barrier_, per_thread_use_,
+                                     watch_, captures_, [this] { return sees_everything(); }})
+              : nullptr),
       control_(make_control(driver_, serving_.get(), calls_, scheduling_, options_.pause_ahead)),
       stores_(driver_, memory_settings(options_),
               serving_ != nullptr ? &serving_->memory : nullptr) {}

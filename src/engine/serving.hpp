@@ -35,8 +35,8 @@ struct Serving {
     std::function<bool()> sees_everything;
   };
   Serving(const Driver& driver, const Options& options, const Program& program)
-      : clock(driver, {program.captures, program.gate, program.legacy_barrier,
-                       program.sees_everything}),
+      : clock(driver,
+              {program.captures, program.gate, program.legacy_barrier, program.sees_everything}),
         memory({driver, clock, program.captures, program.gate, program.work_note,
                 program.sees_everything},
                memory_settings(options)),

@@ -123,8 +123,8 @@ class Forward {
       barrier.anything_submitted();
     } else {
       const CUstream stream = stream_among(arguments...);
-      const bool is_legacy = stream == CU_STREAM_LEGACY ||
-                             (stream == nullptr && flavour_ == Flavour::Legacy);
+      const bool is_legacy =
+          stream == CU_STREAM_LEGACY || (stream == nullptr && flavour_ == Flavour::Legacy);
       is_legacy ? barrier.legacy_submitted() : barrier.blocking_submitted();
     }
   }

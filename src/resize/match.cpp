@@ -2,9 +2,9 @@
 // Which copies may be put off. Whatever is left in doubt is copied.
 #include <algorithm>
 
+#include "base/undo.hpp"
 #include "driver/current_context.hpp"
 #include "resize/cost_model.hpp"
-#include "base/undo.hpp"
 #include "resize/order.hpp"
 #include "resize/resizer.hpp"
 

@@ -100,9 +100,8 @@ bool StreamClock::can_follow(const FreeTicket& freed, StreamId asker) const {
   StreamState* from = table_.by_id(freed.stream);
   if (from == nullptr || from->context_ends.load()) return false;
   const Holding holding{from->lock};
-  return std::any_of(from->marks.begin(), from->marks.end(), [&](const Mark& mark) {
-    return mark.is_exact && mark.tick == freed.tick;
-  });
+  return std::any_of(from->marks.begin(), from->marks.end(),
+                     [&](const Mark& mark) { return mark.is_exact && mark.tick == freed.tick; });
 }
 
 // The event of our own mark is waited for as the program would do it with an event of its own.
@@ -161,9 +160,8 @@ bool StreamClock::wait_for_all(CUcontext context, std::uint64_t until) {
 
 bool StreamClock::wait_for_everything(std::uint64_t until) {
   const auto contexts = table_.everything_of_all();
-  return std::all_of(contexts.begin(), contexts.end(), [&](StreamState* context) {
-    return wait_for_all(context->context, until);
-  });
+  return std::all_of(contexts.begin(), contexts.end(),
+                     [&](StreamState* context) { return wait_for_all(context->context, until); });
 }
 
 bool StreamClock::wait_for_frees(int device, std::uint64_t until) {

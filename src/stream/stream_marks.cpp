@@ -87,8 +87,7 @@ bool StreamClock::has_other_side(const StreamState& stream, std::uint64_t& epoch
 
 // The stream's coming work is behind what the other side was given before, whatever we do.
 void StreamClock::learn_other_side(StreamState& stream, std::uint64_t epoch) {
-  if (program_.sees_everything() &&
-      stream.learnt_epoch.load(std::memory_order_acquire) == epoch) {
+  if (program_.sees_everything() && stream.learnt_epoch.load(std::memory_order_acquire) == epoch) {
     return;
   }
   learn(stream, other_side_of(stream));
@@ -258,8 +257,8 @@ void StreamClock::ask_whether_idle(StreamState& state) {
     const InContext in_context{driver_, state.context};
     const RelaxedCapture relaxed{driver_};
     const Captures::HeldOff held_off{program_.captures};
-    const bool may_ask = held_off.none_lives() ||
-                         (state.kind == StreamKind::NonBlocking && !is_capturing(handle));
+    const bool may_ask =
+        held_off.none_lives() || (state.kind == StreamKind::NonBlocking && !is_capturing(handle));
     const bool is_there = !state.ended.load() && !state.context_ends.load() && in_context.ok();
     const std::uint64_t tick = state.tick.load(std::memory_order_acquire);
     if (may_ask && is_there && is_idle(handle)) state.advance(tick);

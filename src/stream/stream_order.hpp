@@ -6,8 +6,8 @@
 
 namespace cuvmm {
 
-// What is known of how the streams' work is ordered (docs/stream_order.md). Everything may be called
-// from any thread.
+// What is known of how the streams' work is ordered (docs/stream_order.md). Everything may be
+// called from any thread.
 class StreamOrder {
  public:
   virtual ~StreamOrder() = default;

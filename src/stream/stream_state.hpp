@@ -65,7 +65,7 @@ struct StreamState {
   int followers = 0;                    // threads that name one of the marks' events to the driver
   std::vector<CUevent> retired_events;  // spare once there are no followers
   int fruitless_polls = 0;              // in a row
-  std::vector<CUevent> left_behind;  // of Everything: by streams that ended, for the next mark
+  std::vector<CUevent> left_behind;     // of Everything: by streams that ended, for the next mark
   // What its coming work waits for: the last free of each other stream that is before it.
   std::vector<FreeTicket> known;
 
@@ -90,8 +90,8 @@ struct StreamState {
   }
 };
 
-// Legacy and blocking streams of one context wait for each other: work of the one for what the other
-// was given before.
+// Legacy and blocking streams of one context wait for each other: work of the one for what the
+// other was given before.
 inline bool waits_for(const StreamState& later, const StreamState& earlier) {
   if (later.context != earlier.context) return false;
   return (later.kind == StreamKind::Legacy && earlier.is_blocking()) ||

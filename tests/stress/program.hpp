@@ -2,8 +2,9 @@
 // A program under cuvmm without the hooks: each call goes to the driver, and Memory and the clock
 // are told of it as the hooks do, in the same order.
 //
-// What it cannot see: memory that is handed on by anything but an event or a wait, as by the rule of
-// the legacy stream. Whoever uses a block here has followed an event (tests/order knows the rest).
+// What it cannot see: memory that is handed on by anything but an event or a wait, as by the rule
+// of the legacy stream. Whoever uses a block here has followed an event (tests/order knows the
+// rest).
 #pragma once
 
 #include <array>

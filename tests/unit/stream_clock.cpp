@@ -296,8 +296,7 @@ TEST_F(StreamClockTest, AnEventOfTheProgramThatIsDoneTellsOfItsStream) {
   record(event, stream.name());
   stream.let_go();
   GIVEN(driver().cuEventSynchronize(event));
-  clock->is_reached(event, clock->events().last_record(event),
-                    StreamTable::Told::ByTheDevice);
+  clock->is_reached(event, clock->events().last_record(event), StreamTable::Told::ByTheDevice);
   EXPECT_TRUE(clock->is_done(ticket));
 }
 
@@ -316,8 +315,7 @@ TEST_F(StreamClockTest, WhatIsFreedWhileAnEventIsRecordedMayLieBehindIt) {
   }
   stream.let_go();
   GIVEN(driver().cuEventSynchronize(event));
-  clock->is_reached(event, clock->events().last_record(event),
-                    StreamTable::Told::ByTheDevice);
+  clock->is_reached(event, clock->events().last_record(event), StreamTable::Told::ByTheDevice);
   EXPECT_TRUE(clock->is_done(before));
   EXPECT_FALSE(clock->is_done(after));
 }
@@ -374,8 +372,7 @@ TEST_F(StreamClockTest, AnEventThatOthersRecordTellsNothing) {
   const GivenEvent event;
   record(event, stream.name());
   clock->events().recorded_unseen(event);
-  clock->is_reached(event, clock->events().last_record(event),
-                    StreamTable::Told::ByTheDevice);
+  clock->is_reached(event, clock->events().last_record(event), StreamTable::Told::ByTheDevice);
   EXPECT_FALSE(clock->is_done(ticket));
 }
 

@@ -196,9 +196,8 @@ TEST_F(StreamEnds, AThreadThatEndsLeavesItsStreamToBeForgotten) {
   }};
   other.join();
   const auto streams = clock->table().of_context(current);
-  EXPECT_TRUE(std::none_of(streams.begin(), streams.end(), [&](const StreamState* stream) {
-    return stream->id == ticket.stream;
-  }));
+  EXPECT_TRUE(std::none_of(streams.begin(), streams.end(),
+                           [&](const StreamState* stream) { return stream->id == ticket.stream; }));
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
 }
 
