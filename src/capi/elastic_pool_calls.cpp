@@ -59,9 +59,10 @@ cuvmm_status elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint
   const auto allowed = traits_of(traits);
   if (!allowed.ok()) return refuse(allowed.error(), error);
   const auto placed = pool->memory->allocate(size, *allowed);
-  if (!placed.ok())
+  if (!placed.ok()) {
     return refuse(placed.error(), error,
                   where(placed.error(), {0, size}, elastic_pool_capacity(pool)));
+  }
   *offset = *placed;
   return CUVMM_OK;
 }

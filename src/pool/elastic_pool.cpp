@@ -145,9 +145,10 @@ Result<void> ElasticPool::deallocate(Stretch stretch) {
   const Holding holding{lock_};
   TRY(check_active(freeing));
   TRY(check_stretch(freeing, stretch));
-  if (!bytes_.unallocated().is_taken(stretch))
+  if (!bytes_.unallocated().is_taken(stretch)) {
     return refusal(ErrorKind::NotMapped, freeing, stretch.size,
                    bytes_.unallocated().taken_at_front(stretch));
+  }
   TRY(remove(stretch));
   return {};
 }
