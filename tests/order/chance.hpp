@@ -22,7 +22,7 @@ class Chance {
   }
   std::size_t below(std::size_t limit) { return static_cast<std::size_t>(next() % limit); }
   int between(int first, int last) {
-    return first + static_cast<int>(below(static_cast<std::size_t>(last - first + 1)));
+    return first + static_cast<int>(below(static_cast<std::size_t>(last - first) + 1));
   }
   bool percent(unsigned share) { return below(100) < share; }
   template <class Item>
