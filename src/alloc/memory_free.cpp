@@ -5,6 +5,15 @@
 
 namespace cuvmm {
 
+namespace {
+
+bool is_about_capture(CUresult answer) {
+  return answer >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+         answer <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+}  // namespace
+
 // The driver refuses, and breaks the capture, in the modes where it would do so for the program's
 // own call. Where it does not, it has waited for the work of the current context, as a free does.
 CUresult Memory::free_as_the_driver_does() {
@@ -146,12 +155,18 @@ Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   StreamState* state = around_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
   StreamClock::Operation operation{around_.clock, *state, StreamClock::Operation::Kind::Free};
-  if (operation.answer() != CUDA_SUCCESS) return operation.answer();
+  const bool is_placed = operation.answer() == CUDA_SUCCESS;
+  if (!is_placed && (is_sticky(operation.answer()) || is_about_capture(operation.answer()))) {
+    return operation.answer();
+  }
   if (!let_go(*found)) return CUDA_ERROR_INVALID_VALUE;
+  // Where no event can be had, the memory is used again when all work of the context is done.
+  const FreeTicket ticket =
+      is_placed ? operation.freed() : around_.clock.ticket_of_all(state->context);
   if (found->facts.served == Served::StreamOrdered) {
-    static_cast<PoolMemory*>(found->facts.owner)->free(*found->allocation, operation.freed());
+    static_cast<PoolMemory*>(found->facts.owner)->free(*found->allocation, ticket);
   } else {
-    end_blocking(*found, operation.freed());
+    end_blocking(*found, ticket);
   }
   return CUDA_SUCCESS;
 }

@@ -33,6 +33,9 @@ class PoolOrder final : public StreamOrder {
     if (looks_by_chance_.load(std::memory_order_relaxed)) order_.look(stream);
   }
   void look_before_leaving(StreamId stream) override { order_.look(stream); }
+  bool is_across_barrier(const FreeTicket& freed, StreamId asker) const override {
+    return order_.is_across_barrier(freed, asker);
+  }
   void mark_own(StreamId asker) override { order_.mark_own(asker); }
   void memory_is_short() override { order_.memory_is_short(); }
   bool can_follow(const FreeTicket& freed, StreamId asker) const override {

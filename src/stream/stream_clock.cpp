@@ -71,6 +71,13 @@ bool StreamClock::is_before(const FreeTicket& freed, StreamId asker) const {
   return covers(to->known, freed);
 }
 
+bool StreamClock::is_across_barrier(const FreeTicket& freed, StreamId asker) const {
+  if (is_done(freed)) return false;
+  const StreamState* from = table_.by_id(freed.stream);
+  const StreamState* to = table_.by_id(asker);
+  return from != nullptr && to != nullptr && waits_for(*to, *from);
+}
+
 void StreamClock::learn(StreamState& later, const Place& earlier) {
   constexpr std::size_t many = 64;
   std::size_t known = 0;

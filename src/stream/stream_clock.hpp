@@ -72,6 +72,7 @@ class StreamClock final : public StreamOrder {
   bool is_before(const FreeTicket& freed, StreamId asker) const override;
   bool is_done(const FreeTicket& freed) const override;
   bool was_waited_for(const FreeTicket& freed) const override;
+  bool is_across_barrier(const FreeTicket& freed, StreamId asker) const override;
   void look(StreamId stream) override;
   void mark_own(StreamId asker) override;
   void memory_is_short() override { is_short_.store(true, std::memory_order_relaxed); }
@@ -159,6 +160,7 @@ class StreamClock final : public StreamOrder {
   void poll(StreamState& state, Zeal zeal);
   void retire(StreamState& state, Mark& mark);
   void ask_whether_idle(StreamState& state);
+  static CUevent begin_following_barrier(StreamState& state);
   static void end_following(StreamState& state);
   bool is_idle(CUstream handle) const;
 

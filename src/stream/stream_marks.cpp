@@ -408,30 +408,35 @@ void StreamClock::stream_ends(CUstream handle) {
   table_.stream_ended(handle);
 }
 
+// The last barrier is behind all others. nullptr where there is none.
+CUevent StreamClock::begin_following_barrier(StreamState& state) {
+  const Holding holding{state.lock};
+  const auto last = std::find_if(state.marks.rbegin(), state.marks.rend(),
+                                 [](const Mark& mark) { return mark.is_barrier; });
+  if (last == state.marks.rend() || state.context_ends.load()) return nullptr;
+  ++state.followers;
+  return last->events.front();
+}
+
 bool StreamClock::operations_are_done(StreamName name) {
   StreamState* state = table_.find(name);
   if (state == nullptr || !state->has_barrier.load(std::memory_order_acquire)) return true;
-  poll(*state, Zeal::Full);
-  return !state->has_barrier.load(std::memory_order_acquire);
+  const CUevent last = begin_following_barrier(*state);
+  if (last == nullptr) return true;
+  const RelaxedCapture relaxed{driver_};
+  const CUresult answer = driver_.cuEventQuery(last);
+  end_following(*state);
+  if (answer == CUDA_SUCCESS) poll(*state, Zeal::Full);
+  return answer != CUDA_ERROR_NOT_READY;
 }
 
 CUresult StreamClock::wait_for_operations(StreamName name) {
   StreamState* state = table_.find(name);
   if (state == nullptr || !state->has_barrier.load(std::memory_order_acquire)) return CUDA_SUCCESS;
-  CUevent last = nullptr;
-  {
-    const Holding holding{state->lock};
-    for (const Mark& mark : state->marks) {
-      if (mark.is_barrier) last = mark.events.front();
-    }
-    if (last == nullptr) return CUDA_SUCCESS;
-    ++state->followers;
-  }
-  CUresult answer = CUDA_SUCCESS;
-  {
-    const RelaxedCapture relaxed{driver_};
-    answer = driver_.cuEventSynchronize(last);
-  }
+  const CUevent last = begin_following_barrier(*state);
+  if (last == nullptr) return CUDA_SUCCESS;
+  const RelaxedCapture relaxed{driver_};
+  const CUresult answer = driver_.cuEventSynchronize(last);
   end_following(*state);
   poll(*state, Zeal::Full);
   return answer;

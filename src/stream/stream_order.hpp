@@ -25,6 +25,13 @@ class StreamOrder {
   // The program itself has waited for it.
   virtual bool was_waited_for(const FreeTicket& freed) const { return is_done(freed); }
 
+  // The legacy rule alone may order `asker` behind that free.
+  virtual bool is_across_barrier(const FreeTicket& freed, StreamId asker) const {
+    static_cast<void>(freed);
+    static_cast<void>(asker);
+    return false;
+  }
+
   // Asks how far the device has come with what was freed on `stream`. Never waits, whatever the
   // stream is doing, so locks may be held.
   virtual void look(StreamId stream) = 0;

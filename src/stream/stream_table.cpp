@@ -161,6 +161,18 @@ void StreamTable::drop_events_of(StreamState& state) {
   state.left_behind.clear();
 }
 
+// They went with their context, and others may have their handles.
+void StreamTable::forget_events_of(StreamState& state) {
+  const Holding holding{state.lock};
+  state.marks.clear();
+  state.has_marks.store(false);
+  state.has_barrier.store(false);
+  state.spare_events.clear();
+  state.retired_events.clear();
+  state.left_behind.clear();
+  if (state.ended.load()) state.advance(last_tick);
+}
+
 void StreamTable::drop_events() {
   const Writing writing{lock_};
   for (const auto& state : all_) drop_events_of(*state);
@@ -306,6 +318,9 @@ void StreamTable::context_ends(CUcontext context, bool ends) {
 
 void StreamTable::context_ended(CUcontext context) {
   const Writing writing{lock_};
+  for (const auto& state : all_) {
+    if (state->context == context) forget_events_of(*state);
+  }
   for (auto place = by_key_.begin(); place != by_key_.end();) {
     StreamState& state = *place->second;
     if (state.context != context) {
@@ -313,13 +328,6 @@ void StreamTable::context_ended(CUcontext context) {
       continue;
     }
     state.advance(state.tick.load());
-    {
-      const Holding holding{state.lock};
-      state.marks.clear();  // their events went with the context
-      state.spare_events.clear();
-      state.retired_events.clear();
-      state.left_behind.clear();
-    }
     end(state);
     place = by_key_.erase(place);
   }

@@ -125,6 +125,7 @@ class StreamTable {
   StreamState& unused_record();
   void end(StreamState& state);
   void drop_events_of(StreamState& state);
+  static void forget_events_of(StreamState& state);
 
   const Gathered& gathered_of(CUcontext context) const;
 

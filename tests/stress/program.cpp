@@ -106,7 +106,8 @@ CUresult Program::wait_for(CUstream stream, CUevent event) {
 
 CUresult Program::synchronize(CUstream stream) {
   const Horizon horizon = clock_.horizon_of(name(stream));
-  const CUresult answer = driver().cuStreamSynchronize(stream);
+  CUresult answer = driver().cuStreamSynchronize(stream);
+  if (answer == CUDA_SUCCESS) answer = clock_.wait_for_operations(name(stream));
   if (answer != CUDA_SUCCESS || horizon.is_empty()) return answer;
   horizon.waited_for();
   memory().program_waited();
@@ -116,8 +117,10 @@ CUresult Program::synchronize(CUstream stream) {
 CUresult Program::query(CUstream stream) {
   const Horizon horizon = clock_.horizon_of(name(stream));
   const CUresult answer = driver().cuStreamQuery(stream);
-  if (answer == CUDA_SUCCESS) horizon.reached();
-  return answer;
+  if (answer != CUDA_SUCCESS) return answer;
+  if (!clock_.operations_are_done(name(stream))) return CUDA_ERROR_NOT_READY;
+  horizon.reached();
+  return CUDA_SUCCESS;
 }
 
 CUresult Program::synchronize(CUevent event) {

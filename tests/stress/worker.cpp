@@ -205,13 +205,11 @@ void Worker::free_one(const BlockRef& block) {
   oracle_.fail("a free was answered " + name_of(answer));
 }
 
-// One of the four ways. The driver waits for nothing where cuMemFree is given its stream-ordered
-// memory, and unmaps it under what still runs, so a program must not do that before its work is
-// done.
+// One of the four ways. cuMemFree of stream-ordered memory waits for nothing, natively and here, so
+// a program must not do that before its work is done.
 CUresult Worker::free_block(const BlockRef& block) {
   if (one_in(2)) touch(block, block->stream);
-  const bool needs_order =
-      block->by == By::Driver && block->kind == Kind::Ordered && block->pending.load() != 0;
+  const bool needs_order = block->kind == Kind::Ordered && block->pending.load() != 0;
   const bool at_once = one_in(3) && !needs_order;
   CUstream stream = block->stream;
   if (!at_once && one_in(4)) {

@@ -181,7 +181,7 @@ bool Arena::holds_pending_of_others(const Site& site, StreamId stream) const {
     const auto& range = static_cast<const Range&>(*tile);
     if (range.begin() >= site.where.end()) return false;
     if (range.kind != arena::TileKind::Free || range.end() <= site.where.offset) continue;
-    if (range.ticket.stream != stream && !arena::is_idle(range, order_)) return true;
+    if (order_.is_across_barrier(range.ticket, stream)) return true;
   }
   return false;
 }

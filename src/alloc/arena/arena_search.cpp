@@ -39,7 +39,7 @@ Block* Arena::take_ordered(Size size, StreamId stream, Patience patience, Reach 
     if (fit != nullptr && (best == nullptr || fit->size() < best->size())) best = fit;
   });
   if (best == nullptr) return nullptr;
-  const bool is_pending = !order_.is_done(best->ticket);
+  const bool is_pending = order_.is_across_barrier(best->ticket, stream);
   Block* const block = carve(best, size, stream);
   block->is_behind_others = is_pending;
   return block;
