@@ -123,7 +123,7 @@ bool StreamClock::follow(const FreeTicket& freed, StreamId asker) {
       if (mark.is_exact && mark.tick == freed.tick) event = mark.events.front();
     }
     if (event == nullptr || from->context_ends.load()) return false;
-    ++from->followers;
+    pin(*from, event);
   }
   CUresult answer = CUDA_ERROR_INVALID_CONTEXT;
   {
@@ -133,7 +133,7 @@ bool StreamClock::follow(const FreeTicket& freed, StreamId asker) {
       answer = driver_.cuStreamWaitEvent(to->handle, event, 0);
     }
   }
-  end_following(*from);
+  unpin(*from, event);
   if (answer == CUDA_SUCCESS) learn(*to, {freed});
   return answer == CUDA_SUCCESS;
 }

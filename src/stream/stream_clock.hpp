@@ -131,10 +131,7 @@ class StreamClock final : public StreamOrder {
   // By us, for the program, on a stream of whatever kind.
   void work_was_submitted() { program_.legacy.anything_submitted(); }
 
-  // After the driver has said that the stream is done: its operations of ours may still be behind
-  // the legacy stream, where the driver does not look. The first asks, the second waits.
-  bool operations_are_done(StreamName name);
-  CUresult wait_for_operations(StreamName name);
+  class PlacedOperations;
 
  private:
   friend class Operation;
@@ -160,8 +157,8 @@ class StreamClock final : public StreamOrder {
   void poll(StreamState& state, Zeal zeal);
   void retire(StreamState& state, Mark& mark);
   void ask_whether_idle(StreamState& state);
-  static CUevent begin_following_barrier(StreamState& state);
-  static void end_following(StreamState& state);
+  static CUevent pin(StreamState& state, CUevent event);
+  static void unpin(StreamState& state, CUevent event);
   bool is_idle(CUstream handle) const;
 
   bool is_capturing(CUstream handle) const;
@@ -174,6 +171,25 @@ class StreamClock final : public StreamOrder {
   std::atomic<bool> is_short_{false};
   std::atomic<std::uint64_t> freeing_streams_{0};  // that ever freed
   EventPlaces events_;  // its locks are never held while the table's own is
+};
+
+// The operations of ours that a stream has been given by now. They may be behind the legacy stream,
+// where the driver does not look when it is asked about their stream.
+class StreamClock::PlacedOperations {
+ public:
+  PlacedOperations(StreamClock& clock, StreamName name);
+  ~PlacedOperations();
+  PlacedOperations(const PlacedOperations&) = delete;
+  PlacedOperations& operator=(const PlacedOperations&) = delete;
+
+  // After the driver has said that the stream is done.
+  bool are_done() const;
+  CUresult wait() const;
+
+ private:
+  StreamClock& clock_;
+  StreamState* const stream_;
+  CUevent event_ = nullptr;
 };
 
 // One stream-ordered allocation or free that we serve, from before the memory changes hands. It is

@@ -161,7 +161,8 @@ void StreamClock::add_mark(StreamState& state, Mark mark) {
 // Under the state's lock. An event that another thread names to the driver is not used again yet.
 void StreamClock::retire(StreamState& state, Mark& mark) {
   for (CUevent event : mark.events) {
-    if (state.followers != 0) {
+    if (std::find(state.pinned_events.begin(), state.pinned_events.end(), event) !=
+        state.pinned_events.end()) {
       state.retired_events.push_back(event);
     } else if (state.ended.load()) {
       driver_.cuEventDestroy(event);
@@ -408,46 +409,47 @@ void StreamClock::stream_ends(CUstream handle) {
   table_.stream_ended(handle);
 }
 
-// The last barrier is behind all others. nullptr where there is none.
-CUevent StreamClock::begin_following_barrier(StreamState& state) {
+// Under the state's lock.
+CUevent StreamClock::pin(StreamState& state, CUevent event) {
+  state.pinned_events.push_back(event);
+  return event;
+}
+
+void StreamClock::unpin(StreamState& state, CUevent event) {
   const Holding holding{state.lock};
-  const auto last = std::find_if(state.marks.rbegin(), state.marks.rend(),
+  const auto pinned = std::find(state.pinned_events.begin(), state.pinned_events.end(), event);
+  if (pinned != state.pinned_events.end()) state.pinned_events.erase(pinned);
+  const bool is_still_pinned = std::find(state.pinned_events.begin(), state.pinned_events.end(),
+                                         event) != state.pinned_events.end();
+  if (is_still_pinned || std::erase(state.retired_events, event) == 0) return;
+  state.spare_events.push_back(event);
+}
+
+// The last barrier is behind all others.
+StreamClock::PlacedOperations::PlacedOperations(StreamClock& clock, StreamName name)
+    : clock_(clock), stream_(clock.table_.find(name)) {
+  if (stream_ == nullptr || !stream_->has_barrier.load(std::memory_order_acquire)) return;
+  const Holding holding{stream_->lock};
+  const auto last = std::find_if(stream_->marks.rbegin(), stream_->marks.rend(),
                                  [](const Mark& mark) { return mark.is_barrier; });
-  if (last == state.marks.rend() || state.context_ends.load()) return nullptr;
-  ++state.followers;
-  return last->events.front();
+  if (last == stream_->marks.rend() || stream_->context_ends.load()) return;
+  event_ = pin(*stream_, last->events.front());
 }
 
-bool StreamClock::operations_are_done(StreamName name) {
-  StreamState* state = table_.find(name);
-  if (state == nullptr || !state->has_barrier.load(std::memory_order_acquire)) return true;
-  const CUevent last = begin_following_barrier(*state);
-  if (last == nullptr) return true;
-  const RelaxedCapture relaxed{driver_};
-  const CUresult answer = driver_.cuEventQuery(last);
-  end_following(*state);
-  if (answer == CUDA_SUCCESS) poll(*state, Zeal::Full);
-  return answer != CUDA_ERROR_NOT_READY;
+StreamClock::PlacedOperations::~PlacedOperations() {
+  if (event_ != nullptr) unpin(*stream_, event_);
 }
 
-CUresult StreamClock::wait_for_operations(StreamName name) {
-  StreamState* state = table_.find(name);
-  if (state == nullptr || !state->has_barrier.load(std::memory_order_acquire)) return CUDA_SUCCESS;
-  const CUevent last = begin_following_barrier(*state);
-  if (last == nullptr) return CUDA_SUCCESS;
-  const RelaxedCapture relaxed{driver_};
-  const CUresult answer = driver_.cuEventSynchronize(last);
-  end_following(*state);
-  poll(*state, Zeal::Full);
-  return answer;
+bool StreamClock::PlacedOperations::are_done() const {
+  if (event_ == nullptr) return true;
+  const RelaxedCapture relaxed{clock_.driver_};
+  return clock_.driver_.cuEventQuery(event_) != CUDA_ERROR_NOT_READY;
 }
 
-void StreamClock::end_following(StreamState& state) {
-  const Holding holding{state.lock};
-  if (--state.followers != 0) return;
-  state.spare_events.insert(state.spare_events.end(), state.retired_events.begin(),
-                            state.retired_events.end());
-  state.retired_events.clear();
+CUresult StreamClock::PlacedOperations::wait() const {
+  if (event_ == nullptr) return CUDA_SUCCESS;
+  const RelaxedCapture relaxed{clock_.driver_};
+  return clock_.driver_.cuEventSynchronize(event_);
 }
 
 }  // namespace cuvmm

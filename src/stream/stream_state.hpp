@@ -62,8 +62,8 @@ struct StreamState {
   Lock lock{LockOrder::StreamOrder};  // guards what follows
   std::deque<Mark> marks;             // not known to have happened, in order
   std::vector<CUevent> spare_events;
-  int followers = 0;                    // threads that name one of the marks' events to the driver
-  std::vector<CUevent> retired_events;  // spare once there are no followers
+  std::vector<CUevent> pinned_events;   // of marks: a thread is about to name them to the driver
+  std::vector<CUevent> retired_events;  // pinned ones whose marks are gone
   int fruitless_polls = 0;              // in a row
   std::vector<CUevent> left_behind;     // of Everything: by streams that ended, for the next mark
   // What its coming work waits for: the last free of each other stream that is before it.

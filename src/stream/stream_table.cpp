@@ -168,6 +168,7 @@ void StreamTable::forget_events_of(StreamState& state) {
   state.has_marks.store(false);
   state.has_barrier.store(false);
   state.spare_events.clear();
+  state.pinned_events.clear();
   state.retired_events.clear();
   state.left_behind.clear();
   if (state.ended.load()) state.advance(last_tick);

@@ -106,8 +106,9 @@ CUresult Program::wait_for(CUstream stream, CUevent event) {
 
 CUresult Program::synchronize(CUstream stream) {
   const Horizon horizon = clock_.horizon_of(name(stream));
+  const StreamClock::PlacedOperations operations{clock_, name(stream)};
   CUresult answer = driver().cuStreamSynchronize(stream);
-  if (answer == CUDA_SUCCESS) answer = clock_.wait_for_operations(name(stream));
+  if (answer == CUDA_SUCCESS) answer = operations.wait();
   if (answer != CUDA_SUCCESS || horizon.is_empty()) return answer;
   horizon.waited_for();
   memory().program_waited();
@@ -116,9 +117,10 @@ CUresult Program::synchronize(CUstream stream) {
 
 CUresult Program::query(CUstream stream) {
   const Horizon horizon = clock_.horizon_of(name(stream));
+  const StreamClock::PlacedOperations operations{clock_, name(stream)};
   const CUresult answer = driver().cuStreamQuery(stream);
   if (answer != CUDA_SUCCESS) return answer;
-  if (!clock_.operations_are_done(name(stream))) return CUDA_ERROR_NOT_READY;
+  if (!operations.are_done()) return CUDA_ERROR_NOT_READY;
   horizon.reached();
   return CUDA_SUCCESS;
 }

@@ -125,10 +125,15 @@ TEST_F(StreamClockTest, AnAllocationBehindLegacyWorkIsDoneOnceThatIs) {
     EXPECT_CUDA(operation.granted_behind_others());
   }
   EXPECT_CUDA(driver().cuStreamQuery(blocking)) << "an event is no work of its stream";
-  EXPECT_FALSE(clock->operations_are_done(blocking.name()));
-  release_legacy();
-  EXPECT_CUDA(clock->wait_for_operations(blocking.name()));
-  EXPECT_TRUE(clock->operations_are_done(blocking.name()));
+  EXPECT_FALSE(operations_are_done(blocking.name()));
+  {
+    const StreamClock::PlacedOperations operations{*clock, blocking.name()};
+    free_on(blocking.name());
+    release_legacy();
+    EXPECT_CUDA(operations.wait());
+    EXPECT_TRUE(operations.are_done());
+  }
+  EXPECT_TRUE(operations_are_done(blocking.name()));
 }
 
 // Natively such memory may be used at once, so waiting for the stream must not wait for the legacy
@@ -137,10 +142,10 @@ TEST_F(StreamClockTest, AnAllocationOfMemoryThatNothingUsesIsDoneAtOnce) {
   HeldStream blocking = held(CU_STREAM_DEFAULT);
   hold_legacy();
   allocate_on(blocking.name());
-  EXPECT_TRUE(clock->operations_are_done(blocking.name()));
+  EXPECT_TRUE(operations_are_done(blocking.name()));
   // It does not stand for a free that follows.
   free_on(blocking.name());
-  EXPECT_FALSE(clock->operations_are_done(blocking.name()));
+  EXPECT_FALSE(operations_are_done(blocking.name()));
   release_legacy();
 }
 
@@ -151,11 +156,11 @@ TEST_F(StreamClockTest, AFreeOnABlockingStreamIsNotDoneBeforeTheLegacyWorkAheadO
 
   const FreeTicket ticket = free_on(blocking.name());
 
-  EXPECT_FALSE(clock->operations_are_done(blocking.name()));
+  EXPECT_FALSE(operations_are_done(blocking.name()));
   EXPECT_FALSE(clock->wait(ticket, in_ms(20)));
   release_legacy();
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
-  EXPECT_TRUE(clock->operations_are_done(blocking.name()));
+  EXPECT_TRUE(operations_are_done(blocking.name()));
 }
 
 // The driver says that the stream is idle, which tells nothing of what stands behind the barrier.
@@ -168,8 +173,7 @@ TEST_F(StreamClockTest, AnIdleStreamIsNotProofOfFreesBehindTheLegacyStream) {
   clock->ask_about_frees(0);
   EXPECT_FALSE(clock->is_done(later));
   release_legacy();
-  clock->ask_about_frees(0);
-  EXPECT_TRUE(clock->is_done(later));
+  EXPECT_TRUE(clock->wait(later, in_ms(10'000)));
 }
 
 TEST_F(StreamClockTest, OperationsCostNoEventWhileTheOtherSideIsGivenNothing) {

@@ -68,6 +68,9 @@ class StreamClockTest : public DriverContract {
     EXPECT_CUDA(operation.answer());
     return operation.freed();
   }
+  bool operations_are_done(const StreamName& name) {
+    return StreamClock::PlacedOperations{*clock, name}.are_done();
+  }
   // As a stream-ordered allocation does.
   void allocate_on(const StreamName& name) {
     const StreamClock::Operation operation{*clock, state(name),

@@ -44,23 +44,25 @@ CUresult end_event(const Forward<call>& forward, CUevent event) {
 // question does not.
 enum class Asks : std::uint8_t { ToWait, Whether };
 
-// What the driver says of a stream, with the operations that we have placed there.
-CUresult with_operations(StreamClock& clock, Asks asks, StreamName stream) {
-  if (asks == Asks::ToWait) return clock.wait_for_operations(stream);
-  return clock.operations_are_done(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
 // To synchronize a context waits for events as well.
-CUresult with_operations(StreamClock& /*clock*/, Asks /*asks*/, CUcontext /*context*/) {
-  return CUDA_SUCCESS;
-}
+struct NoOperations {
+  NoOperations(const StreamClock& /*clock*/, CUcontext /*context*/) {}
+  static bool are_done() { return true; }
+  static CUresult wait() { return CUDA_SUCCESS; }
+};
+template <class Of>
+using OperationsOf =
+    std::conditional_t<std::is_same_v<Of, StreamName>, StreamClock::PlacedOperations, NoOperations>;
 
 template <Call call, class Of>
 CUresult look_at(const Forward<call>& forward, Asks asks, Of of, auto... arguments) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr) return forward(arguments...);
   const Horizon horizon = serving->clock.horizon_of(of);
+  const OperationsOf<Of> operations{serving->clock, of};
   CUresult answer = forward(arguments...);
-  if (answer == CUDA_SUCCESS) answer = with_operations(serving->clock, asks, of);
+  if (answer == CUDA_SUCCESS && asks == Asks::ToWait) answer = operations.wait();
+  if (answer == CUDA_SUCCESS && !operations.are_done()) answer = CUDA_ERROR_NOT_READY;
   if (answer != CUDA_SUCCESS) return answer;
   if (asks == Asks::Whether) {
     horizon.reached();
