@@ -12,7 +12,6 @@
 
 #include "alloc/allocation_map.hpp"
 #include "alloc/context_memory.hpp"
-#include "alloc/just_ended.hpp"
 #include "alloc/lending.hpp"
 #include "alloc/native_memory.hpp"
 #include "alloc/pool_memory.hpp"
@@ -254,7 +253,7 @@ class Memory {
   std::unordered_map<CUgreenCtx, CUcontext> green_contexts_;
   std::unordered_set<CUcontext> dead_;
   std::atomic<std::size_t> dead_count_{0};
-  JustEnded<ServedContext> ended_contexts_;
+  std::vector<std::unique_ptr<ServedContext>> ended_contexts_;  // their records may still be read
   std::vector<PeerAccess> peer_access_;
 
   mutable SharedLock pools_lock_{LockOrder::Pools};                      // guards what follows
@@ -262,7 +261,7 @@ class Memory {
   std::unordered_map<CUmemoryPool, int>
       created_pools_;  // that are ours to serve, and on which device
   std::vector<std::unique_ptr<PoolMemory>> ended_pools_;  // that may still hold something
-  JustEnded<PoolMemory> past_pools_;                      // whose addresses are gone
+  std::vector<std::unique_ptr<PoolMemory>> past_pools_;   // whose addresses are gone
   std::atomic<std::uint64_t> pool_changes_{0};            // written under the lock
 
   // Far from the driver's; and, written by every allocation, from what every copy reads.

@@ -99,9 +99,8 @@ void Memory::context_ended(CUcontext handle) {
     lending_.forget_all_of(*ended->memory);
     ended->memory->end();
   }
-  std::unique_ptr<ServedContext> oldest;  // dropped without the lock
   const Writing writing{contexts_lock_};
-  oldest = ended_contexts_.add(std::move(ended));
+  ended_contexts_.push_back(std::move(ended));
 }
 
 Result<void> Memory::peer_access_begins(CUcontext by, CUcontext of) {

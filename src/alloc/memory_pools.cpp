@@ -51,11 +51,10 @@ void Memory::settle_ended_pools() {
     }
   }
   if (settled.empty()) return;
-  std::vector<std::unique_ptr<PoolMemory>> oldest;  // dropped without the lock
   const Writing writing{pools_lock_};
   for (auto& pool : ended_pools_) {
     if (std::find(settled.begin(), settled.end(), pool.get()) == settled.end()) continue;
-    oldest.push_back(past_pools_.add(std::move(pool)));
+    past_pools_.push_back(std::move(pool));
   }
   std::erase(ended_pools_, nullptr);
 }
