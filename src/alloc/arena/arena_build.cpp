@@ -175,15 +175,13 @@ Result<Block*> Arena::build_at(const Site& site, Build& build) {
 }
 
 bool Arena::holds_pending_of_others(const Site& site, StreamId stream) const {
-  const arena::Tile* tile = site.first;
-  while (static_cast<const Range*>(tile)->begin() > site.where.offset) tile = tile->before;
-  for (; tile != nullptr; tile = tile->after) {
-    const auto& range = static_cast<const Range&>(*tile);
-    if (range.begin() >= site.where.end()) return false;
-    if (range.kind != arena::TileKind::Free || range.end() <= site.where.offset) continue;
-    if (order_.is_across_barrier(range.ticket, stream)) return true;
+  const Range* range = site.first;
+  while (range->begin() > site.where.offset) range = static_cast<const Range*>(range->before);
+  for (;; range = static_cast<const Range*>(range->after)) {
+    const bool is_used = range->kind == arena::TileKind::Free && range->end() > site.where.offset;
+    if (is_used && order_.is_across_barrier(range->ticket, stream)) return true;
+    if (range->end() >= site.where.end()) return false;
   }
-  return false;
 }
 
 void Arena::move_into(const Site& site, Reach reach, GapFill& fill, Rearrangement& change) {
@@ -253,12 +251,11 @@ std::vector<FreeTicket> Arena::frees_to_follow(const Build& build) const {
   if (!site) return frees;
   const Range* range = site->first;
   while (range->begin() > site->where.offset) range = static_cast<Range*>(range->before);
-  for (; range != nullptr && range->begin() < site->where.end();
-       range = static_cast<Range*>(range->after)) {
-    if (range->kind != arena::TileKind::Free || range->end() <= site->where.offset) continue;
-    if (!may_use(*range, build.stream, order_)) frees.push_back(range->ticket);
+  for (;; range = static_cast<Range*>(range->after)) {
+    const bool is_used = range->kind == arena::TileKind::Free && range->end() > site->where.offset;
+    if (is_used && !may_use(*range, build.stream, order_)) frees.push_back(range->ticket);
+    if (range->end() >= site->where.end()) return frees;
   }
-  return frees;
 }
 
 // Whether the stream waits for all of them now.
