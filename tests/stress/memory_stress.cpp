@@ -241,6 +241,7 @@ void MemoryStress::run(std::uint64_t operations) {
   pause.arrive_and_wait();
   pause.arrive_and_wait();
   crowd.clear();
+  quiesce(common);  // or a failure would be followed by those of work that runs on
   ASSERT_EQ(oracle.failure(), "") << oracle.faulted();
   if (HasFailure()) return;
 

@@ -32,6 +32,12 @@ Program::Program(const MemorySettings& settings) {
     GIVEN(driver().cuModuleGetFunction(&made.touch, made.module, "stress_touch"));
     GIVEN(driver().cuDeviceGetDefaultMemPool(&made.default_pool, device));
     for (CUmemoryPool& pool : made.pools) pool = make_pool(device);
+    // Served before the first fault: what cannot be set up is the driver's for good.
+    make_current(device);
+    GIVEN(memory_->pool(made.default_pool) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+    for (CUmemoryPool pool : made.pools) {
+      GIVEN(memory_->pool(pool) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+    }
   }
 }
 
