@@ -2,8 +2,6 @@
 // What is known of the order of streams, and what the program's calls tell of it.
 #include "stream/stream_clock.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <mutex>
 
@@ -31,19 +29,6 @@ bool covers(const std::vector<FreeTicket>& known, const FreeTicket& ticket) {
     return other.stream == ticket.stream && other.tick >= ticket.tick;
   });
 }
-
-// Polling costs little while the wait is short, and leaves the processor alone while it is long.
-class Patience {
- public:
-  void rest() {
-    usleep(length_);
-    length_ = std::min(length_ * 2, longest);
-  }
-
- private:
-  static constexpr useconds_t longest = 200;
-  useconds_t length_ = 5;
-};
 
 }  // namespace
 
@@ -136,55 +121,6 @@ bool StreamClock::follow(const FreeTicket& freed, StreamId asker) {
   unpin(*from, event);
   if (answer == CUDA_SUCCESS) learn(*to, {freed});
   return answer == CUDA_SUCCESS;
-}
-
-bool StreamClock::wait(const FreeTicket& freed, std::uint64_t until) {
-  constexpr std::uint64_t between_questions = 500'000;  // ns
-  StreamState* const state = table_.by_id(freed.stream);
-  Patience patience;
-  for (std::uint64_t next_question = 0;;) {
-    if (is_done(freed) || state == nullptr) return true;
-    poll(*state, Zeal::Full);
-    if (is_done(freed)) return true;
-    const std::uint64_t now = now_ns();
-    if (now >= next_question) {
-      look(freed.stream);
-      ask_whether_idle(*state);
-      if (is_done(freed)) return true;
-      next_question = now + between_questions;
-    }
-    if (now >= until) return false;
-    patience.rest();
-  }
-}
-
-bool StreamClock::wait_for_all(CUcontext context, std::uint64_t until) {
-  for (Patience patience; !is_all_done(context); patience.rest()) {
-    if (now_ns() >= until) return false;
-  }
-  return true;
-}
-
-bool StreamClock::wait_for_everything(std::uint64_t until) {
-  const auto contexts = table_.everything_of_all();
-  return std::all_of(contexts.begin(), contexts.end(),
-                     [&](StreamState* context) { return wait_for_all(context->context, until); });
-}
-
-bool StreamClock::wait_for_frees(int device, std::uint64_t until) {
-  bool learnt = false;
-  for (StreamState* state : table_.with_unfinished(device)) {
-    if (wait({state->id, state->tick.load()}, until)) learnt = true;
-  }
-  return learnt;
-}
-
-void StreamClock::ask_about_frees(int device) {
-  for (StreamState* state : table_.with_unfinished(device)) {
-    const FreeTicket last{state->id, state->tick.load()};
-    poll(*state, Zeal::Full);
-    if (!is_done(last)) ask_whether_idle(*state);
-  }
 }
 
 // Synchronizing the legacy stream waits for the blocking streams of its context as well, and asking

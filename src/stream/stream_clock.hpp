@@ -143,6 +143,7 @@ class StreamClock final : public StreamOrder {
   bool has_other_side(const StreamState& stream, std::uint64_t& epoch);
   void learn_other_side(StreamState& stream, std::uint64_t epoch);
   CUresult record_operation(StreamState& stream, CUevent& event);
+  CUresult record_event(StreamState& owner, CUstream handle, CUevent& event);
   Place other_side_of(const StreamState& stream);
   void learn(StreamState& later, const Place& earlier);
 

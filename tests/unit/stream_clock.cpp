@@ -203,8 +203,6 @@ TEST_F(StreamClockTest, OperationsCostNoEventWhileTheOtherSideIsGivenNothing) {
 }
 
 TEST_F(StreamClockTest, AnOperationThatTheStreamDoesNotTakeIsRefused) {
-  static const Driver* real = nullptr;
-  real = &driver();
   Driver refusing = driver();
   refusing.cuEventRecord = [](CUevent, CUstream) -> CUresult { return CUDA_ERROR_OUT_OF_MEMORY; };
   StreamClock refused{refusing, program()};
@@ -250,19 +248,20 @@ TEST_F(StreamClockTest, MarksAreBoundedOnAStreamThatNeverGetsOn) {
 
 // What a thread has gathered of a context's streams is worth nothing once one comes or goes.
 TEST_F(StreamClockTest, TheLegacyStreamComesAfterStreamsThatWereMadeSince) {
-  const StreamName legacy{};
-  EXPECT_TRUE(clock->place_on(legacy).empty());
+  const StreamName legacy_stream{};
+  EXPECT_TRUE(clock->place_on(legacy_stream).empty());
   HeldStream early = held(CU_STREAM_DEFAULT);
   const FreeTicket first = free_on(early.name());
-  EXPECT_EQ(clock->place_on(legacy), StreamClock::Place{first});
+  EXPECT_EQ(clock->place_on(legacy_stream), StreamClock::Place{first});
   HeldStream late = held(CU_STREAM_DEFAULT);
   const FreeTicket second = free_on(late.name());
-  const StreamClock::Place both = clock->place_on(legacy);
+  const StreamClock::Place both = clock->place_on(legacy_stream);
   EXPECT_EQ(both.size(), 2U);
   EXPECT_NE(std::find(both.begin(), both.end(), first), both.end());
   EXPECT_NE(std::find(both.begin(), both.end(), second), both.end());
   clock->stream_ends(late);
-  EXPECT_EQ(clock->place_on(legacy).size(), 1U) << "its marks tell of a stream that has ended";
+  EXPECT_EQ(clock->place_on(legacy_stream).size(), 1U)
+      << "its marks tell of a stream that has ended";
 }
 
 TEST_F(StreamClockTest, TheLegacyStreamComesAfterHoweverManyStreams) {

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our allocations and frees as operations of their streams, and what stands for them there.
+#include <algorithm>
+#include <mutex>
+
+#include "driver/current_context.hpp"
+#include "stream/stream_clock.hpp"
+
+namespace cuvmm {
+
+using Operation = StreamClock::Operation;
+
+// An operation that natively waits for work of other streams without any event of the program's
+// does so by the legacy rule. A free always does. An allocation does where its memory is behind
+// that work; memory that nothing uses any more may be had at once.
+Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind)
+    : clock_(clock), stream_(stream) {
+  if (clock_.has_other_side(stream_, epoch_)) {
+    clock_.learn_other_side(stream_, epoch_);
+    is_ahead_of_barrier_ = !clock_.program_.sees_everything() ||
+                           stream_.barrier_epoch.load(std::memory_order_acquire) != epoch_;
+  }
+  if (kind == Kind::Allocation) return;
+  before_ = stream_.tick.load(std::memory_order_acquire);
+  if (is_ahead_of_barrier_) {
+    answer_ = stand_as_barrier();
+  } else if (clock_.leaves_mark(stream_)) {
+    clock_.record_operation(stream_, event_);  // may be missing
+  }
+}
+
+Operation::~Operation() {
+  if (event_ != nullptr) {
+    clock_.add_mark(stream_, {.tick = before_, .events = {event_}, .is_barrier = is_barrier_});
+  }
+  if (stream_.kind == StreamKind::Legacy) {
+    clock_.program_.legacy.legacy_submitted();
+  } else if (stream_.is_blocking()) {
+    clock_.program_.legacy.blocking_submitted();
+  }
+}
+
+CUresult Operation::stand_as_barrier() {
+  const CUresult answer = clock_.record_operation(stream_, event_);
+  if (answer != CUDA_SUCCESS) return answer;
+  is_barrier_ = true;
+  stream_.barrier_epoch.store(epoch_, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+// The event is behind every free up to `before_`, and behind this one if nobody else freed on the
+// stream meanwhile.
+FreeTicket Operation::freed() {
+  const FreeTicket ticket = stream_.ticket();
+  if (ticket.tick == 1) clock_.freeing_streams_.fetch_add(1, std::memory_order_relaxed);
+  if (event_ == nullptr) return ticket;
+  const bool is_exact = ticket.tick == before_ + 1;
+  clock_.add_mark(stream_, {.tick = is_exact ? ticket.tick : before_,
+                            .events = {event_},
+                            .is_exact = is_exact,
+                            .is_barrier = is_barrier_});
+  event_ = nullptr;
+  if (stream_.marks_wanted.load(std::memory_order_relaxed) > 0) {
+    stream_.marks_wanted.fetch_sub(1, std::memory_order_relaxed);
+  }
+  return ticket;
+}
+
+CUresult Operation::granted_behind_others() {
+  if (!is_ahead_of_barrier_) return CUDA_SUCCESS;
+  before_ = stream_.tick.load(std::memory_order_acquire);
+  return stand_as_barrier();
+}
+
+// Whether the legacy rule may order the stream behind anything, and the epoch of what that is.
+bool StreamClock::has_other_side(const StreamState& stream, std::uint64_t& epoch) {
+  if (stream.kind == StreamKind::NonBlocking) return false;
+  if (stream.kind != StreamKind::Legacy) {
+    epoch = program_.legacy.legacy_epoch();
+    return true;
+  }
+  if (!program_.legacy.has_blocking_streams() && program_.sees_everything()) return false;
+  epoch = program_.legacy.blocking_epoch();
+  return true;
+}
+
+// The stream's coming work is behind what the other side was given before, whatever we do.
+void StreamClock::learn_other_side(StreamState& stream, std::uint64_t epoch) {
+  if (program_.sees_everything() && stream.learnt_epoch.load(std::memory_order_acquire) == epoch) {
+    return;
+  }
+  learn(stream, other_side_of(stream));
+  stream.learnt_epoch.store(epoch, std::memory_order_release);
+}
+
+// The last barrier is behind all others.
+StreamClock::PlacedOperations::PlacedOperations(StreamClock& clock, StreamName name)
+    : clock_(clock), stream_(clock.table_.find(name)) {
+  if (stream_ == nullptr || !stream_->has_barrier.load(std::memory_order_acquire)) return;
+  const Holding holding{stream_->lock};
+  const auto last = std::find_if(stream_->marks.rbegin(), stream_->marks.rend(),
+                                 [](const Mark& mark) { return mark.is_barrier; });
+  if (last == stream_->marks.rend() || stream_->context_ends.load()) return;
+  event_ = pin(*stream_, last->events.front());
+}
+
+StreamClock::PlacedOperations::~PlacedOperations() {
+  if (event_ != nullptr) unpin(*stream_, event_);
+}
+
+bool StreamClock::PlacedOperations::are_done() const {
+  if (event_ == nullptr) return true;
+  const RelaxedCapture relaxed{clock_.driver_};
+  return clock_.driver_.cuEventQuery(event_) != CUDA_ERROR_NOT_READY;
+}
+
+CUresult StreamClock::PlacedOperations::wait() const {
+  if (event_ == nullptr) return CUDA_SUCCESS;
+  const RelaxedCapture relaxed{clock_.driver_};
+  return clock_.driver_.cuEventSynchronize(event_);
+}
+
+FreeTicket StreamClock::ticket_of_all(CUcontext context) {
+  StreamState& all = table_.everything_of(context);
+  const FreeTicket ticket = all.ticket();
+  mark_all(all);
+  return ticket;
+}
+
+FreeTicket StreamClock::ticket_of_allocation(StreamId allocated_on) {
+  StreamState* const state = table_.by_id(allocated_on);
+  if (state == nullptr) return {};
+  if (!state->has_unfinished() && known_of(*state).empty()) return {};
+  return state->ticket();
+}
+
+}  // namespace cuvmm
