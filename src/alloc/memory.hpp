@@ -15,6 +15,7 @@
 #include "alloc/lending.hpp"
 #include "alloc/native_memory.hpp"
 #include "alloc/pool_memory.hpp"
+#include "alloc/retired.hpp"
 #include "stream/gate.hpp"
 #include "stream/stream_clock.hpp"
 #include "stream/work_note.hpp"
@@ -178,6 +179,8 @@ class Memory {
   StreamClock& clock() { return around_.clock; }
 
   Complaint complaint() const;
+  // Pools and contexts that have ended and that other threads may still look at.
+  std::size_t retired_count() const { return retired_.count(); }
 
  private:
   class HeldBack;  // the Quiet of a context
@@ -253,7 +256,6 @@ class Memory {
   std::unordered_map<CUgreenCtx, CUcontext> green_contexts_;
   std::unordered_set<CUcontext> dead_;
   std::atomic<std::size_t> dead_count_{0};
-  std::vector<std::unique_ptr<ServedContext>> ended_contexts_;  // their records may still be read
   std::vector<PeerAccess> peer_access_;
 
   mutable SharedLock pools_lock_{LockOrder::Pools};                      // guards what follows
@@ -261,8 +263,9 @@ class Memory {
   std::unordered_map<CUmemoryPool, int>
       created_pools_;  // that are ours to serve, and on which device
   std::vector<std::unique_ptr<PoolMemory>> ended_pools_;  // that may still hold something
-  std::vector<std::unique_ptr<PoolMemory>> past_pools_;   // whose addresses are gone
   std::atomic<std::uint64_t> pool_changes_{0};            // written under the lock
+
+  Retired retired_;  // contexts, and pools whose addresses are gone
 
   // Far from the driver's; and, written by every allocation, from what every copy reads.
   std::atomic<std::uint64_t> last_buffer_id_{std::uint64_t{1} << 40};

@@ -99,8 +99,7 @@ void Memory::context_ended(CUcontext handle) {
     lending_.forget_all_of(*ended->memory);
     ended->memory->end();
   }
-  const Writing writing{contexts_lock_};
-  ended_contexts_.push_back(std::move(ended));
+  retired_.add(std::move(ended));
 }
 
 Result<void> Memory::peer_access_begins(CUcontext by, CUcontext of) {

@@ -27,7 +27,7 @@ void Memory::pool_created(CUmemoryPool handle, const CUmemPoolProps& properties)
   created_pools_[handle] = properties.location.id;
 }
 
-// Kept aside while the program holds memory of it, and its records for good.
+// Kept aside while the program holds memory of it.
 void Memory::pool_ended(CUmemoryPool handle) {
   current_pool_changed();
   {
@@ -50,13 +50,17 @@ void Memory::settle_ended_pools() {
       if (pool->settle_end()) settled.push_back(pool.get());
     }
   }
-  if (settled.empty()) return;
-  const Writing writing{pools_lock_};
-  for (auto& pool : ended_pools_) {
-    if (std::find(settled.begin(), settled.end(), pool.get()) == settled.end()) continue;
-    past_pools_.push_back(std::move(pool));
+  if (settled.empty()) return retired_.drop();
+  std::vector<std::unique_ptr<PoolMemory>> past;
+  {
+    const Writing writing{pools_lock_};
+    for (auto& pool : ended_pools_) {
+      if (std::find(settled.begin(), settled.end(), pool.get()) == settled.end()) continue;
+      past.push_back(std::move(pool));
+    }
+    std::erase(ended_pools_, nullptr);
   }
-  std::erase(ended_pools_, nullptr);
+  for (auto& pool : past) retired_.add(std::move(pool));
 }
 
 void Memory::program_waited() {

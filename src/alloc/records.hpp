@@ -6,16 +6,34 @@
 #include <utility>
 #include <vector>
 
+#include "base/lock.hpp"
+
 namespace cuvmm {
 
-// Records of one type that are used again and never given to the system before the whole ends, so
-// that who still holds the address of one that is gone reads a record and not something else. Those
-// that are unused are listed through `T::next_unused()`, a pointer that a record has anyway and
-// that means nothing meanwhile. Not synchronised.
+// Of records of one type that have ended, none of them in use.
+class LeftBlocks {
+ public:
+  void put(void* block);
+  void* take();  // nullptr: there are none
+
+ private:
+  Lock lock_{LockOrder::Records};
+  std::vector<void*> blocks_;
+};
+
+// Records of one type that are used again and never given to the system, so that who still holds
+// the address of one that is gone reads a record and not something else. When the whole ends they
+// go to whoever needs some next. Those that are unused are listed through `T::next_unused()`, a
+// pointer that a record has anyway and that means nothing meanwhile. Not synchronised.
 template <class T>
 class Records {
  public:
   Records() = default;
+  // None is in use; else nobody else looks at them either.
+  ~Records() {
+    if (in_use_ != 0) return;
+    for (auto& block : blocks_) left().put(block.release());
+  }
   Records(const Records&) = delete;
   Records& operator=(const Records&) = delete;
 
@@ -37,8 +55,15 @@ class Records {
  private:
   static constexpr std::size_t records_a_block = 256;
 
+  // For good: records may be read while the process ends.
+  static LeftBlocks& left() {
+    static LeftBlocks& left = *new LeftBlocks;
+    return left;
+  }
+
   void grow() {
-    blocks_.push_back(std::make_unique<T[]>(records_a_block));
+    void* const taken = left().take();
+    blocks_.emplace_back(taken != nullptr ? static_cast<T*>(taken) : new T[records_a_block]);
     T* const block = blocks_.back().get();
     for (std::size_t i = records_a_block; i-- > 0;) {
       block[i].next_unused() = std::exchange(unused_, &block[i]);

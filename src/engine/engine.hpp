@@ -55,6 +55,8 @@ class Engine {
   // Every call that could touch memory or work passes the first, from its beginning to its end;
   // those that give the device work pass the gate as well.
   Threshold& calls() { return calls_; }
+  // Never shut: for calls that do not wait in a pause, and look at pools or contexts of ours.
+  Threshold& questions() { return questions_; }
   Gate& gate() { return gate_; }
   // Whether and how the clients' calls are put in order.
   Scheduling& scheduling() { return scheduling_; }
@@ -97,6 +99,7 @@ class Engine {
   WorkNote work_note_;
   LegacyBarrier legacy_barrier_;
   Threshold calls_{Threshold::Of::Calls};
+  Threshold questions_{Threshold::Of::Questions};
   Gate gate_;
   PerThreadUse per_thread_use_;
   Captures captures_;

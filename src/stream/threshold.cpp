@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 
 #include "base/clock.hpp"
@@ -28,13 +29,17 @@ pthread_key_t make_key(void (*end_of_thread)(void*)) {
 }  // namespace
 
 std::atomic<Threshold::Thread*> Threshold::threads_{nullptr};
+std::atomic<bool> Threshold::has_membarrier_{false};
+std::atomic<bool> Threshold::has_untold_threads_{false};
 
-Threshold::Threshold(Of which)
-    : which_(static_cast<std::size_t>(which)),
-      has_membarrier_(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0) {}
+Threshold::Threshold(Of which) : which_(static_cast<std::size_t>(which)) {
+  has_membarrier_.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0);
+}
 
 void Threshold::Thread::come_out_of_all() {
-  for (auto& one : inside) one.store(false);
+  for (auto& one : steps) {
+    if (is_inside(one.load())) step(one, std::memory_order_seq_cst);
+  }
 }
 
 void Threshold::end_of_thread(void* thread) {
@@ -53,7 +58,10 @@ void Threshold::end_of_thread(void* thread) {
     return thread;
   }
   auto* added = new (std::nothrow) Thread;
-  if (added == nullptr) return nullptr;
+  if (added == nullptr) {
+    has_untold_threads_.store(true);
+    return nullptr;
+  }
   added->next = threads_.load();
   while (!threads_.compare_exchange_weak(added->next, added)) {
   }
@@ -71,15 +79,15 @@ void Threshold::forget_after_fork() {
   }
 }
 
-[[gnu::noinline]] std::atomic<bool>* Threshold::wait_to_enter(const Thread& thread,
-                                                              std::atomic<bool>& is_inside) {
+[[gnu::noinline]] std::atomic<std::uint32_t>* Threshold::wait_to_enter(
+    const Thread& thread, std::atomic<std::uint32_t>& steps) {
   while (shut_.load(std::memory_order_acquire) != 0) {
     if (exempt_.load(std::memory_order_acquire) == &thread) break;
-    is_inside.store(false, std::memory_order_release);
+    step(steps, std::memory_order_release);
     wait_while(shut_, 1, std::chrono::seconds{1});
-    tell(is_inside);
+    step_in(steps);
   }
-  return &is_inside;
+  return &steps;
 }
 
 bool Threshold::shut(std::uint64_t until, Exempt exempt) {
@@ -102,8 +110,8 @@ bool Threshold::is_seen_by_all() {
 bool Threshold::all_are_out(std::uint64_t until) const {
   const Thread* exempt = exempt_.load();
   for (Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
-    const std::atomic<bool>& inside = thread->inside[which_];
-    while (thread != exempt && inside.load(std::memory_order_acquire)) {
+    const std::atomic<std::uint32_t>& steps = thread->steps[which_];
+    while (thread != exempt && is_inside(steps.load(std::memory_order_acquire))) {
       if (now_ns() >= until) return false;
       ::usleep(rest);
     }
@@ -115,6 +123,28 @@ void Threshold::open() {
   exempt_.store(nullptr);
   shut_.store(0);
   wake_all(shut_);
+}
+
+// The caller is inside itself, and holds nothing of it.
+std::optional<Threshold::GracePeriod> Threshold::GracePeriod::begin() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!is_seen_by_all() || has_untold_threads_.load()) return std::nullopt;
+  GracePeriod period;
+  const Thread* const here = mine_;
+  for (const Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
+    if (thread == here) continue;
+    for (const auto& steps : thread->steps) {
+      const std::uint32_t now = steps.load(std::memory_order_acquire);
+      if (is_inside(now)) period.inside_.push_back({&steps, now});
+    }
+  }
+  return period;
+}
+
+bool Threshold::GracePeriod::is_over() const {
+  return std::all_of(inside_.begin(), inside_.end(), [](const Seen& seen) {
+    return seen.steps->load(std::memory_order_acquire) != seen.were;
+  });
 }
 
 }  // namespace cuvmm

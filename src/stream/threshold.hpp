@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "trace/futex.hpp"
 
@@ -14,9 +16,10 @@ namespace cuvmm {
 // Passing costs a thread two stores of its own; shutting is what pays.
 class Threshold {
  public:
-  // A thread can have passed one of each at the same time.
-  enum class Of : std::uint8_t { Calls, Work };
-  static constexpr std::size_t kinds = 2;
+  // A thread can have passed one of each at the same time. Questions are never kept out: that a
+  // thread asks one matters to a GracePeriod alone.
+  enum class Of : std::uint8_t { Calls, Work, Questions };
+  static constexpr std::size_t kinds = 3;
 
   explicit Threshold(Of which);
   Threshold(const Threshold&) = delete;
@@ -24,15 +27,15 @@ class Threshold {
 
   class Pass {
    public:
-    explicit Pass(Threshold& threshold) : is_inside_(threshold.enter()) {}
+    explicit Pass(Threshold& threshold) : steps_(threshold.enter()) {}
     ~Pass() {
-      if (is_inside_ != nullptr) is_inside_->store(false, std::memory_order_release);
+      if (steps_ != nullptr) step(*steps_, std::memory_order_release);
     }
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
 
    private:
-    std::atomic<bool>* const is_inside_;  // nullptr: that is told by an earlier one's
+    std::atomic<std::uint32_t>* const steps_;  // nullptr: an earlier pass of the thread tells
   };
 
   enum class Exempt : std::uint8_t { Nobody, ThisThread };
@@ -43,38 +46,48 @@ class Threshold {
   void open();
   bool is_shut() const { return shut_.load(std::memory_order_acquire) != 0; }
 
+  class GracePeriod;
+
   // In the child.
   static void forget_after_fork();
 
  private:
   // Where a thread says what it has passed. A record serves another thread when its own has ended.
   struct alignas(64) Thread {
-    std::array<std::atomic<bool>, kinds> inside{};
+    // Steps over each threshold, in and out: odd while the thread is inside.
+    std::array<std::atomic<std::uint32_t>, kinds> steps{};
     std::atomic<bool> owned{true};
     Thread* next = nullptr;
 
     void come_out_of_all();
   };
 
-  // Waits while it is shut. What tells that this thread has passed; nullptr where it had already.
-  std::atomic<bool>* enter() {
+  static bool is_inside(std::uint32_t steps) { return steps % 2 != 0; }
+  // Only the thread itself counts.
+  static void step(std::atomic<std::uint32_t>& steps, std::memory_order order) {
+    steps.store(steps.load(std::memory_order_relaxed) + 1, order);
+  }
+
+  // Waits while it is shut. The steps of this thread; nullptr where it was inside already.
+  std::atomic<std::uint32_t>* enter() {
     Thread* const thread = this_thread();
     if (thread == nullptr) [[unlikely]]
       return nullptr;
-    std::atomic<bool>& is_inside = thread->inside[which_];
-    if (is_inside.load(std::memory_order_relaxed)) return nullptr;
-    tell(is_inside);
+    std::atomic<std::uint32_t>& steps = thread->steps[which_];
+    if (is_inside(steps.load(std::memory_order_relaxed))) return nullptr;
+    step_in(steps);
     if (shut_.load(std::memory_order_acquire) == 0) [[likely]]
-      return &is_inside;
-    return wait_to_enter(*thread, is_inside);
+      return &steps;
+    return wait_to_enter(*thread, steps);
   }
-  std::atomic<bool>* wait_to_enter(const Thread& thread, std::atomic<bool>& is_inside);
+  std::atomic<std::uint32_t>* wait_to_enter(const Thread& thread,
+                                            std::atomic<std::uint32_t>& steps);
 
   // Says "inside" first and looks whether it is shut second; who shuts it does it the other way
   // round. The barrier between the two is made by who shuts, in every thread at once, where the
   // system can.
-  void tell(std::atomic<bool>& is_inside) const {
-    is_inside.store(true, std::memory_order_relaxed);
+  static void step_in(std::atomic<std::uint32_t>& steps) {
+    step(steps, std::memory_order_relaxed);
     if (has_membarrier_.load(std::memory_order_relaxed)) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
@@ -82,7 +95,7 @@ class Threshold {
     }
   }
 
-  bool is_seen_by_all();
+  static bool is_seen_by_all();
   bool all_are_out(std::uint64_t until) const;
   // nullptr where there is no memory for a record.
   static Thread* this_thread() { return mine_ != nullptr ? mine_ : register_thread(); }
@@ -93,11 +106,28 @@ class Threshold {
   [[gnu::tls_model("initial-exec")]] static inline constinit thread_local Thread* mine_ = nullptr;
   // Only added to; a record serves again when its thread ends.
   static std::atomic<Thread*> threads_;
+  static std::atomic<bool> has_membarrier_;
+  static std::atomic<bool> has_untold_threads_;  // that had no memory for a record
 
   const std::size_t which_;
   FutexWord shut_{0};
   std::atomic<Thread*> exempt_{nullptr};
-  std::atomic<bool> has_membarrier_;
+};
+
+// Begun once something can be reached by nobody any more who does not hold it already. It is over
+// when every thread that had passed a threshold then has come out: nobody holds it any more.
+class Threshold::GracePeriod {
+ public:
+  // Nothing where it cannot be told when it would be over.
+  static std::optional<GracePeriod> begin();
+  bool is_over() const;
+
+ private:
+  struct Seen {
+    const std::atomic<std::uint32_t>* steps;
+    std::uint32_t were;
+  };
+  std::vector<Seen> inside_;
 };
 
 }  // namespace cuvmm

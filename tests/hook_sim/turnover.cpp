@@ -99,5 +99,60 @@ TEST(Contexts, WhichAreNotEndedAfterAllGoOn) {
   EXPECT_EQ(through_door<Call::cuDevicePrimaryCtxRelease_v2>(0), CUDA_SUCCESS);
 }
 
+// Threads that free and ask find memory without a lock. What they find is there as long as they
+// look, though its pool or context ends meanwhile, and each is told what it asked for or that there
+// is nothing.
+TEST(Turnover, PoolsAndContextsEndWhileOthersLookTheirMemoryUp) {
+  open_driver();
+  ASSERT_EQ(through_door<Call::cuInit>(0u), CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  ASSERT_EQ(through_door<Call::cuDevicePrimaryCtxRetain>(&context, 0), CUDA_SUCCESS);
+  std::atomic<CUdeviceptr> recent{0};
+  std::atomic<bool> ends{false};
+  std::atomic<int> surprises{0};
+  const auto expect = [&](bool expected) { surprises += expected ? 0 : 1; };
+  const auto look_up_until_the_end = [&] {
+    expect(through_door<Call::cuCtxSetCurrent>(context) == CUDA_SUCCESS);
+    while (!ends) {
+      const CUdeviceptr address = recent;
+      CUdeviceptr base = 0;
+      std::size_t size = 0;
+      if (through_door<Call::cuMemGetAddressRange_v2>(&base, &size, address) == CUDA_SUCCESS) {
+        expect(size == 64 * KiB || size == 2 * MiB);
+      }
+      CUcontext of = nullptr;
+      through_door<Call::cuPointerGetAttribute>(&of, CU_POINTER_ATTRIBUTE_CONTEXT, address);
+      CUmemoryPool pool = nullptr;
+      through_door<Call::cuPointerGetAttribute>(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                                address);
+    }
+  };
+  std::vector<std::jthread> others;
+  for (int i = 0; i < 3; ++i) others.emplace_back(look_up_until_the_end);
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  for (std::uint64_t i = 0; i < scaled(300); ++i) {
+    CUcontext own = nullptr;
+    expect(through_door<Call::cuCtxCreate_v2>(&own, 0u, 0) == CUDA_SUCCESS);
+    CUdeviceptr address = 0;
+    expect(through_door<Call::cuMemAlloc_v2>(&address, std::size_t{2 * MiB}) == CUDA_SUCCESS);
+    recent = address;
+    expect(through_door<Call::cuCtxDestroy_v2>(own) == CUDA_SUCCESS);
+    expect(through_door<Call::cuCtxSetCurrent>(context) == CUDA_SUCCESS);
+    CUmemoryPool pool = nullptr;
+    expect(through_door<Call::cuMemPoolCreate>(&pool, &properties) == CUDA_SUCCESS);
+    expect(through_door<Call::cuMemAllocFromPoolAsync>(&address, std::size_t{64 * KiB}, pool,
+                                                       CUstream{nullptr}) == CUDA_SUCCESS);
+    recent = address;
+    expect(through_door<Call::cuMemFreeAsync>(address, CUstream{nullptr}) == CUDA_SUCCESS);
+    expect(through_door<Call::cuMemPoolDestroy>(pool) == CUDA_SUCCESS);
+  }
+  ends = true;
+  others.clear();
+  EXPECT_EQ(surprises, 0);
+  EXPECT_EQ(through_door<Call::cuDevicePrimaryCtxReset_v2>(0), CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace cuvmm::test

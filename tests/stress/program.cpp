@@ -64,6 +64,7 @@ CUresult Program::launch(int device, CUstream stream, void* work) {
 }
 
 CUresult Program::allocate(CUdeviceptr* address, Size size, By* by) {
+  const Threshold::Pass pass{calls_};
   const Answer answer = memory().allocate(address, size);
   *by = answer ? By::Us : By::Driver;
   return answer ? *answer : forwarded([&] { return driver().cuMemAlloc(address, size); });
@@ -71,27 +72,30 @@ CUresult Program::allocate(CUdeviceptr* address, Size size, By* by) {
 
 CUresult Program::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool pool,
                                    CUstream stream, By* by) {
+  const Threshold::Pass pass{calls_};
   const Answer answer = pool == nullptr
                             ? memory().allocate_ordered(address, size, name(stream))
                             : memory().allocate_ordered(address, size, pool, name(stream));
   *by = answer ? By::Us : By::Driver;
   if (answer) return *answer;
   return forwarded([&] {
-    const Gate::Pass pass{gate_};
+    const Gate::Pass through{gate_};
     return pool == nullptr ? driver().cuMemAllocAsync(address, size, stream)
                            : driver().cuMemAllocFromPoolAsync(address, size, pool, stream);
   });
 }
 
 CUresult Program::free(CUdeviceptr address) {
+  const Threshold::Pass pass{calls_};
   const Answer answer = memory().free(address);
   return answer ? *answer : driver().cuMemFree(address);
 }
 
 CUresult Program::free_ordered(CUdeviceptr address, CUstream stream) {
+  const Threshold::Pass pass{calls_};
   const Answer answer = memory().free_ordered(address, name(stream));
   if (answer) return *answer;
-  const Gate::Pass pass{gate_};
+  const Gate::Pass through{gate_};
   return driver().cuMemFreeAsync(address, stream);
 }
 

@@ -82,6 +82,7 @@ class Program {
     return answer == CUDA_ERROR_OUT_OF_MEMORY && memory().make_room() ? call() : answer;
   }
 
+  Threshold calls_{Threshold::Of::Calls};
   Captures captures_;
   Gate gate_;
   WorkNote work_note_;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of contexts and pools: how it ends with them, and what a pool keeps and follows.
+#include <semaphore>
+#include <thread>
+
 #include "alloc_memory_world.hpp"
 #include "driver/current_context.hpp"
 #include "support/kernels.hpp"
@@ -93,32 +96,54 @@ TEST_F(MemoryTest, OfAContextThatEndedIsNoAllocationAnyMore) {
   EXPECT_EQ(memory().counters(0).physical_held(), 0U) << "all of it went with the context";
 }
 
-TEST_F(MemoryTest, PoolsAndContextsThatComeAndGoLeaveNoAddressesBehind) {
-  const auto use_and_end_both = [&] {
-    OwnContext own;
-    const CUcontext context = own.get();
-    memory().context_began(context);
-    given(large);
-    given(1000);
-    CUmemPoolProps properties{};
-    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
-    CUmemoryPool pool = nullptr;
-    GIVEN(driver().cuMemPoolCreate(&pool, &properties));
-    memory().pool_created(pool, properties);
-    CUdeviceptr ordered = 0;
-    EXPECT_EQ(memory().allocate_ordered(&ordered, large, pool, StreamName{}), Answer{CUDA_SUCCESS});
-    EXPECT_EQ(memory().free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
-    GIVEN(synchronize());
-    memory().pool_ended(pool);
-    GIVEN(driver().cuMemPoolDestroy(pool));
-    GIVEN(own.destroy());
-    memory().context_ended(context);
-  };
-  use_and_end_both();
+// One of each, used and ended.
+void use_and_end_both(Memory& memory) {
+  OwnContext own;
+  const CUcontext context = own.get();
+  memory.context_began(context);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(memory.allocate(&address, large), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory.allocate(&address, 1000), Answer{CUDA_SUCCESS});
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  CUmemoryPool pool = nullptr;
+  GIVEN(driver().cuMemPoolCreate(&pool, &properties));
+  memory.pool_created(pool, properties);
+  EXPECT_EQ(memory.allocate_ordered(&address, large, pool, StreamName{}), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory.free_ordered(address, StreamName{}), Answer{CUDA_SUCCESS});
+  GIVEN(synchronize());
+  memory.pool_ended(pool);
+  GIVEN(driver().cuMemPoolDestroy(pool));
+  GIVEN(own.destroy());
+  memory.context_ended(context);
+}
+
+TEST_F(MemoryTest, PoolsAndContextsThatComeAndGoLeaveNothingBehind) {
+  use_and_end_both(memory());
   const Size reserved = reserved_addresses();
-  for (int round = 0; round < 20; ++round) use_and_end_both();
+  for (int round = 0; round < 20; ++round) use_and_end_both(memory());
   EXPECT_EQ(reserved_addresses(), reserved);
+  EXPECT_EQ(memory().retired_count(), 0U);
+}
+
+// It may have found one of them a moment ago, without a lock.
+TEST_F(MemoryTest, PoolsAndContextsStayWhileAnotherThreadMayLookAtThem) {
+  Threshold questions{Threshold::Of::Questions};
+  std::binary_semaphore is_inside{0};
+  std::binary_semaphore may_leave{0};
+  std::jthread other{[&] {
+    const Threshold::Pass pass{questions};
+    is_inside.release();
+    may_leave.acquire();
+  }};
+  is_inside.acquire();
+  use_and_end_both(memory());
+  EXPECT_EQ(memory().retired_count(), 2U);
+  may_leave.release();
+  other.join();
+  use_and_end_both(memory());
+  EXPECT_EQ(memory().retired_count(), 0U);
 }
 
 TEST_F(MemoryTest, AHandleThatEndedIsTheDriversUntilItBeginsAgain) {

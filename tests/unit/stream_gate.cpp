@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <iterator>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
@@ -164,6 +165,70 @@ TEST(Gate, KeepsManyThreadsApart) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_FALSE(together);
   EXPECT_GT(shared, 0U);
+}
+
+TEST(GracePeriod, IsOverAtOnceWhereNobodyElseIsInside) {
+  Threshold calls{Threshold::Of::Calls};
+  const Threshold::Pass own{calls};
+  const auto period = Threshold::GracePeriod::begin();
+  ASSERT_TRUE(period);
+  EXPECT_TRUE(period->is_over());
+}
+
+// Also where it has gone in again since.
+TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasComeOut) {
+  for (const auto of : {Threshold::Of::Calls, Threshold::Of::Work, Threshold::Of::Questions}) {
+    Threshold threshold{of};
+    std::binary_semaphore is_inside{0};
+    std::binary_semaphore may_go{0};
+    std::jthread other{[&] {
+      {
+        const Threshold::Pass pass{threshold};
+        is_inside.release();
+        may_go.acquire();
+      }
+      const Threshold::Pass again{threshold};
+      is_inside.release();
+      may_go.acquire();
+    }};
+    is_inside.acquire();
+    const auto period = Threshold::GracePeriod::begin();
+    ASSERT_TRUE(period);
+    EXPECT_FALSE(period->is_over());
+    may_go.release();
+    is_inside.acquire();
+    EXPECT_TRUE(period->is_over());
+    may_go.release();
+  }
+}
+
+TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasEnded) {
+  Threshold calls{Threshold::Of::Calls};
+  std::binary_semaphore is_inside{0};
+  std::binary_semaphore may_end{0};
+  std::jthread other{[&] {
+    const Threshold::Pass pass{calls};
+    is_inside.release();
+    may_end.acquire();
+    ::pthread_exit(nullptr);
+  }};
+  is_inside.acquire();
+  const auto period = Threshold::GracePeriod::begin();
+  ASSERT_TRUE(period);
+  EXPECT_FALSE(period->is_over());
+  may_end.release();
+  other.join();
+  EXPECT_TRUE(period->is_over());
+}
+
+TEST(GracePeriod, CannotBeToldWhereNoBarrierCanBeMadeAndLaterCan) {
+  std::thread alone{[] {
+    const Threshold calls{Threshold::Of::Calls};
+    if (!refuse_membarrier()) return;
+    EXPECT_FALSE(Threshold::GracePeriod::begin()) << "a thread may be inside and not be seen";
+    EXPECT_TRUE(Threshold::GracePeriod::begin());
+  }};
+  alone.join();
 }
 
 }  // namespace

@@ -145,6 +145,7 @@ Result<void> Windows::set_access(const AccessSet& access) {
 
 void Windows::release_all() {
   const Holding holding{lock_};
+  if (addresses_.reserved_bytes() == 0) return;  // nothing was taken, or all of it has gone
   tell();
   for (const auto& batch : unfinished_) {
     // Its blocks end here; a context that is gone, or broken, copies nothing any more.

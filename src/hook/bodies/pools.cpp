@@ -68,6 +68,7 @@ CUVMM_HOOK(cuMemPoolTrimTo, CUmemoryPool pool, size_t keep) {
 }
 
 CUVMM_HOOK(cuMemPoolGetAttribute, CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  const Threshold::Pass question{forward.engine().questions()};
   const CUresult answer = forward(pool, attribute, value);
   PoolMemory* memory = answer == CUDA_SUCCESS ? ours(forward, pool) : nullptr;
   if (memory == nullptr) return answer;
@@ -76,6 +77,7 @@ CUVMM_HOOK(cuMemPoolGetAttribute, CUmemoryPool pool, CUmemPool_attribute attribu
 }
 
 CUVMM_HOOK(cuMemPoolSetAttribute, CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  const Threshold::Pass question{forward.engine().questions()};
   const CUresult answer = forward(pool, attribute, value);
   PoolMemory* memory = answer == CUDA_SUCCESS ? ours(forward, pool) : nullptr;
   if (memory == nullptr) return answer;

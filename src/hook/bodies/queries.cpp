@@ -101,6 +101,7 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
 }
 
 CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  const Threshold::Pass question{forward.engine().questions()};
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || data == nullptr) return forward(data, attribute, address);
   const auto held = serving->memory.find(address);
@@ -125,6 +126,7 @@ CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUd
 
 CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attributes, void** data,
            CUdeviceptr address) {
+  const Threshold::Pass question{forward.engine().questions()};
   const auto held = found(forward.engine(), address);
   if (!held || attributes == nullptr) return forward(count, attributes, data, address);
   if (is_past_what_was_asked(*held, address)) {

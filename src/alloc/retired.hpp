@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/lock.hpp"
+#include "stream/threshold.hpp"
+
+namespace cuvmm {
+
+// What has ended, while threads that found it without a lock may still look at it.
+class Retired {
+ public:
+  // Nobody finds it any more. It is destroyed here, or by a later call, with no lock held.
+  void add(std::shared_ptr<void> ended) {
+    std::optional<Threshold::GracePeriod> period = Threshold::GracePeriod::begin();
+    {
+      const Holding holding{lock_};
+      waiting_.push_back({std::move(ended), std::move(period)});
+    }
+    drop();
+  }
+  // Those that nobody looks at any more.
+  void drop() {
+    std::vector<Waiting> over;
+    const Holding holding{lock_};
+    std::erase_if(waiting_, [&](Waiting& one) {
+      if (!one.period) one.period = Threshold::GracePeriod::begin();
+      if (!one.period || !one.period->is_over()) return false;
+      over.push_back(std::move(one));
+      return true;
+    });
+  }
+
+  std::size_t count() const {
+    const Holding holding{lock_};
+    return waiting_.size();
+  }
+
+ private:
+  struct Waiting {
+    std::shared_ptr<void> ended;
+    std::optional<Threshold::GracePeriod> period;  // nothing: it could not be told
+  };
+
+  mutable Lock lock_{LockOrder::Retired};
+  std::vector<Waiting> waiting_;
+};
+
+}  // namespace cuvmm
