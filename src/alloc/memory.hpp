@@ -106,6 +106,13 @@ class Memory {
   // Of the devices that may use the context's blocking memory.
   AccessSet access_to(CUcontext context) const;
 
+  // Blocking memory of another device, in copies without peer access. False: there is none.
+  bool has_several_devices() const { return has_several_devices_.load(std::memory_order_relaxed); }
+  // These devices may use it from now on, as far as they can.
+  void let_reach(const AllocationFacts& held, const AccessSet& devices);
+  // Whether the current context might use it for more than copies.
+  bool may_use(const AllocationFacts& held) const;
+
   // Copies and sets of the allocation are to be done when their calls return.
   void set_sync_memops(CUdeviceptr address, bool on);
   bool has_sync_memops() const { return sync_memops_.load(std::memory_order_relaxed) != 0; }
@@ -195,7 +202,7 @@ class Memory {
     std::atomic<bool> current_pool_is_known{false};
   };
   struct PeerAccess {
-    CUcontext by;
+    CUcontext by;  // nullptr: the program has not enabled it, but copies
     CUcontext of;
     int device;  // of `by`
   };
@@ -257,6 +264,7 @@ class Memory {
   std::unordered_set<CUcontext> dead_;
   std::atomic<std::size_t> dead_count_{0};
   std::vector<PeerAccess> peer_access_;
+  std::atomic<bool> has_several_devices_{false};  // written under the lock
 
   mutable SharedLock pools_lock_{LockOrder::Pools};                      // guards what follows
   std::unordered_map<CUmemoryPool, std::unique_ptr<PoolMemory>> pools_;  // from the first use on

@@ -34,8 +34,11 @@ std::optional<PointerAnswer> answer_as_device_memory(const Memory& memory,
       return number(0);
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return number(1);
-    // Other devices may reach it or not.
+    // Other devices may reach it or not; for copies alone they do not count.
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      if (!memory.may_use(held)) {
+        return PointerAnswer{.width = sizeof(CUdeviceptr), .answer = CUDA_ERROR_INVALID_VALUE};
+      }
       if (!memory.is_of_current_device(held)) return std::nullopt;
       return wide(address);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:

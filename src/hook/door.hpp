@@ -10,6 +10,7 @@
 #include "driver/driver.hpp"
 #include "engine/engine.hpp"
 #include "engine/inside.hpp"
+#include "hook/reach.hpp"
 #include "hook/sync_memops.hpp"
 
 namespace cuvmm::hook {
@@ -75,10 +76,19 @@ class Forward {
         }
       }
     };
+    if constexpr (copies_or_sets || adds_copies(info(call).name)) {
+      if (copies_may_cross(engine_)) [[unlikely]] {
+        const CUresult refused = let_reach_named_memory(engine_, crossing, arguments...);
+        if (refused != CUDA_SUCCESS) return refused;
+      }
+    }
     if constexpr (copies_or_sets && !is_asynchronous(info(call).name)) {
       if (some_memory_is_synchronous(engine_)) [[unlikely]] {
-        return call_synchronously_if_named(engine_, flavour_ == Flavour::PerThread, call_driver,
-                                           arguments...);
+        if (names_synchronous_memory(engine_, arguments...)) {
+          const SynchronousCopy copy{engine_, stream_among(arguments...),
+                                     flavour_ == Flavour::PerThread};
+          return copy.finish(call_driver());
+        }
       }
     }
     return call_driver();
@@ -95,6 +105,8 @@ class Forward {
   static constexpr bool submits = has(info(call).effect, Effect::Submits);
   static constexpr bool copies_or_sets = submits && (info(call).name.starts_with("cuMemcpy") ||
                                                      info(call).name.starts_with("cuMemset"));
+  static constexpr Crossing crossing =
+      info(call).name.starts_with("cuMemset") ? Crossing::Set : Crossing::Copy;
 
   template <class... Arguments>
   CUresult through_the_gate(Arguments... arguments) const {

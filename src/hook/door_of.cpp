@@ -9,6 +9,7 @@
 #include <cstring>
 #include <new>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "hook/unlisted.hpp"
@@ -130,13 +131,7 @@ void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*
 
 namespace {
 
-struct RealDoor {
-  void* real;
-  void* door;
-  bool operator<(const RealDoor& other) const { return real < other.real; }
-};
-
-// Which door stands for which function of this engine's driver, sorted by function.
+// Which door stands for which function of this engine's driver.
 class RealDoors {
  public:
   explicit RealDoors(const Driver& driver) : driver_(driver) {
@@ -148,12 +143,11 @@ class RealDoors {
 #include "driver/driver_api.def"
 #undef CUVMM_API
 #undef CUVMM_API_OLD
-    std::stable_sort(doors_.begin(), doors_.end());
   }
 
   void* find(void* real) const {
-    const auto found = std::lower_bound(doors_.begin(), doors_.end(), RealDoor{real, nullptr});
-    return found != doors_.end() && found->real == real ? found->door : nullptr;
+    const auto found = doors_.find(real);
+    return found != doors_.end() ? found->second : nullptr;
   }
 
  private:
@@ -172,8 +166,9 @@ class RealDoors {
             pair.per_thread);
   }
 
+  // Of several rows of one function the first counts.
   void add_one(void* real, void* door) {
-    if (real != nullptr) doors_.push_back({real, door});
+    if (real != nullptr) doors_.try_emplace(real, door);
   }
 
   void* answered(const CallInfo& row, int version, cuuint64_t flags) const {
@@ -188,7 +183,7 @@ class RealDoors {
   }
 
   const Driver& driver_;
-  std::vector<RealDoor> doors_;
+  std::unordered_map<void*, void*> doors_;
 };
 
 }  // namespace

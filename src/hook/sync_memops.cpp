@@ -3,8 +3,8 @@
 
 namespace cuvmm::hook {
 
-bool NamesSynchronousMemory::is_synchronous(CUdeviceptr address) const {
-  const auto held = memory_.find(address);
+bool is_synchronous(const Memory& memory, CUdeviceptr address) {
+  const auto held = memory.find(address);
   return held && (held->pins & pin::sync_memops) != 0;
 }
 

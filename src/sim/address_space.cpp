@@ -155,6 +155,11 @@ CUresult AddressSpace::set_access(CUdeviceptr address, Size size, int who, Acces
   const auto last = mappings_.lower_bound(address + size);
   for (auto found = mappings_.find(address); found != last; ++found) {
     if (found->second.access[index] == access) continue;
+    const Device* const home = found->second.chunk->device();
+    const bool is_peer = home != nullptr && who != host_access && who != home->ordinal();
+    if (is_peer && access != Access::None && settings().peers == Switch::Off) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
     if (!show(found->second, who, access)) {
       // What was granted before this one stays granted, as on a card after a failed call: the
       // caller unmaps or sets again. // assumed

@@ -3,6 +3,7 @@
 #include "vmm/map_plan.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace cuvmm {
@@ -12,10 +13,28 @@ Error refusal(ErrorKind kind, const char* doing, const char* why, Size asked) {
   return {.kind = kind, .doing = doing, .subject = why, .asked = asked};
 }
 
+// Where a step lies, and how many were said before it: those of one place stay as they were said.
+struct Said {
+  const Mapping* mapping;
+  Size offset;
+  std::size_t number;
+  bool operator<(const Said& other) const {
+    return std::tie(mapping, offset, number) < std::tie(other.mapping, other.offset, other.number);
+  }
+};
+
 // Plans are mostly said upwards, and then cost no sorting.
 template <class Steps>
 void put_in_order(Steps& steps) {
-  if (!std::is_sorted(steps.begin(), steps.end())) std::stable_sort(steps.begin(), steps.end());
+  if (std::is_sorted(steps.begin(), steps.end())) return;
+  std::vector<Said> order;
+  order.reserve(steps.size());
+  for (const auto& step : steps) order.push_back({step.mapping, step.begin(), order.size()});
+  std::sort(order.begin(), order.end());
+  Steps sorted;
+  sorted.reserve(steps.size());
+  for (const Said& said : order) sorted.push_back(std::move(steps[said.number]));
+  steps = std::move(sorted);
 }
 
 constexpr const char* unmapping = "plan to unmap";

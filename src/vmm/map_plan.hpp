@@ -46,9 +46,8 @@ class MapPlan {
     Mapping* mapping;
     Stretch stretch;
     Extent extent;
-    bool operator<(const Unmap& b) const {
-      return before(mapping, stretch.offset, b.mapping, b.stretch.offset);
-    }
+    Size begin() const { return stretch.offset; }
+    bool operator<(const Unmap& b) const { return before(mapping, begin(), b.mapping, b.begin()); }
   };
   struct Map {
     Mapping* mapping;
@@ -56,15 +55,15 @@ class MapPlan {
     ChunkRef chunk;
     AccessSet access;
     Stretch where() const { return {offset, chunk->size()}; }
-    bool operator<(const Map& b) const { return before(mapping, offset, b.mapping, b.offset); }
+    Size begin() const { return offset; }
+    bool operator<(const Map& b) const { return before(mapping, begin(), b.mapping, b.begin()); }
   };
   struct Allow {
     Mapping* mapping;
     Stretch stretch;
     AccessSet access;
-    bool operator<(const Allow& b) const {
-      return before(mapping, stretch.offset, b.mapping, b.stretch.offset);
-    }
+    Size begin() const { return stretch.offset; }
+    bool operator<(const Allow& b) const { return before(mapping, begin(), b.mapping, b.begin()); }
   };
   // A chunk on its way out: first its place, then the entry itself.
   struct Leaving {

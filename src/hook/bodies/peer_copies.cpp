@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plain copy to or from another device's blocking memory needs no peer access. Of memory that is
-// mapped, as ours is, the driver wants to be told the contexts, or to be in the one; so where it
-// refuses, it is.
+// Plain linear copies. One that names another device's memory, which that device cannot be let at
+// (hook/reach.hpp), is refused for mapped memory, as ours is; then it goes by way of the contexts.
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
 namespace {
+
+struct PlainCopy {
+  CUdeviceptr to;
+  CUdeviceptr from;
+  size_t size;
+  CUstream stream;
+  bool is_asynchronous;
+  bool null_is_per_thread;
+
+  CUstream named_stream() const {
+    if (stream != nullptr) return stream;
+    return null_is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+  }
+};
 
 struct Side {
   CUcontext context = nullptr;
@@ -25,84 +38,130 @@ Side side(Serving& serving, const Driver& driver, CUdeviceptr address) {
   return theirs;
 }
 
-// One side is the host's.
-template <class Copy>
-CUresult copy_in(Engine& engine, CUcontext context, Copy&& copy) {
-  const InContext in_context{engine.driver(), context};
-  if (!in_context.ok()) return CUDA_ERROR_INVALID_CONTEXT;
-  return copy();
+// A copy in the owner's context that is ordered as if the caller's stream had made it: what that
+// stream was given before comes first, what it is given next comes after.
+class Detour {
+ public:
+  Detour(const Driver& driver, CUcontext owner) : driver_(driver), owner_(owner) {}
+  ~Detour() {
+    for (CUevent event : {before_, after_}) {
+      if (event != nullptr) driver_.cuEventDestroy(event);
+    }
+    const InContext in_owner{driver_, owner_};
+    if (stream_ != nullptr && in_owner.ok()) driver_.cuStreamDestroy(stream_);
+  }
+  Detour(const Detour&) = delete;
+  Detour& operator=(const Detour&) = delete;
+
+  CUresult submit(const PlainCopy& copy) {
+    constexpr unsigned untimed = CU_EVENT_DISABLE_TIMING;
+    const auto both = [](CUresult first, auto second) {
+      return first == CUDA_SUCCESS ? second() : first;
+    };
+    CUresult done = driver_.cuEventCreate(&before_, untimed);
+    done = both(done, [&] { return driver_.cuEventRecord(before_, copy.named_stream()); });
+    done = both(done, [&] { return submit_there(copy); });
+    return both(done, [&] { return driver_.cuStreamWaitEvent(copy.named_stream(), after_, 0); });
+  }
+  CUresult wait() const { return driver_.cuEventSynchronize(after_); }
+
+ private:
+  CUresult submit_there(const PlainCopy& copy) {
+    const InContext in_owner{driver_, owner_};
+    if (!in_owner.ok()) return in_owner.answer();
+    CUresult done = driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
+    if (done == CUDA_SUCCESS) done = driver_.cuEventCreate(&after_, CU_EVENT_DISABLE_TIMING);
+    if (done == CUDA_SUCCESS) done = driver_.cuStreamWaitEvent(stream_, before_, 0);
+    if (done == CUDA_SUCCESS) {
+      done = driver_.cuMemcpyAsync(copy.to, copy.from, copy.size, stream_);
+    }
+    return done == CUDA_SUCCESS ? driver_.cuEventRecord(after_, stream_) : done;
+  }
+
+  const Driver& driver_;
+  const CUcontext owner_;
+  CUstream stream_ = nullptr;
+  CUevent before_ = nullptr;
+  CUevent after_ = nullptr;
+};
+
+// Between two contexts the driver has a form of its own, in the caller's stream.
+CUresult copy_between(Engine& engine, const PlainCopy& copy, CUcontext to, CUcontext from) {
+  const Gate::Pass pass{engine.gate()};
+  return engine.driver().cuMemcpyPeerAsync(copy.to, to, copy.from, from, copy.size,
+                                           copy.named_stream());
 }
 
-// `between` copies between two contexts, `within` in the current one where one side is the host's.
-template <class Between, class Within>
-CUresult with_contexts(Engine& engine, CUresult answer, CUdeviceptr to, CUdeviceptr from,
-                       Between&& between, Within&& within) {
+CUresult copy_by_detour(Engine& engine, const PlainCopy& copy, CUcontext owner) {
+  Detour detour{engine.driver(), owner};
+  {
+    const Gate::Pass pass{engine.gate()};
+    const CUresult submitted = detour.submit(copy);
+    if (submitted != CUDA_SUCCESS) return submitted;
+  }
+  return copy.is_asynchronous ? CUDA_SUCCESS : detour.wait();
+}
+
+CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
+  constexpr CUresult refused = CUDA_ERROR_INVALID_VALUE;
   Serving* serving = engine.serving();
-  if (serving == nullptr || answer != CUDA_ERROR_INVALID_VALUE) return answer;
-  const Side target = side(*serving, engine.driver(), to);
-  const Side source = side(*serving, engine.driver(), from);
+  if (serving == nullptr ||
+      serving->memory.is_capturing(
+          {.handle = copy.stream, .null_is_per_thread = copy.null_is_per_thread})) {
+    return refused;
+  }
+  const Side target = side(*serving, engine.driver(), copy.to);
+  const Side source = side(*serving, engine.driver(), copy.from);
   const bool ours = (target.is_ours && target.context != nullptr) ||
                     (source.is_ours && source.context != nullptr);
-  if (!ours || target.context == source.context) return answer;
+  if (!ours) return refused;
   const CUcontext only = target.context == nullptr   ? source.context
                          : source.context == nullptr ? target.context
                                                      : nullptr;
-  if (only == current_context(engine.driver())) return answer;
-  const Gate::Pass pass{engine.gate()};
-  const CUresult copied =
-      only != nullptr ? copy_in(engine, only, within) : between(target.context, source.context);
+  const CUcontext current = current_context(engine.driver());
+  if (only == current || (target.context == current && source.context == current)) return refused;
+  const auto by_contexts = [&] {
+    return only != nullptr ? copy_by_detour(engine, copy, only)
+                           : copy_between(engine, copy, target.context, source.context);
+  };
+  // What goes past `forward` waits for memory with SYNC_MEMOPS as that does.
+  std::optional<SynchronousCopy> synchronous;
+  if (!copy.is_asynchronous && names_synchronous_memory(engine, copy.to, copy.from)) {
+    synchronous.emplace(engine, copy.stream, copy.null_is_per_thread);
+  }
+  CUresult copied = by_contexts();
+  if (synchronous) copied = synchronous->finish(copied);
   engine.work_note().leave();
   engine.legacy_barrier().anything_submitted();
   return copied;
 }
 
-// What goes past `forward` waits for memory with SYNC_MEMOPS as that does.
-template <Call call, class Copy>
-CUresult completed(const Forward<call>& forward, CUstream stream, CUdeviceptr to, CUdeviceptr from,
-                   const Copy& copy) {
-  Engine& engine = forward.engine();
-  if (is_asynchronous(info(call).name) || !some_memory_is_synchronous(engine)) return copy();
-  const bool null_is_per_thread = forward.flavour() == Flavour::PerThread;
-  return call_synchronously_if_named(engine, null_is_per_thread, copy, to, from, stream);
+template <Call call, class... Arguments>
+CUresult copy_on(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
+                 CUstream stream, Arguments... arguments) {
+  if (const Answer answer = put_off(forward, to, from, size, stream)) return *answer;
+  const CUresult answer = forward(arguments...);
+  if (answer != CUDA_ERROR_INVALID_VALUE) [[likely]]
+    return answer;
+  return copy_by_contexts(forward.engine(),
+                          {.to = to,
+                           .from = from,
+                           .size = size,
+                           .stream = stream,
+                           .is_asynchronous = is_asynchronous(info(call).name),
+                           .null_is_per_thread = forward.flavour() == Flavour::PerThread});
 }
 
 template <Call call, class... Arguments>
 CUresult copy(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
               Arguments... arguments) {
-  if (const Answer answer = put_off(forward, to, from, size, nullptr)) return *answer;
-  const Driver& driver = forward.engine().driver();
-  const bool per_thread = forward.flavour() == Flavour::PerThread;
-  return with_contexts(
-      forward.engine(), forward(arguments...), to, from,
-      [&](CUcontext of_target, CUcontext of_source) {
-        const auto peer = per_thread ? driver.cuMemcpyPeer_per_thread : driver.cuMemcpyPeer;
-        return completed(forward, nullptr, to, from,
-                         [&] { return peer(to, of_target, from, of_source, size); });
-      },
-      [&] { return forward.unannounced(arguments...); });
+  return copy_on(forward, to, from, size, nullptr, arguments...);
 }
 
 template <Call call, class... Arguments>
 CUresult copy_ordered(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
                       CUstream stream, Arguments... arguments) {
-  if (const Answer answer = put_off(forward, to, from, size, stream)) return *answer;
-  const Driver& driver = forward.engine().driver();
-  const bool per_thread = forward.flavour() == Flavour::PerThread;
-  return with_contexts(
-      forward.engine(), forward(arguments..., stream), to, from,
-      [&](CUcontext of_target, CUcontext of_source) {
-        const auto peer =
-            per_thread ? driver.cuMemcpyPeerAsync_per_thread : driver.cuMemcpyPeerAsync;
-        return completed(forward, stream, to, from,
-                         [&] { return peer(to, of_target, from, of_source, size, stream); });
-      },
-      // The stream is of the other context, so its work is waited for instead.
-      [&] {
-        const auto wait =
-            per_thread ? driver.cuStreamSynchronize_per_thread : driver.cuStreamSynchronize;
-        const CUresult waited = wait(stream);
-        return waited != CUDA_SUCCESS ? waited : driver.cuMemcpy(to, from, size);
-      });
+  return copy_on(forward, to, from, size, stream, arguments..., stream);
 }
 
 CUdeviceptr number(const void* host) {

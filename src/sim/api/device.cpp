@@ -99,7 +99,7 @@ CUVMM_SIM(cuDeviceCanAccessPeer)(int* can, CUdevice device, CUdevice peer) {
   if (process.device(device) == nullptr || process.device(peer) == nullptr) {
     return CUDA_ERROR_INVALID_DEVICE;
   }
-  *can = device != peer ? 1 : 0;
+  *can = device != peer && settings().peers == Switch::On ? 1 : 0;
   return CUDA_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 #include "sim/context.hpp"
 #include "sim/context_life.hpp"
 #include "sim/process.hpp"
+#include "sim/settings.hpp"
 
 namespace cuvmm::sim {
 
@@ -11,7 +12,9 @@ CUVMM_SIM(cuCtxEnablePeerAccess)(CUcontext handle, unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto peer = Process::get().contexts.find(handle);
   if (peer == nullptr || peer == context) return CUDA_ERROR_INVALID_CONTEXT;
-  if (&peer->device() == &context->device()) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  if (&peer->device() == &context->device() || settings().peers == Switch::Off) {
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  }
   if (!context->enable_peer(peer)) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
   renew_peer_access(peer);
   return CUDA_SUCCESS;

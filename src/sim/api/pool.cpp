@@ -8,6 +8,7 @@
 #include "sim/entry.hpp"
 #include "sim/pool_sharing.hpp"
 #include "sim/process.hpp"
+#include "sim/settings.hpp"
 
 namespace cuvmm::sim {
 namespace {
@@ -121,6 +122,9 @@ CUresult check_access(const Pool& pool, const CUmemAccessDesc& wanted) {
   if (who < 0) return CUDA_ERROR_INVALID_DEVICE;
   const Device* home = pool.properties().device;
   if (who == host_access && home != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (home != nullptr && who != home->ordinal() && settings().peers == Switch::Off) {
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
   switch (wanted.flags) {
     case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
       return CUDA_SUCCESS;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory: copies that cross devices without peer access.
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+
+#include "alloc/held_back.hpp"
+#include "alloc/memory.hpp"
+#include "base/log.hpp"
+#include "driver/current_context.hpp"
+
+namespace cuvmm {
+
+void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
+  const ContextMemory* const owner = context_of(held);
+  if (owner == nullptr) return;
+  const AccessSet given_before = owner->access();
+  AccessSet missing = AccessSet::none();
+  for (int device = 0; device < AccessSet::most_devices; ++device) {
+    if (devices.of_device(device) == Access::None || device == held.device) continue;
+    if (given_before.of_device(device) == Access::None) missing = missing.with(device);
+  }
+  if (missing.is_none()) return;
+  const Writing writing{contexts_lock_};
+  const auto found = contexts_.find(owner->context());
+  if (found == contexts_.end() || found->second->memory.get() != owner) return;
+  for (int device = 0; device < AccessSet::most_devices; ++device) {
+    if (missing.of_device(device) == Access::None) continue;
+    int can = 0;
+    if (around_.driver.cuDeviceCanAccessPeer(&can, device, held.device) != CUDA_SUCCESS) continue;
+    if (can == 0) continue;
+    peer_access_.push_back({.by = nullptr, .of = owner->context(), .device = device});
+    const auto given = found->second->memory->set_access(access_to(owner->context(), held.device));
+    if (given.ok()) continue;
+    peer_access_.pop_back();
+    CUVMM_LOG(Warning, "%s", given.error().text().c_str());
+  }
+}
+
+// Of memory that is not blocking, or of one device alone, the driver knows as much as we do.
+bool Memory::may_use(const AllocationFacts& held) const {
+  const ContextMemory* const owner = context_of(held);
+  if (owner == nullptr || !has_several_devices()) return true;
+  const int device = device_of(around_.driver, current_context(around_.driver));
+  if (device == held.device) return true;
+  const Reading reading{contexts_lock_};
+  return std::any_of(peer_access_.begin(), peer_access_.end(), [&](const PeerAccess& access) {
+    return access.of == owner->context() && access.by != nullptr && access.device == device;
+  });
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain copies that name blocking memory of another device, without peer access: they are work of
+// the caller's stream, and have no part in the other device's.
+#include "streams_support.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr Size copied = 64 * KiB;
+
+// `memory` and `more` lie on device 0; device 1 is current, with memory of its own.
+class CopyAcrossDevices : public DriverContract {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    NEEDS_DEVICES(2);
+    memory.emplace(copied);
+    more.emplace(copied);
+    its_context = primary();
+    GIVEN(driver().cuMemsetD32(memory->address(), 7, copied / 4));
+    GIVEN(driver().cuMemsetD32(more->address(), 9, copied / 4));
+    GIVEN(synchronize());
+    here.emplace(1);
+    own.emplace(copied);
+    GIVEN(driver().cuMemsetD32(own->address(), 5, copied / 4));
+    GIVEN(synchronize());
+    kernels_here.emplace();
+  }
+  void TearDown() override {
+    kernels_here.reset();
+    own.reset();
+    if (here) {
+      here.reset();
+      GIVEN(driver().cuCtxSetCurrent(primary()));
+    }
+    more.reset();
+    memory.reset();
+    DriverContract::TearDown();
+  }
+
+  std::uint32_t first_word_of(CUdeviceptr address) const {
+    std::uint32_t word = 0;
+    EXPECT_CUDA(driver().cuMemcpyDtoH(&word, address, sizeof word));
+    return word;
+  }
+
+  std::optional<GivenBlocking> memory;
+  std::optional<GivenBlocking> more;
+  CUcontext its_context = nullptr;
+  std::optional<PrimaryContext> here;
+  std::optional<GivenBlocking> own;
+  std::optional<Kernels> kernels_here;
+  std::vector<std::uint32_t> host = std::vector<std::uint32_t>(copied / 4, 3);
+};
+
+TEST_F(CopyAcrossDevices, FromTheHostComesAfterTheCallersEarlierWork) {
+  std::jthread opens;
+  {
+    SlowWork work{*kernels_here, legacy_stream};
+    ASSERT_CUDA(driver().cuMemcpyDtoDAsync(own->address(), memory->address(), copied, nullptr));
+    opens = std::jthread{[&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds{50});
+      work.end();
+    }};
+    ASSERT_CUDA(driver().cuMemcpyHtoD(memory->address(), host.data(), copied));
+    opens.join();
+  }
+  ASSERT_CUDA(synchronize());
+  EXPECT_EQ(first_word_of(own->address()), 7U) << "copied before the host's came";
+  EXPECT_EQ(first_word_of(memory->address()), 3U);
+}
+
+TEST_F(CopyAcrossDevices, ToTheHostComesAfterTheCallersEarlierWork) {
+  for (const unsigned flags : {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING}) {
+    const GivenStream stream{flags};
+    const CUstream before = flags == CU_STREAM_DEFAULT ? stream.get() : legacy_stream;
+    SlowWork work{*kernels_here, before};
+    ASSERT_CUDA(driver().cuMemcpyDtoDAsync(memory->address(), own->address(), copied, before));
+    std::jthread opens{[&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds{50});
+      work.end();
+    }};
+    EXPECT_EQ(first_word_of(memory->address()), 5U);
+  }
+}
+
+// Pageable memory is staged.
+TEST_F(CopyAcrossDevices, AnAsynchronousOneDoesNotWaitForItsStream) {
+  const GivenStream stream;
+  {
+    SlowWork work{*kernels_here, stream};
+    ASSERT_CUDA(driver().cuMemcpyHtoDAsync(memory->address(), host.data(), 1 * KiB, stream));
+    EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
+  }
+  ASSERT_CUDA(driver().cuStreamSynchronize(stream));
+  EXPECT_EQ(first_word_of(memory->address()), 3U);
+}
+
+TEST_F(CopyAcrossDevices, NoneWaitsForTheOtherDevicesWork) {
+  const GivenStream stream;
+  std::optional<Current> there{its_context};
+  std::optional<SlowWork> work{std::in_place, kernels(), legacy_stream};
+  there.reset();
+
+  EXPECT_CUDA(driver().cuMemcpyHtoD(memory->address(), host.data(), 1 * KiB));
+  EXPECT_CUDA(driver().cuMemcpyDtoH(host.data(), memory->address(), 1 * KiB));
+  EXPECT_CUDA(driver().cuMemcpyHtoDAsync(memory->address(), host.data(), 1 * KiB, stream));
+  EXPECT_CUDA(driver().cuMemcpyDtoDAsync(memory->address(), own->address(), 1 * KiB, stream));
+  EXPECT_CUDA(driver().cuMemcpyDtoD(memory->address(), own->address(), 1 * KiB));
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+  EXPECT_CUDA(synchronize());
+
+  there.emplace(its_context);
+  work.reset();
+}
+
+TEST_F(CopyAcrossDevices, BothEndsMayLieOnTheOtherDevice) {
+  const GivenStream stream;
+  EXPECT_CUDA(driver().cuMemcpyDtoD(more->address(), memory->address(), copied));
+  EXPECT_CUDA(synchronize());
+  EXPECT_EQ(first_word_of(more->address()), 7U);
+  EXPECT_CUDA(driver().cuMemcpyAsync(memory->address(), own->address(), copied, stream));
+  EXPECT_CUDA(driver().cuMemcpyDtoDAsync(more->address(), memory->address(), copied, stream));
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+  EXPECT_EQ(first_word_of(more->address()), 5U);
+}
+
+TEST_F(CopyAcrossDevices, RowsAreCopiedToo) {
+  CUDA_MEMCPY2D rows{};
+  rows.srcMemoryType = CU_MEMORYTYPE_HOST;
+  rows.srcHost = host.data();
+  rows.srcPitch = 512;
+  rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  rows.dstDevice = memory->address();
+  rows.dstPitch = 512;
+  rows.WidthInBytes = 256;
+  rows.Height = 16;
+  EXPECT_CUDA(driver().cuMemcpy2D(&rows));
+  EXPECT_EQ(first_word_of(memory->address() + 512), 3U);
+  rows.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  rows.srcDevice = own->address();
+  EXPECT_CUDA(driver().cuMemcpy2D(&rows));
+  EXPECT_CUDA(synchronize());
+  EXPECT_EQ(first_word_of(memory->address() + 512), 5U);
+}
+
+TEST_F(CopyAcrossDevices, ACapturedOneIsMadeWhenItsGraphIsLaunched) {
+  const GivenStream stream;
+  GIVEN(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  EXPECT_CUDA(driver().cuMemcpyDtoDAsync(memory->address(), own->address(), copied, stream));
+  EXPECT_CUDA(driver().cuMemcpyDtoDAsync(more->address(), memory->address(), copied, stream));
+  CUgraph graph = nullptr;
+  ASSERT_CUDA(driver().cuStreamEndCapture(stream, &graph));
+  CUgraphExec exec = nullptr;
+  ASSERT_CUDA(driver().cuGraphInstantiateWithFlags(&exec, graph, 0));
+  EXPECT_EQ(first_word_of(more->address()), 9U);
+  EXPECT_CUDA(driver().cuGraphLaunch(exec, stream));
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+  EXPECT_EQ(first_word_of(more->address()), 5U);
+  GIVEN(driver().cuGraphExecDestroy(exec));
+  GIVEN(driver().cuGraphDestroy(graph));
+}
+
+TEST_F(CopyAcrossDevices, ANodeOfAGraphMayBeOne) {
+  const GivenStream stream;
+  CUgraph graph = nullptr;
+  GIVEN(driver().cuGraphCreate(&graph, 0));
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = memory->address();
+  copy.dstDevice = own->address();
+  copy.srcPitch = copy.dstPitch = copied;
+  copy.WidthInBytes = copied;
+  copy.srcHeight = copy.dstHeight = copy.Height = copy.Depth = 1;
+  CUgraphNode node = nullptr;
+  EXPECT_CUDA(driver().cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, here->get()));
+  CUgraphExec exec = nullptr;
+  ASSERT_CUDA(driver().cuGraphInstantiateWithFlags(&exec, graph, 0));
+  EXPECT_CUDA(driver().cuGraphLaunch(exec, stream));
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+  EXPECT_EQ(first_word_of(own->address()), 7U);
+  GIVEN(driver().cuGraphExecDestroy(exec));
+  GIVEN(driver().cuGraphDestroy(graph));
+}
+
+TEST_F(CopyAcrossDevices, OthersUsesOfTheMemoryStayRefused) {
+  EXPECT_CUDA(driver().cuMemcpyDtoD(own->address(), memory->address(), copied));
+  EXPECT_CUDA(synchronize());
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemsetD32(memory->address(), 1, 1));
+  CUdeviceptr here_too = 0;
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuPointerGetAttribute(&here_too, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                               memory->address()));
+}
+
+}  // namespace
+}  // namespace cuvmm::test

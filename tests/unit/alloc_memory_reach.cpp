@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocking memory of another device is let be reached by copies, and by nothing else.
+#include "alloc_memory_world.hpp"
+#include "driver/current_context.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr Size held_bytes = 8 * MiB;
+
+class MemoryReach : public MemoryTest {
+ protected:
+  void SetUp() override {
+    MemoryTest::SetUp();
+    NEEDS_DEVICES(2);
+    here_ = given(held_bytes);
+    there_.emplace(1);
+    given(held_bytes);
+  }
+  void TearDown() override {
+    if (there_) {
+      there_.reset();
+      GIVEN(driver().cuCtxSetCurrent(primary()));
+    }
+    MemoryTest::TearDown();
+  }
+  AllocationFacts facts() { return memory().find(here_).value(); }
+  bool device_1_has_access() const {
+    const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+    unsigned long long flags = 0;
+    GIVEN(driver().cuMemGetAccess(&flags, &location, here_));
+    return flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  }
+
+  CUdeviceptr here_ = 0;
+  std::optional<PrimaryContext> there_;
+};
+
+TEST_F(MemoryReach, IsGivenOnceADeviceCopies) {
+  EXPECT_TRUE(memory().has_several_devices());
+  EXPECT_FALSE(device_1_has_access());
+  memory().let_reach(facts(), AccessSet::of(0).with(1));
+  EXPECT_TRUE(device_1_has_access());
+  EXPECT_FALSE(memory().may_use(facts())) << "copies alone may";
+  faulty.forget_calls();
+  memory().let_reach(facts(), AccessSet::of(1));
+  EXPECT_EQ(faulty.count_of("cuMemSetAccess"), 0U) << "it has it";
+}
+
+TEST_F(MemoryReach, OutlivesPeerAccessThatTheProgramEnds) {
+  memory().let_reach(facts(), AccessSet::of(1));
+  const CUcontext by = there_->get();
+  ASSERT_TRUE(memory().peer_access_begins(by, primary()).ok());
+  EXPECT_TRUE(memory().may_use(facts()));
+  memory().peer_access_ends(by, primary());
+  EXPECT_FALSE(memory().may_use(facts()));
+  EXPECT_TRUE(device_1_has_access());
+}
+
+TEST_F(MemoryReach, MemoryThatIsTakenLaterIsReachedToo) {
+  memory().let_reach(facts(), AccessSet::of(1));
+  GIVEN(driver().cuCtxPushCurrent(primary()));
+  here_ = given(held_bytes);
+  CUcontext popped = nullptr;
+  GIVEN(driver().cuCtxPopCurrent(&popped));
+  EXPECT_TRUE(device_1_has_access());
+}
+
+TEST_F(MemoryReach, WhatTheDriverRefusesIsTriedAgain) {
+  faulty.fail_call(Call::cuMemSetAccess, 1, CUDA_ERROR_UNKNOWN);
+  memory().let_reach(facts(), AccessSet::of(1));
+  EXPECT_EQ(faulty.faults(), 1U);
+  EXPECT_FALSE(device_1_has_access());
+  faulty.stop_failing();
+  memory().let_reach(facts(), AccessSet::of(1));
+  EXPECT_TRUE(device_1_has_access());
+  EXPECT_EQ(memory().complaint(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
