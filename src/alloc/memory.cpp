@@ -109,11 +109,12 @@ Result<Allocation*> Memory::again_under_pressure(DeviceMemory& device, Size size
   const Holding alone{device.pressure()};
   for (int attempts = 1;; ++attempts) {
     const bool some_work_ended = around_.clock.wait_for_frees(device.ordinal(), until);
-    const bool some_let_go = let_go_on(device, wanted) != 0;
+    Size let_go = let_go_on(device, wanted);
+    if (let_go < wanted) let_go += reclaim_from_others(device, wanted - let_go);
     Result<Allocation*> made = attempt();
     if (!lacks_memory(made)) return made;
     if (attempts == most_attempts || now_ns() >= until) return made;
-    if (!some_work_ended && !some_let_go) return made;
+    if (!some_work_ended && let_go == 0) return made;
   }
 }
 

@@ -227,6 +227,7 @@ class Memory {
   // waits for, may be what another lacks.
   template <class Attempt>
   Result<Allocation*> again_under_pressure(DeviceMemory& device, Size size, Attempt attempt);
+  Size reclaim_from_others(const DeviceMemory& device, Size wanted);
   Size let_go_on(const DeviceMemory& device, Size wanted);
   Answer refuse(const Error& error, Size asked, const DeviceMemory& device);
   Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);

@@ -204,7 +204,20 @@ bool Memory::make_room() {
   Device& there = devices_[static_cast<std::size_t>(ordinal)];
   if (there.serving.load(std::memory_order_acquire) != Serving::Ours) return false;
   around_.clock.ask_about_frees(ordinal);
-  return there.memory->give_back_cached() > 0;
+  const Size cached = there.memory->give_back_cached();
+  return reclaim_from_others(*there.memory, unlimited) + cached > 0;
+}
+
+// What other devices have spilled here, and nobody uses any more.
+Size Memory::reclaim_from_others(const DeviceMemory& device, Size wanted) {
+  Size gone = 0;
+  if (settings_.spill.to == SpillTo::Off) return gone;
+  for (DeviceMemory* const other : served_devices()) {
+    if (other == &device || gone >= wanted) continue;
+    around_.clock.ask_about_frees(other->ordinal());
+    gone += other->store().reclaim(device.location(), wanted - gone);
+  }
+  return gone;
 }
 
 Complaint Memory::complaint() const {

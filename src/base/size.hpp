@@ -29,6 +29,15 @@ constexpr bool is_multiple(Size n, Size step) {
   return n % step == 0;
 }
 
+// Sums of what may be unlimited: no more than that.
+constexpr Size saturating_sum(Size a, Size b) {
+  return a > unlimited - b ? unlimited : a + b;
+}
+template <class... More>
+constexpr Size saturating_sum(Size a, Size b, More... more) {
+  return saturating_sum(saturating_sum(a, b), more...);
+}
+
 // Rounds up to a multiple of `step`; 0 when the result does not fit.
 constexpr Size round_up(Size n, Size step) {
   const Size rest = n % step;

@@ -47,7 +47,7 @@ Size ReclaimClients::ask(Size wanted, Location where, const ReclaimClient* asker
     holding.unlock();
 
     const Size let_go = client.reclaim(wanted - got, where);
-    got = let_go > unlimited - got ? unlimited : got + let_go;
+    got = saturating_sum(got, let_go);
 
     holding.lock();
     const auto same = std::find_if(entries_.begin(), entries_.end(),

@@ -88,8 +88,7 @@ Size ChunkStore::Shelves::spill_room() const {
   const Holding holding{lock_};
   for (const auto& shelf : shelves_) {
     if (shelf->purpose != Shelf::For::Spilling) continue;
-    const Size here = shelf->free.free_bytes() + shelf->budget->available();
-    room = here > unlimited - room ? unlimited : room + here;
+    room = saturating_sum(room, shelf->free.free_bytes(), shelf->budget->available());
   }
   return room;
 }

@@ -23,6 +23,13 @@ TEST(Size, ReadsBinaryUnitsInAnyCase) {
   }
 }
 
+TEST(Size, SumsEndAtUnlimited) {
+  EXPECT_EQ(saturating_sum(2, 3), 5U);
+  EXPECT_EQ(saturating_sum(unlimited - 1, 1), unlimited);
+  EXPECT_EQ(saturating_sum(unlimited, unlimited), unlimited);
+  EXPECT_EQ(saturating_sum(1, unlimited - 2, 5, 7), unlimited);
+}
+
 TEST(Size, FractionIsRoundedDownToBytes) {
   EXPECT_EQ(*parse_size("0.1K"), 102u);
   EXPECT_EQ(*parse_size("0.0000000009K"), 0u);

@@ -304,11 +304,7 @@ bool Arena::is_hopeless(Size size) const {
   const Size others = has.held > near ? has.held - near : 0;
   const Size ours = mapping_.mapped_bytes() - layout_->block_bytes();
   const Size elsewhere = store_.spill_room();
-  Size most = has.room;
-  for (const Size more : {ours, others, elsewhere}) {
-    most = more > unlimited - most ? unlimited : most + more;
-  }
-  return most < size;
+  return saturating_sum(has.room, ours, others, elsewhere) < size;
 }
 
 // What could be had in one piece is what lies so, or all chunks that may lie wherever they are

@@ -25,7 +25,7 @@ Size power_below(Size size, Size smallest) {
 }  // namespace
 
 Size ChunkPolicy::most(const Supply& supply) const {
-  const Size all = supply.room > unlimited - supply.held ? unlimited : supply.held + supply.room;
+  const Size all = saturating_sum(supply.held, supply.room);
   return std::min({largest, all / share_of_all, supply.room / share_of_room});
 }
 

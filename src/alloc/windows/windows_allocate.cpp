@@ -21,10 +21,8 @@ Result<WindowBlock*> Windows::allocate(Size asked, const Preparation& for_resize
     if (for_resize.kind == Preparation::Kind::Promise && !request.cuts.empty()) {
       request.unbacked = request.cuts.back();
     }
-    const Size elsewhere = whole_far_bytes_ + shared_.far_bytes() + store_.spill_room();
-    const Size most = settings_.device_memory > unlimited - elsewhere
-                          ? unlimited
-                          : settings_.device_memory + elsewhere;
+    const Size most = saturating_sum(settings_.device_memory, whole_far_bytes_, shared_.far_bytes(),
+                                     store_.spill_room());
     const Size live = counters_.live_bytes - unbacked_bytes_;
     const Size not_live = most - std::min(most, live);
     if (granted == 0 || granted - request.unbacked > not_live) {

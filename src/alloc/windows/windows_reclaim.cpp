@@ -242,7 +242,7 @@ Size Windows::let_go_of(Size wanted) {
 Size Windows::trim(Size keep) {
   const Holding holding{lock_};
   tidy();
-  const Size wanted = counters_.live_bytes + std::min(keep, unlimited - counters_.live_bytes);
+  const Size wanted = saturating_sum(counters_.live_bytes, keep);
   const Size gone = held() > wanted ? give_up_whole_chunks(held() - wanted) : 0;
   tell_of_change();
   return gone;
