@@ -39,6 +39,7 @@ class DeviceMemory {
   const ChunkStore& store() const { return store_; }
   ChunkCounters chunk_counters() const { return store_.counters(location()); }
   LocalBudget& budget() { return *budget_; }
+  const LocalBudget& budget() const { return *budget_; }
   Size limit() const { return budget_->limit(); }
   // Held by the one thread at a time that lacks memory and makes others let go of theirs.
   Lock& pressure() { return pressure_; }

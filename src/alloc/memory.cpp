@@ -88,9 +88,10 @@ void Memory::give(Allocation& allocation, CUdeviceptr* address,
 }
 
 // Only what is truly a lack of memory is answered as one. With anything else that stands in our
-// way, the driver may do better.
+// way, the driver may do better, within the limit.
 Answer Memory::refuse(const Error& error, Size asked, const DeviceMemory& device) {
-  if (error.kind != ErrorKind::OutOfMemory && error.kind != ErrorKind::TimedOut) {
+  const bool is_lack = error.kind == ErrorKind::OutOfMemory || error.kind == ErrorKind::TimedOut;
+  if (!is_lack && device.budget().available() >= asked) {
     CUVMM_LOG(Warning, "%s; the driver is asked instead", error.text().c_str());
     return std::nullopt;
   }

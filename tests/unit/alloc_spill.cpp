@@ -309,6 +309,39 @@ TEST_F(MemorySpill, ANeighboursMemoryCountsAgainstItsOwnLimit) {
   EXPECT_EQ(memory_->device_memory(1)->budget().committed_bytes(), 0u);
 }
 
+// Its own memory comes first: what lies there for nobody any more is given back to it.
+TEST_F(MemorySpill, ANeighbourUnderPressureGetsWhatWasFreedThere) {
+  NEEDS_DEVICES(2);
+  begin(settings(SpillTo::Peer, limit));
+  const CUdeviceptr near = given(limit);
+  for (const bool ordered : {false, true}) {
+    const CUdeviceptr far = ordered ? given_ordered(limit / 2) : given(limit / 2);
+    EXPECT_EQ(ordered ? memory_->free_ordered(far, StreamName{}) : memory_->free(far),
+              Answer{CUDA_SUCCESS});
+    EXPECT_CUDA(synchronize());
+    EXPECT_EQ(memory_->device_memory(1)->budget().committed_bytes(), limit / 2);
+    const PrimaryContext there{1};
+    const CUdeviceptr own = given(limit);
+    EXPECT_EQ(memory_->free(own), Answer{CUDA_SUCCESS});
+    EXPECT_TRUE(memory_->make_room());
+  }
+  GIVEN(driver().cuCtxSetCurrent(primary()));
+  EXPECT_EQ(memory_->free(near), Answer{CUDA_SUCCESS});
+}
+
+// Two places without a bound, whose sum no number holds.
+TEST_F(MemorySpill, WithoutABoundItGoesWhereverThereIsRoom) {
+  NEEDS_DEVICES(2);
+  MemorySettings chosen = settings(SpillTo::Auto, limit);
+  chosen.spill.limit = SizeLimit::none();
+  begin(chosen);
+  const CUdeviceptr first = given(limit);
+  const CUdeviceptr second = given(limit / 2);
+  EXPECT_EQ(spilled(), limit / 2);
+  EXPECT_EQ(memory_->free(second), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory_->free(first), Answer{CUDA_SUCCESS});
+}
+
 TEST_F(MemorySpill, OffRefusesAsBefore) {
   begin(settings(SpillTo::Off, limit));
   given(limit);
