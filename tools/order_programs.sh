@@ -14,9 +14,10 @@ run_order_programs() {  # PROGRAMS, of all settings together
   setting "limit of 24 MiB, tight" "env VMM_WAIT=1ms VMM_GROW=tight $served --sim --limit 24M -- $program"
   setting "device of 64 MiB" "env VMM_WAIT=1ms $served --sim=memory=64M -- $program --memory 48"
   setting "resize by promise" "env VMM_RESIZE=elide $served --sim -- $program"
-  setting "spilled" "env VMM_WAIT=1ms $served --sim --limit 16M --spill host:1G -- $program"
+  # To a neighbour: a copy between the host and memory that was spilled there is one that the driver waits for.
+  setting "spilled" "env VMM_WAIT=1ms $served --sim=devices=2 --limit 16M --spill peer -- $program"
   setting "scheduled" "env VMM_CLIENT=order $served --sim --schedule fair -- $program"
-  setting "races" "env VMM_SIM_DELAY=cuEventQuery=50us,cuStreamWaitEvent=50us,cuEventRecord=20us $served --sim -- $program"
+  setting "races" "env VMM_SIM_DELAY=cuEventQuery=50us,cuStreamWaitEvent=50us,cuEventRecord=20us VMM_WAIT=1ms $served --sim=memory=64M -- $program --memory 48"
 
   local each=$((($1 + 2 * ${#names[@]} - 1) / (2 * ${#names[@]})))
   local index half seed=1 status=0 folder

@@ -66,6 +66,19 @@ Block& MemoryBooks::add(Block block) {
   return live.emplace_back(std::move(block));
 }
 
+std::optional<MemoryBooks::Temptation> MemoryBooks::tempt(const Model& model,
+                                                          Chance& chance) const {
+  if (freed_.empty()) return std::nullopt;
+  const std::size_t first = chance.below(freed_.size());
+  for (std::size_t i = 0; i < freed_.size(); ++i) {
+    const Freed& freed = freed_[(first + i) % freed_.size()];
+    if (freed.pool == Block::blocking || freed.end - freed.begin < row_bytes) continue;
+    if (!model.is_surely_blocked(freed.after)) continue;
+    return Temptation{freed.end - freed.begin, freed.pool};
+  }
+  return std::nullopt;
+}
+
 void MemoryBooks::freed(const Block& block, const Past& after) {
   freed_.push_back({block.address, block.address + block.size, block.pool, block.number, after});
   all_frees_ |= after;

@@ -9,8 +9,10 @@
 
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <vector>
 
+#include "order/chance.hpp"
 #include "order/model.hpp"
 
 namespace cuvmm::order {
@@ -67,6 +69,13 @@ class MemoryBooks {
   // where the block may not be given yet.
   Grant check_grant(const Model& model, const Block& block, const Past& before);
   Block& add(Block block);
+
+  // Freed memory whose last work is blocked: whoever is given it must come after that.
+  struct Temptation {
+    std::size_t size;
+    int pool;
+  };
+  std::optional<Temptation> tempt(const Model& model, Chance& chance) const;
 
   // `after`: the work that the free comes after. Not the free itself: who comes after all of that
   // may have the memory as well.

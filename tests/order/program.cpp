@@ -128,7 +128,9 @@ void Program::one_operation() {
     void (Program::*operation)();
   };
   static constexpr Choice choices[] = {
-      {22, &Program::allocate},
+      {16, &Program::allocate},
+      {7, &Program::allocate_what_is_blocked},
+      {2, &Program::allocate_and_free},
       {20, &Program::free_in_order},
       {3, &Program::free_at_once},
       {3, &Program::allocate_blocking},
@@ -143,7 +145,7 @@ void Program::one_operation() {
       {3, &Program::open_gate_by_a_stream},
       {4, &Program::record_event},
       {5, &Program::wait_for_event},
-      {1, &Program::race_for_event},
+      {2, &Program::race_for_event},
       {4, &Program::query_stream},
       {2, &Program::query_event},
       {3, &Program::synchronize_stream},

@@ -70,6 +70,7 @@ class Program {
   void close_gate();
   void open_gate();
   void open_gate_by_a_stream();
+  void open_gate_on(Stream stream);
   void record_event();
   void wait_for_event();
   void race_for_event();
@@ -85,6 +86,8 @@ class Program {
 
   // program_memory.cpp: allocations and frees.
   void allocate();
+  void allocate_what_is_blocked();
+  void allocate_and_free();
   void allocate_blocking();
   void free_in_order();
   void free_at_once();
@@ -117,14 +120,17 @@ class Program {
   static constexpr Stream no_stream = static_cast<Stream>(-1);
 
   // Memory.
-  Block* allocate_on(Stream stream, std::size_t size);
+  enum class Use : std::uint8_t { None, Filled };
+  Block* allocate_on(Stream stream, std::size_t size, int from_pool, Use use = Use::Filled);
   Block* any_block();
   void fill(Block& block, Stream stream);
   MemoryBooks::Expected expect_rows(const Block& block);
   void check_part(Block& block, Stream stream);
   void copy(Block& from, Block& to, Stream stream);
   void free_on(Block& block, Stream stream);
+  void free_now(Block& block, Stream stream);
   std::size_t any_size();
+  int any_pool() { return chance_.percent(50) ? 0 : 1; }
   void look_whether_it_waits(Stream stream);
 
   // Waits that other threads are in.

@@ -31,12 +31,13 @@ Block* Program::any_block() {
 // it has not, the model learns it.
 void Program::look_whether_it_waits(Stream stream) {
   if (chance_.percent(50)) query(stream);
+  if (chance_.percent(30)) open_gate_on(stream);
 }
 
-Block* Program::allocate_on(Stream stream, std::size_t size) {
+Block* Program::allocate_on(Stream stream, std::size_t size, int from_pool, Use use) {
   Block block;
   block.size = size;
-  block.pool = chance_.percent(50) ? 0 : 1;
+  block.pool = from_pool;
   const CUmemoryPool pool = world_.pools()[static_cast<std::size_t>(block.pool)];
   const CUresult answer = call(stream, "cuMemAllocAsync", [&] {
     return block.pool == 0 ? cuMemAllocAsync(&block.address, size, handle(stream))
@@ -59,12 +60,29 @@ Block* Program::allocate_on(Stream stream, std::size_t size) {
   if (grant.is_reuse) ++counts_.reused;
   if (grant.is_behind_blocked_work) ++counts_.reused_while_blocked;
   if (grant.also.possibly.any()) look_whether_it_waits(stream);
-  fill(added, stream);
+  if (use == Use::Filled) fill(added, stream);
   return &added;
 }
 
 void Program::allocate() {
-  if (memory_.live_bytes() < most_bytes_) allocate_on(any_stream(), any_size());
+  if (memory_.live_bytes() < most_bytes_) allocate_on(any_stream(), any_size(), any_pool());
+}
+
+// Memory that fits and must not be had yet.
+void Program::allocate_what_is_blocked() {
+  if (memory_.live_bytes() >= most_bytes_) return;
+  const auto tempting = memory_.tempt(model_, chance_);
+  if (tempting) allocate_on(any_stream(), tempting->size, tempting->pool);
+}
+
+// Nothing of the program's is ever submitted for it.
+void Program::allocate_and_free() {
+  if (memory_.live_bytes() >= most_bytes_) return;
+  const Stream stream = any_stream();
+  Block* const block = allocate_on(stream, any_size(), any_pool(), Use::None);
+  if (block == nullptr) return;
+  free_now(*block, stream);
+  if (chance_.percent(50)) query(stream);
 }
 
 void Program::allocate_blocking() {
@@ -90,6 +108,10 @@ void Program::allocate_blocking() {
 
 void Program::free_on(Block& block, Stream stream) {
   if (chance_.percent(70)) check_part(block, stream);
+  free_now(block, stream);
+}
+
+void Program::free_now(Block& block, Stream stream) {
   trace("%s: free block %d", name(stream), block.number);
   must_call(stream, "cuMemFreeAsync",
             [&] { return cuMemFreeAsync(block.address, handle(stream)); });

@@ -46,10 +46,13 @@ void Program::open_gate() {
 // The write is submitted after the wait, on a stream that nothing ties to it. A hidden barrier
 // between the two would be a deadlock.
 void Program::open_gate_by_a_stream() {
+  open_gate_on(any_stream());
+}
+
+void Program::open_gate_on(Stream stream) {
   if (closed_.empty()) return;
   const std::size_t index = chance_.below(closed_.size());
   const Gate gate = closed_[index];
-  const Stream stream = any_stream();
   if (model_.depends_on(model_.next_on(in_model(stream)), gate.node)) return;
   look_after_waits();
   closed_.erase(closed_.begin() + static_cast<long>(index));
@@ -87,8 +90,17 @@ void Program::wait_for_event() {
 // One thread records the event anew while another waits for it or asks after it. The model accepts
 // either order.
 void Program::race_for_event() {
-  const std::size_t event = chance_.below(events_.size());
-  const Stream recording = any_created_stream();
+  std::size_t event = chance_.below(events_.size());
+  // Mostly one that stands behind blocked work, and a record that is complete at once.
+  for (std::size_t tried = 0; tried < events_.size() && chance_.percent(90); ++tried) {
+    if (model_.is_surely_blocked(model_.past_of(events_[event]))) break;
+    event = (event + 1) % events_.size();
+  }
+  Stream recording = any_created_stream();
+  for (int tries = 4; tries != 0; --tries) {
+    if (!model_.is_possibly_blocked(model_.work_of(in_model(recording)))) break;
+    recording = any_created_stream();
+  }
   const Stream waiting = any_created_stream();
   if (recording == waiting) return;
   const CUevent handle_of_event = world_.events()[event];
@@ -119,6 +131,7 @@ void Program::race_for_event() {
     must(answer, "cuStreamWaitEvent");
     model_.submit_wait(in_model(waiting), either);
   }
+  allocate_what_is_blocked();
 }
 
 // Queries -----------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ void Program::grow() {
   if (old == nullptr || old->size > most_bytes_ / 4) return;
   const Stream stream = stream_behind(old->uses);
   if (stream == no_stream) return;
-  Block* const larger = allocate_on(stream, old->size + old->size / 2 + row_bytes);
+  Block* const larger = allocate_on(stream, old->size + old->size / 2 + row_bytes, any_pool());
   if (larger == nullptr) return;
   copy(*old, *larger, stream);
   free_on(*old, stream);
