@@ -15,30 +15,30 @@ constexpr const char* letting_spill = "let memory spill";
 // may hold.
 class NeighbourBudget final : public Budget {
  public:
-  NeighbourBudget(std::shared_ptr<Budget> spilled, Budget& of_the_neighbour)
-      : spilled_(std::move(spilled)), of_the_neighbour_(of_the_neighbour) {}
+  NeighbourBudget(std::shared_ptr<Budget> spilled, std::shared_ptr<Budget> of_the_neighbour)
+      : spilled_(std::move(spilled)), of_the_neighbour_(std::move(of_the_neighbour)) {}
 
   void note_native(Size) override {}  // none is taken past us under this name
   void forget_native(Size) override {}
   Size native_bytes() const override { return 0; }
   Size available() const override {
-    return std::min(spilled_->available(), of_the_neighbour_.available());
+    return std::min(spilled_->available(), of_the_neighbour_->available());
   }
 
  private:
   bool grant(Size size) override {
     if (!grant_of(*spilled_, size)) return false;
-    if (grant_of(of_the_neighbour_, size)) return true;
+    if (grant_of(*of_the_neighbour_, size)) return true;
     take_back_of(*spilled_, size);
     return false;
   }
   void take_back(Size size) override {
-    take_back_of(of_the_neighbour_, size);
+    take_back_of(*of_the_neighbour_, size);
     take_back_of(*spilled_, size);
   }
 
   const std::shared_ptr<Budget> spilled_;
-  Budget& of_the_neighbour_;  // outlives the process' memory
+  const std::shared_ptr<Budget> of_the_neighbour_;
 };
 
 Error not_supported(const char* why) {
@@ -74,7 +74,7 @@ void DeviceMemory::find_places_to_spill(const Driver& driver,
 Result<void> DeviceMemory::spill_to(const Driver& driver, DeviceMemory& neighbour,
                                     const std::shared_ptr<Budget>& budget) {
   return serve_spilled(driver, neighbour.location(),
-                       std::make_shared<NeighbourBudget>(budget, neighbour.budget()));
+                       std::make_shared<NeighbourBudget>(budget, neighbour.budget_));
 }
 
 Result<void> DeviceMemory::spill_to_host(const Driver& driver,

@@ -36,14 +36,15 @@ CUresult may_enter(Row row) {
   if (since_versions[static_cast<std::size_t>(row)] > settings().driver) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
+  const Process& process = Process::get();
   if (!works_before_start(row)) {
-    const Process& process = Process::get();
     if (process.is_forked_child() || !process.started()) return CUDA_ERROR_NOT_INITIALIZED;
     if (host_functions_deep != 0) return CUDA_ERROR_NOT_PERMITTED;
   }
   if (const CUresult fault = faults_before(row); fault != CUDA_SUCCESS) return fault;
   cost_of(row, 0);
-  stir_queues();
+  // Another thread may have been stirring when the child was forked.
+  if (!process.is_forked_child()) stir_queues();
   return CUDA_SUCCESS;
 }
 

@@ -31,6 +31,7 @@ struct Block {
   // Nodes that must be over before it is read, and before it is written or freed.
   Nodes writes;
   Nodes uses;
+  Past granted_behind;  // what its allocation comes after
   // Rows up to `end` hold the pattern.
   struct Zone {
     std::size_t end;

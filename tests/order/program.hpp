@@ -128,7 +128,7 @@ class Program {
   void check_part(Block& block, Stream stream);
   void copy(Block& from, Block& to, Stream stream);
   void free_on(Block& block, Stream stream);
-  void free_now(Block& block, Stream stream);
+  void free_now(Block& block, Stream stream, const Past& after);
   std::size_t any_size();
   int any_pool() { return chance_.percent(50) ? 0 : 1; }
   void look_whether_it_waits(Stream stream);

@@ -55,6 +55,8 @@ Block* Program::allocate_on(Stream stream, std::size_t size, int from_pool, Use 
   const auto grant = memory_.check_grant(model_, block, before);
   const Node node = model_.submit_allocation(in_model(stream), grant.also);
   block.written_by(node);
+  block.granted_behind = before;
+  block.granted_behind |= grant.also;
   Block& added = memory_.add(std::move(block));
   ++counts_.granted;
   if (grant.is_reuse) ++counts_.reused;
@@ -75,13 +77,14 @@ void Program::allocate_what_is_blocked() {
   if (tempting) allocate_on(any_stream(), tempting->size, tempting->pool);
 }
 
-// Nothing of the program's is ever submitted for it.
+// Nothing of the program's ever uses it, so the next owner need not come after more than this one
+// did.
 void Program::allocate_and_free() {
   if (memory_.live_bytes() >= most_bytes_) return;
   const Stream stream = any_stream();
   Block* const block = allocate_on(stream, any_size(), any_pool(), Use::None);
   if (block == nullptr) return;
-  free_now(*block, stream);
+  free_now(*block, stream, block->granted_behind);
   if (chance_.percent(50)) query(stream);
 }
 
@@ -108,16 +111,15 @@ void Program::allocate_blocking() {
 
 void Program::free_on(Block& block, Stream stream) {
   if (chance_.percent(70)) check_part(block, stream);
-  free_now(block, stream);
+  free_now(block, stream, model_.next_on(in_model(stream)));
 }
 
-void Program::free_now(Block& block, Stream stream) {
+void Program::free_now(Block& block, Stream stream, const Past& after) {
   trace("%s: free block %d", name(stream), block.number);
   must_call(stream, "cuMemFreeAsync",
             [&] { return cuMemFreeAsync(block.address, handle(stream)); });
-  const Past before = model_.next_on(in_model(stream));
   model_.submit(in_model(stream));
-  memory_.freed(block, before);
+  memory_.freed(block, after);
 }
 
 void Program::free_in_order() {
