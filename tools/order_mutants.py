@@ -27,7 +27,6 @@ SETTINGS = [
     ("limit", {"VMM_WAIT": "1ms"}, "", ["--limit", "24M"]),
     ("lazy", {"VMM_SIM_ORDER": "lazy", "VMM_WAIT": "1ms"}, "memory=64M", []),
     ("races", {"VMM_SIM_DELAY": RACES, "VMM_WAIT": "1ms"}, "memory=64M", []),
-    ("relaxed", {"VMM_FREE": "relaxed", "VMM_WAIT": "1ms"}, "", ["--limit", "24M"]),
 ]
 
 
