@@ -80,7 +80,8 @@ class Memory {
   bool may_be_registered_by_address() const;
   bool has_lost_a_context() const { return context_is_lost_.load(std::memory_order_relaxed); }
 
-  // The allocation of ours that holds the byte.
+  // The allocation of ours that holds the byte. By a thread that has passed a threshold, until it
+  // needs the owner no more: else that may go meanwhile (Retired).
   std::optional<AllocationFacts> find(CUdeviceptr address) const;
   // nullptr where it is not of a pool, or of a context, of ours.
   const PoolMemory* pool_of(const AllocationFacts& facts) const;

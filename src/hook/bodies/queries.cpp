@@ -91,6 +91,7 @@ CUVMM_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
 }
 
 CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdeviceptr address) {
+  const Threshold::Pass question{forward.engine().questions()};
   const auto held = found(forward.engine(), address);
   if (!held) return forward(start, size, address);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
