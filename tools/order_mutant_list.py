@@ -31,7 +31,7 @@ SIDES = "is_legacy ? barrier.legacy_submitted() : barrier.blocking_submitted();"
 NO_TICKET = "whole->ticket = since;"
 
 MUTANTS = [
-    # 1. What a free range carries.
+    # 1. The tickets of free ranges.
     ("a joined range keeps the earlier ticket", 1, LAYOUT, "return a.tick >= b.tick ? a : b;", "return a.tick <= b.tick ? a : b;"),
     ("a range joined with anybody's becomes anybody's", 1, LAYOUT, "if (a.is_for_anyone()) return b;\n  if (b", "if (a.is_for_anyone()) return a;\n  if (b"),
     ("a range joined with anybody's below it becomes anybody's", 1, LAYOUT, "if (b.is_for_anyone()) return a;\n  return", "if (b.is_for_anyone()) return b;\n  return"),
@@ -42,7 +42,7 @@ MUTANTS = [
     ("pending ranges settle at once", 1, LAYOUT, "if (order.is_free_for_anyone(range.ticket)) done", "done"),
     ("any stream may use any free range", 1, SITE, "if (since.is_for_anyone() || since.stream == stream) return true;", "return true;"),
     ("memory that moves need not be idle", 1, BUILD, "if (!arena::is_idle(*range, order_) || !arena::is_within(reach, *range)) continue;\n    const Stretch chunks", "if (!arena::is_within(reach, *range)) continue;\n    const Stretch chunks"),
-    # 2. What a wait or a question proves.
+    # 2. What synchronizing or querying proves.
     ("a free does not stand behind the legacy rule", 2, OPERATIONS, "answer_ = stand_as_barrier();", "answer_ = CUDA_SUCCESS;"),
     ("an allocation behind others does not stand behind the legacy rule", 2, OPERATIONS, "if (!is_ahead_of_barrier_) return CUDA_SUCCESS;\n  before_", "return CUDA_SUCCESS;\n  before_"),
     ("the usual search does not say that memory is behind others", 2, SEARCH, "block->is_behind_others = is_pending;", ""),
@@ -62,7 +62,7 @@ MUTANTS = [
     ("a mark covers the next free too", 2, OPERATIONS, ".tick = is_exact ? ticket.tick : before_,", ".tick = ticket.tick + 1,"),
     ("a context is done when its legacy stream is", 2, WAITS, "if (stream->kind == StreamKind::NonBlocking && !is_idle(stream->handle)) return false;", "static_cast<void>(stream);"),
     ("a context is done though ended streams run", 2, WAITS, "if (ended_streams_run(context)) return false;", ""),
-    # 3. Dependencies that we add.
+    # 3. Dependencies that cuvmm adds.
     ("late marks are followed", 3, MARKS, "{.tick = tick, .events = {event}, .is_exact = false}", "{.tick = tick, .events = {event}, .is_exact = true}"),
     ("ranges of several frees are followed", 3, SITE, "!range.is_merged && ", ""),
     ("following makes no stream wait", 3, CLOCK, "answer = driver_.cuStreamWaitEvent(to->handle, event, 0);", "answer = CUDA_SUCCESS;"),
@@ -78,7 +78,7 @@ MUTANTS = [
     ("event waits order everything on the event's streams", 4, CLOCK, "learn(*state, recorded.place);", "{ Place all = recorded.place; for (FreeTicket& t : all) t.tick += 1000; learn(*state, all); }"),
     ("an event that is waited for is known on every stream", 4, CLOCK, "learn(*state, recorded.place);", "{ learn(*state, recorded.place); for (StreamState* other : table_.of_context(state->context)) learn(*other, recorded.place); }"),
     ("records by graphs are not seen as such", 4, EVENTS, "group.recorded_unseen.insert(event);\n    group.places.erase(event);", ""),
-    # 5. What orders nothing.
+    # 5. Calls that order nothing.
     ("value waits prove their context", 5, DOOR, END_OF_CALL, PROVE_EVERYTHING % 'info(call).name.starts_with("cuStreamWaitValue")'),
     ("value writes prove their context", 5, DOOR, END_OF_CALL, PROVE_EVERYTHING % 'info(call).name.starts_with("cuStreamWriteValue")'),
     ("host functions prove their context", 5, DOOR, END_OF_CALL, PROVE_EVERYTHING % 'info(call).name.starts_with("cuLaunchHostFunc")'),
@@ -94,7 +94,7 @@ MUTANTS = [
     ("legacy work is not noted", 7, DOOR, SIDES, "if (!is_legacy) barrier.blocking_submitted();"),
     ("blocking work is not noted", 7, DOOR, SIDES, "if (is_legacy) barrier.legacy_submitted();"),
     ("all threads' own streams are one", 7, TABLE, "key.thread = name.is_legacy() ? 0 : PerThreadUse::this_thread();", "key.thread = 0;"),
-    # 8. Frees of pool memory that are in no stream's order.
+    # 8. cuMemFree.
     ("a blocking free of pool memory discharges its points", 8, OPERATIONS, "if (!state->has_unfinished() && known_of(*state).empty()) return {};\n  return state->ticket();", "return {};"),
     ("a blocking free of pool memory forgets what its stream knows", 8, OPERATIONS, "if (!state->has_unfinished() && known_of(*state).empty()) return {};", "if (!state->has_unfinished()) return {};"),
     ("a blocking free of pool memory waits for the context", 8, FREE, "  // The driver waits for nothing here: the program is done with the memory.", "  around_.driver.cuCtxSynchronize_v2000();"),
@@ -104,12 +104,12 @@ MUTANTS = [
     ("reuse by chance cannot be forbidden", 9, POOL, "return looks_by_chance_.load(std::memory_order_relaxed) ? order_.is_done(freed)\n                                                            : order_.was_waited_for(freed);", "return order_.is_done(freed);"),
     ("reuse along events cannot be forbidden", 9, POOL, "if (follows_events_.load(std::memory_order_relaxed)) return order_.is_before(freed, asker);\n    return is_free_for_anyone(freed);", "return order_.is_before(freed, asker);"),
     ("a question counts as a wait", 9, TABLE, "if (told == Told::ByAWait) found", "found"),
-    # 11. What has ended.
+    # 11. Streams and threads that have ended.
     ("ended threads' work is taken for done", 11, TABLE, "    end(*place->second);\n    place = by_key_.erase(place);\n    note_change();\n  }\n}\n\nvoid StreamTable::context_ends", "    place->second->advance(last_tick);\n    end(*place->second);\n    place = by_key_.erase(place);\n    note_change();\n  }\n}\n\nvoid StreamTable::context_ends"),
     ("ended streams' work is taken for done", 11, MARKS, "if (in_context.ok() && record_on(*state, handle, last)) {\n      add_mark(*state, std::move(last));\n    } else", "state->advance(last_tick);\n    if (false) {\n    } else"),
     ("a stream that gets an old handle is the old one", 11, TABLE, "end(*found->second);\n  by_key_.erase(found);", ""),
     ("the work of ended streams is left to nobody", 11, MARKS, "leave_behind(*state);\n  table_", "table_"),
-    # 12. Waits of ours.
+    # 12. Waits that a native program would not see.
     ("every allocation stands behind the legacy rule", 12, MEMORY, "if (PoolMemory::is_behind_others(**made)) {", "{"),
     ("frees that stand behind the legacy rule wait on the host", 12, OPERATIONS, "CUresult Operation::stand_as_barrier() {", "CUresult Operation::stand_as_barrier() {\n  clock_.driver_.cuStreamSynchronize(stream_.handle);"),
     ("frees make all blocking streams wait", 12, OPERATIONS, "before_ = stream_.tick.load(std::memory_order_acquire);\n  if (is_ahead", "before_ = stream_.tick.load(std::memory_order_acquire);\n  if (Mark all; clock_.record_on(stream_, CU_STREAM_LEGACY, all)) clock_.retire(stream_, all);\n  if (is_ahead"),

@@ -159,11 +159,8 @@ Answer Memory::allocate_pitch(CUdeviceptr* address, size_t* pitch, size_t width,
 bool Memory::is_capturing(StreamName stream) const {
   if (!around_.captures.any()) return false;
   const Driver& driver = around_.driver;
-  const CUstream handle = stream.is_per_thread() ? CU_STREAM_PER_THREAD
-                          : stream.is_legacy()   ? CU_STREAM_LEGACY
-                                                 : stream.handle;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver.cuStreamIsCapturing(handle, &status) != CUDA_SUCCESS ||
+  return driver.cuStreamIsCapturing(stream.explicit_handle(), &status) != CUDA_SUCCESS ||
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

@@ -7,25 +7,20 @@
 #include "alloc/held_back.hpp"
 #include "alloc/memory.hpp"
 #include "base/log.hpp"
-#include "driver/current_context.hpp"
 
 namespace cuvmm {
 
 void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
   const ContextMemory* const owner = context_of(held);
   if (owner == nullptr) return;
-  const AccessSet given_before = owner->access();
-  AccessSet missing = AccessSet::none();
-  for (int device = 0; device < AccessSet::most_devices; ++device) {
-    if (devices.of_device(device) == Access::None || device == held.device) continue;
-    if (given_before.of_device(device) == Access::None) missing = missing.with(device);
-  }
-  if (missing.is_none()) return;
+  const AccessSet before = owner->access();
+  if ((before | devices) == before) return;
   const Writing writing{contexts_lock_};
   const auto found = contexts_.find(owner->context());
   if (found == contexts_.end() || found->second->memory.get() != owner) return;
   for (int device = 0; device < AccessSet::most_devices; ++device) {
-    if (missing.of_device(device) == Access::None) continue;
+    if (devices.of_device(device) == Access::None) continue;
+    if (before.of_device(device) != Access::None) continue;
     int can = 0;
     if (around_.driver.cuDeviceCanAccessPeer(&can, device, held.device) != CUDA_SUCCESS) continue;
     if (can == 0) continue;
@@ -41,7 +36,7 @@ void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
 bool Memory::may_use(const AllocationFacts& held) const {
   const ContextMemory* const owner = context_of(held);
   if (owner == nullptr || !has_several_devices()) return true;
-  const int device = device_of(around_.driver, current_context(around_.driver));
+  const int device = current_device();
   if (device == held.device) return true;
   const Reading reading{contexts_lock_};
   return std::any_of(peer_access_.begin(), peer_access_.end(), [&](const PeerAccess& access) {

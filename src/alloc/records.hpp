@@ -10,7 +10,7 @@
 
 namespace cuvmm {
 
-// Of records of one type that have ended, none of them in use.
+// Blocks of records, none of them in use, whose owners have ended. Of one type of record.
 class LeftBlocks {
  public:
   void put(void* block);
@@ -21,15 +21,15 @@ class LeftBlocks {
   std::vector<void*> blocks_;
 };
 
-// Records of one type that are used again and never given to the system, so that who still holds
-// the address of one that is gone reads a record and not something else. When the whole ends they
-// go to whoever needs some next. Those that are unused are listed through `T::next_unused()`, a
-// pointer that a record has anyway and that means nothing meanwhile. Not synchronised.
+// A pool of records that are reused but never returned to the system: a thread that still holds the
+// address of a freed record reads a record of that type, not something else. When the pool ends,
+// the next one that grows takes its blocks over. Unused records are linked through
+// `T::next_unused()`, a pointer that they do not need meanwhile. Not synchronised.
 template <class T>
 class Records {
  public:
   Records() = default;
-  // None is in use; else nobody else looks at them either.
+  // Records that are still in use are destroyed: then no other thread can be looking at them.
   ~Records() {
     if (in_use_ != 0) return;
     for (auto& block : blocks_) left().put(block.release());
@@ -55,7 +55,7 @@ class Records {
  private:
   static constexpr std::size_t records_a_block = 256;
 
-  // For good: records may be read while the process ends.
+  // Never destroyed, since records may be read while the process exits.
   static LeftBlocks& left() {
     static LeftBlocks& left = *new LeftBlocks;
     return left;

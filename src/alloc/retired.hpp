@@ -10,10 +10,12 @@
 
 namespace cuvmm {
 
-// What has ended, while threads that found it without a lock may still look at it.
+// Objects that have ended, kept until no thread that looked them up without a lock can still be
+// using them.
 class Retired {
  public:
-  // Nobody finds it any more. It is destroyed here, or by a later call, with no lock held.
+  // The object can no longer be looked up. It is destroyed by this call or a later one, with no
+  // lock held.
   void add(std::shared_ptr<void> ended) {
     std::optional<Threshold::GracePeriod> period = Threshold::GracePeriod::begin();
     {
@@ -22,7 +24,7 @@ class Retired {
     }
     drop();
   }
-  // Those that nobody looks at any more.
+  // Destroys those that no thread can be using any more.
   void drop() {
     std::vector<Waiting> over;
     const Holding holding{lock_};
@@ -42,7 +44,7 @@ class Retired {
  private:
   struct Waiting {
     std::shared_ptr<void> ended;
-    std::optional<Threshold::GracePeriod> period;  // nothing: it could not be told
+    std::optional<Threshold::GracePeriod> period;  // nothing: not begun yet
   };
 
   mutable Lock lock_{LockOrder::Retired};

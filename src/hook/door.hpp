@@ -85,8 +85,9 @@ class Forward {
     if constexpr (copies_or_sets && !is_asynchronous(info(call).name)) {
       if (some_memory_is_synchronous(engine_)) [[unlikely]] {
         if (names_synchronous_memory(engine_, arguments...)) {
-          const SynchronousCopy copy{engine_, stream_among(arguments...),
-                                     flavour_ == Flavour::PerThread};
+          const SynchronousCopy copy{engine_,
+                                     {.handle = stream_among(arguments...),
+                                      .null_is_per_thread = flavour_ == Flavour::PerThread}};
           return copy.finish(call_driver());
         }
       }

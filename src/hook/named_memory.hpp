@@ -8,7 +8,7 @@
 
 namespace cuvmm::hook {
 
-// `visit(CUdeviceptr)` of any kind, in one type: there are many kinds of calls.
+// Refers to any `visit(CUdeviceptr)`, so that one instantiation of NamedMemory serves them all.
 class AddressVisitor {
  public:
   template <class Visit>
@@ -54,12 +54,11 @@ class NamedMemory {
   bool is(const CUmemcpy3DOperand& side) const {
     return side.type == CU_MEMCPY_OPERAND_TYPE_POINTER && visit_(side.op.ptr.ptr);
   }
-  bool is(const CUDA_MEMSET_NODE_PARAMS* set) const { return set != nullptr && visit_(set->dst); }
   bool is(const CUgraphNodeParams* node) const {
     return node != nullptr && node->type == CU_GRAPH_NODE_TYPE_MEMCPY &&
            is_either_side(&node->memcpy.copyParams);
   }
-  // Sizes, values, handles.
+  // Sizes, values and handles name no memory.
   template <class Other>
   requires(std::is_arithmetic_v<Other> &&
            !std::is_same_v<Other, CUdeviceptr>) bool is(Other) const {

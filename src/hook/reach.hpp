@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program may copy from and to blocking memory of another device without peer access, but not set
-// it (measured). Ours is mapped memory, to which devices are let before such a copy names it.
+// Without peer access, a program may copy to and from another device's blocking memory but not set
+// it (measured). Our memory is mapped, so a device is granted access before such a copy names it.
 #pragma once
 
 #include <string_view>
@@ -16,7 +16,7 @@ inline bool copies_may_cross(const Engine& engine) {
   return serving != nullptr && serving->memory.has_several_devices();
 }
 
-// That put a copy into a graph.
+// Whether the call puts a copy into a graph.
 constexpr bool adds_copies(std::string_view name) {
   return name == "cuGraphAddMemcpyNode" || name == "cuGraphMemcpyNodeSetParams" ||
          name == "cuGraphExecMemcpyNodeSetParams" || name == "cuGraphAddNode" ||
@@ -25,8 +25,8 @@ constexpr bool adds_copies(std::string_view name) {
 
 enum class Crossing : std::uint8_t { Copy, Set };
 
-// The devices that may make a copy: of the current context, of its stream, and of the contexts that
-// it names.
+// The devices that may carry out a copy: those of the current context, of the copy's stream and of
+// the contexts that it names.
 class Copiers {
  public:
   explicit Copiers(Engine& engine);

@@ -8,9 +8,8 @@ bool is_synchronous(const Memory& memory, CUdeviceptr address) {
   return held && (held->pins & pin::sync_memops) != 0;
 }
 
-SynchronousCopy::SynchronousCopy(Engine& engine, CUstream stream, bool null_is_per_thread)
-    : driver_(engine.driver()), stream_(stream) {
-  if (stream_ == nullptr) stream_ = null_is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+SynchronousCopy::SynchronousCopy(Engine& engine, StreamName stream)
+    : driver_(engine.driver()), stream_(stream.explicit_handle()) {
   if (stream_ == CU_STREAM_LEGACY) no_capture_begins_.emplace(engine.captures());
 }
 

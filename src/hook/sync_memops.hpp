@@ -23,14 +23,14 @@ bool is_synchronous(const Memory& memory, CUdeviceptr address);
 // Makes one copy or set synchronous: constructed before the driver gets it, finished after.
 class SynchronousCopy {
  public:
-  SynchronousCopy(Engine& engine, CUstream stream, bool null_is_per_thread);
+  SynchronousCopy(Engine& engine, StreamName stream);
 
   // Waits for the stream of the call. A call that was captured has nothing to wait for.
   CUresult finish(CUresult answer) const;
 
  private:
   const Driver& driver_;
-  CUstream stream_;
+  const CUstream stream_;
   // To wait for the legacy stream breaks a capture on any blocking stream, so none begins until
   // that wait is over. One that was live before has the driver refuse the copy.
   std::optional<Captures::HeldOff> no_capture_begins_;

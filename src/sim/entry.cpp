@@ -43,7 +43,7 @@ CUresult may_enter(Row row) {
   }
   if (const CUresult fault = faults_before(row); fault != CUDA_SUCCESS) return fault;
   cost_of(row, 0);
-  // Another thread may have been stirring when the child was forked.
+  // In a forked child, another thread's lock on the queues may never be released.
   if (!process.is_forked_child()) stir_queues();
   return CUDA_SUCCESS;
 }

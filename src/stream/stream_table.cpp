@@ -53,7 +53,7 @@ StreamState* StreamTable::find(StreamName name) {
     current = current_context(driver_);
     if (current == nullptr) return nullptr;
     key.context = current;
-    key.handle = name.is_legacy() ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
+    key.handle = name.explicit_handle();
     key.thread = name.is_legacy() ? 0 : PerThreadUse::this_thread();
   } else {
     key.handle = name.handle;

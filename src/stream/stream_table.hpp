@@ -26,6 +26,10 @@ struct StreamName {
     return handle == CU_STREAM_LEGACY || (handle == nullptr && !null_is_per_thread);
   }
   bool is_default() const { return is_per_thread() || is_legacy(); }
+  // What every function of the driver takes for it, in either flavour.
+  CUstream explicit_handle() const {
+    return is_per_thread() ? CU_STREAM_PER_THREAD : is_legacy() ? CU_STREAM_LEGACY : handle;
+  }
 };
 
 // The streams of the process. Each is learnt of when it is made or first named.

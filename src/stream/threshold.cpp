@@ -30,7 +30,7 @@ pthread_key_t make_key(void (*end_of_thread)(void*)) {
 
 std::atomic<Threshold::Thread*> Threshold::threads_{nullptr};
 std::atomic<bool> Threshold::has_membarrier_{false};
-std::atomic<bool> Threshold::has_untold_threads_{false};
+std::atomic<bool> Threshold::has_untracked_threads_{false};
 
 Threshold::Threshold(Of which) : which_(static_cast<std::size_t>(which)) {
   has_membarrier_.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0);
@@ -59,7 +59,7 @@ void Threshold::end_of_thread(void* thread) {
   }
   auto* added = new (std::nothrow) Thread;
   if (added == nullptr) {
-    has_untold_threads_.store(true);
+    has_untracked_threads_.store(true);
     return nullptr;
   }
   added->next = threads_.load();
@@ -125,10 +125,10 @@ void Threshold::open() {
   wake_all(shut_);
 }
 
-// The caller is inside itself, and holds nothing of it.
+// The calling thread is inside too, but no longer refers to the object.
 std::optional<Threshold::GracePeriod> Threshold::GracePeriod::begin() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!is_seen_by_all() || has_untold_threads_.load()) return std::nullopt;
+  if (!is_seen_by_all() || has_untracked_threads_.load()) return std::nullopt;
   GracePeriod period;
   const Thread* const here = mine_;
   for (const Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {

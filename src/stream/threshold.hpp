@@ -16,8 +16,8 @@ namespace cuvmm {
 // Passing costs a thread two stores of its own; shutting is what pays.
 class Threshold {
  public:
-  // A thread can have passed one of each at the same time. Questions are never kept out: that a
-  // thread asks one matters to a GracePeriod alone.
+  // A thread can have passed one of each at the same time. The threshold of Questions is never
+  // shut: it only tells a GracePeriod that the thread is inside.
   enum class Of : std::uint8_t { Calls, Work, Questions };
   static constexpr std::size_t kinds = 3;
 
@@ -107,18 +107,18 @@ class Threshold {
   // Only added to; a record serves again when its thread ends.
   static std::atomic<Thread*> threads_;
   static std::atomic<bool> has_membarrier_;
-  static std::atomic<bool> has_untold_threads_;  // that had no memory for a record
+  static std::atomic<bool> has_untracked_threads_;  // there was no memory for their records
 
   const std::size_t which_;
   FutexWord shut_{0};
   std::atomic<Thread*> exempt_{nullptr};
 };
 
-// Begun once something can be reached by nobody any more who does not hold it already. It is over
-// when every thread that had passed a threshold then has come out: nobody holds it any more.
+// Begin one after unlinking an object that threads look up without a lock. Once it is over, every
+// thread that was inside a threshold when it began has left, so no thread refers to the object.
 class Threshold::GracePeriod {
  public:
-  // Nothing where it cannot be told when it would be over.
+  // Nothing where not every thread can be watched.
   static std::optional<GracePeriod> begin();
   bool is_over() const;
 

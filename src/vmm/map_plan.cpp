@@ -13,7 +13,7 @@ Error refusal(ErrorKind kind, const char* doing, const char* why, Size asked) {
   return {.kind = kind, .doing = doing, .subject = why, .asked = asked};
 }
 
-// Where a step lies, and how many were said before it: those of one place stay as they were said.
+// Sort key of a step: where it lies, then the order in which steps were added.
 struct Said {
   const Mapping* mapping;
   Size offset;

@@ -44,6 +44,15 @@ class CopyAcrossDevices : public DriverContract {
     return word;
   }
 
+  static void run_and_destroy(CUgraph graph, CUstream stream) {
+    CUgraphExec exec = nullptr;
+    ASSERT_CUDA(driver().cuGraphInstantiateWithFlags(&exec, graph, 0));
+    EXPECT_CUDA(driver().cuGraphLaunch(exec, stream));
+    EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+    GIVEN(driver().cuGraphExecDestroy(exec));
+    GIVEN(driver().cuGraphDestroy(graph));
+  }
+
   std::optional<GivenBlocking> memory;
   std::optional<GivenBlocking> more;
   CUcontext its_context = nullptr;
@@ -151,14 +160,9 @@ TEST_F(CopyAcrossDevices, ACapturedOneIsMadeWhenItsGraphIsLaunched) {
   EXPECT_CUDA(driver().cuMemcpyDtoDAsync(more->address(), memory->address(), copied, stream));
   CUgraph graph = nullptr;
   ASSERT_CUDA(driver().cuStreamEndCapture(stream, &graph));
-  CUgraphExec exec = nullptr;
-  ASSERT_CUDA(driver().cuGraphInstantiateWithFlags(&exec, graph, 0));
   EXPECT_EQ(first_word_of(more->address()), 9U);
-  EXPECT_CUDA(driver().cuGraphLaunch(exec, stream));
-  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+  run_and_destroy(graph, stream);
   EXPECT_EQ(first_word_of(more->address()), 5U);
-  GIVEN(driver().cuGraphExecDestroy(exec));
-  GIVEN(driver().cuGraphDestroy(graph));
 }
 
 TEST_F(CopyAcrossDevices, ANodeOfAGraphMayBeOne) {
@@ -174,13 +178,8 @@ TEST_F(CopyAcrossDevices, ANodeOfAGraphMayBeOne) {
   copy.srcHeight = copy.dstHeight = copy.Height = copy.Depth = 1;
   CUgraphNode node = nullptr;
   EXPECT_CUDA(driver().cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, here->get()));
-  CUgraphExec exec = nullptr;
-  ASSERT_CUDA(driver().cuGraphInstantiateWithFlags(&exec, graph, 0));
-  EXPECT_CUDA(driver().cuGraphLaunch(exec, stream));
-  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+  run_and_destroy(graph, stream);
   EXPECT_EQ(first_word_of(own->address()), 7U);
-  GIVEN(driver().cuGraphExecDestroy(exec));
-  GIVEN(driver().cuGraphDestroy(graph));
 }
 
 TEST_F(CopyAcrossDevices, OthersUsesOfTheMemoryStayRefused) {

@@ -10,7 +10,7 @@ wrong() { echo "$*"; status=1; }
 
 while IFS= read -r -d '' binary; do
   dynamic=$(readelf -dW "$binary" 2>/dev/null) || continue   # a script
-  # The order programs are a program like any other, which links to its driver.
+  # cuvmm_order_tests links against libcuda.so.1, as any CUDA program does.
   [[ ${binary##*/} == cuvmm_order_tests ]] ||
     ! grep -q 'NEEDED.*libcuda\.' <<<"$dynamic" || wrong "$binary is linked to libcuda"
   searched=$(sed -nE 's/.*(RUNPATH|RPATH).*\[(.*)\]/\2/p' <<<"$dynamic")

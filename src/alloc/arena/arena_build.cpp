@@ -175,13 +175,8 @@ Result<Block*> Arena::build_at(const Site& site, Build& build) {
 }
 
 bool Arena::holds_pending_of_others(const Site& site, StreamId stream) const {
-  const Range* range = site.first;
-  while (range->begin() > site.where.offset) range = static_cast<const Range*>(range->before);
-  for (;; range = static_cast<const Range*>(range->after)) {
-    const bool is_used = range->kind == arena::TileKind::Free && range->end() > site.where.offset;
-    if (is_used && order_.is_across_barrier(range->ticket, stream)) return true;
-    if (range->end() >= site.where.end()) return false;
-  }
+  return any_free_in(
+      site, [&](const Range& range) { return order_.is_across_barrier(range.ticket, stream); });
 }
 
 void Arena::move_into(const Site& site, Reach reach, GapFill& fill, Rearrangement& change) {
@@ -249,13 +244,11 @@ std::vector<FreeTicket> Arena::frees_to_follow(const Build& build) const {
   const std::optional<Site> site = search.find();
   std::vector<FreeTicket> frees;
   if (!site) return frees;
-  const Range* range = site->first;
-  while (range->begin() > site->where.offset) range = static_cast<Range*>(range->before);
-  for (;; range = static_cast<Range*>(range->after)) {
-    const bool is_used = range->kind == arena::TileKind::Free && range->end() > site->where.offset;
-    if (is_used && !may_use(*range, build.stream, order_)) frees.push_back(range->ticket);
-    if (range->end() >= site->where.end()) return frees;
-  }
+  any_free_in(*site, [&](const Range& range) {
+    if (!may_use(range, build.stream, order_)) frees.push_back(range.ticket);
+    return false;  // all of them
+  });
+  return frees;
 }
 
 // Whether the stream waits for all of them now.

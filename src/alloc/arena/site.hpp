@@ -26,6 +26,18 @@ struct Site {
   std::vector<Gap> gaps;
 };
 
+// Whether `is_one(const Range&)` holds for one of the free ranges that the site takes.
+template <class IsOne>
+bool any_free_in(const Site& site, IsOne is_one) {
+  const Range* range = site.first;
+  while (range->begin() > site.where.offset) range = static_cast<const Range*>(range->before);
+  for (;; range = static_cast<const Range*>(range->after)) {
+    const bool is_taken = range->kind == TileKind::Free && range->end() > site.where.offset;
+    if (is_taken && is_one(*range)) return true;
+    if (range->end() >= site.where.end()) return false;
+  }
+}
+
 // Where the memory of a block may lie.
 enum class Reach : std::uint8_t { Near, Far, Both };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain linear copies. One that names another device's memory, which that device cannot be let at
-// (hook/reach.hpp), is refused for mapped memory, as ours is; then it goes by way of the contexts.
+// Plain linear copies. The driver refuses one that names another device's mapped memory, as ours
+// is, where the copying device cannot be granted access (hook/reach.hpp). Such a copy is made
+// through the contexts instead.
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -10,14 +11,8 @@ struct PlainCopy {
   CUdeviceptr to;
   CUdeviceptr from;
   size_t size;
-  CUstream stream;
+  StreamName stream;
   bool is_asynchronous;
-  bool null_is_per_thread;
-
-  CUstream named_stream() const {
-    if (stream != nullptr) return stream;
-    return null_is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
-  }
 };
 
 struct Side {
@@ -38,8 +33,8 @@ Side side(Serving& serving, const Driver& driver, CUdeviceptr address) {
   return theirs;
 }
 
-// A copy in the owner's context that is ordered as if the caller's stream had made it: what that
-// stream was given before comes first, what it is given next comes after.
+// A copy made in the owner's context, but ordered as if it were on the caller's stream: after that
+// stream's earlier work and before its later work.
 class Detour {
  public:
   Detour(const Driver& driver, CUcontext owner) : driver_(driver), owner_(owner) {}
@@ -54,14 +49,11 @@ class Detour {
   Detour& operator=(const Detour&) = delete;
 
   CUresult submit(const PlainCopy& copy) {
-    constexpr unsigned untimed = CU_EVENT_DISABLE_TIMING;
-    const auto both = [](CUresult first, auto second) {
-      return first == CUDA_SUCCESS ? second() : first;
-    };
-    CUresult done = driver_.cuEventCreate(&before_, untimed);
-    done = both(done, [&] { return driver_.cuEventRecord(before_, copy.named_stream()); });
-    done = both(done, [&] { return submit_there(copy); });
-    return both(done, [&] { return driver_.cuStreamWaitEvent(copy.named_stream(), after_, 0); });
+    const CUstream stream = copy.stream.explicit_handle();
+    CUresult done = driver_.cuEventCreate(&before_, CU_EVENT_DISABLE_TIMING);
+    if (done == CUDA_SUCCESS) done = driver_.cuEventRecord(before_, stream);
+    if (done == CUDA_SUCCESS) done = submit_there(copy);
+    return done == CUDA_SUCCESS ? driver_.cuStreamWaitEvent(stream, after_, 0) : done;
   }
   CUresult wait() const { return driver_.cuEventSynchronize(after_); }
 
@@ -89,7 +81,7 @@ class Detour {
 CUresult copy_between(Engine& engine, const PlainCopy& copy, CUcontext to, CUcontext from) {
   const Gate::Pass pass{engine.gate()};
   return engine.driver().cuMemcpyPeerAsync(copy.to, to, copy.from, from, copy.size,
-                                           copy.named_stream());
+                                           copy.stream.explicit_handle());
 }
 
 CUresult copy_by_detour(Engine& engine, const PlainCopy& copy, CUcontext owner) {
@@ -105,11 +97,7 @@ CUresult copy_by_detour(Engine& engine, const PlainCopy& copy, CUcontext owner) 
 CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
   constexpr CUresult refused = CUDA_ERROR_INVALID_VALUE;
   Serving* serving = engine.serving();
-  if (serving == nullptr ||
-      serving->memory.is_capturing(
-          {.handle = copy.stream, .null_is_per_thread = copy.null_is_per_thread})) {
-    return refused;
-  }
+  if (serving == nullptr || serving->memory.is_capturing(copy.stream)) return refused;
   const Side target = side(*serving, engine.driver(), copy.to);
   const Side source = side(*serving, engine.driver(), copy.from);
   const bool ours = (target.is_ours && target.context != nullptr) ||
@@ -120,16 +108,13 @@ CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
                                                      : nullptr;
   const CUcontext current = current_context(engine.driver());
   if (only == current || (target.context == current && source.context == current)) return refused;
-  const auto by_contexts = [&] {
-    return only != nullptr ? copy_by_detour(engine, copy, only)
-                           : copy_between(engine, copy, target.context, source.context);
-  };
   // What goes past `forward` waits for memory with SYNC_MEMOPS as that does.
   std::optional<SynchronousCopy> synchronous;
   if (!copy.is_asynchronous && names_synchronous_memory(engine, copy.to, copy.from)) {
-    synchronous.emplace(engine, copy.stream, copy.null_is_per_thread);
+    synchronous.emplace(engine, copy.stream);
   }
-  CUresult copied = by_contexts();
+  CUresult copied = only != nullptr ? copy_by_detour(engine, copy, only)
+                                    : copy_between(engine, copy, target.context, source.context);
   if (synchronous) copied = synchronous->finish(copied);
   engine.work_note().leave();
   engine.legacy_barrier().anything_submitted();
@@ -143,13 +128,11 @@ CUresult copy_on(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from,
   const CUresult answer = forward(arguments...);
   if (answer != CUDA_ERROR_INVALID_VALUE) [[likely]]
     return answer;
-  return copy_by_contexts(forward.engine(),
-                          {.to = to,
-                           .from = from,
-                           .size = size,
-                           .stream = stream,
-                           .is_asynchronous = is_asynchronous(info(call).name),
-                           .null_is_per_thread = forward.flavour() == Flavour::PerThread});
+  return copy_by_contexts(forward.engine(), {.to = to,
+                                             .from = from,
+                                             .size = size,
+                                             .stream = stream_name(forward, stream),
+                                             .is_asynchronous = is_asynchronous(info(call).name)});
 }
 
 template <Call call, class... Arguments>
