@@ -10,7 +10,7 @@ for program in "${programs[@]}"; do
   name=${program##*/cuvmm_bench_}
   run=()
   # These are plain programs over the driver: where the machine has none, over the simulated one.
-  if [[ $name =~ ^(calls|placement|resize|share)$ ]] && ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
+  if [[ $name =~ ^(calls|streams|placement|resize|share)$ ]] && ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
     run=(build/bin/cuvmm run --sim --mode off --)
   fi
   echo "== $name"

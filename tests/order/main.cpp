@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random legal programs, compared with a reference model of the order of streams.
 //
-//   cuvmm_order_tests [--programs N] [--seed S] [--operations K] [--memory MIB] [--only SEED]
-//                     [--end-idle-only] [--ignore KIND]... [--verbose]
+//   cuvmm_order_tests [--programs N] [--seed S] [--operations K] [--memory MIB] [--contexts C]
+//                     [--only SEED] [--end-idle-only] [--ignore KIND]... [--verbose]
+//
+// --contexts: so many, round the devices. With 3 on two devices, device 0 has two.
 //
 // --ignore goes on where it meets that kind of violation, to find others behind it: "ready too
 // early", "returned too early", "granted too early" or "wrong contents".
@@ -23,6 +25,7 @@ namespace {
 struct Options {
   std::uint64_t programs = 1000;
   std::uint64_t seed = 1;
+  std::uint64_t contexts = 1;
   cuvmm::order::ProgramSettings program;
 };
 
@@ -37,6 +40,10 @@ Options read(int count, char** arguments) {
     const char* const name = arguments[i];
     if (std::strcmp(name, "--verbose") == 0) {
       options.program.is_verbose = true;
+      continue;
+    }
+    if (std::strcmp(name, "--free-pending") == 0) {
+      options.program.frees_pending_allocations = true;
       continue;
     }
     if (std::strcmp(name, "--end-idle-only") == 0) {
@@ -57,6 +64,8 @@ Options read(int count, char** arguments) {
       options.program.operations = value;
     } else if (std::strcmp(name, "--memory") == 0) {
       options.program.most_bytes = value << 20;
+    } else if (std::strcmp(name, "--contexts") == 0 && value != 0) {
+      options.contexts = value;
     } else if (std::strcmp(name, "--only") == 0) {
       options.seed = value;
       options.programs = 1;
@@ -77,7 +86,7 @@ int main(int count, char** arguments) {
   Counts counts;
   const auto began = std::chrono::steady_clock::now();
   {
-    World world;
+    World world{options.contexts};
     for (std::uint64_t i = 0; i < options.programs; ++i) {
       Program{world, options.seed + i, options.program, counts}.run();
     }

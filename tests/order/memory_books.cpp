@@ -13,8 +13,35 @@ std::uint32_t Block::pattern_of(std::size_t row) const {
   return zone->pattern;
 }
 
+// Ways of reuse that the pool's attributes forbid.
+void MemoryBooks::check_reuse(const Model& model, const Block& block, Model::Stream stream,
+                              const Past& before, const Freed& freed) const {
+  if (block.pool == Block::blocking || freed.pool != block.pool) return;
+  if (freed.stream == stream || freed.stream == on_no_stream) return;
+  const PoolRules& pool = rules[static_cast<std::size_t>(block.pool)];
+  if (pool.may_depend || is_ignored("forbidden reuse")) return;
+  // Nothing but an event can order a non-blocking stream with another. Whether the attribute means
+  // the rule of the legacy stream too is open.
+  const auto is_non_blocking = [&](Model::Stream one) {
+    return one != on_no_stream && model.kind_of(one) == StreamKind::NonBlocking;
+  };
+  const bool needs_event = is_non_blocking(stream) || is_non_blocking(freed.stream);
+  if (!pool.follows_events && needs_event && model.is_surely_blocked(freed.after)) {
+    violation("forbidden reuse",
+              "%#llx, %zu bytes, overlaps block %d, freed on another stream behind work that is "
+              "blocked: the pool forbids reuse along events",
+              block.address, block.size, freed.number);
+  }
+  if (!pool.is_opportunistic && !model.is_behind_or_awaited(before, freed.after.surely)) {
+    violation("forbidden reuse",
+              "%#llx, %zu bytes, overlaps block %d, freed on another stream behind work that "
+              "nobody waited for: the pool forbids opportunistic reuse",
+              block.address, block.size, freed.number);
+  }
+}
+
 MemoryBooks::Grant MemoryBooks::check_grant(const Model& model, const Block& block,
-                                            const Past& before) {
+                                            Model::Stream stream, const Past& before) {
   const CUdeviceptr begin = block.address;
   const CUdeviceptr end = block.address + block.size;
   for (const Block& other : live) {
@@ -29,6 +56,7 @@ MemoryBooks::Grant MemoryBooks::check_grant(const Model& model, const Block& blo
   for (const Freed& freed : freed_) {
     if (freed.end <= begin || end <= freed.begin) continue;
     grant.is_reuse = true;
+    check_reuse(model, block, stream, before, freed);
     if (!model.is_surely_blocked(freed.after)) continue;
     grant.is_behind_blocked_work = true;
     const bool possibly_behind = (freed.after.surely & ~before.possibly).none();
@@ -66,21 +94,23 @@ Block& MemoryBooks::add(Block block) {
   return live.emplace_back(std::move(block));
 }
 
-std::optional<MemoryBooks::Temptation> MemoryBooks::tempt(const Model& model,
-                                                          Chance& chance) const {
+std::optional<MemoryBooks::Temptation> MemoryBooks::tempt(const Model& model, Chance& chance,
+                                                          const Past* behind) const {
   if (freed_.empty()) return std::nullopt;
   const std::size_t first = chance.below(freed_.size());
   for (std::size_t i = 0; i < freed_.size(); ++i) {
     const Freed& freed = freed_[(first + i) % freed_.size()];
     if (freed.pool == Block::blocking || freed.end - freed.begin < row_bytes) continue;
     if (!model.is_surely_blocked(freed.after)) continue;
+    if (behind != nullptr && (freed.after.surely & ~behind->possibly).any()) continue;
     return Temptation{freed.end - freed.begin, freed.pool};
   }
   return std::nullopt;
 }
 
-void MemoryBooks::freed(const Block& block, const Past& after) {
-  freed_.push_back({block.address, block.address + block.size, block.pool, block.number, after});
+void MemoryBooks::freed(const Block& block, const Past& after, Model::Stream stream) {
+  freed_.push_back(
+      {block.address, block.address + block.size, block.pool, block.number, after, stream});
   all_frees_ |= after;
   remove(block);
 }

@@ -27,7 +27,8 @@ struct Block {
   int number = 0;
   CUdeviceptr address = 0;
   std::size_t size = 0;
-  int pool = blocking;  // an index of the world's pools
+  int pool = blocking;      // an index of the world's pools
+  std::size_t context = 0;  // that owns it, if it is blocking memory
   // Nodes that must be over before it is read, and before it is written or freed.
   Nodes writes;
   Nodes uses;
@@ -68,7 +69,8 @@ class MemoryBooks {
   };
   // The driver has given this block. `before`: what the allocation comes after. Ends the process
   // where the block may not be given yet.
-  Grant check_grant(const Model& model, const Block& block, const Past& before);
+  Grant check_grant(const Model& model, const Block& block, Model::Stream stream,
+                    const Past& before);
   Block& add(Block block);
 
   // Freed memory whose last work is blocked: whoever is given it must come after that.
@@ -76,11 +78,14 @@ class MemoryBooks {
     std::size_t size;
     int pool;
   };
-  std::optional<Temptation> tempt(const Model& model, Chance& chance) const;
+  // With a past: only memory whose last work is part of it.
+  std::optional<Temptation> tempt(const Model& model, Chance& chance,
+                                  const Past* behind = nullptr) const;
 
   // `after`: the work that the free comes after. Not the free itself: who comes after all of that
   // may have the memory as well.
-  void freed(const Block& block, const Past& after);
+  static constexpr Model::Stream on_no_stream = -1;
+  void freed(const Block& block, const Past& after, Model::Stream stream = on_no_stream);
   void remove(const Block& block);  // without any condition
 
   // Words that a copy will have brought to the results.
@@ -100,7 +105,10 @@ class MemoryBooks {
     int pool;
     int number;
     Past after;
+    Model::Stream stream;  // that it was freed on
   };
+  void check_reuse(const Model& model, const Block& block, Model::Stream stream, const Past& before,
+                   const Freed& freed) const;
   std::vector<Freed> freed_;
   Past all_frees_;
   std::size_t live_bytes_ = 0;

@@ -5,12 +5,13 @@
 
 namespace cuvmm::order {
 
-Model::Stream Model::add_stream(StreamKind kind) {
-  streams_.push_back({kind});
+Model::Stream Model::add_stream(StreamKind kind, std::size_t context) {
+  streams_.push_back({kind, context});
   return static_cast<Stream>(streams_.size()) - 1;
 }
 
 void Model::destroy_stream(Stream stream) {
+  may_be_awaited(work_of(stream));
   streams_[at(stream)].is_destroyed = true;
 }
 
@@ -32,6 +33,7 @@ Past Model::legacy_rule(Stream stream) const {
   const StreamKind kind = kind_of(stream);
   Past past;
   for (const StreamState& other : streams_) {
+    if (other.context != streams_[at(stream)].context) continue;
     const bool comes_before = kind == StreamKind::Legacy ? is_ordered_with_legacy(other.kind)
                                                          : is_ordered_with_legacy(kind) &&
                                                                other.kind == StreamKind::Legacy;
@@ -162,6 +164,14 @@ Past Model::work_of(Stream stream) const {
   return past;
 }
 
+Past Model::work_of_context(std::size_t context) const {
+  Past past;
+  for (const StreamState& stream : streams_) {
+    if (stream.context == context && stream.last != no_node) past |= past_of(stream.last);
+  }
+  return past;
+}
+
 Past Model::work_of_all() const {
   Past past;
   for (const StreamState& stream : streams_) {
@@ -171,8 +181,9 @@ Past Model::work_of_all() const {
 }
 
 // What is complete cannot have been blocked by what it possibly came after.
-void Model::learn_complete(const Past& past) {
+void Model::learn_complete(const Past& past, Learnt how) {
   complete_ |= past.surely;
+  if (how == Learnt::ByWaiting) may_be_awaited(past);
   for (std::size_t node = 0; node < nodes_.size(); ++node) {
     if (past.surely[node]) nodes_[node].possibly = nodes_[node].surely;
   }

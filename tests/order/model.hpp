@@ -3,8 +3,8 @@
 //
 // Every operation that a program submits is a node. A node comes after
 //   - the node before it on its stream;
-//   - on the legacy stream: the last node of every blocking and per-thread stream;
-//     on a blocking or per-thread stream: the last node of the legacy stream;
+//   - on the legacy stream: the last node of every blocking and per-thread stream of its context;
+//     on a blocking or per-thread stream: the last node of its context's legacy stream;
 //   - the last record of an event, if the node is a wait for that event.
 // Nothing else orders: no value wait, priority, or blocking call of the host.
 //
@@ -14,8 +14,7 @@
 // A gate is a node that completes only when the program opens it, or when the node that opens it
 // has run. A node behind a closed gate is blocked. Every other node completes by itself, some time.
 //
-// What the model cannot see: when work really runs, several contexts or devices, and other
-// processes.
+// What the model cannot see: when work really runs, and other processes.
 #pragma once
 
 #include <bitset>
@@ -54,7 +53,7 @@ class Model {
  public:
   using Stream = int;
 
-  Stream add_stream(StreamKind kind);
+  Stream add_stream(StreamKind kind, std::size_t context = 0);
   // A created stream's pending work goes on. Whether the legacy stream still waits for it is open.
   void destroy_stream(Stream stream);
   StreamKind kind_of(Stream stream) const { return streams_[at(stream)].kind; }
@@ -88,21 +87,30 @@ class Model {
   bool is_possibly_blocked(const Past& past) const;
 
   // What waiting for a stream waits for. The legacy stream stands for all blocking and per-thread
-  // streams, also of threads that have ended.
+  // streams of its context, also of threads that have ended.
   Past work_of(Stream stream) const;
+  Past work_of_context(std::size_t context) const;
   Past work_of_all() const;
 
-  // The program has learnt that all of this is complete.
-  void learn_complete(const Past& past);
+  // The program has learnt that all of this is complete: by asking, or by waiting for it.
+  enum class Learnt : unsigned char { ByAsking, ByWaiting };
+  void learn_complete(const Past& past, Learnt how);
   // All of it is complete or surely comes before whatever comes after `past`.
   bool is_behind(const Past& past, const Nodes& nodes) const {
     return (nodes & ~(past.surely | complete_)).none();
   }
+  // Whether the driver waited for it is open.
+  void may_be_awaited(const Past& past) { awaited_ |= past.possibly; }
   bool is_complete(const Nodes& nodes) const { return (nodes & ~complete_).none(); }
+  // The program has waited for all of it, or it possibly comes before whatever comes after `past`.
+  bool is_behind_or_awaited(const Past& past, const Nodes& nodes) const {
+    return (nodes & ~(past.possibly | awaited_)).none();
+  }
 
  private:
   struct StreamState {
     StreamKind kind;
+    std::size_t context;
     bool is_destroyed = false;
     Node last = no_node;
   };
@@ -130,6 +138,7 @@ class Model {
   std::vector<Gate> gates_;
   Nodes host_functions_;  // with what they possibly come after
   Nodes complete_;
+  Nodes awaited_;  // at most
 };
 
 }  // namespace cuvmm::order

@@ -10,7 +10,7 @@
 namespace cuvmm::order {
 namespace {
 
-std::string name_of(const WorldStream& stream, std::size_t index) {
+std::string kind_and_number(const WorldStream& stream, std::size_t index) {
   switch (stream.kind) {
     case StreamKind::Legacy:
       return "legacy";
@@ -24,13 +24,21 @@ std::string name_of(const WorldStream& stream, std::size_t index) {
   return "non-blocking " + std::to_string(index);
 }
 
+std::string name_of(const World& world, std::size_t index) {
+  const WorldStream& stream = world.streams()[index];
+  std::string name = kind_and_number(stream, index);
+  if (world.contexts().size() > 1) name += " of context " + std::to_string(stream.context);
+  return name;
+}
+
 }  // namespace
 
 Program::Program(World& world, std::uint64_t seed, const ProgramSettings& settings, Counts& counts)
     : world_(world), chance_(seed), settings_(settings), counts_(counts) {
   begin_trace(seed, settings.is_verbose);
   for (const WorldStream& stream : world_.streams()) {
-    streams_.push_back({model_.add_stream(stream.kind), name_of(stream, streams_.size())});
+    streams_.push_back(
+        {model_.add_stream(stream.kind, stream.context), name_of(world_, streams_.size())});
   }
   events_.resize(world_.events().size());
   choose_pools();
@@ -38,7 +46,7 @@ Program::Program(World& world, std::uint64_t seed, const ProgramSettings& settin
 
 // Most pools may not make an allocation wait, so that the model knows the whole order.
 void Program::choose_pools() {
-  for (const CUmemoryPool pool : world_.pools()) {
+  for (const WorldPool& pool : world_.pools()) {
     PoolRules rules;
     rules.follows_events = chance_.percent(70);
     rules.is_opportunistic = chance_.percent(70);
@@ -48,7 +56,7 @@ void Program::choose_pools() {
     int may_depend = rules.may_depend ? 1 : 0;
     cuuint64_t threshold = chance_.percent(93) ? ~cuuint64_t{0} : 0;
     const auto set = [&](CUmemPool_attribute attribute, void* value) {
-      must(cuMemPoolSetAttribute(pool, attribute, value), "cuMemPoolSetAttribute");
+      must(cuMemPoolSetAttribute(pool.handle, attribute, value), "cuMemPoolSetAttribute");
     };
     set(CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, &follows);
     set(CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &opportunistic);
@@ -62,19 +70,27 @@ void Program::choose_pools() {
   most_bytes_ = std::max(most_bytes_, 4 * mib);
 }
 
-CUresult Program::call_on(int thread, const char* what, const std::function<CUresult()>& call) {
+CUresult Program::call_on(int thread, std::size_t context, const char* what,
+                          const std::function<CUresult()>& call) {
   const MustReturn watch{what};
   if (thread == WorldStream::any_thread) {
     thread = chance_.percent(97) ? 0 : chance_.between(1, World::host_threads);
   }
-  if (thread == 0) return call();
   CUresult answer = CUDA_SUCCESS;
-  world_.thread(thread).run([&] { answer = call(); });
+  const auto call_in_context = [&] {
+    const InContext current{world_.contexts()[context].handle};
+    answer = call();
+  };
+  if (thread == 0) {
+    call_in_context();
+  } else {
+    world_.thread(thread).run(call_in_context);
+  }
   return answer;
 }
 
 CUresult Program::call(Stream stream, const char* what, const std::function<CUresult()>& call) {
-  return call_on(world_.streams()[stream].thread, what, call);
+  return call_on(world_.streams()[stream].thread, context_of(stream), what, call);
 }
 
 void Program::must_call(Stream stream, const char* what, const std::function<CUresult()>& call) {
@@ -92,9 +108,37 @@ Program::Stream Program::any_stream() {
 Program::Stream Program::any_created_stream() {
   for (;;) {
     const Stream stream = any_stream();
-    const StreamKind kind = world_.streams()[stream].kind;
-    if (kind == StreamKind::NonBlocking || kind == StreamKind::Blocking) return stream;
+    if (world_.streams()[stream].is_created()) return stream;
   }
+}
+
+Program::Stream Program::any_stream_of(std::size_t context) {
+  for (;;) {
+    const Stream stream = any_stream();
+    if (context_of(stream) == context) return stream;
+  }
+}
+
+std::size_t Program::any_event_of(std::size_t context) {
+  for (;;) {
+    const std::size_t event = chance_.below(events_.size());
+    if (world_.events()[event].context == context) return event;
+  }
+}
+
+// Mostly one of the stream's own device.
+int Program::any_pool_for(Stream stream) {
+  const auto& pools = world_.pools();
+  for (;;) {
+    const std::size_t pool = chance_.below(pools.size());
+    const bool is_near = pools[pool].device == world_.device_of(world_.streams()[stream]);
+    if (is_near || chance_.percent(15)) return static_cast<int>(pool);
+  }
+}
+
+// All pools' memory is open to all devices. Blocking memory of another context can be copied.
+bool Program::owns(Stream stream, const Block& block) const {
+  return block.pool != Block::blocking || block.context == context_of(stream);
 }
 
 bool Program::hand_over(const Nodes& nodes, Stream to) {
@@ -102,7 +146,7 @@ bool Program::hand_over(const Nodes& nodes, Stream to) {
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const Stream from = (first + i) % streams_.size();
     if (!model_.is_behind(model_.next_on(in_model(from)), nodes)) continue;
-    const std::size_t event = chance_.below(events_.size());
+    const std::size_t event = any_event_of(context_of(from));
     record(event, from);
     wait(to, event);
     return true;
@@ -110,12 +154,14 @@ bool Program::hand_over(const Nodes& nodes, Stream to) {
   return false;
 }
 
-Program::Stream Program::stream_behind(const Nodes& nodes) {
-  const Stream wanted = any_stream();
+Program::Stream Program::stream_behind(const Nodes& nodes, const Block* owner) {
+  const bool is_bound = owner != nullptr && owner->pool == Block::blocking;
+  const Stream wanted = is_bound ? any_stream_of(owner->context) : any_stream();
   if (model_.is_behind(model_.next_on(in_model(wanted)), nodes)) return wanted;
   if (chance_.percent(40)) return hand_over(nodes, wanted) ? wanted : no_stream;
   for (std::size_t i = 1; i < streams_.size(); ++i) {
     const Stream other = (wanted + i) % streams_.size();
+    if (owner != nullptr && !owns(other, *owner)) continue;
     if (model_.is_behind(model_.next_on(in_model(other)), nodes)) return other;
   }
   return no_stream;
@@ -129,7 +175,7 @@ void Program::one_operation() {
   };
   static constexpr Choice choices[] = {
       {16, &Program::allocate},
-      {7, &Program::allocate_what_is_blocked},
+      {7, &Program::tempt},
       {2, &Program::allocate_and_free},
       {20, &Program::free_in_order},
       {3, &Program::free_at_once},
@@ -144,6 +190,7 @@ void Program::one_operation() {
       {6, &Program::open_gate},
       {3, &Program::open_gate_by_a_stream},
       {4, &Program::record_event},
+      {2, &Program::record_anew},
       {5, &Program::wait_for_event},
       {2, &Program::race_for_event},
       {4, &Program::query_stream},
@@ -169,11 +216,16 @@ void Program::one_operation() {
 void Program::run() {
   // What the end may still submit.
   constexpr std::size_t spare = 400;
-  while (model_.size() < std::min(settings_.operations, most_nodes - spare)) {
+  const std::size_t operations = std::min(settings_.operations, most_nodes - spare);
+  const std::size_t thread_ends_at = chance_.percent(10) ? chance_.below(operations) : operations;
+  bool has_thread_ended = false;
+  while (model_.size() < operations) {
     one_operation();
     look_after_waits();
+    if (has_thread_ended || model_.size() < thread_ends_at) continue;
+    has_thread_ended = true;
+    replace_thread();
   }
-  if (chance_.percent(10)) replace_thread();
   end();
   counts_.operations += model_.size();
 }
@@ -187,17 +239,17 @@ void Program::end() {
   look_after_waits();
   while (!memory_.live.empty()) {
     Block& block = memory_.live.front();
-    const Stream stream = stream_behind(block.uses);
+    const Stream stream = stream_behind(block.uses, &block);
     if (stream != no_stream && model_.size() + 16 < most_nodes) {
       free_on(block, stream);
       continue;
     }
+    synchronize_everything();
     const MustReturn watch{"cuMemFree, with nothing blocked"};
-    must(cuCtxSynchronize(), "cuCtxSynchronize");
     must(cuMemFree(block.address), "cuMemFree");
     memory_.remove(block);
   }
-  synchronize_context();
+  synchronize_everything();
   compare_results();
   for (const Graph& graph : graphs_) {
     must(cuGraphExecDestroy(graph.exec), "cuGraphExecDestroy");

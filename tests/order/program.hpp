@@ -4,8 +4,9 @@
 // which changes hands too early, or a wait that ends too early, shows at once.
 //
 // What it cannot see: calls of threads that overlap, except waits and races of events; the
-// per-thread flavour of calls without a stream; kernels, whose pointers a driver cannot see; peers,
-// sharing and several contexts; errors of order that no gate holds open and no compared word tells.
+// per-thread flavour of calls without a stream; kernels, whose pointers a driver cannot see; peer
+// access to blocking memory, which other contexts only copy; sharing between processes; contexts
+// that end; errors of order that no gate holds open and no compared word tells.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ struct ProgramSettings {
   bool is_verbose = false;
   // Streams and threads end only with nothing to do: on a card their end may wait for blocked work.
   bool ends_idle_streams_only = false;
+  bool frees_pending_allocations = false;
 };
 
 // Over all programs of the process.
@@ -72,21 +74,27 @@ class Program {
   void open_gate_by_a_stream();
   void open_gate_on(Stream stream);
   void record_event();
+  void record_anew();
   void wait_for_event();
   void race_for_event();
   void query_stream();
   void query_event();
+  void ask_after(std::size_t event);
+  // Mostly one that stands behind a free that is blocked.
+  std::size_t any_tempting_event();
   void synchronize_stream();
   void synchronize_event();
   void synchronize_context();
   void run_host_function();
+  Stream any_recording_stream(std::size_t event);
   bool may_end(Stream stream) const;
   void replace_stream();
   void replace_thread();
 
   // program_memory.cpp: allocations and frees.
   void allocate();
-  void allocate_what_is_blocked();
+  void allocate_what_is_blocked(const Past* behind = nullptr);
+  void tempt() { allocate_what_is_blocked(); }
   void allocate_and_free();
   void allocate_blocking();
   void free_in_order();
@@ -103,20 +111,27 @@ class Program {
   // Streams.
   Stream any_stream();
   Stream any_created_stream();
+  Stream any_stream_of(std::size_t context);
   CUstream handle(Stream stream) const { return world_.streams()[stream].handle; }
   const char* name(Stream stream) const { return streams_[stream].name.c_str(); }
   Model::Stream in_model(Stream stream) const { return streams_[stream].in_model; }
   // Calls on a thread that may use the stream, and which must return.
   CUresult call(Stream stream, const char* what, const std::function<CUresult()>& call);
-  CUresult call_on(int thread, const char* what, const std::function<CUresult()>& call);
+  CUresult call_on(int thread, std::size_t context, const char* what,
+                   const std::function<CUresult()>& call);
   void must_call(Stream stream, const char* what, const std::function<CUresult()>& call);
   CUresult query(Stream stream);
   void record(std::size_t event, Stream stream);
   void wait(Stream stream, std::size_t event);
   // Makes `to` come after what `nodes` are; false where no one stream comes after them.
   bool hand_over(const Nodes& nodes, Stream to);
-  // A stream whose next work comes after these nodes, by a wait if need be. npos: none.
-  Stream stream_behind(const Nodes& nodes);
+  // A stream whose next work comes after these nodes, by a wait if need be. With an owner: one that
+  // may fill and free the block.
+  Stream stream_behind(const Nodes& nodes, const Block* owner = nullptr);
+  bool owns(Stream stream, const Block& block) const;
+  std::size_t context_of(Stream stream) const { return world_.streams()[stream].context; }
+  std::size_t any_context() { return chance_.below(world_.contexts().size()); }
+  std::size_t any_event_of(std::size_t context);
   static constexpr Stream no_stream = static_cast<Stream>(-1);
 
   // Memory.
@@ -130,15 +145,16 @@ class Program {
   void free_on(Block& block, Stream stream);
   void free_now(Block& block, Stream stream, const Past& after);
   std::size_t any_size();
-  int any_pool() { return chance_.percent(50) ? 0 : 1; }
+  int any_pool_for(Stream stream);
   void look_whether_it_waits(Stream stream);
 
   // Waits that other threads are in.
   void begin_wait(const char* what, std::function<Past()> covered, std::function<CUresult()> call,
                   std::function<void()> afterwards = {});
   bool can_begin_wait() const;
-  void wait_for(const char* what, int thread, std::function<Past()> covered,
+  void wait_for(const char* what, int thread, std::size_t context, std::function<Past()> covered,
                 std::function<CUresult()> call);
+  void synchronize_everything();
   void look_after_waits();
   void compare_query(const char* what, CUresult answer, const Past& asked);
   CUdeviceptr word_on_device(std::size_t word) const {

@@ -38,10 +38,12 @@ Block* Program::allocate_on(Stream stream, std::size_t size, int from_pool, Use 
   Block block;
   block.size = size;
   block.pool = from_pool;
-  const CUmemoryPool pool = world_.pools()[static_cast<std::size_t>(block.pool)];
+  const WorldPool& pool = world_.pools()[static_cast<std::size_t>(block.pool)];
+  const bool is_default =
+      pool.is_default && pool.device == world_.device_of(world_.streams()[stream]);
   const CUresult answer = call(stream, "cuMemAllocAsync", [&] {
-    return block.pool == 0 ? cuMemAllocAsync(&block.address, size, handle(stream))
-                           : cuMemAllocFromPoolAsync(&block.address, size, pool, handle(stream));
+    if (is_default) return cuMemAllocAsync(&block.address, size, handle(stream));
+    return cuMemAllocFromPoolAsync(&block.address, size, pool.handle, handle(stream));
   });
   trace("%s: allocate %zu bytes of pool %d: %#llx%s", name(stream), size, block.pool, block.address,
         answer == CUDA_ERROR_OUT_OF_MEMORY ? ", out of memory" : "");
@@ -52,7 +54,7 @@ Block* Program::allocate_on(Stream stream, std::size_t size, int from_pool, Use 
   must(answer, "cuMemAllocAsync");
 
   const Past before = model_.next_on(in_model(stream));
-  const auto grant = memory_.check_grant(model_, block, before);
+  const auto grant = memory_.check_grant(model_, block, in_model(stream), before);
   const Node node = model_.submit_allocation(in_model(stream), grant.also);
   block.written_by(node);
   block.granted_behind = before;
@@ -67,13 +69,15 @@ Block* Program::allocate_on(Stream stream, std::size_t size, int from_pool, Use 
 }
 
 void Program::allocate() {
-  if (memory_.live_bytes() < most_bytes_) allocate_on(any_stream(), any_size(), any_pool());
+  if (memory_.live_bytes() >= most_bytes_) return;
+  const Stream stream = any_stream();
+  allocate_on(stream, any_size(), any_pool_for(stream));
 }
 
 // Memory that fits and must not be had yet.
-void Program::allocate_what_is_blocked() {
+void Program::allocate_what_is_blocked(const Past* behind) {
   if (memory_.live_bytes() >= most_bytes_) return;
-  const auto tempting = memory_.tempt(model_, chance_);
+  const auto tempting = memory_.tempt(model_, chance_, behind);
   if (tempting) allocate_on(any_stream(), tempting->size, tempting->pool);
 }
 
@@ -82,31 +86,42 @@ void Program::allocate_what_is_blocked() {
 void Program::allocate_and_free() {
   if (memory_.live_bytes() >= most_bytes_) return;
   const Stream stream = any_stream();
-  Block* const block = allocate_on(stream, any_size(), any_pool(), Use::None);
+  Block* const block = allocate_on(stream, any_size(), any_pool_for(stream), Use::None);
   if (block == nullptr) return;
-  free_now(*block, stream, block->granted_behind);
-  if (chance_.percent(50)) query(stream);
+  if (!settings_.frees_pending_allocations || chance_.percent(70)) {
+    free_now(*block, stream, block->granted_behind);
+    if (chance_.percent(50)) query(stream);
+    return;
+  }
+  trace("free block %d at once", block->number);
+  const Past behind = block->granted_behind;
+  {
+    const MustReturn watch{"cuMemFree of pool memory"};
+    must(cuMemFree(block->address), "cuMemFree");
+  }
+  memory_.freed(*block, behind);
+  allocate_what_is_blocked(&behind);
 }
 
 void Program::allocate_blocking() {
   if (memory_.live_bytes() >= most_bytes_) return;
   Block block;
   block.size = any_size();
-  const CUresult answer = [&] {
-    const MustReturn watch{"cuMemAlloc"};
-    return cuMemAlloc(&block.address, block.size);
-  }();
-  trace("allocate %zu bytes: %#llx%s", block.size, block.address,
+  block.context = any_context();
+  const CUresult answer = call_on(0, block.context, "cuMemAlloc",
+                                  [&] { return cuMemAlloc(&block.address, block.size); });
+  trace("allocate %zu bytes in context %zu: %#llx%s", block.size, block.context, block.address,
         answer == CUDA_ERROR_OUT_OF_MEMORY ? ", out of memory" : "");
   if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
     ++counts_.refused;
     return;
   }
   must(answer, "cuMemAlloc");
-  const auto grant = memory_.check_grant(model_, block, Past{});
+  const auto grant = memory_.check_grant(model_, block, MemoryBooks::on_no_stream, Past{});
   ++counts_.granted;
   if (grant.is_reuse) ++counts_.reused;
-  fill(memory_.add(std::move(block)), any_stream());
+  Block& added = memory_.add(std::move(block));
+  fill(added, any_stream_of(added.context));
 }
 
 void Program::free_on(Block& block, Stream stream) {
@@ -119,13 +134,13 @@ void Program::free_now(Block& block, Stream stream, const Past& after) {
   must_call(stream, "cuMemFreeAsync",
             [&] { return cuMemFreeAsync(block.address, handle(stream)); });
   model_.submit(in_model(stream));
-  memory_.freed(block, after);
+  memory_.freed(block, after, in_model(stream));
 }
 
 void Program::free_in_order() {
   Block* const block = any_block();
   if (block == nullptr) return;
-  const Stream stream = stream_behind(block->uses);
+  const Stream stream = stream_behind(block->uses, block);
   if (stream != no_stream) free_on(*block, stream);
 }
 
@@ -141,18 +156,21 @@ void Program::free_at_once() {
   }
 }
 
-// cuMemFree of blocking memory waits for all work submitted so far.
+// cuMemFree of blocking memory waits for all work submitted so far in the context that owns it.
 void Program::free_blocking() {
   const auto block = std::find_if(memory_.live.begin(), memory_.live.end(),
                                   [](const Block& one) { return one.pool == Block::blocking; });
   if (block == memory_.live.end()) return;
   const CUdeviceptr address = block->address;
-  const Past all = model_.work_of_all();
+  const std::size_t context = block->context;
+  if (!model_.is_behind(model_.work_of_context(context), block->uses)) return;
+  Past all = model_.work_of_context(context);
+  all.possibly |= model_.work_of_all().possibly;
   if (!model_.is_possibly_blocked(all)) {
-    trace("free block %d, which waits for all work", block->number);
+    trace("free block %d, which waits for all work of its context", block->number);
     const MustReturn watch{"cuMemFree"};
     must(cuMemFree(address), "cuMemFree");
-    model_.learn_complete(all);
+    model_.learn_complete(all, Model::Learnt::ByWaiting);
     memory_.remove(*block);
     return;
   }
@@ -161,7 +179,12 @@ void Program::free_blocking() {
   is_freeing_ = true;
   memory_.freed(*block, all);
   begin_wait(
-      "cuMemFree", [this] { return model_.work_of_all(); },
+      "cuMemFree",
+      [this, context] {
+        Past past = model_.work_of_context(context);
+        past.possibly |= model_.work_of_all().possibly;
+        return past;
+      },
       [address] { return cuMemFree(address); }, [this] { is_freeing_ = false; });
 }
 

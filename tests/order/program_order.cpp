@@ -51,7 +51,9 @@ void Program::open_gate_by_a_stream() {
 
 void Program::open_gate_on(Stream stream) {
   if (closed_.empty()) return;
-  const std::size_t index = chance_.below(closed_.size());
+  // Mostly the last one that was closed, which a dependency that is too wide would include.
+  const std::size_t index =
+      chance_.percent(60) ? closed_.size() - 1 : chance_.below(closed_.size());
   const Gate gate = closed_[index];
   if (model_.depends_on(model_.next_on(in_model(stream)), gate.node)) return;
   look_after_waits();
@@ -69,41 +71,63 @@ void Program::open_gate_on(Stream stream) {
 void Program::record(std::size_t event, Stream stream) {
   trace("%s: record event %zu", name(stream), event);
   must_call(stream, "cuEventRecord",
-            [&] { return cuEventRecord(world_.events()[event], handle(stream)); });
+            [&] { return cuEventRecord(world_.events()[event].handle, handle(stream)); });
   events_[event] = {{model_.submit_record(in_model(stream))}};
 }
 
 void Program::wait(Stream stream, std::size_t event) {
   trace("%s: wait for event %zu", name(stream), event);
   must_call(stream, "cuStreamWaitEvent",
-            [&] { return cuStreamWaitEvent(handle(stream), world_.events()[event], 0); });
+            [&] { return cuStreamWaitEvent(handle(stream), world_.events()[event].handle, 0); });
   model_.submit_wait(in_model(stream), events_[event]);
 }
 
 void Program::record_event() {
-  record(chance_.below(events_.size()), any_stream());
+  const Stream stream = any_stream();
+  record(any_event_of(context_of(stream)), stream);
 }
 void Program::wait_for_event() {
   wait(any_stream(), chance_.below(events_.size()));
 }
 
+std::size_t Program::any_tempting_event() {
+  std::size_t event = chance_.below(events_.size());
+  for (std::size_t tried = 0; tried < events_.size() && chance_.percent(95); ++tried) {
+    const Past past = model_.past_of(events_[event]);
+    if (memory_.tempt(model_, chance_, &past)) break;
+    event = (event + 1) % events_.size();
+  }
+  return event;
+}
+
+// Mostly one whose record is complete at once.
+Program::Stream Program::any_recording_stream(std::size_t event) {
+  Stream stream = 0;
+  int tries = 12;
+  do {
+    stream = any_created_stream();
+  } while (context_of(stream) != world_.events()[event].context ||
+           (--tries > 0 && model_.is_possibly_blocked(model_.next_on(in_model(stream)))));
+  return stream;
+}
+
+// From then on the event says nothing of where it was recorded before.
+void Program::record_anew() {
+  const std::size_t event = any_tempting_event();
+  const Past before = model_.past_of(events_[event]);
+  record(event, any_recording_stream(event));
+  if (chance_.percent(70)) ask_after(event);
+  allocate_what_is_blocked(&before);
+}
+
 // One thread records the event anew while another waits for it or asks after it. The model accepts
 // either order.
 void Program::race_for_event() {
-  std::size_t event = chance_.below(events_.size());
-  // Mostly one that stands behind blocked work, and a record that is complete at once.
-  for (std::size_t tried = 0; tried < events_.size() && chance_.percent(90); ++tried) {
-    if (model_.is_surely_blocked(model_.past_of(events_[event]))) break;
-    event = (event + 1) % events_.size();
-  }
-  Stream recording = any_created_stream();
-  for (int tries = 4; tries != 0; --tries) {
-    if (!model_.is_possibly_blocked(model_.work_of(in_model(recording)))) break;
-    recording = any_created_stream();
-  }
+  const std::size_t event = any_tempting_event();
+  const Stream recording = any_recording_stream(event);
   const Stream waiting = any_created_stream();
   if (recording == waiting) return;
-  const CUevent handle_of_event = world_.events()[event];
+  const CUevent handle_of_event = world_.events()[event].handle;
   CUresult recorded = CUDA_SUCCESS;
   CUresult answer = CUDA_SUCCESS;
   const bool asks = chance_.percent(50);
@@ -125,13 +149,14 @@ void Program::race_for_event() {
   events_[event] = {{model_.submit_record(in_model(recording))}};
   EventRecord either = Model::either(before, events_[event]);
   either.may_be_none = either.may_be_none || before.candidates.empty();
+  const Past past_before = model_.past_of(before);
   if (asks) {
     compare_query("cuEventQuery", answer, model_.past_of(either));
   } else {
     must(answer, "cuStreamWaitEvent");
     model_.submit_wait(in_model(waiting), either);
   }
-  allocate_what_is_blocked();
+  allocate_what_is_blocked(&past_before);
 }
 
 // Queries -----------------------------------------------------------------------------------------
@@ -143,7 +168,7 @@ void Program::compare_query(const char* what, CUresult answer, const Past& asked
   if (model_.is_surely_blocked(asked)) {
     violation("ready too early", "%s answered CUDA_SUCCESS, but the work is blocked", what);
   }
-  model_.learn_complete(asked);
+  model_.learn_complete(asked, Model::Learnt::ByAsking);
 }
 
 CUresult Program::query(Stream stream) {
@@ -159,11 +184,14 @@ void Program::query_stream() {
 }
 
 void Program::query_event() {
-  const std::size_t event = chance_.below(events_.size());
+  ask_after(chance_.below(events_.size()));
+}
+
+void Program::ask_after(std::size_t event) {
   CUresult answer = CUDA_SUCCESS;
   {
     const MustReturn watch{"cuEventQuery"};
-    answer = cuEventQuery(world_.events()[event]);
+    answer = cuEventQuery(world_.events()[event].handle);
   }
   trace("query event %zu: %s", event, answer == CUDA_SUCCESS ? "ready" : "not ready");
   compare_query("cuEventQuery", answer, model_.past_of(events_[event]));
@@ -216,7 +244,8 @@ void Program::look_after_waits() {
         violation("returned too early", "%s returned, but what it waits for is blocked",
                   wait->what);
       }
-      model_.learn_complete(wait->began_with);
+      model_.learn_complete(wait->began_with, Model::Learnt::ByWaiting);
+      model_.may_be_awaited(wait->covered());
     }
     if (wait->afterwards) wait->afterwards();
     wait = waits_.erase(wait);
@@ -224,16 +253,22 @@ void Program::look_after_waits() {
 }
 
 // Waits here where the model says that it ends, else in another thread.
-void Program::wait_for(const char* what, int thread, std::function<Past()> covered,
-                       std::function<CUresult()> call) {
+void Program::wait_for(const char* what, int thread, std::size_t context,
+                       std::function<Past()> covered, std::function<CUresult()> call) {
   const Past past = covered();
   if (!model_.is_possibly_blocked(past)) {
     trace("%s", what);
-    must(call_on(thread, what, call), what);
-    if (!is_ignored("returned too early")) model_.learn_complete(past);
+    must(call_on(thread, context, what, call), what);
+    if (!is_ignored("returned too early")) {
+      model_.learn_complete(past, Model::Learnt::ByWaiting);
+    }
   } else if (thread == WorldStream::any_thread && can_begin_wait() && chance_.percent(40)) {
     trace("%s in another thread", what);
-    begin_wait(what, std::move(covered), std::move(call));
+    begin_wait(what, std::move(covered),
+               [call = std::move(call), in = world_.contexts()[context].handle] {
+                 const InContext current{in};
+                 return call();
+               });
   }
 }
 
@@ -242,7 +277,7 @@ void Program::synchronize_stream() {
   const CUstream synchronized = handle(stream);
   trace("%s: synchronize", name(stream));
   wait_for(
-      "cuStreamSynchronize", world_.streams()[stream].thread,
+      "cuStreamSynchronize", world_.streams()[stream].thread, context_of(stream),
       [this, stream] { return model_.work_of(in_model(stream)); },
       [synchronized] { return cuStreamSynchronize(synchronized); });
 }
@@ -251,19 +286,31 @@ void Program::synchronize_event() {
   const std::size_t event = chance_.below(events_.size());
   trace("event %zu: synchronize", event);
   wait_for(
-      "cuEventSynchronize", WorldStream::any_thread,
+      "cuEventSynchronize", WorldStream::any_thread, world_.events()[event].context,
       [this, event, record = events_[event]] {
         Past past = model_.past_of(record);
         past.possibly |= model_.past_of(events_[event]).possibly;
         return past;
       },
-      [handle = world_.events()[event]] { return cuEventSynchronize(handle); });
+      [handle = world_.events()[event].handle] { return cuEventSynchronize(handle); });
 }
 
 void Program::synchronize_context() {
+  const std::size_t context = any_context();
+  trace("context %zu: synchronize", context);
   wait_for(
-      "cuCtxSynchronize", WorldStream::any_thread, [this] { return model_.work_of_all(); },
+      "cuCtxSynchronize", WorldStream::any_thread, context,
+      [this, context] { return model_.work_of_context(context); },
       [] { return cuCtxSynchronize(); });
+}
+
+void Program::synchronize_everything() {
+  for (std::size_t context = 0; context < world_.contexts().size(); ++context) {
+    trace("context %zu: synchronize", context);
+    must(call_on(0, context, "cuCtxSynchronize", [] { return cuCtxSynchronize(); }),
+         "cuCtxSynchronize");
+  }
+  model_.learn_complete(model_.work_of_all(), Model::Learnt::ByWaiting);
 }
 
 // Streams -----------------------------------------------------------------------------------------
@@ -289,19 +336,27 @@ void Program::replace_stream() {
   const MustReturn watch{"cuStreamDestroy"};
   world_.replace_stream(stream);
   model_.destroy_stream(in_model(stream));
-  streams_[stream].in_model = model_.add_stream(world_.streams()[stream].kind);
+  streams_[stream].in_model = model_.add_stream(world_.streams()[stream].kind, context_of(stream));
 }
 
-// The stream of the thread that ends keeps its work.
+// The streams of the thread that ends keep their work.
 void Program::replace_thread() {
   const int thread = chance_.between(1, World::host_threads);
+  std::vector<Stream> ending;
   for (Stream stream = 0; stream < streams_.size(); ++stream) {
-    if (world_.streams()[stream].thread != thread || !may_end(stream)) continue;
-    trace("%s: its thread ends, and another begins", name(stream));
-    const MustReturn watch{"the end of a thread"};
-    world_.replace_thread(thread);
-    streams_[stream].in_model = model_.add_stream(StreamKind::PerThread);
+    if (world_.streams()[stream].thread != thread) continue;
+    if (!may_end(stream)) return;
+    ending.push_back(stream);
   }
+  if (!waits_.empty()) return;  // one of them may wait for them
+  trace("thread %d ends, and another begins", thread);
+  const MustReturn watch{"the end of a thread"};
+  world_.replace_thread(thread);
+  for (const Stream stream : ending) {
+    model_.may_be_awaited(model_.work_of(in_model(stream)));
+    streams_[stream].in_model = model_.add_stream(StreamKind::PerThread, context_of(stream));
+  }
+  allocate_what_is_blocked();
 }
 
 }  // namespace cuvmm::order

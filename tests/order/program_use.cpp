@@ -39,7 +39,7 @@ void Program::fill(Block& block, Stream stream) {
 void Program::fill_again() {
   Block* const block = any_block();
   if (block == nullptr) return;
-  const Stream stream = stream_behind(block->uses);
+  const Stream stream = stream_behind(block->uses, block);
   if (stream != no_stream) fill(*block, stream);
 }
 
@@ -108,9 +108,10 @@ void Program::copy_between() {
 void Program::grow() {
   Block* const old = any_block();
   if (old == nullptr || old->size > most_bytes_ / 4) return;
-  const Stream stream = stream_behind(old->uses);
+  const Stream stream = stream_behind(old->uses, old);
   if (stream == no_stream) return;
-  Block* const larger = allocate_on(stream, old->size + old->size / 2 + row_bytes, any_pool());
+  Block* const larger =
+      allocate_on(stream, old->size + old->size / 2 + row_bytes, any_pool_for(stream));
   if (larger == nullptr) return;
   copy(*old, *larger, stream);
   free_on(*old, stream);
@@ -121,12 +122,14 @@ void Program::launch_graph() {
   if (!waits_.empty()) return;  // a wait for the context breaks captures
   Block* const block = any_block();
   if (block == nullptr || memory_.result_words_used + 2048 > World::result_words) return;
-  const Stream stream = stream_behind(block->uses);
-  if (stream == no_stream) return;
+  const Stream stream = stream_behind(block->uses, block);
+  // Its nodes are of the first context.
+  if (stream == no_stream || context_of(stream) != 0) return;
 
   const auto pattern = static_cast<std::uint32_t>(chance_.next());
   const bool records = chance_.percent(40);
-  const std::size_t event = chance_.below(events_.size());
+  const std::size_t tempting = any_tempting_event();
+  const std::size_t event = world_.events()[tempting].context == 0 ? tempting : any_event_of(0);
   block->zones = {{block->rows(), pattern}};
   MemoryBooks::Expected expected = expect_rows(*block);
   Graph graph{};
@@ -139,8 +142,9 @@ void Program::launch_graph() {
                    world_.results() + expected.first_word, captured),
          "cuMemcpy2DAsync");
     if (records) {
-      must(cuEventRecordWithFlags(world_.events()[event], captured, CU_EVENT_RECORD_EXTERNAL),
-           "cuEventRecordWithFlags");
+      must(
+          cuEventRecordWithFlags(world_.events()[event].handle, captured, CU_EVENT_RECORD_EXTERNAL),
+          "cuEventRecordWithFlags");
     }
     must(cuStreamEndCapture(captured, &graph.graph), "cuStreamEndCapture");
     must(cuGraphInstantiate(&graph.exec, graph.graph, 0), "cuGraphInstantiate");
@@ -150,12 +154,14 @@ void Program::launch_graph() {
   must_call(stream, "cuGraphLaunch", [&] { return cuGraphLaunch(graph.exec, handle(stream)); });
   const Node node = model_.submit(in_model(stream));
   block->written_by(node);
-  if (records) {
-    trace("    event %zu", event);
-    events_[event] = Model::either(events_[event], {{node}, true});
-  }
   memory_.expected.push_back(std::move(expected));
   graphs_.push_back(graph);
+  if (!records) return;
+  trace("    event %zu", event);
+  const Past before = model_.past_of(events_[event]);
+  events_[event] = Model::either(events_[event], {{node}, true});
+  ask_after(event);
+  allocate_what_is_blocked(&before);
 }
 
 }  // namespace cuvmm::order

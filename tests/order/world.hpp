@@ -15,12 +15,46 @@
 
 namespace cuvmm::order {
 
+// Contexts go round the devices. The first of each device is its primary context.
+struct WorldContext {
+  CUcontext handle;
+  int device;
+  bool is_primary;
+};
+
 struct WorldStream {
   StreamKind kind;
   CUstream handle;
+  std::size_t context = 0;
   int thread = any_thread;  // a per-thread stream's own: 0 is the main thread
 
   static constexpr int any_thread = -1;
+  bool is_created() const {
+    return kind == StreamKind::NonBlocking || kind == StreamKind::Blocking;
+  }
+};
+
+struct WorldEvent {
+  CUevent handle;
+  std::size_t context;  // whose streams may record it
+};
+
+struct WorldPool {
+  CUmemoryPool handle;
+  int device;
+  bool is_default;
+};
+
+// While it lives, this context is current to the calling thread.
+class InContext {
+ public:
+  explicit InContext(CUcontext context);
+  ~InContext();
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+
+ private:
+  bool is_pushed_ = false;
 };
 
 class World {
@@ -29,23 +63,27 @@ class World {
   static constexpr std::size_t gate_words = 1024;
   static constexpr std::size_t result_words = std::size_t{1} << 18;
 
-  World();
+  explicit World(std::size_t contexts = 1);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  CUcontext context() const { return context_; }
-  const std::vector<CUmemoryPool>& pools() const { return pools_; }  // the first: the default pool
-  const std::vector<CUevent>& events() const { return events_; }
-  CUstream capture_stream() const { return capture_stream_; }  // never has work of its own
+  const std::vector<WorldContext>& contexts() const { return contexts_; }
+  // All devices have access to them. The first is the default pool of device 0.
+  const std::vector<WorldPool>& pools() const { return pools_; }
+  const std::vector<WorldEvent>& events() const { return events_; }
+  // Of the first context. Never has work of its own.
+  CUstream capture_stream() const { return capture_stream_; }
 
   const std::vector<WorldStream>& streams() const { return streams_; }
+  CUcontext context_of(const WorldStream& stream) const { return contexts_[stream.context].handle; }
+  int device_of(const WorldStream& stream) const { return contexts_[stream.context].device; }
   // Destroys a created stream, whatever work it has, and makes another of its kind.
   void replace_stream(std::size_t index);
 
   // 1 … host_threads.
   HostThread& thread(int index) { return *threads_[static_cast<std::size_t>(index) - 1]; }
-  // Ends the thread, and with it its per-thread stream, and makes another.
+  // Ends the thread, and with it its per-thread streams, and makes another.
   void replace_thread(int index);
   // Threads for calls that wait.
   std::array<std::unique_ptr<HostThread>, 2>& waiters() { return waiters_; }
@@ -56,9 +94,15 @@ class World {
   std::uint32_t* results() const { return results_; }
 
  private:
-  CUcontext context_ = nullptr;
-  std::vector<CUmemoryPool> pools_;
-  std::vector<CUevent> events_;
+  CUcontext first_context() const { return contexts_.front().handle; }
+  void add_contexts(std::size_t count);
+  void add_pools();
+  void add_streams_and_events(std::size_t context);
+
+  int devices_ = 1;  // that have contexts
+  std::vector<WorldContext> contexts_;
+  std::vector<WorldPool> pools_;
+  std::vector<WorldEvent> events_;
   std::vector<WorldStream> streams_;
   CUstream capture_stream_ = nullptr;
   std::uint32_t* gates_ = nullptr;

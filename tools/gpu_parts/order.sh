@@ -1,22 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-# Random programs beside the model of stream order: natively, which tests the model, and under cuvmm.
-# Streams and threads end only with nothing to do, since on a card their end may wait.
+# Random programs beside the model of stream order: natively, which tests the model, and under cuvmm
+# in the settings in which it reuses, moves and defers memory differently. Streams and threads end
+# only when idle, since on a card their end may wait.
 source tools/tell.sh
-programs=${CUVMM_ORDER_PROGRAMS:-5000}
+natively=${CUVMM_ORDER_PROGRAMS:-10000}
+served=$((natively / 5))
 status=0
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 count_of() { sed -n "s/^$1 \([0-9]*\)\$/\1/p" "$out" | grep . || echo null; }
 
-for mode in native vmm; do
-  echo "-- $mode"
-  result=passed
-  run_in "$mode"
-  "${before[@]}" build/bin/cuvmm_order_tests --programs "$programs" --end-idle-only >"$out" ||
+try() {  # SETTING PROGRAMS FIRST_SEED COMMAND…
+  local setting=$1 programs=$2 seed=$3 result=passed
+  shift 3
+  echo "-- $setting"
+  "$@" build/bin/cuvmm_order_tests --programs "$programs" --seed "$seed" --end-idle-only >"$out" ||
     result=failed status=1
   tail -n 60 "$out"
-  tell "order" "$mode" "$result" programs "$programs" reused_while_blocked \
+  tell "order" "$setting" "$result" programs "$programs" reused_while_blocked \
     "$(count_of reused_while_blocked)" compared_words "$(count_of compared_words)"
-done
+}
+
+run="build/bin/cuvmm run --quiet --mode vmm"
+try native "$natively" 1 env
+try vmm "$served" 1 $run --
+try "limit of 24 MiB" "$served" 2001 env VMM_WAIT=1ms $run --limit 24M --
+try "limit of 24 MiB, tight" "$served" 4001 env VMM_WAIT=1ms VMM_GROW=tight $run --limit 24M --
+try "resize by promise" "$served" 6001 env VMM_RESIZE=elide $run --
+try "spilled to the host" "$served" 8001 env VMM_WAIT=1ms $run --limit 16M --spill host --
+try scheduled "$served" 1 env VMM_CLIENT=order $run --schedule fair --
 all_told >"$CUVMM_PART_DETAILS"
 exit "$status"
