@@ -143,6 +143,7 @@ Result<Block*> Arena::build_at(const Site& site, Build& build) {
   const bool has_room = !build.is_under_pressure && !build.hand.empty();
   GapFill fill{site};
   Rearrangement change = rearrangement();
+  change.is_for(build.stream);
   std::sort(build.hand.begin(), build.hand.end(),
             [](const ChunkRef& a, const ChunkRef& b) { return a->size() > b->size(); });
   std::vector<ChunkRef> left;

@@ -106,7 +106,7 @@ void Rearrangement::follow_all() {
     for (; going != going_.end() && going->stretch.offset > coming.offset; ++going) {
       layout_.join(*going->range);
     }
-    lowest_ = &layout_.join(*coming.hole);
+    lowest_ = stream_ ? &layout_.join_for(*stream_, *coming.hole) : &layout_.join(*coming.hole);
   }
   for (; going != going_.end(); ++going) layout_.join(*going->range);
 }

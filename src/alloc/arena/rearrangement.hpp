@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "alloc/arena/gap_fill.hpp"
@@ -17,6 +18,9 @@ class Rearrangement {
  public:
   Rearrangement(Layout& layout, Mapping& mapping, const AccessSet& access, int device)
       : layout_(layout), mapping_(mapping), access_(access), device_(device) {}
+
+  // What comes is for a block of this stream: it does not join what is pending on others.
+  void is_for(StreamId stream) { stream_ = stream; }
 
   // A chunk of nobody's.
   void bring(const GapFill::Spot& to, ChunkRef chunk);
@@ -63,6 +67,7 @@ class Rearrangement {
   const int device_;
   std::vector<Coming> coming_;
   std::vector<Going> going_;
+  std::optional<StreamId> stream_;
   Range* lowest_ = nullptr;
   Size moved_bytes_ = 0;
   std::size_t moved_count_ = 0;
