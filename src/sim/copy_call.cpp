@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/copy_call.hpp"
 
+#include <algorithm>
+#include <vector>
+
 #include "sim/capture.hpp"
 #include "sim/context.hpp"
 #include "sim/device.hpp"
@@ -25,13 +28,67 @@ CUresult refuse_legacy_work_on(const Stream& stream) {
   return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : refuse_legacy_work(*context);
 }
 
-CUresult call_blocking(const std::shared_ptr<Context>& context, Operation operation, Waits waits) {
-  const auto stream = implicit_stream(context);
+// The other contexts in whose order the work of a stream stands as well. Measured: a copy on the
+// legacy stream that names another context, or its blocking memory, is work of that context's
+// legacy stream too, on whichever device it is. On other streams it is not.
+class OtherContexts {
+ public:
+  OtherContexts(const std::shared_ptr<Stream>& stream, const NamedContexts& named,
+                std::initializer_list<const NamedMemory*> memory)
+      : stream_(stream) {
+    if (stream->kind != StreamKind::Legacy) return;
+    for (const auto& context : named) add(context);
+    for (const NamedMemory* one : memory) add(one->owner.lock());
+  }
+
+  // `submit()` in the order of all of them.
+  template <class Submit>
+  CUresult in_order(Submit submit) const {
+    for (const auto& other : others_) {
+      const CUresult refused = refuse_legacy_work(*other);
+      if (refused != CUDA_SUCCESS) return refused;
+    }
+    for (const auto& other : others_) {
+      order_after(*stream_, submit_now(other->legacy_stream(), Operation{}));
+    }
+    const CUresult answer = submit();
+    const Point done = stream_->queue->last();
+    for (const auto& other : others_) {
+      order_after(*other->legacy_stream(), done);
+      submit_now(other->legacy_stream(), Operation{});
+    }
+    return answer;
+  }
+
+ private:
+  void add(const std::shared_ptr<Context>& context) {
+    if (context == nullptr || context == stream_->context.lock()) return;
+    if (std::find(others_.begin(), others_.end(), context) != others_.end()) return;
+    others_.push_back(context);
+  }
+
+  const std::shared_ptr<Stream>& stream_;
+  std::vector<std::shared_ptr<Context>> others_;
+};
+
+CUresult call_blocking(const std::shared_ptr<Stream>& stream, Operation operation, Waits waits) {
   if (const CUresult refused = refuse_captured_stream(*stream); refused != CUDA_SUCCESS) {
     return refused;
   }
   return waits == Waits::Yes ? submit_and_finish(stream, std::move(operation))
                              : submit(stream, std::move(operation));
+}
+
+CUresult submit_copy(const std::shared_ptr<Stream>& stream, CopyPlan& plan) {
+  const bool within_host = plan.source().is_host() && plan.target().is_host();
+  if (within_host || plan.target().place == MemoryPlace::Pageable) {
+    return submit_and_finish(stream, plan.operation());
+  }
+  if (plan.source().place == MemoryPlace::Pageable) {
+    if (plan.bytes() > most_staged_bytes) return submit_and_finish(stream, plan.operation());
+    plan.stage();
+  }
+  return submit(stream, plan.operation());
 }
 
 }  // namespace
@@ -45,37 +102,38 @@ CUresult submit_and_finish(const std::shared_ptr<Stream>& stream, Operation oper
   return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : context->sticky_error();
 }
 
-CUresult copy_blocking(const std::shared_ptr<Context>& context, const CopyPlan& plan) {
+CUresult copy_blocking(const std::shared_ptr<Context>& context, const CopyPlan& plan,
+                       const NamedContexts& named) {
   if (plan.is_empty()) return CUDA_SUCCESS;
   // A copy from pageable memory may be on its last few bytes when the card's call returns; here it
   // is done.
   const bool early = may_return_early(plan.source()) && may_return_early(plan.target());
-  return call_blocking(context, plan.operation(), early ? Waits::No : Waits::Yes);
+  const auto stream = implicit_stream(context);
+  return OtherContexts{stream, named, {&plan.source(), &plan.target()}}.in_order(
+      [&] { return call_blocking(stream, plan.operation(), early ? Waits::No : Waits::Yes); });
 }
 
 CUresult set_blocking(const std::shared_ptr<Context>& context, const SetPlan& plan) {
   if (plan.is_empty()) return CUDA_SUCCESS;
   const bool early = may_return_early(plan.target());
-  return call_blocking(context, plan.operation(), early ? Waits::No : Waits::Yes);
+  const auto stream = implicit_stream(context);
+  return OtherContexts{stream, {}, {&plan.target()}}.in_order(
+      [&] { return call_blocking(stream, plan.operation(), early ? Waits::No : Waits::Yes); });
 }
 
-CUresult copy_async(const std::shared_ptr<Stream>& stream, CopyPlan plan) {
+CUresult copy_async(const std::shared_ptr<Stream>& stream, CopyPlan plan,
+                    const NamedContexts& named) {
   if (plan.is_empty()) return CUDA_SUCCESS;
   // A graph reads its sources whenever it runs.
   if (is_captured(*stream)) return submit(stream, plan.operation());
-  const bool within_host = plan.source().is_host() && plan.target().is_host();
-  if (within_host || plan.target().place == MemoryPlace::Pageable) {
-    return submit_and_finish(stream, plan.operation());
-  }
-  if (plan.source().place == MemoryPlace::Pageable) {
-    if (plan.bytes() > most_staged_bytes) return submit_and_finish(stream, plan.operation());
-    plan.stage();
-  }
-  return submit(stream, plan.operation());
+  return OtherContexts{stream, named, {&plan.source(), &plan.target()}}.in_order(
+      [&] { return submit_copy(stream, plan); });
 }
 
 CUresult set_async(const std::shared_ptr<Stream>& stream, const SetPlan& plan) {
-  return plan.is_empty() ? CUDA_SUCCESS : submit(stream, plan.operation());
+  if (plan.is_empty()) return CUDA_SUCCESS;
+  return OtherContexts{stream, {}, {&plan.target()}}.in_order(
+      [&] { return submit(stream, plan.operation()); });
 }
 
 CUresult call_copy(const CUDA_MEMCPY3D& asked) {

@@ -3,6 +3,7 @@
 // calls care for no capture mode; they wait unless all they name is device memory.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "sim/copy_plan.hpp"
@@ -18,12 +19,17 @@ CUresult call_copy(const CUDA_MEMCPY3D& asked, CUstream named);
 CUresult call_set(const CUDA_MEMSET_NODE_PARAMS& asked);
 CUresult call_set(const CUDA_MEMSET_NODE_PARAMS& asked, CUstream named);
 
+// Contexts that a copy names, beside those that own its memory.
+using NamedContexts = std::array<std::shared_ptr<Context>, 2>;
+
 // Blocking calls, on the stream that calls without a stream argument run on.
-CUresult copy_blocking(const std::shared_ptr<Context>& context, const CopyPlan& plan);
+CUresult copy_blocking(const std::shared_ptr<Context>& context, const CopyPlan& plan,
+                       const NamedContexts& named = {});
 CUresult set_blocking(const std::shared_ptr<Context>& context, const SetPlan& plan);
 
 // Asynchronous calls.
-CUresult copy_async(const std::shared_ptr<Stream>& stream, CopyPlan plan);
+CUresult copy_async(const std::shared_ptr<Stream>& stream, CopyPlan plan,
+                    const NamedContexts& named = {});
 CUresult set_async(const std::shared_ptr<Stream>& stream, const SetPlan& plan);
 
 // Gives the operation to a stream that is not captured, and waits for it.

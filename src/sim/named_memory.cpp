@@ -43,10 +43,13 @@ CUresult name_device_memory(CUdeviceptr address, Size size, int device, Use use,
   if (allocation.has_value()) {
     *named = {.place = place_of(*allocation),
               .device = allocation->device,
-              .sync_memops = allocation->sync_memops};
+              .sync_memops = allocation->sync_memops,
+              .owner = {}};
+    if (allocation->kind == AllocationKind::Blocking) named->owner = allocation->context;
   } else if (const auto mapping = space.mapping_at(address)) {
     const Device* home = mapping->chunk->device();
-    *named = {.place = place_of(*mapping), .device = home != nullptr ? home->ordinal() : -1};
+    *named = {
+        .place = place_of(*mapping), .device = home != nullptr ? home->ordinal() : -1, .owner = {}};
   }
   return CUDA_SUCCESS;
 }
@@ -70,7 +73,7 @@ CUresult name_memory(CUdeviceptr address, Size size, int device, Use use, NamedM
   if (is_device_address(address)) return name_device_memory(address, size, device, use, named);
   const auto allocation = Process::get().space().allocation_at(address);
   if (!allocation.has_value()) {
-    *named = {.place = MemoryPlace::Pageable};
+    *named = {.place = MemoryPlace::Pageable, .owner = {}};
     return CUDA_SUCCESS;
   }
   if (size > allocation->end() - address) return CUDA_ERROR_INVALID_VALUE;

@@ -4,12 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "base/size.hpp"
 #include "sim/cuda.hpp"
 #include "sim/views.hpp"
 
 namespace cuvmm::sim {
+
+class Context;
 
 enum class MemoryPlace : std::uint8_t {
   Device,
@@ -24,6 +27,7 @@ struct NamedMemory {
   MemoryPlace place = MemoryPlace::Device;
   int device = -1;  // where it lies, if it is a device's
   bool sync_memops = false;
+  std::weak_ptr<Context> owner;  // of blocking memory
 
   bool is_host() const { return place == MemoryPlace::Pinned || place == MemoryPlace::Pageable; }
 };

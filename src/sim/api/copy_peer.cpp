@@ -27,32 +27,12 @@ CUresult plan_peer_copy(const CUDA_MEMCPY3D_PEER& asked, PeerCopy* copy) {
                         copy->target->device().ordinal(), &copy->plan);
 }
 
-// Documented: a blocking copy comes after all work that the contexts of its sides have been given,
-// and before all that they are given later.
-CUresult copy_between(const std::shared_ptr<Context>& current, const PeerCopy& copy) {
-  if (copy.plan.is_empty()) return CUDA_SUCCESS;
-  const auto stream = implicit_stream(current);
-  const auto in_other_contexts = [&](const auto& what) {
-    if (copy.source != current) what(*copy.source);
-    if (copy.target != current && copy.target != copy.source) what(*copy.target);
-  };
-  in_other_contexts([&](const Context& other) {
-    order_after(*stream, submit_now(other.legacy_stream(), Operation{}));
-  });
-  const CUresult answer = copy_blocking(current, copy.plan);
-  const Point done = stream->queue->last();
-  in_other_contexts([&](const Context& other) {
-    order_after(*other.legacy_stream(), done);
-    submit_now(other.legacy_stream(), Operation{});
-  });
-  return answer;
-}
-
 CUresult copy_peer_now(const CUDA_MEMCPY3D_PEER& asked) {
   CUVMM_SIM_CONTEXT(context);
   PeerCopy copy;
   const CUresult answer = plan_peer_copy(asked, &copy);
-  return answer == CUDA_SUCCESS ? copy_between(context, copy) : answer;
+  if (answer != CUDA_SUCCESS) return answer;
+  return copy_blocking(context, copy.plan, {copy.source, copy.target});
 }
 
 CUresult copy_peer_in_order(const CUDA_MEMCPY3D_PEER& asked, CUstream named) {
@@ -65,7 +45,7 @@ CUresult copy_peer_in_order(const CUDA_MEMCPY3D_PEER& asked, CUstream named) {
   if (const CUresult refused = refuse_captured_stream(*stream); refused != CUDA_SUCCESS) {
     return refused;
   }
-  return copy_async(stream, std::move(copy.plan));
+  return copy_async(stream, std::move(copy.plan), {copy.source, copy.target});
 }
 
 CUDA_MEMCPY3D_PEER linear(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
