@@ -107,8 +107,8 @@ class Memory {
   // Of the devices that may use the context's blocking memory.
   AccessSet access_to(CUcontext context) const;
 
-  // Blocking memory of another device, in copies without peer access. False: there is none.
-  bool has_several_devices() const { return has_several_devices_.load(std::memory_order_relaxed); }
+  // Blocking memory of another context, in copies. False: one context owns all of it.
+  bool has_several_owners() const { return has_several_owners_.load(std::memory_order_relaxed); }
   // These devices may use it from now on, as far as they can.
   void let_reach(const AllocationFacts& held, const AccessSet& devices);
   // Whether the current context might use it for more than copies.
@@ -266,7 +266,7 @@ class Memory {
   std::unordered_set<CUcontext> dead_;
   std::atomic<std::size_t> dead_count_{0};
   std::vector<PeerAccess> peer_access_;
-  std::atomic<bool> has_several_devices_{false};  // written under the lock
+  std::atomic<bool> has_several_owners_{false};  // written under the lock
 
   mutable SharedLock pools_lock_{LockOrder::Pools};                      // guards what follows
   std::unordered_map<CUmemoryPool, std::unique_ptr<PoolMemory>> pools_;  // from the first use on

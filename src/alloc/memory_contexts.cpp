@@ -44,11 +44,7 @@ ContextMemory* Memory::context(CUcontext handle) {
   } else {
     CUVMM_LOG(Warning, "%s; the context's memory is the driver's", made.error().text().c_str());
   }
-  for (const auto& [other, there] : contexts_) {
-    if (there->memory != nullptr && there->memory->device().ordinal() != where->ordinal()) {
-      has_several_devices_.store(true, std::memory_order_relaxed);
-    }
-  }
+  if (!contexts_.empty()) has_several_owners_.store(true, std::memory_order_relaxed);
   return contexts_.emplace(handle, std::move(served)).first->second->memory.get();
 }
 

@@ -35,7 +35,7 @@ void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
 // Of memory that is not blocking, or of one device alone, the driver knows as much as we do.
 bool Memory::may_use(const AllocationFacts& held) const {
   const ContextMemory* const owner = context_of(held);
-  if (owner == nullptr || !has_several_devices()) return true;
+  if (owner == nullptr || !has_several_owners()) return true;
   const int device = current_device();
   if (device == held.device) return true;
   const Reading reading{contexts_lock_};

@@ -5,13 +5,13 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <type_traits>
 
 #include "driver/driver.hpp"
 #include "engine/engine.hpp"
 #include "engine/inside.hpp"
-#include "hook/reach.hpp"
-#include "hook/sync_memops.hpp"
+#include "hook/named_copy.hpp"
 
 namespace cuvmm::hook {
 
@@ -77,22 +77,10 @@ class Forward {
       }
     };
     if constexpr (copies_or_sets || adds_copies(info(call).name)) {
-      if (copies_may_cross(engine_)) [[unlikely]] {
-        const CUresult refused = let_reach_named_memory(engine_, crossing, arguments...);
-        if (refused != CUDA_SUCCESS) return refused;
-      }
+      return copied(call_driver, arguments...);
+    } else {
+      return call_driver();
     }
-    if constexpr (copies_or_sets && !is_asynchronous(info(call).name)) {
-      if (some_memory_is_synchronous(engine_)) [[unlikely]] {
-        if (names_synchronous_memory(engine_, arguments...)) {
-          const SynchronousCopy copy{engine_,
-                                     {.handle = stream_among(arguments...),
-                                      .null_is_per_thread = flavour_ == Flavour::PerThread}};
-          return copy.finish(call_driver());
-        }
-      }
-    }
-    return call_driver();
   }
 
   // To the driver, and nothing else.
@@ -106,8 +94,19 @@ class Forward {
   static constexpr bool submits = has(info(call).effect, Effect::Submits);
   static constexpr bool copies_or_sets = submits && (info(call).name.starts_with("cuMemcpy") ||
                                                      info(call).name.starts_with("cuMemset"));
-  static constexpr Crossing crossing =
-      info(call).name.starts_with("cuMemset") ? Crossing::Set : Crossing::Copy;
+
+  // A copy or set, or a graph that is given one.
+  template <class CallDriver, class... Arguments>
+  CUresult copied(const CallDriver& call_driver, Arguments... arguments) const {
+    if (!copies_need_care(engine_)) [[likely]]
+      return call_driver();
+    const StreamName stream{.handle = stream_among(arguments...),
+                            .null_is_per_thread = flavour_ == Flavour::PerThread};
+    std::unique_ptr<NamedCopy> copy;
+    const CUresult refused =
+        begin_named_copy(copy, engine_, copy_traits(info(call).name), stream, arguments...);
+    return refused == CUDA_SUCCESS ? copy->finish(call_driver()) : refused;
+  }
 
   template <class... Arguments>
   CUresult through_the_gate(Arguments... arguments) const {

@@ -5,18 +5,11 @@
 
 #include <optional>
 #include <string_view>
-#include <type_traits>
 
 #include "engine/engine.hpp"
-#include "hook/named_memory.hpp"
+#include "stream/stream_table.hpp"
 
 namespace cuvmm::hook {
-
-// False costs a relaxed load, and no other copy or set pays more.
-inline bool some_memory_is_synchronous(const Engine& engine) {
-  const Serving* const serving = engine.serving();
-  return serving != nullptr && serving->memory.has_sync_memops();
-}
 
 bool is_synchronous(const Memory& memory, CUdeviceptr address);
 
@@ -39,14 +32,6 @@ class SynchronousCopy {
 // The attribute says nothing of asynchronous copies and sets (measured).
 constexpr bool is_asynchronous(std::string_view name) {
   return name.find("Async") != std::string_view::npos;
-}
-
-template <class... Arguments>
-[[gnu::noinline, gnu::cold]] bool names_synchronous_memory(const Engine& engine,
-                                                           Arguments... arguments) {
-  const Memory& memory = engine.serving()->memory;
-  const auto is_named = [&](CUdeviceptr address) { return is_synchronous(memory, address); };
-  return NamedMemory{AddressVisitor{is_named}}.any_of(arguments...);
 }
 
 }  // namespace cuvmm::hook

@@ -37,7 +37,7 @@ class MemoryReach : public MemoryTest {
 };
 
 TEST_F(MemoryReach, IsGivenOnceADeviceCopies) {
-  EXPECT_TRUE(memory().has_several_devices());
+  EXPECT_TRUE(memory().has_several_owners());
   EXPECT_FALSE(device_1_has_access());
   memory().let_reach(facts(), AccessSet::of(0).with(1));
   EXPECT_TRUE(device_1_has_access());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain linear copies. The driver refuses one that names another device's mapped memory, as ours
-// is, where the copying device cannot be granted access (hook/reach.hpp). Such a copy is made
+// is, where the copying device cannot be granted access (hook/named_copy.hpp). Such a copy is made
 // through the contexts instead.
 #include "hook/serve.hpp"
 
@@ -108,14 +108,23 @@ CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
                                                      : nullptr;
   const CUcontext current = current_context(engine.driver());
   if (only == current || (target.context == current && source.context == current)) return refused;
-  // What goes past `forward` waits for memory with SYNC_MEMOPS as that does.
+  // What goes past `forward` joins legacy streams, and waits for memory with SYNC_MEMOPS, as that
+  // does.
+  LegacyJoin join{engine};
+  for (const Side& one : {target, source}) {
+    const bool is_other = one.is_ours && one.context != nullptr && one.context != current;
+    if (is_other && copy.stream.is_legacy()) join.add(one.context);
+  }
+  if (const CUresult joined = join.begin(); joined != CUDA_SUCCESS) return joined;
   std::optional<SynchronousCopy> synchronous;
-  if (!copy.is_asynchronous && names_synchronous_memory(engine, copy.to, copy.from)) {
+  if (!copy.is_asynchronous &&
+      (is_synchronous(serving->memory, copy.to) || is_synchronous(serving->memory, copy.from))) {
     synchronous.emplace(engine, copy.stream);
   }
   CUresult copied = only != nullptr ? copy_by_detour(engine, copy, only)
                                     : copy_between(engine, copy, target.context, source.context);
   if (synchronous) copied = synchronous->finish(copied);
+  copied = join.finish(copied);
   engine.work_note().leave();
   engine.legacy_barrier().anything_submitted();
   return copied;

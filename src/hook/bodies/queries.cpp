@@ -95,7 +95,11 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
   const auto held = found(forward.engine(), address);
   if (!held) return forward(start, size, address);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  if (is_past_what_was_asked(*held, address)) return CUDA_ERROR_NOT_FOUND;
+  // Another device's blocking memory is not found without peer access (measured).
+  if (is_past_what_was_asked(*held, address) ||
+      !forward.engine().serving()->memory.may_use(*held)) {
+    return CUDA_ERROR_NOT_FOUND;
+  }
   if (start != nullptr) *start = held->address;
   if (size != nullptr) *size = held->asked;
   return CUDA_SUCCESS;

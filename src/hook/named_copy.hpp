@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies and sets that name memory of which the driver knows too little, since we mapped it:
+//   - another context's blocking memory. Without peer access, a program may copy to and from
+//     another device's but not set it (measured), so a device is granted access before such a copy
+//     names it; and on the legacy stream both contexts' legacy streams are in order (LegacyJoin);
+//   - memory with SYNC_MEMOPS (SynchronousCopy).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "hook/legacy_join.hpp"
+#include "hook/named_memory.hpp"
+#include "hook/sync_memops.hpp"
+
+namespace cuvmm::hook {
+
+// False costs two relaxed loads: one context owns all blocking memory, and no memory is
+// synchronous.
+inline bool copies_need_care(const Engine& engine) {
+  const Serving* const serving = engine.serving();
+  return serving != nullptr &&
+         (serving->memory.has_several_owners() || serving->memory.has_sync_memops());
+}
+
+// Whether the call puts a copy into a graph.
+constexpr bool adds_copies(std::string_view name) {
+  return name == "cuGraphAddMemcpyNode" || name == "cuGraphMemcpyNodeSetParams" ||
+         name == "cuGraphExecMemcpyNodeSetParams" || name == "cuGraphAddNode" ||
+         name == "cuGraphNodeSetParams" || name == "cuGraphExecNodeSetParams";
+}
+
+struct CopyTraits {
+  bool is_set;
+  bool is_submitted;  // else it is put into a graph
+  bool is_asynchronous;
+};
+constexpr CopyTraits copy_traits(std::string_view name) {
+  return {.is_set = name.starts_with("cuMemset"),
+          .is_submitted = !adds_copies(name),
+          .is_asynchronous = is_asynchronous(name)};
+}
+
+class NamedCopy {
+ public:
+  NamedCopy(Engine& engine, CopyTraits traits, StreamName stream);
+
+  // The devices that may carry it out: those of the current context, of the copy's stream and of
+  // the contexts that it names.
+  template <class... Arguments>
+  void is_carried_out_by(Arguments... arguments) {
+    (add(arguments), ...);
+  }
+  // False where the driver would refuse the program's own memory.
+  bool may_name(CUdeviceptr address);
+
+  // Before the driver is given it, and afterwards.
+  CUresult begin();
+  CUresult finish(CUresult answer) const;
+
+ private:
+  void add(CUcontext context);
+  void add(CUstream stream);
+  void add(const CUDA_MEMCPY3D_PEER* copy) {
+    if (copy == nullptr) return;
+    add(copy->srcContext);
+    add(copy->dstContext);
+  }
+  void add(const CUgraphNodeParams* node) {
+    if (node != nullptr && node->type == CU_GRAPH_NODE_TYPE_MEMCPY) add(node->memcpy.copyCtx);
+  }
+  template <class Other>
+  void add(const Other&) {}
+
+  Engine& engine_;
+  const CopyTraits traits_;
+  const StreamName stream_;
+  const CUcontext current_;
+  AccessSet devices_;
+  LegacyJoin join_;
+  bool is_synchronous_ = false;
+  std::optional<SynchronousCopy> synchronous_;
+};
+
+// CUDA_SUCCESS and a copy to finish, or what the driver would answer.
+template <class... Arguments>
+[[gnu::noinline, gnu::cold]] CUresult begin_named_copy(std::unique_ptr<NamedCopy>& copy,
+                                                       Engine& engine, CopyTraits traits,
+                                                       StreamName stream, Arguments... arguments) {
+  copy = std::make_unique<NamedCopy>(engine, traits, stream);
+  copy->is_carried_out_by(arguments...);
+  const auto is_refused = [&](CUdeviceptr address) { return !copy->may_name(address); };
+  if (NamedMemory{AddressVisitor{is_refused}}.any_of(arguments...)) return CUDA_ERROR_INVALID_VALUE;
+  return copy->begin();
+}
+
+}  // namespace cuvmm::hook
