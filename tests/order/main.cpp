@@ -42,10 +42,6 @@ Options read(int count, char** arguments) {
       options.program.is_verbose = true;
       continue;
     }
-    if (std::strcmp(name, "--free-pending") == 0) {
-      options.program.frees_pending_allocations = true;
-      continue;
-    }
     if (std::strcmp(name, "--end-idle-only") == 0) {
       options.program.ends_idle_streams_only = true;
       continue;

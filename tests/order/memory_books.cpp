@@ -13,9 +13,10 @@ std::uint32_t Block::pattern_of(std::size_t row) const {
   return zone->pattern;
 }
 
-// Ways of reuse that the pool's attributes forbid.
+// Reuse along events where the pool's attributes forbid it. Whether it was by chance cannot be told
+// (measured: a pool that may not look by chance knows some work to be complete all the same).
 void MemoryBooks::check_reuse(const Model& model, const Block& block, Model::Stream stream,
-                              const Past& before, const Freed& freed) const {
+                              const Freed& freed) const {
   if (block.pool == Block::blocking || freed.pool != block.pool) return;
   if (freed.stream == stream || freed.stream == on_no_stream) return;
   const PoolRules& pool = rules[static_cast<std::size_t>(block.pool)];
@@ -30,12 +31,6 @@ void MemoryBooks::check_reuse(const Model& model, const Block& block, Model::Str
     violation("forbidden reuse",
               "%#llx, %zu bytes, overlaps block %d, freed on another stream behind work that is "
               "blocked: the pool forbids reuse along events",
-              block.address, block.size, freed.number);
-  }
-  if (!pool.is_opportunistic && !model.is_behind_or_awaited(before, freed.after.surely)) {
-    violation("forbidden reuse",
-              "%#llx, %zu bytes, overlaps block %d, freed on another stream behind work that "
-              "nobody waited for: the pool forbids opportunistic reuse",
               block.address, block.size, freed.number);
   }
 }
@@ -56,7 +51,7 @@ MemoryBooks::Grant MemoryBooks::check_grant(const Model& model, const Block& blo
   for (const Freed& freed : freed_) {
     if (freed.end <= begin || end <= freed.begin) continue;
     grant.is_reuse = true;
-    check_reuse(model, block, stream, before, freed);
+    check_reuse(model, block, stream, freed);
     if (!model.is_surely_blocked(freed.after)) continue;
     grant.is_behind_blocked_work = true;
     const bool possibly_behind = (freed.after.surely & ~before.possibly).none();

@@ -107,7 +107,7 @@ class MemoryBooks {
     Past after;
     Model::Stream stream;  // that it was freed on
   };
-  void check_reuse(const Model& model, const Block& block, Model::Stream stream, const Past& before,
+  void check_reuse(const Model& model, const Block& block, Model::Stream stream,
                    const Freed& freed) const;
   std::vector<Freed> freed_;
   Past all_frees_;

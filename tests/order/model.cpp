@@ -11,7 +11,6 @@ Model::Stream Model::add_stream(StreamKind kind, std::size_t context) {
 }
 
 void Model::destroy_stream(Stream stream) {
-  may_be_awaited(work_of(stream));
   streams_[at(stream)].is_destroyed = true;
 }
 
@@ -57,6 +56,14 @@ Node Model::submit(Stream stream, const Past& also) {
   Past past = next_on(stream);
   past |= also;
   return add(stream, past);
+}
+
+Node Model::submit_on_all(Stream legacy, const std::vector<Stream>& others) {
+  Past past;
+  for (const Stream other : others) past |= next_on(other);
+  const Node node = submit(legacy, past);
+  for (const Stream other : others) streams_[at(other)].last = node;
+  return node;
 }
 
 Past Model::past_of(const EventRecord& record) const {
@@ -181,9 +188,8 @@ Past Model::work_of_all() const {
 }
 
 // What is complete cannot have been blocked by what it possibly came after.
-void Model::learn_complete(const Past& past, Learnt how) {
+void Model::learn_complete(const Past& past) {
   complete_ |= past.surely;
-  if (how == Learnt::ByWaiting) may_be_awaited(past);
   for (std::size_t node = 0; node < nodes_.size(); ++node) {
     if (past.surely[node]) nodes_[node].possibly = nodes_[node].surely;
   }

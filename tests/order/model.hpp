@@ -6,6 +6,8 @@
 //   - on the legacy stream: the last node of every blocking and per-thread stream of its context;
 //     on a blocking or per-thread stream: the last node of its context's legacy stream;
 //   - the last record of an event, if the node is a wait for that event.
+// A copy or set on the legacy stream that names another context's blocking memory is a node of that
+// context's legacy stream as well.
 // Nothing else orders: no value wait, priority, or blocking call of the host.
 //
 // Some programs do not determine an order: two threads race, or the driver may add a dependency or
@@ -62,6 +64,8 @@ class Model {
   Past next_on(Stream stream) const;
   // Submits an operation. `also`: what it comes after beside the rules of streams.
   Node submit(Stream stream, const Past& also = {});
+  // On several legacy streams at once.
+  Node submit_on_all(Stream legacy, const std::vector<Stream>& others);
   // Measured: an allocation of memory that no pending work has used may be no work of its stream,
   // so that the rule of the legacy stream does not concern it.
   Node submit_allocation(Stream stream, const Past& also);
@@ -92,20 +96,13 @@ class Model {
   Past work_of_context(std::size_t context) const;
   Past work_of_all() const;
 
-  // The program has learnt that all of this is complete: by asking, or by waiting for it.
-  enum class Learnt : unsigned char { ByAsking, ByWaiting };
-  void learn_complete(const Past& past, Learnt how);
+  // The program has learnt that all of this is complete.
+  void learn_complete(const Past& past);
   // All of it is complete or surely comes before whatever comes after `past`.
   bool is_behind(const Past& past, const Nodes& nodes) const {
     return (nodes & ~(past.surely | complete_)).none();
   }
-  // Whether the driver waited for it is open.
-  void may_be_awaited(const Past& past) { awaited_ |= past.possibly; }
   bool is_complete(const Nodes& nodes) const { return (nodes & ~complete_).none(); }
-  // The program has waited for all of it, or it possibly comes before whatever comes after `past`.
-  bool is_behind_or_awaited(const Past& past, const Nodes& nodes) const {
-    return (nodes & ~(past.possibly | awaited_)).none();
-  }
 
  private:
   struct StreamState {
@@ -138,7 +135,6 @@ class Model {
   std::vector<Gate> gates_;
   Nodes host_functions_;  // with what they possibly come after
   Nodes complete_;
-  Nodes awaited_;  // at most
 };
 
 }  // namespace cuvmm::order

@@ -28,7 +28,6 @@ struct ProgramSettings {
   bool is_verbose = false;
   // Streams and threads end only with nothing to do: on a card their end may wait for blocked work.
   bool ends_idle_streams_only = false;
-  bool frees_pending_allocations = false;
 };
 
 // Over all programs of the process.
@@ -129,6 +128,8 @@ class Program {
   // may fill and free the block.
   Stream stream_behind(const Nodes& nodes, const Block* owner = nullptr);
   bool owns(Stream stream, const Block& block) const;
+  // A copy that names these blocks.
+  Node submit_copy(Stream stream, const Block& one, const Block& other);
   std::size_t context_of(Stream stream) const { return world_.streams()[stream].context; }
   std::size_t any_context() { return chance_.below(world_.contexts().size()); }
   std::size_t any_event_of(std::size_t context);

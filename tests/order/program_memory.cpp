@@ -88,19 +88,8 @@ void Program::allocate_and_free() {
   const Stream stream = any_stream();
   Block* const block = allocate_on(stream, any_size(), any_pool_for(stream), Use::None);
   if (block == nullptr) return;
-  if (!settings_.frees_pending_allocations || chance_.percent(70)) {
-    free_now(*block, stream, block->granted_behind);
-    if (chance_.percent(50)) query(stream);
-    return;
-  }
-  trace("free block %d at once", block->number);
-  const Past behind = block->granted_behind;
-  {
-    const MustReturn watch{"cuMemFree of pool memory"};
-    must(cuMemFree(block->address), "cuMemFree");
-  }
-  memory_.freed(*block, behind);
-  allocate_what_is_blocked(&behind);
+  free_now(*block, stream, block->granted_behind);
+  if (chance_.percent(50)) query(stream);
 }
 
 void Program::allocate_blocking() {
@@ -170,7 +159,7 @@ void Program::free_blocking() {
     trace("free block %d, which waits for all work of its context", block->number);
     const MustReturn watch{"cuMemFree"};
     must(cuMemFree(address), "cuMemFree");
-    model_.learn_complete(all, Model::Learnt::ByWaiting);
+    model_.learn_complete(all);
     memory_.remove(*block);
     return;
   }

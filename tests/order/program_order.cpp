@@ -168,7 +168,7 @@ void Program::compare_query(const char* what, CUresult answer, const Past& asked
   if (model_.is_surely_blocked(asked)) {
     violation("ready too early", "%s answered CUDA_SUCCESS, but the work is blocked", what);
   }
-  model_.learn_complete(asked, Model::Learnt::ByAsking);
+  model_.learn_complete(asked);
 }
 
 CUresult Program::query(Stream stream) {
@@ -244,8 +244,7 @@ void Program::look_after_waits() {
         violation("returned too early", "%s returned, but what it waits for is blocked",
                   wait->what);
       }
-      model_.learn_complete(wait->began_with, Model::Learnt::ByWaiting);
-      model_.may_be_awaited(wait->covered());
+      model_.learn_complete(wait->began_with);
     }
     if (wait->afterwards) wait->afterwards();
     wait = waits_.erase(wait);
@@ -260,7 +259,7 @@ void Program::wait_for(const char* what, int thread, std::size_t context,
     trace("%s", what);
     must(call_on(thread, context, what, call), what);
     if (!is_ignored("returned too early")) {
-      model_.learn_complete(past, Model::Learnt::ByWaiting);
+      model_.learn_complete(past);
     }
   } else if (thread == WorldStream::any_thread && can_begin_wait() && chance_.percent(40)) {
     trace("%s in another thread", what);
@@ -310,7 +309,7 @@ void Program::synchronize_everything() {
     must(call_on(0, context, "cuCtxSynchronize", [] { return cuCtxSynchronize(); }),
          "cuCtxSynchronize");
   }
-  model_.learn_complete(model_.work_of_all(), Model::Learnt::ByWaiting);
+  model_.learn_complete(model_.work_of_all());
 }
 
 // Streams -----------------------------------------------------------------------------------------
@@ -353,7 +352,6 @@ void Program::replace_thread() {
   const MustReturn watch{"the end of a thread"};
   world_.replace_thread(thread);
   for (const Stream stream : ending) {
-    model_.may_be_awaited(model_.work_of(in_model(stream)));
     streams_[stream].in_model = model_.add_stream(StreamKind::PerThread, context_of(stream));
   }
   allocate_what_is_blocked();

@@ -64,7 +64,7 @@ void Program::check_part(Block& block, Stream stream) {
     return copy_rows(block, expected.first_row, expected.rows.size(),
                      world_.results() + expected.first_word, handle(stream));
   });
-  block.used_by(model_.submit(in_model(stream)));
+  block.used_by(submit_copy(stream, block, block));
   memory_.expected.push_back(std::move(expected));
 }
 
@@ -75,13 +75,27 @@ void Program::check() {
   if (stream != no_stream) check_part(*block, stream);
 }
 
+Node Program::submit_copy(Stream stream, const Block& one, const Block& other) {
+  std::vector<Model::Stream> owners;
+  const bool is_legacy = model_.kind_of(in_model(stream)) == StreamKind::Legacy;
+  for (Stream named = 0; is_legacy && named < streams_.size(); ++named) {
+    if (model_.kind_of(in_model(named)) != StreamKind::Legacy) continue;
+    for (const Block* block : {&one, &other}) {
+      if (owns(stream, *block) || context_of(named) != block->context) continue;
+      owners.push_back(in_model(named));
+      break;
+    }
+  }
+  return model_.submit_on_all(in_model(stream), owners);
+}
+
 void Program::copy(Block& from, Block& to, Stream stream) {
   const std::size_t rows = std::min(from.rows(), to.rows());
   trace("%s: copy block %d to block %d", name(stream), from.number, to.number);
   must_call(stream, "cuMemcpyDtoDAsync", [&] {
     return cuMemcpyDtoDAsync(to.address, from.address, rows * row_bytes, handle(stream));
   });
-  const Node node = model_.submit(in_model(stream));
+  const Node node = submit_copy(stream, from, to);
   from.used_by(node);
   to.written_by(node);
 
