@@ -26,6 +26,8 @@ if(TARGET cuvmm)
   install(TARGETS cuvmm EXPORT cuvmmTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     NAMELINK_COMPONENT ${CUVMM_DEVELOPMENT})
   target_link_libraries(cuvmm INTERFACE cuvmm_headers)
+  # The C++ headers need it; a project of C alone is asked for nothing.
+  target_compile_features(cuvmm INTERFACE cxx_std_20)
   set(CUVMM_PC_LIBS "-L\${libdir} -lcuvmm")
 endif()
 foreach(loaded cuvmm_preload)
