@@ -35,6 +35,11 @@ enum class ErrorKind : std::int32_t {
   AlreadyExists = CUVMM_ERROR_ALREADY_EXISTS,
 };
 
+// "already mapped".
+inline const char* name_of(ErrorKind kind) {
+  return cuvmm_status_name(static_cast<cuvmm_status>(kind));
+}
+
 // The details say what cuvmm_error says of them.
 class Error {
  public:
