@@ -44,6 +44,16 @@ install_both
 cuvmm=$root/usr/bin/cuvmm
 [[ $("$cuvmm" --version) == cuvmm\ * ]] || fail "it says: $("$cuvmm" --version)"
 "$cuvmm" run --sim=memory=64M -- "$root/usr/libexec/cuvmm/frag_test" >/dev/null 2>&1 || fail "frag_test failed under it"
+# A root of its own has no Python: its folders are named instead, as the system's are by themselves.
+here=$(dirname "$(readlink -f "$0")")
+for engine in own preloaded; do
+  under=()
+  [[ $engine == own ]] || under=("$cuvmm" run --sim --quiet --)
+  env -u CUVMM_LIBRARY LD_LIBRARY_PATH="$root/usr/lib/cuvmm/sim" \
+    PYTHONPATH="$root/usr/lib/python3/dist-packages" PYTHONDONTWRITEBYTECODE=1 \
+    CUVMM_TEST_ENGINE=$engine "${under[@]}" python3 "$here/use_package.py" "$root/usr" ||
+    fail "import cuvmm failed"
+done
 "$cuvmm" demo --sim --no-pictures -o "$trial/a demo" >"$trial/demo.log" 2>&1 || { cat "$trial/demo.log"; fail "the demo failed"; }
 
 echo "== upgrade over a running program"
