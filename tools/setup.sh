@@ -106,6 +106,13 @@ ensure_plots() {
     say "the Python packages for plots could not be had: all else works, plots will not"
 }
 
+# A machine without a network skips the tests that need them, which say so.
+ensure_test_needs() {
+  ensure_plots
+  ensure_python_packages requirements-tests.txt ||
+    say "setuptools and wheel could not be had: the wheel will not be tested"
+}
+
 ensure_build_needs() {
   [[ $(uname -sm) == "Linux x86_64" ]] || die "cuvmm runs on Linux x86_64 only; this is $(uname -sm)"
   ensure_packages "$build_needs"
