@@ -32,7 +32,7 @@ grep -rlF "$build" "$trial/a place/lib/cmake" "$trial/a place/lib/pkgconfig" "$t
 use_examples() {  # PREFIX
   local sim="$1/lib/cuvmm/sim" program said
   for program in elastic_pool two_models elastic_pool.py; do
-    said=$(env -u PYTHONPATH LD_LIBRARY_PATH="$sim" PYTHONDONTWRITEBYTECODE=1 "$1/libexec/cuvmm/$program" 2>&1) ||
+    said=$(env -u PYTHONPATH LD_LIBRARY_PATH="$sim" "$1/libexec/cuvmm/$program" 2>&1) ||
       fail "$program failed: $said"
   done
   "$1/bin/cuvmm" run --sim --quiet -- "$1/libexec/cuvmm/elastic_pool.py" >/dev/null || fail "elastic_pool.py failed under cuvmm"
@@ -41,8 +41,8 @@ import_package() {  # PREFIX: natively, and under its own cuvmm
   local engine under=()
   for engine in own preloaded; do
     [[ $engine == own ]] || under=("$1/bin/cuvmm" run --sim --quiet --)
-    env -u CUVMM_LIBRARY LD_LIBRARY_PATH="$1/lib/cuvmm/sim" PYTHONPATH="$1/share/cuvmm/python" \
-      PYTHONDONTWRITEBYTECODE=1 CUVMM_TEST_ENGINE=$engine \
+    env -u CUVMM_LIBRARY -u PYTHONDONTWRITEBYTECODE LD_LIBRARY_PATH="$1/lib/cuvmm/sim" PYTHONPATH="$1/share/cuvmm/python" \
+      CUVMM_TEST_ENGINE=$engine \
       "${under[@]}" python3 "$here/use_package.py" "$1" || fail "import cuvmm failed in $1"
   done
 }
