@@ -12,8 +12,9 @@ trap 'rm -rf "$work"' EXIT
 status=0
 heading() { printf '\n== %s\n' "$*"; }
 
-simulated=() small=() largest=()
+simulated=() small=() fill=() largest=()
 if nvidia-smi -L >/dev/null 2>&1; then
+  fill=(--fill 8G)   # with blocks; a large card would take half a minute
   echo "on $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1 | sed 's/, /, driver /')"
 else
   echo "no card here: on the simulated driver"
@@ -44,8 +45,8 @@ trial() {  # NAME HOW MODE EXPECTED-STATUS PROGRAM...
 
 native="with the driver's own memory"
 served="served by cuvmm"
-trial frag_test "$native" monitor 1 "$build/bin/frag_test"
-trial frag_test "$served" vmm 0 "$build/bin/frag_test"
+trial frag_test "$native" monitor 1 "$build/bin/frag_test" "${fill[@]}"
+trial frag_test "$served" vmm 0 "$build/bin/frag_test" "${fill[@]}"
 trial resize_test "$native" monitor 0 "$build/bin/resize_test" "${largest[@]}"
 trial resize_test "$served" vmm 0 "$build/bin/resize_test" "${largest[@]}"
 

@@ -319,9 +319,9 @@ class SharedPool(Owned):
                                      maximum=whole("maximum", maximum),
                                      priority=signed("priority", priority))
         if reclaim is not None:
-            options.reclaim = _capi.Reclaim(lambda _, __, wanted: reclaim(wanted) and None)
+            options.reclaim = _capi.Reclaim(lambda _, __, wanted: reclaim(wanted))
         if lost is not None:
-            options.lost = _capi.Lost(lambda _, __, offset, size: lost(offset, size) and None)
+            options.lost = _capi.Lost(lambda _, __, offset, size: lost(offset, size))
         address = _number(self._lib.shared_pool_register_model, self._open, model.encode(),
                           whole("capacity", capacity), byref(options))
         self._callbacks[model] = options
@@ -404,6 +404,16 @@ class SharedPool(Owned):
         activation = c_int32()
         self._lib.shared_pool_activate(self._open, model.encode(), byref(activation))
         return Activation(activation.value)
+
+    @contextmanager
+    def active(self, model: str) -> Iterator[Activation]:
+        """Activates the model, and deactivates it at the end of the `with` block."""
+        activation = self.activate(model)
+        try:
+            yield activation
+        finally:
+            if self.is_open:
+                self.deactivate(model)
 
     def model_stats(self, model: str) -> ModelStats:
         """The model's figures."""

@@ -206,6 +206,12 @@ class Shared(unittest.TestCase):
                     with self.assertRaisesRegex(ValueError, "another pool or model"):
                         pool.deallocate("b", pool.allocate("a", 1))
             self.assertEqual(pool.stats().models, 0)
+            with pool.model("a", MIB):
+                pool.allocate("a", 4096)
+                with pool.active("a") as activation:
+                    self.assertEqual(activation, cuvmm.Activation.KEPT)
+                    self.assertTrue(pool.model_stats("a").is_active)
+                self.assertFalse(pool.model_stats("a").is_active)
             with self.assertRaises(ZeroDivisionError), pool.model("c", MIB):
                 raise ZeroDivisionError
             self.assertEqual(pool.stats().models, 0)
