@@ -19,6 +19,7 @@ def in_prefix(path):
 
 
 in_prefix(cuvmm.__file__)
+assert os.path.exists(os.path.join(os.path.dirname(cuvmm.__file__), "py.typed"))
 with cuvmm.ElasticPool(1 << 30) as pool:
     in_prefix(_capi.library().path)
     with pool.array(1000, "uint8") as array:
