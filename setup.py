@@ -14,7 +14,6 @@ except ImportError:
     from wheel.bdist_wheel import bdist_wheel
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
-TARGETS = ["cuvmm_cli", "cuvmm_preload", "cuvmm_sim", "cuvmm", "cuvmm_example_frag_test"]
 # What a package of Python has no use for.
 LEFT_OUT = ("include", "share", os.path.join("lib", "cmake"), os.path.join("lib", "pkgconfig"))
 
@@ -29,8 +28,7 @@ class BuildWithParts(build_py):
             tree = os.path.join(ROOT, "build-wheel")
             subprocess.run(["cmake", "-S", ROOT, "-B", tree, "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
                             "-DCUVMM_TESTS=OFF", "-DCUVMM_BENCH=OFF"], check=True)
-            subprocess.run(["cmake", "--build", tree, "--parallel", "--target", *TARGETS],
-                           check=True)
+            subprocess.run(["cmake", "--build", tree, "--parallel"], check=True)
         parts = os.path.join(os.path.abspath(self.build_lib), "cuvmm", "_parts")
         shutil.rmtree(parts, ignore_errors=True)
         subprocess.run(["cmake", "--install", tree, "--prefix", parts, "--component", "cuvmm",

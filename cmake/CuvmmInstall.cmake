@@ -26,6 +26,8 @@ if(TARGET cuvmm)
   install(TARGETS cuvmm EXPORT cuvmmTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     NAMELINK_COMPONENT ${CUVMM_DEVELOPMENT})
   target_link_libraries(cuvmm INTERFACE cuvmm_headers)
+  # The C++ headers need it; a project of C alone is asked for nothing.
+  target_compile_features(cuvmm INTERFACE cxx_std_20)
   set(CUVMM_PC_LIBS "-L\${libdir} -lcuvmm")
 endif()
 foreach(loaded cuvmm_preload)
@@ -39,12 +41,17 @@ foreach(program cuvmm_cli)
   endif()
 endforeach()
 
-# What `cuvmm plot` draws with, and what `cuvmm demo` runs.
+# The Python package, which `cuvmm plot` draws with, too. The system's Python looks for packages in a
+# folder of its own, so an installation in /usr has a link there.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/cuvmm" DESTINATION "${CMAKE_INSTALL_DATADIR}/cuvmm/python"
-  FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
-if(TARGET cuvmm_example_frag_test)
-  install(TARGETS cuvmm_example_frag_test RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/cuvmm")
-endif()
+  FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
+set(python_link "${PROJECT_BINARY_DIR}/packaging/python/cuvmm")
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/packaging/python")
+file(CREATE_LINK "../../../${CMAKE_INSTALL_DATADIR}/cuvmm/python/cuvmm" "${python_link}" SYMBOLIC)
+install(CODE "
+  if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
+    file(INSTALL \"${python_link}\" DESTINATION \"/usr/lib/python3/dist-packages\")
+  endif()")
 
 # Completions and manuals, where the build made them.
 get_property(generated GLOBAL PROPERTY CUVMM_GENERATED)

@@ -57,8 +57,8 @@ int main() {
 
   // Far apart, each with memory behind it alone.
   for (std::uint64_t i = 0; i < 16; ++i) {
-    const std::uint64_t address = must(pool.allocate_at(i * 8 * GiB, 48 * MiB));
-    fill(pool, address, static_cast<unsigned char>(i + 1), 48 * MiB);
+    const auto stretch = must(pool.allocate_at(i * 8 * GiB, 48 * MiB));
+    fill(pool, stretch.address, static_cast<unsigned char>(i + 1), 48 * MiB);
   }
   print("16 stretches, 8 GiB apart", pool);
 
@@ -72,18 +72,18 @@ int main() {
     must(pool.deallocate(i * 8 * GiB, 48 * MiB).ok(), "cannot deallocate");
   }
   print("every second one given back", pool);
-  const std::uint64_t large = must(pool.allocate(512 * MiB));
-  fill(pool, pool.base_address() + large, 200, 512 * MiB);
+  const auto large = must(pool.allocate(512 * MiB));
+  fill(pool, large.address, 200, large.size);
   print("and used for one large piece", pool);
-  must(pool.deallocate(large, 512 * MiB).ok(), "cannot deallocate");
+  must(pool.deallocate(large).ok(), "cannot deallocate");
 
   // Small pieces, one in a granule: compaction holds them in fewer.
   std::vector<std::uint64_t> small;
   for (std::uint64_t i = 0; i < 64; ++i) {
     const std::uint64_t offset = 4 * GiB + i * pool.granule() + i % 8 * 256 * KiB;
-    const std::uint64_t address = must(pool.allocate_at(offset, 256 * KiB));
-    fill(pool, address, static_cast<unsigned char>(100 + i), 256 * KiB);
-    small.push_back(address);
+    const auto piece = must(pool.allocate_at(offset, 256 * KiB));
+    fill(pool, piece.address, static_cast<unsigned char>(100 + i), piece.size);
+    small.push_back(piece.address);
   }
   print("64 pieces of 256 KiB", pool);
   const cuvmm::Compaction done = must(pool.compact());

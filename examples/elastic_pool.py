@@ -10,7 +10,12 @@ import array
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+# Of the source tree, or of the installation that this program is part of.
+HERE = Path(__file__).resolve().parent
+for package in (HERE.parent / "python", HERE.parents[1] / "share" / "cuvmm" / "python"):
+    if package.exists():
+        sys.path.insert(0, str(package))
+        break
 import cuvmm  # noqa: E402
 
 GIB = 1 << 30

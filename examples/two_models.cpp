@@ -33,17 +33,18 @@ class Model {
 
   // Before each request. Weights are loaded only where they are not there any more.
   void serve() {
-    const bool first = weights_ == nothing;
+    const bool first = weights_.size == 0;
     if (first) weights_ = must(pool_.allocate(name_, 300 * MiB));
     const bool kept = must(pool_.activate(name_)) == cuvmm::Activation::Kept;
     if (first || !kept) {
-      must(CALL(cuMemsetD8)(base_ + weights_, weight_, 300 * MiB) == CUDA_SUCCESS, "a set failed");
+      must(CALL(cuMemsetD8)(weights_.address, weight_, weights_.size) == CUDA_SUCCESS,
+           "a set failed");
       ++loads_;
     }
-    if (cache_ == nothing) cache_ = must(pool_.allocate(name_, 100 * MiB));
-    must(CALL(cuMemsetD8)(base_ + cache_, 255, 100 * MiB) == CUDA_SUCCESS, "a set failed");
+    if (cache_.size == 0) cache_ = must(pool_.allocate(name_, 100 * MiB));
+    must(CALL(cuMemsetD8)(cache_.address, 255, cache_.size) == CUDA_SUCCESS, "a set failed");
     unsigned char weight = 0;
-    must(CALL(cuMemcpyDtoH)(&weight, base_ + weights_ + 123 * MiB, 1) == CUDA_SUCCESS,
+    must(CALL(cuMemcpyDtoH)(&weight, weights_.address + 123 * MiB, 1) == CUDA_SUCCESS,
          "a copy failed");
     must(weight == weight_, "the weights are others");
     // What the device still does with this memory is done before anybody takes it.
@@ -68,18 +69,17 @@ class Model {
  private:
   // Asked while another model needs memory.
   void give_back(std::uint64_t) {
-    if (cache_ == nothing) return;
-    must(pool_.deallocate(name_, cache_, 100 * MiB));
-    cache_ = nothing;
+    if (cache_.size == 0) return;
+    must(pool_.deallocate(name_, cache_));
+    cache_ = {};
   }
 
-  static constexpr std::uint64_t nothing = ~std::uint64_t{0};
   cuvmm::SharedPool& pool_;
   const std::string name_;
   const unsigned char weight_;
   std::uint64_t base_ = 0;
-  std::uint64_t weights_ = nothing;
-  std::uint64_t cache_ = nothing;
+  cuvmm::PoolAllocation weights_;  // of size 0 until it is made
+  cuvmm::PoolAllocation cache_;
   int loads_ = 0;
   int losses_ = 0;
 };

@@ -39,6 +39,7 @@ mark_build() {  # FOLDER: with its commit, and with the shared libraries that ot
 # The presets say what a sanitizer needs and by how much random tests are shortened.
 run_tests() {  # PRESET
   build_preset "$1"
+  ensure_test_needs
   local launcher=env
   if [[ $1 == tsan ]]; then launcher=$(tsan_launcher "${CXX:-g++}"); fi
   local status=0

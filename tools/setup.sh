@@ -16,6 +16,8 @@ libcli11-dev         header  CLI/CLI.hpp
 libfmt-dev           header  fmt/format.h
 nlohmann-json3-dev   header  nlohmann/json.hpp
 zlib1g-dev           header  zlib.h'
+test_needs='
+procps               command pgrep'
 style_needs='
 clang-format-14      command clang-format-14
 clang-tidy-14        command clang-tidy-14'
@@ -104,6 +106,14 @@ ensure_cuda_header() {
 ensure_plots() {
   ensure_python_packages requirements.txt ||
     say "the Python packages for plots could not be had: all else works, plots will not"
+}
+
+# A machine without a network or rights skips the tests that need them, which say so.
+ensure_test_needs() {
+  (ensure_packages "$test_needs") || true
+  ensure_plots
+  ensure_python_packages requirements-tests.txt ||
+    say "setuptools and wheel could not be had: the wheel will not be tested"
 }
 
 ensure_build_needs() {

@@ -68,11 +68,13 @@ uint64_t cuvmm_elastic_pool_base_address(const cuvmm_elastic_pool* pool);
 uint64_t cuvmm_elastic_pool_capacity(const cuvmm_elastic_pool* pool);
 uint64_t cuvmm_elastic_pool_granule(const cuvmm_elastic_pool* pool);
 
-/* Finds a place, at a multiple of 512 bytes. Its address is the base address + *offset. Allocating
+/* Finds a place, at a multiple of 512 bytes, and answers its offset, as the pool's calls take it.
+ * Kernels and the driver take its address: cuvmm_elastic_pool_base_address() + *offset. Allocating
  * never changes what is mapped behind live bytes, so it needs no fence and waits for none. */
 cuvmm_status cuvmm_elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint32_t traits,
                                          uint64_t* offset, cuvmm_error* error);
-/* At that offset, which may be any. CUVMM_ERROR_ALREADY_MAPPED where a byte of it is allocated, or
+/* At that offset, which may be any, and answers its address: the base address + offset. `address`
+ * may be NULL. CUVMM_ERROR_ALREADY_MAPPED where a byte of it is allocated, or
  * withheld: compact() lets granules share memory, and bytes that one of them has are withheld in
  * the others until it frees them. The next compact() gives granules where this was refused memory
  * of their own again, if there is any. */

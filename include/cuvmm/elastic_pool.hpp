@@ -57,6 +57,14 @@ using ElasticPoolStats = cuvmm_elastic_pool_stats;
 using PlaceStats = cuvmm_place_stats;
 using Move = cuvmm_move;
 
+// Bytes allocated in a pool. A pool's calls take the offset; kernels and the driver take the
+// address, which stays valid until the bytes are freed or, if movable, until compact() moves them.
+struct PoolAllocation {
+  std::uint64_t offset = 0;
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;
+};
+
 struct Compaction {
   std::vector<Move> moves;
   std::uint64_t physical_released = 0;
@@ -109,21 +117,29 @@ class ElasticPool {
   std::uint64_t capacity() const { return cuvmm_elastic_pool_capacity(pool_); }
   std::uint64_t granule() const { return cuvmm_elastic_pool_granule(pool_); }
 
-  // Finds a place; its offset.
-  Result<std::uint64_t> allocate(std::uint64_t size, Traits traits = Traits::None) {
-    return detail::answer_with<std::uint64_t>([&](std::uint64_t* offset, cuvmm_error* error) {
-      return cuvmm_elastic_pool_allocate(pool_, size, static_cast<std::uint32_t>(traits), offset,
+  // Where there is room.
+  Result<PoolAllocation> allocate(std::uint64_t size, Traits traits = Traits::None) {
+    const auto offset = detail::answer_with<std::uint64_t>([&](auto* found, cuvmm_error* error) {
+      return cuvmm_elastic_pool_allocate(pool_, size, static_cast<std::uint32_t>(traits), found,
                                          error);
     });
+    if (!offset.ok()) return offset.error();
+    return PoolAllocation{.offset = *offset, .address = base_address() + *offset, .size = size};
   }
-  // At that offset; its address.
-  Result<std::uint64_t> allocate_at(std::uint64_t offset, std::uint64_t size,
-                                    Traits traits = Traits::None) {
-    return detail::answer_with<std::uint64_t>([&](std::uint64_t* address, cuvmm_error* error) {
+  // At that offset.
+  Result<PoolAllocation> allocate_at(std::uint64_t offset, std::uint64_t size,
+                                     Traits traits = Traits::None) {
+    const auto address = detail::answer_with<std::uint64_t>([&](auto* at, cuvmm_error* error) {
       return cuvmm_elastic_pool_allocate_at(pool_, offset, size, static_cast<std::uint32_t>(traits),
-                                            address, error);
+                                            at, error);
     });
+    if (!address.ok()) return address.error();
+    return PoolAllocation{.offset = offset, .address = *address, .size = size};
   }
+  Result<void> deallocate(const PoolAllocation& allocation) {
+    return deallocate(allocation.offset, allocation.size);
+  }
+  // Any bytes that are allocated: a part of an allocation, or several side by side.
   Result<void> deallocate(std::uint64_t offset, std::uint64_t size) {
     return detail::answer([&](cuvmm_error* error) {
       return cuvmm_elastic_pool_deallocate(pool_, offset, size, error);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "cuvmm/engine.h"
 #include "cuvmm/result.hpp"
 
@@ -9,6 +11,11 @@ inline namespace v1 {
 
 using EngineInfo = cuvmm_engine_info;
 using DeviceInfo = cuvmm_device_info;
+
+// Of the library that runs, as CUVMM_VERSION_MAJOR * 10000 + MINOR * 100 + PATCH.
+inline std::uint32_t version() {
+  return cuvmm_version();
+}
 
 inline Result<EngineInfo> engine_info() {
   return detail::answer_with<EngineInfo>(&cuvmm_get_engine_info);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -34,6 +35,11 @@ enum class ErrorKind : std::int32_t {
   AlreadyExists = CUVMM_ERROR_ALREADY_EXISTS,
 };
 
+// "already mapped".
+inline const char* name_of(ErrorKind kind) {
+  return cuvmm_status_name(static_cast<cuvmm_status>(kind));
+}
+
 // The details say what cuvmm_error says of them.
 class Error {
  public:
@@ -48,6 +54,20 @@ class Error {
   cuvmm_error details_;
 };
 
+namespace detail {
+// Reading what a result does not hold is a mistake of the program: it ends with a line that names
+// the failed call's error.
+[[noreturn]] inline void no_value(const std::optional<Error>& error) {
+  std::fprintf(stderr, "cuvmm: the value of a failed call was read: %s\n",
+               error.has_value() ? error->message() : "the result was moved from");
+  std::abort();
+}
+[[noreturn]] inline void no_error() {
+  std::fputs("cuvmm: error() was asked of a call that succeeded\n", stderr);
+  std::abort();
+}
+}  // namespace detail
+
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -57,15 +77,24 @@ class [[nodiscard]] Result {
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
 
-  // Asking for what is not there ends the process.
-  T& value() & { return value_.has_value() ? *value_ : (std::abort(), *value_); }
-  const T& value() const& { return value_.has_value() ? *value_ : (std::abort(), *value_); }
+  // Ends the process with a message if the call failed.
+  T& value() & {
+    if (!value_.has_value()) detail::no_value(error_);
+    return *value_;
+  }
+  const T& value() const& {
+    if (!value_.has_value()) detail::no_value(error_);
+    return *value_;
+  }
   T&& value() && { return std::move(value()); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
-  const Error& error() const { return error_.has_value() ? *error_ : (std::abort(), *error_); }
+  const Error& error() const {
+    if (!error_.has_value()) detail::no_error();
+    return *error_;
+  }
 
  private:
   std::optional<T> value_;
@@ -80,7 +109,10 @@ class [[nodiscard]] Result<void> {
 
   bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }
-  const Error& error() const { return error_.has_value() ? *error_ : (std::abort(), *error_); }
+  const Error& error() const {
+    if (!error_.has_value()) detail::no_error();
+    return *error_;
+  }
 
  private:
   std::optional<Error> error_;

@@ -47,7 +47,8 @@ cuvmm_status cuvmm_shared_pool_register_model(cuvmm_shared_pool* pool, const cha
 cuvmm_status cuvmm_shared_pool_unregister_model(cuvmm_shared_pool* pool, const char* model,
                                                 cuvmm_error* error);
 
-/* As those of an elastic pool. Where the limit is reached, memory is reclaimed from others. */
+/* As those of an elastic pool: the first answers an offset from the model's base address, the
+ * second an address. Where the limit is reached, memory is reclaimed from others. */
 cuvmm_status cuvmm_shared_pool_allocate(cuvmm_shared_pool* pool, const char* model, uint64_t size,
                                         uint32_t traits, uint64_t* offset, cuvmm_error* error);
 cuvmm_status cuvmm_shared_pool_allocate_at(cuvmm_shared_pool* pool, const char* model,

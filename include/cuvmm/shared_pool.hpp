@@ -80,19 +80,29 @@ class SharedPool {
     return gone;
   }
 
-  Result<std::uint64_t> allocate(const std::string& model, std::uint64_t size,
-                                 Traits traits = Traits::None) {
-    return detail::answer_with<std::uint64_t>([&](std::uint64_t* offset, cuvmm_error* error) {
+  Result<PoolAllocation> allocate(const std::string& model, std::uint64_t size,
+                                  Traits traits = Traits::None) {
+    const auto offset = detail::answer_with<std::uint64_t>([&](auto* found, cuvmm_error* error) {
       return cuvmm_shared_pool_allocate(pool_, model.c_str(), size,
-                                        static_cast<std::uint32_t>(traits), offset, error);
+                                        static_cast<std::uint32_t>(traits), found, error);
     });
+    if (!offset.ok()) return offset.error();
+    // Fails only if another thread has unregistered the model, and the allocation with it.
+    const auto base = base_address(model);
+    if (!base.ok()) return base.error();
+    return PoolAllocation{.offset = *offset, .address = *base + *offset, .size = size};
   }
-  Result<std::uint64_t> allocate_at(const std::string& model, std::uint64_t offset,
-                                    std::uint64_t size, Traits traits = Traits::None) {
-    return detail::answer_with<std::uint64_t>([&](std::uint64_t* address, cuvmm_error* error) {
+  Result<PoolAllocation> allocate_at(const std::string& model, std::uint64_t offset,
+                                     std::uint64_t size, Traits traits = Traits::None) {
+    const auto address = detail::answer_with<std::uint64_t>([&](auto* at, cuvmm_error* error) {
       return cuvmm_shared_pool_allocate_at(pool_, model.c_str(), offset, size,
-                                           static_cast<std::uint32_t>(traits), address, error);
+                                           static_cast<std::uint32_t>(traits), at, error);
     });
+    if (!address.ok()) return address.error();
+    return PoolAllocation{.offset = offset, .address = *address, .size = size};
+  }
+  Result<void> deallocate(const std::string& model, const PoolAllocation& allocation) {
+    return deallocate(model, allocation.offset, allocation.size);
   }
   Result<void> deallocate(const std::string& model, std::uint64_t offset, std::uint64_t size) {
     return detail::answer([&](cuvmm_error* error) {
@@ -127,6 +137,11 @@ class SharedPool {
     return static_cast<Activation>(activation);
   }
 
+  Result<std::uint64_t> base_address(const std::string& model) const {
+    const auto stats = model_stats(model);
+    if (!stats.ok()) return stats.error();
+    return stats->base_address;
+  }
   Result<ModelStats> model_stats(const std::string& model) const {
     return detail::answer_with<ModelStats>([&](ModelStats* stats, cuvmm_error* error) {
       return cuvmm_shared_pool_get_model_stats(pool_, model.c_str(), stats, error);

@@ -7,7 +7,7 @@ import sys
 from . import places
 
 
-def main():
+def main() -> int:
     try:
         program = places.program()
     except places.NotInstalled as missing:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """libcuvmm's C API by ctypes: its structs, its functions, and how it is found."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int32,
                     c_uint32, c_uint64, c_void_p)
-from pathlib import Path
+from typing import Any, Callable, Iterator, Optional
 
+from . import places
 from .errors import BY_STATUS, CuvmmError
 
 SONAME = "libcuvmm.so.0"
@@ -84,7 +87,65 @@ class SharedPoolStats(Structure):
                 ("reserved", c_uint64 * 8)]
 
 
+class SharedBufferOptions(Structure):
+    _fields_ = [("device", c_int32), ("reserved0", c_int32), ("size", c_uint64),
+                ("chunk_size", c_uint64), ("reserved", c_uint64 * 5)]
+
+
+class SharedBufferInfo(Structure):
+    _fields_ = [("address", c_uint64), ("size", c_uint64), ("granule", c_uint64),
+                ("chunk_size", c_uint64), ("chunk_count", c_uint64), ("reserved", c_uint64 * 3)]
+
+
+class ShareEvent(Structure):
+    _fields_ = [("kind", c_int32), ("status", c_uint32), ("peer", c_uint64), ("grant", c_uint64),
+                ("reserved", c_uint64 * 5)]
+
+
+class ShareGrant(Structure):
+    _fields_ = [("first_chunk", c_uint64), ("chunk_count", c_uint64), ("tag", c_uint64),
+                ("access", c_int32), ("reserved0", c_int32), ("reserved", c_uint64 * 4)]
+
+
+class SharedImportInfo(Structure):
+    _fields_ = [("grant", c_uint64), ("size", c_uint64), ("chunk_count", c_uint64),
+                ("tag", c_uint64), ("access", c_int32), ("device", c_int32),
+                ("descriptor", c_int32), ("reserved0", c_int32), ("reserved", c_uint64 * 4)]
+
+
+class ResizableInfo(Structure):
+    _fields_ = [("size", c_uint64), ("most", c_uint64), ("physical_bytes", c_uint64),
+                ("reserved", c_uint64 * 5)]
+
+
+class ResizeInfo(Structure):
+    _fields_ = [("elided_copies", c_uint64), ("elided_bytes", c_uint64), ("run_copies", c_uint64),
+                ("reserved", c_uint64 * 5)]
+
+
+class ClientFigures(Structure):
+    _fields_ = [("operations", c_uint64), ("bytes", c_uint64), ("queued_ns", c_uint64),
+                ("longest_queued_ns", c_uint64), ("device_ns", c_uint64),
+                ("waits_for_room", c_uint64), ("reserved", c_uint64 * 10)]
+
+
+class PauseReport(Structure):
+    _fields_ = [("moved", c_uint64), ("stayed", c_uint64), ("took_us", c_uint64),
+                ("held_us", c_uint64), ("drain_us", c_uint64), ("host_us", c_uint64),
+                ("copies_us", c_uint64), ("maps_us", c_uint64), ("chunks_us", c_uint64),
+                ("reserved", c_uint64 * 7), ("why", c_char * 128)]
+
+
+class AwayInfo(Structure):
+    _fields_ = [("is_paused", c_uint64), ("paused_bytes", c_uint64), ("ready_bytes", c_uint64),
+                ("spilled_bytes", c_uint64), ("spilled_cached", c_uint64),
+                ("reserved", c_uint64 * 11)]
+
+
 POOL = c_void_p
+OBJECT = c_void_p  # whatever else the library has made
+MADE = POINTER(c_void_p)
+CLIENT = c_uint32
 NUMBER = POINTER(c_uint64)
 CALLBACK_MOVED = (Moved, c_void_p, POINTER(Compaction))
 
@@ -110,11 +171,47 @@ CHECKED = {
     "shared_pool_deactivate": (POOL, c_char_p),
     "shared_pool_activate": (POOL, c_char_p, POINTER(c_int32)),
     "shared_pool_get_model_stats": (POOL, c_char_p, POINTER(ModelStats)),
+    "shared_buffer_create": (POINTER(SharedBufferOptions), MADE),
+    "shared_buffer_map": (OBJECT, NUMBER),
+    "get_shared_buffer_info": (OBJECT, POINTER(SharedBufferInfo)),
+    "shared_buffer_export": (OBJECT, c_uint64, POINTER(c_int32)),
+    "shared_buffer_destroy": (OBJECT,),
+    "share_listen": (c_char_p, MADE),
+    "share_wait": (OBJECT, c_uint64, POINTER(ShareEvent)),
+    "share_send": (OBJECT, c_uint64, OBJECT, POINTER(ShareGrant), NUMBER),
+    "share_send_of_pool": (OBJECT, c_uint64, POOL, c_uint64, c_uint64, POINTER(ShareGrant), NUMBER),
+    "share_stop": (OBJECT,),
+    "share_connect": (c_char_p, c_uint64, MADE),
+    "share_receive": (OBJECT, c_uint64, MADE),
+    "get_shared_import_info": (OBJECT, POINTER(SharedImportInfo)),
+    "shared_import_map": (OBJECT, c_int32, c_uint64, MADE, NUMBER),
+    "shared_mapping_unmap": (OBJECT,),
+    "share_acknowledge": (OBJECT, OBJECT, c_uint32, c_uint64),
+    "share_release": (OBJECT, OBJECT, c_uint64),
+    "share_disconnect": (OBJECT,),
+    "reserve_resizable": (c_int32, c_uint64, NUMBER),
+    "resize": (c_uint64, c_uint64),
+    "resize_ordered": (c_uint64, c_uint64, c_void_p),
+    "get_resizable_info": (c_uint64, POINTER(ResizableInfo)),
+    "release_resizable": (c_uint64,),
+    "release_resizable_ordered": (c_uint64, c_void_p),
+    "get_resize_info": (POINTER(ResizeInfo),),
+    "set_policy": (c_int32,),
+    "client_create": (c_char_p, c_int32, c_int32, POINTER(CLIENT)),
+    "client_destroy": (CLIENT,),
+    "client_bind": (CLIENT,),
+    "client_bind_others": (CLIENT,),
+    "client_unbind": (),
+    "client_get_figures": (CLIENT, POINTER(ClientFigures)),
+    "pause": (c_uint64, c_uint32, POINTER(PauseReport)),
+    "resume": (c_uint32, POINTER(PauseReport)),
+    "get_away_info": (POINTER(AwayInfo),),
 }
 
 # Calls that cannot fail: what they answer, and what they take.
 PLAIN = {
     "version": (c_uint32,),
+    "status_name": (c_char_p, c_int32),
     "elastic_pool_destroy": (None, POOL),
     "elastic_pool_base_address": (c_uint64, POOL),
     "elastic_pool_capacity": (c_uint64, POOL),
@@ -129,37 +226,36 @@ PLAIN = {
 }
 
 
-def candidates():
-    """Where libcuvmm may be: named by CUVMM_LIBRARY, beside this package, in the build of the tree
-    that this package lies in, or where the loader looks."""
+def candidates() -> Iterator[str]:
+    """Where libcuvmm may be: where CUVMM_LIBRARY says, in the wheel, installation or build tree that
+    this package is of, or where the loader looks."""
     named = os.environ.get("CUVMM_LIBRARY")
     if named:
         yield named
         return
-    package = Path(__file__).resolve().parent
-    yield str(package / SONAME)
-    yield str(package / "_parts" / "lib" / SONAME)
-    for above in package.parents:
-        yield str(above / SONAME)
-        yield str(above / "build" / "lib" / SONAME)
+    yield from places.library_candidates(SONAME)
     yield SONAME
 
 
 class Library:
     """The library, with a method a call. Those that can fail raise, and answer nothing else."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.path, self.handle = self._open()
         for name, arguments in CHECKED.items():
             setattr(self, name, self._checked(name, arguments))
-        for name, (answer, *arguments) in PLAIN.items():
+        for name, (answer, *taken) in PLAIN.items():
             function = getattr(self.handle, "cuvmm_" + name)
             function.restype = answer
-            function.argtypes = arguments
+            function.argtypes = taken
             setattr(self, name, function)
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"libcuvmm has no call {name}")
+
     @staticmethod
-    def _open():
+    def _open() -> tuple[str, ctypes.CDLL]:
+        why: Optional[OSError] = None
         for path in candidates():
             if "/" in path and not os.path.exists(path):
                 continue
@@ -167,14 +263,15 @@ class Library:
                 return path, ctypes.CDLL(path)
             except OSError as error:
                 why = error
-        raise CuvmmError(f"{SONAME} cannot be loaded ({why}); CUVMM_LIBRARY may name it") from why
+        raise CuvmmError(f"{SONAME} cannot be loaded ({why or 'there is no such file'}); "
+                         "CUVMM_LIBRARY may name it") from why
 
-    def _checked(self, name, arguments):
+    def _checked(self, name: str, arguments: tuple[Any, ...]) -> Callable[..., None]:
         function = getattr(self.handle, "cuvmm_" + name)
         function.restype = c_int32
         function.argtypes = (*arguments, POINTER(Error))
 
-        def call(*given):
+        def call(*given: Any) -> None:
             error = Error()
             status = function(*given, byref(error))
             if status != 0:
@@ -183,7 +280,8 @@ class Library:
         return call
 
 
-def raised(status, error):
+def raised(status: int, error: Error) -> CuvmmError:
+    """The exception that says what the C API says."""
     kind = BY_STATUS.get(status, CuvmmError)
     return kind(error.message.decode(errors="replace"), driver_code=error.driver_code,
                 system_code=error.system_code, offset=error.offset, size=error.size,
@@ -191,10 +289,10 @@ def raised(status, error):
                 model=error.model.decode(errors="replace"))
 
 
-_library = None
+_library: Optional[Library] = None
 
 
-def library():
+def library() -> Library:
     """libcuvmm, loaded when first needed."""
     global _library
     if _library is None:

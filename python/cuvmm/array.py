@@ -1,10 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device memory as an array that torch, cupy and numba take without copying it."""
 
+from __future__ import annotations
+
 import ctypes
 import math
+import operator
+from types import TracebackType
+from typing import (TYPE_CHECKING, Any, Dict, Iterable, Optional, SupportsIndex, Tuple, Type,
+                    Union)
 
-from .errors import DriverFailed, InvalidArgument
+from ._driver import driver
+from ._owned import Owned
+from .errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from .pool import PoolAllocation
+
+Shape = Union[SupportsIndex, Iterable[SupportsIndex]]
 
 # The letters of __cuda_array_interface__ for what torch, cupy and numpy call their types.
 TYPES = {
@@ -14,7 +27,7 @@ TYPES = {
 }
 
 
-def type_string(dtype):
+def type_string(dtype: Any) -> str:
     """"float32", "<f4", numpy.float32 and numpy.dtype("f4") alike."""
     if isinstance(dtype, str):
         if dtype in TYPES:
@@ -30,101 +43,92 @@ def type_string(dtype):
     raise InvalidArgument(f"no such type: {dtype!r}")
 
 
-class _Driver:
-    """The few driver functions by which host memory is copied."""
-
-    def __init__(self):
-        self.handle = ctypes.CDLL("libcuda.so.1")
-        for name, *arguments in (
-                ("cuDevicePrimaryCtxRetain", ctypes.POINTER(ctypes.c_void_p), ctypes.c_int),
-                ("cuCtxPushCurrent_v2", ctypes.c_void_p),
-                ("cuCtxPopCurrent_v2", ctypes.POINTER(ctypes.c_void_p)),
-                ("cuMemcpyHtoD_v2", ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t),
-                ("cuMemcpyDtoH_v2", ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t)):
-            getattr(self.handle, name).argtypes = arguments
-        self.contexts = {}
-
-    def copy(self, name, device, *arguments):
-        """In the device's primary context, which from then on is kept."""
-        if device not in self.contexts:
-            context = ctypes.c_void_p()
-            self.check("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-            self.contexts[device] = context
-        self.check("cuCtxPushCurrent_v2", self.contexts[device])
-        try:
-            self.check(name, *arguments)
-        finally:
-            self.check("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
-
-    def check(self, name, *arguments):
-        code = getattr(self.handle, name)(*arguments)
-        if code != 0:
-            raise DriverFailed(f"{name} answers CUDA error {code}", driver_code=code)
-
-
-_driver = None
-
-
-def driver():
-    global _driver
-    if _driver is None:
-        _driver = _Driver()
-    return _driver
-
-
 class DeviceArray:
-    """A C-contiguous array in a pool. Valid until free(), or until its pool or model ends, or its
-    model is deactivated. Keeps nothing alive that it does not own: what was made from it by cupy or
-    torch must be gone, or not be used, by then."""
+    """A C-contiguous array in memory of the library. Valid until free(), until its pool, model,
+    buffer or mapping ends, or its model is deactivated; a context manager that frees it. Keeps
+    nothing alive that it does not own: what was made from it by cupy or torch must be gone, or not
+    be used, by then."""
 
-    def __init__(self, address, offset, shape, dtype, device, free):
-        self.shape = tuple(int(n) for n in (shape if hasattr(shape, "__iter__") else (shape,)))
+    def __init__(self, address: int, shape: Shape, dtype: Any, device: int, *,
+                 owner: Optional[Owned] = None, allocation: Optional["PoolAllocation"] = None,
+                 is_read_only: bool = False) -> None:
+        self.shape = dimensions(shape)
         self.typestr = type_string(dtype)
         self.address = address
-        self.offset = offset
         self.nbytes = size_of(self.shape, self.typestr)
         self._device = device
-        self._free = free
+        self._owner = owner
+        self._allocation = allocation
+        self._is_read_only = is_read_only
+        self._is_freed = False
 
     @property
-    def __cuda_array_interface__(self):
-        if self._free is None:
-            raise InvalidArgument("the array has been freed")
-        return {"shape": self.shape, "typestr": self.typestr, "data": (self.address, False),
-                "strides": None, "version": 3}
+    def offset(self) -> int:
+        """Where it lies in its pool; 0 outside of pools."""
+        return self._allocation.offset if self._allocation is not None else 0
 
-    def free(self):
-        """Gives the memory back. A second time does nothing."""
-        if self._free is not None:
-            self._free(self.offset, self.nbytes)
-            self._free = None
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
+        self._check()
+        return {"shape": self.shape, "typestr": self.typestr, "strides": None,
+                "data": (self.address, self._is_read_only), "version": 3}
 
-    def copy_from(self, host):
+    def __enter__(self) -> "DeviceArray":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.free()
+
+    def free(self) -> None:
+        """Gives a pool its memory back; of a buffer it ends the array alone. A second time does
+        nothing."""
+        if not self._is_freed and self._allocation is not None:
+            self._allocation.free()
+        self._is_freed = True
+
+    def copy_from(self, host: Any) -> None:
         """From anything with the buffer protocol (bytes, array, a numpy array), of the same size."""
-        view = memoryview(host).cast("B") if not isinstance(host, memoryview) else host.cast("B")
+        if self._is_read_only:
+            raise InvalidArgument("the memory was granted for reading only")
+        view = memoryview(host).cast("B")
         if view.nbytes != self.nbytes:
             raise InvalidArgument(f"{view.nbytes} bytes for an array of {self.nbytes}")
         source = (ctypes.c_char * view.nbytes).from_buffer_copy(view)
         self._copy("cuMemcpyHtoD_v2", self.address, source, self.nbytes)
 
-    def tobytes(self):
+    def tobytes(self) -> bytes:
+        """A copy as bytes."""
         target = ctypes.create_string_buffer(self.nbytes)
         self._copy("cuMemcpyDtoH_v2", target, self.address, self.nbytes)
         return target.raw
 
-    def numpy(self):
+    def numpy(self) -> Any:
         """A copy as a numpy array."""
         import numpy
         return numpy.frombuffer(bytearray(self.tobytes()), dtype=self.typestr).reshape(self.shape)
 
-    def _copy(self, name, *arguments):
-        if self._free is None:
+    def _copy(self, name: str, *arguments: Any) -> None:
+        self._check()
+        with driver().primary_context(self._device):
+            driver().call(name, *arguments)
+
+    def _check(self) -> None:
+        if self._is_freed:
             raise InvalidArgument("the array has been freed")
-        driver().copy(name, self._device, *arguments)
+        if self._owner is not None and not self._owner.is_open:
+            raise InvalidArgument("the array's memory has ended")
 
 
-def size_of(shape, typestr):
-    size = math.prod(shape) * int(typestr[2:])
-    if size <= 0:
+def dimensions(shape: Shape) -> Tuple[int, ...]:
+    """A shape as a tuple; a number is a shape of one dimension."""
+    if isinstance(shape, SupportsIndex):
+        shape = (shape,)
+    return tuple(operator.index(length) for length in shape)
+
+
+def size_of(shape: Tuple[int, ...], typestr: str) -> int:
+    """The bytes of such an array."""
+    if any(length <= 0 for length in shape):
         raise InvalidArgument(f"an array of shape {shape} has no bytes")
-    return size
+    return math.prod(shape) * int(typestr[2:])

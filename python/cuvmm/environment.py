@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The environment in which a child process runs under cuvmm."""
 
+from __future__ import annotations
+
 import os
 import re
+from typing import Mapping, MutableMapping, Optional
 
 from . import places
 
 _OPTIONS = ("mode", "limit", "trace_file", "log_level", "log_file", "grow", "cache", "free", "wait",
-            "compact", "spill", "resize", "schedule", "client", "priority", "weight")
+            "compact", "spill", "spill_peers", "spill_move", "control", "publish", "pause_ahead",
+            "resize", "schedule", "schedule_window", "client", "priority", "weight")
 
 # What makes PyTorch, by both names of its variable, and JAX ask the driver for stream-ordered
 # memory. All of one framework's are set, or none.
@@ -17,18 +21,19 @@ _FRAMEWORKS = (("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync"),
                ("XLA_PYTHON_CLIENT_PREALLOCATE", "false"))
 
 
-def _first_in(variables, name, entry, separator=os.pathsep):
+def _first_in(variables: MutableMapping[str, str], name: str, entry: str,
+              separator: str = os.pathsep) -> None:
     known = variables.get(name, "")
     if entry not in known.split(separator):
         variables[name] = entry + separator + known if known else entry
 
 
-def _is_sanitizer(library):
+def _is_sanitizer(library: str) -> bool:
     names = ("libasan.", "libtsan.", "liblsan.", "libubsan.", "libhwasan.", "libclang_rt.")
     return os.path.basename(library).startswith(names)
 
 
-def _preload(variables, library):
+def _preload(variables: MutableMapping[str, str], library: str) -> None:
     """Before other libraries, but behind the runtimes of sanitizers, which must come first."""
     known = [one for one in re.split(r"[:\s]+", variables.get("LD_PRELOAD", "")) if one]
     first = [one for one in known if _is_sanitizer(one)]
@@ -36,7 +41,8 @@ def _preload(variables, library):
     variables["LD_PRELOAD"] = ":".join([*first, library, *others])
 
 
-def env(base=None, *, sim=False, frameworks=False, **options):
+def env(base: Optional[Mapping[str, str]] = None, *, sim: bool = False, frameworks: bool = False,
+        **options: object) -> dict[str, str]:
     """A copy of `base` (else of this process' environment) for a program that runs under cuvmm.
 
     For what starts processes by itself: Ray's runtime_env, Slurm, multiprocessing, subprocess:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pools raise: an exception a status of the C API, with its details as attributes."""
+"""What calls raise: an exception a status of the C API, with its details as attributes."""
+
+from __future__ import annotations
+
+from typing import Dict, Type
 
 
 class CuvmmError(Exception):
     """Anything that libcuvmm refuses. `driver_code` is a CUresult, where the driver was asked."""
 
-    def __init__(self, message, *, driver_code=0, system_code=0, offset=0, size=0, capacity=0,
-                 requested=0, available=0, model=""):
+    def __init__(self, message: str, *, driver_code: int = 0, system_code: int = 0,
+                 offset: int = 0, size: int = 0, capacity: int = 0, requested: int = 0,
+                 available: int = 0, model: str = "") -> None:
         super().__init__(message)
         self.driver_code = driver_code
         self.system_code = system_code
@@ -86,7 +91,7 @@ class AlreadyExists(CuvmmError):
     """There is one of that name."""
 
 
-BY_STATUS = {
+BY_STATUS: Dict[int, Type[CuvmmError]] = {
     1: InvalidArgument, 2: InvalidGranule, 3: InvalidOffset, 4: AlreadyMapped, 5: NotMapped,
     6: OutOfPhysicalMemory, 7: OutOfAddresses, 8: ModelAlreadyExists, 9: ModelNotFound,
     10: NotSupported, 11: DeviceLost, 12: DriverFailed, 13: SystemFailed, 14: TimedOut,

@@ -1,31 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the parts of cuvmm lie: in this package, in the installation around it, or in the build tree."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import shutil
 import stat
+from typing import Iterable
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+# A Debian package puts a link to this folder where Python looks.
+_HERE = os.path.dirname(os.path.realpath(__file__))
+_INSTALLED = os.path.join("share", "cuvmm", "python", "cuvmm")
 
-# Prefixes that hold bin and lib: of a wheel, of an installation (share/cuvmm/python), of a build.
-_PREFIXES = (os.path.join(_HERE, "_parts"), os.path.join(_HERE, "..", "..", "..", ".."),
-             os.path.join(_HERE, "..", "..", "build"))
-_LIBRARY_FOLDERS = ("lib", os.path.join("lib", "x86_64-linux-gnu"))
+
+def _prefixes() -> list[str]:
+    """The folders that hold bin and lib: a wheel's, and an installation's or a build tree's."""
+    found = [os.path.join(_HERE, "_parts")]
+    if _HERE.endswith(os.sep + _INSTALLED):
+        found.append(_HERE[:-len(_INSTALLED)])
+    else:
+        found.append(os.path.join(_HERE, "..", "..", "build"))
+    return found
+
+
+_PREFIXES = _prefixes()
+_LIBRARY_FOLDERS = ("lib", os.path.join("lib", "x86_64-linux-gnu"), "lib64")
 
 
 class NotInstalled(RuntimeError):
     """A part of cuvmm is missing."""
 
 
-def _first(candidates, what):
+def _first(candidates: Iterable[str], what: str) -> str:
     for candidate in candidates:
         if os.path.exists(candidate):
             return os.path.realpath(candidate)
     raise NotInstalled(f"{what} is not installed beside this package: {_HERE}")
 
 
-def program():
+def program() -> str:
     """The command line, `cuvmm`."""
     beside = [os.path.join(prefix, "bin", "cuvmm") for prefix in _PREFIXES]
     on_path = shutil.which("cuvmm")
@@ -34,20 +48,25 @@ def program():
     return _first(beside + own, "the program cuvmm")
 
 
-def _is_script(path):
+def _is_script(path: str) -> bool:
     with open(path, "rb") as file:
         return file.read(2) == b"#!"
 
 
-def _library(name):
-    return _first([os.path.join(prefix, folder, name) for prefix in _PREFIXES
-                   for folder in _LIBRARY_FOLDERS], name)
+def library_candidates(name: str) -> list[str]:
+    """Where a library of ours may lie."""
+    return [os.path.join(prefix, folder, name) for prefix in _PREFIXES
+            for folder in _LIBRARY_FOLDERS]
+
+
+def _library(name: str) -> str:
+    return _first(library_candidates(name), name)
 
 
 _ENDS_A_NAME = " \t\n:;"
 
 
-def _loadable(path):
+def _loadable(path: str) -> str:
     """The path as the loader's variables can hold it: without blanks and colons, by a link."""
     if not any(letter in path for letter in _ENDS_A_NAME):
         return path
@@ -67,11 +86,11 @@ def _loadable(path):
     return link
 
 
-def preload_library():
+def preload_library() -> str:
     """The library that LD_PRELOAD names."""
     return _loadable(_library("libcuvmm_preload.so"))
 
 
-def sim_folder():
+def sim_folder() -> str:
     """The folder of the simulated driver, for LD_LIBRARY_PATH."""
     return _loadable(os.path.dirname(_library(os.path.join("cuvmm", "sim", "libcuda.so.1"))))

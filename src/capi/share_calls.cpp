@@ -154,6 +154,7 @@ Result<share::Granted> granted(const ElasticPool& pool, Stretch stretch,
 Result<share::Imported> receive(share::Session& session, Deadline until) {
   Engine& running = *TRY(engine());
   const Inside inside;
+  TRY(running.stores().device_count());  // starts the driver, which an importer may not have yet
   const share::Grant grant = TRY(session.receive(until));
   auto imported = share::Imported::fetch(running.driver(), session, grant, until);
   if (!imported.ok()) static_cast<void>(session.release(grant.id, until).ok());

@@ -19,17 +19,33 @@ grep -q "no command 'conjure'" said || fail "an unknown command is not named"
 grep -q '^usage:' said || fail "an unknown command does not show the usage"
 
 # What the demo runs is built for it, so that it works where nothing else was built.
-built=$(sed -n '/^cmd_demo/,/^}/s/^ *build_preset release //p' "$root/dev")
-for program in $(grep -o 'build/bin/[a-z_]*' "$root/tools/demo.sh" | sed 's#.*/##; s#^cuvmm$#cuvmm_cli#' | sort -u); do
-  grep -qw -- "$program" <<<"$built" || fail "the demo runs $program and does not build it"
+for shown in demo quick; do
+  built=$(sed -n "/^cmd_$shown/,/^}/s/^ *build_preset release //p" "$root/dev")
+  run=$(grep -o 'build/bin/[a-z_]*' "$root/tools/$shown.sh" | sed 's#.*/##; s#^cuvmm$#cuvmm_cli#' | sort -u)
+  (($(wc -w <<<"$run") >= 4)) || fail "the programs that $shown runs are not found: $run"
+  for program in $run; do
+    grep -qw -- "$program" <<<"$built" || fail "./dev $shown runs $program and does not build it"
+  done
 done
+
+# run_tests.sh and make show something in seconds, and then run the tests.
+mkdir tree
+cp "$root/run_tests.sh" "$root/Makefile" tree
+printf '#!/bin/sh\necho "$@"\n' >tree/dev
+chmod +x tree/dev
+expect "run_tests.sh" "$(tree/run_tests.sh | tr '\n' ' ')" "quick test "
+expect "run_tests.sh asan" "$(tree/run_tests.sh asan | tr '\n' ' ')" "test asan "
+if command -v make >/dev/null; then
+  expect "make test" "$(make -s -C tree test | grep -v ^make | tr '\n' ' ')" "quick test "
+  expect "make demo" "$(make -s -C tree demo | grep -v ^make | tr '\n' ' ')" "quick demo "
+fi
 
 status=0
 "$root/dev" build sideways >said 2>&1 || status=$?
 expect "exit status of an unknown preset" "$status" 2
 
 "$root/dev" help >said
-for command in demo test build fuzz stress bench gpu-test format tidy clean help; do
+for command in quick demo test build fuzz stress bench gpu-test format tidy clean help; do
   grep -q "^  $command " said || fail "help does not name $command"
 done
 
@@ -64,4 +80,23 @@ ensure_python_packages requirements.txt
 echo nothing==1.1 >requirements.txt
 (ensure_venv() { exit 7; }; ensure_python_packages requirements.txt) && status=0 || status=$?
 expect "exit status where requirements have changed" "$status" 7
+
+# What the tests need is there before they run.
+cd "$root"
+mkdir "$trial/bin"
+printf '#!/bin/sh\necho ctest >>"%s/asked"\n' "$trial" >"$trial/bin/ctest"
+chmod +x "$trial/bin/ctest"
+(
+  source tools/build.sh
+  build_preset() { :; }
+  say_skipped() { :; }
+  ensure_packages() { echo "$1" >"$trial/needs"; }
+  ensure_python_packages() { echo "$1" >>"$trial/asked"; }
+  PATH=$trial/bin:$PATH run_tests release
+)
+expect "what ./dev test brings" "$(tr '\n' ' ' <"$trial/asked")" "requirements.txt requirements-tests.txt ctest "
+grep -q '^procps .*pgrep' "$trial/needs" || fail "tests need procps, and ./dev test does not bring it"
+for package in setuptools wheel; do
+  grep -q "^$package==" requirements-tests.txt || fail "requirements-tests.txt has no $package"
+done
 echo "dev: all as it should be"

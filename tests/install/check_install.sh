@@ -29,8 +29,36 @@ done
 grep -rlF "$build" "$trial/a place/lib/cmake" "$trial/a place/lib/pkgconfig" "$trial/a place/include" &&
   fail "the files above name the build folder"
 
+use_examples() {  # PREFIX
+  local sim="$1/lib/cuvmm/sim" program said
+  for program in elastic_pool two_models elastic_pool.py; do
+    said=$(env -u PYTHONPATH LD_LIBRARY_PATH="$sim" "$1/libexec/cuvmm/$program" 2>&1) ||
+      fail "$program failed: $said"
+  done
+  "$1/bin/cuvmm" run --sim --quiet -- "$1/libexec/cuvmm/elastic_pool.py" >/dev/null || fail "elastic_pool.py failed under cuvmm"
+}
+import_package() {  # PREFIX: natively, and under its own cuvmm
+  local engine under=()
+  for engine in own preloaded; do
+    [[ $engine == own ]] || under=("$1/bin/cuvmm" run --sim --quiet --)
+    env -u CUVMM_LIBRARY -u PYTHONDONTWRITEBYTECODE LD_LIBRARY_PATH="$1/lib/cuvmm/sim" PYTHONPATH="$1/share/cuvmm/python" \
+      CUVMM_TEST_ENGINE=$engine \
+      "${under[@]}" python3 "$here/use_package.py" "$1" || fail "import cuvmm failed in $1"
+  done
+}
+import_package "$trial/a place"
+# What the documents name.
+named=$(grep -oE '`[a-z_]+\.(cpp|py)`' "$here/../../examples/README.md" | tr -d '`' | sort -u)
+for source in $named; do
+  [[ -x "$trial/a place/libexec/cuvmm/${source%.cpp}" ]] || fail "the example $source is not installed"
+  [[ -e "$trial/a place/share/doc/libcuvmm-dev/examples/$source" ]] || fail "the source $source is not installed"
+done
+(($(wc -w <<<"$named") >= 9)) || fail "examples/README.md names: $named"
+
 echo "== find_package, after a move"
 mv "$trial/a place" "$trial/moved"
+import_package "$trial/moved"
+use_examples "$trial/moved"
 # There may be no make.
 generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt")
 cmake -G "$generator" -S "$here/consumer" -B "$trial/consumer" -DCMAKE_PREFIX_PATH="$trial/moved" >/dev/null

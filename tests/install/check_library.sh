@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # check_library.sh BUILD SOURCE: what libcuvmm.so shows and needs. It shows the C API of the public
-# headers, all of it and nothing else, so that it changes what no program finds.
+# headers, all of it and nothing else, so that it changes what no program finds. The C++ headers have
+# all of it too.
 set -euo pipefail
 library=$1/lib/libcuvmm.so
 headers=$2/include/cuvmm
@@ -22,4 +23,9 @@ declared=$(grep -hoE '\bcuvmm_[a-z0-9_]+\(' "$headers"/*.h | grep -v '^cuvmm_sim
 echo "shows: $(wc -l <<<"$shown") functions"
 differ=$(diff <(echo "$declared") <(echo "$shown")) || wrong "headers (<) and library (>) differ:
 $differ"
+
+# Nothing of it is missing in C++. tests/python/check_library.py compares the Python package.
+for call in $declared; do
+  grep -qw -- "$call" "$headers"/*.hpp || wrong "no C++ header has $call"
+done
 exit "$status"

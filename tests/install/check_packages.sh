@@ -39,11 +39,25 @@ root=$trial/root
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/var/lib/dpkg/triggers"
 touch "$root/var/lib/dpkg/status"
 before=$(cd "$root" && find . -not -path './var/*' | sort)
-install_both() { dpkg --root="$root" --force-depends --no-triggers -i "$runs" "$builds" >"$trial/dpkg.log" 2>&1 || { cat "$trial/dpkg.log"; fail "dpkg failed"; }; }
+# A root of its own has no shell for a package's scripts either.
+in_root() { dpkg --root="$root" --force-depends --force-script-chrootless --no-triggers "$@"; }
+install_both() { in_root -i "$runs" "$builds" >"$trial/dpkg.log" 2>&1 || { cat "$trial/dpkg.log"; fail "dpkg failed"; }; }
 install_both
 cuvmm=$root/usr/bin/cuvmm
 [[ $("$cuvmm" --version) == cuvmm\ * ]] || fail "it says: $("$cuvmm" --version)"
 "$cuvmm" run --sim=memory=64M -- "$root/usr/libexec/cuvmm/frag_test" >/dev/null 2>&1 || fail "frag_test failed under it"
+# A root of its own has no Python: its folders are named instead, as the system's are by themselves.
+here=$(dirname "$(readlink -f "$0")")
+import_package() {  # natively, and under its own cuvmm
+  local engine under=()
+  for engine in own preloaded; do
+    [[ $engine == own ]] || under=("$cuvmm" run --sim --quiet --)
+    env -u CUVMM_LIBRARY -u PYTHONDONTWRITEBYTECODE LD_LIBRARY_PATH="$root/usr/lib/cuvmm/sim" \
+      PYTHONPATH="$root/usr/lib/python3/dist-packages" CUVMM_TEST_ENGINE=$engine \
+      "${under[@]}" python3 "$here/use_package.py" "$root/usr" || fail "import cuvmm failed"
+  done
+}
+import_package
 "$cuvmm" demo --sim --no-pictures -o "$trial/a demo" >"$trial/demo.log" 2>&1 || { cat "$trial/demo.log"; fail "the demo failed"; }
 
 echo "== upgrade over a running program"
@@ -80,7 +94,9 @@ wait "$holder" || fail "a program that ran died of the upgrade"
 wait "$running" || true
 
 echo "== remove"
-dpkg --root="$root" --force-depends --no-triggers -P libcuvmm-dev cuvmm >"$trial/dpkg.log" 2>&1 || { cat "$trial/dpkg.log"; fail "dpkg failed to remove"; }
+import_package
+[[ -n $(find "$root" -name __pycache__) ]] || fail "Python has compiled nothing, so nothing of it is removed"
+in_root -P libcuvmm-dev cuvmm >"$trial/dpkg.log" 2>&1 || { cat "$trial/dpkg.log"; fail "dpkg failed to remove"; }
 after=$(cd "$root" && find . -not -path './var/*' | sort)
 [[ $before == "$after" ]] || fail "left behind: $(diff <(echo "$before") <(echo "$after"))"
 echo "nothing is left"

@@ -5,7 +5,9 @@
 set -euo pipefail
 build=$(readlink -f "$1")
 root=$(readlink -f "$(dirname "$(readlink -f "$0")")/../..")
-python=${CUVMM_PYTHON:-python3}
+# ./dev puts setuptools and wheel into .venv.
+python=${CUVMM_PYTHON:-$root/.venv/bin/python}
+[[ -x $python ]] || python=python3
 "$python" -c 'import setuptools, wheel, pip' 2>/dev/null ||
   { echo "skipped: wheel: no setuptools, wheel and pip in $python"; exit 0; }
 trial=$(mktemp -d)
@@ -35,6 +37,12 @@ cd /
   "$site/cuvmm/_parts/libexec/cuvmm/frag_test" >/dev/null 2>&1 || fail "frag_test failed under it"
 "$own" -m cuvmm plot "$trial/run.trace" -o "$trial/run.json" || fail "no data for a picture"
 "$own" -m cuvmm demo --sim --no-pictures -o "$trial/demo" >/dev/null 2>&1 || fail "the demo failed"
+for engine in own preloaded; do
+  under=()
+  [[ $engine == own ]] || under=("$own" -m cuvmm run --sim --quiet --)
+  LD_LIBRARY_PATH="$site/cuvmm/_parts/lib/cuvmm/sim" CUVMM_TEST_ENGINE=$engine \
+    "${under[@]}" "$own" "$root/tests/install/use_package.py" "$site" || fail "import cuvmm failed"
+done
 "$own" - "$trial" <<'PYTHON' || fail "env() or the library does not work"
 import os, subprocess, sys
 import cuvmm

@@ -22,7 +22,7 @@ TEST(LibraryEngine, IsThePreloadLibrarysWhereThereIsOne) {
   const auto info = engine_info();
   ASSERT_TRUE(info.ok()) << info.error().message();
   EXPECT_EQ(info->kind, expected_engine());
-  EXPECT_EQ(info->version, cuvmm_version());
+  EXPECT_EQ(info->version, version());
   EXPECT_GE(info->driver_version, 11000);
   EXPECT_GE(info->device_count, 1);
 }
@@ -62,6 +62,7 @@ TEST(LibraryEngine, NamesEveryStatus) {
     EXPECT_STRNE(cuvmm_status_name(static_cast<cuvmm_status>(status)), "unknown status") << status;
   }
   EXPECT_STREQ(cuvmm_status_name(static_cast<cuvmm_status>(12345)), "unknown status");
+  EXPECT_STREQ(name_of(ErrorKind::AlreadyMapped), "already mapped");
 }
 
 }  // namespace

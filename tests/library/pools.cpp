@@ -4,8 +4,10 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cuvmm/cuvmm.hpp"
@@ -47,18 +49,61 @@ TEST_F(LibraryPools, AnElasticPoolHoldsWhatIsWritten) {
     auto pool = ElasticPool::create(64 * MiB);
     ASSERT_TRUE(pool.ok()) << pool.error().message();
     EXPECT_EQ(in_use(), before);
-    const auto offset = pool->allocate(3 * MiB);
-    ASSERT_TRUE(offset.ok());
-    write(pool->base_address() + *offset + MiB, "over a seam, perhaps");
-    EXPECT_EQ(read(pool->base_address() + *offset + MiB, 20), "over a seam, perhaps");
+    const auto placed = pool->allocate(3 * MiB);
+    ASSERT_TRUE(placed.ok());
+    write(placed->address + MiB, "over a seam, perhaps");
+    EXPECT_EQ(read(pool->base_address() + placed->offset + MiB, 20), "over a seam, perhaps");
     EXPECT_EQ(in_use() - before, pool->stats().physical_bytes);
     const auto places = pool->places();
     ASSERT_EQ(places.size(), 1u);
     EXPECT_EQ(places[0].physical_bytes, pool->stats().physical_bytes);
-    EXPECT_TRUE(pool->deallocate(*offset, 3 * MiB).ok());
-    EXPECT_FALSE(pool->is_mapped(*offset));
+    EXPECT_TRUE(pool->deallocate(*placed).ok());
+    EXPECT_FALSE(pool->is_mapped(placed->offset));
   }
   EXPECT_EQ(in_use(), before);
+}
+
+// Wherever the place comes from, both numbers of it are there, each under its name.
+TEST_F(LibraryPools, AllocationsHaveAnOffsetAndAnAddress) {
+  static_assert(!std::is_convertible_v<PoolAllocation, std::uint64_t>);
+  auto pool = ElasticPool::create(64 * MiB);
+  ASSERT_TRUE(pool.ok());
+  const auto found = pool->allocate(MiB);
+  const auto chosen = pool->allocate_at(40 * MiB, MiB);
+  ASSERT_TRUE(found.ok() && chosen.ok());
+  EXPECT_EQ(chosen->offset, 40 * MiB);
+  for (const PoolAllocation& one : {*found, *chosen}) {
+    EXPECT_EQ(one.address, pool->base_address() + one.offset);
+    EXPECT_EQ(one.size, MiB);
+    EXPECT_TRUE(pool->deallocate(one).ok());
+    EXPECT_FALSE(pool->is_mapped(one.offset));
+  }
+  auto models = SharedPool::create(8 * MiB);
+  ASSERT_TRUE(models.ok());
+  const auto base = models->register_model("a", 64 * MiB);
+  ASSERT_TRUE(base.ok());
+  const auto of_model = models->allocate("a", MiB);
+  const auto chosen_of_model = models->allocate_at("a", 40 * MiB, MiB);
+  ASSERT_TRUE(of_model.ok() && chosen_of_model.ok());
+  EXPECT_EQ(chosen_of_model->offset, 40 * MiB);
+  for (const PoolAllocation& one : {*of_model, *chosen_of_model}) {
+    EXPECT_EQ(one.address, *base + one.offset);
+    EXPECT_EQ(one.size, MiB);
+    EXPECT_TRUE(models->deallocate("a", one).ok());
+  }
+  EXPECT_EQ(models->model_stats("a")->memory.allocated_bytes, 0u);
+}
+
+TEST(LibraryResultsDeathTest, ReadingTheValueOfAFailedCallSaysWhyItFailed) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  cuvmm_error details{};
+  details.status = CUVMM_ERROR_OUT_OF_PHYSICAL_MEMORY;
+  std::snprintf(details.message, sizeof details.message, "allocate in a pool: out of memory");
+  const Result<PoolAllocation> failed{Error{details}};
+  EXPECT_DEATH(static_cast<void>(*failed),
+               "the value of a failed call was read: allocate in a pool: out of memory");
+  EXPECT_DEATH(static_cast<void>(failed->offset), "allocate in a pool: out of memory");
+  EXPECT_DEATH(static_cast<void>(Result<void>{}.error()), "asked of a call that succeeded");
 }
 
 TEST_F(LibraryPools, ErrorsSayWhatWasAskedAndWhatThereWas) {
@@ -167,16 +212,15 @@ TEST_F(LibraryPools, CompactionReportsWhatItMoved) {
 TEST_F(LibraryPools, AFenceIsWaitedFor) {
   auto pool = ElasticPool::create(16 * MiB);
   ASSERT_TRUE(pool.ok());
-  const auto offset = pool->allocate(4 * MiB);
-  ASSERT_TRUE(offset.ok());
+  const auto placed = pool->allocate(4 * MiB);
+  ASSERT_TRUE(placed.ok());
   CUstream stream = nullptr;
   ASSERT_EQ(CALL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   for (int i = 0; i < 8; ++i) {
-    ASSERT_EQ(CALL(cuMemsetD8Async)(pool->base_address() + *offset, 1, 4 * MiB, stream),
-              CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuMemsetD8Async)(placed->address, 1, 4 * MiB, stream), CUDA_SUCCESS);
   }
   ASSERT_TRUE(pool->fence(stream).ok());
-  EXPECT_TRUE(pool->deallocate(*offset, 4 * MiB).ok());
+  EXPECT_TRUE(pool->deallocate(*placed).ok());
   EXPECT_EQ(CALL(cuStreamQuery)(stream), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
 }
@@ -190,12 +234,12 @@ TEST_F(LibraryPools, TwoModelsTakeTurnsUnderOneLimit) {
       {.lost = [&](std::uint64_t, std::uint64_t) { lost.emplace_back("first"); }});
   ASSERT_TRUE(base.ok());
   ASSERT_TRUE(pool->register_model("second", 32 * MiB).ok());
-  const auto offset = pool->allocate("first", 6 * MiB);
-  ASSERT_TRUE(offset.ok());
-  write(*base + *offset, "weights");
+  const auto weights = pool->allocate("first", 6 * MiB);
+  ASSERT_TRUE(weights.ok());
+  write(weights->address, "weights");
   ASSERT_TRUE(pool->deactivate("first").ok());
   EXPECT_EQ(*pool->activate("first"), Activation::Kept);
-  EXPECT_EQ(read(*base + *offset, 7), "weights");
+  EXPECT_EQ(read(weights->address, 7), "weights");
   ASSERT_TRUE(pool->deactivate("first").ok());
   ASSERT_TRUE(pool->allocate("second", 6 * MiB).ok());
   EXPECT_EQ(lost, (std::vector<std::string>{"first"}));

@@ -12,21 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 import cuvmm  # noqa: E402
-from cuvmm import _capi  # noqa: E402
 
 MIB = 1 << 20
-
-
-class Structs(unittest.TestCase):
-    # As a C compiler lays them out; the C API promises never to enlarge them.
-    SIZES = {"Error": 504, "EngineInfo": 64, "DeviceInfo": 128, "Places": 104,
-             "ElasticPoolOptions": 184, "Compaction": 64, "ElasticPoolStats": 120,
-             "ModelOptions": 112, "ModelStats": 216, "SharedPoolStats": 104}
-
-    def test_sizes(self):
-        import ctypes
-        found = {name: ctypes.sizeof(getattr(_capi, name)) for name in self.SIZES}
-        self.assertEqual(found, self.SIZES)
 
 
 class Elastic(unittest.TestCase):
@@ -48,6 +35,36 @@ class Elastic(unittest.TestCase):
             with self.assertRaises(cuvmm.InvalidArgument):
                 one.__cuda_array_interface__
 
+    def test_allocations_have_an_offset_and_an_address(self):
+        with cuvmm.ElasticPool(64 * MIB) as pool:
+            found, chosen = pool.allocate(MIB), pool.allocate_at(40 * MIB, MIB)
+            self.assertEqual(chosen.offset, 40 * MIB)
+            for one in (found, chosen):
+                self.assertEqual((one.address, one.size), (pool.base_address + one.offset, MIB))
+                with self.assertRaises(TypeError):
+                    pool.is_mapped(one)  # which of its numbers is for the caller to say
+            with chosen:
+                self.assertTrue(pool.is_mapped(40 * MIB, MIB))
+            self.assertFalse(pool.is_mapped(40 * MIB))
+            pool.deallocate(found.offset, 4096)  # a part of it
+            self.assertFalse(pool.is_mapped(found.offset))
+            pool.deallocate(found.offset + 4096, MIB - 4096)
+            self.assertEqual(pool.stats().allocated_bytes, 0)
+            for wrong in ((found, 1), (0,)):
+                with self.assertRaises(TypeError):
+                    pool.deallocate(*wrong)
+            with cuvmm.ElasticPool(64 * MIB) as other:
+                mine = pool.allocate(MIB)
+                with self.assertRaisesRegex(ValueError, "of another pool"):
+                    other.deallocate(mine)
+                self.assertEqual(pool.stats().allocated_bytes, MIB)
+                pool.deallocate(mine)
+                pool.deallocate(mine)
+            left = pool.array(10)
+        left.free()
+        with self.assertRaisesRegex(ValueError, "freed|ended"):
+            left.tobytes()
+
     def test_errors_say_what_they_are(self):
         with cuvmm.ElasticPool(8 * MIB, physical_limit=2 * MIB) as pool:
             with self.assertRaises(cuvmm.InvalidOffset) as caught:
@@ -64,8 +81,11 @@ class Elastic(unittest.TestCase):
             pool.allocate_at(0, 10)
             with self.assertRaises(cuvmm.AlreadyMapped):
                 pool.allocate_at(9, 1)
-            with self.assertRaises(cuvmm.InvalidArgument):
-                pool.array(0)
+            for nothing in (0, (-4, -4), (4, 0)):
+                with self.assertRaises(cuvmm.InvalidArgument):
+                    pool.array(nothing)
+            with self.assertRaises(TypeError):
+                pool.array((1.5, 2))
             with self.assertRaises(cuvmm.InvalidArgument):
                 pool.array(10, "quaternion")
         with self.assertRaises(cuvmm.InvalidGranule):
@@ -170,6 +190,31 @@ class Shared(unittest.TestCase):
             self.assertEqual(pool.activate("a"), cuvmm.Activation.LOST)
             self.assertEqual(pool.stats().physical_bytes,
                              pool.model_stats("a").memory.physical_bytes)
+
+    def test_a_model_ends_with_its_block(self):
+        with cuvmm.SharedPool(8 * MIB) as pool:
+            with pool.model("a", 32 * MIB, priority=3) as base:
+                one = pool.allocate("a", MIB)
+                at = pool.allocate_at("a", 8 * MIB, MIB)
+                self.assertEqual((one.address, at.address),
+                                 (base + one.offset, base + 8 * MIB))
+                self.assertEqual(pool.model_stats("a").priority, 3)
+                pool.deallocate("a", one)
+                at.free()
+                self.assertEqual(pool.model_stats("a").memory.allocated_bytes, 0)
+                with pool.model("b", MIB):
+                    with self.assertRaisesRegex(ValueError, "another pool or model"):
+                        pool.deallocate("b", pool.allocate("a", 1))
+            self.assertEqual(pool.stats().models, 0)
+            with pool.model("a", MIB):
+                pool.allocate("a", 4096)
+                with pool.active("a") as activation:
+                    self.assertEqual(activation, cuvmm.Activation.KEPT)
+                    self.assertTrue(pool.model_stats("a").is_active)
+                self.assertFalse(pool.model_stats("a").is_active)
+            with self.assertRaises(ZeroDivisionError), pool.model("c", MIB):
+                raise ZeroDivisionError
+            self.assertEqual(pool.stats().models, 0)
 
     def test_a_model_is_asked(self):
         with cuvmm.SharedPool(4 * MIB) as pool:

@@ -2,6 +2,8 @@
 // The C++ headers with nothing of CUDA at hand, at the same time as the C ones.
 #include <cuvmm/cuvmm.hpp>
 
+static_assert(__cplusplus >= 202002L, "cuvmm::cuvmm brings C++20 with it");
+
 int in_cpp() {
   const auto device = cuvmm::device_info(0);
   return device.ok() && device->granule != 0 ? 0 : 1;

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of the library that end."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any, Optional, Type, TypeVar
+
+from . import _capi
+from .errors import CuvmmError, InvalidArgument
+
+Self = TypeVar("Self", bound="Owned")
+
+
+class Owned:
+    """An object of the library: a context manager that ends it. A forked child does not own what
+    its parent made, so there nothing is ended."""
+
+    _kind = "object"
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._owner = os.getpid()
+        self._lib = _capi.library()
+
+    def _end(self, handle: Any) -> None:
+        raise NotImplementedError
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except CuvmmError:
+            pass  # nobody is there to be told
+
+    def close(self) -> None:
+        """Ends the object. A second time does nothing."""
+        handle = self._take()
+        if handle is None:
+            return
+        try:
+            self._end(handle)
+        except CuvmmError:
+            self._handle = handle  # refused, it is still there
+            raise
+
+    def _take(self) -> Any:
+        """The handle, which is not this object's any more; None where there is none to end."""
+        handle, self._handle = getattr(self, "_handle", None), None
+        return handle if handle and self._owner == os.getpid() else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the object can still be used."""
+        return bool(getattr(self, "_handle", None))
+
+    @property
+    def _open(self) -> Any:
+        if not self._handle:
+            raise InvalidArgument(f"the {self._kind} is closed")
+        return self._handle

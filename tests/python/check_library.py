@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package is all of the library: what the C API declares, typed and described; sharing,
+resizing, clients and pausing. LD_LIBRARY_PATH leads to a driver; CUVMM_TEST_ENGINE says which engine
+there is."""
+
+import ctypes
+import gc
+import inspect
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+import cuvmm  # noqa: E402
+from cuvmm import _capi, environment  # noqa: E402
+
+MIB = 1 << 20
+IS_PRELOADED = os.environ["CUVMM_TEST_ENGINE"] == "preloaded"
+IN_TIME = 20.0
+
+
+def promises(kind):
+    """What tests/install/abi.txt promises of symbols, sizes, fields or constants: name to number."""
+    lines = (ROOT / "tests" / "install" / "abi.txt").read_text(encoding="utf-8").splitlines()
+    found = (line.split() for line in lines)
+    return {words[1]: words[-1] for words in found if words[0] == kind}
+
+
+class Interface(unittest.TestCase):
+    def test_every_call_of_the_c_api_is_there(self):
+        declared = {name.split("@")[0].replace("cuvmm_", "", 1) for name in promises("symbol")}
+        self.assertEqual(set(_capi.CHECKED) | set(_capi.PLAIN),
+                         {name for name in declared if name != "CUVMM_0"})
+        text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "python" / "cuvmm").glob("*.py")
+                       if path.name != "_capi.py")
+        unused = {name for name in declared if not re.search(rf"\b{name}\b", text)}
+        self.assertEqual(unused, {"status_name"}, "an exception's class says it")
+
+    def test_structs_are_the_c_compilers(self):
+        sizes, fields = promises("size"), promises("field")
+        structs = {name: kind for name, kind in vars(_capi).items()
+                   if inspect.isclass(kind) and issubclass(kind, ctypes.Structure)
+                   and kind is not ctypes.Structure}
+        in_c = {"cuvmm_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower(): kind
+                for name, kind in structs.items()}
+        self.assertEqual(set(in_c), {name for name in sizes if "sim" not in name})
+        for name, kind in in_c.items():
+            self.assertEqual(ctypes.sizeof(kind), int(sizes[name]), name)
+            found = {f"{name}.{field.rstrip('_')}": getattr(kind, field).offset
+                     for field, _ in kind._fields_}
+            self.assertEqual(found, {field: int(offset) for field, offset in fields.items()
+                                     if field.startswith(name + ".")})
+
+    def test_numbers_are_the_headers(self):
+        enums = {"ENGINE": cuvmm.EngineKind, "MODE": cuvmm.Mode, "PLACE": cuvmm.Placement,
+                 "HOST": cuvmm.HostUse, "SCHEDULE": cuvmm.Policy, "CONTENTS": cuvmm.Activation}
+        in_c = {name: int(number) for name, number in promises("constant").items()}
+        for prefix, enum in enums.items():
+            self.assertEqual({f"CUVMM_{prefix}_{one.name}": one.value for one in enum},
+                             {name: number for name, number in in_c.items()
+                              if name.startswith(f"CUVMM_{prefix}_")})
+        for one in (*cuvmm.ShareEventKind, *cuvmm.Access):
+            self.assertEqual(in_c[f"CUVMM_SHARE_{one.name}"], one.value)
+        for number, error in _capi.BY_STATUS.items():
+            name = re.sub(r"(?<!^)(?=[A-Z])", "_", error.__name__).upper()
+            self.assertEqual(in_c["CUVMM_ERROR_" + name], number)
+        self.assertEqual(set(_capi.BY_STATUS),
+                         {n for name, n in in_c.items() if name.startswith("CUVMM_ERROR_")})
+
+    def test_everything_is_described_and_typed(self):
+        def claims(name, thing):
+            self.assertTrue(inspect.getdoc(thing), f"{name} has no description")
+            call = inspect.signature(thing)
+            for parameter in call.parameters.values():
+                if parameter.name not in ("self", "_", "cls"):
+                    self.assertIsNot(parameter.annotation, inspect.Parameter.empty,
+                                     f"{name}({parameter.name}) has no type")
+            self.assertIsNot(call.return_annotation, inspect.Signature.empty,
+                             f"{name} answers no type")
+
+        for name in cuvmm.__all__:
+            thing = getattr(cuvmm, name)
+            if not inspect.isclass(thing):
+                claims(name, thing)
+                continue
+            self.assertTrue(inspect.getdoc(thing), f"{name} has no description")
+            for part, one in vars(thing).items():
+                if part.startswith("_") or issubclass(thing, tuple):
+                    continue
+                one = one.__func__ if isinstance(one, staticmethod) else one
+                one = one.fget if isinstance(one, property) else one
+                if inspect.isfunction(one) and one.__module__.startswith("cuvmm"):
+                    claims(f"{name}.{part}", one)
+        self.assertTrue((Path(cuvmm.__file__).parent / "py.typed").exists())
+
+    def test_what_ends_is_a_context_manager(self):
+        for kind in (cuvmm.ElasticPool, cuvmm.SharedPool, cuvmm.PoolAllocation, cuvmm.DeviceArray,
+                     cuvmm.ResizableBuffer, cuvmm.SharedBuffer, cuvmm.ShareHost,
+                     cuvmm.ShareSession, cuvmm.SharedImport, cuvmm.SharedMapping, cuvmm.Client):
+            self.assertTrue(hasattr(kind, "__enter__") and hasattr(kind, "__exit__"), kind)
+
+    def test_env_knows_every_option(self):
+        text = (ROOT / "src" / "base" / "options.def").read_text(encoding="utf-8")
+        there_are = set(re.findall(r'^CUVMM_OPTION\(\w+,\s*"VMM_(\w+)"', text, re.M))
+        self.assertEqual({name.upper() for name in environment._OPTIONS}, there_are)
+
+
+class Resizing(unittest.TestCase):
+    def test_a_buffer_grows_where_it_lies(self):
+        before = cuvmm.device_info().physical_in_use
+        with cuvmm.ResizableBuffer(1 << 30) as buffer:
+            buffer.resize(MIB)
+            address = buffer.address
+            first = buffer.array(MIB, "uint8")
+            first.copy_from(b"x" * MIB)
+            with self.assertRaisesRegex(ValueError, "in a buffer of"):
+                buffer.array(MIB + 1, "uint8")
+            buffer.resize(64 * MIB)
+            self.assertEqual((buffer.address, first.tobytes()), (address, b"x" * MIB))
+            self.assertGreaterEqual(buffer.info().physical_bytes, 64 * MIB)
+            buffer.resize_ordered(MIB, None)
+            self.assertEqual(buffer.info().size, MIB)
+            with self.assertRaises(cuvmm.InvalidArgument):
+                buffer.resize(2 << 30)
+            for wrong, error in ((2**64, OverflowError), (-1, ValueError)):
+                with self.assertRaises(error):
+                    buffer.resize(wrong)
+        with self.assertRaisesRegex(ValueError, "has ended"):
+            first.tobytes()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            buffer.resize(1)
+        self.assertEqual(cuvmm.device_info().physical_in_use, before)
+        self.assertGreaterEqual(cuvmm.resize_info().elided_copies, 0)
+
+    def test_a_buffer_that_nobody_has_any_more_ends(self):
+        before = cuvmm.device_info().physical_in_use
+        buffer = cuvmm.ResizableBuffer(1 << 30)
+        buffer.resize(8 * MIB)
+        del buffer
+        gc.collect()
+        self.assertEqual(cuvmm.device_info().physical_in_use, before)
+
+    def test_a_forked_child_ends_nothing(self):
+        with cuvmm.ElasticPool(64 * MIB) as pool, pool.array(100, "uint8") as one:
+            one.copy_from(b"a" * 100)
+            child = os.fork()
+            if child == 0:
+                pool.close()
+                os._exit(0 if not pool.is_open else 1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(one.tobytes(), b"a" * 100)
+
+
+def importer(path, results):
+    """Another process: takes two grants, and says what it found."""
+    try:
+        with cuvmm.ShareSession(path, timeout=IN_TIME) as session:
+            with session.receive(IN_TIME) as grant:
+                about = grant.info()
+                with grant.map() as mapping:
+                    found = mapping.array(16, "uint8").tobytes()
+                    mapping.array().copy_from(found[::-1] + bytes(about.size - 16))
+                grant.acknowledge(7, timeout=IN_TIME)
+            taken = session.receive(IN_TIME)
+            mapping = taken.map()
+            view = mapping.array(4, "uint8")
+            refused = ""
+            try:
+                view.copy_from(b"1234")
+            except cuvmm.InvalidArgument as error:
+                refused = str(error)
+            of_pool = view.tobytes()
+            taken.release(IN_TIME)
+            results.put((about.tag, about.access, found, of_pool, refused, mapping.is_open))
+    except BaseException as error:
+        results.put(repr(error))
+        raise
+
+
+class Sharing(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.folder.name, "socket")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def next(self, host, kind):
+        while True:
+            event = host.wait(IN_TIME)
+            if event.kind is kind:
+                return event
+
+    def test_another_process_has_the_same_memory(self):
+        came, acknowledged, released = (cuvmm.ShareEventKind.CAME, cuvmm.ShareEventKind.ACKNOWLEDGED,
+                                        cuvmm.ShareEventKind.RELEASED)
+        context = multiprocessing.get_context("spawn")
+        results = context.SimpleQueue()
+        with cuvmm.ShareHost(self.path) as host, cuvmm.SharedBuffer(MIB) as buffer, \
+                cuvmm.ElasticPool(64 * MIB, cuvmm.Places(shareable=True)) as pool:
+            with self.assertRaisesRegex(ValueError, "not mapped"):
+                buffer.array()
+            self.assertEqual(buffer.map(), buffer.info().address)
+            buffer.array(16, "uint8").copy_from(bytes(range(16)))
+            granule = pool.granule
+            pool.array(granule, "uint8", offset=granule).copy_from(b"pool" + bytes(granule - 4))
+            process = context.Process(target=importer, args=(self.path, results))
+            process.start()
+            peer = self.next(host, came).peer
+            grant = host.send(peer, buffer, tag=9)
+            self.assertEqual(self.next(host, acknowledged)[1:], (peer, grant, 7))
+            self.assertEqual(self.next(host, released).grant, grant)
+            self.assertEqual(buffer.array(16, "uint8").tobytes(), bytes(range(16))[::-1])
+            with self.assertRaises(cuvmm.InvalidOffset):
+                host.send_of_pool(peer, pool, 1, granule)
+            grant = host.send_of_pool(peer, pool, granule, granule, access=cuvmm.Access.READ_ONLY)
+            self.assertEqual(self.next(host, released).grant, grant)
+            self.next(host, cuvmm.ShareEventKind.LEFT)
+            self.assertEqual(results.get(),
+                             (9, cuvmm.Access.READ_WRITE, bytes(range(16)), b"pool",
+                              "the memory was granted for reading only", False))
+            process.join()
+            with self.assertRaises(cuvmm.NotFound):
+                host.send(peer, buffer)
+
+    def test_an_importer_survives_the_end_of_its_session(self):
+        with cuvmm.ShareHost(self.path) as host, cuvmm.SharedBuffer(MIB) as buffer:
+            buffer.map()
+            buffer.array(4, "uint8").copy_from(b"here")
+            done = threading.Event()
+            kept = []
+
+            def take():
+                with cuvmm.ShareSession(self.path, timeout=IN_TIME) as session:
+                    kept.append(session.receive(IN_TIME).map())
+                done.set()
+
+            thread = threading.Thread(target=take)
+            thread.start()
+            host.send(self.next(host, cuvmm.ShareEventKind.CAME).peer, buffer)
+            self.next(host, cuvmm.ShareEventKind.LEFT)
+            thread.join()
+            self.assertEqual(kept[0].array(4, "uint8").tobytes(), b"here")
+            kept.pop().close()
+
+    def test_what_does_not_fit_is_refused(self):
+        with self.assertRaises(cuvmm.NotFound):
+            cuvmm.ShareSession(self.path, timeout=0.01)
+        with cuvmm.ShareHost(self.path) as host, cuvmm.SharedBuffer(MIB, chunk_size=0) as buffer:
+            with self.assertRaises(cuvmm.AlreadyExists):
+                cuvmm.ShareHost(self.path)
+            with self.assertRaises(cuvmm.TimedOut):
+                host.wait(0.01)
+            for timeout in (-1, float("nan"), float("inf")):
+                with self.assertRaisesRegex(ValueError, "number of seconds"):
+                    host.wait(timeout)
+            with self.assertRaises(OverflowError):
+                host.wait(1e30)
+            with self.assertRaises(OverflowError):
+                host.send(2**64, buffer)
+            with self.assertRaises(ValueError):
+                host.send(1, buffer, chunk_count=-1)
+            with self.assertRaises(cuvmm.InvalidArgument):
+                host.send(1, buffer, chunk_count=2)
+            descriptor = buffer.export_chunk(0)
+            self.assertGreaterEqual(descriptor, 0)
+            os.close(descriptor)
+            with cuvmm.ElasticPool(4 * MIB) as pool:  # whose places are not shareable
+                pool.allocate_at(0, 4 * MIB)
+                with self.assertRaises(cuvmm.NotSupported):
+                    host.send_of_pool(1, pool, 0, pool.granule)
+        with self.assertRaises(cuvmm.InvalidArgument):
+            cuvmm.SharedBuffer(0)
+        with self.assertRaises(OverflowError):
+            cuvmm.SharedBuffer(2**64)
+
+
+@unittest.skipIf(IS_PRELOADED, "the preload library is there")
+class WithoutThePreloadLibrary(unittest.TestCase):
+    def test_clients_and_pausing_are_refused(self):
+        for call in (lambda: cuvmm.Client("a"), lambda: cuvmm.set_policy(cuvmm.Policy.FAIR),
+                     lambda: cuvmm.pause(1), cuvmm.resume, cuvmm.away_info, cuvmm.Client.unbind):
+            with self.assertRaises(cuvmm.NotSupported):
+                call()
+
+
+@unittest.skipUnless(IS_PRELOADED, "needs the preload library")
+class Clients(unittest.TestCase):
+    def test_a_client_is_bound_and_ends(self):
+        cuvmm.set_policy(cuvmm.Policy.FAIR)
+        with cuvmm.Client("python", priority=5, weight=2) as client:
+            with cuvmm.ElasticPool(4 * MIB) as pool, client.bound():
+                with pool.array(MIB, "uint8") as array:
+                    array.copy_from(bytes(MIB))
+                    self.assertEqual(array.tobytes(), bytes(MIB))
+            figures = client.figures()
+            self.assertGreaterEqual(figures.bytes, 0)
+            client.bind_others()
+            client.unbind_others()
+            number = client.number
+        with self.assertRaises(cuvmm.NotFound):
+            _capi.library().client_bind(number)
+        with self.assertRaisesRegex(ValueError, "the client is closed"):
+            client.bind()
+        cuvmm.set_policy(cuvmm.Policy.OFF)
+
+    def test_what_does_not_fit_is_refused(self):
+        for wrong in ({"priority": 101}, {"weight": 0}):
+            with self.assertRaises(cuvmm.InvalidArgument):
+                cuvmm.Client("a", **wrong)
+        with self.assertRaises(OverflowError):
+            cuvmm.Client("a", weight=2**32 + 1)
+        with self.assertRaises(ValueError):
+            cuvmm.set_policy(17)
+
+
+@unittest.skipUnless(IS_PRELOADED, "needs the preload library")
+class Pausing(unittest.TestCase):
+    def test_memory_leaves_and_comes_back(self):
+        # The program's own memory, which ctypes' driver is served like any other's.
+        cuvmm.engine_info()
+        with cuvmm._driver.driver().primary_context(0):
+            cuda = ctypes.CDLL("libcuda.so.1")
+            address = ctypes.c_uint64()
+            self.assertEqual(cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(6 * MIB)), 0)
+            block = cuvmm.DeviceArray(address.value, 6 * MIB, "uint8", 0)
+            block.copy_from(b"p" * (6 * MIB))
+            with cuvmm.paused(IN_TIME) as report:
+                self.assertGreaterEqual(report.moved, 6 * MIB)
+                self.assertTrue(cuvmm.away_info().is_paused)
+                self.assertEqual(cuvmm.device_info().physical_in_use, 0)
+            self.assertFalse(cuvmm.away_info().is_paused)
+            self.assertEqual(block.tobytes(), b"p" * (6 * MIB))
+            with self.assertRaises(ZeroDivisionError), cuvmm.paused(IN_TIME, strict=True):
+                raise ZeroDivisionError
+            self.assertFalse(cuvmm.away_info().is_paused)
+            self.assertEqual(cuvmm.resume().moved, 0)
+            self.assertEqual(cuda.cuMemFree_v2(address), 0)
+        with self.assertRaisesRegex(ValueError, "number of seconds"):
+            cuvmm.pause(-1)
+
+
+if __name__ == "__main__":
+    unittest.main()
