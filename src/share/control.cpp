@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "base/log.hpp"
+#include "base/log_rarely.hpp"
 #include "share/packet.hpp"
 #include "share/process.hpp"
 
@@ -78,7 +78,7 @@ bool has_gone(const Fd& socket) {
 }
 
 void say_why(const Error& error) {
-  if (!says_gone(error)) CUVMM_LOG(Warning, "%s", error.text().c_str());
+  if (!says_gone(error)) CUVMM_LOG_RARELY(Warning, "%s", error.text().c_str());
 }
 
 void give(const Fd& socket, const ControlAnswer& answer) {
