@@ -13,7 +13,7 @@ std::string token_of(const std::string& path) {
 }  // namespace
 
 Result<std::string> usual_place_to_listen() {
-  return in_folder(TRY(private_folder()), usual_name);
+  return TRY(private_folder()) + "/" + usual_name;
 }
 
 Result<std::unique_ptr<Host>> listen_at(const std::string& path) {
@@ -34,8 +34,12 @@ Result<Session> connect_at(const std::string& path, Deadline until) {
 }
 
 Result<Session> connect_at_the_usual_place(Deadline until) {
-  return in_any_folder<Session>(usual_name,
-                                [&](const std::string& path) { return connect_at(path, until); });
+  std::optional<Session> session;
+  TRY(in_any_folder(usual_name, [&](const std::string& path) -> Result<void> {
+    session = TRY(connect_at(path, until));
+    return {};
+  }));
+  return std::move(*session);
 }
 
 }  // namespace cuvmm::share

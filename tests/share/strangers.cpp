@@ -199,7 +199,7 @@ TEST(ShareSocket, ThatNobodyListensAtIsRemovedFromTheFolder) {
   }
   HostSettings settings = host_settings(place.folder() + "/ipc-living.sock");
   const auto living = NEEDED(Host::open(settings));
-  remove_stale_sockets(place.folder(), "ipc-");
+  remove_stale_sockets(NEEDED(PrivateFolder::open(place.folder())), "ipc-");
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
   EXPECT_EQ(::access(settings.path.c_str(), F_OK), 0);
 }
