@@ -48,6 +48,7 @@ Answer Memory::free(CUdeviceptr address) {
   auto* const pool = static_cast<PoolMemory*>(found->facts.owner);
   const StreamId allocated_on = PoolMemory::stream_of(*found->allocation);
   pool->free(*found->allocation, around_.clock.ticket_of_allocation(allocated_on));
+  bound_cache(pool->device());
   return CUDA_SUCCESS;
 }
 
@@ -87,7 +88,9 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
 void Memory::end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket) {
   const bool was_lent = (found.allocation->pins() & pin::legacy_ipc) != 0;
   if (was_lent && !lending_.end(found.facts.buffer_id, ticket)) return;
-  static_cast<ContextMemory*>(found.facts.owner)->free_after(*found.allocation, ticket);
+  auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
+  owner.free_after(*found.allocation, ticket);
+  bound_cache(owner.device());
 }
 
 Answer Memory::free_now(const AllocationMap::Found& found) {
