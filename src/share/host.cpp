@@ -34,8 +34,17 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings) {
 }
 
 Host::~Host() {
+  if (listening_.is_of_this_process()) tell_those_in_vain();
   if (!settings_.token_path.empty() && listening_.is_of_this_process()) {
     ::unlink(settings_.token_path.c_str());
+  }
+}
+
+// Else their connections would just break, as if this process had died.
+void Host::tell_those_in_vain() {
+  accept_all();
+  for (const auto& [id, peer] : peers_) {
+    if (peer.grants.empty()) (void)say(peer, Refused{.why = Refusal::Ended});
   }
 }
 
