@@ -119,7 +119,8 @@ TEST(LogRarely, SaysOneLineInItsTimeAndHowManyWereLeftOut) {
 
 TEST_F(Log, LevelDecidesWhatIsLogged) {
   const std::pair<LogLevel, const char*> table[] = {
-      {LogLevel::Error, "ERROR WARNING "},
+      {LogLevel::Error, "ERROR "},
+      {LogLevel::Warning, "ERROR WARNING "},
       {LogLevel::Info, "ERROR WARNING INFO "},
       {LogLevel::Debug, "ERROR WARNING INFO DEBUG "},
   };
