@@ -145,7 +145,7 @@ FiguresFiles find_figures() {
   const auto look_into = [&found](const std::string& path) -> Result<void> {
     const PrivateFolder folder = TRY(PrivateFolder::open(path));
     remove_figures_of_the_dead(folder);
-    for (const std::string& name : figures_in(folder)) found.paths.push_back(path + "/" + name);
+    for (const std::string& name : figures_in(folder)) found.paths.push_back(folder.path_of(name));
     return {};
   };
   for (const std::string& path : usual_folders()) {

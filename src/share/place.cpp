@@ -128,12 +128,12 @@ std::vector<std::string> folders_to_search() {
 }
 
 Result<std::string> private_folder() {
-  const auto usual = first_usable(usual_folders());
+  auto usual = first_usable(usual_folders());
   if (usual.ok()) return usual;
-  const auto of_an_earlier_process = first_usable(fresh_folders());
+  auto of_an_earlier_process = first_usable(fresh_folders());
   if (of_an_earlier_process.ok()) return of_an_earlier_process;
   for (const char* const shared : shared_folders) {
-    const auto fresh = make_fresh_folder(shared);
+    auto fresh = make_fresh_folder(shared);
     if (!fresh.ok()) continue;
     if (takes_sockets(*fresh).ok()) return fresh;
     ::rmdir(fresh->c_str());
@@ -147,7 +147,7 @@ Result<void> in_any_folder(const std::string& name,
   for (const std::string& path : folders_to_search()) {
     const auto folder = PrivateFolder::open(path);
     if (!folder.ok() && folder.error().kind == ErrorKind::InvalidArgument) continue;
-    const auto tried = folder.ok() ? attempt(path + "/" + name) : Result<void>{folder.error()};
+    const auto tried = folder.ok() ? attempt(folder->path_of(name)) : Result<void>{folder.error()};
     if (tried.ok()) return {};
     if (why.kind == ErrorKind::NotFound) why = tried.error();
   }

@@ -22,7 +22,7 @@ class PrivateFolder {
   static Result<PrivateFolder> open(const std::string& path);
   static Result<PrivateFolder> open_or_make(const std::string& path);
 
-  const std::string& path() const { return path_; }
+  std::string path_of(const std::string& name) const { return path_ + "/" + name; }
   // Leads through the open folder, so it is valid as long as this is. Where /proc may not be used
   // (after setuid(), say) it is the path.
   std::string open_path_of(const std::string& name) const;
