@@ -18,6 +18,14 @@ ShareSession connect(const Options& options) {
   return taken(std::move(session));
 }
 
+SharedImport receive(ShareSession& session, const Options& options) {
+  auto import = session.receive(options.timeout);
+  if (!import.ok() && import.error().kind() == cuvmm::ErrorKind::NotFound) {
+    give_up("the producer serves one consumer, and that was another; start the producer again");
+  }
+  return taken(std::move(import));
+}
+
 // The first integer that is not what it should be; integer_count where all are.
 std::size_t first_wrong(const SharedMapping& mapping) {
   std::vector<std::uint32_t> data(integer_count);
@@ -34,7 +42,7 @@ void consume(const Options& options) {
   ShareSession session = connect(options);
   say("Connected to producer");
 
-  SharedImport import = taken(session.receive(options.timeout));
+  SharedImport import = receive(session, options);
   const auto info = taken(import.info());
   if (info.size < buffer_size) give_up("the producer sent less than a buffer; run both again");
   say("Received FD: %d, size: %llu bytes", info.descriptor,

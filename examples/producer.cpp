@@ -35,8 +35,10 @@ void fill(const SharedBuffer& buffer, const Options& options) {
   say("Copied test data to GPU");
 }
 
-// The next event of that kind. An importer that leaves instead has failed.
-ShareEvent wait_for(ShareHost& host, cuvmm_share_event_kind kind, const Options& options) {
+// The next event of that kind, of that consumer: this producer serves one, and others that come are
+// told so when it ends. A consumer that leaves instead has failed.
+ShareEvent wait_for(ShareHost& host, cuvmm_share_event_kind kind, const Options& options,
+                    std::uint64_t consumer = 0) {
   for (;;) {
     const auto event = host.wait(options.timeout);
     if (!event.ok() && event.error().kind() == cuvmm::ErrorKind::TimedOut) {
@@ -44,8 +46,8 @@ ShareEvent wait_for(ShareHost& host, cuvmm_share_event_kind kind, const Options&
               static_cast<long long>(options.timeout.count()));
     }
     if (!event.ok()) give_up("%s", event.error().message());
-    if (event->kind == kind) return *event;
-    if (event->kind == CUVMM_SHARE_LEFT) {
+    if (event->kind == kind && (consumer == 0 || event->peer == consumer)) return *event;
+    if (event->kind == CUVMM_SHARE_LEFT && event->peer == consumer) {
       give_up("the consumer ended before it had verified the data; its last line says why");
     }
   }
@@ -53,9 +55,10 @@ ShareEvent wait_for(ShareHost& host, cuvmm_share_event_kind kind, const Options&
 
 void produce(const Options& options) {
   const Device device;
-  say("VMM support: yes");
   ShareHost host = listen(options);
+  // Only now: a driver may be too old for what its device could do.
   const auto granule = taken(cuvmm::device_info(0)).granule;
+  say("VMM support: yes");
   say("Memory granularity: %llu bytes", static_cast<unsigned long long>(granule));
 
   SharedBuffer buffer = taken(SharedBuffer::create(0, buffer_size));
@@ -80,13 +83,13 @@ void produce(const Options& options) {
   const auto consumer = wait_for(host, CUVMM_SHARE_CAME, options).peer;
   say("Consumer connected");
   taken(host.send(consumer, buffer));
-  wait_for(host, CUVMM_SHARE_FETCHED, options);
+  wait_for(host, CUVMM_SHARE_FETCHED, options, consumer);
   say("Sent FD and size metadata to consumer");
 
-  const auto answer = wait_for(host, CUVMM_SHARE_ACKNOWLEDGED, options).status;
+  const auto answer = wait_for(host, CUVMM_SHARE_ACKNOWLEDGED, options, consumer).status;
   if (answer != verified) give_up("the consumer found other data than was sent; run both again");
   say("Consumer verified data successfully!");
-  wait_for(host, CUVMM_SHARE_RELEASED, options);
+  wait_for(host, CUVMM_SHARE_RELEASED, options, consumer);
 }
 
 }  // namespace

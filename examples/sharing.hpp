@@ -44,7 +44,11 @@ inline const char* program = "";
 }
 
 inline void check(CUresult answer, const char* what) {
-  if (answer != CUDA_SUCCESS) give_up("%s failed with CUDA error %d", what, int{answer});
+  if (answer == CUDA_SUCCESS) return;
+  const char* name = nullptr;
+  CALL(cuGetErrorName)(answer, &name);
+  give_up("%s failed with %s (CUDA error %d)", what, name != nullptr ? name : "an unknown error",
+          int{answer});
 }
 template <class T>
 T taken(cuvmm::Result<T> result) {

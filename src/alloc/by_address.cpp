@@ -2,6 +2,7 @@
 #include "alloc/by_address.hpp"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -58,10 +59,9 @@ bool is_certainly_another(int file) {
   return of == memory || of == terminals || of == cards || (of >= first_pty && of <= last_pty);
 }
 
-bool is_one(int folder, const char* entry, const std::string& root) {
-  if (entry[0] == '.' || is_certainly_another(std::atoi(entry))) return false;
+bool leads_to_one(int folder, const char* link, const std::string& root) {
   std::array<char, 256> name{};
-  const ssize_t length = ::readlinkat(folder, entry, name.data(), name.size());
+  const ssize_t length = ::readlinkat(folder, link, name.data(), name.size());
   if (length <= 0) return false;
   const std::string_view file{name.data(), static_cast<std::size_t>(length)};
   return std::any_of(devices.begin(), devices.end(), [&](const Named& device) {
@@ -96,10 +96,23 @@ bool could_be_one(const std::string& root) {
 
 }  // namespace
 
+// A program keeps such a device open, so the one that was found last answers most questions. That
+// there is none has to be found out each time: nobody tells us of files that are opened.
 bool holds_device_by_address(const std::string& root) {
+  static std::atomic<int> last_found{-1};
+  const std::string descriptors = "/proc/self/fd";
+  const int last = last_found.load(std::memory_order_relaxed);
+  if (last >= 0 &&
+      leads_to_one(AT_FDCWD, (descriptors + "/" + std::to_string(last)).c_str(), root)) {
+    return true;
+  }
   if (!could_be_one(root)) return false;
-  return any_entry("/proc/self/fd", [&](int folder, std::string_view name) {
-           return is_one(folder, name.data(), root);
+  return any_entry(descriptors, [&](int folder, std::string_view name) {
+           const int number = std::atoi(name.data());
+           if (name[0] == '.' || is_certainly_another(number)) return false;
+           if (!leads_to_one(folder, name.data(), root)) return false;
+           last_found.store(number, std::memory_order_relaxed);
+           return true;
          }) != Found::No;
 }
 

@@ -33,7 +33,7 @@ Result<void> DeviceMemory::probe(const Driver& driver) {
       0, driver, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, ordinal_);
   const Size limit = settings_.limit.is_none() ? unlimited : settings_.limit.of(memory_);
   budget_ = std::make_shared<LocalBudget>(limit);
-  TRY(store_.serve(location(), budget_));
+  TRY(store_.serve(location(), budget_, most_cached()));
 
   const Reservation place = TRY(Reservation::create(driver, granule_, granule_));
   Mapping mapping = Mapping::of(place);
@@ -66,8 +66,8 @@ Size DeviceMemory::give_back_cached() {
   return store_.reclaim(location(), unlimited);
 }
 
-void DeviceMemory::trim() {
-  if (!settings_.cache.is_none()) store_.trim(location(), settings_.cache.of(memory_));
+Size DeviceMemory::most_cached() const {
+  return settings_.cache.is_none() ? unlimited : settings_.cache.of(memory_);
 }
 
 }  // namespace cuvmm

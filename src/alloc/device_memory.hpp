@@ -50,8 +50,8 @@ class DeviceMemory {
 
   // Gives all that is kept and done back to the driver. Returns how much went.
   Size give_back_cached();
-  // Down to VMM_CACHE.
-  void trim();
+  // What VMM_CACHE lets us keep of it while nobody uses it, mapped or not.
+  Size most_cached() const;
 
  private:
   DeviceMemory(const Driver& driver, int ordinal, const MemorySettings& settings)

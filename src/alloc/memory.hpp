@@ -142,7 +142,8 @@ class Memory {
   // so that it is worth trying again.
   bool make_room();
 
-  // After a wait of the program's: pools go back to what they are told to keep.
+  // After a wait of the program's: pools go back to what they are told to keep, devices to
+  // VMM_CACHE.
   void program_waited();
 
   // Pools. nullptr where the driver serves the pool.
@@ -230,6 +231,8 @@ class Memory {
   Result<Allocation*> again_under_pressure(DeviceMemory& device, Size size, Attempt attempt);
   Size reclaim_from_others(const DeviceMemory& device, Size wanted);
   Size let_go_on(const DeviceMemory& device, Size wanted);
+  // Gives back what the device keeps beyond VMM_CACHE and no work uses any more.
+  void bound_cache(DeviceMemory& device);
   Answer refuse(const Error& error, Size asked, const DeviceMemory& device);
   Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);
   Answer free_now(const AllocationMap::Found& found);

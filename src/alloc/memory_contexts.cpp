@@ -152,6 +152,17 @@ Size Memory::let_go_on(const DeviceMemory& device, Size wanted) {
   return gone;
 }
 
+// What is mapped is the cheaper to use again, so it goes last. What goes is free in the store then,
+// which keeps within the bound by itself.
+void Memory::bound_cache(DeviceMemory& device) {
+  const Size most = device.most_cached();
+  if (most == unlimited || around_.captures.any()) return;
+  const Size mapped = mapped_free_on(device.ordinal());
+  if (mapped > most) let_go_on(device, mapped - most);
+  const Size still = mapped_free_on(device.ordinal());
+  device.store().trim(device.location(), most - std::min(still, most));
+}
+
 void Memory::tell_trace() const {
   {
     const Writing alone{contexts_lock_, std::try_to_lock};

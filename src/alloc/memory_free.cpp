@@ -47,7 +47,11 @@ Answer Memory::free(CUdeviceptr address) {
   if (!let_go(*found)) return CUDA_ERROR_INVALID_VALUE;
   auto* const pool = static_cast<PoolMemory*>(found->facts.owner);
   const StreamId allocated_on = PoolMemory::stream_of(*found->allocation);
+  if (StreamState* state = around_.clock.table().by_id(allocated_on)) {
+    state->frees_memory_of(found->facts.device);
+  }
   pool->free(*found->allocation, around_.clock.ticket_of_allocation(allocated_on));
+  bound_cache(pool->device());
   return CUDA_SUCCESS;
 }
 
@@ -87,7 +91,9 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
 void Memory::end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket) {
   const bool was_lent = (found.allocation->pins() & pin::legacy_ipc) != 0;
   if (was_lent && !lending_.end(found.facts.buffer_id, ticket)) return;
-  static_cast<ContextMemory*>(found.facts.owner)->free_after(*found.allocation, ticket);
+  auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
+  owner.free_after(*found.allocation, ticket);
+  bound_cache(owner.device());
 }
 
 Answer Memory::free_now(const AllocationMap::Found& found) {
@@ -160,6 +166,7 @@ Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
     return operation.answer();
   }
   if (!let_go(*found)) return CUDA_ERROR_INVALID_VALUE;
+  state->frees_memory_of(found->facts.device);
   // Where no event can be had, the memory is used again when all work of the context is done.
   const FreeTicket ticket =
       is_placed ? operation.freed() : around_.clock.ticket_of_all(state->context);

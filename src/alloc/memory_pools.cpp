@@ -64,8 +64,12 @@ void Memory::settle_ended_pools() {
 }
 
 void Memory::program_waited() {
-  const Reading reading{pools_lock_};
-  for (const auto& [handle, pool] : pools_) pool->program_waited();
+  {
+    const Reading reading{pools_lock_};
+    for (const auto& [handle, pool] : pools_) pool->program_waited();
+  }
+  if (settings_.cache.is_none()) return;
+  for (DeviceMemory* const device : served_devices()) bound_cache(*device);
 }
 
 void Memory::current_pool_changed() {

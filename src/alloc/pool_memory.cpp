@@ -87,7 +87,6 @@ Size PoolMemory::trim(Size keep) {
   large_->trim(keep > small ? keep - small : 0);
   const Size large = large_->mapped_bytes();
   small_->trim(keep > large ? keep - large : 0);
-  device_.trim();
   return reserved();
 }
 

@@ -86,8 +86,11 @@ std::string Error::text() const {
     if (available != 0) text += ", the driver has " + version_text(available);
     return text;
   }
-  if (asked != 0) text += ", " + print_size(asked) + " asked";
-  if (available != 0) text += ", " + print_size(available) + " available";
+  const auto print = [&](Size size) {
+    return counts ? std::to_string(static_cast<std::int64_t>(size)) : print_size(size);
+  };
+  if (asked != 0) text += ", " + print(asked) + " asked";
+  if (available != 0 && available != unlimited) text += ", " + print(available) + " available";
   return text;
 }
 

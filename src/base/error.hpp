@@ -36,8 +36,9 @@ struct Error {
   const char* doing = "";    // what was being done: "map chunk"
   const char* subject = "";  // what it was done to, or why it was refused
   Size asked = 0;            // bytes asked for, where that says something
-  Size available = 0;        // bytes there were
+  Size available = 0;        // bytes there were; `unlimited` says nothing
   std::uint32_t tried = 0;   // what was done to have it all the same, bits of who asks
+  bool counts = false;       // those two are numbers of something else than bytes
 
   static Error invalid(const char* doing, const char* why, Size asked = 0) {
     return {.kind = ErrorKind::InvalidArgument, .doing = doing, .subject = why, .asked = asked};

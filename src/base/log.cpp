@@ -78,6 +78,8 @@ const char* name_of(Severity severity) {
 Severity least_severe_at(LogLevel level) {
   switch (level) {
     case LogLevel::Error:
+      return Severity::Error;
+    case LogLevel::Warning:
       return Severity::Warning;
     case LogLevel::Info:
       return Severity::Info;

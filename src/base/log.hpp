@@ -13,15 +13,15 @@
 namespace cuvmm {
 
 // How much is logged, as VMM_LOG_LEVEL says it.
-enum class LogLevel : std::uint8_t { Error, Info, Debug };
+enum class LogLevel : std::uint8_t { Error, Warning, Info, Debug };
 
-// What a line is. Warnings are logged at every level.
+// What a line is. Each level logs its own and those before it.
 enum class Severity : std::uint8_t { Error, Warning, Info, Debug };
 
 struct LogSetup {
   const char* name =
       "cuvmm";  // who speaks, at the start of each line; lives as long as the process
-  LogLevel level = LogLevel::Error;
+  LogLevel level = LogLevel::Warning;
   std::string_view file = {};  // may hold %p and %h; empty: standard error
 };
 

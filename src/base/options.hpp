@@ -33,7 +33,8 @@ using Names = std::string_view;
 template <>
 inline constexpr auto choice_names<Mode> = std::to_array<Names>({"VMM", "MONITOR", "OFF"});
 template <>
-inline constexpr auto choice_names<LogLevel> = std::to_array<Names>({"ERROR", "INFO", "DEBUG"});
+inline constexpr auto choice_names<LogLevel> = std::to_array<Names>({"ERROR", "WARNING", "INFO",
+                                                                     "DEBUG"});
 template <>
 inline constexpr auto choice_names<Grow> = std::to_array<Names>({"loose", "tight"});
 template <>

@@ -21,7 +21,7 @@ Result<Scheduling*> scheduling(const char* doing) {
     return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
   };
   if (kind_of_this_engine != CUVMM_ENGINE_PRELOADED) {
-    return refused("the program does not run under cuvmm");
+    return refused("the program does not run under cuvmm; start it by `cuvmm run`");
   }
   Engine& running = *TRY(engine());
   if (!running.is_on()) return refused("VMM_MODE is OFF");

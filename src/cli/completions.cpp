@@ -6,6 +6,11 @@
 namespace cuvmm::cli {
 namespace {
 
+// Whether it takes processes that are running, as `cuvmm COMMAND --list` names them.
+bool takes_processes(const DescribedCommand& command) {
+  return command.operand.starts_with("PID");
+}
+
 std::string joined(const std::vector<std::string>& words, const char* between = " ") {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
@@ -49,7 +54,13 @@ _cuvmm() {
   case $command:$before in
 )";
 constexpr const char* bash_middle = R"(  esac
-  if [[ $current != -* && -n $command ]]; then
+)";
+constexpr const char* bash_processes = R"sh(  if [[ $current != -* && $command == {0} ]]; then
+    COMPREPLY=($(compgen -W "$(command cuvmm {0} --list 2>/dev/null | cut -f 1)" -- "$current"))
+    return
+  fi
+)sh";
+constexpr const char* bash_files = R"(  if [[ $current != -* && -n $command ]]; then
     COMPREPLY=($(compgen -f -- "$current"))
     return
   fi
@@ -73,6 +84,11 @@ std::string for_bash(const std::vector<DescribedCommand>& commands) {
     }
   }
   text += bash_middle;
+  for (const DescribedCommand& command : commands) {
+    if (!takes_processes(command)) continue;
+    text += fmt::format(bash_processes, command.name);
+  }
+  text += bash_files;
   text += fmt::format("    '') COMPREPLY=($(compgen -W '{} {}' -- \"$current\")) ;;\n",
                       joined(names_of(commands)), joined(flags_of(commands.front())));
   for (std::size_t i = 1; i < commands.size(); ++i) {
@@ -97,6 +113,10 @@ std::string zsh_argument(const DescribedOption& option) {
   return lines;
 }
 
+constexpr const char* zsh_processes =
+    "        '*:process:{{ local -a running; running=(${{(f)\"$(command cuvmm {0} --list "
+    "2>/dev/null | cut -f 1)\"}}); compadd -a running }}' ;;\n";
+
 std::string for_zsh(const std::vector<DescribedCommand>& commands) {
   std::string text = "#compdef cuvmm\n_cuvmm() {\n  local -a commands\n  commands=(\n";
   for (std::size_t i = 1; i < commands.size(); ++i) {
@@ -109,7 +129,11 @@ std::string for_zsh(const std::vector<DescribedCommand>& commands) {
     const bool takes_command = commands[i].operand.starts_with("COMMAND");
     text += fmt::format("    {})\n      _arguments \\\n", commands[i].name);
     for (const DescribedOption& option : commands[i].options) text += zsh_argument(option);
-    text += takes_command ? "        '*::command:_normal' ;;\n" : "        '*:file:_files' ;;\n";
+    if (takes_processes(commands[i])) {
+      text += fmt::format(zsh_processes, commands[i].name);
+    } else {
+      text += takes_command ? "        '*::command:_normal' ;;\n" : "        '*:file:_files' ;;\n";
+    }
   }
   return text + "  esac\n}\n_cuvmm \"$@\"\n";
 }
@@ -119,6 +143,11 @@ std::string for_fish(const std::vector<DescribedCommand>& commands) {
   for (std::size_t i = 1; i < commands.size(); ++i) {
     text += fmt::format("complete -c cuvmm -n __fish_use_subcommand -f -a {} -d '{}'\n",
                         commands[i].name, escaped(commands[i].text, "'\\", "\\"));
+    if (takes_processes(commands[i])) {
+      text += fmt::format(
+          "complete -c cuvmm -n '__fish_seen_subcommand_from {0}' -f -a '(cuvmm {0} --list)'\n",
+          commands[i].name);
+    }
     for (const DescribedOption& option : commands[i].options) {
       text +=
           fmt::format("complete -c cuvmm -n '__fish_seen_subcommand_from {}'", commands[i].name);

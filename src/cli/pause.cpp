@@ -2,6 +2,9 @@
 // cuvmm pause, cuvmm resume: processes leave their devices and come back.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/option_types.hpp"
@@ -25,6 +28,7 @@ struct PauseRequest {
   bool strict = false;
   bool partly = false;
   bool json = false;
+  bool list = false;
   std::string timeout = "10s";
 };
 
@@ -81,7 +85,25 @@ bool tell_one(const PauseRequest& request, int process, Duration timeout, nlohma
   return false;
 }
 
+// As the program was started; empty for one that cannot be seen.
+std::string command_of(int process) {
+  std::ifstream file{fmt::format("/proc/{}/cmdline", process), std::ios::binary};
+  std::string words{std::istreambuf_iterator<char>{file}, {}};
+  while (!words.empty() && words.back() == '\0') words.pop_back();
+  std::replace(words.begin(), words.end(), '\0', ' ');
+  return printable(words);
+}
+
+// For completions, too: a number, a tab and a command, as fish takes them.
+int list_processes() {
+  for (const pid_t process : share::controlled_processes()) {
+    fmt::print("{}\t{}\n", process, command_of(process));
+  }
+  return 0;
+}
+
 int tell_all(const PauseRequest& request) {
+  if (request.list) return list_processes();
   const auto timeout = OptionType<Duration>::read(request.timeout);
   if (!timeout) {
     fmt::print(stderr, "cuvmm: --timeout {}: allowed is {}\n", request.timeout,
@@ -112,6 +134,7 @@ CLI::App* add(CLI::App& app, const char* name, const char* text,
       ->type_name("TIME")
       ->capture_default_str();
   command->add_flag("--json", request->json, "one object, for programs");
+  command->add_flag("--list", request->list, "only name the processes that can be told");
   command->callback([request, &exit_status] { exit_status = tell_all(*request); });
   return command;
 }

@@ -153,7 +153,7 @@ void add_run(CLI::App& app, int& exit_status) {
       "--control", [request] { request->options["VMM_CONTROL"] = "on"; },
       "let `cuvmm pause` and `cuvmm resume` reach the program");
   option("--trace", "VMM_TRACE_FILE", "FILE", "record every event; %p is the process, %h the host");
-  option("--log-level", "VMM_LOG_LEVEL", "error|info|debug", "how much is logged");
+  option("--log-level", "VMM_LOG_LEVEL", "error|warning|info|debug", "how much is logged");
   option("--log-file", "VMM_LOG_FILE", "FILE", "where it is logged, else standard error");
   option("--schedule", "VMM_SCHEDULE", "POLICY",
          "policy by which clients' work is issued: off, fifo, round_robin, priority, fair");

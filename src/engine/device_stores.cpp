@@ -20,7 +20,10 @@ Result<DeviceMemory*> DeviceStores::device(int ordinal) {
   if (ordinal < 0 || ordinal >= count || ordinal >= AccessSet::most_devices) {
     return Error{.kind = ErrorKind::NotSupported,
                  .doing = "take memory of a device",
-                 .subject = "there is no such device"};
+                 .subject = "there is no such device",
+                 .asked = static_cast<Size>(ordinal),
+                 .available = static_cast<Size>(count),
+                 .counts = true};
   }
   if (memory_ != nullptr) {
     DeviceMemory* const served = memory_->device_memory(ordinal);

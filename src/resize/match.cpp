@@ -83,13 +83,15 @@ std::optional<WhyRun> Resizer::doubt(const DeferredCopy& copy) const {
     return WhyRun::Unseen;
   }
   if (around_.captures.any()) return WhyRun::Capture;
-  if (is_shared(copy) || around_.memory.may_be_registered_by_address()) return WhyRun::Shared;
+  if (is_shared(copy)) return WhyRun::Shared;
   if (!no_work_since(copy.note)) return WhyRun::NewWork;
   const auto same = [](const AllocationMap::Found& before) {
     const auto now = before.allocation->facts();
     return now && now->buffer_id == before.facts.buffer_id && now->pins == before.facts.pins;
   };
   if (!same(copy.to) || !same(copy.from)) return WhyRun::Changed;
+  // Last, since it may look at every descriptor of the process.
+  if (around_.memory.may_be_registered_by_address()) return WhyRun::Shared;
   return std::nullopt;
 }
 

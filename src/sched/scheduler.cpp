@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/scheduler.hpp"
 
+#include <algorithm>
 #include <mutex>
 
 #include "base/log.hpp"
@@ -63,8 +64,19 @@ void Scheduler::park(Duration at_most) {
   }
 }
 
+// A name that is taken gets a number, so that figures and pictures tell the two apart.
 Client& Scheduler::create_client(std::string name, int priority, int weight) {
   const Holding holding{lock_};
+  const auto is_taken = [&] {
+    return std::any_of(clients_.begin(), clients_.end(), [&](const auto& client) {
+      return !client->has_ended() && client->name() == name;
+    });
+  };
+  const std::size_t length = name.size();
+  for (int number = 2; is_taken(); ++number) {
+    name.resize(length);
+    name += " " + std::to_string(number);
+  }
   const auto id = static_cast<ClientId>(clients_.size() + 1);
   clients_.push_back(std::make_unique<Client>(std::move(name), priority, weight, id));
   trace_client_began(*clients_.back());

@@ -27,10 +27,10 @@ struct Borrower::Owner {
 
   Result<void> connect(const IpcHandle& handle, Deadline until) {
     if (session) return {};
-    session = TRY(in_any_folder<Session>(handle.socket_name(), [&](const std::string& path) {
-      return Session::connect(path, handle.token, until);
-    }));
-    return {};
+    return in_any_folder(handle.socket_name(), [&](const std::string& path) -> Result<void> {
+      session = TRY(Session::connect(path, handle.token, until));
+      return {};
+    });
   }
 };
 

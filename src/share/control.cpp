@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "base/log.hpp"
+#include "base/log_rarely.hpp"
 #include "share/packet.hpp"
 #include "share/process.hpp"
 
@@ -78,7 +78,7 @@ bool has_gone(const Fd& socket) {
 }
 
 void say_why(const Error& error) {
-  if (!says_gone(error)) CUVMM_LOG(Warning, "%s", error.text().c_str());
+  if (!says_gone(error)) CUVMM_LOG_RARELY(Warning, "%s", error.text().c_str());
 }
 
 void give(const Fd& socket, const ControlAnswer& answer) {
@@ -100,10 +100,12 @@ struct Reached {
 // Everybody who listens in our folders.
 std::vector<Reached> reach_everybody(Deadline until) {
   std::vector<Reached> everybody;
-  for (const std::string& folder : private_folders()) {
-    remove_stale_sockets(folder, prefix);
-    for (const std::string& name : names_in(folder, prefix)) {
-      auto socket = connect_to(in_folder(folder, name), until);
+  for (const std::string& path : folders_to_search()) {
+    const auto folder = PrivateFolder::open(path);
+    if (!folder.ok()) continue;
+    remove_stale_sockets(*folder, prefix);
+    for (const std::string& name : sockets_in(*folder, prefix)) {
+      auto socket = connect_to(folder->open_path_of(name), until);
       if (!socket.ok()) continue;
       const auto process = checked_peer(*socket);
       if (process.ok()) everybody.push_back({*process, std::move(*socket)});
@@ -113,12 +115,14 @@ std::vector<Reached> reach_everybody(Deadline until) {
 }
 
 Result<Fd> reach(pid_t process, Deadline until) {
-  auto by_name = in_any_folder<Fd>(name_of(process), [&](const std::string& path) -> Result<Fd> {
-    Fd socket = TRY(connect_to(path, until));
-    if (TRY(checked_peer(socket)) == process) return socket;
-    return Error{.kind = ErrorKind::NotFound, .doing = controlling};
-  });
-  if (by_name.ok()) return by_name;
+  Fd socket;
+  const auto by_name =
+      in_any_folder(name_of(process), [&](const std::string& path) -> Result<void> {
+        socket = TRY(connect_to(path, until));
+        if (TRY(checked_peer(socket)) == process) return {};
+        return Error{.kind = ErrorKind::NotFound, .doing = controlling};
+      });
+  if (by_name.ok()) return socket;
   // It may run in a namespace within ours, where it has another number.
   for (Reached& one : reach_everybody(until)) {
     if (one.process == process) return std::move(one.socket);
@@ -139,8 +143,8 @@ void ControlAnswer::say(const std::string& words) {
 
 Result<ControlSocket> ControlSocket::open() {
   const std::string folder = TRY(private_folder());
-  remove_stale_sockets(folder, prefix);
-  return ControlSocket{TRY(ListeningSocket::open(in_folder(folder, name_of(::getpid())),
+  remove_stale_sockets(TRY(PrivateFolder::open(folder)), prefix);
+  return ControlSocket{TRY(ListeningSocket::open(folder + "/" + name_of(::getpid()),
                                                  ListeningSocket::Replace::Nothing))};
 }
 

@@ -75,6 +75,7 @@ Publisher Publisher::of_this_process() {
 
 Result<PublishedFigures> PublishedFigures::publish(const Publisher& publisher) {
   const std::string folder = TRY(private_folder());
+  remove_figures_of_the_dead(TRY(PrivateFolder::open(folder)));
   const std::string path = folder + "/" + figures_file_name(publisher);
   FiguresLayout content;
   content.publisher = publisher;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -10,11 +9,8 @@
 #include <algorithm>
 #include <climits>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "share/figures_file.hpp"
@@ -34,38 +30,6 @@ bool has_mapped(pid_t process, const std::string& path) {
     if (line.ends_with(path)) return true;
   }
   return !read_any;
-}
-
-struct FiguresFileName {
-  pid_t process = 0;
-  std::uint64_t namespace_of_process = 0;
-  bool is_whole = false;  // else it was being made
-};
-
-// "figures-4711-4026531836"; nothing for any other name.
-std::optional<FiguresFileName> read_figures_file_name(const char* name) {
-  FiguresFileName read;
-  int length = 0;
-  unsigned long long number = 0;
-  if (std::sscanf(name, "figures-%d-%llu%n", &read.process, &number, &length) != 2) return {};
-  const std::string_view rest{name + length};
-  if (read.process <= 0 || (!rest.empty() && rest != ".new")) return {};
-  read.namespace_of_process = number;
-  read.is_whole = rest.empty();
-  return read;
-}
-
-// By their files' names alone.
-void remove_figures_of_the_dead(const std::string& folder) {
-  const std::uint64_t here = namespace_of_processes();
-  DIR* const files = ::opendir(folder.c_str());
-  if (files == nullptr) return;
-  while (const dirent* entry = ::readdir(files)) {
-    const auto name = read_figures_file_name(entry->d_name);
-    if (!name || name->namespace_of_process != here || here == 0) continue;
-    if (!state_of(name->process).runs) ::unlink((folder + "/" + entry->d_name).c_str());
-  }
-  ::closedir(files);
 }
 
 }  // namespace
@@ -178,29 +142,19 @@ bool SeenFigures::has_ended() const {
 
 FiguresFiles find_figures() {
   FiguresFiles found;
-  for (const std::string& folder : private_folders()) {
-    struct stat facts;
-    if (::lstat(folder.c_str(), &facts) != 0) {
-      if (errno != ENOENT) found.problems.push_back(folder + ": " + std::strerror(errno));
-      continue;
-    }
-    if (!S_ISDIR(facts.st_mode) || facts.st_uid != ::geteuid() ||
-        (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-      found.problems.push_back(folder + ": is not this user's alone, so nothing of it is read");
-      continue;
-    }
+  const auto look_into = [&found](const std::string& path) -> Result<void> {
+    const PrivateFolder folder = TRY(PrivateFolder::open(path));
     remove_figures_of_the_dead(folder);
-    DIR* const files = ::opendir(folder.c_str());
-    if (files == nullptr) {
-      found.problems.push_back(folder + ": " + std::strerror(errno));
-      continue;
-    }
-    while (const dirent* entry = ::readdir(files)) {
-      const auto name = read_figures_file_name(entry->d_name);
-      if (name && name->is_whole) found.paths.push_back(folder + "/" + entry->d_name);
-    }
-    ::closedir(files);
+    for (const std::string& name : figures_in(folder)) found.paths.push_back(folder.path_of(name));
+    return {};
+  };
+  for (const std::string& path : usual_folders()) {
+    const auto looked = look_into(path);
+    if (looked.ok() || looked.error().kind == ErrorKind::NotFound) continue;
+    found.problems.push_back(path + ": " + looked.error().text());
   }
+  // Others may have made any of these, which then says nothing.
+  for (const std::string& path : fresh_folders()) static_cast<void>(look_into(path).ok());
   return found;
 }
 

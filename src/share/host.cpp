@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "base/log.hpp"
+#include "base/log_rarely.hpp"
 
 namespace cuvmm::share {
 namespace {
@@ -34,8 +34,17 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings) {
 }
 
 Host::~Host() {
+  if (listening_.is_of_this_process()) tell_those_in_vain();
   if (!settings_.token_path.empty() && listening_.is_of_this_process()) {
     ::unlink(settings_.token_path.c_str());
+  }
+}
+
+// Else their connections would just break, as if this process had died.
+void Host::tell_those_in_vain() {
+  accept_all();
+  for (const auto& [id, peer] : peers_) {
+    if (peer.grants.empty()) (void)say(peer, Refused{.why = Refusal::Ended});
   }
 }
 
@@ -81,7 +90,7 @@ Result<std::optional<HostEvent>> Host::wait(Deadline until, int also) {
         const auto served = serve(ids[i], peer->second);
         if (served.ok()) continue;
         if (!says_gone(served.error())) {
-          CUVMM_LOG(Info, "an importer is dropped: %s", served.error().text().c_str());
+          CUVMM_LOG_RARELY(Info, "an importer is dropped: %s", served.error().text().c_str());
         }
         drop(ids[i]);
       }
@@ -117,7 +126,7 @@ void Host::accept_all() {
 void Host::accept_one(Fd socket) {
   const auto who = checked_peer(socket);
   if (!who.ok()) {
-    CUVMM_LOG(Warning, "%s; it gets nothing", who.error().text().c_str());
+    CUVMM_LOG_RARELY(Warning, "%s; it gets nothing", who.error().text().c_str());
     return;
   }
   if (peers_.size() - known_ >= most_strangers) return;

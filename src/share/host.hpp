@@ -75,6 +75,7 @@ class Host {
   Host(const HostSettings& settings, ListeningSocket listening)
       : settings_(settings), listening_(std::move(listening)) {}
 
+  void tell_those_in_vain();
   void refresh_files();
   void accept_all();
   void accept_one(Fd socket);

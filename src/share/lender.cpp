@@ -77,7 +77,7 @@ Result<std::unique_ptr<Lender::Desk>> Lender::Desk::open(Memory& memory, const A
   std::memcpy(&desk->identity_.instance, random.bytes.data(), sizeof desk->identity_.instance);
   desk->identity_.token = TRY(Token::make());
   const std::string folder = TRY(private_folder());
-  remove_stale_sockets(folder, IpcHandle::ipc_prefix);
+  remove_stale_sockets(TRY(PrivateFolder::open(folder)), IpcHandle::ipc_prefix);
   HostSettings settings;
   settings.path = folder + "/" + desk->identity_.socket_name();
   settings.replace = ListeningSocket::Replace::Nothing;

@@ -130,6 +130,8 @@ const char* name_of(Refusal refusal) {
       return "the exporter could not; its log says why";
     case Refusal::OutOfTurn:
       return "that may not be said now";
+    case Refusal::Ended:
+      return "the exporter has ended without giving this process any memory";
   }
   return "refused for an unknown reason";
 }

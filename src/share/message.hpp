@@ -34,13 +34,14 @@ inline constexpr std::uint32_t most_chunks = 1u << 23;
 enum class GrantAccess : std::uint32_t { ReadWrite = 0, ReadOnly = 1 };
 
 enum class Refusal : std::uint32_t {
-  Version = 1,   // the exporter speaks another version
-  Token = 2,     // not the one beside the socket
-  TooMany = 3,   // as many importers as may be
-  Unknown = 4,   // no such memory, or a wrong secret
-  Freed = 5,     // the memory was freed
-  Failed = 6,    // the exporter could not; its log says why
-  OutOfTurn = 7  // not what may be said now
+  Version = 1,    // the exporter speaks another version
+  Token = 2,      // not the one beside the socket
+  TooMany = 3,    // as many importers as may be
+  Unknown = 4,    // no such memory, or a wrong secret
+  Freed = 5,      // the memory was freed
+  Failed = 6,     // the exporter could not; its log says why
+  OutOfTurn = 7,  // not what may be said now
+  Ended = 8,      // the exporter goes, and has granted this importer nothing
 };
 const char* name_of(Refusal refusal);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "share/place.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -10,15 +9,11 @@
 #include <sys/un.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 namespace cuvmm::share {
 namespace {
-
-constexpr const char* being_made = ".new";  // at the end of its name
 
 // By which a socket is bound or connected to. The system takes about a hundred letters; a longer
 // path is named by its folder's descriptor, which has to be open meanwhile.
@@ -57,23 +52,11 @@ Result<Fd> new_socket() {
   return socket;
 }
 
-Result<void> make_private(const std::string& folder) {
-  constexpr const char* doing = "have a folder for sockets";
-  if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) return system_error(doing);
-  struct stat facts;
-  if (::lstat(folder.c_str(), &facts) != 0) return system_error(doing);
-  const bool others_may = (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0;
-  if (!S_ISDIR(facts.st_mode) || facts.st_uid != ::geteuid() || others_may) {
-    return Error::invalid(doing, "there is one that is not this user's alone");
-  }
-  return {};
-}
-
 // Some file systems have none, and some folders take nothing.
 Result<void> takes_sockets(const std::string& folder) {
   static std::atomic<unsigned> tries{0};
-  const std::string path = in_folder(folder, "trial-" + std::to_string(::getpid()) + "-" +
-                                                 std::to_string(tries.fetch_add(1)) + being_made);
+  const std::string path = folder + "/trial-" + std::to_string(::getpid()) + "-" +
+                           std::to_string(tries.fetch_add(1)) + being_made;
   const Address address = TRY(Address::of(path));
   const Fd socket = TRY(new_socket());
   ::unlink(path.c_str());
@@ -83,9 +66,17 @@ Result<void> takes_sockets(const std::string& folder) {
   return bound;
 }
 
-Result<void> can_be_had(const std::string& folder) {
-  TRY(make_private(folder));
-  return takes_sockets(folder);
+Result<std::string> first_usable(const std::vector<std::string>& folders) {
+  Error why;
+  for (const std::string& folder : folders) {
+    const auto usable = [&]() -> Result<void> {
+      TRY(PrivateFolder::open_or_make(folder));
+      return takes_sockets(folder);
+    }();
+    if (usable.ok()) return folder;
+    why = usable.error();
+  }
+  return why;
 }
 
 Error nobody_listens(int code) {
@@ -130,22 +121,35 @@ Result<void> name_it(const std::string& fresh, const std::string& path) {
 
 }  // namespace
 
-std::vector<std::string> private_folders() {
-  std::vector<std::string> folders;
-  const char* const given = ::secure_getenv("XDG_RUNTIME_DIR");
-  if (given != nullptr && given[0] == '/') folders.push_back(std::string(given) + "/cuvmm");
-  for (const char* const for_all : {"/tmp/cuvmm-", "/dev/shm/cuvmm-"}) {
-    folders.push_back(for_all + std::to_string(::geteuid()));
-  }
+std::vector<std::string> folders_to_search() {
+  std::vector<std::string> folders = usual_folders();
+  for (std::string& folder : fresh_folders()) folders.push_back(std::move(folder));
   return folders;
 }
 
 Result<std::string> private_folder() {
-  Error why;
-  for (const std::string& folder : private_folders()) {
-    const auto had = can_be_had(folder);
-    if (had.ok()) return folder;
-    why = had.error();
+  auto usual = first_usable(usual_folders());
+  if (usual.ok()) return usual;
+  auto of_an_earlier_process = first_usable(fresh_folders());
+  if (of_an_earlier_process.ok()) return of_an_earlier_process;
+  for (const char* const shared : shared_folders) {
+    auto fresh = make_fresh_folder(shared);
+    if (!fresh.ok()) continue;
+    if (takes_sockets(*fresh).ok()) return fresh;
+    ::rmdir(fresh->c_str());
+  }
+  return usual.error();
+}
+
+Result<void> in_any_folder(const std::string& name,
+                           const std::function<Result<void>(const std::string& path)>& attempt) {
+  Error why = nobody_listens(0);
+  for (const std::string& path : folders_to_search()) {
+    const auto folder = PrivateFolder::open(path);
+    if (!folder.ok() && folder.error().kind == ErrorKind::InvalidArgument) continue;
+    const auto tried = folder.ok() ? attempt(folder->path_of(name)) : Result<void>{folder.error()};
+    if (tried.ok()) return {};
+    if (why.kind == ErrorKind::NotFound) why = tried.error();
   }
   return why;
 }
@@ -251,24 +255,19 @@ Result<Fd> connect_to(const std::string& path, Deadline until) {
   }
 }
 
-std::vector<std::string> names_in(const std::string& folder, const std::string& prefix) {
-  std::vector<std::string> names;
-  DIR* const files = ::opendir(folder.c_str());
-  if (files == nullptr) return names;
-  while (const dirent* entry = ::readdir(files)) {
-    const std::string_view name = entry->d_name;
-    if (name.starts_with(prefix) && !name.ends_with(being_made)) names.emplace_back(name);
-  }
-  ::closedir(files);
+std::vector<std::string> sockets_in(const PrivateFolder& folder, const std::string& prefix) {
+  std::vector<std::string> names = folder.names(prefix);
+  std::erase_if(names, [&](const std::string& name) {
+    return name.ends_with(being_made) || !folder.owns(name, S_IFSOCK);
+  });
   return names;
 }
 
-void remove_stale_sockets(const std::string& folder, const std::string& prefix) {
-  for (const std::string& name : names_in(folder, prefix)) {
-    const std::string path = in_folder(folder, name);
-    const auto listens = connect_to(path, Deadline{});
+void remove_stale_sockets(const PrivateFolder& folder, const std::string& prefix) {
+  for (const std::string& name : sockets_in(folder, prefix)) {
+    const auto listens = connect_to(folder.open_path_of(name), Deadline{});
     const bool refused = !listens.ok() && listens.error().system_code == ECONNREFUSED;
-    if (refused) ::unlink(path.c_str());
+    if (refused) folder.remove(name);
   }
 }
 

@@ -8,36 +8,22 @@
 
 #include "base/fd.hpp"
 #include "share/fork_closed.hpp"
+#include "share/private_folder.hpp"
 #include "share/system_error.hpp"
 
 namespace cuvmm::share {
 
-// Folders for this user alone, the best first: $XDG_RUNTIME_DIR/cuvmm, /tmp/cuvmm-UID,
-// /dev/shm/cuvmm-UID. Two processes may differ in which they have, so who looks for a socket looks
-// in all of them.
-std::vector<std::string> private_folders();
-// The first of them that can be had and takes sockets, made where it is missing. A folder that
-// others may enter, or that is not ours, is refused.
+// The first folder that takes sockets: a usual one, made if it is missing, or a fresh one if others
+// have taken the usual names.
 Result<std::string> private_folder();
+// The usual folders and the fresh ones. Two processes may have chosen differently, so a search
+// covers all of them.
+std::vector<std::string> folders_to_search();
 
-inline std::string in_folder(const std::string& folder, const std::string& name) {
-  return folder + "/" + name;
-}
-
-// What the attempt makes of that name in the first of the folders where it succeeds. Else what it
-// said in the best one that had more to say than NotFound.
-template <class Made, class Attempt>
-Result<Made> in_any_folder(const std::string& name, const Attempt& attempt) {
-  Error why{.kind = ErrorKind::NotFound,
-            .doing = "connect to the exporter",
-            .subject = "no process listens there"};
-  for (const std::string& folder : private_folders()) {
-    Result<Made> made = attempt(in_folder(folder, name));
-    if (made.ok()) return made;
-    if (why.kind == ErrorKind::NotFound) why = made.error();
-  }
-  return why;
-}
+// Tries that name in each folder until one succeeds. Else the first error other than NotFound.
+// Folders that are not this user's alone are left out.
+Result<void> in_any_folder(const std::string& name,
+                           const std::function<Result<void>(const std::string& path)>& attempt);
 
 // A socket that listens at a path, and is gone with this: so is its file.
 class ListeningSocket {
@@ -80,9 +66,9 @@ class ListeningSocket {
 // NotFound where nobody listens there.
 Result<Fd> connect_to(const std::string& path, Deadline until);
 
-// Names `prefix…` in the folder, of sockets and of other files.
-std::vector<std::string> names_in(const std::string& folder, const std::string& prefix);
-// Sockets `prefix…` in the folder at which nobody listens any more.
-void remove_stale_sockets(const std::string& folder, const std::string& prefix);
+// Names `prefix…` of sockets in the folder that are ready to be connected to.
+std::vector<std::string> sockets_in(const PrivateFolder& folder, const std::string& prefix);
+// Removes those at which nobody listens any more.
+void remove_stale_sockets(const PrivateFolder& folder, const std::string& prefix);
 
 }  // namespace cuvmm::share

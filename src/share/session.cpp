@@ -7,8 +7,9 @@ namespace cuvmm::share {
 namespace {
 
 Error refused(const char* doing, const Refused& answer) {
-  const ErrorKind kind =
-      answer.why == Refusal::Version ? ErrorKind::NotAvailable : ErrorKind::InvalidArgument;
+  ErrorKind kind = ErrorKind::InvalidArgument;
+  if (answer.why == Refusal::Version) kind = ErrorKind::NotAvailable;
+  if (answer.why == Refusal::Ended) kind = ErrorKind::NotFound;
   return {.kind = kind, .doing = doing, .subject = name_of(answer.why)};
 }
 
@@ -24,8 +25,15 @@ Result<Session> Session::connect(const std::string& path, const Token& token, De
   constexpr const char* doing = "connect to the exporter";
   Fd socket = TRY(connect_to(path, until));
   TRY(checked_peer(socket));
-  TRY(send(socket, Hello{token}, {}, until));
-  const Packet answer = TRY(cuvmm::share::receive(socket, until));
+  // Nobody listens there any more where it went before it answered.
+  const auto gone = [&](const Error& error) {
+    return says_gone(error) ? refused(doing, {.why = Refusal::Ended}) : error;
+  };
+  if (const auto sent = send(socket, Hello{token}, {}, until); !sent.ok())
+    return gone(sent.error());
+  const auto answered = cuvmm::share::receive(socket, until);
+  if (!answered.ok()) return gone(answered.error());
+  const Packet& answer = *answered;
   if (const auto* no = std::get_if<Refused>(&answer.message)) return refused(doing, *no);
   const auto* welcome = std::get_if<Welcome>(&answer.message);
   if (welcome == nullptr) return out_of_turn(doing);

@@ -13,13 +13,14 @@ namespace cuvmm::share {
 // exporter as held by this process. Not synchronised.
 class Session {
  public:
-  // NotFound where nobody listens at the path. A refusal is InvalidArgument, and its text the
-  // Refusal's name; NotAvailable where the versions differ.
+  // NotFound where nobody listens at the path, or whoever did ended before it answered. A refusal
+  // is InvalidArgument, and its text the Refusal's name; NotAvailable where the versions differ.
   static Result<Session> connect(const std::string& path, const Token& token, Deadline until);
 
   pid_t exporter() const { return exporter_; }
 
-  // The next grant that the exporter makes to this process.
+  // The next grant that the exporter makes to this process. NotFound where it has ended without
+  // having made any.
   Result<Grant> receive(Deadline until);
   // Asks for one.
   struct Answer {

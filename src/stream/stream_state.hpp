@@ -55,6 +55,8 @@ struct StreamState {
   std::atomic<std::uint64_t> learnt_epoch{0};
   std::atomic<std::uint64_t> barrier_epoch{0};
   std::atomic<bool> has_barrier{false};  // whether one of `marks` is a barrier
+  // A bit for each other device whose memory was freed on it.
+  std::atomic<std::uint64_t> other_devices{0};
   // So many of the next frees leave a mark, since somebody has asked how far the stream is.
   std::atomic<int> marks_wanted{0};
   std::atomic<bool> has_marks{false};  // whether `marks` holds any
@@ -78,11 +80,19 @@ struct StreamState {
     return kind == StreamKind::PerThread || marks_wanted.load(std::memory_order_relaxed) > 0;
   }
 
+  void frees_memory_of(int of) {
+    if (of != device) other_devices.fetch_or(bit_of(of), std::memory_order_relaxed);
+  }
+  bool has_freed_memory_of(int of) const {
+    return of == device || (other_devices.load(std::memory_order_relaxed) & bit_of(of)) != 0;
+  }
+
   // All that was freed up to `at` is done.
   void advance(std::uint64_t at) { raise(done, at); }
   void has_been_waited_for(std::uint64_t at) { raise(waited_for, at); }
 
  private:
+  static std::uint64_t bit_of(int of) { return std::uint64_t{1} << of; }
   static void raise(std::atomic<std::uint64_t>& to, std::uint64_t at) {
     std::uint64_t before = to.load(std::memory_order_relaxed);
     while (before < at && !to.compare_exchange_weak(before, at, std::memory_order_acq_rel)) {

@@ -196,6 +196,7 @@ StreamState& StreamTable::unused_record() {
     state.has_barrier.store(false);
     state.has_marks.store(false);
     state.marks_wanted.store(0);
+    state.other_devices.store(0);
     drop_events_of(state);
     const Holding holding{state.lock};
     state.known.clear();
@@ -247,7 +248,7 @@ std::vector<StreamState*> StreamTable::with_unfinished(int device) const {
   std::vector<StreamState*> streams;
   const Reading reading{lock_};
   for (const auto& [id, state] : by_id_) {
-    if (state->device == device && state->has_unfinished()) streams.push_back(state);
+    if (state->has_freed_memory_of(device) && state->has_unfinished()) streams.push_back(state);
   }
   return streams;
 }

@@ -78,7 +78,8 @@ class StreamTable {
   // Live ones that any stream is known of.
   std::vector<CUcontext> contexts() const;
 
-  // Those of the device that have freed what is not known to be done, ended ones too.
+  // Those of the device, and others that have freed memory of it, with frees that are not known to
+  // be done; ended ones too.
   std::vector<StreamState*> with_unfinished(int device) const;
 
   // While somebody holds one no stream ends that has not `ended` yet, and no context whose streams

@@ -31,6 +31,19 @@ const EventWords* words_of(TraceEvent event) {
   return found != std::end(words) ? found : nullptr;
 }
 
+// nullptr for a number that is none.
+const char* key_of_why_run(std::uint64_t number) {
+  switch (number) {
+#define CUVMM_WHY_RUN(name, number, key, words) \
+  case number:                                  \
+    return key;
+#include "base/why_run.def"
+#undef CUVMM_WHY_RUN
+    default:
+      return nullptr;
+  }
+}
+
 // Text that is cut where there is no more room.
 class Line {
  public:
@@ -57,6 +70,12 @@ class Line {
     if (key == "-" || (value == 0 && !even_if_zero)) return;
     const int length = static_cast<int>(key.size());
     const auto number = static_cast<unsigned long long>(value);
+    if (key.front() == '?') {
+      if (const char* const word = key_of_why_run(value)) {
+        return add(" %.*s=%s", length - 1, key.data() + 1, word);
+      }
+      return add_pair(key.substr(1), value, even_if_zero);
+    }
     if (key.front() == '@') {
       add(" %.*s=0x%llx", length - 1, key.data() + 1, number);
     } else if (key.front() == '~') {
@@ -130,7 +149,8 @@ std::string describe_event_lines() {
       const std::string_view key = take_word(keys);
       if (key == "-") continue;
       const bool is_time = key.front() == '~';
-      const std::string_view bare = is_time || key.front() == '@' ? key.substr(1) : key;
+      const bool is_marked = is_time || key.front() == '@' || key.front() == '?';
+      const std::string_view bare = is_marked ? key.substr(1) : key;
       text += " `" + std::string{bare} + (is_time ? "_us" : "") + "`";
     }
     text += " |\n";

@@ -46,6 +46,15 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
   return number;
 }
 
+// A key of why_run.def, or a number that has none.
+std::optional<std::uint64_t> why_run_in(std::string_view text) {
+#define CUVMM_WHY_RUN(name, number, key, words) \
+  if (text == key) return number;
+#include "base/why_run.def"
+#undef CUVMM_WHY_RUN
+  return number_in(text);
+}
+
 // "12.345" microseconds, as ns.
 std::optional<std::uint64_t> microseconds_in(std::string_view text) {
   const std::size_t point = text.find('.');
@@ -81,12 +90,15 @@ bool take_own_pair(TraceRecord& record, std::string_view of_fields, std::string_
   for (int field = 0; field < 5; ++field) {
     std::string_view wanted = take_word(of_fields);
     const bool is_time = wanted.starts_with('~');
-    if (is_time || wanted.starts_with('@')) wanted.remove_prefix(1);
+    const bool is_why = wanted.starts_with('?');
+    if (is_time || is_why || wanted.starts_with('@')) wanted.remove_prefix(1);
     if (is_time ? !key.ends_with("_us") || key.substr(0, key.size() - 3) != wanted
                 : key != wanted) {
       continue;
     }
-    const auto number = is_time ? microseconds_in(value) : number_in(value);
+    const auto number = is_time  ? microseconds_in(value)
+                        : is_why ? why_run_in(value)
+                                 : number_in(value);
     if (number) put(record, field, *number);
     return number.has_value();
   }

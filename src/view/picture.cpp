@@ -166,8 +166,9 @@ class Painter final : public MemorySink {
     if (picture_.limit) memory = memory == 0 ? *picture_.limit : std::min(memory, *picture_.limit);
     picture_.sample_times.push_back((static_cast<double>(next_sample_) + 0.5) * columns_a_sample());
     ++next_sample_;
-    picture_.fragmentation.push_back(
-        memory == 0 ? 0 : occupancy_.count(live, memory_, memory).fragmentation());
+    if (memory != 0) {
+      picture_.fragmentation.push_back(occupancy_.count(live, memory_, memory).fragmentation());
+    }
     const auto granted = static_cast<double>(sums_.granted);
     picture_.rounding_waste.push_back(
         granted > 0 ? 1 - static_cast<double>(sums_.requested) / granted : 0);

@@ -59,7 +59,7 @@ struct Picture {
   Size requested_peak = 0;             //
   Size physical_peak = 0;              //
   std::vector<double> sample_times;    // in columns
-  std::vector<double> fragmentation;   // see Occupancy
+  std::vector<double> fragmentation;   // see Occupancy; empty: of how much memory is not known
   std::vector<double> rounding_waste;  // share of what was granted that nobody asked for
 
   Histogram sizes;          // bytes

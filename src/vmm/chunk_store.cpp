@@ -14,14 +14,14 @@ ChunkStore::~ChunkStore() {
   Shelves::close(shelves_);
 }
 
-Result<void> ChunkStore::serve(Location where, std::shared_ptr<Budget> budget) {
+Result<void> ChunkStore::serve(Location where, std::shared_ptr<Budget> budget, Size most_free) {
   if (budget == nullptr) return Error::invalid("serve a location", "no budget");
-  return shelves_->add(where, std::move(budget), Shelf::For::TheDevice);
+  return shelves_->add(where, std::move(budget), Shelf::For::TheDevice, most_free);
 }
 
 Result<void> ChunkStore::serve_spilled(Location where, std::shared_ptr<Budget> budget) {
   if (budget == nullptr) return Error::invalid("serve a location", "no budget");
-  return shelves_->add(where, std::move(budget), Shelf::For::Spilling);
+  return shelves_->add(where, std::move(budget), Shelf::For::Spilling, unlimited);
 }
 
 bool ChunkStore::spills() const {

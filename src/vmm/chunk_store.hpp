@@ -37,8 +37,10 @@ class ChunkStore {
   ChunkStore(const ChunkStore&) = delete;
   ChunkStore& operator=(const ChunkStore&) = delete;
 
-  // Lets the store hold memory at `where`, within the budget. Before the first chunk is taken.
-  Result<void> serve(Location where, std::shared_ptr<Budget> budget);
+  // Lets the store hold memory at `where`, within the budget. Once more than `most_free` bytes are
+  // free there, those that have been free for longest are released. Before the first chunk is
+  // taken.
+  Result<void> serve(Location where, std::shared_ptr<Budget> budget, Size most_free = unlimited);
 
   // Lets the store hold memory elsewhere, for what the device has no room for; places that were
   // named first are used first. At any time.

@@ -10,12 +10,12 @@
 namespace cuvmm {
 
 Result<void> ChunkStore::Shelves::add(Location where, std::shared_ptr<Budget> budget,
-                                      Shelf::For purpose) {
+                                      Shelf::For purpose, Size most_free) {
   const Size granule = TRY(granularity_of(driver_, where));
   const Holding holding{lock_};
   if (shelf_at(where) != nullptr) return Error::invalid("serve a location", "it is served already");
-  shelves_.push_back(
-      std::make_unique<Shelf>(Shelf{where, purpose, std::move(budget), granule, {}, 0, 0, 0}));
+  shelves_.push_back(std::make_unique<Shelf>(
+      Shelf{where, purpose, std::move(budget), granule, most_free, {}, 0, 0, 0}));
   if (purpose == Shelf::For::Spilling) spills_.store(true, std::memory_order_release);
   return {};
 }
@@ -115,6 +115,7 @@ Result<ChunkRef> ChunkStore::Shelves::try_to_make(const ChunkKind& kind, Shelf& 
 
 void ChunkStore::Shelves::come_home(ChunkRecord* record) {
   auto* const chunk = static_cast<StoredChunk*>(record);
+  StoredChunk* going = nullptr;  // in a row; until they have gone they keep this alive
   {
     const Holding holding{lock_};
     Shelf& shelf = *chunk->shelf;
@@ -124,12 +125,17 @@ void ChunkStore::Shelves::come_home(ChunkRecord* record) {
     shelf.in_use -= chunk->chunk.size();
     const bool exported = chunk->exported.load(std::memory_order_relaxed);
     if (exported) shelf.exported -= chunk->chunk.size();
-    if (!exported && !closed_) {
+    if (exported || closed_) {
+      going = chunk;
+    } else {
       shelf.free.push(*chunk);
-      return;
+      while (shelf.free.free_bytes() > shelf.most_free) {
+        StoredChunk* const oldest = shelf.free.pop_oldest();
+        oldest->newer = std::exchange(going, oldest);
+      }
     }
   }
-  release(chunk);
+  while (going != nullptr) release(std::exchange(going, going->newer));
 }
 
 void ChunkStore::Shelves::was_exported(const ChunkRecord& record) {

@@ -19,6 +19,7 @@ struct Shelf {
   For purpose;
   std::shared_ptr<Budget> budget;
   Size granule;
+  Size most_free;
 
   FreeChunks free;
   Size in_use = 0;
@@ -32,7 +33,8 @@ class ChunkStore::Shelves final : private ChunkHome {
  public:
   explicit Shelves(const Driver& driver) : driver_(driver) {}
 
-  Result<void> add(Location where, std::shared_ptr<Budget> budget, Shelf::For purpose);
+  Result<void> add(Location where, std::shared_ptr<Budget> budget, Shelf::For purpose,
+                   Size most_free);
   // Releases what is free. What is in use keeps the shelves alive.
   static void close(const std::shared_ptr<Shelves>& shelves);
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from cli_support import BUILD, CliTest, cuvmm, main, text
+from cli_support import BUILD, CUVMM, CliTest, cuvmm, main, text
 
 
 class Doctor(CliTest):
@@ -49,6 +49,38 @@ class Doctor(CliTest):
         bad = [i for i, line in enumerate(lines) if line.startswith("✗")]
         self.assertTrue(bad)
         self.assertIn("→", lines[bad[0] + 1])
+
+    def test_hints_are_what_to_do_and_nothing_else(self):
+        findings = self.findings("--sim", status=1,
+                                 env={"VMM_SIM_FAULT": "cuInit:1=CUDA_ERROR_NO_DEVICE"})
+        wanted = [f"{what}: {one['mend']}" for what, one in findings.items() if one["mend"]]
+        self.assertTrue(wanted)
+        finished = cuvmm("doctor", "--sim", "--fix-hints",
+                         env={"VMM_SIM_FAULT": "cuInit:1=CUDA_ERROR_NO_DEVICE"})
+        self.assertEqual(finished.returncode, 1)
+        self.assertEqual(sorted(text(finished.stdout).splitlines()), sorted(wanted))
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "needs root and setpriv")
+    def test_a_folder_that_others_have_taken_is_named(self):
+        number = 54322
+        taken = [f"{shared}/cuvmm-{number}" for shared in ("/tmp", "/dev/shm")]
+        for folder in taken:
+            os.mkdir(folder)
+            self.addCleanup(shutil.rmtree, folder)
+        finished = subprocess.run(
+            ["setpriv", f"--reuid={number}", "--clear-groups", CUVMM, "doctor", "--sim", "--json"],
+            env={"PATH": os.environ["PATH"]}, capture_output=True, timeout=60, check=False)
+        if b"Permission denied" in finished.stderr and b"setpriv" in finished.stderr:
+            self.skipTest("the build is not to be reached by another user")
+        folders = [one for one in json.loads(finished.stdout)["findings"]
+                   if one["what"] == "socket folder"]
+        self.assertEqual(folders[0]["verdict"], "good", folders)
+        self.assertTrue(folders[0]["text"].startswith(taken[0] + "-"), folders)
+        shutil.rmtree(folders[0]["text"])
+        for folder, one in zip(taken, folders[1:]):
+            self.assertEqual(one["verdict"], "doubtful")
+            self.assertIn(f"{folder} is not used", one["text"])
+            self.assertTrue(one["mend"])
 
     def test_a_report_can_be_pasted(self):
         out = self.good("doctor", "--sim", "--report", env={"VMM_LIMIT": "1G"})

@@ -5,9 +5,11 @@ import os
 import re
 import shutil
 import subprocess
+import time
 import unittest
 
-from cli_support import BUILD, CliTest, cuvmm, main, run, text
+from cli_support import BUILD, CUVMM, CliTest, cuvmm, main, run, text
+from top_support import TopTest
 
 GENERATED = os.path.join(BUILD, "generated")
 
@@ -107,6 +109,27 @@ class Voice(CliTest):
         self.assertIn(b"\033[32m", on_a_terminal())
         self.assertNotIn(b"\033[", on_a_terminal(NO_COLOR="1"))
         self.assertNotIn(b"\033[", on_a_terminal(TERM="dumb"))
+
+
+class Processes(TopTest):
+    def test_bash_completes_those_that_can_be_told(self):
+        holder = self.holder([1], "--control")
+        environment = dict(self.env, PATH=os.path.dirname(CUVMM) + ":" + os.environ["PATH"])
+        deadline = time.monotonic() + 20
+        while True:
+            listed = self.good("pause", "--list", env=environment)
+            if listed or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        number, command = listed.rstrip("\n").split("\t")
+        self.assertEqual(int(number), holder.number)
+        self.assertIn("python", command)
+        script = ('source "$1"; COMP_WORDS=(cuvmm pause ""); COMP_CWORD=2; _cuvmm; '
+                  'printf "%s\n" "${COMPREPLY[@]}"')
+        finished = run("bash", "--norc", "-c", script, "bash",
+                       os.path.join(GENERATED, "cuvmm.bash"), env=environment)
+        self.assertEqual(text(finished.stderr), "")
+        self.assertEqual(text(finished.stdout).split(), [number])
 
 
 if __name__ == "__main__":

@@ -98,6 +98,22 @@ class WhoIsSeen(TopTest):
         self.assertEqual(self.seen(), {})
         self.assertEqual(self.files(), [])
 
+    def test_who_is_killed_is_gone_once_another_begins(self):
+        for _ in range(2):
+            holder = self.holder([1])
+            os.kill(holder.number, signal.SIGKILL)
+            holder.process.wait(timeout=20)
+        last = self.holder([1])
+        (name,) = self.files()
+        self.assertIn(f"figures-{last.number}-", name)
+
+    def test_what_is_kept_is_bounded_by_the_option(self):
+        holder = self.holder([32, 32], VMM_CACHE="8M")
+        holder.do("[must(cuda.cuMemFree_v2(one)) for one in held]")
+        one = self.seen()[holder.number]
+        self.assertEqual(one["live_bytes"], 0)
+        self.assertLessEqual(one["physical_bytes"], 8 * MiB)
+
     def test_who_becomes_another_program_is_gone(self):
         holder = self.holder([1])
         holder.process.stdin.write("os.execvp('sleep', ['sleep', '60'])\n")

@@ -82,6 +82,20 @@ kill_all_of "$producer"
 wait "$producer" 2>/dev/null
 both_say_what_they_do
 
+# Of two consumers one gets the buffer, and the other hears why it does not.
+start_producer
+for one in first second; do
+  run consumer >"$folder/$one" 2>"$folder/$one.errors" &
+  eval "$one=$!"
+done
+wait "$first"; first=$?
+wait "$second"; second=$?
+wait "$producer" || wrong 'the producer of two consumers failed'
+if ((first == 0)); then loser=second lost=$second; else loser=first lost=$first; fi
+((first == 0 || second == 0)) || wrong 'neither consumer got the buffer'
+ends_with 1 "$lost" "$folder/$loser.errors" \
+  '^consumer: (the producer serves one consumer, and that was another|no producer is running); start'
+
 start_producer --corrupt
 run consumer >/dev/null 2>"$folder/errors"
 ends_with 1 $? "$folder/errors" '^consumer: the data is corrupted from integer 131072 on; run both'
@@ -93,7 +107,10 @@ ends_with 1 $? "$folder/errors" '^producer: no consumer came within 1 s; start'
 
 # Where there is no driver, or one whose device cannot do it.
 natively() { LD_LIBRARY_PATH=$1 CUVMM_DRIVER_LACKS=$2 "$build/bin/$3" >/dev/null 2>"$folder/errors"; }
+sim=$build/lib/cuvmm/sim
 for program in producer consumer; do
+  VMM_SIM_FAULT=cuInit:1=CUDA_ERROR_NO_DEVICE natively "$sim" '' $program
+  ends_with 1 $? "$folder/errors" "^$program: cuInit failed with CUDA_ERROR_NO_DEVICE \\(CUDA error 100\\)"
   natively "$build/tests/programs/lacking" vmm $program
   ends_with 1 $? "$folder/errors" "^$program: this device has no virtual memory management; it takes one"
   natively "$build/tests/programs/lacking" fd $program
@@ -103,4 +120,8 @@ for program in producer consumer; do
     ends_with 1 $? "$folder/errors" "^$program: no CUDA driver here; "
   fi
 done
+# A driver that is too old for the library is not said to do what its device could.
+VMM_SIM_DRIVER=10.2 LD_LIBRARY_PATH=$sim "$build/bin/producer" --timeout 1 >"$folder/producer" 2>"$folder/errors" &&
+  wrong 'a driver of CUDA 10.2 sufficed'
+! grep -q 'VMM support: yes' "$folder/producer" || wrong 'a driver of CUDA 10.2 is said to do'
 exit "$status"

@@ -130,7 +130,25 @@ TEST_F(LibraryShare, CountsAgainstTheDeviceUntilItsEnd) {
 
 TEST_F(LibraryShare, OneExporterListensAtAPlace) {
   const auto host = value(ShareHost::listen(path()));
-  EXPECT_EQ(ShareHost::listen(path()).error().kind(), ErrorKind::AlreadyExists);
+  const auto second = ShareHost::listen(path());
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().kind(), ErrorKind::AlreadyExists);
+  EXPECT_NE(std::string{second.error().message()}.find(path()), std::string::npos)
+      << second.error().message();
+}
+
+TEST_F(LibraryShare, RefusalsNameThePath) {
+  const std::string missing = path() + "/no/such";
+  for (int i = 0; i < 3; ++i) {
+    const auto listens = ShareHost::listen(missing);
+    ASSERT_FALSE(listens.ok());
+    EXPECT_NE(std::string{listens.error().message()}.find(missing), std::string::npos)
+        << listens.error().message();
+    const auto connects = ShareSession::connect(missing, 10ms);
+    ASSERT_FALSE(connects.ok());
+    EXPECT_NE(std::string{connects.error().message()}.find(missing), std::string::npos)
+        << connects.error().message();
+  }
 }
 
 TEST_F(LibraryShare, WaitsEnd) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a pool's granules come from.
+#include "alloc/device_memory.hpp"
 #include "pool_world.hpp"
 
 namespace cuvmm::test {
@@ -25,6 +26,18 @@ TEST_F(PoolPlacesTest, ADeviceIsThereAndNamedOnce) {
   PoolWorld world{driver()};
   EXPECT_EQ(refusal(world, {.devices = {}}), ErrorKind::InvalidArgument);
   EXPECT_EQ(refusal(world, {.devices = {0, 0}}), ErrorKind::InvalidArgument);
+}
+
+TEST_F(PoolPlacesTest, WhatAPoolFreesIsKeptWithinTheDevicesBound) {
+  const Size granule = PoolWorld{driver()}.granule();
+  const auto device =
+      GIVEN_VALUE(DeviceMemory::create(driver(), 0, {.cache = SizeLimit::of_bytes(2 * granule)}));
+  const auto store_of = [&](Location) -> Result<ChunkStore*> { return &device->store(); };
+  const auto places = GIVEN_VALUE(PoolPlaces::create(driver(), store_of, {}));
+  const auto pool = GIVEN_VALUE(ElasticPool::create(places, {.capacity = 8 * granule}));
+  ASSERT_EQ(GIVEN_VALUE(pool->allocate(8 * granule)), 0U);
+  ASSERT_TRUE(pool->deallocate({0, 8 * granule}).ok());
+  EXPECT_EQ(places->cached_bytes(), 2 * granule);
 }
 
 TEST_F(PoolPlacesTest, PackFillsTheFirstDeviceFirst) {

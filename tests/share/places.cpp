@@ -2,6 +2,7 @@
 // Where sockets lie, and where they are looked for.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,9 +12,11 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 
+#include "share/control.hpp"
 #include "share/rendezvous.hpp"
 #include "share_world.hpp"
 
@@ -38,11 +41,16 @@ class AnotherUser {
     return std::string(in) + "/cuvmm-" + std::to_string(number);
   }
 
+  // With the use of its own files in /proc, as a program that is started has it.
+  static bool become(uid_t user) {
+    return ::seteuid(user) == 0 && ::prctl(PR_SET_DUMPABLE, 1) == 0;
+  }
+
   static int run(const std::function<int()>& claims) {
     const pid_t child = ::fork();
     if (child == 0) {
       ::unsetenv("XDG_RUNTIME_DIR");
-      ::_exit(::seteuid(number) == 0 ? claims() : 99);
+      ::_exit(become(number) ? claims() : 99);
     }
     int status = -1;
     EXPECT_EQ(::waitpid(child, &status, 0), child);
@@ -51,8 +59,13 @@ class AnotherUser {
 
  private:
   static void remove_folders() {
-    fs::remove_all(folder("/tmp"));
-    fs::remove_all(folder("/dev/shm"));
+    const std::string prefix = "cuvmm-" + std::to_string(number);
+    for (const char* const shared : {"/tmp", "/dev/shm"}) {
+      for (const auto& entry : fs::directory_iterator{shared}) {
+        const std::string name = entry.path().filename();
+        if (name == prefix || name.starts_with(prefix + "-")) fs::remove_all(entry.path());
+      }
+    }
   }
 };
 
@@ -136,6 +149,119 @@ TEST_F(SharePlaces, ADeadSocketInTheBestFolderHidesNoLivingOne) {
               return connected ? 0 : 4;
             }),
             0);
+}
+
+void take_the_usual_names(const AnotherUser& user) {
+  for (const char* const shared : {"/tmp", "/dev/shm"}) fs::create_directory(user.folder(shared));
+}
+
+TEST_F(SharePlaces, WhoseUsualNamesAreAllTakenHasAFreshOne) {
+  take_the_usual_names(user);
+  EXPECT_EQ(AnotherUser::run([] {
+              const auto fresh = private_folder();
+              if (!fresh.ok()) return 1;
+              if (!fresh->starts_with(AnotherUser::folder("/tmp") + "-")) return 2;
+              const auto facts = fs::status(*fresh);
+              if (facts.permissions() != fs::perms::owner_all) return 3;
+              const auto again = private_folder();
+              return again.ok() && *again == *fresh ? 0 : 4;  // there are few
+            }),
+            0);
+}
+
+TEST_F(SharePlaces, AFreshFolderThatOthersMadeIsNotTaken) {
+  take_the_usual_names(user);
+  const std::string theirs = user.folder("/tmp") + "-AAAAAA";
+  ASSERT_TRUE(fs::create_directory(theirs));
+  EXPECT_EQ(AnotherUser::run([&] {
+              const auto fresh = private_folder();
+              return fresh.ok() && *fresh != theirs ? 0 : 1;
+            }),
+            0);
+}
+
+TEST_F(SharePlaces, WhoLooksFindsAFreshFolderToo) {
+  take_the_usual_names(user);
+  ASSERT_EQ(::chown(place.folder().c_str(), AnotherUser::number, AnotherUser::number), 0);
+  EXPECT_EQ(AnotherUser::run([&] {
+              auto host = listen_at(*usual_place_to_listen());
+              if (!host.ok()) return 1;
+              std::atomic<bool> over{false};
+              std::thread serves{[&] {
+                while (!over) (void)(*host)->wait(soon());
+              }};
+              ::setenv("XDG_RUNTIME_DIR", place.folder().c_str(), 1);  // a better one, here
+              const bool connected = connect_at_the_usual_place(in_time()).ok();
+              over = true;
+              serves.join();
+              return connected ? 0 : 2;
+            }),
+            0);
+}
+
+// Links lead to folders where entries look as ours do, and are none of ours to remove.
+TEST_F(SharePlaces, NothingIsRemovedBehindALink) {
+  ASSERT_EQ(::chown(place.folder().c_str(), AnotherUser::number, AnotherUser::number), 0);
+  fs::create_directory_symlink(place.folder(), user.folder("/dev/shm"));
+  ASSERT_EQ(::lchown(user.folder("/dev/shm").c_str(), AnotherUser::number, AnotherUser::number), 0);
+  EXPECT_EQ(AnotherUser::run([&] {
+              leave_a_dead_socket_at(place.folder() + "/control-1-2");
+              if (!controlled_processes().empty()) return 1;
+              return fs::exists(place.folder() + "/control-1-2") ? 0 : 2;
+            }),
+            0);
+}
+
+TEST_F(SharePlaces, OnlyDeadSocketsOfTheUserAreRemoved) {
+  EXPECT_EQ(AnotherUser::run([&] {
+              const std::string folder = *private_folder();
+              const std::string other = place.folder() + "/dead";
+              if (!AnotherUser::become(0)) return 9;
+              leave_a_dead_socket_at(other);
+              leave_a_dead_socket_at(folder + "/control-3-3");  // of another user
+              if (!AnotherUser::become(AnotherUser::number)) return 9;
+              leave_a_dead_socket_at(folder + "/control-1-1");
+              std::ofstream{folder + "/control-2-2"} << "a file";
+              fs::create_symlink(other, folder + "/control-4-4");
+              (void)controlled_processes();
+              const auto is_there = [&](const char* name) {
+                return fs::exists(fs::symlink_status(folder + name));
+              };
+              if (is_there("/control-1-1")) return 1;
+              if (!is_there("/control-2-2")) return 2;
+              if (!is_there("/control-3-3")) return 3;
+              return is_there("/control-4-4") ? 0 : 4;
+            }),
+            0);
+  EXPECT_TRUE(fs::exists(fs::symlink_status(place.folder() + "/dead")));
+}
+
+// As after setuid() in a daemon.
+TEST_F(SharePlaces, ADeadSocketGoesWhereProcIsClosedToo) {
+  EXPECT_EQ(AnotherUser::run([&] {
+              const std::string dead = *private_folder() + "/control-1-1";
+              leave_a_dead_socket_at(dead);
+              if (::prctl(PR_SET_DUMPABLE, 0) != 0) return 9;
+              (void)controlled_processes();
+              return fs::exists(fs::symlink_status(dead)) ? 1 : 0;
+            }),
+            0);
+}
+
+TEST(PrivateFolders, StayWhatTheyWereWhenTheirPathIsReplaced) {
+  const SharePlace place;
+  const SharePlace elsewhere;
+  const std::string path = place.folder() + "/cuvmm";
+  ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
+  const PrivateFolder folder = NEEDED(PrivateFolder::open(path));
+  leave_a_dead_socket_at(path + "/control-1-1");
+  fs::rename(path, place.folder() + "/moved");
+  fs::create_directory_symlink(elsewhere.folder(), path);
+  leave_a_dead_socket_at(elsewhere.folder() + "/control-1-1");
+  remove_stale_sockets(folder, "control-");
+  EXPECT_FALSE(fs::exists(place.folder() + "/moved/control-1-1"));
+  EXPECT_TRUE(fs::exists(elsewhere.folder() + "/control-1-1"));
+  EXPECT_EQ(PrivateFolder::open(path).error().kind, ErrorKind::InvalidArgument);
 }
 
 // As daemons do. What the program opens then has our numbers.

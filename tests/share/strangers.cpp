@@ -128,6 +128,29 @@ TEST(ShareStrangers, MoreThanMayComeAreRefused) {
   EXPECT_STREQ(third.error().subject, name_of(Refusal::TooMany));
 }
 
+TEST(ShareStrangers, WhoComeInVainAreToldSo) {
+  const SharePlace place;
+  auto host = std::make_unique<RunningHost>(host_settings(place.socket()));
+  auto waits = NEEDED(Session::connect(place.socket(), test_token(), in_time()));
+  host.reset();
+  const auto nothing = waits.receive(in_time());
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_EQ(nothing.error().kind, ErrorKind::NotFound);
+  EXPECT_STREQ(nothing.error().subject, name_of(Refusal::Ended));
+}
+
+TEST(ShareStrangers, WhoComeAsTheExporterGoesAreToldSo) {
+  const SharePlace place;
+  auto host = NEEDED(Host::open(host_settings(place.socket())));  // and nobody gives it time
+  std::optional<Result<Session>> came;
+  std::thread comes{[&] { came = Session::connect(place.socket(), test_token(), in_time()); }};
+  std::this_thread::sleep_for(std::chrono::milliseconds{100});
+  host.reset();
+  comes.join();
+  ASSERT_FALSE(came->ok());
+  EXPECT_EQ(came->error().kind, ErrorKind::NotFound);
+}
+
 // As root: another user is one setuid away.
 TEST(ShareStrangers, OfAnotherUserGetNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
@@ -199,7 +222,7 @@ TEST(ShareSocket, ThatNobodyListensAtIsRemovedFromTheFolder) {
   }
   HostSettings settings = host_settings(place.folder() + "/ipc-living.sock");
   const auto living = NEEDED(Host::open(settings));
-  remove_stale_sockets(place.folder(), "ipc-");
+  remove_stale_sockets(NEEDED(PrivateFolder::open(place.folder())), "ipc-");
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
   EXPECT_EQ(::access(settings.path.c_str(), F_OK), 0);
 }

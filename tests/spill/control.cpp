@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -228,6 +229,26 @@ TEST_F(ControlTest, AFileOfAnotherIsNeitherReplacedNorTakenAway) {
   ASSERT_TRUE(other.ok()) << other.error().text();
   first->remove();
   EXPECT_TRUE(std::filesystem::exists(folder_ / "cuvmm" / name));
+}
+
+TEST_F(ControlTest, GarbageFillsNoLog) {
+  const std::string log = folder_ / "log";
+  ASSERT_TRUE(set_up_log({.file = log}).ok());
+  auto socket = share::ControlSocket::open();
+  ASSERT_TRUE(socket.ok()) << socket.error().text();
+  const auto path = folder_ / "cuvmm" / only_name_in(folder_ / "cuvmm");
+  for (int i = 0; i < 50; ++i) {
+    const auto rude = share::connect_to(path, soon());
+    ASSERT_TRUE(rude.ok()) << rude.error().text();
+    ASSERT_EQ(::send(rude->number(), "garbage", 7, 0), 7);
+    socket->serve([](const auto&, const auto&) { return share::ControlAnswer{}; },
+                  share::Deadline{});
+  }
+  ASSERT_TRUE(set_up_log({}).ok());
+  std::ifstream written{log};
+  int lines = 0;
+  for (std::string line; std::getline(written, line);) ++lines;
+  EXPECT_LE(lines, 1);
 }
 
 // What cleans up /tmp takes it for one that nobody needs any more.

@@ -58,6 +58,21 @@ TEST_F(DevicesByAddress, AreNotMistakenForWhatElseIsThere) {
   EXPECT_FALSE(holds_device_by_address(root_));
 }
 
+// The one that was found last is asked first, whatever has become of its number.
+TEST_F(DevicesByAddress, AreAnsweredForByTheOneThatWasFoundLast) {
+  open("/dev/infiniband/uverbs0");
+  EXPECT_TRUE(holds_device_by_address(root_));
+  const int first = open_;
+  const int second = ::dup(first);
+  ::close(first);
+  ASSERT_EQ(::open("/dev/null", O_RDONLY | O_CLOEXEC), first);
+  EXPECT_TRUE(holds_device_by_address(root_)) << "another number leads to it";
+  ::close(first);
+  open_ = second;
+  close();
+  EXPECT_FALSE(holds_device_by_address(root_));
+}
+
 // As after chroot(): what was opened before is open still.
 TEST_F(DevicesByAddress, AreLookedForWhereDevicesAreNotSeenAnyMore) {
   open("/dev/infiniband/uverbs3");

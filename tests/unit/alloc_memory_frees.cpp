@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "alloc_memory_world.hpp"
+#include "base/clock.hpp"
 #include "support/kernels.hpp"
 
 namespace cuvmm::test {
@@ -36,6 +37,21 @@ TEST_F(MemoryTest, AFreeOfAnInnerOrFreedAddressIsRefused) {
   EXPECT_EQ(memory().free(address + 512), Answer{CUDA_ERROR_INVALID_VALUE});
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory().free(address), std::nullopt) << "the driver refuses what it never gave";
+}
+
+TEST_F(MemoryTest, AFreeOnAnotherDevicesStreamIsWaitedForByWhoLacksTheMemory) {
+  NEEDS_DEVICES(2);
+  const CUdeviceptr block = given_ordered(large);
+  {
+    const PrimaryContext there{1};
+    EXPECT_EQ(memory().free_ordered(block, StreamName{}), Answer{CUDA_SUCCESS});
+    EXPECT_CUDA(driver().cuCtxPushCurrent(primary()));
+    EXPECT_TRUE(clock->wait_for_frees(0, now_ns() + 20'000'000'000));
+    EXPECT_FALSE(clock->wait_for_frees(0, now_ns())) << "there is nothing left to learn";
+    CUcontext popped = nullptr;
+    EXPECT_CUDA(driver().cuCtxPopCurrent(&popped));
+  }
+  EXPECT_CUDA(driver().cuCtxSetCurrent(primary()));
 }
 
 // A capture that began a moment ago must not be broken by a wait that the driver's free has not.

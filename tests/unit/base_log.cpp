@@ -20,6 +20,7 @@
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/file.hpp"
+#include "base/log_rarely.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -106,9 +107,20 @@ TEST_F(Log, LineSaysWhoWhenAndWhat) {
   EXPECT_EQ(record.text, "map address=0x200000 size=4096");
 }
 
+TEST(LogRarely, SaysOneLineInItsTimeAndHowManyWereLeftOut) {
+  Rarely rarely;
+  EXPECT_TRUE(rarely.may_say(1'000));
+  EXPECT_EQ(rarely.left_out(), 0U);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(rarely.may_say(1'001 + i));
+  EXPECT_TRUE(rarely.may_say(1'000 + Rarely::between_us));
+  EXPECT_EQ(rarely.left_out(), 5U);
+  EXPECT_EQ(rarely.left_out(), 0U);
+}
+
 TEST_F(Log, LevelDecidesWhatIsLogged) {
   const std::pair<LogLevel, const char*> table[] = {
-      {LogLevel::Error, "ERROR WARNING "},
+      {LogLevel::Error, "ERROR "},
+      {LogLevel::Warning, "ERROR WARNING "},
       {LogLevel::Info, "ERROR WARNING INFO "},
       {LogLevel::Debug, "ERROR WARNING INFO DEBUG "},
   };

@@ -40,7 +40,7 @@ TEST(Options, AreTheirDefaultsWhereNothingIsSet) {
   const Options options = read_options({});
   EXPECT_TRUE(options.problems().empty());
   EXPECT_EQ(options.mode, Mode::Vmm);
-  EXPECT_EQ(options.log_level, LogLevel::Error);
+  EXPECT_EQ(options.log_level, LogLevel::Warning);
   EXPECT_TRUE(options.limit.is_none());
   EXPECT_EQ(options.wait, std::chrono::seconds{1});
   EXPECT_EQ(options.spill.to, SpillTo::Off);
@@ -88,7 +88,7 @@ TEST(Options, ABadValueIsNamedWithWhatIsAllowedAndTheDefaultStays) {
 TEST(Options, RefuseWhatIsNotAllowed) {
   const std::pair<const char*, std::vector<const char*>> table[] = {
       {"VMM_MODE", {"VM", "1", "VMM,OFF", "true"}},
-      {"VMM_LOG_LEVEL", {"WARNING", "2", "errors"}},
+      {"VMM_LOG_LEVEL", {"WARN", "2", "errors"}},
       {"VMM_LIMIT", {"-1", "80%%", "101%", "1.5.2G", "99999999999G", "much", "4 G G"}},
       {"VMM_WAIT",
        {"1", "-1s", "1h", "s", "1.5.2s", "2000000s", "99999999999999999999us", "1 s s"}},

@@ -88,6 +88,28 @@ TEST(Error, IsOneLineForAPerson) {
             "take chunk: out of memory (the limit), 1.00 GiB asked, 512 MiB available");
 }
 
+TEST(Error, SaysNothingOfABoundThatThereIsNot) {
+  const Error lack{.kind = ErrorKind::OutOfMemory,
+                   .doing = "take chunk",
+                   .asked = 1ull << 30,
+                   .available = unlimited};
+  EXPECT_EQ(lack.text(), "take chunk: out of memory, 1.00 GiB asked");
+}
+
+TEST(Error, CountsWhatAreNoBytes) {
+  Error none{.kind = ErrorKind::NotSupported,
+             .doing = "take memory of a device",
+             .subject = "there is no such device",
+             .asked = 1000,
+             .available = 2,
+             .counts = true};
+  EXPECT_EQ(none.text(),
+            "take memory of a device: not supported (there is no such device), 1000 asked, 2 "
+            "available");
+  none.asked = static_cast<Size>(-1);
+  EXPECT_NE(none.text().find(", -1 asked"), std::string::npos) << none.text();
+}
+
 TEST(Error, OfAMissingFunctionSaysBothVersions) {
   const Error old{.kind = ErrorKind::NotAvailable,
                   .doing = "allocate",

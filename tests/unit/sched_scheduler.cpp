@@ -25,6 +25,16 @@ TEST_F(Scheduling, IssuesWhatIsSubmittedInOrder) {
   EXPECT_EQ(client.figures().operations, 100U);
 }
 
+TEST_F(Scheduling, ClientsOfOneNameAreNumbered) {
+  Scheduler& scheduler = start();
+  Client& first = scheduler.create_client("ann", 0, 1);
+  EXPECT_EQ(first.name(), "ann");
+  EXPECT_EQ(scheduler.create_client("ann", 0, 1).name(), "ann 2");
+  EXPECT_EQ(scheduler.create_client("ann", 0, 1).name(), "ann 3");
+  scheduler.end_client(first);
+  EXPECT_EQ(scheduler.create_client("ann", 0, 1).name(), "ann") << "nobody else has it now";
+}
+
 // One after the other, each when the one before has been issued. How many marks that took.
 int Scheduling::marks_of(Client& client, const StreamState& stream, int operations) {
   const int before = device_.marks;

@@ -65,6 +65,28 @@ TEST_F(StoreTest, CountersFollowEveryChunk) {
   world.store.check();
 }
 
+TEST_F(StoreTest, KeepsNoMoreFreeThanItMayAndTheLastFreedOfThat) {
+  VmmWorld world{driver()};
+  ChunkStore store{driver()};
+  const auto budget = std::make_shared<LocalBudget>();
+  ASSERT_TRUE(store.serve(world.here, budget, 2 * world.granule).ok());
+  std::vector<ChunkRef> chunks = GIVEN_VALUE(store.take_many(world.kind(), 4));
+  const auto last = chunks.back()->handle();
+  chunks.clear();
+  EXPECT_EQ(store.counters(world.here).physical_free, 2 * world.granule);
+  EXPECT_EQ(budget->committed_bytes(), 2 * world.granule);
+  EXPECT_EQ(GIVEN_VALUE(store.take(world.kind()))->handle(), last);
+  GIVEN_VALUE(store.take(world.kind(3)));  // larger than all that may be kept
+  EXPECT_LE(store.counters(world.here).physical_free, 2 * world.granule);
+  store.check();
+}
+
+TEST_F(StoreTest, ABudgetWithoutALimitHasNoEnd) {
+  LocalBudget budget;
+  Commitment right = GIVEN_VALUE(budget.commit(MiB));
+  EXPECT_EQ(budget.available(), unlimited);
+}
+
 TEST_F(StoreTest, TrimReleasesWhatHasBeenFreeForLongest) {
   VmmWorld world{driver()};
   auto chunks = world.chunks({1, 2, 1});

@@ -44,6 +44,17 @@ TEST(LogLine, OfEveryEventIsReadBack) {
   }
 }
 
+TEST(LogLine, SaysWhyACopyRanInAWord) {
+  TraceRecord record{.time = 7000, .event = TraceEvent::CopyRun, .size = 64};
+  record.detail = 2;
+  EXPECT_NE(line_of(record).find(" why=costs_more"), std::string::npos) << line_of(record);
+  const auto read = view::LogLines{}.read(line_of(record));
+  ASSERT_TRUE(read && read->event);
+  EXPECT_EQ(read->event->detail, 2U);
+  record.detail = 99;  // of a later version
+  EXPECT_NE(line_of(record).find(" why=99"), std::string::npos) << line_of(record);
+}
+
 TEST(LogLine, ThatIsNoneIsLeftOut) {
   const view::LogLines lines;
   for (const char* line :

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "view/picture.hpp"
@@ -83,6 +84,21 @@ TEST(Picture, SeesFragmentationComeAndGo) {
   const Picture picture = picture_of(records, {.samples = 12});
   EXPECT_NEAR(picture.fragmentation[5], 1, 1e-9);
   EXPECT_NEAR(picture.fragmentation[11], 0, 1e-9);
+}
+
+// It does not say how much memory there was, of which some would have been free.
+TEST(Picture, OfALogLeavesOutFragmentation) {
+  const OwnFile file;
+  std::ofstream{file.path()} << "cuvmm[42] INFO 100 allocate address=0x10000 size=64 granted=512 "
+                                "device=0\n"
+                             << "cuvmm[42] INFO 200 allocate_failed size=1000000 free=900000 "
+                                "device=0\n";
+  auto recording = opened(file.path());
+  const auto picture = view::take_picture(recording, {.samples = 10});
+  ASSERT_TRUE(picture.ok());
+  EXPECT_EQ(picture->refusal_count, 1U);
+  EXPECT_TRUE(picture->fragmentation.empty());
+  EXPECT_EQ(picture->rounding_waste.size(), 10U);
 }
 
 TEST(Picture, HasALaneForEachClient) {

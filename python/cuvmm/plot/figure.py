@@ -176,8 +176,9 @@ def timeline(axes, picture):
 
 def fragmentation(axes, picture):
     times = picture.times(picture.sample_columns)
-    axes.plot(times, np.array(picture.fragmentation) * 100, color=style.REFUSED, linewidth=1.8,
-              label="free memory scattered between live blocks")
+    if picture.fragmentation:  # a log does not say of how much memory
+        axes.plot(times, np.array(picture.fragmentation) * 100, color=style.REFUSED,
+                  linewidth=1.8, label="free memory scattered between live blocks")
     axes.plot(times, np.array(picture.rounding_waste) * 100, color=style.WASTE, linewidth=1.4,
               linestyle=(0, (4, 2)), label="granted beyond what was asked")
     axes.set_ylim(-3, 106)

@@ -153,6 +153,8 @@ def fragmentation(figure, picture, column, first):
     for name, values, colour, dash in (
             ("scattered between live blocks", picture.fragmentation, style.REFUSED, "solid"),
             ("granted beyond what was asked", picture.rounding_waste, style.WASTE, "dash")):
+        if not values:  # a log does not say of how much memory
+            continue
         figure.add_trace(go.Scatter(
             x=times, y=np.array(values) * 100, name=name, legendgroup=name, showlegend=first,
             line={"color": colour, "dash": dash, "width": 1.8},

@@ -59,6 +59,13 @@ void print_json(const Findings& findings) {
   fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+// What to do, and nothing else.
+void print_hints(const Findings& findings) {
+  for (const Finding& one : findings) {
+    if (!one.mend.empty()) fmt::print("{}: {}\n", one.what, one.mend);
+  }
+}
+
 // What somebody who has to help wants to read: plain, without colours, and with our variables.
 void print_report(const Findings& findings) {
   fmt::print("```\n");
@@ -74,7 +81,7 @@ void print_report(const Findings& findings) {
   fmt::print("```\n");
 }
 
-enum class Form { Lines, Json, Report };
+enum class Form { Lines, Hints, Json, Report };
 
 int examine(const DoctorRequest& request, Form form) {
   Findings findings;
@@ -86,6 +93,7 @@ int examine(const DoctorRequest& request, Form form) {
     }
     findings.insert(findings.end(), more.begin(), more.end());
   }
+  if (form == Form::Hints) print_hints(findings);
   if (form == Form::Json) print_json(findings);
   if (form == Form::Report) print_report(findings);
   const bool is_bad = std::any_of(findings.begin(), findings.end(),
@@ -99,6 +107,7 @@ void add_doctor(CLI::App& app, int& exit_status) {
   struct Request {
     DoctorRequest about;
     bool json = false;
+    bool hints = false;
     bool report = false;
     bool doors = false;
   };
@@ -109,12 +118,17 @@ void add_doctor(CLI::App& app, int& exit_status) {
       "\n"
       "Examples:\n"
       "  cuvmm doctor\n"
+      "  cuvmm doctor --fix-hints\n"
       "  cuvmm doctor --report >> issue.md\n"
       "\n"
       "Exit status: 1 where there is a ✗, else 0.");
   command->add_flag("--sim", request->about.simulated, "with the simulated driver");
   auto* json = command->add_flag("--json", request->json, "as JSON");
-  command->add_flag("--report", request->report, "as text to put into a report")->excludes(json);
+  auto* report = command->add_flag("--report", request->report, "as text to put into a report");
+  report->excludes(json);
+  command->add_flag("--fix-hints", request->hints, "only what to do, a line each")
+      ->excludes(json)
+      ->excludes(report);
   command->add_flag("--doors", request->doors, "")
       ->group("");  // our own, under the preload library
   command->callback([request, &exit_status] {
@@ -124,6 +138,7 @@ void add_doctor(CLI::App& app, int& exit_status) {
     }
     exit_status = examine(request->about, request->json     ? Form::Json
                                           : request->report ? Form::Report
+                                          : request->hints  ? Form::Hints
                                                             : Form::Lines);
   });
 }

@@ -106,10 +106,23 @@ Findings look_at_limits(const DoctorRequest&) {
 }
 
 Findings look_at_sockets(const DoctorRequest&) {
+  Findings findings;
   const auto folder = share::private_folder();
-  if (folder) return {{Verdict::Good, "socket folder", *folder, ""}};
-  return {{Verdict::Doubtful, "socket folder", folder.error().text(),
-           "set XDG_RUNTIME_DIR to a folder of your own (mode 0700): sharing needs one"}};
+  if (folder) {
+    findings.push_back({Verdict::Good, "socket folder", *folder, ""});
+  } else {
+    findings.push_back({Verdict::Doubtful, "socket folder", folder.error().text(),
+                        "set XDG_RUNTIME_DIR to a folder of your own (mode 0700): sharing needs "
+                        "one"});
+  }
+  for (const std::string& usual : share::usual_folders()) {
+    const auto found = share::PrivateFolder::open(usual);
+    if (found || found.error().kind != ErrorKind::InvalidArgument) continue;
+    findings.push_back(
+        {Verdict::Doubtful, "socket folder", usual + " is not used: it is not this user's alone",
+         "remove it, or ask its owner to; it should be a folder of yours, mode 0700"});
+  }
+  return findings;
 }
 
 }  // namespace cuvmm::cli
