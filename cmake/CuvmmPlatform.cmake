@@ -51,6 +51,9 @@ target_compile_options(cuvmm_compile INTERFACE
 # keeps for that. Else the loader allocates them at a thread's first touch, inside any call of ours,
 # and frees them where ThreadSanitizer sees a race with the thread's last touch.
 target_compile_options(cuvmm_compile INTERFACE -ftls-model=initial-exec)
+# The preload library leaves out what only tests, the command line and the other side of a
+# conversation use.
+target_compile_options(cuvmm_compile INTERFACE -ffunction-sections -fdata-sections)
 # What every program that is preloaded carries with it, but is none of what a call costs: made small.
 # Such files are compiled by themselves, whatever CUVMM_TOGETHER says.
 option(CUVMM_SMALL "make small what is seldom called" ON)

@@ -9,6 +9,7 @@ EVENTS, TABLE = "src/stream/event_places.cpp", "src/stream/stream_table.cpp"
 STATE, DOOR, HOOKS = "src/stream/stream_state.hpp", "src/hook/door.hpp", "src/hook/bodies/order.cpp"
 LAYOUT, SITE = "src/alloc/arena/layout.cpp", "src/alloc/arena/site.cpp"
 SEARCH, BUILD = "src/alloc/arena/arena_search.cpp", "src/alloc/arena/arena_build.cpp"
+COPY, JOIN = "src/hook/named_copy.cpp", "src/hook/legacy_join.cpp"
 POOL, FREE, MEMORY = "src/alloc/pool_order.hpp", "src/alloc/memory_free.cpp", "src/alloc/memory.cpp"
 
 # After every call of the kind, everything that was freed in any context counts as done.
@@ -94,6 +95,12 @@ MUTANTS = [
     ("legacy work is not noted", 7, DOOR, SIDES, "if (!is_legacy) barrier.blocking_submitted();"),
     ("blocking work is not noted", 7, DOOR, SIDES, "if (is_legacy) barrier.legacy_submitted();"),
     ("all threads' own streams are one", 7, TABLE, "key.thread = name.is_legacy() ? 0 : PerThreadUse::this_thread();", "key.thread = 0;"),
+    # 7. Several contexts.
+    ("copies across contexts do not join the legacy streams", 7, COPY, "join_.add(owner->context());", "static_cast<void>(owner);"),
+    ("the owners' later work does not wait for the copy", 7, JOIN, "if (count_ == 0 || answer != CUDA_SUCCESS) return answer;", "return answer;"),
+    ("the copy does not wait for the owners' earlier work", 7, JOIN, "if (count_ == 0) return CUDA_SUCCESS;", "return CUDA_SUCCESS;"),
+    ("copies on every stream join the legacy streams", 7, COPY, "traits_.is_submitted && stream_.is_legacy()", "traits_.is_submitted"),
+    ("the legacy rule holds across contexts", 7, STATE, "if (later.context != earlier.context) return false;", ""),
     # 8. cuMemFree.
     ("a blocking free of pool memory discharges its points", 8, OPERATIONS, "if (!state->has_unfinished() && known_of(*state).empty()) return {};\n  return state->ticket();", "return {};"),
     ("a blocking free of pool memory forgets what its stream knows", 8, OPERATIONS, "if (!state->has_unfinished() && known_of(*state).empty()) return {};", "if (!state->has_unfinished()) return {};"),
@@ -101,9 +108,7 @@ MUTANTS = [
     ("a blocking free waits for nothing", 8, FREE, "const auto waited = wait_for_work_of(owner);", "const Result<void> waited{};"),
     ("a blocking free waits for nothing new", 8, FREE, "if (around_.sees_everything() && context.covered_note().load() == note) return {};", "if (context.covered_note().load() != 0) return {};"),
     # 9. Reuse attributes.
-    ("reuse by chance cannot be forbidden", 9, POOL, "return looks_by_chance_.load(std::memory_order_relaxed) ? order_.is_done(freed)\n                                                            : order_.was_waited_for(freed);", "return order_.is_done(freed);"),
     ("reuse along events cannot be forbidden", 9, POOL, "if (follows_events_.load(std::memory_order_relaxed)) return order_.is_before(freed, asker);\n    return is_free_for_anyone(freed);", "return order_.is_before(freed, asker);"),
-    ("a question counts as a wait", 9, TABLE, "if (told == Told::ByAWait) found", "found"),
     # 11. Streams and threads that have ended.
     ("ended threads' work is taken for done", 11, TABLE, "    end(*place->second);\n    place = by_key_.erase(place);\n    note_change();\n  }\n}\n\nvoid StreamTable::context_ends", "    place->second->advance(last_tick);\n    end(*place->second);\n    place = by_key_.erase(place);\n    note_change();\n  }\n}\n\nvoid StreamTable::context_ends"),
     ("ended streams' work is taken for done", 11, MARKS, "if (in_context.ok() && record_on(*state, handle, last)) {\n      add_mark(*state, std::move(last));\n    } else", "state->advance(last_tick);\n    if (false) {\n    } else"),

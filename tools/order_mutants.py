@@ -18,15 +18,17 @@ from order_mutant_list import MUTANTS
 
 ROOT = Path(__file__).resolve().parent.parent
 COPY = ROOT / "build-mutants"
-# (name, environment, simulated driver, options of cuvmm run). Where there is little memory, what one
+# (name, environment, simulated driver, options of cuvmm run, of the programs). Where there is little memory, what one
 # stream has freed soon goes to another.
 RACES = "cuEventQuery=50us,cuStreamWaitEvent=50us,cuEventRecord=20us"
 SETTINGS = [
-    ("small", {"VMM_WAIT": "1ms"}, "memory=64M", []),
-    ("eager", {"VMM_SIM_ORDER": "eager"}, "", []),
-    ("limit", {"VMM_WAIT": "1ms"}, "", ["--limit", "24M"]),
-    ("lazy", {"VMM_SIM_ORDER": "lazy", "VMM_WAIT": "1ms"}, "memory=64M", []),
-    ("races", {"VMM_SIM_DELAY": RACES, "VMM_WAIT": "1ms"}, "memory=64M", []),
+    ("small", {"VMM_WAIT": "1ms"}, "memory=64M", [], []),
+    ("contexts", {"VMM_WAIT": "1ms"}, "devices=2,memory=64M", [], ["--contexts", "3"]),
+    ("eager", {"VMM_SIM_ORDER": "eager"}, "", [], []),
+    ("limit", {"VMM_WAIT": "1ms"}, "", ["--limit", "24M"], []),
+    ("lazy", {"VMM_SIM_ORDER": "lazy", "VMM_WAIT": "1ms"}, "memory=64M", [], []),
+    ("races", {"VMM_SIM_DELAY": RACES, "VMM_WAIT": "1ms"}, "memory=64M", [], []),
+    ("spilled", {"VMM_WAIT": "1ms"}, "devices=2", ["--limit", "16M", "--spill", "peer"], []),
 ]
 
 
@@ -51,10 +53,10 @@ def build():
 
 def judge(programs):
     """The kind of violation, in which setting, and the program that found it; None if none did."""
-    for setting, variables, simulated, flags in SETTINGS:
+    for setting, variables, simulated, flags, more in SETTINGS:
         command = ["build/bin/cuvmm", "run", "--quiet", "--mode", "vmm",
                    f"--sim={simulated}" if simulated else "--sim", *flags, "--",
-                   "build/bin/cuvmm_order_tests", "--programs", str(programs), "--seed", "1"]
+                   "build/bin/cuvmm_order_tests", "--programs", str(programs), "--seed", "1", *more]
         try:
             done = run(command, cwd=COPY, env={**os.environ, **variables}, timeout=900)
         except subprocess.TimeoutExpired:

@@ -13,6 +13,8 @@ run_order_programs() {  # PROGRAMS, of all settings together
   setting "limit of 24 MiB" "env VMM_WAIT=1ms $served --sim --limit 24M -- $program"
   setting "limit of 24 MiB, tight" "env VMM_WAIT=1ms VMM_GROW=tight $served --sim --limit 24M -- $program"
   setting "device of 64 MiB" "env VMM_WAIT=1ms $served --sim=memory=64M -- $program --memory 48"
+  setting "native, three contexts" "env VMM_SIM_DEVICES=2 LD_LIBRARY_PATH=$sim $program --contexts 3"
+  setting "three contexts" "env VMM_WAIT=1ms $served --sim=devices=2,memory=64M -- $program --contexts 3 --memory 48"
   setting "resize by promise" "env VMM_RESIZE=elide $served --sim -- $program"
   # To a neighbour: a copy between the host and memory that was spilled there is one that the driver waits for.
   setting "spilled" "env VMM_WAIT=1ms $served --sim=devices=2 --limit 16M --spill peer -- $program"

@@ -82,6 +82,29 @@ TEST_F(ArenaTest, AnotherStreamDoesNotTakeWhatMayStillBeInUse) {
   EXPECT_EQ(world.given_block(2 * MiB, 1).address(), address);
 }
 
+// The chunk below is free as a whole, and pending on the other stream.
+TEST_F(ArenaTest, TheRestOfANewChunkStaysForTheStreamThatItWasMappedFor) {
+  ArenaWorld& world = given({.grow = Grow::Tight});
+  world.free(world.given_block(world.granules(1), 1), 1);
+  Block& block = world.given_block(1 * MiB, 2);
+  const CUdeviceptr address = block.address();
+  const Size in_use = world.store.counters().physical_in_use;
+  world.free(block, 2);
+  EXPECT_EQ(world.given_block(1 * MiB + 512, 2).address(), address);
+  EXPECT_EQ(world.store.counters().physical_in_use, in_use);
+}
+
+TEST_F(ArenaTest, AMissLeavesToOtherStreamsWhatTheyKeepAndItCannotUse) {
+  ArenaWorld& world = given();
+  Block& block = world.given_block(64 * KiB, 1);
+  world.free(block, 1);
+  world.given_block(1 * MiB, 2);
+  EXPECT_EQ(world.arena().counters().cached, 64 * KiB);
+  world.order.finish(1);
+  world.given_block(2 * MiB, 2);
+  EXPECT_EQ(world.arena().counters().cached, 0U);
+}
+
 TEST_F(ArenaTest, AnotherStreamTakesWhatIsOrderedBeforeItsWork) {
   ArenaWorld& world = given();
   Block& block = world.given_block(2 * MiB, 1);

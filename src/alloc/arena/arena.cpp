@@ -2,6 +2,7 @@
 #include "alloc/arena/arena.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "trace/record_event.hpp"
 
@@ -127,6 +128,34 @@ void Arena::flush_all() {
   }
 }
 
+void Arena::flush_usable(StreamId stream) {
+  const auto may_use = [&](const StreamCache& cache) {
+    const auto oldest = cache.oldest();
+    return !oldest || oldest->stream == stream || order_.is_free_for_anyone(*oldest) ||
+           order_.is_before(*oldest, stream);
+  };
+  std::vector<std::pair<StreamCache*, StreamId>> pending;
+  const auto flush_if_usable = [&](StreamCache& cache) {
+    const Holding cached = cache.lock();
+    if (cache.is_empty()) return;
+    if (!may_use(cache)) {
+      pending.emplace_back(&cache, cache.oldest()->stream);
+      return;
+    }
+    const Holding holding{lock_};
+    flush(cache);
+  };
+  for (StreamCache& cache : caches_) flush_if_usable(cache);
+  for (const auto& [cache, owner] : pending) order_.look(owner);
+  for (const auto& [cache, owner] : std::exchange(pending, {})) flush_if_usable(*cache);
+}
+
+Size Arena::cached_bytes() const {
+  Size cached = 0;
+  for (const StreamCache& cache : caches_) cached += cache.bytes();
+  return cached;
+}
+
 Result<void> Arena::set_access(const AccessSet& access) {
   const Holding holding{lock_};
   mend();
@@ -193,10 +222,8 @@ void Arena::note_mapped() {
 
 void Arena::tell() const {
   if (!trace_is_on()) return;
-  Size kept = 0;
-  for (const StreamCache& cache : caches_) kept += cache.bytes();
   const Size blocks = layout_->block_bytes();
-  kept = std::min(kept, blocks);
+  const Size kept = std::min(cached_bytes(), blocks);
   traced_.tell(
       {.used = blocks - kept, .free = layout_->free().bytes() + kept, .moved = moved_bytes_});
 }
@@ -213,7 +240,7 @@ std::vector<MappedChunk> Arena::chunks_behind(const Block& block) const {
 
 ArenaCounters Arena::counters() const {
   ArenaCounters counters;
-  for (const StreamCache& cache : caches_) counters.cached += cache.bytes();
+  counters.cached += cached_bytes();
   const Holding holding{lock_};
   const Size blocks = layout_->block_bytes();
   counters.live = blocks > counters.cached ? blocks - counters.cached : 0;

@@ -124,6 +124,10 @@ class Arena final : public Leaver, private ReclaimClient {
   arena::StreamCache& cache_of(StreamId stream) { return caches_[stream % cache_count]; }
   void flush(arena::StreamCache& cache);  // under its lock and ours
   void flush_all();
+  // The caches that may hold what the stream can use. The others stay, so that their streams find
+  // there what they freed.
+  void flush_usable(StreamId stream);
+  Size cached_bytes() const;
 
   // Under the lock: a block of what is free, or nullptr.
   Block* take_own(Size size, StreamId stream, arena::Patience patience, arena::Reach reach);

@@ -55,6 +55,9 @@ Result<Block*> Arena::build(Build& build) {
       }
       build.is_under_pressure = true;
       order_.memory_is_short();
+      holding.unlock();
+      flush_all();
+      holding.lock();
       continue;
     }
 
@@ -296,7 +299,7 @@ bool Arena::is_hopeless(Size size) const {
   const ChunkPolicy::Supply has = supply();
   const Size near = mapping_.mapped_bytes() - mapping_.far_bytes();
   const Size others = has.held > near ? has.held - near : 0;
-  const Size ours = mapping_.mapped_bytes() - layout_->block_bytes();
+  const Size ours = mapping_.mapped_bytes() - layout_->block_bytes() + cached_bytes();
   const Size elsewhere = store_.spill_room();
   return saturating_sum(has.room, ours, others, elsewhere) < size;
 }

@@ -58,7 +58,7 @@ Result<Block*> Arena::search_further(Size size, StreamId stream) {
     if (Block* const block = take_ordered(size, stream, arena::usual_patience, Reach::Near))
       return block;
   }
-  flush_all();
+  flush_usable(stream);
   if (stream != no_stream) order_.mark_own(stream);
   arena::Build wanted{.size = size, .stream = stream};
   return build(wanted);

@@ -44,6 +44,8 @@ bool StreamCache::put(Block& block, std::uint64_t tick, const Bounds& bounds) {
     bin.stream = block.stream;
     used_.push_back(static_cast<std::uint32_t>(&bin - bins_.data()));
   }
+  if (count_ == 0) oldest_ = {block.stream, tick};
+  is_of_one_stream_ = oldest_.stream == block.stream && (count_ == 0 || is_of_one_stream_);
   block.below = bin.top;
   block.tick = tick;
   block.is_cached = true;

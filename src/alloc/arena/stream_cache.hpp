@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <vector>
 
 #include "alloc/arena/tile.hpp"
@@ -31,6 +32,10 @@ class alignas(64) StreamCache {
   bool put(Block& block, std::uint64_t tick, const Bounds& bounds);
 
   bool is_empty() const { return count_ == 0; }
+  // Where all blocks are of one stream: a free that is no later than any of theirs.
+  std::optional<FreeTicket> oldest() const {
+    return is_of_one_stream_ ? std::optional{oldest_} : std::nullopt;
+  }
   // Forgets all blocks: `absorb(Block&, FreeTicket)` has each.
   template <class Absorb>
   void empty_into(Absorb absorb) {
@@ -79,6 +84,8 @@ class alignas(64) StreamCache {
   std::vector<Bin> bins_;                      // open addressing; none before the first block
   std::vector<std::uint32_t> used_;            // which of them
   std::size_t count_ = 0;
+  FreeTicket oldest_;  // of the block that came when it was empty
+  bool is_of_one_stream_ = false;
   std::atomic<Size> bytes_{0};  // readable without the lock
 };
 
