@@ -21,27 +21,26 @@ run_order_programs() {  # PROGRAMS, of all settings together
   setting "scheduled" "env VMM_CLIENT=order $served --sim --schedule fair -- $program"
   setting "races" "env VMM_SIM_DELAY=cuEventQuery=50us,cuStreamWaitEvent=50us,cuEventRecord=20us VMM_WAIT=1ms $served --sim=memory=64M -- $program --memory 48"
 
-  local each=$((($1 + 2 * ${#names[@]} - 1) / (2 * ${#names[@]})))
-  local index half seed=1 status=0 folder
+  # As many processes at a time as there are processors, each with seeds of its own.
+  local parts=$(($(nproc) > 2 ? $(nproc) : 2))
+  local each=$((($1 + parts * ${#names[@]} - 1) / (parts * ${#names[@]})))
+  local index part seed=1 status=0 folder process
   folder=$(mktemp -d)
   for index in "${!names[@]}"; do
     echo "-- ${names[index]}"
     local -a running=()
-    for half in first second; do
+    for ((part = 0; part < parts; part++)); do
       # shellcheck disable=SC2086
-      ${commands[index]} --programs "$each" --seed "$seed" >"$folder/$half" 2>&1 &
+      ${commands[index]} --programs "$each" --seed "$seed" >"$folder/$part" 2>&1 &
       running+=($!)
       seed=$((seed + each))
     done
-    wait "${running[0]}" || status=1
-    wait "${running[1]}" || status=1
-    for half in first second; do
-      if grep -q '^VIOLATION' "$folder/$half"; then
-        tail -n 60 "$folder/$half"
-      else
-        paste -sd ' ' "$folder/$half"
-      fi
+    for process in "${running[@]}"; do wait "$process" || status=1; done
+    for ((part = 0; part < parts; part++)); do
+      if grep -q '^VIOLATION' "$folder/$part"; then tail -n 60 "$folder/$part"; fi
     done
+    cat "$folder"/* | awk 'NF == 2 && $2 ~ /^[0-9]+$/ { if (!($1 in sums)) names[++count] = $1; sums[$1] += $2 }
+      END { for (i = 1; i <= count; i++) printf "%s %d%s", names[i], sums[names[i]], i < count ? " " : "\n" }'
   done
   rm -rf "$folder"
   return "$status"

@@ -10,24 +10,27 @@ out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 count_of() { sed -n "s/^$1 \([0-9]*\)\$/\1/p" "$out" | grep . || echo null; }
 
-try() {  # SETTING PROGRAMS FIRST_SEED COMMAND…
-  local setting=$1 programs=$2 seed=$3 result=passed
-  shift 3
+try() {  # SETTING PROGRAMS FIRST_SEED CONTEXTS COMMAND…
+  local setting=$1 programs=$2 seed=$3 contexts=$4 result=passed
+  shift 4
   echo "-- $setting"
-  "$@" build/bin/cuvmm_order_tests --programs "$programs" --seed "$seed" --end-idle-only >"$out" ||
-    result=failed status=1
+  "$@" build/bin/cuvmm_order_tests --programs "$programs" --seed "$seed" --contexts "$contexts" \
+    --end-idle-only >"$out" || result=failed status=1
   tail -n 60 "$out"
   tell "order" "$setting" "$result" programs "$programs" reused_while_blocked \
     "$(count_of reused_while_blocked)" compared_words "$(count_of compared_words)"
 }
 
 run="build/bin/cuvmm run --quiet --mode vmm"
-try native "$natively" 1 env
-try vmm "$served" 1 $run --
-try "limit of 24 MiB" "$served" 2001 env VMM_WAIT=1ms $run --limit 24M --
-try "limit of 24 MiB, tight" "$served" 4001 env VMM_WAIT=1ms VMM_GROW=tight $run --limit 24M --
-try "resize by promise" "$served" 6001 env VMM_RESIZE=elide $run --
-try "spilled to the host" "$served" 8001 env VMM_WAIT=1ms $run --limit 16M --spill host --
-try scheduled "$served" 1 env VMM_CLIENT=order $run --schedule fair --
+try native "$natively" 1 1 env
+try "native, three contexts" "$natively" 1 3 env
+try vmm "$served" 1 1 $run --
+try "three contexts" "$natively" 1 3 $run --
+try "three contexts, limit of 24 MiB" "$served" 1 3 env VMM_WAIT=1ms $run --limit 24M --
+try "limit of 24 MiB" "$served" 2001 1 env VMM_WAIT=1ms $run --limit 24M --
+try "limit of 24 MiB, tight" "$served" 4001 1 env VMM_WAIT=1ms VMM_GROW=tight $run --limit 24M --
+try "resize by promise" "$served" 6001 1 env VMM_RESIZE=elide $run --
+try "spilled to the host" "$served" 8001 1 env VMM_WAIT=1ms $run --limit 16M --spill host --
+try scheduled "$served" 1 1 env VMM_CLIENT=order $run --schedule fair --
 all_told >"$CUVMM_PART_DETAILS"
 exit "$status"
