@@ -20,6 +20,7 @@ namespace tables {
 
 // The first word of a table is its size in bytes.
 const void* const* runtime_interface();
+const void* const* validity_check();
 const void* const* context_storage();
 const void* const* context_check();
 const void* const* tool_hooks();
