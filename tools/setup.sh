@@ -106,6 +106,24 @@ ensure_plots() {
     say "the Python packages for plots could not be had: all else works, plots will not"
 }
 
+# What is not there is skipped by the tests, which say so.
+ensure_runtimes() {
+  local package beside folder
+  while read -r package beside; do
+    folder=.venv/runtimes/${package/==/-}
+    [[ ! -e $folder/done ]] || continue
+    ensure_venv
+    say "installing $package into $folder"
+    # shellcheck disable=SC2086
+    if .venv/bin/python -m pip install --quiet --no-deps --upgrade --target "$folder" \
+      "$package" $beside >&2; then
+      touch "$folder/done"
+    else
+      say "$package could not be had: it is not tested with"
+    fi
+  done < <(grep -v '^#' requirements-runtimes.txt)
+}
+
 ensure_build_needs() {
   [[ $(uname -sm) == "Linux x86_64" ]] || die "cuvmm runs on Linux x86_64 only; this is $(uname -sm)"
   ensure_packages "$build_needs"
