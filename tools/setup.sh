@@ -15,7 +15,9 @@ libbenchmark-dev     header  benchmark/benchmark.h
 libcli11-dev         header  CLI/CLI.hpp
 libfmt-dev           header  fmt/format.h
 nlohmann-json3-dev   header  nlohmann/json.hpp
-zlib1g-dev           header  zlib.h'
+zlib1g-dev           header  zlib.h
+liblz4-dev           header  lz4.h
+libzstd-dev          header  zstd.h'
 style_needs='
 clang-format-14      command clang-format-14
 clang-tidy-14        command clang-tidy-14'
