@@ -19,6 +19,8 @@ std::string ProgramMaker::make(const std::string& entry) {
   program_.entry = found->second.entry;
   program_.shared_bytes = round_up(program_.shared_bytes, Size{16});
   program_.local_bytes = round_up(program_.local_bytes, Size{16});
+  constexpr Size most_local_bytes = 512 * KiB;  // as on a card
+  if (program_.local_bytes > most_local_bytes) return "so much local memory";
   return {};
 }
 
