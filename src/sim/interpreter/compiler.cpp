@@ -117,7 +117,6 @@ bool ProgramMaker::function(std::string_view name, FunctionText& made, bool is_e
   code_.clear();
   labels_.clear();
   fixes_.clear();
-  const std::size_t first_table = program_.branch_tables.size();
   PtxTokens tokens{made.text};
   names_.open();
   bool is_right = is_entry || parameters(tokens, false, made.results);
@@ -125,7 +124,7 @@ bool ProgramMaker::function(std::string_view name, FunctionText& made, bool is_e
   is_right = is_right && parameters(tokens, is_entry, made.parameters);
   while (is_right && !tokens.at_end() && tokens.now() != "{") tokens.take();
   tokens.skip("{");
-  is_right = is_right && body(tokens) && fix_labels(first_table);
+  is_right = is_right && body(tokens) && fix_labels();
   names_.close();
   if (!is_right) return lack("something in " + std::string{name});
   append(made);
@@ -151,7 +150,7 @@ void ProgramMaker::append(FunctionText& made) {
   program_.code.insert(program_.code.end(), code_.begin(), code_.end());
 }
 
-bool ProgramMaker::fix_labels(std::size_t) {
+bool ProgramMaker::fix_labels() {
   for (const auto& [index, label] : fixes_) {
     const auto found = labels_.find(label);
     if (found == labels_.end()) return false;

@@ -255,7 +255,7 @@ Choice choose_conversion(std::string_view opcode, Modifiers& modifiers) {
   if (opcode != "cvt") return {};
   std::uint8_t variant = 0;
   constexpr std::string_view wholes[] = {"rni", "rzi", "rmi", "rpi"};
-  for (std::uint8_t i = 0; i < std::size(wholes); ++i) {
+  for (std::size_t i = 0; i < std::size(wholes); ++i) {
     if (modifiers.take(wholes[i])) variant = static_cast<std::uint8_t>(i + 1);
   }
   if (modifiers.take("sat")) variant |= saturates;

@@ -243,12 +243,14 @@ void run_test(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
 Choice choose_test(Modifiers& modifiers, PtxType type) {
   constexpr std::string_view kinds[] = {"finite",     "infinite", "number",
                                         "notanumber", "normal",   "subnormal"};
-  for (std::uint8_t i = 0; i < std::size(kinds); ++i) {
+  for (std::size_t i = 0; i < std::size(kinds); ++i) {
     if (!modifiers.take(kinds[i])) continue;
     const Execute execute = type == PtxType::F32   ? &run_test<float>
                             : type == PtxType::F64 ? &run_test<double>
                                                    : nullptr;
-    return {.execute = execute, .types = {PtxType::Pred, type}, .variant = i};
+    return {.execute = execute,
+            .types = {PtxType::Pred, type},
+            .variant = static_cast<std::uint8_t>(i)};
   }
   return {};
 }

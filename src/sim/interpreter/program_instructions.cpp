@@ -67,7 +67,7 @@ bool ProgramMaker::make_barrier(const ParsedInstruction& parsed) {
     instruction.variant = 1;
   } else if (modifiers.take("red")) {
     constexpr std::string_view kinds[] = {"popc", "and", "or"};
-    for (std::uint8_t i = 0; i < std::size(kinds); ++i) {
+    for (std::size_t i = 0; i < std::size(kinds); ++i) {
       if (modifiers.take(kinds[i])) instruction.variant = static_cast<std::uint8_t>(i + 2);
     }
     const PtxType type = modifiers.take_type();

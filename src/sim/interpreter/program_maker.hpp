@@ -48,7 +48,7 @@ class ProgramMaker {
   bool function(std::string_view name, FunctionText& made, bool is_entry);
   // Behind the functions that it calls: the interpreter lets lanes that are furthest back go first.
   void append(FunctionText& made);
-  bool fix_labels(std::size_t);
+  bool fix_labels();
   bool body(PtxTokens& tokens);
   bool statement(PtxTokens& tokens);
   bool label(std::string_view name, PtxTokens& tokens);

@@ -209,7 +209,7 @@ std::byte* ThreadBlock::local(const Warp& warp, unsigned lane, std::uint64_t off
 }
 
 void ThreadBlock::arrive(Warp& warp, unsigned barrier, unsigned threads, unsigned expected,
-                         std::uint64_t contribution, unsigned) {
+                         std::uint64_t contribution) {
   if (barrier >= barriers) {
     fail_kernel(warp, 0, CUDA_ERROR_LAUNCH_FAILED, "there is no such barrier", barrier);
   }

@@ -57,9 +57,10 @@ class ThreadBlock {
   Size shared_bytes() const { return shared_.size(); }
   std::byte* local_begin(const Warp& warp, unsigned lane);
 
-  // Lanes of the warp arrive at a barrier. True once all expected have: then all are released.
+  // Lanes of the warp arrive at a barrier. Once as many as are expected have (0: all that have not
+  // ended), all are released, with the sum of their contributions.
   void arrive(Warp& warp, unsigned barrier, unsigned threads, unsigned expected,
-              std::uint64_t contribution, unsigned kind);
+              std::uint64_t contribution);
   void thread_ended(unsigned threads);
 
   Warp* running() { return running_; }

@@ -222,7 +222,7 @@ void Warp::wait_at_barrier(const Instruction& instruction, std::uint32_t lanes) 
       barred_ |= lanes;
     }
     group_ = 0;
-    block_.arrive(*this, barrier, threads, expected, contribution, instruction.variant);
+    block_.arrive(*this, barrier, threads, expected, contribution);
   }
   group_ = 0;
   regroup();

@@ -136,11 +136,11 @@ void run_nothing(Warp&, const Instruction&, U32) {}
 Choice choose_shuffle(Modifiers& modifiers) {
   if (!modifiers.take("sync")) return {};
   constexpr std::string_view kinds[] = {"up", "down", "bfly", "idx"};
-  for (std::uint8_t i = 0; i < std::size(kinds); ++i) {
+  for (std::size_t i = 0; i < std::size(kinds); ++i) {
     if (!modifiers.take(kinds[i]) || modifiers.take_type() != PtxType::B32) continue;
     return {.execute = &run_shuffle,
             .types = {PtxType::B32, PtxType::B32, PtxType::B32, PtxType::B32, PtxType::B32},
-            .variant = i};
+            .variant = static_cast<std::uint8_t>(i)};
   }
   return {};
 }
@@ -148,10 +148,12 @@ Choice choose_shuffle(Modifiers& modifiers) {
 Choice choose_vote(Modifiers& modifiers) {
   if (!modifiers.take("sync")) return {};
   constexpr std::string_view kinds[] = {"all", "any", "uni", "ballot"};
-  for (std::uint8_t i = 0; i < std::size(kinds); ++i) {
+  for (std::size_t i = 0; i < std::size(kinds); ++i) {
     if (!modifiers.take(kinds[i])) continue;
     const PtxType type = modifiers.take_type();
-    return {.execute = &run_vote, .types = {type, PtxType::Pred, PtxType::B32}, .variant = i};
+    return {.execute = &run_vote,
+            .types = {type, PtxType::Pred, PtxType::B32},
+            .variant = static_cast<std::uint8_t>(i)};
   }
   return {};
 }
@@ -170,13 +172,13 @@ Choice choose_match(Modifiers& modifiers) {
 Choice choose_reduction(Modifiers& modifiers) {
   if (!modifiers.take("sync")) return {};
   constexpr std::string_view kinds[] = {"add", "min", "max", "and", "or", "xor"};
-  for (std::uint8_t i = 0; i < std::size(kinds); ++i) {
+  for (std::size_t i = 0; i < std::size(kinds); ++i) {
     if (!modifiers.take(kinds[i])) continue;
     const PtxType type = modifiers.take_type();
     if (size_of(type) != 4 || type == PtxType::F32) return {};
     return {.execute = type == PtxType::S32 ? &run_reduction<std::int32_t> : &run_reduction<U32>,
             .types = {type, type, PtxType::B32},
-            .variant = i};
+            .variant = static_cast<std::uint8_t>(i)};
   }
   return {};
 }
