@@ -105,12 +105,17 @@ To to_integer(From value, unsigned variant) {
   return static_cast<To>(whole);
 }
 
+template <class T>
+__int128 widest(T value) {
+  return static_cast<std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>(value);
+}
+
 template <class To, class From>
 To between_integers(From value, bool saturate) {
   if (!saturate) return static_cast<To>(value);
-  const auto wide = static_cast<__int128>(value);
-  const auto least = static_cast<__int128>(std::numeric_limits<To>::min());
-  const auto most = static_cast<__int128>(std::numeric_limits<To>::max());
+  const auto wide = widest(value);
+  const auto least = widest(std::numeric_limits<To>::min());
+  const auto most = widest(std::numeric_limits<To>::max());
   return static_cast<To>(wide < least ? least : (wide > most ? most : wide));
 }
 
