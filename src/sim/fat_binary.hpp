@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What nvcc embeds in a program: images of one module for several cards, as PTX text and as machine
-// code, each perhaps compressed. The form is published (ZLUDA, cuda-fatbin tools) and was seen in
-// what nvcc 13.0 writes.
+// code, each perhaps compressed. The form is published (ZLUDA) and was seen in what nvcc 13.0
+// writes.
 #pragma once
 
 #include <string>
