@@ -38,6 +38,8 @@ mark_build() {  # FOLDER: with its commit, and with the shared libraries that ot
 
 # The presets say what a sanitizer needs and by how much random tests are shortened.
 run_tests() {  # PRESET
+  ensure_packages "$build_needs"
+  ensure_runtimes
   build_preset "$1"
   ensure_test_needs
   local launcher=env

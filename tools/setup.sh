@@ -15,7 +15,9 @@ libbenchmark-dev     header  benchmark/benchmark.h
 libcli11-dev         header  CLI/CLI.hpp
 libfmt-dev           header  fmt/format.h
 nlohmann-json3-dev   header  nlohmann/json.hpp
-zlib1g-dev           header  zlib.h'
+zlib1g-dev           header  zlib.h
+liblz4-dev           header  lz4.h
+libzstd-dev          header  zstd.h'
 test_needs='
 procps               command pgrep'
 style_needs='
@@ -114,6 +116,24 @@ ensure_test_needs() {
   ensure_plots
   ensure_python_packages requirements-tests.txt ||
     say "setuptools and wheel could not be had: the wheel will not be tested"
+}
+
+# What is not there is skipped by the tests, which say so.
+ensure_runtimes() {
+  local package beside folder
+  while read -r package beside; do
+    folder=.venv/runtimes/${package/==/-}
+    [[ ! -e $folder/done ]] || continue
+    ensure_venv
+    say "installing $package into $folder"
+    # shellcheck disable=SC2086
+    if .venv/bin/python -m pip install --quiet --no-deps --upgrade --target "$folder" \
+      "$package" $beside >&2; then
+      touch "$folder/done"
+    else
+      say "$package could not be had: it is not tested with"
+    fi
+  done < <(grep -v '^#' requirements-runtimes.txt)
 }
 
 ensure_build_needs() {

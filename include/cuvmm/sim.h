@@ -4,8 +4,9 @@
  * behind it. A program that only wants to run on both drivers needs CUVMM_SIM_KERNEL alone, which
  * costs nothing on a real card.
  *
- * A kernel is PTX text on a real card and a host function here. For the PTX entry `fill`, the
- * program exports (link with -rdynamic) the function cuvmm_sim_kernel_fill:
+ * A kernel is PTX text on a real card. Here it may be a host function, which is quicker and needs
+ * nothing of the interpreter that runs the PTX of all others. For the PTX entry `fill`, the program
+ * exports (link with -rdynamic) the function cuvmm_sim_kernel_fill:
  *
  *   CUVMM_SIM_KERNEL(fill) {
  *     uint64_t address = *(const uint64_t*)launch->parameters[0];

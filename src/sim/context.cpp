@@ -64,6 +64,11 @@ std::shared_ptr<Context> Context::create(Device& device, unsigned flags, bool pr
   return context;
 }
 
+CUcontext Context::handle() const {
+  return primary_ ? device_.primary_handle()
+                  : reinterpret_cast<CUcontext>(const_cast<Context*>(this));
+}
+
 void Context::fail(CUresult error) {
   CUresult none = CUDA_SUCCESS;
   sticky_.compare_exchange_strong(none, error);
@@ -184,6 +189,15 @@ std::vector<CUcontext>& ContextStack::of_this_thread() {
 std::shared_ptr<Context> ContextStack::current() {
   const auto& stack = of_this_thread();
   return stack.empty() ? nullptr : Process::get().contexts.find(stack.back());
+}
+
+bool may_be_current(CUcontext handle) {
+  Process& process = Process::get();
+  if (process.contexts.find(handle) != nullptr) return true;
+  for (int ordinal = 0; ordinal < process.device_count(); ++ordinal) {
+    if (process.device(ordinal)->primary_handle() == handle) return true;
+  }
+  return false;
 }
 
 CurrentContext current_context() {

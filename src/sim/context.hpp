@@ -24,7 +24,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Device& device() const { return device_; }
   bool is_primary() const { return primary_; }
   std::uint64_t id() const { return id_; }
-  CUcontext handle() const { return reinterpret_cast<CUcontext>(const_cast<Context*>(this)); }
+  CUcontext handle() const;
   unsigned flags() const { return flags_.load(); }
   void set_flags(unsigned flags) { flags_.store(flags); }
 
@@ -99,6 +99,10 @@ class ContextStack {
   // nullptr where none is current, or the current one is gone.
   static std::shared_ptr<Context> current();
 };
+
+// Whether this may be made current: a living context, or the primary one of a device, whose handle
+// is good while the context is not there.
+bool may_be_current(CUcontext handle);
 
 // The current context, or the answer that a call without a usable one gives.
 struct CurrentContext {

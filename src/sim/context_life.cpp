@@ -12,6 +12,7 @@
 #include "sim/module.hpp"
 #include "sim/pool.hpp"
 #include "sim/process.hpp"
+#include "sim/tables/context_storage.hpp"
 
 namespace cuvmm::sim {
 namespace {
@@ -39,6 +40,7 @@ void end_context(const std::shared_ptr<Context>& context) {
   Process& process = Process::get();
   for (const auto& stream : context->streams()) leave_capture(*stream);  // nobody can end them
   context->wait_for_all_work();
+  end_stored(context->handle());
   for (const Allocation& allocation : blocking_allocations_of(context)) {
     if (process.space().take(allocation.address).has_value()) free_blocking_now(allocation);
   }
@@ -49,6 +51,7 @@ void end_context(const std::shared_ptr<Context>& context) {
   remove_all_of(process.events, context);
   remove_all_of(process.modules, context);
   context->forget_streams();
+  for (const auto& other : process.contexts.all()) other->disable_peer(context);
 }
 
 void work_was_waited_for(Context& context) {

@@ -29,13 +29,17 @@ class Device {
 
   Backing& backing() { return backing_; }
 
-  // The primary context lives while it is retained.
+  // The primary context lives while it is retained. Its handle is the device's for good: the CUDA
+  // runtime asks for it once, before and across resets.
   struct Primary {
     std::shared_ptr<Context> context;
     int retains = 0;
     unsigned flags = 0;
   };
   Primary primary;  // guarded by Process' lock
+  CUcontext primary_handle() const {
+    return reinterpret_cast<CUcontext>(const_cast<Primary*>(&primary));
+  }
 
   // Made when first asked for.
   std::shared_ptr<Pool> default_pool;  // guarded by Process' lock

@@ -9,7 +9,7 @@ namespace cuvmm::sim {
 namespace {
 
 constexpr int registers_per_thread = 32;
-constexpr Size warp = 32;
+constexpr Size threads_of_a_warp = 32;
 
 bool is_attribute(CUfunction_attribute attribute) {
   return attribute >= 0 && attribute < CU_FUNC_ATTRIBUTE_MAX;
@@ -88,7 +88,7 @@ unsigned blocks_per_multiprocessor(const FunctionAttributes& function, Size thre
       dynamic_shared_bytes > function.most_dynamic_shared_bytes()) {
     return 0;
   }
-  const Size whole_warps = std::max<Size>(round_up(threads, warp), warp);
+  const Size whole_warps = std::max<Size>(round_up(threads, threads_of_a_warp), threads_of_a_warp);
   const Size by_threads = most_threads_per_multiprocessor / whole_warps;
   const Size shared =
       function.static_shared_bytes() + dynamic_shared_bytes + reserved_shared_bytes_per_block;

@@ -48,6 +48,10 @@ void Guard::on_fault(int signal, siginfo_t* what, void* context) {
   siglongjmp(frame->back, 1);
 }
 
+void Guard::abandon() {
+  siglongjmp(outermost_->back, 1);
+}
+
 void Guard::install() {
   struct sigaction ours {};
   ours.sa_sigaction = &Guard::on_fault;

@@ -33,6 +33,9 @@ class Guard {
     return true;
   }
 
+  // Leaves the innermost guarded work, as if it had faulted.
+  [[noreturn]] static void abandon();
+
   // While it lives, guarded work that faults waits and then tries again: for moving bytes to
   // another file under running work.
   class Pause {

@@ -8,6 +8,7 @@
 
 #include "base/fd.hpp"
 #include "sim/entry.hpp"
+#include "sim/fat_binary.hpp"
 #include "sim/module.hpp"
 
 namespace cuvmm::sim {
@@ -15,8 +16,6 @@ namespace {
 
 // How compiled code begins.
 constexpr unsigned char elf[] = {0x7f, 'E', 'L', 'F'};
-constexpr unsigned char fat_binary[] = {0x50, 0xed, 0x55, 0xba};
-constexpr unsigned char fat_binary_wrapper[] = {0xb1, 0x43, 0x62, 0x46};
 
 // The image may be no longer than its first bytes say.
 template <std::size_t length>
@@ -38,11 +37,14 @@ CUresult read_text(const char* symbol, std::string_view text, std::shared_ptr<co
 
 CUresult read_image(const char* symbol, const void* image, std::shared_ptr<const Ptx>& ptx) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (is_fat_binary(image)) {
+    const FatBinaryText read = read_fat_binary(image);
+    if (!read.lacking.empty()) return lacking(symbol, ("cannot run " + read.lacking).c_str());
+    return read.answer == CUDA_SUCCESS ? read_text(symbol, read.ptx, ptx) : read.answer;
+  }
   const char* text = static_cast<const char*>(image);
-  if (begins_with(text, elf) || begins_with(text, fat_binary) ||
-      begins_with(text, fat_binary_wrapper)) {
-    return lacking(symbol,
-                   "cannot run compiled code, only PTX text whose entries are host functions");
+  if (begins_with(text, elf)) {
+    return lacking(symbol, "cannot run machine code (SASS), only PTX: build with -arch=compute_90");
   }
   return read_text(symbol, text, ptx);
 }

@@ -7,6 +7,7 @@
 #include "sim/context.hpp"
 #include "sim/device.hpp"
 #include "sim/entry.hpp"
+#include "sim/interpreter/grid.hpp"
 #include "sim/library.hpp"
 #include "sim/settings.hpp"
 #include "sim/views.hpp"
@@ -111,6 +112,32 @@ std::shared_ptr<HostLaunch> prepare(const Launch& launch, cuvmm_sim_kernel kerne
   return host;
 }
 
+// The kernel's PTX, which keeps its text and its parameters alive as long as the launch.
+CUresult prepare_interpreted(const Launch& launch, int device, Cooperation cooperation,
+                             Operation& operation) {
+  std::string missing;
+  auto program = launch.function->program(missing);
+  if (program == nullptr) {
+    const std::string what = "cannot run the kernel " + launch.function->name() +
+                             ": the interpreter does not know " + missing;
+    return lacking("cuLaunchKernel", what.c_str());
+  }
+  operation.run = [program = std::move(program), function = launch.function,
+                   parameters = launch.parameters, shape = launch.shape, device,
+                   together = cooperation == Cooperation::WholeGrid](Context& context) {
+    const GridLaunch grid{.program = program.get(),
+                          .grid = {shape.gridDimX, shape.gridDimY, shape.gridDimZ},
+                          .block = {shape.blockDimX, shape.blockDimY, shape.blockDimZ},
+                          .dynamic_shared_bytes = shape.sharedMemBytes,
+                          .device = device,
+                          .parameters = parameters.data(),
+                          .parameter_bytes = parameters.size()};
+    const CUresult answer = run_grid(grid, together);
+    if (answer != CUDA_SUCCESS) context.fail(answer);
+  };
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult make_launch(const CUDA_KERNEL_NODE_PARAMS& shape, const std::shared_ptr<Context>& context,
@@ -138,13 +165,14 @@ CUresult make_launch(const CUDA_KERNEL_NODE_PARAMS& shape, const std::shared_ptr
   if (has_backing()) {
     const cuvmm_sim_kernel kernel = find_host_kernel(function.name());
     if (kernel == nullptr) {
-      const std::string what = "needs the host function cuvmm_sim_kernel_" + function.name() +
-                               ", which the program does not export";
-      return lacking("cuLaunchKernel", what.c_str());
+      const CUresult refused =
+          prepare_interpreted(launch, context->device().ordinal(), cooperation, operation);
+      if (refused != CUDA_SUCCESS) return refused;
+    } else {
+      operation.run = [host = prepare(launch, kernel, context->device().ordinal())](Context&) {
+        host->kernel(&host->launch);
+      };
     }
-    operation.run = [host = prepare(launch, kernel, context->device().ordinal())](Context&) {
-      host->kernel(&host->launch);
-    };
   }
   operation.parameters = std::move(launch);
   return CUDA_SUCCESS;

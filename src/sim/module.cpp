@@ -5,6 +5,7 @@
 
 #include "sim/context.hpp"
 #include "sim/guard.hpp"
+#include "sim/interpreter/compiler.hpp"
 #include "sim/process.hpp"
 #include "sim/settings.hpp"
 #include "sim/views.hpp"
@@ -22,6 +23,22 @@ Function::Function(std::shared_ptr<const Ptx> ptx, const PtxEntry& entry,
       ptx_(std::move(ptx)),
       entry_(entry),
       module_(std::move(module)) {}
+
+std::shared_ptr<const Program> Function::program(std::string& lacking) const {
+  const auto home = module();
+  const Holding holding{lock_};
+  if (program_ == nullptr && lacking_.empty() && home != nullptr) {
+    const FindVariable find = [&](std::string_view name) -> std::optional<std::uint64_t> {
+      const ModuleVariable* variable = home->find_variable(name);
+      return variable == nullptr ? std::nullopt : std::optional{std::uint64_t{variable->address}};
+    };
+    auto made = std::make_shared<Program>();
+    lacking_ = compile_entry(ptx_->text, name(), find, *made);
+    if (lacking_.empty()) program_ = std::move(made);
+  }
+  lacking = lacking_;
+  return program_;
+}
 
 CUresult Module::load(const std::shared_ptr<Context>& context,
                       const std::shared_ptr<const Ptx>& ptx,

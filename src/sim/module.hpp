@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/lock.hpp"
 #include "cuvmm/sim.h"
 #include "sim/cuda.hpp"
 #include "sim/function_attributes.hpp"
@@ -16,8 +17,9 @@ namespace cuvmm::sim {
 class Context;
 class Module;
 struct Library;
+struct Program;
 
-// An entry of a loaded module. What runs is a host function of the program.
+// An entry of a loaded module. What runs is a host function of the program, or its PTX.
 class Function {
  public:
   Function(std::shared_ptr<const Ptx> ptx, const PtxEntry& entry, std::weak_ptr<Module> module);
@@ -30,10 +32,17 @@ class Function {
 
   FunctionAttributes attributes;
 
+  // What the interpreter runs, made at the first call; nullptr where the text has something that it
+  // does not know, which is then in `lacking`.
+  std::shared_ptr<const Program> program(std::string& lacking) const;
+
  private:
   const std::shared_ptr<const Ptx> ptx_;  // keeps entry_ alive
   const PtxEntry& entry_;
   const std::weak_ptr<Module> module_;
+  mutable Lock lock_{LockOrder::SimContext};  // guards what follows
+  mutable std::shared_ptr<const Program> program_;
+  mutable std::string lacking_;
 };
 
 struct ModuleVariable {

@@ -389,6 +389,7 @@ class Reader {
 }  // namespace
 
 PtxError read_ptx(std::string_view text, Ptx& ptx) {
+  ptx.text = text;
   return Reader{text, ptx}.read();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the simulation needs to know of PTX text: which entries there are, what parameters they
-// take, and which variables the module has. The instructions are not read: a kernel is a host
-// function here.
+// What loading a module needs to know of PTX text: which entries there are, what parameters they
+// take, and which variables the module has. The instructions are read at an entry's first launch
+// (sim/interpreter), if no host function stands for it.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +39,7 @@ struct PtxVariable {
 };
 
 struct Ptx {
+  std::string text;  // what it was read from
   int version = 0;  // of the language: 10 * major + minor
   int target = 0;   // 10 * major + minor of the compute capability that it was written for
   std::vector<PtxEntry> entries;

@@ -9,8 +9,8 @@
 
 namespace cuvmm::sim {
 
-// What the program holds handles to. A handle is the object's address, so a stale or foreign one
-// is recognised instead of followed.
+// What the program holds handles to. A handle is the object's address unless the object says
+// otherwise; it is looked up, so a stale or foreign one is recognised instead of followed.
 template <class Object, class Handle>
 class Registry {
  public:
@@ -50,7 +50,11 @@ class Registry {
   }
 
   static Handle handle_of(const Object* object) {
-    return reinterpret_cast<Handle>(const_cast<Object*>(object));
+    if constexpr (requires { object->handle(); }) {
+      return object->handle();
+    } else {
+      return reinterpret_cast<Handle>(const_cast<Object*>(object));
+    }
   }
 
  private:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`cuvmm doctor`: says what is there, survives what is broken, and what its status means."""
 
+import glob
 import json
 import os
 import shutil
@@ -8,6 +9,9 @@ import subprocess
 import unittest
 
 from cli_support import BUILD, CUVMM, CliTest, cuvmm, main, text
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+RUNTIMES = sorted(glob.glob(os.path.join(ROOT, ".venv/runtimes/*/nvidia/*/lib")))
 
 
 class Doctor(CliTest):
@@ -26,6 +30,21 @@ class Doctor(CliTest):
             self.assertEqual(findings[what]["verdict"], "good", findings[what])
             self.assertEqual(findings[what]["mend"], "")
         self.assertIn("cuGetProcAddress", findings["preload"]["text"])
+
+    @unittest.skipUnless(RUNTIMES, "no CUDA runtime below .venv/runtimes (./dev test installs them)")
+    def test_a_program_by_the_cuda_runtime_is_tried(self):
+        for folder in RUNTIMES:
+            findings = self.findings("--sim", env={"LD_LIBRARY_PATH": folder})
+            self.assertEqual(findings["CUDA runtime"]["verdict"], "good", findings)
+            self.assertIn("starts", findings["CUDA runtime"]["text"])
+
+    @unittest.skipUnless(RUNTIMES, "no CUDA runtime below .venv/runtimes (./dev test installs them)")
+    def test_a_runtime_that_lacks_a_private_table_is_found_out(self):
+        findings = self.findings("--sim", status=1, env={
+            "LD_LIBRARY_PATH": RUNTIMES[0],
+            "VMM_SIM_FAULT": "cuGetExportTable:2=CUDA_ERROR_NOT_FOUND"})
+        self.assertEqual(findings["CUDA runtime"]["verdict"], "bad")
+        self.assertIn("private table", findings["CUDA runtime"]["mend"])
 
     def test_every_device_is_looked_at(self):
         findings = self.findings("--sim", env={"VMM_SIM_DEVICES": "3", "VMM_SIM_MEMORY": "64M"})

@@ -17,9 +17,9 @@ namespace cuvmm::cli {
 namespace {
 
 constexpr std::array checks{
-    Check{"versions", &look_at_versions}, Check{"driver", &look_at_driver},
-    Check{"preload", &look_at_doors},     Check{"limits", &look_at_limits},
-    Check{"sockets", &look_at_sockets},
+    Check{"versions", &look_at_versions},    Check{"driver", &look_at_driver},
+    Check{"CUDA runtime", &look_at_runtime}, Check{"preload", &look_at_doors},
+    Check{"limits", &look_at_limits},        Check{"sockets", &look_at_sockets},
 };
 
 constexpr const char* name_of(Verdict verdict) {

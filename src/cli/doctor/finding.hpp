@@ -31,6 +31,7 @@ Findings look_at_versions(const DoctorRequest& request);
 Findings look_at_limits(const DoctorRequest& request);
 Findings look_at_sockets(const DoctorRequest& request);
 Findings look_at_driver(const DoctorRequest& request);
+Findings look_at_runtime(const DoctorRequest& request);
 Findings look_at_doors(const DoctorRequest& request);
 
 // The check's findings, or one that says how it ended.

@@ -82,7 +82,7 @@ CUVMM_SIM(cuCtxDestroy_v2)(CUcontext context) {
 }
 
 CUVMM_SIM(cuCtxPushCurrent_v2)(CUcontext context) {
-  if (Process::get().contexts.find(context) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!may_be_current(context)) return CUDA_ERROR_INVALID_CONTEXT;
   ContextStack::of_this_thread().push_back(context);
   return CUDA_SUCCESS;
 }
@@ -103,9 +103,7 @@ CUVMM_SIM(cuCtxPopCurrent)(CUcontext* context) {
 
 CUVMM_SIM(cuCtxSetCurrent)(CUcontext context) {
   auto& stack = ContextStack::of_this_thread();
-  if (context != nullptr && Process::get().contexts.find(context) == nullptr) {
-    return CUDA_ERROR_INVALID_CONTEXT;
-  }
+  if (context != nullptr && !may_be_current(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (!stack.empty()) stack.pop_back();
   if (context != nullptr) stack.push_back(context);
   return CUDA_SUCCESS;

@@ -7,6 +7,7 @@
 #include "sim/process.hpp"
 #include "sim/rows.hpp"
 #include "sim/settings.hpp"
+#include "sim/tables/private_table.hpp"
 
 namespace cuvmm::sim {
 namespace {
@@ -100,12 +101,12 @@ CUVMM_SIM(cuGetProcAddress_v2)
 
 CUVMM_SIM(cuGetExportTable)(const void** table, const CUuuid* id) {
   if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // One table, of a name that no other driver has: what lies in it is its size alone.
+  // One of a name that no other driver has: what lies in it is its size alone.
   static constexpr std::size_t own_table[1] = {sizeof(std::size_t)};
   static constexpr char own_name[sizeof(CUuuid) + 1] = "cuvmm simulation";
   const bool is_own = std::memcmp(id->bytes, own_name, sizeof(CUuuid)) == 0;
-  *table = is_own ? &own_table[0] : nullptr;
-  return is_own ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  *table = is_own ? &own_table[0] : find_private_table(*id);
+  return *table != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 }  // namespace cuvmm::sim

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/fat_binary.hpp"
+
+#include <lz4.h>
+#include <zstd.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/size.hpp"
+#include "sim/function_attributes.hpp"
+
+namespace cuvmm::sim {
+namespace {
+
+constexpr std::uint32_t wrapper_magic = 0x466243b1;
+constexpr std::uint32_t header_magic = 0xba55ed50;
+constexpr std::uint32_t with_linked_images = 2;  // a wrapper's version
+
+// What a program's registration points to.
+struct FatBinaryWrapper {
+  std::uint32_t magic;
+  std::uint32_t version;
+  const void* data;
+  const void* linked;  // of version 2: pointers to more, up to a null
+};
+
+struct FatBinaryHeader {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint16_t header_bytes;
+  std::uint64_t bytes;  // behind the header
+};
+
+constexpr std::uint16_t kind_ptx = 1;
+constexpr std::uint64_t flag_lz4 = 0x2000;
+constexpr std::uint64_t flag_zstd = 0x8000;
+constexpr Size most_bytes = 256 * MiB;
+
+template <class Value>
+Value value_at(const std::byte* place) {
+  Value value{};
+  std::memcpy(&value, place, sizeof value);
+  return value;
+}
+
+// Where the fields lie.
+constexpr std::size_t smallest_image_header = 64;
+struct ImageFields {
+  std::uint16_t kind;
+  std::uint32_t header_bytes;
+  std::uint32_t bytes;
+  std::uint32_t compressed_bytes;
+  std::uint32_t target;
+  std::uint64_t flags;
+  std::uint64_t uncompressed_bytes;
+};
+
+ImageFields fields_of(const std::byte* image) {
+  return {.kind = value_at<std::uint16_t>(image),
+          .header_bytes = value_at<std::uint32_t>(image + 4),
+          .bytes = value_at<std::uint32_t>(image + 8),
+          .compressed_bytes = value_at<std::uint32_t>(image + 16),
+          .target = value_at<std::uint32_t>(image + 28),
+          .flags = value_at<std::uint64_t>(image + 40),
+          .uncompressed_bytes = value_at<std::uint64_t>(image + 56)};
+}
+
+bool decompress(const std::byte* from, const ImageFields& fields, std::string& text) {
+  if (fields.uncompressed_bytes == 0 || fields.uncompressed_bytes > most_bytes) return false;
+  text.resize(fields.uncompressed_bytes);
+  const auto* bytes = reinterpret_cast<const char*>(from);
+  if ((fields.flags & flag_zstd) != 0) {
+    const std::size_t got =
+        ZSTD_decompress(text.data(), text.size(), bytes, fields.compressed_bytes);
+    if (ZSTD_isError(got) != 0) return false;
+    text.resize(got);
+    return true;
+  }
+  const int got = LZ4_decompress_safe(bytes, text.data(), static_cast<int>(fields.compressed_bytes),
+                                      static_cast<int>(text.size()));
+  if (got < 0) return false;
+  text.resize(static_cast<std::size_t>(got));
+  return true;
+}
+
+bool text_of(const std::byte* image, const ImageFields& fields, std::string& text) {
+  const std::byte* from = image + fields.header_bytes;
+  if ((fields.flags & (flag_lz4 | flag_zstd)) != 0) {
+    if (fields.compressed_bytes > fields.bytes || !decompress(from, fields, text)) return false;
+  } else {
+    text.assign(reinterpret_cast<const char*>(from), fields.bytes);
+  }
+  text.resize(text.find_last_not_of('\0') + 1);
+  return true;
+}
+
+// The sum of what one fat binary holds.
+struct Found {
+  std::uint32_t target = 0;  // of the best text so far
+  bool has_code = false;
+  bool is_too_new = false;
+};
+
+CUresult look_through(const std::byte* binary, Found& found, std::string& text) {
+  if (value_at<std::uint32_t>(binary) != header_magic) return CUDA_ERROR_INVALID_IMAGE;
+  const auto header_bytes = value_at<std::uint16_t>(binary + 6);
+  const auto bytes = value_at<std::uint64_t>(binary + 8);
+  if (header_bytes < sizeof(FatBinaryHeader) || bytes > most_bytes) return CUDA_ERROR_INVALID_IMAGE;
+  const std::byte* at = binary + header_bytes;
+  const std::byte* const end = at + bytes;
+  while (static_cast<std::size_t>(end - at) >= smallest_image_header) {
+    const ImageFields fields = fields_of(at);
+    const auto left = static_cast<std::size_t>(end - at);
+    if (fields.header_bytes < smallest_image_header || fields.header_bytes > left ||
+        fields.bytes > left - fields.header_bytes) {
+      return CUDA_ERROR_INVALID_IMAGE;
+    }
+    if (fields.kind != kind_ptx) {
+      found.has_code = true;
+    } else if (fields.target > static_cast<std::uint32_t>(compute_capability)) {
+      found.is_too_new = true;
+    } else if (fields.target >= found.target) {
+      if (!text_of(at, fields, text)) return CUDA_ERROR_INVALID_IMAGE;
+      found.target = fields.target;
+    }
+    at += fields.header_bytes + fields.bytes;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+bool is_fat_binary(const void* image) {
+  const auto* bytes = static_cast<const std::byte*>(image);
+  // The image may be no longer than its first bytes say: text is none of them.
+  for (const std::uint32_t magic : {wrapper_magic, header_magic}) {
+    unsigned char expected[sizeof magic];
+    std::memcpy(expected, &magic, sizeof magic);
+    std::size_t same = 0;
+    while (same < sizeof magic && bytes[same] == std::byte{expected[same]}) ++same;
+    if (same == sizeof magic) return true;
+  }
+  return false;
+}
+
+FatBinaryText read_fat_binary(const void* image) {
+  FatBinaryText read;
+  const auto* binary = static_cast<const std::byte*>(image);
+  if (value_at<std::uint32_t>(binary) == wrapper_magic) {
+    const auto wrapper = value_at<FatBinaryWrapper>(binary);
+    if (wrapper.version == with_linked_images) {
+      read.lacking = "code that nvcc linked (-rdc=true)";
+      return read;
+    }
+    if (wrapper.data == nullptr)
+      return {.answer = CUDA_ERROR_INVALID_IMAGE, .ptx = {}, .lacking = {}};
+    binary = static_cast<const std::byte*>(wrapper.data);
+  }
+  Found found;
+  read.answer = look_through(binary, found, read.ptx);
+  if (read.answer != CUDA_SUCCESS || !read.ptx.empty()) return read;
+  if (found.is_too_new) {
+    read.answer = CUDA_ERROR_NO_BINARY_FOR_GPU;
+  } else if (found.has_code) {
+    read.lacking =
+        "machine code (SASS) without PTX beside it: build with -arch=compute_90 or older, or add "
+        "-gencode arch=compute_90,code=compute_90";
+  } else {
+    read.answer = CUDA_ERROR_INVALID_IMAGE;
+  }
+  return read;
+}
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// One instruction of the text while the function that runs it is chosen.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/interpreter/program.hpp"
+
+namespace cuvmm::sim {
+
+struct ParsedOperand {
+  enum class Kind : std::uint8_t { Name, Number, Address, List } kind = Kind::Name;
+  std::string_view name = {};    // of an address: its base, empty where it is a number
+  std::string_view suffix = {};  // ".x"
+  std::string_view number = {};
+  bool is_negative = false;       // a number
+  bool is_inverted = false;       // a predicate
+  std::int64_t displacement = 0;  // of an address
+  std::vector<ParsedOperand> list = {};
+};
+
+struct ParsedInstruction {
+  std::string_view guard;
+  bool guard_negated = false;
+  std::string_view opcode;
+  std::vector<std::string_view> modifiers;  // without their dots
+  std::vector<ParsedOperand> operands;
+  ParsedOperand second;  // behind '|'
+  bool has_second = false;
+  std::string text;
+};
+
+// Whether a modifier is there; it is then spoken for. Modifiers that nobody asks for make an
+// instruction unknown.
+class Modifiers {
+ public:
+  explicit Modifiers(std::vector<std::string_view> all) : left_(std::move(all)) {}
+  bool take(std::string_view wanted) {
+    for (std::size_t i = 0; i < left_.size(); ++i) {
+      if (left_[i] != wanted) continue;
+      left_.erase(left_.begin() + static_cast<std::ptrdiff_t>(i));
+      return true;
+    }
+    return false;
+  }
+  std::string_view first() const { return left_.empty() ? std::string_view{} : left_.front(); }
+  void drop_first() { left_.erase(left_.begin()); }
+  PtxType take_type();  // the first that is one; Other where there is none
+  bool empty() const { return left_.empty(); }
+
+ private:
+  std::vector<std::string_view> left_;
+};
+
+// What a chooser answers: the function, and the types of the operands in order.
+struct Choice {
+  Execute execute = nullptr;
+  std::vector<PtxType> types = {};  // of d, a, b, c, e; fewer where there are fewer operands
+  std::uint32_t float_mode = 0;     // 0: as usual
+  std::uint8_t variant = 0;
+  bool converts = false;  // registers may be wider than the types say
+};
+
+// Each answers an empty choice for what it does not know.
+Choice choose_integer(std::string_view opcode, Modifiers& modifiers);
+Choice choose_float(std::string_view opcode, Modifiers& modifiers);
+Choice choose_bits(std::string_view opcode, Modifiers& modifiers);
+Choice choose_comparison(std::string_view opcode, Modifiers& modifiers);
+Choice choose_conversion(std::string_view opcode, Modifiers& modifiers);
+
+// How floating point rounds, and whether it flushes subnormal values: the host's control word.
+std::uint32_t take_float_mode(Modifiers& modifiers);
+// Runs `inner` under that mode.
+void run_in_float_mode(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
+
+}  // namespace cuvmm::sim

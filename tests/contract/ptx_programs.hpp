@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a few lines of PTX for many operands at once, so that each instruction's answers can be held
+// against what the host computes, on the simulated driver as on a card.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "streams_support.hpp"
+
+namespace cuvmm::test {
+
+// Operands of one thread, as 64 bits each, whatever their type.
+struct PtxOperands {
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  std::uint64_t c = 0;
+};
+
+struct PtxLines {
+  std::string operand_type;  // of %a, %b and %c: "u32"
+  std::string result_type;   // of %d
+  std::string lines;         // "add.u32 %d, %a, %b;"
+  std::string declarations = {};
+  std::string module_text = {};  // variables and functions before the entry
+  unsigned threads_per_block = 128;
+  std::size_t shared_bytes = 0;
+};
+
+// What %d holds at the end, a thread each. Beside the operands the lines may use %t (u32, the
+// thread in the grid), %p, %q (predicates), %x, %y (b32), %w (b64), and [%memory], the threads'
+// common memory of 4 KiB, which begins as zeros.
+std::vector<std::uint64_t> run_ptx(const PtxLines& lines, const std::vector<PtxOperands>& operands);
+
+// Values at which arithmetic goes wrong, combined, and chosen ones by chance.
+std::vector<PtxOperands> integer_operands(unsigned bits);
+std::vector<PtxOperands> float_operands(unsigned bits);
+
+}  // namespace cuvmm::test
