@@ -31,7 +31,7 @@ EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "cli"]
 OTHER_FOLDERS = {
     "include": [],
     "examples": [],
-    "tests": [*EVERYTHING, "examples"],
+    "tests": [*EVERYTHING, "sim", "examples"],
     "bench": [*EVERYTHING, "tests", "examples"],
 }
 
