@@ -20,6 +20,7 @@ SOURCE_FOLDERS = {
     "capi": ["+engine"],
     "replay": ["+alloc"],
     "view": ["trace", "base"],
+    "node": ["base"],
     "cli": ["view", "replay", "share", "driver", "trace", "base"],
 }
 
@@ -27,7 +28,7 @@ SOURCE_FOLDERS = {
 SINGLE_FILES = {"sim": r"driver/[a-z_]+\.def"}
 
 # Folders beside src. Public headers (include/cuvmm) may be included by everybody.
-EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "cli"]
+EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "node", "cli"]
 OTHER_FOLDERS = {
     "include": [],
     "examples": [],
