@@ -19,7 +19,7 @@ set_target_properties(cuvmm_headers PROPERTIES EXPORT_NAME headers)
 install(TARGETS cuvmm_headers EXPORT cuvmmTargets)
 
 # Alone in its folder and without the link name libcuda.so, so that nothing finds it by accident.
-install(TARGETS cuvmm_sim LIBRARY DESTINATION "${CUVMM_INSTALL_SIM}" NAMELINK_SKIP)
+install(TARGETS cuvmm_sim cuvmm_sim_nvml LIBRARY DESTINATION "${CUVMM_INSTALL_SIM}" NAMELINK_SKIP)
 
 set(CUVMM_PC_LIBS "")
 if(TARGET cuvmm)

@@ -29,8 +29,8 @@ cmake --build --preset fuzz -j "$(jobs_here)" >&2
 
 corpora=$(mktemp -d)
 trap 'rm -rf "$corpora"' EXIT
-mkdir "$corpora/share_message" "$corpora/trace_reader"
-cp tests/fuzz/share_message/* "$corpora/share_message"
+mkdir "$corpora/trace_reader"
+cp -r tests/fuzz/share_message tests/fuzz/node_message "$corpora"
 for events in 20 100 700; do
   build-fuzz/bin/cuvmm_make_trace $events "$corpora/trace_reader/$events"
 done
@@ -43,4 +43,5 @@ fuzz() {  # TARGET LONGEST INPUT
   echo "$1: $(sed -n 's/^stat::number_of_executed_units: *//p' <<<"$report") inputs, nothing found"
 }
 fuzz share_message 2200
+fuzz node_message 4200
 fuzz trace_reader 65536

@@ -71,6 +71,19 @@ typedef struct cuvmm_sim_counters {
 } cuvmm_sim_counters;
 int cuvmm_sim_read_counters(int device, cuvmm_sim_counters* counters);
 
+/* One device of a card that processes share (VMM_SIM_CARD). */
+typedef struct cuvmm_sim_card {
+  uint64_t held_bytes;    /* by this process */
+  uint64_t held_by_all;   /* by all processes that live */
+  uint64_t processes;     /* that live and share the card */
+  uint64_t compute_turns; /* that this process had */
+  uint64_t compute_ns;    /* device time that it was charged in them */
+  uint64_t copy_turns;
+  uint64_t copy_ns;
+} cuvmm_sim_card;
+/* Returns -1 where there is no such device, or this process shares no card. */
+int cuvmm_sim_read_card(int device, cuvmm_sim_card* card);
+
 /* Calls so far of one function (by API name, all its versions), or of all with NULL. */
 uint64_t cuvmm_sim_calls(const char* name);
 

@@ -29,6 +29,19 @@ std::string OptionType<SimOrder>::print(SimOrder value) {
   return "?";
 }
 
+// What may stand in a file's name, and never leads out of its folder.
+std::optional<CardName> OptionType<CardName>::read(std::string_view text) {
+  constexpr std::size_t longest = 64;
+  text = without_outer_blanks(text);
+  if (text.empty() || text.size() > longest || text.front() == '.') return {};
+  for (const char letter : text) {
+    const bool is_letter = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
+    const bool is_digit = letter >= '0' && letter <= '9';
+    if (!is_letter && !is_digit && letter != '.' && letter != '_' && letter != '-') return {};
+  }
+  return CardName{std::string(text)};
+}
+
 const std::array<OptionRow, detail::sim_option_count>& SimOptions::rows() {
   static const std::array<OptionRow, detail::sim_option_count> all{
 #define CUVMM_OPTION(member, name, value, comment) \

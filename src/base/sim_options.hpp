@@ -20,6 +20,12 @@ struct SimOrder {
   bool operator==(const SimOrder&) const = default;
 };
 
+// Of a card that processes share; empty where they share none.
+struct CardName {
+  std::string name;
+  bool operator==(const CardName&) const = default;
+};
+
 template <>
 inline constexpr auto choice_names<SimBacking> = std::to_array<Names>({"memory", "none"});
 template <>
@@ -30,6 +36,13 @@ struct OptionType<SimOrder> {
   static std::optional<SimOrder> read(std::string_view text);
   static std::string print(SimOrder value);
   static std::string allowed() { return "eager, lazy, random:SEED"; }
+};
+
+template <>
+struct OptionType<CardName> {
+  static std::optional<CardName> read(std::string_view text);
+  static std::string print(const CardName& value) { return value.name; }
+  static std::string allowed() { return "a name of up to 64 letters, digits, and . _ -"; }
 };
 
 namespace detail {

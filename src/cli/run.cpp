@@ -134,13 +134,15 @@ void add_run(CLI::App& app, int& exit_status) {
       "  cuvmm run --frameworks -- python train.py\n"
       "  cuvmm run --limit 16G --trace run.trace -- python train.py\n"
       "  cuvmm run --sim=devices=2,memory=8G -- ./program\n"
+      "  cuvmm run --sim=memory=8G,card=mine -- ./program   (and another one beside it)\n"
       "  cuvmm run --mode monitor --trace before.trace -- ./program\n"
       "\n"
       "Exit status: the program's own; 128+N after signal N; 125 if cuvmm fails, 126 if the\n"
       "program cannot be executed, 127 if it is not found, 2 on wrong usage.");
   // A flag that may carry a value, so that it never takes the command for one.
   command->add_flag("--sim", request->simulation,
-                    "run on the simulated driver; --sim=devices=2,memory=8G sets what it has");
+                    "run on the simulated driver; --sim=devices=2,memory=8G sets what it has, and "
+                    "card=NAME lets all programs that name it share one card");
   const auto option = [&](const char* flag, const char* name, const char* type, const char* text) {
     command->add_option(flag, request->options[name], text)->type_name(type);
   };

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cuvmm/sim.h"
+#include "sim/card/shared_card.hpp"
 #include "sim/cost_model.hpp"
 #include "sim/faults.hpp"
 #include "sim/leaks.hpp"
@@ -39,6 +40,22 @@ cuvmm_sim_counters counters_of(Device& device) {
           .async_allocations = live(AllocationKind::Async)};
 }
 
+cuvmm_sim_card card_of(const Device& device) {
+  SharedCard& card = *device.card();
+  const SharedCard::Use use = card.use_of(device.ordinal());
+  const auto& engines =
+      card.books().members[card.place()].engines[static_cast<std::size_t>(device.ordinal())];
+  const EngineUse& compute = engines[static_cast<std::size_t>(CardEngine::Compute)];
+  const EngineUse& copy = engines[static_cast<std::size_t>(CardEngine::Copy)];
+  return {.held_bytes = use.held,
+          .held_by_all = use.held_by_all,
+          .processes = use.processes,
+          .compute_turns = compute.turns,
+          .compute_ns = compute.busy_ns,
+          .copy_turns = copy.turns,
+          .copy_ns = copy.busy_ns};
+}
+
 // Lines of text, as many as there is room for, always ended by a 0.
 void write_lines(const std::vector<std::string>& lines, char* text, std::uint64_t size) {
   if (text == nullptr || size == 0) return;
@@ -66,6 +83,13 @@ CUVMM_SIM_EXPORT int cuvmm_sim_read_counters(int device, cuvmm_sim_counters* cou
   cuvmm::sim::Device* found = cuvmm::sim::Process::get().device(device);
   if (found == nullptr || counters == nullptr) return -1;
   *counters = cuvmm::sim::counters_of(*found);
+  return 0;
+}
+
+CUVMM_SIM_EXPORT int cuvmm_sim_read_card(int device, cuvmm_sim_card* card) {
+  const cuvmm::sim::Device* found = cuvmm::sim::Process::get().device(device);
+  if (found == nullptr || found->card() == nullptr || card == nullptr) return -1;
+  *card = cuvmm::sim::card_of(*found);
   return 0;
 }
 

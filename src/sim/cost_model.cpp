@@ -40,7 +40,7 @@ constexpr Cost grow_pool[] = {{0, 35}, {16 * MiB, 35}, {32 * MiB, 34}, {GiB, 138
 constexpr Cost shrink_pool[] = {{0, 27}, {16 * MiB, 33}, {GiB, 400}};
 constexpr Cost export_fd[] = {{0, 999}};
 constexpr Cost import_fd[] = {{0, 56}};
-constexpr Cost launch[] = {{0, 2.81}};
+constexpr Cost kernel_launch[] = {{0, 2.81}};
 constexpr Cost event[] = {{0, 0.12}};
 constexpr Cost capture_query[] = {{0, 0.012}};
 
@@ -71,7 +71,7 @@ Curve curve_of(Row row) {
     case Row::cuLaunchKernel:
     case Row::cuLaunchKernelEx:
     case Row::cuLaunchCooperativeKernel:
-      return launch;
+      return kernel_launch;
     case Row::cuEventRecord:
     case Row::cuEventRecordWithFlags:
     case Row::cuEventQuery:
@@ -130,8 +130,12 @@ const std::array<Curve, row_count>& curves() {
 
 std::atomic<std::int64_t> modelled_ns{0};
 
+thread_local std::int64_t modelled_ns_here = 0;
+
 void add(double microseconds) {
-  modelled_ns.fetch_add(static_cast<std::int64_t>(microseconds * 1000), std::memory_order_relaxed);
+  const auto ns = static_cast<std::int64_t>(microseconds * 1000);
+  modelled_ns_here += ns;
+  modelled_ns.fetch_add(ns, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -145,6 +149,10 @@ void cost_of(Row row, Size bytes) {
 
 void cost_of(Activity activity, Size bytes) {
   add(value_at(curve_of(activity), bytes));
+}
+
+std::int64_t modelled_ns_of_this_thread() {
+  return modelled_ns_here;
 }
 
 double modelled_microseconds() {

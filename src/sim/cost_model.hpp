@@ -28,4 +28,7 @@ void cost_of(Activity activity, Size bytes);
 
 double modelled_microseconds();
 
+// Of what this thread has done.
+std::int64_t modelled_ns_of_this_thread();
+
 }  // namespace cuvmm::sim

@@ -13,18 +13,23 @@ namespace cuvmm::sim {
 
 class Context;
 class Pool;
+class SharedCard;
 
 class Device {
  public:
-  Device(int ordinal, Size memory) : ordinal_(ordinal), memory_(memory) {}
+  // `card` is nullptr where no other process has a part of the device.
+  Device(int ordinal, Size memory, SharedCard* card)
+      : ordinal_(ordinal), memory_(memory), card_(card) {}
 
   int ordinal() const { return ordinal_; }
   Size memory() const { return memory_; }
+  SharedCard* card() const { return card_; }
 
   // Counts bytes in and out. take() is false, and changes nothing, where they are not there.
   bool take(Size bytes);
-  void give_back(Size bytes) { used_.fetch_sub(bytes); }
-  Size used() const { return used_.load(); }
+  void give_back(Size bytes);
+  Size used() const { return used_.load(); }  // by this process
+  Size free() const;                          // for any process
   Size peak() const { return peak_.load(); }
 
   Backing& backing() { return backing_; }
@@ -48,6 +53,7 @@ class Device {
  private:
   const int ordinal_;
   const Size memory_;
+  SharedCard* const card_;
   std::atomic<Size> used_{0};
   std::atomic<Size> peak_{0};
   Backing backing_;

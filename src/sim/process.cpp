@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "sim/card/shared_card.hpp"
 #include "sim/context.hpp"
 #include "sim/guard.hpp"
 #include "sim/settings.hpp"
@@ -17,22 +18,45 @@ Process& Process::get() {
   return *process;
 }
 
+CUresult Process::join_card() {
+  const SimOptions& options = settings();
+  if (options.card.name.empty() || card_ != nullptr) return CUDA_SUCCESS;
+  const CardShape shape{.devices = options.devices, .memory = round_down(options.memory, 2 * MiB)};
+  auto joined = SharedCard::join(options.card.name, shape);
+  if (!joined.ok()) return CUDA_ERROR_OPERATING_SYSTEM;
+  card_ = std::move(*joined);
+  if (card_->device_count() != shape.devices || card_->memory() != shape.memory) {
+    CUVMM_LOG(Info, "the card %s has %d devices of %llu bytes, as its first process said",
+              options.card.name.c_str(), card_->device_count(),
+              static_cast<unsigned long long>(card_->memory()));
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult Process::start() {
   const Holding holding{lock};
   if (started()) return CUDA_SUCCESS;
-  const int count = settings().devices;
-  if (count == 0) return CUDA_ERROR_NO_DEVICE;
+  if (settings().devices == 0) return CUDA_ERROR_NO_DEVICE;
+  if (const CUresult refused = join_card(); refused != CUDA_SUCCESS) return refused;
+  const int count = card_ != nullptr ? card_->device_count() : int{settings().devices};
   if (has_backing() && !Views::reserve(count)) {
     CUVMM_LOG(Error, "the addresses for device memory cannot be reserved");
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    devices_.push_back(std::make_unique<Device>(ordinal, round_down(settings().memory, 2 * MiB)));
+    const Size memory = card_ != nullptr ? card_->memory() : round_down(settings().memory, 2 * MiB);
+    devices_.push_back(std::make_unique<Device>(ordinal, memory, card_.get()));
   }
   Guard::install();
-  pthread_atfork(nullptr, nullptr, [] { Process::get().forked_ = true; });
+  pthread_atfork(nullptr, nullptr, [] { Process::get().begin_as_forked_child(); });
   started_.store(true, std::memory_order_release);
   return CUDA_SUCCESS;
+}
+
+// Whatever becomes of the child, what its parent holds of the card lives with the parent alone.
+void Process::begin_as_forked_child() {
+  forked_ = true;
+  if (card_ != nullptr) card_->close_in_child();
 }
 
 Device* Process::device(int ordinal) {

@@ -19,6 +19,7 @@ struct Graph;
 struct GraphExec;
 class Module;
 class Pool;
+class SharedCard;
 
 // The simulated driver of this process: made at the first call, never destroyed.
 class Process {
@@ -52,8 +53,11 @@ class Process {
 
  private:
   Process();
+  CUresult join_card();
+  void begin_as_forked_child();
   std::atomic<bool> started_{false};
   std::atomic<bool> forked_{false};
+  std::unique_ptr<SharedCard> card_;
   std::vector<std::unique_ptr<Device>> devices_;
   AddressSpace space_;
   Backing host_backing_;

@@ -2,6 +2,7 @@
 #include "sim/stream.hpp"
 
 #include "sim/capture.hpp"
+#include "sim/card/turns.hpp"
 #include "sim/context.hpp"
 #include "sim/entry.hpp"
 #include "sim/guard.hpp"
@@ -52,6 +53,7 @@ std::shared_ptr<Stream> implicit_stream(const std::shared_ptr<Context>& current)
 
 void run_operation(const Operation& operation, Context& context) {
   if (context.sticky_error() != CUDA_SUCCESS || !operation.run) return;
+  const OnEngine on_engine{context.device(), operation.type};
   if (!Guard::run([&] { operation.run(context); })) context.fail(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 

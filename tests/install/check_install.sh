@@ -24,7 +24,9 @@ find "$trial/a place" -type f -printf '%P\n' | sort
 for file in libcuvmm.so libcuvmm.so.0; do
   [[ -e "$trial/a place/lib/$file" ]] || fail "no $file"
 done
-[[ -e "$trial/a place/lib/cuvmm/sim/libcuda.so.1" ]] || fail "no simulated driver"
+for file in libcuda.so.1 libnvidia-ml.so.1; do
+  [[ -e "$trial/a place/lib/cuvmm/sim/$file" ]] || fail "no simulated $file"
+done
 [[ $(find "$trial/a place/lib/cuvmm/sim" | wc -l) -le 3 ]] || fail "the simulated driver is not alone"
 grep -rlF "$build" "$trial/a place/lib/cmake" "$trial/a place/lib/pkgconfig" "$trial/a place/include" &&
   fail "the files above name the build folder"

@@ -22,7 +22,7 @@ inside=$(dpkg-deb --contents "$runs")
 grep -q './usr/bin/cuvmm$' <<<"$inside" || fail "no cuvmm in it"
 grep -q './usr/share/man/man1/cuvmm.1' <<<"$inside" || fail "no manual in it"
 grep -q './usr/share/bash-completion/completions/cuvmm' <<<"$inside" || fail "no completions in it"
-grep 'libcuda' <<<"$inside" | grep -v './usr/lib/cuvmm/sim/' && fail "a driver lies where programs may find it"
+grep -E 'libcuda|libnvidia-ml' <<<"$inside" | grep -v './usr/lib/cuvmm/sim/' && fail "a driver lies where programs may find it"
 grep -q '\.h$' <<<"$inside" && fail "headers in the package that runs"
 inside=$(dpkg-deb --contents "$builds")   # whole: a pipe that ends early is dpkg-deb's failure
 grep -q './usr/include/cuvmm/cuvmm.h' <<<"$inside" || fail "no headers in libcuvmm-dev"

@@ -18,8 +18,10 @@ while IFS= read -r -d '' binary; do
   [[ -z $searched || $searched == '$ORIGIN/../lib' || $searched == '$ORIGIN/../lib:$ORIGIN/../../lib' ]] || wrong "$binary searches libraries in $searched"
 done < <(find "$build/bin" "$build/lib" -type f -print0)
 
-[[ -e $build/lib/cuvmm/sim/libcuda.so.1 ]] || wrong "no simulated driver in $build/lib/cuvmm/sim"
-strays=$(find "$build/bin" "$build/lib" -name 'libcuda.so*' ! -path "$build/lib/cuvmm/sim/*")
+for library in libcuda.so.1 libnvidia-ml.so.1; do
+  [[ -e $build/lib/cuvmm/sim/$library ]] || wrong "no simulated $library in $build/lib/cuvmm/sim"
+done
+strays=$(find "$build/bin" "$build/lib" \( -name 'libcuda.so*' -o -name 'libnvidia-ml.so*' \) ! -path "$build/lib/cuvmm/sim/*")
 [[ -z $strays ]] || wrong "a driver lies where programs may find it by accident: $strays"
 
 mib=$(du -sm --total "$build/bin" "$build/lib" | tail -n 1 | cut -f1)

@@ -20,6 +20,7 @@ SOURCE_FOLDERS = {
     "capi": ["+engine"],
     "replay": ["+alloc"],
     "view": ["trace", "base"],
+    "node": ["base"],
     "cli": ["view", "replay", "share", "driver", "trace", "base"],
 }
 
@@ -27,11 +28,11 @@ SOURCE_FOLDERS = {
 SINGLE_FILES = {"sim": r"driver/[a-z_]+\.def"}
 
 # Folders beside src. Public headers (include/cuvmm) may be included by everybody.
-EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "cli"]
+EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "node", "cli"]
 OTHER_FOLDERS = {
     "include": [],
     "examples": [],
-    "tests": [*EVERYTHING, "examples"],
+    "tests": [*EVERYTHING, "sim", "examples"],
     "bench": [*EVERYTHING, "tests", "examples"],
 }
 

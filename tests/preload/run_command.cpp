@@ -225,6 +225,12 @@ TEST(RunCommand, NamesTheOptionThatItRefuses) {
   EXPECT_NE(finished.err.find("sideways"), std::string::npos) << finished.err;
 }
 
+TEST(RunCommand, LetsProgramsShareASimulatedCard) {
+  const Finished finished =
+      run({"--sim=memory=1G,card=mine", "--", "sh", "-c", "echo $VMM_SIM_CARD $VMM_SIM_MEMORY"});
+  EXPECT_EQ(finished.out, "mine 1G\n");
+}
+
 TEST(RunCommand, KeepsWhatIsPreloadedAlready) {
   const Finished finished =
       run({"--sim", "--", "sh", "-c", "echo $LD_PRELOAD"}, {{"LD_PRELOAD", "libm.so.6"}});
@@ -299,6 +305,7 @@ TEST(ConfigCommand, SaysWhichCallsTheSimulatedDriverCannotFailOrDelay) {
       {"VMM_SIM_FAULT", "cuMemMap:7=CUDA_ERROR_UNKNOWN, cuInit:1=CUDA_ERROR_UNKNOWN"},
       {"VMM_SIM_DELAY", "cuMemMap=25us"}};
   EXPECT_EQ(run_program({cli(), "config"}, good).status, 0);
+  EXPECT_EQ(run({"--sim=card=../other", "--", "true"}).status, 2);
   EXPECT_EQ(run({"--sim=fault=bad:x", "--", "true"}).status, 2);
   EXPECT_EQ(run({"--sim=fault=cuNothing:1=CUDA_ERROR_UNKNOWN", "--", "true"}).status, 2);
 }

@@ -40,6 +40,7 @@ std::optional<SimControls> find_sim_controls(void* library) {
   find(library, "cuvmm_sim_set_kernel", controls.set_kernel);
   find(library, "cuvmm_sim_set_faults", controls.set_faults);
   find(library, "cuvmm_sim_read_counters", controls.read_counters);
+  find(library, "cuvmm_sim_read_card", controls.read_card);
   find(library, "cuvmm_sim_calls", controls.calls);
   find(library, "cuvmm_sim_modelled_microseconds", controls.modelled_microseconds);
   find(library, "cuvmm_sim_leaks", controls.leaks);

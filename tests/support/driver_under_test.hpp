@@ -22,6 +22,7 @@ struct SimControls {
   decltype(&cuvmm_sim_set_kernel) set_kernel;
   decltype(&cuvmm_sim_set_faults) set_faults;
   decltype(&cuvmm_sim_read_counters) read_counters;
+  decltype(&cuvmm_sim_read_card) read_card;
   decltype(&cuvmm_sim_calls) calls;
   decltype(&cuvmm_sim_modelled_microseconds) modelled_microseconds;
   decltype(&cuvmm_sim_leaks) leaks;

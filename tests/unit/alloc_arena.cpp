@@ -88,10 +88,10 @@ TEST_F(ArenaTest, TheRestOfANewChunkStaysForTheStreamThatItWasMappedFor) {
   world.free(world.given_block(world.granules(1), 1), 1);
   Block& block = world.given_block(1 * MiB, 2);
   const CUdeviceptr address = block.address();
-  const Size in_use = world.store.counters().physical_in_use;
+  const Size in_use = world.store.counters(world.here).physical_in_use;
   world.free(block, 2);
   EXPECT_EQ(world.given_block(1 * MiB + 512, 2).address(), address);
-  EXPECT_EQ(world.store.counters().physical_in_use, in_use);
+  EXPECT_EQ(world.store.counters(world.here).physical_in_use, in_use);
 }
 
 TEST_F(ArenaTest, AMissLeavesToOtherStreamsWhatTheyKeepAndItCannotUse) {

@@ -191,6 +191,7 @@ TEST(SimOptions, AreReadByTheTypeOfTheirDefault) {
                                 {"VMM_SIM_BACKING", "none"},
                                 {"VMM_SIM_FAULT", "cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY"},
                                 {"VMM_SIM_LEAKS", "report"},
+                                {"VMM_SIM_CARD", "team-1.a_B"},
                                 {"VMM_SIM_GRANULARITY", "64K"}});
   EXPECT_TRUE(options.problems().empty());
   EXPECT_EQ(options.devices, 2);
@@ -200,10 +201,12 @@ TEST(SimOptions, AreReadByTheTypeOfTheirDefault) {
   EXPECT_EQ(options.backing, SimBacking::None);
   EXPECT_EQ(options.fault, "cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY");
   EXPECT_EQ(options.leaks, SimLeaks::Report);
+  EXPECT_EQ(options.card, CardName{"team-1.a_B"});
   EXPECT_EQ(options.granularity, 64 * KiB);
 }
 
 TEST(SimOptions, RefuseWhatIsNotAllowed) {
+  const std::string too_long(65, 'x');
   const std::pair<const char*, std::vector<const char*>> table[] = {
       {"VMM_SIM_DEVICES", {"-1", "9", "two"}},
       {"VMM_SIM_MEMORY", {"80%", "none", "-1", "8Q"}},
@@ -211,6 +214,7 @@ TEST(SimOptions, RefuseWhatIsNotAllowed) {
       {"VMM_SIM_ORDER", {"random", "random:", "random:x", "random:-1", "eager:1", "fifo"}},
       {"VMM_SIM_GRANULARITY", {"3M", "2K", "0"}},
       {"VMM_SIM_LEAKS", {"on"}},
+      {"VMM_SIM_CARD", {"a/b", "..", ".hidden", "two words", " ", too_long.c_str()}},
   };
   for (const auto& [name, values] : table) {
     for (const char* value : values) {

@@ -5,6 +5,7 @@
 #include "sim/bodies.hpp"
 #include "sim/context.hpp"
 #include "sim/device_attributes.hpp"
+#include "sim/device_identity.hpp"
 #include "sim/process.hpp"
 #include "sim/settings.hpp"
 
@@ -14,8 +15,8 @@ namespace {
 CUresult uuid_of(CUuuid* uuid, CUdevice device) {
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (Process::get().device(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  std::memcpy(uuid->bytes, "cuvmm-simulated", sizeof uuid->bytes);
-  uuid->bytes[15] = static_cast<char>(device + 1);
+  const DeviceUuid made = device_uuid(settings().card.name, device);
+  std::memcpy(uuid->bytes, made.data(), sizeof uuid->bytes);
   return CUDA_SUCCESS;
 }
 
@@ -43,7 +44,7 @@ CUVMM_SIM(cuDeviceGetCount)(int* count) {
 
 CUVMM_SIM(cuDeviceGetName)(char* name, int size, CUdevice device) {
   if (Process::get().device(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  return write_text(name, size, "cuvmm simulated device");
+  return write_text(name, size, device_name);
 }
 
 CUVMM_SIM(cuDeviceGetUuid)(CUuuid* uuid, CUdevice device) {
@@ -129,8 +130,7 @@ CUVMM_SIM(cuDeviceGetP2PAttribute)
 CUVMM_SIM(cuMemGetInfo_v2)(size_t* free, size_t* total) {
   CUVMM_SIM_CONTEXT(context);
   const Device& device = context->device();
-  const Size used = device.used();
-  if (free != nullptr) *free = device.memory() - used;
+  if (free != nullptr) *free = device.free();
   if (total != nullptr) *total = device.memory();
   return CUDA_SUCCESS;
 }

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the policy takes events in; policy_settle.cpp is what follows from them.
+#include "node/policy.hpp"
+
+namespace cuvmm::node {
+
+Decisions NodePolicy::handle(const NodeEvent& event, Microseconds now) {
+  now_ = std::max(now_, now);
+  decisions_.clear();
+  end_overdue();
+  remember_that_it_lives(event);
+  std::visit([this](const auto& one) { on(one); }, event);
+  settle();
+  return std::move(decisions_);
+}
+
+std::optional<Microseconds> NodePolicy::next_wake() const {
+  std::optional<Microseconds> next;
+  const auto consider = [&](std::optional<Microseconds> time) {
+    if (time && (!next || *time < *next)) next = time;
+  };
+  for (const Ask& ask : asks_) {
+    consider(ask.deadline);
+    if (ask.waits_for_turn && ask.no_turn_before > now_) consider(ask.no_turn_before);
+  }
+  for (const OpenReclaim& open : reclaims_.all()) consider(open.deadline);
+  for (const GroupTurn& turn : turns_.turns()) consider(turn.ends_at());
+  return next;
+}
+
+// Whoever let a deadline pass is not asked again until something is heard of it.
+void NodePolicy::remember_that_it_lives(const NodeEvent& event) {
+  std::visit(
+      [this](const auto& one) {
+        if constexpr (requires { one.client; }) {
+          NodeClient* const client = books_.find_client(one.client);
+          if (client != nullptr) client->is_stalled = false;
+        }
+      },
+      event);
+}
+
+void NodePolicy::on(const PlaceConfigured& event) {
+  const Size guaranteed = books_.guaranteed(event.place);
+  if (guaranteed > event.capacity) {
+    decisions_.emplace_back(CapacityRefused{event.place, guaranteed, event.capacity});
+    return;
+  }
+  NodePlace& place = books_.place(event.place);
+  place.kind = event.kind;
+  place.capacity = event.capacity;
+}
+
+void NodePolicy::on(const ForeignUseSeen& event) {
+  if (NodePlace* const place = books_.find_place(event.place)) {
+    place->foreign = std::min(event.bytes, place->capacity);
+  }
+}
+
+bool NodePolicy::terms_can_be_held(ClientId client, const ClientTerms& terms) {
+  for (const auto& [place, share] : terms.shares) {
+    if (share.guarantee == 0) continue;
+    const NodePlace* const known = books_.find_place(place);
+    const Size capacity = known == nullptr ? 0 : known->capacity;
+    const bool is_host = known != nullptr && known->kind == PlaceKind::Host;
+    const Size others = is_host ? books_.claimed(place, client) : books_.guaranteed(place, client);
+    if (share.guarantee <= capacity && others <= capacity - share.guarantee) continue;
+    const Size sum = share.guarantee > unlimited - others ? unlimited : others + share.guarantee;
+    decisions_.emplace_back(TermsRefused{client, place, sum, capacity});
+    return false;
+  }
+  return true;
+}
+
+void NodePolicy::on(const ClientCame& event) {
+  remove_client(event.client);  // it came back before it was seen to have gone
+  if (!terms_can_be_held(event.client, event.terms)) return;
+  NodeClient& client = books_.add_client(event.client, event.terms);
+  client.terms.weight = std::max(1U, event.terms.weight);
+  client.is_idle = true;
+  client.idle_since = now_;
+  for (const auto& [place, bytes] : event.held) {
+    const NodePlace* const known = books_.find_place(place);
+    // More than there is cannot be true.
+    if (known != nullptr) books_.add_lease(event.client, place, std::min(bytes, known->capacity));
+  }
+  if (const GroupTurn* const turn = turns_.find(client.group)) {
+    decisions_.emplace_back(TurnStarted{event.client, turn->quantum});
+  }
+}
+
+void NodePolicy::on(const TermsChanged& event) {
+  NodeClient* const client = books_.find_client(event.client);
+  if (client == nullptr || !terms_can_be_held(event.client, event.terms)) return;
+  const std::string group = client->terms.group;
+  client->terms = event.terms;
+  client->terms.group = group;
+  client->terms.weight = std::max(1U, event.terms.weight);
+}
+
+void NodePolicy::on(const ClientLeft& event) {
+  remove_client(event.client);
+}
+
+void NodePolicy::remove_client(ClientId client) {
+  const NodeClient* const found = books_.find_client(client);
+  if (found == nullptr) return;
+  const std::string group = found->group;
+  std::erase_if(asks_, [&](const Ask& ask) { return ask.asked.client == client; });
+  for (const OpenReclaim& open : std::vector<OpenReclaim>{reclaims_.all()}) {
+    if (open.client == client) end_reclaim(open.revision, ReclaimEnd::ClientGone);
+  }
+  books_.remove_client(client);
+  if (books_.members(group).empty()) turns_.forget(group);
+}
+
+void NodePolicy::on(const LeaseRequested& event) {
+  NodeClient* const client = books_.find_client(event.client);
+  if (client == nullptr) return;
+  client->is_idle = false;  // it is in a call that needs memory
+  if (books_.find_place(event.place) == nullptr) {
+    return refuse_now(event, RefusalReason::UnknownPlace);
+  }
+  const auto waiting = std::count_if(
+      asks_.begin(), asks_.end(), [&](const Ask& ask) { return ask.asked.client == event.client; });
+  if (static_cast<std::size_t>(waiting) >= most_waiting_of_a_client) {
+    return refuse_now(event, RefusalReason::TooMany);
+  }
+  Ask ask{.asked = event};
+  const bool is_guaranteed = right_of(ask) == Right::Guarantee;
+  ask.deadline = now_ + (is_guaranteed ? times_.guarantee_within : times_.request_within);
+  asks_.push_back(ask);
+}
+
+void NodePolicy::on(const LeaseReturned& event) {
+  books_.remove_lease(event.client, event.place, event.bytes);
+}
+
+void NodePolicy::on(const UseReported& event) {
+  NodeClient* const client = books_.find_client(event.client);
+  if (client == nullptr || books_.find_place(event.place) == nullptr) return;
+  if (event.is_idle && !client->is_idle) client->idle_since = now_;
+  client->is_idle = event.is_idle;
+  ClientHolding& holding = client->at[event.place];
+  holding.cache = std::min(event.cache, holding.leased);
+  holding.cold = std::min(event.cold, holding.leased - holding.cache);
+  holding.refuses_to_pause = false;
+}
+
+void NodePolicy::on(const ReclaimAnswered& event) {
+  const Size returned = books_.remove_lease(event.client, event.place, event.returned);
+  OpenReclaim* const open = reclaims_.find(event.client, event.revision);
+  if (open == nullptr || open->place != event.place) {
+    decisions_.emplace_back(AnswerStale{event.client, event.revision});
+    return;
+  }
+  if (event.outcome == ReclaimOutcome::Deferred && !open->was_deferred) {
+    open->was_deferred = true;
+    open->deadline = now_ + times_.reclaim_within;
+    open->bytes -= std::min(open->bytes, returned);
+    return;
+  }
+  // What it could not give at this step it will not give when asked again, until it says more.
+  const bool gave_all = event.outcome == ReclaimOutcome::Applied && returned >= open->bytes;
+  NodeClient& client = *books_.find_client(event.client);
+  ClientHolding& holding = client.at[open->place];
+  if (!gave_all) {
+    holding.cache = 0;
+    if (open->step != ReclaimStep::Cache) holding.cold = 0;
+    if (open->step == ReclaimStep::Pause) {
+      holding.refuses_to_pause = client.borrowed(open->place) != 0;
+    }
+  } else if (open->step == ReclaimStep::Cache) {
+    holding.cache -= std::min(holding.cache, returned);
+  } else {
+    const Size of_cache = std::min(holding.cache, returned);
+    holding.cache -= of_cache;
+    holding.cold -= std::min(holding.cold, returned - of_cache);
+  }
+  end_reclaim(event.revision,
+              event.outcome == ReclaimOutcome::Applied ? ReclaimEnd::Applied : ReclaimEnd::Refused);
+}
+
+// Its group cannot be made to give way, so at its places nobody is.
+void NodePolicy::on(const WorkOutlastedTurn& event) {
+  const NodeClient* const client = books_.find_client(event.client);
+  if (client == nullptr) return;
+  const std::set<PlaceId> places = places_of(client->group);
+  const Microseconds until = now_ + times_.without_turns;
+  for (const PlaceId place : places) {
+    books_.place(place).without_turns_until = until;
+    decisions_.emplace_back(TurnsSuspended{place, event.client, until});
+  }
+  for (const GroupTurn& turn : std::vector<GroupTurn>{turns_.turns()}) {
+    const bool is_off = std::any_of(turn.places.begin(), turn.places.end(),
+                                    [&](PlaceId place) { return places.contains(place); });
+    if (is_off) end_turn(turn.group);
+  }
+}
+
+}  // namespace cuvmm::node

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "node/books.hpp"
+#include "node/decision.hpp"
+#include "node/event.hpp"
+#include "node/reclaim.hpp"
+#include "node/turns.hpp"
+
+namespace cuvmm::node {
+
+// Who may hold how much memory of a machine, and when. A state machine: events in, decisions out,
+// the same for the same. It has no clock, no thread and no socket, and never touches memory.
+class NodePolicy {
+ public:
+  explicit NodePolicy(const PolicyTimes& times = {}) : times_(times), turns_(times) {}
+
+  // `now` never goes back.
+  Decisions handle(const NodeEvent& event, Microseconds now);
+  // When it wants TimePassed at the latest.
+  std::optional<Microseconds> next_wake() const;
+
+  const NodeBooks& books() const { return books_; }
+  const OpenReclaims& open_reclaims() const { return reclaims_; }
+  const TurnTable& turns() const { return turns_; }
+  std::size_t waiting_requests() const { return asks_.size(); }
+
+  static constexpr std::size_t most_waiting_of_a_client = 16;
+
+ private:
+  struct Ask {
+    LeaseRequested asked;
+    Microseconds deadline = 0;
+    bool waits_for_turn = false;
+    Microseconds no_turn_before = 0;
+    bool gathers = false;  // others were asked for memory on its behalf
+  };
+  // For whom memory of a place is gathered, among the requests looked at so far.
+  struct Gathering {
+    Size wanted = 0;
+    bool is_for_somebody = false;  // so what is free is not for those behind
+    bool is_for_plain = false;
+  };
+
+  // One event each.
+  void on(const PlaceConfigured& event);
+  void on(const ForeignUseSeen& event);
+  void on(const ClientCame& event);
+  void on(const TermsChanged& event);
+  void on(const ClientLeft& event);
+  void on(const LeaseRequested& event);
+  void on(const LeaseReturned& event);
+  void on(const UseReported& event);
+  void on(const ReclaimAnswered& event);
+  void on(const WorkOutlastedTurn& event);
+  void on(const TimePassed&) {}
+
+  void remember_that_it_lives(const NodeEvent& event);
+  bool terms_can_be_held(ClientId client, const ClientTerms& terms);
+  void remove_client(ClientId client);
+
+  // What follows from whatever happened.
+  void end_overdue();
+  void settle();
+  bool settle_place(PlaceId place);
+  bool end_turns();
+  bool start_turns();
+  void note_turns_that_have_their_memory();
+
+  // A request's fate.
+  std::vector<std::size_t> order_of_asks(PlaceId place) const;
+  Right right_of(const Ask& ask) const;
+  Size free_of_guarantees(PlaceId place, ClientId asker) const;
+  std::optional<RefusalReason> impossible(const Ask& ask) const;
+  bool settle_ask(std::size_t ask, Gathering& gathering);
+  bool grant(std::size_t ask);  // these two return true: the request has ended
+  bool refuse(std::size_t ask, RefusalReason why);
+  void refuse_now(const LeaseRequested& asked, RefusalReason why);
+  bool lenders_are_asked(PlaceId place) const;
+  void wait_for_turn(Ask& ask);
+  bool gather_for(Ask& ask, Right right, Gathering& gathering);
+  // Returns whether anybody was asked.
+  bool ask_for(const Shortage& shortage, Microseconds latest);
+
+  void ask_back(const PlannedReclaim& planned, Microseconds latest);
+  void end_reclaim(Revision revision, ReclaimEnd how);
+  void reclaim_beyond_limits(PlaceId place);
+  void reclaim_overcommitted(PlaceId place);
+
+  bool turns_are_off(const std::string& group) const;
+  bool is_idle(const std::string& group) const;
+  std::vector<TurnWish> wishes() const;
+  std::set<PlaceId> places_of(const std::string& group) const;
+  std::uint32_t weight_of(const std::string& group) const;
+  void end_turn(const std::string& group);
+
+  const PolicyTimes times_;
+  NodeBooks books_;
+  OpenReclaims reclaims_;
+  TurnTable turns_;
+  std::vector<Ask> asks_;  // in the order in which they came
+  Microseconds now_ = 0;
+  Decisions decisions_;
+};
+
+}  // namespace cuvmm::node

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// What follows from an event: grants, refusals, reclaim requests and turns, until nothing more
+// does.
+#include "node/policy.hpp"
+
+namespace cuvmm::node {
+
+void NodePolicy::end_overdue() {
+  for (const OpenReclaim& open : std::vector<OpenReclaim>{reclaims_.all()}) {
+    if (open.deadline > now_) continue;
+    books_.find_client(open.client)->is_stalled = true;
+    end_reclaim(open.revision, ReclaimEnd::Expired);
+  }
+}
+
+void NodePolicy::settle() {
+  for (bool changes = true; changes;) {
+    changes = false;
+    for (const auto& [place, facts] : books_.places()) changes |= settle_place(place);
+    note_turns_that_have_their_memory();
+    changes |= end_turns();
+    changes |= start_turns();
+  }
+}
+
+// Requests within a guarantee first, then those of whose turn it is, then in the order of coming.
+std::vector<std::size_t> NodePolicy::order_of_asks(PlaceId place) const {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < asks_.size(); ++i) {
+    if (asks_[i].asked.place == place) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return right_of(asks_[a]) > right_of(asks_[b]);
+  });
+  return order;
+}
+
+Right NodePolicy::right_of(const Ask& ask) const {
+  const NodeClient& client = *books_.find_client(ask.asked.client);
+  const Size guarantee = client.guarantee(ask.asked.place);
+  const Size leased = client.leased(ask.asked.place);
+  if (leased <= guarantee && ask.asked.bytes <= guarantee - leased) return Right::Guarantee;
+  return turns_.has_turn(client.group) ? Right::Turn : Right::Plain;
+}
+
+// On the host nothing is reclaimed, so what is guaranteed there is kept free.
+Size NodePolicy::free_of_guarantees(PlaceId place, ClientId asker) const {
+  const Size free = books_.free(place);
+  const Size kept = books_.unclaimed(place, asker);
+  return free > kept ? free - kept : 0;
+}
+
+std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
+  const auto& [id, request, place, bytes] = ask.asked;
+  const NodeClient& client = *books_.find_client(id);
+  const Size limit = client.terms.share_at(place).limit;
+  const Size leased = client.leased(place);
+  if (leased > limit || bytes > limit - leased) return RefusalReason::BeyondLimit;
+  const bool is_host = books_.find_place(place)->kind == PlaceKind::Host;
+  if (bytes > (is_host ? free_of_guarantees(place, id) : books_.reachable(place, id)))
+    return RefusalReason::BeyondCapacity;
+  if (ask.deadline <= now_) return RefusalReason::TookTooLong;
+  return {};
+}
+
+// Returns whether a request ended. One at a time, since each changes what the others can have.
+bool NodePolicy::settle_place(PlaceId place) {
+  reclaim_beyond_limits(place);
+  Gathering gathering;
+  for (const std::size_t index : order_of_asks(place)) {
+    if (settle_ask(index, gathering)) return true;
+  }
+  reclaim_overcommitted(place);
+  return false;
+}
+
+bool NodePolicy::settle_ask(std::size_t index, Gathering& gathering) {
+  Ask& ask = asks_[index];
+  if (const auto why = impossible(ask)) return refuse(index, *why);
+  const bool fits = ask.asked.bytes <= books_.free(ask.asked.place);
+  if (fits && !gathering.is_for_somebody) return grant(index);
+  const Right right = right_of(ask);
+  if (right != Right::Plain) {
+    ask.waits_for_turn = false;  // new terms may have given it a better right
+  } else if (gathering.is_for_plain) {
+    return false;
+  }
+  if (gather_for(ask, right, gathering)) return false;
+  if (right != Right::Plain) return refuse(index, RefusalReason::NotReturned);
+  if (gathering.is_for_somebody) return false;
+  if (turns_are_off(books_.find_client(ask.asked.client)->group)) {
+    return refuse(index, RefusalReason::TurnsAreOff);
+  }
+  if (!ask.waits_for_turn) wait_for_turn(ask);
+  return false;
+}
+
+// Returns whether memory is on its way that the request has to wait for.
+bool NodePolicy::gather_for(Ask& ask, Right right, Gathering& gathering) {
+  const PlaceId place = ask.asked.place;
+  const Size wanted = gathering.wanted + ask.asked.bytes;
+  const Size there = books_.free(place) + reclaims_.expected(place);
+  if (wanted > there) {
+    const Shortage shortage{place, wanted - there, right, ask.asked.client, turns_.holders(place),
+                            now_};
+    ask.gathers |= ask_for(shortage, ask.deadline);
+  }
+  const bool is_on_its_way =
+      reclaims_.expected(place) != 0 || (right != Right::Plain && lenders_are_asked(place));
+  if (!is_on_its_way) ask.gathers = false;
+  // What others gather is not for those who wait for a turn.
+  if (!is_on_its_way || (ask.waits_for_turn && !ask.gathers)) return false;
+  gathering.wanted = wanted;
+  gathering.is_for_somebody = true;
+  gathering.is_for_plain |= right == Right::Plain;
+  return true;
+}
+
+// A group that is being paused is not asked a second time, so what a member has borrowed meanwhile
+// comes once that has ended.
+bool NodePolicy::lenders_are_asked(PlaceId place) const {
+  return std::any_of(reclaims_.all().begin(), reclaims_.all().end(), [&](const OpenReclaim& open) {
+    const std::vector<ClientId> fellows = books_.members(books_.find_client(open.client)->group);
+    return std::any_of(fellows.begin(), fellows.end(), [&](ClientId fellow) {
+      return books_.find_client(fellow)->borrowed(place) != 0;
+    });
+  });
+}
+
+// Whoever was brought in before has its time first.
+void NodePolicy::wait_for_turn(Ask& ask) {
+  ask.waits_for_turn = true;
+  ask.no_turn_before = now_;
+  for (const auto& [id, client] : books_.clients()) {
+    ask.no_turn_before = std::max(ask.no_turn_before, client.stays_until);
+  }
+}
+
+bool NodePolicy::ask_for(const Shortage& shortage, Microseconds latest) {
+  const ReclaimPlan plan = plan_reclaims(books_, reclaims_, shortage);
+  for (const PlannedReclaim& planned : plan) ask_back(planned, latest);
+  return !plan.empty();
+}
+
+void NodePolicy::reclaim_overcommitted(PlaceId place) {
+  const Size overcommitted = books_.overcommitted(place);
+  const Size expected = reclaims_.expected(place);
+  if (overcommitted <= expected) return;
+  ask_for({place, overcommitted - expected, Right::Overcommit, {}, {}, now_}, unlimited);
+}
+
+void NodePolicy::ask_back(const PlannedReclaim& planned, Microseconds latest) {
+  const Microseconds deadline = std::min(latest, now_ + times_.reclaim_within);
+  const OpenReclaim& open =
+      reclaims_.open(planned.client, planned.place, planned.step, planned.bytes, deadline);
+  decisions_.emplace_back(ReclaimRequested{open.client, open.revision, open.place, open.step,
+                                           open.bytes, open.deadline});
+}
+
+void NodePolicy::end_reclaim(Revision revision, ReclaimEnd how) {
+  const OpenReclaim ended = reclaims_.end(revision);
+  decisions_.emplace_back(ReclaimEnded{ended.client, ended.revision, how});
+}
+
+// A limit that was lowered under what is leased: the client itself frees what it can.
+void NodePolicy::reclaim_beyond_limits(PlaceId place) {
+  if (books_.find_place(place)->kind == PlaceKind::Host) return;
+  std::vector<PlannedReclaim> planned;
+  for (const auto& [id, client] : books_.clients()) {
+    const Size leased = client.leased(place);
+    const Size limit = client.terms.share_at(place).limit;
+    if (leased <= limit || client.is_stalled || reclaims_.has(id, place)) continue;
+    const ClientHolding& holding = *client.find(place);
+    const Size bytes = std::min(leased - limit, holding.cache + holding.cold);
+    const ReclaimStep step = bytes <= holding.cache ? ReclaimStep::Cache : ReclaimStep::Cold;
+    if (bytes != 0) planned.push_back({id, place, step, bytes});
+  }
+  for (const PlannedReclaim& one : planned) ask_back(one, unlimited);
+}
+
+bool NodePolicy::grant(std::size_t ask) {
+  const Ask granted = asks_[ask];
+  asks_.erase(asks_.begin() + static_cast<std::ptrdiff_t>(ask));
+  const auto& [client, request, place, bytes] = granted.asked;
+  books_.add_lease(client, place, bytes);
+  NodeClient& holder = *books_.find_client(client);
+  // Where clients take turns, the turn is the time that they have.
+  const bool turns_are_taken =
+      !turns_.turns().empty() || std::any_of(asks_.begin(), asks_.end(),
+                                             [](const Ask& other) { return other.waits_for_turn; });
+  if (granted.gathers && !turns_are_taken) holder.stays_until = now_ + times_.stays;
+  decisions_.emplace_back(LeaseGranted{client, request, place, bytes});
+  return true;
+}
+
+bool NodePolicy::refuse(std::size_t ask, RefusalReason why) {
+  const LeaseRequested asked = asks_[ask].asked;
+  asks_.erase(asks_.begin() + static_cast<std::ptrdiff_t>(ask));
+  refuse_now(asked, why);
+  return true;
+}
+
+void NodePolicy::refuse_now(const LeaseRequested& asked, RefusalReason why) {
+  const NodePlace* const place = books_.find_place(asked.place);
+  decisions_.emplace_back(LeaseRefused{.client = asked.client,
+                                       .request = asked.request,
+                                       .place = asked.place,
+                                       .bytes = asked.bytes,
+                                       .why = why,
+                                       .free = books_.free(asked.place),
+                                       .foreign = place == nullptr ? 0 : place->foreign,
+                                       .holders = books_.holders(asked.place)});
+}
+
+bool NodePolicy::turns_are_off(const std::string& group) const {
+  const std::set<PlaceId> places = places_of(group);
+  return std::any_of(places.begin(), places.end(), [&](PlaceId place) {
+    return books_.find_place(place)->without_turns_until > now_;
+  });
+}
+
+// A client that waits for memory is not idle, whatever it said.
+bool NodePolicy::is_idle(const std::string& group) const {
+  return books_.is_idle(group) && std::none_of(asks_.begin(), asks_.end(), [&](const Ask& ask) {
+           return books_.find_client(ask.asked.client)->group == group;
+         });
+}
+
+std::set<PlaceId> NodePolicy::places_of(const std::string& group) const {
+  std::set<PlaceId> places;
+  const auto add = [&](PlaceId place) {
+    if (books_.find_place(place)->kind == PlaceKind::Device) places.insert(place);
+  };
+  for (const ClientId id : books_.members(group)) {
+    for (const auto& [place, holding] : books_.find_client(id)->at) {
+      if (holding.leased != 0) add(place);
+    }
+  }
+  for (const Ask& ask : asks_) {
+    if (books_.find_client(ask.asked.client)->group == group) add(ask.asked.place);
+  }
+  return places;
+}
+
+std::uint32_t NodePolicy::weight_of(const std::string& group) const {
+  std::uint32_t weight = 1;
+  for (const ClientId id : books_.members(group)) {
+    weight = std::max(weight, books_.find_client(id)->terms.weight);
+  }
+  return weight;
+}
+
+std::vector<TurnWish> NodePolicy::wishes() const {
+  std::vector<TurnWish> all;
+  std::set<std::string> known;
+  for (const Ask& ask : asks_) {
+    const std::string& group = books_.find_client(ask.asked.client)->group;
+    const bool wants_one = ask.waits_for_turn && ask.no_turn_before <= now_;
+    if (!wants_one || turns_.has_turn(group) || !known.insert(group).second) continue;
+    all.push_back({group, places_of(group), weight_of(group)});
+  }
+  return all;
+}
+
+void NodePolicy::note_turns_that_have_their_memory() {
+  for (const GroupTurn& turn : std::vector<GroupTurn>{turns_.turns()}) {
+    const bool waits = std::any_of(asks_.begin(), asks_.end(), [&](const Ask& ask) {
+      return books_.find_client(ask.asked.client)->group == turn.group;
+    });
+    if (!turn.has_its_memory_since && !waits) turns_.has_its_memory(*turns_.find(turn.group), now_);
+  }
+}
+
+bool NodePolicy::end_turns() {
+  bool changes = false;
+  for (const GroupTurn& turn : std::vector<GroupTurn>{turns_.turns()}) {
+    const bool is_over = turn.ends_at().has_value() && *turn.ends_at() <= now_;
+    if (!is_over && !is_idle(turn.group)) continue;
+    end_turn(turn.group);
+    changes = true;
+  }
+  return changes;
+}
+
+void NodePolicy::end_turn(const std::string& group) {
+  turns_.end(group, weight_of(group), now_);
+  for (const ClientId id : books_.members(group)) decisions_.emplace_back(TurnEnded{id});
+}
+
+bool NodePolicy::start_turns() {
+  const std::vector<std::string> started = turns_.start(wishes(), now_);
+  for (const std::string& group : started) {
+    for (Ask& ask : asks_) {
+      if (books_.find_client(ask.asked.client)->group == group) ask.waits_for_turn = false;
+    }
+    for (const ClientId id : books_.members(group)) {
+      decisions_.emplace_back(TurnStarted{id, turns_.find(group)->quantum});
+    }
+  }
+  return !started.empty();
+}
+
+}  // namespace cuvmm::node

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/turns.hpp"
+
+#include <algorithm>
+
+namespace cuvmm::node {
+namespace {
+
+bool meet(const std::set<PlaceId>& a, const std::set<PlaceId>& b) {
+  return std::any_of(a.begin(), a.end(), [&](PlaceId place) { return b.contains(place); });
+}
+
+}  // namespace
+
+GroupTurn* TurnTable::find(const std::string& group) {
+  const auto found = std::find_if(turns_.begin(), turns_.end(),
+                                  [&](const GroupTurn& turn) { return turn.group == group; });
+  return found == turns_.end() ? nullptr : &*found;
+}
+
+std::set<std::string> TurnTable::holders(PlaceId place) const {
+  std::set<std::string> all;
+  for (const GroupTurn& turn : turns_) {
+    if (turn.places.contains(place)) all.insert(turn.group);
+  }
+  return all;
+}
+
+std::vector<std::string> TurnTable::start(const std::vector<TurnWish>& wishes, Microseconds now) {
+  std::vector<TurnWish> order = wishes;
+  for (const TurnWish& wish : order) {
+    used_.try_emplace(wish.group, Used{.time = newest_time_});
+  }
+  std::stable_sort(order.begin(), order.end(), [&](const TurnWish& a, const TurnWish& b) {
+    return used_[a.group].time < used_[b.group].time;
+  });
+  std::set<PlaceId> taken;
+  for (const GroupTurn& turn : turns_) taken.insert(turn.places.begin(), turn.places.end());
+  std::vector<std::string> started;
+  for (const TurnWish& wish : order) {
+    if (!meet(wish.places, taken)) {
+      Used& used = used_[wish.group];
+      // No credit for a time in which it did not want any.
+      used.time = std::max(used.time, newest_time_);
+      newest_time_ = used.time;
+      turns_.push_back({wish.group, wish.places, now, quantum_of(used), {}});
+      started.push_back(wish.group);
+    }
+    taken.insert(wish.places.begin(), wish.places.end());
+  }
+  return started;
+}
+
+void TurnTable::end(const std::string& group, std::uint32_t weight, Microseconds now) {
+  GroupTurn* const turn = find(group);
+  if (turn == nullptr) return;
+  used_[group].time += std::max<std::uint64_t>(1, (now - turn->began) / weight);
+  turns_.erase(turns_.begin() + (turn - turns_.data()));
+}
+
+void TurnTable::has_its_memory(GroupTurn& turn, Microseconds now) {
+  Used& used = used_[turn.group];
+  used.last_swap = now - turn.began;
+  turn.has_its_memory_since = now;
+  turn.quantum = quantum_of(used);
+}
+
+void TurnTable::forget(const std::string& group) {
+  std::erase_if(turns_, [&](const GroupTurn& turn) { return turn.group == group; });
+  used_.erase(group);
+}
+
+Microseconds TurnTable::quantum_of(const Used& used) const {
+  return std::clamp(used.last_swap * times_.quantum_per_swap, times_.shortest_quantum,
+                    times_.longest_quantum);
+}
+
+}  // namespace cuvmm::node

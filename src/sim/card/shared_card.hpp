@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/lock.hpp"
+#include "sim/card/file.hpp"
+
+namespace cuvmm::sim {
+
+// A process' place at a card that it shares with other processes of its user (VMM_SIM_CARD). The
+// place, and all that is held by it, is free once the process has ended.
+class SharedCard {
+ public:
+  // Whoever comes first says what the card has.
+  static Result<std::unique_ptr<SharedCard>> join(const std::string& name, const CardShape& shape);
+
+  int device_count() const { return static_cast<int>(file_.books().devices); }
+  Size memory() const { return file_.books().memory; }
+
+  // False, and nothing is taken, where all processes together hold too much for that. Also where
+  // the program has closed the card's file and it cannot be opened again.
+  bool take(int device, Size bytes);
+  void give_back(int device, Size bytes);
+
+  struct Use {
+    Size held = 0;         // by this process
+    Size held_by_all = 0;  // by all that live
+    std::uint32_t processes = 0;
+  };
+  Use use_of(int device);
+
+  // Frees what dead processes held, and ends their wish for turns.
+  void remove_dead();
+
+  std::size_t place() const { return place_; }
+  CardBooks& books() const { return file_.books(); }
+
+  void close_in_child() { file_.close_in_child(); }
+
+ private:
+  SharedCard(CardFile file, std::size_t place) : file_(std::move(file)), place_(place) {}
+  std::atomic<Size>& held_on_device(int device) const;
+
+  CardFile file_;
+  const std::size_t place_;
+  Lock lock_{LockOrder::SimCard};  // one thread at a time: the file's locks are the process'
+};
+
+}  // namespace cuvmm::sim

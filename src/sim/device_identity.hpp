@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace cuvmm::sim {
+
+inline constexpr const char* device_name = "cuvmm simulated device";
+
+using DeviceUuid = std::array<std::uint8_t, 16>;
+
+// The same in every process of a card, and another one for each card; `card` is empty where
+// processes share none.
+inline DeviceUuid device_uuid(std::string_view card, int ordinal) {
+  constexpr std::string_view text = "cuvmm-simulated";
+  DeviceUuid uuid{};
+  for (std::size_t i = 0; i < text.size(); ++i) uuid[i] = static_cast<std::uint8_t>(text[i]);
+  uuid[15] = static_cast<std::uint8_t>(ordinal + 1);
+  if (card.empty()) return uuid;
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char letter : card) {
+    hash = (hash ^ static_cast<std::uint8_t>(letter)) * 0x100000001b3;
+  }
+  for (std::size_t i = 0; i < 8; ++i) {
+    uuid[6 + i] = static_cast<std::uint8_t>(hash >> (8 * i));
+  }
+  return uuid;
+}
+
+}  // namespace cuvmm::sim

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of NVML's binary interface that is simulated. Its own header is no package of ours, and
+// the interface is a fixed one.
+#pragma once
+
+#include <cstdint>
+
+namespace cuvmm::sim {
+
+enum NvmlAnswer : std::uint32_t {
+  NVML_SUCCESS = 0,
+  NVML_ERROR_UNINITIALIZED = 1,
+  NVML_ERROR_INVALID_ARGUMENT = 2,
+  NVML_ERROR_NOT_FOUND = 6,
+  NVML_ERROR_INSUFFICIENT_SIZE = 7,
+  NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
+  NVML_ERROR_UNKNOWN = 999,
+};
+
+struct NvmlMemory {
+  std::uint64_t total;
+  std::uint64_t free;
+  std::uint64_t used;
+};
+
+struct NvmlMemoryV2 {
+  std::uint32_t version;
+  std::uint64_t total;
+  std::uint64_t reserved;
+  std::uint64_t free;
+  std::uint64_t used;
+};
+inline constexpr std::uint32_t nvml_memory_version_2 = sizeof(NvmlMemoryV2) | (2U << 24);
+
+struct NvmlProcess {
+  std::uint32_t pid;
+  std::uint64_t used_bytes;
+  std::uint32_t gpu_instance;
+  std::uint32_t compute_instance;
+};
+inline constexpr std::uint32_t nvml_no_instance = 0xffffffff;
+
+using NvmlDevice = const struct NvmlDeviceEntry*;
+
+}  // namespace cuvmm::sim
