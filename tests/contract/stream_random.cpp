@@ -247,7 +247,7 @@ class RandomProgram {
   void wait_for(std::size_t stream, std::size_t other) {
     const GivenEvent event;
     ASSERT_CUDA(driver().cuEventRecord(event, handle(other)));
-    const Clock recorded = order_.step(other);
+    const Clock recorded = order_.record(other);
     ASSERT_CUDA(driver().cuStreamWaitEvent(handle(stream), event, 0));
     order_.wait(stream, recorded);
   }
