@@ -40,8 +40,8 @@ struct PtxVariable {
 
 struct Ptx {
   std::string text;  // what it was read from
-  int version = 0;  // of the language: 10 * major + minor
-  int target = 0;   // 10 * major + minor of the compute capability that it was written for
+  int version = 0;   // of the language: 10 * major + minor
+  int target = 0;    // 10 * major + minor of the compute capability that it was written for
   std::vector<PtxEntry> entries;
   std::vector<PtxVariable> variables;
 };
