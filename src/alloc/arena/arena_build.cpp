@@ -146,7 +146,7 @@ Result<Block*> Arena::build_at(const Site& site, Build& build) {
   const bool has_room = !build.is_under_pressure && !build.hand.empty();
   GapFill fill{site};
   Rearrangement change = rearrangement();
-  change.is_for(build.stream);
+  change.is_for_a_block();
   std::sort(build.hand.begin(), build.hand.end(),
             [](const ChunkRef& a, const ChunkRef& b) { return a->size() > b->size(); });
   std::vector<ChunkRef> left;
@@ -171,6 +171,7 @@ Result<Block*> Arena::build_at(const Site& site, Build& build) {
   TRY(commit(change));
   build.hand = std::move(left);
   Block& block = layout_->carve(change.lowest_that_came(), site.where, build.stream);
+  layout_->join_beside(block);
   block.is_behind_others = is_behind_others;
   if (has_room) let_go_of_spilled();
   note_mapped();

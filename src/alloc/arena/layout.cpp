@@ -251,20 +251,22 @@ void Layout::turn_into(Range& range, TileKind kind, Lies lies) {
   }
 }
 
-Range* Layout::joinable(const Range& range, Tile* neighbour, const StreamId* only) const {
+Range* Layout::joinable(const Range& range, Tile* neighbour) const {
   Range* const other = range.kind != TileKind::Broken ? as_range(neighbour, range.kind) : nullptr;
-  if (other == nullptr || !may_join(*other, range.ticket, range.lies)) return nullptr;
-  const bool is_pending_elsewhere =
-      only != nullptr && !other->ticket.is_for_anyone() && other->ticket.stream != *only;
-  return is_pending_elsewhere ? nullptr : other;
+  return other != nullptr && may_join(*other, range.ticket, range.lies) ? other : nullptr;
 }
 
-Range& Layout::join(Range& range, const StreamId* only) {
-  if (Range* const next = joinable(range, range.after, only)) absorb_next(range, *next);
-  Range* const previous = joinable(range, range.before, only);
+Range& Layout::join(Range& range) {
+  if (Range* const next = joinable(range, range.after)) absorb_next(range, *next);
+  Range* const previous = joinable(range, range.before);
   if (previous == nullptr) return range;
   absorb_next(*previous, range);
   return *previous;
+}
+
+void Layout::join_beside(const Block& block) {
+  if (Range* const above = as_range(block.after, TileKind::Free)) join(*above);
+  if (Range* const below = as_range(block.before, TileKind::Free)) join(*below);
 }
 
 void Layout::absorb_next(Range& range, Range& next) {

@@ -37,9 +37,9 @@ class Layout {
   void join_all();
   // With neighbours that it may be one with. Where several were cut, the last in address order
   // joins first. Returns what it is part of then.
-  Range& join(Range& range) { return join(range, nullptr); }
-  // The same, without what is pending on other streams: that would make all of it pending there.
-  Range& join_for(StreamId stream, Range& range) { return join(range, &stream); }
+  Range& join(Range& range);
+  // What is free on either side of the block, each with its other neighbour.
+  void join_beside(const Block& block);
 
   // Ranges whose pending work is done, as far as is known, become anybody's.
   void settle(const StreamOrder& order);
@@ -73,9 +73,7 @@ class Layout {
   static Range* as_range(Tile* tile, TileKind kind) {
     return tile != nullptr && tile->kind == kind ? static_cast<Range*>(tile) : nullptr;
   }
-  // `only`: among pending ranges, those of this stream.
-  Range* joinable(const Range& range, Tile* neighbour, const StreamId* only) const;
-  Range& join(Range& range, const StreamId* only);
+  Range* joinable(const Range& range, Tile* neighbour) const;
   void absorb_next(Range& range, Range& next);
 
   void insert_before(Tile& place, Tile& tile);

@@ -74,7 +74,7 @@ Result<void> Rearrangement::commit() {
   }
   cut_tiles();
   const Result<void> done = plan.commit();
-  follow_all();
+  follow_all(is_for_a_block_ && done.ok() ? Joining::Later : Joining::Now);
   if (!done.ok()) return done;
   for (const Going& going : going_) {
     Size& sum = going.moves ? moved_bytes_ : gone_bytes_;
@@ -97,7 +97,7 @@ void Rearrangement::follow(Range& tile) {
                     lies(mapped->chunk->location(), device_));
 }
 
-void Rearrangement::follow_all() {
+void Rearrangement::follow_all(Joining joining) {
   for (const Going& going : going_) follow(*going.range);
   for (const Coming& coming : coming_) follow(*coming.hole);
   // Joining takes the record away from what is above, or from the tile itself, so downwards.
@@ -106,7 +106,7 @@ void Rearrangement::follow_all() {
     for (; going != going_.end() && going->stretch.offset > coming.offset; ++going) {
       layout_.join(*going->range);
     }
-    lowest_ = stream_ ? &layout_.join_for(*stream_, *coming.hole) : &layout_.join(*coming.hole);
+    lowest_ = joining == Joining::Later ? coming.hole : &layout_.join(*coming.hole);
   }
   for (; going != going_.end(); ++going) layout_.join(*going->range);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "alloc/arena/gap_fill.hpp"
@@ -19,8 +18,9 @@ class Rearrangement {
   Rearrangement(Layout& layout, Mapping& mapping, const AccessSet& access, int device)
       : layout_(layout), mapping_(mapping), access_(access), device_(device) {}
 
-  // What comes is for a block of this stream: it does not join what is pending on others.
-  void is_for(StreamId stream) { stream_ = stream; }
+  // What comes is for a block that is carved from it next, and joins its neighbours after that
+  // (Layout::join_beside). Else what another stream has pending would have the rest of it.
+  void is_for_a_block() { is_for_a_block_ = true; }
 
   // A chunk of nobody's.
   void bring(const GapFill::Spot& to, ChunkRef chunk);
@@ -58,7 +58,8 @@ class Rearrangement {
   // record to what is below.
   void cut_tiles();
   void follow(Range& tile);
-  void follow_all();
+  enum class Joining : std::uint8_t { Now, Later };
+  void follow_all(Joining joining);
   void record_events() const;
 
   Layout& layout_;
@@ -67,7 +68,7 @@ class Rearrangement {
   const int device_;
   std::vector<Coming> coming_;
   std::vector<Going> going_;
-  std::optional<StreamId> stream_;
+  bool is_for_a_block_ = false;
   Range* lowest_ = nullptr;
   Size moved_bytes_ = 0;
   std::size_t moved_count_ = 0;
