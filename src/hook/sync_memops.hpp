@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "engine/engine.hpp"
-#include "stream/stream_table.hpp"
 
 namespace cuvmm::hook {
 

@@ -91,10 +91,11 @@ chmod +x "$trial/bin/ctest"
   build_preset() { :; }
   say_skipped() { :; }
   ensure_packages() { echo "$1" >"$trial/needs"; }
+  ensure_runtimes() { echo runtimes >>"$trial/asked"; }
   ensure_python_packages() { echo "$1" >>"$trial/asked"; }
   PATH=$trial/bin:$PATH run_tests release
 )
-expect "what ./dev test brings" "$(tr '\n' ' ' <"$trial/asked")" "requirements.txt requirements-tests.txt ctest "
+expect "what ./dev test brings" "$(tr '\n' ' ' <"$trial/asked")" "runtimes requirements.txt requirements-tests.txt ctest "
 grep -q '^procps .*pgrep' "$trial/needs" || fail "tests need procps, and ./dev test does not bring it"
 for package in setuptools wheel; do
   grep -q "^$package==" requirements-tests.txt || fail "requirements-tests.txt has no $package"

@@ -33,7 +33,6 @@ struct Block {
   Nodes writes;
   Nodes uses;
   Past granted_behind;  // what its allocation comes after
-  Past inherited;       // of that, what still uses its bytes
   // Rows up to `end` hold the pattern.
   struct Zone {
     std::size_t end;

@@ -59,7 +59,6 @@ Block* Program::allocate_on(Stream stream, std::size_t size, int from_pool, Use 
   block.written_by(node);
   block.granted_behind = before;
   block.granted_behind |= grant.also;
-  block.inherited = grant.also;
   Block& added = memory_.add(std::move(block));
   ++counts_.granted;
   if (grant.is_reuse) ++counts_.reused;
@@ -89,19 +88,8 @@ void Program::allocate_and_free() {
   const Stream stream = any_stream();
   Block* const block = allocate_on(stream, any_size(), any_pool_for(stream), Use::None);
   if (block == nullptr) return;
-  if (chance_.percent(70)) {
-    free_now(*block, stream, block->granted_behind);
-    if (chance_.percent(50)) query(stream);
-    return;
-  }
-  trace("free block %d at once", block->number);
-  const Past inherited = block->inherited;
-  {
-    const MustReturn watch{"cuMemFree of pool memory"};
-    must(cuMemFree(block->address), "cuMemFree");
-  }
-  memory_.freed(*block, inherited);
-  allocate_what_is_blocked(&inherited);
+  free_now(*block, stream, block->granted_behind);
+  if (chance_.percent(50)) query(stream);
 }
 
 void Program::allocate_blocking() {
