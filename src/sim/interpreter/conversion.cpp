@@ -93,10 +93,11 @@ T rounded(T value, unsigned how) {
 
 template <class To, class From>
 To to_integer(From value, unsigned variant) {
+  // As a card answers: of an f32 zero, of an f64 the lowest s32 (measured); the rest is assumed.
   constexpr bool is_long = sizeof(To) == 8;
+  constexpr bool is_lowest = is_long || std::is_same_v<From, double>;
   if (value != value) {
-    // As a card answers (assumed): zero, but the lowest of 64 bits.
-    return is_long ? static_cast<To>(std::uint64_t{1} << 63) : To{0};
+    return is_lowest ? static_cast<To>(std::uint64_t{1} << (sizeof(To) * 8 - 1)) : To{0};
   }
   const From whole = rounded(value, (variant & whole_mask) == 0 ? 2 : variant & whole_mask);
   const From beyond = std::ldexp(From{1}, std::numeric_limits<To>::digits);
@@ -131,7 +132,8 @@ To to_float(From value, unsigned variant) {
     result = static_cast<To>(value);
   }
   if ((variant & saturates) != 0) result = result > 0 ? (result < 1 ? result : To{1}) : To{0};
-  if constexpr (sizeof(To) == 4) {
+  // What is narrowed keeps the upper bits of what made it no number (measured).
+  if constexpr (sizeof(To) == 4 && !std::is_same_v<From, double>) {
     if (result != result) result = std::bit_cast<float>(0x7fffffffU);
   }
   return result;
