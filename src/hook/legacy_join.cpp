@@ -41,8 +41,14 @@ CUresult LegacyJoin::follow(CUcontext follower, CUcontext followed) const {
 
 CUresult LegacyJoin::begin() const {
   if (count_ == 0) return CUDA_SUCCESS;
-  const CUcontext current = current_context(engine_->driver());
+  const Driver& driver = engine_->driver();
+  const CUcontext current = current_context(driver);
+  Scheduling::Parts* const scheduled = engine_->scheduling().parts();
   for (std::size_t i = 0; i < count_; ++i) {
+    // Each device has a queue of its own. A copy across devices is never queued itself.
+    if (scheduled != nullptr && device_of(driver, owners_[i]) != device_of(driver, current)) {
+      scheduled->scheduler.settle_context(owners_[i]);
+    }
     const CUresult answer = follow(current, owners_[i]);
     if (answer != CUDA_SUCCESS) return answer;
   }

@@ -16,7 +16,7 @@
 namespace cuvmm::share {
 namespace {
 
-constexpr const char* prefix = "control-";
+constexpr const char* control_prefix = "control-";
 constexpr const char* controlling = "control a process";
 constexpr const char* serving = "serve a control request";
 
@@ -44,7 +44,7 @@ class TellsOfResuming {
 
 // Distinct among processes that run, whatever namespace each is of.
 std::string name_of(pid_t process) {
-  return prefix + std::to_string(process) + "-" + std::to_string(namespace_of_processes());
+  return control_prefix + std::to_string(process) + "-" + std::to_string(namespace_of_processes());
 }
 
 // One packet, of just that size. Nothing where none has come yet.
@@ -103,8 +103,8 @@ std::vector<Reached> reach_everybody(Deadline until) {
   for (const std::string& path : folders_to_search()) {
     const auto folder = PrivateFolder::open(path);
     if (!folder.ok()) continue;
-    remove_stale_sockets(*folder, prefix);
-    for (const std::string& name : sockets_in(*folder, prefix)) {
+    remove_stale_sockets(*folder, control_prefix);
+    for (const std::string& name : sockets_in(*folder, control_prefix)) {
       auto socket = connect_to(folder->open_path_of(name), until);
       if (!socket.ok()) continue;
       const auto process = checked_peer(*socket);
@@ -143,7 +143,7 @@ void ControlAnswer::say(const std::string& words) {
 
 Result<ControlSocket> ControlSocket::open() {
   const std::string folder = TRY(private_folder());
-  remove_stale_sockets(TRY(PrivateFolder::open(folder)), prefix);
+  remove_stale_sockets(TRY(PrivateFolder::open(folder)), control_prefix);
   return ControlSocket{TRY(ListeningSocket::open(folder + "/" + name_of(::getpid()),
                                                  ListeningSocket::Replace::Nothing))};
 }

@@ -13,7 +13,7 @@
 namespace cuvmm::share {
 namespace {
 
-constexpr const char* prefix = "figures-";
+constexpr const char* figures_prefix = "figures-";
 
 struct FiguresFileName {
   pid_t process = 0;
@@ -50,7 +50,7 @@ std::string figures_file_name(const Publisher& publisher) {
 }
 
 std::vector<std::string> figures_in(const PrivateFolder& folder) {
-  std::vector<std::string> names = folder.names(prefix);
+  std::vector<std::string> names = folder.names(figures_prefix);
   std::erase_if(names, [](const std::string& name) {
     const auto read = read_figures_file_name(name.c_str());
     return !read || !read->is_whole;
@@ -61,7 +61,7 @@ std::vector<std::string> figures_in(const PrivateFolder& folder) {
 void remove_figures_of_the_dead(const PrivateFolder& folder) {
   const std::uint64_t here = namespace_of_processes();
   if (here == 0) return;
-  for (const std::string& name : folder.names(prefix)) {
+  for (const std::string& name : folder.names(figures_prefix)) {
     const auto read = read_figures_file_name(name.c_str());
     if (!read || read->namespace_of_process != here) continue;
     if (!state_of(read->process).runs && folder.owns(name, S_IFREG)) folder.remove(name);

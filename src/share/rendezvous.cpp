@@ -9,7 +9,7 @@
 namespace cuvmm::share {
 namespace {
 
-constexpr const char* usual_name = "share";
+constexpr const char* folder_name = "share";
 
 // An Error's text lives as long as the process, and a program may try any number of paths: so many
 // texts are kept, once each, and what is refused beyond them is told without its path.
@@ -40,7 +40,7 @@ std::string token_of(const std::string& path) {
 }  // namespace
 
 Result<std::string> usual_place_to_listen() {
-  return TRY(private_folder()) + "/" + usual_name;
+  return TRY(private_folder()) + "/" + folder_name;
 }
 
 Result<std::unique_ptr<Host>> listen_at(const std::string& path) {
@@ -64,7 +64,7 @@ Result<Session> connect_at(const std::string& path, Deadline until) {
 
 Result<Session> connect_at_the_usual_place(Deadline until) {
   std::optional<Session> session;
-  TRY(in_any_folder(usual_name, [&](const std::string& path) -> Result<void> {
+  TRY(in_any_folder(folder_name, [&](const std::string& path) -> Result<void> {
     session = TRY(connect_at(path, until));
     return {};
   }));
