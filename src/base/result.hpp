@@ -13,7 +13,7 @@ namespace cuvmm {
 
 // A value or the Error that stood in its way. Factories return it; constructors cannot fail.
 template <class T>
-class [[nodiscard]] Result {
+class [[nodiscard]] Result {  // NOLINT(bugprone-exception-escape): it is assigned as a T is
  public:
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : state_(std::in_place_index<1>, error) {}

@@ -202,8 +202,11 @@ void expect_conversion(const std::string& line, const std::string& from_type,
     const To wanted = expected(value);
     To result{};
     std::memcpy(&result, &found[i], sizeof result);
-    ASSERT_EQ(std::memcmp(&result, &wanted, sizeof wanted), 0)
-        << value << " gave " << result << " instead of " << wanted;
+    std::uint64_t result_bits = 0;
+    std::uint64_t wanted_bits = 0;
+    std::memcpy(&result_bits, &result, sizeof result);
+    std::memcpy(&wanted_bits, &wanted, sizeof wanted);
+    ASSERT_EQ(result_bits, wanted_bits) << value << " gave " << result << " instead of " << wanted;
   }
 }
 
