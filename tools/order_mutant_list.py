@@ -47,7 +47,7 @@ MUTANTS = [
     ("a free does not stand behind the legacy rule", 2, OPERATIONS, "answer_ = stand_as_barrier();", "answer_ = CUDA_SUCCESS;"),
     ("an allocation behind others does not stand behind the legacy rule", 2, OPERATIONS, "if (!is_ahead_of_barrier_) return CUDA_SUCCESS;\n  before_", "return CUDA_SUCCESS;\n  before_"),
     ("the usual search does not say that memory is behind others", 2, SEARCH, "block->is_behind_others = is_pending;", ""),
-    ("a site does not say that its memory is behind others", 2, BUILD, "if (is_used && order_.is_across_barrier(range->ticket, stream)) return true;", ""),
+    ("a site does not say that its memory is behind others", 2, BUILD, "return order_.is_across_barrier(range.ticket, stream); });", "return static_cast<void>(range), false; });"),
     ("an allocation counts as a barrier for later frees", 2, OPERATIONS, "if (kind == Kind::Allocation) return;", "if (kind == Kind::Allocation) { stream_.barrier_epoch.store(epoch_); return; }"),
     ("a query does not ask barriers", 2, HOOKS, "if (answer == CUDA_SUCCESS && !operations.are_done()) answer = CUDA_ERROR_NOT_READY;", ""),
     ("a synchronization waits for no barriers", 2, HOOKS, "if (answer == CUDA_SUCCESS && asks == Asks::ToWait) answer = operations.wait();", ""),
