@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// An inert stand-in for the preload library. A container's /etc/ld.so.preload names it, so every
+// dynamically linked program there loads it: shells, apt, setuid programs. Until a
+// program uses CUDA it does nothing: it has no constructor, opens no file, starts no thread, and
+// needs no library and no symbol version, so it loads into any C library. The first use of the
+// driver loads libcuvmm_preload.so from the stub's own folder.
+//
+// A program reaches the driver in two ways. One that is linked to libcuda.so.1, or loads a library
+// that is, binds to the driver's names that the stub exports. One that opens the driver itself
+// looks its functions up by dlsym, which the stub exports as well.
+#include <stddef.h>
+
+// Weak and without a version: each is there or null, whatever C library the program has. Before
+// glibc 2.34 a program that starts without libdl has no dlopen. It may still load libdl later, with
+// another library; it then runs natively.
+#define MAYBE extern __attribute__((weak))
+MAYBE void* dlopen(const char* file, int mode);
+MAYBE void* dlvsym(void* library, const char* name, const char* version);
+MAYBE void* __libc_dlopen_mode(const char* file, int mode);  // before glibc 2.34
+MAYBE void* __libc_dlsym(void* library, const char* name);   // the same
+MAYBE char* dlerror(void);
+MAYBE char* secure_getenv(const char* name);
+MAYBE unsigned long getauxval(unsigned long type);
+MAYBE long write(int file, const void* data, size_t size);
+MAYBE int* __errno_location(void);
+
+enum { lazily = 1, now = 2, only_if_loaded = 4, at_secure = 23, standard_error = 2 };
+enum { cuda_no_device = 100, cuda_not_found = 500 };
+#define DEFAULT_SCOPE ((void*)0)
+#define NEXT_SCOPE ((void*)-1L)
+
+typedef void* (*Dlsym)(void* library, const char* name);
+
+#define HIDDEN __attribute__((visibility("hidden")))
+#define EXPORTED __attribute__((visibility("default")))
+
+// Called and read by the assembler below. Threads that come first at the same time store the same.
+HIDDEN Dlsym cuvmm_stub_next_dlsym;
+HIDDEN void* cuvmm_stub_decide_dlsym(void** library, const char* name);
+HIDDEN void* cuvmm_stub_resolve(const char* name, void** slot);
+
+// Every name of the driver's, one after the other, between these two.
+extern const char cuvmm_stub_names[] HIDDEN;
+extern const char cuvmm_stub_names_end[] HIDDEN;
+
+// clang-format off
+// A door jumps through its slot. While that is empty, it resolves its name first, with all registers
+// that may hold arguments as they were.
+asm(R"(
+.macro cuvmm_door name
+  .pushsection .rodata.cuvmm_names, "a", @progbits
+  .Lname_\name: .asciz "\name"
+  .popsection
+  .pushsection .bss
+  .balign 8
+  .Lslot_\name: .zero 8
+  .popsection
+  .pushsection .text
+  .globl \name
+  .type \name, @function
+\name:
+  .cfi_startproc
+  endbr64
+  mov .Lslot_\name(%rip), %r11
+  test %r11, %r11
+  jz .Lempty_\name
+  jmp *%r11
+.Lempty_\name:
+  lea .Lname_\name(%rip), %r11
+  lea .Lslot_\name(%rip), %r10
+  jmp cuvmm_stub_enter
+  .cfi_endproc
+  .size \name, . - \name
+  .popsection
+.endm
+
+.pushsection .rodata.cuvmm_names, "a", @progbits
+.globl cuvmm_stub_names
+.hidden cuvmm_stub_names
+cuvmm_stub_names:
+.popsection
+
+.pushsection .text
+cuvmm_stub_enter:
+  .cfi_startproc
+  push %rax
+  push %rdi
+  push %rsi
+  push %rdx
+  push %rcx
+  push %r8
+  push %r9
+  sub $128, %rsp
+  .cfi_adjust_cfa_offset 184
+  movups %xmm0, (%rsp)
+  movups %xmm1, 16(%rsp)
+  movups %xmm2, 32(%rsp)
+  movups %xmm3, 48(%rsp)
+  movups %xmm4, 64(%rsp)
+  movups %xmm5, 80(%rsp)
+  movups %xmm6, 96(%rsp)
+  movups %xmm7, 112(%rsp)
+  mov %r11, %rdi
+  mov %r10, %rsi
+  call cuvmm_stub_resolve
+  mov %rax, %r11
+  movups (%rsp), %xmm0
+  movups 16(%rsp), %xmm1
+  movups 32(%rsp), %xmm2
+  movups 48(%rsp), %xmm3
+  movups 64(%rsp), %xmm4
+  movups 80(%rsp), %xmm5
+  movups 96(%rsp), %xmm6
+  movups 112(%rsp), %xmm7
+  add $128, %rsp
+  pop %r9
+  pop %r8
+  pop %rcx
+  pop %rdx
+  pop %rsi
+  pop %rdi
+  pop %rax
+  .cfi_adjust_cfa_offset -184
+  jmp *%r11
+  .cfi_endproc
+
+// RTLD_NEXT and RTLD_DEFAULT mean something that depends on the caller, which the real dlsym reads
+// from the return address: so it is jumped to, with the caller's stack.
+.globl cuvmm_stub_dlsym
+.hidden cuvmm_stub_dlsym
+.type cuvmm_stub_dlsym, @function
+cuvmm_stub_dlsym:
+  .cfi_startproc
+  endbr64
+  push %rdi
+  push %rsi
+  sub $8, %rsp
+  .cfi_adjust_cfa_offset 24
+  lea 16(%rsp), %rdi
+  call cuvmm_stub_decide_dlsym
+  add $8, %rsp
+  pop %rsi
+  pop %rdi
+  .cfi_adjust_cfa_offset -24
+  jmp *%rax
+  .cfi_endproc
+.size cuvmm_stub_dlsym, . - cuvmm_stub_dlsym
+.globl cuvmm_stub_dlsym_old
+.type cuvmm_stub_dlsym_old, @function
+.set cuvmm_stub_dlsym_old, cuvmm_stub_dlsym
+.globl cuvmm_stub_dlsym_new
+.type cuvmm_stub_dlsym_new, @function
+.set cuvmm_stub_dlsym_new, cuvmm_stub_dlsym
+.symver cuvmm_stub_dlsym_old, dlsym@GLIBC_2.2.5
+.symver cuvmm_stub_dlsym_new, dlsym@GLIBC_2.34
+.popsection
+)");
+
+#define DOOR(symbol) asm("cuvmm_door " #symbol);
+#define DOORS_Legacy(symbol) DOOR(symbol)
+#define DOORS_LegacyAndPtds(symbol) DOOR(symbol) DOOR(symbol##_ptds)
+#define DOORS_LegacyAndPtsz(symbol) DOOR(symbol) DOOR(symbol##_ptsz)
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need) DOORS_##flavours(symbol)
+#define CUVMM_API_OLD CUVMM_API
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+DOOR(cuvmm_engine_v1)
+
+asm(R"(
+.pushsection .rodata.cuvmm_names, "a", @progbits
+.globl cuvmm_stub_names_end
+.hidden cuvmm_stub_names_end
+cuvmm_stub_names_end:
+.popsection
+)");
+// clang-format on
+
+// A program with AddressSanitizer's shared runtime ends at once where another library comes before
+// that, unless it is told not to look. This is the runtime's own way; a program's own definition
+// comes first.
+EXPORTED const char* __asan_default_options(void);
+const char* __asan_default_options(void) {
+  return "verify_asan_link_order=0";
+}
+
+static int is_same(const char* a, const char* b) {
+  while (*a != '\0' && *a == *b) {
+    ++a;
+    ++b;
+  }
+  return *a == *b;
+}
+
+static int is_named_like_the_drivers(const char* name) {
+  return name != NULL && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+static int has_door(const char* name) {
+  for (const char* one = cuvmm_stub_names; one < cuvmm_stub_names_end; ++one) {
+    if (is_same(one, name)) return 1;
+    while (*one != '\0') ++one;
+  }
+  return 0;
+}
+
+static void* no_symbol(void* library, const char* name) {
+  (void)library;
+  (void)name;
+  return NULL;
+}
+
+static Dlsym next_dlsym(void) {
+  Dlsym next = __atomic_load_n(&cuvmm_stub_next_dlsym, __ATOMIC_ACQUIRE);
+  if (next != NULL) return next;
+  if (dlvsym != NULL) next = (Dlsym)dlvsym(NEXT_SCOPE, "dlsym", "GLIBC_2.34");
+  if (next == NULL && dlvsym != NULL) next = (Dlsym)dlvsym(NEXT_SCOPE, "dlsym", "GLIBC_2.2.5");
+  if (next == NULL && __libc_dlopen_mode != NULL && __libc_dlsym != NULL) {
+    void* const libdl = __libc_dlopen_mode("libdl.so.2", lazily | only_if_loaded);
+    if (libdl != NULL) next = (Dlsym)__libc_dlsym(libdl, "dlsym");
+  }
+  if (next == NULL) next = no_symbol;
+  __atomic_store_n(&cuvmm_stub_next_dlsym, next, __ATOMIC_RELEASE);
+  return next;
+}
+
+static void* loaded_driver(void) {
+  return dlopen != NULL ? dlopen("libcuda.so.1", lazily | only_if_loaded) : NULL;
+}
+
+static void say(const char* text) {
+  size_t size = 0;
+  while (text[size] != '\0') ++size;
+  if (write != NULL && write(standard_error, text, size) < 0) return;
+}
+
+// A setuid program runs natively: nothing that its caller can influence is loaded into it.
+static int is_wanted(void) {
+  if (dlopen == NULL || getauxval == NULL || getauxval(at_secure) != 0) return 0;
+  const char* const mode = secure_getenv != NULL ? secure_getenv("VMM_MODE") : NULL;
+  return mode == NULL || !is_same(mode, "off");
+}
+
+// Null: the program runs natively. $ORIGIN is the stub's own folder. The loader makes threads that
+// come at the same time wait for the first, and gives all of them the same library.
+static void* engine(void) {
+  enum { unknown, loaded, absent };
+  static int state;
+  static void* library;
+  const int known = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+  if (known != unknown) return known == loaded ? library : NULL;
+  if (!is_wanted()) {
+    __atomic_store_n(&state, absent, __ATOMIC_RELEASE);
+    return NULL;
+  }
+  void* const found = dlopen("$ORIGIN/libcuvmm_preload.so", now);
+  if (found != NULL) {
+    __atomic_store_n(&library, found, __ATOMIC_RELAXED);
+    __atomic_store_n(&state, loaded, __ATOMIC_RELEASE);
+    return found;
+  }
+  if (__atomic_exchange_n(&state, absent, __ATOMIC_ACQ_REL) == unknown) {
+    const char* const why = dlerror != NULL ? dlerror() : NULL;
+    say("cuvmm: this program's GPU memory is not served and not limited: ");
+    say(why != NULL ? why : "the engine cannot be loaded");
+    say("\n");
+  }
+  return NULL;
+}
+
+static int no_device(void) {
+  return cuda_no_device;
+}
+
+static int not_found(void) {
+  return cuda_not_found;
+}
+
+static void* no_engine(void) {
+  return NULL;
+}
+
+// Never null. The engine's function, or natively the driver's.
+void* cuvmm_stub_resolve(const char* name, void** slot) {
+  const int kept_errno = __errno_location != NULL ? *__errno_location() : 0;
+  const Dlsym look_up = next_dlsym();
+  void* const served = engine();
+  void* found = served != NULL ? look_up(served, name) : NULL;
+  if (found == NULL && !is_named_like_the_drivers(name)) found = (void*)no_engine;
+  void* const driver = found == NULL ? loaded_driver() : NULL;
+  if (driver != NULL) found = look_up(driver, name);
+  if (found != NULL) __atomic_store_n(slot, found, __ATOMIC_RELEASE);
+  if (found == NULL) found = driver != NULL ? (void*)not_found : (void*)no_device;
+  if (__errno_location != NULL) *__errno_location() = kept_errno;
+  return found;
+}
+
+// Returns the dlsym that is to answer. The library may be changed where the caller's is kept.
+void* cuvmm_stub_decide_dlsym(void** library, const char* name) {
+  const Dlsym next = next_dlsym();
+  if (!is_named_like_the_drivers(name) || dlopen == NULL) return (void*)next;
+  static Dlsym of_engine;
+  Dlsym served = __atomic_load_n(&of_engine, __ATOMIC_ACQUIRE);
+  if (served != NULL) return (void*)served;
+  const int kept_errno = __errno_location != NULL ? *__errno_location() : 0;
+  if (*library == DEFAULT_SCOPE || *library == NEXT_SCOPE) {
+    // Who only asks whether there is a driver must not take our doors for one.
+    if (has_door(name) && loaded_driver() == NULL) {
+      *library = dlopen("libc.so.6", lazily | only_if_loaded);
+    }
+  } else {
+    void* const driver = loaded_driver();
+    void* const found = driver != NULL ? next(*library, name) : NULL;
+    // Another library's function of such a name is not the driver's.
+    if (found != NULL && found == next(driver, name)) {
+      void* const preload = engine();
+      if (preload != NULL) served = (Dlsym)dlvsym(preload, "dlsym", "GLIBC_2.34");
+      if (served != NULL) __atomic_store_n(&of_engine, served, __ATOMIC_RELEASE);
+    }
+  }
+  if (__errno_location != NULL) *__errno_location() = kept_errno;
+  return served != NULL ? (void*)served : (void*)next;
+}
