@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a container needs so that its programs run under cuvmm, within their share of a card.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kubernetes/units.hpp"
+
+namespace cuvmm::kubernetes {
+
+// How the container runtime learns which card it has to make visible.
+enum class CardExposure : std::uint8_t {
+  Environment,  // NVIDIA_VISIBLE_DEVICES, which NVIDIA's runtime reads
+  Cdi,          // nvidia.com/gpu=UUID, of the specification that nvidia-ctk generates
+  None,         // somebody else does, or there is no card
+};
+
+struct ContainerOptions {
+  std::string libraries;    // host folder with libcuvmm_preload.so
+  std::string node_socket;  // host path of cuvmmd's; empty: its service is not used
+  bool node_is_required = false;
+  CardExposure exposure = CardExposure::Environment;
+  std::map<std::string, std::string> simulation;  // VMM_SIM_…; empty: real cards
+};
+
+struct ContainerMount {
+  std::string inside;
+  std::string host;
+  bool is_read_only = true;
+};
+
+struct ContainerSetup {
+  std::map<std::string, std::string> environment;
+  std::vector<ContainerMount> mounts;
+  std::vector<std::string> cdi_devices;
+};
+
+// Where the libraries are in the container.
+inline constexpr const char* libraries_inside = "/usr/local/lib/cuvmm";
+
+ContainerSetup set_up_container(const Card& card, std::size_t units,
+                                const ContainerOptions& options);
+
+}  // namespace cuvmm::kubernetes

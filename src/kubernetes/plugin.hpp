@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+#include "kubernetes/plugin_service.hpp"
+
+namespace cuvmm::kubernetes {
+
+struct PluginPlace {
+  std::string folder;    // the kubelet's, with kubelet.sock
+  std::string resource;  // "cuvmm.dev/memory-gib"
+};
+
+// Serves the kubelet and registers with it, again whenever the kubelet starts anew: it then removes
+// every socket in its folder and makes its own anew. One thread runs it.
+class Plugin {
+ public:
+  // `look_at_cards` is called every few seconds, to say which are healthy.
+  static Result<std::unique_ptr<Plugin>> open(PluginPlace place, PluginService& service,
+                                              std::function<void()> look_at_cards);
+  ~Plugin();
+
+  // Until SIGTERM or SIGINT. An Error where the kubelet refuses the plugin, or its folder is gone.
+  Result<void> run();
+
+ private:
+  enum class Registration : std::uint8_t { Done, KubeletIsNotThere, Refused };
+  struct FolderNews {
+    bool own_socket_is_gone = false;
+    bool kubelet_is_new = false;
+    bool folder_is_gone = false;
+  };
+
+  Plugin(PluginPlace place, PluginService& service, std::function<void()> look_at_cards);
+  Result<void> serve();
+  void stop_serving();
+  Registration register_with_kubelet();
+  FolderNews read_news();
+
+  const PluginPlace place_;
+  PluginService& service_;
+  const std::function<void()> look_at_cards_;
+  Fd folder_watch_;  // inotify
+  Fd signals_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace cuvmm::kubernetes
