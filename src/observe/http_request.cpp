@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "observe/http_request.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+
+namespace cuvmm::observe {
+namespace {
+
+bool is_token_letter(char letter) {
+  constexpr std::string_view marks = "!#$%&'*+-.^_`|~";
+  return is_digit(letter) || (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+         marks.find(letter) != std::string_view::npos;
+}
+
+bool is_token(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), &is_token_letter);
+}
+
+bool is_visible(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char letter) { return letter > ' ' && letter <= '~'; });
+}
+
+bool is_header_value(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char letter) {
+    return letter == '\t' || (letter >= ' ' && letter <= '~') || (letter & 0x80) != 0;
+  });
+}
+
+// Up to the separator, which is taken too. Nothing where there is none.
+std::optional<std::string_view> take_until(std::string_view& text, std::string_view separator) {
+  const std::size_t end = text.find(separator);
+  if (end == std::string_view::npos) return {};
+  const std::string_view taken = text.substr(0, end);
+  text.remove_prefix(end + separator.size());
+  return taken;
+}
+
+std::string value_in_query(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view part = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(query.size(), part.size() + 1));
+    const std::size_t equals = part.find('=');
+    if (equals != std::string_view::npos && part.substr(0, equals) == name) {
+      return std::string{part.substr(equals + 1)};
+    }
+  }
+  return "";
+}
+
+// "[::1]:9435" and "localhost:9435"; nothing where it is none.
+std::optional<std::string> host_without_port(std::string_view host) {
+  std::string name;
+  if (host.starts_with('[')) {
+    const std::size_t end = host.find(']');
+    if (end == std::string_view::npos) return {};
+    name = host.substr(0, end + 1);
+    host.remove_prefix(end + 1);
+  } else {
+    name = host.substr(0, host.find(':'));
+    host.remove_prefix(name.size());
+  }
+  if (!host.empty() &&
+      (host.front() != ':' || !std::all_of(host.begin() + 1, host.end(), &is_digit))) {
+    return {};
+  }
+  for (char& letter : name) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return name;
+}
+
+bool read_request_line(std::string_view line, HttpRequest& request) {
+  const auto method = take_until(line, " ");
+  const auto target = take_until(line, " ");
+  const bool is_http = line == "HTTP/1.1" || line == "HTTP/1.0";
+  if (!method || !target || !is_http || !is_token(*method)) return false;
+  if (!target->starts_with('/') || !is_visible(*target)) return false;
+  request.method = *method;
+  request.path = target->substr(0, target->find('?'));
+  const std::size_t query = target->find('?');
+  if (query != std::string_view::npos) {
+    request.token = value_in_query(target->substr(query + 1), "token");
+  }
+  return true;
+}
+
+bool read_header(std::string_view line, HttpRequest& request, bool& has_host) {
+  const std::size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return false;
+  const std::string_view name = line.substr(0, colon);
+  const std::string_view value = without_outer_blanks(line.substr(colon + 1));
+  // A blank before the name would continue the line before.
+  if (!is_token(name) || !is_header_value(value)) return false;
+  if (equal_in_any_case(name, "host")) {
+    const auto host = host_without_port(value);
+    if (has_host || !host) return false;
+    has_host = true;
+    request.host = *host;
+  } else if (equal_in_any_case(name, "accept")) {
+    request.accept += (request.accept.empty() ? "" : ",") + std::string{value};
+  } else if (equal_in_any_case(name, "authorization")) {
+    constexpr std::string_view scheme = "bearer ";
+    if (value.size() > scheme.size() && equal_in_any_case(value.substr(0, scheme.size()), scheme)) {
+      request.token = without_outer_blanks(value.substr(scheme.size()));
+    } else {
+      request.token = "?";  // of another kind, which is never right
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+HttpParse parse_request(std::string_view text) {
+  using State = HttpParse::State;
+  const std::size_t end = text.find("\r\n\r\n");
+  if (end == std::string_view::npos) {
+    return {text.size() > longest_request ? State::Bad : State::Incomplete};
+  }
+  if (end > longest_request) return {State::Bad};
+  std::string_view head = text.substr(0, end + 2);
+  HttpParse parse{State::Whole};
+  bool has_host = false;
+  const auto first = take_until(head, "\r\n");
+  if (!first || !read_request_line(*first, parse.request)) return {State::Bad};
+  while (const auto line = take_until(head, "\r\n")) {
+    if (!read_header(*line, parse.request, has_host)) return {State::Bad};
+  }
+  if (!has_host) return {State::Bad};
+  return parse;
+}
+
+bool is_loopback_name(std::string_view host) {
+  return host == "localhost" || host == "127.0.0.1" || host == "[::1]";
+}
+
+bool is_same_secret(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < a.size() && !b.empty(); ++i) {
+    difference |= static_cast<unsigned char>(a[i] ^ b[i % b.size()]);
+  }
+  return difference == 0;
+}
+
+}  // namespace cuvmm::observe

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+#include "observe/exposition.hpp"
+
+namespace cuvmm::observe {
+
+// Whose clients somebody may see.
+struct WebViewer {
+  bool sees_all = false;
+  uid_t user = 0;  // else the clients of this user
+  auto operator<=>(const WebViewer&) const = default;
+};
+
+// What a web server shows. Asked by one thread; nothing here waits.
+class WebSource {
+ public:
+  // Asks for new figures, and whether they have arrived.
+  virtual void refresh() = 0;
+  virtual bool is_fresh() = 0;
+
+  // What a user of this machine may see without a token; nothing: not even that there is anything.
+  virtual std::optional<WebViewer> viewer_of(uid_t user) const = 0;
+
+  virtual std::string metrics(const WebViewer& viewer, MetricFormat format) = 0;
+  // JSON, on one line.
+  virtual std::string state(const WebViewer& viewer) = 0;
+
+ protected:
+  ~WebSource() = default;
+};
+
+}  // namespace cuvmm::observe

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "observe/http_request.hpp"
+#include "observe/web_listener.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+using observe::HttpParse;
+using observe::parse_request;
+using State = HttpParse::State;
+
+constexpr std::string_view whole =
+    "GET /metrics?a=b&token=secret HTTP/1.1\r\nHost: LocalHost:9435\r\nACCEPT: text/plain\r\n\r\n";
+
+TEST(HttpRequests, AreReadOnceTheyAreWhole) {
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_EQ(parse_request(whole.substr(0, size)).state, State::Incomplete) << size;
+  }
+  const HttpParse parse = parse_request(whole);
+  ASSERT_EQ(parse.state, State::Whole);
+  EXPECT_EQ(parse.request.method, "GET");
+  EXPECT_EQ(parse.request.path, "/metrics");
+  EXPECT_EQ(parse.request.token, "secret");
+  EXPECT_EQ(parse.request.host, "localhost");
+  EXPECT_EQ(parse.request.accept, "text/plain");
+}
+
+TEST(HttpRequests, WithAnyByteChangedAreAnsweredInSomeWay) {
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    for (int byte = 0; byte < 256; ++byte) {
+      std::string changed{whole};
+      changed[i] = static_cast<char>(byte);
+      const HttpParse parse = parse_request(changed);
+      if (parse.state != State::Whole) continue;
+      EXPECT_TRUE(parse.request.path.starts_with('/'));
+    }
+  }
+}
+
+TEST(HttpRequests, ATokenInTheHeaderGoesBeforeThatOfTheAddress) {
+  const auto token = [](const std::string& header) {
+    return parse_request("GET /?token=query HTTP/1.1\r\nHost: a\r\n" + header + "\r\n\r\n")
+        .request.token;
+  };
+  EXPECT_EQ(token("Authorization: Bearer  header"), "header");
+  EXPECT_EQ(token("authorization: bearer header"), "header");
+  EXPECT_EQ(token("X: y"), "query");
+  EXPECT_EQ(token("Authorization: Basic query"), "?");
+}
+
+TEST(HttpRequests, HostsAreNamesWithoutTheirPort) {
+  const auto host = [](const std::string& value) {
+    const HttpParse parse = parse_request("GET / HTTP/1.1\r\nHost: " + value + "\r\n\r\n");
+    return parse.state == State::Whole ? parse.request.host : "(bad)";
+  };
+  EXPECT_EQ(host("[::1]:80"), "[::1]");
+  EXPECT_EQ(host("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(host("a:b"), "(bad)");
+  EXPECT_EQ(host("[::1"), "(bad)");
+  EXPECT_EQ(host("[::1]x"), "(bad)");
+  EXPECT_TRUE(observe::is_loopback_name("[::1]"));
+  EXPECT_FALSE(observe::is_loopback_name("localhost.evil"));
+}
+
+TEST(Secrets, AreTheSameOnlyIfAllOfThemIs) {
+  EXPECT_TRUE(observe::is_same_secret("abc", "abc"));
+  EXPECT_FALSE(observe::is_same_secret("abc", "abd"));
+  EXPECT_FALSE(observe::is_same_secret("ab", "abc"));
+  EXPECT_FALSE(observe::is_same_secret("abcabc", "abc"));
+  EXPECT_FALSE(observe::is_same_secret("", "abc"));
+  EXPECT_FALSE(observe::is_same_secret("abc", ""));
+}
+
+TEST(WebAddresses, AreAPortOfLoopbackUnlessTheySayMore) {
+  const auto read = [](const char* text) {
+    const auto address = observe::read_web_address(text);
+    if (!address) return std::string{"(none)"};
+    return address->text() + (address->is_loopback ? "" : " beyond");
+  };
+  EXPECT_EQ(read("9435"), "127.0.0.1:9435");
+  EXPECT_EQ(read("localhost:80"), "127.0.0.1:80");
+  EXPECT_EQ(read("127.3.2.1:80"), "127.3.2.1:80");
+  EXPECT_EQ(read("[::1]:80"), "[::1]:80");
+  EXPECT_EQ(read("0.0.0.0:80"), "0.0.0.0:80 beyond");
+  EXPECT_EQ(read("[::]:80"), "[::]:80 beyond");
+  EXPECT_EQ(read("/run/a.http"), "/run/a.http");
+  for (const char* const wrong :
+       {"", "host:80", "1.2.3.4:", "1.2.3.4:70000", ":80", "[::1]", "-1"}) {
+    EXPECT_EQ(read(wrong), "(none)") << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace cuvmm::test
