@@ -2,6 +2,7 @@
 // What the policy decides.
 #pragma once
 
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -24,6 +25,7 @@ enum class RefusalReason : std::uint8_t {
   NotReturned,     // those who were asked did not give enough back
   TurnsAreOff,     // it would take turns, which work that outlasts them prevents
   TookTooLong,
+  NotAtOnce,  // others would have to be asked, or come first
 };
 // Who holds memory at a place, for the message that the asker gets.
 struct Holder {
@@ -70,6 +72,7 @@ struct ReclaimRequested {
   ReclaimStep step = ReclaimStep::Cache;
   Size bytes = 0;  // at least; 0: stop with the rest of the group
   Microseconds deadline = 0;
+  std::optional<ClientId> asker;  // nobody: its own limit, or foreign use
 };
 enum class ReclaimEnd : std::uint8_t { Applied, Refused, Expired, ClientGone };
 struct ReclaimEnded {

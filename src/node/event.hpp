@@ -38,6 +38,12 @@ struct LeaseRequested {
   RequestId request = 0;
   PlaceId place = 0;
   Size bytes = 0;
+  bool at_once = false;  // nobody is asked for it, and it does not wait
+};
+// Nobody waits for it any more.
+struct RequestCancelled {
+  ClientId client = 0;
+  RequestId request = 0;
 };
 struct LeaseReturned {
   ClientId client = 0;
@@ -72,7 +78,7 @@ struct WorkOutlastedTurn {
 struct TimePassed {};
 
 using NodeEvent = std::variant<PlaceConfigured, ForeignUseSeen, ClientCame, TermsChanged,
-                               ClientLeft, LeaseRequested, LeaseReturned, UseReported,
-                               ReclaimAnswered, WorkOutlastedTurn, TimePassed>;
+                               ClientLeft, LeaseRequested, RequestCancelled, LeaseReturned,
+                               UseReported, ReclaimAnswered, WorkOutlastedTurn, TimePassed>;
 
 }  // namespace cuvmm::node

@@ -35,22 +35,33 @@ struct Greeting {
   std::uint16_t newest = newest_protocol;
   std::string name;  // for people; who it is, the service knows from the system
   std::string group;
+  std::uint32_t weight = 1;  // wishes: the service decides
+  std::int32_t priority = 0;
+  std::uint8_t places = 0;  // so many HeldAlready follow before it is accepted
   static constexpr auto fields(auto& self, auto&& field) {
-    field(self.oldest), field(self.newest), field(self.name), field(self.group);
+    field(self.oldest), field(self.newest), field(self.name), field(self.group), field(self.weight),
+        field(self.priority), field(self.places);
   }
 };
-// What it holds already, after it came back to a service that was restarted.
+// A place that it uses, what it would like there, and what it holds already: it may have been a
+// client of a service that was restarted. Later: a place that it begins to use. Answered by
+// PlaceTerms.
 struct HeldAlready {
   PlaceUuid place{};
   Size bytes = 0;
-  static constexpr auto fields(auto& self, auto&& field) { field(self.place), field(self.bytes); }
+  Size guarantee = 0;
+  Size limit = unlimited;
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.place), field(self.bytes), field(self.guarantee), field(self.limit);
+  }
 };
 struct LeaseAsk {
   RequestId request = 0;
   PlaceUuid place{};
   Size bytes = 0;
+  bool at_once = false;  // refused unless it can be granted without asking anybody
   static constexpr auto fields(auto& self, auto&& field) {
-    field(self.request), field(self.place), field(self.bytes);
+    field(self.request), field(self.place), field(self.bytes), field(self.at_once);
   }
 };
 struct LeaseReturn {
@@ -156,10 +167,32 @@ struct TurnsOff {
   static constexpr auto fields(auto& self, auto&& field) { field(self.place), field(self.length); }
 };
 
+// From a client: nobody waits for the answer any more. The answer may be on its way.
+struct LeaseCancel {
+  RequestId request = 0;
+  static constexpr auto fields(auto& self, auto&& field) { field(self.request); }
+};
+
+// From a client that has been accepted: it takes part in sharing the devices' time. Answered by
+// TimeBoard.
+struct TimeWish {
+  std::uint32_t cap = 100;  // percent of each device's time that it wants at the most
+  static constexpr auto fields(auto& self, auto&& field) { field(self.cap); }
+};
+// From a client: what it says on its board has changed.
+struct TimeNews {
+  static constexpr auto fields(auto&, auto&&) {}
+};
+// From the service: the packet carries the descriptor of the client's board (grant_board.hpp).
+struct TimeBoard {
+  static constexpr auto fields(auto&, auto&&) {}
+};
+
 // A kind is a place in this list, from 1: new ones are added at the end.
-using NodeMessage = std::variant<Greeting, HeldAlready, LeaseAsk, LeaseReturn, UseReport,
-                                 ReclaimAnswer, OutlastedTurn, Accepted, Rejected, PlaceTerms,
-                                 LeaseGrant, LeaseRefusal, ReclaimDemand, TurnNotice, TurnsOff>;
+using NodeMessage =
+    std::variant<Greeting, HeldAlready, LeaseAsk, LeaseReturn, UseReport, ReclaimAnswer,
+                 OutlastedTurn, Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal,
+                 ReclaimDemand, TurnNotice, TurnsOff, LeaseCancel, TimeWish, TimeNews, TimeBoard>;
 
 // Names are cut to `longest_name`, holders to `most_holders`.
 std::vector<std::byte> encode(const NodeMessage& message);

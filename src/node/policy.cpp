@@ -28,7 +28,15 @@ std::optional<Microseconds> NodePolicy::next_wake() const {
   return next;
 }
 
-// Whoever let a deadline pass is not asked again until something is heard of it.
+Size NodePolicy::waited_for(ClientId client, PlaceId place) const {
+  Size sum = 0;
+  for (const Ask& ask : asks_) {
+    if (ask.asked.client == client && ask.asked.place == place) sum += ask.asked.bytes;
+  }
+  return sum;
+}
+
+// A client that let a deadline pass is not asked again until it sends something.
 void NodePolicy::remember_that_it_lives(const NodeEvent& event) {
   std::visit(
       [this](const auto& one) {
@@ -93,9 +101,18 @@ void NodePolicy::on(const TermsChanged& event) {
   NodeClient* const client = books_.find_client(event.client);
   if (client == nullptr || !terms_can_be_held(event.client, event.terms)) return;
   const std::string group = client->terms.group;
+  std::vector<Right> rights;
+  for (const Ask& ask : asks_) rights.push_back(right_of(ask));
+  // What has passed of a turn counts by the weight that its group had.
+  turns_.count_until_now(client->group, weight_of(client->group), now_);
   client->terms = event.terms;
   client->terms.group = group;
   client->terms.weight = std::max(1U, event.terms.weight);
+  for (std::size_t i = 0; i < asks_.size(); ++i) {
+    if (right_of(asks_[i]) == rights[i]) continue;
+    asks_[i].began = now_;
+    asks_[i].deadline = deadline_of(asks_[i]);
+  }
 }
 
 void NodePolicy::on(const ClientLeft& event) {
@@ -127,9 +144,20 @@ void NodePolicy::on(const LeaseRequested& event) {
     return refuse_now(event, RefusalReason::TooMany);
   }
   Ask ask{.asked = event};
-  const bool is_guaranteed = right_of(ask) == Right::Guarantee;
-  ask.deadline = now_ + (is_guaranteed ? times_.guarantee_within : times_.request_within);
+  ask.began = now_;
+  ask.deadline = deadline_of(ask);
   asks_.push_back(ask);
+}
+
+Microseconds NodePolicy::deadline_of(const Ask& ask) const {
+  if (right_of(ask) != Right::Guarantee) return ask.began + times_.request_within;
+  return ask.began + times_.guarantee_within + time_to_move(times_, ask.asked.bytes);
+}
+
+void NodePolicy::on(const RequestCancelled& event) {
+  std::erase_if(asks_, [&](const Ask& ask) {
+    return ask.asked.client == event.client && ask.asked.request == event.request;
+  });
 }
 
 void NodePolicy::on(const LeaseReturned& event) {
@@ -156,7 +184,7 @@ void NodePolicy::on(const ReclaimAnswered& event) {
   }
   if (event.outcome == ReclaimOutcome::Deferred && !open->was_deferred) {
     open->was_deferred = true;
-    open->deadline = now_ + times_.reclaim_within;
+    open->deadline = now_ + reclaim_time(open->step, open->bytes);
     open->bytes -= std::min(open->bytes, returned);
     return;
   }

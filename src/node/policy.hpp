@@ -27,12 +27,15 @@ class NodePolicy {
   const OpenReclaims& open_reclaims() const { return reclaims_; }
   const TurnTable& turns() const { return turns_; }
   std::size_t waiting_requests() const { return asks_.size(); }
+  // What a client waits for at a place.
+  Size waited_for(ClientId client, PlaceId place) const;
 
   static constexpr std::size_t most_waiting_of_a_client = 16;
 
  private:
   struct Ask {
     LeaseRequested asked;
+    Microseconds began = 0;  // since when it has the right that it has
     Microseconds deadline = 0;
     bool waits_for_turn = false;
     Microseconds no_turn_before = 0;
@@ -52,6 +55,7 @@ class NodePolicy {
   void on(const TermsChanged& event);
   void on(const ClientLeft& event);
   void on(const LeaseRequested& event);
+  void on(const RequestCancelled& event);
   void on(const LeaseReturned& event);
   void on(const UseReported& event);
   void on(const ReclaimAnswered& event);
@@ -73,6 +77,7 @@ class NodePolicy {
   // A request's fate.
   std::vector<std::size_t> order_of_asks(PlaceId place) const;
   Right right_of(const Ask& ask) const;
+  Microseconds deadline_of(const Ask& ask) const;
   Size free_of_guarantees(PlaceId place, ClientId asker) const;
   std::optional<RefusalReason> impossible(const Ask& ask) const;
   bool settle_ask(std::size_t ask, Gathering& gathering);
@@ -85,7 +90,8 @@ class NodePolicy {
   // Returns whether anybody was asked.
   bool ask_for(const Shortage& shortage, Microseconds latest);
 
-  void ask_back(const PlannedReclaim& planned, Microseconds latest);
+  Microseconds reclaim_time(ReclaimStep step, Size bytes) const;
+  void ask_back(const PlannedReclaim& planned, Microseconds latest, std::optional<ClientId> asker);
   void end_reclaim(Revision revision, ReclaimEnd how);
   void reclaim_beyond_limits(PlaceId place);
   void reclaim_overcommitted(PlaceId place);

@@ -51,7 +51,7 @@ Size NodePolicy::free_of_guarantees(PlaceId place, ClientId asker) const {
 }
 
 std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
-  const auto& [id, request, place, bytes] = ask.asked;
+  const auto& [id, request, place, bytes, at_once] = ask.asked;
   const NodeClient& client = *books_.find_client(id);
   const Size limit = client.terms.share_at(place).limit;
   const Size leased = client.leased(place);
@@ -79,6 +79,7 @@ bool NodePolicy::settle_ask(std::size_t index, Gathering& gathering) {
   if (const auto why = impossible(ask)) return refuse(index, *why);
   const bool fits = ask.asked.bytes <= books_.free(ask.asked.place);
   if (fits && !gathering.is_for_somebody) return grant(index);
+  if (ask.asked.at_once) return refuse(index, RefusalReason::NotAtOnce);
   const Right right = right_of(ask);
   if (right != Right::Plain) {
     ask.waits_for_turn = false;  // new terms may have given it a better right
@@ -127,7 +128,7 @@ bool NodePolicy::lenders_are_asked(PlaceId place) const {
   });
 }
 
-// Whoever was brought in before has its time first.
+// A client that was brought in earlier keeps its minimum time first.
 void NodePolicy::wait_for_turn(Ask& ask) {
   ask.waits_for_turn = true;
   ask.no_turn_before = now_;
@@ -138,7 +139,7 @@ void NodePolicy::wait_for_turn(Ask& ask) {
 
 bool NodePolicy::ask_for(const Shortage& shortage, Microseconds latest) {
   const ReclaimPlan plan = plan_reclaims(books_, reclaims_, shortage);
-  for (const PlannedReclaim& planned : plan) ask_back(planned, latest);
+  for (const PlannedReclaim& planned : plan) ask_back(planned, latest, shortage.asker);
   return !plan.empty();
 }
 
@@ -149,12 +150,17 @@ void NodePolicy::reclaim_overcommitted(PlaceId place) {
   ask_for({place, overcommitted - expected, Right::Overcommit, {}, {}, now_}, unlimited);
 }
 
-void NodePolicy::ask_back(const PlannedReclaim& planned, Microseconds latest) {
-  const Microseconds deadline = std::min(latest, now_ + times_.reclaim_within);
+Microseconds NodePolicy::reclaim_time(ReclaimStep step, Size bytes) const {
+  return times_.reclaim_within + (step == ReclaimStep::Cache ? 0 : time_to_move(times_, bytes));
+}
+
+void NodePolicy::ask_back(const PlannedReclaim& planned, Microseconds latest,
+                          std::optional<ClientId> asker) {
+  const Microseconds deadline = std::min(latest, now_ + reclaim_time(planned.step, planned.bytes));
   const OpenReclaim& open =
       reclaims_.open(planned.client, planned.place, planned.step, planned.bytes, deadline);
   decisions_.emplace_back(ReclaimRequested{open.client, open.revision, open.place, open.step,
-                                           open.bytes, open.deadline});
+                                           open.bytes, open.deadline, asker});
 }
 
 void NodePolicy::end_reclaim(Revision revision, ReclaimEnd how) {
@@ -175,13 +181,13 @@ void NodePolicy::reclaim_beyond_limits(PlaceId place) {
     const ReclaimStep step = bytes <= holding.cache ? ReclaimStep::Cache : ReclaimStep::Cold;
     if (bytes != 0) planned.push_back({id, place, step, bytes});
   }
-  for (const PlannedReclaim& one : planned) ask_back(one, unlimited);
+  for (const PlannedReclaim& one : planned) ask_back(one, unlimited, {});
 }
 
 bool NodePolicy::grant(std::size_t ask) {
   const Ask granted = asks_[ask];
   asks_.erase(asks_.begin() + static_cast<std::ptrdiff_t>(ask));
-  const auto& [client, request, place, bytes] = granted.asked;
+  const auto& [client, request, place, bytes, at_once] = granted.asked;
   books_.add_lease(client, place, bytes);
   NodeClient& holder = *books_.find_client(client);
   // Where clients take turns, the turn is the time that they have.

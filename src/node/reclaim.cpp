@@ -6,7 +6,7 @@
 namespace cuvmm::node {
 namespace {
 
-struct Lender {
+struct LeaseHolder {
   ClientId id = 0;
   const NodeClient* client = nullptr;
   Size borrowed = 0;  // that nobody has asked it for yet
@@ -40,20 +40,21 @@ class ReclaimPlanner {
         lenders_.push_back({id, &client, borrowed});
       }
     }
-    std::stable_sort(lenders_.begin(), lenders_.end(), [](const Lender& a, const Lender& b) {
-      const auto rank = [](const Lender& lender) {
-        const NodeClient& client = *lender.client;
-        return std::tuple{client.terms.priority, ~lender.borrowed, !client.is_idle,
-                          client.idle_since};
-      };
-      return rank(a) < rank(b);
-    });
+    std::stable_sort(lenders_.begin(), lenders_.end(),
+                     [](const LeaseHolder& a, const LeaseHolder& b) {
+                       const auto rank = [](const LeaseHolder& lender) {
+                         const NodeClient& client = *lender.client;
+                         return std::tuple{client.terms.priority, ~lender.borrowed, !client.is_idle,
+                                           client.idle_since};
+                       };
+                       return rank(a) < rank(b);
+                     });
   }
 
   ReclaimPlan plan_up_to(ReclaimStep most, Size& missing) const {
     ReclaimPlan planned;
     std::set<std::string> paused;
-    for (const Lender& lender : lenders_) {
+    for (const LeaseHolder& lender : lenders_) {
       if (missing == 0) break;
       if (paused.contains(lender.client->group)) continue;
       const Size wanted = std::min(missing, lender.borrowed);
@@ -73,7 +74,7 @@ class ReclaimPlanner {
   }
 
   // That gives what is wanted, or else the most.
-  ReclaimStep mildest_step(const Lender& lender, Size wanted, ReclaimStep most) const {
+  ReclaimStep mildest_step(const LeaseHolder& lender, Size wanted, ReclaimStep most) const {
     if (available(lender, ReclaimStep::Cache) >= wanted || most == ReclaimStep::Cache) {
       return ReclaimStep::Cache;
     }
@@ -84,7 +85,7 @@ class ReclaimPlanner {
   }
 
   // By steps that let the lender run on: each includes those before it.
-  Size available(const Lender& lender, ReclaimStep step) const {
+  Size available(const LeaseHolder& lender, ReclaimStep step) const {
     const ClientHolding& holding = *lender.client->find(shortage_.place);
     Size bytes = holding.cache;
     if (step == ReclaimStep::Cold && may_move(*lender.client)) bytes += holding.cold;
@@ -147,7 +148,7 @@ class ReclaimPlanner {
   const OpenReclaims& open_;
   const Shortage& shortage_;
   const NodeClient* asker_ = nullptr;
-  std::vector<Lender> lenders_;
+  std::vector<LeaseHolder> lenders_;
 };
 
 }  // namespace

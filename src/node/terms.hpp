@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <string>
 
@@ -20,7 +19,7 @@ using Microseconds = std::uint64_t;  // a point in time or a length of it, on th
 using PlaceId = std::uint32_t;
 enum class PlaceKind : std::uint8_t { Device, Host };
 
-inline constexpr Size unlimited = std::numeric_limits<Size>::max();
+using cuvmm::unlimited;
 
 // A client's entitlement at one place.
 struct MemoryShare {
@@ -44,11 +43,19 @@ struct PolicyTimes {
   Microseconds guarantee_within = 1'000'000;  // a request within the guarantee ends by then
   Microseconds request_within = 600'000'000;  // any other
   Microseconds reclaim_within = 200'000;      // a client does what it was asked, or says why not
+  Size moved_per_second = 0;                  // a pause has so much more time; 0: none
   Microseconds stays = 1'000'000;             // what was brought in for one client is left to it
   Microseconds shortest_quantum = 100'000;
   Microseconds longest_quantum = 10'000'000;
   std::uint64_t quantum_per_swap = 10;      // how much longer than the swap a turn is
   Microseconds without_turns = 10'000'000;  // after work that outlasted a turn
 };
+
+// What moving so much adds to a deadline.
+constexpr Microseconds time_to_move(const PolicyTimes& times, Size bytes) {
+  if (times.moved_per_second == 0) return 0;
+  return static_cast<Microseconds>(static_cast<double>(bytes) /
+                                   static_cast<double>(times.moved_per_second) * 1e6);
+}
 
 }  // namespace cuvmm::node

@@ -43,7 +43,7 @@ std::vector<std::string> TurnTable::start(const std::vector<TurnWish>& wishes, M
       // No credit for a time in which it did not want any.
       used.time = std::max(used.time, newest_time_);
       newest_time_ = used.time;
-      turns_.push_back({wish.group, wish.places, now, quantum_of(used), {}});
+      turns_.push_back({wish.group, wish.places, now, now, quantum_of(used), {}});
       started.push_back(wish.group);
     }
     taken.insert(wish.places.begin(), wish.places.end());
@@ -54,8 +54,15 @@ std::vector<std::string> TurnTable::start(const std::vector<TurnWish>& wishes, M
 void TurnTable::end(const std::string& group, std::uint32_t weight, Microseconds now) {
   GroupTurn* const turn = find(group);
   if (turn == nullptr) return;
-  used_[group].time += std::max<std::uint64_t>(1, (now - turn->began) / weight);
+  used_[group].time += std::max<std::uint64_t>(1, (now - turn->counted_until) / weight);
   turns_.erase(turns_.begin() + (turn - turns_.data()));
+}
+
+void TurnTable::count_until_now(const std::string& group, std::uint32_t weight, Microseconds now) {
+  GroupTurn* const turn = find(group);
+  if (turn == nullptr) return;
+  used_[group].time += (now - turn->counted_until) / weight;
+  turn->counted_until = now;
 }
 
 void TurnTable::has_its_memory(GroupTurn& turn, Microseconds now) {

@@ -16,6 +16,7 @@ struct GroupTurn {
   std::string group;
   std::set<PlaceId> places;
   Microseconds began = 0;
+  Microseconds counted_until = 0;  // the time since then is not in the group's account yet
   Microseconds quantum = 0;
   std::optional<Microseconds> has_its_memory_since;  // from when the quantum counts
 
@@ -49,6 +50,8 @@ class TurnTable {
   // Starts what can be started, and returns the groups.
   std::vector<std::string> start(const std::vector<TurnWish>& wishes, Microseconds now);
   void end(const std::string& group, std::uint32_t weight, Microseconds now);
+  // Its weight is about to change; nothing where it has no turn.
+  void count_until_now(const std::string& group, std::uint32_t weight, Microseconds now);
   // The group has all that it asked for: how long that took decides how long its turns are.
   void has_its_memory(GroupTurn& turn, Microseconds now);
   // The group has no members any more.

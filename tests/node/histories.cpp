@@ -198,14 +198,14 @@ void NodeHistory::answer_what_is_due() {
       ++i;
       continue;
     }
-    const Owed owed = owed_[i];
+    const Deferred owed = owed_[i];
     owed_.erase(owed_.begin() + static_cast<std::ptrdiff_t>(i));
     answer(owed);
     i = 0;  // more may be owed, and less
   }
 }
 
-void NodeHistory::answer(const Owed& owed) {
+void NodeHistory::answer(const Deferred& owed) {
   const auto client = clients_.find(owed.request.client);
   if (client == clients_.end()) return;
   KnownClient& known = client->second;
@@ -239,7 +239,7 @@ void NodeHistory::let_time_pass() {
   // Nobody is late with what happens by itself.
   while (now_ < until) {
     Microseconds next = until;
-    for (const Owed& owed : owed_) next = std::min(next, std::max(owed.at, now_));
+    for (const Deferred& owed : owed_) next = std::min(next, std::max(owed.at, now_));
     const auto wake = policy_.next_wake();
     if (wake) next = std::min(next, std::max(*wake, now_));
     now_ = next;
@@ -334,7 +334,7 @@ void NodeHistory::take_note(const ReclaimRequested& request) {
 void NodeHistory::take_note(const ReclaimEnded& ended) {
   EXPECT_EQ(open_.erase(ended.revision), 1u) << "a revision ended twice";
   EXPECT_TRUE(manners_ == Manners::Any || ended.how != ReclaimEnd::Expired);
-  std::erase_if(owed_, [&](const Owed& owed) {
+  std::erase_if(owed_, [&](const Deferred& owed) {
     return owed.request.revision == ended.revision && manners_ == Manners::Obedient;
   });
 }

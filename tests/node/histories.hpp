@@ -48,7 +48,7 @@ class NodeHistory {
     std::map<RequestId, Waiting> waiting;
     bool has_turn = false;
   };
-  struct Owed {
+  struct Deferred {
     ReclaimRequested request;
     Microseconds at = 0;
     bool was_deferred = false;
@@ -68,7 +68,7 @@ class NodeHistory {
   void give_back();
   void lie();
   void answer_what_is_due();
-  void answer(const Owed& owed);
+  void answer(const Deferred& owed);
   void let_time_pass();
 
   void take_note(const LeaseGranted& granted);
@@ -95,7 +95,7 @@ class NodeHistory {
   std::map<ClientId, KnownClient> clients_;
   std::map<PlaceId, Size> foreign_;
   std::map<Revision, ReclaimRequested> open_;
-  std::vector<Owed> owed_;
+  std::vector<Deferred> owed_;
   ClientId last_client_ = 0;
   RequestId last_request_ = 0;
   Revision last_revision_ = 0;

@@ -54,6 +54,52 @@ TEST(Leases, WhatCanNeverBeHadIsRefusedAndNamesWhoHoldsIt) {
   EXPECT_TRUE(world.lease(client, 30));
 }
 
+TEST(Leases, ARequestAtOnceAsksNobodyAndDoesNotWait) {
+  PolicyWorld world;
+  const ClientId lender = world.come();
+  ASSERT_TRUE(world.lease(lender, 80));
+  world.report(lender, 80, 0, true);
+  const ClientId client = world.come();
+  world.tell(LeaseRequested{client, 71, card, 30 * GiB, true});
+  ASSERT_NE(world.refusal(71), nullptr);
+  EXPECT_EQ(world.refusal(71)->why, RefusalReason::NotAtOnce);
+  EXPECT_EQ(world.refusal(71)->free, 20 * GiB);
+  EXPECT_TRUE(world.requests(lender).empty());
+  world.tell(LeaseRequested{client, 72, card, 20 * GiB, true});
+  EXPECT_TRUE(world.is_granted(72));
+}
+
+TEST(Leases, ACancelledRequestIsNeverGranted) {
+  PolicyWorld world;
+  const ClientId holder = world.come();
+  ASSERT_TRUE(world.lease(holder, 100));
+  const ClientId client = world.come();
+  const RequestId request = world.ask(client, 30);
+  EXPECT_EQ(world.policy.waited_for(client, card), 30 * GiB);
+  world.tell(RequestCancelled{holder, request});  // of another client: not its own
+  EXPECT_EQ(world.policy.waited_for(client, card), 30 * GiB);
+  world.tell(RequestCancelled{client, request});
+  EXPECT_EQ(world.policy.waiting_requests(), 0u);
+  world.give_back(holder, 100);
+  EXPECT_FALSE(world.is_granted(request));
+  EXPECT_EQ(world.leased(client), 0u);
+}
+
+TEST(Leases, APauseHasTimeForTheMemoryThatItMoves) {
+  PolicyTimes times;
+  times.moved_per_second = 10 * GiB;
+  PolicyWorld world{times};
+  const ClientId lender = world.come();
+  ASSERT_TRUE(world.lease(lender, 100));
+  const ClientId owner = world.come(terms(50));
+  world.ask(owner, 50);
+  const ReclaimRequested pause = world.request(lender);
+  EXPECT_EQ(pause.step, ReclaimStep::Pause);
+  EXPECT_EQ(pause.asker, owner);
+  EXPECT_EQ(pause.deadline, world.now() + std::min(times.reclaim_within + 10 * second,
+                                                   times.guarantee_within + 5 * second));
+}
+
 TEST(Leases, APlaceThatIsNotThereIsRefused) {
   PolicyWorld world;
   const RequestId request = world.ask(world.come(), 1, 77);

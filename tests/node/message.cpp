@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What client and service may say, and that nothing else is ever taken for it.
-#include "node/message.hpp"
+#include "node/observer_message.hpp"
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,32 @@ std::vector<NodeMessage> one_of_each() {
       ReclaimDemand{
           .revision = 9, .place = uuid, .step = ReclaimStep::Pause, .bytes = 7, .within = 200'000},
       TurnNotice{true, 100'000},
-      TurnsOff{uuid, 10'000'000}};
+      TurnsOff{uuid, 10'000'000},
+      LeaseCancel{3},
+      TimeWish{30},
+      TimeNews{},
+      TimeBoard{}};
+}
+
+std::vector<ObserverMessage> one_of_each_observed() {
+  return {
+      StateAsk{},
+      TermsAsk{.name = "trainer", .sets_limit = true, .limit = 3 * GiB},
+      PlaceState{.place = uuid, .index = 1, .capacity = 8 * GiB, .leased = GiB, .foreign = 7},
+      ClientState{.client = 5, .process = 77, .user = 1000, .name = "trainer", .has_turn = true},
+      HoldingState{.client = 5, .place = uuid, .leased = GiB, .waits_for = "server"},
+      MoveState{.ago = 5,
+                .took = 4,
+                .place = uuid,
+                .from = "server",
+                .for_whom = "trainer",
+                .step = ReclaimStep::Pause,
+                .asked = GiB,
+                .returned = GiB},
+      StateEnd{9},
+      ObserverAnswer{.changed = 1},
+      TimeTermsAsk{.name = "trainer", .cap = 30},
+      TimeState{.client = 5, .cap = 30, .held = 7, .waited = 8, .competes = true}};
 }
 
 TEST(NodeMessages, AreReadAsTheyWereWritten) {
@@ -58,6 +83,27 @@ TEST(NodeMessages, AreReadAsTheyWereWritten) {
     EXPECT_EQ(encode(*read), bytes);
   }
   EXPECT_EQ(one_of_each().size(), std::variant_size_v<NodeMessage>) << "one is missing above";
+}
+
+TEST(ObserverMessages, AreReadAsTheyWereWritten) {
+  for (const ObserverMessage& message : one_of_each_observed()) {
+    const Bytes bytes = encode_observed(message);
+    EXPECT_LE(bytes.size(), longest_message);
+    const auto read = decode_observed(bytes);
+    ASSERT_TRUE(read.ok()) << message.index() << ": " << read.error().text();
+    EXPECT_EQ(read->index(), message.index());
+    EXPECT_EQ(encode_observed(*read), bytes);
+  }
+  EXPECT_EQ(one_of_each_observed().size(), std::variant_size_v<ObserverMessage>);
+}
+
+TEST(ObserverMessages, AreNoneOfAClientsAndTheOtherWayRound) {
+  for (const ObserverMessage& message : one_of_each_observed()) {
+    EXPECT_EQ(decode(encode_observed(message)).error().kind, ErrorKind::NotAvailable);
+  }
+  for (const NodeMessage& message : one_of_each()) {
+    EXPECT_EQ(decode_observed(encode(message)).error().kind, ErrorKind::NotAvailable);
+  }
 }
 
 TEST(NodeMessages, KeepTheirFields) {
@@ -107,7 +153,7 @@ TEST(NodeMessages, OfALaterVersionMayHaveMoreFields) {
 
 TEST(NodeMessages, OfAnUnknownKindMayBePassedOver) {
   Bytes bytes = encode(LeaseGrant{3});
-  for (const int kind : {0, 16, 255}) {
+  for (const int kind : {0, 60, 255}) {
     bytes[4] = std::byte(kind);
     const auto read = decode(bytes);
     ASSERT_FALSE(read.ok());
@@ -177,7 +223,8 @@ TEST(NodeMessages, ChangedAtRandomAreRefusedOrReadAlike) {
     std::ifstream file{entry.path(), std::ios::binary};
     corpus.emplace_back(std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{});
   }
-  ASSERT_EQ(corpus.size(), std::variant_size_v<NodeMessage>) << "one of each kind";
+  ASSERT_EQ(corpus.size(), std::variant_size_v<NodeMessage> + std::variant_size_v<ObserverMessage>)
+      << "one of each kind";
   for (std::uint64_t i = 0; i < scaled(20'000); ++i) {
     std::string bytes = corpus[random() % corpus.size()];
     for (auto changes = random() % 8; changes > 0 && !bytes.empty(); --changes) {

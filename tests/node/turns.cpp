@@ -119,7 +119,7 @@ TEST_F(ThreeThatDoNotFit, WorkThatOutlastsATurnEndsTurnsAndSaysSo) {
   EXPECT_TRUE(world.has_turn(third));
 }
 
-TEST_F(ThreeThatDoNotFit, WhoeverWillNotGiveWayIsNamedToTheAsker) {
+TEST_F(ThreeThatDoNotFit, AHolderThatDoesNotYieldIsNamedToTheAsker) {
   want(first);
   want(second_one);
   world.answer(world.request(first), ReclaimOutcome::Refused);
@@ -143,6 +143,50 @@ TEST(Turns, WeightDecidesHowManyOneHas) {
   }
   EXPECT_NEAR(had["heavy"], 300, 3);
   EXPECT_NEAR(had["light"], 100, 3);
+}
+
+TEST(Turns, AWeightThatChangesCountsFromThenOn) {
+  TurnTable table{{}};
+  table.start({{"a", {card}, 1}}, 0);
+  table.count_until_now("a", 1, 4000);  // its weight is 4 from here on
+  table.end("a", 4, 8000);              // 4000 + 1000
+  table.start({{"b", {card}, 1}}, 8000);
+  table.end("b", 1, 12500);  // 4500
+  const std::vector<TurnWish> both{{"a", {card}, 4}, {"b", {card}, 1}};
+  EXPECT_EQ(table.start(both, 12500).at(0), "b");
+  table.count_until_now("nobody", 1, 12500);
+}
+
+TEST_F(ThreeThatDoNotFit, NewTermsInATurnKeepTheTurn) {
+  want(first);
+  want(second_one);
+  give_way();
+  ASSERT_TRUE(world.has_turn(second_one));
+  ClientTerms heavier = terms();
+  heavier.weight = 5;
+  world.tell(TermsChanged{second_one, heavier});
+  EXPECT_TRUE(world.has_turn(second_one));
+  world.after(PolicyTimes{}.shortest_quantum);
+  EXPECT_FALSE(world.has_turn(second_one)) << "a turn is as long as before";
+}
+
+TEST_F(ThreeThatDoNotFit, AGuaranteeThatIsGivenWhileItWaitsEndsTheOthersTurn) {
+  for (const ClientId client : {first, second_one, third}) want(client);
+  give_way();
+  const ClientId holder = has(first) ? first : second_one;
+  ASSERT_TRUE(has(holder));
+  world.tell(TermsChanged{third, terms(60)});
+  for (const ReclaimRequested& asked : world.requests(holder)) world.apply(asked);
+  EXPECT_TRUE(has(third)) << "before the turn is over";
+}
+
+TEST_F(ThreeThatDoNotFit, AGuaranteeThatIsGivenWhileItWaitsHasItsDeadlineFromThenOn) {
+  want(first);
+  want(third);
+  world.after(10 * ms);
+  world.tell(TermsChanged{third, terms(60)});
+  world.after(PolicyTimes{}.guarantee_within);  // nobody does what it is asked
+  EXPECT_NE(world.refusal(asked_[third]), nullptr);
 }
 
 TEST(Turns, WhoComesAnewHasNoCredit) {

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// What clients say, as events of the policy, and its decisions, as messages to them.
+#include "daemon/broker.hpp"
+
+#include "base/log.hpp"
+
+namespace cuvmm::daemon {
+
+using namespace node;  // NOLINT(google-build-using-namespace): its words are this file's subject
+
+namespace {
+
+constexpr std::size_t most_places = 65;  // devices and the host
+
+std::string as_text(Size bytes) {
+  return print_size(bytes);
+}
+
+}  // namespace
+
+std::optional<PlaceId> Broker::place_of(const PlaceUuid& uuid) const {
+  if (uuid == PlaceUuid{}) return host_place;
+  for (const NodeDevice& device : settings_.devices) {
+    if (device.uuid == uuid) return device.index + 1;
+  }
+  return {};
+}
+
+PlaceUuid Broker::uuid_of(PlaceId place) const {
+  for (const NodeDevice& device : settings_.devices) {
+    if (device.index + 1 == place) return device.uuid;
+  }
+  return {};
+}
+
+std::string Broker::name_of(ClientId client) const {
+  const auto found = parties_.find(client);
+  if (found == parties_.end() || !found->second.wishes) return "";
+  if (!found->second.wishes->name.empty()) return found->second.wishes->name;
+  return std::to_string(found->second.peer.process);
+}
+
+std::optional<std::string> Broker::configure(const ServiceConfig& config, Microseconds now) {
+  if (!began_) began_ = now;
+  std::map<PlaceId, Size> capacity;
+  capacity[host_place] = config.host.value_or(host_capacity());
+  for (const NodeDevice& device : settings_.devices) {
+    Size bytes = device.memory;
+    for (const std::string& name : {std::to_string(device.index), print_uuid(device.uuid)}) {
+      const auto named = config.capacity.find(name);
+      if (named != config.capacity.end()) bytes = named->second;
+    }
+    if (device.memory != 0) bytes = std::min(bytes, device.memory);
+    capacity[device.index + 1] = bytes;
+  }
+  for (const auto& [name, bytes] : config.capacity) {
+    const bool is_there = std::any_of(
+        settings_.devices.begin(), settings_.devices.end(), [&named = name](const NodeDevice& one) {
+          return named == std::to_string(one.index) || named == print_uuid(one.uuid);
+        });
+    if (!is_there) return "capacity: there is no device " + name;
+  }
+  for (const auto& [place, bytes] : capacity) {
+    if (place == host_place || config.guaranteed() <= bytes) continue;
+    return "guarantees add up to " + as_text(config.guaranteed()) + ", and device " +
+           std::to_string(place - 1) + " has " + as_text(bytes);
+  }
+  for (const auto& [place, bytes] : capacity) {
+    const PlaceKind kind = place == host_place ? PlaceKind::Host : PlaceKind::Device;
+    for (const Decision& decision : tell(PlaceConfigured{place, kind, bytes}, now)) {
+      if (const auto* const refused = std::get_if<CapacityRefused>(&decision)) {
+        return "clients that are there are guaranteed " + as_text(refused->guaranteed) +
+               ", more than " + as_text(refused->capacity);
+      }
+    }
+  }
+  config_ = config;
+  for (const auto& [id, party] : parties_) {
+    if (!party.is_client) continue;
+    tell(TermsChanged{id, entitle(party)}, now);
+    for (const auto& [place, wish] : party.wishes->places) say_terms(id, place);
+  }
+  time_.configure(config_.time, now);
+  renew_time_terms(now);
+  return {};
+}
+
+ClientTerms Broker::entitle(const Party& party) const {
+  const Wishes& wishes = *party.wishes;
+  const bool is_trusted = settings_.serves == Serves::OneUser || party.peer.user == 0;
+  ClientTerms terms{.weight = is_trusted ? wishes.weight : 1,
+                    .priority = is_trusted ? wishes.priority : std::min(wishes.priority, 0),
+                    .group = wishes.group};
+  // Groups of different users are different groups.
+  if (!terms.group.empty()) terms.group = std::to_string(party.peer.user) + ":" + terms.group;
+  const auto rule =
+      std::find_if(config_.rules.begin(), config_.rules.end(),
+                   [&](const ClientRule& one) { return fits(one, party.peer, wishes.name); });
+  const bool is_ruled = rule != config_.rules.end();
+  if (is_ruled) {
+    terms.weight = rule->weight.value_or(terms.weight);
+    terms.priority = rule->priority.value_or(terms.priority);
+  }
+  for (const auto& [place, wish] : wishes.places) {
+    MemoryShare share{.guarantee = is_trusted && !is_ruled ? wish.guarantee : 0,
+                      .limit = wish.limit};
+    if (is_ruled) {
+      share.guarantee = place == host_place ? 0 : rule->guarantee;
+      share.limit = std::min(share.limit, rule->limit.value_or(node::unlimited));
+    }
+    if (party.set_by_hand && place != host_place) {
+      if (party.set_by_hand->sets_guarantee) share.guarantee = party.set_by_hand->guarantee;
+      if (party.set_by_hand->sets_limit) share.limit = party.set_by_hand->limit;
+    }
+    share.guarantee = std::min(share.guarantee, share.limit);
+    terms.shares[place] = share;
+  }
+  if (party.set_by_hand) {
+    if (party.set_by_hand->sets_weight) terms.weight = party.set_by_hand->weight;
+    if (party.set_by_hand->sets_priority) terms.priority = party.set_by_hand->priority;
+  }
+  return terms;
+}
+
+void Broker::connected(ConnectionId id, Peer peer, Microseconds) {
+  parties_[id].peer = std::move(peer);
+}
+
+void Broker::gone(ConnectionId id, Microseconds now) {
+  const auto found = parties_.find(id);
+  if (found == parties_.end()) return;
+  const bool was_client = found->second.is_client;
+  if (was_client) tell(ClientLeft{id}, now);
+  time_.left(id, now);
+  parties_.erase(id);
+}
+
+bool Broker::said(ConnectionId id, std::span<const std::byte> packet, Microseconds now) {
+  const auto found = parties_.find(id);
+  if (found == parties_.end()) return false;
+  const auto message = decode(packet);
+  if (message.ok()) {
+    return std::visit([&](const auto& one) { return on(id, found->second, one, now); }, *message);
+  }
+  if (message.error().kind != ErrorKind::NotAvailable) return false;
+  const auto observed = decode_observed(packet);
+  if (observed.ok()) return observe(id, found->second, *observed, now);
+  // A kind that a newer version has may be passed over, once a version is agreed upon.
+  return observed.error().kind == ErrorKind::NotAvailable && found->second.is_client;
+}
+
+bool Broker::on(ConnectionId id, Party& party, const Greeting& said, Microseconds now) {
+  if (party.wishes) return false;
+  if (!common_version(said)) {
+    say(id, Rejected{.why = Rejection::Version, .text = "no version that both speak"});
+    end_(id);
+    return true;
+  }
+  if (said.places > most_places) return false;
+  party.wishes = Wishes{.name = said.name,
+                        .group = said.group,
+                        .weight = std::clamp<std::uint32_t>(said.weight, 1, 10'000),
+                        .priority = std::clamp(said.priority, -100, 100),
+                        .places = {}};
+  party.places_to_come = said.places;
+  return party.places_to_come != 0 || accept(id, party, now);
+}
+
+bool Broker::on(ConnectionId id, Party& party, const HeldAlready& said, Microseconds now) {
+  if (!party.wishes) return false;
+  const auto place = place_of(said.place);
+  if (!party.is_client) {
+    if (party.places_to_come == 0) return false;
+    if (place) party.wishes->places[*place] = said;
+    return --party.places_to_come != 0 || accept(id, party, now);
+  }
+  if (!place) return true;  // its leases there will be refused
+  if (*place != host_place) time_.uses(id, *place, now);
+  party.wishes->places[*place] = said;
+  party.wishes->places[*place].bytes = 0;  // it asks for what it holds
+  for (const Decision& decision : tell(TermsChanged{id, entitle(party)}, now)) {
+    if (std::holds_alternative<TermsRefused>(decision)) {
+      party.wishes->places[*place].guarantee = 0;
+      tell(TermsChanged{id, entitle(party)}, now);
+      CUVMM_LOG(Warning, "client %s: its guarantee does not fit; it gets none",
+                name_of(id).c_str());
+      break;
+    }
+  }
+  say_terms(id, *place);
+  return true;
+}
+
+bool Broker::accept(ConnectionId id, Party& party, Microseconds now) {
+  std::map<PlaceId, Size> held;
+  for (const auto& [place, wish] : party.wishes->places) held[place] = wish.bytes;
+  const ClientTerms terms = entitle(party);
+  for (const Decision& decision : tell(ClientCame{id, terms, held}, now)) {
+    const auto* const refused = std::get_if<TermsRefused>(&decision);
+    if (refused == nullptr) continue;
+    say(id, Rejected{.why = Rejection::GuaranteesDoNotFit,
+                     .text = "guarantees add up to " + as_text(refused->guaranteed) + " of " +
+                             as_text(refused->capacity)});
+    end_(id);
+    return true;
+  }
+  party.is_client = true;
+  say(id, Accepted{.weight = terms.weight, .priority = terms.priority});
+  for (const auto& [place, wish] : party.wishes->places) say_terms(id, place);
+  return true;
+}
+
+void Broker::say_terms(ConnectionId to, PlaceId place) const {
+  const NodeClient* const client = policy_.books().find_client(to);
+  if (client == nullptr) return;
+  const MemoryShare share = client->terms.share_at(place);
+  say(to, PlaceTerms{uuid_of(place), share.guarantee, share.limit});
+}
+
+bool Broker::on(ConnectionId id, Party& party, const LeaseAsk& said, Microseconds now) {
+  if (!party.is_client) return false;
+  const auto place = place_of(said.place);
+  if (!place) {
+    say(id, LeaseRefusal{.request = said.request, .why = RefusalReason::UnknownPlace});
+    return true;
+  }
+  tell(LeaseRequested{id, said.request, *place, said.bytes, said.at_once}, now);
+  return true;
+}
+
+bool Broker::on(ConnectionId id, Party& party, const LeaseCancel& said, Microseconds now) {
+  if (!party.is_client) return false;
+  tell(RequestCancelled{id, said.request}, now);
+  return true;
+}
+
+bool Broker::on(ConnectionId id, Party& party, const LeaseReturn& said, Microseconds now) {
+  if (!party.is_client) return false;
+  if (const auto place = place_of(said.place)) tell(LeaseReturned{id, *place, said.bytes}, now);
+  return true;
+}
+
+bool Broker::on(ConnectionId id, Party& party, const UseReport& said, Microseconds now) {
+  if (!party.is_client) return false;
+  if (const auto place = place_of(said.place)) {
+    tell(UseReported{id, *place, said.cache, said.cold, said.is_idle}, now);
+  }
+  return true;
+}
+
+bool Broker::on(ConnectionId id, Party& party, const ReclaimAnswer& said, Microseconds now) {
+  if (!party.is_client) return false;
+  const auto place = place_of(said.place);
+  if (!place) return false;
+  for (Move& move : moves_) {
+    if (move.is_open && move.client == id && move.revision == said.revision) {
+      move.state.returned += said.returned;
+    }
+  }
+  tell(ReclaimAnswered{id, said.revision, *place, said.outcome, said.returned}, now);
+  return true;
+}
+
+bool Broker::on(ConnectionId id, Party& party, const OutlastedTurn&, Microseconds now) {
+  if (!party.is_client) return false;
+  tell(WorkOutlastedTurn{id}, now);
+  return true;
+}
+
+void Broker::saw_use(std::uint32_t device, const DeviceUse& use, Microseconds now) {
+  const PlaceId place = device + 1;
+  Size of_clients = 0;
+  for (const auto& [id, party] : parties_) {
+    const NodeClient* const client = policy_.books().find_client(id);
+    if (client == nullptr) continue;
+    // What is leased need not have been taken yet.
+    const auto known = use.processes.find(party.peer.process);
+    const Size most = known != use.processes.end() ? known->second
+                      : use.processes.empty()      ? node::unlimited
+                                                   : client->leased(place);
+    of_clients += std::min(client->leased(place), most);
+  }
+  const Size foreign = use.used > of_clients ? use.used - of_clients : 0;
+  const NodePlace* const known = policy_.books().find_place(place);
+  if (known != nullptr && known->foreign != std::min(foreign, known->capacity)) {
+    tell(ForeignUseSeen{place, foreign}, now);
+  }
+}
+
+Decisions Broker::tell(const NodeEvent& event, Microseconds now) {
+  Decisions decisions = policy_.handle(event, now);
+  history_.note(event, decisions, now);
+  for (const Decision& decision : decisions) carry_out(decision, now);
+  return decisions;
+}
+
+void Broker::carry_out(const Decision& decision, Microseconds now) {
+  const auto refusal_of = [&](const LeaseRefused& refused) {
+    LeaseRefusal said{.request = refused.request,
+                      .why = refused.why,
+                      .free = refused.free,
+                      .foreign = refused.foreign};
+    for (const Holder& holder : refused.holders) {
+      const auto party = parties_.find(holder.client);
+      const pid_t process = party == parties_.end() ? 0 : party->second.peer.process;
+      said.holders.push_back({static_cast<std::uint32_t>(process), holder.leased, holder.guarantee,
+                              name_of(holder.client)});
+    }
+    return said;
+  };
+  if (const auto* granted = std::get_if<LeaseGranted>(&decision)) {
+    say(granted->client, LeaseGrant{granted->request});
+  } else if (const auto* refused = std::get_if<LeaseRefused>(&decision)) {
+    say(refused->client, refusal_of(*refused));
+  } else if (const auto* asked = std::get_if<ReclaimRequested>(&decision)) {
+    note_move(*asked, now);
+    say(asked->client,
+        ReclaimDemand{asked->revision, uuid_of(asked->place), asked->step, asked->bytes,
+                      asked->deadline > now ? asked->deadline - now : 0});
+  } else if (const auto* ended = std::get_if<ReclaimEnded>(&decision)) {
+    end_move(*ended, now);
+  } else if (const auto* turn = std::get_if<TurnStarted>(&decision)) {
+    say(turn->client, TurnNotice{true, turn->quantum});
+    time_.has_memory_turn(turn->client, true, now);
+  } else if (const auto* over = std::get_if<TurnEnded>(&decision)) {
+    say(over->client, TurnNotice{false, 0});
+    time_.has_memory_turn(over->client, false, now);
+  } else if (const auto* off = std::get_if<TurnsSuspended>(&decision)) {
+    CUVMM_LOG(Warning, "work of %s outlasted its turn: no turns at its devices for %.0f s",
+              name_of(off->because_of).c_str(), static_cast<double>(off->until - now) / 1e6);
+    for (const auto& [id, party] : parties_) {
+      if (party.is_client) say(id, TurnsOff{uuid_of(off->place), off->until - now});
+    }
+  }
+}
+
+}  // namespace cuvmm::daemon

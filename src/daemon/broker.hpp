@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "daemon/config.hpp"
+#include "daemon/devices.hpp"
+#include "daemon/history.hpp"
+#include "daemon/peer.hpp"
+#include "daemon/time_keeper.hpp"
+#include "node/observer_message.hpp"
+#include "node/policy.hpp"
+
+namespace cuvmm::daemon {
+
+using ConnectionId = std::uint64_t;
+
+// What the service knows of its machine, and whom it serves.
+struct BrokerSettings {
+  Serves serves = Serves::OneUser;
+  uid_t user = 0;  // that the service runs as
+  std::vector<NodeDevice> devices;
+  node::PolicyTimes times;
+};
+
+// Says in messages what the policy says in events and decisions: who the clients are, what they may
+// have, which of their numbers mean which device. It has no socket: packets go out by `send`.
+class Broker {
+ public:
+  using Send = std::function<void(ConnectionId, std::vector<std::byte> packet)>;
+  using End = std::function<void(ConnectionId)>;  // after what was sent has gone out
+  // With a descriptor, which stays the sender's.
+  using SendWith = std::function<void(ConnectionId, std::vector<std::byte> packet, int descriptor)>;
+
+  Broker(BrokerSettings settings, Send send, End end, SendWith send_with = {})
+      : settings_(std::move(settings)),
+        send_(std::move(send)),
+        end_(std::move(end)),
+        send_with_(std::move(send_with)),
+        policy_(settings_.times),
+        time_(settings_.devices),
+        history_({[this](node::ClientId client) { return name_of(client); },
+                  [this](node::ClientId client) { return parties_[client].peer.user; },
+                  [this](node::PlaceId place) { return place_name(place); }}) {}
+
+  // Guarantees that do not fit, or a device that is not there, are refused, with the reason, and
+  // what was configured before stays. Clients that are there get their new terms.
+  std::optional<std::string> configure(const ServiceConfig& config, node::Microseconds now);
+
+  void connected(ConnectionId id, Peer peer, node::Microseconds now);
+  // False where the sender must be disconnected.
+  bool said(ConnectionId id, std::span<const std::byte> packet, node::Microseconds now);
+  void gone(ConnectionId id, node::Microseconds now);
+
+  // What NVML says of a device: what its processes hold beyond their leases is foreign.
+  void saw_use(std::uint32_t device, const DeviceUse& use, node::Microseconds now);
+  void time_passed(node::Microseconds now);
+  std::optional<node::Microseconds> next_wake() const;
+
+  std::size_t client_count() const { return policy_.books().clients().size(); }
+  const node::NodePolicy& policy() const { return policy_; }
+  // Everything, as metrics and the live view show it.
+  observe::Snapshot snapshot(node::Microseconds now) const;
+
+ private:
+  static constexpr node::PlaceId host_place = 0;  // devices follow, by their index
+
+  struct Wishes {
+    std::string name;
+    std::string group;
+    std::uint32_t weight = 1;
+    int priority = 0;
+    std::map<node::PlaceId, node::HeldAlready> places;
+  };
+  struct Party {  // a connection
+    Peer peer;
+    std::optional<Wishes> wishes;  // a client's
+    std::size_t places_to_come = 0;
+    bool is_client = false;                          // accepted
+    std::optional<node::TermsAsk> set_by_hand = {};  // `cuvmm set`
+    std::optional<std::uint32_t> cap_wish = {};      // of one that takes part in sharing time
+    std::optional<std::uint32_t> cap_by_hand = {};
+  };
+  struct Move {
+    node::MoveState state;
+    node::ClientId client = 0;
+    node::Revision revision = 0;
+    node::Microseconds began = 0;
+    bool is_open = true;
+  };
+
+  // A client's messages.
+  bool on(ConnectionId id, Party& party, const node::Greeting& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::HeldAlready& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::LeaseAsk& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::LeaseCancel& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::LeaseReturn& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::UseReport& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::ReclaimAnswer& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::OutlastedTurn& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::TimeWish& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::TimeNews& said, node::Microseconds now);
+  template <class FromTheService>
+  bool on(ConnectionId, Party&, const FromTheService&, node::Microseconds) {
+    return false;
+  }
+  bool accept(ConnectionId id, Party& party, node::Microseconds now);
+
+  // An observer's.
+  bool observe(ConnectionId id, const Party& party, const node::ObserverMessage& said,
+               node::Microseconds now);
+  void show_state(ConnectionId id, node::Microseconds now) const;
+  // nullptr where it may.
+  const char* why_may_not_change(const Party& by, std::uint16_t version) const;
+  node::ObserverAnswer change_terms(const Party& by, const node::TermsAsk& asked,
+                                    node::Microseconds now);
+  node::ObserverAnswer change_cap(const Party& by, const node::TimeTermsAsk& asked,
+                                  node::Microseconds now);
+
+  // Of the devices' time (broker_time.cpp).
+  node::TimeTerms time_terms(ConnectionId id, const Party& party) const;
+  void renew_time_terms(node::Microseconds now);
+  void show_time(ConnectionId id, node::ClientId client) const;
+
+  // What the client is entitled to: its wishes, as far as the rules and its user allow.
+  node::ClientTerms entitle(const Party& party) const;
+
+  node::Decisions tell(const node::NodeEvent& event, node::Microseconds now);
+  void carry_out(const node::Decision& decision, node::Microseconds now);
+  void note_move(const node::ReclaimRequested& asked, node::Microseconds now);
+  void end_move(const node::ReclaimEnded& ended, node::Microseconds now);
+  void say(ConnectionId to, const node::NodeMessage& message) const {
+    send_(to, node::encode(message));
+  }
+  void say_terms(ConnectionId to, node::PlaceId place) const;
+
+  std::optional<node::PlaceId> place_of(const node::PlaceUuid& uuid) const;
+  node::PlaceUuid uuid_of(node::PlaceId place) const;
+  std::string name_of(node::ClientId client) const;
+  std::string place_name(node::PlaceId place) const;
+  std::string awaited_by(node::ClientId client, node::PlaceId place) const;
+
+  const BrokerSettings settings_;
+  const Send send_;
+  const End end_;
+  const SendWith send_with_;
+  ServiceConfig config_;
+  node::NodePolicy policy_;
+  TimeKeeper time_;
+  std::map<ConnectionId, Party> parties_;  // a client's number is its connection's
+  std::deque<Move> moves_;
+  std::optional<node::Microseconds> began_;
+  NodeHistory history_;
+};
+
+}  // namespace cuvmm::daemon

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/devices.hpp"
+
+#include <dlfcn.h>
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdio>
+
+namespace cuvmm::daemon {
+
+// NVML's binary interface, which is a fixed one; its header is in no package that a build needs.
+using NvmlHandle = struct NvmlOpaque*;
+struct NvmlMemoryInfo {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+struct NvmlProcessInfo {
+  unsigned process;
+  unsigned long long used;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+
+namespace {
+
+constexpr const char* asking_nvml = "ask NVML";
+
+constexpr int nvml_insufficient_size = 7;
+constexpr unsigned long long nvml_not_available = ~0ULL;
+
+Error nvml_error(int code) {
+  return {.kind = ErrorKind::NotSupported,
+          .doing = asking_nvml,
+          .subject = "it refuses",
+          .asked = static_cast<Size>(code),
+          .counts = true};
+}
+
+}  // namespace
+
+struct Nvml::Calls {
+  void* library = nullptr;
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*count)(unsigned*) = nullptr;
+  int (*handle)(unsigned, NvmlHandle*) = nullptr;
+  int (*uuid)(NvmlHandle, char*, unsigned) = nullptr;
+  int (*memory)(NvmlHandle, NvmlMemoryInfo*) = nullptr;
+  int (*processes)(NvmlHandle, unsigned*, NvmlProcessInfo*) = nullptr;
+
+  template <class Function>
+  bool find(Function& function, const char* name) const {
+    function = reinterpret_cast<Function>(::dlsym(library, name));
+    return function != nullptr;
+  }
+  ~Calls() {
+    if (shutdown != nullptr) shutdown();
+  }
+};
+
+Nvml::Nvml(std::unique_ptr<Calls> calls) : calls_(std::move(calls)) {}
+Nvml::Nvml(Nvml&&) noexcept = default;
+Nvml& Nvml::operator=(Nvml&&) noexcept = default;
+Nvml::~Nvml() = default;
+
+Result<Nvml> Nvml::load(const char* library) {
+  auto calls = std::make_unique<Calls>();
+  calls->library = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (calls->library == nullptr) {
+    return Error{.kind = ErrorKind::NotFound, .doing = "load NVML", .subject = "libnvidia-ml.so.1"};
+  }
+  const bool has_all = calls->find(calls->init, "nvmlInit_v2") &&
+                       calls->find(calls->count, "nvmlDeviceGetCount_v2") &&
+                       calls->find(calls->handle, "nvmlDeviceGetHandleByIndex_v2") &&
+                       calls->find(calls->uuid, "nvmlDeviceGetUUID") &&
+                       calls->find(calls->memory, "nvmlDeviceGetMemoryInfo");
+  if (!has_all) {
+    return Error{.kind = ErrorKind::NotSupported, .doing = "load NVML", .subject = "it is too old"};
+  }
+  calls->find(calls->processes, "nvmlDeviceGetComputeRunningProcesses_v3");
+  if (const int code = calls->init(); code != 0) return nvml_error(code);
+  calls->find(calls->shutdown, "nvmlShutdown");
+  return Nvml{std::move(calls)};
+}
+
+Result<std::vector<NodeDevice>> Nvml::devices() const {
+  unsigned count = 0;
+  if (const int code = calls_->count(&count); code != 0) return nvml_error(code);
+  std::vector<NodeDevice> devices;
+  for (unsigned index = 0; index < count; ++index) {
+    NvmlHandle handle = nullptr;
+    std::array<char, 96> text{};
+    NvmlMemoryInfo memory{};
+    int code = calls_->handle(index, &handle);
+    if (code == 0) code = calls_->uuid(handle, text.data(), text.size());
+    if (code == 0) code = calls_->memory(handle, &memory);
+    if (code != 0) return nvml_error(code);
+    const auto uuid = read_uuid(text.data());
+    if (!uuid) return nvml_error(0);
+    devices.push_back({index, *uuid, memory.total});
+  }
+  return devices;
+}
+
+std::optional<DeviceUse> Nvml::use(std::uint32_t index) const {
+  NvmlHandle handle = nullptr;
+  NvmlMemoryInfo memory{};
+  if (calls_->handle(index, &handle) != 0 || calls_->memory(handle, &memory) != 0) return {};
+  DeviceUse use{.used = memory.used};
+  if (calls_->processes == nullptr) return use;
+  std::vector<NvmlProcessInfo> processes(64);
+  for (int tries = 0; tries < 4; ++tries) {
+    auto count = static_cast<unsigned>(processes.size());
+    const int code = calls_->processes(handle, &count, processes.data());
+    if (code == nvml_insufficient_size) {
+      processes.resize(count + 16);
+      continue;
+    }
+    if (code != 0) return use;
+    for (unsigned i = 0; i < count; ++i) {
+      if (processes[i].used == nvml_not_available) continue;
+      use.processes[static_cast<pid_t>(processes[i].process)] += processes[i].used;
+    }
+    break;
+  }
+  return use;
+}
+
+std::string print_uuid(const node::PlaceUuid& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", unsigned{uuid[i]});
+    text += digits.data();
+  }
+  return text;
+}
+
+std::optional<node::PlaceUuid> read_uuid(const std::string& text) {
+  node::PlaceUuid uuid{};
+  std::size_t digits = 0;
+  if (!text.starts_with("GPU-") && !text.starts_with("MIG-")) return {};
+  for (const char letter : text.substr(4)) {
+    if (letter == '-') continue;
+    if (std::isxdigit(static_cast<unsigned char>(letter)) == 0 || digits == 32) return {};
+    const char low = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    const int value = low >= 'a' ? low - 'a' + 10 : low - '0';
+    uuid[digits / 2] = static_cast<std::uint8_t>(uuid[digits / 2] * 16 + value);
+    ++digits;
+  }
+  if (digits != 32) return {};
+  return uuid;
+}
+
+Size host_capacity() {
+  struct sysinfo host {};
+  if (::sysinfo(&host) != 0) return 0;
+  const Size memory = static_cast<Size>(host.totalram) * host.mem_unit;
+  const Size kept = std::max(memory / 10, GiB);
+  return memory > kept ? memory - kept : 0;
+}
+
+}  // namespace cuvmm::daemon

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/size.hpp"
+#include "node/message.hpp"
+
+namespace cuvmm::daemon {
+
+struct NodeDevice {
+  std::uint32_t index = 0;
+  node::PlaceUuid uuid{};
+  Size memory = 0;
+};
+
+// What is used of a device, and by whom as far as NVML tells.
+struct DeviceUse {
+  Size used = 0;
+  std::map<pid_t, Size> processes;
+};
+
+// This machine's devices as NVML sees them. It is looked up when the service runs, so one binary
+// serves every machine.
+class Nvml {
+ public:
+  // NotFound where there is no such library, NotSupported where it lacks a function.
+  static Result<Nvml> load(const char* library = "libnvidia-ml.so.1");
+
+  Nvml(Nvml&&) noexcept;
+  Nvml& operator=(Nvml&&) noexcept;
+  ~Nvml();
+
+  Result<std::vector<NodeDevice>> devices() const;
+  std::optional<DeviceUse> use(std::uint32_t index) const;
+
+ private:
+  struct Calls;
+  explicit Nvml(std::unique_ptr<Calls> calls);
+  std::unique_ptr<Calls> calls_;
+};
+
+// "GPU-…" as NVML and nvidia-smi write it.
+std::string print_uuid(const node::PlaceUuid& uuid);
+std::optional<node::PlaceUuid> read_uuid(const std::string& text);
+
+// All of the host's memory but what the system needs itself.
+Size host_capacity();
+
+}  // namespace cuvmm::daemon

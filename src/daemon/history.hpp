@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "node/decision.hpp"
+#include "node/event.hpp"
+#include "observe/snapshot.hpp"
+
+namespace cuvmm::daemon {
+
+// What the policy has done so far, for those who look: a tally for each client, and the latest
+// events with their causes.
+class NodeHistory {
+ public:
+  struct Names {
+    std::function<std::string(node::ClientId)> name;
+    std::function<uid_t(node::ClientId)> user;
+    std::function<std::string(node::PlaceId)> place;
+  };
+  explicit NodeHistory(Names names) : names_(std::move(names)) {}
+
+  // One event of the policy, and what it decided.
+  void note(const node::NodeEvent& event, const node::Decisions& decisions, node::Microseconds now);
+
+  // The name that no other client has; stays as long as the client.
+  std::string label_of(node::ClientId client) const;
+  observe::ClientTally tally_of(node::ClientId client, node::Microseconds now) const;
+  // How long the oldest request has waited.
+  node::Microseconds waits(node::ClientId client, node::PlaceId place,
+                           node::Microseconds now) const;
+  std::vector<observe::NodeEventSample> events(node::Microseconds now) const;
+
+ private:
+  struct Known {
+    std::string label;
+    uid_t user = 0;
+    observe::ClientTally tally = {};
+    node::Microseconds turn_since = 0;  // 0: it has none
+  };
+  struct Waiting {
+    node::PlaceId place = 0;
+    Size bytes = 0;
+    node::Microseconds since = 0;
+  };
+  struct Happened {
+    observe::NodeEventSample sample;
+    node::Microseconds at = 0;
+    node::Revision revision = 0;  // of a reclaim that is open
+    node::ReclaimStep step = {};
+  };
+
+  void before(const node::ClientCame& event, node::Microseconds now);
+  void before(const node::LeaseRequested& event, node::Microseconds now);
+  void before(const node::RequestCancelled& event, node::Microseconds now);
+  void before(const node::ReclaimAnswered& event, node::Microseconds now);
+  template <class Other>
+  void before(const Other&, node::Microseconds) {}
+
+  void after(const node::LeaseGranted& decision, node::Microseconds now);
+  void after(const node::LeaseRefused& decision, node::Microseconds now);
+  void after(const node::TermsRefused& decision, node::Microseconds now);
+  void after(const node::ReclaimRequested& decision, node::Microseconds now);
+  void after(const node::ReclaimEnded& decision, node::Microseconds now);
+  void after(const node::TurnStarted& decision, node::Microseconds now);
+  void after(const node::TurnEnded& decision, node::Microseconds now);
+  void after(const node::TurnsSuspended& decision, node::Microseconds now);
+  template <class Other>
+  void after(const Other&, node::Microseconds) {}
+
+  Known* find(node::ClientId client);
+  Happened* find_reclaim(node::ClientId client, node::Revision revision);
+  void note_wait(node::ClientId client, node::RequestId request, node::Microseconds now);
+  bool note_again(const observe::NodeEventSample& refused, node::Microseconds now);
+  observe::NodeEventSample& add(observe::NodeEventKind kind, node::ClientId client,
+                                node::Microseconds now);
+
+  const Names names_;
+  std::map<node::ClientId, Known> clients_;
+  std::map<std::pair<node::ClientId, node::RequestId>, Waiting> waiting_;
+  std::deque<Happened> events_;
+  std::uint64_t last_number_ = 0;
+};
+
+}  // namespace cuvmm::daemon

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmmd: the node service (docs/node.md).
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/log.hpp"
+#include "base/options.hpp"
+#include "cuvmm/version.h"
+#include "daemon/server.hpp"
+#include "daemon/simulation.hpp"
+#include "node/service_socket.hpp"
+#include "share/private_folder.hpp"
+
+namespace cuvmm::daemon {
+namespace {
+
+constexpr int exit_usage = 2;
+constexpr const char* usual_config = "/etc/cuvmm/cuvmmd.toml";
+
+struct DaemonRequest {
+  std::string socket;
+  std::string config;
+  std::vector<std::string> capacity;  // 0=24G
+  std::string simulation;
+  bool simulated = false;
+  bool check = false;
+  bool all_users = false;
+  std::string time;  // a policy's name; empty: the configuration's
+  std::string log_level = "info";
+  std::vector<std::string> http;
+  std::string http_token_file;
+  bool http_arguments = false;
+};
+
+void complain(const std::string& text) {
+  std::fprintf(stderr, "cuvmmd: %s\n", text.c_str());
+}
+
+// Where nobody says otherwise: root serves the machine, everybody else himself.
+Result<std::string> usual_socket(Serves serves) {
+  const std::vector<std::string> usual = node::usual_service_sockets();
+  if (serves == Serves::AllUsers) {
+    ::mkdir("/run/cuvmm", 0755);
+    return usual.back();
+  }
+  if (usual.size() == 1) {
+    return Error::invalid("choose a socket", "XDG_RUNTIME_DIR is not set; --socket names one");
+  }
+  const std::string folder = std::filesystem::path{usual.front()}.parent_path().string();
+  TRY(share::PrivateFolder::open_or_make(folder));
+  return usual.front();
+}
+
+// What systemd hands over: descriptors from 3 on, that of HTTP after that of clients.
+struct InheritedSockets {
+  std::optional<int> clients;
+  std::optional<int> http;
+};
+InheritedSockets inherited_sockets() {
+  const char* const process = std::getenv("LISTEN_PID");
+  const char* const count = std::getenv("LISTEN_FDS");
+  if (process == nullptr || count == nullptr) return {};
+  const auto given = read_integer(count).value_or(0);
+  if (read_integer(process) != ::getpid() || given < 1) return {};
+  ::unsetenv("LISTEN_PID");
+  ::unsetenv("LISTEN_FDS");
+  return {3, given > 1 ? std::optional{4} : std::nullopt};
+}
+
+bool read_web_options(const DaemonRequest& request, WebOptions& web) {
+  for (const std::string& word : request.http) {
+    const auto address = observe::read_web_address(word);
+    if (!address) {
+      complain("--http " + word + ": it is ADDRESS:PORT, PORT of 127.0.0.1, or a socket's path");
+      return false;
+    }
+    if (!address->is_loopback && request.http_token_file.empty()) {
+      complain("--http " + word + ": beyond loopback it needs --http-token-file");
+      return false;
+    }
+    web.addresses.push_back(*address);
+  }
+  web.token_file = request.http_token_file;
+  if (request.http_arguments) web.arguments = observe::ShowsArguments::Yes;
+  return true;
+}
+
+bool read_capacity(const DaemonRequest& request, std::map<std::string, Size>& capacity) {
+  for (const std::string& word : request.capacity) {
+    const std::size_t equals = word.find('=');
+    const auto size = equals == std::string::npos
+                          ? std::nullopt
+                          : OptionType<Bytes>::read(word.substr(equals + 1));
+    if (!size) {
+      complain("--capacity " + word + ": it is DEVICE=SIZE, as 0=24G");
+      return false;
+    }
+    capacity[word.substr(0, equals)] = size->value;
+  }
+  return true;
+}
+
+int serve(const DaemonRequest& request) {
+  const auto level = OptionType<LogLevel>::read(request.log_level);
+  if (!level) return complain("--log-level: allowed is " + OptionType<LogLevel>::allowed()), 2;
+  static_cast<void>(set_up_log({.level = *level, .file = {}}).ok());
+  if (request.simulated) {
+    if (const auto problem = set_simulation(request.simulation)) {
+      return complain(*problem), exit_usage;
+    }
+  }
+
+  ServerSettings settings;
+  const bool is_of_the_machine =
+      ::geteuid() == 0 && (request.socket.empty() || std::getenv("LISTEN_FDS") != nullptr);
+  settings.serves = request.all_users || is_of_the_machine ? Serves::AllUsers : Serves::OneUser;
+  settings.config = request.config;
+  const bool has_usual = request.config.empty() && settings.serves == Serves::AllUsers &&
+                         ::access(usual_config, F_OK) == 0;
+  if (has_usual) settings.config = usual_config;
+  if (!settings.config.empty()) {
+    const ConfigRead read = read_config(settings.config, settings.serves);
+    if (!read.ok()) return complain(read.problem), exit_usage;
+    settings.read = read.config;
+  }
+  if (!read_capacity(request, settings.capacity)) return exit_usage;
+  for (const auto& [name, bytes] : settings.capacity) settings.read.capacity[name] = bytes;
+
+  if (!read_web_options(request, settings.web)) return exit_usage;
+  if (!request.time.empty()) {
+    settings.time = read_time_rule(request.time);
+    if (!settings.time) return complain("--time: allowed is off, share, priority or turns"), 2;
+    settings.read.time.rule = *settings.time;
+  }
+
+  std::vector<NodeDevice> devices;
+  std::optional<Nvml> nvml;
+  auto loaded = load_nvml(request.simulated);
+  if (!loaded.ok()) return complain(loaded.error().text()), 1;
+  auto seen = loaded->devices();
+  if (!seen.ok()) return complain(seen.error().text()), 1;
+  devices = std::move(*seen);
+  nvml = std::move(*loaded);
+
+  if (request.check) {
+    Broker broker{{.serves = settings.serves, .user = ::geteuid(), .devices = devices, .times = {}},
+                  [](ConnectionId, const std::vector<std::byte>&) {},
+                  [](ConnectionId) {}};
+    if (const auto problem = broker.configure(settings.read, 0)) return complain(*problem), 1;
+    for (const auto& [place, facts] : broker.policy().books().places()) {
+      const bool is_host = facts.kind == node::PlaceKind::Host;
+      std::printf("%s: %s\n", is_host ? "host" : ("device " + std::to_string(place - 1)).c_str(),
+                  print_size(facts.capacity).c_str());
+    }
+    std::printf("guaranteed: %s to %zu rules\n", print_size(settings.read.guaranteed()).c_str(),
+                settings.read.rules.size());
+    return 0;
+  }
+
+  const InheritedSockets inherited = inherited_sockets();
+  settings.inherited = inherited.clients;
+  settings.web.inherited = inherited.http;
+  settings.socket = request.socket;
+  if (!settings.inherited && settings.socket.empty()) {
+    auto usual = usual_socket(settings.serves);
+    if (!usual.ok()) return complain(usual.error().text()), 1;
+    settings.socket = std::move(*usual);
+  }
+  if (!settings.web.inherited && !settings.socket.empty()) {
+    settings.web.usual_socket = node::web_socket_beside(settings.socket);
+  }
+  auto server = Server::open(settings, std::move(devices), std::move(nvml));
+  if (!server.ok()) return complain(settings.socket + ": " + server.error().text()), 1;
+  CUVMM_LOG(Info, "cuvmmd %s serves %s at %s", CUVMM_VERSION_STRING,
+            settings.serves == Serves::AllUsers ? "all users" : "its own user",
+            settings.inherited ? "the socket it was handed" : settings.socket.c_str());
+  const auto ended = (*server)->run();
+  if (!ended.ok()) return complain(ended.error().text()), 1;
+  return 0;
+}
+
+int run(int count, char** words) {
+  DaemonRequest request;
+  CLI::App app{
+      "cuvmmd decides which programs on this machine hold how much GPU memory, and asks "
+      "one for memory that another one needs.",
+      "cuvmmd"};
+  app.set_version_flag("--version", "cuvmmd " CUVMM_VERSION_STRING);
+  app.add_option("--socket", request.socket,
+                 "where it listens; else $XDG_RUNTIME_DIR/cuvmm/cuvmmd.sock for this user, as root "
+                 "/run/cuvmm/cuvmmd.sock for all")
+      ->type_name("PATH");
+  app.add_option("--config", request.config,
+                 "capacity, guarantees and limits; read again at SIGHUP")
+      ->type_name("FILE");
+  app.add_option("--capacity", request.capacity,
+                 "what clients may have of a device together, as 0=24G; else all of it")
+      ->type_name("DEVICE=SIZE");
+  app.add_option("--time", request.time,
+                 "how programs share the devices' time: off, share, priority or turns; goes before "
+                 "the configuration's [time] policy")
+      ->type_name("POLICY");
+  CLI::Option* const sim =
+      app.add_flag("--sim", request.simulation, "a simulated card, as --sim=card=NAME,memory=8G");
+  app.add_flag("--all-users", request.all_users,
+               "serve all users, as root does where --socket is not named");
+  app.add_flag("--check", request.check, "read the configuration, print the result, and exit");
+  app.add_option("--http", request.http,
+                 "serve the live view and /metrics there too, as 9435 (of 127.0.0.1) or "
+                 "ADDRESS:PORT; beyond loopback it needs a token")
+      ->type_name("ADDRESS");
+  app.add_option("--http-token-file", request.http_token_file,
+                 "its first line is the token that shows all users' clients, and that other "
+                 "users and machines need")
+      ->type_name("FILE");
+  app.add_flag("--http-arguments", request.http_arguments,
+               "show the arguments of programs, which may hold secrets");
+  app.add_option("--log-level", request.log_level, "error, warning, info or debug")
+      ->capture_default_str();
+  try {
+    app.parse(count, words);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : exit_usage;
+  }
+  request.simulated = sim->count() != 0;
+  return serve(request);
+}
+
+}  // namespace
+}  // namespace cuvmm::daemon
+
+int main(int count, char** words) {
+  try {
+    return cuvmm::daemon::run(count, words);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "cuvmmd: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/server.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "base/clock.hpp"
+#include "base/log_rarely.hpp"
+#include "share/packet.hpp"
+
+namespace cuvmm::daemon {
+namespace {
+
+constexpr const char* serving_node = "serve the node";
+constexpr std::size_t most_connections = 1024;
+constexpr std::size_t most_unsent = 1024;  // packets to one that does not read
+// One that talks without end gets so many messages a second, and as many at once.
+constexpr double messages_per_second = 20'000;
+constexpr int most_at_a_time = 64;           // before others have their turn
+constexpr long poll_every_ns = 250'000'000;  // NVML
+constexpr int quiet_polls = 4;               // one of so many is made while nobody says anything
+
+constexpr std::uint64_t id_bits = 56;
+
+Fd new_timer() {
+  return Fd{::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
+}
+
+Fd new_spare() {
+  return Fd{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+}
+
+void drain(const Fd& timer) {
+  std::uint64_t ticks = 0;
+  while (::read(timer.number(), &ticks, sizeof ticks) > 0) {
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::open(const ServerSettings& settings,
+                                             std::vector<NodeDevice> devices,
+                                             std::optional<Nvml> nvml) {
+  auto server = std::unique_ptr<Server>{new Server{settings}};
+  if (settings.inherited) {
+    server->inherited_socket_ = Fd{*settings.inherited};
+    ::fcntl(*settings.inherited, F_SETFD, FD_CLOEXEC);
+    ::fcntl(*settings.inherited, F_SETFL, O_NONBLOCK);
+    server->listening_ = *settings.inherited;
+  } else {
+    server->own_socket_ =
+        TRY(share::ListeningSocket::open(settings.socket, share::ListeningSocket::Replace::Stale));
+    server->listening_ = server->own_socket_->socket().number();
+    const mode_t mode = settings.serves == Serves::AllUsers ? 0666 : 0600;
+    if (::chmod(settings.socket.c_str(), mode) != 0) return share::system_error(serving_node);
+  }
+  sigset_t handled;
+  ::sigemptyset(&handled);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&handled, signal);
+  ::sigprocmask(SIG_BLOCK, &handled, nullptr);
+  server->signals_ = Fd{::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK)};
+  server->epoll_ = Fd{::epoll_create1(EPOLL_CLOEXEC)};
+  server->timer_ = new_timer();
+  server->poll_timer_ = new_timer();
+  server->spare_ = new_spare();
+  TRY(server->watch(server->listening_, EPOLLIN, Source::Listening, 0));
+  TRY(server->watch(server->signals_.number(), EPOLLIN, Source::Signals, 0));
+  TRY(server->watch(server->timer_.number(), EPOLLIN, Source::Timer, 0));
+  TRY(server->watch(server->poll_timer_.number(), EPOLLIN, Source::Poll, 0));
+  const itimerspec often{{0, poll_every_ns}, {0, poll_every_ns}};
+  ::timerfd_settime(server->poll_timer_.number(), 0, &often, nullptr);
+
+  Server* const self = server.get();
+  self->nvml_ = std::move(nvml);
+  self->devices_ = devices;
+  BrokerSettings of_broker{.serves = settings.serves, .user = ::geteuid()};
+  of_broker.devices = std::move(devices);
+  // A pause moves memory: so much a second is expected at least, pinning it included.
+  of_broker.times.reclaim_within = 1'000'000;
+  of_broker.times.guarantee_within = 2'000'000;
+  of_broker.times.moved_per_second = GiB;
+  self->broker_ = std::make_unique<Broker>(
+      std::move(of_broker),
+      [self](ConnectionId id, std::vector<std::byte> packet) { self->send(id, std::move(packet)); },
+      [self](ConnectionId id) {
+        self->connections_[id].is_ending = true;
+        self->some_are_ending_ = true;
+      },
+      [self](ConnectionId id, std::vector<std::byte> packet, int descriptor) {
+        self->send(id, std::move(packet), Fd{::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)});
+      });
+  if (const auto problem = self->broker_->configure(settings.read, now_us())) {
+    CUVMM_LOG(Error, "%s", problem->c_str());
+    return Error::invalid(serving_node, "its configuration cannot be held");
+  }
+  server->web_ = TRY(Web::open(settings.web, settings.serves, *server->broker_));
+  TRY(server->watch(server->web_->descriptor(), EPOLLIN, Source::Web, 0));
+  return server;
+}
+
+Result<void> Server::watch(int descriptor, std::uint32_t events, Source source,
+                           std::uint64_t id) const {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = static_cast<std::uint64_t>(source) << id_bits | id;
+  if (::epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, descriptor, &event) == 0) return {};
+  return share::system_error(serving_node);
+}
+
+void Server::set_timer() const {
+  itimerspec when{};
+  if (const auto next = broker_->next_wake()) {
+    const std::uint64_t at = std::max<std::uint64_t>(*next, 1);
+    when.it_value = {static_cast<time_t>(at / 1'000'000), static_cast<long>(at % 1'000'000 * 1000)};
+  }
+  ::timerfd_settime(timer_.number(), TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+Result<void> Server::run() {
+  std::array<epoll_event, 64> events{};
+  poll_use();
+  for (;;) {
+    set_timer();
+    const int count = ::epoll_wait(epoll_.number(), events.data(), events.size(), -1);
+    if (count < 0 && errno != EINTR) return share::system_error(serving_node);
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t word = events[static_cast<std::size_t>(i)].data.u64;
+      const std::uint64_t id = word & ((std::uint64_t{1} << id_bits) - 1);
+      switch (static_cast<Source>(word >> id_bits)) {
+        case Source::Listening:
+          let_in();
+          break;
+        case Source::Timer:
+          drain(timer_);
+          broker_->time_passed(now_us());
+          break;
+        case Source::Poll:
+          drain(poll_timer_);
+          // Asking NVML is nearly all that an idle service does.
+          quiet_polls_ = std::exchange(has_heard_, false) ? 0 : quiet_polls_ + 1;
+          if (quiet_polls_ % quiet_polls == 0) poll_use();
+          break;
+        case Source::Signals:
+          if (!handle_signal()) return {};
+          break;
+        case Source::Connection: {
+          const auto found = connections_.find(id);
+          if (found == connections_.end() || found->second.is_ending) break;
+          flush(id, found->second);
+          receive(id);
+          break;
+        }
+        case Source::Web:
+          web_->handle();
+          break;
+        case Source::Process:
+          if (connections_.contains(id)) {
+            connections_[id].is_ending = some_are_ending_ = true;
+          }
+          break;
+      }
+    }
+    end_those_that_are_ending();
+  }
+}
+
+bool Server::handle_signal() {
+  signalfd_siginfo info{};
+  while (::read(signals_.number(), &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo != SIGHUP) return false;
+    reload();
+  }
+  return true;
+}
+
+void Server::reload() {
+  if (settings_.config.empty()) {
+    CUVMM_LOG(Warning, "SIGHUP: no configuration file to reload");
+    return;
+  }
+  ConfigRead read = read_config(settings_.config, settings_.serves);
+  std::optional<std::string> problem;
+  if (!read.ok()) problem = read.problem;
+  for (const auto& [name, bytes] : settings_.capacity) read.config.capacity[name] = bytes;
+  if (settings_.time) read.config.time.rule = *settings_.time;
+  if (!problem) problem = broker_->configure(read.config, now_us());
+  if (problem) {
+    CUVMM_LOG(Error, "%s; the previous configuration stays in effect", problem->c_str());
+  } else {
+    CUVMM_LOG(Info, "%s reloaded", settings_.config.c_str());
+  }
+}
+
+void Server::poll_use() {
+  if (!nvml_) return;
+  for (const NodeDevice& device : devices_) {
+    if (const auto use = nvml_->use(device.index)) {
+      broker_->saw_use(device.index, *use, now_us());
+    }
+  }
+}
+
+void Server::let_in() {
+  for (;;) {
+    Fd socket{::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+    if (!socket.is_open()) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno != EMFILE && errno != ENFILE) return;
+      // Else the one who waits would be reported for ever.
+      CUVMM_LOG_RARELY(Warning, "no descriptors are left; clients are turned away");
+      spare_.close();
+      Fd turned_away{::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC)};
+      const bool was_somebody = turned_away.is_open();
+      turned_away.close();
+      spare_ = new_spare();
+      if (!was_somebody) return;
+      continue;
+    }
+    if (connections_.size() >= most_connections) continue;
+    auto peer = identify(socket);
+    if (!peer.ok()) continue;
+    const bool is_stranger =
+        settings_.serves == Serves::OneUser && peer->user != ::geteuid() && peer->user != 0;
+    if (is_stranger) continue;
+    const ConnectionId id = ++last_id_;
+    Connection connection{.tokens = messages_per_second, .tokens_at = now_us()};
+    connection.pidfd = peer->pidfd.number();
+    connection.socket = std::move(socket);
+    if (!watch(connection.socket.number(), EPOLLIN | EPOLLRDHUP, Source::Connection, id).ok()) {
+      continue;
+    }
+    // Its socket may live on in a child that it forked.
+    if (connection.pidfd >= 0) {
+      static_cast<void>(watch(connection.pidfd, EPOLLIN, Source::Process, id).ok());
+    }
+    broker_->connected(id, std::move(*peer), now_us());
+    connections_.emplace(id, std::move(connection));
+  }
+}
+
+bool Server::may_say_more(Connection& connection) const {
+  const node::Microseconds now = now_us();
+  const double gained = static_cast<double>(now - connection.tokens_at) * messages_per_second / 1e6;
+  connection.tokens = std::min(connection.tokens + gained, messages_per_second);
+  connection.tokens_at = now;
+  if (connection.tokens < 1) return false;
+  connection.tokens -= 1;
+  return true;
+}
+
+void Server::receive(ConnectionId id) {
+  Connection& connection = connections_[id];
+  std::array<std::byte, node::longest_message + 1> packet{};
+  for (int i = 0; i < most_at_a_time && !connection.is_ending; ++i) {
+    has_heard_ = true;
+    const ssize_t got = ::recv(connection.socket.number(), packet.data(), packet.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return;
+    const bool is_heard =
+        got > 0 && may_say_more(connection) &&
+        broker_->said(id, std::span{packet}.first(static_cast<std::size_t>(got)), now_us());
+    if (is_heard) continue;
+    if (got > 0) CUVMM_LOG_RARELY(Warning, "a client said what is no message, or too much");
+    connection.is_ending = some_are_ending_ = true;
+  }
+}
+
+void Server::send(ConnectionId id, std::vector<std::byte> packet, Fd descriptor) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end() || found->second.is_ending) return;
+  Connection& connection = found->second;
+  if (connection.unsent.size() >= most_unsent) {
+    CUVMM_LOG_RARELY(Warning, "a client does not read; its connection ends");
+    connection.is_ending = some_are_ending_ = true;
+    return;
+  }
+  connection.unsent.push_back({std::move(packet), std::move(descriptor)});
+  flush(id, connection);
+}
+
+void Server::flush(ConnectionId id, Connection& connection) {
+  while (!connection.unsent.empty()) {
+    const Connection::Unsent& next = connection.unsent.front();
+    const int number = next.descriptor.number();
+    const std::span descriptors{&number, next.descriptor.is_open() ? std::size_t{1} : 0};
+    const ssize_t sent = share::send_bytes(connection.socket.number(), next.packet, descriptors, 0);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)) break;
+    if (sent < 0) {
+      connection.is_ending = some_are_ending_ = true;
+      return;
+    }
+    connection.unsent.pop_front();
+  }
+  want_room(id, connection, !connection.unsent.empty());
+}
+
+void Server::want_room(ConnectionId id, Connection& connection, bool wanted) const {
+  if (connection.wants_room == wanted) return;
+  connection.wants_room = wanted;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP | (wanted ? std::uint32_t{EPOLLOUT} : 0U);
+  event.data.u64 = static_cast<std::uint64_t>(Source::Connection) << id_bits | id;
+  ::epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, connection.socket.number(), &event);
+}
+
+// What one leaves may make others' requests come true, and end somebody else in turn.
+void Server::end_those_that_are_ending() {
+  while (some_are_ending_) {
+    some_are_ending_ = false;
+    for (auto next = connections_.begin(); next != connections_.end();) {
+      if (!next->second.is_ending) {
+        ++next;
+        continue;
+      }
+      const ConnectionId id = next->first;
+      next = connections_.erase(next);  // its pidfd ends with the broker's record
+      broker_->gone(id, now_us());
+    }
+  }
+}
+
+}  // namespace cuvmm::daemon

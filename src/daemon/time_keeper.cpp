@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/time_keeper.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <new>
+#include <string>
+
+#include "base/log_rarely.hpp"
+#include "trace/futex.hpp"
+
+namespace cuvmm::daemon {
+
+using namespace node;  // NOLINT(google-build-using-namespace): its words are this file's subject
+
+namespace {
+
+constexpr Microseconds beat_every = 100'000;
+
+// What nobody can make smaller, so that reading it never faults.
+Fd make_board_file() {
+  Fd file{::memfd_create("cuvmm-grants", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+  const bool is_made =
+      file.is_open() && ::ftruncate(file.number(), sizeof(GrantBoard)) == 0 &&
+      ::fcntl(file.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+  return is_made ? std::move(file) : Fd{};
+}
+
+// By a signal or a debugger.
+bool is_stopped_now(pid_t process) {
+  if (process <= 0) return false;
+  std::ifstream file{"/proc/" + std::to_string(process) + "/stat"};
+  std::string line;
+  std::getline(file, line);
+  // The name may contain anything, parentheses included.
+  const std::size_t end = line.rfind(')');
+  if (end == std::string::npos || end + 2 >= line.size()) return false;
+  return line[end + 2] == 'T' || line[end + 2] == 't';
+}
+
+}  // namespace
+
+void TimeKeeper::Unmap::operator()(GrantBoard* board) const {
+  ::munmap(board, sizeof *board);
+}
+
+void TimeKeeper::configure(const TimeSettings& settings, Microseconds now) {
+  tell(policy_.configure(settings, now));
+}
+
+std::optional<int> TimeKeeper::came(ClientId client, pid_t process, const TimeTerms& terms,
+                                    Microseconds now) {
+  Fd file = make_board_file();
+  void* const memory = file.is_open() ? ::mmap(nullptr, sizeof(GrantBoard), PROT_READ | PROT_WRITE,
+                                               MAP_SHARED, file.number(), 0)
+                                      : MAP_FAILED;
+  if (memory == MAP_FAILED) {
+    CUVMM_LOG_RARELY(Warning, "no memory for a client's board; its launches wait for nobody");
+    return {};
+  }
+  Client& known = clients_[client];
+  known.process = process;
+  known.cap = terms.cap;
+  known.descriptor = std::move(file);
+  known.board.reset(::new (memory) GrantBoard);
+  for (std::size_t i = 0; i < std::min(devices_.size(), GrantBoard::most_devices); ++i) {
+    known.board->devices[i].device = devices_[i].uuid;
+  }
+  tell(policy_.came(client, terms, now));
+  return known.descriptor.number();
+}
+
+void TimeKeeper::uses(ClientId client, PlaceId device, Microseconds now) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end() || words_of(found->second, device) == nullptr) return;
+  tell(policy_.uses(client, device, now));
+}
+
+void TimeKeeper::terms_changed(ClientId client, const TimeTerms& terms, Microseconds now) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return;
+  found->second.cap = terms.cap;
+  tell(policy_.terms_changed(client, terms, now));
+}
+
+void TimeKeeper::left(ClientId client, Microseconds now) {
+  if (clients_.erase(client) != 0) tell(policy_.left(client, now));
+}
+
+void TimeKeeper::has_memory_turn(ClientId client, bool has, Microseconds now) {
+  if (clients_.contains(client)) tell(policy_.has_memory_turn(client, has, now));
+}
+
+GrantWords* TimeKeeper::words_of(Client& client, PlaceId device) const {
+  for (std::size_t i = 0; i < std::min(devices_.size(), GrantBoard::most_devices); ++i) {
+    if (devices_[i].index + 1 == device) return &client.board->devices[i];
+  }
+  return nullptr;
+}
+
+void TimeKeeper::news(ClientId client, Microseconds now) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return;
+  beat(now);
+  if (found->second.is_stopped) {
+    found->second.is_stopped = false;
+    tell(policy_.is_stopped(client, false, now));
+  }
+  read_board(client, found->second, now);
+}
+
+void TimeKeeper::read_board(ClientId id, Client& client, Microseconds now) {
+  std::uint64_t until_ns = 0;
+  for (const NodeDevice& device : devices_) {
+    const PlaceId place = device.index + 1;
+    GrantWords* const words = words_of(client, place);
+    if (words == nullptr) continue;
+    until_ns = std::max(until_ns, words->in_flight_until_ns.load(std::memory_order_relaxed));
+    policy_.in_flight_until(id, until_ns / 1000);
+    const bool wants = words->wants.load(std::memory_order_acquire) != 0;
+    bool& wanted = client.wants[place];
+    if (wants != wanted) {
+      wanted = wants;
+      tell(policy_.wants(id, place, wants, now));
+    }
+    const std::uint32_t word = words->grant.load(std::memory_order_relaxed);
+    const bool is_drained =
+        grant_in(word) == TimeGrant::None && words->drained.load(std::memory_order_acquire) == word;
+    if (is_drained) tell(policy_.drained(id, place, now));
+  }
+}
+
+void TimeKeeper::tell(const TimePolicy::Decisions& decisions) {
+  for (const TimeDecision& decision : decisions) {
+    const auto found = clients_.find(decision.client);
+    if (found == clients_.end()) continue;
+    GrantWords* const words = words_of(found->second, decision.device);
+    if (words == nullptr) continue;
+    words->window.store(static_cast<std::uint32_t>(decision.window), std::memory_order_relaxed);
+    words->grant.store(grant_word(++last_number_, decision.grant), std::memory_order_release);
+    wake_all_shared(words->grant);
+    GrantBoard& board = *found->second.board;
+    board.changes.fetch_add(1, std::memory_order_release);
+    wake_all_shared(board.changes);
+  }
+}
+
+// Waiting threads see by it that the service lives.
+void TimeKeeper::beat(Microseconds now) {
+  beaten_at_ = now;
+  for (auto& [id, client] : clients_) {
+    client.board->beat_ns.store(now * 1000, std::memory_order_relaxed);
+  }
+}
+
+void TimeKeeper::look_for_stopped(Microseconds now) {
+  const std::vector<ClientId> undrained = policy_.undrained();
+  for (auto& [id, client] : clients_) {
+    const bool is_silent = std::find(undrained.begin(), undrained.end(), id) != undrained.end();
+    if (!is_silent && !client.is_stopped) continue;
+    client.is_stopped = is_stopped_now(client.process);
+    tell(policy_.is_stopped(id, client.is_stopped, now));
+  }
+}
+
+void TimeKeeper::time_passed(Microseconds now) {
+  if (clients_.empty()) return;
+  if (now >= beaten_at_ + beat_every) {
+    beat(now);
+    for (auto& [id, client] : clients_) read_board(id, client, now);
+  }
+  look_for_stopped(now);
+  tell(policy_.passed(now));
+}
+
+std::optional<Microseconds> TimeKeeper::next_wake() const {
+  std::optional<Microseconds> next = policy_.next_wake();
+  const bool somebody_looks = policy_.has_waiting() || !policy_.undrained().empty();
+  if (somebody_looks) next = std::min(next.value_or(~Microseconds{0}), beaten_at_ + beat_every);
+  return next;
+}
+
+std::uint32_t TimeKeeper::cap_of(ClientId client) const {
+  const auto found = clients_.find(client);
+  return found == clients_.end() ? 100 : found->second.cap;
+}
+
+bool TimeKeeper::competes(ClientId client) const {
+  return std::any_of(devices_.begin(), devices_.end(), [&](const NodeDevice& device) {
+    return policy_.grant_of(client, device.index + 1) != TimeGrant::Open;
+  });
+}
+
+}  // namespace cuvmm::daemon

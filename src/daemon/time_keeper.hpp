@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "daemon/devices.hpp"
+#include "node/grant_board.hpp"
+
+namespace cuvmm::daemon {
+
+// The policy of device time, and the boards that carry it to clients. What a client writes
+// on its board is not trusted: it decides about nothing but that client's own time.
+class TimeKeeper {
+ public:
+  explicit TimeKeeper(std::vector<NodeDevice> devices) : devices_(std::move(devices)) {}
+
+  void configure(const node::TimeSettings& settings, node::Microseconds now);
+
+  // The descriptor of its board, which stays ours; nothing where there is no memory for one.
+  std::optional<int> came(node::ClientId client, pid_t process, const node::TimeTerms& terms,
+                          node::Microseconds now);
+  void uses(node::ClientId client, node::PlaceId device, node::Microseconds now);
+  void terms_changed(node::ClientId client, const node::TimeTerms& terms, node::Microseconds now);
+  void left(node::ClientId client, node::Microseconds now);
+  // It has written on its board.
+  void news(node::ClientId client, node::Microseconds now);
+  void has_memory_turn(node::ClientId client, bool has, node::Microseconds now);
+
+  void time_passed(node::Microseconds now);
+  std::optional<node::Microseconds> next_wake() const;
+
+  bool knows(node::ClientId client) const { return clients_.contains(client); }
+  std::uint32_t cap_of(node::ClientId client) const;
+  node::TimeUse use_of(node::ClientId client) const { return policy_.use_of(client); }
+  // On any device.
+  bool competes(node::ClientId client) const;
+
+ private:
+  // A board's mapping ends with it.
+  struct Unmap {
+    void operator()(node::GrantBoard* board) const;
+  };
+  struct Client {
+    pid_t process = 0;
+    std::uint32_t cap = 100;
+    Fd descriptor;
+    std::unique_ptr<node::GrantBoard, Unmap> board;
+    std::map<node::PlaceId, bool> wants;
+    bool is_stopped = false;
+  };
+
+  node::GrantWords* words_of(Client& client, node::PlaceId device) const;
+  void read_board(node::ClientId id, Client& client, node::Microseconds now);
+  void look_for_stopped(node::Microseconds now);
+  void tell(const node::TimePolicy::Decisions& decisions);
+  void beat(node::Microseconds now);
+
+  const std::vector<NodeDevice> devices_;
+  node::TimePolicy policy_;
+  std::map<node::ClientId, Client> clients_;
+  std::uint32_t last_number_ = 0;  // of a grant
+  node::Microseconds beaten_at_ = 0;
+};
+
+}  // namespace cuvmm::daemon

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is asked of the service.
+#include "lease/leases.hpp"
+
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include "base/log_rarely.hpp"
+#include "base/start_thread.hpp"
+#include "lease/say.hpp"
+
+namespace cuvmm::lease {
+
+using namespace node;  // NOLINT(google-build-using-namespace): its words are this file's subject
+
+namespace {
+
+constexpr std::uint64_t a_moment = 250 * a_millisecond;
+
+const char* words_for(RefusalReason why) {
+  switch (why) {
+    case RefusalReason::UnknownPlace:
+      return "it does not know the device";
+    case RefusalReason::BeyondLimit:
+      return "that is beyond the limit";
+    case RefusalReason::TooMany:
+      return "too many requests wait already";
+    case RefusalReason::BeyondCapacity:
+      return "guarantees and processes that are no clients leave less";
+    case RefusalReason::NotReturned:
+      return "those who were asked did not give it back";
+    case RefusalReason::TurnsAreOff:
+      return "work that cannot be stopped keeps programs from taking turns";
+    case RefusalReason::TookTooLong:
+      return "it took too long";
+    case RefusalReason::NotAtOnce:
+      return "others have it";
+  }
+  return "";
+}
+
+// What may be otherwise a moment later.
+bool may_pass(RefusalReason why, Size foreign) {
+  switch (why) {
+    case RefusalReason::BeyondCapacity:
+      return foreign != 0;  // of a process that just ended, perhaps
+    case RefusalReason::TooMany:
+    case RefusalReason::NotReturned:
+    case RefusalReason::TurnsAreOff:
+    case RefusalReason::TookTooLong:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool Leases::start_threads() {
+  if (has_started_) return true;
+  has_started_ = true;
+  for (void* (*run)(void*) : {&Leases::keep_connected, &Leases::do_what_is_asked}) {
+    pthread_t thread{};
+    if (start_thread(&thread, run, this) != 0) {
+      CUVMM_LOG(Warning, "cannot start the node client's thread; memory is not leased");
+      return false;
+    }
+    ::pthread_detach(thread);
+  }
+  return true;
+}
+
+void Leases::begin(LeasedBudget& budget, const Uuid& device, Size memory) {
+  Holding holding{lock_};
+  if (place_count_ == places_.size()) return;
+  Leased& place = places_[place_count_++];
+  place.budget = &budget;
+  place.uuid = device;
+  place.memory = memory;
+  budget.lease_from(*this);
+  if (!start_threads()) return;
+  if (standing_ == Standing::Connected) send(use_of(place, 0));
+  if (place.is_host()) return;
+  // Its limit is to be known before the program asks how much there is.
+  const std::uint64_t until = now_ns() + a_moment;
+  while (!place.has_terms && now_ns() < until) {
+    heard_.wait_for(holding, std::chrono::nanoseconds{until - now_ns()});
+  }
+}
+
+HeldAlready Leases::use_of(const Leased& place, Size held) const {
+  const bool asks = !asks_no_guarantee_ && !settings_.guarantee.is_none() && !place.is_host();
+  return {.place = place.uuid,
+          .bytes = held,
+          .guarantee = asks ? settings_.guarantee.of(place.memory) : 0,
+          .limit = place.budget->own_limit()};
+}
+
+Leases::Leased* Leases::find(const LeasedBudget& budget) {
+  for (Leased& place : places()) {
+    if (place.budget == &budget) return &place;
+  }
+  return nullptr;
+}
+
+Leases::Leased* Leases::find(const PlaceUuid& uuid) {
+  for (Leased& place : places()) {
+    if (place.uuid == uuid) return &place;
+  }
+  return nullptr;
+}
+
+Leases::Pending* Leases::find(RequestId request) {
+  for (Pending& pending : pending_) {
+    if (pending.request == request) return &pending;
+  }
+  return nullptr;
+}
+
+bool Leases::is_connected() const {
+  const Holding holding{lock_};
+  return standing_ == Standing::Connected;
+}
+
+// Asking takes as long as creating a chunk, so it is done for several.
+Size Leases::batch_of(const Leased& place) {
+  return std::clamp(round_down(place.memory / 64, 2 * MiB), 2 * MiB, 256 * MiB);
+}
+
+void Leases::send_packet(const std::vector<std::byte>& packet) {
+  if (!socket_.is_open()) return;
+  const ssize_t sent =
+      ::send(socket_.number(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  // One that does not read is as good as gone; the connection's thread notices.
+  if (sent < 0) ::shutdown(socket_.number(), SHUT_RDWR);
+}
+
+RequestId Leases::ask(Leased& place, Size bytes, bool at_once) {
+  const RequestId request = ++last_request_;
+  pending_.push_back({.request = request, .place = &place, .bytes = bytes});
+  send(LeaseAsk{request, place.uuid, bytes, at_once});
+  return request;
+}
+
+// What is granted is added to the lease whether anybody waits for it or not. Nothing where no
+// answer has come by then: the request is forgotten.
+std::optional<Leases::Pending> Leases::answer_to(Holding& holding, RequestId request,
+                                                 std::uint64_t until) {
+  for (;;) {
+    Pending* const pending = find(request);
+    const bool is_answered = pending->state != Pending::State::Waits;
+    const std::uint64_t now = now_ns();
+    if (is_answered || now >= until) {
+      const Pending found = *pending;
+      *pending = pending_.back();
+      pending_.pop_back();
+      if (is_answered) return found;
+      abandoned_.push_back(found);
+      return {};
+    }
+    heard_.wait_for(holding, std::chrono::nanoseconds{until - now});
+  }
+}
+
+Lessor::Extended Leases::extend(LeasedBudget& budget, Size size) {
+  Holding holding{lock_};
+  Leased* const place = find(budget);
+  if (place == nullptr) return Extended::NobodyLeases;
+  const std::uint64_t until = now_ns() + a_moment;
+  while (standing_ == Standing::Greeted && now_ns() < until) {
+    heard_.wait_for(holding, std::chrono::nanoseconds{until - now_ns()});
+  }
+  if (standing_ != Standing::Connected || is_silent_) return without_service();
+  return extend_at_once(holding, *place, size);
+}
+
+Lessor::Extended Leases::extend_at_once(Holding& holding, Leased& place, Size size) {
+  const Size surplus = place.budget->surplus();
+  if (surplus >= size) return Extended::Yes;
+  const Size missing = size - surplus;
+  for (Size bytes = std::max(missing, batch_of(place));;) {
+    const RequestId request = ask(place, bytes, true);
+    const auto answered = answer_to(holding, request, now_ns() + a_moment);
+    if (!answered) {
+      is_silent_ = true;
+      CUVMM_LOG_RARELY(Warning,
+                       "the node service does not answer; the program continues without it");
+      return without_service();
+    }
+    switch (answered->state) {
+      case Pending::State::Granted:
+        return Extended::Yes;
+      case Pending::State::Refused:
+        // It does not know the device: that one is the driver's alone.
+        if (answered->why == RefusalReason::UnknownPlace) return without_service();
+        if (bytes == missing) return Extended::No;
+        bytes = missing;
+        break;
+      default:
+        return without_service();
+    }
+  }
+}
+
+bool Leases::wait_for(LeasedBudget& budget, Size size, std::uint64_t until, std::uint64_t longest) {
+  bool is_leased = false;
+  tenant_.wait_outside([&] { is_leased = wait_until_leased(budget, size, until, longest); });
+  return is_leased;
+}
+
+bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t until,
+                               std::uint64_t longest) {
+  Holding holding{lock_};
+  Leased* const place = find(budget);
+  if (place == nullptr) return false;
+  for (;;) {
+    const Size surplus = budget.surplus();
+    if (standing_ != Standing::Connected || is_silent_) return false;
+    // It came since the caller looked, or the driver's memory is a moment behind the leases. The
+    // caller tries again so many times and no more.
+    if (surplus >= size) {
+      heard_.wait_for(holding, std::chrono::milliseconds{20});
+      return true;
+    }
+    const RequestId request = ask(*place, size - surplus, false);
+    const auto answered = answer_to(holding, request, longest);
+    if (!answered) {
+      send(LeaseCancel{request});
+      return false;
+    }
+    if (answered->state == Pending::State::Granted) return true;
+    if (answered->state == Pending::State::Lost) return false;
+    // Other clients give way in the end; a process that is none need not.
+    const bool is_foreign = answered->why == RefusalReason::BeyondCapacity;
+    const std::uint64_t last = is_foreign ? until : longest;
+    if (!may_pass(answered->why, answered->foreign) || now_ns() >= last) {
+      log_refusal(*answered);
+      return false;
+    }
+    constexpr std::uint64_t rest = 20 * a_millisecond;
+    heard_.wait_for(holding, std::chrono::nanoseconds{rest});
+  }
+}
+
+void Leases::log_refusal(const Pending& refused) {
+  CUVMM_LOG_RARELY(Warning,
+                   "the node's service refuses %s: %s; %s is free, %s foreign, and `cuvmm top` "
+                   "shows who holds the rest",
+                   print_size(refused.bytes).c_str(), words_for(refused.why),
+                   print_size(refused.free).c_str(), print_size(refused.foreign).c_str());
+}
+
+}  // namespace cuvmm::lease

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/lock.hpp"
+#include "base/option_types.hpp"
+#include "lease/grants.hpp"
+#include "lease/tenant.hpp"
+#include "node/message.hpp"
+#include "share/fork_closed.hpp"
+#include "vmm/access_set.hpp"
+
+namespace cuvmm::lease {
+
+struct LeaseSettings {
+  std::vector<std::string> sockets;  // the first that takes us
+  bool is_required = false;          // without the service nothing is leased
+  std::string name;
+  std::string group;
+  SizeLimit guarantee = SizeLimit::none();
+  std::uint32_t weight = 1;
+  int priority = 0;
+  std::uint32_t cap = 100;  // percent of each device's time
+};
+
+// Of those: root's and this user's.
+std::vector<std::string> sockets_that_may_be_trusted(const std::vector<std::string>& sockets);
+
+// This process as a client of the node's service. Two threads, from the first device on: one keeps
+// the connection and takes note of what the service says, the other does what it asks for. While
+// nobody answers, the driver decides what can be had, unless the service is required; what is held
+// is reported when it is back.
+class Leases final : public Lessor {
+ public:
+  // `sharer` is told once that device time is shared as well; nullptr: it is not.
+  Leases(LeaseSettings settings, Tenant& tenant, TimeSharer* sharer = nullptr)
+      : settings_(std::move(settings)), tenant_(tenant), sharer_(sharer) {}
+
+  void begin(LeasedBudget& budget, const Uuid& device, Size memory) override;
+  Extended extend(LeasedBudget& budget, Size size) override;
+  bool wait_for(LeasedBudget& budget, Size size, std::uint64_t until,
+                std::uint64_t longest) override;
+
+  bool is_connected() const;
+  // What this process says on its board has changed.
+  void say_time_news();
+
+ private:
+  enum class Standing : std::uint8_t { Apart, Greeted, Connected };
+  struct Leased {
+    LeasedBudget* budget = nullptr;
+    node::PlaceUuid uuid{};
+    Size memory = 0;
+    bool has_terms = false;
+    Size away = 0;                        // of a paused program: what it needs to come back
+    node::RequestId comes_back_with = 0;  // asked for that; 0: nothing
+    node::UseReport reported = {};
+    std::uint64_t reported_at = 0;
+    std::uint64_t surplus_since = 0;
+    std::uint64_t short_until = 0;  // it gave less than it had said
+    Size held_before = 0;           // a pause
+
+    bool is_host() const { return uuid == Lessor::the_host; }
+  };
+  struct Pending {
+    node::RequestId request = 0;
+    Leased* place = nullptr;
+    Size bytes = 0;
+    enum class State : std::uint8_t { Waits, Granted, Refused, Lost } state = State::Waits;
+    node::RefusalReason why = node::RefusalReason::UnknownPlace;
+    Size free = 0;
+    Size foreign = 0;
+  };
+
+  // The connection's thread.
+  static void* keep_connected(void* leases);
+  void connect_and_listen();
+  Result<Fd> connect() const;
+  void greet(Fd socket);
+  void listen();
+  void lose();
+  // False where the conversation is over.
+  void take_board(const Fd& file);
+  bool take_note(const node::Accepted& said);
+  bool take_note(const node::Rejected& said);
+  bool take_note(const node::PlaceTerms& said);
+  bool take_note(const node::LeaseGrant& said);
+  bool take_note(const node::LeaseRefusal& said);
+  bool take_note(const node::ReclaimDemand& said);
+
+  // The other one.
+  static void* do_what_is_asked(void* leases);
+  void look_after();
+  void reclaim(const node::ReclaimDemand& demand);
+  bool pause_for(const node::ReclaimDemand& demand);
+  void bring_back(std::uint64_t now);
+  bool has_all_to_come_back();
+  void report(std::uint64_t now);
+  void return_surplus(std::uint64_t now);
+
+  bool start_threads();
+  void send_packet(const std::vector<std::byte>& packet);
+  template <class Kind>
+  void send(const Kind& message);
+  node::HeldAlready use_of(const Leased& place, Size held) const;
+  node::RequestId ask(Leased& place, Size bytes, bool at_once);
+  std::optional<Pending> answer_to(Holding& holding, node::RequestId request, std::uint64_t until);
+  Extended extend_at_once(Holding& holding, Leased& place, Size size);
+  bool wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t until,
+                         std::uint64_t longest);
+  std::span<Leased> places() { return std::span{places_}.first(place_count_); }
+  Pending* find(node::RequestId request);
+  Leased* find(const LeasedBudget& budget);
+  Leased* find(const node::PlaceUuid& uuid);
+  Extended without_service() const {
+    return settings_.is_required ? Extended::No : Extended::NobodyLeases;
+  }
+  static Size batch_of(const Leased& place);
+  static void log_refusal(const Pending& refused);
+
+  const LeaseSettings settings_;
+  Tenant& tenant_;
+  TimeSharer* const sharer_;
+  Grants grants_;                // of the connection's thread
+  bool shares_time_ = false;     // the same
+  std::uint64_t paused_at_ = 0;  // by the service's wish; of the second thread alone
+  bool tenant_is_idle_ = false;  // the same
+  std::uint64_t looked_at_ = 0;  // the same
+
+  mutable Lock lock_{LockOrder::Leases};  // guards what follows
+  Condition heard_;                       // from the service
+  Condition work_;                        // for the second thread
+  Standing standing_ = Standing::Apart;
+  bool has_started_ = false;
+  bool is_silent_ = false;          // it has not answered for a moment
+  bool asks_no_guarantee_ = false;  // since it did not fit
+  share::ForkClosedFd socket_;
+  std::array<Leased, AccessSet::most_devices + 1> places_;  // and the host
+  std::size_t place_count_ = 0;                             // only grows
+  std::vector<Pending> pending_;
+  std::vector<Pending> abandoned_;  // nobody waits for the answer any more
+  std::vector<node::ReclaimDemand> demands_;
+  node::RequestId last_request_ = 0;
+};
+
+}  // namespace cuvmm::lease

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connection to the service, and what is heard there.
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+
+#include "base/log_rarely.hpp"
+#include "lease/say.hpp"
+#include "share/packet.hpp"
+#include "share/runtime_socket.hpp"
+
+namespace cuvmm::lease {
+
+using namespace node;  // NOLINT(google-build-using-namespace): its words are this file's subject
+
+namespace {
+
+constexpr Duration shortest_backoff{100'000};
+constexpr Duration longest_backoff{5'000'000};
+
+bool belongs_to_root_or_us(uid_t user) {
+  return user == 0 || user == ::geteuid();
+}
+
+bool is_of_a_trusted_service(const Fd& socket) {
+  ucred who{};
+  socklen_t size = sizeof who;
+  return ::getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
+         belongs_to_root_or_us(who.uid);
+}
+
+}  // namespace
+
+std::vector<std::string> sockets_that_may_be_trusted(const std::vector<std::string>& sockets) {
+  std::vector<std::string> trusted;
+  for (const std::string& path : sockets) {
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode) &&
+        belongs_to_root_or_us(facts.st_uid)) {
+      trusted.push_back(path);
+    }
+  }
+  return trusted;
+}
+
+void* Leases::keep_connected(void* leases) {
+  ::pthread_setname_np(::pthread_self(), "cuvmm-node");
+  static_cast<Leases*>(leases)->connect_and_listen();
+  return nullptr;
+}
+
+void Leases::connect_and_listen() {
+  for (Duration backoff = shortest_backoff;;) {
+    auto socket = connect();
+    if (socket.ok()) {
+      greet(std::move(*socket));
+      listen();
+      if (is_connected()) backoff = shortest_backoff;
+      lose();
+    } else if (settings_.is_required) {
+      CUVMM_LOG_ONCE(Warning, "no service of the node can be reached (%s), and VMM_NODE=require",
+                     socket.error().text().c_str());
+    }
+    ::usleep(static_cast<useconds_t>(backoff.count()));
+    backoff = std::min(2 * backoff, longest_backoff);
+  }
+}
+
+Result<Fd> Leases::connect() const {
+  Error why{.kind = ErrorKind::NotFound, .doing = "connect to the node's service"};
+  for (const std::string& path : sockets_that_may_be_trusted(settings_.sockets)) {
+    auto socket = share::connect_to(path, share::Deadline::after(Duration{100'000}));
+    if (socket.ok() && is_of_a_trusted_service(*socket)) return socket;
+    if (!socket.ok()) why = socket.error();
+  }
+  return why;
+}
+
+void Leases::greet(Fd socket) {
+  const Holding holding{lock_};
+  socket_ = share::ForkClosedFd{std::move(socket)};
+  standing_ = Standing::Greeted;
+  is_silent_ = false;
+  send(Greeting{.name = settings_.name,
+                .group = settings_.group,
+                .weight = settings_.weight,
+                .priority = settings_.priority,
+                .places = static_cast<std::uint8_t>(place_count_)});
+  abandoned_.clear();
+  for (Leased& place : places()) {
+    send(use_of(place, place.budget->lease_what_is_held()));
+    place.reported = {};
+    place.reported_at = 0;
+  }
+}
+
+void Leases::listen() {
+  std::array<std::byte, longest_message + 1> packet{};
+  bool was_reset = false;
+  for (;;) {
+    // Closed by nobody else, and not under the lock: others send meanwhile.
+    pollfd seen{.fd = socket_.number(), .events = POLLIN, .revents = 0};
+    if (seen.fd < 0) return;
+    if (::poll(&seen, 1, 1000) <= 0) continue;
+    const share::ReceivedBytes received = share::receive_bytes(seen.fd, packet, MSG_DONTWAIT);
+    const ssize_t got = received.size;
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    // What was sent before comes behind the news of the end.
+    if (got < 0 && errno == ECONNRESET && !std::exchange(was_reset, true)) continue;
+    if (got <= 0) return;
+    if (received.descriptors.size() == 1) {
+      take_board(received.descriptors.front());
+      continue;
+    }
+    const Holding holding{lock_};
+    is_silent_ = false;
+    const bool goes_on =
+        hear_one_of<Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal, ReclaimDemand>(
+            std::span{packet}.first(static_cast<std::size_t>(got)),
+            [this](const auto& said) { return take_note(said); });
+    heard_.notify_all();
+    if (!goes_on) return;
+  }
+}
+
+void Leases::take_board(const Fd& file) {
+  if (sharer_ == nullptr || !grants_.take(file)) return;
+  if (!std::exchange(shares_time_, true)) sharer_->begin(*this, grants_);
+}
+
+void Leases::say_time_news() {
+  const Holding holding{lock_};
+  if (standing_ == Standing::Connected) send(TimeNews{});
+}
+
+void Leases::lose() {
+  grants_.lose();
+  const Holding holding{lock_};
+  if (standing_ == Standing::Connected) {
+    CUVMM_LOG_RARELY(Info, "the node service is gone; current leases stay");
+  }
+  standing_ = Standing::Apart;
+  socket_.close();
+  demands_.clear();
+  for (Pending& pending : pending_) pending.state = Pending::State::Lost;
+  heard_.notify_all();
+}
+
+bool Leases::take_note(const Accepted&) {
+  standing_ = Standing::Connected;
+  if (sharer_ != nullptr) send(TimeWish{settings_.cap});
+  // Devices that were begun after the greeting are not known there yet.
+  for (const Leased& place : places()) {
+    if (!place.has_terms) send(use_of(place, 0));
+  }
+  return true;
+}
+
+bool Leases::take_note(const PlaceTerms& said) {
+  Leased* const place = find(said.place);
+  if (place == nullptr) return true;
+  place->has_terms = true;
+  place->budget->set_leased_limit(said.limit);
+  return true;
+}
+
+bool Leases::take_note(const Rejected& said) {
+  if (said.why == Rejection::GuaranteesDoNotFit && !asks_no_guarantee_) {
+    asks_no_guarantee_ = true;
+    CUVMM_LOG(Warning, "the node service cannot hold the guarantee (%s); running without one",
+              said.text.c_str());
+  } else {
+    CUVMM_LOG_RARELY(Warning, "the node's service refuses this process: %s", said.text.c_str());
+  }
+  return false;
+}
+
+bool Leases::take_note(const LeaseGrant& said) {
+  if (Pending* const pending = find(said.request)) {
+    pending->place->budget->add_lease(pending->bytes);
+    pending->state = Pending::State::Granted;
+    return true;
+  }
+  // It came too late for the asker; what is not needed is returned with the surplus.
+  for (const Pending& late : abandoned_) {
+    if (late.request == said.request) late.place->budget->add_lease(late.bytes);
+  }
+  std::erase_if(abandoned_, [&](const Pending& late) { return late.request == said.request; });
+  return true;
+}
+
+bool Leases::take_note(const LeaseRefusal& said) {
+  std::erase_if(abandoned_, [&](const Pending& late) { return late.request == said.request; });
+  Pending* const pending = find(said.request);
+  if (pending == nullptr) return true;
+  pending->state = Pending::State::Refused;
+  pending->why = said.why;
+  pending->free = said.free;
+  pending->foreign = said.foreign;
+  return true;
+}
+
+bool Leases::take_note(const ReclaimDemand& said) {
+  demands_.push_back(said);
+  work_.notify_all();
+  return true;
+}
+
+}  // namespace cuvmm::lease

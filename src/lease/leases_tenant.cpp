@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the service requests, and what it learns about the program.
+#include <pthread.h>
+
+#include "base/log_rarely.hpp"
+#include "lease/say.hpp"
+
+namespace cuvmm::lease {
+
+using namespace node;  // NOLINT(google-build-using-namespace): its words are this file's subject
+
+namespace {
+
+constexpr std::uint64_t between_looks = 100 * a_millisecond;
+constexpr std::uint64_t between_reports = 1000 * a_millisecond;
+constexpr std::uint64_t surplus_stays = 1000 * a_millisecond;
+constexpr std::uint64_t short_for = 10'000 * a_millisecond;
+// A program that was paused and finds no room for so long goes on with a part of it on the host.
+constexpr std::uint64_t longest_held = 60'000 * a_millisecond;
+
+Size difference(Size a, Size b) {
+  return a > b ? a - b : b - a;
+}
+
+}  // namespace
+
+void* Leases::do_what_is_asked(void* leases) {
+  ::pthread_setname_np(::pthread_self(), "cuvmm-lease");
+  for (;;) static_cast<Leases*>(leases)->look_after();
+}
+
+void Leases::look_after() {
+  // While calls are held, soon.
+  const auto rest = std::chrono::milliseconds{paused_at_ != 0 ? 5 : 50};
+  std::optional<ReclaimDemand> demand;
+  {
+    Holding holding{lock_};
+    if (demands_.empty()) work_.wait_for(holding, rest);
+    if (!demands_.empty()) {
+      demand = demands_.front();
+      demands_.erase(demands_.begin());
+    }
+  }
+  if (demand) reclaim(*demand);
+  const std::uint64_t now = now_ns();
+  if (paused_at_ != 0) bring_back(now);
+  if (now - looked_at_ < between_looks) return;
+  looked_at_ = now;
+  tenant_is_idle_ = tenant_.is_idle();
+  report(now);
+  return_surplus(now);
+}
+
+void Leases::reclaim(const ReclaimDemand& demand) {
+  LeasedBudget* budget = nullptr;
+  {
+    const Holding holding{lock_};
+    if (Leased* const place = find(demand.place)) budget = place->budget;
+  }
+  if (budget == nullptr) return;
+  const auto answer = [&](ReclaimOutcome outcome, Size most) {
+    const Holding holding{lock_};
+    const Size returned = budget->take_surplus(most);
+    send(ReclaimAnswer{demand.revision, demand.place, outcome, returned});
+    return returned;
+  };
+  if (demand.step == ReclaimStep::Pause) {
+    const bool is_paused = pause_for(demand);
+    answer(is_paused ? ReclaimOutcome::Applied : ReclaimOutcome::Refused, cuvmm::unlimited);
+    return;
+  }
+  Size surplus = budget->surplus();
+  if (surplus < demand.bytes) tenant_.free_cache(*budget, demand.bytes - surplus);
+  surplus = budget->surplus();
+  if (demand.step == ReclaimStep::Cold && surplus < demand.bytes) {
+    const Duration within{std::clamp<std::uint64_t>(demand.within / 2, 50'000, 10'000'000)};
+    tenant_.move_out_cold(*budget, demand.bytes - surplus, within);
+  }
+  if (answer(ReclaimOutcome::Applied, demand.bytes) >= demand.bytes) return;
+  const Holding holding{lock_};
+  find(demand.place)->short_until = now_ns() + short_for;
+}
+
+// What runs is waited for twice as long as the service waits. What does not end by then cannot be
+// made to take turns.
+bool Leases::pause_for(const ReclaimDemand& demand) {
+  if (tenant_.is_paused()) return true;
+  {
+    const Holding holding{lock_};
+    for (Leased& place : places()) place.held_before = place.budget->committed_bytes();
+  }
+  const Duration within{std::clamp<std::uint64_t>(demand.within, 100'000, 60'000'000)};
+  auto paused = tenant_.pause(within / 2);
+  if (!paused.ok() && paused.error().kind == ErrorKind::TimedOut) {
+    {
+      const Holding holding{lock_};
+      send(ReclaimAnswer{demand.revision, demand.place, ReclaimOutcome::Deferred, 0});
+    }
+    paused = tenant_.pause(within / 2);
+    const Holding holding{lock_};
+    if (!paused.ok() && paused.error().kind == ErrorKind::TimedOut) {
+      send(OutlastedTurn{static_cast<Microseconds>(within.count())});
+    }
+  }
+  if (!paused.ok()) {
+    CUVMM_LOG_RARELY(Info, "the node's service asked for a pause: %s",
+                     paused.error().text().c_str());
+    return false;
+  }
+  const Holding holding{lock_};
+  for (Leased& place : places()) {
+    if (place.is_host()) continue;
+    const Size after = place.budget->committed_bytes();
+    place.away = place.held_before > after ? place.held_before - after : 0;
+    place.comes_back_with = 0;
+  }
+  paused_at_ = now_ns();
+  return true;
+}
+
+// Once calls are held, the memory that went is asked for again; what comes in turns is kept.
+void Leases::bring_back(std::uint64_t now) {
+  if (!tenant_.is_paused()) {
+    paused_at_ = 0;  // somebody else resumed it
+    return;
+  }
+  if (!tenant_.has_held_calls()) {
+    paused_at_ = now;
+    return;
+  }
+  const bool has_waited_long = now - paused_at_ > longest_held;
+  if (!has_all_to_come_back() && !has_waited_long) return;
+  const auto resumed = tenant_.resume(has_waited_long ? Tenant::Come::Partly : Tenant::Come::Whole);
+  if (resumed.ok()) {
+    paused_at_ = 0;
+    const Holding holding{lock_};
+    for (Leased& place : places()) place.away = 0;
+    return;
+  }
+  CUVMM_LOG_RARELY(Warning, "the program is still paused: %s", resumed.error().text().c_str());
+}
+
+bool Leases::has_all_to_come_back() {
+  const Holding holding{lock_};
+  if (standing_ != Standing::Connected) return true;  // the driver decides
+  bool has_all = true;
+  for (Leased& place : places()) {
+    const Size surplus = place.budget->surplus();
+    if (surplus >= place.away) continue;
+    has_all = false;
+    if (Pending* const asked = find(place.comes_back_with)) {
+      if (asked->state == Pending::State::Waits) continue;
+      *asked = pending_.back();
+      pending_.pop_back();
+    }
+    place.comes_back_with = ask(place, place.away - surplus, false);
+  }
+  return has_all;
+}
+
+void Leases::report(std::uint64_t now) {
+  // A program whose calls are held is about to ask.
+  const bool is_idle = tenant_is_idle_ && !tenant_.has_held_calls();
+  for (std::size_t i = 0;; ++i) {
+    LeasedBudget* budget = nullptr;
+    {
+      const Holding holding{lock_};
+      if (standing_ != Standing::Connected || i == place_count_) return;
+      budget = places_[i].budget;
+    }
+    const Size cached = tenant_.cached(*budget);
+    const Size cold = tenant_.cold(*budget);
+    const Holding holding{lock_};
+    Leased& place = places_[i];
+    const bool is_short = now < place.short_until;
+    const UseReport use{.place = place.uuid,
+                        .cache = budget->surplus() + (is_short ? 0 : cached),
+                        .cold = is_short ? 0 : cold,
+                        .is_idle = is_idle};
+    const UseReport& told = place.reported;
+    const Size change =
+        std::max(difference(use.cache, told.cache), difference(use.cold, told.cold));
+    const bool is_news = place.reported_at == 0 || use.is_idle != told.is_idle ||
+                         change > batch_of(place) ||
+                         (change != 0 && now - place.reported_at > between_reports);
+    if (!is_news) continue;
+    place.reported = use;
+    place.reported_at = now;
+    send(use);
+  }
+}
+
+// A batch stays for the next allocation.
+void Leases::return_surplus(std::uint64_t now) {
+  const Holding holding{lock_};
+  if (standing_ != Standing::Connected || paused_at_ != 0) return;
+  for (Leased& place : places()) {
+    const Size surplus = place.budget->surplus();
+    const Size kept = batch_of(place);
+    if (surplus <= kept) {
+      place.surplus_since = 0;
+    } else if (place.surplus_since == 0) {
+      place.surplus_since = now;
+    } else if (now - place.surplus_since >= surplus_stays) {
+      place.surplus_since = 0;
+      const Size returned = place.budget->take_surplus(surplus - kept);
+      if (returned != 0) send(LeaseReturn{place.uuid, returned});
+    }
+  }
+}
+
+}  // namespace cuvmm::lease

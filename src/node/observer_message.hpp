@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// What somebody who looks at the node or changes a client's terms says to the service, and is
+// answered. The packets are those of node/message.hpp, the kinds count from 64; nobody greets, each
+// question names the version.
+#pragma once
+
+#include "node/message.hpp"
+
+namespace cuvmm::node {
+
+inline constexpr std::uint16_t first_observer_kind = 64;
+inline constexpr std::uint16_t observer_protocol = 1;
+
+// Asks for everything once: PlaceState, ClientState, HoldingState and MoveState, then StateEnd.
+struct StateAsk {
+  std::uint16_t version = observer_protocol;
+  static constexpr auto fields(auto& self, auto&& field) { field(self.version); }
+};
+
+// Changes the terms of all clients of that name, at all devices. By root and the service's user.
+struct TermsAsk {
+  std::uint16_t version = observer_protocol;
+  std::string name;
+  bool sets_guarantee = false;
+  Size guarantee = 0;
+  bool sets_limit = false;
+  Size limit = unlimited;
+  bool sets_weight = false;
+  std::uint32_t weight = 1;
+  bool sets_priority = false;
+  std::int32_t priority = 0;
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.version), field(self.name), field(self.sets_guarantee), field(self.guarantee),
+        field(self.sets_limit), field(self.limit), field(self.sets_weight), field(self.weight),
+        field(self.sets_priority), field(self.priority);
+  }
+};
+
+struct PlaceState {
+  PlaceUuid place{};
+  PlaceKind kind = PlaceKind::Device;
+  std::uint32_t index = 0;  // as NVML counts devices
+  Size capacity = 0;
+  Size leased = 0;
+  Size foreign = 0;
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.place), field(self.kind), field(self.index), field(self.capacity),
+        field(self.leased), field(self.foreign);
+  }
+};
+
+struct ClientState {
+  ClientId client = 0;
+  std::uint32_t process = 0;  // in the namespace of the service; 0 where it cannot be told
+  std::uint32_t user = 0;
+  std::string name;
+  std::string group;
+  std::uint32_t weight = 1;
+  std::int32_t priority = 0;
+  bool is_idle = false;
+  bool has_turn = false;
+  bool is_stalled = false;
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.client), field(self.process), field(self.user), field(self.name), field(self.group),
+        field(self.weight), field(self.priority), field(self.is_idle), field(self.has_turn),
+        field(self.is_stalled);
+  }
+};
+
+struct HoldingState {
+  ClientId client = 0;
+  PlaceUuid place{};
+  Size leased = 0;
+  Size guarantee = 0;
+  Size limit = unlimited;
+  Size cache = 0;
+  Size waited_for = 0;
+  std::string waits_for;  // who has been asked for it, or has the turn
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.client), field(self.place), field(self.leased), field(self.guarantee),
+        field(self.limit), field(self.cache), field(self.waited_for), field(self.waits_for);
+  }
+};
+
+// Memory that was asked back, the latest last.
+struct MoveState {
+  Microseconds ago = 0;   // when it was asked for
+  Microseconds took = 0;  // until it ended
+  PlaceUuid place{};
+  std::string from;
+  std::string for_whom;  // empty: a lowered limit, or processes that are no clients
+  ReclaimStep step = ReclaimStep::Cache;
+  Size asked = 0;
+  Size returned = 0;
+  ReclaimEnd how = ReclaimEnd::Applied;
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.ago), field(self.took), field(self.place), field(self.from), field(self.for_whom),
+        field(self.step), field(self.asked), field(self.returned), field(self.how);
+  }
+};
+
+struct StateEnd {
+  Microseconds up_for = 0;  // since the service was started
+  static constexpr auto fields(auto& self, auto&& field) { field(self.up_for); }
+};
+
+// The answer to TermsAsk, and to a question that cannot be answered.
+struct ObserverAnswer {
+  std::uint32_t changed = 0;  // clients
+  std::string why_not;        // empty: done
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.changed), field(self.why_not);
+  }
+};
+
+// As TermsAsk, for the time of devices.
+struct TimeTermsAsk {
+  std::uint16_t version = observer_protocol;
+  std::string name;
+  std::uint32_t cap = 100;  // percent
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.version), field(self.name), field(self.cap);
+  }
+};
+
+// A client's time on its devices, after its ClientState.
+struct TimeState {
+  ClientId client = 0;
+  std::uint32_t cap = 100;
+  Microseconds held = 0;    // of all its group, where it has one
+  Microseconds waited = 0;  // with work that it had no grant for
+  bool competes = false;    // it needs grants: others want a device of its too
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.client), field(self.cap), field(self.held), field(self.waited), field(self.competes);
+  }
+};
+
+using ObserverMessage = std::variant<StateAsk, TermsAsk, PlaceState, ClientState, HoldingState,
+                                     MoveState, StateEnd, ObserverAnswer, TimeTermsAsk, TimeState>;
+
+std::vector<std::byte> encode_observed(const ObserverMessage& message);
+// As decode().
+Result<ObserverMessage> decode_observed(std::span<const std::byte> packet);
+
+}  // namespace cuvmm::node

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the policy of device time is told, and what each client may do as a consequence.
+#include "node/time_policy.hpp"
+
+#include <algorithm>
+
+namespace cuvmm::node {
+
+TimePolicy::Decisions TimePolicy::configure(const TimeSettings& settings, Microseconds now) {
+  settings_ = settings;
+  return decide(now);
+}
+
+TimePolicy::Decisions TimePolicy::came(ClientId client, const TimeTerms& terms, Microseconds now) {
+  Member& member = clients_[client];
+  member.terms = terms;
+  member.party = terms.group.empty() ? "#" + std::to_string(client) : "=" + terms.group;
+  const bool is_new = !parties_.contains(member.party);
+  Party& party = parties_[member.party];
+  party.members.insert(client);
+  if (is_new) {
+    party.credit = static_cast<std::int64_t>(settings_.cap_quantum);
+    party.credit_at = now;
+  }
+  renew_terms(party);
+  return decide(now);
+}
+
+TimePolicy::Decisions TimePolicy::terms_changed(ClientId client, const TimeTerms& terms,
+                                                Microseconds now) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return {};
+  const std::string group = found->second.terms.group;
+  found->second.terms = terms;
+  found->second.terms.group = group;
+  renew_terms(parties_.at(found->second.party));
+  return decide(now);
+}
+
+TimePolicy::Decisions TimePolicy::left(ClientId client, Microseconds now) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return {};
+  const std::string name = found->second.party;
+  Party& party = parties_.at(name);
+  party.members.erase(client);
+  clients_.erase(found);
+  if (party.members.empty()) {
+    std::erase_if(outlasting_, [&](const Outlasting& one) { return one.party == name; });
+    parties_.erase(name);
+  } else {
+    renew_terms(party);
+  }
+  return decide(now);
+}
+
+TimePolicy::Decisions TimePolicy::uses(ClientId client, PlaceId device, Microseconds now) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return {};
+  found->second.wanted_at.try_emplace(device, 0);
+  return decide(now);
+}
+
+TimePolicy::Decisions TimePolicy::wants(ClientId client, PlaceId device, bool does,
+                                        Microseconds now) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return {};
+  Member& member = found->second;
+  // Also when it ceases to: until then it has used the device.
+  member.wanted_at[device] = std::max<Microseconds>(now, 1);
+  if (does) {
+    member.wants.insert(device);
+  } else {
+    member.wants.erase(device);
+    member.undrained.erase(device);
+  }
+  return decide(now);
+}
+
+TimePolicy::Decisions TimePolicy::drained(ClientId client, PlaceId device, Microseconds now) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return {};
+  found->second.undrained.erase(device);
+  return decide(now);
+}
+
+void TimePolicy::in_flight_until(ClientId client, Microseconds when) {
+  const auto found = clients_.find(client);
+  if (found != clients_.end()) found->second.in_flight_until = when;
+}
+
+TimePolicy::Decisions TimePolicy::is_stopped(ClientId client, bool is, Microseconds now) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end() || found->second.is_stopped == is) return {};
+  found->second.is_stopped = is;
+  return decide(now);
+}
+
+TimePolicy::Decisions TimePolicy::has_memory_turn(ClientId client, bool has, Microseconds now) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return {};
+  found->second.has_memory_turn = has;
+  return decide(now);
+}
+
+TimePolicy::Decisions TimePolicy::passed(Microseconds now) {
+  return decide(now);
+}
+
+bool TimePolicy::is_suspended(PlaceId device) const {
+  const auto found = suspended_until_.find(device);
+  return found != suspended_until_.end() && now_ < found->second;
+}
+
+TimeGrant TimePolicy::grant_of(ClientId client, PlaceId device) const {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return TimeGrant::Open;
+  const auto told = found->second.told.find(device);
+  return told == found->second.told.end() ? TimeGrant::Open : told->second.grant;
+}
+
+TimeUse TimePolicy::use_of(ClientId client) const {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return {};
+  const Party& party = parties_.at(found->second.party);
+  TimeUse use = party.use;
+  const bool holds = party.phase == Phase::Running || party.phase == Phase::Draining;
+  if (holds) use.held += now_ - party.since;
+  if (party.phase == Phase::Waiting) use.waited += now_ - party.since;
+  return use;
+}
+
+std::vector<ClientId> TimePolicy::undrained() const {
+  std::vector<ClientId> found;
+  for (const auto& [id, member] : clients_) {
+    if (!member.undrained.empty()) found.push_back(id);
+  }
+  return found;
+}
+
+bool TimePolicy::has_waiting() const {
+  return std::any_of(parties_.begin(), parties_.end(),
+                     [](const auto& one) { return one.second.phase == Phase::Waiting; });
+}
+
+// A group is as its most demanding member.
+void TimePolicy::renew_terms(Party& party) {
+  party.weight = 1;
+  party.priority = -1'000'000;
+  party.cap = 100;
+  for (const ClientId id : party.members) {
+    const TimeTerms& terms = clients_.at(id).terms;
+    party.weight = std::max(party.weight, terms.weight);
+    party.priority = std::max(party.priority, terms.priority);
+    party.cap = std::min(party.cap, std::max(terms.cap, 1U));
+  }
+}
+
+// A context alone is no claim to a device, only work is.
+void TimePolicy::renew_devices() {
+  for (auto& [name, party] : parties_) {
+    party.devices.clear();
+    party.wants = false;
+    for (const ClientId id : party.members) {
+      const Member& member = clients_.at(id);
+      for (const auto& [device, at] : member.wanted_at) {
+        if (is_suspended(device) || !competes(party, device) || is_free(party, device)) continue;
+        party.devices.insert(device);
+        party.wants |= member.wants.contains(device);
+      }
+    }
+  }
+}
+
+bool TimePolicy::uses_device(const Party& party, PlaceId device) const {
+  return std::any_of(party.members.begin(), party.members.end(),
+                     [&](ClientId id) { return clients_.at(id).wanted_at.contains(device); });
+}
+
+bool TimePolicy::competes(const Party& party, PlaceId device) const {
+  return std::any_of(party.members.begin(), party.members.end(), [&](ClientId id) {
+    const Member& member = clients_.at(id);
+    const auto at = member.wanted_at.find(device);
+    if (at == member.wanted_at.end() || at->second == 0) return false;
+    return member.wants.contains(device) || now_ < at->second + settings_.remembered;
+  });
+}
+
+bool TimePolicy::is_free(const Party& party, PlaceId device) const {
+  if (party.cap < 100) return false;
+  if (settings_.rule == TimeRule::Off) return true;
+  bool is_alone = true;
+  for (const auto& [name, other] : parties_) {
+    if (&other == &party || !uses_device(other, device)) continue;
+    is_alone = false;
+    if (competes(other, device)) return false;
+  }
+  if (is_alone) return true;
+  // What it does while it is open nobody sees.
+  const bool was_open = std::any_of(party.members.begin(), party.members.end(), [&](ClientId id) {
+    const auto told = clients_.at(id).told.find(device);
+    return told != clients_.at(id).told.end() && told->second.grant == TimeGrant::Open;
+  });
+  if (competes(party, device)) return true;
+  if (!was_open) return false;
+  // Only one of those that nobody has seen at work.
+  return std::none_of(parties_.begin(), parties_.end(), [&](const auto& other) {
+    return &other.second != &party &&
+           std::any_of(other.second.members.begin(), other.second.members.end(), [&](ClientId id) {
+             const auto told = clients_.at(id).told.find(device);
+             return told != clients_.at(id).told.end() && told->second.grant == TimeGrant::Open;
+           });
+  });
+}
+
+bool TimePolicy::is_below_others(const Party& party, PlaceId device) const {
+  return std::any_of(parties_.begin(), parties_.end(), [&](const auto& other) {
+    return other.second.priority > party.priority && uses_device(other.second, device);
+  });
+}
+
+// Under the rule of priorities, such a party need not ask.
+bool TimePolicy::stands_above_all(const Party& party) const {
+  if (settings_.rule != TimeRule::Priority || party.cap < 100) return false;
+  for (const auto& [name, other] : parties_) {
+    if (&other == &party || other.priority < party.priority) continue;
+    for (const ClientId id : party.members) {
+      for (const auto& [device, at] : clients_.at(id).wanted_at) {
+        if (uses_device(other, device)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool TimePolicy::is_kept_out_by_turn(const Party& party) const {
+  if (settings_.rule != TimeRule::Turns) return false;
+  const auto has_turn = [&](const Party& one) {
+    return std::any_of(one.members.begin(), one.members.end(),
+                       [&](ClientId id) { return clients_.at(id).has_memory_turn; });
+  };
+  if (has_turn(party)) return false;
+  return std::any_of(parties_.begin(), parties_.end(), [&](const auto& other) {
+    return has_turn(other.second) && other.second.wants &&
+           std::any_of(party.devices.begin(), party.devices.end(),
+                       [&](PlaceId device) { return other.second.devices.contains(device); });
+  });
+}
+
+TimeDecision TimePolicy::desired(ClientId client, const Member& member, PlaceId device) const {
+  const Party& party = parties_.at(member.party);
+  TimeDecision wish{.client = client, .device = device};
+  if (is_free(party, device)) {
+    wish.grant = TimeGrant::Open;
+    return wish;
+  }
+  // Queues stay short meanwhile, or the next quantum would find them long.
+  if (is_suspended(device)) {
+    wish.grant = TimeGrant::Held;
+    wish.window = settings_.suspended_window;
+    return wish;
+  }
+  const bool stands = stands_above_all(party);
+  const bool holds = party.phase == Phase::Running && party.granted.contains(device);
+  if (!stands && !holds) return wish;
+  wish.grant = TimeGrant::Held;
+  const bool is_behind = settings_.rule == TimeRule::Priority && is_below_others(party, device);
+  wish.window = stands ? 0 : is_behind ? settings_.background_window : settings_.window;
+  return wish;
+}
+
+TimePolicy::Decisions TimePolicy::decide(Microseconds now) {
+  now_ = std::max(now_, now);
+  renew_devices();
+  settle();
+  Decisions changed;
+  // First who loses, then who gains.
+  for (const bool gains : {false, true}) {
+    for (auto& [id, member] : clients_) {
+      for (const auto& [device, at] : member.wanted_at) {
+        const TimeDecision wish = desired(id, member, device);
+        const auto [told, is_new] =
+            member.told.try_emplace(device, TimeDecision{id, device, TimeGrant::Open, 0});
+        if (told->second.grant == wish.grant && told->second.window == wish.window) continue;
+        if ((wish.grant != TimeGrant::None) != gains) continue;
+        if (told->second.grant == TimeGrant::Open && !is_new) {
+          parties_.at(member.party).was_free_at = now_;
+        }
+        told->second = wish;
+        changed.push_back(wish);
+      }
+    }
+  }
+  return changed;
+}
+
+std::optional<Microseconds> TimePolicy::next_wake() const {
+  std::optional<Microseconds> next;
+  const auto at = [&](Microseconds when) {
+    when = std::max(when, now_ + 1);
+    if (!next || when < *next) next = when;
+  };
+  for (const auto& [name, party] : parties_) {
+    switch (party.phase) {
+      case Phase::Running:
+        if (party.cap < 100) at(broke_at(party));
+        if (is_waited_for(party)) at(party.since + quantum_of(party));
+        break;
+      case Phase::Draining:
+        at(party.drain_by);
+        break;
+      case Phase::Waiting:
+        if (is_broke(party)) at(broke_at(party));
+        if (!party.goes_first && is_eligible(name, party)) {
+          at(party.since + settings_.longest_wait);
+        }
+        break;
+      case Phase::Idle:
+        break;
+    }
+  }
+  for (const Outlasting& one : outlasting_) at(one.until);
+  for (const auto& [device, until] : suspended_until_) {
+    if (now_ < until) at(until);
+  }
+  for (const auto& [id, member] : clients_) {
+    for (const auto& [device, wanted] : member.wanted_at) {
+      const Microseconds forgotten = wanted + settings_.remembered;
+      if (wanted != 0 && !member.wants.contains(device) && now_ < forgotten) at(forgotten);
+    }
+  }
+  return next;
+}
+
+}  // namespace cuvmm::node

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who gets the devices next, and when a grant is over.
+#include <algorithm>
+
+#include "node/time_policy.hpp"
+
+namespace cuvmm::node {
+namespace {
+
+constexpr std::uint64_t tag_unit = 10'000;  // the largest weight, so that no charge is lost
+
+bool have_common(const std::set<PlaceId>& a, const std::set<PlaceId>& b) {
+  return std::any_of(a.begin(), a.end(), [&](PlaceId place) { return b.contains(place); });
+}
+
+}  // namespace
+
+void TimePolicy::settle() {
+  while (update_phases() | end_what_is_over() | start_waiting()) {
+  }
+}
+
+bool TimePolicy::update_phases() {
+  bool changed = false;
+  for (auto& [name, party] : parties_) {
+    if (party.phase == Phase::Idle && party.wants) {
+      party.phase = Phase::Waiting;
+      party.since = now_;
+      party.goes_first = false;
+      changed = true;
+    } else if (party.phase == Phase::Waiting && !party.wants) {
+      party.use.waited += now_ - party.since;
+      party.phase = Phase::Idle;
+      changed = true;
+    }
+    if (party.phase == Phase::Idle) party.was_ready = false;
+    if (party.phase != Phase::Waiting) continue;
+    const bool is_ready = is_eligible(name, party) && !is_kept_out_by_turn(party);
+    // Who comes back after a while has saved up nothing: it begins where the devices are now.
+    if (is_ready && !party.was_ready) {
+      for (const PlaceId device : party.devices) {
+        party.used = std::max(party.used, tag_at(device));
+      }
+    }
+    party.was_ready = is_ready;
+    // The longest wait counts from when it could have been the next.
+    if (!is_eligible(name, party)) {
+      party.use.waited += now_ - party.since;
+      party.since = now_;
+    } else if (!party.goes_first && now_ >= party.since + settings_.longest_wait) {
+      party.goes_first = changed = true;
+    }
+  }
+  return changed;
+}
+
+bool TimePolicy::end_what_is_over() {
+  bool changed = false;
+  for (auto& [name, party] : parties_) {
+    if (party.phase == Phase::Running) {
+      const bool is_over = is_waited_for(party) && now_ >= party.since + quantum_of(party);
+      const bool is_outranked =
+          std::any_of(parties_.begin(), parties_.end(), [&, running = &party](const auto& other) {
+            return is_eligible(other.first, other.second) && outranks(other.second, *running) &&
+                   have_common(other.second.devices, running->granted);
+          });
+      const bool is_revoked =
+          is_over || is_outranked || (party.cap < 100 && now_ >= broke_at(party));
+      if (!party.wants || (is_revoked && stands_above_all(party))) {
+        finish(name, party);
+        changed = true;
+      } else if (is_revoked) {
+        revoke(party);
+        changed = true;
+      }
+    }
+    if (party.phase == Phase::Draining && (!is_undrained(party) || now_ >= party.drain_by)) {
+      finish(name, party);
+      changed = true;
+    }
+  }
+  for (std::size_t i = 0; i < outlasting_.size();) {
+    Outlasting& one = outlasting_[i];
+    const Party& party = parties_.at(one.party);
+    const bool is_gone = !is_undrained(party);
+    const bool is_late = now_ >= one.until;
+    if (!is_gone && !is_late) {
+      ++i;
+      continue;
+    }
+    // A stopped process cannot say that its work has ended; that is no reason to give up.
+    const bool cannot_say =
+        std::all_of(party.members.begin(), party.members.end(), [&](ClientId id) {
+          return clients_.at(id).undrained.empty() || clients_.at(id).is_stopped;
+        });
+    const std::set<PlaceId> devices = one.devices;
+    outlasting_.erase(outlasting_.begin() + static_cast<std::ptrdiff_t>(i));
+    changed = true;
+    if (!is_gone && !cannot_say) suspend(devices);
+  }
+  return changed;
+}
+
+void TimePolicy::suspend(const std::set<PlaceId>& devices) {
+  for (const PlaceId device : devices) suspended_until_[device] = now_ + settings_.suspended_for;
+  renew_devices();
+}
+
+// A stopped process could not use what it got, and the work of one that outlasted its quantum is in
+// flight without a grant.
+bool TimePolicy::is_eligible(const std::string& name, const Party& party) const {
+  if (party.phase != Phase::Waiting || is_broke(party)) return false;
+  const bool is_stopped = std::any_of(party.members.begin(), party.members.end(), [&](ClientId id) {
+    const Member& member = clients_.at(id);
+    return member.is_stopped && !member.wants.empty();
+  });
+  return !is_stopped && std::none_of(outlasting_.begin(), outlasting_.end(),
+                                     [&](const Outlasting& one) { return one.party == name; });
+}
+
+std::vector<std::string> TimePolicy::order_of_waiting() const {
+  std::vector<std::string> names;
+  for (const auto& [name, party] : parties_) {
+    if (is_eligible(name, party)) names.push_back(name);
+  }
+  std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    const Party& one = parties_.at(a);
+    const Party& other = parties_.at(b);
+    if (one.goes_first != other.goes_first) return one.goes_first;
+    if (settings_.rule == TimeRule::Priority && one.priority != other.priority) {
+      return one.priority > other.priority;
+    }
+    if (one.used != other.used) return one.used < other.used;
+    return one.since < other.since;
+  });
+  return names;
+}
+
+// A party gets all its devices at once. While it waits for some of them, nobody behind it gets
+// those it could have.
+bool TimePolicy::start_waiting() {
+  bool changed = false;
+  std::set<PlaceId> reserved;
+  for (const std::string& name : order_of_waiting()) {
+    Party& party = parties_.at(name);
+    const std::set<PlaceId>& devices = party.devices;
+    if (!party.goes_first && is_kept_out_by_turn(party)) continue;
+    if (!have_common(devices, reserved) && may_start(party, devices)) {
+      start(party, devices);
+      changed = true;
+    }
+    reserved.insert(devices.begin(), devices.end());
+  }
+  for (auto& [name, party] : parties_) {
+    if (party.phase != Phase::Running) continue;
+    for (const PlaceId device : party.devices) {
+      if (party.granted.contains(device) || reserved.contains(device)) continue;
+      if (!may_start(party, {device})) continue;
+      party.granted.insert(device);
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+bool TimePolicy::may_start(const Party& party, const std::set<PlaceId>& devices) const {
+  return std::none_of(parties_.begin(), parties_.end(), [&](const auto& one) {
+    const Party& other = one.second;
+    if (&other == &party || !have_common(other.granted, devices)) return false;
+    if (other.phase == Phase::Running) return true;
+    // What a lower one has in flight is little, and not worth the wait for the report of its end.
+    const bool is_above = settings_.rule == TimeRule::Priority && party.priority > other.priority;
+    return other.phase == Phase::Draining && !is_above;
+  });
+}
+
+bool TimePolicy::is_waited_for(const Party& party) const {
+  // For more devices than it has: it can have them only together.
+  const bool wants_more =
+      std::any_of(party.devices.begin(), party.devices.end(),
+                  [&](PlaceId device) { return !party.granted.contains(device); });
+  if (wants_more) return true;
+  return std::any_of(parties_.begin(), parties_.end(), [&](const auto& one) {
+    const Party& other = one.second;
+    if (!is_eligible(one.first, other)) return false;
+    if (!have_common(other.devices, party.granted)) return false;
+    if (other.goes_first) return true;
+    if (is_kept_out_by_turn(other)) return false;
+    return settings_.rule != TimeRule::Priority || other.priority >= party.priority;
+  });
+}
+
+// A party that waited too long keeps its grant for the shortest quantum.
+bool TimePolicy::outranks(const Party& waiting, const Party& running) const {
+  if (settings_.rule != TimeRule::Priority || waiting.priority <= running.priority) return false;
+  return !running.goes_first || now_ >= running.since + settings_.shortest_quantum;
+}
+
+void TimePolicy::start(Party& party, const std::set<PlaceId>& devices) {
+  party.use.waited += now_ - party.since;
+  party.phase = Phase::Running;
+  party.since = now_;
+  party.granted = devices;
+  for (const ClientId id : party.members) clients_.at(id).undrained.clear();
+  for (const PlaceId device : devices) {
+    std::uint64_t& last = last_tag_[device];
+    last = std::max(last, party.used);
+  }
+}
+
+void TimePolicy::revoke(Party& party) {
+  party.phase = Phase::Draining;
+  party.revoked_at = now_;
+  Microseconds ends = now_;
+  for (const ClientId id : party.members) {
+    Member& member = clients_.at(id);
+    for (const PlaceId device : party.granted) {
+      // Who is free of the rules there reports nothing.
+      if (!member.wants.contains(device) || !party.devices.contains(device)) continue;
+      member.undrained.insert(device);
+      ends = std::max(ends, member.in_flight_until);
+    }
+  }
+  const Microseconds longest = std::max(quantum_of(party), settings_.outlasts);
+  party.drain_by = std::min(ends, now_ + longest) + settings_.drain_grace;
+}
+
+bool TimePolicy::is_undrained(const Party& party) const {
+  return std::any_of(party.members.begin(), party.members.end(),
+                     [&](ClientId id) { return !clients_.at(id).undrained.empty(); });
+}
+
+void TimePolicy::finish(const std::string& name, Party& party) {
+  const Microseconds held = now_ - party.since;
+  party.use.held += held;
+  party.used += std::max<std::uint64_t>(1, held * tag_unit / party.weight);
+  for (const PlaceId device : party.granted) {
+    const bool is_contested =
+        std::any_of(parties_.begin(), parties_.end(), [&, self = &party](const auto& other) {
+          return &other.second != self && other.second.phase != Phase::Idle &&
+                 other.second.devices.contains(device);
+        });
+    // Nobody is behind it there, and who comes next begins where it has come to.
+    if (!is_contested) last_tag_[device] = std::max(last_tag_[device], party.used);
+  }
+  party.credit = credit_of(party);
+  party.credit_at = now_;
+  if (party.cap < 100) party.credit -= static_cast<std::int64_t>(held);
+  if (party.phase == Phase::Draining && is_undrained(party)) {
+    // The queue of who has just been free of the rules may be long.
+    const bool was_free =
+        party.was_free_at != 0 && now_ < party.was_free_at + settings_.settles_within;
+    const Microseconds until = was_free ? party.was_free_at + settings_.settles_within
+                                        : party.revoked_at + settings_.outlasts;
+    outlasting_.push_back({name, party.granted, until});
+  }
+  party.granted.clear();
+  party.goes_first = false;
+  party.since = now_;
+  party.phase = party.wants ? Phase::Waiting : Phase::Idle;
+}
+
+// Where the device is in the time by weight, that of its holder included.
+std::uint64_t TimePolicy::tag_at(PlaceId device) const {
+  const auto last = last_tag_.find(device);
+  std::uint64_t tag = last == last_tag_.end() ? 0 : last->second;
+  for (const auto& [name, party] : parties_) {
+    if (!party.granted.contains(device)) continue;
+    tag = std::max(tag, party.used + (now_ - party.since) * tag_unit / party.weight);
+  }
+  return tag;
+}
+
+Microseconds TimePolicy::quantum_of(const Party& party) const {
+  if (party.goes_first) return settings_.shortest_quantum;
+  std::uint64_t weights = 0;
+  for (const auto& [name, other] : parties_) {
+    const bool competes_now = &other == &party || (other.phase != Phase::Idle &&
+                                                   have_common(other.devices, party.granted));
+    if (competes_now) weights += other.weight;
+  }
+  return std::clamp(settings_.cycle * party.weight / std::max<std::uint64_t>(weights, 1),
+                    settings_.shortest_quantum, settings_.longest_quantum);
+}
+
+// A cap is an allowance that grows with time. What it holds is charged when it ends.
+std::int64_t TimePolicy::credit_of(const Party& party) const {
+  const auto most = static_cast<std::int64_t>(4 * settings_.cap_quantum);
+  const auto gained = static_cast<std::int64_t>((now_ - party.credit_at) * party.cap / 100);
+  return std::min(party.credit + gained, std::max(most, party.credit));
+}
+
+bool TimePolicy::is_broke(const Party& party) const {
+  if (party.cap >= 100 || party.phase == Phase::Running) return false;
+  return credit_of(party) < static_cast<std::int64_t>(settings_.cap_quantum);
+}
+
+// When a holder has used up its allowance, or one that waits has enough of it.
+Microseconds TimePolicy::broke_at(const Party& party) const {
+  if (party.phase == Phase::Running) {
+    // Both gain and loss are counted from the same moment at the earliest.
+    const std::int64_t at_start =
+        party.credit +
+        static_cast<std::int64_t>((party.since - std::min(party.since, party.credit_at)) *
+                                  party.cap / 100);
+    const auto most = static_cast<std::int64_t>(4 * settings_.cap_quantum);
+    const auto left = static_cast<std::uint64_t>(std::clamp<std::int64_t>(at_start, 0, most));
+    return party.since + left * 100 / (100 - party.cap);
+  }
+  const std::int64_t missing = static_cast<std::int64_t>(settings_.cap_quantum) - credit_of(party);
+  if (missing <= 0) return now_;
+  return now_ + static_cast<Microseconds>(missing) * 100 / party.cap + 1;
+}
+
+}  // namespace cuvmm::node

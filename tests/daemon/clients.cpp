@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// What clients of the service can do, and what they cannot do to others.
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <random>
+
+#include "daemon/service_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+using namespace node;
+
+TEST_F(NodeService, LeasesWhatThereIsAndNamesWhoHoldsTheRest) {
+  start();
+  RawClient first = RawClient::at(*this, "first");
+  ASSERT_TRUE(first.hear<Accepted>());
+  RawClient second = RawClient::at(*this, "second");
+  ASSERT_TRUE(second.hear<Accepted>());
+  EXPECT_TRUE(first.lease(200 * MiB));
+  EXPECT_FALSE(second.lease(100 * MiB));
+  EXPECT_EQ(second.refusal().why, RefusalReason::NotAtOnce);
+  EXPECT_EQ(second.refusal().free, 56 * MiB);
+  ASSERT_EQ(second.refusal().holders.size(), 1u);
+  EXPECT_EQ(second.refusal().holders[0].name, "first");
+  EXPECT_EQ(second.refusal().holders[0].process, static_cast<std::uint32_t>(::getpid()));
+  first.give_back(100 * MiB);
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 100 * MiB; }));
+  EXPECT_TRUE(second.lease(100 * MiB));
+  EXPECT_EQ(look_at_device(socket()).leased, 200 * MiB);
+}
+
+TEST_F(NodeService, WhatAClientHeldIsFreeWhenItHasGone) {
+  start();
+  {
+    RawClient gone = RawClient::at(*this, "gone");
+    ASSERT_TRUE(gone.lease(200 * MiB));
+  }
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
+}
+
+TEST_F(NodeService, AForkedChildDoesNotKeepItsParentsLease) {
+  start();
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    RawClient client = RawClient::at(*this, "parent");
+    if (!client.lease(200 * MiB)) ::_exit(1);
+    if (::fork() == 0) {  // it keeps the socket open
+      ::sleep(30);
+      ::_exit(0);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(parent, &status, 0), parent);
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }, 10))
+      << "seen by its pidfd";
+}
+
+TEST_F(NodeService, AGuaranteeBringsBackWhatWasLent) {
+  start();
+  RawClient lender = RawClient::at(*this, "lender");
+  ASSERT_TRUE(lender.lease(240 * MiB));
+  lender.say(UseReport{.place = lender.device(), .cache = 120 * MiB});
+  RawClient owner = RawClient::at(*this, "owner", 100 * MiB);
+  ASSERT_TRUE(owner.hear<PlaceTerms>());
+  owner.say(LeaseAsk{77, owner.device(), 100 * MiB, false});
+  const auto demand = lender.hear<ReclaimDemand>();
+  ASSERT_TRUE(demand);
+  EXPECT_EQ(demand->step, ReclaimStep::Cache);
+  EXPECT_EQ(demand->bytes, 84 * MiB);
+  lender.say(ReclaimAnswer{demand->revision, lender.device(), ReclaimOutcome::Applied, 84 * MiB});
+  const auto grant = owner.hear<LeaseGrant>();
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->request, 77u);
+}
+
+TEST_F(NodeService, OneThatDoesNotAnswerIsNotWaitedForLongerThanItsDeadline) {
+  start();
+  RawClient silent = RawClient::at(*this, "silent");
+  ASSERT_TRUE(silent.lease(240 * MiB));
+  silent.say(UseReport{.place = silent.device(), .cache = 240 * MiB});
+  RawClient asker = RawClient::at(*this, "asker", 100 * MiB);
+  EXPECT_FALSE(asker.lease(100 * MiB, false));
+  EXPECT_EQ(asker.refusal().why, RefusalReason::NotReturned);
+  EXPECT_TRUE(asker.lease(16 * MiB));
+}
+
+TEST_F(NodeService, ACancelledRequestAsksNobodyAnyMore) {
+  start();
+  RawClient busy = RawClient::at(*this, "busy");
+  ASSERT_TRUE(busy.lease(240 * MiB));
+  RawClient asker = RawClient::at(*this, "asker");
+  ASSERT_TRUE(asker.hear<PlaceTerms>());
+  asker.say(LeaseAsk{5, asker.device(), 100 * MiB, false});
+  ASSERT_TRUE(busy.hear<ReclaimDemand>()) << "its turn";
+  asker.say(LeaseCancel{5});
+  busy.give_back(240 * MiB);
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
+  EXPECT_FALSE(asker.hear<LeaseGrant>(200));
+}
+
+TEST_F(NodeService, GarbageEndsItsConnectionAndNoOther) {
+  start();
+  RawClient good = RawClient::at(*this, "good");
+  ASSERT_TRUE(good.lease(MiB * 8));
+  std::mt19937_64 random{7};
+  for (int i = 0; i < 50; ++i) {
+    RawClient bad{socket()};
+    ASSERT_TRUE(bad.is_open());
+    std::vector<std::byte> packet(random() % longest_message + 1);
+    for (std::byte& byte : packet) byte = static_cast<std::byte>(random());
+    bad.say(packet);
+    EXPECT_TRUE(bad.is_ended());
+  }
+  EXPECT_TRUE(good.lease(MiB * 8));
+}
+
+TEST_F(NodeService, HalfMessagesAndThoseOutOfOrderEndTheConnection) {
+  start();
+  RawClient half{socket()};
+  auto packet = encode(Greeting{.name = "half"});
+  packet.resize(packet.size() / 2);
+  half.say(packet);
+  EXPECT_TRUE(half.is_ended());
+  RawClient ungreeted{socket()};
+  ungreeted.say(LeaseAsk{.request = 1, .bytes = MiB});
+  EXPECT_TRUE(ungreeted.is_ended());
+  RawClient twice = RawClient::at(*this, "twice");
+  twice.say(Greeting{.name = "twice"});
+  EXPECT_TRUE(twice.is_ended());
+  RawClient usurper = RawClient::at(*this, "usurper");
+  usurper.say(LeaseGrant{1});
+  EXPECT_TRUE(usurper.is_ended());
+}
+
+TEST_F(NodeService, AnotherVersionIsToldWhy) {
+  start();
+  RawClient newer{socket()};
+  newer.say(Greeting{.oldest = 900, .newest = 901, .name = "newer"});
+  const auto rejected = newer.hear<Rejected>();
+  ASSERT_TRUE(rejected);
+  EXPECT_EQ(rejected->why, Rejection::Version);
+  EXPECT_EQ(rejected->newest, newest_protocol);
+  EXPECT_TRUE(newer.is_ended());
+}
+
+TEST_F(NodeService, KindsOfLaterVersionsArePassedOver) {
+  start();
+  RawClient client = RawClient::at(*this, "later");
+  ASSERT_TRUE(client.hear<Accepted>());
+  auto packet = encode(LeaseCancel{1});
+  packet[4] = std::byte{200};
+  client.say(packet);
+  EXPECT_TRUE(client.lease(MiB));
+}
+
+TEST_F(NodeService, AFloodEndsItsConnection) {
+  start();
+  RawClient good = RawClient::at(*this, "good");
+  ASSERT_TRUE(good.hear<Accepted>());
+  RawClient flood = RawClient::at(*this, "flood");
+  bool ended = false;
+  for (int i = 0; i < 400'000 && !ended; ++i) {
+    flood.say(UseReport{.place = flood.device()});
+    if (i % 1000 == 0) ended = flood.is_ended(0);
+  }
+  EXPECT_TRUE(ended || flood.is_ended());
+  EXPECT_TRUE(good.lease(MiB));
+}
+
+TEST_F(NodeService, OneThatDoesNotReadLosesItsConnection) {
+  start();
+  RawClient slow = RawClient::at(*this, "slow");
+  RawClient good = RawClient::at(*this, "good");
+  // Each is refused with an answer that nobody reads.
+  for (RequestId i = 0; i < 6000; ++i) {
+    slow.say(LeaseAsk{i, slow.device(), 500 * MiB, true});
+    if (i % 50 == 0) ::usleep(5000);
+  }
+  EXPECT_TRUE(slow.is_ended());
+  EXPECT_TRUE(good.lease(MiB));
+}
+
+TEST_F(NodeService, TurnsClientsAwayWithoutDescriptorsAndGoesOn) {
+  start({}, {"/bin/sh", "-c", "ulimit -n 40; exec \"$@\"", "sh"});
+  std::vector<RawClient> many;
+  for (int i = 0; i < 60; ++i) many.emplace_back(socket());
+  many.clear();
+  EXPECT_TRUE(comes_true([&] {
+    RawClient later{socket()};
+    later.say(Greeting{.name = "later"});
+    return later.hear<Accepted>(200).has_value();
+  }));
+}
+
+TEST_F(NodeService, ReplacesAStaleSocketAndRefusesALivingOne) {
+  start();
+  EXPECT_EQ(start_and_wait({}), 1) << "somebody listens there";
+  RawClient still = RawClient::at(*this, "still");
+  EXPECT_TRUE(still.hear<Accepted>());
+  kill_service();
+  start();
+  RawClient again = RawClient::at(*this, "again");
+  EXPECT_TRUE(again.hear<Accepted>());
+}
+
+TEST_F(NodeService, BooksAreExactAfterClientsWereKilledAtRandom) {
+  start();
+  std::mt19937_64 random{11};
+  std::vector<RawClient> clients;
+  for (int step = 0; step < 300; ++step) {
+    if (clients.size() < 6) clients.push_back(RawClient::at(*this, std::to_string(step)));
+    RawClient& one = clients[random() % clients.size()];
+    switch (random() % 4) {
+      case 0:
+        one.close();
+        std::erase_if(clients, [](const RawClient& client) { return !client.is_open(); });
+        break;
+      case 1:
+        one.give_back(random() % (8 * MiB));
+        break;
+      default:
+        one.lease((random() % 16 + 1) * MiB);
+    }
+    EXPECT_LE(look_at_device(socket()).leased, memory);
+  }
+  clients.clear();
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
+}
+
+TEST_F(NodeService, AClientThatComesBackSaysWhatItHolds) {
+  start();
+  const PlaceUuid device = device_of(socket());
+  kill_service();
+  start();
+  RawClient client{socket()};
+  client.say(Greeting{.name = "back", .places = 1});
+  client.say(HeldAlready{.place = device, .bytes = 64 * MiB});
+  ASSERT_TRUE(client.hear<Accepted>());
+  EXPECT_EQ(look_at_device(socket()).leased, 64 * MiB);
+}
+
+TEST_F(NodeService, AnotherUserIsTurnedAwayFromAUsersService) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  start();
+  const std::string path = socket();
+  ::chmod(path.c_str(), 0666);
+  ::chmod(file("").c_str(), 0755);
+  service().signal(SIGSTOP);  // nothing is said before it looks who it is
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(3);
+    RawClient stranger{path};
+    // The service runs as root, which is another user than this.
+    ::_exit(stranger.is_open() && stranger.is_ended(20'000) ? 0 : 4);
+  }
+  ::usleep(100'000);
+  service().signal(SIGCONT);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(NodeService, AServiceOfAllUsersGivesStrangersNoGuarantee) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  start({"--all-users"});
+  ::chmod(file("").c_str(), 0755);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(3);
+    RawClient stranger{socket()};
+    const PlaceUuid device = device_of(socket());
+    stranger.say(Greeting{.name = "stranger", .weight = 9, .priority = 50, .places = 1});
+    stranger.say(HeldAlready{.place = device, .guarantee = 100 * MiB});
+    const auto accepted = stranger.hear<Accepted>();
+    const auto terms = stranger.hear<PlaceTerms>();
+    const bool is_right = accepted && terms && accepted->priority == 0 && accepted->weight == 1 &&
+                          terms->guarantee == 0;
+    stranger.set_device(device);
+    ::_exit(is_right && stranger.lease(MiB) ? 0 : 4);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(NodeService, AClientOfAnotherPidNamespaceIsServed) {
+  start();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWPID) != 0) ::_exit(77);
+    const pid_t inner = ::fork();
+    if (inner == 0) {
+      RawClient client = RawClient::at(*this, "inner");
+      ::_exit(client.hear<Accepted>() && client.lease(8 * MiB) ? 0 : 4);
+    }
+    int status = 0;
+    ::waitpid(inner, &status, 0);
+    ::_exit(WEXITSTATUS(status));
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no PID namespace may be made here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
+}
+
+TEST_F(NodeService, TermsCanBeChangedWhileAClientRuns) {
+  start();
+  RawClient client = RawClient::at(*this, "trainer");
+  ASSERT_TRUE(client.hear<PlaceTerms>());
+  RawClient admin{socket()};
+  admin.say(TermsAsk{.name = "trainer", .sets_limit = true, .limit = 64 * MiB});
+  const auto answer = admin.hear<ObserverAnswer>();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->changed, 1u);
+  const auto terms = client.hear<PlaceTerms>();
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(terms->limit, 64 * MiB);
+  EXPECT_FALSE(client.lease(80 * MiB));
+  EXPECT_EQ(client.refusal().why, RefusalReason::BeyondLimit);
+  admin.say(TermsAsk{.name = "nobody", .sets_limit = true});
+  EXPECT_EQ(admin.hear<ObserverAnswer>()->why_not, "there is no client of that name");
+  admin.say(TermsAsk{.name = "trainer",
+                     .sets_guarantee = true,
+                     .guarantee = GiB,
+                     .sets_limit = true,
+                     .limit = unlimited});
+  EXPECT_NE(admin.hear<ObserverAnswer>()->why_not, "");
+}
+
+}  // namespace
+}  // namespace cuvmm::test

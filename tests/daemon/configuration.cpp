@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The service's configuration: what it means, and what is said of what it cannot mean.
+#include <signal.h>
+
+#include "daemon/config.hpp"
+#include "daemon/service_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+using namespace daemon;
+
+ConfigRead parsed(const std::string& text, Serves serves = Serves::OneUser) {
+  return parse_config(text, "f.toml", serves);
+}
+
+TEST(NodeConfiguration, SaysCapacitiesAndTerms) {
+  const ConfigRead read = parsed(
+      "[capacity]\n"
+      "0 = \"24G\"\n"
+      "host = \"64G\"\n"
+      "[[client]]\n"
+      "name = \"trainer\"\n"
+      "user = 1000\n"
+      "cgroup = \"/system.slice/train.service\"\n"
+      "guarantee = \"10G\"\n"
+      "limit = \"20G\"\n"
+      "weight = 3\n"
+      "priority = -5\n"
+      "[[client]]\n"
+      "user = \"root\"\n"
+      "guarantee = \"2G\"\n");
+  ASSERT_TRUE(read.ok()) << read.problem;
+  EXPECT_EQ(read.config.capacity.at("0"), 24 * GiB);
+  EXPECT_EQ(read.config.host, 64 * GiB);
+  ASSERT_EQ(read.config.rules.size(), 2u);
+  const ClientRule& rule = read.config.rules[0];
+  EXPECT_EQ(rule.name, "trainer");
+  EXPECT_EQ(rule.user, 1000u);
+  EXPECT_EQ(rule.guarantee, 10 * GiB);
+  EXPECT_EQ(rule.limit, 20 * GiB);
+  EXPECT_EQ(rule.weight, 3u);
+  EXPECT_EQ(rule.priority, -5);
+  EXPECT_EQ(read.config.rules[1].user, 0u);
+  EXPECT_EQ(read.config.guaranteed(), 12 * GiB);
+}
+
+TEST(NodeConfiguration, ProblemsNameFileLineAndKey) {
+  const auto problem = [](const std::string& text) { return parsed(text).problem; };
+  EXPECT_EQ(problem("\nspeed = 1\n").substr(0, 16), "f.toml:2: speed:");
+  EXPECT_EQ(problem("[capacity]\n0 = 24\n"),
+            "f.toml:2: 0: it has to be a size in quotes, as \"16G\"");
+  EXPECT_EQ(problem("[[client]]\nname = \"a\"\nguarantee = \"much\"\n").substr(0, 20),
+            "f.toml:3: guarantee:");
+  EXPECT_EQ(problem("[[client]]\nname = \"a\"\nweight = 0\n"),
+            "f.toml:3: weight: it has to be a whole number from 1 to 10000");
+  EXPECT_EQ(problem("[[client]]\nname = \"a\"\ncolour = \"red\"\n").substr(0, 17),
+            "f.toml:3: colour:");
+  EXPECT_EQ(problem("[[client]]\nuser = \"nobody of that name\"\n"),
+            "f.toml:2: user: there is no user 'nobody of that name'");
+  EXPECT_EQ(problem("[[client]]\nlimit = \"1G\"\n").substr(0, 17), "f.toml:1: client:");
+  EXPECT_EQ(problem("[capacity\n").substr(0, 9), "f.toml:1:");
+  EXPECT_EQ(problem("client = 3\n").substr(0, 17), "f.toml:1: client:");
+  EXPECT_FALSE(read_config("/nowhere/at/all", Serves::OneUser).ok());
+}
+
+TEST(NodeConfiguration, ForAllUsersANameAloneGivesNothingAway) {
+  const std::string text = "[[client]]\nname = \"a\"\nguarantee = \"1G\"\n";
+  EXPECT_TRUE(parsed(text).ok());
+  EXPECT_FALSE(parsed(text, Serves::AllUsers).ok());
+  EXPECT_TRUE(parsed(text + "user = 0\n", Serves::AllUsers).ok());
+  EXPECT_TRUE(parsed("[[client]]\nname = \"a\"\nlimit = \"1G\"\n", Serves::AllUsers).ok());
+}
+
+TEST_F(NodeService, GuaranteesThatDoNotFitAreRefusedAtTheStart) {
+  write_file("c.toml",
+             "[[client]]\nname = \"a\"\nguarantee = \"200M\"\n"
+             "[[client]]\nname = \"b\"\nguarantee = \"100M\"\n");
+  std::string said;
+  EXPECT_EQ(start_and_wait({"--config", file("c.toml"), "--check"}, &said), 1);
+  EXPECT_NE(said.find("guarantees add up to 300 MiB, and device 0 has 256 MiB"), std::string::npos)
+      << said;
+  EXPECT_EQ(start_and_wait({"--config", file("c.toml")}, &said), 1);
+  EXPECT_EQ(start_and_wait({"--capacity", "3=1G", "--check"}, &said), 1);
+  EXPECT_EQ(start_and_wait({"--capacity", "much", "--check"}, &said), 2);
+}
+
+TEST_F(NodeService, AConfigurationIsReadAgainAndABadOneChangesNothing) {
+  write_file("c.toml", "[[client]]\nname = \"a\"\nlimit = \"100M\"\n");
+  start({"--config", file("c.toml")});
+  RawClient client = RawClient::at(*this, "a");
+  ASSERT_EQ(client.hear<node::PlaceTerms>()->limit, 100 * MiB);
+  write_file("c.toml", "[[client]]\nname = \"a\"\nlimit = \"50M\"\n");
+  service().signal(SIGHUP);
+  EXPECT_EQ(client.hear<node::PlaceTerms>()->limit, 50 * MiB);
+  write_file("c.toml", "[[client]]\nname = \"a\"\nlimit = 7\n");
+  service().signal(SIGHUP);
+  EXPECT_TRUE(comes_true(
+      [&] { return read_file("service.log").find("limit: it has") != std::string::npos; }));
+  EXPECT_FALSE(client.lease(60 * MiB));
+  EXPECT_TRUE(client.lease(40 * MiB));
+}
+
+TEST_F(NodeService, CapacityIsWhatClientsMayHaveTogether) {
+  start({"--capacity", "0=64M"});
+  RawClient client = RawClient::at(*this, "a");
+  EXPECT_FALSE(client.lease(65 * MiB));
+  EXPECT_TRUE(client.lease(64 * MiB));
+}
+
+}  // namespace
+}  // namespace cuvmm::test

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clients that share a device's time by their boards.
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <map>
+#include <string>
+
+#include "daemon/config.hpp"
+#include "daemon/service_world.hpp"
+#include "node/grant_board.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+using node::TimeGrant;
+
+// One that does what it says on its board, and no more.
+class TimeClient {
+ public:
+  TimeClient(const NodeService& service, const std::string& name, std::uint32_t cap = 100)
+      : raw_(RawClient::at(service, name)) {
+    EXPECT_TRUE(raw_.hear<node::Accepted>());
+    raw_.say(node::TimeWish{cap});
+    EXPECT_TRUE(raw_.hear<node::TimeBoard>());
+    void* const memory = ::mmap(nullptr, sizeof(node::GrantBoard), PROT_READ | PROT_WRITE,
+                                MAP_SHARED, raw_.descriptor().number(), 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    board_ = static_cast<node::GrantBoard*>(memory);
+  }
+  ~TimeClient() { ::munmap(board_, sizeof *board_); }
+  TimeClient(const TimeClient&) = delete;
+  TimeClient& operator=(const TimeClient&) = delete;
+
+  node::GrantWords& words() {
+    for (node::GrantWords& one : board_->devices) {
+      if (one.device == raw_.device()) return one;
+    }
+    ADD_FAILURE() << "the board does not have the device";
+    return board_->devices[0];
+  }
+  TimeGrant grant() { return node::grant_in(words().grant.load()); }
+  void want(bool does) {
+    words().wants.store(does ? 1 : 0);
+    raw_.say(node::TimeNews{});
+  }
+  // Where it has lost the grant: nothing of it is in flight.
+  void report_drained() {
+    const std::uint32_t word = words().grant.load();
+    if (node::grant_in(word) != TimeGrant::None || words().drained.exchange(word) == word) return;
+    raw_.say(node::TimeNews{});
+  }
+  std::uint64_t beat() const { return board_->beat_ns.load(); }
+  RawClient& raw() { return raw_; }
+
+ private:
+  RawClient raw_;
+  node::GrantBoard* board_ = nullptr;
+};
+
+class DeviceTime : public NodeService {};
+
+TEST_F(DeviceTime, IsFreeForAllWithoutAPolicy) {
+  start();
+  TimeClient first{*this, "first"};
+  TimeClient second{*this, "second"};
+  first.want(true);
+  second.want(true);
+  ::usleep(100'000);
+  EXPECT_EQ(first.grant(), TimeGrant::Open);
+  EXPECT_EQ(second.grant(), TimeGrant::Open);
+}
+
+TEST_F(DeviceTime, OfTwoThatWantItIsHandedOverAgainAndAgain) {
+  start({"--time", "share"});
+  TimeClient first{*this, "first"};
+  EXPECT_EQ(first.grant(), TimeGrant::Open) << "nobody else is there";
+  TimeClient second{*this, "second"};
+  first.want(true);
+  second.want(true);
+  int hand_overs = 0;
+  bool both = false;
+  TimeGrant before = TimeGrant::None;
+  EXPECT_TRUE(comes_true([&] {
+    for (int i = 0; i < 40; ++i) {
+      // The client that loses the grant hears of it first.
+      const TimeGrant of_first = first.grant();
+      both |= of_first == TimeGrant::Held && second.grant() == TimeGrant::Held &&
+              first.grant() == TimeGrant::Held;
+      if (of_first == TimeGrant::Held && before != TimeGrant::Held) ++hand_overs;
+      before = of_first;
+      first.report_drained();
+      second.report_drained();
+      ::usleep(500);
+    }
+    return hand_overs >= 20;
+  }));
+  EXPECT_FALSE(both);
+  second.want(false);
+  EXPECT_TRUE(comes_true([&] { return first.grant() == TimeGrant::Held; }));
+}
+
+TEST_F(DeviceTime, IsTakenFromOneThatReportsNothingAndFromOneThatIsGone) {
+  start({"--time", "share"});
+  TimeClient other{*this, "other"};
+  {
+    TimeClient silent{*this, "silent"};
+    silent.want(true);
+    EXPECT_TRUE(comes_true([&] { return silent.grant() != TimeGrant::None; }));
+    other.want(true);
+    EXPECT_TRUE(comes_true([&] { return other.grant() != TimeGrant::None; }));
+  }
+  EXPECT_TRUE(comes_true([&] { return other.grant() == TimeGrant::Open; }));
+}
+
+TEST_F(DeviceTime, WaitingClientsSeeThatTheServiceLives) {
+  start({"--time", "share"});
+  TimeClient holder{*this, "holder"};
+  TimeClient waiting{*this, "waiting"};
+  holder.want(true);
+  waiting.want(true);
+  const std::uint64_t before = waiting.beat();
+  EXPECT_TRUE(comes_true([&] { return waiting.beat() > before + 150'000'000; }));
+}
+
+TEST_F(DeviceTime, ACapIsTheSmallestOfWishAndRuleAndChangesAtOnce) {
+  write_file("c.toml", "[time]\npolicy = \"share\"\n[[client]]\nname = \"capped\"\ncap = 40\n");
+  start({"--config", file("c.toml")});
+  TimeClient capped{*this, "capped", 50};
+  RawClient observer{socket()};
+  const auto cap_now = [&] {
+    observer.say(node::StateAsk{});
+    const auto state = observer.hear<node::TimeState>();
+    static_cast<void>(observer.hear<node::StateEnd>());
+    return state ? state->cap : 0;
+  };
+  EXPECT_EQ(cap_now(), 40u);
+  observer.say(node::TimeTermsAsk{.name = "capped", .cap = 20});
+  const auto answer = observer.hear<node::ObserverAnswer>();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->changed, 1u);
+  EXPECT_EQ(cap_now(), 20u);
+  observer.say(node::TimeTermsAsk{.name = "nobody", .cap = 20});
+  EXPECT_EQ(observer.hear<node::ObserverAnswer>()->why_not, "there is no client of that name");
+}
+
+TEST_F(DeviceTime, ABoardOfAnybodysMakingChangesNobodyElsesTime) {
+  start({"--time", "share"});
+  TimeClient liar{*this, "liar"};
+  TimeClient honest{*this, "honest"};
+  honest.want(true);
+  std::uint64_t random = 1;
+  for (int i = 0; i < 2'000; ++i) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    liar.words().wants.store(static_cast<std::uint32_t>(random >> 40));
+    liar.words().drained.store(static_cast<std::uint32_t>(random >> 30));
+    liar.words().grant.store(static_cast<std::uint32_t>(random >> 20));
+    liar.words().window.store(static_cast<std::uint32_t>(random >> 10));
+    liar.words().in_flight_until_ns.store(random);
+    if (i % 20 == 0) liar.raw().say(node::TimeNews{});
+    honest.report_drained();
+  }
+  EXPECT_TRUE(comes_true([&] {
+    honest.report_drained();
+    return honest.grant() != TimeGrant::None;
+  }));
+}
+
+TEST(TimeConfiguration, SaysPolicyAndCaps) {
+  const auto parsed = [](const std::string& text) {
+    return daemon::parse_config(text, "f.toml", daemon::Serves::OneUser);
+  };
+  const auto read = parsed("[time]\npolicy = \"priority\"\n[[client]]\nname = \"a\"\ncap = 30\n");
+  ASSERT_TRUE(read.ok()) << read.problem;
+  EXPECT_EQ(read.config.time.rule, node::TimeRule::Priority);
+  EXPECT_EQ(read.config.rules[0].cap, 30u);
+  EXPECT_EQ(parsed("").config.time.rule, node::TimeRule::Off);
+  EXPECT_EQ(parsed("[time]\npolicy = \"fast\"\n").problem,
+            "f.toml:2: policy: allowed is off, share, priority or turns");
+  EXPECT_EQ(parsed("[time]\nspeed = 1\n").problem,
+            "f.toml:2: speed: there is no such key; allowed is policy");
+  EXPECT_EQ(parsed("[[client]]\nname = \"a\"\ncap = 0\n").problem,
+            "f.toml:3: cap: it has to be a whole number from 1 to 100");
+}
+
+// Programs that know nothing of all this.
+class ProgramsThatShareTime : public NodeService {
+ protected:
+  std::vector<std::string> busy(const std::string& name, const std::vector<std::string>& more = {},
+                                const std::vector<std::string>& terms = {}) const {
+    std::vector<std::string> command{
+        std::string{CUVMM_BIN} + "/cuvmm", "run", "--quiet", sim(), "--name", name};
+    command.insert(command.end(), terms.begin(), terms.end());
+    command.insert(command.end(), {"--", std::string{CUVMM_BIN} + "/busy", "--json"});
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+  std::vector<std::string> with_service() const {
+    return {"VMM_NODE=require", "VMM_NODE_SOCKET=" + socket()};
+  }
+  std::map<std::string, node::TimeState> times() const {
+    RawClient observer{socket()};
+    observer.say(node::StateAsk{});
+    std::map<std::string, node::TimeState> found;
+    while (const auto client = observer.hear<node::ClientState>(300)) {
+      if (const auto time = observer.hear<node::TimeState>(300)) found[client->name] = *time;
+    }
+    return found;
+  }
+  bool is_well(const std::string& name) const {
+    return read_file(name).find("\"device_seconds\"") != std::string::npos;
+  }
+};
+
+TEST_F(ProgramsThatShareTime, TwoBusyOnesTakeTurnsOnADeviceAndFinish) {
+  for (const char* rule : {"share", "priority"}) {
+    start({"--time", rule});
+    RunningProgram first{busy("first", {"--seconds", "3"}), with_service(), file("first")};
+    RunningProgram second{busy("second", {"--seconds", "3", "--graph"}, {"--priority", "5"}),
+                          with_service(), file("second")};
+    EXPECT_TRUE(comes_true([&] {
+      const auto seen = times();
+      return seen.contains("first") && seen.contains("second") && seen.at("first").competes &&
+             seen.at("first").held > 0;
+    })) << rule;
+    EXPECT_EQ(first.wait(), 0) << read_file("first");
+    EXPECT_EQ(second.wait(), 0) << read_file("second");
+    EXPECT_TRUE(is_well("first")) << read_file("first");
+    EXPECT_TRUE(is_well("second")) << read_file("second");
+    kill_service();
+  }
+}
+
+TEST_F(ProgramsThatShareTime, ABusyOneFinishesBesideOneThatIsStoppedOrKilled) {
+  start({"--time", "share"});
+  for (const int signal : {SIGSTOP, SIGKILL}) {
+    RunningProgram other{busy("other", {"--seconds", "60"}), with_service(), file("other")};
+    ASSERT_TRUE(comes_true([&] { return times().contains("other"); }));
+    RunningProgram busy_one{busy("busy", {"--seconds", "3"}), with_service(), file("busy")};
+    EXPECT_TRUE(comes_true([&] {
+      const auto seen = times();
+      return seen.contains("busy") && seen.at("busy").held > 0;
+    }));
+    other.signal(signal);
+    EXPECT_EQ(busy_one.wait(), 0) << read_file("busy");
+  }
+}
+
+TEST_F(ProgramsThatShareTime, BusyOnesGoOnWhenTheServiceIsStoppedOrKilled) {
+  for (const int signal : {SIGSTOP, SIGKILL}) {
+    start({"--time", "share"});
+    std::vector<std::string> may_go_on{"VMM_NODE=auto", "VMM_NODE_SOCKET=" + socket()};
+    RunningProgram first{busy("first", {"--seconds", "3"}), may_go_on, file("first")};
+    RunningProgram second{busy("second", {"--seconds", "3"}), may_go_on, file("second")};
+    EXPECT_TRUE(comes_true([&] {
+      const auto seen = times();
+      return seen.contains("first") && seen.at("first").competes && seen.at("first").held > 0;
+    }));
+    service().signal(signal);
+    EXPECT_EQ(first.wait(), 0) << read_file("first");
+    EXPECT_EQ(second.wait(), 0) << read_file("second");
+    service().signal(SIGCONT);
+    kill_service();
+  }
+}
+
+TEST_F(ProgramsThatShareTime, ACappedOneWaitsEvenAlone) {
+  start();
+  RunningProgram capped{busy("capped", {"--seconds", "3"}, {"--cap", "20"}), with_service(),
+                        file("capped")};
+  EXPECT_TRUE(comes_true([&] {
+    const auto seen = times();
+    return seen.contains("capped") && seen.at("capped").cap == 20 && seen.at("capped").waited > 0;
+  }));
+  const std::string cuvmm = std::string{CUVMM_BIN} + "/cuvmm";
+  RunningProgram set{
+      {cuvmm, "set", "capped", "--cap", "90", "--weight", "2"}, with_service(), file("set")};
+  EXPECT_EQ(set.wait(), 0) << read_file("set");
+  EXPECT_EQ(times().at("capped").cap, 90u);
+  RunningProgram top{{cuvmm, "top", "--json"}, with_service(), file("top")};
+  EXPECT_EQ(top.wait(), 0);
+  EXPECT_NE(read_file("top").find("\"cap_percent\": 90"), std::string::npos) << read_file("top");
+  EXPECT_EQ(capped.wait(), 0) << read_file("capped");
+}
+
+}  // namespace
+}  // namespace cuvmm::test

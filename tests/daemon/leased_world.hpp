@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// A leased budget between a program that says yes to everything and a service that answers as a
+// test tells it.
+#pragma once
+
+#include "lease/leases.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "daemon/service_world.hpp"
+
+namespace cuvmm::test {
+
+using lease::LeaseSettings;
+
+inline constexpr Lessor::Uuid a_device{1, 2, 3};
+inline constexpr Size device_memory = 512 * MiB;
+inline constexpr Size batch = 8 * MiB;  // 1/64 of it
+
+// Says yes to everything, and counts.
+class WillingTenant final : public lease::Tenant {
+ public:
+  Size cached(const LeasedBudget&) override { return cache.load(); }
+  void free_cache(LeasedBudget& budget, Size wanted) override {
+    ++frees;
+    const Size gone = std::min(wanted, cache.load());
+    cache -= gone;
+    const Commitment freed{budget, gone};
+  }
+  Size cold(const LeasedBudget&) override { return cold_memory.load(); }
+  void move_out_cold(LeasedBudget& budget, Size wanted, Duration) override {
+    ++moves;
+    const Size gone = std::min(wanted, cold_memory.load());
+    cold_memory -= gone;
+    const Commitment freed{budget, gone};
+  }
+  bool is_idle() override { return idle.load(); }
+  Result<void> pause(Duration) override {
+    ++pauses;
+    if (busy.load()) return Error{.kind = ErrorKind::TimedOut, .doing = "pause"};
+    paused = true;
+    const Commitment freed{*held_by, held.exchange(0)};
+    return {};
+  }
+  Result<void> resume(Come) override {
+    const Size back = comes_back.load();
+    auto right = held_by->commit(back);
+    if (!right.ok()) return right.error();
+    right->keep();
+    held = back;
+    paused = false;
+    ++resumes;
+    return {};
+  }
+  bool is_paused() const override { return paused.load(); }
+  bool has_held_calls() const override { return held_calls.load(); }
+  void wait_outside(const std::function<void()>& wait) override {
+    ++outside;
+    wait();
+  }
+
+  std::atomic<Size> cache{0};
+  std::atomic<Size> held{0};
+  std::atomic<Size> comes_back{0};
+  std::atomic<Size> cold_memory{0};
+  std::atomic<int> frees{0};
+  std::atomic<int> moves{0};
+  std::atomic<int> pauses{0};
+  std::atomic<int> resumes{0};
+  std::atomic<int> outside{0};
+  std::atomic<bool> idle{false};
+  std::atomic<bool> busy{false};
+  std::atomic<bool> paused{false};
+  std::atomic<bool> held_calls{false};
+  LeasedBudget* held_by = nullptr;
+};
+
+// A service of which each answer is the test's.
+class FakeService {
+ public:
+  FakeService() {
+    static int count = 0;
+    path_ = ::testing::TempDir() + "cuvmm-fake-" + std::to_string(::getpid()) + "-" +
+            std::to_string(++count);
+    listening_ = Fd{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path_.c_str(), sizeof address.sun_path - 1);
+    const auto* const bound = reinterpret_cast<const sockaddr*>(&address);
+    EXPECT_EQ(::bind(listening_.number(), bound, sizeof address), 0);
+    EXPECT_EQ(::listen(listening_.number(), 8), 0);
+  }
+  ~FakeService() { ::unlink(path_.c_str()); }
+
+  const std::string& path() const { return path_; }
+  void accept() {
+    socket_ = Fd{::accept4(listening_.number(), nullptr, nullptr, SOCK_CLOEXEC)};
+    const timeval patience{.tv_sec = 20, .tv_usec = 0};
+    ::setsockopt(socket_.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  void hang_up() { socket_.close(); }
+  // Greets back, and says the terms of all places that were named.
+  node::Greeting greet(Size limit = unlimited) {
+    const auto greeting = hear<node::Greeting>();
+    held_.clear();
+    for (int i = 0; i < greeting.places; ++i) held_.push_back(hear<node::HeldAlready>());
+    say(node::Accepted{});
+    for (const node::HeldAlready& one : held_) say(node::PlaceTerms{one.place, 0, limit});
+    return greeting;
+  }
+  const std::vector<node::HeldAlready>& held() const { return held_; }
+
+  void say(const node::NodeMessage& message) {
+    const auto packet = node::encode(message);
+    ::send(socket_.number(), packet.data(), packet.size(), MSG_NOSIGNAL);
+  }
+  // Others are passed over.
+  template <class Kind>
+  Kind hear() {
+    for (;;) {
+      std::array<std::byte, node::longest_message> packet{};
+      const ssize_t got = ::recv(socket_.number(), packet.data(), packet.size(), 0);
+      if (got <= 0) {
+        ADD_FAILURE() << "the client has gone";
+        return {};
+      }
+      const auto said = node::decode(std::span{packet}.first(static_cast<std::size_t>(got)));
+      if (!said.ok()) continue;
+      if (const auto* wanted = std::get_if<Kind>(&*said)) return *wanted;
+    }
+  }
+  void grant_next() { say(node::LeaseGrant{hear<node::LeaseAsk>().request}); }
+  // Grants every other request for a moment.
+  void serve_for(int milliseconds) {
+    const timeval a_moment{.tv_sec = 0, .tv_usec = 1000};
+    ::setsockopt(socket_.number(), SOL_SOCKET, SO_RCVTIMEO, &a_moment, sizeof a_moment);
+    const std::uint64_t until = now_us() + static_cast<std::uint64_t>(milliseconds) * 1000;
+    while (now_us() < until) {
+      std::array<std::byte, node::longest_message> packet{};
+      const ssize_t got = ::recv(socket_.number(), packet.data(), packet.size(), 0);
+      if (got <= 0) continue;
+      const auto said = node::decode(std::span{packet}.first(static_cast<std::size_t>(got)));
+      if (!said.ok()) continue;
+      const auto* ask = std::get_if<node::LeaseAsk>(&*said);
+      if (ask == nullptr) continue;
+      if (ask->request % 2 == 0) {
+        say(node::LeaseGrant{ask->request});
+      } else {
+        say(node::LeaseRefusal{.request = ask->request, .why = node::RefusalReason::NotAtOnce});
+      }
+    }
+  }
+  node::LeaseAsk refuse_next(node::RefusalReason why, Size free = 0) {
+    const auto ask = hear<node::LeaseAsk>();
+    say(node::LeaseRefusal{.request = ask.request, .why = why, .free = free});
+    return ask;
+  }
+
+ private:
+  std::string path_;
+  Fd listening_;
+  Fd socket_;
+  std::vector<node::HeldAlready> held_;
+};
+
+// Lives until the process ends, and stays reachable, so that it doesn't count as a leak.
+template <class T, class... Arguments>
+T& immortal(Arguments&&... arguments) {
+  static auto& all = *new std::vector<std::shared_ptr<void>>;
+  auto made = std::make_shared<T>(std::forward<Arguments>(arguments)...);
+  all.push_back(made);
+  return *made;
+}
+
+// The threads of Leases run until the process ends, as in a program; so must what they use.
+struct LeasedWorld {
+  explicit LeasedWorld(bool is_required = false)
+      : service(immortal<FakeService>()),
+        tenant(immortal<WillingTenant>()),
+        budget(immortal<LeasedBudget>()),
+        leases(immortal<lease::Leases>(
+            LeaseSettings{.sockets = {service.path()}, .is_required = is_required, .name = "w"},
+            tenant)) {
+    tenant.held_by = &budget;
+  }
+  void begin(Size limit = unlimited) {
+    std::thread other{[&] { leases.begin(budget, a_device, device_memory); }};
+    service.accept();
+    service.greet(limit);
+    other.join();
+    ASSERT_TRUE(comes_true([&] { return leases.is_connected(); }));
+  }
+  // While the service answers.
+  bool commit(Size size, const std::function<void()>& meanwhile) {
+    bool done = false;
+    std::thread other{[&] { done = commit(size); }};
+    meanwhile();
+    other.join();
+    return done;
+  }
+  bool commit(Size size) {
+    auto right = budget.commit(size);
+    if (right.ok()) right->keep();
+    return right.ok();
+  }
+  void give_back(Size size) { const Commitment gone{budget, size}; }
+
+  FakeService& service;
+  WillingTenant& tenant;
+  LeasedBudget& budget;
+  lease::Leases& leases;
+};
+
+}  // namespace cuvmm::test

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// A budget whose memory is leased, with a program and a service that do what a test says.
+#include "daemon/leased_world.hpp"
+
+#include <atomic>
+#include <thread>
+
+namespace cuvmm::test {
+namespace {
+
+using node::PlaceUuid;
+
+bool wait_for_more(LeasedBudget& budget, Size size, std::uint64_t milliseconds,
+                   std::uint64_t longest = 0) {
+  const std::uint64_t now = now_ns();
+  return budget.wait_for_more(size, now + milliseconds * 1'000'000,
+                              now + std::max(milliseconds, longest) * 1'000'000);
+}
+
+TEST(LeasedBudgets, AskForABatchAndThenNobody) {
+  LeasedWorld world;
+  world.begin();
+  node::LeaseAsk ask;
+  EXPECT_TRUE(world.commit(2 * MiB, [&] {
+    ask = world.service.hear<node::LeaseAsk>();
+    world.service.say(node::LeaseGrant{ask.request});
+  }));
+  EXPECT_EQ(ask.bytes, batch);
+  EXPECT_TRUE(ask.at_once);
+  EXPECT_EQ(ask.place, PlaceUuid{a_device});
+  EXPECT_TRUE(world.commit(batch - 2 * MiB)) << "nobody answers";
+  EXPECT_EQ(world.budget.surplus(), 0u);
+}
+
+TEST(LeasedBudgets, AskForNoMoreThanTheyNeedWhereABatchIsRefused) {
+  LeasedWorld world;
+  world.begin();
+  EXPECT_TRUE(world.commit(2 * MiB, [&] {
+    EXPECT_EQ(world.service.refuse_next(node::RefusalReason::NotAtOnce, 2 * MiB).bytes, batch);
+    const auto exact = world.service.hear<node::LeaseAsk>();
+    EXPECT_EQ(exact.bytes, 2 * MiB);
+    world.service.say(node::LeaseGrant{exact.request});
+  }));
+  EXPECT_FALSE(world.commit(4 * MiB, [&] {
+    world.service.refuse_next(node::RefusalReason::NotAtOnce);
+    world.service.refuse_next(node::RefusalReason::NotAtOnce);
+  }));
+  EXPECT_EQ(world.budget.committed_bytes(), 2 * MiB);
+}
+
+TEST(LeasedBudgets, FollowTheServicesLimit) {
+  LeasedWorld world;
+  world.begin(16 * MiB);
+  EXPECT_EQ(world.budget.limit(), 16 * MiB);
+  EXPECT_FALSE(world.commit(17 * MiB)) << "without asking";
+  world.service.say(node::PlaceTerms{a_device, 0, 32 * MiB});
+  EXPECT_TRUE(comes_true([&] { return world.budget.limit() == 32 * MiB; }));
+}
+
+TEST(LeasedBudgets, WaitForOthersOutsideTheirCallUntilTheDeadline) {
+  LeasedWorld world;
+  world.begin();
+  bool leased = false;
+  std::thread waits{[&] { leased = wait_for_more(world.budget, 4 * MiB, 20'000); }};
+  world.service.refuse_next(node::RefusalReason::NotReturned);  // and it asks again
+  const auto ask = world.service.hear<node::LeaseAsk>();
+  EXPECT_FALSE(ask.at_once);
+  world.service.say(node::LeaseGrant{ask.request});
+  waits.join();
+  EXPECT_TRUE(leased);
+  EXPECT_EQ(world.tenant.outside, 1);
+  EXPECT_FALSE(wait_for_more(world.budget, 8 * MiB, 50));
+  const auto unanswered = world.service.hear<node::LeaseAsk>();
+  EXPECT_EQ(world.service.hear<node::LeaseCancel>().request, unanswered.request);
+  // A late grant is leased, and not lost.
+  world.service.say(node::LeaseGrant{unanswered.request});
+  EXPECT_TRUE(comes_true([&] { return world.budget.surplus() == 8 * MiB; }));
+}
+
+TEST(LeasedBudgets, WaitLongerForOtherClientsThanForForeignProcesses) {
+  LeasedWorld world;
+  world.begin();
+  bool leased = false;
+  std::thread waits{[&] { leased = wait_for_more(world.budget, 4 * MiB, 1, 20'000); }};
+  const auto ask = world.service.hear<node::LeaseAsk>();
+  ::usleep(20'000);  // past the first deadline
+  world.service.say(node::LeaseGrant{ask.request});
+  waits.join();
+  EXPECT_TRUE(leased);
+  std::thread again{[&] { leased = wait_for_more(world.budget, 8 * MiB, 1, 20'000); }};
+  const auto refused = world.service.hear<node::LeaseAsk>();
+  ::usleep(20'000);
+  world.service.say(
+      node::LeaseRefusal{.request = refused.request, .why = node::RefusalReason::NotReturned});
+  const auto repeated = world.service.hear<node::LeaseAsk>();
+  world.service.say(node::LeaseRefusal{
+      .request = repeated.request, .why = node::RefusalReason::BeyondCapacity, .foreign = GiB});
+  again.join();
+  EXPECT_FALSE(leased) << "and is not asked for again";
+}
+
+TEST(LeasedBudgets, AServiceThatDoesNotAnswerIsDoneWithout) {
+  LeasedWorld world;
+  world.begin();
+  EXPECT_TRUE(world.commit(2 * MiB)) << "the driver decides";
+  EXPECT_TRUE(world.commit(2 * MiB));
+  world.service.hear<node::LeaseAsk>();
+  LeasedWorld strict{true};
+  strict.begin();
+  EXPECT_FALSE(strict.commit(2 * MiB));
+}
+
+TEST(LeasedBudgets, SayWhatTheyHoldToAServiceThatComesBack) {
+  LeasedWorld world;
+  world.begin();
+  ASSERT_TRUE(world.commit(6 * MiB, [&] { world.service.grant_next(); }));
+  world.service.hang_up();
+  ASSERT_TRUE(comes_true([&] { return !world.leases.is_connected(); }));
+  EXPECT_TRUE(world.commit(20 * MiB)) << "beyond the lease, while nobody leases";
+  world.service.accept();
+  world.service.greet();
+  ASSERT_EQ(world.service.held().size(), 1u);
+  EXPECT_EQ(world.service.held()[0].bytes, 26 * MiB);
+  EXPECT_EQ(world.budget.surplus(), 0u);
+  world.give_back(26 * MiB);
+  EXPECT_EQ(world.budget.surplus(), 26 * MiB);
+}
+
+TEST(LeasedBudgets, ReturnWhatTheyHaveToSpare) {
+  LeasedWorld world;
+  world.begin();
+  ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));
+  world.give_back(64 * MiB);
+  const auto returned = world.service.hear<node::LeaseReturn>();
+  EXPECT_EQ(returned.bytes, 64 * MiB - batch);
+  EXPECT_EQ(world.budget.surplus(), batch);
+}
+
+TEST(LeasedBudgets, GiveTheirCacheBackWhenAsked) {
+  LeasedWorld world;
+  world.begin();
+  ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));
+  world.tenant.cache = 32 * MiB;
+  world.service.say(node::ReclaimDemand{9, a_device, node::ReclaimStep::Cache, 16 * MiB, 200'000});
+  const auto answer = world.service.hear<node::ReclaimAnswer>();
+  EXPECT_EQ(answer.revision, 9u);
+  EXPECT_EQ(answer.outcome, node::ReclaimOutcome::Applied);
+  EXPECT_EQ(answer.returned, 16 * MiB);
+  EXPECT_EQ(world.tenant.frees, 1);
+  world.service.say(node::ReclaimDemand{10, a_device, node::ReclaimStep::Cache, GiB, 200'000});
+  EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 16 * MiB) << "all it had";
+}
+
+TEST(LeasedBudgets, MoveColdMemoryOnlyBeyondTheirCacheAndWhenAskedForIt) {
+  LeasedWorld world;
+  world.begin();
+  ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));
+  world.tenant.cache = 8 * MiB;
+  world.tenant.cold_memory = 40 * MiB;
+  node::UseReport use;
+  while (use.cold == 0) use = world.service.hear<node::UseReport>();
+  EXPECT_EQ(use.cold, 40 * MiB);
+  EXPECT_EQ(use.cache, 8 * MiB);
+  world.service.say(node::ReclaimDemand{1, a_device, node::ReclaimStep::Cold, 8 * MiB, 200'000});
+  EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 8 * MiB);
+  EXPECT_EQ(world.tenant.moves, 0) << "the cache is enough";
+  world.service.say(node::ReclaimDemand{2, a_device, node::ReclaimStep::Cache, 8 * MiB, 200'000});
+  EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 0u);
+  EXPECT_EQ(world.tenant.moves, 0);
+  world.service.say(node::ReclaimDemand{3, a_device, node::ReclaimStep::Cold, 30 * MiB, 200'000});
+  EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 30 * MiB);
+  EXPECT_EQ(world.tenant.moves, 1);
+}
+
+TEST(LeasedBudgets, OfTheHostAreLeasedToo) {
+  LeasedWorld world;
+  world.begin();
+  auto& host = immortal<LeasedBudget>();
+  world.leases.begin(host, Lessor::the_host, device_memory);
+  auto place = world.service.hear<node::HeldAlready>();
+  if (place.place == PlaceUuid{a_device}) place = world.service.hear<node::HeldAlready>();
+  EXPECT_EQ(place.place, PlaceUuid{});
+  EXPECT_EQ(place.guarantee, 0u);
+  bool is_leased = true;
+  std::thread asks{[&] { is_leased = host.commit(64 * MiB).ok(); }};
+  const auto ask = world.service.hear<node::LeaseAsk>();
+  EXPECT_EQ(ask.place, PlaceUuid{});
+  world.service.say(
+      node::LeaseRefusal{.request = ask.request, .why = node::RefusalReason::BeyondCapacity});
+  asks.join();
+  EXPECT_FALSE(is_leased);
+  EXPECT_EQ(host.committed_bytes(), 0u);
+}
+
+TEST(LeasedBudgets, AreEmptyInAPauseAndComeBackForAHeldCall) {
+  LeasedWorld world;
+  world.begin();
+  ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));
+  world.tenant.held = world.tenant.comes_back = 64 * MiB;
+  world.service.say(node::ReclaimDemand{3, a_device, node::ReclaimStep::Pause, 64 * MiB, 200'000});
+  EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 64 * MiB);
+  EXPECT_EQ(world.budget.committed_bytes(), 0u);
+  world.tenant.held_calls = true;
+  const auto first = world.service.refuse_next(node::RefusalReason::NotReturned);
+  EXPECT_EQ(first.bytes, 64 * MiB);
+  EXPECT_FALSE(first.at_once);
+  EXPECT_TRUE(world.tenant.is_paused());
+  world.service.grant_next();  // it asks again
+  EXPECT_TRUE(comes_true([&] { return world.tenant.resumes == 1; }));
+  EXPECT_EQ(world.budget.committed_bytes(), 64 * MiB);
+}
+
+TEST(LeasedBudgets, WorkThatDoesNotEndIsReportedAndThePauseRefused) {
+  LeasedWorld world;
+  world.begin();
+  world.tenant.busy = true;
+  world.service.say(node::ReclaimDemand{4, a_device, node::ReclaimStep::Pause, MiB, 200'000});
+  EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().outcome, node::ReclaimOutcome::Deferred);
+  world.service.hear<node::OutlastedTurn>();
+  EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().outcome, node::ReclaimOutcome::Refused);
+  EXPECT_EQ(world.tenant.pauses, 2);
+}
+
+TEST(LeasedBudgets, AreExactWhileThreadsCommitAndTheServiceComesAndGoes) {
+  LeasedWorld world;
+  world.begin();
+  std::atomic<bool> ends{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      while (!ends.load()) {
+        if (world.commit(2 * MiB)) world.give_back(2 * MiB);
+      }
+    });
+  }
+  for (int i = 0; i < 5; ++i) {
+    world.service.serve_for(50);
+    world.service.hang_up();
+    world.service.accept();
+    world.service.greet();
+  }
+  world.service.hang_up();
+  ends = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(world.budget.committed_bytes(), 0u);
+  EXPECT_EQ(world.budget.lease_what_is_held(), 0u) << "all that was granted is to spare";
+}
+
+}  // namespace
+}  // namespace cuvmm::test

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs that know nothing of it, under cuvmm and a service: what they compute is right whatever
+// happens to the service or to each other.
+#include <signal.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "daemon/service_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+// That finds the service, and may not run without.
+std::vector<std::string> required(const NodeService& service) {
+  return {"VMM_NODE=require", "VMM_NODE_SOCKET=" + service.socket()};
+}
+std::vector<std::string> automatic(const NodeService& service) {
+  return {"VMM_NODE=auto", "VMM_NODE_SOCKET=" + service.socket()};
+}
+
+std::size_t client_count(const std::string& socket) {
+  RawClient observer{socket};
+  observer.say(node::StateAsk{});
+  std::size_t count = 0;
+  while (observer.hear<node::ClientState>(300)) ++count;
+  return count;
+}
+
+class ProgramsOfANode : public NodeService {};
+
+TEST_F(ProgramsOfANode, ThreeProgramsThatEachNeedMostOfACardAllFinish) {
+  start();
+  std::deque<RunningProgram> programs;
+  for (const char* name : {"a", "b", "c"}) {
+    programs.emplace_back(program(name, 160, 15), required(*this), file(name));
+  }
+  for (RunningProgram& one : programs) EXPECT_EQ(one.wait(), 0);
+  for (const char* name : {"a", "b", "c"}) {
+    EXPECT_NE(read_file(name).find("all of 15 steps"), std::string::npos) << read_file(name);
+  }
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
+}
+
+TEST_F(ProgramsOfANode, NativelyOnlyOneOfThemCan) {
+  RunningProgram first{program("a", 160, 1500), {"VMM_NODE=off"}, file("a")};
+  ASSERT_TRUE(comes_true([&] { return !read_file("a").empty(); }));
+  RunningProgram second{program("b", 160, 5), {"VMM_NODE=off", "VMM_WAIT=0"}, file("b")};
+  EXPECT_EQ(second.wait(), 2) << read_file("b");
+}
+
+TEST_F(ProgramsOfANode, WhatAProgramHoldsIsLeased) {
+  start();
+  RunningProgram one{program("one", 128, 2000), required(*this), file("one")};
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 128 * MiB; }));
+  EXPECT_EQ(look_at_device(socket()).foreign, 0u);
+  one.signal(SIGKILL);
+  one.wait();
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
+}
+
+TEST_F(ProgramsOfANode, ProgramsRunOnWhenTheServiceIsKilledAndReportWhenItIsBack) {
+  start();
+  RunningProgram one{program("one", 128, 1500), automatic(*this), file("one")};
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 128 * MiB; }));
+  kill_service();
+  ::usleep(200'000);
+  start();
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 128 * MiB; }))
+      << "it says what it holds";
+  EXPECT_EQ(one.wait(), 0) << read_file("one");
+}
+
+TEST_F(ProgramsOfANode, WithoutTheServiceOnlyThoseRunThatDoNotRequireIt) {
+  RunningProgram any{program("any", 64, 3), automatic(*this), file("any")};
+  EXPECT_EQ(any.wait(), 0) << read_file("any");
+  RunningProgram strict{program("strict", 64, 3), required(*this), file("strict")};
+  EXPECT_EQ(strict.wait(), 2);
+  EXPECT_NE(read_file("strict").find("VMM_NODE=require"), std::string::npos) << read_file("strict");
+}
+
+TEST_F(ProgramsOfANode, AStoppedServiceDelaysAProgramAndNothingMore) {
+  start();
+  service().signal(SIGSTOP);
+  RunningProgram one{program("one", 96, 10), automatic(*this), file("one")};
+  EXPECT_EQ(one.wait(), 0) << read_file("one");
+  service().signal(SIGCONT);
+  RunningProgram later{program("later", 96, 10), required(*this), file("later")};
+  EXPECT_EQ(later.wait(), 0) << read_file("later");
+}
+
+TEST_F(ProgramsOfANode, AStoppedProgramDoesNotKeepOthersFromTheRest) {
+  start();
+  RunningProgram stopped{program("stopped", 128, 3000), required(*this), file("stopped")};
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 128 * MiB; }));
+  ::usleep(200'000);
+  stopped.signal(SIGSTOP);
+  RunningProgram small{program("small", 96, 10), required(*this), file("small")};
+  EXPECT_EQ(small.wait(), 0) << read_file("small");
+}
+
+TEST_F(ProgramsOfANode, AnIdleProgramGivesWayAndComesBack) {
+  start();
+  std::vector<std::string> idle = program("idle", 160, 3);
+  idle.back() = "4000";  // the rest between steps
+  RunningProgram sleeps{idle, required(*this), file("idle")};
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
+  ::usleep(500'000);
+  RunningProgram busy{program("busy", 160, 20), required(*this), file("busy")};
+  EXPECT_EQ(busy.wait(), 0) << read_file("busy");
+  EXPECT_EQ(sleeps.wait(), 0) << read_file("idle");
+}
+
+TEST_F(ProgramsOfANode, ProgramsKilledAtRandomLeaveExactBooks) {
+  start();
+  std::deque<RunningProgram> programs;
+  for (int i = 0; i < 4; ++i) {
+    programs.emplace_back(program(std::to_string(i), 128, 3000), required(*this), file("any"));
+  }
+  ASSERT_TRUE(comes_true([&] { return client_count(socket()) == 4; }));
+  for (int i = 0; i < 3; ++i) {
+    ::usleep(400'000);
+    programs.front().signal(SIGKILL);
+    programs.pop_front();
+  }
+  EXPECT_LE(look_at_device(socket()).leased, memory);
+  programs.clear();
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
+}
+
+TEST_F(ProgramsOfANode, ALimitIsWhatAProgramSeesAsItsDevice) {
+  write_file("c.toml", "[[client]]\nname = \"half\"\nlimit = \"128M\"\n");
+  start({"--config", file("c.toml")});
+  // It takes 75% of what it is told there is: three blocks of 32 MiB.
+  std::vector<std::string> command = program("half", 0, 2);
+  *std::find(command.begin(), command.end(), "--mib") = "--memory";
+  *(std::find(command.begin(), command.end(), "--memory") + 1) = "75";
+  RunningProgram half{command, required(*this), file("half")};
+  EXPECT_EQ(half.wait(), 0);
+  EXPECT_NE(read_file("half").find("3 blocks, 96 MiB"), std::string::npos) << read_file("half");
+}
+
+// It goes on meanwhile: nothing of it is paused, and every number that it reads is right.
+TEST_F(ProgramsOfANode, ColdMemoryGoesToTheHostWhileItsProgramRuns) {
+  start();
+  std::vector<std::string> holder = program("holder", 160, 600);
+  holder.back() = "20";  // for long enough
+  holder.insert(holder.end(), {"--cold", "128"});
+  std::vector<std::string> spills = required(*this);
+  spills.push_back("VMM_SPILL=host");
+  RunningProgram runs{holder, spills, file("holder")};
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
+  ::usleep(5'000'000);  // until it is known to be cold
+  RunningProgram other{program("other", 192, 5), required(*this), file("other")};
+  EXPECT_EQ(other.wait(), 0) << read_file("other");
+  EXPECT_EQ(runs.wait(), 0) << read_file("holder");
+  const std::string log = read_file("service.log");
+  EXPECT_NE(log.find("holder gave"), std::string::npos) << log;
+  EXPECT_NE(log.find("cold memory"), std::string::npos) << log;
+}
+
+TEST_F(ProgramsOfANode, NoMoreHostMemoryIsPinnedThanTheServiceHas) {
+  write_file("c.toml", "[capacity]\nhost = \"64M\"\n");
+  start({"--config", file("c.toml")});
+  std::vector<std::string> idle = program("idle", 160, 2);
+  idle.back() = "3000";
+  RunningProgram sleeps{idle, required(*this), file("idle")};
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
+  std::vector<std::string> wants = program("wants", 160, 2);
+  std::vector<std::string> hurries = required(*this);
+  hurries.push_back("VMM_NODE_WAIT=1500ms");
+  RunningProgram refused{wants, hurries, file("wants")};
+  EXPECT_EQ(refused.wait(), 2) << "the idle one cannot be moved: " << read_file("wants");
+  EXPECT_EQ(sleeps.wait(), 0) << read_file("idle");
+}
+
+// A test's program on the card, under cuvmm.
+std::vector<std::string> test_program(const NodeService& service, const std::string& name,
+                                      const std::vector<std::string>& arguments,
+                                      const std::vector<std::string>& options = {}) {
+  std::vector<std::string> command{CUVMM_BIN "/cuvmm", "run", "--quiet", service.sim()};
+  command.insert(command.end(), options.begin(), options.end());
+  command.insert(command.end(), {"--", CUVMM_TEST_PROGRAMS "/cuvmm_program_" + name});
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+TEST_F(ProgramsOfANode, AProgramThatExecutesAnotherLeavesItsLeaseAndTheOtherHasItsOwn) {
+  start();
+  const std::string itself = CUVMM_TEST_PROGRAMS "/cuvmm_program_exec";
+  RunningProgram one{test_program(*this, "exec", {"160", itself, "192"}), required(*this),
+                     file("one")};
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
+  EXPECT_EQ(one.wait(), 0) << read_file("one");
+  EXPECT_NE(read_file("one").find("holds 192 MiB"), std::string::npos) << read_file("one");
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
+}
+
+// Two jobs of two ranks on two cards, begun so that each job has one card when it asks for the
+// other. Once both ranks have their memory, a kernel of one spins until the other's runs. Where a
+// rank is stopped while the other's kernel spins for it, turns end for a while.
+TEST_F(ProgramsOfANode, JobsWhoseRanksWaitForEachOtherTakeTurnsOnBothCards) {
+  start_on(",devices=2");
+  std::deque<RunningProgram> ranks;
+  const auto begin = [&](const std::string& job, const std::string& rank) {
+    ranks.emplace_back(
+        test_program(*this, "rank", {rank, file(job + ".meeting"), "160", "2", "together"},
+                     {"--name", job + rank, "--group", job, "--node-wait", "80s"}),
+        required(*this), file(job));
+  };
+  begin("a", "0");
+  begin("b", "1");
+  ::usleep(300'000);
+  begin("a", "1");
+  begin("b", "0");
+  for (RunningProgram& rank : ranks) EXPECT_EQ(rank.wait(), 0) << read_file("a") << read_file("b");
+}
+
+// The kernel of a rank whose other one is not there yet cannot be stopped: who needs its memory is
+// refused as without the service, and nobody is harmed.
+TEST_F(ProgramsOfANode, WorkThatOutlastsATurnEndsTurnsAndIsLogged) {
+  start_on(",devices=2");
+  RunningProgram spins{
+      test_program(*this, "rank", {"0", file("meeting"), "160", "1"}, {"--name", "spins"}),
+      required(*this), file("spins")};
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
+  ::usleep(500'000);
+  std::vector<std::string> hurries = required(*this);
+  hurries.push_back("VMM_NODE_WAIT=1500ms");
+  RunningProgram wants{program("wants", 160, 2), hurries, file("wants")};
+  EXPECT_EQ(wants.wait(), 2) << read_file("wants");
+  EXPECT_NE(read_file("service.log").find("work of spins outlasted its turn"), std::string::npos)
+      << read_file("service.log");
+  RunningProgram other{test_program(*this, "rank", {"1", file("meeting"), "160", "1"}),
+                       required(*this), file("other")};
+  EXPECT_EQ(other.wait(), 0) << read_file("other");
+  EXPECT_EQ(spins.wait(), 0) << read_file("spins");
+}
+
+TEST_F(ProgramsOfANode, NvmlAndTheDriverTellAProgramItsLimitThroughEveryDoor) {
+  for (const char* way : {"--limit", "--name"}) {
+    const bool by_service = std::string{way} == "--name";
+    if (by_service) {
+      write_file("c.toml", "[[client]]\nname = \"128M\"\nlimit = \"128M\"\n");
+      start({"--config", file("c.toml")});
+    }
+    const std::string output = std::string{"nvml"} + way;
+    RunningProgram asks{test_program(*this, "nvml", {"64"}, {way, "128M"}),
+                        by_service ? required(*this) : std::vector<std::string>{"VMM_NODE=off"},
+                        file(output)};
+    EXPECT_EQ(asks.wait(), 0);
+    const std::string said = read_file(output);
+    for (const char* door : {"linked", "path", "default", "driver"}) {
+      EXPECT_NE(said.find(std::string{door} + " 128 64 64\n"), std::string::npos) << said;
+    }
+    if (!by_service) {
+      EXPECT_NE(said.find("path 128 128 0\n"), std::string::npos) << "before cuInit: " << said;
+    }
+    EXPECT_EQ(said.find("otherwise"), std::string::npos) << said;
+  }
+}
+
+TEST_F(ProgramsOfANode, NvmlTellsAllThereIsWhereThereIsNoLimit) {
+  RunningProgram asks{test_program(*this, "nvml", {"64"}), {"VMM_NODE=off"}, file("nvml")};
+  EXPECT_EQ(asks.wait(), 0);
+  EXPECT_NE(read_file("nvml").find("path 256 192 64\n"), std::string::npos) << read_file("nvml");
+}
+
+// How many blocks of 32 MiB a program takes that takes 75% of what it is told there is.
+TEST_F(ProgramsOfANode, HamisVariablesAreLimitsWhereNoneOfOursIsSet) {
+  std::vector<std::string> command = program("any", 0, 1);
+  *std::find(command.begin(), command.end(), "--mib") = "--memory";
+  *(std::find(command.begin(), command.end(), "--memory") + 1) = "75";
+  const auto blocks = [&](std::vector<std::string> variables) {
+    static int count = 0;
+    const std::string output = "blocks" + std::to_string(++count);
+    variables.push_back("VMM_NODE=off");
+    RunningProgram one{command, variables, file(output)};
+    EXPECT_EQ(one.wait(), 0) << read_file(output);
+    return read_file(output).substr(0, 1);
+  };
+  EXPECT_EQ(blocks({}), "6");
+  EXPECT_EQ(blocks({"CUDA_DEVICE_MEMORY_LIMIT=128m"}), "3");
+  EXPECT_EQ(blocks({"CUDA_DEVICE_MEMORY_LIMIT_0=64M", "CUDA_DEVICE_MEMORY_LIMIT=128m"}), "1");
+  EXPECT_EQ(blocks({"CUDA_DEVICE_MEMORY_LIMIT_1=64M"}), "6") << "another device's";
+  EXPECT_EQ(blocks({"CUDA_DEVICE_MEMORY_LIMIT=0"}), "6");
+  EXPECT_EQ(blocks({"CUDA_DEVICE_MEMORY_LIMIT_0=64M", "VMM_LIMIT=192M"}), "4");
+}
+
+}  // namespace
+}  // namespace cuvmm::test

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/service_world.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "share/packet.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+std::string cuvmmd() {
+  return CUVMM_BIN "/cuvmmd";
+}
+
+}  // namespace
+
+RunningProgram::RunningProgram(const std::vector<std::string>& command,
+                               const std::vector<std::string>& more, const std::string& output) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  pid_ = ::fork();
+  if (pid_ != 0) return;
+  ::setpgid(0, 0);
+  for (const std::string& variable : more) ::putenv(const_cast<char*>(variable.c_str()));
+  if (!output.empty()) {
+    const int file = ::open(output.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+    ::dup2(file, 1);
+    ::dup2(file, 2);
+  }
+  ::execv(words[0], words.data());
+  ::_exit(127);
+}
+
+RunningProgram::~RunningProgram() {
+  if (pid_ < 0) return;
+  signal(SIGCONT);
+  signal(SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+// With the programs that it started.
+void RunningProgram::signal(int number) const {
+  if (::kill(-pid_, number) != 0) ::kill(pid_, number);
+}
+
+int RunningProgram::wait() {
+  int status = 0;
+  for (int i = 0; i < 90 * 50; ++i) {
+    if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+      pid_ = -1;
+      return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+    ::usleep(20'000);
+  }
+  return -1;
+}
+
+NodeService::NodeService() {
+  static int count = 0;
+  const std::string own = std::to_string(::getpid()) + "-" + std::to_string(++count);
+  card_ = "node-" + own;
+  folder_ = (std::filesystem::temp_directory_path() / ("cuvmm-node-" + own)).string();
+  std::filesystem::create_directories(folder_);
+}
+
+NodeService::~NodeService() {
+  service_.reset();
+  if (HasFailure()) std::fputs(read_file("service.log").c_str(), stderr);
+  std::error_code none;
+  std::filesystem::remove_all(folder_, none);
+  ::unlink(("/dev/shm/cuvmm-sim-card-" + std::to_string(::geteuid()) + "-" + card_).c_str());
+}
+
+void NodeService::start(const std::vector<std::string>& more,
+                        const std::vector<std::string>& before) {
+  std::vector<std::string> command = before;
+  command.insert(command.end(), {cuvmmd(), "--socket", socket(), sim()});
+  command.insert(command.end(), more.begin(), more.end());
+  service_.emplace(command, std::vector<std::string>{}, file("service.log"));
+  ASSERT_TRUE(comes_true([&] { return RawClient{socket()}.is_open(); }))
+      << read_file("service.log");
+}
+
+void NodeService::start_on(const std::string& more_of_the_card) {
+  more_ = more_of_the_card;
+  start();
+}
+
+void NodeService::kill_service() {
+  service_->signal(SIGKILL);
+  service_->wait();
+  service_.reset();
+}
+
+int NodeService::start_and_wait(const std::vector<std::string>& arguments, std::string* said) {
+  std::vector<std::string> command{cuvmmd(), "--socket", socket(), sim()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  RunningProgram program{command, {}, file("said")};
+  const int status = program.wait();
+  if (said != nullptr) *said = read_file("said");
+  return status;
+}
+
+std::vector<std::string> NodeService::program(const std::string& name, int mib, int steps) const {
+  return {std::string{CUVMM_BIN} + "/cuvmm",
+          "run",
+          "--quiet",
+          sim(),
+          "--name",
+          name,
+          "--",
+          std::string{CUVMM_BIN} + "/take_turns",
+          "--mib",
+          std::to_string(mib),
+          "--steps",
+          std::to_string(steps),
+          "--rest",
+          "2"};
+}
+
+void NodeService::write_file(const std::string& name, const std::string& text) const {
+  std::ofstream{file(name)} << text;
+}
+
+std::string NodeService::read_file(const std::string& name) const {
+  std::ifstream stream{file(name)};
+  return {std::istreambuf_iterator<char>{stream}, {}};
+}
+
+RawClient::RawClient(const std::string& socket) {
+  socket_ = Fd{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, socket.c_str(), sizeof address.sun_path - 1);
+  if (::connect(socket_.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+      0) {
+    socket_.close();
+  }
+}
+
+RawClient RawClient::at(const NodeService& service, const std::string& name, Size guarantee,
+                        Size limit) {
+  const node::PlaceUuid device = device_of(service.socket());
+  RawClient client{service.socket()};
+  client.device_ = device;
+  client.say(node::Greeting{.name = name, .places = 1});
+  client.say(node::HeldAlready{.place = device, .guarantee = guarantee, .limit = limit});
+  return client;
+}
+
+void RawClient::say(const std::vector<std::byte>& packet) {
+  ::send(socket_.number(), packet.data(), packet.size(), MSG_NOSIGNAL);
+}
+
+std::optional<std::vector<std::byte>> RawClient::next_packet(int milliseconds) {
+  pollfd seen{.fd = socket_.number(), .events = POLLIN, .revents = 0};
+  if (::poll(&seen, 1, milliseconds) <= 0) return {};
+  std::vector<std::byte> packet(node::longest_message);
+  share::ReceivedBytes received = share::receive_bytes(socket_.number(), packet, 0);
+  const ssize_t got = received.size;
+  if (got <= 0) return {};
+  if (!received.descriptors.empty()) descriptor_ = std::move(received.descriptors.front());
+  packet.resize(static_cast<std::size_t>(got));
+  return packet;
+}
+
+bool RawClient::is_ended(int milliseconds) {
+  for (;;) {
+    pollfd seen{.fd = socket_.number(), .events = POLLIN, .revents = 0};
+    if (::poll(&seen, 1, milliseconds) <= 0) return false;
+    std::array<std::byte, node::longest_message> packet{};
+    if (::recv(socket_.number(), packet.data(), packet.size(), 0) <= 0) return true;
+  }
+}
+
+bool RawClient::lease(Size bytes, bool at_once) {
+  const node::RequestId request = ++last_request_;
+  say(node::LeaseAsk{request, device_, bytes, at_once});
+  while (const auto packet = next_packet(10'000)) {
+    const auto said = node::decode(*packet);
+    if (!said.ok()) continue;
+    if (const auto* grant = std::get_if<node::LeaseGrant>(&*said)) {
+      if (grant->request == request) return true;
+    }
+    if (const auto* refused = std::get_if<node::LeaseRefusal>(&*said)) {
+      refusal_ = *refused;
+      if (refused->request == request) return false;
+    }
+  }
+  ADD_FAILURE() << "no answer to a request";
+  return false;
+}
+
+node::PlaceState look_at_device(const std::string& socket) {
+  RawClient observer{socket};
+  observer.say(node::StateAsk{});
+  while (const auto place = observer.hear<node::PlaceState>()) {
+    if (place->kind == node::PlaceKind::Device) return *place;
+  }
+  ADD_FAILURE() << "the service shows no device";
+  return {};
+}
+
+node::PlaceUuid device_of(const std::string& socket) {
+  return look_at_device(socket).place;
+}
+
+}  // namespace cuvmm::test

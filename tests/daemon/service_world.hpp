@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node's service as a process, and clients that say to it what a test wants said.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <unistd.h>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "node/observer_message.hpp"
+
+namespace cuvmm::test {
+
+// A program that runs until it is waited for, or the test ends.
+class RunningProgram {
+ public:
+  RunningProgram(const std::vector<std::string>& command, const std::vector<std::string>& more,
+                 const std::string& output = "");
+  ~RunningProgram();
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void signal(int number) const;
+  // As a shell has it; -1 where it takes longer than a minute and a half, and is killed.
+  int wait();
+
+ private:
+  pid_t pid_ = -1;
+};
+
+// A folder of the test's own, a simulated card of 256 MiB, and a service on it.
+class NodeService : public ::testing::Test {
+ public:
+  static constexpr Size memory = 256 * MiB;
+
+  NodeService();
+  ~NodeService() override;
+
+  void start(const std::vector<std::string>& more = {},
+             const std::vector<std::string>& before = {});
+  // The same with more of the card: ",devices=2".
+  void start_on(const std::string& more_of_the_card);
+  void kill_service();
+  RunningProgram& service() { return *service_; }
+  // What it ends with when it is started like this.
+  int start_and_wait(const std::vector<std::string>& arguments, std::string* said = nullptr);
+
+  std::string socket() const { return folder_ + "/d.sock"; }
+  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+  std::string sim() const { return "--sim=card=" + card_ + ",memory=256M" + more_; }
+  // `cuvmm run` of take_turns on that card.
+  std::vector<std::string> program(const std::string& name, int mib, int steps) const;
+
+  void write_file(const std::string& name, const std::string& text) const;
+  std::string read_file(const std::string& name) const;
+
+ private:
+  std::string folder_;
+  std::string card_;
+  std::string more_;  // of the card
+  std::optional<RunningProgram> service_;
+};
+
+// One connection.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& socket);
+  // Greets, and uses that device from then on.
+  static RawClient at(const NodeService& service, const std::string& name, Size guarantee = 0,
+                      Size limit = unlimited);
+
+  bool is_open() const { return socket_.is_open(); }
+  void say(const node::NodeMessage& message) { say(node::encode(message)); }
+  void say(const node::ObserverMessage& message) { say(node::encode_observed(message)); }
+  void say(const std::vector<std::byte>& packet);
+  void close() { socket_.close(); }
+
+  // The next message of that kind; others are passed over. Nothing where the connection ends or
+  // none comes within some seconds.
+  template <class Kind>
+  std::optional<Kind> hear(int milliseconds = 5000) {
+    while (const auto packet = next_packet(milliseconds)) {
+      std::optional<Kind> wanted;
+      const auto look = [&](const auto& one) {
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(one)>, Kind>) wanted = one;
+      };
+      if (const auto said = node::decode(*packet); said.ok()) std::visit(look, *said);
+      if (const auto said = node::decode_observed(*packet); said.ok()) std::visit(look, *said);
+      if (wanted) return wanted;
+    }
+    return {};
+  }
+  // The service has ended the connection.
+  bool is_ended(int milliseconds = 5000);
+
+  // Whether it was granted; what refuses is in refusal().
+  bool lease(Size bytes, bool at_once = true);
+  const node::LeaseRefusal& refusal() const { return refusal_; }
+  void give_back(Size bytes) { say(node::LeaseReturn{device_, bytes}); }
+  const node::PlaceUuid& device() const { return device_; }
+  // The last that came with a packet.
+  const Fd& descriptor() const { return descriptor_; }
+  void set_device(const node::PlaceUuid& device) { device_ = device; }
+
+ private:
+  std::optional<std::vector<std::byte>> next_packet(int milliseconds);
+
+  Fd socket_;
+  Fd descriptor_;
+  node::PlaceUuid device_{};
+  node::RequestId last_request_ = 0;
+  node::LeaseRefusal refusal_;
+};
+
+// What is leased of the device, as an observer is told.
+node::PlaceState look_at_device(const std::string& socket);
+node::PlaceUuid device_of(const std::string& socket);
+
+template <class Condition>
+bool comes_true(Condition condition, int seconds = 20) {
+  for (int i = 0; i < seconds * 50; ++i) {
+    if (condition()) return true;
+    ::usleep(20'000);
+  }
+  return false;
+}
+
+}  // namespace cuvmm::test

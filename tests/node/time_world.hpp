@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs on devices of one machine, in virtual time, that keep to what the policy of device time
+// says: the tests see what runs when.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "node/time_policy.hpp"
+
+namespace cuvmm::test {
+
+using namespace node;
+
+// A program that launches kernels of one length, endlessly or in bursts.
+struct TimeProgram {
+  TimeTerms terms;
+  Microseconds kernel = 50;
+  std::vector<PlaceId> devices = {0};  // each kernel runs on all of them together
+  Microseconds burst_every = 0;        // 0: always has work
+  unsigned kernels_of_burst = 0;
+};
+
+class TimeWorld {
+ public:
+  explicit TimeWorld(const TimeSettings& settings) : policy(settings) {}
+
+  ClientId add(const TimeProgram& program);
+  void kill(ClientId client);
+  void stop(ClientId client);  // it launches and reports nothing; what is in flight runs on
+  void go_on(ClientId client);
+  void set_terms(ClientId client, const TimeTerms& terms);
+  void give_memory_turn(ClientId client, bool has) {
+    tell(policy.has_memory_turn(client, has, now_));
+  }
+  void run(Microseconds length);
+
+  // Of kernels that have ended since reset().
+  Microseconds device_time(ClientId client) const { return programs_.at(client).ran; }
+  double share(ClientId client) const;
+  std::vector<Microseconds>& burst_times(ClientId client) { return programs_.at(client).bursts; }
+  Microseconds longest_wait(ClientId client) const { return programs_.at(client).longest_wait; }
+  void reset();
+  Microseconds now() const { return now_; }
+  std::uint64_t hand_overs() const { return hand_overs_; }
+
+  TimePolicy policy;
+
+ private:
+  struct Flying {
+    Microseconds submitted = 0;
+  };
+  struct Program {
+    TimeProgram is;
+    std::map<PlaceId, TimeDecision> grants;
+    std::deque<Flying> flying;
+    Microseconds ends_at = 0;  // of the first of them
+    Microseconds ran = 0;
+    unsigned left_of_burst = 0;
+    Microseconds next_burst = 0;
+    Microseconds burst_began = 0;
+    std::vector<Microseconds> bursts;
+    Microseconds waits_since = 0;
+    bool waits = false;
+    Microseconds longest_wait = 0;
+    bool runs = false;
+    bool said_wants = false;
+    bool is_stopped = false;
+    bool owes_drained = false;
+  };
+
+  void tell(const TimePolicy::Decisions& decisions);
+  bool may_launch(const Program& program) const;
+  bool has_work(const Program& program) const;
+  void launch(ClientId id, Program& program);
+  void execute();
+  bool others_have_work(ClientId client, PlaceId device) const;
+  void report(ClientId id, Program& program);
+
+  Microseconds now_ = 1;
+  ClientId last_ = 0;
+  std::map<ClientId, Program> programs_;
+  std::map<PlaceId, ClientId> running_;  // whose kernel the device runs
+  std::map<PlaceId, ClientId> last_ran_;
+  std::map<PlaceId, Microseconds> slice_began_;
+  std::uint64_t hand_overs_ = 0;
+};
+
+}  // namespace cuvmm::test

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How two programs share a card under cuvmmd, beside how they do natively.
+
+    tools/time_figures.py BUILD [--details FILE] [--seconds N] [--sim]
+
+Prints a line per figure with its goal, and writes all of them as JSON. Exits with 1 if a program
+fails or a goal is missed. --sim tries the tool itself on a simulated card, whose times mean nothing:
+goals are printed then, and not judged.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+CARD = f"time-figures-{os.getpid()}"
+
+
+class Bench:
+    def __init__(self, build, seconds, sim):
+        self.bin = pathlib.Path(build).resolve() / "bin"
+        self.seconds = seconds
+        self.sim = [f"--sim=card={CARD},memory=1G"] if sim else []
+        self.judged = not sim
+        self.figures = []
+        self.missed = []
+
+    def note(self, what, value, goal=None, holds=True):
+        print(f"{what:<58} {value:>8.3f}   {goal or ''}{'' if holds else '   MISSED'}", flush=True)
+        self.figures.append({"what": what, "value": value, "goal": goal, "holds": holds})
+        if not holds and self.judged:
+            self.missed.append(what)
+
+    def service(self, policy):
+        return Service(self, policy)
+
+    # (arguments of busy, arguments of cuvmm run) for each; socket None: natively.
+    def run(self, programs, socket=None):
+        running = []
+        for index, (arguments, terms) in enumerate(programs):
+            command = [str(self.bin / "busy"), "--json", "--seconds", str(self.seconds), *arguments]
+            if socket or self.sim:
+                node = ["--node", "require" if socket else "off"]
+                command = [str(self.bin / "cuvmm"), "run", "--quiet", *self.sim, *node,
+                           "--name", f"p{index}", *terms, "--", *command]
+            environment = dict(os.environ, VMM_NODE_SOCKET=socket or "")
+            running.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment))
+        results = []
+        for process in running:
+            output, _ = process.communicate(timeout=self.seconds * 10 + 60)
+            if process.returncode != 0:
+                sys.exit(f"{process.args} ends with {process.returncode}")
+            results.append(json.loads(output))
+        return results
+
+
+class Service:
+    def __init__(self, bench, policy):
+        self.folder = tempfile.TemporaryDirectory(prefix="cuvmm-time-")
+        self.socket = self.folder.name + "/d.sock"
+        self.process = subprocess.Popen(
+            [str(bench.bin / "cuvmmd"), "--socket", self.socket, "--time", policy,
+             "--log-level", "warning", *bench.sim])
+        for _ in range(100):
+            if os.path.exists(self.socket):
+                return
+            time.sleep(0.05)
+        sys.exit("cuvmmd does not start")
+
+    def __enter__(self):
+        return self.socket
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.folder.cleanup()
+
+
+def show_priority(bench):
+    front = (["--kernel", "30us", "--every", "10ms", "--burst", "20"], ["--priority", "5"])
+    back = (["--kernel", "50us"], ["--priority", "0"])
+    alone = bench.run([front])[0]
+    native = bench.run([front, back])
+    with bench.service("priority") as socket:
+        both = bench.run([front, back], socket)
+    bench.note("foreground p99 beside the background, natively, x alone",
+               native[0]["p99_us"] / alone["p99_us"])
+    slower = both[0]["p99_us"] / alone["p99_us"]
+    bench.note("the same under priority", slower, "<= 1.3", slower <= 1.3)
+    left = both[1]["seconds"] - both[0]["device_seconds"]
+    kept = both[1]["device_seconds"] / left
+    bench.note("background, of what the foreground leaves", kept, ">= 0.85", kept >= 0.85)
+
+
+def show_shares(bench):
+    for form, name in (([], "kernels"), (["--graph"], "graphs")):
+        for percent in (10, 25, 50):
+            less = (["--kernel", "2ms", *form], ["--weight", str(percent)])
+            more = (["--kernel", "50us", *form], ["--weight", str(100 - percent)])
+            with bench.service("share") as socket:
+                both = bench.run([less, more], socket)
+            times = [one["device_seconds"] for one in both]
+            share = 100 * times[0] / sum(times)
+            bench.note(f"share {percent}:{100 - percent}, {name} of 2 ms against 50 us", share,
+                       f"{percent} +- 3", abs(share - percent) <= 3)
+
+
+def show_cap(bench):
+    with bench.service("off") as socket:
+        capped = bench.run([(["--kernel", "2ms"], ["--cap", "30"])], socket)[0]
+    percent = 100 * capped["device_seconds"] / capped["seconds"]
+    bench.note("cap 30%, alone", percent, "30 +- 2", abs(percent - 30) <= 2)
+
+
+def show_alone(bench):
+    native = bench.run([(["--kernel", "50us"], [])])[0]
+    with bench.service("share") as socket:
+        served = bench.run([(["--kernel", "50us"], [])], socket)[0]
+    kept = served["kernels"] / served["seconds"] / (native["kernels"] / native["seconds"])
+    bench.note("one program alone under the service, x native", kept, ">= 0.98", kept >= 0.98)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build")
+    parser.add_argument("--details")
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--sim", action="store_true")
+    asked = parser.parse_args()
+    bench = Bench(asked.build, asked.seconds, asked.sim)
+    for show in (show_priority, show_shares, show_cap, show_alone):
+        show(bench)
+    if asked.details:
+        pathlib.Path(asked.details).write_text(json.dumps({"figures": bench.figures}))
+    return 1 if bench.missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
