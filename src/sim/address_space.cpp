@@ -299,11 +299,6 @@ int AddressSpace::viewer_of(CUdeviceptr address, int current) const {
   return current;
 }
 
-std::uint64_t AddressSpace::next_buffer_id() {
-  const Writing writing{lock_};
-  return ++last_buffer_id_;
-}
-
 AddressSpace::Totals AddressSpace::totals(int device) const {
   const Reading reading{lock_};
   Totals totals;

@@ -107,8 +107,6 @@ class AddressSpace {
   // Gives the chunk a file of its own, under running work.
   bool make_shareable(const std::shared_ptr<Chunk>& chunk);
 
-  std::uint64_t next_buffer_id();
-
   struct Totals {
     Size mapped_bytes = 0;
     Size reserved_bytes = 0;

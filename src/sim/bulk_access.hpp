@@ -18,7 +18,7 @@ void __tsan_write_range(void* begin, unsigned long size);
 
 namespace cuvmm::sim {
 
-// Around a copy or a set. ThreadSanitizer looks at the first bytes of it alone: whoever races with
+// Around a copy or a set. ThreadSanitizer looks at its first bytes only: an access that races with
 // a copy races with its beginning nearly always, and most of the time of all tests went into the
 // rest.
 #if defined(__SANITIZE_THREAD__)

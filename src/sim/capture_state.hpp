@@ -49,7 +49,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
 
   void join(Stream& stream);
   CapturedStream& of(const Stream& stream) { return streams_.at(&stream); }
-  // The stream goes; what it did must be joined all the same.
+  // The stream goes; its work must still be joined.
   void forget(const Stream& stream);
 
   // A node behind what the stream did last.

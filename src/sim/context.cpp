@@ -90,7 +90,7 @@ void Context::add_stream(const std::shared_ptr<Stream>& stream) {
 }
 
 void Context::retire_stream(const std::shared_ptr<Stream>& stream) {
-  // What it was given is done all the same, whoever waits for it or not.
+  // Its submitted work still runs, whether anybody waits for it or not.
   stream->queue->allow_all();
   const Writing writing{lock_};
   std::erase(streams_, stream);

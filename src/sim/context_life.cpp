@@ -46,7 +46,7 @@ void end_context(const std::shared_ptr<Context>& context) {
   }
   free_host_memory_of(context);
   remove_arrays_of(context);
-  process.contexts.remove(context->handle());  // whoever adds to it from now on finds out
+  process.contexts.remove(context->handle());  // a later addition to it fails
   remove_all_of(process.streams, context);
   remove_all_of(process.events, context);
   remove_all_of(process.modules, context);

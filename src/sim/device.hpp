@@ -34,7 +34,7 @@ class Device {
 
   Backing& backing() { return backing_; }
 
-  // The primary context lives while it is retained. Its handle is the device's for good: the CUDA
+  // The primary context lives while it is retained. Its handle never changes: the CUDA
   // runtime asks for it once, before and across resets.
   struct Primary {
     std::shared_ptr<Context> context;

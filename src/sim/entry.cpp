@@ -11,6 +11,7 @@
 #include "sim/faults.hpp"
 #include "sim/process.hpp"
 #include "sim/settings.hpp"
+#include "sim/waiting_frees.hpp"
 
 namespace cuvmm::sim {
 namespace {
@@ -43,6 +44,7 @@ CUresult may_enter(Row row) {
   }
   if (const CUresult fault = faults_before(row); fault != CUDA_SUCCESS) return fault;
   cost_of(row, 0);
+  if (!works_before_start(row)) wait_behind_frees(row);
   // In a forked child, another thread's lock on the queues may never be released.
   if (!process.is_forked_child()) stir_queues();
   return CUDA_SUCCESS;

@@ -97,7 +97,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
 };
 
 // Chance, for Order::Random: called at every call of the program, it lets something run or not.
-// Whoever polls without calling is served by a slow ticker.
+// A slow ticker serves threads that poll without making calls.
 void stir_queues();
 
 }  // namespace cuvmm::sim

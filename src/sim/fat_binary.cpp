@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "base/size.hpp"
 #include "sim/function_attributes.hpp"
+#include "sim/ptx_linking.hpp"
 
 namespace cuvmm::sim {
 namespace {
@@ -102,6 +104,7 @@ struct Found {
   bool is_too_new = false;
 };
 
+// The newest text that is not too new.
 CUresult look_through(const std::byte* binary, Found& found, std::string& text) {
   if (value_at<std::uint32_t>(binary) != header_magic) return CUDA_ERROR_INVALID_IMAGE;
   const auto header_bytes = value_at<std::uint16_t>(binary + 6);
@@ -129,6 +132,14 @@ CUresult look_through(const std::byte* binary, Found& found, std::string& text) 
   return CUDA_SUCCESS;
 }
 
+// Those of the files that nvcc linked, and of the device's runtime library, which few need.
+std::vector<const std::byte*> linked_parts(const FatBinaryWrapper& wrapper) {
+  std::vector<const std::byte*> parts;
+  const auto* const* next = static_cast<const std::byte* const*>(wrapper.linked);
+  while (next != nullptr && *next != nullptr) parts.push_back(*next++);
+  return parts;
+}
+
 }  // namespace
 
 bool is_fat_binary(const void* image) {
@@ -147,27 +158,34 @@ bool is_fat_binary(const void* image) {
 FatBinaryText read_fat_binary(const void* image) {
   FatBinaryText read;
   const auto* binary = static_cast<const std::byte*>(image);
+  std::vector<const std::byte*> parts{binary};
   if (value_at<std::uint32_t>(binary) == wrapper_magic) {
     const auto wrapper = value_at<FatBinaryWrapper>(binary);
-    if (wrapper.version == with_linked_images) {
-      read.lacking = "code that nvcc linked (-rdc=true)";
-      return read;
-    }
-    if (wrapper.data == nullptr)
+    parts.front() = static_cast<const std::byte*>(wrapper.data);
+    if (wrapper.version == with_linked_images) parts = linked_parts(wrapper);
+    if (parts.empty() || parts.front() == nullptr) {
       return {.answer = CUDA_ERROR_INVALID_IMAGE, .ptx = {}, .lacking = {}};
-    binary = static_cast<const std::byte*>(wrapper.data);
+    }
   }
-  Found found;
-  read.answer = look_through(binary, found, read.ptx);
-  if (read.answer != CUDA_SUCCESS || !read.ptx.empty()) return read;
-  if (found.is_too_new) {
-    read.answer = CUDA_ERROR_NO_BINARY_FOR_GPU;
-  } else if (found.has_code) {
+  Found sum;
+  std::vector<std::string> texts;
+  for (const std::byte* part : parts) {
+    Found found;
+    std::string text;
+    read.answer = look_through(part, found, text);
+    if (read.answer != CUDA_SUCCESS) return read;
+    if (!text.empty()) texts.push_back(std::move(text));
+    sum.has_code |= found.has_code;
+    sum.is_too_new |= found.is_too_new;
+  }
+  if (!texts.empty()) {
+    read.ptx = link_ptx(texts);
+  } else if (sum.has_code) {
     read.lacking =
         "machine code (SASS) without PTX beside it: build with -arch=compute_90 or older, or add "
         "-gencode arch=compute_90,code=compute_90";
   } else {
-    read.answer = CUDA_ERROR_INVALID_IMAGE;
+    read.answer = sum.is_too_new ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
   }
   return read;
 }

@@ -7,7 +7,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// Whether whoever may use the one may use the other, now or later: both wait for nothing, or for
+// Whether a user of the one may use the other, now or later: both wait for nothing, or for
 // the same stream.
 bool are_alike(const std::vector<Point>& a, const std::vector<Point>& b) {
   if (a.empty() && b.empty()) return true;

@@ -37,7 +37,7 @@ struct All {
   }
 };
 
-// Only what a launch has allocated is an allocation to whoever asks (measured).
+// Queries see only what a launch has allocated (measured).
 void show_as(CUdeviceptr address, AllocationKind kind) {
   Process::get().space().change(address,
                                 [kind](Allocation& allocation) { allocation.kind = kind; });

@@ -15,7 +15,7 @@ namespace cuvmm::sim {
 // not as the death of the program, so what touches views runs guarded.
 class Guard {
  public:
-  // Once, before the first guarded work. Other faults go to whoever handled them before.
+  // Once, before the first guarded work. Other faults go to the previous handler.
   static void install();
 
   // Runs `work`; false if it faulted and was left where it stood.

@@ -9,6 +9,7 @@
 #include "base/fd.hpp"
 #include "sim/entry.hpp"
 #include "sim/fat_binary.hpp"
+#include "sim/managed_variables.hpp"
 #include "sim/module.hpp"
 
 namespace cuvmm::sim {
@@ -29,8 +30,11 @@ CUresult read_text(const char* symbol, std::string_view text, std::shared_ptr<co
   if (!error.lacking.empty()) {
     return lacking(symbol, ("cannot simulate " + error.lacking).c_str());
   }
-  if (error.answer == CUDA_SUCCESS) ptx = std::move(read);
-  return error.answer;
+  if (error.answer != CUDA_SUCCESS) return error.answer;
+  read->managed = ManagedVariables::place(*read);
+  if (read->managed == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  ptx = std::move(read);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ struct ModuleVariable {
   std::string name;
   CUdeviceptr address = 0;
   Size size = 0;
+  bool managed = false;
 };
 
 // PTX loaded into one context: its entries, and its variables in device memory.
@@ -65,6 +66,8 @@ class Module : public std::enable_shared_from_this<Module> {
   const std::vector<std::shared_ptr<Function>>& functions() const { return functions_; }
   std::shared_ptr<Function> find_function(std::string_view name) const;
   const ModuleVariable* find_variable(std::string_view name) const;
+  // Of a variable or function; 0 where there is none of that name.
+  std::uint64_t address_of(const Ptx& ptx, std::string_view name) const;
   // The library that this is an instance of, if it is one.
   bool is_of_library() const { return of_library_; }
 
@@ -74,6 +77,8 @@ class Module : public std::enable_shared_from_this<Module> {
   Module(const std::shared_ptr<Context>& owner, bool of_library)
       : context(owner), of_library_(of_library) {}
   CUresult place_variables(const Ptx& ptx);
+  // In variables that begin with addresses, once all have theirs.
+  CUresult fill_in_addresses(const Ptx& ptx);
 
   const bool of_library_;
   std::vector<std::shared_ptr<Function>> functions_;

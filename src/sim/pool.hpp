@@ -125,7 +125,7 @@ std::shared_ptr<Pool> create_pool(const Pool::Properties& properties);
 // CUDA_ERROR_INVALID_VALUE for a default pool.
 CUresult destroy_pool(CUmemoryPool pool);
 
-// Lets go of a destroyed pool that nothing uses any more.
+// Releases a destroyed pool that nothing uses any more.
 void drop_if_done(const std::shared_ptr<Pool>& pool);
 
 // The program waited for work of this device: up to these points, or for all.
@@ -133,8 +133,8 @@ void pools_synchronised(Device& device, const std::vector<Point>* waited_for = n
 // Gives back what pools of the device hold and nobody uses, for somebody who found none.
 void release_unused_pool_memory(Device& device);
 
-// cuMemFree of stream-ordered memory: does not wait, and the memory serves anybody at once: whoever
-// frees this way has waited for its work (measured).
+// cuMemFree of stream-ordered memory: does not wait, and the memory serves anybody at once: the
+// program that frees this way has waited for its work (measured).
 CUresult free_async_without_waiting(const Allocation& allocation);
 
 }  // namespace cuvmm::sim

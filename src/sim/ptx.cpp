@@ -2,19 +2,16 @@
 #include "sim/ptx.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
-#include <optional>
 
 #include "sim/function_attributes.hpp"
+#include "sim/ptx_declarations.hpp"
 #include "sim/ptx_tokens.hpp"
 #include "sim/settings.hpp"
 
 namespace cuvmm::sim {
 namespace {
 
-// Larger than any device, and small enough that sizes never overflow.
-constexpr Size most_bytes = TiB;
 constexpr Size most_parameter_bytes = 32764;
 
 // The newest language that a driver of this version reads.
@@ -39,49 +36,13 @@ bool is_target(std::uint64_t number) {
   return std::find(std::begin(known), std::end(known), number) != std::end(known);
 }
 
-struct Type {
-  Size size = 0;
-  enum class Kind : std::uint8_t { Bits, Float, Opaque } kind = Kind::Bits;
-};
-
-std::optional<Type> read_type(std::string_view token) {
-  if (token == ".texref" || token == ".samplerref" || token == ".surfref") {
-    return Type{8, Type::Kind::Opaque};
-  }
-  if (token.size() < 3 || token[0] != '.') return std::nullopt;
-  const std::string_view kinds = "busf";
-  if (kinds.find(token[1]) == std::string_view::npos) return std::nullopt;
-  const auto kind = token[1] == 'f' ? Type::Kind::Float : Type::Kind::Bits;
-  const std::string_view width = token.substr(2);
-  if (width == "8") return Type{1, kind};
-  if (width == "16") return Type{2, kind};
-  if (width == "32" || width == "16x2") return Type{4, kind};
-  if (width == "64" || width == "32x2") return Type{8, kind};
-  if (width == "128") return Type{16, kind};
-  return std::nullopt;
-}
-
-// `.align 8 .v2 .f32 name[4][2]`: what all declarations have in common.
-struct Declaration {
-  std::string name;
-  Type type;
-  Size lanes = 1;
-  std::optional<Size> elements;  // nothing: as many as it is given
-  Size alignment = 0;
-  bool is_array = false;
-  bool managed = false;
-  bool is_pointer = false;
-
-  Size size() const { return type.size * lanes * elements.value_or(0); }
-};
-
 class Reader {
  public:
   Reader(std::string_view text, Ptx& ptx) : tokens_(text), ptx_(ptx) {}
 
   PtxError read() {
     if (tokens_.now() != ".version") return {CUDA_ERROR_INVALID_IMAGE, {}};
-    const bool right = header() && statements() && !tokens_.is_broken();
+    const bool right = header() && statements() && !tokens_.is_broken() && has_externals();
     if (!lacking_.empty()) return {CUDA_ERROR_NOT_SUPPORTED, lacking_};
     if (answer_ != CUDA_SUCCESS) return {answer_, {}};
     return {right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX, {}};
@@ -98,7 +59,10 @@ class Reader {
     if (!major || !minor || *major > 99 || *minor > 9) return false;
     ptx_.version = static_cast<int>(*major * 10 + *minor);
     if (ptx_.version > newest_version()) return refuse(CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
-    if (!tokens_.skip(".target")) return false;
+    return tokens_.skip(".target") && targets();
+  }
+
+  bool targets() {
     do {
       if (!target(tokens_.take())) return false;
     } while (tokens_.skip(","));
@@ -112,8 +76,20 @@ class Reader {
     if (!word.empty() && (word.back() == 'a' || word.back() == 'f')) word.remove_suffix(1);
     const auto number = read_ptx_integer(word);
     if (!number || !is_target(*number)) return false;
-    ptx_.target = static_cast<int>(*number);
+    ptx_.target = std::max(ptx_.target, static_cast<int>(*number));
     if (ptx_.target > compute_capability) return refuse(CUDA_ERROR_NO_BINARY_FOR_GPU);  // assumed
+    return true;
+  }
+
+  // Whether another of the linked texts has what this one only names.
+  bool has_externals() {
+    for (const std::string& name : externals_) {
+      const bool known = std::any_of(ptx_.variables.begin(), ptx_.variables.end(),
+                                     [&](const PtxVariable& one) { return one.name == name; });
+      if (known) continue;
+      lacking_ = "a variable of another module (" + name + ")";
+      return false;
+    }
     return true;
   }
 
@@ -136,9 +112,17 @@ class Reader {
   bool statement() {
     if (tokens_.skip(";")) return true;
     bool external = false;
-    while (is_linking(tokens_.now())) external = tokens_.take() == ".extern" || external;
+    may_repeat_ = false;
+    while (is_linking(tokens_.now())) {
+      const std::string_view linking = tokens_.take();
+      external = external || linking == ".extern";
+      may_repeat_ = may_repeat_ || linking == ".weak" || linking == ".common";
+    }
     const std::string_view what = tokens_.take();
     if (what == ".address_size") return tokens_.take() == "64";
+    // Where the next of several linked texts begins.
+    if (what == ".version") return !tokens_.take().empty();
+    if (what == ".target") return targets();
     if (what == ".entry") return entry();
     if (what == ".func") return function();
     if (what == ".global") return variables(PtxSpace::Global, external);
@@ -177,58 +161,6 @@ class Reader {
     return true;
   }
 
-  // Behind the state space, up to and with the name and its dimensions.
-  bool declaration(Declaration& declared) {
-    bool typed = false;
-    while (is_ptx_directive(tokens_.now())) {
-      const std::string_view word = tokens_.take();
-      if (word == ".align") {
-        const auto alignment = read_ptx_integer(tokens_.take());
-        if (!alignment || !is_power_of_two(*alignment) || *alignment > 512) return false;
-        // Behind .ptr it speaks of what is pointed to.
-        if (!declared.is_pointer) declared.alignment = *alignment;
-      } else if (word == ".attribute") {
-        if (tokens_.now() != "(") return false;
-        tokens_.take();
-        declared.managed = tokens_.now() == ".managed";
-        while (!tokens_.at_end() && tokens_.now() != ")") tokens_.take();
-        if (!tokens_.skip(")")) return false;
-      } else if (word == ".v2" || word == ".v4" || word == ".v8") {
-        declared.lanes = static_cast<Size>(word[2] - '0');
-      } else if (word == ".ptr") {
-        declared.is_pointer = true;
-      } else if (const auto type = read_type(word)) {
-        declared.type = *type;
-        typed = true;
-      } else if (!declared.is_pointer) {
-        return false;
-      }
-    }
-    if (!typed || !is_ptx_name(tokens_.now())) return false;
-    declared.name = tokens_.take();
-    return dimensions(declared);
-  }
-
-  bool dimensions(Declaration& declared) {
-    declared.elements = 1;
-    while (tokens_.skip("[")) {
-      declared.is_array = true;
-      if (tokens_.skip("]")) {
-        declared.elements.reset();
-        continue;
-      }
-      const auto count = read_ptx_integer(tokens_.take());
-      if (!count || *count > most_bytes || !tokens_.skip("]")) return false;
-      if (declared.elements) {
-        declared.elements = *declared.elements * *count;
-        if (*declared.elements > most_bytes / 64) return false;
-      }
-    }
-    const Size natural = declared.type.size * declared.lanes;
-    if (declared.alignment == 0) declared.alignment = natural;
-    return true;
-  }
-
   bool entry() {
     PtxEntry read;
     if (!is_ptx_name(tokens_.now())) return false;
@@ -238,7 +170,7 @@ class Reader {
     if (tokens_.skip(";")) return true;  // only announced
     if (!body(read)) return false;
     for (const PtxEntry& known : ptx_.entries) {
-      if (known.name == read.name) return false;
+      if (known.name == read.name) return may_repeat_;
     }
     ptx_.entries.push_back(std::move(read));
     return true;
@@ -249,7 +181,7 @@ class Reader {
     if (tokens_.skip(")")) return true;
     do {
       Declaration declared;
-      if (!tokens_.skip(".param") || !declaration(declared)) return false;
+      if (!tokens_.skip(".param") || !read_declaration(tokens_, declared)) return false;
       const Size offset = round_up(read.parameter_bytes, declared.alignment);
       const Size size = declared.size();
       if (size == 0 || size > most_parameter_bytes) return false;
@@ -292,9 +224,9 @@ class Reader {
       const std::string_view token = tokens_.take();
       if (token == ".shared" && begins_statement && is_ptx_directive(tokens_.now())) {
         Declaration declared;
-        if (!declaration(declared)) return false;
+        if (!read_declaration(tokens_, declared)) return false;
         read.shared_bytes = round_up(read.shared_bytes, declared.alignment) + declared.size();
-        if (read.shared_bytes > most_bytes) return false;
+        if (read.shared_bytes > most_ptx_bytes) return false;
       }
       begins_statement = token == ";" || token == "{" || token == "}";
       if (token == "{") ++depth;
@@ -304,6 +236,18 @@ class Reader {
   }
 
   bool function() {
+    while (tokens_.now() == ".attribute" || tokens_.now() == ".noreturn") {
+      tokens_.take();
+      if (tokens_.now() == "(" && !tokens_.skip_balanced('(', ')')) return false;
+    }
+    if (tokens_.now() == "(" && !tokens_.skip_balanced('(', ')')) return false;
+    if (is_ptx_name(tokens_.now())) {
+      std::string name{tokens_.now()};
+      auto& known = ptx_.functions;
+      if (std::find(known.begin(), known.end(), name) == known.end()) {
+        known.push_back(std::move(name));
+      }
+    }
     while (!tokens_.at_end()) {
       if (tokens_.now() == "{") return tokens_.skip_balanced('{', '}');
       if (tokens_.take() == ";") return true;
@@ -313,80 +257,49 @@ class Reader {
 
   bool variables(PtxSpace space, bool external) {
     Declaration declared;
-    if (!declaration(declared)) return false;
-    std::vector<std::byte> initial;
-    if (tokens_.skip("=") && !initial_value(declared, initial)) return false;
+    if (!read_declaration(tokens_, declared)) return false;
+    InitialValue initial;
+    if (tokens_.skip("=") && !read_initial_value(tokens_, declared, initial)) return false;
     if (!tokens_.skip(";")) return false;
     if (external) {
-      lacking_ = "a variable of another module (" + declared.name + ")";
-      return false;
+      externals_.push_back(declared.name);
+      return true;
     }
     if (!declared.elements) {
-      declared.elements = initial.size() / (declared.type.size * declared.lanes);
-    }
-    if (declared.managed) {
-      lacking_ = "a managed variable (" + declared.name + ")";
-      return false;
+      declared.elements = initial.bytes.size() / (declared.type.size * declared.lanes);
     }
     const Size size = declared.size();
-    if (size == 0 || initial.size() > size) return false;
+    if (size == 0 || initial.bytes.size() > size) return false;
     for (const PtxVariable& known : ptx_.variables) {
-      if (known.name == declared.name) return false;
+      if (known.name == declared.name) return may_repeat_;
     }
     ptx_.variables.push_back({.name = std::move(declared.name),
                               .space = space,
                               .size = size,
                               .alignment = declared.alignment,
-                              .initial = std::move(initial)});
-    return true;
-  }
-
-  // One value, or rows of them in braces: what a row leaves out is zero only at the very end,
-  // since rows are given whole by every compiler.
-  bool initial_value(const Declaration& declared, std::vector<std::byte>& initial) {
-    std::size_t depth = 0;
-    do {
-      while (tokens_.skip("{")) ++depth;
-      if (tokens_.now() != "}" && !one_value(declared, initial)) return false;
-      while (depth > 0 && tokens_.skip("}")) --depth;
-    } while (tokens_.skip(","));
-    return depth == 0;
-  }
-
-  bool one_value(const Declaration& declared, std::vector<std::byte>& initial) {
-    bool negative = false;
-    while (tokens_.now() == "-" || tokens_.now() == "+")
-      negative = (tokens_.take() == "-") != negative;
-    const std::string_view token = tokens_.take();
-    if (is_ptx_name(token)) {
-      lacking_ = "a variable that begins with an address (" + declared.name + ")";
-      return false;
-    }
-    std::uint64_t bits = 0;
-    const auto whole = read_ptx_integer(token);
-    if (declared.type.kind == Type::Kind::Float && declared.type.size >= sizeof(float)) {
-      const auto value = read_ptx_float(token, static_cast<unsigned>(declared.type.size));
-      if (!value) return false;
-      const unsigned sign = static_cast<unsigned>(declared.type.size) * 8 - 1;
-      bits = *value ^ (negative ? std::uint64_t{1} << sign : 0);
-    } else if (whole) {
-      bits = negative ? 0 - *whole : *whole;
-    } else {
-      return false;
-    }
-    std::byte bytes[16] = {};
-    std::memcpy(bytes, &bits, sizeof bits);
-    initial.insert(initial.end(), bytes, bytes + declared.type.size);
+                              .managed = declared.managed,
+                              .initial = std::move(initial.bytes),
+                              .addresses = std::move(initial.addresses)});
     return true;
   }
 
   PtxTokens tokens_;
   Ptx& ptx_;
+  bool may_repeat_ = false;  // the declaration that is being read
+  std::vector<std::string> externals_;
   std::string lacking_;
   CUresult answer_ = CUDA_SUCCESS;
 };
 
 }  // namespace
+
+std::uint64_t Ptx::function_address(std::string_view name) const {
+  constexpr std::uint64_t first = 0xfc00000000000000;  // no address of the device or the host
+  constexpr std::uint64_t step = 64;
+  const auto found = std::find(functions.begin(), functions.end(), name);
+  if (found == functions.end()) return 0;
+  return first + step * static_cast<std::uint64_t>(found - functions.begin());
+}
 
 PtxError read_ptx(std::string_view text, Ptx& ptx) {
   ptx.text = text;

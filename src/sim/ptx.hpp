@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,14 +31,27 @@ struct PtxEntry {
 
 enum class PtxSpace : std::uint8_t { Global, Constant };
 
-// A variable of the module, which lives in device memory.
+// An address in a variable's initial value, as long as the loader does not know it.
+struct PtxAddress {
+  std::string of;  // a variable or a function
+  std::uint64_t addend = 0;
+  Size offset = 0;     // in the variable
+  unsigned shift = 0;  // of the byte that is stored, where it is only one: 0xFF00(name)
+  Size size = 8;
+};
+
+// A variable of the module, which lives in device memory, or in managed memory.
 struct PtxVariable {
   std::string name;
   PtxSpace space = PtxSpace::Global;
   Size size = 0;
   Size alignment = 1;
+  bool managed = false;
   std::vector<std::byte> initial;  // shorter than size: the rest is zero
+  std::vector<PtxAddress> addresses = {};
 };
+
+class ManagedVariables;
 
 struct Ptx {
   std::string text;  // what it was read from
@@ -44,6 +59,11 @@ struct Ptx {
   int target = 0;    // 10 * major + minor of the compute capability that it was written for
   std::vector<PtxEntry> entries;
   std::vector<PtxVariable> variables;
+  std::vector<std::string> functions;  // that are not entries
+
+  // What a pointer to the function holds: nothing that memory could lie at. 0 for unknown names.
+  std::uint64_t function_address(std::string_view name) const;
+  std::shared_ptr<ManagedVariables> managed;  // placed when an image is loaded
 };
 
 // Why a text was not read. `lacking` names PTX that is right but not simulated.

@@ -103,19 +103,6 @@ CUresult submit(const std::shared_ptr<Stream>& stream, Operation operation) {
   return CUDA_SUCCESS;
 }
 
-CUresult submit_and_wait(const std::shared_ptr<Stream>& stream, Operation operation) {
-  if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
-  if (const CUresult refused = refuse_captured_stream(*stream); refused != CUDA_SUCCESS) {
-    return refused;
-  }
-  if (const CUresult refused = refuse_implicit_join(*stream); refused != CUDA_SUCCESS) {
-    return refused;
-  }
-  Queue::wait_for(submit_now(stream, std::move(operation)));
-  const auto context = stream->context.lock();
-  return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : context->sticky_error();
-}
-
 void order_after(Stream& stream, const Point& point) {
   const auto context = stream.context.lock();
   if (context == nullptr || point.queue == nullptr) return;

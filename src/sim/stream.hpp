@@ -57,8 +57,6 @@ Point submit_now(const std::shared_ptr<Stream>& stream, Operation operation);
 // behind what the stream's next work would be behind, and neither a query nor a wait of the stream
 // sees it.
 Point submit_record(const std::shared_ptr<Stream>& stream, Operation operation);
-// Submits, and waits until it is done. Refused while the stream is captured.
-CUresult submit_and_wait(const std::shared_ptr<Stream>& stream, Operation operation);
 
 // What the stream is given next comes after this point too.
 void order_after(Stream& stream, const Point& point);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that a program brings as nvcc embeds them: from their PTX, without a host function.
+#include <unistd.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -202,6 +204,129 @@ TEST(RuntimeKernelsDeathTest, AnAddressWithoutMemoryIsReportedWithItsThread) {
   EXPECT_EXIT(launch(), ::testing::ExitedWithCode(0),
               "kernel add_vectors, block \\([01], 0, 0\\), thread \\(0, 0, 0\\): "
               "'ld.global.u32 %r2, \\[%rd6\\]' at 0x1[0-9]00");
+}
+
+// The error that a launch of the text's only kernel ends with, at once or when it is waited for.
+[[noreturn]] void launch_and_expect(const std::string& body, const std::string& functions,
+                                    cudaError_t expected) {
+  FatBinaryWriter binary;
+  binary.add(ImageKind::Ptx, 80,
+             ".version 7.8\n.target sm_80\n.address_size 64\n" + functions +
+                 ".visible .entry kernel()\n{\n  .reg .b32 %r<4>;\n  .reg .b64 %rd<4>;\n" + body +
+                 "  ret;\n}\n",
+             Packing::Plain);
+  const RegisteredKernels kernels{binary, {"kernel"}};
+  cudaError_t answer =
+      cudaLaunchKernel(kernels.kernel(0), dim3(1, 1, 1), dim3(32, 1, 1), nullptr, 0, nullptr);
+  if (answer == cudaSuccess) answer = cudaDeviceSynchronize();
+  std::_Exit(answer == expected ? 0 : 1);
+}
+
+TEST(RuntimeKernelsDeathTest, AVariableThatNoFileHasIsNamed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      launch_and_expect("ld.global.u32 %r1, [elsewhere];\n",
+                        ".extern .global .align 4 .u32 elsewhere;\n", cudaErrorNotSupported),
+      ::testing::ExitedWithCode(0), "a variable of another module \\(elsewhere\\)");
+}
+
+TEST(RuntimeKernelsDeathTest, AnAddressThatNoFileHasIsNamed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(launch_and_expect("", ".global .align 8 .u64 pointer[2] = {0, elsewhere};\n",
+                                cudaErrorNotSupported),
+              ::testing::ExitedWithCode(0), "cannot find elsewhere, whose address pointer begins");
+}
+
+TEST(RuntimeKernelsDeathTest, ManagedVariablesLargerThanTheHostAreRefused) {
+  constexpr std::uint64_t bytes = std::uint64_t{512} << 30;
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  if (static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page >= bytes) {
+    GTEST_SKIP() << "this host has the memory";
+  }
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      launch_and_expect("", ".global .attribute(.managed) .align 32 .v4 .b64 huge[17179869184];\n",
+                        cudaErrorMemoryAllocation),
+      ::testing::ExitedWithCode(0), "");
+}
+
+constexpr char call_through_pointer[] = R"(
+  {
+    .param .b32 argument;
+    prototype: .callprototype _ (.param .b32 _);
+    st.param.b32 [argument], %r1;
+    call %rd1, (argument), prototype;
+  }
+)";
+
+TEST(RuntimeKernelsDeathTest, ACallOfNoFunctionIsReportedWithItsThread) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      launch_and_expect(std::string{"mov.u64 %rd1, 4096;\n"} + call_through_pointer, "",
+                        cudaErrorIllegalInstruction),
+      ::testing::ExitedWithCode(0),
+      "kernel kernel, block \\(0, 0, 0\\), thread \\(0, 0, 0\\): .* at 0x1000: a call through");
+}
+
+TEST(RuntimeKernelsDeathTest, ARecursiveFunctionWithLocalVariablesIsRefusedByName) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string function = R"(
+.func endless()
+{
+  .local .align 4 .b8 place[4];
+  .reg .b64 %rd1;
+  mov.u64 %rd1, place;
+  call endless;
+  ret;
+}
+)";
+  EXPECT_EXIT(launch_and_expect("call endless;\n", function, cudaErrorNotSupported),
+              ::testing::ExitedWithCode(0), "takes the address of a local variable \\(endless\\)");
+}
+
+TEST(RuntimeKernelsDeathTest, CallsThatNeverEndAreStopped) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      launch_and_expect("call endless;\n", ".func endless()\n{\n  call endless;\n  ret;\n}\n",
+                        cudaErrorLaunchFailure),
+      ::testing::ExitedWithCode(0), "calls are nested too deeply");
+}
+
+constexpr char heap_functions[] =
+    ".extern .func (.param .b64 place) malloc(.param .b64 size);\n"
+    ".extern .func free(.param .b64 place);\n";
+
+TEST(RuntimeKernelsDeathTest, FreeOfWhatMallocDidNotReturnIsReported) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(launch_and_expect(R"(
+  {
+    .param .b64 place;
+    mov.u64 %rd1, 12288;
+    st.param.b64 [place], %rd1;
+    call free, (place);
+  }
+)",
+                                heap_functions, cudaErrorIllegalAddress),
+              ::testing::ExitedWithCode(0), "at 0x3000: free of memory that malloc did not return");
+}
+
+// Each of 32 threads asks for a megabyte of 8: some get none, and trap.
+TEST(RuntimeKernelsDeathTest, AFullHeapGivesNullPointers) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(launch_and_expect(R"(
+  {
+    .param .b64 size;
+    .param .b64 place;
+    .reg .pred %none;
+    st.param.b64 [size], 1048576;
+    call (place), malloc, (size);
+    ld.param.b64 %rd1, [place];
+    setp.eq.u64 %none, %rd1, 0;
+    @%none trap;
+  }
+)",
+                                heap_functions, cudaErrorLaunchFailure),
+              ::testing::ExitedWithCode(0), "thread \\(8, 0, 0\\): .* the kernel executed trap");
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ CUresult allocate(CUdeviceptr* address, Size size, CUmemoryPool handle, CUstream
   return answer;
 }
 
-// Does it when the stream comes to it.
+// Runs when the stream reaches it.
 CUresult in_order(const std::shared_ptr<Stream>& stream, std::function<void()> action) {
   Operation operation;
   operation.run = [action = std::move(action)](Context&) { action(); };

@@ -6,6 +6,7 @@
 #include "sim/context.hpp"
 #include "sim/pool.hpp"
 #include "sim/process.hpp"
+#include "sim/waiting_frees.hpp"
 
 namespace cuvmm::sim {
 
@@ -35,7 +36,10 @@ CUVMM_SIM(cuMemFree_v2)(CUdeviceptr address) {
   }
   // Waits for all work of the context that the memory belongs to, whichever is current (measured).
   const auto owner = known->context.lock();
-  if (owner != nullptr) owner->wait_for_all_work();
+  if (owner != nullptr) {
+    const WaitingFree waiting{*owner};
+    owner->wait_for_all_work();
+  }
   // Only one of two threads that free it at once gets it.
   const auto taken = space.take(address);
   if (!taken.has_value()) return CUDA_ERROR_INVALID_VALUE;

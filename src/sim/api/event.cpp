@@ -95,7 +95,7 @@ void record_event(Event& event, const std::shared_ptr<Stream>& stream) {
 void order_after_event(const std::shared_ptr<Stream>& stream, const Event& event) {
   if (const auto recording = event.recording()) {
     order_after(*stream, recording->point);
-    // The wait is work of this stream: the legacy stream and whoever synchronises see it.
+    // The wait is work of this stream: the legacy stream and synchronizing calls see it.
     submit_now(stream, Operation{});
   }
   if (event.shared == nullptr) return;

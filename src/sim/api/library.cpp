@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/library.hpp"
+#include "sim/managed_variables.hpp"
 
 #include "sim/bodies.hpp"
 #include "sim/capture.hpp"
@@ -111,10 +112,16 @@ CUVMM_SIM(cuLibraryGetGlobal)
   return find_variable(library, name, address, size);
 }
 
-// Managed variables are refused when a library is loaded, so none has this name.
-CUVMM_SIM(cuLibraryGetManaged)(CUdeviceptr*, size_t*, CUlibrary handle, const char* name) {
-  if (libraries().find(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return name == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+CUVMM_SIM(cuLibraryGetManaged)
+(CUdeviceptr* address, size_t* size, CUlibrary handle, const char* name) {
+  const auto library = libraries().find(handle);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (name == nullptr || (address == nullptr && size == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  const ManagedVariables::Variable* variable = library->ptx->managed->find(name);
+  if (variable == nullptr) return CUDA_ERROR_NOT_FOUND;
+  if (address != nullptr) *address = variable->address;
+  if (size != nullptr) *size = variable->size;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace cuvmm::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves managed memory on a card. Here it lies on the host for good, so these calls check,
+// What moves managed memory on a card. Here it always lies on the host, so these calls check,
 // keep their order, and remember what can be asked for. Answers measured on an H200.
 #include <unistd.h>
 

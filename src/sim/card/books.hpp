@@ -24,7 +24,7 @@ struct EngineUse {
   std::atomic<std::uint64_t> busy_ns{0};
 };
 
-// One process of the card. Only that process writes here, and once it is dead whoever holds the
+// One process of the card. Only that process writes here, and once it is dead the holder of the
 // books' lock.
 struct CardMember {
   std::atomic<std::uint64_t> process{0};            // 0 where nobody has this place

@@ -13,7 +13,7 @@ namespace cuvmm::sim {
 // place, and all that is held by it, is free once the process has ended.
 class SharedCard {
  public:
-  // Whoever comes first says what the card has.
+  // The first process defines what the card has.
   static Result<std::unique_ptr<SharedCard>> join(const std::string& name, const CardShape& shape);
 
   int device_count() const { return static_cast<int>(file_.books().devices); }

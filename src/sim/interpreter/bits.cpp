@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logic, shifts, and what takes bits apart and puts them together.
+// Logic, shifts, bit fields and permutations.
 #include <bit>
 #include <type_traits>
 
@@ -109,9 +109,9 @@ struct ExtractField {
     }();
     Plain field = position >= bits_of<T> ? 0 : static_cast<Plain>(value >> position);
     const U32 valid = position >= bits_of<T> ? 0 : bits_of<T> - position;
-    const U32 kept = length < valid ? length : valid;
-    if (kept < bits_of<T>) {
-      const Plain mask = static_cast<Plain>((Plain{1} << kept) - 1);
+    const U32 saved = length < valid ? length : valid;
+    if (saved < bits_of<T>) {
+      const Plain mask = static_cast<Plain>((Plain{1} << saved) - 1);
       field = static_cast<Plain>(field & mask);
       if (sign != 0) field = static_cast<Plain>(field | ~mask);
     }

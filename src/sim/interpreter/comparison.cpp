@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparisons, and choosing by them.
+// Comparisons and selections.
 #include <type_traits>
 
 #include "sim/interpreter/lane_arithmetic.hpp"
@@ -44,7 +44,7 @@ struct GreaterOrEqual {
     return a >= b;
   }
 };
-// Also where one is not a number.
+// True for unordered operands, too.
 template <class Ordered>
 struct OrUnordered {
   template <class T>
@@ -65,7 +65,7 @@ struct AnyNotANumber {
   }
 };
 
-// variant: how the result meets the predicate c: 0 not, 1 and, 2 or, 3 xor.
+// variant: how the result is combined with the predicate c: 0 not at all, 1 and, 2 or, 3 xor.
 template <class T, class Function>
 void run_comparison(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
   const T* a = warp.lanes_of<T>(instruction.a);

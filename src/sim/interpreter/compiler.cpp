@@ -3,20 +3,21 @@
 
 #include <algorithm>
 
-#include "sim/interpreter/program_maker.hpp"
+#include "sim/interpreter/program_builder.hpp"
 
 namespace cuvmm::sim {
 
-std::string ProgramMaker::make(const std::string& entry) {
+std::string ProgramBuilder::make(const std::string& entry) {
   names_.open();
   find_functions();
   const auto found = functions_.find(entry);
   if (found == functions_.end() || found->second.text.empty()) return "the entry's text";
   program_.name = entry;
   if (!function(found->first, found->second, true)) {
-    return lacking_.empty() ? "this text" : lacking_;
+    return unsupported_.empty() ? "this text" : unsupported_;
   }
   program_.entry = found->second.entry;
+  fix_recursive_calls();
   program_.shared_bytes = round_up(program_.shared_bytes, Size{16});
   program_.local_bytes = round_up(program_.local_bytes, Size{16});
   constexpr Size most_local_bytes = 512 * KiB;  // as on a card
@@ -24,18 +25,18 @@ std::string ProgramMaker::make(const std::string& entry) {
   return {};
 }
 
-bool ProgramMaker::lack(std::string what) {
-  if (lacking_.empty()) lacking_ = std::move(what);
+bool ProgramBuilder::unsupported(std::string what) {
+  if (unsupported_.empty()) unsupported_ = std::move(what);
   return false;
 }
 
-bool ProgramMaker::lack(const ParsedInstruction& instruction) {
+bool ProgramBuilder::unsupported(const ParsedInstruction& instruction) {
   std::string name{instruction.opcode};
   for (const std::string_view modifier : instruction.modifiers) (name += '.') += modifier;
-  return lack("the instruction " + name);
+  return unsupported("the instruction " + name);
 }
 
-void ProgramMaker::find_functions() {
+void ProgramBuilder::find_functions() {
   PtxTokens tokens{text_};
   while (!tokens.at_end()) {
     const std::string_view word = tokens.take();
@@ -50,6 +51,7 @@ void ProgramMaker::find_functions() {
       const std::string_view name = tokens.take();
       while (!tokens.at_end() && tokens.now() != ";" && tokens.now() != "{") tokens.take();
       FunctionText& function = functions_[name];
+      function.is_entry = word == ".entry";
       if (tokens.now() == "{") function.text = rest;
     } else if (word == ".shared") {
       if (const auto variable = read_variable(tokens)) add_shared(*variable);
@@ -57,7 +59,7 @@ void ProgramMaker::find_functions() {
   }
 }
 
-void ProgramMaker::skip_body(PtxTokens& tokens) {
+void ProgramBuilder::skip_body(PtxTokens& tokens) {
   std::size_t depth = 1;
   while (!tokens.at_end() && depth > 0) {
     const std::string_view token = tokens.take();
@@ -66,7 +68,7 @@ void ProgramMaker::skip_body(PtxTokens& tokens) {
   }
 }
 
-void ProgramMaker::add_shared(const ParsedVariable& variable) {
+void ProgramBuilder::add_shared(const ParsedVariable& variable) {
   const bool is_dynamic = variable.size == 0;
   if (!is_dynamic) {
     program_.shared_bytes = round_up(program_.shared_bytes, variable.alignment);
@@ -78,7 +80,7 @@ void ProgramMaker::add_shared(const ParsedVariable& variable) {
   program_.shared_bytes += variable.size;
 }
 
-SymbolPlace ProgramMaker::add_local(const ParsedVariable& variable) {
+SymbolPlace ProgramBuilder::add_local(const ParsedVariable& variable) {
   program_.local_bytes = round_up(program_.local_bytes, std::max(variable.alignment, Size{8}));
   const SymbolPlace place{
       .space = PtxStateSpace::Local, .offset = program_.local_bytes, .size = variable.size};
@@ -87,12 +89,13 @@ SymbolPlace ProgramMaker::add_local(const ParsedVariable& variable) {
   return place;
 }
 
-bool ProgramMaker::parameters(PtxTokens& tokens, bool is_entry, std::vector<SymbolPlace>& places) {
+bool ProgramBuilder::parameters(PtxTokens& tokens, bool is_entry,
+                                std::vector<SymbolPlace>& places) {
   if (!tokens.skip("(")) return true;
   Size offset = 0;
   while (!tokens.skip(")")) {
     tokens.skip(",");
-    if (tokens.skip(".reg")) return lack("a parameter in a register");
+    if (tokens.skip(".reg")) return unsupported("a parameter in a register");
     if (!tokens.skip(".param")) return false;
     const auto variable = read_variable(tokens);
     if (!variable) return false;
@@ -108,9 +111,11 @@ bool ProgramMaker::parameters(PtxTokens& tokens, bool is_entry, std::vector<Symb
   return true;
 }
 
-bool ProgramMaker::function(std::string_view name, FunctionText& made, bool is_entry) {
-  if (made.is_being_made) return lack("a function that calls itself (" + std::string{name} + ")");
-  made.is_being_made = true;
+bool ProgramBuilder::function(std::string_view name, FunctionText& made, bool is_entry) {
+  made.is_being_compiled = true;
+  const SavedFrame begun{.first_register = program_.registers.size(),
+                         .first_local = program_.local_bytes};
+  const std::size_t local_addresses_before = local_addresses_taken_;
   Code outer_code = std::move(code_);
   auto outer_labels = std::move(labels_);
   auto outer_fixes = std::move(fixes_);
@@ -126,17 +131,29 @@ bool ProgramMaker::function(std::string_view name, FunctionText& made, bool is_e
   tokens.skip("{");
   is_right = is_right && body(tokens) && fix_labels();
   names_.close();
-  if (!is_right) return lack("something in " + std::string{name});
+  if (!is_right) return unsupported("something in " + std::string{name});
+  if (made.saved_frame) {
+    // An address of the outer call's variable would then lead to the inner one's.
+    if (local_addresses_taken_ != local_addresses_before) {
+      return unsupported(
+          "a function that calls itself and takes the address of a local variable (" +
+          std::string{name} + ")");
+    }
+    program_.saved_frames[*made.saved_frame] = {.first_register = begun.first_register,
+                                                .end_register = program_.registers.size(),
+                                                .first_local = begun.first_local,
+                                                .end_local = program_.local_bytes};
+  }
   append(made);
   code_ = std::move(outer_code);
   labels_ = std::move(outer_labels);
   fixes_ = std::move(outer_fixes);
-  made.is_being_made = false;
-  made.is_made = true;
+  made.is_being_compiled = false;
+  made.is_compiled = true;
   return true;
 }
 
-void ProgramMaker::append(FunctionText& made) {
+void ProgramBuilder::append(FunctionText& made) {
   code_.push_back({.text = add_text({}), .flow = Flow::Return});
   made.entry = static_cast<std::uint32_t>(program_.code.size());
   for (Instruction& instruction : code_) {
@@ -150,7 +167,7 @@ void ProgramMaker::append(FunctionText& made) {
   program_.code.insert(program_.code.end(), code_.begin(), code_.end());
 }
 
-bool ProgramMaker::fix_labels() {
+bool ProgramBuilder::fix_labels() {
   for (const auto& [index, label] : fixes_) {
     const auto found = labels_.find(label);
     if (found == labels_.end()) return false;
@@ -173,7 +190,7 @@ bool ProgramMaker::fix_labels() {
   return true;
 }
 
-bool ProgramMaker::body(PtxTokens& tokens) {
+bool ProgramBuilder::body(PtxTokens& tokens) {
   const std::size_t outermost = names_.depth();
   names_.open();
   while (!tokens.at_end()) {
@@ -189,7 +206,7 @@ bool ProgramMaker::body(PtxTokens& tokens) {
   return false;
 }
 
-bool ProgramMaker::statement(PtxTokens& tokens) {
+bool ProgramBuilder::statement(PtxTokens& tokens) {
   if (tokens.skip(";")) return true;
   const std::string_view word = tokens.now();
   if (is_ptx_directive(word)) return directive(tokens);
@@ -204,7 +221,7 @@ bool ProgramMaker::statement(PtxTokens& tokens) {
     }
   }
   const auto instruction = read_instruction(tokens);
-  if (!instruction) return lack("the text at '" + std::string{word} + "'");
+  if (!instruction) return unsupported("the text at '" + std::string{word} + "'");
   std::optional<ParsedCall> call;
   if (instruction->opcode == "call") {
     call = read_call(tokens);
@@ -217,7 +234,7 @@ bool ProgramMaker::statement(PtxTokens& tokens) {
   return call ? make_call(*instruction, *call) : make_instruction(*instruction);
 }
 
-bool ProgramMaker::label(std::string_view name, PtxTokens& tokens) {
+bool ProgramBuilder::label(std::string_view name, PtxTokens& tokens) {
   if (tokens.skip(".branchtargets")) {
     auto& targets = tables_[name];
     do {
@@ -234,7 +251,7 @@ bool ProgramMaker::label(std::string_view name, PtxTokens& tokens) {
   return true;
 }
 
-bool ProgramMaker::directive(PtxTokens& tokens) {
+bool ProgramBuilder::directive(PtxTokens& tokens) {
   const std::string_view word = tokens.take();
   if (word == ".reg") return declare_registers(tokens);
   if (word == ".local" || word == ".param" || word == ".shared") {
@@ -253,10 +270,10 @@ bool ProgramMaker::directive(PtxTokens& tokens) {
     return true;
   }
   if (word == ".loc") return location(tokens);
-  return lack("the directive " + std::string{word});
+  return unsupported("the directive " + std::string{word});
 }
 
-bool ProgramMaker::location(PtxTokens& tokens) {
+bool ProgramBuilder::location(PtxTokens& tokens) {
   const auto numbers = [&] {
     while (read_ptx_integer(tokens.now())) tokens.take();
   };
@@ -270,9 +287,9 @@ bool ProgramMaker::location(PtxTokens& tokens) {
   return true;
 }
 
-bool ProgramMaker::declare_registers(PtxTokens& tokens) {
+bool ProgramBuilder::declare_registers(PtxTokens& tokens) {
   const PtxType type = read_ptx_type(tokens.take());
-  if (type == PtxType::Other) return lack("a register of another type");
+  if (type == PtxType::Other) return unsupported("a register of another type");
   const auto width =
       static_cast<std::uint8_t>(type == PtxType::Pred ? 0 : std::max(2U, size_of(type)));
   do {
@@ -295,12 +312,12 @@ bool ProgramMaker::declare_registers(PtxTokens& tokens) {
   return tokens.skip(";");
 }
 
-std::uint32_t ProgramMaker::add_text(std::string_view text) {
+std::uint32_t ProgramBuilder::add_text(std::string_view text) {
   program_.texts.push_back(text);
   return static_cast<std::uint32_t>(program_.texts.size() - 1);
 }
 
-bool ProgramMaker::add(const ParsedInstruction& parsed, Instruction instruction) {
+bool ProgramBuilder::add(const ParsedInstruction& parsed, Instruction instruction) {
   instruction.text = text_now_;
   if (!parsed.guard.empty()) {
     const auto guard = names_.find_register(parsed.guard);
@@ -314,7 +331,7 @@ bool ProgramMaker::add(const ParsedInstruction& parsed, Instruction instruction)
 
 std::string compile_entry(std::string_view text, const std::string& entry,
                           const FindVariable& find_variable, Program& program) {
-  return ProgramMaker{text, find_variable, program}.make(entry);
+  return ProgramBuilder{text, find_variable, program}.make(entry);
 }
 
 }  // namespace cuvmm::sim

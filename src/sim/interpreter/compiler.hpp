@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From PTX text to what the interpreter runs.
+// Compiles PTX text into what the interpreter runs.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,11 @@
 
 namespace cuvmm::sim {
 
-// The device address of one of the module's variables.
+// Returns the device address of a variable of the module, or what a pointer to a function holds.
 using FindVariable = std::function<std::optional<std::uint64_t>(std::string_view name)>;
 
-// Makes the entry's program, which refers to the text. Returns what of it is not supported, by its
-// own words; empty where all is.
+// Compiles the entry into `program`, which refers to the text. Returns the name of the first thing
+// in it that is not supported, or an empty string if the program is complete.
 std::string compile_entry(std::string_view text, const std::string& entry,
                           const FindVariable& find_variable, Program& program);
 

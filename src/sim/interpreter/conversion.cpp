@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cvt: between all integers and floating point numbers.
+// cvt between integers and floating point numbers of all sizes.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -8,72 +8,17 @@
 
 #include "sim/interpreter/lane_arithmetic.hpp"
 #include "sim/interpreter/selection.hpp"
+#include "sim/interpreter/short_floats.hpp"
 
 namespace cuvmm::sim {
 namespace {
 
-// As stored in registers.
-struct Half {
-  std::uint16_t stored;
-};
-struct BrainFloat {
-  std::uint16_t stored;
-};
-
-float value_of(Half half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half.stored & 0x8000) << 16;
-  const std::uint32_t exponent = (half.stored >> 10) & 0x1f;
-  const std::uint32_t fraction = half.stored & 0x3ff;
-  if (exponent == 0x1f) {
-    return std::bit_cast<float>(fraction != 0 ? 0x7fffffffU : sign | 0x7f800000U);
-  }
-  if (exponent == 0) {
-    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
-}
-float value_of(BrainFloat value) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value.stored) << 16);
-}
-
-// To nearest, ties to even, or toward zero.
-Half to_half(double value, bool toward_zero) {
-  const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
-  const double magnitude = std::fabs(value);
-  if (magnitude != magnitude) return {0x7fff};
-  if (std::isinf(magnitude)) return {static_cast<std::uint16_t>(sign | 0x7c00)};
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);
-  if (exponent < -13) exponent = -13;
-  const double steps = std::ldexp(magnitude, 11 - exponent);  // a half has 11 bits
-  double whole = std::floor(steps);
-  const double rest = steps - whole;
-  if (!toward_zero && (rest > 0.5 || (rest == 0.5 && std::fmod(whole, 2) != 0))) whole += 1;
-  const double rounded = std::ldexp(whole, exponent - 11);
-  if (rounded >= 65536) {
-    return {static_cast<std::uint16_t>(sign | (toward_zero ? 0x7bff : 0x7c00))};
-  }
-  if (rounded < std::ldexp(1.0, -14)) {
-    return {static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::ldexp(rounded, 24)))};
-  }
-  std::frexp(rounded, &exponent);
-  const auto fraction = static_cast<std::uint32_t>(std::ldexp(rounded, 11 - exponent)) & 0x3ff;
-  return {static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(exponent + 14) << 10 |
-                                     fraction)};
-}
-BrainFloat to_brain_float(float value, bool toward_zero) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (value != value) return {0x7fff};
-  if (toward_zero) return {static_cast<std::uint16_t>(bits >> 16)};
-  return {static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
-}
-
 // variant: bits 0-2 rounding to a whole number (0 none, 1 nearest, 2 zero, 3 down, 4 up), bit 3
-// saturation, bit 4 rounding toward zero in a float, bit 5 subnormal operands and results are zero.
+// saturation, bit 4 rounding toward zero in a float, bit 5 negative results become zero.
 constexpr std::uint8_t whole_mask = 7;
 constexpr std::uint8_t saturates = 8;
 constexpr std::uint8_t toward_zero = 16;
+constexpr std::uint8_t clears_negative = 32;
 
 template <class T>
 T rounded(T value, unsigned how) {
@@ -93,7 +38,8 @@ T rounded(T value, unsigned how) {
 
 template <class To, class From>
 To to_integer(From value, unsigned variant) {
-  // As a card answers: of an f32 zero, of an f64 the lowest s32 (measured); the rest is assumed.
+  // NaN as on a card: zero from f32, the lowest s32 from f64 (measured); the other types are
+  // assumed.
   constexpr bool is_long = sizeof(To) == 8;
   constexpr bool is_lowest = is_long || std::is_same_v<From, double>;
   if (value != value) {
@@ -132,11 +78,19 @@ To to_float(From value, unsigned variant) {
     result = static_cast<To>(value);
   }
   if ((variant & saturates) != 0) result = result > 0 ? (result < 1 ? result : To{1}) : To{0};
-  // What is narrowed keeps the upper bits of what made it no number (measured).
+  // A NaN that is narrowed keeps the upper bits of its payload (measured).
   if constexpr (sizeof(To) == 4 && !std::is_same_v<From, double>) {
     if (result != result) result = std::bit_cast<float>(0x7fffffffU);
   }
   return result;
+}
+
+template <class To>
+To narrowed(double value, unsigned variant) {
+  if ((variant & saturates) != 0) value = value > 0 ? (value < 1 ? value : 1) : 0;
+  if ((variant & clears_negative) != 0 && value < 0) value = 0;
+  return to_short_float<To>(value, (variant & toward_zero) != 0 ? ShortRounding::TowardZero
+                                                                : ShortRounding::ToNearestEven);
 }
 
 template <class To, class From>
@@ -148,9 +102,9 @@ To converted(From value, unsigned variant) {
       return converted<To>(value_of(value), variant);
     }
   } else if constexpr (std::is_same_v<To, Half>) {
-    return to_half(static_cast<double>(value), (variant & toward_zero) != 0);
+    return narrowed<Half>(static_cast<double>(value), variant);
   } else if constexpr (std::is_same_v<To, BrainFloat>) {
-    return to_brain_float(static_cast<float>(value), (variant & toward_zero) != 0);
+    return narrowed<BrainFloat>(static_cast<double>(value), variant);
   } else if constexpr (std::is_floating_point_v<To>) {
     return to_float<To>(value, variant);
   } else if constexpr (std::is_floating_point_v<From>) {
@@ -169,11 +123,11 @@ std::uint64_t stored_bits(T value) {
   } else if constexpr (std::is_same_v<T, double>) {
     return std::bit_cast<std::uint64_t>(value);
   } else {
-    return static_cast<std::uint64_t>(value);  // with its sign, for wider registers
+    return static_cast<std::uint64_t>(value);  // sign-extended, for wider registers
   }
 }
 
-// Registers may be wider than the types.
+// Registers may be wider than their types.
 template <class To, class From>
 void run_conversion(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
   each_lane(lanes, [&](unsigned lane) {
@@ -182,6 +136,19 @@ void run_conversion(Warp& warp, const Instruction& instruction, std::uint32_t la
     std::memcpy(&value, &stored, sizeof value);
     warp.write(instruction.d, instruction.width_d, lane,
                stored_bits(converted<To>(value, instruction.variant)));
+  });
+}
+
+// cvt.rn.f16x2.f32 d, a, b: a becomes the upper half.
+template <class To>
+void run_packed_conversion(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
+  auto* d = warp.lanes_of<std::uint32_t>(instruction.d);
+  const auto* upper = warp.lanes_of<float>(instruction.a);
+  const auto* lower = warp.lanes_of<float>(instruction.b);
+  each_lane(lanes, [&](unsigned lane) {
+    const std::uint32_t high = converted<To>(upper[lane], instruction.variant).stored;
+    const std::uint32_t low = converted<To>(lower[lane], instruction.variant).stored;
+    d[lane] = high << 16 | low;
   });
 }
 
@@ -273,7 +240,17 @@ Choice choose_conversion(std::string_view opcode, Modifiers& modifiers) {
   const PtxType from = modifiers.take_type();
   const bool is_short = to == PtxType::F16 || to == PtxType::BF16;
   Modifiers rounding = before;
-  if (is_short && (rounding.take("rm") || rounding.take("rp"))) return {};
+  const bool is_packed = to == PtxType::F16x2 || to == PtxType::BF16x2;
+  if ((is_short || is_packed) && (rounding.take("rm") || rounding.take("rp"))) return {};
+  if ((is_short || is_packed) && modifiers.take("relu")) variant |= clears_negative;
+  if (is_packed) {
+    if (from != PtxType::F32) return {};
+    return {.execute = to == PtxType::F16x2 ? &run_packed_conversion<Half>
+                                            : &run_packed_conversion<BrainFloat>,
+            .types = {to, from, from},
+            .float_mode = mode,
+            .variant = variant};
+  }
   return {.execute = conversion(to, from),
           .types = {to, from},
           .float_mode = mode,

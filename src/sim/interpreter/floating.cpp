@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floating point of 32 and 64 bits: what IEEE 754 says, and by the host's libm what is approximate
-// on a card.
+// Floating point arithmetic of 32 and 64 bits: exactly IEEE 754, and the host's libm for functions
+// that a card approximates.
 #include <xmmintrin.h>
 
 #include <bit>
@@ -14,11 +14,11 @@
 namespace cuvmm::sim {
 namespace {
 
-constexpr std::uint32_t usual_float_mode = 0x1f80;  // no exceptions, to nearest
+constexpr std::uint32_t usual_float_mode = 0x1f80;  // no exceptions, rounding to nearest
 constexpr std::uint32_t rounding_bits = 0x6000;
-constexpr std::uint32_t flushes = 0x8040;  // subnormal results and operands are zero
+constexpr std::uint32_t flushes = 0x8040;  // subnormal operands and results become zero
 
-// A card's answer is one NaN, whatever the operands' were.
+// A card returns the same f32 NaN, whatever the operands were.
 inline float tidy(float value) {
   return value != value ? std::bit_cast<float>(0x7fffffffU) : value;
 }
@@ -132,7 +132,7 @@ T not_a_number() {
   }
 }
 
-// -0 is less than +0, and a number wins over NaN unless NaN is asked for.
+// -0 is less than +0. A number wins over NaN unless the instruction asks for NaN.
 template <bool smaller, bool keeps_nan>
 struct FloatExtreme {
   template <class T>
@@ -161,7 +161,7 @@ Choice float_binary(PtxType type) {
   return {.execute = execute, .types = {type, type, type}};
 }
 
-// Into [0, 1], NaN to 0.
+// Clamps to [0, 1]; NaN becomes 0.
 template <class Function>
 struct FloatSaturated {
   template <class... T>
@@ -207,7 +207,7 @@ Choice choose_approximate(std::string_view opcode, Modifiers& modifiers, PtxType
   return {};
 }
 
-// testp: variant says what is tested.
+// testp; variant selects the test.
 template <class T>
 void run_test(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
   const T* a = warp.lanes_of<T>(instruction.a);

@@ -12,6 +12,7 @@ std::uint32_t RegisterFile::add(std::uint8_t width) {
   const std::uint32_t at = program_.register_bytes;
   const std::uint32_t bytes = width == 0 ? 4 : width * warp_size;
   program_.register_bytes += static_cast<std::uint32_t>(round_up(bytes, alignment));
+  program_.registers.push_back({at, width});
   return at;
 }
 
@@ -29,6 +30,7 @@ std::uint32_t RegisterFile::special(SpecialRegister which, std::uint8_t width) {
   if (is_new) {
     known->second = add(width);
     program_.special_registers.push_back({.which = which, .at = known->second, .width = width});
+    program_.uses_reserved_shared |= which == SpecialRegister::ReservedSharedBegin;
   }
   return known->second;
 }
@@ -108,7 +110,14 @@ std::optional<SpecialName> find_special_register(std::string_view name, std::str
                                     {"%lanemask_ge", "", {S::LaneMaskGe}},
                                     {"%lanemask_gt", "", {S::LaneMaskGt}},
                                     {"%dynamic_smem_size", "", {S::DynamicSharedSize}},
-                                    {"%total_smem_size", "", {S::TotalSharedSize}}};
+                                    {"%total_smem_size", "", {S::TotalSharedSize}},
+                                    {"%reserved_smem_offset_begin", "", {S::ReservedSharedBegin}},
+                                    {"%reserved_smem_offset_0", "", {S::ReservedSharedBegin}},
+                                    {"%reserved_smem_offset_1", "", {S::ReservedSharedBegin}},
+                                    {"%reserved_smem_offset_end", "", {S::ReservedSharedEnd}},
+                                    {"%reserved_smem_offset_cap", "", {S::ReservedSharedSize}},
+                                    {"%envreg1", "", {S::GridWorkspaceHigh}},
+                                    {"%envreg2", "", {S::GridWorkspaceLow}}};
   for (const Known& one : known) {
     if (one.name == name && one.suffix == suffix) return one.special;
   }

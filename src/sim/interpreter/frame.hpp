@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the operands of a program lie while it is made.
+// Where the operands of a program lie, while it is being compiled.
 #pragma once
 
 #include <map>
@@ -15,19 +15,19 @@ namespace cuvmm::sim {
 struct RegisterPlace {
   std::uint32_t at = 0;
   PtxType type = PtxType::Other;
-  std::uint8_t width = 0;  // of a lane; 0: a predicate
+  std::uint8_t width = 0;  // bytes of a lane; 0: a predicate
 };
 
-// A variable that is not the module's: of the block, of the thread, or a parameter.
+// A variable outside the module's memory: shared, local, or a parameter.
 struct SymbolPlace {
   PtxStateSpace space = PtxStateSpace::Local;
   std::uint64_t offset = 0;
   Size size = 0;
-  bool is_dynamic = false;  // shared memory whose size the launch says
+  bool is_dynamic = false;  // shared memory whose size the launch decides
 };
 
-// Registers, constants and special registers of a whole program. Functions do not call themselves,
-// so each has registers of its own.
+// Allocates the registers, constants and special registers of a whole program. Each function has
+// its own registers; a recursive call saves them in a SavedFrame.
 class RegisterFile {
  public:
   explicit RegisterFile(Program& program) : program_(program) {}
@@ -41,7 +41,7 @@ class RegisterFile {
   std::map<std::pair<SpecialRegister, std::uint8_t>, std::uint32_t> specials_;
 };
 
-// The names that a function's text may use: blocks in braces have names of their own.
+// The names visible at a place in the text. A block in braces opens a scope.
 class NameScopes {
  public:
   void open() { scopes_.emplace_back(); }

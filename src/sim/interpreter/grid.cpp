@@ -12,11 +12,11 @@
 namespace cuvmm::sim {
 namespace {
 
-constexpr std::uint64_t turn = 20'000;  // instructions of each warp
-// Below that another processor's help costs more than it saves.
+constexpr std::uint64_t turn = 20'000;  // instructions per warp
+// Below this many threads, another host thread costs more than it saves.
 constexpr std::uint64_t threads_worth_helping = 8 * 1024;
 
-// Why this host thread's kernel stopped: set right before Guard::abandon().
+// Why the kernel on this host thread failed; set right before Guard::abandon().
 thread_local CUresult failure = CUDA_SUCCESS;
 
 void report(Warp& warp, unsigned lane, const char* what, std::uint64_t address) {
@@ -32,7 +32,9 @@ void report(Warp& warp, unsigned lane, const char* what, std::uint64_t address) 
 
 class GridRun {
  public:
-  GridRun(const GridLaunch& launch, bool together) : launch_(launch), together_(together) {}
+  GridRun(const GridLaunch& launch, bool together) : launch_(launch), together_(together) {
+    if (together) launch_.workspace = reinterpret_cast<std::uint64_t>(&workspace_);
+  }
 
   CUresult run() {
     const std::uint64_t blocks = launch_.blocks();
@@ -81,20 +83,22 @@ class GridRun {
     }
   }
 
-  // True where the block has more to do.
+  // Returns true if the block has more to run.
   bool step(ThreadBlock& block, std::uint64_t instructions) {
     failure = CUDA_SUCCESS;
     auto state = ThreadBlock::State::Done;
     if (Guard::run([&] { state = block.run(instructions); })) {
       if (state == ThreadBlock::State::Stuck) {
-        report(*block.running(), 0, "threads wait at a barrier that others have passed by", 0);
+        report(*block.running(), 0, "threads wait at a barrier that the other threads never reach",
+               0);
         fail(CUDA_ERROR_LAUNCH_FAILED);
       }
       return state == ThreadBlock::State::OutOfTime;
     }
     if (failure == CUDA_SUCCESS) {
       Warp& warp = *block.running();
-      report(warp, warp.lane_now, "no memory that this device may access so", warp.address_now);
+      report(warp, warp.lane_now, "no memory, or none that this device may access",
+             warp.address_now);
       failure = CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     fail(failure);
@@ -106,7 +110,14 @@ class GridRun {
     answer_.compare_exchange_strong(none, error);
   }
 
-  const GridLaunch launch_;
+  // What cooperative groups find through %envreg1 and %envreg2.
+  struct Workspace {
+    std::uint32_t size = sizeof(Workspace);
+    std::uint32_t barrier = 0;
+  };
+
+  Workspace workspace_;
+  GridLaunch launch_;
   const bool together_;
   std::atomic<std::uint64_t> next_{0};
   std::atomic<CUresult> answer_{CUDA_SUCCESS};

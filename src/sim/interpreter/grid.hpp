@@ -6,10 +6,9 @@
 
 namespace cuvmm::sim {
 
-// Runs all blocks on the host's processors. A block that began runs to its end before its thread
-// takes the next, in order; with `together`, all blocks of the grid are begun and take turns, so
-// that they may wait for each other. Answers what the kernel failed by, which the log then
-// explains.
+// Runs all blocks on the host's processors. Each host thread runs one block to its end before it
+// takes the next, in order. With `together`, all blocks are in flight and take turns, so that they
+// may wait for each other. Returns the error that the kernel failed with; the log names the place.
 CUresult run_grid(const GridLaunch& launch, bool together);
 
 }  // namespace cuvmm::sim

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "sim/interpreter/device_heap.hpp"
 #include "sim/interpreter/thread_block.hpp"
 
 namespace cuvmm::sim {
@@ -17,7 +18,7 @@ const std::byte* place_of(Warp& warp, std::uint64_t address) {
   return warp.block().seen_at(address);
 }
 
-// What of a text fits; the rest is cut off.
+// Copies a string, truncated to what fits.
 void copy_text(Warp& warp, unsigned lane, std::uint64_t address, char (&text)[longest_text]) {
   warp.lane_now = lane;
   warp.address_now = address;
@@ -38,7 +39,7 @@ std::uint64_t argument(Warp& warp, const Instruction& instruction, unsigned lane
   return value;
 }
 
-// One line being put together. What does not fit is cut off.
+// One line of output, truncated to what fits.
 class Line {
  public:
   void add(char c) {
@@ -57,7 +58,7 @@ class Line {
   std::size_t length_ = 0;
 };
 
-// The conversions of one call, with its arguments one behind the other as the compiler stored them.
+// Formats one call. The compiler stores its arguments one behind the other.
 class Format {
  public:
   Format(Warp& warp, unsigned lane, const char* format, const std::byte* arguments)
@@ -154,7 +155,7 @@ class Format {
   int converted_ = 0;
 };
 
-// vprintf(format, arguments): a thread's line at once.
+// vprintf(format, arguments). Each thread's output is written in one piece.
 void run_print(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
   each_lane(lanes, [&](unsigned lane) {
     char format[longest_text];
@@ -173,7 +174,8 @@ void run_print(Warp& warp, const Instruction& instruction, std::uint32_t lanes) 
   std::fflush(stdout);
 }
 
-// __assertfail(message, file, line, function, size of a character), as a card's runtime prints it.
+// __assertfail(message, file, line, function, size of a character). Prints what the CUDA runtime
+// does.
 void run_assert(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
   const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
   char message[longest_text];
@@ -190,8 +192,27 @@ void run_assert(Warp& warp, const Instruction& instruction, std::uint32_t lanes)
   fail_kernel(warp, lane, CUDA_ERROR_ASSERT, "an assertion failed", 0);
 }
 
+void run_malloc(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
+  each_lane(lanes, [&](unsigned lane) {
+    const std::uint64_t address = take_from_device_heap(argument(warp, instruction, lane, 0));
+    if (instruction.d == no_operand) return;
+    std::memcpy(warp.block().local_begin(warp, lane) + instruction.d, &address, sizeof address);
+  });
+}
+
+void run_free(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
+  each_lane(lanes, [&](unsigned lane) {
+    const std::uint64_t address = argument(warp, instruction, lane, 0);
+    if (address == 0 || give_to_device_heap(address)) return;
+    fail_kernel(warp, lane, CUDA_ERROR_ILLEGAL_ADDRESS, "free of memory that malloc did not return",
+                address);
+  });
+}
+
 constexpr HostFunction host_functions[] = {{"vprintf", 2, &run_print},
-                                           {"__assertfail", 5, &run_assert}};
+                                           {"__assertfail", 5, &run_assert},
+                                           {"malloc", 1, &run_malloc},
+                                           {"free", 1, &run_free}};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that kernels call and the host runs: printf and assert.
+// Functions that kernels call and the host implements: printf, assert, malloc and free.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,8 @@
 
 namespace cuvmm::sim {
 
-// The list holds the arguments' places in the thread's local memory, d the result's.
+// The operand list holds the offsets of the arguments in the thread's local memory, d that of the
+// result.
 struct HostFunction {
   std::string_view name;
   std::size_t arguments;

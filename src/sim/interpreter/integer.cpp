@@ -41,7 +41,7 @@ struct TwiceAsWide<S64> {
 template <class T>
 using Wide = typename TwiceAsWide<T>::Type;
 
-// Products of short types must not be made as int, whose overflow is undefined.
+// Short types would be promoted to int, whose overflow is undefined.
 template <class T>
 T wrapped_product(T a, T b) {
   return static_cast<T>(static_cast<U64>(a) * static_cast<U64>(b));
@@ -127,7 +127,7 @@ struct MultiplyAdd24Low {
     return IntegerAdd::of(Multiply24Low::of(a, b), c);
   }
 };
-// By zero: all ones, and the dividend as the rest (assumed: it is "machine specific").
+// Division by zero gives all ones, and the dividend as remainder (assumed; PTX leaves it open).
 struct IntegerDivide {
   template <class T>
   static T of(T a, T b) {
@@ -267,47 +267,6 @@ Choice wide_product(PtxType type, bool adds) {
   return {.execute = execute, .types = {wide, type, type}};
 }
 
-// Chains of additions with carry. variant: bit 0: takes the carry in, bit 1: hands it on.
-template <class T, bool subtracts>
-void run_carrying(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
-  auto* d = warp.lanes_of<T>(instruction.d);
-  const auto* a = warp.lanes_of<T>(instruction.a);
-  const auto* b = warp.lanes_of<T>(instruction.b);
-  const bool takes = (instruction.variant & 1) != 0;
-  const bool hands_on = (instruction.variant & 2) != 0;
-  each_lane(lanes, [&](unsigned lane) {
-    const std::uint32_t bit = 1U << lane;
-    const T carry_in = takes && (warp.carry & bit) != 0 ? 1 : 0;
-    T sum = 0;
-    bool carry = false;
-    if constexpr (subtracts) {
-      carry = __builtin_sub_overflow(a[lane], b[lane], &sum);
-      carry |= __builtin_sub_overflow(sum, carry_in, &sum);
-    } else {
-      carry = __builtin_add_overflow(a[lane], b[lane], &sum);
-      carry |= __builtin_add_overflow(sum, carry_in, &sum);
-    }
-    d[lane] = sum;
-    if (hands_on) warp.carry = carry ? warp.carry | bit : warp.carry & ~bit;
-  });
-}
-
-Choice choose_carrying(std::string_view opcode, Modifiers& modifiers) {
-  const bool takes = opcode == "addc" || opcode == "subc";
-  const bool subtracts = opcode.substr(0, 3) == "sub";
-  const bool hands_on = modifiers.take("cc");
-  const PtxType type = modifiers.take_type();
-  const bool is_64 = size_of(type) == 8;
-  Execute execute = nullptr;
-  if (is_64) {
-    execute = subtracts ? &run_carrying<U64, true> : &run_carrying<U64, false>;
-  } else if (size_of(type) == 4) {
-    execute = subtracts ? &run_carrying<U32, true> : &run_carrying<U32, false>;
-  }
-  const auto variant = static_cast<std::uint8_t>((takes ? 1 : 0) | (hands_on ? 2 : 0));
-  return {.execute = execute, .types = {type, type, type}, .variant = variant};
-}
-
 bool is_integer(PtxType type) {
   return type >= PtxType::U8 && type <= PtxType::S64;
 }
@@ -330,12 +289,7 @@ Choice choose_product(std::string_view opcode, Modifiers& modifiers, PtxType typ
 }  // namespace
 
 Choice choose_integer(std::string_view opcode, Modifiers& modifiers) {
-  if (opcode == "addc" || opcode == "subc") return choose_carrying(opcode, modifiers);
   Modifiers unchanged = modifiers;
-  if ((opcode == "add" || opcode == "sub") && modifiers.take("cc")) {
-    modifiers = unchanged;
-    return choose_carrying(opcode, modifiers);
-  }
   const PtxType type = modifiers.take_type();
   if (!is_integer(type)) {
     modifiers = unchanged;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one function of values becomes an instruction of all lanes.
+// Apply a function of values to all lanes.
 #pragma once
 
 #include "sim/interpreter/program.hpp"

@@ -5,11 +5,11 @@
 
 namespace cuvmm::sim {
 
-// a is the whole, the list its parts, variant the bytes of a part.
+// Between one register (a) and its parts (the operand list), of `variant` bytes each.
 void run_pack(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
 void run_unpack(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
 
-// d is the clock, in nanoseconds of the host.
+// Reads the host's clock in nanoseconds into d.
 void run_read_clock(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
 
 }  // namespace cuvmm::sim

@@ -5,7 +5,7 @@
 
 namespace cuvmm::sim {
 
-// What a lane of a register holds.
+// Types of one lane of a register.
 using U16 = std::uint16_t;
 using U32 = std::uint32_t;
 using U64 = std::uint64_t;

@@ -14,7 +14,8 @@ std::byte* outside(Warp& warp, unsigned lane, std::uint64_t address, const char*
   fail_kernel(warp, lane, CUDA_ERROR_ILLEGAL_ADDRESS, what, address);
 }
 
-// Where the lane finds `size` bytes. A place that the device may not access faults at the access.
+// Translates the address of `size` bytes. Memory that the device may not access faults at the
+// access.
 template <PtxStateSpace space>
 std::byte* place_of(Warp& warp, unsigned lane, std::uint64_t address, Size size) {
   ThreadBlock& block = warp.block();
@@ -49,7 +50,7 @@ void store_relaxed(std::byte* place, T value) {
   __atomic_store_n(reinterpret_cast<T*>(place), value, __ATOMIC_RELAXED);
 }
 
-// With its sign, for registers wider than what is loaded.
+// Sign-extended if signed, for registers wider than the loaded type.
 template <class T>
 std::uint64_t extended(T value) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
@@ -127,6 +128,7 @@ Execute access_of(const MemoryAccess& access) {
     case PtxType::U32:
     case PtxType::F32:
     case PtxType::F16x2:
+    case PtxType::BF16x2:
       return in_space<std::uint32_t, loads>(access.space);
     case PtxType::B64:
     case PtxType::U64:

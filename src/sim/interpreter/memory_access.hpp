@@ -9,18 +9,18 @@ namespace cuvmm::sim {
 
 enum class PtxStateSpace : std::uint8_t { Generic, Global, Shared, Local, Param, Const };
 
-// How an address becomes one of the host's, as an instruction's variant.
+// The state space decides how an address is translated to the host's.
 struct MemoryAccess {
   PtxStateSpace space = PtxStateSpace::Generic;
   PtxType type = PtxType::Other;
   unsigned values = 1;  // .v2, .v4
 };
 
-// Operands: address in a (of width_a), displacement in immediate, values in the list.
+// Operands: the address in a (of width_a bytes), its displacement in immediate, values in the list.
 Execute load_of(const MemoryAccess& access);
 Execute store_of(const MemoryAccess& access);
 
-// atom and red. Operands: d (or none), address a, b, c.
+// atom and red. Operands: d (none for red), the address in a, then b and c.
 struct AtomicAccess {
   std::string_view operation;  // add, exch, cas, ...
   PtxStateSpace space = PtxStateSpace::Generic;
@@ -28,12 +28,12 @@ struct AtomicAccess {
 };
 Execute atomic_of(const AtomicAccess& access);
 
-// cvta, cvta.to, isspacep: variant is the space.
+// cvta, cvta.to and isspacep; variant is the state space.
 void run_to_generic(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
 void run_from_generic(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
 void run_is_in_space(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
 
-// From one place in the threads' own memory to another: a, b offsets, immediate bytes.
+// Copies within each thread's local memory: `immediate` bytes from offset a to offset d.
 void run_local_copy(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
 
 void run_fence(Warp& warp, const Instruction& instruction, std::uint32_t lanes);

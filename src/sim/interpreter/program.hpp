@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel's PTX as the interpreter runs it: one instruction after the other for the 32 lanes of a
-// warp at once. Registers lie lane beside lane in the warp's register file; constants and special
-// registers are registers too, so that every operand is an offset there.
+// A kernel's PTX in the form the interpreter runs: each instruction executes for the 32 lanes of a
+// warp at once. A register holds its lanes side by side in the warp's register file. Constants and
+// special registers lie there too, so every operand is an offset into that file.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Warp;
 struct Instruction;
 using Execute = void (*)(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
 
-// What an instruction does to the order of execution.
+// How an instruction affects control flow.
 enum class Flow : std::uint8_t {
   Next,
   Branch,
@@ -30,8 +30,8 @@ enum class Flow : std::uint8_t {
   Call,
   Return,
   Exit,
-  Barrier,  // of the block
-  Meet,     // of the warp's lanes that are named: executed once all of them are there
+  Barrier,   // of the block
+  Converge,  // synchronizes lanes of the warp: executes once all named lanes have arrived
   Trap,
 };
 
@@ -54,6 +54,7 @@ enum class PtxType : std::uint8_t {
   F32,
   F64,
   F16x2,
+  BF16x2,
   Other
 };
 unsigned size_of(PtxType type);  // 0 for predicates
@@ -70,7 +71,7 @@ struct Instruction {
   std::uint32_t target = 0;  // of a branch or call; of a table, its index
   std::uint32_t first = 0;   // of a list of operands
   std::int64_t immediate = 0;
-  Execute inner = nullptr;  // what runs under another rounding mode
+  Execute inner = nullptr;  // the operation to run under float_mode
   std::uint32_t float_mode = 0;
   std::uint32_t text = 0;
   std::uint8_t count = 0;  // of the list of operands
@@ -120,6 +121,11 @@ enum class SpecialRegister : std::uint8_t {
   TotalSharedSize,
   ParameterBase,
   DynamicSharedBase,
+  ReservedSharedBegin,
+  ReservedSharedEnd,
+  ReservedSharedSize,
+  GridWorkspaceLow,
+  GridWorkspaceHigh,
   Zero
 };
 
@@ -135,18 +141,32 @@ struct UsedConstant {
   std::uint8_t width = 4;  // 0: a predicate
 };
 
+// The registers and local memory of a recursive function and of the functions it calls: what a
+// recursive call saves until it returns.
+struct SavedFrame {
+  std::size_t first_register = 0;  // of Program::registers
+  std::size_t end_register = 0;
+  std::size_t first_local = 0;
+  std::size_t end_local = 0;
+};
+
 struct Program {
   std::string name;
   std::vector<Instruction> code;
   std::uint32_t entry = 0;
   std::vector<ListedOperand> operands;
   std::vector<std::vector<std::uint32_t>> branch_tables;
+  std::vector<std::vector<std::uint64_t>> callable;  // addresses that an indirect call accepts
+  std::vector<ListedOperand> registers;              // every register, in order of allocation
+  std::vector<SavedFrame> saved_frames;
   std::vector<UsedConstant> constants;
   std::vector<UsedSpecialRegister> special_registers;
   std::vector<std::string_view> texts;  // of the module's text, which outlives this
   std::uint32_t register_bytes = 0;
-  Size local_bytes = 0;   // of each thread: its own variables and the parameters of functions
-  Size shared_bytes = 0;  // without what the launch adds
+  Size local_bytes = 0;   // per thread: its variables and the parameters of functions
+  Size shared_bytes = 0;  // without dynamic shared memory
+  // Whether blocks need the 1 KiB of shared memory that a card reserves for libraries.
+  bool uses_reserved_shared = false;
 };
 
 }  // namespace cuvmm::sim

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the names and numbers in an instruction stand for.
+// Resolves the names and numbers in an instruction.
 #include "sim/interpreter/lane_moves.hpp"
-#include "sim/interpreter/program_maker.hpp"
+#include "sim/interpreter/program_builder.hpp"
 
 namespace cuvmm::sim {
 
-std::optional<std::uint32_t> ProgramMaker::symbol_operand(const ParsedOperand& operand,
-                                                          std::uint8_t width) {
+std::optional<std::uint32_t> ProgramBuilder::symbol_operand(const ParsedOperand& operand,
+                                                            std::uint8_t width) {
   const auto displaced = [&](std::uint64_t value) {
     return registers_.constant(value + static_cast<std::uint64_t>(operand.displacement), width);
   };
@@ -17,20 +17,20 @@ std::optional<std::uint32_t> ProgramMaker::symbol_operand(const ParsedOperand& o
     }
     if (symbol->space == PtxStateSpace::Param) {
       if (width != 8 || symbol->offset + static_cast<std::uint64_t>(operand.displacement) != 0) {
-        lack("the address of a kernel's parameter");
+        unsupported("the address of a kernel's parameter");
         return std::nullopt;
       }
       return registers_.special(SpecialRegister::ParameterBase, 8);
     }
+    if (symbol->space == PtxStateSpace::Local) ++local_addresses_taken_;
     return displaced(symbol->offset);
   }
   if (const auto address = find_variable_(operand.name)) return displaced(*address);
-  if (functions_.count(operand.name) != 0) lack("the address of a function");
   return std::nullopt;
 }
 
-std::optional<std::uint32_t> ProgramMaker::special_operand(const ParsedInstruction& parsed,
-                                                           const SpecialName& special) {
+std::optional<std::uint32_t> ProgramBuilder::special_operand(const ParsedInstruction& parsed,
+                                                             const SpecialName& special) {
   const bool is_clock = special.which == SpecialRegister::Clock ||
                         special.which == SpecialRegister::Clock64 ||
                         special.which == SpecialRegister::GlobalTimer;
@@ -42,9 +42,9 @@ std::optional<std::uint32_t> ProgramMaker::special_operand(const ParsedInstructi
   return at;
 }
 
-std::optional<ProgramMaker::Resolved> ProgramMaker::resolve(const ParsedInstruction& parsed,
-                                                            const ParsedOperand& operand,
-                                                            PtxType type, bool may_differ) {
+std::optional<ProgramBuilder::Resolved> ProgramBuilder::resolve(const ParsedInstruction& parsed,
+                                                                const ParsedOperand& operand,
+                                                                PtxType type, bool may_differ) {
   const auto width = static_cast<std::uint8_t>(size_of(type));
   if (operand.kind == ParsedOperand::Kind::Number) {
     const auto bits = number(operand, type);
@@ -54,14 +54,14 @@ std::optional<ProgramMaker::Resolved> ProgramMaker::resolve(const ParsedInstruct
   }
   if (operand.kind != ParsedOperand::Kind::Name) return std::nullopt;
   if (operand.is_negative) {
-    lack(parsed);
+    unsupported(parsed);
     return std::nullopt;
   }
   if (operand.suffix.empty() && operand.displacement == 0) {
     if (const auto place = names_.find_register(operand.name)) {
       const bool fits = place->width == width || (width == 1 && place->width == 2);
       if (!fits && !(may_differ && place->width >= width && width != 0)) {
-        lack("registers of another size in " + std::string{program_.texts[text_now_]});
+        unsupported("registers of another size in " + std::string{program_.texts[text_now_]});
         return std::nullopt;
       }
       return Resolved{place->at, place->width};
@@ -73,25 +73,25 @@ std::optional<ProgramMaker::Resolved> ProgramMaker::resolve(const ParsedInstruct
     if (special->width == width || (may_differ && special->width >= width)) {
       return Resolved{*at, special->width};
     }
-    if (special->width > width) {  // the low half of it, as a 32-bit %gridid
+    if (special->width > width) {  // its low half, such as a 32-bit %gridid
       return Resolved{registers_.special(SpecialRegister::GridId, width), width};
     }
-    lack("the special register " + std::string{operand.name} + " in so many bits");
+    unsupported("the special register " + std::string{operand.name} + " in so many bits");
     return std::nullopt;
   }
   if (operand.name.front() == '%') {
-    lack("the special register " + std::string{operand.name} + std::string{operand.suffix});
+    unsupported("the special register " + std::string{operand.name} + std::string{operand.suffix});
     return std::nullopt;
   }
   const auto at = symbol_operand(operand, width);
   if (!at) {
-    lack("the name " + std::string{operand.name});
+    unsupported("the name " + std::string{operand.name});
     return std::nullopt;
   }
   return Resolved{*at, width};
 }
 
-std::optional<std::uint64_t> ProgramMaker::number(const ParsedOperand& operand, PtxType type) {
+std::optional<std::uint64_t> ProgramBuilder::number(const ParsedOperand& operand, PtxType type) {
   const unsigned width = size_of(type);
   const bool is_float = type == PtxType::F32 || type == PtxType::F64;
   const std::string_view kind = operand.number.substr(0, 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One instruction of the text while the function that runs it is chosen.
+// A parsed instruction, and the selection of the function that executes it.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace cuvmm::sim {
 
 struct ParsedOperand {
   enum class Kind : std::uint8_t { Name, Number, Address, List } kind = Kind::Name;
-  std::string_view name = {};    // of an address: its base, empty where it is a number
+  std::string_view name = {};    // of an address: its base, empty if that is a number
   std::string_view suffix = {};  // ".x"
   std::string_view number = {};
   bool is_negative = false;       // a number
@@ -32,8 +32,8 @@ struct ParsedInstruction {
   std::string text;
 };
 
-// Whether a modifier is there; it is then spoken for. Modifiers that nobody asks for make an
-// instruction unknown.
+// The modifiers of an instruction. Each is consumed when somebody takes it; an instruction with
+// modifiers left over is not supported.
 class Modifiers {
  public:
   explicit Modifiers(std::vector<std::string_view> all) : left_(std::move(all)) {}
@@ -47,32 +47,39 @@ class Modifiers {
   }
   std::string_view first() const { return left_.empty() ? std::string_view{} : left_.front(); }
   void drop_first() { left_.erase(left_.begin()); }
-  PtxType take_type();  // the first that is one; Other where there is none
+  PtxType take_type();  // the first that is a type; Other if none is
   bool empty() const { return left_.empty(); }
 
  private:
   std::vector<std::string_view> left_;
 };
 
-// What a chooser answers: the function, and the types of the operands in order.
+// The selected function, and the types of its operands in order.
 struct Choice {
   Execute execute = nullptr;
-  std::vector<PtxType> types = {};  // of d, a, b, c, e; fewer where there are fewer operands
-  std::uint32_t float_mode = 0;     // 0: as usual
+  std::vector<PtxType> types = {};  // of d, a, b, c, e, as far as there are operands
+  std::uint32_t float_mode = 0;     // 0: the default
+  std::int64_t immediate = 0;
   std::uint8_t variant = 0;
-  bool converts = false;  // registers may be wider than the types say
+  bool converts = false;  // registers may be wider than their types
 };
 
-// Each answers an empty choice for what it does not know.
+// Each returns an empty choice for an instruction that it does not know.
 Choice choose_integer(std::string_view opcode, Modifiers& modifiers);
 Choice choose_float(std::string_view opcode, Modifiers& modifiers);
+Choice choose_short_float(std::string_view opcode, Modifiers& modifiers);
+Choice choose_carrying(std::string_view opcode, Modifiers& modifiers);
+Choice choose_dot_product(std::string_view opcode, Modifiers& modifiers);
+// set, and setp of 16-bit floating point numbers.
+Choice choose_relation(std::string_view opcode, Modifiers& modifiers);
 Choice choose_bits(std::string_view opcode, Modifiers& modifiers);
 Choice choose_comparison(std::string_view opcode, Modifiers& modifiers);
 Choice choose_conversion(std::string_view opcode, Modifiers& modifiers);
 
-// How floating point rounds, and whether it flushes subnormal values: the host's control word.
+// Consumes rounding and flushing modifiers. Returns the host's control word for them, 0 for the
+// default.
 std::uint32_t take_float_mode(Modifiers& modifiers);
-// Runs `inner` under that mode.
+// Runs the instruction's `inner` operation under its float_mode.
 void run_in_float_mode(Warp& warp, const Instruction& instruction, std::uint32_t lanes);
 
 }  // namespace cuvmm::sim

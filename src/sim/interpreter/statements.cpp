@@ -12,12 +12,13 @@ struct NamedType {
   PtxType type;
 };
 constexpr NamedType named_types[] = {
-    {"pred", PtxType::Pred}, {"b8", PtxType::B8},   {"b16", PtxType::B16},
-    {"b32", PtxType::B32},   {"b64", PtxType::B64}, {"u8", PtxType::U8},
-    {"u16", PtxType::U16},   {"u32", PtxType::U32}, {"u64", PtxType::U64},
-    {"s8", PtxType::S8},     {"s16", PtxType::S16}, {"s32", PtxType::S32},
-    {"s64", PtxType::S64},   {"f16", PtxType::F16}, {"bf16", PtxType::BF16},
-    {"f32", PtxType::F32},   {"f64", PtxType::F64}, {"f16x2", PtxType::F16x2}};
+    {"pred", PtxType::Pred},    {"b8", PtxType::B8},   {"b16", PtxType::B16},
+    {"b32", PtxType::B32},      {"b64", PtxType::B64}, {"u8", PtxType::U8},
+    {"u16", PtxType::U16},      {"u32", PtxType::U32}, {"u64", PtxType::U64},
+    {"s8", PtxType::S8},        {"s16", PtxType::S16}, {"s32", PtxType::S32},
+    {"s64", PtxType::S64},      {"f16", PtxType::F16}, {"bf16", PtxType::BF16},
+    {"f32", PtxType::F32},      {"f64", PtxType::F64}, {"f16x2", PtxType::F16x2},
+    {"bf16x2", PtxType::BF16x2}};
 
 bool is_number(std::string_view token) {
   return !token.empty() && token.front() >= '0' && token.front() <= '9';
@@ -83,7 +84,7 @@ std::optional<ParsedOperand> read_operand(PtxTokens& tokens) {
   return operand;
 }
 
-// ".L2::128B": what stands behind the colons only steers caches.
+// Of ".L2::128B", only ".L2" is kept: the rest is a hint for caches.
 void read_modifiers(PtxTokens& tokens, std::vector<std::string_view>& modifiers) {
   while (is_ptx_directive(tokens.now())) {
     modifiers.push_back(tokens.take().substr(1));
@@ -120,6 +121,7 @@ unsigned size_of(PtxType type) {
     case PtxType::S32:
     case PtxType::F32:
     case PtxType::F16x2:
+    case PtxType::BF16x2:
       return 4;
     case PtxType::B64:
     case PtxType::U64:

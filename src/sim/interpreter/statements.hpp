@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the instructions of PTX text, without knowing what they mean.
+// Parses PTX statements, without interpreting them.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace cuvmm::sim {
 
-// At an instruction: reads up to and with its semicolon. Nothing where it is none.
+// Reads an instruction including its semicolon. Fails if the text is not one.
 std::optional<ParsedInstruction> read_instruction(PtxTokens& tokens);
 
-// What calls name: `call.uni (result), function, (arguments), prototype;`, at what follows the
+// The operands of `call.uni (result), function, (arguments), prototype;`, read from behind the
 // opcode and its modifiers.
 struct ParsedCall {
   std::vector<std::string_view> results;
@@ -22,16 +22,16 @@ struct ParsedCall {
 };
 std::optional<ParsedCall> read_call(PtxTokens& tokens);
 
-// A declaration behind its state space: `.align 8 .b8 name[16]`.
+// A declaration without its state space: `.align 8 .b8 name[16]`.
 struct ParsedVariable {
   std::string_view name;
   PtxType type = PtxType::Other;
-  Size size = 0;  // 0: as large as the launch says
+  Size size = 0;  // 0: the launch decides
   Size alignment = 1;
 };
 std::optional<ParsedVariable> read_variable(PtxTokens& tokens);
 
-// ".u32" and "u32".
+// Accepts ".u32" and "u32".
 PtxType read_ptx_type(std::string_view word);
 
 }  // namespace cuvmm::sim

@@ -21,6 +21,7 @@ std::uint64_t now_ns() {
 }
 
 constexpr std::size_t alignment = 64;
+constexpr Size reserved_shared_bytes = KiB;
 
 }  // namespace
 
@@ -32,7 +33,8 @@ ThreadBlock::ThreadBlock(const GridLaunch& launch)
   const Program& program = *launch.program;
   const unsigned warps = warps_of(launch);
   registers_.resize(std::size_t{warps} * program.register_bytes + alignment);
-  shared_.resize(program.shared_bytes + launch.dynamic_shared_bytes);
+  shared_.resize(program.shared_bytes + launch.dynamic_shared_bytes +
+                 (program.uses_reserved_shared ? reserved_shared_bytes : 0));
   local_.resize(program.local_bytes * warps * warp_size);
   auto* begin = reinterpret_cast<std::byte*>(
       round_up(reinterpret_cast<std::uintptr_t>(registers_.data()), std::uintptr_t{alignment}));
@@ -57,6 +59,7 @@ void ThreadBlock::begin(std::uint64_t number) {
             static_cast<unsigned>(number / launch_.grid[0] % launch_.grid[1]),
             static_cast<unsigned>(number / launch_.grid[0] / launch_.grid[1])};
   barriers_ = {};
+  for (auto& saved_by_thread : saved_) saved_by_thread.clear();
   living_ = launch_.threads();
   const Program& program = *launch_.program;
   auto* registers = reinterpret_cast<std::byte*>(
@@ -159,13 +162,28 @@ void ThreadBlock::set_special_registers(Warp& warp) {
           value = launch_.dynamic_shared_bytes;
           break;
         case SpecialRegister::TotalSharedSize:
+          value = program().shared_bytes + launch_.dynamic_shared_bytes;
+          break;
+        case SpecialRegister::ReservedSharedBegin:
+          value = shared_.size() - reserved_shared_bytes;
+          break;
+        case SpecialRegister::ReservedSharedEnd:
           value = shared_.size();
+          break;
+        case SpecialRegister::ReservedSharedSize:
+          value = reserved_shared_bytes;
           break;
         case SpecialRegister::ParameterBase:
           value = reinterpret_cast<std::uint64_t>(launch_.parameters);
           break;
         case SpecialRegister::DynamicSharedBase:
           value = program().shared_bytes;
+          break;
+        case SpecialRegister::GridWorkspaceLow:
+          value = launch_.workspace & 0xffffffff;
+          break;
+        case SpecialRegister::GridWorkspaceHigh:
+          value = launch_.workspace >> 32;
           break;
         case SpecialRegister::GridId:
         case SpecialRegister::GridId64:
@@ -206,6 +224,11 @@ std::byte* ThreadBlock::local(const Warp& warp, unsigned lane, std::uint64_t off
   const Size bytes = program().local_bytes;
   if (offset > bytes || size > bytes - offset) return nullptr;
   return local_begin(warp, lane) + offset;
+}
+
+std::vector<std::byte>& ThreadBlock::saved(const Warp& warp, unsigned lane) {
+  if (saved_.empty()) saved_.resize(warps_.size() * warp_size);
+  return saved_[std::size_t{warp.number()} * warp_size + lane];
 }
 
 void ThreadBlock::arrive(Warp& warp, unsigned barrier, unsigned threads, unsigned expected,

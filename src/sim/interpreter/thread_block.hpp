@@ -13,7 +13,7 @@
 
 namespace cuvmm::sim {
 
-// A launch as all its blocks see it.
+// A launch, the same for all its blocks.
 struct GridLaunch {
   const Program* program = nullptr;
   std::array<unsigned, 3> grid{1, 1, 1};
@@ -22,13 +22,14 @@ struct GridLaunch {
   int device = 0;
   const std::byte* parameters = nullptr;
   Size parameter_bytes = 0;
+  std::uint64_t workspace = 0;  // of a cooperative launch: holds the barrier of the grid
 
   unsigned threads() const { return block[0] * block[1] * block[2]; }
   std::uint64_t blocks() const { return std::uint64_t{grid[0]} * grid[1] * grid[2]; }
 };
 
-// One block: its threads, their registers and local memory, and what they share. Made once, then
-// used for one block of the grid after the other.
+// One block: its warps, their registers and local memory, and shared memory. Reused for one block
+// of the grid after the other.
 class ThreadBlock {
  public:
   explicit ThreadBlock(const GridLaunch& launch);
@@ -37,7 +38,7 @@ class ThreadBlock {
 
   void begin(std::uint64_t number);
   enum class State : std::uint8_t { Done, OutOfTime, Stuck };
-  // Stuck: threads wait at a barrier that the others have passed by.
+  // Stuck: threads wait at a barrier that the remaining ones never reach.
   State run(std::uint64_t instructions_each);
 
   const GridLaunch& launch() const { return launch_; }
@@ -45,30 +46,34 @@ class ThreadBlock {
   std::array<unsigned, 3> place() const { return place_; }
   std::array<unsigned, 3> thread_of(const Warp& warp, unsigned lane) const;
 
-  // Where this device sees the address. Addresses of the host are their own view.
+  // Translates a device address to where the host sees this device's memory there. Host addresses
+  // stay as they are.
   std::byte* seen_at(std::uint64_t address) const {
     return reinterpret_cast<std::byte*>(is_device_address(address) ? address + view_offset_
                                                                    : address);
   }
-  // Addresses of shared and local memory are offsets; nullptr where they lie outside.
+  // Addresses of shared and local memory are offsets. Return nullptr if out of range.
   std::byte* shared(std::uint64_t offset, Size size);
   std::byte* local(const Warp& warp, unsigned lane, std::uint64_t offset, Size size);
   std::byte* shared_begin() { return shared_.data(); }
   Size shared_bytes() const { return shared_.size(); }
   std::byte* local_begin(const Warp& warp, unsigned lane);
 
-  // Lanes of the warp arrive at a barrier. Once as many as are expected have (0: all that have not
-  // ended), all are released, with the sum of their contributions.
+  // Counts lanes of the warp as arrived at a barrier. Once `expected` lanes have arrived (0: all
+  // that have not exited), the barrier releases them with the sum of their contributions.
   void arrive(Warp& warp, unsigned barrier, unsigned threads, unsigned expected,
               std::uint64_t contribution);
   void thread_ended(unsigned threads);
+
+  // The saved frames of a thread's recursive calls, the innermost last.
+  std::vector<std::byte>& saved(const Warp& warp, unsigned lane);
 
   Warp* running() { return running_; }
 
  private:
   struct BlockBarrier {
     unsigned arrived = 0;
-    unsigned expected = 0;  // 0: all threads that have not ended
+    unsigned expected = 0;  // 0: all threads that have not exited
     std::uint64_t result = 0;
   };
   void open_if_complete(unsigned barrier);
@@ -80,6 +85,8 @@ class ThreadBlock {
   std::vector<std::byte> registers_;
   std::vector<std::byte> shared_;
   std::vector<std::byte> local_;
+  std::vector<std::vector<std::byte>>
+      saved_;  // one per thread, allocated at the first recursive call
   std::vector<Warp> warps_;
   std::array<BlockBarrier, barriers> barriers_{};
   std::array<unsigned, 3> place_{};
@@ -88,7 +95,7 @@ class ThreadBlock {
   Warp* running_ = nullptr;
 };
 
-// What went wrong in a kernel. The log says where.
+// Ends the kernel with this error and logs kernel, block, thread, instruction and address.
 [[noreturn]] void fail_kernel(Warp& warp, unsigned lane, CUresult error, const char* what,
                               std::uint64_t address);
 

@@ -8,8 +8,8 @@
 namespace cuvmm::sim {
 namespace {
 
-// How long a group that loops keeps the others of its warp waiting: one of them may hold what it
-// waits for.
+// Iterations after which a looping group yields to the other lanes of its warp: one of them may
+// hold the lock that it spins on.
 constexpr unsigned loops_before_turn = 256;
 
 }  // namespace
@@ -39,7 +39,7 @@ Warp::State Warp::run(std::uint64_t instructions) {
         if (lanes != 0) instruction.execute(*this, instruction, lanes);
         ++pc_;
         break;
-      case Flow::Meet:
+      case Flow::Converge:
         if (lanes != 0 && !gather(instruction, lanes)) continue;
         ++pc_;
         break;
@@ -64,7 +64,7 @@ Warp::State Warp::run(std::uint64_t instructions) {
       case Flow::Trap:
         if (lanes != 0) {
           fail_kernel(*this, static_cast<unsigned>(std::countr_zero(lanes)),
-                      CUDA_ERROR_LAUNCH_FAILED, "the kernel ended itself", 0);
+                      CUDA_ERROR_LAUNCH_FAILED, "the kernel executed trap", 0);
         }
         ++pc_;
         break;
@@ -79,8 +79,8 @@ void Warp::scatter() {
   each_lane(group_, [&](unsigned lane) { at_[lane] = pc_; });
 }
 
-// Of the lanes that can run, those furthest back go on; lanes that wait for others of the warp only
-// where nobody else can.
+// Selects the runnable lanes that are furthest back. Lanes that wait for others of the warp run
+// only if no other lane can.
 void Warp::regroup() {
   if (group_ != 0) scatter();
   std::uint32_t candidates = living_ & ~barred_ & ~parked_;
@@ -102,7 +102,7 @@ void Warp::regroup() {
   });
 }
 
-// Lanes that are behind run on without being met until they loop as often themselves.
+// Lets the lanes that are behind run without reconverging until they loop as often themselves.
 void Warp::take_turns() {
   turns_ = 0;
   scatter();
@@ -240,7 +240,7 @@ void Warp::release(unsigned barrier, std::uint64_t result) {
   });
 }
 
-// False: the group waits for lanes that are not here yet, and others run.
+// Returns false if lanes are missing: the group then waits, and other lanes run.
 bool Warp::gather(const Instruction& instruction, std::uint32_t lanes) {
   const auto first = static_cast<unsigned>(std::countr_zero(lanes));
   const std::uint32_t members =

@@ -13,14 +13,14 @@ namespace cuvmm::sim {
 
 class ThreadBlock;
 
-// Up to 32 threads that run one instruction at a time. Lanes at the same instruction run together;
-// of several groups the one that is furthest back goes first, so that they meet again.
+// Up to 32 threads that execute in lockstep. Diverged lanes form groups, one per program counter;
+// the group that is furthest back runs first, so that the lanes reconverge.
 class Warp {
  public:
   Warp(ThreadBlock& block, std::byte* registers, unsigned number, std::uint32_t lanes);
 
   enum class State : std::uint8_t { Waiting, OutOfTime, Done };
-  // Until all lanes wait at a barrier, have ended, or `instructions` have been run.
+  // Runs until all lanes wait at a barrier or have exited, or for this many instructions.
   State run(std::uint64_t instructions);
 
   template <class Value>
@@ -30,7 +30,7 @@ class Warp {
   std::uint32_t& predicate(std::uint32_t operand) {
     return *reinterpret_cast<std::uint32_t*>(registers_ + operand);
   }
-  // Of 2, 4 or 8 bytes.
+  // Access a lane of a register of 2, 4 or 8 bytes.
   std::uint64_t read(std::uint32_t operand, unsigned width, unsigned lane) const {
     const std::byte* lanes = registers_ + operand;
     if (width == 4) return reinterpret_cast<const std::uint32_t*>(lanes)[lane];
@@ -56,13 +56,13 @@ class Warp {
   unsigned number() const { return number_; }
   std::uint32_t living() const { return living_; }
   std::uint32_t group() const { return group_; }
-  std::uint32_t carry = 0;  // a bit a lane
+  std::uint32_t carry = 0;  // one bit per lane
 
-  // The lanes wait at this barrier no more; what it computed is written where they want it.
+  // Releases the lanes that wait at this barrier, and writes the barrier's result to them.
   void release(unsigned barrier, std::uint64_t result);
   bool can_run() const { return (living_ & ~barred_) != 0; }
 
-  // For reports of a fault.
+  // For fault reports.
   const Instruction& current() const;
   volatile unsigned lane_now = 0;
   volatile std::uint64_t address_now = 0;
@@ -77,26 +77,26 @@ class Warp {
   void end(std::uint32_t lanes);
   void wait_at_barrier(const Instruction& instruction, std::uint32_t lanes);
   bool gather(const Instruction& instruction, std::uint32_t lanes);
-  // Lanes of the group go on at different places.
+  // Stores the program counter of each lane of the group.
   void scatter();
 
   static constexpr std::uint32_t nowhere = 0xffffffff;
-  static constexpr unsigned deepest_call = 32;
+  static constexpr unsigned deepest_call = 512;
 
   ThreadBlock& block_;
   std::byte* const registers_;
   const unsigned number_;
   std::uint32_t living_;
-  std::uint32_t group_ = 0;   // the lanes that run now, all at pc_
-  std::uint32_t barred_ = 0;  // at a barrier of the block
-  std::uint32_t parked_ = 0;  // waiting for lanes of this warp
+  std::uint32_t group_ = 0;   // the running lanes, all at pc_
+  std::uint32_t barred_ = 0;  // waiting at a barrier of the block
+  std::uint32_t parked_ = 0;  // waiting for other lanes of this warp
   std::uint32_t pc_ = 0;
-  std::uint32_t meet_ = nowhere;  // where other lanes wait to be met
+  std::uint32_t meet_ = nowhere;  // where the nearest other group waits to reconverge
   unsigned turns_ = 0;
-  std::array<std::uint32_t, warp_size> at_{};  // of lanes that are not in the group
+  std::array<std::uint32_t, warp_size> at_{};  // program counters of lanes outside the group
   std::array<std::uint8_t, warp_size> barrier_{};
-  std::array<std::uint8_t, warp_size> depth_{};
-  // Not cleared for each block: what lies beyond a lane's depth is never read.
+  std::array<std::uint16_t, warp_size> depth_{};
+  // Not cleared for each block: entries beyond a lane's depth are never read.
   std::array<std::array<std::uint32_t, deepest_call>, warp_size> returns_;  // NOLINT
 };
 

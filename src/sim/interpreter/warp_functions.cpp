@@ -12,7 +12,8 @@ namespace {
 
 enum ShuffleKind : std::uint8_t { Up, Down, Butterfly, Index };
 
-// d from lane; a value, b lane or distance, c clamp and mask. count != 0: a predicate in first.
+// a: value, b: lane or distance, c: clamp and mask. If count is not 0, first is a predicate that
+// says whether the source lane was in range.
 void run_shuffle(Warp& warp, const Instruction& instruction, U32 lanes) {
   U32 before[warp_size];
   std::copy_n(warp.lanes_of<U32>(instruction.a), warp_size, before);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lanes of a warp tell each other.
+// Instructions by which the lanes of a warp exchange values.
 #pragma once
 
 #include "sim/interpreter/selection.hpp"
 
 namespace cuvmm::sim {
 
-// shfl, vote, match, redux, activemask, bar.warp: what they need of the warp. Operands as in the
-// text; the lanes that take part are in e.
+// Selects shfl, vote, match, redux, activemask and bar.warp. Operands as in the text; e holds the
+// lanes that take part.
 Choice choose_warp_function(std::string_view opcode, Modifiers& modifiers);
 
 }  // namespace cuvmm::sim

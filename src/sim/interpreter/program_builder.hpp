@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one entry's program: reads its text and that of the functions it calls, gives their
-// registers and variables places, and chooses what runs each instruction.
+// Compiles one entry: parses its text and that of the functions it calls, allocates their registers
+// and variables, and selects the function that executes each instruction.
 #pragma once
 
 #include <map>
@@ -18,35 +18,37 @@
 
 namespace cuvmm::sim {
 
-// A function of the text: where it begins, and once it is made, where its code does.
+// A function of the module: its text, and once compiled, where its code begins.
 struct FunctionText {
-  std::string_view text;  // from its result or name on; empty: another module's
-  bool is_being_made = false;
-  bool is_made = false;
+  std::string_view text;  // from its result or name on; empty if only declared
+  bool is_entry = false;
+  bool is_being_compiled = false;
+  bool is_compiled = false;
   std::uint32_t entry = 0;
   std::vector<SymbolPlace> results;
   std::vector<SymbolPlace> parameters;
+  std::optional<std::size_t> saved_frame;  // index into Program::saved_frames, if it is recursive
 };
 
 using Code = std::vector<Instruction>;
 
-class ProgramMaker {
+class ProgramBuilder {
  public:
-  ProgramMaker(std::string_view text, const FindVariable& find_variable, Program& program)
+  ProgramBuilder(std::string_view text, const FindVariable& find_variable, Program& program)
       : text_(text), find_variable_(find_variable), program_(program), registers_(program) {}
   std::string make(const std::string& entry);
 
  private:
-  bool lack(std::string what);
-  bool lack(const ParsedInstruction& instruction);
-  // The module's functions and shared variables; all else of it is read elsewhere.
+  bool unsupported(std::string what);
+  bool unsupported(const ParsedInstruction& instruction);
+  // Finds the module's functions and shared variables. Other declarations are read by read_ptx().
   void find_functions();
   static void skip_body(PtxTokens& tokens);
   void add_shared(const ParsedVariable& variable);
   SymbolPlace add_local(const ParsedVariable& variable);
   bool parameters(PtxTokens& tokens, bool is_entry, std::vector<SymbolPlace>& places);
   bool function(std::string_view name, FunctionText& made, bool is_entry);
-  // Behind the functions that it calls: the interpreter lets lanes that are furthest back go first.
+  // Appends the function behind its callees: lanes furthest back run first, and so reconverge.
   void append(FunctionText& made);
   bool fix_labels();
   bool body(PtxTokens& tokens);
@@ -58,7 +60,7 @@ class ProgramMaker {
   bool declare_registers(PtxTokens& tokens);
   std::uint32_t add_text(std::string_view text);
   bool add(const ParsedInstruction& parsed, Instruction instruction);
-  // What a name that is no register stands for.
+  // Resolves a name that is not a register.
   std::optional<std::uint32_t> symbol_operand(const ParsedOperand& operand, std::uint8_t width);
   std::optional<std::uint32_t> special_operand(const ParsedInstruction& parsed,
                                                const SpecialName& special);
@@ -75,8 +77,8 @@ class ProgramMaker {
   bool make_table_branch(const ParsedInstruction& parsed);
   bool make_barrier(const ParsedInstruction& parsed);
   static std::optional<PtxStateSpace> take_space(Modifiers& modifiers);
-  // What steers caches and order: every access here is as strong as a card's strongest relaxed one,
-  // and ones that order others stand between fences.
+  // Consumes cache and ordering modifiers. Every access is at least as strong as a relaxed one of
+  // system scope. Returns whether the access needs fences around it.
   static bool take_cache_words(Modifiers& modifiers);
   bool place_address(const ParsedInstruction& parsed, const ParsedOperand& operand,
                      PtxStateSpace& space, Instruction& instruction);
@@ -84,15 +86,28 @@ class ProgramMaker {
   bool with_fences(const ParsedInstruction& parsed, const Instruction& instruction, bool orders);
   bool make_atomic(const ParsedInstruction& parsed);
   bool make_space_instruction(const ParsedInstruction& parsed);
-  // `mov.b64 {%r1, %r2}, %rd1` and the other way round.
+  // `mov.b64 {%r1, %r2}, %rd1` and the reverse.
   bool make_packing(const ParsedInstruction& parsed);
   bool make_by_choice(const ParsedInstruction& parsed);
   bool set_operands(const ParsedInstruction& parsed, const Choice& choice,
                     Instruction& instruction);
-  // The last operand names the lanes that have to come.
-  bool make_meeting(const ParsedInstruction& parsed, const Choice& choice,
-                    Instruction& instruction);
+  // An instruction whose last operand names the lanes that must take part.
+  bool make_converging(const ParsedInstruction& parsed, const Choice& choice,
+                       Instruction& instruction);
   bool make_call(const ParsedInstruction& parsed, const ParsedCall& call);
+  using Places = std::vector<SymbolPlace>;
+  // Looks up the local memory of a call's arguments and results.
+  bool find_places(const std::vector<std::string_view>& names, Places& places);
+  // Compiles the function unless that is done.
+  bool compile_callee(std::string_view name, FunctionText& callee);
+  bool make_direct_call(const ParsedInstruction& parsed, FunctionText& callee,
+                        const Places& arguments, const Places& results);
+  bool make_recursive_call(const ParsedInstruction& parsed, FunctionText& callee,
+                           const Places& arguments, const Places& results);
+  bool make_indirect_call(const ParsedInstruction& parsed, std::string_view pointer,
+                          const Places& arguments, const Places& results);
+  // Sets the targets of recursive calls, once all functions have their place.
+  void fix_recursive_calls();
   bool copy(const ParsedInstruction& parsed, const SymbolPlace& to, const SymbolPlace& from);
   bool make_host_call(const ParsedInstruction& parsed, std::string_view name,
                       const std::vector<SymbolPlace>& arguments,
@@ -103,9 +118,11 @@ class ProgramMaker {
   RegisterFile registers_;
   NameScopes names_;
   std::map<std::string_view, FunctionText> functions_;
-  std::string lacking_;
+  std::string unsupported_;
+  std::vector<const FunctionText*> recursive_calls_;
+  std::size_t local_addresses_taken_ = 0;
   std::uint32_t text_now_ = 0;
-  // Of the function that is being made.
+  // State of the function being compiled.
   Code code_;
   std::map<std::string_view, std::uint32_t> labels_;
   std::vector<std::pair<std::size_t, std::string_view>> fixes_;
