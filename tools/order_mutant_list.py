@@ -7,7 +7,7 @@ OPERATIONS, MARKS = "src/stream/stream_operations.cpp", "src/stream/stream_marks
 CLOCK, WAITS = "src/stream/stream_clock.cpp", "src/stream/stream_waits.cpp"
 EVENTS, TABLE = "src/stream/event_places.cpp", "src/stream/stream_table.cpp"
 STATE, DOOR, HOOKS = "src/stream/stream_state.hpp", "src/hook/door.hpp", "src/hook/bodies/order.cpp"
-LAYOUT, SITE = "src/alloc/arena/layout.cpp", "src/alloc/arena/site.cpp"
+LAYOUT, SITE = "src/alloc/arena/layout.cpp", "src/alloc/arena/allocation_span.cpp"
 SEARCH, BUILD = "src/alloc/arena/arena_search.cpp", "src/alloc/arena/arena_build.cpp"
 COPY, JOIN = "src/hook/named_copy.cpp", "src/hook/legacy_join.cpp"
 POOL, FREE, MEMORY = "src/alloc/pool_order.hpp", "src/alloc/memory_free.cpp", "src/alloc/memory.cpp"
@@ -121,4 +121,10 @@ MUTANTS = [
     ("streams are asked whether they are idle while others submit", 12, WAITS, "void StreamClock::ask_whether_idle(StreamState& state) {", "void StreamClock::ask_whether_idle(StreamState& state) {\n  if (state.handle != nullptr) driver_.cuStreamSynchronize(state.handle);"),
     # 13. Synchronous calls.
     ("synchronous copies prove their context", 13, DOOR, END_OF_CALL, PROVE_EVERYTHING % "copies_or_sets"),
+    # The frees of blocking memory.
+    ("a stream-ordered free of blocking memory has no ticket", 1, FREE, "end_blocking(*found, ticket);", "end_blocking(*found, {});"),
+    ("after a capture a blocking free waits for nothing", 8, FREE, "const CUresult answer = free_as_the_driver_does();\n    if (answer", "const CUresult answer = CUDA_SUCCESS;\n    if (answer"),
+    # What cuvmm itself records and destroys.
+    ("events of ended streams are destroyed", 12, TABLE, "  if (events.empty()) return true;\n", "  for (CUevent event : events) driver_.cuEventDestroy(event);\n  events.clear();\n  if (events.empty()) return true;\n"),
+    ("a scheduled record on the legacy stream leaves other marks for later", 12, "src/sched/issuer_flight.cpp", "if (request.stream->kind == StreamKind::Legacy) close_batch();", ""),
 ]

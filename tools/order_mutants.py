@@ -29,6 +29,7 @@ SETTINGS = [
     ("lazy", {"VMM_SIM_ORDER": "lazy", "VMM_WAIT": "1ms"}, "memory=64M", [], []),
     ("races", {"VMM_SIM_DELAY": RACES, "VMM_WAIT": "1ms"}, "memory=64M", [], []),
     ("spilled", {"VMM_WAIT": "1ms"}, "devices=2", ["--limit", "16M", "--spill", "peer"], []),
+    ("scheduled", {"VMM_CLIENT": "order"}, "", ["--schedule", "fair"], []),
 ]
 
 

@@ -23,3 +23,10 @@ source tools/order_programs.sh
   echo "CUVMM_ORDER_PROGRAMS $order_programs"
   run_order_programs "$order_programs"
 } | tee "$results/order.txt"
+
+# Clients of a node's service, killed at random.
+{
+  echo "commit $(commit_built)"
+  echo "machine $(machine_here)"
+  python3 -B bench/node.py build --rounds 0 --clients 0 --kills "${CUVMM_NODE_KILLS:-1000}"
+} | tee "$results/node_kills.txt"

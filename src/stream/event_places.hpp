@@ -66,8 +66,6 @@ class EventPlaces {
 
   // The event has happened; its place need not be known any longer.
   void reached(CUevent event, const Recorded& recorded);
-  // It is recorded where it says nothing of frees.
-  void forget_record(CUevent event) { const Recording unknown{*this, event}; }
   void ended(CUevent event);
 
  private:

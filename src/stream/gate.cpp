@@ -13,7 +13,7 @@ bool Gate::close(std::uint64_t until) {
     if (now_ns() >= until) return false;
     ::usleep(rest);
   }
-  if (threshold_.shut(until, Threshold::Exempt::ThisThread)) return true;
+  if (threshold_.shut(until, CallBarrier::Exempt::ThisThread)) return true;
   closing_.unlock();
   return false;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/lock.hpp"
-#include "stream/threshold.hpp"
+#include "stream/call_barrier.hpp"
 
 namespace cuvmm {
 
@@ -13,9 +13,9 @@ class Gate {
 
   // A call that gives the device work, from before it is decided until the driver has it. The
   // thread that closed the gate passes.
-  class Pass : private Threshold::Pass {
+  class Pass : private CallBarrier::Pass {
    public:
-    explicit Pass(Gate& gate) : Threshold::Pass(gate.threshold_) {}
+    explicit Pass(Gate& gate) : CallBarrier::Pass(gate.threshold_) {}
   };
 
   // Closed until open(). Waits for the calls that have passed already; false, and open again, where
@@ -24,11 +24,11 @@ class Gate {
   void open();
 
   // In the child.
-  static void forget_after_fork() { Threshold::forget_after_fork(); }
+  static void forget_after_fork() { CallBarrier::forget_after_fork(); }
 
  private:
   Lock closing_{LockOrder::Gate};
-  Threshold threshold_{Threshold::Of::Work};
+  CallBarrier threshold_{CallBarrier::Of::Work};
 };
 
 }  // namespace cuvmm

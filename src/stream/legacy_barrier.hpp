@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/lock.hpp"
-#include "stream/work_note.hpp"
+#include "stream/submission_epoch.hpp"
 
 namespace cuvmm {
 
@@ -56,8 +56,8 @@ class LegacyBarrier {
   };
 
  private:
-  WorkNote legacy_;
-  WorkNote blocking_;
+  SubmissionEpoch legacy_;
+  SubmissionEpoch blocking_;
   std::atomic<bool> has_blocking_streams_{false};
   SharedLock first_{LockOrder::LegacyBarrier};
 };

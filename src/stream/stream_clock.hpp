@@ -37,8 +37,8 @@ class Horizon {
 //
 // Events of ours are recorded by a thread that is giving that very stream an operation, or ending
 // it, and nowhere else: recording waits where the stream's launch queue is full, and on the legacy
-// stream it holds every blocking stream up. Whoever wants to know more about a stream asks for a
-// mark at its next operation.
+// stream it holds every blocking stream up. A caller that needs to know more about a stream asks
+// for a mark at its next operation.
 //
 // The calls about the program's own doings come from the hooks, after the driver's answer unless
 // they say otherwise.

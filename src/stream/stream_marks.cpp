@@ -43,11 +43,15 @@ bool StreamClock::record_on(StreamState& state, CUstream handle, Mark& mark) {
 }
 
 CUevent StreamClock::take_event(StreamState& state) {
-  const Holding holding{state.lock};
-  if (state.spare_events.empty()) return nullptr;
-  const CUevent event = state.spare_events.back();
-  state.spare_events.pop_back();
-  return event;
+  {
+    const Holding holding{state.lock};
+    if (!state.spare_events.empty()) {
+      const CUevent event = state.spare_events.back();
+      state.spare_events.pop_back();
+      return event;
+    }
+  }
+  return table_.spare_event_of(state.context);
 }
 
 void StreamClock::give_back_event(StreamState& state, CUevent event) {
@@ -94,8 +98,6 @@ void StreamClock::retire(StreamState& state, Mark& mark) {
     if (std::find(state.pinned_events.begin(), state.pinned_events.end(), event) !=
         state.pinned_events.end()) {
       state.retired_events.push_back(event);
-    } else if (state.ended.load()) {
-      driver_.cuEventDestroy(event);
     } else {
       state.spare_events.push_back(event);
     }
@@ -152,8 +154,8 @@ void StreamClock::poll(StreamState& state, Zeal zeal) {
                           std::memory_order_release);
 }
 
-// On the legacy stream only where it stands for itself. Else its work is not marked, and whoever
-// lacks memory asks whether all of it is done.
+// On the legacy stream only where it stands for itself. Else its work is not marked, and a thread
+// that lacks memory asks whether all of it is done.
 void StreamClock::mark_all(StreamState& all) {
   const StreamTable::Staying staying{table_};
   const InContext in_context{driver_, all.context};

@@ -36,7 +36,7 @@ class StreamOrder {
   // stream is doing, so locks may be held.
   virtual void look(StreamId stream) = 0;
 
-  // The same for memory that is to leave, whoever may reuse it.
+  // The same for memory that is to be evicted, regardless of who may reuse it.
   virtual void look_before_leaving(StreamId stream) { look(stream); }
 
   // What the calling thread's operation on `asker` makes known of what was freed there before. May

@@ -28,7 +28,7 @@ struct Mark {
   // stream may wait for them. Else they may only be queried.
   bool is_exact = false;
   // Behind what the stream waits for by the legacy rule alone. The driver does not count an event
-  // as work of the stream, so whoever synchronizes or queries the stream is answered by it.
+  // as work of the stream, so a synchronization or query of the stream covers it.
   bool is_barrier = false;
 };
 

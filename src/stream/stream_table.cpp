@@ -179,10 +179,38 @@ void StreamTable::drop_events() {
   for (const auto& state : all_) drop_events_of(*state);
 }
 
-// One whose stream is long gone, so that nobody is still at work on it, else a new one.
+// Moves the events to the record that stands for the whole context, where any of its streams may
+// take them. They are not destroyed: while a cuMemFree waits in another thread, that would wait for
+// it, and this thread may be the one that lets its work go on. False if a thread is about to name
+// one of them to the driver, or nobody stands for the context.
+bool StreamTable::hand_on_events(StreamState& state) {
+  std::vector<CUevent> events;
+  const auto found = by_key_.find(Key{state.context, everything, 0});
+  {
+    const Holding holding{state.lock};
+    if (!state.pinned_events.empty()) return false;
+    for (const Mark& mark : state.marks) {
+      events.insert(events.end(), mark.events.begin(), mark.events.end());
+    }
+    events.insert(events.end(), state.spare_events.begin(), state.spare_events.end());
+    events.insert(events.end(), state.retired_events.begin(), state.retired_events.end());
+    if (!events.empty() && found == by_key_.end()) return false;
+    state.marks.clear();
+    state.spare_events.clear();
+    state.retired_events.clear();
+  }
+  if (events.empty()) return true;
+  StreamState& all = *found->second;
+  const Holding holding{all.lock};
+  all.spare_events.insert(all.spare_events.end(), events.begin(), events.end());
+  return true;
+}
+
+// A record whose stream ended long ago, so that nobody still works on it, else a new one.
 StreamState& StreamTable::unused_record() {
   constexpr std::size_t left_alone = 256;
-  if (ended_.size() > left_alone && !ended_.front()->has_unfinished()) {
+  if (ended_.size() > left_alone && !ended_.front()->has_unfinished() &&
+      hand_on_events(*ended_.front())) {
     StreamState& state = *ended_.front();
     ended_.pop_front();
     by_id_.erase(state.id);
@@ -197,7 +225,6 @@ StreamState& StreamTable::unused_record() {
     state.has_marks.store(false);
     state.marks_wanted.store(0);
     state.other_devices.store(0);
-    drop_events_of(state);
     const Holding holding{state.lock};
     state.known.clear();
     state.knows_others.store(false, std::memory_order_release);
@@ -205,6 +232,18 @@ StreamState& StreamTable::unused_record() {
   }
   all_.push_back(std::make_unique<StreamState>());
   return *all_.back();
+}
+
+CUevent StreamTable::spare_event_of(CUcontext context) {
+  const Reading reading{lock_};
+  const auto found = by_key_.find(Key{context, everything, 0});
+  if (found == by_key_.end()) return nullptr;
+  StreamState& all = *found->second;
+  const Holding holding{all.lock};
+  if (all.spare_events.empty()) return nullptr;
+  const CUevent event = all.spare_events.back();
+  all.spare_events.pop_back();
+  return event;
 }
 
 StreamState* StreamTable::by_id(StreamId id) const {

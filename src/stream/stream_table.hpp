@@ -35,7 +35,7 @@ struct StreamName {
 // The streams of the process. Each is learnt of when it is made or first named.
 class StreamTable {
  public:
-  // `legacy`: is told of the first blocking stream; outlives the table.
+  // `legacy`: learns of the first blocking stream; outlives the table.
   explicit StreamTable(const Driver& driver, LegacyBarrier* legacy = nullptr);
   ~StreamTable();
   StreamTable(const StreamTable&) = delete;
@@ -100,6 +100,8 @@ class StreamTable {
   // The thread's own streams are never used again.
   void thread_ended(std::uint64_t thread);
 
+  // One that streams of the context which ended have left; nullptr if there is none.
+  CUevent spare_event_of(CUcontext context);
   // Gives back all events that mark places in the streams' work.
   void drop_events();
 
@@ -127,6 +129,7 @@ class StreamTable {
 
   StreamState* learn(const Key& key, StreamName name, CUcontext current);
   StreamState& add(const Key& key, CUcontext context, CUstream handle, StreamKind kind);
+  bool hand_on_events(StreamState& state);
   StreamState& unused_record();
   void end(StreamState& state);
   void drop_events_of(StreamState& state);

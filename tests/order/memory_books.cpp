@@ -13,8 +13,8 @@ std::uint32_t Block::pattern_of(std::size_t row) const {
   return zone->pattern;
 }
 
-// Reuse along events where the pool's attributes forbid it. Whether it was by chance cannot be told
-// (measured: a pool that may not look by chance knows some work to be complete all the same).
+// Reuse along events where the pool's attributes forbid it. Whether it was opportunistic cannot be
+// told (measured: a pool without opportunistic reuse still knows some work to be complete).
 void MemoryBooks::check_reuse(const Model& model, const Block& block, Model::Stream stream,
                               const Freed& freed) const {
   if (block.pool == Block::blocking || freed.pool != block.pool) return;
@@ -54,8 +54,9 @@ MemoryBooks::Grant MemoryBooks::check_grant(const Model& model, const Block& blo
     check_reuse(model, block, stream, freed);
     if (!model.is_surely_blocked(freed.after)) continue;
     grant.is_behind_blocked_work = true;
-    const bool possibly_behind = (freed.after.surely & ~before.possibly).none();
-    if (may_depend || model.is_behind(before, freed.after.surely)) {
+    const Nodes users = freed.after.surely & ~model.marks();
+    const bool possibly_behind = (users & ~before.possibly).none();
+    if (may_depend || model.is_behind(before, users)) {
       grant.also |= freed.after;  // if need be, the pool has made the allocation wait
     } else if (!possibly_behind && !is_ignored("granted too early")) {
       violation("granted too early",

@@ -72,8 +72,11 @@ class MemoryBooks {
   Grant check_grant(const Model& model, const Block& block, Model::Stream stream,
                     const Past& before);
   Block& add(Block block);
+  // Whether the pool may make a stream wait for what others have freed.
+  bool may_depend(int pool) const { return rules[static_cast<std::size_t>(pool)].may_depend; }
+  Past possibly_behind_all_frees() const { return {{}, all_frees_.possibly}; }
 
-  // Freed memory whose last work is blocked: whoever is given it must come after that.
+  // Freed memory whose last work is blocked: its next user must come after that.
   struct Temptation {
     std::size_t size;
     int pool;

@@ -58,6 +58,12 @@ Node Model::submit(Stream stream, const Past& also) {
   return add(stream, past);
 }
 
+Node Model::submit_free(Stream stream) {
+  const Node node = submit(stream);
+  marks_.set(at(node));
+  return node;
+}
+
 Node Model::submit_on_all(Stream legacy, const std::vector<Stream>& others) {
   Past past;
   for (const Stream other : others) past |= next_on(other);
@@ -90,16 +96,19 @@ Node Model::submit_allocation(Stream stream, const Past& also) {
   Past past = only_possibly(legacy_rule(stream));
   add_last(past, streams_[at(stream)]);
   past |= also;
-  return add(stream, past);
+  const Node node = add(stream, past);
+  marks_.set(at(node));
+  return node;
 }
 
 Node Model::submit_record(Stream stream) {
   const Node before = streams_[at(stream)].last;
   const Node record = submit(stream);
+  marks_.set(at(record));
   if (!is_ordered_with_legacy(kind_of(stream))) return record;
   Past past = only_possibly(past_of(record));
   if (before != no_node) past |= past_of(before);
-  add(stream, past);
+  marks_.set(at(add(stream, past)));
   return record;
 }
 

@@ -64,6 +64,10 @@ class Model {
   Past next_on(Stream stream) const;
   // Submits an operation. `also`: what it comes after beside the rules of streams.
   Node submit(Stream stream, const Past& also = {});
+  // A stream-ordered free.
+  Node submit_free(Stream stream);
+  // Frees, allocations and records: they touch no memory themselves and hold nothing up.
+  const Nodes& marks() const { return marks_; }
   // On several legacy streams at once.
   Node submit_on_all(Stream legacy, const std::vector<Stream>& others);
   // Measured: an allocation of memory that no pending work has used may be no work of its stream,
@@ -135,6 +139,7 @@ class Model {
   std::vector<Gate> gates_;
   Nodes host_functions_;  // with what they possibly come after
   Nodes complete_;
+  Nodes marks_;
 };
 
 }  // namespace cuvmm::order

@@ -153,6 +153,7 @@ class Program {
   void begin_wait(const char* what, std::function<Past()> covered, std::function<CUresult()> call,
                   std::function<void()> afterwards = {});
   bool can_begin_wait() const;
+  void event_is_recorded_anew(std::size_t event);
   void wait_for(const char* what, int thread, std::size_t context, std::function<Past()> covered,
                 std::function<CUresult()> call);
   void synchronize_everything();

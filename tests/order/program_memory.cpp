@@ -49,6 +49,10 @@ Block* Program::allocate_on(Stream stream, std::size_t size, int from_pool, Use 
         answer == CUDA_ERROR_OUT_OF_MEMORY ? ", out of memory" : "");
   if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
     ++counts_.refused;
+    // Short of memory, the pool may have made the stream wait for frees that did not help.
+    if (memory_.may_depend(from_pool)) {
+      model_.submit_allocation(in_model(stream), memory_.possibly_behind_all_frees());
+    }
     return nullptr;
   }
   must(answer, "cuMemAllocAsync");
@@ -122,7 +126,7 @@ void Program::free_now(Block& block, Stream stream, const Past& after) {
   trace("%s: free block %d", name(stream), block.number);
   must_call(stream, "cuMemFreeAsync",
             [&] { return cuMemFreeAsync(block.address, handle(stream)); });
-  model_.submit(in_model(stream));
+  model_.submit_free(in_model(stream));
   memory_.freed(block, after, in_model(stream));
 }
 

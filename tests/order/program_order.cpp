@@ -73,6 +73,7 @@ void Program::record(std::size_t event, Stream stream) {
   must_call(stream, "cuEventRecord",
             [&] { return cuEventRecord(world_.events()[event].handle, handle(stream)); });
   events_[event] = {{model_.submit_record(in_model(stream))}};
+  event_is_recorded_anew(event);
 }
 
 void Program::wait(Stream stream, std::size_t event) {
@@ -147,6 +148,7 @@ void Program::race_for_event() {
   must(recorded, "cuEventRecord");
   const EventRecord before = events_[event];
   events_[event] = {{model_.submit_record(in_model(recording))}};
+  event_is_recorded_anew(event);
   EventRecord either = Model::either(before, events_[event]);
   either.may_be_none = either.may_be_none || before.candidates.empty();
   const Past past_before = model_.past_of(before);
@@ -209,7 +211,8 @@ void Program::begin_wait(const char* what, std::function<Past()> covered,
   const auto thread = std::find_if(threads.begin(), threads.end(), is_free);
   auto answer = std::make_shared<CUresult>(CUDA_SUCCESS);
   auto has_begun = std::make_shared<std::atomic<bool>>(false);
-  waits_.push_back({what, thread->get(), covered(), covered, std::move(afterwards), answer});
+  waits_.push_back(
+      {what, thread->get(), covered(), covered, std::move(afterwards), answer, {}, {}});
   ++counts_.waits;
   (*thread)->begin([answer, has_begun, call = std::move(call)] {
     has_begun->store(true);
@@ -223,6 +226,15 @@ void Program::begin_wait(const char* what, std::function<Past()> covered,
   waits_.back().covered = [past = waits_.back().began_with] { return past; };
 }
 
+// A thread that was to wait for the event may enter the driver only now.
+void Program::event_is_recorded_anew(std::size_t event) {
+  for (PendingWait& wait : waits_) {
+    if (wait.event != event) continue;
+    wait.began_with.surely = {};
+    wait.of_later_records |= model_.past_of(events_[event]);
+  }
+}
+
 bool Program::can_begin_wait() const {
   return waits_.size() < world_.waiters().size();
 }
@@ -230,7 +242,9 @@ bool Program::can_begin_wait() const {
 void Program::look_after_waits() {
   for (auto wait = waits_.begin(); wait != waits_.end();) {
     if (!wait->thread->is_done()) {
-      if (model_.is_possibly_blocked(wait->covered())) {
+      Past covered = wait->covered();
+      covered |= wait->of_later_records;
+      if (model_.is_possibly_blocked(covered)) {
         ++wait;
         continue;
       }
@@ -283,6 +297,7 @@ void Program::synchronize_stream() {
 
 void Program::synchronize_event() {
   const std::size_t event = chance_.below(events_.size());
+  const std::size_t waits_before = waits_.size();
   trace("event %zu: synchronize", event);
   wait_for(
       "cuEventSynchronize", WorldStream::any_thread, world_.events()[event].context,
@@ -292,6 +307,7 @@ void Program::synchronize_event() {
         return past;
       },
       [handle = world_.events()[event].handle] { return cuEventSynchronize(handle); });
+  if (waits_.size() > waits_before) waits_.back().event = event;
 }
 
 void Program::synchronize_context() {

@@ -174,6 +174,7 @@ void Program::launch_graph() {
   trace("    event %zu", event);
   const Past before = model_.past_of(events_[event]);
   events_[event] = Model::either(events_[event], {{node}, true});
+  event_is_recorded_anew(event);
   ask_after(event);
   allocate_what_is_blocked(&before);
 }

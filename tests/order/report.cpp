@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "order/stacks.hpp"
+
 namespace cuvmm::order {
 namespace {
 
@@ -39,6 +41,7 @@ std::atomic<std::uint64_t> calls{0};  // changes when a call begins or ends
     ticks = call != nullptr && now == seen ? ticks + 1 : 0;
     seen = now;
     if (ticks == patience_seconds * ticks_per_second) {
+      print_stacks_of_all_threads();
       violation("hang", "%s has not returned for %d s, though nothing that it waits for is blocked",
                 call, patience_seconds);
     }

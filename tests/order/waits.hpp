@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "order/model.hpp"
 
@@ -20,6 +21,8 @@ struct PendingWait {
   std::function<Past()> covered;  // the work that it possibly waits for, as of now
   std::function<void()> afterwards;
   std::shared_ptr<CUresult> answer;
+  std::optional<std::size_t> event;  // that it waits for
+  Past of_later_records;             // of that event: it may have waited for any of them
 };
 
 }  // namespace cuvmm::order

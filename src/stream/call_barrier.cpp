@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/threshold.hpp"
+#include "stream/call_barrier.hpp"
 
 #include <linux/membarrier.h>
 #include <pthread.h>
@@ -28,31 +28,37 @@ pthread_key_t make_key(void (*end_of_thread)(void*)) {
 
 }  // namespace
 
-std::atomic<Threshold::Thread*> Threshold::threads_{nullptr};
-std::atomic<bool> Threshold::has_membarrier_{false};
-std::atomic<bool> Threshold::has_untracked_threads_{false};
+std::atomic<CallBarrier::Thread*> CallBarrier::threads_{nullptr};
+std::atomic<bool> CallBarrier::has_membarrier_{false};
+std::atomic<bool> CallBarrier::has_untracked_threads_{false};
 
-Threshold::Threshold(Of which) : which_(static_cast<std::size_t>(which)) {
+CallBarrier::CallBarrier(Of which) : which_(static_cast<std::size_t>(which)) {
   has_membarrier_.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0);
 }
 
-void Threshold::Thread::come_out_of_all() {
+void CallBarrier::Thread::note_owner() {
+  id.store(static_cast<pid_t>(::syscall(SYS_gettid)));
+  call.store(no_call);
+}
+
+void CallBarrier::Thread::come_out_of_all() {
   for (auto& one : steps) {
     if (is_inside(one.load())) step(one, std::memory_order_seq_cst);
   }
 }
 
-void Threshold::end_of_thread(void* thread) {
+void CallBarrier::end_of_thread(void* thread) {
   mine_ = nullptr;
   static_cast<Thread*>(thread)->come_out_of_all();
   static_cast<Thread*>(thread)->owned.store(false);
 }
 
-[[gnu::noinline]] Threshold::Thread* Threshold::register_thread() {
-  static const pthread_key_t key = make_key(&Threshold::end_of_thread);
+[[gnu::noinline]] CallBarrier::Thread* CallBarrier::register_thread() {
+  static const pthread_key_t key = make_key(&CallBarrier::end_of_thread);
   for (Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
     bool free = false;
     if (!thread->owned.compare_exchange_strong(free, true)) continue;
+    thread->note_owner();
     mine_ = thread;
     ::pthread_setspecific(key, mine_);
     return thread;
@@ -62,6 +68,7 @@ void Threshold::end_of_thread(void* thread) {
     has_untracked_threads_.store(true);
     return nullptr;
   }
+  added->note_owner();
   added->next = threads_.load();
   while (!threads_.compare_exchange_weak(added->next, added)) {
   }
@@ -71,43 +78,78 @@ void Threshold::end_of_thread(void* thread) {
 }
 
 // Only this thread lives on, and none of the others has passed any more.
-void Threshold::forget_after_fork() {
+void CallBarrier::forget_after_fork() {
   const Thread* const here = this_thread();
   for (Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
     thread->come_out_of_all();
-    if (thread != here) thread->owned.store(false);
+    if (thread != here) {
+      thread->owned.store(false);
+    } else {
+      thread->note_owner();
+    }
   }
 }
 
-[[gnu::noinline]] std::atomic<std::uint32_t>* Threshold::wait_to_enter(
+[[gnu::noinline]] std::atomic<std::uint32_t>* CallBarrier::wait_to_enter(
     const Thread& thread, std::atomic<std::uint32_t>& steps) {
   while (shut_.load(std::memory_order_acquire) != 0) {
     if (exempt_.load(std::memory_order_acquire) == &thread) break;
     step(steps, std::memory_order_release);
+    waiting_.fetch_add(1, std::memory_order_relaxed);
     wait_while(shut_, 1, std::chrono::seconds{1});
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
     step_in(steps);
   }
   return &steps;
 }
 
-bool Threshold::shut(std::uint64_t until, Exempt exempt) {
+CallBarrier::SteppedOut::SteppedOut(CallBarrier& threshold) : threshold_(threshold) {
+  if (mine_ == nullptr) return;
+  std::atomic<std::uint32_t>& steps = mine_->steps[threshold.which_];
+  was_inside_ = is_inside(steps.load(std::memory_order_relaxed));
+  if (was_inside_) step(steps, std::memory_order_release);
+}
+
+// The pass that was stepped out of ends as it would have.
+CallBarrier::SteppedOut::~SteppedOut() {
+  if (was_inside_) threshold_.enter();
+}
+
+std::optional<std::uint64_t> CallBarrier::passes() const {
+  std::uint64_t sum = 0;
+  for (const Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
+    const std::uint32_t steps = thread->steps[which_].load(std::memory_order_relaxed);
+    if (is_inside(steps)) return std::nullopt;
+    sum += steps;
+  }
+  return sum;
+}
+
+bool CallBarrier::shut(std::uint64_t until, Exempt exempt) {
+  if (!begin_shut(exempt)) return false;
+  if (all_are_out(until)) return true;
+  open();
+  return false;
+}
+
+bool CallBarrier::begin_shut(Exempt exempt) {
   exempt_.store(exempt == Exempt::ThisThread ? this_thread() : nullptr);
   shut_.store(1);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (is_seen_by_all() && all_are_out(until)) return true;
+  if (is_seen_by_all()) return true;
   open();
   return false;
 }
 
 // A program may have refused itself the call since (seccomp). Then every thread makes a barrier of
 // its own from here on; but one that enters just now may not know it yet.
-bool Threshold::is_seen_by_all() {
+bool CallBarrier::is_seen_by_all() {
   if (!has_membarrier_.load() || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return true;
   has_membarrier_.store(false);
   return false;
 }
 
-bool Threshold::all_are_out(std::uint64_t until) const {
+bool CallBarrier::all_are_out(std::uint64_t until) const {
   const Thread* exempt = exempt_.load();
   for (Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
     const std::atomic<std::uint32_t>& steps = thread->steps[which_];
@@ -119,14 +161,27 @@ bool Threshold::all_are_out(std::uint64_t until) const {
   return true;
 }
 
-void Threshold::open() {
+std::optional<CallBarrier::Insider> CallBarrier::somebody_inside() const {
+  const Thread* const exempt = exempt_.load();
+  for (const Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
+    if (thread == exempt || !is_inside(thread->steps[which_].load(std::memory_order_acquire))) {
+      continue;
+    }
+    Insider insider{.thread = thread->id.load(), .call = thread->call.load()};
+    if (insider.call == no_call) insider.call.reset();
+    return insider;
+  }
+  return std::nullopt;
+}
+
+void CallBarrier::open() {
   exempt_.store(nullptr);
   shut_.store(0);
   wake_all(shut_);
 }
 
 // The calling thread is inside too, but no longer refers to the object.
-std::optional<Threshold::GracePeriod> Threshold::GracePeriod::begin() {
+std::optional<CallBarrier::GracePeriod> CallBarrier::GracePeriod::begin() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!is_seen_by_all() || has_untracked_threads_.load()) return std::nullopt;
   GracePeriod period;
@@ -141,7 +196,7 @@ std::optional<Threshold::GracePeriod> Threshold::GracePeriod::begin() {
   return period;
 }
 
-bool Threshold::GracePeriod::is_over() const {
+bool CallBarrier::GracePeriod::is_over() const {
   return std::all_of(inside_.begin(), inside_.end(), [](const Seen& seen) {
     return seen.steps->load(std::memory_order_acquire) != seen.were;
   });

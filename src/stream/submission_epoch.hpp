@@ -12,7 +12,7 @@ namespace cuvmm {
 // Each note that is taken gets a number. A wait that begins after take() answered n covers all the
 // work of notes up to n; so who finds n the same as when his last wait began has nothing to wait
 // for.
-class WorkNote {
+class SubmissionEpoch {
  public:
   // After the driver has taken the work. Called for every launch and copy of every thread: reads
   // only, while the note lies there.
