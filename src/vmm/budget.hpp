@@ -26,7 +26,7 @@ class Commitment {
   ~Commitment();
 
   Size size() const { return budget_ != nullptr ? size_ : 0; }
-  // Whoever keeps it ends it: Commitment{budget, size} is it again.
+  // The keeper ends it: Commitment{budget, size} is the same commitment again.
   void keep() { budget_ = nullptr; }
 
  private:
@@ -34,8 +34,8 @@ class Commitment {
   Size size_ = 0;
 };
 
-// How much physical memory may be held at one location. Here a local limit; a broker that several
-// processes share is another implementation.
+// How much physical memory may be held at one location: a local limit here; leased_budget.hpp has
+// what a broker of several processes leases.
 class Budget {
  public:
   virtual ~Budget() = default;
@@ -63,7 +63,7 @@ class Budget {
 };
 
 // A limit within this process. Everything may be called from any thread.
-class LocalBudget final : public Budget {
+class LocalBudget : public Budget {
  public:
   explicit LocalBudget(Size limit = unlimited) : limit_(limit) {}
 
@@ -77,10 +77,11 @@ class LocalBudget final : public Budget {
   Size native_bytes() const override { return native_.load(std::memory_order_relaxed); }
   Size available() const override;
 
- private:
+ protected:
   bool grant(Size size) override;
   void take_back(Size size) override;
 
+ private:
   std::atomic<Size> limit_;
   std::atomic<Size> held_{0};    // committed and native together: one number to compare and swap
   std::atomic<Size> native_{0};  // of which native

@@ -8,7 +8,7 @@
 #include "base/clock.hpp"
 #include "driver/device_attribute.hpp"
 #include "trace/record_event.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
@@ -67,7 +67,7 @@ Result<Size> granularity_of(const Driver& driver, Location where) {
 }
 
 Result<Chunk> Chunk::create(const Driver& driver, Size size, Location where, Export exportable) {
-  settle();
+  retry_releases();
   if (size == 0) return Error::invalid("create chunk", "of no bytes");
   CUmemAllocationProp wanted = properties(where, exportable);
   wanted.allocFlags.gpuDirectRDMACapable = TRY(takes_rdma_flag(driver, where)) ? 1 : 0;
@@ -78,7 +78,7 @@ Result<Chunk> Chunk::create(const Driver& driver, Size size, Location where, Exp
 }
 
 Result<Chunk> Chunk::import_fd(const Driver& driver, const Fd& fd, Size size) {
-  settle();
+  retry_releases();
   if (size == 0) return Error::invalid("import chunk", "of no bytes");
   if (!fd.is_open()) return Error::invalid("import chunk", "no descriptor");
   CUmemGenericAllocationHandle handle = 0;
@@ -117,8 +117,8 @@ Chunk& Chunk::operator=(Chunk&& other) noexcept {
 Chunk::~Chunk() {
   if (driver_ == nullptr) return;
   if (!imported_) record(TraceEvent::Release, handle_, size_, location_);
-  give_back(Owed::Handle,
-            [driver = driver_, handle = handle_] { return driver->cuMemRelease(handle); });
+  release_or_defer(Deferred::Handle,
+                   [driver = driver_, handle = handle_] { return driver->cuMemRelease(handle); });
 }
 
 Result<void> Chunk::release() {

@@ -27,7 +27,7 @@ class Chunk {
   Chunk& operator=(Chunk&& other) noexcept;
   ~Chunk();
 
-  // A descriptor that another process can import. Whoever holds it, or has imported it, keeps the
+  // A descriptor that another process can import. Its holders and importers keep the
   // memory alive.
   Result<Fd> export_fd() const;
 

@@ -52,7 +52,7 @@ class ChunkRef {
     return *this;
   }
   ~ChunkRef() {
-    if (record_ != nullptr) let_go(record_);
+    if (record_ != nullptr) release(record_);
   }
 
   explicit operator bool() const { return record_ != nullptr; }
@@ -67,7 +67,7 @@ class ChunkRef {
   bool is_sole() const { return record_->references.load(std::memory_order_acquire) == 1; }
   bool exported() const { return record_->exported.load(std::memory_order_acquire); }
 
-  // As Chunk::export_fd. An exported chunk is released, never reused, when it is let go.
+  // As Chunk::export_fd. An exported chunk is released, never reused, with its last reference.
   Result<Fd> export_fd() const {
     Fd fd = TRY(record_->chunk.export_fd());
     const bool first = !record_->exported.exchange(true, std::memory_order_acq_rel);
@@ -78,7 +78,7 @@ class ChunkRef {
  private:
   explicit ChunkRef(ChunkRecord* record) : record_(record) {}
 
-  static void let_go(ChunkRecord* record) {
+  static void release(ChunkRecord* record) {
     if (record->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     if (record->home != nullptr) {
       record->home->come_home(record);

@@ -13,16 +13,17 @@ namespace cuvmm {
 // What a store holds at one location. physical_in_use and physical_free together with what the
 // driver would not release are what counts against the budget.
 struct ChunkCounters {
-  Size physical_in_use = 0;      // somebody refers to them; exported ones included
-  Size physical_free = 0;        // kept for the next who asks
-  Size physical_exported = 0;    // of those in use: another process may hold them
-  Size physical_unreleased = 0;  // let go of, but the driver refused; offered again
+  Size physical_in_use = 0;    // somebody refers to them; exported ones included
+  Size physical_free = 0;      // kept for the next who asks
+  Size physical_exported = 0;  // of those in use: another process may hold them
+  Size physical_unreleased =
+      0;  // no longer used, but the driver refused to release it; tried again
 };
 
 // A device's chunks: those that are free, and the right to have them. It may hold memory of other
 // locations too, the host's or a neighbour's, each within the budget of that location.
 //
-// A chunk that is taken belongs to whoever refers to it (ChunkRef); with the last reference it
+// A taken chunk belongs to its references (ChunkRef); with the last one it
 // comes home by itself. An exported chunk does not come home: other processes may still write to
 // it, so it is released instead. It counts as long as this process refers to it or maps it, which
 // is as far as this process can know: the driver does not tell when an importer is done.
@@ -32,7 +33,7 @@ class ChunkStore {
  public:
   explicit ChunkStore(const Driver& driver);
   // Free chunks are released. Those still in use keep what they need of the store alive, and are
-  // released when they are let go.
+  // released with their last reference.
   ~ChunkStore();
   ChunkStore(const ChunkStore&) = delete;
   ChunkStore& operator=(const ChunkStore&) = delete;
@@ -53,8 +54,8 @@ class ChunkStore {
   // What is elsewhere, of all places together, and what could still be had there.
   ChunkCounters spilled() const;
   Size spill_room() const;
-  // One more free chunk on the host, for whoever comes: to pin it takes long. Where none can be
-  // had, nothing changes.
+  // One more free chunk on the host, ready for the next request: pinning takes long. Where none can
+  // be had, nothing changes.
   Result<void> make_spilled_ready(Size size);
   // Releases `wanted` bytes of what is free elsewhere, also of what the clients have mapped and
   // nobody uses. Returns how much went.
@@ -77,7 +78,7 @@ class ChunkStore {
   // Releases free chunks, those that have been free for longest first, until no more than `down_to`
   // bytes are free at that location. Returns how much has been released.
   Size trim(Location where, Size down_to);
-  // Releases `wanted` bytes if it can: free chunks first, then what the clients let go of.
+  // Releases `wanted` bytes if it can: free chunks first, then what the clients release.
   Size reclaim(Location where, Size wanted, const ReclaimClient* asker = nullptr);
 
   [[nodiscard]] ReclaimRegistration add_client(ReclaimClient& client, int order);
@@ -86,12 +87,12 @@ class ChunkStore {
   // nullptr where the store does not serve the location.
   Budget* budget(Location where) const;
 
-  Complaint complaint() const;
-  void check() const { must_hold(complaint()); }
+  InvariantViolation violation() const;
+  void check() const { must_hold(violation()); }
 
  private:
-  class Shelves;
-  std::shared_ptr<Shelves> shelves_;  // outlives the store while chunks are in use
+  class Impl;
+  std::shared_ptr<Impl> impl_;  // outlives the store while chunks are in use
 };
 
 }  // namespace cuvmm

@@ -2,7 +2,7 @@
 #include "vmm/copy_bytes.hpp"
 
 #include "base/undo.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 
@@ -45,7 +45,7 @@ Result<void> CopyBytes::wait_by_event() {
   CUevent done = nullptr;
   TRY(driver_.check(driver_.cuEventCreate(&done, CU_EVENT_DISABLE_TIMING), "wait for a copy"));
   const Undo destroy{[driver = &driver_, done] {
-    give_back(Owed::Handle, [driver, done] { return driver->cuEventDestroy(done); });
+    release_or_defer(Deferred::Handle, [driver, done] { return driver->cuEventDestroy(done); });
   }};
   TRY(driver_.check(driver_.cuEventRecord(done, stream_), "wait for a copy"));
   return driver_.check(driver_.cuEventSynchronize(done), "wait for a copy");

@@ -7,6 +7,13 @@
 
 namespace cuvmm {
 
+// The stream that copies contents, and the device of its context, which must be current. The stream
+// outlives every deferred release (deferred_release.hpp).
+struct CopyBy {
+  CUstream stream = nullptr;
+  int device = 0;
+};
+
 // Copies on a stream that are waited for together. Pieces that follow one another, between the same
 // two locations, become one copy.
 class CopyBytes {

@@ -79,8 +79,8 @@ std::size_t FreeChunks::free_count() const {
   return count;
 }
 
-Complaint FreeChunks::complaint(const Shelf* shelf) const {
-  Complaint found;
+InvariantViolation FreeChunks::violation(const LocalChunks* shelf) const {
+  InvariantViolation found;
   Size bytes = 0;
   for_each_stack([&](const FreeStack& stack, Export exportable) {
     const auto complain = [&](const char* what) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <unordered_map>
 
-#include "base/complaint.hpp"
+#include "base/invariant.hpp"
 #include "vmm/budget.hpp"
 #include "vmm/chunk_ref.hpp"
 
@@ -20,14 +20,14 @@ struct ChunkKind {
 };
 
 struct FreeStack;
-struct Shelf;
+struct LocalChunks;
 
 // A chunk that belongs to a store, in use or free.
 struct StoredChunk : ChunkRecord {
-  StoredChunk(Chunk&& owned, ChunkHome* where_from, Shelf& at)
+  StoredChunk(Chunk&& owned, ChunkHome* where_from, LocalChunks& at)
       : ChunkRecord(std::move(owned), where_from), shelf(&at) {}
 
-  Shelf* const shelf;
+  LocalChunks* const shelf;
   FreeStack* stack = nullptr;  // of its kind
   StoredChunk* newer = nullptr;
   StoredChunk* older = nullptr;
@@ -53,14 +53,14 @@ class FreeChunks {
   void leave(StoredChunk& chunk);
 
   void push(StoredChunk& chunk);
-  // nullptr where there is none. An exportable chunk serves whoever does not ask for one.
+  // nullptr where there is none. An exportable chunk also serves requests for a plain one.
   StoredChunk* pop(Size size, Export exportable);
   // The one that has been free for longest, whatever its size.
   StoredChunk* pop_oldest();
 
   Size free_bytes() const { return free_bytes_; }
   std::size_t free_count() const;
-  Complaint complaint(const Shelf* shelf) const;
+  InvariantViolation violation(const LocalChunks* shelf) const;
 
  private:
   using Stacks = std::unordered_map<Size, FreeStack>;

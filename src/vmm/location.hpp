@@ -9,8 +9,8 @@
 
 namespace cuvmm {
 
-// Where physical memory lies: on a device, or on a NUMA node of the host. A neighbour's memory is a
-// device location that is_peer_of() the device whose addresses it stands behind.
+// Where physical memory lies: on a device, or on a NUMA node of the host. A neighbour's memory is
+// memory of another device than the one whose addresses it stands behind.
 class Location {
  public:
   static constexpr Location device(int ordinal) { return Location{Kind::Device, ordinal}; }
@@ -18,7 +18,6 @@ class Location {
 
   constexpr bool is_device() const { return kind_ == Kind::Device; }
   constexpr bool is_host() const { return kind_ == Kind::HostNode; }
-  constexpr bool is_peer_of(int ordinal) const { return is_device() && id_ != ordinal; }
   constexpr int id() const { return id_; }  // device ordinal or NUMA node
 
   constexpr CUmemLocation cuda() const {
@@ -38,10 +37,10 @@ class Location {
 
 // Of memory, seen from the device whose addresses it stands behind: on it, or spilled, on the host
 // or on a neighbour.
-enum class Lies : std::uint8_t { Near, Far };
+enum class Residency : std::uint8_t { Near, Far };
 
-constexpr Lies lies(const Location& memory, int device) {
-  return memory == Location::device(device) ? Lies::Near : Lies::Far;
+constexpr Residency residency(const Location& memory, int device) {
+  return memory == Location::device(device) ? Residency::Near : Residency::Far;
 }
 
 }  // namespace cuvmm

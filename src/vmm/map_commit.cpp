@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "vmm/insist.hpp"
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm {
 namespace {
-
-// Steps of an undo have no other way out, so each is asked for twice.
-template <class Step>
-bool insist(Step step) {
-  return step().ok() || step().ok();
-}
 
 // Calls `act(first, last)` for each run of steps that follow one another in the same mapping, byte
 // to byte, with the same rights.
@@ -59,7 +54,7 @@ Result<void> MapPlan::carry_out(Progress& progress) {
     leaving.entry = TRY(leaving.mapping->detach(leaving.place));
     ++progress.unmapped;
   }
-  Mapping::Place next;
+  Mapping::Iterator next;
   for (std::size_t i = 0; i < maps_.size(); ++i) {
     const Map& map = maps_[i];
     const bool follows = i != 0 && maps_[i - 1].mapping == map.mapping;

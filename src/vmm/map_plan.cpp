@@ -81,8 +81,9 @@ Result<void> MapPlan::find_leaving() {
     if (follows && stretch.offset < leaving_.back().place->second.where().end()) {
       return refusal(ErrorKind::NotMapped, unmapping, "the same chunk twice", stretch.size);
     }
-    Mapping::Place place = follows ? mapping.first_reaching(stretch.offset, leaving_.back().place)
-                                   : mapping.first_reaching(stretch.offset);
+    Mapping::Iterator place = follows
+                                  ? mapping.first_reaching(stretch.offset, leaving_.back().place)
+                                  : mapping.first_reaching(stretch.offset);
     const auto end = mapping.chunks_.end();
     if (unmap.extent == Extent::OneChunk && place != end && place->first <= stretch.offset) {
       stretch.size = place->second.where().size;
@@ -111,7 +112,7 @@ bool MapPlan::is_leaving(const Mapping* mapping, Size offset) const {
 
 Result<void> MapPlan::check_maps() const {
   const Mapping* mapping = nullptr;
-  Mapping::Place place;
+  Mapping::Iterator place;
   Size reached = 0;  // by the chunks planned before, in this mapping
   for (const Map& map : maps_) {
     if (!map.chunk) return Error::invalid(mapping_in, "no chunk");

@@ -68,7 +68,7 @@ class MapPlan {
   // A chunk on its way out: first its place, then the entry itself.
   struct Leaving {
     Mapping* mapping;
-    Mapping::Place place;
+    Mapping::Iterator place;
     Size offset;
     AccessSet access;  // as it was
     Mapping::Chunks::node_type entry;

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 
@@ -47,22 +47,23 @@ Mapping::~Mapping() {
 void Mapping::unmap_all() {
   for (auto& [offset, mapped] : chunks_) {
     // The reference goes with the call: the chunk is not free while it is still mapped.
-    give_back(Owed::Mapping,
-              [driver = driver_, address = address_of(offset), size = mapped.chunk->size(),
-               chunk = std::move(mapped.chunk)] { return driver->cuMemUnmap(address, size); });
+    release_or_defer(
+        Deferred::Mapping,
+        [driver = driver_, address = address_of(offset), size = mapped.chunk->size(),
+         chunk = std::move(mapped.chunk)] { return driver->cuMemUnmap(address, size); });
   }
   chunks_.clear();
   mapped_bytes_ = far_bytes_ = 0;
 }
 
-Mapping::Place Mapping::first_reaching(Size offset) const {
-  const Place above = chunks_.upper_bound(offset);
+Mapping::Iterator Mapping::first_reaching(Size offset) const {
+  const Iterator above = chunks_.upper_bound(offset);
   if (above == chunks_.begin()) return above;
-  const Place below = std::prev(above);
+  const Iterator below = std::prev(above);
   return below->second.where().contains(offset) ? below : above;
 }
 
-Mapping::Place Mapping::first_reaching(Size offset, Place from) const {
+Mapping::Iterator Mapping::first_reaching(Size offset, Iterator from) const {
   constexpr int near = 8;
   for (int step = 0; step < near; ++step, ++from) {
     if (from == chunks_.end() || from->second.where().end() > offset) return from;
@@ -71,7 +72,7 @@ Mapping::Place Mapping::first_reaching(Size offset, Place from) const {
 }
 
 const MappedChunk* Mapping::find(Size offset) const {
-  const Place place = first_reaching(offset);
+  const Iterator place = first_reaching(offset);
   if (place == chunks_.end() || place->first > offset) return nullptr;
   return &place->second;
 }
@@ -79,7 +80,7 @@ const MappedChunk* Mapping::find(Size offset) const {
 std::vector<MappedChunk> Mapping::chunks_in(Stretch stretch) const {
   std::vector<MappedChunk> found;
   if (!stretch.fits(size_)) return found;
-  for (Place at = first_reaching(stretch.offset); at != chunks_.end(); ++at) {
+  for (Iterator at = first_reaching(stretch.offset); at != chunks_.end(); ++at) {
     if (at->first >= stretch.end()) break;
     found.push_back(at->second);
   }
@@ -89,7 +90,7 @@ std::vector<MappedChunk> Mapping::chunks_in(Stretch stretch) const {
 bool Mapping::covers(Stretch stretch) const {
   if (!stretch.fits(size_)) return false;
   Size reached = stretch.offset;
-  for (Place at = first_reaching(reached); reached < stretch.end(); ++at) {
+  for (Iterator at = first_reaching(reached); reached < stretch.end(); ++at) {
     if (at == chunks_.end() || at->first > reached) return false;
     reached = at->second.where().end();
   }
@@ -103,24 +104,24 @@ Result<void> Mapping::map_call(const MappedChunk& mapped) const {
       size);
 }
 
-Result<Mapping::Place> Mapping::attach(MappedChunk mapped, Place hint) {
+Result<Mapping::Iterator> Mapping::attach(MappedChunk mapped, Iterator hint) {
   TRY(map_call(mapped));
   mapped.access = AccessSet::none();
   mapped_bytes_ += mapped.chunk->size();
   far_bytes_ += far_bytes_of(*mapped.chunk);
   const Size offset = mapped.offset;
-  return Place{chunks_.emplace_hint(hint, offset, std::move(mapped))};
+  return Iterator{chunks_.emplace_hint(hint, offset, std::move(mapped))};
 }
 
-Result<Mapping::Place> Mapping::attach(Chunks::node_type&& node) {
+Result<Mapping::Iterator> Mapping::attach(Chunks::node_type&& node) {
   TRY(map_call(node.mapped()));
   node.mapped().access = AccessSet::none();
   mapped_bytes_ += node.mapped().chunk->size();
   far_bytes_ += far_bytes_of(*node.mapped().chunk);
-  return Place{chunks_.insert(std::move(node)).position};
+  return Iterator{chunks_.insert(std::move(node)).position};
 }
 
-Result<Mapping::Chunks::node_type> Mapping::detach(Place place) {
+Result<Mapping::Chunks::node_type> Mapping::detach(Iterator place) {
   const Size size = place->second.chunk->size();
   TRY(driver_->check(driver_->cuMemUnmap(address_of(place->first), size), "unmap chunk", size));
   mapped_bytes_ -= size;
@@ -141,7 +142,7 @@ Result<void> Mapping::set_access(Stretch stretch, const AccessSet& before, const
   return {};
 }
 
-Complaint Mapping::complaint() const {
+InvariantViolation Mapping::violation() const {
   const auto at = [](Size offset, const char* what) {
     return "mapping: the chunk at offset " + std::to_string(offset) + " " + what;
   };

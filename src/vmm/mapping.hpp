@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "base/complaint.hpp"
+#include "base/invariant.hpp"
 #include "vmm/access_set.hpp"
 #include "vmm/chunk_ref.hpp"
 #include "vmm/reservation.hpp"
@@ -25,7 +25,7 @@ struct MappedChunk {
 // the mapping's first address. Always says what the driver really has mapped: every driver call
 // that changes it is followed by its entry here before the next call is made.
 //
-// Changes come by MapPlan alone. Not synchronised: whoever owns it takes care. The reservation
+// Only MapPlan changes it. Not synchronised: the owner takes care. The reservation
 // outlives it, and two mappings of one reservation do not overlap.
 class Mapping {
  public:
@@ -65,31 +65,31 @@ class Mapping {
     for (const auto& [offset, mapped] : chunks_) visit(mapped);
   }
 
-  Complaint complaint() const;
-  void check() const { must_hold(complaint()); }
+  InvariantViolation violation() const;
+  void check() const { must_hold(violation()); }
 
  private:
   friend class MapPlan;
   using Chunks = std::map<Size, MappedChunk>;
-  using Place = Chunks::const_iterator;
+  using Iterator = Chunks::const_iterator;
 
   Mapping(const Driver& driver, CUdeviceptr address, Size size, Size granule)
       : driver_(&driver), address_(address), size_(size), granule_(granule) {}
 
   // The first chunk that ends beyond `offset`.
-  Place first_reaching(Size offset) const;
+  Iterator first_reaching(Size offset) const;
   // The same for a caller that goes upwards: `from` is where it was before.
-  Place first_reaching(Size offset, Place from) const;
+  Iterator first_reaching(Size offset, Iterator from) const;
 
   // One driver call each, and the entry that it changes.
-  Result<Place> attach(MappedChunk mapped, Place hint);
-  Result<Place> attach(Chunks::node_type&& node);
-  Result<Chunks::node_type> detach(Place place);
+  Result<Iterator> attach(MappedChunk mapped, Iterator hint);
+  Result<Iterator> attach(Chunks::node_type&& node);
+  Result<Chunks::node_type> detach(Iterator place);
   Result<void> set_access(Stretch stretch, const AccessSet& before, const AccessSet& after);
 
   Result<void> map_call(const MappedChunk& mapped) const;
   Size far_bytes_of(const Chunk& chunk) const {
-    return home_ >= 0 && lies(chunk.location(), home_) == Lies::Far ? chunk.size() : 0;
+    return home_ >= 0 && residency(chunk.location(), home_) == Residency::Far ? chunk.size() : 0;
   }
   void unmap_all();
 

@@ -46,8 +46,8 @@ Size ReclaimClients::ask(Size wanted, Location where, const ReclaimClient* asker
     ++next->calls_under_way;
     holding.unlock();
 
-    const Size let_go = client.reclaim(wanted - got, where);
-    got = saturating_sum(got, let_go);
+    const Size released = client.reclaim(wanted - got, where);
+    got = saturating_sum(got, released);
 
     holding.lock();
     const auto same = std::find_if(entries_.begin(), entries_.end(),

@@ -14,7 +14,7 @@ namespace cuvmm {
 // Somebody who holds chunks that he could do without.
 class ReclaimClient {
  public:
-  // Lets go of chunks at `where`, of `wanted` bytes where he can, and says of how many. Called with
+  // Releases chunks at `where`, `wanted` bytes if it can, and returns how many. Called with
   // no lock of the store held, but on a thread that asked for memory and may hold locks of its own:
   // so a client tries its locks and never waits for them, and answers 0 when it cannot.
   virtual Size reclaim(Size wanted, Location where) = 0;
@@ -50,8 +50,8 @@ class ReclaimClients {
  public:
   [[nodiscard]] ReclaimRegistration add(ReclaimClient& client, int order);
 
-  // Asks one after the other until they have let go of `wanted` bytes; `asker` is left out. Returns
-  // what they say they let go of.
+  // Asks one after the other until they have released `wanted` bytes; skips `asker`. Returns
+  // how many bytes they report.
   Size ask(Size wanted, Location where, const ReclaimClient* asker);
 
  private:

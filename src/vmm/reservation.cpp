@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/reservation.hpp"
 
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 #include "vmm/reserved_addresses.hpp"
 
 namespace cuvmm {
@@ -9,7 +9,7 @@ namespace cuvmm {
 Result<Reservation> Reservation::create(const Driver& driver, Size size, Size granule,
                                         Size alignment, CUdeviceptr hint) {
   constexpr const char* doing = "reserve addresses";
-  settle();
+  retry_releases();
   if (size == 0) return Error::invalid(doing, "of no bytes");
   if (!is_power_of_two(granule))
     return Error::invalid(doing, "granule is no power of two", granule);
@@ -34,7 +34,7 @@ void Reservation::end() {
   const Driver* const driver = std::exchange(driver_, nullptr);
   if (driver == nullptr) return;
   reserved_addresses::remove(address_);
-  give_back(Owed::Addresses, [driver, address = address_, size = size_] {
+  release_or_defer(Deferred::Addresses, [driver, address = address_, size = size_] {
     return driver->cuMemAddressFree(address, size);
   });
 }

@@ -15,20 +15,27 @@ SOURCE_FOLDERS = {
     "pool": ["+alloc"],
     "share": ["+alloc"],
     "sched": ["+stream"],
-    "engine": ["+resize", "+spill", "+pool", "+share", "+sched"],
+    "engine": ["+resize", "+spill", "+pool", "+share", "+sched", "+lease"],
     "hook": ["engine", "driver", "trace", "base"],
+    "stub": [],
+    "slurm": ["base"],
     "capi": ["+engine"],
     "replay": ["+alloc"],
     "view": ["trace", "base"],
     "node": ["base"],
-    "cli": ["view", "replay", "share", "driver", "trace", "base"],
+    "lease": ["+share", "node"],
+    "observe": ["share", "node", "base"],
+    "daemon": ["observe", "node", "share", "driver", "trace", "base"],
+    "kubernetes": ["daemon", "node", "base"],
+    "cli": ["view", "replay", "observe", "share", "node", "driver", "trace", "base"],
 }
 
 # Single files that a folder may include although not the folder they lie in.
-SINGLE_FILES = {"sim": r"driver/[a-z_]+\.def"}
+SINGLE_FILES = {"sim": r"driver/[a-z_]+\.def", "stub": r"driver/driver_api\.def"}
 
 # Folders beside src. Public headers (include/cuvmm) may be included by everybody.
-EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "node", "cli"]
+EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "node", "observe", "daemon",
+              "kubernetes", "slurm", "cli"]
 OTHER_FOLDERS = {
     "include": [],
     "examples": [],
@@ -40,10 +47,11 @@ OTHER_FOLDERS = {
 CUDA_FOLDERS = {"sim", "tests", "bench", "examples"}
 CUDA_FILE = "src/driver/cuda.hpp"
 
+# Who changes what backs an address: the mapping core, and what stands for the driver.
+MAPPING_FOLDERS = {"vmm", "hook", "driver", "sim"}
+
 LONG_FILE_WARNS = 400
 LONG_FILE_NEEDS_A_REASON = 600  # "... lines because ..." in its first comment
-
-BANNED_WORDS = {"page", "segment", "region", "manager", "helper", "util"}
 
 
 def may_include(folder):

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "alloc/tried.hpp"
+#include "alloc/reclaim_steps.hpp"
 #include "alloc_arena_world.hpp"
 #include "support/scale.hpp"
 

@@ -73,26 +73,26 @@ TEST(ArenaLayout, NeighboursAreOneAgainAfterACut) {
   Range& hole = *layout.tail();
   Range& part = layout.cut(hole, {8 * MiB, 4 * MiB});
   layout.turn_into(part, TileKind::Free);
-  EXPECT_EQ(layout.complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(layout.violation().value_or("nothing"), "nothing");
   EXPECT_EQ(layout.holes().count(), 2u);
   EXPECT_EQ(layout.free().bytes(), 4 * MiB);
   layout.turn_into(part, TileKind::Hole);
   layout.join(part);
   EXPECT_EQ(layout.holes().count(), 1u);
-  EXPECT_EQ(layout.complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(layout.violation().value_or("nothing"), "nothing");
 }
 
 TEST(ArenaLayout, TheWalkFindsWhatIsWrong) {
   Layout layout{0x10000000, 64 * MiB, 2 * MiB};
   Range& part = layout.cut(*layout.tail(), {0, 4 * MiB});
-  EXPECT_NE(layout.complaint(), std::nullopt) << "two holes side by side";
+  EXPECT_NE(layout.violation(), std::nullopt) << "two holes side by side";
   layout.turn_into(part, TileKind::Free);
-  EXPECT_EQ(layout.complaint(), std::nullopt);
+  EXPECT_EQ(layout.violation(), std::nullopt);
   part.where.size -= 512;
-  EXPECT_NE(layout.complaint(), std::nullopt) << "a byte that is nowhere";
+  EXPECT_NE(layout.violation(), std::nullopt) << "a byte that is nowhere";
   part.where.size += 512;
   part.ticket = {3, 1};
-  EXPECT_NE(layout.complaint(), std::nullopt) << "in another stream's index";
+  EXPECT_NE(layout.violation(), std::nullopt) << "in another stream's index";
   part.ticket = {};
 }
 
@@ -110,7 +110,7 @@ TEST(ArenaLayout, AJoinedRangeIsAsYoungAsItsYoungestPart) {
   layout.give_back(*blocks[1], {});  // joins the first
   EXPECT_EQ(layout.free().by_age().oldest()->begin(), 8 * MiB);
   EXPECT_EQ(layout.free().by_age().newest()->begin(), 0u);
-  EXPECT_EQ(layout.complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(layout.violation().value_or("nothing"), "nothing");
 }
 
 TEST(ArenaGapFill, LaysChunksFromBothEndsOfAHole) {
@@ -118,10 +118,11 @@ TEST(ArenaGapFill, LaysChunksFromBothEndsOfAHole) {
   first.where = {0, 8 * MiB};
   Range second;
   second.where = {16 * MiB, 16 * MiB};
-  const arena::Site site{.where = {2 * MiB, 18 * MiB},
-                         .missing = 10 * MiB,
-                         .gaps = {{&first, {2 * MiB, 6 * MiB}}, {&second, {16 * MiB, 4 * MiB}}}};
-  GapFill fill{site};
+  const arena::AllocationSpan span{
+      .where = {2 * MiB, 18 * MiB},
+      .missing = 10 * MiB,
+      .gaps = {{&first, {2 * MiB, 6 * MiB}}, {&second, {16 * MiB, 4 * MiB}}}};
+  GapFill fill{span};
   EXPECT_FALSE(fill.lay(32 * MiB).has_value());
   EXPECT_EQ(fill.lay(4 * MiB)->offset, 4 * MiB) << "at the back of the first";
   EXPECT_EQ(fill.lay(8 * MiB)->offset, 16 * MiB) << "does not fit there any more";
@@ -145,7 +146,7 @@ TEST(ArenaStreamCache, IsExactInSizeAndStream) {
   put(blocks[0], 1024, 1);
   put(blocks[1], 1024, 65);
   put(blocks[2], 2048, 1);
-  EXPECT_EQ(cache.complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(cache.violation().value_or("nothing"), "nothing");
   EXPECT_EQ(cache.take(512, 1), nullptr);
   EXPECT_EQ(cache.take(2048, 65), nullptr);
   EXPECT_EQ(cache.take(1024, 65), &blocks[1]);

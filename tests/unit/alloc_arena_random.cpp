@@ -198,9 +198,9 @@ class ArenaRandom : public VmmTest {
   }
 
   void check() {
-    ASSERT_EQ(world_->arena().complaint().value_or("nothing"), "nothing");
-    ASSERT_EQ(other_->complaint().value_or("nothing"), "nothing");
-    ASSERT_EQ(world_->store.complaint().value_or("nothing"), "nothing");
+    ASSERT_EQ(world_->arena().violation().value_or("nothing"), "nothing");
+    ASSERT_EQ(other_->violation().value_or("nothing"), "nothing");
+    ASSERT_EQ(world_->store.violation().value_or("nothing"), "nothing");
     Size bytes = 0;
     for (const Live& live : live_) {
       if (live.arena == &world_->arena()) bytes += live.end - live.begin;

@@ -25,7 +25,7 @@ class ArenaThreads : public ArenaTest {
   }
 };
 
-// Blocks are marked in a table of all steps: whoever had memory that is another's would find it.
+// Blocks are marked in a table of all steps: a thread with another's memory would find it.
 class Claims {
  public:
   explicit Claims(Size bytes) : steps_(bytes / 512) {}
@@ -97,7 +97,7 @@ TEST_F(ArenaThreads, UnderPressureFromTwoArenas) {
   run([&](ArenaWorld& shared, StreamId stream) { allocate_and_free(shared, claims, stream); });
   stop = true;
   second.join();
-  EXPECT_EQ(other->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(other->violation().value_or("nothing"), "nothing");
   EXPECT_LE(world.budget->committed_bytes(), world.budget->limit());
 }
 
@@ -123,7 +123,7 @@ TEST(ArenaBuildTurns, OneUnderPressureAfterTheOther) {
     EXPECT_TRUE(is_over);
     second.reset();
   }};
-  // Whoever waits for the turn has nothing in hand.
+  // A thread that waits for its turn holds nothing.
   EXPECT_TRUE(first->wait_for_others(holding, in_milliseconds(10'000)));
   is_over = true;
   first.reset();

@@ -127,8 +127,8 @@ void ArenaWorld::expect_intact(const Block& block) {
 }
 
 void ArenaWorld::check() {
-  EXPECT_EQ(arena().complaint().value_or("nothing"), "nothing");
-  EXPECT_EQ(store.complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(arena().violation().value_or("nothing"), "nothing");
+  EXPECT_EQ(store.violation().value_or("nothing"), "nothing");
 }
 
 }  // namespace cuvmm::test

@@ -24,7 +24,7 @@ class FakeOrder final : public StreamOrder {
   void finish_all();
   // What comes on `asker` from now on runs after everything freed on `stream` so far.
   void order(StreamId stream, StreamId asker);
-  // Whoever waits finds the work done; else waiting is in vain.
+  // A wait finds the work done; else waiting is in vain.
   void let_waits_succeed(bool succeed = true) { waits_succeed_ = succeed; }
 
   // As it is on the device, known or not.

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "alloc/allocation_map.hpp"
-#include "alloc/records.hpp"
+#include "alloc/record_pool.hpp"
 #include "support/scale.hpp"
 
 namespace cuvmm::test {
@@ -17,7 +17,7 @@ namespace {
 constexpr CUdeviceptr base = 0x7f0000000000;
 
 struct Held {
-  Records<PlainAllocation> records;
+  RecordPool<PlainAllocation> records;
 
   PlainAllocation& at(CUdeviceptr address, Size size) {
     PlainAllocation& allocation = records.make();
@@ -40,9 +40,9 @@ std::size_t heap_in_use() {
 #endif
 }
 
-bool let_go(PlainAllocation& allocation) {
+bool try_release(PlainAllocation& allocation) {
   const auto facts = allocation.facts();
-  return facts && allocation.let_go(*facts);
+  return facts && allocation.try_release(*facts);
 }
 
 TEST(AllocationMap, FindsAllocationByAnyOfItsBytes) {
@@ -78,7 +78,7 @@ TEST(AllocationMap, WhatIsNotHeldIsNotFound) {
   AllocationMap map;
   PlainAllocation& one = held.at(base, 4096);
   map.add(one);
-  ASSERT_TRUE(let_go(one));
+  ASSERT_TRUE(try_release(one));
   EXPECT_FALSE(map.find(base));
   EXPECT_TRUE(one.is_listed()) << "so that it needs not be added when it is held again";
   one.hold({.asked = 1, .buffer_id = 2, .owner = nullptr, .served = Served::Small, .device = 0});
@@ -91,8 +91,8 @@ TEST(AllocationMap, OneOfAllWhoFreeTheSameGetsIt) {
   map.add(held.at(base, 4096));
   const auto seen = map.find_start(base);
   ASSERT_TRUE(seen);
-  EXPECT_TRUE(seen->allocation->let_go(seen->facts));
-  EXPECT_FALSE(seen->allocation->let_go(seen->facts));
+  EXPECT_TRUE(seen->allocation->try_release(seen->facts));
+  EXPECT_FALSE(seen->allocation->try_release(seen->facts));
 }
 
 TEST(AllocationMap, RecordThatServesAnotherIsNotLetGoByOldFacts) {
@@ -101,10 +101,10 @@ TEST(AllocationMap, RecordThatServesAnotherIsNotLetGoByOldFacts) {
   PlainAllocation& one = held.at(base, 4096);
   map.add(one);
   const auto seen = map.find_start(base);
-  ASSERT_TRUE(let_go(one));
+  ASSERT_TRUE(try_release(one));
   one.place(base + 8192, 4096);
   one.hold({.asked = 1, .buffer_id = 2, .owner = nullptr, .served = Served::Small, .device = 0});
-  EXPECT_FALSE(seen->allocation->let_go(seen->facts));
+  EXPECT_FALSE(seen->allocation->try_release(seen->facts));
   EXPECT_TRUE(one.is_held());
 }
 
@@ -117,7 +117,7 @@ TEST(AllocationMap, SmallOnesUnderALargeOneAreForgotten) {
     map.add(*small.back());
   }
   for (PlainAllocation* one : small) {
-    ASSERT_TRUE(let_go(*one));
+    ASSERT_TRUE(try_release(*one));
     one->unplace();
   }
   PlainAllocation& large = held.at(base, 8 * MiB);
@@ -137,13 +137,13 @@ TEST(AllocationMap, KeepsWhatIsNotHeldWhileItsTableGrows) {
   for (Size i = 0; i < 64; ++i) {
     PlainAllocation& one = held.at(base + i * 4096, 4096);
     map.add(one);
-    ASSERT_TRUE(let_go(one));
+    ASSERT_TRUE(try_release(one));
     kept.push_back(&one);
     if (i % 2 == 1) {  // given back, and its place taken by another
       one.unplace();
       PlainAllocation& other = held.at(base + i * 4096, 4096);
       map.add(other);
-      ASSERT_TRUE(let_go(other));
+      ASSERT_TRUE(try_release(other));
       kept.back() = &other;
     }
   }
@@ -203,7 +203,7 @@ TEST(AllocationMap, RandomOperations) {
     const CUdeviceptr at = base + random() % (whole / 512) * 512;
     if (PlainAllocation* there = holder_of(at)) {
       oracle.erase(there->address());
-      ASSERT_TRUE(let_go(*there));
+      ASSERT_TRUE(try_release(*there));
       there->unplace();
       held.records.give_back(*there);
     } else {
@@ -235,7 +235,7 @@ TEST(AllocationMap, ReadersSeeWholeAllocationsWhileOthersComeAndGo) {
         PlainAllocation& one = held[writer].at(mine + random() % 64 * 4096, 4096);
         map.add(one);
         const auto facts = one.facts();
-        if (!facts || !one.let_go(*facts)) std::abort();
+        if (!facts || !one.try_release(*facts)) std::abort();
         one.unplace();
         held[writer].records.give_back(one);
       }

@@ -27,10 +27,10 @@ TEST_F(MemoryTest, OfEverySizeIsUsable) {
   for (const Size size : {Size{1}, 1000 * Size{1}, 64 * KiB, 100 * KiB, 2 * MiB, 5 * MiB + 1}) {
     const CUdeviceptr address = given(size);
     EXPECT_CUDA(driver().cuMemsetD8(address, 7, size));
-    work_note.leave();
+    submission_epoch.leave();
     EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
   }
-  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().violation(), std::nullopt);
 }
 
 TEST_F(MemoryTest, WhatIsNotOursIsTheDriversBusiness) {
@@ -133,11 +133,11 @@ TEST_F(MemoryTest, IsPinnedAndUnpinnedAsOftenAsTheProgramLikes) {
   const CUdeviceptr address = given(large);
   memory().set_sync_memops(address, true);
   memory().pin(address, pin::dma_buf);
-  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().violation(), std::nullopt);
   memory().set_sync_memops(address, false);
-  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().violation(), std::nullopt);
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
-  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().violation(), std::nullopt);
 }
 
 TEST_F(MemoryTest, CountsWhatTheProgramHoldsAndWhatItTakes) {
@@ -165,12 +165,12 @@ TEST_F(MemoryTest, NothingLiveMovesWhileWorkRunsThatCouldTouchIt) {
   CUdeviceptr whole = 0;
   {
     SlowWork work{kernels(), stream};
-    work_note.leave();
+    submission_epoch.leave();
     EXPECT_EQ(memory().allocate(&whole, 12 * MiB), Answer{CUDA_ERROR_OUT_OF_MEMORY});
   }
   EXPECT_CUDA(synchronize());
   EXPECT_EQ(memory().allocate(&whole, 12 * MiB), Answer{CUDA_SUCCESS});
-  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().violation(), std::nullopt);
   end();
 }
 

@@ -45,7 +45,7 @@ TEST_F(BoundedCache, BlockingMemoryBeyondItGoesBackAtTheFree) {
   }
   EXPECT_GE(kept(), 6 * MiB) << "what it allows is kept";
   EXPECT_LE(memory().counters(0).physical_held(), bound);
-  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().violation(), std::nullopt);
 }
 
 TEST_F(BoundedCache, StreamOrderedMemoryBeyondItGoesBackAtAWait) {
@@ -55,7 +55,7 @@ TEST_F(BoundedCache, StreamOrderedMemoryBeyondItGoesBackAtAWait) {
   wait();
   EXPECT_LE(kept(), bound);
   EXPECT_GT(kept(), 0U) << "what it allows is kept";
-  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().violation(), std::nullopt);
 }
 
 TEST_F(BoundedCache, BothKindsCountTogether) {
@@ -96,7 +96,7 @@ TEST_F(BoundedCache, HoldsAgainOnceTheDriverTakesMemoryBack) {
   EXPECT_EQ(memory().free(second), Answer{CUDA_SUCCESS});
   wait();
   EXPECT_LE(memory().counters(0).physical_held(), bound);
-  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().violation(), std::nullopt);
 }
 
 }  // namespace

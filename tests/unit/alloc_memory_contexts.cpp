@@ -28,7 +28,7 @@ TEST_F(MemoryTest, KeepsNoMoreThanItIsToldTo) {
 TEST_F(MemoryTest, APoolThatReusesNothingByChanceGivesOthersWhatIsDone) {
   CUmemoryPool standard = nullptr;
   GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
-  memory().pool(standard)->order().look_by_chance(false);
+  memory().pool(standard)->order().allow_opportunistic(false);
   const GivenStream stream;
   const StreamName name{.handle = stream};
   CUdeviceptr address = 0;
@@ -74,7 +74,7 @@ TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
       }
     }
     EXPECT_CUDA(synchronize());
-    EXPECT_EQ(memory().complaint(), std::nullopt);
+    EXPECT_EQ(memory().violation(), std::nullopt);
     end();
   }
 }
@@ -90,7 +90,7 @@ TEST_F(MemoryTest, OfAContextThatEndedIsNoAllocationAnyMore) {
   }
   EXPECT_FALSE(memory().find(address));
   EXPECT_EQ(memory().free(address), std::nullopt);
-  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().violation(), std::nullopt);
   EXPECT_EQ(memory().counters(0).requested_live, 0U);
   memory().make_room();
   EXPECT_EQ(memory().counters(0).physical_held(), 0U) << "all of it went with the context";
@@ -129,11 +129,11 @@ TEST_F(MemoryTest, PoolsAndContextsThatComeAndGoLeaveNothingBehind) {
 
 // It may have found one of them a moment ago, without a lock.
 TEST_F(MemoryTest, PoolsAndContextsStayWhileAnotherThreadMayLookAtThem) {
-  Threshold questions{Threshold::Of::Questions};
+  CallBarrier questions{CallBarrier::Of::Questions};
   std::binary_semaphore is_inside{0};
   std::binary_semaphore may_leave{0};
   std::jthread other{[&] {
-    const Threshold::Pass pass{questions};
+    const CallBarrier::Pass pass{questions};
     is_inside.release();
     may_leave.acquire();
   }};

@@ -59,7 +59,7 @@ TEST_F(MemoryTest, OnceThereWasACaptureAFreeWaitsAsTheDriversDoes) {
   const CUdeviceptr address = given(large);
   captures.began();
   captures.ended();
-  work_note.leave();
+  submission_epoch.leave();
   const std::uint64_t synchronised = faulty.count_of("cuCtxSynchronize");
   const std::uint64_t freed = faulty.count_of("cuMemFree");
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
@@ -71,7 +71,7 @@ TEST_F(MemoryTest, AFreeOnAFullCardDoesNotFailForWantOfMemory) {
   const CUdeviceptr address = given(large);
   captures.began();
   captures.ended();
-  work_note.leave();
+  submission_epoch.leave();
   faulty.fail_from(1, CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
   faulty.stop_failing();
@@ -80,7 +80,7 @@ TEST_F(MemoryTest, AFreeOnAFullCardDoesNotFailForWantOfMemory) {
 
 TEST_F(MemoryTest, AWaitThatFailsLeavesTheAllocationHeld) {
   const CUdeviceptr address = given(large);
-  work_note.leave();
+  submission_epoch.leave();
   faulty.fail_call(Call::cuCtxSynchronize, 1, CUDA_ERROR_LAUNCH_FAILED);
   EXPECT_EQ(memory().free(address), Answer{CUDA_ERROR_LAUNCH_FAILED});
   EXPECT_TRUE(memory().find(address));
@@ -93,7 +93,7 @@ TEST_F(MemoryTest, AFreeWaitsForNoOtherContextInPlaceOfOneThatIsGone) {
   OwnContext own;
   const CUdeviceptr address = given(large);
   own.leave();
-  work_note.leave();
+  submission_epoch.leave();
   faulty.forget_calls();
   faulty.fail_call(Call::cuCtxPushCurrent_v2, 1, CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_EQ(memory().free(address), Answer{CUDA_ERROR_INVALID_CONTEXT});
@@ -137,7 +137,7 @@ TEST_F(MemoryTest, NothingIsWaitedForTwice) {
   const CUdeviceptr first = given(large);
   const CUdeviceptr second = given(large);
   const CUdeviceptr third = given(large);
-  work_note.leave();
+  submission_epoch.leave();
   EXPECT_TRUE(waits(first));
   EXPECT_FALSE(waits(second));
   sees_everything = false;
@@ -151,7 +151,7 @@ TEST_F(MemoryTest, OnAFullCardAFreeWaitsForWorkThatRunsThoughThereWasACapture) {
   captures.ended();
   const GivenStream stream;
   SlowWork work{kernels(), stream};
-  work_note.leave();
+  submission_epoch.leave();
   const FullCard full;
   const std::uint64_t waits = faulty.count_of("cuCtxSynchronize");
   std::atomic<bool> is_freed{false};

@@ -33,9 +33,9 @@ class MemoryUnderPressure : public DriverContract {
     slow_->cuMemUnmap = slow_unmap;
     unmapping_has_begun = true;  // quick until a test says otherwise
     clock_.emplace(*slow_, unseen_program(captures_, gate_));
-    memory_.emplace(
-        Memory::Surroundings{*slow_, *clock_, captures_, gate_, work_note_, [] { return true; }},
-        MemorySettings{.limit = SizeLimit::of_bytes(32 * MiB)});
+    memory_.emplace(Memory::Dependencies{*slow_, *clock_, captures_, gate_, submission_epoch_,
+                                         [] { return true; }},
+                    MemorySettings{.limit = SizeLimit::of_bytes(32 * MiB)});
   }
   void TearDown() override {
     memory_.reset();
@@ -48,7 +48,7 @@ class MemoryUnderPressure : public DriverContract {
   std::optional<Driver> slow_;
   Captures captures_;
   Gate gate_;
-  WorkNote work_note_;
+  SubmissionEpoch submission_epoch_;
   std::optional<StreamClock> clock_;
   std::optional<Memory> memory_;
 };
@@ -70,7 +70,7 @@ TEST_F(MemoryUnderPressure, WaitsForAThreadThatIsLettingGo) {
   EXPECT_EQ(memory().allocate(&wanted, 16 * MiB), Answer{CUDA_SUCCESS})
       << "the pool has 16 MiB that nobody uses, and another thread is at it";
   lets_go.join();
-  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().violation(), std::nullopt);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST_F(MemoryReach, WhatTheDriverRefusesIsTriedAgain) {
   faulty.stop_failing();
   memory().let_reach(facts(), AccessSet::of(1));
   EXPECT_TRUE(device_1_has_access());
-  EXPECT_EQ(memory().complaint(), std::nullopt);
+  EXPECT_EQ(memory().violation(), std::nullopt);
 }
 
 }  // namespace

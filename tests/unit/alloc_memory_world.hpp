@@ -31,7 +31,7 @@ class MemoryTest : public DriverContract {
   void begin(const MemorySettings& settings) {
     end();
     clock.emplace(faulty.driver(), unseen_program(captures, gate));
-    memory_.emplace(Memory::Surroundings{faulty.driver(), *clock, captures, gate, work_note,
+    memory_.emplace(Memory::Dependencies{faulty.driver(), *clock, captures, gate, submission_epoch,
                                          [this] { return sees_everything; }},
                     settings);
   }
@@ -51,7 +51,7 @@ class MemoryTest : public DriverContract {
   FaultyDriver faulty{driver()};
   Captures captures;
   Gate gate;
-  WorkNote work_note;
+  SubmissionEpoch submission_epoch;
   bool sees_everything = true;
   std::optional<StreamClock> clock;
 

@@ -26,8 +26,8 @@ TEST_F(ArenaSpill, TakesFromTheHostWhatTheLimitHasNoRoomFor) {
   Block& second = world().given_block(world().granules(3));
   world().expect_intact(first);
   world().expect_intact(second);
-  EXPECT_EQ(first.lies, Lies::Near);
-  EXPECT_EQ(second.lies, Lies::Far);
+  EXPECT_EQ(first.residency, Residency::Near);
+  EXPECT_EQ(second.residency, Residency::Far);
   EXPECT_EQ(world().budget->committed_bytes(), world().granules(4));
   EXPECT_EQ(spilled(), world().granules(2));
   EXPECT_EQ(world().spill_budget->committed_bytes(), world().granules(2));
@@ -50,7 +50,7 @@ TEST_F(ArenaSpill, FreeMemoryOfTheDeviceIsUsedFirst) {
   world().free(near);
   world().free(far);
   Block& again = world().given_block(world().granules(4));
-  EXPECT_EQ(again.lies, Lies::Near);
+  EXPECT_EQ(again.residency, Residency::Near);
   world().expect_intact(again);
 }
 
@@ -72,7 +72,7 @@ TEST_F(ArenaSpill, RoomOnTheDeviceReplacesFreeSpilledMemory) {
   world().free_for_anyone(far);
   world().budget->set_limit(world().granules(8));
   Block& next = world().given_block(world().granules(3));
-  EXPECT_EQ(next.lies, Lies::Near);
+  EXPECT_EQ(next.residency, Residency::Near);
   EXPECT_EQ(spilled(), 0u);
 }
 
@@ -83,10 +83,10 @@ TEST_F(ArenaSpill, WithLittleRoomOnTheDeviceABlockLiesFarAsAWhole) {
   auto blocks = world().given_blocks(6, world().granules(2));
   world().free_for_anyone(*blocks[1]);
   Block& large = world().given_block(world().granules(9));
-  EXPECT_EQ(large.lies, Lies::Far);
+  EXPECT_EQ(large.residency, Residency::Far);
   EXPECT_EQ(spilled(), world().granules(9));
   EXPECT_EQ(world().arena().counters().moved_chunks, 0u);
-  EXPECT_EQ(world().given_block(world().granules(2)).lies, Lies::Near);
+  EXPECT_EQ(world().given_block(world().granules(2)).residency, Residency::Near);
   world().expect_intact(large);
 }
 
@@ -96,7 +96,7 @@ TEST_F(ArenaSpill, WhereNotAllOfItMayLieFarTheDeviceGivesWhatItHas) {
   auto blocks = world().given_blocks(6, world().granules(2));
   world().free_for_anyone(*blocks[1]);
   Block& large = world().given_block(world().granules(9));
-  EXPECT_EQ(large.lies, Lies::Far);
+  EXPECT_EQ(large.residency, Residency::Far);
   EXPECT_LE(spilled(), world().granules(8));
   world().expect_intact(large);
 }
@@ -108,7 +108,7 @@ TEST_F(ArenaSpill, ALittleRoomOnTheDeviceDoesNotReplaceMuchFreeSpilledMemory) {
   world().given_block(world().granules(2));
   world().free_for_anyone(world().given_block(world().granules(6)));
   world().budget->set_limit(world().granules(5));
-  EXPECT_EQ(world().given_block(world().granules(2)).lies, Lies::Near);
+  EXPECT_EQ(world().given_block(world().granules(2)).residency, Residency::Near);
   EXPECT_EQ(spilled(), world().granules(6));
 }
 
@@ -132,7 +132,7 @@ TEST_F(ArenaSpill, MuchPendingMemoryIsWaitedForSoThatLessLiesFar) {
   auto blocks = world().given_blocks(6, world().granules(2));
   for (std::size_t i = 0; i < blocks.size(); i += 2) world().free(*blocks[i]);
   Block& large = world().given_block(world().granules(8));
-  EXPECT_EQ(large.lies, Lies::Far);
+  EXPECT_EQ(large.residency, Residency::Far);
   EXPECT_EQ(spilled(), world().granules(2));
   EXPECT_GE(world().order.waits(), 1);
   world().expect_intact(large);
@@ -155,7 +155,7 @@ TEST_F(ArenaSpill, PinnedAheadItIsThereBeforeItIsNeeded) {
   EXPECT_EQ(spilled(), 0u);
   world().given_block(world().granules(2));
   Block& far = world().given_block(world().granules(2));
-  EXPECT_EQ(far.lies, Lies::Far);
+  EXPECT_EQ(far.residency, Residency::Far);
   EXPECT_EQ(world().store.spilled().physical_free, 0u);
   EXPECT_EQ(world().spill_budget->committed_bytes(), world().granules(2));
   EXPECT_FALSE(world().store.make_spilled_ready(world().granules(8)).ok()) << "beyond the bound";
@@ -208,13 +208,13 @@ class MemorySpill : public DriverContract {
   void begin(const MemorySettings& settings) {
     memory_.reset();
     clock_.emplace(driver(), unseen_program(captures_, gate_));
-    memory_.emplace(
-        Memory::Surroundings{driver(), *clock_, captures_, gate_, work_note_, [] { return true; }},
-        settings);
+    memory_.emplace(Memory::Dependencies{driver(), *clock_, captures_, gate_, submission_epoch_,
+                                         [] { return true; }},
+                    settings);
   }
   void TearDown() override {
     if (memory_) {
-      EXPECT_EQ(memory_->complaint().value_or("nothing"), "nothing");
+      EXPECT_EQ(memory_->violation().value_or("nothing"), "nothing");
     }
     memory_.reset();
     clock_.reset();
@@ -245,7 +245,7 @@ class MemorySpill : public DriverContract {
 
   Captures captures_;
   Gate gate_;
-  WorkNote work_note_;
+  SubmissionEpoch submission_epoch_;
   std::optional<StreamClock> clock_;
   std::optional<Memory> memory_;
 };
@@ -267,7 +267,7 @@ TEST_F(MemorySpill, BothKindsOfMemoryGoBeyondTheLimit) {
   const CUdeviceptr more = given(20 * MiB);
   for (const CUdeviceptr address : {blocking, ordered, more}) {
     EXPECT_CUDA(driver().cuMemsetD32(address, 0x01020304, 5 * MiB));
-    work_note_.leave();
+    submission_epoch_.leave();
   }
   EXPECT_GE(spilled(), 36 * MiB);
   EXPECT_LE(memory_->device_memory(0)->budget().committed_bytes(), limit);
@@ -340,6 +340,26 @@ TEST_F(MemorySpill, WithoutABoundItGoesWhereverThereIsRoom) {
   EXPECT_EQ(spilled(), limit / 2);
   EXPECT_EQ(memory_->free(second), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory_->free(first), Answer{CUDA_SUCCESS});
+}
+
+// The driver, which might have some, is not asked for what the limit forbids.
+TEST_F(MemorySpill, TheLimitHoldsWhereTheAddressesRunOut) {
+  MemorySettings chosen = settings(SpillTo::Host, limit);
+  chosen.spill.limit = SizeLimit::none();
+  begin(chosen);
+  std::vector<CUdeviceptr> blocks;
+  Answer answer;
+  constexpr int too_many = 10'000;
+  for (int i = 0; i < too_many; ++i) {
+    CUdeviceptr block = 0;
+    answer = memory_->allocate(&block, limit / 2);
+    if (answer != Answer{CUDA_SUCCESS}) break;
+    blocks.push_back(block);
+  }
+  EXPECT_EQ(answer, Answer{CUDA_ERROR_OUT_OF_MEMORY});
+  for (const CUdeviceptr block : blocks) {
+    EXPECT_EQ(memory_->free(block), Answer{CUDA_SUCCESS});
+  }
 }
 
 TEST_F(MemorySpill, OffRefusesAsBefore) {

@@ -92,7 +92,7 @@ TEST_F(WindowsTest, ACachedWindowServesTheNextBlockOfItsSizeWithoutTheDriver) {
     EXPECT_EQ(world.block(size).address(), address);
     EXPECT_TRUE(watched.names().empty()) << watched.names().front();
   }
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
 TEST_F(WindowsTest, ManySizesOfFewBlocksShareChunks) {
@@ -131,7 +131,7 @@ TEST_F(WindowsTest, WindowsWithoutAddressesTakeThoseOfCachedOnes) {
   world.free_all(blocks);
   EXPECT_OK(world->allocate(200 * KiB));
   EXPECT_OK(world->allocate(10 * MiB));
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
 TEST_F(WindowsTest, RefusesSettingsThatCannotWork) {
@@ -154,7 +154,7 @@ TEST_F(WindowsTest, AFreeThatIsPendingIsNotHandedOut) {
   world.order.finish(3, 7);
   EXPECT_EQ(world.block(1 * MiB).address(), address);
   EXPECT_EQ(world.order.waits(), 0);
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
 TEST_F(WindowsTest, AFreeWhoseWorkIsDoneIsHandedOutAtOnce) {
@@ -229,7 +229,7 @@ TEST_F(WindowsTest, ReleasesEverythingLiveOrNot) {
   const WindowCounters counters = world->counters();
   EXPECT_EQ(counters.live_blocks + counters.cached_blocks, 0u);
   EXPECT_EQ(counters.mapped_bytes + counters.reserved_bytes, 0u);
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
   EXPECT_OK(world->allocate(3 * MiB));
 }
 

@@ -57,7 +57,7 @@ TEST_P(WindowsComb, ComesBackAsOneBlock) {
   for (const WindowBlock* block : blocks) expect_marked(*block);
   blocks.push_back(&whole);
   if (blocks.size() < 10'000) expect_true(world.windows(), blocks);
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
   // As many fit as before, once the comb_size block is gone.
   world->free(whole);
   blocks.pop_back();
@@ -84,7 +84,7 @@ TEST_P(WindowsComb, NeverHasLessThanTheDriver) {
   const Size gone = before - blocks.size();
   const Size left = comb.memory - native * round_up(comb.block, world.granule);
   EXPECT_GE(world.largest(), gone * round_up(comb.block, world.granule) + left);
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
 constexpr Size comb_size = 3 * GiB;

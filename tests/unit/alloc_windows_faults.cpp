@@ -35,7 +35,7 @@ void check(Prepared& world) {
     expect_marked(*block);
     EXPECT_EQ(rights(block->address()), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   }
-  EXPECT_EQ(world.store.complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world.store.violation().value_or("nothing"), "nothing");
 }
 
 Result<void> allocate(Prepared& world, Size size) {

@@ -5,7 +5,7 @@
 #include <set>
 #include <thread>
 
-#include "alloc/tried.hpp"
+#include "alloc/reclaim_steps.hpp"
 #include "alloc_windows_world.hpp"
 #include "base/clock.hpp"
 #include "support/faulty_driver.hpp"
@@ -16,13 +16,13 @@ namespace {
 TEST_F(WindowsTest, GivesCachedWindowsUpBeforeItStopsTheDevice) {
   WindowsWorld world{driver(), 64 * MiB};
   auto blocks = world.fill_with(1 * MiB);
-  const int begun = world.quiet.begun();
+  const int begun = world.quiescence.begun();
   world.free_all(blocks);
   WindowBlock& whole = world.block(64 * MiB);
-  EXPECT_EQ(world.quiet.begun(), begun);
+  EXPECT_EQ(world.quiescence.begun(), begun);
   world->free(whole);
   EXPECT_EQ(world.fill_with(100 * KiB).size(), 20u * 32u);
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
 TEST_F(WindowsTest, GivesOnlyAsManyCachedWindowsUpAsItTakes) {
@@ -38,7 +38,7 @@ TEST_F(WindowsTest, PutsSmallBlocksWhereFreedOnesOfAnotherSizeLay) {
   auto blocks = world.fill_with(256 * KiB);
   for (const WindowBlock* block : blocks) mark(*block);
   const Size freed = world.free_every_second(blocks);
-  world.quiet.refuse();
+  world.quiescence.refuse();
   const auto others = world.fill_with(128 * KiB);
   EXPECT_EQ(others.size(), freed / (128 * KiB));
   for (const WindowBlock* block : blocks) expect_marked(*block);
@@ -52,7 +52,7 @@ TEST_F(WindowsTest, WaitsForPendingFreesUnderPressure) {
     world->free_after(*blocks[i], {.stream = 2, .tick = i + 1});
   }
   EXPECT_EQ(outcome(world->allocate(32 * MiB)), "out of memory");
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
   world.order.let_waits_end();
   EXPECT_OK(world->allocate(32 * MiB));
   EXPECT_GT(world.order.waits(), 0);
@@ -74,10 +74,10 @@ TEST_F(WindowsTest, MovesLivePiecesTogetherWhenNothingElseHelps) {
   const Size freed = world.free_every_second(blocks);
   const auto addresses = addresses_of(blocks);
 
-  const int begun = world.quiet.begun();
+  const int begun = world.quiescence.begun();
   WindowBlock& large = world.block(freed);
-  EXPECT_EQ(world.quiet.begun(), begun + 1);
-  EXPECT_FALSE(world.quiet.is_quiet());
+  EXPECT_EQ(world.quiescence.begun(), begun + 1);
+  EXPECT_FALSE(world.quiescence.is_quiet());
   fill_pattern(large.address(), large.granted(), 1);
   EXPECT_EQ(addresses_of(blocks), addresses);
   for (const WindowBlock* block : blocks) expect_marked(*block);
@@ -117,9 +117,9 @@ TEST_F(WindowsTest, StopsTheDeviceOnlyWhereItGainsEnough) {
   WindowsWorld world{driver(), 64 * MiB};
   auto blocks = world.fill_with(1 * MiB);
   const Size freed = world.free_every_second(blocks);
-  const int begun = world.quiet.begun();
+  const int begun = world.quiescence.begun();
   EXPECT_EQ(outcome(world->allocate(freed + 2 * MiB)), "out of memory");
-  EXPECT_EQ(world.quiet.begun(), begun);
+  EXPECT_EQ(world.quiescence.begun(), begun);
   EXPECT_EQ(world->counters().compacted_blocks, 0u);
 }
 
@@ -127,21 +127,21 @@ TEST_F(WindowsTest, AnswersOutOfMemoryInTimeBesideWorkThatNeverEnds) {
   WindowsWorld world{driver(), 64 * MiB};
   auto blocks = world.fill_with(1 * MiB);
   const Size freed = world.free_every_second(blocks);
-  world.quiet.refuse();
+  world.quiescence.refuse();
   const std::uint64_t begin = now_ns();
   const auto block = world->allocate(freed);
   EXPECT_LT(now_ns() - begin, 2'000'000'000u);
   ASSERT_EQ(outcome(block), "out of memory");
   EXPECT_EQ(block.error().asked, freed);
   EXPECT_LT(block.error().available, freed);
-  EXPECT_NE(block.error().tried & Tried::LiveBlocks, 0U);
-  EXPECT_EQ(world.quiet.begun(), 1);
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_NE(block.error().tried & ReclaimSteps::LiveBlocks, 0U);
+  EXPECT_EQ(world.quiescence.begun(), 1);
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
 TEST_F(WindowsTest, NothingLiveMovesWithoutAQuiet) {
   WindowsWorld world{driver(), 64 * MiB,
-                     [](WindowSettings& settings) { settings.quiet = nullptr; }};
+                     [](WindowSettings& settings) { settings.quiescence = nullptr; }};
   auto blocks = world.fill_with(1 * MiB);
   const Size freed = world.free_every_second(blocks);
   EXPECT_EQ(outcome(world->allocate(freed)), "out of memory");
@@ -179,7 +179,7 @@ TEST_F(WindowsTest, AChunkWithAPinnedBlockTakesNoOthers) {
     EXPECT_FALSE(world->chunks_behind(world.block(256 * KiB))[0].chunk == chunk);
   }
   world->unpin(pinned, pin::peer_tokens);
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
   std::set<bool> used_again;
   for (int i = 0; i < 8; ++i) {
     used_again.insert(world->chunks_behind(world.block(256 * KiB))[0].chunk == chunk);
@@ -200,7 +200,7 @@ TEST_F(WindowsTest, TheSlotOfAnExportedBlockIsNotUsedAgain) {
   EXPECT_TRUE(world->chunks_behind(neighbour)[0].chunk == chunk);
   world->free(neighbour);
   EXPECT_TRUE(chunk.is_sole()) << "the last of its blocks lets the chunk go";
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
 TEST_F(WindowsTest, TheChunksOfAnExportedLargeBlockAreNotUsedAgain) {
@@ -213,7 +213,7 @@ TEST_F(WindowsTest, TheChunksOfAnExportedLargeBlockAreNotUsedAgain) {
     for (const MappedChunk& mapped : chunks) EXPECT_TRUE(mapped.chunk.is_sole());
     EXPECT_FALSE(world.block(size).pinned());
   }
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
 TEST_F(WindowsTest, GivesUpWhatOthersAskForThroughTheStore) {
@@ -222,7 +222,7 @@ TEST_F(WindowsTest, GivesUpWhatOthersAskForThroughTheStore) {
   EXPECT_GT(world.physical(), 32 * MiB);
   const auto chunks = world.store.take_many({world.granule, world.here, Export::No}, 32);
   EXPECT_OK(chunks);
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
 TEST_F(WindowsTest, TrimKeepsAsMuchAsItIsTold) {
@@ -243,8 +243,6 @@ TEST_F(WindowsTest, CompactsForOthersWhoAreQuietThemselves) {
   auto blocks = world.fill_with(1 * MiB);
   for (const WindowBlock* block : blocks) mark(*block);
   world.free_every_second(blocks);
-  EXPECT_EQ(world->compactable(8 * MiB), 8 * MiB);
-  EXPECT_EQ(world->compactable(64 * MiB), 32 * MiB);
   const GivenStream stream;
   const auto freed = world->compact(8 * MiB, {{stream, 0}});
   ASSERT_OK(freed);
@@ -263,12 +261,12 @@ class BusyCompaction : public WindowsTest {
     blocks_ = world_->fill_with(1 * MiB);
     for (const WindowBlock* block : blocks_) mark(*block);
     freed_ = world_->free_every_second(blocks_);
-    busy_.emplace(kernels(), world_->quiet.stream());
+    busy_.emplace(kernels(), world_->quiescence.stream());
     allocating_ = std::thread{[this] {
       const PrimaryContext context;
       large_ = (*world_)->allocate(freed_);
     }};
-    while (!world_->quiet.is_quiet()) std::this_thread::yield();
+    while (!world_->quiescence.is_quiet()) std::this_thread::yield();
     // The copies are submitted next; they cannot run.
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
   }
@@ -296,15 +294,15 @@ TEST_F(BusyCompaction, CopiesThatDoNotEndInTimeLeaveEverythingWhereItWas) {
   begin(too_short);
   end();
   EXPECT_EQ(outcome(large_), "out of memory");
-  EXPECT_EQ((*world_)->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ((*world_)->violation().value_or("nothing"), "nothing");
   // Freed now, while their bytes are still to be read, and others beside them.
   for (int i = 0; i < 20; ++i) {
     (*world_)->free(*blocks_.back());
     blocks_.pop_back();
   }
-  EXPECT_EQ((*world_)->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ((*world_)->violation().value_or("nothing"), "nothing");
   (void)(*world_)->trim(0);
-  EXPECT_EQ((*world_)->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ((*world_)->violation().value_or("nothing"), "nothing");
   let_copies_run();
   for (const WindowBlock* block : blocks_) expect_marked(*block);
   ASSERT_CUDA(synchronize()) << "no copy found its memory gone";
@@ -323,11 +321,11 @@ TEST_F(BusyCompaction, WindowsThatCopiesGoThroughStayMapped) {
   blocks_.clear();
   // Would give all cached windows up, one after the other.
   (void)(*world_)->allocate(1900 * KiB);
-  EXPECT_EQ((*world_)->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ((*world_)->violation().value_or("nothing"), "nothing");
   let_copies_run();
   ASSERT_CUDA(synchronize());
   EXPECT_OK((*world_)->allocate(32 * MiB));
-  EXPECT_EQ((*world_)->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ((*world_)->violation().value_or("nothing"), "nothing");
 }
 
 TEST_F(BusyCompaction, ABlockThatIsPinnedWhileItIsCopiedStays) {
@@ -357,7 +355,7 @@ TEST_F(BusyCompaction, ABlockThatIsFreedWhileItIsCopiedIsFree) {
   ASSERT_OK(large_);
   (*world_)->free(**large_);
   EXPECT_OK((*world_)->allocate(64 * MiB));
-  EXPECT_EQ((*world_)->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ((*world_)->violation().value_or("nothing"), "nothing");
 }
 
 TEST_F(WindowsTest, AFreeDuringTheQuietTimeSpoilsNothing) {
@@ -365,7 +363,7 @@ TEST_F(WindowsTest, AFreeDuringTheQuietTimeSpoilsNothing) {
   auto blocks = world.fill_with(1 * MiB);
   for (const WindowBlock* block : blocks) mark(*block);
   const Size freed = world.free_every_second(blocks);
-  world.quiet.during([&] {
+  world.quiescence.during([&] {
     for (int i = 0; i < 3; ++i) {
       world->free(*blocks.back());
       blocks.pop_back();

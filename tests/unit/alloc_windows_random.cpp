@@ -96,7 +96,7 @@ class RandomWindows : public WindowsTest {
     (*world_)->free_after(*held.block, {.stream = stream, .tick = ++ticks_[stream]});
   }
 
-  // A stream comes to the end of some or all of what was freed on it.
+  // A stream completes some or all of what was freed on it.
   void let_work_end() {
     const auto stream = static_cast<StreamId>(1 + below(3));
     done_[stream] += below(ticks_[stream] - done_[stream] + 1);
@@ -145,8 +145,8 @@ class RandomWindows : public WindowsTest {
   }
 
   void check() {
-    ASSERT_EQ((*world_)->complaint().value_or("nothing"), "nothing");
-    ASSERT_EQ(world_->store.complaint().value_or("nothing"), "nothing");
+    ASSERT_EQ((*world_)->violation().value_or("nothing"), "nothing");
+    ASSERT_EQ(world_->store.violation().value_or("nothing"), "nothing");
     for (const Held& held : held_) {
       expect_marked(held.block->address(), held.block->granted(), held.seed);
     }
@@ -280,7 +280,7 @@ void run_thread(WindowsWorld& world, std::uint64_t thread, std::atomic<int>& fai
 TEST_F(WindowsTest, ThreadsShareWindows) {
   PRINT_SEED_ON_FAILURE();
   WindowsWorld world{driver(), 128 * MiB};
-  world.quiet.refuse();  // what runs cannot be held back here
+  world.quiescence.refuse();  // what runs cannot be held back here
   std::atomic<int> failures{0};
   std::vector<std::thread> threads;
   for (std::uint64_t thread = 1; thread <= 4; ++thread) {
@@ -288,7 +288,7 @@ TEST_F(WindowsTest, ThreadsShareWindows) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failures.load(), 0);
-  EXPECT_EQ(world->complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
   EXPECT_EQ(world->counters().live_blocks, 0u);
 }
 

@@ -9,14 +9,14 @@ namespace {
 
 constexpr Size looked_at = 512;
 
-WindowSettings settings_for(Size granule, Size memory, Quiet& quiet,
+WindowSettings settings_for(Size granule, Size memory, Quiescence& quiescence,
                             const std::function<void(WindowSettings&)>& change) {
   WindowSettings settings{.granule = granule,
                           .device_memory = memory,
                           .access = read_write(),
                           .reserve_step = 4 * GiB,
                           .wait = Duration{200'000},
-                          .quiet = &quiet};
+                          .quiescence = &quiescence};
   if (change) change(settings);
   return settings;
 }
@@ -33,7 +33,7 @@ WindowsWorld::WindowsWorld(const Driver& with, Size memory,
     throw std::runtime_error(served.error().text());
   }
   windows_ = GIVEN_VALUE(
-      Windows::create(with, store, order, settings_for(granule, memory, quiet, change)));
+      Windows::create(with, store, order, settings_for(granule, memory, quiescence, change)));
 }
 
 void WindowsWorld::spill(Size most) {
@@ -135,7 +135,7 @@ void expect_marked(const WindowBlock& block) {
 }
 
 void expect_true(const Windows& windows, const std::vector<WindowBlock*>& blocks) {
-  ASSERT_EQ(windows.complaint().value_or("nothing"), "nothing");
+  ASSERT_EQ(windows.violation().value_or("nothing"), "nothing");
   // Who has which bytes of which chunk.
   std::map<std::pair<CUmemGenericAllocationHandle, Size>, const WindowBlock*> pieces;
   for (const WindowBlock* block : blocks) {

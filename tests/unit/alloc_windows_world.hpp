@@ -59,7 +59,7 @@ class GivenOrder final : public StreamOrder {
 };
 
 // Nothing runs in these tests, or the test says that something does.
-class GivenQuiet final : public Quiet {
+class GivenQuiescence final : public Quiescence {
  public:
   bool begin(std::uint64_t) override {
     ++begun_;
@@ -114,7 +114,7 @@ class WindowsWorld {
   const std::shared_ptr<LocalBudget> spill_budget = std::make_shared<LocalBudget>(0);
   ChunkStore store;
   GivenOrder order;
-  GivenQuiet quiet;
+  GivenQuiescence quiescence;
 
  private:
   std::unique_ptr<Windows> windows_;

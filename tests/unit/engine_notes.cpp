@@ -8,20 +8,20 @@
 #include <thread>
 #include <vector>
 
-#include "engine/sight.hpp"
-#include "stream/work_note.hpp"
+#include "engine/hook_coverage.hpp"
+#include "stream/submission_epoch.hpp"
 #include "support/scale.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-TEST(WorkNote, IsNotThereBeforeAnyWork) {
-  WorkNote note;
+TEST(SubmissionEpoch, IsNotThereBeforeAnyWork) {
+  SubmissionEpoch note;
   EXPECT_FALSE(note.is_left());
 }
 
-TEST(WorkNote, IsTakenOnceHoweverOftenItWasLeft) {
-  WorkNote note;
+TEST(SubmissionEpoch, IsTakenOnceHoweverOftenItWasLeft) {
+  SubmissionEpoch note;
   const std::uint64_t before = note.take();
   note.leave();
   note.leave();
@@ -30,8 +30,8 @@ TEST(WorkNote, IsTakenOnceHoweverOftenItWasLeft) {
   EXPECT_EQ(note.take(), taken);
 }
 
-TEST(WorkNote, CanBeLeftAgain) {
-  WorkNote note;
+TEST(SubmissionEpoch, CanBeLeftAgain) {
+  SubmissionEpoch note;
   note.leave();
   const std::uint64_t taken = note.take();
   note.leave();
@@ -41,12 +41,12 @@ TEST(WorkNote, CanBeLeftAgain) {
 
 // Threads submit (count) and leave the note, then wait, each unless it knows that a wait which
 // began after the last note covers it. Two contexts are waited for apart.
-TEST(WorkNote, WithAnOldNumberMeansWorkThatWasWaitedFor) {
+TEST(SubmissionEpoch, WithAnOldNumberMeansWorkThatWasWaitedFor) {
   struct Context {
     std::atomic<std::uint64_t> covered_note{~std::uint64_t{0}};
     std::atomic<std::uint64_t> waited_for{0};
   };
-  WorkNote note;
+  SubmissionEpoch note;
   std::array<Context, 2> contexts;
   std::atomic<std::uint64_t> submitted{0};
   std::atomic<std::uint64_t> skipped{0};
@@ -81,19 +81,19 @@ TEST(WorkNote, WithAnOldNumberMeansWorkThatWasWaitedFor) {
   EXPECT_GT(skipped, 0U);
 }
 
-TEST(Sight, IsLostOnceAndForGood) {
-  Sight sight;
-  EXPECT_TRUE(sight.is_whole());
-  EXPECT_TRUE(sight.lose());
-  EXPECT_FALSE(sight.lose());
-  EXPECT_FALSE(sight.is_whole());
+TEST(HookCoverage, IsLostOnceAndForGood) {
+  HookCoverage coverage;
+  EXPECT_TRUE(coverage.is_whole());
+  EXPECT_TRUE(coverage.lose());
+  EXPECT_FALSE(coverage.lose());
+  EXPECT_FALSE(coverage.is_whole());
 }
 
-TEST(Sight, StaysWholeWhenAFunctionIsOnlyHandedOut) {
-  Sight sight;
-  sight.handed_out_unlisted();
-  EXPECT_EQ(sight.unlisted(), 1u);
-  EXPECT_TRUE(sight.is_whole());
+TEST(HookCoverage, StaysWholeWhenAFunctionIsOnlyHandedOut) {
+  HookCoverage coverage;
+  coverage.handed_out_unlisted();
+  EXPECT_EQ(coverage.unlisted(), 1u);
+  EXPECT_TRUE(coverage.is_whole());
 }
 
 }  // namespace

@@ -118,11 +118,19 @@ TEST_F(ReplayReaders, BadLinesAreNamedByTheirNumber) {
 
 TEST_F(ReplayReaders, WhatIsNoTraceIsRefused) {
   EXPECT_EQ(refusal(""), "read trace: invalid argument (the file is empty)");
-  for (const std::string& text :
-       {std::string("hello\n"), std::string("time_us,action,size\n"), std::string(1000, '\0')}) {
-    EXPECT_NE(refusal(text).find("line 1: neither a trace of cuvmm nor"), std::string::npos)
-        << refusal(text);
+  for (const auto& [text, kind] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"hello\n", "of an unknown kind"},
+           {"time_us,action,size\n", "a table, but not one of PyTorch's"},
+           {std::string(1000, '\0'), "of an unknown kind"},
+           {"PK\x03\x04", "a zip archive, as torch.save() writes them"},
+           {"{\"a\": 1}\n", "JSON"},
+           {"\x7f"
+            "ELF\x02\n",
+            "a program or a library"}}) {
+    EXPECT_NE(refusal(text).find("it is " + kind), std::string::npos) << refusal(text);
   }
+  EXPECT_NE(refusal("cuvmm[1.1] INFO: x\n").find("a log of cuvmm: `cuvmm stats`"),
+            std::string::npos);
   const auto missing = replay::read_trace(in_folder("none"));
   EXPECT_EQ(missing.error().kind, ErrorKind::SystemFailed);
   EXPECT_EQ(replay::read_trace(folder_.path()).error().kind, ErrorKind::SystemFailed);

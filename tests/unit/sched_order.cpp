@@ -10,15 +10,15 @@ namespace {
 class OrderRules : public testing::Test {
  protected:
   // Submits in that lane. The places of other lanes that it comes after.
-  std::vector<Place> submit(Lane& lane, const Request& request) {
+  std::vector<QueuePosition> submit(Lane& lane, const Request& request) {
     Operation* operation = lane.take_place();
     order_.submitted(request, {&lane, operation->number}, operation->after);
     Lane::publish(*operation);
     return operation->after;
   }
-  static bool has(const std::vector<Place>& places, const Lane& lane) {
+  static bool has(const std::vector<QueuePosition>& places, const Lane& lane) {
     return std::any_of(places.begin(), places.end(),
-                       [&](const Place& place) { return place.lane == &lane; });
+                       [&](const QueuePosition& place) { return place.lane == &lane; });
   }
 
   Streams streams_;

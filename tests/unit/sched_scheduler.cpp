@@ -83,6 +83,32 @@ TEST_F(Scheduling, RecordsOfEventsAreNotMarked) {
   EXPECT_EQ(device_.marks, 0);
 }
 
+// A mark that came after it would wait for every blocking stream, and so would any wait for
+// the mark's stream.
+TEST_F(Scheduling, AnOpenBatchIsMarkedBeforeARecordOnTheLegacyStream) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& other = streams_.add();
+  const StreamState& blocking = streams_.add(StreamKind::Blocking);
+  const StreamState& legacy = streams_.add(StreamKind::Legacy);
+  device_.is_stuck = true;
+  submit(client, on(other), 0);
+  ASSERT_TRUE(soon([&] { return device_.marks == 1; }));
+  Door door;
+  submit(client, on(other), door);
+  submit(client, on(blocking), 1);
+  int marks_before_record = 0;
+  scheduler.submit(client, records(event_number(1), legacy), [&] {
+    marks_before_record = device_.marks;
+    return CUDA_SUCCESS;
+  });
+  door.wait_until_reached();
+  door.open();
+  scheduler.settle_stream(legacy);
+  EXPECT_EQ(marks_before_record, 3);
+  device_.is_stuck = false;
+}
+
 // Each mark delays what is behind it.
 TEST_F(Scheduling, WhatFollowsOnItsStreamHasNoBeginOfItsOwn) {
   Scheduler& scheduler = start({.policy = Schedule::Fair});

@@ -46,7 +46,7 @@ TEST_F(StreamClockTest, AFreeIsDoneOnceItsStreamHasPassedIt) {
   clock->look(ticket.stream);
   EXPECT_FALSE(clock->is_done(ticket)) << "the stream still waits";
   EXPECT_FALSE(clock->wait(ticket, in_ms(20)));
-  stream.let_go();
+  stream.release();
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
 }
 
@@ -111,7 +111,7 @@ TEST_F(StreamClockTest, AnAllocationOnTheLegacyStreamIsBehindWhatBlockingStreams
 
   EXPECT_TRUE(clock->is_before(ticket, id(on_legacy)));
   EXPECT_FALSE(clock->is_before(of_alone, id(on_legacy)));
-  blocking.let_go();
+  blocking.release();
 }
 
 TEST_F(StreamClockTest, AnAllocationBehindLegacyWorkIsDoneOnceThatIs) {
@@ -242,7 +242,7 @@ TEST_F(StreamClockTest, MarksAreBoundedOnAStreamThatNeverGetsOn) {
   }
   EXPECT_LE(there.marks.size(), 65U);
   EXPECT_LE(there.marks.size() + there.spare_events.size(), 130U);
-  stream.let_go();
+  stream.release();
   EXPECT_TRUE(clock->wait(last, in_ms(10'000)));
 }
 
@@ -284,7 +284,7 @@ TEST_F(StreamClockTest, WhatTheProgramWaitedForIsDone) {
   const FreeTicket before = free_on(stream.name());
   const Horizon horizon = clock->horizon_of(stream.name());
   const FreeTicket after = free_on(stream.name());
-  stream.let_go();
+  stream.release();
   GIVEN(driver().cuStreamSynchronize(stream));
   horizon.reached();
   EXPECT_TRUE(clock->is_done(before));
@@ -297,7 +297,7 @@ TEST_F(StreamClockTest, AnEventOfTheProgramThatIsDoneTellsOfItsStream) {
   const FreeTicket ticket = free_on(stream.name());
   const GivenEvent event;
   record(event, stream.name());
-  stream.let_go();
+  stream.release();
   GIVEN(driver().cuEventSynchronize(event));
   clock->is_reached(event, clock->events().last_record(event), StreamTable::Told::ByTheDevice);
   EXPECT_TRUE(clock->is_done(ticket));
@@ -316,7 +316,7 @@ TEST_F(StreamClockTest, WhatIsFreedWhileAnEventIsRecordedMayLieBehindIt) {
     after = free_on(stream.name());  // by another thread
     clock->event_recorded(recording, stream.name(), std::move(place));
   }
-  stream.let_go();
+  stream.release();
   GIVEN(driver().cuEventSynchronize(event));
   clock->is_reached(event, clock->events().last_record(event), StreamTable::Told::ByTheDevice);
   EXPECT_TRUE(clock->is_done(before));
@@ -338,7 +338,7 @@ TEST_F(StreamClockTest, AStreamFollowsAnotherWithoutAnybodyWaiting) {
   EXPECT_FALSE(clock->is_done(ticket));
   EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(second)) << "it waits on the device";
   EXPECT_FALSE(clock->is_before(free_on(first.name()), asker)) << "freed since";
-  first.let_go();
+  first.release();
   EXPECT_CUDA(driver().cuStreamSynchronize(second));
 }
 
@@ -385,10 +385,10 @@ TEST_F(StreamClockTest, AllWorkOfAContextIsWaitedFor) {
   clock->table().find(alone.name());
   blocking.hold();
   EXPECT_FALSE(clock->wait_for_all(context(), in_ms(20)));
-  blocking.let_go();
+  blocking.release();
   alone.hold();
   EXPECT_FALSE(clock->wait_for_all(context(), in_ms(20)));
-  alone.let_go();
+  alone.release();
   EXPECT_TRUE(clock->wait_for_all(context(), in_ms(10'000)));
 }
 

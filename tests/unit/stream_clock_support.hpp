@@ -20,7 +20,7 @@ class HeldStream {
     GIVEN(driver().cuStreamCreate(&stream_, flags));
   }
   ~HeldStream() {
-    let_go();
+    release();
     EXPECT_CUDA(driver().cuStreamDestroy(stream_));
   }
   HeldStream(const HeldStream&) = delete;
@@ -31,7 +31,7 @@ class HeldStream {
     GIVEN(driver().cuMemHostGetDevicePointer(&address, words_.data() + index_, 0));
     GIVEN(driver().cuStreamWaitValue32(stream_, address, 1, CU_STREAM_WAIT_VALUE_GEQ));
   }
-  void let_go() { __atomic_store_n(words_.data() + index_, 1U, __ATOMIC_RELEASE); }
+  void release() { __atomic_store_n(words_.data() + index_, 1U, __ATOMIC_RELEASE); }
   operator CUstream() const { return stream_; }
   StreamName name() const { return {.handle = stream_}; }
 

@@ -90,7 +90,40 @@ TEST_F(StreamEnds, WhatWasWaitedForIsNotOfAStreamThatCameSince) {
   EXPECT_FALSE(clock->is_done(freed));
 }
 
-// Streams are asked by whoever lacks memory, whatever other threads do with them.
+// To destroy an event waits while a cuMemFree waits in another thread (measured), and learning of a
+// stream is part of calls that never wait.
+TEST_F(StreamEnds, EventsOfStreamsThatEndedServeOthersAndAreNotDestroyed) {
+  static std::atomic<int> made{0};
+  static std::atomic<int> destroyed{0};
+  static const Driver* real = nullptr;
+  real = &driver();
+  Driver watched = driver();
+  watched.cuEventCreate = [](CUevent* event, unsigned flags) -> CUresult {
+    ++made;
+    return real->cuEventCreate(event, flags);
+  };
+  watched.cuEventDestroy = [](CUevent event) -> CUresult {
+    ++destroyed;
+    return real->cuEventDestroy(event);
+  };
+  StreamClock watching{watched, program()};
+  watching.context_began(context());
+  made = 0;
+  destroyed = 0;
+  constexpr int streams = 2000;
+  for (int i = 0; i < streams; ++i) {
+    const GivenStream stream;
+    watching.table().find({.handle = stream})->marks_wanted = 1;
+    free_on(watching, {.handle = stream});
+    watching.stream_ends(stream);
+    GIVEN(driver().cuCtxSynchronize_v2000());
+    watching.horizon_of(context()).reached();
+  }
+  EXPECT_EQ(destroyed.load(), 0);
+  EXPECT_LT(made.load(), streams) << "those of the first streams are used again";
+}
+
+// A thread that lacks memory queries streams, whatever other threads do with them.
 TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
   static std::atomic<int> questions{0};
   static std::atomic<CUstream> ended{nullptr};
@@ -159,7 +192,7 @@ TEST_F(StreamEnds, NothingOfAContextIsNamedToTheDriverWhileItEnds) {
   const FreeTicket all = watching.ticket_of_all(context());
   named = 0;
   watching.context_ends(context());
-  stream.let_go();
+  stream.release();
   EXPECT_FALSE(watching.wait(marked, in_ms(20)));
   EXPECT_FALSE(watching.wait(all, in_ms(20)));
   EXPECT_EQ(named.load(), 0);

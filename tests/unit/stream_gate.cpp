@@ -133,7 +133,7 @@ TEST(Gate, ClosesOnceThreadsKnowThatTheSystemMakesNoBarriersAnyMore) {
   const Gate::Pass pass{gate};
 }
 
-// Whoever has closed the gate is alone with what the others touch only inside.
+// The thread that closed the gate is alone with what the others touch only inside.
 TEST(Gate, KeepsManyThreadsApart) {
   Gate gate;
   std::uint64_t shared = 0;  // touched under the gate alone
@@ -168,31 +168,32 @@ TEST(Gate, KeepsManyThreadsApart) {
 }
 
 TEST(GracePeriod, IsOverAtOnceWhereNobodyElseIsInside) {
-  Threshold calls{Threshold::Of::Calls};
-  const Threshold::Pass own{calls};
-  const auto period = Threshold::GracePeriod::begin();
+  CallBarrier calls{CallBarrier::Of::Calls};
+  const CallBarrier::Pass own{calls};
+  const auto period = CallBarrier::GracePeriod::begin();
   ASSERT_TRUE(period);
   EXPECT_TRUE(period->is_over());
 }
 
 // Also where it has gone in again since.
 TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasComeOut) {
-  for (const auto of : {Threshold::Of::Calls, Threshold::Of::Work, Threshold::Of::Questions}) {
-    Threshold threshold{of};
+  for (const auto of :
+       {CallBarrier::Of::Calls, CallBarrier::Of::Work, CallBarrier::Of::Questions}) {
+    CallBarrier threshold{of};
     std::binary_semaphore is_inside{0};
     std::binary_semaphore may_go{0};
     std::jthread other{[&] {
       {
-        const Threshold::Pass pass{threshold};
+        const CallBarrier::Pass pass{threshold};
         is_inside.release();
         may_go.acquire();
       }
-      const Threshold::Pass again{threshold};
+      const CallBarrier::Pass again{threshold};
       is_inside.release();
       may_go.acquire();
     }};
     is_inside.acquire();
-    const auto period = Threshold::GracePeriod::begin();
+    const auto period = CallBarrier::GracePeriod::begin();
     ASSERT_TRUE(period);
     EXPECT_FALSE(period->is_over());
     may_go.release();
@@ -203,17 +204,17 @@ TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasComeOut) {
 }
 
 TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasEnded) {
-  Threshold calls{Threshold::Of::Calls};
+  CallBarrier calls{CallBarrier::Of::Calls};
   std::binary_semaphore is_inside{0};
   std::binary_semaphore may_end{0};
   std::jthread other{[&] {
-    const Threshold::Pass pass{calls};
+    const CallBarrier::Pass pass{calls};
     is_inside.release();
     may_end.acquire();
     ::pthread_exit(nullptr);
   }};
   is_inside.acquire();
-  const auto period = Threshold::GracePeriod::begin();
+  const auto period = CallBarrier::GracePeriod::begin();
   ASSERT_TRUE(period);
   EXPECT_FALSE(period->is_over());
   may_end.release();
@@ -223,10 +224,10 @@ TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasEnded) {
 
 TEST(GracePeriod, CannotBeToldWhereNoBarrierCanBeMadeAndLaterCan) {
   std::thread alone{[] {
-    const Threshold calls{Threshold::Of::Calls};
+    const CallBarrier calls{CallBarrier::Of::Calls};
     if (!refuse_membarrier()) return;
-    EXPECT_FALSE(Threshold::GracePeriod::begin()) << "a thread may be inside and not be seen";
-    EXPECT_TRUE(Threshold::GracePeriod::begin());
+    EXPECT_FALSE(CallBarrier::GracePeriod::begin()) << "a thread may be inside and not be seen";
+    EXPECT_TRUE(CallBarrier::GracePeriod::begin());
   }};
   alone.join();
 }

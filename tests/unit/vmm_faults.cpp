@@ -2,7 +2,6 @@
 // Every scenario of the mapping core with each of its driver calls failing in turn.
 #include "support/fault_sweep.hpp"
 #include "support/kernels.hpp"
-#include "vmm/rebind.hpp"
 #include "vmm_world.hpp"
 
 namespace cuvmm::test {
@@ -28,7 +27,7 @@ void check_all(Prepared& world) {
   // What is behind the other mapping lies in addresses of its own.
   expect_true(world.mapping);
   if (world.other != nullptr) expect_true(*world.other);
-  EXPECT_EQ(world.store.complaint().value_or("nothing"), "nothing");
+  EXPECT_EQ(world.store.violation().value_or("nothing"), "nothing");
 }
 
 using Prepare = std::function<void(Prepared&)>;
@@ -153,76 +152,6 @@ TEST_F(FaultTest, SeveralMappingsAtOnce) {
         EXPECT_EQ(world.mapping.chunk_count(), 1u);
         EXPECT_EQ(world.other->chunk_count(), 2u);
       }));
-}
-
-Scenario<Prepared> rebinding(Contents contents, std::vector<Size> before, std::vector<Size> after) {
-  return scenario(
-      [=](Prepared& world) {
-        world.given_mapped(1, before, 1);
-        world.stream = std::make_unique<GivenStream>();
-        world.chunks_to_come = world.chunks(after);
-        world.then = std::to_string(read_word(world.address(1)));
-      },
-      [=](Prepared& world) {
-        return rebind(world.mapping, world.stretch(1, 4), world.chunks_to_come, contents,
-                      {world.stream->get(), 0});
-      },
-      [=](Prepared& world) {
-        EXPECT_EQ(world.mapping.chunk_count(), after.size());
-        if (contents == Contents::Keep) {
-          EXPECT_EQ(std::to_string(read_word(world.address(1))), world.then);
-        }
-      });
-}
-
-TEST_F(FaultTest, RebindAndKeep) {
-  sweep_faults(rebinding(Contents::Keep, {1, 1, 2}, {2, 1, 1}));
-}
-
-TEST_F(FaultTest, RebindAndKeepWithLargerChunks) {
-  sweep_faults(rebinding(Contents::Keep, {1, 1, 1, 1}, {4}));
-}
-
-TEST_F(FaultTest, RebindAndDiscard) {
-  sweep_faults(rebinding(Contents::Discard, {4}, {1, 1, 2}));
-}
-
-TEST_F(FaultTest, SpillToTheHost) {
-  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
-  sweep_faults(scenario(
-      [](Prepared& world) {
-        const Location host = Location::host(0);
-        ASSERT_OK(world.store.serve(host, std::make_shared<LocalBudget>()));
-        world.given_mapped(0, {1, 1}, 1);
-        world.stream = std::make_unique<GivenStream>();
-        world.chunks_to_come = {world.mapping.find(0)->chunk,
-                                GIVEN_VALUE(world.store.take({world.granule, host, Export::No}))};
-        world.then = std::to_string(read_word(world.address(1)));
-      },
-      [](Prepared& world) {
-        return rebind(world.mapping, world.stretch(0, 2), world.chunks_to_come, Contents::Keep,
-                      {world.stream->get(), 0});
-      },
-      [](Prepared& world) { EXPECT_EQ(std::to_string(read_word(world.address(1))), world.then); }));
-}
-
-TEST_F(FaultTest, MoveToANeighbour) {
-  NEEDS_DEVICES(2);
-  sweep_faults(scenario(
-      [](Prepared& world) {
-        const Location neighbour = Location::device(1);
-        ASSERT_OK(world.store.serve(neighbour, std::make_shared<LocalBudget>()));
-        world.given_mapped(0, {1, 1}, 1);
-        world.stream = std::make_unique<GivenStream>();
-        world.chunks_to_come =
-            GIVEN_VALUE(world.store.take_many({world.granule, neighbour, Export::No}, 2));
-        world.then = std::to_string(read_word(world.address(0)));
-      },
-      [](Prepared& world) {
-        return rebind(world.mapping, world.stretch(0, 2), world.chunks_to_come, Contents::Keep,
-                      {world.stream->get(), 0});
-      },
-      [](Prepared& world) { EXPECT_EQ(std::to_string(read_word(world.address(0))), world.then); }));
 }
 
 // A driver without memory is asked again after reclaiming, so one refusal is made up for.

@@ -319,7 +319,7 @@ TEST_F(MappingTest, ChunksOfTwoDevicesLieBehindOneStretch) {
   ASSERT_OK(world.store.serve(Location::device(1), std::make_shared<LocalBudget>()));
   const ChunkRef neighbour =
       GIVEN_VALUE(world.store.take({world.granule, Location::device(1), Export::No}));
-  EXPECT_TRUE(neighbour->location().is_peer_of(0));
+  EXPECT_TRUE(neighbour->location() == Location::device(1));
   MapPlan plan;
   plan.map(world.mapping, 0, world.chunk(), read_write(0).with(1));
   plan.map(world.mapping, world.granule, neighbour, read_write(0).with(1));

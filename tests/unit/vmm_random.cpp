@@ -9,7 +9,6 @@
 #include "support/faulty_driver.hpp"
 #include "support/kernels.hpp"
 #include "support/scale.hpp"
-#include "vmm/rebind.hpp"
 #include "vmm_world.hpp"
 
 namespace cuvmm::test {
@@ -43,12 +42,10 @@ class RandomChanges : public VmmTest {
     random_.seed(seed());
     faulty_.emplace(driver());
     world_.emplace(*faulty_, granules);
-    stream_.emplace();
     for (Size i = 0; i < chunk_count; ++i) known_.push_back(fresh());
   }
   void TearDown() override {
     known_.clear();
-    stream_.reset();
     world_.reset();
     faulty_.reset();
     VmmTest::TearDown();
@@ -107,7 +104,7 @@ class RandomChanges : public VmmTest {
   }
 
   void change_something() {
-    switch (below(10)) {
+    switch (below(8)) {
       case 0:
       case 1:
         return map_something();
@@ -119,9 +116,6 @@ class RandomChanges : public VmmTest {
         return move_a_chunk();
       case 5:
       case 6:
-        return rebind_a_stretch();
-      case 7:
-      case 8:
         return write_a_word();
       default:
         return exchange_a_chunk();
@@ -223,46 +217,6 @@ class RandomChanges : public VmmTest {
     return count == 0 ? chosen : std::vector<int>{};
   }
 
-  void rebind_a_stretch() {
-    const Size first = below(granules);
-    const Size count = 1 + below(std::min<Size>(granules - first, 6));
-    if (!is_covered(first, count) || cuts_a_chunk(first, count)) return;
-    const std::vector<int> chosen = unmapped_chunks_of(count);
-    if (chosen.empty()) return;
-    const Contents contents = below(3) == 0 ? Contents::Discard : Contents::Keep;
-
-    Cells after = cells_;
-    std::string expected = "ok";
-    std::vector<ChunkRef> chunks;
-    Size at = first;
-    for (const int index : chosen) {
-      const Known& known = known_[static_cast<std::size_t>(index)];
-      chunks.push_back(known.chunk);
-      for (Size i = at; i < at + known.size(); ++i) {
-        if (!(cells_[i].access == cells_[at].access)) expected = "invalid argument";
-      }
-      put(after, at, index, known.size(), cells_[at].access);
-      at += known.size();
-    }
-    std::vector<std::optional<std::uint32_t>> words;
-    for (Size i = first; i < first + count; ++i) {
-      words.push_back(word_at(cells_[i]));
-      if (contents == Contents::Keep && cells_[i].access.is_none()) expected = "invalid argument";
-    }
-    change(
-        "rebind",
-        [&] {
-          return rebind(world_->mapping, world_->stretch(first, count), chunks, contents,
-                        {stream_->get(), 0});
-        },
-        expected, after);
-    if (contents == Contents::Discard) return;
-    // After a failure the new ones may hold anything.
-    for (Size i = 0; i < count; ++i) {
-      word_at(after[first + i]) = succeeded_ ? words[i] : std::nullopt;
-    }
-  }
-
   void write_a_word() {
     const Size at = below(granules);
     if (cells_[at].access.of_device(0) != Access::ReadWrite) return;
@@ -302,7 +256,6 @@ class RandomChanges : public VmmTest {
   std::mt19937_64 random_;
   std::optional<FaultyDriver> faulty_;
   std::optional<VmmWorld> world_;
-  std::optional<GivenStream> stream_;
   std::vector<Known> known_;
   Cells cells_{};
   bool succeeded_ = false;

@@ -12,7 +12,7 @@ namespace {
 
 class StoreThreads : public VmmTest {};
 
-// Holds chunks under a lock of its own, and lets go of some when asked and not busy.
+// Holds chunks under a lock of its own, and releases some when asked and not busy.
 class Holder final : public ReclaimClient {
  public:
   void hold(ChunkRef chunk) {

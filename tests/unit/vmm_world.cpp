@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -29,7 +29,7 @@ unsigned long long flags_of(Access access) {
 }  // namespace
 
 void VmmTest::TearDown() {
-  EXPECT_EQ(owed(), 0u);
+  EXPECT_EQ(deferred_releases(), 0u);
   DriverContract::TearDown();
 }
 
@@ -90,7 +90,7 @@ std::string describe(const Mapping& mapping) {
 }
 
 void expect_true(const Mapping& mapping) {
-  ASSERT_EQ(mapping.complaint().value_or("nothing"), "nothing");
+  ASSERT_EQ(mapping.violation().value_or("nothing"), "nothing");
   for (Size at = 0; at < mapping.size(); at += mapping.granule()) {
     const MappedChunk* const mapped = mapping.find(at);
     const CUdeviceptr address = mapping.address_of(at);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,7 @@ namespace cuvmm {
 namespace {
 
 struct Debt {
-  Owed what;
+  Deferred what;
   std::function<CUresult()> ask;
 };
 
@@ -29,19 +29,19 @@ Ledger*& ledger() {
 
 }  // namespace
 
-void detail::owe(Owed what, std::function<CUresult()> ask) {
+void detail::defer(Deferred what, std::function<CUresult()> ask) {
   Ledger& book = *ledger();
   const Holding holding{book.lock};
   book.debts.push_back({what, std::move(ask)});
   ++book.count;
 }
 
-std::size_t owed() {
+std::size_t deferred_releases() {
   return ledger()->count.load(std::memory_order_relaxed);
 }
 
-std::size_t settle() {
-  if (owed() == 0) return 0;
+std::size_t retry_releases() {
+  if (deferred_releases() == 0) return 0;
   Ledger& book = *ledger();
   std::vector<Debt> debts;
   {
@@ -62,10 +62,10 @@ std::size_t settle() {
   }
   // Ends what the paid ones held, which may give back, and owe, more.
   debts.clear();
-  return owed();
+  return deferred_releases();
 }
 
-void forget_owed_after_fork() {
+void forget_deferred_after_fork() {
   ledger() = new Ledger;
 }
 

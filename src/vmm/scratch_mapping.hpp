@@ -8,13 +8,14 @@
 namespace cuvmm {
 
 // Addresses for the time of a copy, to put chunks behind that lie elsewhere or nowhere yet.
-struct SecondPlace {
+struct ScratchMapping {
   // Chunks side by side, for that device to read and write.
-  static Result<std::shared_ptr<SecondPlace>> of(const Driver& driver, Size granule,
-                                                 const std::vector<ChunkRef>& chunks, int device) {
+  static Result<std::shared_ptr<ScratchMapping>> of(const Driver& driver, Size granule,
+                                                    const std::vector<ChunkRef>& chunks,
+                                                    int device) {
     Size size = 0;
     for (const ChunkRef& chunk : chunks) size += chunk->size();
-    auto place = std::make_shared<SecondPlace>(TRY(Reservation::create(driver, size, granule)));
+    auto place = std::make_shared<ScratchMapping>(TRY(Reservation::create(driver, size, granule)));
     MapPlan plan;
     Size offset = 0;
     for (const ChunkRef& chunk : chunks) {
@@ -25,7 +26,7 @@ struct SecondPlace {
     return place;
   }
 
-  explicit SecondPlace(Reservation&& taken)
+  explicit ScratchMapping(Reservation&& taken)
       : addresses(std::move(taken)), mapping(Mapping::of(addresses)) {}
 
   Reservation addresses;

@@ -1,55 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/shelves.hpp"
+#include "vmm/chunk_store_impl.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "trace/record_event.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 
-Result<void> ChunkStore::Shelves::add(Location where, std::shared_ptr<Budget> budget,
-                                      Shelf::For purpose, Size most_free) {
+Result<void> ChunkStore::Impl::add(Location where, std::shared_ptr<Budget> budget,
+                                   LocalChunks::For purpose, Size most_free) {
   const Size granule = TRY(granularity_of(driver_, where));
   const Holding holding{lock_};
   if (shelf_at(where) != nullptr) return Error::invalid("serve a location", "it is served already");
-  shelves_.push_back(std::make_unique<Shelf>(
-      Shelf{where, purpose, std::move(budget), granule, most_free, {}, 0, 0, 0}));
-  if (purpose == Shelf::For::Spilling) spills_.store(true, std::memory_order_release);
+  impl_.push_back(std::make_unique<LocalChunks>(
+      LocalChunks{where, purpose, std::move(budget), granule, most_free, {}, 0, 0, 0}));
+  if (purpose == LocalChunks::For::Spilling) spills_.store(true, std::memory_order_release);
   return {};
 }
 
-Shelf* ChunkStore::Shelves::find_shelf(Location where) const {
+LocalChunks* ChunkStore::Impl::find_shelf(Location where) const {
   const Holding holding{lock_};
   return shelf_at(where);
 }
 
-Shelf* ChunkStore::Shelves::shelf_at(Location where) const {
-  for (const auto& shelf : shelves_) {
+LocalChunks* ChunkStore::Impl::shelf_at(Location where) const {
+  for (const auto& shelf : impl_) {
     if (shelf->location == where) return shelf.get();
   }
   return nullptr;
 }
 
-ChunkRef ChunkStore::Shelves::in_use(StoredChunk* chunk) {
+ChunkRef ChunkStore::Impl::in_use(StoredChunk* chunk) {
   chunk->references.store(1, std::memory_order_relaxed);
   chunk->shelf->in_use += chunk->chunk.size();
   return ChunkRef::taking(chunk);
 }
 
-ChunkRef ChunkStore::Shelves::take_free(const ChunkKind& kind) {
+ChunkRef ChunkStore::Impl::take_free(const ChunkKind& kind) {
   const Holding holding{lock_};
-  Shelf* const shelf = shelf_at(kind.location);
+  LocalChunks* const shelf = shelf_at(kind.location);
   if (shelf == nullptr) return {};
   StoredChunk* const chunk = shelf->free.pop(kind.size, kind.exportable);
   return chunk != nullptr ? in_use(chunk) : ChunkRef{};
 }
 
-std::vector<ChunkRef> ChunkStore::Shelves::take_free(const ChunkKind& kind, std::size_t most) {
+std::vector<ChunkRef> ChunkStore::Impl::take_free(const ChunkKind& kind, std::size_t most) {
   std::vector<ChunkRef> taken;
   const Holding holding{lock_};
-  Shelf* const shelf = shelf_at(kind.location);
+  LocalChunks* const shelf = shelf_at(kind.location);
   if (shelf == nullptr) return taken;
   while (taken.size() < most) {
     StoredChunk* const chunk = shelf->free.pop(kind.size, kind.exportable);
@@ -59,9 +59,9 @@ std::vector<ChunkRef> ChunkStore::Shelves::take_free(const ChunkKind& kind, std:
   return taken;
 }
 
-Result<ChunkRef> ChunkStore::Shelves::make(const ChunkKind& kind, Size still_wanted,
-                                           const ReclaimClient* asker) {
-  Shelf* const shelf = find_shelf(kind.location);
+Result<ChunkRef> ChunkStore::Impl::make(const ChunkKind& kind, Size still_wanted,
+                                        const ReclaimClient* asker) {
+  LocalChunks* const shelf = find_shelf(kind.location);
   if (shelf == nullptr) return Error::invalid("take chunk", "no memory of that place is kept here");
   if (kind.size == 0 || !is_multiple(kind.size, shelf->granule)) {
     return Error::invalid("take chunk", "size is not in granules", kind.size);
@@ -91,7 +91,7 @@ Result<ChunkRef> ChunkStore::Shelves::make(const ChunkKind& kind, Size still_wan
 }
 
 // The right to hold it says nothing that the chunk does not say, and is not kept beside it.
-Result<StoredChunk*> ChunkStore::Shelves::create(const ChunkKind& kind, Shelf& shelf) {
+Result<StoredChunk*> ChunkStore::Impl::create(const ChunkKind& kind, LocalChunks& shelf) {
   Commitment right = TRY(shelf.budget->commit(kind.size));
   Chunk created = TRY(Chunk::create(driver_, kind.size, kind.location, kind.exportable));
   right.keep();
@@ -100,12 +100,12 @@ Result<StoredChunk*> ChunkStore::Shelves::create(const ChunkKind& kind, Shelf& s
 
 // Gives the right back to the budget, which may have locks of its own. What is not released yet is
 // remembered as owed to the driver.
-void ChunkStore::Shelves::end(StoredChunk* chunk) {
+void ChunkStore::Impl::end(StoredChunk* chunk) {
   const Commitment right{*chunk->shelf->budget, chunk->chunk.size()};
   delete chunk;
 }
 
-Result<ChunkRef> ChunkStore::Shelves::try_to_make(const ChunkKind& kind, Shelf& shelf) {
+Result<ChunkRef> ChunkStore::Impl::try_to_make(const ChunkKind& kind, LocalChunks& shelf) {
   StoredChunk* const chunk = TRY(create(kind, shelf));
   const Holding holding{lock_};
   ++chunk_count_;
@@ -113,13 +113,13 @@ Result<ChunkRef> ChunkStore::Shelves::try_to_make(const ChunkKind& kind, Shelf& 
   return in_use(chunk);
 }
 
-void ChunkStore::Shelves::come_home(ChunkRecord* record) {
+void ChunkStore::Impl::come_home(ChunkRecord* record) {
   auto* const chunk = static_cast<StoredChunk*>(record);
   StoredChunk* going = nullptr;  // in a row; until they have gone they keep this alive
   {
     const Holding holding{lock_};
-    Shelf& shelf = *chunk->shelf;
-    if (shelf.purpose == Shelf::For::Spilling) {
+    LocalChunks& shelf = *chunk->shelf;
+    if (shelf.purpose == LocalChunks::For::Spilling) {
       record_spill(TraceEvent::Fetch, chunk->chunk);
     };
     shelf.in_use -= chunk->chunk.size();
@@ -138,16 +138,16 @@ void ChunkStore::Shelves::come_home(ChunkRecord* record) {
   while (going != nullptr) release(std::exchange(going, going->newer));
 }
 
-void ChunkStore::Shelves::was_exported(const ChunkRecord& record) {
+void ChunkStore::Impl::was_exported(const ChunkRecord& record) {
   const Holding holding{lock_};
   static_cast<const StoredChunk&>(record).shelf->exported += record.chunk.size();
 }
 
-bool ChunkStore::Shelves::release(StoredChunk* chunk) {
+bool ChunkStore::Impl::release(StoredChunk* chunk) {
   const bool released = chunk->chunk.release().ok() || chunk->chunk.release().ok();
   {
     const Holding holding{lock_};
-    Shelf& shelf = *chunk->shelf;
+    LocalChunks& shelf = *chunk->shelf;
     if (!released && !closed_) {
       shelf.unreleased += chunk->chunk.size();
       unreleased_.push_back(chunk);
@@ -156,13 +156,13 @@ bool ChunkStore::Shelves::release(StoredChunk* chunk) {
     shelf.free.leave(*chunk);
   }
   end(chunk);
-  std::shared_ptr<Shelves> last;  // ends after the lock is given back
+  std::shared_ptr<Impl> last;  // ends after the lock is given back
   const Holding holding{lock_};
   if (--chunk_count_ == 0) last = std::move(self_);
   return released;
 }
 
-void ChunkStore::Shelves::retry_unreleased() {
+void ChunkStore::Impl::retry_unreleased() {
   std::vector<StoredChunk*> again;
   {
     const Holding holding{lock_};
@@ -173,7 +173,7 @@ void ChunkStore::Shelves::retry_unreleased() {
 }
 
 template <class More>
-Size ChunkStore::Shelves::release_while(Shelf& shelf, More more) {
+Size ChunkStore::Impl::release_while(LocalChunks& shelf, More more) {
   Size released = 0;
   std::uint32_t count = 0;
   for (;;) {
@@ -195,69 +195,68 @@ Size ChunkStore::Shelves::release_while(Shelf& shelf, More more) {
   }
 }
 
-void ChunkStore::Shelves::record_trim(Location where, Size released, Size kept,
-                                      std::uint32_t chunks) {
+void ChunkStore::Impl::record_trim(Location where, Size released, Size kept, std::uint32_t chunks) {
   const bool is_here = where.is_device();
   CUVMM_TRACE(.event = TraceEvent::Trim, .flags = is_here ? std::uint16_t{0} : trace_flag::on_host,
               .device = static_cast<std::int16_t>(is_here ? where.id() : -1), .detail = chunks,
               .size = released, .other = kept);
 }
 
-Size ChunkStore::Shelves::trim(Location where, Size down_to) {
+Size ChunkStore::Impl::trim(Location where, Size down_to) {
   retry_unreleased();
-  Shelf* const shelf = find_shelf(where);
+  LocalChunks* const shelf = find_shelf(where);
   if (shelf == nullptr) return 0;
   return release_while(*shelf, [&](Size) { return shelf->free.free_bytes() > down_to; });
 }
 
-Size ChunkStore::Shelves::release_free(Location where, Size wanted) {
+Size ChunkStore::Impl::release_free(Location where, Size wanted) {
   retry_unreleased();
-  Shelf* const shelf = find_shelf(where);
+  LocalChunks* const shelf = find_shelf(where);
   if (shelf == nullptr) return 0;
   return release_while(*shelf, [&](Size released) { return released < wanted; });
 }
 
-void ChunkStore::Shelves::close(const std::shared_ptr<Shelves>& shelves) {
+void ChunkStore::Impl::close(const std::shared_ptr<Impl>& impl) {
   std::vector<StoredChunk*> going;
   {
-    const Holding holding{shelves->lock_};
-    shelves->closed_ = true;
-    if (shelves->chunk_count_ != 0) shelves->self_ = shelves;
-    going.swap(shelves->unreleased_);
-    for (const auto& shelf : shelves->shelves_) {
+    const Holding holding{impl->lock_};
+    impl->closed_ = true;
+    if (impl->chunk_count_ != 0) impl->self_ = impl;
+    going.swap(impl->unreleased_);
+    for (const auto& shelf : impl->impl_) {
       while (StoredChunk* chunk = shelf->free.pop_oldest()) going.push_back(chunk);
     }
   }
-  for (StoredChunk* chunk : going) shelves->release(chunk);
+  for (StoredChunk* chunk : going) impl->release(chunk);
 }
 
-ChunkCounters ChunkStore::Shelves::counters(Location where) const {
+ChunkCounters ChunkStore::Impl::counters(Location where) const {
   const Holding holding{lock_};
-  const Shelf* const shelf = shelf_at(where);
+  const LocalChunks* const shelf = shelf_at(where);
   return shelf != nullptr ? counters_of(*shelf) : ChunkCounters{};
 }
 
-ChunkCounters ChunkStore::Shelves::counters_of(const Shelf& shelf) {
+ChunkCounters ChunkStore::Impl::counters_of(const LocalChunks& shelf) {
   return {.physical_in_use = shelf.in_use,
           .physical_free = shelf.free.free_bytes(),
           .physical_exported = shelf.exported,
           .physical_unreleased = shelf.unreleased};
 }
 
-Budget* ChunkStore::Shelves::budget(Location where) const {
+Budget* ChunkStore::Impl::budget(Location where) const {
   const Holding holding{lock_};
-  const Shelf* const shelf = shelf_at(where);
+  const LocalChunks* const shelf = shelf_at(where);
   return shelf != nullptr ? shelf->budget.get() : nullptr;
 }
 
-Complaint ChunkStore::Shelves::complaint() const {
+InvariantViolation ChunkStore::Impl::violation() const {
   const Holding holding{lock_};
   std::size_t free_or_gone = unreleased_.size();
-  for (const auto& shelf : shelves_) {
+  for (const auto& shelf : impl_) {
     const auto complain = [&](const char* what) {
       return "chunk store, " + shelf->location.print() + ": " + what;
     };
-    if (const Complaint found = shelf->free.complaint(shelf.get())) {
+    if (const InvariantViolation found = shelf->free.violation(shelf.get())) {
       return "chunk store, " + shelf->location.print() + ": " + *found;
     }
     if (shelf->exported > shelf->in_use) return complain("more is exported than in use");

@@ -12,7 +12,7 @@
 namespace cuvmm {
 
 // The chunks of one location.
-struct Shelf {
+struct LocalChunks {
   enum class For : std::uint8_t { TheDevice, Spilling };
 
   Location location;
@@ -29,21 +29,21 @@ struct Shelf {
 
 // Lives until the store is closed and its last chunk gone, so that chunks always have a home to
 // come to.
-class ChunkStore::Shelves final : private ChunkHome {
+class ChunkStore::Impl final : private ChunkHome {
  public:
-  explicit Shelves(const Driver& driver) : driver_(driver) {}
+  explicit Impl(const Driver& driver) : driver_(driver) {}
 
-  Result<void> add(Location where, std::shared_ptr<Budget> budget, Shelf::For purpose,
+  Result<void> add(Location where, std::shared_ptr<Budget> budget, LocalChunks::For purpose,
                    Size most_free);
-  // Releases what is free. What is in use keeps the shelves alive.
-  static void close(const std::shared_ptr<Shelves>& shelves);
+  // Releases what is free. What is in use keeps the impl alive.
+  static void close(const std::shared_ptr<Impl>& impl);
 
   ChunkRef take_free(const ChunkKind& kind);
   std::vector<ChunkRef> take_free(const ChunkKind& kind, std::size_t most);
   // A new chunk; `still_wanted` bytes are what the caller will ask for, this one included.
   Result<ChunkRef> make(const ChunkKind& kind, Size still_wanted, const ReclaimClient* asker);
 
-  // shelves_spilled.cpp
+  // chunk_store_spilled.cpp
   bool spills() const { return spills_.load(std::memory_order_acquire); }
   std::vector<Location> spill_places() const;
   Result<ChunkRef> take_spilled(Size size, Export exportable);
@@ -57,40 +57,40 @@ class ChunkStore::Shelves final : private ChunkHome {
 
   ChunkCounters counters(Location where) const;
   Budget* budget(Location where) const;
-  Complaint complaint() const;
+  InvariantViolation violation() const;
 
  private:
   void come_home(ChunkRecord* record) override;
   void was_exported(const ChunkRecord& record) override;
 
-  Shelf* find_shelf(Location where) const;
-  Shelf* shelf_at(Location where) const;  // under the lock
-  Result<ChunkRef> try_to_make(const ChunkKind& kind, Shelf& shelf);
+  LocalChunks* find_shelf(Location where) const;
+  LocalChunks* shelf_at(Location where) const;  // under the lock
+  Result<ChunkRef> try_to_make(const ChunkKind& kind, LocalChunks& shelf);
   // A new chunk within the budget, and the end of one, which the driver has released.
-  Result<StoredChunk*> create(const ChunkKind& kind, Shelf& shelf);
+  Result<StoredChunk*> create(const ChunkKind& kind, LocalChunks& shelf);
   static void end(StoredChunk* chunk);
   // Releases free chunks of the shelf while `more` says so. Returns how many bytes went.
   template <class More>
-  Size release_while(Shelf& shelf, More more);
+  Size release_while(LocalChunks& shelf, More more);
   static void record_trim(Location where, Size released, Size kept, std::uint32_t chunks);
   // Not under the lock: the driver takes its time.
   bool release(StoredChunk* chunk);
   void retry_unreleased();
   ChunkRef in_use(StoredChunk* chunk);
-  static ChunkCounters counters_of(const Shelf& shelf);
+  static ChunkCounters counters_of(const LocalChunks& shelf);
   Result<ChunkRef> take_spilled_at(const ChunkKind& kind);
   void record_spill(TraceEvent event, const Chunk& chunk) const;
 
   const Driver& driver_;
   ReclaimClients clients_;
 
-  mutable Lock lock_{LockOrder::ChunkStore};     // guards what follows
-  std::vector<std::unique_ptr<Shelf>> shelves_;  // few; only added to, before chunks are taken
+  mutable Lock lock_{LockOrder::ChunkStore};        // guards what follows
+  std::vector<std::unique_ptr<LocalChunks>> impl_;  // few; only added to, before chunks are taken
   std::vector<StoredChunk*> unreleased_;
   std::atomic<bool> spills_{false};  // readable without the lock
   std::size_t chunk_count_ = 0;      // in use, free and unreleased
   bool closed_ = false;
-  std::shared_ptr<Shelves> self_;  // once closed, until the last chunk is gone
+  std::shared_ptr<Impl> self_;  // once closed, until the last chunk is gone
 };
 
 }  // namespace cuvmm

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chunks that a store holds elsewhere, for what its device has no room for.
 #include "trace/record_event.hpp"
-#include "vmm/shelves.hpp"
+#include "vmm/chunk_store_impl.hpp"
 
 namespace cuvmm {
 
-std::vector<Location> ChunkStore::Shelves::spill_places() const {
+std::vector<Location> ChunkStore::Impl::spill_places() const {
   std::vector<Location> places;
   const Holding holding{lock_};
-  for (const auto& shelf : shelves_) {
-    if (shelf->purpose == Shelf::For::Spilling) places.push_back(shelf->location);
+  for (const auto& shelf : impl_) {
+    if (shelf->purpose == LocalChunks::For::Spilling) places.push_back(shelf->location);
   }
   return places;
 }
 
 // A free one at any place before a new one at the best: pinning memory takes a hundred times as
 // long as mapping it.
-Result<ChunkRef> ChunkStore::Shelves::take_spilled(Size size, Export exportable) {
+Result<ChunkRef> ChunkStore::Impl::take_spilled(Size size, Export exportable) {
   const std::vector<Location> places = spill_places();
   for (const Location& where : places) {
     if (ChunkRef free = take_free({size, where, exportable})) {
@@ -41,8 +41,8 @@ Result<ChunkRef> ChunkStore::Shelves::take_spilled(Size size, Export exportable)
   return refusal;
 }
 
-// Where memory of a place cannot be exported it serves all the same.
-Result<ChunkRef> ChunkStore::Shelves::take_spilled_at(const ChunkKind& kind) {
+// A place whose memory cannot be exported still serves.
+Result<ChunkRef> ChunkStore::Impl::take_spilled_at(const ChunkKind& kind) {
   Result<ChunkRef> made = make(kind, kind.size, nullptr);
   if (made.ok() || made.error().kind == ErrorKind::OutOfMemory) return made;
   if (kind.exportable == Export::No) return made;
@@ -51,10 +51,10 @@ Result<ChunkRef> ChunkStore::Shelves::take_spilled_at(const ChunkKind& kind) {
   return make(local, local.size, nullptr);
 }
 
-Result<void> ChunkStore::Shelves::make_spilled_ready(Size size) {
+Result<void> ChunkStore::Impl::make_spilled_ready(Size size) {
   for (const Location& where : spill_places()) {
     if (!where.is_host()) continue;
-    Shelf& shelf = *find_shelf(where);
+    LocalChunks& shelf = *find_shelf(where);
     StoredChunk* const chunk = TRY(create({size, where, Export::No}, shelf));
     chunk->references.store(0, std::memory_order_relaxed);  // nobody has it yet
     const Holding holding{lock_};
@@ -68,11 +68,11 @@ Result<void> ChunkStore::Shelves::make_spilled_ready(Size size) {
                .subject = "nothing spills to the host"};
 }
 
-ChunkCounters ChunkStore::Shelves::spilled() const {
+ChunkCounters ChunkStore::Impl::spilled() const {
   ChunkCounters sum;
   const Holding holding{lock_};
-  for (const auto& shelf : shelves_) {
-    if (shelf->purpose != Shelf::For::Spilling) continue;
+  for (const auto& shelf : impl_) {
+    if (shelf->purpose != LocalChunks::For::Spilling) continue;
     const ChunkCounters here = counters_of(*shelf);
     sum.physical_in_use += here.physical_in_use;
     sum.physical_free += here.physical_free;
@@ -82,22 +82,22 @@ ChunkCounters ChunkStore::Shelves::spilled() const {
   return sum;
 }
 
-Size ChunkStore::Shelves::spill_room() const {
+Size ChunkStore::Impl::spill_room() const {
   if (!spills()) return 0;
   Size room = 0;
   const Holding holding{lock_};
-  for (const auto& shelf : shelves_) {
-    if (shelf->purpose != Shelf::For::Spilling) continue;
+  for (const auto& shelf : impl_) {
+    if (shelf->purpose != LocalChunks::For::Spilling) continue;
     room = saturating_sum(room, shelf->free.free_bytes(), shelf->budget->available());
   }
   return room;
 }
 
 // Spilled memory is that which lies elsewhere and in somebody's use.
-void ChunkStore::Shelves::record_spill(TraceEvent event, const Chunk& chunk) const {
+void ChunkStore::Impl::record_spill(TraceEvent event, const Chunk& chunk) const {
   const Location where = chunk.location();
   CUVMM_TRACE(.event = event, .flags = where.is_device() ? std::uint16_t{0} : trace_flag::on_host,
-              .device = static_cast<std::int16_t>(shelves_.front()->location.id()),
+              .device = static_cast<std::int16_t>(impl_.front()->location.id()),
               .detail = static_cast<std::uint32_t>(where.id()), .size = chunk.size(),
               .other = chunk.handle());
 }

@@ -14,7 +14,7 @@ namespace cuvmm {
 
 // In the order in which the driver can take them: addresses only once nothing lies behind them, and
 // nothing that a copy may still use.
-enum class Owed : std::uint8_t { Copy, Mapping, Addresses, Handle };
+enum class Deferred : std::uint8_t { Copy, Mapping, Addresses, Handle };
 
 // CUDA_ERROR_DEINITIALIZED: the process ends and the driver has taken everything back by itself.
 inline bool taken_back(CUresult answer) {
@@ -22,29 +22,29 @@ inline bool taken_back(CUresult answer) {
 }
 
 namespace detail {
-void owe(Owed what, std::function<CUresult()> ask);
+void defer(Deferred what, std::function<CUresult()> ask);
 }  // namespace detail
 
 // `ask` is the driver call. Whatever must live until the call succeeds travels inside it.
 template <class Ask>
-void give_back(Owed what, Ask ask) {
+void release_or_defer(Deferred what, Ask ask) {
   if (taken_back(ask()) || taken_back(ask())) return;
-  detail::owe(what, std::move(ask));
+  detail::defer(what, std::move(ask));
 }
 
 // The same for what has been asked already, in vain. `ask` ends with what it holds once it
 // succeeds.
-inline void keep_owed(Owed what, std::function<CUresult()> ask) {
-  detail::owe(what, std::move(ask));
+inline void defer_release(Deferred what, std::function<CUresult()> ask) {
+  detail::defer(what, std::move(ask));
 }
 
 // How much the driver still has to take back; 0 unless it refused, which no healthy one does.
-std::size_t owed();
+std::size_t deferred_releases();
 
 // Offers all of it again. Returns what is left.
-std::size_t settle();
+std::size_t retry_releases();
 
 // A forked child owes nothing: the handles are its parent's.
-void forget_owed_after_fork();
+void forget_deferred_after_fork();
 
 }  // namespace cuvmm

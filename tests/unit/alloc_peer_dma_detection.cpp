@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "alloc/by_address.hpp"
+#include "alloc/peer_dma_detection.hpp"
 
 namespace cuvmm::test {
 namespace {
