@@ -14,7 +14,7 @@ enum class Served : std::uint8_t {
   StreamOrdered,  // from an arena of a pool
   Small,          // blocking memory below what gets a window
   Window,         // blocking memory with address granules of its own
-  Opened,         // memory of another process, mapped here
+  Imported,       // memory of another process, mapped here
 };
 
 // Why an allocation may not be moved, a bit each.
@@ -45,7 +45,7 @@ struct AllocationFacts {
 // What the program holds. The part that cuts it (an arena, the windows) derives its own record from
 // it, places it and hands it out; in the AllocationMap it can be found. Readers hold no lock: they
 // take a copy, and know by the version whether it is of one moment. So the record must stay a
-// record when the allocation is gone (Records).
+// record when the allocation is gone (RecordPool).
 class Allocation {
  public:
   CUdeviceptr address() const { return address_.load(std::memory_order_acquire); }
@@ -92,12 +92,12 @@ class Allocation {
   }
   // The program gives back what `facts` said of it: true for one of all who try, and for nobody
   // where the record has changed since.
-  bool let_go(const AllocationFacts& facts) {
+  bool try_release(const AllocationFacts& facts) {
     std::uint32_t seen = facts.version;
     return version_.compare_exchange_strong(seen, seen & ~held_bit, std::memory_order_acq_rel);
   }
-  // It could not be given back after all. By who let go of it.
-  void hold_again() { version_.fetch_or(held_bit, std::memory_order_acq_rel); }
+  // It could not be freed after all. Called by the thread that released it.
+  void restore_held() { version_.fetch_or(held_bit, std::memory_order_acq_rel); }
   std::uint64_t holder() const {
     const auto held = facts();
     return held ? held->buffer_id : 0;
@@ -133,7 +133,7 @@ class Allocation {
  private:
   static constexpr std::uint8_t listed = 0x80;
 
-  // Whoever holds it sees no changes, so a reader takes what it reads for true only where the
+  // The holder sees no changes, so a reader trusts what it reads only where the
   // program held it before and after, in one version.
   static constexpr std::uint32_t held_bit = 1;
   static constexpr std::uint32_t version_step = 2;

@@ -9,7 +9,7 @@ Result<std::unique_ptr<ContextMemory>> ContextMemory::create(const Driver& drive
                                                              DeviceMemory& device,
                                                              StreamOrder& order, CUcontext context,
                                                              const AccessSet& access,
-                                                             Quiet& quiet) {
+                                                             Quiescence& quiescence) {
   auto memory = std::unique_ptr<ContextMemory>{new ContextMemory{device, context}};
   const Size whole = round_up(device.memory(), device.granule());
   memory->small_ = TRY(Arena::create(driver, device.store(), order,
@@ -30,16 +30,16 @@ Result<std::unique_ptr<ContextMemory>> ContextMemory::create(const Driver& drive
                                           .access = access,
                                           .exportable = device.exportable(),
                                           .wait = device.settings().wait,
-                                          .quiet = &quiet}));
+                                          .quiescence = &quiescence}));
   return memory;
 }
 
-Result<Allocation*> ContextMemory::allocate(Size asked, const Preparation& for_resize) {
+Result<Allocation*> ContextMemory::allocate(Size asked, const GrowHint& grow_hint) {
   Allocation* made = nullptr;
   if (served_as(asked) == Served::Small) {
     made = TRY(small_->allocate(asked, no_stream));
   } else {
-    made = TRY(windows_->allocate(asked, for_resize));
+    made = TRY(windows_->allocate(asked, grow_hint));
   }
   requested_.fetch_add(asked, std::memory_order_relaxed);
   return made;
@@ -105,9 +105,9 @@ Moved ContextMemory::moved() const {
   return {small.moved_chunks + windows.compacted_blocks, small.moved + windows.compacted_bytes};
 }
 
-Size ContextMemory::let_go_of(Size wanted) {
-  const Size gone = windows_->let_go_of(wanted);
-  return gone < wanted ? gone + small_->let_go_of(wanted - gone) : gone;
+Size ContextMemory::release(Size wanted) {
+  const Size gone = windows_->release(wanted);
+  return gone < wanted ? gone + small_->release(wanted - gone) : gone;
 }
 
 void ContextMemory::end() {
@@ -116,9 +116,9 @@ void ContextMemory::end() {
   windows_->release_all();
 }
 
-Complaint ContextMemory::complaint() const {
-  if (auto complaint = small_->complaint()) return complaint;
-  return windows_->complaint();
+InvariantViolation ContextMemory::violation() const {
+  if (auto violation = small_->violation()) return violation;
+  return windows_->violation();
 }
 
 }  // namespace cuvmm

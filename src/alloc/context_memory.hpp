@@ -15,10 +15,11 @@ namespace cuvmm {
 // The blocking memory of one context.
 class ContextMemory {
  public:
-  // `quiet` holds work back while live memory moves.
+  // `quiescence` holds work back while live memory moves.
   static Result<std::unique_ptr<ContextMemory>> create(const Driver& driver, DeviceMemory& device,
                                                        StreamOrder& order, CUcontext context,
-                                                       const AccessSet& access, Quiet& quiet);
+                                                       const AccessSet& access,
+                                                       Quiescence& quiescence);
 
   CUcontext context() const { return context_; }
   DeviceMemory& device() const { return device_; }
@@ -26,7 +27,7 @@ class ContextMemory {
   static Served served_as(Size asked) {
     return asked < smallest_window ? Served::Small : Served::Window;
   }
-  Result<Allocation*> allocate(Size asked, const Preparation& for_resize = {});
+  Result<Allocation*> allocate(Size asked, const GrowHint& grow_hint = {});
   // It is used again when that is done; an empty ticket says that it is.
   void free_after(Allocation& allocation, const FreeTicket& ticket);
   // What lay behind a window is behind another's addresses now, and the window has ended.
@@ -52,16 +53,16 @@ class ContextMemory {
     small_->list_held(held);
     windows_->list_held(held);
   }
-  void begin_absence(Departure& departure) {
-    small_->begin_absence(departure);
-    windows_->begin_absence(departure);
+  void begin_eviction(EvictionSet& evicted) {
+    small_->begin_eviction(evicted);
+    windows_->begin_eviction(evicted);
   }
 
   // Mapped, and nobody's: on the device, and elsewhere.
   Size mapped_free() const;
   Size spilled_free() const { return small_->spilled_free(); }
   // Gives so much of it to the device's other memory, where there is so much. Returns how much.
-  Size let_go_of(Size wanted);
+  Size release(Size wanted);
   Moved moved() const;
   std::size_t compacted_blocks() const { return windows_->counters().compacted_blocks; }  // so far
 
@@ -71,7 +72,7 @@ class ContextMemory {
     windows_->tell_trace();
   }
 
-  // The number of the note that its last wait for all work covers (WorkNote).
+  // The number of the note that its last wait for all work covers (SubmissionEpoch).
   std::atomic<std::uint64_t>& covered_note() { return covered_note_; }
 
   // Where blocks from 64 KiB up lie.
@@ -83,7 +84,7 @@ class ContextMemory {
   void end();
   bool has_ended() const { return ended_.load(std::memory_order_acquire); }
 
-  Complaint complaint() const;
+  InvariantViolation violation() const;
 
  private:
   ContextMemory(DeviceMemory& device, CUcontext context) : device_(device), context_(context) {}

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/device_memory.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstring>
 
 #include "driver/device_attribute.hpp"
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm {
+namespace {
+
+Size memory_of_the_host() {
+  return static_cast<Size>(::sysconf(_SC_PHYS_PAGES)) * static_cast<Size>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
 
 Result<std::unique_ptr<DeviceMemory>> DeviceMemory::create(const Driver& driver, int ordinal,
                                                            const MemorySettings& settings) {
@@ -31,14 +41,18 @@ Result<void> DeviceMemory::probe(const Driver& driver) {
   granule_ = TRY(granularity_of(driver, location()));
   const int by_fd = device_attribute_or(
       0, driver, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, ordinal_);
-  const Size limit = settings_.limit.is_none() ? unlimited : settings_.limit.of(memory_);
-  budget_ = std::make_shared<LocalBudget>(limit);
+  budget_ = std::make_shared<LeasedBudget>(settings_.limit_of(ordinal_, memory_));
+  CUuuid uuid{};
+  if (driver.cuDeviceGetUuid(&uuid, ordinal_) == CUDA_SUCCESS) {
+    std::memcpy(uuid_.data(), uuid.bytes, uuid_.size());
+  }
+  begin_lease();
   TRY(store_.serve(location(), budget_, most_cached()));
 
   const Reservation place = TRY(Reservation::create(driver, granule_, granule_));
   Mapping mapping = Mapping::of(place);
   auto chunk = Chunk::create(driver, granule_, location(), Export::No);
-  // A device that is full right now can map all the same.
+  // A device that is full right now can still map.
   if (!chunk.ok() && chunk.error().kind == ErrorKind::OutOfMemory) return {};
   if (!chunk.ok()) return chunk.error();
   MapPlan plan;
@@ -46,6 +60,15 @@ Result<void> DeviceMemory::probe(const Driver& driver) {
   TRY(plan.commit());
   exportable_ = by_fd != 0 ? Export::Yes : Export::No;
   return {};
+}
+
+// A device that cannot be named to others is this process' own business. The host's lease begins
+// with that of the first device.
+void DeviceMemory::begin_lease() {
+  if (settings_.lessor == nullptr || uuid_ == Lessor::Uuid{}) return;
+  settings_.lessor->begin(*budget_, uuid_, memory_);
+  if (settings_.host == nullptr || settings_.host->lessor() != nullptr) return;
+  settings_.lessor->begin(*settings_.host, Lessor::the_host, memory_of_the_host());
 }
 
 MemoryInfo DeviceMemory::info(const MemoryInfo& of_the_driver, Size mapped_free) const {

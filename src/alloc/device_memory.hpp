@@ -6,10 +6,11 @@
 
 #include "alloc/memory_settings.hpp"
 #include "vmm/chunk_store.hpp"
+#include "vmm/leased_budget.hpp"
 
 namespace cuvmm {
 
-// What a program is told of a device's memory.
+// A device's memory as reported to the program.
 struct MemoryInfo {
   Size free = 0;
   Size total = 0;
@@ -25,7 +26,8 @@ class DeviceMemory {
 
   int ordinal() const { return ordinal_; }
   Size granule() const { return granule_; }
-  Size memory() const { return memory_; }  // all that the card has
+  Size memory() const { return memory_; }             // all that the card has
+  const Lessor::Uuid& uuid() const { return uuid_; }  // all zero where the driver does not say
   Location location() const { return Location::device(ordinal_); }
   const MemorySettings& settings() const { return settings_; }
   Export exportable() const { return exportable_; }
@@ -38,10 +40,10 @@ class DeviceMemory {
   ChunkStore& store() { return store_; }
   const ChunkStore& store() const { return store_; }
   ChunkCounters chunk_counters() const { return store_.counters(location()); }
-  LocalBudget& budget() { return *budget_; }
-  const LocalBudget& budget() const { return *budget_; }
+  LeasedBudget& budget() { return *budget_; }
+  const LeasedBudget& budget() const { return *budget_; }
   Size limit() const { return budget_->limit(); }
-  // Held by the one thread at a time that lacks memory and makes others let go of theirs.
+  // Held by the one thread at a time that lacks memory and reclaims that of others.
   Lock& pressure() { return pressure_; }
 
   // Free for the program: what the driver says is, what we keep, and no more than the limit leaves.
@@ -58,6 +60,7 @@ class DeviceMemory {
       : ordinal_(ordinal), settings_(settings), store_(driver) {}
 
   Result<void> probe(const Driver& driver);
+  void begin_lease();
   Result<void> spill_to(const Driver& driver, DeviceMemory& neighbour,
                         const std::shared_ptr<Budget>& budget);
   Result<void> spill_to_host(const Driver& driver, const std::shared_ptr<Budget>& budget);
@@ -67,8 +70,9 @@ class DeviceMemory {
   const MemorySettings settings_;
   Size granule_ = 0;
   Size memory_ = 0;
+  Lessor::Uuid uuid_{};
   Export exportable_ = Export::No;
-  std::shared_ptr<LocalBudget> budget_;
+  std::shared_ptr<LeasedBudget> budget_;
   ChunkStore store_;
   Lock pressure_{LockOrder::Pressure};
 };

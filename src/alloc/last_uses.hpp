@@ -37,6 +37,10 @@ class LastUses {
     }
   }
 
+  // Work whose memory is not known.
+  void note_unseen() { unseen_.store(now(), std::memory_order_relaxed); }
+  Moment last_unseen() const { return unseen_.load(std::memory_order_relaxed); }
+
   // The last that any granule of it was named at.
   Moment last_within(CUdeviceptr address, Size size) const;
   Moment now() const { return now_.load(std::memory_order_relaxed); }
@@ -65,6 +69,7 @@ class LastUses {
 
   std::unique_ptr<std::atomic<Span*>[]> spans_;  // only added to
   std::atomic<Moment> now_{1};
+  std::atomic<Moment> unseen_{0};
 };
 
 }  // namespace cuvmm

@@ -34,7 +34,7 @@ class Lending {
   // One of them is done.
   void give_back(Id id);
 
-  // The program has let go of it. True where nobody else has it, so that it may be freed: else it
+  // The program has freed it. True where nobody else has it, so that it may be freed: else it
   // will be when the last one gives it back, for use after the ticket.
   bool end(Id id, const FreeTicket& ticket);
   // It is not the program's any more although it was lent a moment ago.

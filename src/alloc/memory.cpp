@@ -6,8 +6,8 @@
 #include <mutex>
 #include <shared_mutex>
 
-#include "alloc/held_back.hpp"
 #include "alloc/out_of_memory.hpp"
+#include "alloc/quiesced_context.hpp"
 #include "base/log.hpp"
 #include "driver/current_context.hpp"
 
@@ -20,11 +20,16 @@ bool lacks_memory(const Result<Allocation*>& made) {
 
 }  // namespace
 
-Memory::Memory(const Surroundings& around, const MemorySettings& settings)
-    : around_(around), settings_(settings) {}
+Memory::Memory(const Dependencies& dependencies, const MemorySettings& settings)
+    : dependencies_(dependencies),
+      settings_(settings),
+      counts_native_memory_(!settings.limit.is_none() ||
+                            settings.device_limits != decltype(settings.device_limits){}) {
+  if (settings_.host == nullptr) settings_.host = std::make_shared<LeasedBudget>();
+}
 Memory::~Memory() = default;
 
-// What is made is made for good: a device that could not be served once never is.
+// Created once: a device that could not be served once never is.
 DeviceMemory* Memory::device(int ordinal) {
   if (ordinal < 0 || ordinal >= AccessSet::most_devices) return nullptr;
   Device& device = devices_[static_cast<std::size_t>(ordinal)];
@@ -41,9 +46,9 @@ DeviceMemory* Memory::make_device(int ordinal) {
   const Holding holding{devices_lock_};
   if (device.serving.load() == Serving::Ours) return device.memory.get();
   if (device.serving.load() == Serving::Drivers) return nullptr;
-  auto made = DeviceMemory::create(around_.driver, ordinal, settings_);
+  auto made = DeviceMemory::create(dependencies_.driver, ordinal, settings_);
   if (!made.ok()) {
-    CUVMM_LOG(Warning, "device %d: %s; its memory is the driver's", ordinal,
+    CUVMM_LOG(Warning, "device %d: %s; cuvmm does not serve its memory", ordinal,
               made.error().text().c_str());
     device.serving.store(Serving::Drivers, std::memory_order_release);
     return nullptr;
@@ -57,13 +62,13 @@ DeviceMemory* Memory::make_device(int ordinal) {
 void Memory::find_places_to_spill(DeviceMemory& memory) {
   auto& has_places = devices_[static_cast<std::size_t>(memory.ordinal())].has_places;
   if (has_places.load(std::memory_order_relaxed) || has_places.exchange(true)) return;
-  memory.find_places_to_spill(around_.driver, neighbours_to_spill_to(memory.ordinal()));
+  memory.find_places_to_spill(dependencies_.driver, neighbours_to_spill_to(memory.ordinal()));
 }
 
 std::vector<DeviceMemory*> Memory::neighbours_to_spill_to(int ordinal) {
   std::vector<DeviceMemory*> neighbours;
   if (settings_.spill.to == SpillTo::Host) return neighbours;
-  const Driver& driver = around_.driver;
+  const Driver& driver = dependencies_.driver;
   std::vector<int> named = settings_.spill_peers.devices;
   int count = 0;
   if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return neighbours;
@@ -92,45 +97,58 @@ void Memory::give(Allocation& allocation, CUdeviceptr* address,
 Answer Memory::refuse(const Error& error, Size asked, const DeviceMemory& device) {
   const bool is_lack = error.kind == ErrorKind::OutOfMemory || error.kind == ErrorKind::TimedOut;
   if (!is_lack && device.budget().available() >= asked) {
-    CUVMM_LOG(Warning, "%s; the driver is asked instead", error.text().c_str());
+    CUVMM_LOG(Warning, "%s; falling back to the driver", error.text().c_str());
     return std::nullopt;
   }
   report_out_of_memory(error, asked, device, mapped_free_on(device.ordinal()));
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// Threads that lack memory come here one by one, or each would take what the others had let go of.
+// One thread at a time, or each would take what the others have just reclaimed.
 // With no lock of an arena or of windows held, theirs can be waited for; a reclaim cannot.
 template <class Attempt>
 Result<Allocation*> Memory::again_under_pressure(DeviceMemory& device, Size size, Attempt attempt) {
   constexpr int most_attempts = 16;  // others may be faster so often
-  const auto wait = std::chrono::duration_cast<std::chrono::nanoseconds>(settings_.wait);
-  const std::uint64_t until = now_ns() + static_cast<std::uint64_t>(wait.count());
+  const std::uint64_t began = now_ns();
+  const auto after = [&](Duration wait) {
+    return began + static_cast<std::uint64_t>(std::chrono::nanoseconds{wait}.count());
+  };
+  const std::uint64_t until = after(settings_.wait);
+  const bool is_leased = device.budget().lessor() != nullptr;
+  const std::uint64_t longest =
+      is_leased ? after(std::max(settings_.wait, settings_.node_wait)) : until;
   const Size wanted = round_up(size, device.granule());
-  const Holding alone{device.pressure()};
+  Holding alone{device.pressure()};
   for (int attempts = 1;; ++attempts) {
-    const bool some_work_ended = around_.clock.wait_for_frees(device.ordinal(), until);
-    Size let_go = let_go_on(device, wanted);
-    if (let_go < wanted) let_go += reclaim_from_others(device, wanted - let_go);
+    const bool some_work_ended = dependencies_.clock.wait_for_frees(device.ordinal(), until);
+    Size released = release_on(device, wanted);
+    if (released < wanted) released += reclaim_from_others(device, wanted - released);
     Result<Allocation*> made = attempt();
     if (!lacks_memory(made)) return made;
-    if (attempts == most_attempts || now_ns() >= until) return made;
-    if (!some_work_ended && let_go == 0) return made;
+    if (attempts == most_attempts || now_ns() >= longest) return made;
+    if (some_work_ended || released != 0) continue;
+    alone.unlock();
+    // A granule beside it, for what does not end where a chunk does.
+    const bool has_more =
+        device.budget().wait_for_more(wanted + device.granule(), until, longest) ||
+        device.budget().wait_for_more(wanted, until, longest);
+    if (!has_more) return made;
+    alone.lock();
   }
 }
 
-Answer Memory::allocate(CUdeviceptr* address, Size size, const Preparation& for_resize) {
-  if (address == nullptr || size == 0 || around_.captures.any()) return std::nullopt;
+Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hint) {
+  if (address == nullptr || size == 0 || dependencies_.captures.any()) return std::nullopt;
   if (context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
-  const CUcontext current = current_context(around_.driver);
+  const CUcontext current = current_context(dependencies_.driver);
   if (is_dead(current)) return std::nullopt;
   ContextMemory* owner = current != nullptr ? context(current) : nullptr;
   if (owner == nullptr) return std::nullopt;
   if (size > owner->device().memory()) return CUDA_ERROR_OUT_OF_MEMORY;
-  auto made = owner->allocate(size, for_resize);
+  auto made = owner->allocate(size, grow_hint);
   if (lacks_memory(made)) {
     made = again_under_pressure(owner->device(), size,
-                                [&] { return owner->allocate(size, for_resize); });
+                                [&] { return owner->allocate(size, grow_hint); });
   }
   if (!made.ok()) return refuse(made.error(), size, owner->device());
   give(**made, address,
@@ -157,8 +175,8 @@ Answer Memory::allocate_pitch(CUdeviceptr* address, size_t* pitch, size_t width,
 }
 
 bool Memory::is_capturing(StreamName stream) const {
-  if (!around_.captures.any()) return false;
-  const Driver& driver = around_.driver;
+  if (!dependencies_.captures.any()) return false;
+  const Driver& driver = dependencies_.driver;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return driver.cuStreamIsCapturing(stream.explicit_handle(), &status) != CUDA_SUCCESS ||
          status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -166,7 +184,7 @@ bool Memory::is_capturing(StreamName stream) const {
 
 Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, StreamName stream) {
   if (address == nullptr || size == 0 || is_capturing(stream)) return std::nullopt;
-  StreamState* state = around_.clock.table().find(stream);
+  StreamState* state = dependencies_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
   return allocate_from(current_pool(state->device), address, size, *state);
 }
@@ -174,7 +192,7 @@ Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, StreamName stre
 Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool handle,
                                 StreamName stream) {
   if (address == nullptr || size == 0 || is_capturing(stream)) return std::nullopt;
-  StreamState* state = around_.clock.table().find(stream);
+  StreamState* state = dependencies_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
   return allocate_from(pool(handle), address, size, *state);
 }
@@ -185,7 +203,8 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   if (is_dead(stream.context)) return std::nullopt;
   DeviceMemory& device = pool->device();
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
-  StreamClock::Operation operation{around_.clock, stream, StreamClock::Operation::Kind::Allocation};
+  StreamClock::Operation operation{dependencies_.clock, stream,
+                                   StreamClock::Operation::Kind::Allocation};
   auto made = pool->allocate(size, stream.id);
   if (lacks_memory(made)) {
     made = again_under_pressure(device, size, [&] { return pool->allocate(size, stream.id); });

@@ -18,7 +18,7 @@
 #include "alloc/retired.hpp"
 #include "stream/gate.hpp"
 #include "stream/stream_clock.hpp"
-#include "stream/work_note.hpp"
+#include "stream/submission_epoch.hpp"
 
 namespace cuvmm {
 
@@ -43,20 +43,20 @@ using Answer = std::optional<CUresult>;
 class Memory {
  public:
   // What is known of the program's work. All of it outlives the memory.
-  struct Surroundings {
+  struct Dependencies {
     const Driver& driver;
     StreamClock& clock;
     Captures& captures;
     Gate& gate;
-    WorkNote& work_note;
+    SubmissionEpoch& submission_epoch;
     // Whether every call that submits work comes by us.
     std::function<bool()> sees_everything;
   };
-  Memory(const Surroundings& around, const MemorySettings& settings);
+  Memory(const Dependencies& dependencies, const MemorySettings& settings);
   ~Memory();
 
   // Blocking memory of the current context.
-  Answer allocate(CUdeviceptr* address, Size size, const Preparation& for_resize = {});
+  Answer allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hint = {});
   Answer allocate_pitch(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
                         unsigned element);
   Answer free(CUdeviceptr address);
@@ -74,8 +74,8 @@ class Memory {
   // cannot be said, or not without a wait that the program did not ask for.
   bool wait_before_free(ContextMemory& context);
   // Exactly one of all who try gets it.
-  bool let_go(const AllocationMap::Found& found);
-  bool sees_everything() const { return around_.sees_everything(); }
+  bool try_release(const AllocationMap::Found& found);
+  bool sees_everything() const { return dependencies_.sees_everything(); }
   // By somebody whom we do not see, for transfers past the driver (VMM_COMPACT).
   bool may_be_registered_by_address() const;
   bool has_lost_a_context() const { return context_is_lost_.load(std::memory_order_relaxed); }
@@ -122,16 +122,18 @@ class Memory {
   // What each arena and the windows hold, to the trace. For a process that ends: waits for nobody.
   void tell_trace() const;
 
-  // What the program is told of the current context's device, from what the driver told us.
+  // The program's view of the current context's device, given the driver's.
   MemoryInfo info(const MemoryInfo& of_the_driver);
+  // Of the device with that UUID; nothing where it is not served (yet). Calls no driver.
+  std::optional<MemoryInfo> info_of(const Lessor::Uuid& uuid, const MemoryInfo& seen) const;
 
-  // The driver has said that a context is lost for good. From then on it is asked for everything
+  // The driver has reported that a context is lost. From then on it is asked for everything
   // new, so that the program hears of it wherever it would.
   void context_is_lost() { context_is_lost_.store(true, std::memory_order_relaxed); }
 
   // What the program has taken of the driver past us, of the current device or of that one.
   // Counted where there is a limit.
-  bool counts_native_memory() const { return !settings_.limit.is_none(); }
+  bool counts_native_memory() const { return counts_native_memory_; }
   void took_natively(const NativeMemory::Name& name, Size size);
   void took_natively(const NativeMemory::Name& name, Size size, int device);
   void refers_natively_to(const NativeMemory::Name& name);
@@ -168,7 +170,7 @@ class Memory {
   std::vector<HeldChunk> held_on(int ordinal) const;
   // All memory of a device's that is served here is asked to leave (alloc/departure.hpp). No call
   // of the program's is under way, and none of its work.
-  void begin_absence(int ordinal, Departure& departure);
+  void begin_eviction(int ordinal, EvictionSet& evicted);
   // A context that is as good as any for copies on the device; nullptr where none is known.
   CUcontext some_context_on(int ordinal) const;
   // For all work of all contexts, since each may use memory of any: the driver copies between them
@@ -178,6 +180,9 @@ class Memory {
   // Memory elsewhere that is mapped for the device, and nobody's.
   Size spilled_free_on(int ordinal) const;
 
+  // What pauses and spilling pin of the host's memory counts there.
+  const std::shared_ptr<LeasedBudget>& host_budget() const { return settings_.host; }
+
   // nullptr where the driver serves the device.
   DeviceMemory* device_memory(int ordinal) { return device(ordinal); }
 
@@ -185,14 +190,14 @@ class Memory {
     return current_device() == held.device;
   }
 
-  StreamClock& clock() { return around_.clock; }
+  StreamClock& clock() { return dependencies_.clock; }
 
-  Complaint complaint() const;
+  InvariantViolation violation() const;
   // Pools and contexts that have ended and that other threads may still look at.
   std::size_t retired_count() const { return retired_.count(); }
 
  private:
-  class HeldBack;  // the Quiet of a context
+  class QuiescedContext;  // the Quiescence of a context
   struct ServedContext;
 
   enum class Serving : std::uint8_t { Unknown, Ours, Drivers };
@@ -225,12 +230,12 @@ class Memory {
   std::optional<AllocationMap::Found> find_holder(CUdeviceptr address) const;
 
   void give(Allocation& allocation, CUdeviceptr* address, const Allocation::Holding& holding);
-  // Once more, and as long as others let go of something: what one kind of memory keeps, or still
+  // Tries again as long as others release something: what one kind of memory keeps, or still
   // waits for, may be what another lacks.
   template <class Attempt>
   Result<Allocation*> again_under_pressure(DeviceMemory& device, Size size, Attempt attempt);
   Size reclaim_from_others(const DeviceMemory& device, Size wanted);
-  Size let_go_on(const DeviceMemory& device, Size wanted);
+  Size release_on(const DeviceMemory& device, Size wanted);
   // Gives back what the device keeps beyond VMM_CACHE and no work uses any more.
   void bound_cache(DeviceMemory& device);
   Answer refuse(const Error& error, Size asked, const DeviceMemory& device);
@@ -252,8 +257,9 @@ class Memory {
   template <class Visit>
   void for_each_pool(int device, Visit visit) const;
 
-  const Surroundings around_;
-  const MemorySettings settings_;
+  const Dependencies dependencies_;
+  MemorySettings settings_;  // immutable after construction
+  const bool counts_native_memory_;
   AllocationMap map_;
   Lending lending_;
   NativeMemory native_;

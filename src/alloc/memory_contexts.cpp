@@ -18,7 +18,7 @@ AccessSet Memory::access_to(CUcontext context, int device) const {
 }
 
 AccessSet Memory::access_to(CUcontext context) const {
-  const int device = device_of(around_.driver, context);
+  const int device = device_of(dependencies_.driver, context);
   const Reading reading{contexts_lock_};
   return access_to(context, device);
 }
@@ -30,19 +30,20 @@ ContextMemory* Memory::context(CUcontext handle) {
     const auto found = contexts_.find(handle);
     if (found != contexts_.end()) return found->second->memory.get();
   }
-  DeviceMemory* where = device(device_of(around_.driver, handle));
+  DeviceMemory* where = device(device_of(dependencies_.driver, handle));
   if (where == nullptr) return nullptr;
-  around_.clock.context_began(handle);
+  dependencies_.clock.context_began(handle);
   const Writing writing{contexts_lock_};
   const auto found = contexts_.find(handle);
   if (found != contexts_.end()) return found->second->memory.get();
   auto served = std::make_unique<ServedContext>(*this, handle);
-  auto made = ContextMemory::create(around_.driver, *where, around_.clock, handle,
-                                    access_to(handle, where->ordinal()), served->quiet);
+  auto made = ContextMemory::create(dependencies_.driver, *where, dependencies_.clock, handle,
+                                    access_to(handle, where->ordinal()), served->quiescence);
   if (made.ok()) {
     served->memory = std::move(*made);
   } else {
-    CUVMM_LOG(Warning, "%s; the context's memory is the driver's", made.error().text().c_str());
+    CUVMM_LOG(Warning, "%s; cuvmm does not serve the context's memory",
+              made.error().text().c_str());
   }
   if (!contexts_.empty()) has_several_owners_.store(true, std::memory_order_relaxed);
   return contexts_.emplace(handle, std::move(served)).first->second->memory.get();
@@ -55,7 +56,7 @@ bool Memory::is_dead(CUcontext handle) const {
 }
 
 void Memory::context_began(CUcontext handle) {
-  around_.clock.context_began(handle);
+  dependencies_.clock.context_began(handle);
   if (dead_count_.load(std::memory_order_acquire) == 0) return;
   const Writing writing{contexts_lock_};
   dead_.erase(handle);
@@ -93,9 +94,9 @@ void Memory::context_ended(CUcontext handle) {
       contexts_.erase(found);
     }
   }
-  around_.clock.context_ended(handle);
+  dependencies_.clock.context_ended(handle);
   if (ended == nullptr) return;
-  ended->quiet.context_ended();
+  ended->quiescence.context_ended();
   if (ended->memory != nullptr) {
     lending_.forget_all_of(*ended->memory);
     ended->memory->end();
@@ -104,8 +105,8 @@ void Memory::context_ended(CUcontext handle) {
 }
 
 Result<void> Memory::peer_access_begins(CUcontext by, CUcontext of) {
-  const PeerAccess access{by, of, device_of(around_.driver, by)};
-  const int owner = device_of(around_.driver, of);
+  const PeerAccess access{by, of, device_of(dependencies_.driver, by)};
+  const int owner = device_of(dependencies_.driver, of);
   const Writing writing{contexts_lock_};
   peer_access_.push_back(access);
   const auto found = contexts_.find(of);
@@ -116,7 +117,7 @@ Result<void> Memory::peer_access_begins(CUcontext by, CUcontext of) {
 }
 
 void Memory::peer_access_ends(CUcontext by, CUcontext of) {
-  const int owner = device_of(around_.driver, of);
+  const int owner = device_of(dependencies_.driver, of);
   const Writing writing{contexts_lock_};
   std::erase_if(peer_access_,
                 [&](const PeerAccess& access) { return access.by == by && access.of == of; });
@@ -142,13 +143,13 @@ Size Memory::spilled_free_on(int ordinal) const {
   return bytes;
 }
 
-Size Memory::let_go_on(const DeviceMemory& device, Size wanted) {
+Size Memory::release_on(const DeviceMemory& device, Size wanted) {
   Size gone = 0;
-  const auto let_go = [&](auto& memory) {
-    if (gone < wanted) gone += memory.let_go_of(wanted - gone);
+  const auto released = [&](auto& memory) {
+    if (gone < wanted) gone += memory.release(wanted - gone);
   };
-  for_each_context(device.ordinal(), let_go);
-  for_each_pool(device.ordinal(), let_go);
+  for_each_context(device.ordinal(), released);
+  for_each_pool(device.ordinal(), released);
   return gone;
 }
 
@@ -156,9 +157,9 @@ Size Memory::let_go_on(const DeviceMemory& device, Size wanted) {
 // which keeps within the bound by itself.
 void Memory::bound_cache(DeviceMemory& device) {
   const Size most = device.most_cached();
-  if (most == unlimited || around_.captures.any()) return;
+  if (most == unlimited || dependencies_.captures.any()) return;
   const Size mapped = mapped_free_on(device.ordinal());
-  if (mapped > most) let_go_on(device, mapped - most);
+  if (mapped > most) release_on(device, mapped - most);
   const Size still = mapped_free_on(device.ordinal());
   device.store().trim(device.location(), most - std::min(still, most));
 }
@@ -198,19 +199,28 @@ MemoryCounters Memory::counters(int ordinal) const {
 
 MemoryInfo Memory::info(const MemoryInfo& of_the_driver) {
   CUdevice ordinal = 0;
-  if (around_.driver.cuCtxGetDevice_v2000(&ordinal) != CUDA_SUCCESS) return of_the_driver;
+  if (dependencies_.driver.cuCtxGetDevice_v2000(&ordinal) != CUDA_SUCCESS) return of_the_driver;
   const DeviceMemory* memory = device(ordinal);
   if (memory == nullptr) return of_the_driver;
   return memory->info(of_the_driver, mapped_free_on(ordinal));
 }
 
+std::optional<MemoryInfo> Memory::info_of(const Lessor::Uuid& uuid, const MemoryInfo& seen) const {
+  for (const DeviceMemory* const device : served_devices()) {
+    if (device->uuid() != uuid) continue;
+    return device->limit() == unlimited ? seen
+                                        : device->info(seen, mapped_free_on(device->ordinal()));
+  }
+  return {};
+}
+
 bool Memory::make_room() {
   CUdevice ordinal = 0;
-  if (around_.driver.cuCtxGetDevice_v2000(&ordinal) != CUDA_SUCCESS) return false;
+  if (dependencies_.driver.cuCtxGetDevice_v2000(&ordinal) != CUDA_SUCCESS) return false;
   if (ordinal < 0 || ordinal >= AccessSet::most_devices) return false;
   Device& there = devices_[static_cast<std::size_t>(ordinal)];
   if (there.serving.load(std::memory_order_acquire) != Serving::Ours) return false;
-  around_.clock.ask_about_frees(ordinal);
+  dependencies_.clock.ask_about_frees(ordinal);
   const Size cached = there.memory->give_back_cached();
   return reclaim_from_others(*there.memory, unlimited) + cached > 0;
 }
@@ -221,29 +231,29 @@ Size Memory::reclaim_from_others(const DeviceMemory& device, Size wanted) {
   if (settings_.spill.to == SpillTo::Off) return gone;
   for (DeviceMemory* const other : served_devices()) {
     if (other == &device || gone >= wanted) continue;
-    around_.clock.ask_about_frees(other->ordinal());
+    dependencies_.clock.ask_about_frees(other->ordinal());
     gone += other->store().reclaim(device.location(), wanted - gone);
   }
   return gone;
 }
 
-Complaint Memory::complaint() const {
+InvariantViolation Memory::violation() const {
   {
     const Reading reading{contexts_lock_};
     for (const auto& [handle, served] : contexts_) {
       if (served->memory == nullptr) continue;
-      if (auto complaint = served->memory->complaint()) return complaint;
+      if (auto violation = served->memory->violation()) return violation;
     }
   }
   {
     const Reading reading{pools_lock_};
     for (const auto& [handle, pool] : pools_) {
-      if (auto complaint = pool->complaint()) return complaint;
+      if (auto violation = pool->violation()) return violation;
     }
   }
   for (const Device& device : devices_) {
     if (device.serving.load() != Serving::Ours) continue;
-    if (auto complaint = device.memory->store().complaint()) return complaint;
+    if (auto violation = device.memory->store().violation()) return violation;
   }
   return std::nullopt;
 }

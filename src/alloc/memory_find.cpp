@@ -42,7 +42,7 @@ const ContextMemory* Memory::context_of(const AllocationFacts& facts) const {
 }
 
 CUcontext Memory::context_handle_of(const AllocationFacts& facts) const {
-  if (facts.served == Served::Opened) return static_cast<CUcontext>(facts.owner);
+  if (facts.served == Served::Imported) return static_cast<CUcontext>(facts.owner);
   const ContextMemory* const context = context_of(facts);
   return context != nullptr ? context->context() : nullptr;
 }
@@ -63,7 +63,7 @@ void Memory::set_sync_memops(CUdeviceptr address, bool on) {
 bool Memory::pin(CUdeviceptr address, std::uint8_t why) {
   const auto found = find_holder(address);
   if (!found) return false;
-  // Whoever has it notes what the first pin changes, so it comes from there.
+  // Its owner records what the first pin changes, so it comes from there.
   if (is_blocking(found->facts)) {
     static_cast<ContextMemory*>(found->facts.owner)->pin(*found->allocation, why);
   } else {
@@ -98,8 +98,8 @@ void Memory::list_opened(Allocation& record, CUdeviceptr address, Size size, CUc
   record.hold({.asked = size,
                .buffer_id = last_buffer_id_.fetch_add(1, std::memory_order_relaxed) + 1,
                .owner = context,
-               .served = Served::Opened,
-               .device = static_cast<std::int16_t>(device_of(around_.driver, context))});
+               .served = Served::Imported,
+               .device = static_cast<std::int16_t>(device_of(dependencies_.driver, context))});
   map_.add(record);
 }
 

@@ -18,16 +18,16 @@ bool is_about_capture(CUresult answer) {
 // own call. Where it does not, it has waited for the work of the current context, as a free does.
 CUresult Memory::free_as_the_driver_does() {
   CUdeviceptr probe = 0;
-  CUresult answer = around_.driver.cuMemAlloc(&probe, 1);
+  CUresult answer = dependencies_.driver.cuMemAlloc(&probe, 1);
   if (answer == CUDA_ERROR_OUT_OF_MEMORY && make_room()) {
-    answer = around_.driver.cuMemAlloc(&probe, 1);
+    answer = dependencies_.driver.cuMemAlloc(&probe, 1);
   }
   if (answer != CUDA_SUCCESS) return answer;
-  answer = around_.driver.cuMemFree(probe);
+  answer = dependencies_.driver.cuMemFree(probe);
   if (answer == CUDA_SUCCESS) return answer;
   // A capture that forbids it began between the two.
-  const RelaxedCapture relaxed{around_.driver};
-  around_.driver.cuMemFree(probe);
+  const RelaxedCapture relaxed{dependencies_.driver};
+  dependencies_.driver.cuMemFree(probe);
   return answer;
 }
 
@@ -35,52 +35,52 @@ Answer Memory::free(CUdeviceptr address) {
   if (address == 0) return std::nullopt;
   const auto found = find_start(address);
   if (!found) return find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
-  if (found->facts.served == Served::Opened) return CUDA_ERROR_INVALID_VALUE;
+  if (found->facts.served == Served::Imported) return CUDA_ERROR_INVALID_VALUE;
   if (found->facts.served != Served::StreamOrdered) return free_blocking(*found);
-  if (around_.captures.any()) {
+  if (dependencies_.captures.any()) {
     const CUresult refusal = free_as_the_driver_does();
     if (refusal != CUDA_SUCCESS && refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
   }
-  const CUcontext current = current_context(around_.driver);
+  const CUcontext current = current_context(dependencies_.driver);
   if (current == nullptr || is_dead(current)) return std::nullopt;
   // The driver waits for nothing here: the program is done with the memory.
-  if (!let_go(*found)) return CUDA_ERROR_INVALID_VALUE;
+  if (!try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
   auto* const pool = static_cast<PoolMemory*>(found->facts.owner);
   const StreamId allocated_on = PoolMemory::stream_of(*found->allocation);
-  if (StreamState* state = around_.clock.table().by_id(allocated_on)) {
+  if (StreamState* state = dependencies_.clock.table().by_id(allocated_on)) {
     state->frees_memory_of(found->facts.device);
   }
-  pool->free(*found->allocation, around_.clock.ticket_of_allocation(allocated_on));
+  pool->free(*found->allocation, dependencies_.clock.ticket_of_allocation(allocated_on));
   bound_cache(pool->device());
   return CUDA_SUCCESS;
 }
 
 // False where another thread was faster.
-bool Memory::let_go(const AllocationMap::Found& found) {
-  if (!found.allocation->let_go(found.facts)) return false;
+bool Memory::try_release(const AllocationMap::Found& found) {
+  if (!found.allocation->try_release(found.facts)) return false;
   if ((found.facts.pins & pin::sync_memops) != 0) sync_memops_.fetch_sub(1);
   return true;
 }
 
 Answer Memory::free_blocking(const AllocationMap::Found& found) {
   auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
-  if (around_.captures.any()) {
-    const InContext in_context{around_.driver, owner.context()};
+  if (dependencies_.captures.any()) {
+    const InContext in_context{dependencies_.driver, owner.context()};
     const CUresult refusal = in_context.ok() ? free_as_the_driver_does() : in_context.answer();
     if (refusal == CUDA_SUCCESS) return free_now(found);
     if (refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
     return free_later(found);  // the card has no room left to try it with
   }
   if (settings_.free == FreeMode::Relaxed) return free_later(found);
-  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
+  if (!try_release(found)) return CUDA_ERROR_INVALID_VALUE;
   const auto waited = wait_for_work_of(owner);
   if (!waited.ok() && waited.error().kind == ErrorKind::OutOfMemory) {
     // The card has no room left for the block that waits. Nobody has the memory before its time.
-    end_blocking(found, around_.clock.ticket_of_all(owner.context()));
+    end_blocking(found, dependencies_.clock.ticket_of_all(owner.context()));
     return CUDA_SUCCESS;
   }
   if (!waited.ok()) {
-    found.allocation->hold_again();
+    found.allocation->restore_held();
     return to_cuda(waited.error());
   }
   end_blocking(found, {});
@@ -97,48 +97,48 @@ void Memory::end_blocking(const AllocationMap::Found& found, const FreeTicket& t
 }
 
 Answer Memory::free_now(const AllocationMap::Found& found) {
-  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
+  if (!try_release(found)) return CUDA_ERROR_INVALID_VALUE;
   end_blocking(found, {});
   return CUDA_SUCCESS;
 }
 
 bool Memory::wait_before_free(ContextMemory& context) {
   if (settings_.free == FreeMode::Exact) return wait_for_work_of(context).ok();
-  if (!around_.gate.close(now_ns())) return false;
-  const bool is_done = around_.clock.is_all_done(context.context());
-  around_.gate.open();
+  if (!dependencies_.gate.close(now_ns())) return false;
+  const bool is_done = dependencies_.clock.is_all_done(context.context());
+  dependencies_.gate.open();
   return is_done;
 }
 
 Answer Memory::free_later(const AllocationMap::Found& found) {
-  if (!let_go(found)) return CUDA_ERROR_INVALID_VALUE;
+  if (!try_release(found)) return CUDA_ERROR_INVALID_VALUE;
   const auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
-  end_blocking(found, around_.clock.ticket_of_all(owner.context()));
+  end_blocking(found, dependencies_.clock.ticket_of_all(owner.context()));
   return CUDA_SUCCESS;
 }
 
 // To synchronise breaks a capture that another thread begins meanwhile; a free does not, but for it
 // the card must have room for a block.
 CUresult Memory::wait_for_the_current_context() {
-  if (around_.captures.ever()) {
+  if (dependencies_.captures.ever()) {
     const CUresult answer = free_as_the_driver_does();
     if (answer != CUDA_ERROR_OUT_OF_MEMORY) return answer;
   }
-  const Captures::HeldOff held_off{around_.captures};
-  return held_off.none_lives() ? around_.driver.cuCtxSynchronize_v2000()
+  const Captures::HeldOff held_off{dependencies_.captures};
+  return held_off.none_lives() ? dependencies_.driver.cuCtxSynchronize_v2000()
                                : free_as_the_driver_does();
 }
 
 // As long as it takes, as the driver does. Nothing to wait for where nothing was submitted since
 // the last time.
 Result<void> Memory::wait_for_work_of(ContextMemory& context) {
-  const std::uint64_t note = around_.work_note.take();
-  if (around_.sees_everything() && context.covered_note().load() == note) return {};
-  const Horizon horizon = around_.clock.horizon_of(context.context());
-  const InContext in_context{around_.driver, context.context()};
+  const std::uint64_t note = dependencies_.submission_epoch.take();
+  if (dependencies_.sees_everything() && context.covered_note().load() == note) return {};
+  const Horizon horizon = dependencies_.clock.horizon_of(context.context());
+  const InContext in_context{dependencies_.driver, context.context()};
   const CUresult answer = in_context.ok() ? wait_for_the_current_context() : in_context.answer();
   if (is_sticky(answer)) context_is_lost();
-  TRY(around_.driver.check(answer, "wait for the context"));
+  TRY(dependencies_.driver.check(answer, "wait for the context"));
   horizon.reached();
   context.covered_note().store(note);
   return {};
@@ -146,30 +146,30 @@ Result<void> Memory::wait_for_work_of(ContextMemory& context) {
 
 // In the capture mode of the program, beside whose captures the driver refuses it or waits.
 Result<void> Memory::wait_for_work_of(CUcontext context) {
-  const InContext in_context{around_.driver, context};
+  const InContext in_context{dependencies_.driver, context};
   const CUresult answer = in_context.ok() ? wait_for_the_current_context() : in_context.answer();
   if (is_sticky(answer)) context_is_lost();
-  return around_.driver.check(answer, "wait for the context");
+  return dependencies_.driver.check(answer, "wait for the context");
 }
 
 Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   if (address == 0) return std::nullopt;
   const auto found = find_start(address);
   if (!found) return find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
-  if (found->facts.served == Served::Opened) return CUDA_ERROR_INVALID_VALUE;
+  if (found->facts.served == Served::Imported) return CUDA_ERROR_INVALID_VALUE;
   if (is_capturing(stream)) return std::nullopt;
-  StreamState* state = around_.clock.table().find(stream);
+  StreamState* state = dependencies_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
-  StreamClock::Operation operation{around_.clock, *state, StreamClock::Operation::Kind::Free};
+  StreamClock::Operation operation{dependencies_.clock, *state, StreamClock::Operation::Kind::Free};
   const bool is_placed = operation.answer() == CUDA_SUCCESS;
   if (!is_placed && (is_sticky(operation.answer()) || is_about_capture(operation.answer()))) {
     return operation.answer();
   }
-  if (!let_go(*found)) return CUDA_ERROR_INVALID_VALUE;
+  if (!try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
   state->frees_memory_of(found->facts.device);
   // Where no event can be had, the memory is used again when all work of the context is done.
   const FreeTicket ticket =
-      is_placed ? operation.freed() : around_.clock.ticket_of_all(state->context);
+      is_placed ? operation.freed() : dependencies_.clock.ticket_of_all(state->context);
   if (found->facts.served == Served::StreamOrdered) {
     static_cast<PoolMemory*>(found->facts.owner)->free(*found->allocation, ticket);
   } else {

@@ -7,7 +7,7 @@ namespace cuvmm {
 
 int Memory::current_device() const {
   CUdevice ordinal = -1;
-  return around_.driver.cuCtxGetDevice_v2000(&ordinal) == CUDA_SUCCESS ? ordinal : -1;
+  return dependencies_.driver.cuCtxGetDevice_v2000(&ordinal) == CUDA_SUCCESS ? ordinal : -1;
 }
 
 void Memory::took_natively(const NativeMemory::Name& name, Size size) {
@@ -21,7 +21,7 @@ void Memory::took_natively(const NativeMemory::Name& name, Size size, int ordina
   if (there == nullptr) return;
   gives_back_natively(name);
   native_.took(name, {ordinal, size});
-  LocalBudget& budget = there->budget();
+  LeasedBudget& budget = there->budget();
   budget.note_native(size);
   const Size held = budget.committed_bytes() + budget.native_bytes();
   if (held > budget.limit()) there->store().reclaim(there->location(), held - budget.limit());

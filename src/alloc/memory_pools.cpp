@@ -5,8 +5,8 @@
 #include <mutex>
 #include <shared_mutex>
 
-#include "alloc/held_back.hpp"
 #include "alloc/memory.hpp"
+#include "alloc/quiesced_context.hpp"
 #include "base/log.hpp"
 
 namespace cuvmm {
@@ -94,10 +94,11 @@ PoolMemory* Memory::pool(CUmemoryPool handle) {
 // -1 where it is no device's default pool.
 int Memory::device_of_default_pool(CUmemoryPool handle) const {
   int count = 0;
-  if (around_.driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return -1;
+  if (dependencies_.driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return -1;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     CUmemoryPool standard = nullptr;
-    if (around_.driver.cuDeviceGetDefaultMemPool(&standard, ordinal) != CUDA_SUCCESS) continue;
+    if (dependencies_.driver.cuDeviceGetDefaultMemPool(&standard, ordinal) != CUDA_SUCCESS)
+      continue;
     if (standard == handle) return ordinal;
   }
   return -1;
@@ -110,9 +111,9 @@ PoolMemory* Memory::make_pool(CUmemoryPool handle, int ordinal) {
   const Writing writing{pools_lock_};
   const auto found = pools_.find(handle);
   if (found != pools_.end()) return found->second.get();
-  auto made = PoolMemory::create(around_.driver, *where, around_.clock, handle);
+  auto made = PoolMemory::create(dependencies_.driver, *where, dependencies_.clock, handle);
   if (!made.ok()) {
-    CUVMM_LOG(Warning, "%s; the pool's memory is the driver's", made.error().text().c_str());
+    CUVMM_LOG(Warning, "%s; cuvmm does not serve the pool's memory", made.error().text().c_str());
     created_pools_.erase(handle);
     return nullptr;
   }
@@ -125,7 +126,7 @@ PoolMemory* Memory::current_pool(int ordinal) {
   if (there.current_pool_is_known.load(std::memory_order_acquire)) {
     return there.current_pool.load(std::memory_order_acquire);
   }
-  const Driver& driver = around_.driver;
+  const Driver& driver = dependencies_.driver;
   CUmemoryPool current = nullptr;
   const std::uint64_t changes = pool_changes_.load();
   if (driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS) return nullptr;

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <shared_mutex>
 
-#include "alloc/held_back.hpp"
 #include "alloc/memory.hpp"
+#include "alloc/quiesced_context.hpp"
 #include "base/log.hpp"
 
 namespace cuvmm {
@@ -22,7 +22,8 @@ void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
     if (devices.of_device(device) == Access::None) continue;
     if (before.of_device(device) != Access::None) continue;
     int can = 0;
-    if (around_.driver.cuDeviceCanAccessPeer(&can, device, held.device) != CUDA_SUCCESS) continue;
+    if (dependencies_.driver.cuDeviceCanAccessPeer(&can, device, held.device) != CUDA_SUCCESS)
+      continue;
     if (can == 0) continue;
     peer_access_.push_back({.by = nullptr, .of = owner->context(), .device = device});
     const auto given = found->second->memory->set_access(access_to(owner->context(), held.device));

@@ -1,21 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+
 #include "base/options.hpp"
 
 namespace cuvmm {
 
+class LeasedBudget;
+class Lessor;
+
 // What the options say about memory.
 struct MemorySettings {
   SizeLimit limit = SizeLimit::none();
+  // For devices that have one of their own; 0: `limit`.
+  std::array<Size, HamiVariables::most_devices> device_limits{};
   SizeLimit cache = SizeLimit::none();
   Grow grow = Grow::Loose;
   FreeMode free = FreeMode::Exact;
   Compact compact = Compact::Auto;
   Duration wait{1'000'000};
+  Duration node_wait{60'000'000};
   Spill spill;
   DeviceList spill_peers;
+  Lessor* lessor = nullptr;  // of the devices' and the host's memory; nullptr: nobody
+  // Of all host memory that this process pins for devices' contents; nullptr: without bound.
+  std::shared_ptr<LeasedBudget> host = nullptr;
   Size chunk = 0;  // of all chunks of stream-ordered memory; 0: what arenas choose
+
+  Size limit_of(int device, Size memory) const {
+    const auto number = static_cast<std::size_t>(device);
+    if (number < device_limits.size() && device_limits[number] != 0) return device_limits[number];
+    return limit.is_none() ? unlimited : limit.of(memory);
+  }
 };
 
 }  // namespace cuvmm

@@ -5,8 +5,8 @@
 
 #include <shared_mutex>
 
-#include "alloc/held_back.hpp"
 #include "alloc/memory.hpp"
+#include "alloc/quiesced_context.hpp"
 
 namespace cuvmm {
 

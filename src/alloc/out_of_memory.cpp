@@ -18,8 +18,10 @@ namespace {
 // and again, and many live at the edge: each situation is worth one line.
 class LastReport {
  public:
+  std::uint64_t count() const { return count_.load(std::memory_order_relaxed); }
   // How many went unreported since the last one, or nothing where this one is no news.
   std::optional<std::uint64_t> next(Size live) {
+    count_.fetch_add(1, std::memory_order_relaxed);
     const std::uint64_t now = now_ns();
     std::uint64_t before = when_.load(std::memory_order_relaxed);
     const bool is_news =
@@ -43,6 +45,7 @@ class LastReport {
     return difference > before / 8;
   }
 
+  std::atomic<std::uint64_t> count_{0};
   std::atomic<std::uint64_t> when_{0};
   std::atomic<std::uint64_t> unreported_{0};
   std::atomic<Size> live_{0};
@@ -51,6 +54,10 @@ class LastReport {
 std::array<LastReport, AccessSet::most_devices> last_reports;
 
 }  // namespace
+
+std::uint64_t refused_allocations(int ordinal) {
+  return last_reports[static_cast<std::size_t>(ordinal)].count();
+}
 
 void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& device,
                           Size mapped_free) {

@@ -10,4 +10,7 @@ namespace cuvmm {
 void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& device,
                           Size mapped_free);
 
+// How many have been reported of that device, those included that the log left out.
+std::uint64_t refused_allocations(int ordinal);
+
 }  // namespace cuvmm

@@ -81,7 +81,7 @@ std::optional<PointerAnswer> pointer_answer(const Memory& memory, const Allocati
       return wide(reinterpret_cast<std::uint64_t>(pool->handle()));
     }
     default:
-      return held.served == Served::Opened
+      return held.served == Served::Imported
                  ? std::nullopt
                  : answer_as_device_memory(memory, held, address, attribute);
   }

@@ -122,9 +122,9 @@ Size PoolMemory::mapped_free() const {
   return all > held ? all - held : 0;
 }
 
-Size PoolMemory::let_go_of(Size wanted) {
-  const Size gone = large_->let_go_of(wanted);
-  return gone < wanted ? gone + small_->let_go_of(wanted - gone) : gone;
+Size PoolMemory::release(Size wanted) {
+  const Size gone = large_->release(wanted);
+  return gone < wanted ? gone + small_->release(wanted - gone) : gone;
 }
 
 bool PoolMemory::settle_end() {
@@ -133,9 +133,9 @@ bool PoolMemory::settle_end() {
   return small_->end_if_empty() && large_ended;
 }
 
-Complaint PoolMemory::complaint() const {
-  if (auto complaint = large_->complaint()) return complaint;
-  return small_->complaint();
+InvariantViolation PoolMemory::violation() const {
+  if (auto violation = large_->violation()) return violation;
+  return small_->violation();
 }
 
 }  // namespace cuvmm

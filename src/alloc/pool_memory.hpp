@@ -62,9 +62,9 @@ class PoolMemory {
     large_->list_held(held);
     small_->list_held(held);
   }
-  void begin_absence(Departure& departure) {
-    large_->begin_absence(departure);
-    small_->begin_absence(departure);
+  void begin_eviction(EvictionSet& evicted) {
+    large_->begin_eviction(evicted);
+    small_->begin_eviction(evicted);
   }
 
   // Keeps no more than that. Returns what is kept.
@@ -84,7 +84,7 @@ class PoolMemory {
   Size mapped_free() const;
   Size spilled_free() const { return large_->spilled_free() + small_->spilled_free(); }
   // Gives so much of it to the device's other memory, where there is so much. Returns how much.
-  Size let_go_of(Size wanted);
+  Size release(Size wanted);
   std::uint64_t moved_chunks() const;  // so far
   Moved moved() const;
   // As Arena says.
@@ -101,7 +101,7 @@ class PoolMemory {
   // that is done.
   bool settle_end();
 
-  Complaint complaint() const;
+  InvariantViolation violation() const;
 
  private:
   PoolMemory(DeviceMemory& device, StreamOrder& order, CUmemoryPool handle)

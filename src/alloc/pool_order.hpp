@@ -14,7 +14,7 @@ class PoolOrder final : public StreamOrder {
   explicit PoolOrder(StreamOrder& order) : order_(order) {}
 
   void follow_events(bool on) { follows_events_.store(on, std::memory_order_relaxed); }
-  void look_by_chance(bool on) { looks_by_chance_.store(on, std::memory_order_relaxed); }
+  void allow_opportunistic(bool on) { is_opportunistic_.store(on, std::memory_order_relaxed); }
 
   void add_dependencies(bool on) { adds_dependencies_.store(on, std::memory_order_relaxed); }
 
@@ -25,12 +25,12 @@ class PoolOrder final : public StreamOrder {
   }
   bool is_done(const FreeTicket& freed) const override { return order_.is_done(freed); }
   bool is_free_for_anyone(const FreeTicket& freed) const override {
-    return looks_by_chance_.load(std::memory_order_relaxed) ? order_.is_done(freed)
-                                                            : order_.was_waited_for(freed);
+    return is_opportunistic_.load(std::memory_order_relaxed) ? order_.is_done(freed)
+                                                             : order_.was_waited_for(freed);
   }
   // Without it only what the program waited for is known to be done.
   void look(StreamId stream) override {
-    if (looks_by_chance_.load(std::memory_order_relaxed)) order_.look(stream);
+    if (is_opportunistic_.load(std::memory_order_relaxed)) order_.look(stream);
   }
   void look_before_leaving(StreamId stream) override { order_.look(stream); }
   bool is_across_barrier(const FreeTicket& freed, StreamId asker) const override {
@@ -52,7 +52,7 @@ class PoolOrder final : public StreamOrder {
  private:
   StreamOrder& order_;
   std::atomic<bool> follows_events_{true};
-  std::atomic<bool> looks_by_chance_{true};
+  std::atomic<bool> is_opportunistic_{true};
   std::atomic<bool> adds_dependencies_{true};
 };
 

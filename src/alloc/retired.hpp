@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/lock.hpp"
-#include "stream/threshold.hpp"
+#include "stream/call_barrier.hpp"
 
 namespace cuvmm {
 
@@ -17,7 +17,7 @@ class Retired {
   // The object can no longer be looked up. It is destroyed by this call or a later one, with no
   // lock held.
   void add(std::shared_ptr<void> ended) {
-    std::optional<Threshold::GracePeriod> period = Threshold::GracePeriod::begin();
+    std::optional<CallBarrier::GracePeriod> period = CallBarrier::GracePeriod::begin();
     {
       const Holding holding{lock_};
       waiting_.push_back({std::move(ended), std::move(period)});
@@ -29,7 +29,7 @@ class Retired {
     std::vector<Waiting> over;
     const Holding holding{lock_};
     std::erase_if(waiting_, [&](Waiting& one) {
-      if (!one.period) one.period = Threshold::GracePeriod::begin();
+      if (!one.period) one.period = CallBarrier::GracePeriod::begin();
       if (!one.period || !one.period->is_over()) return false;
       over.push_back(std::move(one));
       return true;
@@ -44,7 +44,7 @@ class Retired {
  private:
   struct Waiting {
     std::shared_ptr<void> ended;
-    std::optional<Threshold::GracePeriod> period;  // nothing: not begun yet
+    std::optional<CallBarrier::GracePeriod> period;  // nothing: not begun yet
   };
 
   mutable Lock lock_{LockOrder::Retired};

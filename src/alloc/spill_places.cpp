@@ -11,34 +11,34 @@ namespace {
 
 constexpr const char* letting_spill = "let memory spill";
 
-// What one device may take of another one's memory: within what it may spill, and what the other
-// may hold.
-class NeighbourBudget final : public Budget {
+// What one device may take of another one's memory, or of the host's: within what it may spill, and
+// what may be held there.
+class SpillBudget final : public Budget {
  public:
-  NeighbourBudget(std::shared_ptr<Budget> spilled, std::shared_ptr<Budget> of_the_neighbour)
-      : spilled_(std::move(spilled)), of_the_neighbour_(std::move(of_the_neighbour)) {}
+  SpillBudget(std::shared_ptr<Budget> spilled, std::shared_ptr<Budget> of_the_place)
+      : spilled_(std::move(spilled)), of_the_place_(std::move(of_the_place)) {}
 
   void note_native(Size) override {}  // none is taken past us under this name
   void forget_native(Size) override {}
   Size native_bytes() const override { return 0; }
   Size available() const override {
-    return std::min(spilled_->available(), of_the_neighbour_->available());
+    return std::min(spilled_->available(), of_the_place_->available());
   }
 
  private:
   bool grant(Size size) override {
     if (!grant_of(*spilled_, size)) return false;
-    if (grant_of(*of_the_neighbour_, size)) return true;
+    if (grant_of(*of_the_place_, size)) return true;
     take_back_of(*spilled_, size);
     return false;
   }
   void take_back(Size size) override {
-    take_back_of(*of_the_neighbour_, size);
+    take_back_of(*of_the_place_, size);
     take_back_of(*spilled_, size);
   }
 
   const std::shared_ptr<Budget> spilled_;
-  const std::shared_ptr<Budget> of_the_neighbour_;
+  const std::shared_ptr<Budget> of_the_place_;
 };
 
 Error not_supported(const char* why) {
@@ -65,7 +65,7 @@ void DeviceMemory::find_places_to_spill(const Driver& driver,
                   ("device " + std::to_string(neighbour->ordinal())).c_str());
     }
     if (neighbours.empty() && to == SpillTo::Peer) {
-      CUVMM_LOG(Warning, "device %d: no other device can be reached; nothing spills", ordinal_);
+      CUVMM_LOG(Warning, "device %d: no peer device is accessible; spilling is off", ordinal_);
     }
   }
   if (to != SpillTo::Peer) warn_unless(spill_to_host(driver, budget), "the host");
@@ -74,7 +74,7 @@ void DeviceMemory::find_places_to_spill(const Driver& driver,
 Result<void> DeviceMemory::spill_to(const Driver& driver, DeviceMemory& neighbour,
                                     const std::shared_ptr<Budget>& budget) {
   return serve_spilled(driver, neighbour.location(),
-                       std::make_shared<NeighbourBudget>(budget, neighbour.budget_));
+                       std::make_shared<SpillBudget>(budget, neighbour.budget_));
 }
 
 Result<void> DeviceMemory::spill_to_host(const Driver& driver,
@@ -85,7 +85,10 @@ Result<void> DeviceMemory::spill_to_host(const Driver& driver,
   if (maps_host == 0) return not_supported("the device cannot map memory of the host");
   // -1 where the host has no nodes, or the driver does not tell.
   const int node = device_attribute_or(-1, driver, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal_);
-  return serve_spilled(driver, Location::host(std::max(node, 0)), budget);
+  const auto within = settings_.host == nullptr
+                          ? std::shared_ptr<Budget>{budget}
+                          : std::make_shared<SpillBudget>(budget, settings_.host);
+  return serve_spilled(driver, Location::host(std::max(node, 0)), within);
 }
 
 Result<void> DeviceMemory::serve_spilled(const Driver& driver, Location where,

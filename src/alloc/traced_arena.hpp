@@ -21,7 +21,7 @@ class TracedArena {
   // `what` is named in the trace that is being taken.
   TracedArena(int device, const char* what);
 
-  // Asked for by whoever sees trace_is_on().
+  // Used where trace_is_on().
   void tell(const ArenaUse& use) const;
 
  private:

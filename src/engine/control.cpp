@@ -9,12 +9,15 @@
 
 #include "base/log.hpp"
 #include "base/start_thread.hpp"
-#include "engine/inside.hpp"
+#include "engine/hook_bypass.hpp"
 
 namespace cuvmm {
 namespace {
 
+constexpr Duration no_time{0};
 constexpr Duration a_moment{2'000'000};
+// With what the thread of Control's own is at, which is never much at a time.
+constexpr Duration upkeep_at_most{10'000'000};
 
 // The socket of this process, for the process' end: nothing is joined then.
 std::atomic<share::ControlSocket*> open_socket{nullptr};
@@ -57,46 +60,70 @@ share::ControlAnswer as_answer(const Report& report) {
 
 }  // namespace
 
-// Who pauses, resumes or looks after the stock. The last takes a moment at the most.
+// The thread that pauses or resumes, or the one that looks after memory.
 class Control::Alone {
  public:
-  Alone(std::atomic_flag& flag, Duration at_most) : flag_(flag) {
-    const std::uint64_t until = now_us() + static_cast<std::uint64_t>(at_most.count());
-    while (!(is_mine_ = !flag_.test_and_set()) && now_us() < until) ::usleep(50);
+  // Waits so long for a pause or a resume that is under way, and so long for upkeep.
+  Alone(std::atomic<Busy>& busy, Busy as, Duration for_request, Duration for_upkeep) : busy_(busy) {
+    const std::uint64_t began = now_us();
+    for (;;) {
+      Busy by = Busy::No;
+      if ((is_mine_ = busy_.compare_exchange_strong(by, as))) return;
+      const Duration patience = by == Busy::Request ? for_request : for_upkeep;
+      if (now_us() - began >= static_cast<std::uint64_t>(patience.count())) return;
+      ::usleep(50);
+    }
   }
   ~Alone() {
-    if (is_mine_) flag_.clear();
+    if (is_mine_) busy_.store(Busy::No);
   }
   Alone(const Alone&) = delete;
   Alone& operator=(const Alone&) = delete;
   bool is_mine() const { return is_mine_; }
 
  private:
-  std::atomic_flag& flag_;
+  std::atomic<Busy>& busy_;
   bool is_mine_ = false;
 };
 
 Result<PauseReport> Control::pause(Duration timeout, Strict strict, const StillWanted& is_wanted) {
-  if (Inside::here()) return Error::invalid("pause", "from within a call");
-  const Alone alone{is_busy_, a_moment};
+  if (HookBypass::is_active()) return Error::invalid("pause", "from within a call");
+  const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
   if (!alone.is_mine()) return Error::invalid("pause", "another pause or resume is under way");
   if (stays_out_.load()) return Error::invalid("pause", "the process is about to end");
   if (placement_.is_stuck()) return Error::invalid("pause", "its memory is still being moved");
-  const Inside inside;
+  const HookBypass bypass;
   const auto paused = pauser_.pause(timeout, strict, is_wanted);
+  if (paused.ok()) pauses_.note(*paused);
   publish();
   start_looking_after_host();
   return paused;
 }
 
 Result<PauseReport> Control::resume(Partly partly) {
-  if (Inside::here()) return Error::invalid("resume", "from within a call");
-  const Alone alone{is_busy_, a_moment};
+  if (HookBypass::is_active()) return Error::invalid("resume", "from within a call");
+  const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
   if (!alone.is_mine()) return Error::invalid("resume", "another pause or resume is under way");
-  const Inside inside;
+  const HookBypass bypass;
   const auto resumed = pauser_.resume(partly);
+  if (resumed.ok()) resumes_.note(*resumed);
   publish();
   return resumed;
+}
+
+Size Control::cold_bytes(int device) const {
+  return cold_bytes_[static_cast<std::size_t>(device)].load();
+}
+
+Result<Size> Control::move_out_cold(DeviceMemory& device, Size wanted, Duration within) {
+  const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
+  if (!alone.is_mine() || stays_out_.load() || pauser_.is_paused() || placement_.is_stuck()) {
+    return Size{0};
+  }
+  const HookBypass bypass;
+  auto moved = placement_.move_out(device, wanted, within);
+  publish();
+  return moved;
 }
 
 ChunkCounters Control::spilled() const {
@@ -132,9 +159,9 @@ Duration Control::look_once() {
   constexpr Duration shortest{100};
   constexpr Duration a_moment_of_use{100'000};
   constexpr Duration usual{50'000};
-  const Alone alone{is_busy_, Duration{0}};
+  const Alone alone{busy_, Busy::Upkeep, no_time, no_time};
   if (!alone.is_mine() || stays_out_.load() || pauser_.is_paused()) return usual;
-  const Inside inside;
+  const HookBypass bypass;
   const std::uint64_t began = now_us();
   bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
   for (DeviceMemory* device : memory_.served_devices()) {
@@ -156,6 +183,9 @@ void Control::publish() {
   is_paused_.store(pauser_.is_paused());
   paused_bytes_.store(pauser_.paused_bytes());
   ready_bytes_.store(pauser_.ready_bytes());
+  for (const DeviceMemory* device : memory_.served_devices()) {
+    cold_bytes_[static_cast<std::size_t>(device->ordinal())].store(placement_.cold(*device));
+  }
 }
 
 void* Control::look_after_host(void* control) {
@@ -168,7 +198,8 @@ void* Control::look_after_host(void* control) {
 
 void Control::stay_out() {
   stays_out_.store(true);
-  const Alone what_is_under_way_is_over{is_busy_, Duration{1'000'000}};
+  constexpr Duration a_second{1'000'000};
+  const Alone what_is_under_way_is_over{busy_, Busy::Request, a_second, a_second};
 }
 
 void Control::stop_looking_after_host() {
@@ -181,7 +212,7 @@ void Control::start_looking_after_host() {
   process_ = ::getpid();
   if (looking_after_host.exchange(this) == nullptr) std::atexit(&Control::stop_looking_after_host);
   if (!start_detached(&Control::look_after_host, this)) {
-    CUVMM_LOG(Warning, "no thread to look after pinned memory; it stays");
+    CUVMM_LOG(Warning, "cannot start the thread that releases pinned memory; it stays pinned");
   }
 }
 
@@ -226,7 +257,8 @@ void Control::start() {
   if (!ahead_.is_none()) start_looking_after_host();
   if (start_detached(&Control::serve, this)) return;
   close_socket();
-  CUVMM_LOG(Warning, "no thread for the control socket; the process cannot be paused from outside");
+  CUVMM_LOG(Warning,
+            "cannot start the control socket's thread; the process cannot be paused from outside");
 }
 
 void* Control::serve(void* control) {

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/options.hpp"
+#include "engine/pause_tally.hpp"
 #include "sched/kernel_facts.hpp"
 #include "share/control.hpp"
 #include "spill/pause.hpp"
@@ -19,13 +20,13 @@ namespace cuvmm {
 class Control {
  public:
   // Host memory for so much is kept ready; what else is pinned goes back when idle for so long.
-  Control(const Surroundings& around, SizeLimit ahead, Duration idle = Duration{10'000'000})
-      : memory_(around.memory),
+  Control(const ProgramParts& dependencies, SizeLimit ahead, Duration idle = Duration{10'000'000})
+      : memory_(dependencies.memory),
         ahead_(ahead),
         idle_(idle),
-        pauser_(around),
-        placement_(around, uses_),
-        kernels_(around.driver) {}
+        pauser_(dependencies),
+        placement_(dependencies, uses_),
+        kernels_(dependencies.driver) {}
 
   // Starts the thread that serves the socket. Where it cannot be had, one line says so.
   void start();
@@ -45,10 +46,19 @@ class Control {
   bool is_paused() const { return is_paused_.load(); }
   Size paused_bytes() const { return paused_bytes_.load(); }
   Size ready_bytes() const { return ready_bytes_.load(); }
+  // Memory of the device that could lie elsewhere without being missed, and that is put there;
+  // where VMM_SPILL does not allow that, none.
+  Size cold_bytes(int device) const;
+  Result<Size> move_out_cold(DeviceMemory& device, Size wanted, Duration within);
+  // Those that have moved memory.
+  const PauseTally& pauses() const { return pauses_; }
+  const PauseTally& resumes() const { return resumes_; }
+  const Placement& placement() const { return placement_; }
   // Of all devices; costs a lock for each.
   ChunkCounters spilled() const;
 
  private:
+  enum class Busy : std::uint8_t { No, Request, Upkeep };
   class Alone;
 
   static void* serve(void* control);
@@ -65,7 +75,7 @@ class Control {
   const SizeLimit ahead_;
   const Duration idle_;
   // One at a time. Not a lock of the order: what is called under it takes them all.
-  std::atomic_flag is_busy_ = ATOMIC_FLAG_INIT;
+  std::atomic<Busy> busy_{Busy::No};
   std::atomic<bool> looks_after_host_{false};
   std::atomic<bool> stays_out_{false};
   pid_t process_ = 0;  // that has the thread
@@ -80,6 +90,9 @@ class Control {
   std::atomic<bool> is_paused_{false};
   std::atomic<Size> paused_bytes_{0};
   std::atomic<Size> ready_bytes_{0};
+  std::array<std::atomic<Size>, AccessSet::most_devices> cold_bytes_{};
+  PauseTally pauses_;
+  PauseTally resumes_;
 };
 
 }  // namespace cuvmm

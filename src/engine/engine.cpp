@@ -10,11 +10,13 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "engine/control.hpp"
-#include "engine/inside.hpp"
+#include "engine/hook_bypass.hpp"
 #include "engine/publishing.hpp"
+#include "engine/tenancy.hpp"
 #include "engine/trace_life.hpp"
 #include "stream/thread_ends.hpp"
 #include "trace/event_log.hpp"
+#include "vmm/deferred_release.hpp"
 #include "vmm/reserved_addresses.hpp"
 
 namespace cuvmm {
@@ -25,7 +27,7 @@ constexpr std::uint64_t longest_start_us = 2'000'000;
 
 void warn_of(const Options& options) {
   for (const OptionProblem& problem : options.problems()) {
-    CUVMM_LOG(Warning, "%s; the default is used", problem.text().c_str());
+    CUVMM_LOG(Warning, "%s; using the default", problem.text().c_str());
   }
 }
 
@@ -34,16 +36,21 @@ void tell_trace_of_memory() {
   if (engine != nullptr && engine->serving() != nullptr) engine->serving()->memory.tell_trace();
 }
 
+// The driver ends with the process.
+void end_tenancy() {
+  if (Engine* const engine = Engine::running()) engine->leave_node();
+}
+
 const char* name_of_call(std::uint16_t call) {
   return call < call_count ? all_calls()[call].symbol : nullptr;
 }
 
 // Without served memory there is nothing to pause.
-std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, Threshold& calls,
+std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, CallBarrier& calls,
                                       Scheduling& scheduling, SizeLimit ahead) {
   if (serving == nullptr) return nullptr;
   return std::make_unique<Control>(
-      Surroundings{.driver = driver,
+      ProgramParts{.driver = driver,
                    .memory = serving->memory,
                    .calls = calls,
                    .settle_queued =
@@ -66,21 +73,24 @@ Engine::Engine(const Driver& driver, Options options)
     : driver_(driver),
       options_(std::move(options)),
       scheduling_(driver_, captures_, options_),
-      serving_(
-          options_.mode == Mode::Vmm
-              ? std::make_unique<Serving>(
-                    driver_, options_,
-                    Serving::Program{gate_, calls_, work_note_, legacy_barrier_, per_thread_use_,
-                                     watch_, captures_, [this] { return sees_everything(); }})
-              : nullptr),
+      tenancy_(Tenancy::of(*this, options_)),
+      serving_(options_.mode == Mode::Vmm
+                   ? std::make_unique<Serving>(
+                         driver_, options_, tenancy_ != nullptr ? &tenancy_->lessor() : nullptr,
+                         Serving::Program{gate_, calls_, submission_epoch_, legacy_barrier_,
+                                          per_thread_use_, watch_, captures_,
+                                          [this] { return sees_everything(); }})
+                   : nullptr),
       control_(make_control(driver_, serving_.get(), calls_, scheduling_, options_.pause_ahead)),
       stores_(driver_, memory_settings(options_),
               serving_ != nullptr ? &serving_->memory : nullptr) {}
 
+Engine::~Engine() = default;
+
 Engine* Engine::start() {
   // The driver itself may call while it is being loaded.
-  if (Inside::here() || cannot_start.load(std::memory_order_relaxed)) return nullptr;
-  const Inside inside;
+  if (HookBypass::is_active() || cannot_start.load(std::memory_order_relaxed)) return nullptr;
+  const HookBypass bypass;
   Engine* mine = make();
   if (mine == nullptr) return nullptr;
   Engine* nobody = nullptr;
@@ -118,11 +128,17 @@ void Engine::set_up() {
   if (trace_is_on() && serving_ != nullptr) std::atexit(&tell_trace_of_memory);
   scheduling_.start_as_asked();
   if (options_.publish == Switch::On) start_publishing(*this);
+  static std::atomic<bool> registered{false};
+  if (tenancy_ != nullptr && !registered.exchange(true)) std::atexit(&end_tenancy);
   if (control_ == nullptr) return;
   if (options_.control == Switch::On) control_->start();
   if (options_.spill.to == SpillTo::Off) return;
   if (options_.spill_move == Switch::On) control_->start_placing();
   control_->start_looking_after_host();
+}
+
+void Engine::leave_node() {
+  if (tenancy_ != nullptr) tenancy_->stay_out();
 }
 
 // For the thread that sets it up, which needs no lock that we could hold. nullptr after a while, so
@@ -154,6 +170,7 @@ void Engine::forget_after_fork() {
   LastUses::watch(nullptr);
   ThreadEnds::forget_after_fork();
   reserved_addresses::forget_after_fork();
+  forget_deferred_after_fork();
   current_.store(nullptr);
   starting_.store(nullptr);
   cannot_start.store(false);

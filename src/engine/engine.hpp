@@ -7,18 +7,20 @@
 #include "driver/driver.hpp"
 #include "engine/device_stores.hpp"
 #include "engine/ending_contexts.hpp"
+#include "engine/hook_coverage.hpp"
 #include "engine/scheduling.hpp"
 #include "engine/serving.hpp"
-#include "engine/sight.hpp"
+#include "engine/time_lease.hpp"
 #include "engine/watch.hpp"
 #include "resize/resizables.hpp"
 #include "stream/legacy_barrier.hpp"
 #include "stream/per_thread_use.hpp"
-#include "stream/work_note.hpp"
+#include "stream/submission_epoch.hpp"
 
 namespace cuvmm {
 
 class Control;
+class Tenancy;
 
 // What runs behind the hooks: one per process. Made at the program's first driver call, never
 // destroyed; a forked child gets one of its own when it first calls.
@@ -50,20 +52,24 @@ class Engine {
   Serving* serving() const { return serving_.get(); }
   // By which the process is paused; nullptr where its memory is the driver's.
   Control* control() const { return control_.get(); }
+  // At the end of the process: nothing is done for other programs any more.
+  void leave_node();
   // Physical memory for those who map it themselves.
   DeviceStores& stores() { return stores_; }
   // Every call that could touch memory or work passes the first, from its beginning to its end;
   // those that give the device work pass the gate as well.
-  Threshold& calls() { return calls_; }
+  CallBarrier& calls() { return calls_; }
   // Never shut: for calls that do not wait in a pause, and look at pools or contexts of ours.
-  Threshold& questions() { return questions_; }
+  CallBarrier& questions() { return questions_; }
   Gate& gate() { return gate_; }
   // Whether and how the clients' calls are put in order.
   Scheduling& scheduling() { return scheduling_; }
   Captures& captures() { return captures_; }
+  // Whether and when calls wait for other processes.
+  TimeLease& time_lease() { return time_lease_; }
 
   // Left by every call that submits, once the driver has answered it.
-  WorkNote& work_note() { return work_note_; }
+  SubmissionEpoch& submission_epoch() { return submission_epoch_; }
   // Told of the same calls, by the stream that each was for.
   LegacyBarrier& legacy_barrier() { return legacy_barrier_; }
   // Before every call that gives a thread's own default stream work.
@@ -79,10 +85,11 @@ class Engine {
   static bool has_reserved(CUdeviceptr address, Size size);
 
   // False once the program has called what none of our lists knows.
-  bool sees_everything() const { return sight().is_whole(); }
+  bool sees_everything() const { return hook_coverage().is_whole(); }
 
  private:
   Engine(const Driver& driver, Options options);
+  ~Engine();
   static Engine* start();
   static Engine* make();
   void set_up();
@@ -96,15 +103,17 @@ class Engine {
   const Driver driver_;    // immutable after construction
   const Options options_;  // immutable after construction
   Watch watch_;
-  WorkNote work_note_;
+  SubmissionEpoch submission_epoch_;
   LegacyBarrier legacy_barrier_;
-  Threshold calls_{Threshold::Of::Calls};
-  Threshold questions_{Threshold::Of::Questions};
+  CallBarrier calls_{CallBarrier::Of::Calls};
+  CallBarrier questions_{CallBarrier::Of::Questions};
   Gate gate_;
   PerThreadUse per_thread_use_;
   Captures captures_;
   EndingContexts ending_contexts_;
   Scheduling scheduling_;
+  TimeLease time_lease_{{driver_, watch_, calls_, captures_, legacy_barrier_}};
+  const std::unique_ptr<Tenancy> tenancy_;  // leases what is served
   const std::unique_ptr<Serving> serving_;
   const std::unique_ptr<Control> control_;
   DeviceStores stores_;

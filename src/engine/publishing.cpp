@@ -9,11 +9,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "alloc/out_of_memory.hpp"
 #include "base/log.hpp"
 #include "base/start_thread.hpp"
 #include "cuvmm/version.h"
+#include "engine/control.hpp"
 #include "engine/engine.hpp"
-#include "engine/inside.hpp"
+#include "engine/hook_bypass.hpp"
 #include "share/figures.hpp"
 
 namespace cuvmm {
@@ -31,18 +33,28 @@ struct Work {
   PublishedFigures& figures;
 };
 
-DeviceFigures figures_of(const Memory& memory, const DeviceMemory& device) {
+DeviceFigures figures_of(const Memory& memory, const Control* control, const DeviceMemory& device) {
   const MemoryCounters counters = memory.counters(device.ordinal());
   const ChunkCounters& chunks = counters.chunks;
-  return {.ordinal = static_cast<std::uint32_t>(device.ordinal()),
-          .memory = device.memory(),
-          .limit = device.limit(),
-          .requested_live = counters.requested_live,
-          .cached = chunks.physical_free + chunks.physical_unreleased + counters.mapped_free,
-          .physical = counters.physical_held(),
-          .spilled = device.store().spilled().physical_in_use,
-          .moves = counters.moved.count,
-          .moved = counters.moved.bytes};
+  DeviceFigures figures{
+      .ordinal = static_cast<std::uint32_t>(device.ordinal()),
+      .memory = device.memory(),
+      .limit = device.limit(),
+      .requested_live = counters.requested_live,
+      .cached = chunks.physical_free + chunks.physical_unreleased + counters.mapped_free,
+      .physical = counters.physical_held(),
+      .spilled = device.store().spilled().physical_in_use,
+      .moves = counters.moved.count,
+      .moved = counters.moved.bytes,
+      .uuid = device.uuid(),
+      .refusals = refused_allocations(device.ordinal())};
+  if (control != nullptr) {
+    const Placement::Tally& tally = control->placement().tally(device.ordinal());
+    figures.placed_in = tally.in.load();
+    figures.placed_out = tally.out.load();
+    figures.spilled_hot = tally.hot.load();
+  }
+  return figures;
 }
 
 Figures figures_of(const Engine& engine) {
@@ -50,9 +62,16 @@ Figures figures_of(const Engine& engine) {
   const Serving* const serving = engine.serving();
   if (serving == nullptr) return figures;
   figures.is_counted = 1;
+  const Control* const control = engine.control();
+  if (control != nullptr) {
+    figures.is_paused = control->is_paused() ? 1 : 0;
+    figures.paused = control->paused_bytes();
+    figures.pauses = control->pauses().figures();
+    figures.resumes = control->resumes().figures();
+  }
   for (const DeviceMemory* device : serving->memory.served_devices()) {
     if (figures.device_count == Figures::most_devices) break;
-    figures.devices[figures.device_count++] = figures_of(serving->memory, *device);
+    figures.devices[figures.device_count++] = figures_of(serving->memory, control, *device);
   }
   return figures;
 }
@@ -84,9 +103,9 @@ Error answer_questions(const Work& work) {
 void* run(void* given) {
   const std::unique_ptr<Work> work{static_cast<Work*>(given)};
   ::pthread_setname_np(::pthread_self(), "cuvmm-figures");
-  const Inside inside;
+  const HookBypass bypass;
   const Error ended = answer_questions(*work);
-  CUVMM_LOG(Info, "%s; `cuvmm top` sees this process no longer", ended.text().c_str());
+  CUVMM_LOG(Info, "%s; `cuvmm top` no longer sees this process", ended.text().c_str());
   return nullptr;
 }
 
@@ -100,6 +119,8 @@ share::Publisher publisher_of(const Options& options) {
   std::memcpy(publisher.library_version.data(), CUVMM_VERSION_STRING, sizeof CUVMM_VERSION_STRING);
   const auto mode = choice_names<Mode>[static_cast<std::size_t>(options.mode)];
   std::memcpy(publisher.mode.data(), mode.data(), std::min(mode.size(), publisher.mode.size() - 1));
+  std::memcpy(publisher.name.data(), options.name.data(),
+              std::min(options.name.size(), publisher.name.size() - 1));
   return publisher;
 }
 
@@ -123,7 +144,9 @@ void start_publishing(Engine& engine) {
   }
   delete work;
   remove_figures();
-  CUVMM_LOG(Info, "no thread for figures; `cuvmm top` does not see this process");
+  CUVMM_LOG(
+      Info,
+      "cannot start the thread that publishes figures; `cuvmm top` does not see this process");
 }
 
 void forget_publishing() {

@@ -5,7 +5,7 @@ namespace cuvmm {
 
 class Engine;
 
-// Tells whoever of this user looks (`cuvmm top`) what the engine's memory comes to: a thread that
+// Publishes the engine's memory counts to this user's processes (`cuvmm top`): a thread that
 // sleeps until it is asked. Where it cannot be had, the program runs without, and the log says so.
 void start_publishing(Engine& engine);
 

@@ -3,7 +3,7 @@
 
 #include "engine/watch.hpp"
 #include "resize/resizer.hpp"
-#include "stream/threshold.hpp"
+#include "stream/call_barrier.hpp"
 
 namespace cuvmm {
 
@@ -12,8 +12,9 @@ namespace cuvmm {
 class ResizeWatch final : public Watcher, public Resizer::Notice {
  public:
   // `calls`: what every call passes that touches memory.
-  ResizeWatch(Watch& watch, Threshold& calls, const Resizer::Surroundings& around, Resize mode)
-      : watch_(watch), calls_(calls), resizer_(around, *this, mode) {}
+  ResizeWatch(Watch& watch, CallBarrier& calls, const Resizer::Dependencies& dependencies,
+              Resize mode)
+      : watch_(watch), calls_(calls), resizer_(dependencies, *this, mode) {}
 
   Resizer& resizer() { return resizer_; }
 
@@ -23,7 +24,7 @@ class ResizeWatch final : public Watcher, public Resizer::Notice {
     if (works) return resizer_.before(Resizer::Caller::Works);
     // Such a call touches nothing of its own accord, and so may not have passed; but it runs what
     // is put off.
-    const Threshold::Pass pass{calls_};
+    const CallBarrier::Pass pass{calls_};
     return resizer_.before(Resizer::Caller::Waits);
   }
   void begin() override { watch_.begin(*this, every_effect); }
@@ -31,7 +32,7 @@ class ResizeWatch final : public Watcher, public Resizer::Notice {
 
  private:
   Watch& watch_;
-  Threshold& calls_;
+  CallBarrier& calls_;
   Resizer resizer_;
 };
 

@@ -7,7 +7,7 @@
 
 #include "base/log.hpp"
 #include "engine/engine.hpp"
-#include "engine/inside.hpp"
+#include "engine/hook_bypass.hpp"
 #include "engine/trace_life.hpp"
 #include "trace/current_trace.hpp"
 
@@ -18,12 +18,15 @@ constexpr Duration longest_park{100'000};
 
 // What the issuing threads call goes straight through every hook, as long as they live.
 void begin_issuing_thread() {
-  alignas(Inside) static thread_local std::byte never_ended[sizeof(Inside)];
-  new (never_ended) Inside;
+  alignas(HookBypass) static thread_local std::byte never_ended[sizeof(HookBypass)];
+  new (never_ended) HookBypass;
 }
 
 void park_at_exit() {
-  if (Engine* engine = Engine::running()) engine->scheduling().park();
+  Engine* const engine = Engine::running();
+  if (engine == nullptr) return;
+  engine->time_lease().stay_out();
+  engine->scheduling().park();
 }
 
 ScheduleSettings settings_of(const Options& options) {

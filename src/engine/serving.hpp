@@ -4,21 +4,24 @@
 #include "alloc/memory.hpp"
 #include "alloc/pointer_answers.hpp"
 #include "base/options.hpp"
-#include "engine/inside.hpp"
+#include "engine/hook_bypass.hpp"
 #include "engine/resize_watch.hpp"
 #include "share/legacy_ipc.hpp"
 
 namespace cuvmm {
 
-inline MemorySettings memory_settings(const Options& options) {
+inline MemorySettings memory_settings(const Options& options, Lessor* lessor = nullptr) {
   return {.limit = options.limit,
+          .device_limits = options.hami.device_limits,
           .cache = options.cache,
           .grow = options.grow,
           .free = options.free,
           .compact = options.compact,
           .wait = options.wait,
+          .node_wait = options.node_wait,
           .spill = options.spill,
-          .spill_peers = options.spill_peers};
+          .spill_peers = options.spill_peers,
+          .lessor = lessor};
 }
 
 // All that serves the program's memory, in VMM_MODE=VMM.
@@ -26,31 +29,31 @@ struct Serving {
   // What the engine knows of the program.
   struct Program {
     Gate& gate;
-    Threshold& calls;
-    WorkNote& work_note;
+    CallBarrier& calls;
+    SubmissionEpoch& submission_epoch;
     LegacyBarrier& legacy_barrier;
     PerThreadUse& per_thread_use;
     Watch& watch;
     Captures& captures;
     std::function<bool()> sees_everything;
   };
-  Serving(const Driver& driver, const Options& options, const Program& program)
+  Serving(const Driver& driver, const Options& options, Lessor* lessor, const Program& program)
       : clock(driver,
               {program.captures, program.gate, program.legacy_barrier, program.sees_everything}),
-        memory({driver, clock, program.captures, program.gate, program.work_note,
+        memory({driver, clock, program.captures, program.gate, program.submission_epoch,
                 program.sees_everything},
-               memory_settings(options)),
+               memory_settings(options, lessor)),
         ipc(driver, memory,
             [](const std::function<void()>& work) {
-              const Inside inside;
+              const HookBypass bypass;
               work();
             }),
         captures(program.captures) {
     if (options.resize == Resize::Off) return;
     resizing = std::make_unique<ResizeWatch>(
         program.watch, program.calls,
-        Resizer::Surroundings{driver, memory, clock, captures, program.gate, program.work_note,
-                              program.per_thread_use},
+        Resizer::Dependencies{driver, memory, clock, captures, program.gate,
+                              program.submission_epoch, program.per_thread_use},
         options.resize);
   }
 

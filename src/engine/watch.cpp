@@ -6,10 +6,10 @@
 namespace cuvmm {
 
 void Watch::begin(Watcher& watcher, Effect effects) {
-  for (Place& place : places_) {
+  for (Registration& registration : registrations_) {
     Watcher* nobody = nullptr;
-    if (!place.watcher.compare_exchange_strong(nobody, &watcher)) continue;
-    place.effects.store(static_cast<std::uint8_t>(effects));
+    if (!registration.watcher.compare_exchange_strong(nobody, &watcher)) continue;
+    registration.effects.store(static_cast<std::uint8_t>(effects));
     renew_wanted();
     return;
   }
@@ -17,10 +17,10 @@ void Watch::begin(Watcher& watcher, Effect effects) {
 }
 
 void Watch::end(Watcher& watcher) {
-  for (Place& place : places_) {
-    if (place.watcher.load() != &watcher) continue;
-    place.effects.store(0);
-    place.watcher.store(nullptr);
+  for (Registration& registration : registrations_) {
+    if (registration.watcher.load() != &watcher) continue;
+    registration.effects.store(0);
+    registration.watcher.store(nullptr);
   }
   renew_wanted();
 }
@@ -29,7 +29,7 @@ void Watch::renew_wanted() {
   // Several may do so at once: who stored what is out of date by then sees it, and does it again.
   const auto all_wanted = [this] {
     std::uint8_t all = 0;
-    for (const Place& place : places_) all |= place.effects.load();
+    for (const Registration& registration : registrations_) all |= registration.effects.load();
     return all;
   };
   for (std::uint8_t all = all_wanted();;) {
@@ -42,10 +42,10 @@ void Watch::renew_wanted() {
 
 CUresult Watch::tell(const CallSite& site) {
   CUresult answer = CUDA_SUCCESS;
-  for (Place& place : places_) {
-    Watcher* watcher = place.watcher.load(std::memory_order_acquire);
+  for (Registration& registration : registrations_) {
+    Watcher* watcher = registration.watcher.load(std::memory_order_acquire);
     if (watcher == nullptr) continue;
-    if ((place.effects.load() & static_cast<std::uint8_t>(site.effect)) == 0) continue;
+    if ((registration.effects.load() & static_cast<std::uint8_t>(site.effect)) == 0) continue;
     const CUresult one = watcher->before(site);
     if (answer == CUDA_SUCCESS) answer = one;
   }

@@ -51,12 +51,12 @@ class Watch {
   void renew_wanted();
 
   static constexpr std::size_t most_watchers = 8;
-  struct Place {
+  struct Registration {
     std::atomic<Watcher*> watcher{nullptr};
     std::atomic<std::uint8_t> effects{0};
   };
   std::atomic<std::uint8_t> wanted_{0};
-  Place places_[most_watchers];
+  Registration registrations_[most_watchers];
 };
 
 }  // namespace cuvmm

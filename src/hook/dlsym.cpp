@@ -9,6 +9,7 @@
 
 #include "base/text.hpp"
 #include "hook/door_of.hpp"
+#include "hook/nvml.hpp"
 
 extern "C" {
 // What the assembler below calls, and where it jumps.
@@ -85,7 +86,7 @@ void* open_driver(const char* path) {
   return library != nullptr ? library : dlopen("libcuda.so.1", how);
 }
 
-// Before any constructor of the program, and again by whoever comes still earlier.
+// Runs before any constructor of the program, and on demand for still earlier callers.
 [[gnu::constructor(101)]] void prepare() {
   if (cuvmm_next_dlsym != nullptr) return;
   const int kept_errno = errno;
@@ -120,10 +121,16 @@ void* library_without_driver() {
 }  // namespace cuvmm::hook
 
 // Null: let the real dlsym answer. Decided by the name first, so that a lookup which is none of
-// ours (cudaMalloc, cudnnCreate) costs three comparisons and touches nothing.
+// ours (cudaMalloc, cudnnCreate) costs four comparisons and touches nothing.
 void* cuvmm_decide_dlsym(void** library, const char* name) {
   using namespace cuvmm::hook;
   if (cuvmm_next_dlsym == nullptr) prepare();
+  if (is_named_like_nvmls_memory(name)) {
+    const bool is_named = *library != RTLD_DEFAULT && *library != RTLD_NEXT;
+    if (is_named) return nvml_door(*library, name, cuvmm_next_dlsym);
+    if (!nvml_is_loaded()) *library = library_without_driver();
+    return nullptr;
+  }
   if (!is_named_like_the_drivers(name)) return nullptr;
   if (*library != RTLD_DEFAULT && *library != RTLD_NEXT) {
     return door_for_symbol(*library, name, cuvmm_next_dlsym);

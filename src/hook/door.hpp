@@ -9,8 +9,9 @@
 #include <type_traits>
 
 #include "driver/driver.hpp"
+#include "engine/device_work.hpp"
 #include "engine/engine.hpp"
-#include "engine/inside.hpp"
+#include "engine/hook_bypass.hpp"
 #include "hook/named_copy.hpp"
 
 namespace cuvmm::hook {
@@ -43,6 +44,34 @@ struct Row;
 // given some back.
 bool is_worth_another_try(Engine& engine, CUresult refusal);
 
+// The calls that programs make all the time, whose doors are made for speed.
+template <Call call>
+inline constexpr bool is_common = false;
+#define CUVMM_COMMON(symbol, flavours) \
+  template <>                          \
+  inline constexpr bool is_common<Call::symbol> = true;
+#include "hook/common_doors.def"
+#undef CUVMM_COMMON
+
+// Which side of the legacy barrier was given work. Calls without a stream are work of the default
+// stream where they copy or set, and may be anybody's where they do something else.
+[[gnu::always_inline]] inline void note_side(Engine& engine, Call call, Flavour flavour,
+                                             CUstream stream, bool names_stream) {
+  const std::string_view name = info(call).name;
+  const bool copies_or_sets = name.starts_with("cuMemcpy") || name.starts_with("cuMemset");
+  LegacyBarrier& barrier = engine.legacy_barrier();
+  if (!names_stream && !copies_or_sets) return barrier.anything_submitted();
+  const bool is_legacy =
+      stream == CU_STREAM_LEGACY || (stream == nullptr && flavour == Flavour::Legacy);
+  is_legacy ? barrier.legacy_submitted() : barrier.blocking_submitted();
+}
+
+// What has to be noted once the driver has taken work. The second is both, of calls that are not
+// common.
+void note_device_work(Engine& engine, Call call, Flavour flavour, CUstream stream,
+                      std::uint64_t kind);
+void note_submitted(Engine& engine, Call call, Flavour flavour, CUstream stream, bool names_stream);
+
 // The real function behind a door, in the door's flavour.
 template <Call call>
 class Forward {
@@ -52,7 +81,7 @@ class Forward {
   Engine& engine() const { return engine_; }
   Flavour flavour() const { return flavour_; }
 
-  // Whoever waits for such a call is told; then the driver answers; then it is noted that there
+  // Tells those waiting for such a call; then the driver answers; then records that there
   // is work. Work that the driver refused counts as well: it may have begun some of it.
   template <class... Arguments>
   CUresult operator()(Arguments... arguments) const {
@@ -118,27 +147,44 @@ class Forward {
     const Gate::Pass pass{engine_.gate()};
     const CUresult answer = unannounced(arguments...);
     if constexpr (submits) {
-      engine_.work_note().leave();
-      note_side_of_barrier(arguments...);
+      if constexpr (is_common<call>) {
+        engine_.submission_epoch().leave();
+        note_side_of_barrier(arguments...);
+        if constexpr (is_device_work(call)) {
+          if (engine_.time_lease().counts()) [[unlikely]] {
+            note_device_work(engine_, call, flavour_, stream_among(arguments...),
+                             kind_among(arguments...));
+          }
+        }
+      } else {
+        note_submitted(engine_, call, flavour_, stream_among(arguments...),
+                       names_stream<Arguments...>);
+      }
     }
     return answer;
   }
 
-  // Which side of the legacy barrier was given the work. Calls without a stream are work of the
-  // default stream where they copy or set, and may be anybody's where they do something else.
+  // Launches of one function or graph in one shape are of one kind; of other calls, all are.
+  template <class... Arguments>
+  static std::uint64_t kind_among(const Arguments&... arguments) {
+    std::uint64_t kind = static_cast<std::uint64_t>(call) + 1;
+    [[maybe_unused]] const auto add = [&](const auto& argument) {
+      using Argument = std::remove_cvref_t<decltype(argument)>;
+      if constexpr (std::is_same_v<Argument, CUfunction> || std::is_same_v<Argument, CUgraphExec>) {
+        kind = kind * 31 + (reinterpret_cast<std::uint64_t>(argument) >> 4);
+      }
+      if constexpr (std::is_same_v<Argument, unsigned>) kind = kind * 31 + argument;
+    };
+    if constexpr (!copies_or_sets) (add(arguments), ...);
+    return kind;
+  }
+
+  template <class... Arguments>
+  static constexpr bool names_stream = (std::is_same_v<Arguments, CUstream> || ...) ||
+                                       (std::is_same_v<Arguments, const CUlaunchConfig*> || ...);
   template <class... Arguments>
   void note_side_of_barrier(const Arguments&... arguments) const {
-    LegacyBarrier& barrier = engine_.legacy_barrier();
-    constexpr bool names_stream = (std::is_same_v<Arguments, CUstream> || ...) ||
-                                  (std::is_same_v<Arguments, const CUlaunchConfig*> || ...);
-    if constexpr (!names_stream && !copies_or_sets) {
-      barrier.anything_submitted();
-    } else {
-      const CUstream stream = stream_among(arguments...);
-      const bool is_legacy =
-          stream == CU_STREAM_LEGACY || (stream == nullptr && flavour_ == Flavour::Legacy);
-      is_legacy ? barrier.legacy_submitted() : barrier.blocking_submitted();
-    }
+    note_side(engine_, call, flavour_, stream_among(arguments...), names_stream<Arguments...>);
   }
 
   template <class... Arguments>

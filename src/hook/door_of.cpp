@@ -116,7 +116,7 @@ bool has_door(const char* symbol) {
 }
 
 void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*, const char*)) {
-  if (Inside::here()) return nullptr;
+  if (HookBypass::is_active()) return nullptr;
   void* door = made_once<NamedDoors>().find(name);
   const int kept_errno = errno;
   void* real = real_dlsym(library, name);
@@ -136,13 +136,7 @@ class RealDoors {
  public:
   explicit RealDoors(const Driver& driver) : driver_(driver) {
     doors_.reserve(2 * most_doors);
-#define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
-  add(Call::symbol, driver.name, driver.name##_per_thread);
-#define CUVMM_API_OLD(name, symbol, since, until, flavours, effect, need) \
-  add(Call::symbol, driver.name##_v##since, driver.name##_v##since##_per_thread);
-#include "driver/driver_api.def"
-#undef CUVMM_API
-#undef CUVMM_API_OLD
+    for (std::size_t i = 0; i < call_count; ++i) add(static_cast<Call>(i));
   }
 
   void* find(void* real) const {
@@ -153,15 +147,15 @@ class RealDoors {
  private:
   // A driver may answer cuGetProcAddress with another address than its symbol has, so both are
   // known. `since` asks for exactly this signature.
-  template <class Function>
-  void add(Call call, Function legacy, Function per_thread) {
+  void add(Call call) {
     if (!driver_.has(call)) return;
     const CallInfo& row = info(call);
     const DoorPair& pair = all_doors()[static_cast<std::size_t>(call)];
-    add_one(reinterpret_cast<void*>(legacy), pair.legacy);
+    const FunctionPair real = driver_.functions(call);
+    add_one(real.legacy, pair.legacy);
     add_one(answered(row, row.since, CU_GET_PROC_ADDRESS_LEGACY_STREAM), pair.legacy);
     if (pair.per_thread == nullptr) return;
-    add_one(reinterpret_cast<void*>(per_thread), pair.per_thread);
+    add_one(real.per_thread, pair.per_thread);
     add_one(answered(row, std::max(row.since, 7000), CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
             pair.per_thread);
   }

@@ -13,7 +13,7 @@ bool has_door(const char* symbol);
 void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*, const char*));
 
 // The door for a function that cuGetProcAddress answered; null where none of our rows is exactly
-// that function. For code that is Inside.
+// that function. For code that is HookBypass.
 void* door_for_function(Engine& engine, void* real);
 
 }  // namespace cuvmm::hook

@@ -6,18 +6,10 @@
 #include "hook/door.hpp"
 #include "hook/native.hpp"
 #include "hook/record.hpp"
-#include "hook/scheduled/way.hpp"
+#include "hook/scheduled/dispatch_mode.hpp"
 #include "hook/uses.hpp"
 
 namespace cuvmm::hook {
-
-template <Call call>
-inline constexpr bool is_common = false;
-#define CUVMM_COMMON(symbol, flavours) \
-  template <>                          \
-  inline constexpr bool is_common<Call::symbol> = true;
-#include "hook/common_doors.def"
-#undef CUVMM_COMMON
 
 // Their bodies make records that say more.
 constexpr bool takes_or_frees_memory(std::string_view name) {
@@ -39,10 +31,10 @@ struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
     Engine* engine = Engine::get();
     if (engine == nullptr) return call_natively<call>(flavour, arguments...);
     const Forward<call> forward{*engine, flavour};
-    if (Inside::here() || !engine->is_on()) return forward.unannounced(arguments...);
+    if (HookBypass::is_active() || !engine->is_on()) return forward.unannounced(arguments...);
     // What the driver itself calls from here on goes straight through.
-    const Inside inside;
-    [[maybe_unused]] const Pass pass{engine->calls()};
+    const HookBypass bypass;
+    [[maybe_unused]] const Pass pass{engine->calls(), call};
     if constexpr (names_memory<call, Arguments...>) {
       if (LastUses* const uses = LastUses::watched()) [[unlikely]]
         note_uses<call>(*engine, *uses, arguments...);
@@ -68,9 +60,9 @@ struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
       has(info(call).effect,
           Effect::Submits | Effect::Reads | Effect::Writes | Effect::Destroys | Effect::Exposes);
   struct NoPass {
-    explicit NoPass(const Threshold&) {}
+    NoPass(const CallBarrier&, Call) {}
   };
-  using Pass = std::conditional_t<waits_in_a_pause, Threshold::Pass, NoPass>;
+  using Pass = std::conditional_t<waits_in_a_pause, CallBarrier::Pass, NoPass>;
 
   // A call that no pending work could notice is not worth a record of its own.
   static bool is_recorded() {

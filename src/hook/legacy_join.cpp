@@ -34,7 +34,7 @@ CUresult LegacyJoin::follow(CUcontext follower, CUcontext followed) const {
   CUresult answer = in_follower.answer();
   if (in_follower.ok()) answer = driver.cuStreamWaitEvent(CU_STREAM_LEGACY, event, 0);
   driver.cuEventDestroy(event);
-  engine_->work_note().leave();
+  engine_->submission_epoch().leave();
   engine_->legacy_barrier().legacy_submitted();
   return answer;
 }

@@ -6,7 +6,7 @@ namespace cuvmm::hook {
 // Slow, and meant to be: a program that was answered the real cuGetProcAddress does not come here
 // again.
 void* native_function(const CallInfo& row, Flavour flavour) {
-  const Inside inside;
+  const HookBypass bypass;
   const DriverSource& source = driver_source();
   void* library = source.doors.open(source.path.load());
   if (library == nullptr) return nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trace and the log are told of a call. Costs a load and a branch while nobody listens.
+// Records a call in the trace and the log. Costs a load and a branch while both are off.
 //
 // A row is described by CUVMM_EVENT (src/hook/events): from the call's arguments and the driver's
 // answer, which record it leaves. A row without a description leaves an event Call, if it has an

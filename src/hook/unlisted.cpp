@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/log.hpp"
-#include "engine/inside.hpp"
+#include "engine/hook_bypass.hpp"
 
 extern "C" {
 // What the assembler below reads and calls.
@@ -137,14 +137,15 @@ void* known_entry(void* real) {
 }
 
 void lose_sight(const char* name) {
-  if (!sight().lose()) return;
-  CUVMM_LOG(Info, "function=%s is not known to this version: shortcuts end here", name);
+  if (!hook_coverage().lose()) return;
+  CUVMM_LOG(Info, "function=%s is unknown to this version: cuvmm relies on full coverage no longer",
+            name);
 }
 
 // Two threads that ask at once for the same function may get two entries, which do the same.
 void* new_entry(const char* name, void* real) {
-  sight().handed_out_unlisted();
-  CUVMM_LOG(Debug, "function=%s is handed out although it is in no list", name);
+  hook_coverage().handed_out_unlisted();
+  CUVMM_LOG(Debug, "function=%s handed out, although no list names it", name);
   const std::size_t mine = taken.fetch_add(1, std::memory_order_acq_rel);
   if (mine >= most_unlisted) {
     taken.store(most_unlisted, std::memory_order_relaxed);
@@ -165,7 +166,7 @@ void* entry_of(const char* name, void* real) {
 }  // namespace
 
 void settle_and_lose_sight(Engine& engine) {
-  sight().lose();
+  hook_coverage().lose();
   engine.scheduling().end_for_good();
   // Nothing is known of what comes, answers included.
   static_cast<void>(engine.before({unlisted_call, every_effect}));
@@ -187,15 +188,15 @@ void* entry_of_unlisted_symbol(const char* symbol, void* real) {
 
 }  // namespace cuvmm::hook
 
-// Whoever holds something pending is told while it is still true that all was seen so far.
+// Subsystems with something pending hear of it while coverage is still complete.
 void cuvmm_call_of_unlisted(unsigned index) {
   using namespace cuvmm;
   const int kept_errno = errno;
   Engine* engine = Engine::running();
-  if (engine != nullptr && engine->is_on() && !Inside::here()) {
-    const Inside inside;
-    // Whoever holds the program still learns of it before he begins, or after he is done.
-    const Threshold::Pass pass{engine->calls()};
+  if (engine != nullptr && engine->is_on() && !HookBypass::is_active()) {
+    const HookBypass bypass;
+    // A thread that quiesces the program learns of it before it begins, or after it is done.
+    const CallBarrier::Pass pass{engine->calls()};
     hook::lose_sight(hook::names[index].data());
     hook::settle_and_lose_sight(*engine);
   } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of the driver that are in neither driver_api.def nor not_hooked.def, as a newer driver
 // has them. Nothing is known of their arguments, so they are handed out behind an entry that only
-// jumps on; the first call of any of them loses sight (engine/sight.hpp).
+// jumps on; the first call of any of them ends full coverage (engine/hook_coverage.hpp).
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ void* entry_of_unlisted_symbol(const char* symbol, void* real);
 // shortcut is taken that relies on it. The caller says why, where it is the first.
 void settle_and_lose_sight(Engine& engine);
 
-// What there are entries for. A function beyond them loses sight when it is handed out.
+// What there are entries for. A function beyond them ends full coverage when it is handed out.
 inline constexpr std::size_t most_unlisted = 512;
 
 }  // namespace cuvmm::hook

@@ -17,6 +17,11 @@ constexpr bool is_launch_with_parameters(std::string_view name) {
          name == "cuLaunchCooperativeKernel";
 }
 
+// What the kernels of a graph are given is not looked at.
+constexpr bool is_launch_of_a_graph(std::string_view name) {
+  return name == "cuGraphLaunch";
+}
+
 // After it handles of functions may be others'.
 constexpr bool ends_functions(std::string_view name) {
   return name == "cuModuleUnload" || name == "cuLibraryUnload" ||
@@ -26,6 +31,7 @@ constexpr bool ends_functions(std::string_view name) {
 
 template <Call call, class... Arguments>
 inline constexpr bool names_memory = is_launch_with_parameters(info(call).name) ||
+                                     is_launch_of_a_graph(info(call).name) ||
                                      (has(info(call).effect, Effect::Reads | Effect::Writes) &&
                                       (std::is_same_v<Arguments, CUdeviceptr> || ...));
 
@@ -51,6 +57,8 @@ template <Call call, class... Arguments>
                                             Arguments... arguments) {
   if constexpr (is_launch_with_parameters(info(call).name)) {
     note_launch(engine, uses, arguments...);
+  } else if constexpr (is_launch_of_a_graph(info(call).name)) {
+    uses.note_unseen();
   } else {
     const auto note = [&](auto argument) {
       if constexpr (std::is_same_v<decltype(argument), CUdeviceptr>) uses.note(argument);

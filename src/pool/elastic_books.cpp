@@ -46,12 +46,12 @@ ElasticStats ElasticPool::stats() const {
           .physical_at = physical_at_};
 }
 
-Complaint ElasticPool::complaint() const {
+InvariantViolation ElasticPool::violation() const {
   const Holding holding{lock_};
-  if (Complaint found = bytes_.complaint()) return found;
-  if (Complaint found = ground_->mapping.complaint()) return found;
+  if (InvariantViolation found = bytes_.violation()) return found;
+  if (InvariantViolation found = ground_->mapping.violation()) return found;
   std::set<ChunkRef> chunks;
-  Complaint wrong;
+  InvariantViolation wrong;
   ground_->mapping.for_each([&](const MappedChunk& mapped) {
     chunks.insert(mapped.chunk);
     if (is_damaged_) return;

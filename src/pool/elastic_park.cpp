@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pool's memory kept aside, taken, or given back as a whole.
 #include "pool/elastic_pool.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
@@ -118,7 +118,7 @@ void ElasticPool::close() {
   if (work_is_over) {
     ground_->mapping = Mapping::of(ground_->addresses);
   } else {
-    keep_owed(Owed::Copy, [fences = fences_, ground = ground_]() -> CUresult {
+    defer_release(Deferred::Copy, [fences = fences_, ground = ground_]() -> CUresult {
       const Result<void> over = fences->wait();
       if (over.ok() || is_sticky(static_cast<CUresult>(over.error().driver_code))) {
         return CUDA_SUCCESS;

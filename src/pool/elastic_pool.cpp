@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/undo.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
@@ -232,7 +232,7 @@ void ElasticPool::hold(const ChunkRef& chunk) {
   physical_at_[places_->index_of(chunk->location())] += chunk->size();
 }
 
-void ElasticPool::let_go(const ChunkRef& chunk) {
+void ElasticPool::release_chunk(const ChunkRef& chunk) {
   physical_ -= chunk->size();
   physical_at_[places_->index_of(chunk->location())] -= chunk->size();
 }
@@ -310,7 +310,7 @@ Size ElasticPool::forget_granules(const std::vector<MappedChunk>& gone) {
     if (bytes_.shared().is_shared(at)) {
       bytes_.leave(at);
     } else {
-      let_go(chunk.chunk);
+      release_chunk(chunk.chunk);
       freed += granule();
     }
   }

@@ -126,7 +126,7 @@ class ElasticPool {
   Result<PoolCompaction> compact();
 
   ElasticStats stats() const;
-  Complaint complaint() const;
+  InvariantViolation violation() const;
 
   // Takes Evictable allocations until so many bytes are free, or there are none left: which ones.
   // TimedOut where fences keep coming; then nothing is taken.
@@ -194,7 +194,7 @@ class ElasticPool {
   Result<void> unmap(const std::vector<MappedChunk>& chunks);
   Size forget_granules(const std::vector<MappedChunk>& gone);
   void hold(const ChunkRef& chunk);
-  void let_go(const ChunkRef& chunk);
+  void release_chunk(const ChunkRef& chunk);
 
   bool is_lent(Size granule) const;
   bool reaches_into_lent(Size offset, Size size) const;

@@ -5,7 +5,7 @@
 
 #include "driver/current_context.hpp"
 #include "stream/captures.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
@@ -23,7 +23,8 @@ Fences::Fence::~Fence() {
   if (event == nullptr) return;
   const InContext in_context{driver, context};
   if (!in_context.ok()) return;  // the event ended with it
-  give_back(Owed::Handle, [of = &driver, which = event] { return of->cuEventDestroy(which); });
+  release_or_defer(Deferred::Handle,
+                   [of = &driver, which = event] { return of->cuEventDestroy(which); });
 }
 
 CUresult Fences::Fence::wait() const {

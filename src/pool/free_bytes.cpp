@@ -116,7 +116,7 @@ void FreeBytes::grow(Size capacity) {
   if (capacity > before) give({before, capacity - before});
 }
 
-Complaint FreeBytes::complaint() const {
+InvariantViolation FreeBytes::violation() const {
   Size bytes = 0;
   Size reached = 0;
   bool first = true;

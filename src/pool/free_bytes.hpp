@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/complaint.hpp"
+#include "base/invariant.hpp"
 #include "vmm/stretch.hpp"
 
 namespace cuvmm {
@@ -44,7 +44,7 @@ class FreeBytes {
   void give(Stretch stretch);  // is taken
   void grow(Size capacity);
 
-  Complaint complaint() const;
+  InvariantViolation violation() const;
 
  private:
   using ByOffset = std::map<Size, Size>;  // where it begins, where it ends

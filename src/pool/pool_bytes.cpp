@@ -67,9 +67,9 @@ void PoolBytes::refresh(const std::vector<Size>& granules) {
   for (const Size at : granules) find_available(at, available_);
 }
 
-Complaint PoolBytes::complaint() const {
-  if (Complaint found = unallocated_.complaint()) return found;
-  if (Complaint found = available_.complaint()) return "available " + *found;
+InvariantViolation PoolBytes::violation() const {
+  if (InvariantViolation found = unallocated_.violation()) return found;
+  if (InvariantViolation found = available_.violation()) return "available " + *found;
   FreeBytes expected = unallocated_;
   shared_.for_each([&](Size granule) { find_available(granule, expected); });
   const Stretch all{0, unallocated_.capacity()};

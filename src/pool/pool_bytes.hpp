@@ -36,7 +36,7 @@ class PoolBytes {
   void leave(Size granule);
   void share_nothing();
 
-  Complaint complaint() const;
+  InvariantViolation violation() const;
 
  private:
   Stretch of_granule(Size at) const { return {at * granule_, granule_}; }

@@ -3,7 +3,7 @@
 
 #include "driver/current_context.hpp"
 #include "stream/captures.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
@@ -28,13 +28,14 @@ PoolCopies::~PoolCopies() {
   if (stream_ != nullptr) {
     const InContext in_context{driver_, context_};
     if (in_context.ok()) {
-      give_back(Owed::Handle,
-                [of = &driver_, stream = stream_] { return of->cuStreamDestroy(stream); });
+      release_or_defer(Deferred::Handle,
+                       [of = &driver_, stream = stream_] { return of->cuStreamDestroy(stream); });
     }
   }
   if (context_ == nullptr) return;
-  give_back(Owed::Handle,
-            [of = &driver_, device = device_] { return of->cuDevicePrimaryCtxRelease(device); });
+  release_or_defer(Deferred::Handle, [of = &driver_, device = device_] {
+    return of->cuDevicePrimaryCtxRelease(device);
+  });
 }
 
 Result<void> PoolCopies::copy(const Add& add, std::shared_ptr<void> held) {
@@ -51,7 +52,7 @@ Result<void> PoolCopies::copy(const Add& add, std::shared_ptr<void> held) {
   if (done.ok()) done = copying.finish();
   if (done.ok() || copying.is_over()) return done;
   // It may still be writing.
-  keep_owed(Owed::Copy, [self = shared_from_this(), kept = std::move(held)] {
+  defer_release(Deferred::Copy, [self = shared_from_this(), kept = std::move(held)] {
     return self->driver_.cuStreamSynchronize(self->stream_);
   });
   Error error = done.error();

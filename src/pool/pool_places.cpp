@@ -168,7 +168,7 @@ Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules
 std::vector<Size> PoolPlaces::kept_bytes() const {
   std::vector<Size> kept;
   kept.reserve(count());
-  for (const Place& place : places_) {
+  for (const PlaceStore& place : places_) {
     kept.push_back(place.store->counters(place.location).physical_free);
   }
   return kept;
@@ -180,13 +180,13 @@ void PoolPlaces::release_beyond(const std::vector<Size>& before) const {
 
 Size PoolPlaces::trim() const {
   Size released = 0;
-  for (const Place& place : places_) released += place.store->trim(place.location, 0);
+  for (const PlaceStore& place : places_) released += place.store->trim(place.location, 0);
   return released;
 }
 
 Size PoolPlaces::cached_bytes() const {
   Size bytes = 0;
-  for (const Place& place : places_) {
+  for (const PlaceStore& place : places_) {
     const ChunkCounters counters = place.store->counters(place.location);
     bytes += counters.physical_free + counters.physical_unreleased;
   }

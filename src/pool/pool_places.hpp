@@ -70,7 +70,7 @@ class PoolPlaces {
   Size cached_bytes() const;
 
  private:
-  struct Place {
+  struct PlaceStore {
     Location location;
     ChunkStore* store;
   };
@@ -91,8 +91,8 @@ class PoolPlaces {
   const std::vector<int> devices_;
   const PoolPlacement placement_;
   const Export exportable_;
-  std::vector<Place> places_;  // devices in their order, then the host
-  std::size_t striped_ = 0;    // the first so many take turns
+  std::vector<PlaceStore> places_;  // devices in their order, then the host
+  std::size_t striped_ = 0;         // the first so many take turns
   Size granule_ = 0;
   Size least_granule_ = 0;  // what the driver asks for
   AccessSet access_;

@@ -22,7 +22,7 @@ class SharedPool::Model final : public PoolQuota {
 
   // Under the pool's lock.
   Size physical = 0;
-  Place place{};
+  ReclaimRank place{};
   std::vector<std::thread::id> callbacks;  // the threads that run one of its callbacks
   Size claimed() const { return std::max(physical, settings.minimum); }
 

@@ -207,7 +207,7 @@ SharedStats SharedPool::stats() const {
       .physical_limit = limit_, .physical = physical_, .cached = cached, .models = models_.size()};
 }
 
-Complaint SharedPool::complaint() const {
+InvariantViolation SharedPool::violation() const {
   std::vector<Shared> all;
   {
     const Holding holding{lock_};
@@ -227,7 +227,8 @@ Complaint SharedPool::complaint() const {
     if (claimed_ > limit_) return "shared pool: more is claimed than the limit";
   }
   for (const Shared& model : all) {
-    if (const Complaint found = model->memory->complaint()) return model->id + ": " + *found;
+    if (const InvariantViolation found = model->memory->violation())
+      return model->id + ": " + *found;
   }
   return {};
 }

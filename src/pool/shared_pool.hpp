@@ -38,7 +38,7 @@ struct ModelStats {
 struct SharedStats {
   Size physical_limit = 0;
   Size physical = 0;  // of all models
-  Size cached = 0;    // free chunks that the places keep, whoever had them
+  Size cached = 0;    // free chunks kept by the places
   std::size_t models = 0;
 };
 
@@ -79,17 +79,17 @@ class SharedPool {
   Result<ModelStats> model_stats(std::string_view id) const;
   SharedStats stats() const;
   Size trim() const { return places_->trim(); }
-  Complaint complaint() const;
+  InvariantViolation violation() const;
 
  private:
   class Model;
   using Shared = std::shared_ptr<Model>;
   // Who is asked first comes first.
-  struct Place {
+  struct ReclaimRank {
     int priority;
     std::uint64_t last_use;
-    static constexpr Place before_all() { return {std::numeric_limits<int>::min(), 0}; }
-    friend auto operator<=>(const Place&, const Place&) = default;
+    static constexpr ReclaimRank before_all() { return {std::numeric_limits<int>::min(), 0}; }
+    friend auto operator<=>(const ReclaimRank&, const ReclaimRank&) = default;
   };
   struct TextHash {
     using is_transparent = void;
@@ -111,13 +111,13 @@ class SharedPool {
   Size available_to(const Model& model) const;  // under the lock
 
   bool reclaim_for(const Model& asker, Size wanted);
-  // The next after that place; null where there is none left. Whoever was used after `begun` is
+  // The next after that place; null where there is none left. A model used after `begun` is
   // needed himself.
   struct Asked {
-    Place place;
+    ReclaimRank place;
     Shared model;
   };
-  Asked next_to_ask(const Model& asker, const Place& after, std::uint64_t begun) const;
+  Asked next_to_ask(const Model& asker, const ReclaimRank& after, std::uint64_t begun) const;
   Size could_be_taken(const Model& asker) const;
   void take_from(const Shared& model, Size wanted);
   void take_parked(const Shared& model);
@@ -131,7 +131,7 @@ class SharedPool {
   mutable Lock lock_{LockOrder::SharedPool};  // guards what follows, and what models say so of
   Condition callback_ended_;
   std::unordered_map<std::string, Shared, TextHash, std::equal_to<>> models_;
-  std::map<Place, Shared> order_;
+  std::map<ReclaimRank, Shared> order_;
   std::uint64_t clock_ = 0;
   Size claimed_ = 0;   // what models hold, or may always hold
   Size physical_ = 0;  // what they hold

@@ -7,7 +7,7 @@
 namespace cuvmm {
 
 // By place, not by iterator: models come and go, and are used, while nobody holds the lock.
-SharedPool::Asked SharedPool::next_to_ask(const Model& asker, const Place& after,
+SharedPool::Asked SharedPool::next_to_ask(const Model& asker, const ReclaimRank& after,
                                           std::uint64_t begun) const {
   const Holding holding{lock_};
   for (auto next = order_.upper_bound(after); next != order_.end(); ++next) {
@@ -22,7 +22,7 @@ SharedPool::Asked SharedPool::next_to_ask(const Model& asker, const Place& after
 // Without asking anybody. What lies below a model's minimum is no gain for others.
 Size SharedPool::could_be_taken(const Model& asker) const {
   Size bytes = 0;
-  for (Asked next = next_to_ask(asker, Place::before_all(), unlimited); next.model != nullptr;
+  for (Asked next = next_to_ask(asker, ReclaimRank::before_all(), unlimited); next.model != nullptr;
        next = next_to_ask(asker, next.place, unlimited)) {
     const Model& model = *next.model;
     if (model.settings.reclaim != nullptr) return unlimited;
@@ -52,7 +52,7 @@ bool SharedPool::reclaim_for(const Model& asker, Size wanted) {
     const Holding holding{lock_};
     begun = clock_;
   }
-  Asked next{Place::before_all(), nullptr};
+  Asked next{ReclaimRank::before_all(), nullptr};
   for (Size have = available(); have < enough; have = available()) {
     next = next_to_ask(asker, next.place, begun);
     if (next.model == nullptr) break;

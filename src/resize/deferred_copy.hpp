@@ -23,7 +23,8 @@ struct DeferredCopy {
   ContextMemory* owner = nullptr;   // of both
   CUstream stream = nullptr;        // as any thread may name it; the legacy stream by its handle
   std::uint64_t own_stream_of = 0;  // the thread whose default stream it is; 0: none's
-  std::uint64_t note = 0;  // the number of the last work that was submitted before it (WorkNote)
+  std::uint64_t note =
+      0;  // the number of the last work that was submitted before it (SubmissionEpoch)
   bool may_be_waited_for = false;  // the program may have, and counts on it
 
   WindowBlock& target() const { return static_cast<WindowBlock&>(*to.allocation); }

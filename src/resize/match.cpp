@@ -11,7 +11,7 @@
 namespace cuvmm {
 
 bool Resizer::no_work_since(std::uint64_t note) const {
-  return !around_.work_note.is_left() && around_.work_note.take() == note;
+  return !dependencies_.submission_epoch.is_left() && dependencies_.submission_epoch.take() == note;
 }
 
 // From the start of one block to the start of another that nobody has touched yet.
@@ -61,10 +61,10 @@ bool Resizer::is_certain(DeferredCopy& copy, StreamName stream, WhyRun& why) {
     return false;
   }
   why = WhyRun::Unordered;
-  if (order_is_lost_.load() || current_context(around_.driver) != copy.owner->context()) {
+  if (order_is_lost_.load() || current_context(dependencies_.driver) != copy.owner->context()) {
     return false;
   }
-  const StreamState* state = around_.clock.table().find(stream);
+  const StreamState* state = dependencies_.clock.table().find(stream);
   if (state == nullptr || state->context != copy.owner->context()) return false;
   copy.stream = state->handle;
   if (state->kind == StreamKind::PerThread) {
@@ -73,16 +73,17 @@ bool Resizer::is_certain(DeferredCopy& copy, StreamName stream, WhyRun& why) {
   }
   pending_ = copy;
   // Streams are asked only while no thread is held up in a launch on one of them.
-  if (!around_.gate.close(now_ns())) return false;
-  const Undo open{[this] { around_.gate.open(); }};
-  return is_ordered_after_everything(around_.driver, around_.clock, around_.per_thread, *state);
+  if (!dependencies_.gate.close(now_ns())) return false;
+  const Undo open{[this] { dependencies_.gate.open(); }};
+  return is_ordered_after_everything(dependencies_.driver, dependencies_.clock,
+                                     dependencies_.per_thread, *state);
 }
 
 std::optional<WhyRun> Resizer::doubt(const DeferredCopy& copy) const {
-  if (!around_.memory.sees_everything() || around_.memory.has_lost_a_context()) {
+  if (!dependencies_.memory.sees_everything() || dependencies_.memory.has_lost_a_context()) {
     return WhyRun::Unseen;
   }
-  if (around_.captures.any()) return WhyRun::Capture;
+  if (dependencies_.captures.any()) return WhyRun::Capture;
   if (is_shared(copy)) return WhyRun::Shared;
   if (!no_work_since(copy.note)) return WhyRun::NewWork;
   const auto same = [](const AllocationMap::Found& before) {
@@ -91,7 +92,7 @@ std::optional<WhyRun> Resizer::doubt(const DeferredCopy& copy) const {
   };
   if (!same(copy.to) || !same(copy.from)) return WhyRun::Changed;
   // Last, since it may look at every descriptor of the process.
-  if (around_.memory.may_be_registered_by_address()) return WhyRun::Shared;
+  if (dependencies_.memory.may_be_registered_by_address()) return WhyRun::Shared;
   return std::nullopt;
 }
 

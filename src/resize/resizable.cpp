@@ -7,7 +7,7 @@
 #include "driver/current_context.hpp"
 #include "stream/captures.hpp"
 #include "trace/record_event.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
@@ -23,7 +23,7 @@ constexpr Size table_reach = 512 * MiB;
 constexpr int reclaim_order = 1;
 
 void end_event(const Driver& driver, CUevent event) {
-  give_back(Owed::Copy, [&driver, event] {
+  release_or_defer(Deferred::Copy, [&driver, event] {
     const CUresult answer = driver.cuEventDestroy(event);
     // It went with its context.
     const bool is_gone = answer == CUDA_ERROR_INVALID_HANDLE ||

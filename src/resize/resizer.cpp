@@ -24,16 +24,16 @@ void record(TraceEvent event, const DeferredCopy& copy, Size bytes, std::uint32_
 
 }  // namespace
 
-Resizer::Resizer(const Surroundings& around, Notice& notice, Resize mode)
-    : around_(around), notice_(notice), mode_(mode) {}
+Resizer::Resizer(const Dependencies& dependencies, Notice& notice, Resize mode)
+    : dependencies_(dependencies), notice_(notice), mode_(mode) {}
 
-Preparation Resizer::preparation() const {
-  if (mode_ == Resize::Elide) return {.kind = Preparation::Kind::Promise};
-  return {.kind = Preparation::Kind::Cuts, .granules_at_least = 66};
+GrowHint Resizer::grow_hint() const {
+  if (mode_ == Resize::Elide) return {.kind = GrowHint::Kind::Promise};
+  return {.kind = GrowHint::Kind::Cuts, .granules_at_least = 66};
 }
 
 Answer Resizer::allocate(CUdeviceptr* address, Size size) {
-  const Answer answer = around_.memory.allocate(address, size, preparation());
+  const Answer answer = dependencies_.memory.allocate(address, size, grow_hint());
   if (answer == CUDA_SUCCESS && ContextMemory::served_as(size) == Served::Window) {
     note_fresh(*address, size);
   }
@@ -41,17 +41,17 @@ Answer Resizer::allocate(CUdeviceptr* address, Size size) {
 }
 
 void Resizer::note_fresh(CUdeviceptr address, Size size) {
-  const auto found = around_.memory.find_start(address);
+  const auto found = dependencies_.memory.find_start(address);
   if (!found || found->facts.served != Served::Window) return;
   auto* owner = static_cast<ContextMemory*>(found->facts.owner);
   const Size smallest = smallest_at_granule(owner->device().granule());
   if (size < smallest) return;
-  const Size unbacked =
-      owner->windows().unbacked(static_cast<const WindowBlock&>(*found->allocation));
+  const Size deferred_bytes =
+      owner->windows().deferred_bytes(static_cast<const WindowBlock&>(*found->allocation));
   const Holding holding{lock_};
   smallest_.store(std::min(smallest, smallest_.load()));
-  fresh_.add(address, found->facts.buffer_id, around_.work_note.take());
-  if (unbacked != 0) promises_.push_back({*found, owner});
+  fresh_.add(address, found->facts.buffer_id, dependencies_.submission_epoch.take());
+  if (deferred_bytes != 0) promises_.push_back({*found, owner});
   renew_notice();
 }
 
@@ -65,9 +65,9 @@ void Resizer::renew_notice() {
 
 Answer Resizer::defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName stream) {
   // Since some work nothing was allocated, so nothing is untouched: most large copies end here.
-  if (around_.work_note.is_left()) return std::nullopt;
-  const auto target = around_.memory.find_start(to);
-  const auto source = around_.memory.find_start(from);
+  if (dependencies_.submission_epoch.is_left()) return std::nullopt;
+  const auto target = dependencies_.memory.find_start(to);
+  const auto source = dependencies_.memory.find_start(from);
   if (!target || !source) return std::nullopt;
   const Holding holding{lock_};
   if (pending_) {
@@ -109,7 +109,7 @@ void Resizer::stream_ends(CUstream stream) {
   if (!is_pending()) return;
   const Holding holding{lock_};
   if (!pending_ || pending_->stream != stream) return;
-  around_.driver.cuStreamSynchronize(stream);
+  dependencies_.driver.cuStreamSynchronize(stream);
   pending_->stream = CU_STREAM_LEGACY;
 }
 
@@ -136,19 +136,19 @@ void Resizer::forget_promise_to(std::uint64_t buffer_id) {
 // A stream that is done with everything that it had before is one that the program may have waited
 // for: then there is only the copy itself to wait for.
 CUresult Resizer::submit_once(const DeferredCopy& copy) const {
-  const Driver& driver = around_.driver;
+  const Driver& driver = dependencies_.driver;
   const InContext in_context{driver, copy.owner->context()};
   if (!in_context.ok()) return in_context.answer();
   const RelaxedCapture relaxed{driver};
-  const Gate::Pass pass{around_.gate};
+  const Gate::Pass pass{dependencies_.gate};
   const bool is_anothers =
       copy.own_stream_of != 0 && copy.own_stream_of != PerThreadUse::this_thread();
   const CUstream stream = is_anothers ? CU_STREAM_LEGACY : copy.stream;
   const bool waits = copy.may_be_waited_for && driver.cuStreamQuery(stream) == CUDA_SUCCESS;
   const CUresult answer =
       driver.cuMemcpyDtoDAsync(copy.to_address(), copy.from_address(), copy.size, stream);
-  around_.work_note.leave();
-  around_.clock.work_was_submitted();
+  dependencies_.submission_epoch.leave();
+  dependencies_.clock.work_was_submitted();
   if (answer == CUDA_SUCCESS && waits) driver.cuStreamSynchronize(stream);
   return answer;
 }
@@ -158,7 +158,7 @@ CUresult Resizer::submit_once(const DeferredCopy& copy) const {
 CUresult Resizer::submit(const DeferredCopy& copy) const {
   const CUresult answer = submit_once(copy);
   if (answer == CUDA_SUCCESS || says_nothing_runs(answer)) return answer;
-  around_.memory.make_room();
+  dependencies_.memory.make_room();
   return submit_once(copy);
 }
 
@@ -179,8 +179,8 @@ ResizeCounters Resizer::counters() const {
 }
 
 // Now, on the stream that it was meant for. Where memory for it cannot be had, or the driver
-// refuses it, it stays put off, and whoever made us run it is told. Of a context that is lost, so
-// is it.
+// refuses it, it stays deferred, and the call that made us run it fails. Of a context that is lost,
+// so is it.
 CUresult Resizer::run(WhyRun why) {
   const DeferredCopy copy = *pending_;
   const auto is_to_its_target = [&](const Promise& promise) {
@@ -232,7 +232,8 @@ Answer Resizer::free_source(CUdeviceptr address) {
     source = pending_->from.facts.buffer_id;
   }
   // As the free would wait, and without our lock: others may run the copy meanwhile.
-  const bool is_done = !around_.captures.any() && around_.memory.wait_before_free(*owner);
+  const bool is_done =
+      !dependencies_.captures.any() && dependencies_.memory.wait_before_free(*owner);
   const Holding holding{lock_};
   if (!pending_ || pending_->from.facts.buffer_id != source) return std::nullopt;
   if (is_done) return elide();
@@ -244,14 +245,14 @@ Answer Resizer::free_source(CUdeviceptr address) {
 Answer Resizer::elide() {
   const DeferredCopy copy = *pending_;
   std::optional<WhyRun> why = WhyRun::Busy;
-  if (around_.gate.close(now_ns() + patience_ns)) {
-    const Undo open{[this] { around_.gate.open(); }};
+  if (dependencies_.gate.close(now_ns() + patience_ns)) {
+    const Undo open{[this] { dependencies_.gate.open(); }};
     why = doubt(copy);
-    if (!why && !around_.memory.let_go(copy.from)) why = WhyRun::Changed;
+    if (!why && !dependencies_.memory.try_release(copy.from)) why = WhyRun::Changed;
     if (!why) {
       const auto moved =
-          copy.owner->windows().hand_over(copy.source(), copy.target(), copy.size,
-                                          [&](Size done) { return copy_rest(copy, done); });
+          copy.owner->windows().transfer(copy.source(), copy.target(), copy.size,
+                                         [&](Size done) { return copy_rest(copy, done); });
       if (moved.ok()) {
         pending_.reset();
         forget_promise_to(copy.to.facts.buffer_id);
@@ -259,12 +260,12 @@ Answer Resizer::elide() {
         count_elided(copy, *moved);
         return CUDA_SUCCESS;
       }
-      copy.from.allocation->hold_again();
+      copy.from.allocation->restore_held();
       why = WhyRun::Refused;
     }
   }
   // An undo that was refused may have left bytes without memory.
-  if (copy.owner->windows().unbacked(copy.target()) != 0) {
+  if (copy.owner->windows().deferred_bytes(copy.target()) != 0) {
     forget_promise_to(copy.to.facts.buffer_id);
     promises_.push_back({copy.to, copy.owner});
     renew_notice();
@@ -276,7 +277,7 @@ Answer Resizer::elide() {
 // What lies beyond the chunks that moved. Nothing else runs. Where one wait is refused another may
 // not be, and nothing may be unmapped before the copy is through.
 Result<void> Resizer::copy_rest(const DeferredCopy& copy, Size done) const {
-  const Driver& driver = around_.driver;
+  const Driver& driver = dependencies_.driver;
   const InContext in_context{driver, copy.owner->context()};
   if (!in_context.ok()) return Error::invalid("copy what was not mapped", "the context is gone");
   const Size rest = copy.size - done;
@@ -292,7 +293,7 @@ void Resizer::context_began(CUcontext context) {
   const Holding holding{lock_};
   const auto same = [context](const Context& known) { return known.handle == context; };
   if (std::any_of(contexts_.begin(), contexts_.end(), same)) return;
-  contexts_.push_back({context, device_of(around_.driver, context)});
+  contexts_.push_back({context, device_of(dependencies_.driver, context)});
 }
 
 void Resizer::context_ended(CUcontext context) {

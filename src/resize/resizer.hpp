@@ -41,16 +41,16 @@ class Resizer {
     ~Notice() = default;
   };
   // All of it outlives the resizer.
-  struct Surroundings {
+  struct Dependencies {
     const Driver& driver;
     Memory& memory;
     StreamClock& clock;
     const Captures& captures;
     Gate& gate;
-    WorkNote& work_note;
+    SubmissionEpoch& submission_epoch;
     const PerThreadUse& per_thread;
   };
-  Resizer(const Surroundings& around, Notice& notice, Resize mode);
+  Resizer(const Dependencies& dependencies, Notice& notice, Resize mode);
 
   // As Memory::allocate. In `elide` the first bytes of the block may have no memory until the next
   // call that could notice.
@@ -119,7 +119,7 @@ class Resizer {
   };
   enum class Match : std::uint8_t { None, Almost, Whole };
 
-  Preparation preparation() const;
+  GrowHint grow_hint() const;
   void note_fresh(CUdeviceptr address, Size size);
   Answer free_source(CUdeviceptr address);
   CUresult run_from(CUdeviceptr address);
@@ -153,7 +153,7 @@ class Resizer {
   void count_run(const DeferredCopy& copy, WhyRun why);
   void count_elided(const DeferredCopy& copy, const Windows::Movable& moved);
 
-  const Surroundings around_;
+  const Dependencies dependencies_;
   Notice& notice_;
   const Resize mode_;
   std::atomic<Size> smallest_{unlimited};

@@ -98,7 +98,7 @@ Result<Borrower::Held> Borrower::bring(const IpcHandle& handle, CUcontext contex
   auto mapped = MappedGrant::map(driver_, *imported, who);
   if (!mapped.ok()) {
     const Error error = mapped.error();
-    let_go(std::move(held));
+    release(std::move(held));
     return error;
   }
   held.mapped = std::move(*mapped);
@@ -128,7 +128,7 @@ Result<Imported> Borrower::fetch(const IpcHandle& handle, Held& held, Deadline u
 }
 
 // Unmapped first: from the release on the memory may be somebody else's.
-void Borrower::let_go(Held held) {
+void Borrower::release(Held held) {
   held.mapped.reset();
   Owner& owner = *held.owner;
   Holding holding{owner.lock};
@@ -139,7 +139,7 @@ void Borrower::let_go(Held held) {
   if (released.ok()) return;
   forget(held.owner);
   if (!says_gone(released.error())) {
-    CUVMM_LOG(Warning, "%s; it counts at its owner until all that was opened of it is closed",
+    CUVMM_LOG(Warning, "%s; its owner keeps counting it until every opened handle is closed",
               released.error().text().c_str());
   }
 }
@@ -159,7 +159,7 @@ void Borrower::end(All::iterator opened, Holding& holding) {
   records_.give_back(*leaving.record);
   Held held = std::move(leaving.held);
   holding.unlock();
-  let_go(std::move(held));
+  release(std::move(held));
   holding.lock();
   all_.erase(key);
   changed_.notify_all();

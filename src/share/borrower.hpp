@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "alloc/memory.hpp"
-#include "alloc/records.hpp"
+#include "alloc/record_pool.hpp"
 #include "share/imported.hpp"
 #include "share/ipc_handle.hpp"
 
@@ -64,7 +64,7 @@ class Borrower {
   std::shared_ptr<Owner> owner_of(const IpcHandle& handle);
   void forget(const std::shared_ptr<Owner>& owner);
   Result<Imported> fetch(const IpcHandle& handle, Held& held, Deadline until);
-  void let_go(Held held);
+  void release(Held held);
   All::iterator find(CUdeviceptr address);
   void end(All::iterator opened, Holding& holding);
 
@@ -76,7 +76,7 @@ class Borrower {
   Condition changed_;
   All all_;
   std::map<std::uint64_t, std::shared_ptr<Owner>> owners_;  // by instance, as long as they answer
-  Records<PlainAllocation> records_;
+  RecordPool<PlainAllocation> records_;
 };
 
 }  // namespace cuvmm::share

@@ -20,14 +20,14 @@ Result<ChunkRef> new_chunk(const Driver& driver, Size size, Location where, Chun
 
 }  // namespace
 
-struct Buffer::Place {
-  explicit Place(Reservation&& addresses)
+struct Buffer::BufferMapping {
+  explicit BufferMapping(Reservation&& addresses)
       : reservation(std::move(addresses)), mapping(Mapping::of(reservation)) {}
   Reservation reservation;
   Mapping mapping;  // ends first
 };
 
-void Buffer::PlaceEnd::operator()(Place* place) const {
+void Buffer::BufferMappingEnd::operator()(BufferMapping* place) const {
   delete place;
 }
 
@@ -69,8 +69,8 @@ Result<Buffer> Buffer::create(const Driver& driver, const BufferSettings& settin
 
 Result<CUdeviceptr> Buffer::map() {
   if (place_ != nullptr) return Error::invalid("map memory to share", "it is mapped already");
-  auto place = std::unique_ptr<Place, PlaceEnd>{
-      new Place{TRY(Reservation::create(*driver_, size(), granule_, granule_))}};
+  auto place = std::unique_ptr<BufferMapping, BufferMappingEnd>{
+      new BufferMapping{TRY(Reservation::create(*driver_, size(), granule_, granule_))}};
   MapPlan plan;
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     plan.map(place->mapping, i * chunk_size_, chunks_[i], AccessSet::of(device_));

@@ -40,9 +40,9 @@ class Buffer {
                         std::uint64_t tag = 0) const;
 
  private:
-  struct Place;
-  struct PlaceEnd {
-    void operator()(Place* place) const;
+  struct BufferMapping;
+  struct BufferMappingEnd {
+    void operator()(BufferMapping* place) const;
   };
   Buffer(const Driver& driver, int device, Size granule, Size chunk_size,
          std::vector<ChunkRef> chunks);
@@ -53,7 +53,7 @@ class Buffer {
   Size chunk_size_;
   std::vector<ChunkRef> chunks_;
   std::vector<std::shared_ptr<KeptFile>> files_;  // of each
-  std::unique_ptr<Place, PlaceEnd> place_;
+  std::unique_ptr<BufferMapping, BufferMappingEnd> place_;
 };
 
 }  // namespace cuvmm::share

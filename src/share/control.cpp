@@ -20,7 +20,7 @@ constexpr const char* control_prefix = "control-";
 constexpr const char* controlling = "control a process";
 constexpr const char* serving = "serve a control request";
 
-// With whoever has connected and says nothing.
+// With a peer that connects and says nothing.
 constexpr Duration patience{2'000'000};
 constexpr std::size_t most_visitors = 64;  // at a time; others wait to be let in
 
@@ -93,7 +93,7 @@ ControlAnswer refusal(const char* why) {
 }
 
 struct Reached {
-  pid_t process = 0;  // as it is numbered here; 0 where it is out of our sight
+  pid_t process = 0;  // as it is numbered here; 0 where it is not visible here
   Fd socket;
 };
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "share/place.hpp"
+#include "share/runtime_socket.hpp"
 
 namespace cuvmm::share {
 
@@ -52,17 +52,17 @@ struct ControlAnswer {
   void say(const std::string& words);
 };
 
-// The side of the process that is told. It does nothing by itself: whoever calls serve() gives it
+// The receiving side. It does nothing by itself: the caller of serve() gives it
 // the time.
 class ControlSocket {
  public:
   // Whether what is asked for is still wanted: who asked is there, and nobody has asked for the
-  // opposite. What takes long asks now and then; whoever else comes is answered meanwhile.
+  // opposite. Long steps ask now and then; other peers are answered meanwhile.
   using StillWanted = std::function<bool()>;
   using Answering = std::function<ControlAnswer(const ControlRequest&, const StillWanted&)>;
 
   static Result<ControlSocket> open();
-  // Answers whoever comes, one after the other, until that time. Who is not let in gets nothing.
+  // Answers peers one after the other until that time. One that is not let in gets nothing.
   void serve(const Answering& answer, Deadline until);
 
   // Takes its file away, at the end of the process that opened it.

@@ -16,7 +16,7 @@
 
 #include "base/without_signals.hpp"
 #include "share/figures_file.hpp"
-#include "share/place.hpp"
+#include "share/runtime_socket.hpp"
 #include "share/system_error.hpp"
 
 namespace cuvmm::share {

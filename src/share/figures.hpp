@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process says of its memory to whoever of its user looks (`cuvmm top`): a file in the
+// A process's memory counts, published to its user's processes (`cuvmm top`): a file in the
 // folder of that user alone. Nothing is written while nobody asks. Who looks raises the question's
 // number and wakes the process, which writes its answer behind the same number.
 //
@@ -21,7 +21,7 @@
 
 namespace cuvmm::share {
 
-inline constexpr std::uint32_t figures_version = 1;
+inline constexpr std::uint32_t figures_version = 2;
 
 // Bytes, as the counters of the same names have them.
 struct DeviceFigures {
@@ -35,6 +35,27 @@ struct DeviceFigures {
   Size spilled = 0;         // in use elsewhere
   std::uint64_t moves = 0;  // chunks and blocks, so far
   Size moved = 0;
+  std::array<std::uint8_t, 16> uuid{};  // all zero: the driver does not say
+  std::uint64_t refusals = 0;           // allocations that found no memory, so far
+  Size placed_in = 0;                   // moved to the device because it was used, so far
+  Size placed_out = 0;                  // moved away because it was not
+  Size spilled_hot = 0;                 // spilled, and in use
+};
+
+// Pauses of the whole process so far, or resumes.
+struct PauseFigures {
+  static constexpr std::array<std::uint64_t, 8> bounds_us{
+      10'000, 30'000, 100'000, 300'000, 1'000'000, 3'000'000, 10'000'000, 30'000'000};
+  static constexpr std::size_t bucket_count = bounds_us.size() + 1;
+  static std::size_t bucket_of(std::uint64_t us) {
+    std::size_t bucket = 0;
+    while (bucket < bounds_us.size() && us > bounds_us[bucket]) ++bucket;
+    return bucket;
+  }
+
+  std::array<std::uint64_t, bucket_count> counts{};  // the last: longer than all bounds
+  std::uint64_t sum_us = 0;
+  Size bytes = 0;  // that were moved
 };
 
 struct Figures {
@@ -45,6 +66,11 @@ struct Figures {
   std::uint64_t time_us = 0;     // now_us()
   std::uint32_t is_counted = 0;  // 0: the memory is the driver's, and nobody knows
   std::uint32_t device_count = 0;
+  std::uint32_t is_paused = 0;
+  std::uint32_t reserved = 0;
+  Size paused = 0;  // on the host, of a paused process
+  PauseFigures pauses;
+  PauseFigures resumes;
   std::array<DeviceFigures, most_devices> devices{};
 };
 
@@ -57,6 +83,7 @@ struct Publisher {
   std::uint64_t start_ticks = 0;  // of the process: tells it from a later one of its number
   std::array<char, 32> library_version{};
   std::array<char, 16> mode{};
+  std::array<char, 64> name{};  // VMM_NAME
   std::array<char, 256> command{};
 
   // This process, but for its mode and version.
@@ -72,7 +99,7 @@ struct FiguresLayout {
 };
 static_assert(sizeof(FiguresLayout) <= 4096);
 
-// The side of the process. It does nothing by itself: whoever waits gives it the time.
+// The publishing side. It does nothing by itself: the waiting caller gives it the time.
 class PublishedFigures {
  public:
   static Result<PublishedFigures> publish(const Publisher& publisher);

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "share/figures_file.hpp"
-#include "share/place.hpp"
+#include "share/runtime_socket.hpp"
 #include "share/system_error.hpp"
 
 namespace cuvmm::share {
@@ -55,7 +55,8 @@ Result<SeenFigures> SeenFigures::open(const std::string& path) {
                  .doing = doing,
                  .subject = "the process is of another version"};
   }
-  publisher.library_version.back() = publisher.mode.back() = publisher.command.back() = '\0';
+  publisher.library_version.back() = publisher.mode.back() = publisher.name.back() =
+      publisher.command.back() = '\0';
   void* const mapping =
       ::mmap(nullptr, sizeof(FiguresLayout), PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
   if (mapping == MAP_FAILED) return system_error(doing);

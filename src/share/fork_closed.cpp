@@ -12,12 +12,15 @@ namespace {
 // More than that are kept by a child, which costs it some waiting and nobody a failure. No lock: a
 // child may not take one.
 constexpr std::size_t most_remembered = 512;
-constexpr int none = -1;
-constexpr int being_written = -2;
+constexpr int none = 0;  // so that the table is all zeros, and takes no room in the library's file
+constexpr int being_written = -1;
+constexpr int entry_of(int descriptor) {
+  return descriptor + 1;
+}
 
 // A number alone may have become a file of the program's.
 struct Remembered {
-  std::atomic<int> descriptor{none};
+  std::atomic<int> entry{none};
   std::atomic<dev_t> device{0};
   std::atomic<ino_t> inode{0};
 
@@ -29,8 +32,9 @@ constinit std::array<Remembered, most_remembered> all;
 
 void close_all() {
   for (Remembered& one : all) {
-    const int descriptor = one.descriptor.exchange(none);
-    if (descriptor < 0) continue;
+    const int entry = one.entry.exchange(none);
+    if (entry == none || entry == being_written) continue;
+    const int descriptor = entry - 1;
     const auto file = FileIdentity::of(descriptor);
     if (file && one.is(*file)) ::close(descriptor);
   }
@@ -41,19 +45,19 @@ void remember(const OwnFd::Made& made) {
   if (!registered.exchange(true)) pthread_atfork(nullptr, nullptr, &close_all);
   for (Remembered& one : all) {
     int expected = none;
-    if (!one.descriptor.compare_exchange_strong(expected, being_written)) continue;
+    if (!one.entry.compare_exchange_strong(expected, being_written)) continue;
     one.device.store(made.file.device);
     one.inode.store(made.file.inode);
-    one.descriptor.store(made.number);
+    one.entry.store(entry_of(made.number));
     return;
   }
 }
 
 void forget(const OwnFd::Made& made) {
   for (Remembered& one : all) {
-    int expected = made.number;
-    if (one.descriptor.load() != made.number || !one.is(made.file)) continue;
-    if (one.descriptor.compare_exchange_strong(expected, none)) return;
+    int expected = entry_of(made.number);
+    if (one.entry.load() != expected || !one.is(made.file)) continue;
+    if (one.entry.compare_exchange_strong(expected, none)) return;
   }
 }
 

@@ -11,7 +11,7 @@
 namespace cuvmm::share {
 
 // What an exporter gives: chunks in a row, and the bytes of them that are meant. It refers to the
-// chunks, so they live, and count, until every importer has let go.
+// chunks, so they live, and count, until every importer has released them.
 struct Granted {
   std::vector<ChunkRef> chunks;
   Size offset = 0;

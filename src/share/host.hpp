@@ -8,7 +8,7 @@
 
 #include "share/granted.hpp"
 #include "share/packet.hpp"
-#include "share/place.hpp"
+#include "share/runtime_socket.hpp"
 
 namespace cuvmm::share {
 
@@ -42,7 +42,7 @@ struct HostSettings {
 };
 
 // The exporter's side: a socket, the importers that have come, and what each of them holds. It does
-// nothing by itself: whoever calls wait() gives it the time. No importer can hold it up; one that
+// nothing by itself: the caller of wait() gives it the time. No importer can hold it up; one that
 // is slow, lies or dies loses its own connection and nothing else. Not synchronised.
 class Host {
  public:

@@ -3,14 +3,14 @@
 
 namespace cuvmm::share {
 
-struct MappedGrant::Place {
-  explicit Place(Reservation&& addresses)
+struct MappedGrant::GrantMapping {
+  explicit GrantMapping(Reservation&& addresses)
       : reservation(std::move(addresses)), mapping(Mapping::of(reservation)) {}
   Reservation reservation;
   Mapping mapping;  // ends first
 };
 
-void MappedGrant::PlaceEnd::operator()(Place* place) const {
+void MappedGrant::GrantMappingEnd::operator()(GrantMapping* place) const {
   delete place;
 }
 
@@ -37,7 +37,7 @@ Result<Imported> Imported::fetch(const Driver& driver, Session& session, const G
   return Imported{grant, std::move(chunks), first_descriptor};
 }
 
-MappedGrant::MappedGrant(std::unique_ptr<Place> place, CUdeviceptr address, Size size,
+MappedGrant::MappedGrant(std::unique_ptr<GrantMapping> place, CUdeviceptr address, Size size,
                          GrantAccess access)
     : place_(place.release()), address_(address), size_(size), access_(access) {}
 
@@ -59,7 +59,7 @@ Result<MappedGrant> MappedGrant::map(const Driver& driver, const Imported& impor
                                      const AccessSet& who, CUdeviceptr hint) {
   const Grant& grant = imported.grant();
   const Size granule = TRY(granularity_of(driver, imported.chunks().front()->location()));
-  auto place = std::make_unique<Place>(
+  auto place = std::make_unique<GrantMapping>(
       TRY(Reservation::create(driver, grant.total, granule, granule, hint)));
   MapPlan plan;
   Size offset = 0;

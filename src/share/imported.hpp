@@ -51,13 +51,14 @@ class MappedGrant {
   Result<void> set_access(const AccessSet& who);
 
  private:
-  struct Place;
-  MappedGrant(std::unique_ptr<Place> place, CUdeviceptr address, Size size, GrantAccess access);
+  struct GrantMapping;
+  MappedGrant(std::unique_ptr<GrantMapping> place, CUdeviceptr address, Size size,
+              GrantAccess access);
 
-  struct PlaceEnd {
-    void operator()(Place* place) const;
+  struct GrantMappingEnd {
+    void operator()(GrantMapping* place) const;
   };
-  std::unique_ptr<Place, PlaceEnd> place_;
+  std::unique_ptr<GrantMapping, GrantMappingEnd> place_;
   CUdeviceptr address_;
   Size size_;
   GrantAccess access_;

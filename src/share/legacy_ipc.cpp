@@ -36,7 +36,7 @@ Answer LegacyIpc::handle_of(CUdeviceptr address, CUipcMemHandle* handle) {
   }
   // Stream-ordered memory has none natively either.
   if (lent.error().kind != ErrorKind::InvalidArgument) {
-    CUVMM_LOG(Warning, "no IPC handle can be had: %s", lent.error().text().c_str());
+    CUVMM_LOG(Warning, "cannot make an IPC handle: %s", lent.error().text().c_str());
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
@@ -56,7 +56,7 @@ Answer LegacyIpc::open(CUdeviceptr* address, const CUipcMemHandle& bytes, unsign
     *address = *opened;
     return CUDA_SUCCESS;
   }
-  CUVMM_LOG(Warning, "memory of process %u cannot be opened: %s", handle.process,
+  CUVMM_LOG(Warning, "cannot open memory of process %u: %s", handle.process,
             opened.error().text().c_str());
   return answer_to(opened.error());
 }

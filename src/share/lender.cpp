@@ -34,10 +34,10 @@ Token as_token(const Lending::Secret& secret) {
 
 }  // namespace
 
-class Lender::Desk {
+class Lender::LendServer {
  public:
-  static Result<std::unique_ptr<Desk>> open(Memory& memory, const AsOurs& as_ours);
-  ~Desk();
+  static Result<std::unique_ptr<LendServer>> open(Memory& memory, const AsOurs& as_ours);
+  ~LendServer();
 
   IpcHandle handle_of(const Memory::Lent& lent) const {
     IpcHandle handle = identity_;
@@ -48,9 +48,9 @@ class Lender::Desk {
   std::uint64_t instance() const { return identity_.instance; }
 
  private:
-  Desk(Memory& memory, const AsOurs& as_ours) : memory_(memory), as_ours_(as_ours) {}
+  LendServer(Memory& memory, const AsOurs& as_ours) : memory_(memory), as_ours_(as_ours) {}
   Result<void> start();
-  static void* run(void* desk);
+  static void* run(void* server);
   void work();
   void answer(const HostEvent& event);
   void lend(const HostEvent& event);
@@ -68,34 +68,35 @@ class Lender::Desk {
   bool runs_ = false;
 };
 
-Result<std::unique_ptr<Lender::Desk>> Lender::Desk::open(Memory& memory, const AsOurs& as_ours) {
-  auto desk = std::unique_ptr<Desk>{new Desk{memory, as_ours}};
-  desk->process_ = ::getpid();
-  desk->identity_.kind = IpcHandle::ours;
-  desk->identity_.process = static_cast<std::uint32_t>(desk->process_);
+Result<std::unique_ptr<Lender::LendServer>> Lender::LendServer::open(Memory& memory,
+                                                                     const AsOurs& as_ours) {
+  auto server = std::unique_ptr<LendServer>{new LendServer{memory, as_ours}};
+  server->process_ = ::getpid();
+  server->identity_.kind = IpcHandle::ours;
+  server->identity_.process = static_cast<std::uint32_t>(server->process_);
   const Token random = TRY(Token::make());
-  std::memcpy(&desk->identity_.instance, random.bytes.data(), sizeof desk->identity_.instance);
-  desk->identity_.token = TRY(Token::make());
+  std::memcpy(&server->identity_.instance, random.bytes.data(), sizeof server->identity_.instance);
+  server->identity_.token = TRY(Token::make());
   const std::string folder = TRY(private_folder());
   remove_stale_sockets(TRY(PrivateFolder::open(folder)), IpcHandle::ipc_prefix);
   HostSettings settings;
-  settings.path = folder + "/" + desk->identity_.socket_name();
+  settings.path = folder + "/" + server->identity_.socket_name();
   settings.replace = ListeningSocket::Replace::Nothing;
-  settings.token = desk->identity_.token;
+  settings.token = server->identity_.token;
   settings.most_peers = most_importers;
-  desk->host_ = TRY(Host::open(settings));
-  TRY(desk->start());
-  return desk;
+  server->host_ = TRY(Host::open(settings));
+  TRY(server->start());
+  return server;
 }
 
-Result<void> Lender::Desk::start() {
+Result<void> Lender::LendServer::start() {
   constexpr const char* doing = "answer other processes";
   // A pipe, since all of the system's event descriptors look like the same file.
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return system_error(doing);
   stopped_ = OwnFd{Fd{ends[0]}};
   stop_ = OwnFd{Fd{ends[1]}};
-  const int refused = start_thread(&thread_, &Desk::run, this);
+  const int refused = start_thread(&thread_, &LendServer::run, this);
   if (refused != 0) {
     errno = refused;
     return system_error(doing);
@@ -108,7 +109,7 @@ Result<void> Lender::Desk::start() {
   return {};
 }
 
-Lender::Desk::~Desk() {
+Lender::LendServer::~LendServer() {
   // A forked child has the record and not the thread.
   if (!runs_ || process_ != ::getpid()) return;
   stops_.store(true);
@@ -116,19 +117,19 @@ Lender::Desk::~Desk() {
   ::pthread_join(thread_, nullptr);
 }
 
-void* Lender::Desk::run(void* desk) {
-  auto* const self = static_cast<Desk*>(desk);
+void* Lender::LendServer::run(void* server) {
+  auto* const self = static_cast<LendServer*>(server);
   self->as_ours_([self] { self->work(); });
   return nullptr;
 }
 
-void Lender::Desk::work() {
+void Lender::LendServer::work() {
   while (!stops_.load()) {
     // Where the program closes the pipe too, nothing ends the wait: its number may be that of
     // another file before it is waited for.
     const auto event = host_->wait(Deadline::after(a_moment), stopped_.number());
     if (!event.ok()) {
-      CUVMM_LOG(Warning, "%s; no IPC handle of this process can be opened any more",
+      CUVMM_LOG(Warning, "%s; IPC handles of this process can no longer be opened",
                 event.error().text().c_str());
       return;
     }
@@ -136,7 +137,7 @@ void Lender::Desk::work() {
   }
 }
 
-void Lender::Desk::answer(const HostEvent& event) {
+void Lender::LendServer::answer(const HostEvent& event) {
   if (event.what == HostEvent::What::Asked) lend(event);
   if (event.what != HostEvent::What::Released) return;
   const auto lent = lent_.find(event.grant);
@@ -145,7 +146,7 @@ void Lender::Desk::answer(const HostEvent& event) {
   lent_.erase(lent);
 }
 
-void Lender::Desk::lend(const HostEvent& event) {
+void Lender::LendServer::lend(const HostEvent& event) {
   const auto secret = memory_.lending().secret_of(event.asked.memory);
   if (!secret) return (void)host_->refuse(event.peer, Refusal::Freed);
   if (!same(as_token(*secret), event.asked.secret)) {
@@ -166,18 +167,19 @@ void Lender::Desk::lend(const HostEvent& event) {
 Lender::Lender(Memory& memory, AsOurs as_ours) : memory_(memory), as_ours_(std::move(as_ours)) {}
 Lender::~Lender() = default;
 
-Result<Lender::Desk*> Lender::desk() {
+Result<Lender::LendServer*> Lender::server() {
   const Holding holding{lock_};
-  if (desk_ == nullptr) {
-    desk_ = TRY(Desk::open(memory_, as_ours_));
-    instance_.store(desk_->instance(), std::memory_order_release);
+  if (server_ == nullptr) {
+    server_ = TRY(LendServer::open(memory_, as_ours_));
+    instance_.store(server_->instance(), std::memory_order_release);
     CUVMM_LOG(Info, "IPC handles of this process can be opened by processes under cuvmm");
   }
-  return desk_.get();
+  return server_.get();
 }
 
 Result<IpcHandle> Lender::lend(CUdeviceptr address) {
-  const Desk* const answering = TRY(desk());  // or the memory would stay where it is for nobody
+  const LendServer* const answering =
+      TRY(server());  // or the memory would stay where it is for nobody
   const Token fresh = TRY(Token::make());
   const Memory::Lent lent = TRY(memory_.lend(address, fresh.bytes));
   return answering->handle_of(lent);

@@ -18,7 +18,7 @@ using AsOurs = std::function<void(const std::function<void()>&)>;
 class Lender {
  public:
   Lender(Memory& memory, AsOurs as_ours);
-  // Whoever has memory of ours loses the connection, and keeps the memory.
+  // A process that holds our memory loses the connection, and keeps the memory.
   ~Lender();
   Lender(const Lender&) = delete;
   Lender& operator=(const Lender&) = delete;
@@ -30,15 +30,15 @@ class Lender {
   std::uint64_t instance() const { return instance_.load(std::memory_order_acquire); }
 
  private:
-  class Desk;  // the thread, and what it works with
-  Result<Desk*> desk();
+  class LendServer;  // the thread, and what it works with
+  Result<LendServer*> server();
 
   Memory& memory_;
   const AsOurs as_ours_;
   std::atomic<std::uint64_t> instance_{0};
 
-  Lock lock_{LockOrder::IpcLender};  // guards what follows
-  std::unique_ptr<Desk> desk_;       // from the first time on
+  Lock lock_{LockOrder::IpcLender};     // guards what follows
+  std::unique_ptr<LendServer> server_;  // from the first time on
 };
 
 }  // namespace cuvmm::share

@@ -33,6 +33,40 @@ std::vector<Fd> take_descriptors(msghdr& packet) {
 
 }  // namespace
 
+ssize_t send_bytes(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
+                   int flags) {
+  iovec data{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
+  alignas(cmsghdr) std::array<std::byte, control_room> control{};
+  msghdr packet{};
+  packet.msg_iov = &data;
+  packet.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    packet.msg_control = control.data();
+    packet.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&packet);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+  }
+  return ::sendmsg(socket, &packet, flags | MSG_NOSIGNAL);
+}
+
+ReceivedBytes receive_bytes(int socket, std::span<std::byte> room, int flags) {
+  alignas(cmsghdr) std::array<std::byte, control_room> control;
+  iovec data{.iov_base = room.data(), .iov_len = room.size()};
+  msghdr packet{};
+  packet.msg_iov = &data;
+  packet.msg_iovlen = 1;
+  packet.msg_control = control.data();
+  packet.msg_controllen = control.size();
+  ReceivedBytes received{.size = ::recvmsg(socket, &packet, flags | MSG_CMSG_CLOEXEC)};
+  if (received.size < 0) return received;
+  received.descriptors = take_descriptors(packet);
+  received.is_cut_off = (packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+  return received;
+}
+
 Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing) {
   for (;;) {
     pollfd waited{.fd = socket.number(), .events = what, .revents = 0};
@@ -48,22 +82,8 @@ Result<void> send(const Fd& socket, const Message& message, std::span<const int>
   constexpr const char* doing = "send a message";
   std::array<std::byte, longest_packet> room;
   const auto bytes = encode(message, room);
-  iovec data{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
-  alignas(cmsghdr) std::array<std::byte, control_room> control{};
-  msghdr packet{};
-  packet.msg_iov = &data;
-  packet.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    packet.msg_control = control.data();
-    packet.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
-    cmsghdr* header = CMSG_FIRSTHDR(&packet);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
-    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
-  }
   for (;;) {
-    if (::sendmsg(socket.number(), &packet, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return {};
+    if (send_bytes(socket.number(), bytes, descriptors, MSG_DONTWAIT) >= 0) return {};
     if (errno == EINTR) continue;
     if (is_end(errno)) return other_side_has_gone(doing);
     if (errno != EAGAIN) return system_error(doing);
@@ -74,15 +94,9 @@ Result<void> send(const Fd& socket, const Message& message, std::span<const int>
 Result<Packet> receive(const Fd& socket, Deadline until) {
   constexpr const char* doing = "receive a message";
   std::array<std::byte, longest_packet> room;
-  alignas(cmsghdr) std::array<std::byte, control_room> control;
   for (;;) {
-    iovec data{.iov_base = room.data(), .iov_len = room.size()};
-    msghdr packet{};
-    packet.msg_iov = &data;
-    packet.msg_iovlen = 1;
-    packet.msg_control = control.data();
-    packet.msg_controllen = control.size();
-    const ssize_t got = ::recvmsg(socket.number(), &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    ReceivedBytes received = receive_bytes(socket.number(), room, MSG_DONTWAIT);
+    const ssize_t got = received.size;
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && is_end(errno)) return other_side_has_gone(doing);
     if (got < 0 && errno != EAGAIN) return system_error(doing);
@@ -90,14 +104,11 @@ Result<Packet> receive(const Fd& socket, Deadline until) {
       TRY(wait_for(socket, POLLIN, until, doing));
       continue;
     }
-    std::vector<Fd> descriptors = take_descriptors(packet);
     if (got == 0) return other_side_has_gone(doing);
-    if ((packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-      return Error::invalid(doing, "it was cut off");
-    }
-    Message message =
-        TRY(decode(std::span{room}.first(static_cast<std::size_t>(got)), descriptors.size()));
-    return Packet{std::move(message), std::move(descriptors)};
+    if (received.is_cut_off) return Error::invalid(doing, "it was cut off");
+    Message message = TRY(
+        decode(std::span{room}.first(static_cast<std::size_t>(got)), received.descriptors.size()));
+    return Packet{std::move(message), std::move(received.descriptors)};
   }
 }
 

@@ -7,6 +7,18 @@
 
 namespace cuvmm::share {
 
+// One sendmsg(): bytes, with duplicates of the descriptors. Answers as sendmsg() does.
+ssize_t send_bytes(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
+                   int flags);
+
+// One recvmsg(): its answer, and every descriptor that came.
+struct ReceivedBytes {
+  ssize_t size = -1;
+  bool is_cut_off = false;
+  std::vector<Fd> descriptors = {};
+};
+ReceivedBytes receive_bytes(int socket, std::span<std::byte> room, int flags);
+
 struct Packet {
   Message message;
   std::vector<Fd> descriptors;

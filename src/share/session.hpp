@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "share/packet.hpp"
-#include "share/place.hpp"
+#include "share/runtime_socket.hpp"
 
 namespace cuvmm::share {
 
@@ -13,7 +13,7 @@ namespace cuvmm::share {
 // exporter as held by this process. Not synchronised.
 class Session {
  public:
-  // NotFound where nobody listens at the path, or whoever did ended before it answered. A refusal
+  // NotFound where nobody listens at the path, or the listener ended before it answered. A refusal
   // is InvalidArgument, and its text the Refusal's name; NotAvailable where the versions differ.
   static Result<Session> connect(const std::string& path, const Token& token, Deadline until);
 

@@ -5,6 +5,13 @@
 #include <unordered_map>
 
 namespace cuvmm {
+namespace {
+
+struct UsedEarlier {
+  bool operator()(const PlacedChunk& a, const PlacedChunk& b) const { return a.last < b.last; }
+};
+
+}  // namespace
 
 void Stays::look(const std::vector<HeldChunk>& held, Moment now) {
   std::unordered_map<std::uint64_t, Moment> since;
@@ -16,9 +23,9 @@ void Stays::look(const std::vector<HeldChunk>& held, Moment now) {
   since_ = std::move(since);
 }
 
-bool Stays::has_stayed(std::uint64_t holder, Moment now) const {
+Stays::Moment Stays::since(std::uint64_t holder, Moment now) const {
   const auto known = since_.find(holder);
-  return known != since_.end() && known->second + long_enough <= now;
+  return known != since_.end() ? known->second : now;
 }
 
 std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, const LastUses& uses,
@@ -26,7 +33,7 @@ std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, cons
   std::vector<PlacedChunk> chunks;
   std::unordered_map<CUmemGenericAllocationHandle, std::size_t> places;
   chunks.reserve(held.size());
-  // Whoever names a block may use all of it. A large one has many chunks, one after the other.
+  // A call that names a block may use all of it. A large one has many chunks, one after the other.
   CUdeviceptr blocks = 0;
   Size blocks_size = 0;
   LastUses::Moment last = 0;
@@ -37,27 +44,47 @@ std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, cons
       last = uses.last_within(blocks, blocks_size);
     }
     const auto [place, is_new] = places.emplace(one.chunk, chunks.size());
+    const LastUses::Moment since = stays.since(one.holder, uses.now());
     const bool has_stayed = stays.has_stayed(one.holder, uses.now());
     if (is_new) {
-      chunks.push_back({one.chunk, one.size, lies(one.where, device), last, has_stayed});
+      chunks.push_back(
+          {one.chunk, one.size, residency(one.where, device), last, has_stayed, since});
     } else {
       PlacedChunk& known = chunks[place->second];
       known.last = std::max(known.last, last);
+      known.held_since = std::max(known.held_since, since);
       known.has_stayed &= has_stayed;
     }
   }
   return chunks;
 }
 
+BetterPlaces find_cold_places(std::vector<PlacedChunk> chunks, LastUses::Moment now, Size wanted) {
+  // Launches are sampled, so it takes some to be certain.
+  constexpr LastUses::Moment cold_after = 30;
+  BetterPlaces found;
+  std::erase_if(chunks, [&](const PlacedChunk& one) {
+    return one.residency == Residency::Far || std::max(one.last, one.held_since) + cold_after > now;
+  });
+  std::sort(chunks.begin(), chunks.end(), UsedEarlier{});
+  for (const PlacedChunk& one : chunks) {
+    if (found.out >= wanted) break;
+    found.change.insert(one.chunk);
+    found.going.push_back(one.size);
+    found.out += one.size;
+  }
+  return found;
+}
+
 BetterPlaces find_better_places(std::vector<PlacedChunk> chunks, const PlaceBounds& bounds) {
   BetterPlaces found;
   std::erase_if(chunks, [](const PlacedChunk& one) { return !one.has_stayed; });
-  const auto near = std::partition(chunks.begin(), chunks.end(),
-                                   [](const PlacedChunk& one) { return one.lies == Lies::Far; });
+  const auto near = std::partition(chunks.begin(), chunks.end(), [](const PlacedChunk& one) {
+    return one.residency == Residency::Far;
+  });
   std::sort(chunks.begin(), near,
             [](const PlacedChunk& a, const PlacedChunk& b) { return a.last > b.last; });
-  std::sort(near, chunks.end(),
-            [](const PlacedChunk& a, const PlacedChunk& b) { return a.last < b.last; });
+  std::sort(near, chunks.end(), UsedEarlier{});
   const auto is_in_use = [&](const PlacedChunk& one) {
     return one.last != 0 && one.last + bounds.recent >= bounds.now;
   };

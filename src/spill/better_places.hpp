@@ -5,7 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "alloc/departure.hpp"
+#include "alloc/eviction_set.hpp"
 #include "alloc/last_uses.hpp"
 
 namespace cuvmm {
@@ -14,9 +14,10 @@ namespace cuvmm {
 struct PlacedChunk {
   CUmemGenericAllocationHandle chunk;
   Size size;
-  Lies lies;
+  Residency residency;
   LastUses::Moment last;
-  bool has_stayed;  // its blocks are not of the last moments
+  bool has_stayed;                  // its blocks are not of the last moments
+  LastUses::Moment held_since = 0;  // as far as it was looked: the newest of its blocks
 };
 
 // Since when the program holds what it holds.
@@ -25,7 +26,11 @@ class Stays {
   using Moment = LastUses::Moment;
   // What is held at that moment; everything else is forgotten.
   void look(const std::vector<HeldChunk>& held, Moment now);
-  bool has_stayed(std::uint64_t holder, Moment now) const;
+  // `now` where it was not held when that was looked at.
+  Moment since(std::uint64_t holder, Moment now) const;
+  bool has_stayed(std::uint64_t holder, Moment now) const {
+    return since(holder, now) + long_enough <= now;
+  }
 
  private:
   static constexpr Moment long_enough = 10;
@@ -56,6 +61,10 @@ struct PlaceBounds {
   LastUses::Moment recent = 5;
   LastUses::Moment margin = 10;
 };
+
+// Memory of the device that has not been used for so long that it is cold: at most `wanted` bytes
+// of it, of those that were last used earliest.
+BetterPlaces find_cold_places(std::vector<PlacedChunk> chunks, LastUses::Moment now, Size wanted);
 
 // Spilled chunks that are in use come in: into free room, and in place of those that were not used
 // for longest. As much again goes out, for what the program is about to allocate.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spill/host_copies.hpp"
 
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
@@ -10,8 +10,8 @@ constexpr const char* copying = "copy to or from the host";
 
 }  // namespace
 
-Result<std::unique_ptr<HostCopies>> HostCopies::open(const Driver& driver, Way way) {
-  auto copies = std::unique_ptr<HostCopies>{new HostCopies{driver, way}};
+Result<std::unique_ptr<HostCopies>> HostCopies::open(const Driver& driver, Direction direction) {
+  auto copies = std::unique_ptr<HostCopies>{new HostCopies{driver, direction}};
   for (CUstream& stream : copies->streams_) {
     TRY(driver.check(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), copying));
   }
@@ -25,12 +25,13 @@ Result<std::unique_ptr<HostCopies>> HostCopies::open(const Driver& driver, Way w
 HostCopies::~HostCopies() {
   for (CUevent event : events_) {
     if (event == nullptr) continue;
-    give_back(Owed::Handle, [driver = &driver_, event] { return driver->cuEventDestroy(event); });
+    release_or_defer(Deferred::Handle,
+                     [driver = &driver_, event] { return driver->cuEventDestroy(event); });
   }
   for (CUstream stream : streams_) {
     if (stream == nullptr) continue;
-    give_back(Owed::Handle,
-              [driver = &driver_, stream] { return driver->cuStreamDestroy(stream); });
+    release_or_defer(Deferred::Handle,
+                     [driver = &driver_, stream] { return driver->cuStreamDestroy(stream); });
   }
 }
 
@@ -50,8 +51,9 @@ Result<void> HostCopies::submit() {
   if (piece_.size == 0) return {};
   const auto [device, host, size] = std::exchange(piece_, {});
   runs_ = part_is_begun_ = true;
-  return driver_.check(way_ == Way::Out ? driver_.cuMemcpyDtoHAsync(host, device, size, stream())
-                                        : driver_.cuMemcpyHtoDAsync(device, host, size, stream()),
+  return driver_.check(direction_ == Direction::Out
+                           ? driver_.cuMemcpyDtoHAsync(host, device, size, stream())
+                           : driver_.cuMemcpyHtoDAsync(device, host, size, stream()),
                        copying, size);
 }
 

@@ -13,9 +13,9 @@ namespace cuvmm {
 // that one begins where another ends. Its context is current.
 class HostCopies {
  public:
-  enum class Way : std::uint8_t { Out, Back };
+  enum class Direction : std::uint8_t { Out, Back };
 
-  static Result<std::unique_ptr<HostCopies>> open(const Driver& driver, Way way);
+  static Result<std::unique_ptr<HostCopies>> open(const Driver& driver, Direction direction);
   ~HostCopies();
   HostCopies(const HostCopies&) = delete;
   HostCopies& operator=(const HostCopies&) = delete;
@@ -41,12 +41,12 @@ class HostCopies {
     Size size = 0;
   };
 
-  HostCopies(const Driver& driver, Way way) : driver_(driver), way_(way) {}
+  HostCopies(const Driver& driver, Direction direction) : driver_(driver), direction_(direction) {}
   Result<void> submit();
   CUstream stream() const { return streams_[begun_ % streams_at_once]; }
 
   const Driver& driver_;
-  const Way way_;
+  const Direction direction_;
   std::array<CUstream, streams_at_once> streams_{};
   std::array<CUevent, parts_at_once> events_{};
   Piece piece_;

@@ -10,7 +10,7 @@
 #include "base/start_thread.hpp"
 #include "driver/current_context.hpp"
 #include "trace/futex.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
@@ -62,6 +62,7 @@ struct HostStock::Touching {
   };
   std::vector<Slab> slabs;
   std::atomic<std::size_t> next{0};
+  std::atomic<std::size_t> done{0};
   // Set when all threads are there: to make one waits for the slabs that others touch.
   FutexWord may_begin{0};
 
@@ -70,6 +71,7 @@ struct HostStock::Touching {
       const std::size_t mine = next.fetch_add(1);
       if (mine >= slabs.size()) return;
       touch_all(slabs[mine].bytes, slabs[mine].size);
+      done.fetch_add(1);
     }
   }
 };
@@ -77,17 +79,31 @@ struct HostStock::Touching {
 Result<void> HostStock::provide(Size bytes) {
   if (bytes <= this->bytes()) return {};
   const std::size_t had = pieces_.size();
-  Result<void> added;
-  while (added.ok() && this->bytes() < bytes) {
-    added = add_piece(std::min(usual_piece_, round_up(bytes - this->bytes(), unit)));
+  Size missing = round_up(bytes - this->bytes(), unit);
+  // All or nothing, so that two processes that want much do not each keep half of it.
+  if (budget_ != nullptr) {
+    Commitment right = TRY(budget_->commit(missing));
+    right.keep();
   }
+  Result<void> added;
+  while (added.ok() && missing != 0) {
+    const Size size = std::min(usual_piece_, missing);
+    missing -= size;
+    added = add_piece(size, right_to(size));
+  }
+  const Commitment not_used = right_to(missing);
   std::vector<Piece*> fresh;
   for (std::size_t i = had; i < pieces_.size(); ++i) fresh.push_back(pieces_[i].get());
   touch(fresh);
   return added;
 }
 
-Result<void> HostStock::add_piece(Size size) {
+// Of what has been committed.
+Commitment HostStock::right_to(Size size) const {
+  return budget_ != nullptr ? Commitment{*budget_, size} : Commitment{};
+}
+
+Result<void> HostStock::add_piece(Size size, Commitment right) {
   // So that it can begin at a unit.
   const Size asked = size + unit;
   void* const got =
@@ -103,14 +119,17 @@ Result<void> HostStock::add_piece(Size size) {
   ::madvise(begin, size, MADV_HUGEPAGE);
   ::madvise(begin, size, MADV_DONTFORK);
   prefer_node(begin, size, node_);
-  pieces_.push_back(std::unique_ptr<Piece>{new Piece{bytes(), size, begin}});
+  pieces_.push_back(std::unique_ptr<Piece>{new Piece{bytes(), size, begin, std::move(right)}});
   return {};
 }
 
 void HostStock::touch(const std::vector<Piece*>& pieces) {
-  wait_for_all();
+  stop_touching();
+  auto left = touching_ != nullptr ? std::move(touching_->slabs) : std::vector<Touching::Slab>{};
   touching_ = std::make_shared<Touching>();
+  touching_->slabs = std::move(left);
   Size all = 0;
+  for (const Touching::Slab& one : touching_->slabs) all += one.size;
   for (Piece* piece : pieces) {
     for (Size at = 0; at < piece->size; at += slab) {
       touching_->slabs.push_back({piece->bytes + at, std::min(slab, piece->size - at)});
@@ -142,6 +161,18 @@ void* HostStock::touch_some(void* touching) {
 void HostStock::wait_for_all() {
   for (const pthread_t thread : threads_) ::pthread_join(thread, nullptr);
   threads_.clear();
+}
+
+bool HostStock::is_on_its_way() const {
+  return !threads_.empty() && touching_->done.load() < touching_->slabs.size();
+}
+
+void HostStock::stop_touching() {
+  if (touching_ == nullptr) return;
+  auto& slabs = touching_->slabs;
+  const std::size_t taken = std::min(touching_->next.exchange(slabs.size()), slabs.size());
+  wait_for_all();
+  slabs.erase(slabs.begin(), slabs.begin() + static_cast<std::ptrdiff_t>(taken));
 }
 
 HostStock::Part HostStock::at(Size offset) {
@@ -180,12 +211,15 @@ Size HostStock::pinned_bytes() const {
 
 Size HostStock::give_back(Size down_to) {
   Size gone = 0;
+  if (bytes() <= down_to) return gone;
+  stop_touching();
   while (bytes() > down_to) {
-    wait_for_all();
     gone += pieces_.back()->size;
     release(*pieces_.back());
     pieces_.pop_back();
   }
+  // What stays is touched when it is pinned.
+  touching_.reset();
   return gone;
 }
 
@@ -195,9 +229,10 @@ void HostStock::release(Piece& piece) {
     return;
   }
   // The addresses must not be another's while the driver takes them for ours.
-  cuvmm::give_back(Owed::Handle,
-                   [driver = &driver_, context = piece.pinned_in, bytes = piece.bytes,
-                    size = piece.size] { return unpin_and_unmap(*driver, context, bytes, size); });
+  cuvmm::release_or_defer(Deferred::Handle, [driver = &driver_, context = piece.pinned_in,
+                                             bytes = piece.bytes, size = piece.size] {
+    return unpin_and_unmap(*driver, context, bytes, size);
+  });
 }
 
 }  // namespace cuvmm

@@ -43,7 +43,7 @@ Size Pauser::away_bytes() const {
 // More than will leave, where others hold some.
 Size Pauser::expected_bytes() const {
   Size bytes = on_host_bytes();
-  for (const DeviceMemory* device : around_.memory.served_devices()) {
+  for (const DeviceMemory* device : program_.memory.served_devices()) {
     bytes += device->chunk_counters().physical_in_use;
   }
   return bytes;
@@ -51,18 +51,18 @@ Size Pauser::expected_bytes() const {
 
 void Pauser::find_host() {
   if (has_host_) return;
-  const auto devices = around_.memory.served_devices();
+  const auto devices = program_.memory.served_devices();
   if (devices.empty()) return;
   const int ordinal = devices.front()->ordinal();
   const auto attribute = [&](CUdevice_attribute which, int otherwise) {
-    return device_attribute_or(otherwise, around_.driver, which, ordinal);
+    return device_attribute_or(otherwise, program_.driver, which, ordinal);
   };
   const int node = attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, -1);
   stock_.be_near(node);
   node_ = std::max(node, 0);
   can_map_host_ =
       attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0) != 0 &&
-      host_.serve(Location::host(node_), std::make_shared<LocalBudget>()).ok();
+      host_.serve(Location::host(node_), program_.memory.host_budget()).ok();
   has_host_ = true;
 }
 
@@ -78,27 +78,27 @@ Result<void> Pauser::check_room_on_host(Size bytes) const {
 
 void Pauser::list_what_leaves(PauseReport& report) {
   Size begin = 0;
-  for (DeviceMemory* device : around_.memory.served_devices()) {
-    Departure departure{.wants = [this](const Chunk& chunk) {
+  for (DeviceMemory* device : program_.memory.served_devices()) {
+    EvictionSet evicted{.wants = [this](const Chunk& chunk) {
       // What was spilled to a neighbour is to leave that one too.
       return chunk.location().is_device() || ours_.contains(chunk.handle());
     }};
-    around_.memory.begin_absence(device->ordinal(), departure);
-    for (Departing& one : departure.leaving) {
+    program_.memory.begin_eviction(device->ordinal(), evicted);
+    for (EvictedChunk& one : evicted.chunks) {
       if (!one.home.is_host()) continue;  // came back to the host only, the last time
       one.home = device->location();
       one.exportable = device->exportable();
     }
-    const CUcontext context = around_.memory.some_context_on(device->ordinal());
-    removals_.push_back(
-        std::make_unique<Removal>(around_.driver, *device, context, std::move(departure), begin));
+    const CUcontext context = program_.memory.some_context_on(device->ordinal());
+    removals_.push_back(std::make_unique<DeviceSwapOut>(program_.driver, *device, context,
+                                                        std::move(evicted), begin));
     begin += removals_.back()->bytes();
     report.stayed += removals_.back()->stayed();
     if (removals_.back()->stayed() != 0) report.why = removals_.back()->why();
   }
 }
 
-void Pauser::end_absence() {
+void Pauser::end_eviction() {
   for (const auto& removal : removals_) removal->end();
   removals_.clear();
   if (on_host_bytes() != 0) return;
@@ -116,7 +116,7 @@ Result<void> Pauser::take_all_out(PauseReport& report, Strict strict) {
   TRY(stock_.provide(away_bytes()));
   for (const auto& removal : removals_) {
     if (removal->bytes() == 0) continue;
-    const InContext in_context{around_.driver, removal->context()};
+    const InContext in_context{program_.driver, removal->context()};
     if (!in_context.ok()) return refused(ErrorKind::DriverFailed, pausing, "no context for copies");
     TRY(removal->take_out(stock_, report.times));
     report.moved += removal->bytes();
@@ -126,9 +126,9 @@ Result<void> Pauser::take_all_out(PauseReport& report, Strict strict) {
 
 // Every device is tried; the first failure is what is said.
 Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
-  Removal::Instead instead;
+  DeviceSwapOut::Instead instead;
   if (partly == Partly::Yes && can_map_host_) {
-    instead = [&](const Departing& one) -> Result<ChunkRef> {
+    instead = [&](const EvictedChunk& one) -> Result<ChunkRef> {
       ChunkRef chunk = TRY(host_.take({one.size, Location::host(node_), Export::No}));
       ours_.insert(chunk->handle());
       return chunk;
@@ -137,7 +137,7 @@ Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
   Result<void> outcome;
   for (const auto& removal : removals_) {
     if (!removal->has_begun()) continue;
-    const InContext in_context{around_.driver, removal->context()};
+    const InContext in_context{program_.driver, removal->context()};
     Result<void> done = in_context.ok() ? removal->put_back(stock_, instead, report.times)
                                         : refused(ErrorKind::DriverFailed, resuming, "no context");
     if (done.ok()) report.moved += removal->bytes();
@@ -150,7 +150,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
   if (is_paused_) return paused_;
   const std::uint64_t began = now_ns();
   const std::uint64_t until = deadline(timeout);
-  if (const char* const why = why_it_runs_on(around_)) {
+  if (const char* const why = why_it_runs_on(program_)) {
     return refused(ErrorKind::NotSupported, pausing, why);
   }
   find_host();
@@ -158,10 +158,12 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
   const Size expected = expected_bytes();
   if (check_room_on_host(expected).ok()) (void)stock_.provide(expected);
   PauseReport report;
+  // Kept for the next time, whether this one succeeds or not.
+  stock_used_at_ = now_ns();
   const std::uint64_t held = now_ns();
-  TRY(hold_still(around_, pausing, until, until, is_wanted));
+  TRY(hold_still(program_, pausing, until, until, is_wanted));
   report.times.drain_us = us_since(held);
-  const RelaxedCapture relaxed{around_.driver};
+  const RelaxedCapture relaxed{program_.driver};
   const Result<void> taken = take_all_out(report, strict);
   stock_used_at_ = now_ns();
   is_paused_ = true;
@@ -172,13 +174,15 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
     if (!returned.ok()) returned = put_all_back(back, Partly::No);
     if (!returned.ok()) {
       paused_ = report;
-      CUVMM_LOG(Warning, "a pause failed, and what has left cannot come back (%s): it is paused",
-                returned.error().text().c_str());
+      CUVMM_LOG(
+          Warning,
+          "a pause failed, and evicted memory cannot be restored (%s): the process stays paused",
+          returned.error().text().c_str());
       return taken.error();
     }
-    end_absence();
+    end_eviction();
     is_paused_ = false;
-    go_on(around_);
+    go_on(program_);
     return taken.error();
   }
   report.took_us = us_since(began);
@@ -191,7 +195,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
 Result<PauseReport> Pauser::resume(Partly partly) {
   if (!is_paused_) return PauseReport{};
   const std::uint64_t began = now_ns();
-  const RelaxedCapture relaxed{around_.driver};
+  const RelaxedCapture relaxed{program_.driver};
   PauseReport report;
   Result<void> returned = put_all_back(report, partly);
   // A driver that refused once may not do so again.
@@ -207,9 +211,9 @@ Result<PauseReport> Pauser::resume(Partly partly) {
       error.subject = "the device has no room; it is paused still";
     return error;
   }
-  end_absence();
+  end_eviction();
   is_paused_ = false;
-  go_on(around_);
+  go_on(program_);
   report.took_us = report.held_us = us_since(began);
   report.stayed = on_host_bytes();
   if (report.stayed != 0) report.why = "the device has no room for it";
@@ -219,13 +223,15 @@ Result<PauseReport> Pauser::resume(Partly partly) {
 
 bool Pauser::look_after_stock(Size ahead, Duration idle) {
   if (is_paused_ || (ahead == 0 && stock_.bytes() == 0)) return false;
+  // A failed pause has left it so. The next caller must not wait for that.
+  if (stock_.is_on_its_way()) return false;
   constexpr Size step = 128 * MiB;
   const Size wanted = std::min(ahead, expected_bytes());
-  const auto devices = around_.memory.served_devices();
+  const auto devices = program_.memory.served_devices();
   if (devices.empty()) return false;
-  const CUcontext context = around_.memory.some_context_on(devices.front()->ordinal());
-  const RelaxedCapture relaxed{around_.driver};
-  const InContext in_context{around_.driver, context};
+  const CUcontext context = program_.memory.some_context_on(devices.front()->ordinal());
+  const RelaxedCapture relaxed{program_.driver};
+  const InContext in_context{program_.driver, context};
   if (context == nullptr || !in_context.ok()) return false;
   if (stock_.bytes() < wanted) {
     find_host();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "alloc/memory.hpp"
-#include "spill/removal.hpp"
+#include "spill/device_swap_out.hpp"
 #include "spill/standstill.hpp"
 
 namespace cuvmm {
@@ -47,9 +47,10 @@ void copy_figures(const PauseReport& report, Told& told) {
 // program's.
 class Pauser {
  public:
-  using Surroundings = cuvmm::Surroundings;
-  explicit Pauser(Surroundings around, Size stock_piece = 128 * MiB)
-      : around_(std::move(around)), stock_(around_.driver, stock_piece), host_(around_.driver) {}
+  explicit Pauser(ProgramParts program, Size stock_piece = 128 * MiB)
+      : program_(std::move(program)),
+        stock_(program_.driver, stock_piece, program_.memory.host_budget()),
+        host_(program_.driver) {}
   ~Pauser();
   Pauser(const Pauser&) = delete;
   Pauser& operator=(const Pauser&) = delete;
@@ -81,12 +82,12 @@ class Pauser {
   Result<void> take_all_out(PauseReport& report, Strict strict);
   Result<void> put_all_back(PauseReport& report, Partly partly);
   void list_what_leaves(PauseReport& report);
-  void end_absence();
+  void end_eviction();
   Size away_bytes() const;
   Size on_host_bytes() const { return host_.counters(Location::host(node_)).physical_in_use; }
   Size expected_bytes() const;
 
-  const Surroundings around_;
+  const ProgramParts program_;
   HostStock stock_;
   std::uint64_t stock_used_at_ = 0;
   ChunkStore host_;  // chunks that are mapped where the device has no room
@@ -94,7 +95,7 @@ class Pauser {
   int node_ = 0;
   bool has_host_ = false;
   bool can_map_host_ = false;
-  std::vector<std::unique_ptr<Removal>> removals_;  // a device each
+  std::vector<std::unique_ptr<DeviceSwapOut>> removals_;  // a device each
   bool is_paused_ = false;
   PauseReport paused_;
 };

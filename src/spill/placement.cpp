@@ -23,8 +23,6 @@ constexpr Size allowed_a_second = 4 * GiB;
 constexpr Size most_allowance = 16 * GiB;
 constexpr Size least_worth_a_stop = 64 * MiB;
 
-// The device has so long to come to rest: it works meanwhile.
-constexpr std::uint64_t for_work = second / 2;
 constexpr std::uint64_t least_rest = 50 * ms;
 
 constexpr std::uint64_t until_judged = 2 * second;
@@ -71,6 +69,28 @@ std::vector<HeldChunk> Placement::take_stock(Seen& seen, const DeviceMemory& dev
   return held;
 }
 
+BetterPlaces Placement::find_cold(Seen& seen, DeviceMemory& device, Size wanted) {
+  std::vector<PlacedChunk> chunks =
+      with_last_uses(take_stock(seen, device), uses_, seen.stays, device.ordinal());
+  for (PlacedChunk& one : chunks) one.last = std::max(one.last, uses_.last_unseen());
+  return find_cold_places(std::move(chunks), uses_.now(),
+                          std::min(wanted, device.store().spill_room()));
+}
+
+Size Placement::cold(const DeviceMemory& device) const {
+  const auto seen = seen_.find(device.ordinal());
+  return seen != seen_.end() ? seen->second.cold : 0;
+}
+
+Result<Size> Placement::move_out(DeviceMemory& device, Size wanted, Duration within) {
+  Seen& seen = seen_[device.ordinal()];
+  const BetterPlaces places = find_cold(seen, device, wanted);
+  seen.cold = 0;  // until it is looked for again
+  if (!places.are_any()) return Size{0};
+  const auto patience = static_cast<std::uint64_t>(std::chrono::nanoseconds{within}.count());
+  return TRY(change(device, places, patience, patience)).out;
+}
+
 Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t now) {
   if (is_stuck() && !mend()) return Attention::Uses;
   ChunkStore& store = device.store();
@@ -78,7 +98,15 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
   const Size spilled = store.spilled().physical_in_use;
   Seen& seen = seen_[device.ordinal()];
   earn(seen, now);
+  // Others may fill a device whose memory is leased, and want some of it.
+  const bool is_leased = device.budget().lessor() != nullptr;
+  if (is_leased && now - seen.cold_at > second) {
+    seen.cold = find_cold(seen, device, unlimited).out;
+    seen.cold_at = now;
+  }
   if (spilled <= program_.memory.spilled_free_on(device.ordinal())) {
+    tallies_[static_cast<std::size_t>(device.ordinal())].hot.store(0);
+    if (is_leased) return Attention::Uses;
     if (!is_nearly_full(device)) return Attention::None;
     // So that it is known what was used when, once something has to go.
     const Size has = device.chunk_counters().physical_in_use;
@@ -90,10 +118,11 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
   std::vector<PlacedChunk> chunks = with_last_uses(held, uses_, seen.stays, device.ordinal());
   Size used = 0;
   for (const PlacedChunk& one : chunks) {
-    if (one.lies == Lies::Far && one.last + 1 >= uses_.now()) used += one.size;
+    if (one.residency == Residency::Far && one.last + 1 >= uses_.now()) used += one.size;
   }
   constexpr Size smooth = 4;
   seen.used_far = (seen.used_far * (smooth - 1) + used) / smooth;
+  tallies_[static_cast<std::size_t>(device.ordinal())].hot.store(seen.used_far);
   judge(seen, now);
   if (now < seen.not_before) return Attention::Uses;
 
@@ -105,7 +134,7 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
   if (!places.are_any()) return Attention::Uses;
   // Some programs are in one call nearly all of the time: the more seldom it is tried, the longer.
   const std::uint64_t for_calls = std::clamp(seen.rest / 10, usual_for_calls, second / 5);
-  const Result<Exchange::Moved> moved = change(device, places, for_calls);
+  const Result<Migration::Moved> moved = change(device, places, for_calls);
   if (!moved.ok()) {
     CUVMM_LOG(Info, "device %d: %s", device.ordinal(), moved.error().text().c_str());
     seen.rest = std::clamp(seen.rest * 2, least_rest, most_patience);
@@ -123,40 +152,50 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
 
 // What takes long goes on while the program still runs: free ranges of the device are taken apart,
 // and memory elsewhere is pinned, which is free then for who takes it next.
-void Placement::make_ready(DeviceMemory& device, const BetterPlaces& places) {
+Result<void> Placement::make_ready(DeviceMemory& device, const BetterPlaces& places) {
   ChunkStore& store = device.store();
-  if (places.in > places.out) store.reclaim(device.location(), places.in - places.out);
+  if (places.in > places.out) {
+    store.reclaim(device.location(), places.in - places.out);
+    // Leased, if others leave as much; else the program need not stand still for it.
+    if (device.budget().lessor() != nullptr) {
+      const Commitment right = TRY(device.budget().commit(places.in - places.out));
+    }
+  }
   std::vector<ChunkRef> ready;
   for (const Size size : places.going) {
     Result<ChunkRef> one = store.take_spilled(size, device.exportable());
-    if (!one.ok()) return;
+    if (!one.ok()) break;
     ready.push_back(std::move(one).value());
   }
+  return {};
 }
 
-Result<Exchange::Moved> Placement::change(DeviceMemory& device, const BetterPlaces& places,
-                                          std::uint64_t for_calls) {
+Result<Migration::Moved> Placement::change(DeviceMemory& device, const BetterPlaces& places,
+                                           std::uint64_t for_calls, std::uint64_t for_work) {
   if (const char* const why = why_it_runs_on(program_)) {
     return Error{.kind = ErrorKind::NotSupported, .doing = placing, .subject = why};
   }
   const CUcontext context = program_.memory.some_context_on(device.ordinal());
   if (context == nullptr) return Error::invalid(placing, "the device has no context");
-  make_ready(device, places);
+  TRY(make_ready(device, places));
   const std::uint64_t began = now_ns();
   TRY(hold_still(program_, placing, began + for_calls, began + for_work));
   const RelaxedCapture relaxed{program_.driver};
   const InContext in_context{program_.driver, context};
-  Exchange::Moved moved;
+  Migration::Moved moved;
   if (in_context.ok()) {
-    Departure departure{
+    EvictionSet evicted{
         .wants = [&](const Chunk& chunk) { return places.change.contains(chunk.handle()); },
-        .cached = Departure::Cached::Stays};
-    program_.memory.begin_absence(device.ordinal(), departure);
-    auto exchange = std::make_unique<Exchange>(program_.driver, device, std::move(departure));
-    moved = exchange->make();
-    if (exchange->is_broken()) {
-      CUVMM_LOG(Warning, "the driver does not map memory that was moved: the program waits for it");
-      stuck_ = std::move(exchange);
+        .cached = EvictionSet::Cached::Stays};
+    program_.memory.begin_eviction(device.ordinal(), evicted);
+    auto migration = std::make_unique<Migration>(program_.driver, device, std::move(evicted));
+    moved = migration->make();
+    Tally& tally = tallies_[static_cast<std::size_t>(device.ordinal())];
+    tally.in.fetch_add(moved.in);
+    tally.out.fetch_add(moved.out);
+    if (migration->is_broken()) {
+      CUVMM_LOG(Warning, "the driver refuses to map moved memory: the program waits for it");
+      stuck_ = std::move(migration);
       static_cast<void>(mend());
       return moved;
     }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 
 #include "spill/better_places.hpp"
-#include "spill/exchange.hpp"
+#include "spill/migration.hpp"
 #include "spill/standstill.hpp"
 
 namespace cuvmm {
@@ -15,7 +17,7 @@ namespace cuvmm {
 // most, and ever more seldom where it was of no use.
 class Placement {
  public:
-  Placement(Surroundings program, LastUses& uses) : program_(std::move(program)), uses_(uses) {}
+  Placement(ProgramParts program, LastUses& uses) : program_(std::move(program)), uses_(uses) {}
   Placement(const Placement&) = delete;
   Placement& operator=(const Placement&) = delete;
 
@@ -25,15 +27,33 @@ class Placement {
   Attention look_after(DeviceMemory& device, std::uint64_t now);
   // Holds the program still and moves them. What was moved.
   // For calls that do not return the program's others wait so long.
-  Result<Exchange::Moved> change(DeviceMemory& device, const BetterPlaces& places,
-                                 std::uint64_t for_calls = usual_for_calls);
+  Result<Migration::Moved> change(DeviceMemory& device, const BetterPlaces& places,
+                                  std::uint64_t for_calls = usual_for_calls,
+                                  std::uint64_t for_work = usual_for_work);
+
+  // Memory of the device that could lie elsewhere without being missed, as of the last look: it was
+  // not used for some seconds, and is not of a program whose work cannot be seen (a graph's).
+  // Looked for where the device's memory is leased.
+  Size cold(const DeviceMemory& device) const;
+  // Moves that much of it, if there is as much; for calls and work that are under way it waits so
+  // long. Returns how much went.
+  Result<Size> move_out(DeviceMemory& device, Size wanted, Duration within);
 
   // The program stands still, since the driver would not take back what was moved. It is asked
   // again at each look.
   bool is_stuck() const { return stuck_ != nullptr; }
 
+  // From any thread.
+  struct Tally {
+    std::atomic<Size> in{0};   // moved to the device so far
+    std::atomic<Size> out{0};  // moved away from it
+    std::atomic<Size> hot{0};  // spilled, and used at the last looks
+  };
+  const Tally& tally(int ordinal) const { return tallies_[static_cast<std::size_t>(ordinal)]; }
+
  private:
   static constexpr std::uint64_t usual_for_calls = 5'000'000;
+  static constexpr std::uint64_t usual_for_work = 500'000'000;  // it works meanwhile
 
   struct Seen {
     std::uint64_t looked_at = 0;
@@ -47,19 +67,23 @@ class Placement {
     Size used_far = 0;
     Size used_far_before = 0;    // when it was last moved
     std::uint64_t judge_at = 0;  // whether that was of use; 0: it is known
+    Size cold = 0;
+    std::uint64_t cold_at = 0;  // when that was found
   };
 
   static void earn(Seen& seen, std::uint64_t now);
   static void judge(Seen& seen, std::uint64_t now);
   std::vector<HeldChunk> take_stock(Seen& seen, const DeviceMemory& device);
+  BetterPlaces find_cold(Seen& seen, DeviceMemory& device, Size wanted);
   Size room_near(DeviceMemory& device) const;
-  static void make_ready(DeviceMemory& device, const BetterPlaces& places);
+  static Result<void> make_ready(DeviceMemory& device, const BetterPlaces& places);
   bool mend();
 
-  const Surroundings program_;
+  const ProgramParts program_;
   LastUses& uses_;
   std::map<int, Seen> seen_;  // by device
-  std::unique_ptr<Exchange> stuck_;
+  std::array<Tally, AccessSet::most_devices> tallies_{};
+  std::unique_ptr<Migration> stuck_;
 };
 
 }  // namespace cuvmm

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spill/standstill.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <string>
 
 #include "base/clock.hpp"
+#include "base/fd.hpp"
 
 namespace cuvmm {
 namespace {
@@ -22,9 +27,46 @@ Ended wait_in_parts(const std::function<bool(std::uint64_t)>& wait, std::uint64_
   }
 }
 
+// Errors point to texts that live as long as the process does. Kept by one at a time, as the thread
+// that holds a program still is one at a time; each text once.
+const char* kept_text(const std::string& text) {
+  struct Kept {
+    std::string text;
+    const Kept* next;
+  };
+  static const Kept* all = nullptr;
+  for (const Kept* one = all; one != nullptr; one = one->next) {
+    if (one->text == text) return one->text.c_str();
+  }
+  all = new Kept{text, all};
+  return all->text.c_str();
+}
+
+// As the program has named it, or as the system has: "python".
+std::string name_of_thread(pid_t thread) {
+  const std::string path = "/proc/self/task/" + std::to_string(thread) + "/comm";
+  const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  char name[32];
+  const ssize_t got = file.is_open() ? ::read(file.number(), name, sizeof name) : 0;
+  std::string text{name, static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+const char* which_call_is_late(const CallBarrier& calls) {
+  const auto insider = calls.somebody_inside();
+  if (!insider) return "a call did not return in time";
+  std::string text{insider->call ? std::string{info(*insider->call).name} : "a call"};
+  text += " did not return in time, in thread " + std::to_string(insider->thread);
+  if (const std::string name = name_of_thread(insider->thread); !name.empty()) {
+    text += " (" + name + ")";
+  }
+  return kept_text(text);
+}
+
 }  // namespace
 
-const char* why_it_runs_on(const Surroundings& program) {
+const char* why_it_runs_on(const ProgramParts& program) {
   if (!program.memory.sees_everything()) {
     return "the program makes calls that are not known here, which would not wait";
   }
@@ -34,13 +76,23 @@ const char* why_it_runs_on(const Surroundings& program) {
   return nullptr;
 }
 
-Result<void> hold_still(const Surroundings& program, const char* doing, std::uint64_t calls_until,
+Result<void> hold_still(const ProgramParts& program, const char* doing, std::uint64_t calls_until,
                         std::uint64_t work_until, const StillWanted& is_wanted) {
   const auto too_late = [&](const char* why) {
     return Error{.kind = ErrorKind::TimedOut, .doing = doing, .subject = why};
   };
-  if (!program.calls.shut(calls_until, Threshold::Exempt::Nobody)) {
-    return too_late("a call did not return in time");
+  constexpr const char* called_off = "it was called off";
+  if (!program.calls.begin_shut(CallBarrier::Exempt::Nobody)) {
+    return too_late("the system does not let every thread be told");
+  }
+  const Ended calls_ended =
+      wait_in_parts([&](std::uint64_t until) { return program.calls.all_are_out(until); },
+                    calls_until, is_wanted);
+  if (calls_ended != Ended::Well) {
+    const char* const why =
+        calls_ended == Ended::TooLate ? which_call_is_late(program.calls) : called_off;
+    go_on(program);
+    return too_late(why);
   }
   // What only now turned out to be called unseen has not been kept out.
   if (const char* const why = why_it_runs_on(program)) {
@@ -57,7 +109,7 @@ Result<void> hold_still(const Surroundings& program, const char* doing, std::uin
   }
   if (ended == Ended::Well) return {};
   go_on(program);
-  return too_late(ended == Ended::TooLate ? what : "nobody wants it any more");
+  return too_late(ended == Ended::TooLate ? what : called_off);
 }
 
 }  // namespace cuvmm

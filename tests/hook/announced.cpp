@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whoever holds something pending hears of every call that could notice, before the driver sees
+// Subsystems with something pending hear of every call that could notice, before the driver sees
 // it. One test a row of driver_api.def, so that a new row is held to it from its first day.
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST_P(RowWithAnEffect, IsAnnouncedBeforeTheDriverSeesIt) {
 }
 
 TEST_P(RowWithAnEffect, LeavesANoteWhereItSubmits) {
-  WorkNote& note = engine_over_silent_driver().work_note();
+  SubmissionEpoch& note = engine_over_silent_driver().submission_epoch();
   note.take();
   call_with_zeros(GetParam(), door_of(GetParam(), Flavour::Legacy));
   EXPECT_EQ(note.is_left(), has(info(GetParam()).effect, Effect::Submits));
@@ -77,12 +77,12 @@ class NeutralRow : public ::testing::TestWithParam<Call> {};
 
 TEST_P(NeutralRow, DisturbsNobodyAndLeavesNoNote) {
   Engine& engine = engine_over_silent_driver();
-  engine.work_note().take();
+  engine.submission_epoch().take();
   take_reached();
   const Listener listener;
   call_with_zeros(GetParam(), door_of(GetParam(), Flavour::Legacy));
   EXPECT_TRUE(listener.heard().empty());
-  EXPECT_FALSE(engine.work_note().is_left());
+  EXPECT_FALSE(engine.submission_epoch().is_left());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NeutralRow, ::testing::ValuesIn(rows(true)), name_of);
@@ -92,7 +92,7 @@ TEST(Announcement, IsMissedWhereACallIsMadeInside) {
   engine_over_silent_driver();
   take_reached();
   const Listener listener;
-  const Inside inside;
+  const HookBypass bypass;
   call_with_zeros(Call::cuLaunchKernel, door_of(Call::cuLaunchKernel, Flavour::Legacy));
   const auto seen = take_reached();
   ASSERT_EQ(seen.size(), 1u);
@@ -101,7 +101,7 @@ TEST(Announcement, IsMissedWhereACallIsMadeInside) {
 }
 
 TEST(Guard, LetsWhatTheDriverCallsItselfPassStraightThrough) {
-  engine_over_silent_driver().work_note().take();
+  engine_over_silent_driver().submission_epoch().take();
   take_reached();
   const Listener listener;
   let_driver_do(Call::cuModuleLoadData, [] {

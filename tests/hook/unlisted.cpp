@@ -45,14 +45,14 @@ CUresult newer_copy() {
 TEST(UnlistedFunction, KeepsSightUntilItIsCalled) {
   engine_over_silent_driver();
   let_driver_have("cuMemTeleportAsync", reinterpret_cast<void*>(&take_many));
-  ASSERT_TRUE(sight().is_whole());
-  const std::uint32_t before = sight().unlisted();
+  ASSERT_TRUE(hook_coverage().is_whole());
+  const std::uint32_t before = hook_coverage().unlisted();
 
   void* entry = ask_door("cuMemTeleportAsync", 14000);
 
   EXPECT_NE(entry, reinterpret_cast<void*>(&take_many));
-  EXPECT_EQ(sight().unlisted(), before + 1);
-  EXPECT_TRUE(sight().is_whole());
+  EXPECT_EQ(hook_coverage().unlisted(), before + 1);
+  EXPECT_TRUE(hook_coverage().is_whole());
 
   const Listener listener;
   errno = 7;
@@ -62,7 +62,7 @@ TEST(UnlistedFunction, KeepsSightUntilItIsCalled) {
   EXPECT_EQ(answer, CUDA_ERROR_ASSERT);
   for (int i = 0; i < 8; ++i) EXPECT_EQ(given.words[i], i + 1);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(given.numbers[i], (i + 1) / 10.);
-  EXPECT_FALSE(sight().is_whole());
+  EXPECT_FALSE(hook_coverage().is_whole());
   EXPECT_FALSE(engine_over_silent_driver().sees_everything());
   ASSERT_EQ(listener.heard().size(), 1u);
   EXPECT_EQ(listener.heard().front().call, unlisted_call);
@@ -83,21 +83,21 @@ TEST(UnlistedFunction, MayHaveANameThatIsListed) {
   static const auto newer = [](int) { return CUDA_ERROR_ALREADY_MAPPED; };
   CUresult (*const function)(int) = newer;
   let_driver_have("cuMemcpyAsync", reinterpret_cast<void*>(function));
-  const std::uint32_t before = sight().unlisted();
+  const std::uint32_t before = hook_coverage().unlisted();
   void* entry = ask_door("cuMemcpyAsync", 14000);
-  EXPECT_EQ(sight().unlisted(), before + 1);
+  EXPECT_EQ(hook_coverage().unlisted(), before + 1);
   EXPECT_EQ(reinterpret_cast<CUresult (*)(int)>(entry)(0), CUDA_ERROR_ALREADY_MAPPED);
 }
 
 TEST(UnlistedFunction, IsNotOneThatIsKnownToChangeNothing) {
   engine_over_silent_driver();
   void* real = reinterpret_cast<void*>(&newer_copy);
-  const std::uint32_t before = sight().unlisted();
+  const std::uint32_t before = hook_coverage().unlisted();
   EXPECT_EQ(hook::entry_of_unlisted("cuTexRefSetFormat", 12000, real), real);
   EXPECT_EQ(hook::entry_of_unlisted("cuProfilerStart", 12000, real), real);
   EXPECT_EQ(hook::entry_of_unlisted("cuMemAlloc", 3010, real), real);  // 32-bit, by version
   EXPECT_EQ(hook::entry_of_unlisted_symbol("cuMemAlloc", real), real);
-  EXPECT_EQ(sight().unlisted(), before);
+  EXPECT_EQ(hook_coverage().unlisted(), before);
   EXPECT_NE(hook::entry_of_unlisted_symbol("cuMemTeleport", real), real);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private tables of the driver's: which of them end our sight, and what is different then.
+// Private tables of the driver's: which of them ends full hook coverage, and what is different
+// then.
 #include "hook/export_tables.hpp"
 
 #include <gtest/gtest.h>
@@ -53,7 +54,7 @@ void hold_unseen(CUstream stream, CUdeviceptr word) {
   EXPECT_DONE(wait(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ));
 }
 
-// In a process of its own, since sight is lost for good.
+// In a process of its own, since coverage never comes back.
 [[noreturn]] void use_an_unknown_table() {
   open_driver();
   CUcontext context = nullptr;

@@ -27,7 +27,10 @@ class EventOfALaunch : public ::testing::Test {
     ASSERT_DONE(through_door<Call::cuEventRecord>(event_, stream_));
     ASSERT_TRUE(is_proof());
   }
-  void TearDown() override { EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0)); }
+  void TearDown() override {
+    if (event_ != nullptr) EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(event_));
+    EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+  }
 
   static StreamClock& clock() { return Engine::get()->serving()->clock; }
   bool is_proof() const { return !clock().events().last_record(event_).place.empty(); }
@@ -74,6 +77,31 @@ TEST_F(EventOfALaunch, IsProofAgainOnceItIsRecordedAsUsual) {
   EXPECT_DONE(launch(&attribute, 1));
   EXPECT_DONE(through_door<Call::cuEventRecord>(event_, stream_));
   EXPECT_TRUE(is_proof());
+}
+
+// The graph records it whenever it runs.
+TEST_F(EventOfALaunch, IsNoProofAgainWhereTheLaunchWasCaptured) {
+  CUgraph graph = nullptr;
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  attribute.value.launchCompletionEvent.event = event_;
+  ASSERT_DONE(
+      through_door<Call::cuStreamBeginCapture_v2>(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  EXPECT_DONE(launch(&attribute, 1));
+  ASSERT_DONE(through_door<Call::cuStreamEndCapture>(stream_, &graph));
+  EXPECT_DONE(through_door<Call::cuEventRecord>(event_, stream_));
+  EXPECT_FALSE(is_proof());
+  EXPECT_DONE(through_door<Call::cuGraphDestroy>(graph));
+}
+
+TEST_F(EventOfALaunch, IsNoProofAgainOnceAGraphsKernelNodeNamesIt) {
+  CUkernelNodeAttrValue value{};
+  value.programmaticEvent.event = event_;
+  const CUkernelNodeAttrValue* const asked = &value;
+  static_cast<void>(through_door<Call::cuGraphKernelNodeSetAttribute>(
+      CUgraphNode{nullptr}, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, asked));
+  EXPECT_DONE(through_door<Call::cuEventRecord>(event_, stream_));
+  EXPECT_FALSE(is_proof());
 }
 
 TEST_F(EventOfALaunch, IsProofBesideLaunchesThatDoNotNameIt) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With VMM_SPILL what calls name comes to the device, and what none has named for long goes out.
+// With VMM_SPILL memory that calls name moves to the device, and memory that no call has named for
+// long moves out.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -41,7 +42,7 @@ class PlacedByUse : public ::testing::Test {
     Size near = 0;
     for (const HeldChunk& one : Engine::get()->serving()->memory.held_on(0)) {
       const bool is_ours = one.address >= address && one.address < address + block;
-      if (is_ours && lies(one.where, 0) == Lies::Near) near += one.size;
+      if (is_ours && residency(one.where, 0) == Residency::Near) near += one.size;
     }
     return near;
   }
@@ -79,7 +80,7 @@ class PlacedByUse : public ::testing::Test {
   std::optional<Kernels> kernels_;
 };
 
-TEST_F(PlacedByUse, IsDeviceMemoryToWhoeverAsks) {
+TEST_F(PlacedByUse, QueriesAnswerDeviceMemory) {
   const CUdeviceptr first = given(1);
   const CUdeviceptr second = given(2);
   ASSERT_LT(bytes_near(first) + bytes_near(second), 2 * block);

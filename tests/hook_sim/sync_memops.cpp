@@ -42,7 +42,7 @@ class SyncMemops : public ::testing::Test {
   }
   void TearDown() override {
     if (word_ == nullptr) return;
-    let_go();
+    release();
     EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
   }
 
@@ -52,12 +52,12 @@ class SyncMemops : public ::testing::Test {
     return stream;
   }
 
-  // The stream waits until let_go().
+  // The stream waits until release().
   void hold(CUstream stream) {
     ASSERT_DONE(through_door<Call::cuStreamWaitValue32_v2>(stream, word_on_device_, cuuint32_t{1},
                                                            unsigned{CU_STREAM_WAIT_VALUE_EQ}));
   }
-  void let_go() { __atomic_store_n(word_, 1, __ATOMIC_RELEASE); }
+  void release() { __atomic_store_n(word_, 1, __ATOMIC_RELEASE); }
 
   CUresult set(CUdeviceptr address, CUstream stream) {
     return through_door<Call::cuMemsetD8Async>(address, static_cast<unsigned char>(1),
@@ -73,14 +73,14 @@ class SyncMemops : public ::testing::Test {
   void expect_returns(const std::function<CUresult()>& call) {
     auto answer = elsewhere(call);
     EXPECT_EQ(answer.wait_for(std::chrono::seconds{5}), std::future_status::ready);
-    let_go();
+    release();
     EXPECT_DONE(answer.get());
   }
   // Until the stream that is held goes on.
   void expect_waits(const std::function<CUresult()>& call) {
     auto answer = elsewhere(call);
     EXPECT_EQ(answer.wait_for(std::chrono::milliseconds{40}), std::future_status::timeout);
-    let_go();
+    release();
     EXPECT_DONE(answer.get());
   }
   std::future<CUresult> elsewhere(const std::function<CUresult()>& call) const {

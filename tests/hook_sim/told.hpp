@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program is told of device memory that it asked for, wherever that lies.
+// What queries answer about device memory, wherever it lies.
 #pragma once
 
 #include <gtest/gtest.h>

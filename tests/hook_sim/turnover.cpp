@@ -77,7 +77,7 @@ TEST(Contexts, EndAndBeginInManyThreadsWithTheirOwnMemory) {
 }
 
 // Its frees are found done as before.
-TEST(Contexts, WhichAreNotEndedAfterAllGoOn) {
+TEST(Contexts, RefusedDestroyKeepsContext) {
   ASSERT_EQ(through_door<Call::cuInit>(0u), CUDA_SUCCESS);
   CUcontext context = nullptr;
   for (int times = 0; times < 2; ++times) {

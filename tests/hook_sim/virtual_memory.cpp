@@ -91,13 +91,13 @@ TEST_F(MappingCalls, AreRefusedWhereABlockLay) {
 TEST_F(MappingCalls, AreRefusedOnAResizableBuffer) {
   Engine& engine = *Engine::get();
   const CUdeviceptr buffer = [&] {
-    const Inside inside;
+    const HookBypass bypass;
     DeviceMemory& device = **engine.stores().device(0);
     return *engine.resizables().reserve(engine.driver(), device, 16 * MiB);
   }();
   expect_refused(buffer, granule);
   expect_refused(buffer + 14 * MiB, granule);
-  const Inside inside;
+  const HookBypass bypass;
   EXPECT_TRUE(engine.resizables().release(buffer, Resizable::After{CUstream{nullptr}}).ok());
 }
 
@@ -115,7 +115,7 @@ TEST_F(MappingCalls, WorkOnMemoryOfTheProgramsOwn) {
 TEST_F(MappingCalls, WorkWhereOursHaveEnded) {
   Engine& engine = *Engine::get();
   const CUdeviceptr ours = [&] {
-    const Inside inside;
+    const HookBypass bypass;
     auto reservation = Reservation::create(engine.driver(), 2 * granule, granule);
     EXPECT_TRUE(Engine::has_reserved(reservation->address() + granule, 1));
     EXPECT_TRUE(Engine::has_reserved(reservation->address() - 1, 2));

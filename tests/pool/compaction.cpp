@@ -216,7 +216,7 @@ TEST_F(PoolCompactionTest, AnAllocationChangesNothingUnderRunningWork) {
   }
 }
 
-TEST_F(PoolCompactionTest, WhoeverSharesMayGoInAnyOrder) {
+TEST_F(PoolCompactionTest, SharersMayGoInAnyOrder) {
   for (Size at = 0; at < 4; ++at) given({at * granule + at * 4096, 4096}, 10 * at);
   EXPECT_EQ(GIVEN_VALUE(pool->compact()).physical_released, 3 * granule);
   for (const Size at : {0, 2, 1}) {

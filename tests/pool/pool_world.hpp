@@ -68,12 +68,12 @@ class PoolTest : public VmmTest {
   Size granule = 0;
 };
 
-inline ::testing::AssertionResult is_sound(const char*, const Complaint& complaint) {
-  if (!complaint) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << *complaint;
+inline ::testing::AssertionResult is_sound(const char*, const InvariantViolation& violation) {
+  if (!violation) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << *violation;
 }
-#define EXPECT_SOUND(thing) EXPECT_PRED_FORMAT1(::cuvmm::test::is_sound, (thing).complaint())
-#define ASSERT_SOUND(thing) ASSERT_PRED_FORMAT1(::cuvmm::test::is_sound, (thing).complaint())
+#define EXPECT_SOUND(thing) EXPECT_PRED_FORMAT1(::cuvmm::test::is_sound, (thing).violation())
+#define ASSERT_SOUND(thing) ASSERT_PRED_FORMAT1(::cuvmm::test::is_sound, (thing).violation())
 
 // Bytes at both ends of a stretch that depend on the seed; what is shorter is filled whole.
 inline void mark(const ElasticPool& pool, Stretch stretch, std::uint64_t seed) {

@@ -199,8 +199,8 @@ TEST_F(PoolRandom, AnElasticPoolIsWhatItsOracleSays) {
   oracle.check_contents();
 }
 
-// Models with evictable memory, activated and deactivated at random under a limit: whoever is told
-// nothing has what it wrote.
+// Models with evictable memory, activated and deactivated at random under a limit: a thread that is
+// told nothing has what it wrote.
 TEST_F(PoolRandom, ASharedPoolLosesNothingUntold) {
   PRINT_SEED_ON_FAILURE();
   constexpr int count = 6;

@@ -64,8 +64,8 @@ class LateWords {
 // One thread's allocations, and what its stream has written to them.
 class Writer {
  public:
-  // `submitting`: held shared while work is submitted and fenced, or memory read. Whoever compacts
-  // holds it alone, as the contract of compact() asks.
+  // `submitting`: held shared while work is submitted and fenced, or memory read. A thread that
+  // compacts holds it alone, as the contract of compact() asks.
   using Allocate = std::function<Result<Size>(Size size, std::uint64_t random)>;
   struct Calls {
     Allocate allocate;

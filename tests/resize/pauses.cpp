@@ -56,7 +56,7 @@ class PausedResize : public ResizeTest {
   CUevent event_ = nullptr;
 };
 
-TEST_F(PausedResize, ACopyThatIsPutOffIsNotRunByWhoeverWaits) {
+TEST_F(PausedResize, AWaitDoesNotRunADeferredCopy) {
   for (const auto& ask : questions()) {
     const CUdeviceptr a = given_filled(block, 1);
     const CUdeviceptr b = given_put_off(a, block, 2 * block);
@@ -68,7 +68,7 @@ TEST_F(PausedResize, ACopyThatIsPutOffIsNotRunByWhoeverWaits) {
   }
 }
 
-TEST_F(PausedResize, APromiseIsNotKeptByWhoeverWaits) {
+TEST_F(PausedResize, AWaitDoesNotKeepAPromise) {
   if (!promises()) GTEST_SKIP() << "promises are for VMM_RESIZE=elide";
   for (const auto& ask : questions()) {
     const CUdeviceptr a = given_filled(32 * block, 1);
@@ -83,7 +83,7 @@ TEST_F(PausedResize, APromiseIsNotKeptByWhoeverWaits) {
   }
 }
 
-TEST_F(PausedResize, MemoryThatIsAwayIsDeviceMemoryToWhoeverAsks) {
+TEST_F(PausedResize, QueriesAnswerDeviceMemoryWhileItIsAway) {
   const CUdeviceptr a = given_filled(block, 1);
   ASSERT_TRUE(control().pause(timeout, Strict::No).ok());
   expect_to_be_told_of_device_memory(a);

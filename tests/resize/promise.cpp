@@ -237,7 +237,7 @@ TEST_F(PromisedToAStream, TheCopyIsMadeAfterTheStreamsEnd) {
 }
 
 // Work of other streams comes after the copy, since the program has waited for it.
-TEST_F(PromisedToAStream, TheCopyIsDoneForWhoeverWasWaitedFor) {
+TEST_F(PromisedToAStream, TheCopyIsDoneForTheStreamWaitedFor) {
   ASSERT_DONE(free(rest_));
   const CUdeviceptr read = given_block(percent(30));
   const GivenStream other;
@@ -281,7 +281,7 @@ TEST_F(Promise, OfACopyBehindWorkThatRunsIsKeptWithoutAWait) {
   EXPECT_DONE(free(a));
 }
 
-TEST_F(Promise, IsDeviceMemoryToWhoeverAsks) {
+TEST_F(Promise, QueriesAnswerDeviceMemory) {
   const CUdeviceptr a = given_filled(percent(60), 1);
   const CUdeviceptr b = given_block(percent(90));
   expect_to_be_told_of_device_memory(b);

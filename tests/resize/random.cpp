@@ -45,8 +45,8 @@ Seen run_programs(CUcontext context, std::uint64_t first_seed, std::uint64_t cou
     seen.elided = counters.elided;
     for (const std::uint64_t reason : counters.run) seen.run += reason;
   }
-  if (const Complaint complaint = Engine::get()->serving()->memory.complaint()) {
-    throw std::runtime_error(*complaint);
+  if (const InvariantViolation violation = Engine::get()->serving()->memory.violation()) {
+    throw std::runtime_error(*violation);
   }
   return seen;
 }

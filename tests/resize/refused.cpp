@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A copy that is put off was promised to the program. Where the driver refuses it when it has to be
-// run, whoever needed it is told, and it stays put off until it can be made.
+// run, the call that needed it fails, and it stays deferred until it can be made.
 #include "resize/world.hpp"
 #include "support/zero_calls.hpp"
 
@@ -60,7 +60,7 @@ TEST_F(Refused, AProgramThatTriesAnAllocationAgainLosesNothing) {
   expect_both_filled();
 }
 
-// What only waits is not held up, and the copy is there for whoever looks after it.
+// A mere wait is not held up, and the copy is there for the next reader.
 TEST_F(Refused, AWaitIsMadeNevertheless) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_DONE(through_door<Call::cuCtxSynchronize>());

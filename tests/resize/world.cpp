@@ -29,8 +29,8 @@ void ResizeTest::TearDown() {
 }
 
 void ResizeTest::expect_true_books() {
-  const Complaint complaint = Engine::get()->serving()->memory.complaint();
-  EXPECT_FALSE(complaint) << *complaint;
+  const InvariantViolation violation = Engine::get()->serving()->memory.violation();
+  EXPECT_FALSE(violation) << *violation;
 }
 
 std::string ResizeTest::why_run() const {

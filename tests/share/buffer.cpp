@@ -45,7 +45,7 @@ int open_descriptors_once_exported(const Buffer& buffer) {
   return open_descriptors();
 }
 
-// An importer that fetches every chunk of so many grants, and lets go of each.
+// An importer that fetches every chunk of so many grants, and releases each.
 std::thread importer_of(const std::string& path, int grants, std::atomic<int>& failures) {
   return std::thread{[path, grants, &failures] {
     auto session = Session::connect(path, test_token(), in_time());

@@ -29,7 +29,7 @@ class IpcWorld {
   explicit IpcWorld(const Driver& on, const MemorySettings& settings = {},
                     Duration patience = std::chrono::seconds{4})
       : clock(on, unseen_program(captures, gate)),
-        memory({on, clock, captures, gate, work_note, [] { return true; }}, settings),
+        memory({on, clock, captures, gate, submission_epoch, [] { return true; }}, settings),
         ipc(
             on, memory, [](const std::function<void()>& work) { work(); }, patience) {}
 
@@ -51,7 +51,7 @@ class IpcWorld {
 
   Captures captures;
   Gate gate;
-  WorkNote work_note;
+  SubmissionEpoch submission_epoch;
   StreamClock clock;
   Memory memory;
   LegacyIpc ipc;
@@ -65,13 +65,13 @@ class LegacyIpcTest : public DriverContract {
   }
   void TearDown() override {
     if (world != nullptr) {
-      EXPECT_EQ(world->memory.complaint(), std::nullopt);
+      EXPECT_EQ(world->memory.violation(), std::nullopt);
     }
     world.reset();
-    EXPECT_EQ(settle(), 0u);
+    EXPECT_EQ(retry_releases(), 0u);
     DriverContract::TearDown();
   }
-  // What importers let go of is taken back by a thread.
+  // A thread takes back what importers release.
   bool comes_to(std::size_t kept) const {
     const auto until = in_time();
     while (world->memory.lending().kept() != kept) {
@@ -426,7 +426,7 @@ TEST_F(LegacyIpcTest, ThatCannotBeOpenedLeavesNothingBehind) {
       expect_pattern(opened, large, 41);
       EXPECT_EQ(there.ipc.close(opened), Answer{CUDA_SUCCESS});
     }
-    EXPECT_EQ(settle(), 0u);
+    EXPECT_EQ(retry_releases(), 0u);
     EXPECT_EQ(held_by_the_process(), held);
     if (HasFailure()) return;
   }

@@ -18,7 +18,7 @@ using What = HostEvent::What;
 class ShareMemory : public DriverContract {
  protected:
   void TearDown() override {
-    EXPECT_EQ(settle(), 0u);
+    EXPECT_EQ(retry_releases(), 0u);
     DriverContract::TearDown();
   }
   const SharePlace place;
@@ -193,7 +193,7 @@ CHILD_ROLE(exports_and_dies) {
   serve_until_all_left(*host);
 }
 
-// What an importer comes to, in words: at which step it met the exporter's death.
+// An importer's outcome in words: the step at which it met the exporter's death.
 std::string import_all(const std::string& path) {
   const auto until = Deadline::after(std::chrono::seconds{2});
   auto session = Session::connect(path, test_token(), until);

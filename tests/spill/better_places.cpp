@@ -61,9 +61,9 @@ TEST(LastUsesOfMemory, OfAChunkThatBlocksShareTheLatestCounts) {
                                      uses, {}, 0);
   ASSERT_EQ(chunks.size(), 2u);
   EXPECT_EQ(chunks[0].last, uses.now());
-  EXPECT_EQ(chunks[0].lies, Lies::Near);
+  EXPECT_EQ(chunks[0].residency, Residency::Near);
   EXPECT_EQ(chunks[1].last, 0u);
-  EXPECT_EQ(chunks[1].lies, Lies::Far);
+  EXPECT_EQ(chunks[1].residency, Residency::Far);
 }
 
 // A kernel is given a block's first address, and uses all of it.
@@ -88,10 +88,10 @@ constexpr PlaceBounds plenty{
     .now = now, .room_near = 0, .room_far = 64 * GiB, .most = 64 * GiB, .least = 2 * MiB};
 
 PlacedChunk near(CUmemGenericAllocationHandle chunk, LastUses::Moment last) {
-  return {chunk, 32 * MiB, Lies::Near, last, true};
+  return {chunk, 32 * MiB, Residency::Near, last, true};
 }
 PlacedChunk far(CUmemGenericAllocationHandle chunk, LastUses::Moment last) {
-  return {chunk, 32 * MiB, Lies::Far, last, true};
+  return {chunk, 32 * MiB, Residency::Far, last, true};
 }
 
 TEST(BetterPlacesForMemory, WhatIsUsedComesInForWhatWasNotUsedForLongest) {
@@ -133,6 +133,22 @@ TEST(BetterPlacesForMemory, WhatIsHeldForLongIsKnownByItsHolder) {
   EXPECT_FALSE(stays.has_stayed(6, 22));
   stays.look(held_by(0), 22);
   EXPECT_FALSE(stays.has_stayed(0, 100)) << "freed";
+}
+
+TEST(ColdMemory, IsWhatWasNotUsedForSomeSecondsEarliestFirst) {
+  const auto held = [](CUmemGenericAllocationHandle chunk, LastUses::Moment last,
+                       LastUses::Moment since) {
+    return PlacedChunk{chunk, 2 * MiB, Residency::Near, last, true, since};
+  };
+  const std::vector<PlacedChunk> chunks{held(1, 60, 1), held(2, 20, 1), held(3, 0, 1),
+                                        held(4, 95, 1), held(5, 0, 90), far(6, 0)};
+  const auto all = find_cold_places(chunks, 100, unlimited);
+  EXPECT_EQ(all.out, 6 * MiB);
+  EXPECT_EQ(all.change, (std::unordered_set<CUmemGenericAllocationHandle>{1, 2, 3}));
+  const auto some = find_cold_places(chunks, 100, 3 * MiB);
+  EXPECT_EQ(some.change, (std::unordered_set<CUmemGenericAllocationHandle>{2, 3}));
+  EXPECT_EQ(some.going.size(), 2u);
+  EXPECT_FALSE(find_cold_places(chunks, 100, 0).are_any());
 }
 
 TEST(BetterPlacesForMemory, WhatNobodyUsesStaysFar) {

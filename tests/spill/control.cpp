@@ -56,9 +56,9 @@ struct Process {
   explicit Process(const Driver& driver) {
     clock.emplace(driver, unseen_program(captures, gate));
     memory.emplace(
-        Memory::Surroundings{driver, *clock, captures, gate, work_note, [] { return true; }},
+        Memory::Dependencies{driver, *clock, captures, gate, submission_epoch, [] { return true; }},
         MemorySettings{});
-    control.emplace(Pauser::Surroundings{.driver = driver, .memory = *memory, .calls = calls},
+    control.emplace(ProgramParts{.driver = driver, .memory = *memory, .calls = calls},
                     SizeLimit::none(), Duration{0});
   }
   void end() {
@@ -72,8 +72,8 @@ struct Process {
   }
   Captures captures;
   Gate gate;
-  WorkNote work_note;
-  Threshold calls{Threshold::Of::Calls};
+  SubmissionEpoch submission_epoch;
+  CallBarrier calls{CallBarrier::Of::Calls};
   std::optional<StreamClock> clock;
   std::optional<Memory> memory;
   std::optional<Control> control;
@@ -98,7 +98,7 @@ TEST_F(ControlTest, PausesAndResumesByTheSocket) {
   CUdeviceptr address = 0;
   ASSERT_EQ(process.memory->allocate(&address, 4 * MiB), Answer{CUDA_SUCCESS});
   fill_pattern(address, 4 * MiB, 3);
-  process.work_note.leave();
+  process.submission_epoch.leave();
 
   const auto paused = share::tell(::getpid(), request(ControlWhat::Pause), soon());
   ASSERT_TRUE(paused.ok()) << paused.error().text();
@@ -108,7 +108,7 @@ TEST_F(ControlTest, PausesAndResumesByTheSocket) {
 
   std::atomic<bool> passed{false};
   std::thread caller{[&] {
-    const Threshold::Pass call{process.calls};
+    const CallBarrier::Pass call{process.calls};
     passed = true;
   }};
   std::this_thread::sleep_for(std::chrono::milliseconds{50});
@@ -145,7 +145,7 @@ class EndlessWork {
           while (!static_cast<std::atomic<bool>*>(ends)->load()) std::this_thread::yield();
         },
         &ends_));
-    process.work_note.leave();
+    process.submission_epoch.leave();
   }
   void end(const Driver& driver) {
     ends_ = true;
@@ -160,6 +160,24 @@ class EndlessWork {
 
 constexpr std::uint64_t longest_pause_us = 60'000'000;
 
+// A pause that another thread asks this process for.
+class LongPause {
+ public:
+  const share::ControlAnswer& answer() {
+    thread_.join();
+    return *answer_;
+  }
+
+ private:
+  std::optional<share::ControlAnswer> answer_;
+  std::thread thread_{[this] {
+    ControlRequest words = request(ControlWhat::Pause);
+    words.timeout_us = longest_pause_us;
+    answer_ =
+        *share::tell(::getpid(), words, share::Deadline::after(Duration{2 * longest_pause_us}));
+  }};
+};
+
 bool comes_to_pass(const std::function<bool()>& what) {
   const auto until = soon();
   while (!what()) {
@@ -173,13 +191,7 @@ TEST_F(ControlTest, AResumeCallsAPauseOffThatStillWaits) {
   auto& process = *new Process{driver()};
   process.control->start();
   EndlessWork work{driver(), process};
-  std::optional<share::ControlAnswer> paused;
-  std::thread asks{[&] {
-    ControlRequest words = request(ControlWhat::Pause);
-    words.timeout_us = longest_pause_us;
-    paused =
-        *share::tell(::getpid(), words, share::Deadline::after(Duration{2 * longest_pause_us}));
-  }};
+  LongPause pause;
   EXPECT_TRUE(comes_to_pass([&] { return process.calls.is_shut(); }));
 
   const auto state = share::tell(::getpid(), request(ControlWhat::State), soon());
@@ -192,8 +204,7 @@ TEST_F(ControlTest, AResumeCallsAPauseOffThatStillWaits) {
   const auto resumed = share::tell(::getpid(), request(ControlWhat::Resume), soon());
   ASSERT_TRUE(resumed.ok()) << resumed.error().text();
   EXPECT_EQ(resumed->outcome, ControlOutcome::Done);
-  asks.join();
-  EXPECT_EQ(paused->outcome, ControlOutcome::Refused);
+  EXPECT_EQ(pause.answer().outcome, ControlOutcome::Refused);
   EXPECT_FALSE(process.calls.is_shut());
   work.end(driver());
   process.end();
@@ -212,6 +223,107 @@ TEST_F(ControlTest, APauseThatNobodyWaitsForAnyMoreIsCalledOff) {
   EXPECT_TRUE(comes_to_pass([&] { return !process.calls.is_shut(); }));
   EXPECT_FALSE(process.control->is_paused());
   work.end(driver());
+  process.end();
+}
+
+// A thread in a call that does not return before this ends.
+class CallUnderWay {
+ public:
+  explicit CallUnderWay(CallBarrier& calls, const std::string& name = {})
+      : thread_{[this, &calls, name] {
+          if (!name.empty()) ::pthread_setname_np(::pthread_self(), name.c_str());
+          const CallBarrier::Pass pass{calls, Call::cuMemFree_v2};
+          number_ = ::gettid();
+          is_inside_ = true;
+          while (!may_return_) std::this_thread::yield();
+        }} {
+    while (!is_inside_) std::this_thread::yield();
+  }
+  ~CallUnderWay() { end(); }
+  CallUnderWay(const CallUnderWay&) = delete;
+  CallUnderWay& operator=(const CallUnderWay&) = delete;
+  pid_t number() const { return number_; }
+  void end() {
+    may_return_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> is_inside_{false};
+  std::atomic<bool> may_return_{false};
+  std::atomic<pid_t> number_{0};
+  std::thread thread_;
+};
+
+TEST_F(ControlTest, AResumeCallsAPauseOffThatWaitsForACall) {
+  auto& process = *new Process{driver()};
+  process.control->start();
+  CallUnderWay call{process.calls};
+  LongPause pause;
+  EXPECT_TRUE(comes_to_pass([&] { return process.calls.is_shut(); }));
+  const auto state = share::tell(::getpid(), request(ControlWhat::State), soon());
+  ASSERT_TRUE(state.ok()) << state.error().text();
+  EXPECT_EQ(state->is_paused, 0u);
+
+  const auto resumed = share::tell(::getpid(), request(ControlWhat::Resume), soon());
+  ASSERT_TRUE(resumed.ok()) << resumed.error().text();
+  EXPECT_EQ(resumed->outcome, ControlOutcome::Done) << resumed->text.data();
+  EXPECT_EQ(pause.answer().outcome, ControlOutcome::Refused);
+  EXPECT_FALSE(process.calls.is_shut());
+  call.end();
+  process.end();
+}
+
+TEST_F(ControlTest, APauseWhoseAskerIsGoneHoldsNobodyWhileACallRuns) {
+  auto& process = *new Process{driver()};
+  process.control->start();
+  CallUnderWay call{process.calls};
+  ControlRequest words = request(ControlWhat::Pause);
+  words.timeout_us = longest_pause_us;
+  const auto given_up =
+      share::tell(::getpid(), words, share::Deadline::after(std::chrono::milliseconds{300}));
+  ASSERT_FALSE(given_up.ok());
+  EXPECT_TRUE(comes_to_pass([&] { return !process.calls.is_shut(); }));
+  call.end();
+  process.end();
+}
+
+TEST_F(ControlTest, APauseThatTimesOutNamesTheCallAndItsThread) {
+  auto& process = *new Process{driver()};
+  CallUnderWay call{process.calls, "trainer"};
+  const auto paused = process.control->pause(Duration{1}, Strict::No);
+  ASSERT_FALSE(paused.ok());
+  EXPECT_EQ(paused.error().kind, ErrorKind::TimedOut);
+  EXPECT_EQ(paused.error().text(),
+            "pause: timed out (cuMemFree did not return in time, in thread " +
+                std::to_string(call.number()) + " (trainer))");
+  EXPECT_FALSE(process.calls.is_shut());
+  call.end();
+  process.end();
+}
+
+// The memory of the host that a pause has asked for is still being cleared then.
+TEST_F(ControlTest, AfterAPauseThatTimedOutTheNextOneIsServed) {
+  auto& process = *new Process{driver()};
+  CUdeviceptr address = 0;
+  ASSERT_EQ(process.memory->allocate(&address, 256 * MiB), Answer{CUDA_SUCCESS});
+  fill_pattern(address, 4 * MiB, 5);
+  process.submission_epoch.leave();
+  for (int i = 0; i < 3; ++i) {
+    CallUnderWay call{process.calls};
+    const auto paused = process.control->pause(Duration{1}, Strict::No);
+    ASSERT_FALSE(paused.ok());
+    EXPECT_EQ(paused.error().kind, ErrorKind::TimedOut) << paused.error().text();
+    const auto resumed = process.control->resume(Partly::No);
+    EXPECT_TRUE(resumed.ok()) << resumed.error().text();
+  }
+  const auto paused = process.control->pause(Duration{20'000'000}, Strict::No);
+  ASSERT_TRUE(paused.ok()) << paused.error().text();
+  EXPECT_EQ(paused->moved, 256 * MiB);
+  ASSERT_TRUE(process.control->resume(Partly::No).ok());
+  expect_pattern(address, 4 * MiB, 5);
+  EXPECT_EQ(process.memory->free(address), Answer{CUDA_SUCCESS});
+  EXPECT_TRUE(comes_to_pass([&] { return process.control->ready_bytes() == 0; }));
   process.end();
 }
 

@@ -145,7 +145,7 @@ TEST_F(PauseTest, WhatAnotherProcessHoldsStays) {
   program.expect_intact();
 }
 
-// As compaction leaves it: whoever set it may transfer past the driver.
+// As compaction leaves it: the program that set it may transfer without the driver.
 TEST_F(PauseTest, MemoryWithSyncMemopsStays) {
   Program program{driver(), {}};
   program.add(8 * MiB, false);
@@ -186,7 +186,7 @@ TEST_F(PauseTest, WorkThatDoesNotEndInTimeRefusesIt) {
         while (!static_cast<std::atomic<bool>*>(end)->load()) std::this_thread::yield();
       },
       &ends));
-  program.work_note.leave();
+  program.submission_epoch.leave();
   const auto refused = program.pauser->pause(Duration{100'000}, Strict::No);
   ends = true;
   ASSERT_FALSE(refused.ok());
@@ -265,6 +265,35 @@ TEST_F(PauseTest, LosesNothingWhateverCallFails) {
 // Memory that comes back is new memory, whose handles may differ.
 std::string held_whatever_the_handles() {
   return std::regex_replace(held_by_the_process(), std::regex("chunk 0x[0-9a-f]+"), "chunk");
+}
+
+TEST_F(PauseTest, IsRefusedBeforeAnythingIsPinnedThatTheHostsBudgetDoesNotAllow) {
+  MemorySettings settings;
+  settings.host = std::make_shared<LeasedBudget>(16 * MiB);
+  Program program{driver(), settings};
+  program.add(20 * MiB, true);
+  const auto refused = program.pauser->pause(timeout, Strict::No);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::OutOfMemory);
+  EXPECT_EQ(program.pauser->ready_bytes(), 0u);
+  EXPECT_EQ(settings.host->committed_bytes(), 0u);
+  program.expect_to_go_on();
+}
+
+TEST_F(PauseTest, WhatItPinsCountsAgainstTheHostsBudgetUntilItIsGivenBack) {
+  MemorySettings settings;
+  settings.host = std::make_shared<LeasedBudget>(64 * MiB);
+  Program program{driver(), settings};
+  program.add(20 * MiB, true);
+  const auto paused = program.pauser->pause(timeout, Strict::No);
+  ASSERT_DONE(paused);
+  EXPECT_GE(settings.host->committed_bytes(), paused->moved);
+  EXPECT_LE(settings.host->committed_bytes(), 64 * MiB);
+  ASSERT_DONE(program.pauser->resume(Partly::No));
+  while (program.pauser->look_after_stock(0, Duration{0})) continue;
+  EXPECT_EQ(settings.host->committed_bytes(), 0u);
+  program.expect_intact();
+  program.free_all();
 }
 
 TEST_F(PauseTest, AThousandTimesLeakNothing) {

@@ -72,7 +72,7 @@ TEST_F(PauseAlways, LosesNothingThoughTheDriverKeepsRefusing) {
         EXPECT_TRUE(paused.ok() && resumed.ok());
       }
       faulty.stop_failing();
-      EXPECT_EQ(settle(), 0u);
+      EXPECT_EQ(retry_releases(), 0u);
       const auto again = program.pauser->resume(Partly::No);
       ASSERT_TRUE(again.ok()) << again.error().text();
       EXPECT_FALSE(program.pauser->is_paused());
@@ -132,7 +132,7 @@ TEST_F(PauseAlways, AGraphFindsItsMemoryAgain) {
   std::uint32_t expected = 7;
   for (int round = 0; round < 3; ++round) {
     ASSERT_CUDA(driver().cuGraphLaunch(exec, stream));
-    program.work_note.leave();
+    program.submission_epoch.leave();
     ++expected;
     pause_and_resume(program);  // which waits for the graph
     for (const CUdeviceptr address : {blocking, ordered}) {
@@ -165,12 +165,12 @@ TEST_F(PauseAlways, WithManyThreadsInTheMiddleOfCalls) {
       const std::uint32_t mark = 1000u + static_cast<std::uint32_t>(i);
       constexpr Size size = 128 * KiB;
       while (!ends) {
-        const Threshold::Pass call{program.calls};
+        const CallBarrier::Pass call{program.calls};
         if (held == 0) {
           EXPECT_EQ(program.memory->allocate(&held, size), Answer{CUDA_SUCCESS});
           const Gate::Pass work{program.gate};
           EXPECT_CUDA(driver().cuMemsetD32(held, mark, size / 4));
-          program.work_note.leave();
+          program.submission_epoch.leave();
         } else if (random() % 2 == 0) {
           std::uint32_t word = 0;
           EXPECT_CUDA(driver().cuMemcpyDtoH(&word, held + size - 4, 4));

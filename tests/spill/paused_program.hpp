@@ -30,10 +30,9 @@ class Program {
   Program(const Driver& with, const MemorySettings& settings) : driver(with) {
     clock.emplace(driver, unseen_program(captures, gate));
     memory.emplace(
-        Memory::Surroundings{driver, *clock, captures, gate, work_note, [] { return true; }},
+        Memory::Dependencies{driver, *clock, captures, gate, submission_epoch, [] { return true; }},
         settings);
-    pauser.emplace(Pauser::Surroundings{.driver = driver, .memory = *memory, .calls = calls},
-                   stock_piece);
+    pauser.emplace(ProgramParts{.driver = driver, .memory = *memory, .calls = calls}, stock_piece);
   }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -63,7 +62,7 @@ class Program {
     ASSERT_EQ(answer, Answer{CUDA_SUCCESS}) << size;
     blocks.push_back({address, size, ordered, ++last_seed});
     fill_pattern(address, size, last_seed);
-    work_note.leave();
+    submission_epoch.leave();
   }
   void free(std::size_t i) {
     const Block& block = blocks[i];
@@ -74,7 +73,7 @@ class Program {
   }
   void expect_intact() {
     for (const Block& block : blocks) expect_pattern(block.address, block.size, block.seed);
-    EXPECT_EQ(memory->complaint().value_or("nothing"), "nothing");
+    EXPECT_EQ(memory->violation().value_or("nothing"), "nothing");
   }
   // After something that may have failed half-way.
   void expect_to_go_on() {
@@ -114,8 +113,8 @@ class Program {
   const Driver& driver;
   Captures captures;
   Gate gate;
-  WorkNote work_note;
-  Threshold calls{Threshold::Of::Calls};
+  SubmissionEpoch submission_epoch;
+  CallBarrier calls{CallBarrier::Of::Calls};
   std::optional<StreamClock> clock;
   std::optional<Memory> memory;
   std::optional<Pauser> pauser;

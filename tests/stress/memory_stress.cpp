@@ -9,7 +9,7 @@
 
 #include "base/log.hpp"
 #include "support/scale.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 #include "worker.hpp"
 
 namespace cuvmm::test {
@@ -104,7 +104,7 @@ void MemoryStress::quiesce(Common& common) {
     common.program.make_current(device);
     ASSERT_CUDA(common.program.synchronize_context());
   }
-  ASSERT_EQ(settle(), 0U);
+  ASSERT_EQ(retry_releases(), 0U);
 }
 
 void MemoryStress::expect_all_intact(Common& common) {
@@ -132,7 +132,7 @@ void MemoryStress::expect_all_intact(Common& common) {
 // What we say of ourselves, what the program holds, and what the driver has given us agree.
 void MemoryStress::expect_it_adds_up(Common& common) {
   Memory& memory = common.program.memory();
-  ASSERT_EQ(memory.complaint().value_or("nothing"), "nothing");
+  ASSERT_EQ(memory.violation().value_or("nothing"), "nothing");
   for (int device = 0; device < Program::devices; ++device) {
     common.program.make_current(device);
     for (int pool = -1; pool < Program::pools_a_device; ++pool) {
@@ -170,7 +170,7 @@ void MemoryStress::expect_it_adds_up(Common& common) {
   }
 }
 
-// Granules that nothing live can lie in are there for whoever asks.
+// Granules without live memory are available to any request.
 void MemoryStress::expect_room_is_had(Common& common) {
   for (int device = 0; device < Program::devices; ++device) {
     common.program.make_current(device);
@@ -252,7 +252,7 @@ void MemoryStress::run(std::uint64_t operations) {
   }
   end_streams(common);
   quiesce(common);
-  ASSERT_EQ(program.memory().complaint().value_or("nothing"), "nothing");
+  ASSERT_EQ(program.memory().violation().value_or("nothing"), "nothing");
   for (int device = 0; device < Program::devices; ++device) {
     program.make_current(device);
     program.memory().make_room();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a correct program may rely on: nothing live overlaps, contents stay, and memory comes to the
+// What a correct program may rely on: nothing live overlaps, contents stay, and memory reaches the
 // next only after all work of the one before.
 #pragma once
 

@@ -22,9 +22,9 @@ StreamName name(CUstream stream) {
 }  // namespace
 
 Program::Program(const MemorySettings& settings) {
-  memory_ = std::make_unique<Memory>(
-      Memory::Surroundings{driver(), clock_, captures_, gate_, work_note_, [] { return true; }},
-      settings);
+  memory_ = std::make_unique<Memory>(Memory::Dependencies{driver(), clock_, captures_, gate_,
+                                                          submission_epoch_, [] { return true; }},
+                                     settings);
   for (int device = 0; device < devices; ++device) {
     Device& made = devices_[static_cast<std::size_t>(device)];
     made.context = std::make_unique<PrimaryContext>(device);
@@ -32,7 +32,7 @@ Program::Program(const MemorySettings& settings) {
     GIVEN(driver().cuModuleGetFunction(&made.touch, made.module, "stress_touch"));
     GIVEN(driver().cuDeviceGetDefaultMemPool(&made.default_pool, device));
     for (CUmemoryPool& pool : made.pools) pool = make_pool(device);
-    // Served before the first fault: what cannot be set up is the driver's for good.
+    // Served before the first fault: what cannot be set up stays the driver's.
     make_current(device);
     GIVEN(memory_->pool(made.default_pool) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
     for (CUmemoryPool pool : made.pools) {
@@ -59,12 +59,12 @@ CUresult Program::launch(int device, CUstream stream, void* work) {
   void* parameters[] = {&work};
   const CUresult answer = driver().cuLaunchKernel(there(device).touch, 1, 1, 1, 1, 1, 1, 0, stream,
                                                   parameters, nullptr);
-  work_note_.leave();
+  submission_epoch_.leave();
   return answer;
 }
 
 CUresult Program::allocate(CUdeviceptr* address, Size size, By* by) {
-  const Threshold::Pass pass{calls_};
+  const CallBarrier::Pass pass{calls_};
   const Answer answer = memory().allocate(address, size);
   *by = answer ? By::Us : By::Driver;
   return answer ? *answer : forwarded([&] { return driver().cuMemAlloc(address, size); });
@@ -72,7 +72,7 @@ CUresult Program::allocate(CUdeviceptr* address, Size size, By* by) {
 
 CUresult Program::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool pool,
                                    CUstream stream, By* by) {
-  const Threshold::Pass pass{calls_};
+  const CallBarrier::Pass pass{calls_};
   const Answer answer = pool == nullptr
                             ? memory().allocate_ordered(address, size, name(stream))
                             : memory().allocate_ordered(address, size, pool, name(stream));
@@ -86,13 +86,13 @@ CUresult Program::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool
 }
 
 CUresult Program::free(CUdeviceptr address) {
-  const Threshold::Pass pass{calls_};
+  const CallBarrier::Pass pass{calls_};
   const Answer answer = memory().free(address);
   return answer ? *answer : driver().cuMemFree(address);
 }
 
 CUresult Program::free_ordered(CUdeviceptr address, CUstream stream) {
-  const Threshold::Pass pass{calls_};
+  const CallBarrier::Pass pass{calls_};
   const Answer answer = memory().free_ordered(address, name(stream));
   if (answer) return *answer;
   const Gate::Pass through{gate_};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program under cuvmm without the hooks: each call goes to the driver, and Memory and the clock
-// are told of it as the hooks do, in the same order.
+// are notified as by the hooks, in the same order.
 //
 // What it cannot see: memory that is handed on by anything but an event or a wait, as by the rule
-// of the legacy stream. Whoever uses a block here has followed an event (tests/order knows the
+// of the legacy stream. Every use of a block here has followed an event (tests/order knows the
 // rest).
 #pragma once
 
@@ -82,10 +82,10 @@ class Program {
     return answer == CUDA_ERROR_OUT_OF_MEMORY && memory().make_room() ? call() : answer;
   }
 
-  Threshold calls_{Threshold::Of::Calls};
+  CallBarrier calls_{CallBarrier::Of::Calls};
   Captures captures_;
   Gate gate_;
-  WorkNote work_note_;
+  SubmissionEpoch submission_epoch_;
   StreamClock clock_{driver(), unseen_program(captures_, gate_)};
   std::unique_ptr<Memory> memory_;
   std::array<Device, devices> devices_;

@@ -73,15 +73,17 @@ Result<Block*> Arena::allocate(Size asked, StreamId stream) {
   } else {
     holding.lock();
   }
-  if (Block* const block = take_own(size, stream, arena::usual_patience, arena::Reach::Near))
+  if (Block* const block =
+          take_own(size, stream, arena::usual_patience, arena::ResidencyFilter::Near))
     return block;
   holding.unlock();
   return search_further(size, stream);
 }
 
 void Arena::free(Block& block, const FreeTicket& ticket) {
-  // Far ones are for whoever finds no room on the device, not for the next of their size.
-  if (ticket.is_for_anyone() || ticket.stream != block.stream || block.lies == Lies::Far) {
+  // Far blocks serve requests that find no room on the device, not the next of their size.
+  if (ticket.is_for_anyone() || ticket.stream != block.stream ||
+      block.residency == Residency::Far) {
     const Holding holding{lock_};
     return give_back(block, ticket);
   }
@@ -94,7 +96,7 @@ void Arena::free(Block& block, const FreeTicket& ticket) {
 }
 
 void Arena::give_back(Block& block, const FreeTicket& ticket) {
-  if (block.lies == Lies::Near) return layout_->give_back(block, ticket);
+  if (block.residency == Residency::Near) return layout_->give_back(block, ticket);
   layout_->give_back(block, ticket, far_within(layout_->stretch_of(block)));
   far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
 }
@@ -103,7 +105,7 @@ std::vector<Stretch> Arena::far_within(const Stretch& where) const {
   std::vector<Stretch> far;
   if (mapping_.far_bytes() == 0) return far;
   for (const MappedChunk& chunk : mapping_.chunks_in(where)) {
-    if (lies(chunk.chunk->location(), settings_.device) == Lies::Near) continue;
+    if (residency(chunk.chunk->location(), settings_.device) == Residency::Near) continue;
     const Size begin = std::max(chunk.offset, where.offset);
     const Size end = std::min(chunk.where().end(), where.end());
     if (!far.empty() && far.back().end() == begin) {

@@ -6,13 +6,13 @@
 #include <memory>
 #include <vector>
 
+#include "alloc/arena/allocation_span.hpp"
 #include "alloc/arena/build.hpp"
 #include "alloc/arena/chunk_policy.hpp"
 #include "alloc/arena/layout.hpp"
 #include "alloc/arena/rearrangement.hpp"
-#include "alloc/arena/site.hpp"
 #include "alloc/arena/stream_cache.hpp"
-#include "alloc/departure.hpp"
+#include "alloc/eviction_set.hpp"
 #include "alloc/traced_arena.hpp"
 #include "base/clock.hpp"
 #include "base/options.hpp"
@@ -63,7 +63,7 @@ struct ArenaCounters {
 // size has it again. Others' frees are waited for only when nothing else is left.
 //
 // Everything may be called from any thread. The store, the order and the driver outlive the arena.
-class Arena final : public Leaver, private ReclaimClient {
+class Arena final : public EvictionSource, private ReclaimClient {
  public:
   static Result<std::unique_ptr<Arena>> create(const Driver& driver, ChunkStore& store,
                                                StreamOrder& order, const ArenaSettings& settings);
@@ -87,16 +87,16 @@ class Arena final : public Leaver, private ReclaimClient {
   // bytes stay mapped. Returns how much went.
   Size trim(Size keep);
   // The same for `wanted` bytes of them, where there are so many.
-  Size let_go_of(Size wanted);
+  Size release(Size wanted);
 
-  // Leaver
+  // EvictionSource
   void list_held(std::vector<HeldChunk>& held) const override;
-  void begin_absence(Departure& departure) override;
-  Result<void> take_out(Departing& one) override;
-  Result<void> put_back(std::span<Departing> some) override;
+  void begin_eviction(EvictionSet& evicted) override;
+  Result<void> take_out(EvictedChunk& one) override;
+  Result<void> put_back(std::span<EvictedChunk> some) override;
   // Its books have had nothing there, and go on so.
-  void count_as_back(std::span<Departing> /*some*/) override {}
-  void end_absence() override;
+  void count_as_restored(std::span<EvictedChunk> /*some*/) override {}
+  void end_eviction() override;
 
   // For good: all blocks are gone, everything that was mapped, and the addresses. The caller
   // guarantees that no work uses any of it.
@@ -112,8 +112,8 @@ class Arena final : public Leaver, private ReclaimClient {
   Size spilled_free() const { return far_free_.load(std::memory_order_relaxed); }
 
   // Walks everything. Nobody else may work on the arena meanwhile.
-  Complaint complaint() const;
-  void check() const { must_hold(complaint()); }
+  InvariantViolation violation() const;
+  void check() const { must_hold(violation()); }
 
  private:
   static constexpr std::size_t cache_count = 64;
@@ -130,12 +130,14 @@ class Arena final : public Leaver, private ReclaimClient {
   Size cached_bytes() const;
 
   // Under the lock: a block of what is free, or nullptr.
-  Block* take_own(Size size, StreamId stream, arena::Patience patience, arena::Reach reach);
-  Block* take_ordered(Size size, StreamId stream, arena::Patience patience, arena::Reach reach);
+  Block* take_own(Size size, StreamId stream, arena::Patience patience,
+                  arena::ResidencyFilter reach);
+  Block* take_ordered(Size size, StreamId stream, arena::Patience patience,
+                      arena::ResidencyFilter reach);
   Block* carve(arena::Range* range, Size size, StreamId stream);
   void give_back(Block& block, const FreeTicket& ticket);
-  // Under the lock: how far the device has come with what is pending. What a pool may not reuse by
-  // chance may be given to others all the same.
+  // Under the lock: how far the device has come with what is pending. Memory that a pool
+  // excludes from opportunistic reuse may still be given to others.
   enum class Taker : std::uint8_t { ThisArena, Others };
   void look_at_pending(Taker taker = Taker::ThisArena);
 
@@ -144,14 +146,14 @@ class Arena final : public Leaver, private ReclaimClient {
   Result<Block*> build(arena::Build& build);
   // Under the lock: nullptr where chunks are missing.
   Result<Block*> try_to_build(arena::Build& build);
-  Result<Block*> build_at(const arena::Site& site, arena::Build& build);
-  bool holds_pending_of_others(const arena::Site& site, StreamId stream) const;
-  void move_into(const arena::Site& site, arena::Reach reach, arena::GapFill& fill,
-                 arena::Rearrangement& change);
+  Result<Block*> build_at(const arena::AllocationSpan& span, arena::Build& build);
+  bool holds_pending_of_others(const arena::AllocationSpan& span, StreamId stream) const;
+  void move_into(const arena::AllocationSpan& span, arena::ResidencyFilter reach,
+                 arena::GapFill& fill, arena::Rearrangement& change);
   Result<void> commit(arena::Rearrangement& change);
   bool may_move(const arena::Build& build) const;
-  Size movable_bytes(arena::Reach reach) const;
-  arena::Reach further(const arena::Build& build) const;
+  Size movable_bytes(arena::ResidencyFilter reach) const;
+  arena::ResidencyFilter further(const arena::Build& build) const;
   bool is_hopeless(Size size) const;
   bool must_go_far(const arena::Build& build) const;
   bool is_waiting_futile(const arena::Build& build) const;
@@ -173,14 +175,14 @@ class Arena final : public Leaver, private ReclaimClient {
   Size reclaim(Size wanted, Location where) override;
   // Under the lock: whole free chunks go to the store, those that were not used for longest first.
   // `choose(chunk, bytes gone so far)` says which.
-  enum class Choice : std::uint8_t { Keep, LetGo, Stop };
+  enum class Choice : std::uint8_t { Keep, Released, Stop };
   template <class Choose>
-  Size let_go(Choose choose);
-  void let_go_of_all(const std::function<bool(const Chunk&)>& wanted);
-  void let_go_of_spilled();
+  Size release_chunks(Choose choose);
+  void release_wanted(const std::function<bool(const Chunk&)>& wanted);
+  void release_spilled();
   void mend();  // what is broken, where the driver takes it out by now
   arena::Rearrangement rearrangement() { return {*layout_, mapping_, access_, settings_.device}; }
-  void follow_chunks();  // arena_absence.cpp
+  void follow_chunks();  // arena_eviction.cpp
   std::vector<Stretch> far_within(const Stretch& where) const;
   void end_addresses();
   Mapping empty_mapping() const;

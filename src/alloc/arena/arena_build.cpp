@@ -4,18 +4,18 @@
 #include <algorithm>
 
 #include "alloc/arena/arena.hpp"
-#include "alloc/tried.hpp"
+#include "alloc/reclaim_steps.hpp"
 
 namespace cuvmm {
 
+using arena::AllocationSpan;
+using arena::AllocationSpanSearch;
 using arena::Build;
 using arena::BuildTurns;
 using arena::GapFill;
 using arena::Range;
-using arena::Reach;
 using arena::Rearrangement;
-using arena::Site;
-using arena::SiteSearch;
+using arena::ResidencyFilter;
 using arena::WholeChunks;
 
 // Chunks are taken, and pending work is waited for, without the lock: both may come back to arenas.
@@ -23,7 +23,7 @@ using arena::WholeChunks;
 Result<Block*> Arena::build(Build& build) {
   Holding holding{lock_};
   BuildTurns::Turn turn{turns_};
-  Tried tried;
+  ReclaimSteps tried;
   const auto refuse = [&](Size chunks) {
     Error refusal = out_of_memory(build.size, build.refusal, chunks);
     if (tried.any()) tried.stand_in(refusal);
@@ -42,7 +42,7 @@ Result<Block*> Arena::build(Build& build) {
 
     if (!build.is_under_pressure) {
       if (!build.lacks.empty()) {
-        tried.add(Tried::NewMemory);
+        tried.add(ReclaimSteps::NewMemory);
         const Result<void> taken = unlocked([&] { return take_chunks(build); });
         if (taken.ok()) continue;
         if (taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
@@ -61,22 +61,22 @@ Result<Block*> Arena::build(Build& build) {
       continue;
     }
 
-    tried.add(Tried::FreeChunks);
+    tried.add(ReclaimSteps::FreeChunks);
     const Result<bool> more = unlocked([&] { return take_under_pressure(build); });
     if (TRY(more)) continue;
-    if (build.reach == Reach::Far) {
-      build.reach = Reach::Both;
+    if (build.reach == ResidencyFilter::Far) {
+      build.reach = ResidencyFilter::Both;
       continue;
     }
     if (turn.wait_for_others(holding, build.until)) continue;
-    tried.add(Tried::PendingWork);
+    tried.add(ReclaimSteps::PendingWork);
     const std::vector<FreeTicket> frees = frees_to_follow(build);
     if (unlocked([&] { return follow(frees, build.stream); })) continue;
     if (!is_waiting_futile(build) && unlocked([&] { return wait_for_pending(build); })) continue;
-    if (build.reach == Reach::Near && store_.spills()) {
-      tried.add(Tried::Elsewhere);
+    if (build.reach == ResidencyFilter::Near && store_.spills()) {
+      tried.add(ReclaimSteps::Elsewhere);
       build.reach = further(build);
-      if (build.reach == Reach::Far) build.hand.clear();  // for those that may lie near
+      if (build.reach == ResidencyFilter::Far) build.hand.clear();  // for those that may lie near
       continue;
     }
     const Size had = build.hand_bytes();
@@ -88,15 +88,15 @@ Result<Block*> Arena::build(Build& build) {
 // What is free on the device is used where it is a good part of the block. Else the block lies far
 // as a whole, without a chunk that moves: to unmap one that lies far takes tens of milliseconds
 // while kernels read what is there.
-Reach Arena::further(const Build& build) const {
+ResidencyFilter Arena::further(const Build& build) const {
   constexpr Size good_part = 4;
-  const Size near = movable_bytes(Reach::Near) + build.hand_bytes();
-  return near < build.size / good_part ? Reach::Far : Reach::Both;
+  const Size near = movable_bytes(ResidencyFilter::Near) + build.hand_bytes();
+  return near < build.size / good_part ? ResidencyFilter::Far : ResidencyFilter::Both;
 }
 
 // With all that work may still use, the device has not got so much; elsewhere there may be room.
 bool Arena::must_go_far(const Build& build) const {
-  if (build.reach != Reach::Near || !store_.spills()) return false;
+  if (build.reach != ResidencyFilter::Near || !store_.spills()) return false;
   const arena::FreeRanges& free = layout_->free();
   const Size near = free.bytes() - free.far_bytes() + build.hand_bytes();
   return near < build.size;
@@ -109,7 +109,7 @@ bool Arena::is_waiting_futile(const Build& build) const {
   const WholeChunks whole{mapping_};
   Size pending = 0;
   for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
-    if (arena::is_idle(*range, order_) || range->lies == Lies::Far) continue;
+    if (arena::is_idle(*range, order_) || range->residency == Residency::Far) continue;
     pending += whole.of(*range).size;
   }
   return pending == 0 || pending < std::min(much, build.size / 4);
@@ -125,26 +125,27 @@ Result<Block*> Arena::try_to_build(Build& build) {
   }
 
   mend();
-  const bool is_scarce = build.is_under_pressure && build.reach != Reach::Far;
+  const bool is_scarce = build.is_under_pressure && build.reach != ResidencyFilter::Far;
   const Size spare = is_scarce ? build.hand_bytes() + movable_bytes(build.reach) : unlimited;
-  SiteSearch search{*layout_,
-                    mapping_,
-                    order_,
-                    {.size = build.size,
-                     .stream = build.stream,
-                     .effort = all ? SiteSearch::Effort::All : SiteSearch::Effort::Usual,
-                     .spare = spare,
-                     .reach = build.reach}};
-  const std::optional<Site> site = search.find();
-  if (site) return build_at(*site, build);
+  AllocationSpanSearch search{
+      *layout_,
+      mapping_,
+      order_,
+      {.size = build.size,
+       .stream = build.stream,
+       .effort = all ? AllocationSpanSearch::Effort::All : AllocationSpanSearch::Effort::Usual,
+       .spare = spare,
+       .reach = build.reach}};
+  const std::optional<AllocationSpan> span = search.find();
+  if (span) return build_at(*span, build);
   build.lacks.clear();
   return nullptr;
 }
 
-Result<Block*> Arena::build_at(const Site& site, Build& build) {
+Result<Block*> Arena::build_at(const AllocationSpan& span, Build& build) {
   // New chunks that did not have to be fought for.
   const bool has_room = !build.is_under_pressure && !build.hand.empty();
-  GapFill fill{site};
+  GapFill fill{span};
   Rearrangement change = rearrangement();
   change.is_for_a_block();
   std::sort(build.hand.begin(), build.hand.end(),
@@ -157,34 +158,35 @@ Result<Block*> Arena::build_at(const Site& site, Build& build) {
       left.push_back(chunk);
     }
   }
-  if (may_move(build)) move_into(site, build.reach, fill, change);
+  if (may_move(build)) move_into(span, build.reach, fill, change);
   build.lacks = fill.lacks();
   if (!build.lacks.empty()) return nullptr;
 
-  const bool is_behind_others = holds_pending_of_others(site, build.stream);
+  const bool is_behind_others = holds_pending_of_others(span, build.stream);
   if (change.is_empty()) {
-    Block& block = layout_->carve(*site.first, site.where, build.stream);
+    Block& block = layout_->carve(*span.first, span.where, build.stream);
     block.is_behind_others = is_behind_others;
     note_mapped();
     return &block;
   }
   TRY(commit(change));
   build.hand = std::move(left);
-  Block& block = layout_->carve(change.lowest_that_came(), site.where, build.stream);
+  Block& block = layout_->carve(change.lowest_that_came(), span.where, build.stream);
   layout_->join_beside(block);
   block.is_behind_others = is_behind_others;
-  if (has_room) let_go_of_spilled();
+  if (has_room) release_spilled();
   note_mapped();
   tell();
   return &block;
 }
 
-bool Arena::holds_pending_of_others(const Site& site, StreamId stream) const {
+bool Arena::holds_pending_of_others(const AllocationSpan& span, StreamId stream) const {
   return any_free_in(
-      site, [&](const Range& range) { return order_.is_across_barrier(range.ticket, stream); });
+      span, [&](const Range& range) { return order_.is_across_barrier(range.ticket, stream); });
 }
 
-void Arena::move_into(const Site& site, Reach reach, GapFill& fill, Rearrangement& change) {
+void Arena::move_into(const AllocationSpan& span, ResidencyFilter reach, GapFill& fill,
+                      Rearrangement& change) {
   const WholeChunks whole{mapping_};
   for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
     if (fill.is_complete()) return;
@@ -193,7 +195,7 @@ void Arena::move_into(const Site& site, Reach reach, GapFill& fill, Rearrangemen
     for (Size end = chunks.end(); end > chunks.offset;) {
       const MappedChunk& chunk = whole.at(end - 1);
       end = chunk.offset;
-      if (chunk.where().overlaps(site.where)) continue;
+      if (chunk.where().overlaps(span.where)) continue;
       if (const auto spot = fill.lay(chunk.chunk->size())) change.move(*spot, *range, chunk);
     }
   }
@@ -209,11 +211,11 @@ Result<void> Arena::commit(Rearrangement& change) {
 
 // Tight: moving comes before new memory, and both before waiting.
 bool Arena::may_move(const Build& build) const {
-  if (build.reach == Reach::Far) return false;
+  if (build.reach == ResidencyFilter::Far) return false;
   return build.is_under_pressure || settings_.grow == Grow::Tight;
 }
 
-Size Arena::movable_bytes(Reach reach) const {
+Size Arena::movable_bytes(ResidencyFilter reach) const {
   const WholeChunks whole{mapping_};
   Size bytes = 0;
   for (Range* range = layout_->free().by_age().oldest(); range != nullptr; range = range->newer) {
@@ -237,19 +239,19 @@ std::vector<FreeTicket> Arena::frees_to_follow(const Build& build) const {
     if (fit != nullptr && (best == nullptr || fit->size() < best->size())) best = fit;
   });
   if (best != nullptr) return {best->ticket};
-  SiteSearch search{*layout_,
-                    mapping_,
-                    order_,
-                    {.size = build.size,
-                     .stream = build.stream,
-                     .effort = SiteSearch::Effort::All,
-                     .spare = build.hand_bytes() + movable_bytes(build.reach),
-                     .reach = build.reach,
-                     .use = arena::Use::AfterFollowing}};
-  const std::optional<Site> site = search.find();
+  AllocationSpanSearch search{*layout_,
+                              mapping_,
+                              order_,
+                              {.size = build.size,
+                               .stream = build.stream,
+                               .effort = AllocationSpanSearch::Effort::All,
+                               .spare = build.hand_bytes() + movable_bytes(build.reach),
+                               .reach = build.reach,
+                               .use = arena::Use::AfterFollowing}};
+  const std::optional<AllocationSpan> span = search.find();
   std::vector<FreeTicket> frees;
-  if (!site) return frees;
-  any_free_in(*site, [&](const Range& range) {
+  if (!span) return frees;
+  any_free_in(*span, [&](const Range& range) {
     if (!may_use(range, build.stream, order_)) frees.push_back(range.ticket);
     return false;  // all of them
   });
@@ -311,8 +313,8 @@ Error Arena::out_of_memory(Size asked, Error refusal, Size chunks) const {
   refusal.kind = ErrorKind::OutOfMemory;
   refusal.doing = "allocate";
   refusal.asked = asked;
-  refusal.available =
-      std::max(layout_->free().for_anyone().largest(), movable_bytes(Reach::Near) + chunks);
+  refusal.available = std::max(layout_->free().for_anyone().largest(),
+                               movable_bytes(ResidencyFilter::Near) + chunks);
   return refusal;
 }
 

@@ -6,10 +6,10 @@ namespace cuvmm {
 
 using arena::Patience;
 using arena::Range;
-using arena::Reach;
+using arena::ResidencyFilter;
 using arena::SizeIndex;
 
-Block* Arena::take_own(Size size, StreamId stream, Patience patience, Reach reach) {
+Block* Arena::take_own(Size size, StreamId stream, Patience patience, ResidencyFilter reach) {
   const arena::FreeRanges& free = layout_->free();
   const auto in_reach = [reach](const Range& range) { return arena::is_within(reach, range); };
   Range* best = free.best_fit(stream, size, patience, in_reach);
@@ -23,13 +23,13 @@ Block* Arena::take_own(Size size, StreamId stream, Patience patience, Reach reac
 
 Block* Arena::carve(Range* range, Size size, StreamId stream) {
   if (range == nullptr) return nullptr;
-  const bool is_far = range->lies == Lies::Far;
+  const bool is_far = range->residency == Residency::Far;
   Block& block = layout_->carve(*range, size, stream);
   if (is_far) far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
   return &block;
 }
 
-Block* Arena::take_ordered(Size size, StreamId stream, Patience patience, Reach reach) {
+Block* Arena::take_ordered(Size size, StreamId stream, Patience patience, ResidencyFilter reach) {
   Range* best = nullptr;
   layout_->free().for_each_stream([&](StreamId owner, const SizeIndex& index) {
     if (owner == stream) return;
@@ -55,7 +55,8 @@ void Arena::look_at_pending(Taker taker) {
 Result<Block*> Arena::search_further(Size size, StreamId stream) {
   {
     const Holding holding{lock_};
-    if (Block* const block = take_ordered(size, stream, arena::usual_patience, Reach::Near))
+    if (Block* const block =
+            take_ordered(size, stream, arena::usual_patience, ResidencyFilter::Near))
       return block;
   }
   flush_usable(stream);

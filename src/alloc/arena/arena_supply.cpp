@@ -9,8 +9,8 @@ namespace cuvmm {
 using arena::Build;
 using arena::GapFill;
 using arena::Range;
-using arena::Reach;
 using arena::Rearrangement;
+using arena::ResidencyFilter;
 using arena::StreamCache;
 using arena::WholeChunks;
 
@@ -76,8 +76,8 @@ Result<bool> Arena::take_under_pressure(Build& build) {
     if (!taken.ok() && taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
     return build.hand.size() > before;
   };
-  if (build.reach != Reach::Far && TRY(has_more())) return true;
-  if (build.reach != Reach::Near) {
+  if (build.reach != ResidencyFilter::Far && TRY(has_more())) return true;
+  if (build.reach != ResidencyFilter::Near) {
     const Result<void> taken = take_spilled(build);
     if (!taken.ok()) {
       if (taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
@@ -88,10 +88,10 @@ Result<bool> Arena::take_under_pressure(Build& build) {
   const Size lacking = build.lacking_bytes();
   {
     const Holding holding{lock_};
-    const Size gone = let_go([&](const Chunk& chunk, Size so_far) {
+    const Size gone = release_chunks([&](const Chunk& chunk, Size so_far) {
       if (so_far >= lacking) return Choice::Stop;
       const bool helps = chunk.location() == here_ && chunk.size() > settings_.smallest_chunk;
-      return helps ? Choice::LetGo : Choice::Keep;
+      return helps ? Choice::Released : Choice::Keep;
     });
     if (gone == 0) return false;
   }
@@ -104,7 +104,7 @@ Result<void> Arena::take_spilled(Build& build) {
   constexpr Size largest = 32 * MiB;
   constexpr Size small_part = 64;
   const Size smallest = settings_.smallest_chunk;
-  const Size plenty = build.reach == Reach::Far ? store_.spill_room() / small_part : 0;
+  const Size plenty = build.reach == ResidencyFilter::Far ? store_.spill_room() / small_part : 0;
   for (GapFill::Lack lack : build.lacks) {
     const auto wanted = [&] { return std::min(lack.room, std::max(lack.need, plenty)); };
     Size size = smallest;
@@ -127,7 +127,7 @@ Result<void> Arena::take_spilled(Build& build) {
 }
 
 template <class Choose>
-Size Arena::let_go(Choose choose) {
+Size Arena::release_chunks(Choose choose) {
   const WholeChunks whole{mapping_};
   Rearrangement change = rearrangement();
   Size chosen = 0;
@@ -140,8 +140,8 @@ Size Arena::let_go(Choose choose) {
       const MappedChunk& chunk = whole.at(end - 1);
       end = chunk.offset;
       choice = choose(*chunk.chunk, chosen);
-      if (choice != Choice::LetGo) continue;
-      change.let_go(*range, chunk);
+      if (choice != Choice::Released) continue;
+      change.release(*range, chunk);
       chosen += chunk.chunk->size();
     }
   }
@@ -159,35 +159,36 @@ Size Arena::trim(Size keep) {
   mend();
   look_at_pending(Taker::Others);
   const Size mapped = mapping_.mapped_bytes();
-  return let_go([&](const Chunk& chunk, Size so_far) {
+  return release_chunks([&](const Chunk& chunk, Size so_far) {
     if (mapped - so_far <= keep) return Choice::Stop;
-    return mapped - so_far - chunk.size() >= keep ? Choice::LetGo : Choice::Keep;
+    return mapped - so_far - chunk.size() >= keep ? Choice::Released : Choice::Keep;
   });
 }
 
-void Arena::let_go_of_all(const std::function<bool(const Chunk&)>& wanted) {
-  let_go([&](const Chunk& chunk, Size) { return wanted(chunk) ? Choice::LetGo : Choice::Keep; });
+void Arena::release_wanted(const std::function<bool(const Chunk&)>& wanted) {
+  release_chunks(
+      [&](const Chunk& chunk, Size) { return wanted(chunk) ? Choice::Released : Choice::Keep; });
 }
 
 // Free spilled memory makes place for chunks of the device once that has room for as much. Before,
 // it would soon be needed again, and costs much to unmap.
-void Arena::let_go_of_spilled() {
+void Arena::release_spilled() {
   const Size far = layout_->free().far_bytes();
   if (far == 0 || supply().room < far) return;
-  let_go([&](const Chunk& chunk, Size) {
-    return chunk.location() == here_ ? Choice::Keep : Choice::LetGo;
+  release_chunks([&](const Chunk& chunk, Size) {
+    return chunk.location() == here_ ? Choice::Keep : Choice::Released;
   });
 }
 
-Size Arena::let_go_of(Size wanted) {
+Size Arena::release(Size wanted) {
   flush_all();
   const Holding holding{lock_};
   if (is_away_) return 0;
   mend();
   look_at_pending(Taker::Others);
-  return let_go([&](const Chunk& chunk, Size so_far) {
+  return release_chunks([&](const Chunk& chunk, Size so_far) {
     if (so_far >= wanted) return Choice::Stop;
-    return chunk.location() == here_ ? Choice::LetGo : Choice::Keep;
+    return chunk.location() == here_ ? Choice::Released : Choice::Keep;
   });
 }
 
@@ -204,9 +205,9 @@ Size Arena::reclaim(Size wanted, Location where) {
   const Holding holding{lock_, std::try_to_lock};
   if (!holding.owns_lock() || is_away_) return 0;
   look_at_pending(Taker::Others);
-  return let_go([&](const Chunk& chunk, Size so_far) {
+  return release_chunks([&](const Chunk& chunk, Size so_far) {
     if (so_far >= wanted) return Choice::Stop;
-    return chunk.location() == where ? Choice::LetGo : Choice::Keep;
+    return chunk.location() == where ? Choice::Released : Choice::Keep;
   });
 }
 
@@ -214,7 +215,7 @@ void Arena::mend() {
   if (layout_->broken().count() == 0) return;
   Rearrangement change = rearrangement();
   for (Range* range = layout_->broken().oldest(); range != nullptr; range = range->newer) {
-    change.let_go(*range, *mapping_.find(range->begin()));
+    change.release(*range, *mapping_.find(range->begin()));
   }
   (void)commit(change);
 }

@@ -22,7 +22,7 @@ struct Build {
   // The device had no chunk at all.
   bool is_under_pressure = false;
   // Not only near: nothing on the device could be made to do, so that spilled memory will.
-  Reach reach = Reach::Near;
+  ResidencyFilter reach = ResidencyFilter::Near;
   std::uint64_t until = 0;  // no longer, then
   Error refusal;
 

@@ -71,9 +71,9 @@ void FreeRanges::give_to(Range& range, const FreeTicket& ticket) {
   index_of(ticket.stream).add(range);
 }
 
-void FreeRanges::be(Range& range, Lies lies) {
+void FreeRanges::be(Range& range, Residency residency) {
   take_bytes(range);
-  range.lies = lies;
+  range.residency = residency;
   add_bytes(range);
 }
 

@@ -23,7 +23,7 @@ class FreeRanges {
   // Changes of a range that is in here.
   void resize(Range& range, const Stretch& where);
   void give_to(Range& range, const FreeTicket& ticket);
-  void be(Range& range, Lies lies);
+  void be(Range& range, Residency residency);
   // As young as `other`, which is in here too.
   void share_age(Range& range, Range& other);
 
@@ -63,11 +63,11 @@ class FreeRanges {
 
   void add_bytes(const Range& range) {
     bytes_ += range.size();
-    if (range.lies == Lies::Far) far_bytes_ += range.size();
+    if (range.residency == Residency::Far) far_bytes_ += range.size();
   }
   void take_bytes(const Range& range) {
     bytes_ -= range.size();
-    if (range.lies == Lies::Far) far_bytes_ -= range.size();
+    if (range.residency == Residency::Far) far_bytes_ -= range.size();
   }
 
   const Size unit_;

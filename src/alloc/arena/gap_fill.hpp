@@ -4,15 +4,15 @@
 #include <optional>
 #include <vector>
 
-#include "alloc/arena/site.hpp"
+#include "alloc/arena/allocation_span.hpp"
 
 namespace cuvmm::arena {
 
-// Lays chunks of any sizes into the gaps of a site until nothing is missing.
+// Lays chunks of any sizes into the gaps of a span until nothing is missing.
 class GapFill {
  public:
-  explicit GapFill(const Site& site) {
-    for (const Gap& gap : site.gaps) open_.push_back({&gap, 0});
+  explicit GapFill(const AllocationSpan& span) {
+    for (const Gap& gap : span.gaps) open_.push_back({&gap, 0});
   }
 
   struct Spot {

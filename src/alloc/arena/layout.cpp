@@ -10,8 +10,8 @@ namespace {
 bool may_join(const FreeTicket& a, const FreeTicket& b) {
   return a.is_for_anyone() || b.is_for_anyone() || a.stream == b.stream;
 }
-bool may_join(const Range& range, const FreeTicket& ticket, Lies lies) {
-  return range.lies == lies && may_join(range.ticket, ticket);
+bool may_join(const Range& range, const FreeTicket& ticket, Residency residency) {
+  return range.residency == residency && may_join(range.ticket, ticket);
 }
 
 FreeTicket later(const FreeTicket& a, const FreeTicket& b) {
@@ -37,7 +37,7 @@ void Layout::be_one_hole() {
   all.kind = TileKind::Hole;
   all.ticket = {};
   all.is_merged = false;
-  all.lies = Lies::Near;
+  all.residency = Residency::Near;
   all.where = {0, size_};
   all.before = all.after = nullptr;
   first_ = last_ = &all;
@@ -72,19 +72,19 @@ Range* Layout::tail() const {
   return as_range(last_, TileKind::Hole);
 }
 
-Block& Layout::make_block(const Stretch& where, StreamId stream, Lies lies) {
+Block& Layout::make_block(const Stretch& where, StreamId stream, Residency residency) {
   Block& block = blocks_.make();
   block.place(base_ + where.offset, where.size);
   block.stream = stream;
   block.is_behind_others = false;
-  block.lies = lies;
+  block.residency = residency;
   block_bytes_ += where.size;
   ++block_count_;
   return block;
 }
 
 Block& Layout::carve(Range& range, Size size, StreamId stream) {
-  Block& block = make_block({range.begin(), size}, stream, range.lies);
+  Block& block = make_block({range.begin(), size}, stream, range.residency);
   if (range.size() == size) {
     free_.remove(range);
     replace(range, block);
@@ -103,14 +103,14 @@ Block& Layout::carve(Range& first, const Stretch& where, StreamId stream) {
   if (range->begin() < where.offset) {
     range = &cut(*range, {where.offset, range->end() - where.offset});
   }
-  Lies lies = range->lies;
+  Residency residency = range->residency;
   while (range->end() < where.end()) {
     Range& next = static_cast<Range&>(*range->after);
     drop(*range);
     range = &next;
-    if (range->lies == Lies::Far) lies = Lies::Far;
+    if (range->residency == Residency::Far) residency = Residency::Far;
   }
-  Block& block = make_block(where, stream, lies);
+  Block& block = make_block(where, stream, residency);
   if (range->end() == where.end()) {
     free_.remove(*range);
     replace(*range, block);
@@ -130,7 +130,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
   --block_count_;
 
   Range* whole = as_range(block.before, TileKind::Free);
-  if (whole != nullptr && !may_join(*whole, since, Lies::Near)) whole = nullptr;
+  if (whole != nullptr && !may_join(*whole, since, Residency::Near)) whole = nullptr;
   if (whole != nullptr) {
     is_merged = whole->is_merged || merges(since, whole->ticket);
     since = later(since, whole->ticket);
@@ -138,7 +138,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
     free_.remove(*whole);
   }
   Range* const next = as_range(block.after, TileKind::Free);
-  if (next != nullptr && may_join(*next, since, Lies::Near)) {
+  if (next != nullptr && may_join(*next, since, Residency::Near)) {
     is_merged = is_merged || next->is_merged || merges(since, next->ticket);
     since = later(since, next->ticket);
     where.size += next->size();
@@ -153,7 +153,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
   if (whole == nullptr) {
     whole = &ranges_.make();
     whole->kind = TileKind::Free;
-    whole->lies = Lies::Near;
+    whole->residency = Residency::Near;
     replace(block, *whole);
   } else {
     unlink(block);
@@ -174,7 +174,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket, const std::vector
   --block_count_;
   Range& lowest = ranges_.make();
   lowest.kind = TileKind::Free;
-  lowest.lies = Lies::Near;
+  lowest.residency = Residency::Near;
   lowest.where = where;
   lowest.ticket = ticket;
   lowest.is_merged = false;
@@ -194,9 +194,9 @@ void Layout::give_back(Block& block, const FreeTicket& ticket, const std::vector
 }
 
 void Layout::mark(Range& range, const std::vector<Stretch>& far) {
-  free_.be(range, Lies::Near);
+  free_.be(range, Residency::Near);
   for (auto stretch = far.rbegin(); stretch != far.rend(); ++stretch) {
-    free_.be(cut(range, *stretch), Lies::Far);
+    free_.be(cut(range, *stretch), Residency::Far);
   }
 }
 
@@ -215,7 +215,7 @@ Range& Layout::cut(Range& range, const Stretch& part) {
     above.where = {at, range.end() - at};
     above.ticket = range.ticket;
     above.is_merged = range.is_merged;
-    above.lies = range.lies;
+    above.residency = range.residency;
     above.knows_whole = false;
     insert_after(range, above);
     const Stretch below{range.begin(), at - range.begin()};
@@ -232,7 +232,7 @@ Range& Layout::cut(Range& range, const Stretch& part) {
   return part.offset > range.begin() ? split(part.offset) : range;
 }
 
-void Layout::turn_into(Range& range, TileKind kind, Lies lies) {
+void Layout::turn_into(Range& range, TileKind kind, Residency residency) {
   if (range.kind == kind) return;
   if (range.kind == TileKind::Free) {
     free_.remove(range);
@@ -242,7 +242,7 @@ void Layout::turn_into(Range& range, TileKind kind, Lies lies) {
   range.kind = kind;
   range.ticket = {};
   range.is_merged = false;
-  range.lies = kind == TileKind::Free ? lies : Lies::Near;
+  range.residency = kind == TileKind::Free ? residency : Residency::Near;
   range.knows_whole = false;
   if (kind == TileKind::Free) {
     free_.add_as_newest(range);
@@ -253,7 +253,7 @@ void Layout::turn_into(Range& range, TileKind kind, Lies lies) {
 
 Range* Layout::joinable(const Range& range, Tile* neighbour) const {
   Range* const other = range.kind != TileKind::Broken ? as_range(neighbour, range.kind) : nullptr;
-  return other != nullptr && may_join(*other, range.ticket, range.lies) ? other : nullptr;
+  return other != nullptr && may_join(*other, range.ticket, range.residency) ? other : nullptr;
 }
 
 Range& Layout::join(Range& range) {

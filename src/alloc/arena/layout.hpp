@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "alloc/arena/free_ranges.hpp"
-#include "alloc/records.hpp"
-#include "base/complaint.hpp"
+#include "alloc/record_pool.hpp"
+#include "base/invariant.hpp"
 #include "stream/stream_order.hpp"
 
 namespace cuvmm::arena {
@@ -30,7 +30,7 @@ class Layout {
   // A range of its own for a part of `range`, not joined with its neighbours until join(). What is
   // below the part stays in `range`.
   Range& cut(Range& range, const Stretch& part);
-  void turn_into(Range& range, TileKind kind, Lies lies = Lies::Near);
+  void turn_into(Range& range, TileKind kind, Residency residency = Residency::Near);
   // Of a free range those stretches lie far, in address order, and the rest near. Parts that differ
   // are ranges of their own, not joined with their neighbours until join_all().
   void mark(Range& range, const std::vector<Stretch>& far);
@@ -67,7 +67,7 @@ class Layout {
   std::size_t block_count() const { return block_count_; }
 
   // Everything but what is mapped, which it does not know.
-  Complaint complaint() const;
+  InvariantViolation violation() const;
 
  private:
   static Range* as_range(Tile* tile, TileKind kind) {
@@ -84,7 +84,7 @@ class Layout {
   RangeList& list_of(TileKind kind) { return kind == TileKind::Hole ? holes_ : broken_; }
   void drop(Range& range);  // its tile and its record
   void be_one_hole();
-  Block& make_block(const Stretch& where, StreamId stream, Lies lies);
+  Block& make_block(const Stretch& where, StreamId stream, Residency residency);
 
   const CUdeviceptr base_;
   const Size size_;
@@ -96,8 +96,8 @@ class Layout {
   RangeList broken_;
   Size block_bytes_ = 0;
   std::size_t block_count_ = 0;
-  Records<Block> blocks_;
-  Records<Range> ranges_;
+  RecordPool<Block> blocks_;
+  RecordPool<Range> ranges_;
 };
 
 }  // namespace cuvmm::arena

@@ -58,7 +58,7 @@ void Rearrangement::move(const GapFill::Spot& to, Range& from, const MappedChunk
   going_.push_back({&from, chunk.where(), true});
 }
 
-void Rearrangement::let_go(Range& from, const MappedChunk& chunk) {
+void Rearrangement::release(Range& from, const MappedChunk& chunk) {
   going_.push_back({&from, chunk.where(), false});
 }
 
@@ -94,7 +94,7 @@ void Rearrangement::follow(Range& tile) {
   const MappedChunk* const mapped = mapping_.find(tile.begin());
   if (mapped == nullptr) return layout_.turn_into(tile, TileKind::Hole);
   layout_.turn_into(tile, mapped->access == access_ ? TileKind::Free : TileKind::Broken,
-                    lies(mapped->chunk->location(), device_));
+                    residency(mapped->chunk->location(), device_));
 }
 
 void Rearrangement::follow_all(Joining joining) {

@@ -12,7 +12,7 @@ namespace cuvmm::arena {
 // Chunks that come into an arena, go from it, or move within, all at once or none. The tiles
 // follow what the mapping says, also where the driver refused even the undoing.
 //
-// Whoever takes a chunk out knows that no work uses it any more.
+// The caller that takes a chunk out knows that no work uses it any more.
 class Rearrangement {
  public:
   Rearrangement(Layout& layout, Mapping& mapping, const AccessSet& access, int device)
@@ -27,7 +27,7 @@ class Rearrangement {
   // A chunk that lies wholly within a free range.
   void move(const GapFill::Spot& to, Range& from, const MappedChunk& chunk);
   // The same goes to nobody, or out of what is broken.
-  void let_go(Range& from, const MappedChunk& chunk);
+  void release(Range& from, const MappedChunk& chunk);
 
   bool is_empty() const { return coming_.empty() && going_.empty(); }
   Result<void> commit();

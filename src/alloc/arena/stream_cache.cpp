@@ -55,7 +55,7 @@ bool StreamCache::put(Block& block, std::uint64_t tick, const Bounds& bounds) {
   return true;
 }
 
-Complaint StreamCache::complaint() const {
+InvariantViolation StreamCache::violation() const {
   std::size_t blocks = 0;
   Size bytes = 0;
   for (const std::uint32_t used : used_) {

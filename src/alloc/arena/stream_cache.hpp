@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "alloc/arena/tile.hpp"
-#include "base/complaint.hpp"
+#include "base/invariant.hpp"
 #include "base/lock.hpp"
 
 namespace cuvmm::arena {
@@ -65,7 +65,7 @@ class alignas(64) StreamCache {
       }
     }
   }
-  Complaint complaint() const;
+  InvariantViolation violation() const;
 
  private:
   struct Bin {

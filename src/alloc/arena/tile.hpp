@@ -35,9 +35,9 @@ struct Range : Tile {
   Range() : Tile(TileKind::Hole) {}
 
   Stretch where;
-  FreeTicket ticket;       // of a free one: since when
-  bool is_merged = false;  // of several frees, of which the ticket is the last
-  Lies lies = Lies::Near;  // the memory of a free one, all of it
+  FreeTicket ticket;                      // of a free one: since when
+  bool is_merged = false;                 // of several frees, of which the ticket is the last
+  Residency residency = Residency::Near;  // the memory of a free one, all of it
 
   // Free: others of its owner and size class.
   Range* next_of_class = nullptr;
@@ -69,9 +69,9 @@ struct Block : Allocation, arena::Tile {
   bool is_behind_others = false;  // other streams' work used it still when it was allocated
   // Guarded by the lock of the stream's cache.
   bool is_cached = false;
-  std::atomic<Lies> lies{Lies::Near};  // Far: some of it
-  Block* below = nullptr;              // the next of its size
-  std::uint64_t tick = 0;              // of its free
+  std::atomic<Residency> residency{Residency::Near};  // Far: some of it
+  Block* below = nullptr;                             // the next of its size
+  std::uint64_t tick = 0;                             // of its free
 };
 static_assert(sizeof(Block) <= 96, "a million of them are live");
 

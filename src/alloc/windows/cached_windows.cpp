@@ -62,7 +62,7 @@ WindowBlock* CachedWindows::find_done(Size granted, const StreamOrder& order) co
   return nullptr;
 }
 
-Complaint CachedWindows::complaint() const {
+InvariantViolation CachedWindows::violation() const {
   using State = WindowBlock::State;
   std::size_t ready = 0;
   std::size_t pending = 0;

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "alloc/windows/window_block.hpp"
-#include "base/complaint.hpp"
+#include "base/invariant.hpp"
 #include "stream/stream_order.hpp"
 
 namespace cuvmm {
@@ -33,7 +33,7 @@ class CachedWindows {
   std::size_t pending() const { return pending_count_; }
   Size bytes() const { return bytes_; }
 
-  Complaint complaint() const;
+  InvariantViolation violation() const;
 
  private:
   static constexpr int few = 8;

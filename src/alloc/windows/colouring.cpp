@@ -179,18 +179,4 @@ std::uint64_t Colouring::cells_within(const Piece& piece) const {
   return first < end ? ones(first, end) : 0;
 }
 
-std::size_t Colouring::fewest_chunks() const {
-  std::vector<std::pair<std::uint32_t, int>> seams;
-  seams.reserve(pieces_.size() * 2);
-  for (const Piece& piece : pieces_) {
-    seams.emplace_back(piece.begin, 1);
-    seams.emplace_back(piece.end, -1);
-  }
-  std::sort(seams.begin(), seams.end());  // at one offset, ends come first
-  std::int64_t over = 0;
-  std::int64_t most = 0;
-  for (const auto& [at, change] : seams) most = std::max(most, over += change);
-  return static_cast<std::size_t>(most);
-}
-
 }  // namespace cuvmm

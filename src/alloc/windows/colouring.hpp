@@ -38,9 +38,6 @@ class Colouring {
   const std::vector<Index>& emptied() const { return emptied_; }
   Index chunk_of(Index piece) const { return pieces_[piece].at; }
 
-  // The most pieces over any one offset.
-  std::size_t fewest_chunks() const;
-
  private:
   static constexpr Index none = std::numeric_limits<Index>::max();
   static constexpr Size step = 512;

@@ -8,7 +8,7 @@
 #include "alloc/windows/piece_list.hpp"
 #include "alloc/windows/slot_order.hpp"
 #include "alloc/windows/window_block.hpp"
-#include "base/complaint.hpp"
+#include "base/invariant.hpp"
 
 namespace cuvmm {
 
@@ -43,7 +43,7 @@ struct SharedChunk {
 
   SharedChunk*& next_unused() { return of_idle.next; }
   Size size() const { return chunk->size(); }
-  Lies lies() const;
+  Residency residency() const;
   bool takes_blocks() const { return !retired && !emptying && pinned == 0; }
   Stretch where(const WindowBlock& block) const { return block.placed(size()).piece(); }
 

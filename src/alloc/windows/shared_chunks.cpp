@@ -44,7 +44,7 @@ SharedChunk& SharedChunks::add(ChunkRef chunk, const Format& format) {
   added.retired = added.emptying = false;
   ++record.chunks;
   added.vacant_bytes = 0;
-  if (added.lies() == Lies::Far) ++far_count_;
+  if (added.residency() == Residency::Far) ++far_count_;
   added.place = static_cast<std::uint32_t>(all_.size());
   all_.push_back(&added);
   refile(added);
@@ -57,7 +57,7 @@ ChunkRef SharedChunks::remove(SharedChunk& chunk) {
   all_[chunk.place] = all_.back();
   all_[chunk.place]->place = chunk.place;
   all_.pop_back();
-  if (chunk.lies() == Lies::Far) {
+  if (chunk.residency() == Residency::Far) {
     --far_count_;
     far_vacant_ -= chunk.vacant_bytes;
   }
@@ -70,18 +70,18 @@ ChunkRef SharedChunks::remove(SharedChunk& chunk) {
   return freed;
 }
 
-void SharedChunks::lies_now(SharedChunk& chunk, Lies lies) {
-  if (chunk.lies() == lies) return;
+void SharedChunks::set_residency(SharedChunk& chunk, Residency residency) {
+  if (chunk.residency() == residency) return;
   if (chunk.is_open) chunk.format->open.remove(chunk);
   chunk.is_open = false;
   Format format = chunk.format->format;
   if (--chunk.format->chunks == 0) formats_.erase(format);
-  format.lies = lies;
+  format.residency = residency;
   ChunkFormat& record = record_of(format);
   chunk.format = &record;
   chunk.order = SlotOrder{record.seed, record.made++, format.slot_count(granule_)};
   ++record.chunks;
-  if (lies == Lies::Far) {
+  if (residency == Residency::Far) {
     ++far_count_;
     far_vacant_ += chunk.vacant_bytes;
   } else {
@@ -135,7 +135,7 @@ SharedChunks::Vacancies SharedChunks::vacancies_of(const SharedChunk& chunk) {
 void SharedChunks::refile(SharedChunk& chunk) {
   if (chunk.vacancy_class != 0) vacant_bytes_ -= chunk.vacant_bytes;
   const Vacancies vacant = vacancies_of(chunk);
-  if (chunk.lies() == Lies::Far) far_vacant_ += vacant.bytes - chunk.vacant_bytes;
+  if (chunk.residency() == Residency::Far) far_vacant_ += vacant.bytes - chunk.vacant_bytes;
   chunk.vacant_bytes = static_cast<SharedChunk::Bytes>(vacant.bytes);
   chunk.largest_vacancy = static_cast<SharedChunk::Bytes>(vacant.largest);
   const bool takes = chunk.takes_blocks();
@@ -156,7 +156,7 @@ void SharedChunks::refile(SharedChunk& chunk) {
   }
 }
 
-SharedChunks::Place SharedChunks::first_slot(SharedChunk& fresh) const {
+SharedChunks::VacantSlot SharedChunks::first_slot(SharedChunk& fresh) const {
   return {&fresh, *vacant_slot(fresh)};
 }
 
@@ -170,7 +170,7 @@ std::optional<Stretch> SharedChunks::vacant_slot(const SharedChunk& chunk) const
   return std::nullopt;
 }
 
-// From any of them on, so that a guest thins its host's offsets by chance.
+// Starts at a random one, so that guests spread over their host's offsets.
 std::optional<Stretch> SharedChunks::vacant_slot(const SharedChunk& chunk, const Format& format) {
   const Size count = format.slot_count(granule_);
   const Size first = random_.below(count);
@@ -181,7 +181,7 @@ std::optional<Stretch> SharedChunks::vacant_slot(const SharedChunk& chunk, const
   return std::nullopt;
 }
 
-std::optional<SharedChunks::Place> SharedChunks::find(const Format& format, Look look) {
+std::optional<SharedChunks::VacantSlot> SharedChunks::find(const Format& format, Look look) {
   const auto own = formats_.find(format);
   if (own != formats_.end() && !own->second->open.is_empty()) {
     return first_slot(*own->second->open.first());
@@ -204,37 +204,37 @@ std::optional<SharedChunks::Place> SharedChunks::find(const Format& format, Look
 }
 
 // Small vacancies first.
-std::optional<SharedChunks::Place> SharedChunks::find_slot(const Format& format,
-                                                           std::size_t most_chunks) {
+std::optional<SharedChunks::VacantSlot> SharedChunks::find_slot(const Format& format,
+                                                                std::size_t most_chunks) {
   for (std::size_t wide = class_of(format.size); wide <= classes; ++wide) {
     for (SharedChunk* chunk = by_vacancy_[wide].first(); chunk != nullptr;
          chunk = chunk->of_class.next) {
-      if (chunk->largest_vacancy < format.size || chunk->lies() != format.lies) continue;
-      if (const auto slot = vacant_slot(*chunk, format)) return Place{chunk, *slot};
+      if (chunk->largest_vacancy < format.size || chunk->residency() != format.residency) continue;
+      if (const auto slot = vacant_slot(*chunk, format)) return VacantSlot{chunk, *slot};
       if (--most_chunks == 0) return std::nullopt;
     }
   }
   return std::nullopt;
 }
 
-std::optional<SharedChunks::Place> SharedChunks::find_any(const Format& format) const {
+std::optional<SharedChunks::VacantSlot> SharedChunks::find_any(const Format& format) const {
   const Size size = format.size;
   for (std::size_t wide = class_of(size); wide <= classes; ++wide) {
     for (SharedChunk* chunk = by_vacancy_[wide].first(); chunk != nullptr;
          chunk = chunk->of_class.next) {
-      if (chunk->largest_vacancy < size || chunk->lies() != format.lies) continue;
+      if (chunk->largest_vacancy < size || chunk->residency() != format.residency) continue;
       Stretch best{0, granule_ + 1};
       chunk->for_each_vacancy([&](Stretch vacancy) {
         if (vacancy.size >= size && vacancy.size < best.size) best = vacancy;
         return true;
       });
-      return Place{chunk, {best.offset, size}};
+      return VacantSlot{chunk, {best.offset, size}};
     }
   }
   return std::nullopt;
 }
 
-Complaint SharedChunks::complaint() const {
+InvariantViolation SharedChunks::violation() const {
   Size vacant = 0;
   std::size_t idle = 0;
   std::size_t filed = 0;
@@ -244,13 +244,13 @@ Complaint SharedChunks::complaint() const {
   for (std::size_t i = 0; i < all_.size(); ++i) {
     const SharedChunk& chunk = *all_[i];
     if (chunk.place != i) return "shared chunks: one is not at its place";
-    if (Complaint found = complaint_of(chunk)) return found;
+    if (InvariantViolation found = violation_of(chunk)) return found;
     vacant += chunk.vacancy_class != 0 ? chunk.vacant_bytes : 0;
     idle += chunk.in_use == 0 && !chunk.pieces.empty() ? 1 : 0;
     filed += chunk.vacancy_class != 0 ? 1 : 0;
     open += chunk.is_open ? 1 : 0;
-    far_vacant += chunk.lies() == Lies::Far ? chunk.vacant_bytes : 0;
-    far_chunks += chunk.lies() == Lies::Far ? 1 : 0;
+    far_vacant += chunk.residency() == Residency::Far ? chunk.vacant_bytes : 0;
+    far_chunks += chunk.residency() == Residency::Far ? 1 : 0;
   }
   if (far_vacant != far_vacant_ || far_chunks != far_count_) {
     return "shared chunks: those that lie far are counted wrongly";
@@ -269,13 +269,13 @@ Complaint SharedChunks::complaint() const {
   return {};
 }
 
-Complaint SharedChunks::complaint_of(const SharedChunk& chunk) const {
+InvariantViolation SharedChunks::violation_of(const SharedChunk& chunk) const {
   const auto complain = [&](const char* what) {
     return "shared chunk " + std::to_string(chunk.id) + ": " + what;
   };
   if (!chunk.chunk || chunk.size() != granule_) return complain("is no chunk of one granule");
   if (chunk.pieces.empty()) return complain("holds no piece");
-  if (Complaint found = complaint_of_pieces(chunk)) return found;
+  if (InvariantViolation found = violation_of_pieces(chunk)) return found;
   const Vacancies vacant = vacancies_of(chunk);
   if (vacant.bytes != chunk.vacant_bytes || vacant.largest != chunk.largest_vacancy) {
     return complain("its vacant bytes are measured wrongly");
@@ -287,7 +287,7 @@ Complaint SharedChunks::complaint_of(const SharedChunk& chunk) const {
   return {};
 }
 
-Complaint SharedChunks::complaint_of_pieces(const SharedChunk& chunk) const {
+InvariantViolation SharedChunks::violation_of_pieces(const SharedChunk& chunk) const {
   const auto complain = [&](const char* what) {
     return "shared chunk " + std::to_string(chunk.id) + ": " + what;
   };
@@ -301,7 +301,7 @@ Complaint SharedChunks::complaint_of_pieces(const SharedChunk& chunk) const {
     if (where.offset < reached) return complain("two pieces lie over each other");
     reached = where.end();
     const bool arrives = piece->shared != &chunk;
-    if (arrives && piece->state != State::Moving && piece->state != State::LetGo) {
+    if (arrives && piece->state != State::Moving && piece->state != State::Released) {
       return complain("a piece says that it lies elsewhere");
     }
     if (piece->state == State::Unused) return complain("a piece is of no block");

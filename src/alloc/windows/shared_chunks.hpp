@@ -6,7 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "alloc/records.hpp"
+#include "alloc/record_pool.hpp"
 #include "alloc/windows/shared_chunk.hpp"
 
 namespace cuvmm {
@@ -20,13 +20,13 @@ struct ChunkFormat {
   LinkedList<SharedChunk, &SharedChunk::of_format> open;  // with a slot to hand out
 };
 
-inline Lies SharedChunk::lies() const {
-  return format->format.lies;
+inline Residency SharedChunk::residency() const {
+  return format->format.residency;
 }
 
 // How hard to look for a vacant place.
 enum class Look : std::uint8_t {
-  Lightly,  // beside pieces of the same size; elsewhere only where much memory lies vacant
+  Lightly,  // beside pieces of the same size; elsewhere only where much memory residency vacant
   Hard,     // anywhere
 };
 
@@ -34,7 +34,7 @@ enum class Look : std::uint8_t {
 // driver, nor of addresses. Not synchronised.
 class SharedChunks {
  public:
-  struct Place {
+  struct VacantSlot {
     SharedChunk* chunk;
     Stretch where;
   };
@@ -49,8 +49,8 @@ class SharedChunks {
 
   void clear();
 
-  std::optional<Place> find(const Format& format, Look look);
-  Place first_slot(SharedChunk& fresh) const;
+  std::optional<VacantSlot> find(const Format& format, Look look);
+  VacantSlot first_slot(SharedChunk& fresh) const;
 
   // A block's piece takes its bytes in that chunk, vacant until now, and is in use.
   void put(SharedChunk& chunk, WindowBlock& block);
@@ -71,7 +71,7 @@ class SharedChunks {
   // After a change of what says whether it takes blocks.
   void refile(SharedChunk& chunk);
   // It has got another chunk, which lies there.
-  void lies_now(SharedChunk& chunk, Lies lies);
+  void set_residency(SharedChunk& chunk, Residency residency);
 
   // nullptr where that chunk is gone.
   static SharedChunk* if_still(SharedChunk* chunk, SharedChunk::Id id) {
@@ -86,7 +86,7 @@ class SharedChunks {
   // Of those, what pieces take.
   Size far_bytes_taken() const { return far_bytes() - far_vacant_; }
 
-  Complaint complaint() const;
+  InvariantViolation violation() const;
 
  private:
   static constexpr std::size_t classes = 64;  // of vacancies by their size, each as wide
@@ -95,7 +95,7 @@ class SharedChunks {
 
   struct FormatHash {
     std::size_t operator()(const Format& format) const noexcept {
-      return static_cast<std::size_t>(format.size * 8 + static_cast<Size>(format.lies) * 4 +
+      return static_cast<std::size_t>(format.size * 8 + static_cast<Size>(format.residency) * 4 +
                                       static_cast<Size>(format.cut));
     }
   };
@@ -106,20 +106,20 @@ class SharedChunks {
   }
   std::optional<Stretch> vacant_slot(const SharedChunk& chunk) const;
   std::optional<Stretch> vacant_slot(const SharedChunk& chunk, const Format& format);
-  std::optional<Place> find_slot(const Format& format, std::size_t most_chunks);
-  std::optional<Place> find_any(const Format& format) const;
+  std::optional<VacantSlot> find_slot(const Format& format, std::size_t most_chunks);
+  std::optional<VacantSlot> find_any(const Format& format) const;
   struct Vacancies {
     Size bytes = 0;
     Size largest = 0;
   };
   static Vacancies vacancies_of(const SharedChunk& chunk);
   SharedChunk::Id next_id();
-  Complaint complaint_of(const SharedChunk& chunk) const;
-  Complaint complaint_of_pieces(const SharedChunk& chunk) const;
+  InvariantViolation violation_of(const SharedChunk& chunk) const;
+  InvariantViolation violation_of_pieces(const SharedChunk& chunk) const;
 
   const Size granule_;
   RandomNumbers random_;
-  Records<SharedChunk> records_;
+  RecordPool<SharedChunk> records_;
   SharedChunk::Id last_id_ = 0;
   std::vector<SharedChunk*> all_;
   std::unordered_map<Format, std::unique_ptr<ChunkFormat>, FormatHash> formats_;

@@ -93,7 +93,7 @@ void WindowAddresses::clear() {
   reserved_bytes_ = free_bytes_ = 0;
 }
 
-Complaint WindowAddresses::complaint() const {
+InvariantViolation WindowAddresses::violation() const {
   Size free = 0;
   CUdeviceptr reached = 0;
   for (const auto& [address, bytes] : free_) {

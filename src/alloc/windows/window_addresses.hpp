@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/complaint.hpp"
+#include "base/invariant.hpp"
 #include "vmm/reservation.hpp"
 
 namespace cuvmm {
@@ -37,7 +37,7 @@ class WindowAddresses {
   // Nothing is taken: ends all reservations.
   void clear();
 
-  Complaint complaint() const;
+  InvariantViolation violation() const;
   template <class Visit>
   void for_each_free(Visit visit) const {
     for (const auto& [address, bytes] : free_) visit(address, bytes);

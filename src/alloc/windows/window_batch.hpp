@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "alloc/windows/windows.hpp"
-#include "vmm/second_place.hpp"
+#include "vmm/scratch_mapping.hpp"
 
 namespace cuvmm {
 
@@ -25,7 +25,7 @@ struct Windows::BatchSource {
 struct Windows::Batch {
   std::vector<BatchSource> sources;
   CUstream stream = nullptr;
-  std::shared_ptr<SecondPlace> place;  // that the copies go to, where it is no window
+  std::shared_ptr<ScratchMapping> place;  // that the copies go to, where it is no window
 };
 
 struct Windows::Plan {

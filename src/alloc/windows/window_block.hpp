@@ -23,12 +23,12 @@ inline constexpr std::uint8_t held_by_others =
 struct WindowBlock : Allocation {
   enum class State : std::uint8_t {
     Unused,
-    Live,     // the program holds it
-    Ready,    // freed, for whoever comes next
-    Pending,  // freed, but work of that time may still touch it
-    Moving,   // live, and being copied to another chunk
-    LetGo,    // freed while being copied
-    Leaving,  // freed, and to be unmapped, which the driver has refused so far
+    Live,      // the program holds it
+    Ready,     // freed; any request may take it
+    Pending,   // freed, but work of that time may still touch it
+    Moving,    // live, and being copied to another chunk
+    Released,  // freed while being copied
+    Leaving,   // freed, and to be unmapped, which the driver has refused so far
   };
   // What lies at the addresses of its piece. Anything but Usable only after the driver refused
   // both a change and its undoing.
@@ -37,10 +37,10 @@ struct WindowBlock : Allocation {
   // Chunks of its own, for the whole granules, in order.
   struct Whole {
     std::vector<ChunkRef> chunks;
-    Size bytes = 0;         // of them, mapped
-    Size unbacked = 0;      // at the beginning, before the first chunk: no memory yet (back())
-    Size far_bytes = 0;     // of those, spilled
-    std::size_t place = 0;  // among all blocks that have some
+    Size bytes = 0;           // of them, mapped
+    Size deferred_bytes = 0;  // at the beginning, before the first chunk: no memory yet (back())
+    Size far_bytes = 0;       // of those, spilled
+    std::size_t place = 0;    // among all blocks that have some
   };
 
   FreeTicket ticket() const { return {freed_on, tick}; }

@@ -18,14 +18,14 @@ struct Windows::Request {
   ChunkRef spare = {};          // to be shared, for the piece
   bool needs_spare = false;     // no place for the piece was found, when it was last looked for
   std::vector<Size> cuts = {};  // where chunks of the block that it may take over from end
-  Size unbacked = 0;            // at the beginning, to be left without memory
-  Lies reach = Lies::Near;      // Far: the device has no room, however hard one looks
+  Size deferred_bytes = 0;      // at the beginning, to be left without memory
+  Residency reach = Residency::Near;  // Far: the device has no room, however hard one looks
 
-  Size backed_whole() const { return shape.whole_bytes() - unbacked; }
+  Size backed_whole() const { return shape.whole_bytes() - deferred_bytes; }
   Size missing_whole() const { return backed_whole() - whole_bytes; }
   // Of the next chunk, the largest that crosses no cut.
   Size next_whole() const {
-    const Size reached = unbacked + whole_bytes;
+    const Size reached = deferred_bytes + whole_bytes;
     const auto cut = std::upper_bound(cuts.begin(), cuts.end(), reached);
     return (cut != cuts.end() ? *cut : shape.whole_bytes()) - reached;
   }

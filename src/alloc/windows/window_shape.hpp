@@ -26,8 +26,8 @@ enum class Cut : std::uint8_t {
 
 struct Format {
   Cut cut = Cut::Slots;
-  Size size = 0;           // of a piece, less than a granule
-  Lies lies = Lies::Near;  // of the chunks
+  Size size = 0;                          // of a piece, less than a granule
+  Residency residency = Residency::Near;  // of the chunks
 
   constexpr Size slot_count(Size granule) const {
     if (cut == Cut::Slots) return granule / size;
@@ -51,10 +51,10 @@ struct Shape {
   constexpr Size piece_bytes() const { return granted % granule; }
   constexpr bool has_piece() const { return piece_bytes() != 0; }
   constexpr Size window_bytes() const { return round_up(granted, granule); }
-  constexpr Format format(Lies lies = Lies::Near) const {
-    if (is_small()) return {Cut::Slots, granted, lies};
+  constexpr Format format(Residency residency = Residency::Near) const {
+    if (is_small()) return {Cut::Slots, granted, residency};
     return {granted < smallest_at_granule(granule) ? Cut::Edges : Cut::Beginning, piece_bytes(),
-            lies};
+            residency};
   }
   // How far into its window the block begins, with its piece at that place of a granule. A large
   // block's piece comes first, and ends with its granule, or last, and begins with it.

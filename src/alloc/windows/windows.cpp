@@ -7,7 +7,7 @@
 
 #include "alloc/windows/window_batch.hpp"
 #include "trace/record_event.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
@@ -99,7 +99,7 @@ std::vector<MappedChunk> Windows::chunks_behind(const WindowBlock& block) const 
   const PlacedBlock placed = block.placed(granule_);
   std::vector<MappedChunk> chunks;
   if (block.whole != nullptr) {
-    Size offset = placed.whole() - placed.window() + block.whole->unbacked;
+    Size offset = placed.whole() - placed.window() + block.whole->deferred_bytes;
     for (const ChunkRef& chunk : block.whole->chunks) {
       chunks.push_back({offset, chunk, maps_.access()});
       offset += chunk->size();
@@ -121,7 +121,7 @@ std::vector<MappedRun> Windows::all_mapped() const {
       runs.push_back({placed.piece_window(), granule_});
     }
     if (block.whole != nullptr && block.whole->bytes != 0) {
-      runs.push_back({placed.whole() + block.whole->unbacked, block.whole->bytes});
+      runs.push_back({placed.whole() + block.whole->deferred_bytes, block.whole->bytes});
     }
   });
   std::sort(runs.begin(), runs.end(),
@@ -154,20 +154,15 @@ void Windows::release_all() {
   unfinished_.clear();
   std::vector<WindowBlock*> blocks;
   for_each_block([&](WindowBlock& block) { blocks.push_back(&block); });
-  const auto unmap = [this](CUdeviceptr address, const ChunkRef& chunk) {
-    give_back(Owed::Mapping, [driver = &driver_, address, chunk] {
-      return driver->cuMemUnmap(address, chunk->size());
-    });
-  };
   for (WindowBlock* block : blocks) {
     const PlacedBlock placed = block->placed(granule_);
     if (block->piece_behind != WindowBlock::Behind::Nothing) {
-      unmap(placed.piece_window(), block->shared->chunk);
+      maps_.unmap_or_defer(placed.piece_window(), block->shared->chunk);
     }
     if (block->whole != nullptr) {
-      CUdeviceptr address = placed.whole() + block->whole->unbacked;
+      CUdeviceptr address = placed.whole() + block->whole->deferred_bytes;
       for (const ChunkRef& chunk : block->whole->chunks) {
-        unmap(address, chunk);
+        maps_.unmap_or_defer(address, chunk);
         address += chunk->size();
       }
     }
@@ -186,7 +181,7 @@ void Windows::release_all() {
   shared_.clear();
   addresses_.clear();
   whole_bytes_ = whole_far_bytes_ = 0;
-  unbacked_bytes_ = 0;
+  all_deferred_bytes_ = 0;
   counters_.live_blocks = 0;
   counters_.live_bytes = 0;
 }
@@ -207,7 +202,7 @@ WindowCounters Windows::counters() const {
 
 void Windows::tell() const {
   if (!trace_is_on()) return;
-  const Size used = counters_.live_bytes - unbacked_bytes_;
+  const Size used = counters_.live_bytes - all_deferred_bytes_;
   traced_.tell({.used = used,
                 .free = held() - std::min(used, held()),
                 .compacted = counters_.compacted_bytes});

@@ -5,18 +5,18 @@
 #include <memory>
 #include <vector>
 
-#include "alloc/departure.hpp"
-#include "alloc/records.hpp"
+#include "alloc/eviction_set.hpp"
+#include "alloc/record_pool.hpp"
 #include "alloc/traced_arena.hpp"
 #include "alloc/windows/cached_windows.hpp"
-#include "alloc/windows/quiet.hpp"
+#include "alloc/windows/quiescence.hpp"
 #include "alloc/windows/shared_chunks.hpp"
 #include "alloc/windows/window_addresses.hpp"
-#include "alloc/windows/window_maps.hpp"
 #include "base/clock.hpp"
 #include "base/lock.hpp"
 #include "vmm/chunk_store.hpp"
 #include "vmm/mapping.hpp"
+#include "vmm/window_maps.hpp"
 
 namespace cuvmm {
 
@@ -31,16 +31,16 @@ struct WindowSettings {
   Duration wait{1'000'000};  // under pressure, before the answer is out of memory
   int reclaim_order = 0;     // among those whom the store asks for memory
   std::uint64_t seed = 1;
-  Quiet* quiet = nullptr;  // nullptr: nothing live is ever moved. Outlives the windows
+  Quiescence* quiescence = nullptr;  // nullptr: nothing live is ever moved. Outlives the windows
 };
 
 // What is done so that another block's chunks can be put behind this one's addresses later. The
 // block that it probably takes over from is the one with the most whole chunks that fit.
-struct Preparation {
+struct GrowHint {
   enum class Kind : std::uint8_t {
     None,
     Cuts,     // its chunks end where those of that block end
-    Promise,  // and in their place it has no memory, until back() or hand_over()
+    Promise,  // and in their place it has no memory, until back() or transfer()
   };
   Kind kind = Kind::None;
   Size granules_at_least = 0;  // in fewer there is nothing to gain
@@ -72,7 +72,7 @@ struct Compaction {
 // Blocking memory of one context, from 64 KiB up. Every block has address granules of its own, and
 // keeps its address for life; the chunks behind them are shared, and change. Everything may be
 // called from any thread.
-class Windows final : public Leaver, public ReclaimClient {
+class Windows final : public EvictionSource, public ReclaimClient {
  public:
   static Result<std::unique_ptr<Windows>> create(const Driver& driver, ChunkStore& store,
                                                  StreamOrder& order,
@@ -83,7 +83,7 @@ class Windows final : public Leaver, public ReclaimClient {
 
   // Under pressure, and only then: gives cached windows up, waits for pending frees, moves live
   // pieces together. OutOfMemory where all that is not enough, or not in time.
-  Result<WindowBlock*> allocate(Size asked, const Preparation& for_resize = {});
+  Result<WindowBlock*> allocate(Size asked, const GrowHint& grow_hint = {});
 
   // What could be put behind `to` instead of a copy of the first bytes of `from`: chunks that lie
   // wholly within them.
@@ -96,13 +96,13 @@ class Windows final : public Leaver, public ReclaimClient {
   };
   Movable movable(const WindowBlock& from, const WindowBlock& to, Size bytes) const;
   // Does that, and ends `from`, which nobody holds any more. `copy_rest` copies what lies beyond so
-  // many bytes, and waits for it. After an Error both are as they were, but for what unbacked()
-  // says of `to`. The caller is in a Quiet time.
-  Result<Movable> hand_over(WindowBlock& from, WindowBlock& to, Size bytes,
-                            const std::function<Result<void>(Size)>& copy_rest);
+  // many bytes, and waits for it. After an Error both are as they were, but for what
+  // deferred_bytes() says of `to`. The caller is in a quiescent period.
+  Result<Movable> transfer(WindowBlock& from, WindowBlock& to, Size bytes,
+                           const std::function<Result<void>(Size)>& copy_rest);
   // Memory for the bytes of a live block that have none yet, whatever they hold.
   Result<void> back(WindowBlock& block);
-  Size unbacked(const WindowBlock& block) const;
+  Size deferred_bytes(const WindowBlock& block) const;
 
   // All work that could touch it is done.
   void free(WindowBlock& block);
@@ -124,21 +124,19 @@ class Windows final : public Leaver, public ReclaimClient {
   // more can be had without moving. Returns how much went.
   Size trim(Size keep);
   // The same until `wanted` bytes went.
-  Size let_go_of(Size wanted);
+  Size release(Size wanted);
 
-  // What compact() could give back by moving, up to `wanted`.
-  Size compactable(Size wanted) const;
   // Moves live pieces until `wanted` bytes of chunks have gone back to the store, or no more can
-  // be. The caller is in a Quiet time. Returns how much went.
+  // be. The caller is in a quiescent period. Returns how much went.
   Result<Size> compact(Size wanted, const Compaction& how);
 
-  // Leaver
+  // EvictionSource
   void list_held(std::vector<HeldChunk>& held) const override;
-  void begin_absence(Departure& departure) override;
-  Result<void> take_out(Departing& one) override;
-  Result<void> put_back(std::span<Departing> some) override;
-  void count_as_back(std::span<Departing> some) override;
-  void end_absence() override;
+  void begin_eviction(EvictionSet& evicted) override;
+  Result<void> take_out(EvictedChunk& one) override;
+  Result<void> put_back(std::span<EvictedChunk> some) override;
+  void count_as_restored(std::span<EvictedChunk> some) override;
+  void end_eviction() override;
 
   // All blocks end, live ones too. No work is left that could touch them.
   void release_all();
@@ -146,8 +144,8 @@ class Windows final : public Leaver, public ReclaimClient {
   WindowCounters counters() const;
   // What they hold, to the trace. For a process that ends: nothing where somebody is at work.
   void tell_trace() const;
-  Complaint complaint() const;
-  void check() const { must_hold(complaint()); }
+  InvariantViolation violation() const;
+  void check() const { must_hold(violation()); }
 
  private:
   struct Request;      // one allocation under way
@@ -173,14 +171,14 @@ class Windows final : public Leaver, public ReclaimClient {
   Result<WindowBlock*> try_place(Request& request);
   Result<void> take_missing(Request& request);
   Result<void> take_spilled(Request& request);
-  Size could_be_had() const;
+  Size obtainable_bytes() const;
   bool wait_for_a_free(std::uint64_t until);
   Result<bool> make_room(const Request& request);
   void set_compacting(bool is_compacting);
   void forget_refusals();
   std::uint64_t deadline() const;
-  Result<WindowBlock*> put_up(const Request& request,
-                              const std::optional<SharedChunks::Place>& place);
+  Result<WindowBlock*> map_block(const Request& request,
+                                 const std::optional<SharedChunks::VacantSlot>& place);
   Result<void> map_all(WindowBlock& block, const std::vector<ChunkRef>& whole);
   WindowBlock* take_cached(Size granted);
   bool give_up_for(const Request& request);
@@ -191,12 +189,12 @@ class Windows final : public Leaver, public ReclaimClient {
   void end_life(WindowBlock& block, const FreeTicket& ticket);
   void keep(WindowBlock& block);
   bool is_reusable(const WindowBlock& block) const;
-  static Lies lies(const WindowBlock& block);
+  static Residency residency(const WindowBlock& block);
   Size far_bytes_of(const ChunkRef& chunk) const;
   void add_bytes_of(WindowBlock::Whole& whole, const ChunkRef& chunk);
   void take_bytes_of(WindowBlock::Whole& whole, const ChunkRef& chunk);
   void hand_out(WindowBlock& block);
-  void take_down(WindowBlock& block);
+  void unmap_block(WindowBlock& block);
   bool unmap_all(WindowBlock& block);
   bool unmap_one(CUdeviceptr address, const ChunkRef& chunk);
   void give_up(WindowBlock& ready);
@@ -210,7 +208,7 @@ class Windows final : public Leaver, public ReclaimClient {
   void add_large(WindowBlock& block);
   void remove_large(WindowBlock& block);
 
-  // windows_hand_over.cpp. The first takes the lock, the others are called under it.
+  // windows_transfer.cpp. The first takes the lock, the others are called under it.
   Result<std::vector<ChunkRef>> take_backing(Size wanted);
   std::vector<Size> likely_cuts(const Shape& shape, Size at_least) const;
   enum class Filler : std::uint8_t { Allowed, None };
@@ -237,15 +235,14 @@ class Windows final : public Leaver, public ReclaimClient {
   void cancel(WindowBlock& block, SharedChunk& target);
   bool end_emptying(const BatchSource& source);
   void settle_batches();
-  Result<void> wait_for_copies_of(const Batch& batch, Duration at_most) const;
 
-  // windows_absence.cpp. Under the lock.
+  // windows_eviction.cpp. Under the lock.
   Result<void> take_out_shared(SharedChunk& shared);
   Result<void> put_back_shared(SharedChunk& shared);
 
   std::vector<MappedRun> all_mapped() const;
-  Complaint complaint_of_blocks() const;
-  Complaint complaint_of_addresses() const;
+  InvariantViolation violation_of_blocks() const;
+  InvariantViolation violation_of_addresses() const;
   // Each once: a moving piece lies in two chunks, and is at home in one.
   template <class Visit>
   void for_each_block(Visit visit) const {
@@ -267,7 +264,7 @@ class Windows final : public Leaver, public ReclaimClient {
   const TracedArena traced_;
 
   mutable Lock lock_{LockOrder::Windows};  // guards what follows
-  Records<WindowBlock> records_;
+  RecordPool<WindowBlock> records_;
   WindowMaps maps_;
   WindowAddresses addresses_;
   SharedChunks shared_;
@@ -279,7 +276,7 @@ class Windows final : public Leaver, public ReclaimClient {
   std::vector<std::unique_ptr<Batch>> unfinished_;  // copies that outlived their time
   WindowCounters counters_;                         // live and compacted ones only
   Size whole_bytes_ = 0;                            // of chunks that belong to one block
-  Size unbacked_bytes_ = 0;                         // of live blocks, without memory
+  Size all_deferred_bytes_ = 0;                     // of live blocks, without memory
   Size whole_far_bytes_ = 0;                        // of those
   std::uint64_t changes_ = 0;                       // that may let compaction do better than before
   std::uint64_t worth_while_from_ = 0;              // changes_, for compaction to free

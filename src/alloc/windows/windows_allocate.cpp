@@ -9,30 +9,30 @@ constexpr const char* doing = "allocate blocking memory";
 
 }  // namespace
 
-Result<WindowBlock*> Windows::allocate(Size asked, const Preparation& for_resize) {
+Result<WindowBlock*> Windows::allocate(Size asked, const GrowHint& grow_hint) {
   if (asked == 0) return Error::invalid(doing, "of no bytes");
   const Size granted = round_up(asked, window_step);
   Request request{.shape = {granted, granule_}};
   {
     Holding holding{lock_};
-    if (for_resize.kind != Preparation::Kind::None) {
-      request.cuts = likely_cuts(request.shape, for_resize.granules_at_least * granule_);
+    if (grow_hint.kind != GrowHint::Kind::None) {
+      request.cuts = likely_cuts(request.shape, grow_hint.granules_at_least * granule_);
     }
-    if (for_resize.kind == Preparation::Kind::Promise && !request.cuts.empty()) {
-      request.unbacked = request.cuts.back();
+    if (grow_hint.kind == GrowHint::Kind::Promise && !request.cuts.empty()) {
+      request.deferred_bytes = request.cuts.back();
     }
     const Size most = saturating_sum(settings_.device_memory, whole_far_bytes_, shared_.far_bytes(),
                                      store_.spill_room());
-    const Size live = counters_.live_bytes - unbacked_bytes_;
+    const Size live = counters_.live_bytes - all_deferred_bytes_;
     const Size not_live = most - std::min(most, live);
-    if (granted == 0 || granted - request.unbacked > not_live) {
+    if (granted == 0 || granted - request.deferred_bytes > not_live) {
       // However much is given up for it. Programs find out by halving what they ask for.
       holding.unlock();
       return Error{.kind = ErrorKind::OutOfMemory,
                    .doing = doing,
                    .subject = "more than the device has",
                    .asked = asked,
-                   .available = could_be_had()};
+                   .available = obtainable_bytes()};
     }
     if (WindowBlock* const cached = take_cached(granted)) return cached;
   }
@@ -57,19 +57,19 @@ Result<WindowBlock*> Windows::place(Request& request) {
 // A block, or nullptr where the request still misses something.
 Result<WindowBlock*> Windows::try_place(Request& request) {
   if (WindowBlock* const cached = take_cached(request.shape.granted)) return cached;
-  std::optional<SharedChunks::Place> place;
+  std::optional<SharedChunks::VacantSlot> place;
   if (request.shape.has_piece()) {
     place = shared_.find(request.shape.format(), request.look);
-    if (!place && request.reach == Lies::Far) {
-      place = shared_.find(request.shape.format(Lies::Far), request.look);
+    if (!place && request.reach == Residency::Far) {
+      place = shared_.find(request.shape.format(Residency::Far), request.look);
     }
     request.needs_spare = !place && !request.spare;
   }
   if (request.needs_spare || request.missing_whole() != 0) return nullptr;
-  if (place || !request.shape.has_piece()) return put_up(request, place);
-  const Lies spare_lies = cuvmm::lies(request.spare->location(), settings_.device);
-  SharedChunk& fresh = shared_.add(request.spare, request.shape.format(spare_lies));
-  Result<WindowBlock*> block = put_up(request, shared_.first_slot(fresh));
+  if (place || !request.shape.has_piece()) return map_block(request, place);
+  const Residency spare_residency = cuvmm::residency(request.spare->location(), settings_.device);
+  SharedChunk& fresh = shared_.add(request.spare, request.shape.format(spare_residency));
+  Result<WindowBlock*> block = map_block(request, shared_.first_slot(fresh));
   // Before its first piece it is nobody's, and after a failure nobody's again.
   if (!block.ok() && fresh.id != 0) remove_if_vacant(fresh);
   return block;
@@ -77,12 +77,12 @@ Result<WindowBlock*> Windows::try_place(Request& request) {
 
 // As few and as large chunks as it takes: mapping one costs the same whatever its size.
 Result<void> Windows::take_missing(Request& request) {
-  if (request.reach == Lies::Far) return take_spilled(request);
+  if (request.reach == Residency::Far) return take_spilled(request);
   while (request.missing_whole() != 0) {
     Result<ChunkRef> one = store_.take(kind(request.next_whole()), this);
     if (!one.ok()) {
       if (one.error().kind != ErrorKind::OutOfMemory || request.look == Look::Lightly ||
-          request.missing_whole() > could_be_had()) {
+          request.missing_whole() > obtainable_bytes()) {
         return one.error();
       }
       break;
@@ -122,7 +122,7 @@ Result<void> Windows::take_spilled(Request& request) {
 }
 
 // No more than that, whatever we give up and move.
-Size Windows::could_be_had() const {
+Size Windows::obtainable_bytes() const {
   const Location here = Location::device(settings_.device);
   const Budget* const budget = store_.budget(here);
   Size free = budget != nullptr ? budget->available() : 0;
@@ -134,7 +134,8 @@ Size Windows::could_be_had() const {
   free = std::min(free, settings_.device_memory);
   const Holding holding{lock_};
   const Size held = shared_.physical_bytes() + whole_bytes_;
-  return free + store_.counters(here).physical_free + held + unbacked_bytes_ - counters_.live_bytes;
+  return free + store_.counters(here).physical_free + held + all_deferred_bytes_ -
+         counters_.live_bytes;
 }
 
 WindowBlock* Windows::take_cached(Size granted) {
@@ -147,7 +148,7 @@ WindowBlock* Windows::take_cached(Size granted) {
         hand_out(*block);
         return block;
       }
-      take_down(*block);
+      unmap_block(*block);
       continue;
     }
     block = cached_.find_done(granted, order_);
@@ -157,8 +158,8 @@ WindowBlock* Windows::take_cached(Size granted) {
   }
 }
 
-Result<WindowBlock*> Windows::put_up(const Request& request,
-                                     const std::optional<SharedChunks::Place>& place) {
+Result<WindowBlock*> Windows::map_block(const Request& request,
+                                        const std::optional<SharedChunks::VacantSlot>& place) {
   const Shape& shape = request.shape;
   const CUdeviceptr window = TRY(addresses_.take(shape.window_bytes()));
   WindowBlock& block = records_.make();
@@ -172,13 +173,13 @@ Result<WindowBlock*> Windows::put_up(const Request& request,
   }
   if (shape.whole_bytes() != 0) {
     add_large(block);
-    block.whole->unbacked = request.unbacked;
-    unbacked_bytes_ += request.unbacked;
+    block.whole->deferred_bytes = request.deferred_bytes;
+    all_deferred_bytes_ += request.deferred_bytes;
   }
   if (const Result<void> mapped = map_all(block, request.whole); !mapped.ok()) {
     if (place) shared_.end_use(*place->chunk);
-    unbacked_bytes_ -= request.unbacked;
-    take_down(block);
+    all_deferred_bytes_ -= request.deferred_bytes;
+    unmap_block(block);
     return mapped.error();
   }
   hand_out(block);
@@ -188,7 +189,7 @@ Result<WindowBlock*> Windows::put_up(const Request& request,
 Result<void> Windows::map_all(WindowBlock& block, const std::vector<ChunkRef>& whole) {
   const PlacedBlock placed = block.placed(granule_);
   for (const ChunkRef& chunk : whole) {
-    TRY(maps_.map(placed.whole() + block.whole->unbacked + block.whole->bytes, chunk));
+    TRY(maps_.map(placed.whole() + block.whole->deferred_bytes + block.whole->bytes, chunk));
     block.whole->chunks.push_back(chunk);
     add_bytes_of(*block.whole, chunk);
   }
@@ -196,9 +197,9 @@ Result<void> Windows::map_all(WindowBlock& block, const std::vector<ChunkRef>& w
     TRY(maps_.map(placed.piece_window(), block.shared->chunk));
     block.piece_behind = WindowBlock::Behind::Mapped;
   }
-  const Size unbacked = block.whole != nullptr ? block.whole->unbacked : 0;
-  if (const Size bytes = placed.window_bytes() - unbacked; bytes != 0) {
-    TRY(maps_.allow(placed.window() + unbacked, bytes));
+  const Size deferred_bytes = block.whole != nullptr ? block.whole->deferred_bytes : 0;
+  if (const Size bytes = placed.window_bytes() - deferred_bytes; bytes != 0) {
+    TRY(maps_.allow(placed.window() + deferred_bytes, bytes));
   }
   if (block.shared != nullptr) block.piece_behind = WindowBlock::Behind::Usable;
   return {};

@@ -71,7 +71,7 @@ Windows::Plan Windows::plan_compaction(std::size_t chunks) const {
   std::vector<WindowBlock*> block_of;
   std::vector<std::size_t> first_piece_of;
   for (SharedChunk* chunk : shared_.all()) {
-    if (!takes_part(*chunk) || chunk->lies() == Lies::Far) continue;
+    if (!takes_part(*chunk) || chunk->residency() == Residency::Far) continue;
     const bool all_may = std::all_of(
         chunk->pieces.begin(), chunk->pieces.end(),
         [](const WindowBlock* piece) { return piece->state == State::Ready || may_move(*piece); });
@@ -99,11 +99,6 @@ Windows::Plan Windows::plan_compaction(std::size_t chunks) const {
     plan.sources.push_back(std::move(source));
   }
   return plan;
-}
-
-Size Windows::compactable(Size wanted) const {
-  const Holding holding{lock_};
-  return plan_compaction((wanted + granule_ - 1) / granule_).chunks() * granule_;
 }
 
 Result<Size> Windows::compact(Size wanted, const Compaction& how) {
@@ -267,7 +262,7 @@ Result<void> Windows::exchange(SharedChunk& from, const BatchMove& move) {
   using Left = WindowMaps::Left;
   WindowBlock& block = *move.block;
   const CUdeviceptr address = block.placed(granule_).piece_window();
-  const WindowMaps::Exchange done = maps_.exchange(address, from.chunk, move.to->chunk);
+  const WindowMaps::Swapped done = maps_.swap_backing(address, from.chunk, move.to->chunk);
   if (done.left != Left::After && done.left != Left::Before) {
     block.piece_behind = done.left == Left::Nothing ? Behind::Nothing : Behind::Mapped;
     adrift_.push_back(&block);
@@ -293,7 +288,7 @@ Result<void> Windows::exchange(SharedChunk& from, const BatchMove& move) {
 void Windows::cancel(WindowBlock& block, SharedChunk& target) {
   shared_.end_use(target);
   shared_.take_out(target, block);
-  if (std::exchange(block.state, State::Live) != State::LetGo) return;
+  if (std::exchange(block.state, State::Live) != State::Released) return;
   // Freed meanwhile, and counted then.
   const FreeTicket ticket = block.ticket();
   if (ticket.is_for_anyone() || order_.is_done(ticket)) return keep(block);
@@ -313,12 +308,6 @@ bool Windows::end_emptying(const BatchSource& source) {
   chunk.emptying = false;
   shared_.refile(chunk);
   return false;
-}
-
-Result<void> Windows::wait_for_copies_of(const Batch& batch, Duration at_most) const {
-  const Copies copies = TRY(wait_for_copies(driver_, batch.stream, at_most));
-  if (copies == Copies::Done) return {};
-  return Error{.kind = ErrorKind::TimedOut, .doing = "wait for copies"};
 }
 
 // Copies that outlived their time: what they wrote is out of date by now.

@@ -3,7 +3,7 @@
 // for, live pieces moved together.
 #include <unordered_set>
 
-#include "alloc/tried.hpp"
+#include "alloc/reclaim_steps.hpp"
 #include "alloc/windows/window_batch.hpp"
 #include "alloc/windows/window_request.hpp"
 #include "base/undo.hpp"
@@ -11,7 +11,7 @@
 namespace cuvmm {
 namespace {
 
-// Whoever stops a device to make room makes some for those who come next.
+// A thread that stops a device to make room makes some for the next ones too.
 constexpr Size chunks_to_spare = 16;
 
 // Others may take what one has made room for.
@@ -59,15 +59,15 @@ std::uint64_t Windows::deadline() const {
 Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refusal) {
   const Turn turn{*this};
   const std::uint64_t until = deadline();
-  Tried tried;
-  tried.add(Tried::NewMemory);
+  ReclaimSteps tried;
+  tried.add(ReclaimSteps::NewMemory);
   const auto try_again = [&] {
     Result<WindowBlock*> placed = place(request);
     if (!placed.ok()) refusal = placed.error();
     return placed;
   };
   const auto give_up_cached = [&] {
-    tried.add(Tried::CachedBlocks);
+    tried.add(ReclaimSteps::CachedBlocks);
     const Holding holding{lock_};
     tidy();
     return give_up_for(request);
@@ -79,18 +79,18 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
     Result<WindowBlock*> placed = try_again();
     const auto lacks_room = [&] { return !placed.ok() && is_for_want_of_room(refusal); };
     const auto wait = [&] {
-      tried.add(Tried::PendingWork);
+      tried.add(ReclaimSteps::PendingWork);
       return wait_for_a_free(until);
     };
     while (lacks_room() && (give_up_cached() || wait())) placed = try_again();
     for (int times = 0; lacks_room() && times < compactions_at_most; ++times) {
-      tried.add(Tried::LiveBlocks);
+      tried.add(ReclaimSteps::LiveBlocks);
       if (!TRY(make_room(request))) break;
       placed = try_again();
     }
     if (lacks_room() && store_.spills()) {
-      request.reach = Lies::Far;
-      tried.add(Tried::Elsewhere);
+      request.reach = Residency::Far;
+      tried.add(ReclaimSteps::Elsewhere);
       placed = try_again();
     }
     if (!lacks_room()) return placed;
@@ -168,7 +168,7 @@ Result<bool> Windows::make_room(const Request& request) {
   {
     const Holding holding{lock_};
     missing = missing_bytes(request);
-    if (missing == 0 || settings_.quiet == nullptr) return false;
+    if (missing == 0 || settings_.quiescence == nullptr) return false;
     if (changes_ < worth_while_from_ && futile_bytes_ <= missing) return false;
     const Size can_be = plan_compaction(missing / granule_).chunks() * granule_;
     if (can_be < missing) {
@@ -178,14 +178,14 @@ Result<bool> Windows::make_room(const Request& request) {
       return false;
     }
   }
-  if (!settings_.quiet->begin(deadline())) return false;
+  if (!settings_.quiescence->begin(deadline())) return false;
   set_compacting(true);
   const Undo end{[this] {
     set_compacting(false);
-    settings_.quiet->end();
+    settings_.quiescence->end();
   }};
   const Size wanted = missing + chunks_to_spare * granule_;
-  const Result<Size> freed = compact(wanted, {settings_.quiet->copy_by(), settings_.wait});
+  const Result<Size> freed = compact(wanted, {settings_.quiescence->copy_by(), settings_.wait});
   if (freed.ok()) return *freed != 0;
   if (freed.error().kind == ErrorKind::TimedOut) return false;
   return freed.error();

@@ -21,14 +21,14 @@ void Windows::end_life(WindowBlock& block, const FreeTicket& ticket) {
   ++changes_;
   --counters_.live_blocks;
   counters_.live_bytes -= block.granted();
-  if (block.whole != nullptr) unbacked_bytes_ -= block.whole->unbacked;
+  if (block.whole != nullptr) all_deferred_bytes_ -= block.whole->deferred_bytes;
   if (block.pinned() && block.shared != nullptr) {
     --block.shared->pinned;
     shared_.refile(*block.shared);
   }
   block.set_ticket(ticket);
   if (block.state == State::Moving) {
-    block.state = State::LetGo;
+    block.state = State::Released;
     return;
   }
   if (ticket.is_for_anyone() || order_.is_done(ticket)) return keep(block);
@@ -39,26 +39,27 @@ void Windows::end_life(WindowBlock& block, const FreeTicket& ticket) {
 void Windows::keep(WindowBlock& block) {
   if (block.shared != nullptr) shared_.end_use(*block.shared);
   if (is_reusable(block)) return cached_.add_ready(block);
-  take_down(block);
+  unmap_block(block);
 }
 
 bool Windows::is_reusable(const WindowBlock& block) const {
   if (block.whole != nullptr && (block.pins() & held_by_others) != 0) return false;
-  if (block.whole != nullptr && block.whole->unbacked != 0) return false;
+  if (block.whole != nullptr && block.whole->deferred_bytes != 0) return false;
   // The next one may find room on the device.
-  if (lies(block) == Lies::Far) return false;
+  if (residency(block) == Residency::Far) return false;
   if (block.shared == nullptr) return true;
   return block.shared->takes_blocks() && block.piece_behind == Behind::Usable;
 }
 
-Lies Windows::lies(const WindowBlock& block) {
+Residency Windows::residency(const WindowBlock& block) {
   const bool whole_is_far = block.whole != nullptr && block.whole->far_bytes != 0;
-  const bool piece_is_far = block.shared != nullptr && block.shared->lies() == Lies::Far;
-  return whole_is_far || piece_is_far ? Lies::Far : Lies::Near;
+  const bool piece_is_far = block.shared != nullptr && block.shared->residency() == Residency::Far;
+  return whole_is_far || piece_is_far ? Residency::Far : Residency::Near;
 }
 
 Size Windows::far_bytes_of(const ChunkRef& chunk) const {
-  return cuvmm::lies(chunk->location(), settings_.device) == Lies::Far ? chunk->size() : 0;
+  return cuvmm::residency(chunk->location(), settings_.device) == Residency::Far ? chunk->size()
+                                                                                 : 0;
 }
 
 // A chunk of a block's own is mapped behind it from now on, or no longer.
@@ -78,12 +79,12 @@ void Windows::take_bytes_of(WindowBlock::Whole& whole, const ChunkRef& chunk) {
 
 void Windows::give_up(WindowBlock& ready) {
   cached_.remove(ready);
-  take_down(ready);
+  unmap_block(ready);
 }
 
 // Unmaps the window of a block that nobody holds, that is not in use and in no list, and forgets
 // it. Where the driver refuses, what it left is tried again later.
-void Windows::take_down(WindowBlock& block) {
+void Windows::unmap_block(WindowBlock& block) {
   if (!adrift_.empty()) std::erase(adrift_, &block);
   if (!unmap_all(block)) {
     block.state = State::Leaving;
@@ -113,7 +114,7 @@ bool Windows::unmap_all(WindowBlock& block) {
   while (block.whole != nullptr && !block.whole->chunks.empty()) {
     const ChunkRef& last = block.whole->chunks.back();
     const Size size = last->size();
-    const CUdeviceptr end = placed.whole() + block.whole->unbacked + block.whole->bytes;
+    const CUdeviceptr end = placed.whole() + block.whole->deferred_bytes + block.whole->bytes;
     if (!unmap_one(end - size, last)) return false;
     take_bytes_of(*block.whole, last);
     block.whole->chunks.pop_back();
@@ -203,7 +204,7 @@ void Windows::tidy() {
   look_at_pending();
   settle_pending();
   if (!adrift_.empty()) mend();
-  for (std::size_t left = leaving_.count(); left > 0; --left) take_down(*leaving_.pop_front());
+  for (std::size_t left = leaving_.count(); left > 0; --left) unmap_block(*leaving_.pop_front());
 }
 
 void Windows::mend() {
@@ -231,7 +232,7 @@ Size Windows::reclaim(Size wanted, Location where) {
   return gone;
 }
 
-Size Windows::let_go_of(Size wanted) {
+Size Windows::release(Size wanted) {
   const Holding holding{lock_};
   tidy();
   const Size gone = give_up_whole_chunks(wanted);

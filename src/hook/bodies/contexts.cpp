@@ -35,6 +35,7 @@ CUresult end_by(const Forward<call>& forward, CUcontext context, Argument argume
                 IsOver is_over) {
   Engine& engine = forward.engine();
   engine.scheduling().context_ends(context);
+  engine.time_lease().context_ends(context);
   const EndingContexts::Ending ending{engine.ending_contexts(), context};
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) {
     engine.scheduling().context_stays(context);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private tables of the driver's. What is called through them comes by no door, so one that is not
-// known to be harmless ends our sight, as a function does that is in no list.
+// known to be harmless ends full hook coverage, as a function does that is in no list.
 #include "hook/export_tables.hpp"
 
 #include "base/log.hpp"
@@ -12,17 +12,17 @@ namespace {
 
 void take_note(Engine& engine, const CUuuid& id) {
   const bool is_known = is_known_export_table(id);
-  CUVMM_LOG(Debug, "the program has asked for the driver's table %s (%s)", text_of(id).data(),
+  CUVMM_LOG(Debug, "the program asked for the driver's table %s (%s)", text_of(id).data(),
             is_known ? "known" : "unknown");
-  if (is_known || !sight().is_whole()) return;
+  if (is_known || !hook_coverage().is_whole()) return;
   if (engine.serving() != nullptr) {
     CUVMM_LOG_ONCE(Warning,
                    "the program uses a table of the driver's that this version does not know (%s): "
                    "from here on live memory stays where it is, and each free waits as natively",
                    text_of(id).data());
   }
-  // Whoever holds the program still learns of it before he begins, or after he is done.
-  const Threshold::Pass pass{engine.calls()};
+  // A thread that quiesces the program learns of it before it begins, or after it is done.
+  const CallBarrier::Pass pass{engine.calls()};
   settle_and_lose_sight(engine);
 }
 

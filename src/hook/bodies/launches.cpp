@@ -10,12 +10,12 @@ namespace {
 
 // Recorded when the kernel triggers it, or has begun. Neither says that the work before the launch
 // is done, so from then on the event proves nothing of it.
-CUevent event_recorded_by(const CUlaunchAttribute& attribute) {
-  switch (attribute.id) {
+CUevent event_recorded_by(CUlaunchAttributeID attribute, const CUlaunchAttributeValue& value) {
+  switch (attribute) {
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      return attribute.value.programmaticEvent.event;
+      return value.programmaticEvent.event;
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-      return attribute.value.launchCompletionEvent.event;
+      return value.launchCompletionEvent.event;
     default:
       return nullptr;
   }
@@ -29,8 +29,11 @@ template <Call call, class... Arguments>
   std::deque<EventPlaces::Recording> recordings;  // of nothing that is known
   if (config->attrs != nullptr) {                 // else the driver's to refuse
     for (const CUlaunchAttribute& attribute : std::span{config->attrs, config->numAttrs}) {
-      const CUevent event = event_recorded_by(attribute);
-      if (event != nullptr) recordings.emplace_back(clock.events(), event);
+      const CUevent event = event_recorded_by(attribute.id, attribute.value);
+      if (event == nullptr) continue;
+      recordings.emplace_back(clock.events(), event);
+      // The launch may become a graph's node, which records the event whenever the graph runs.
+      if (forward.engine().captures().any()) clock.events().recorded_unseen(event);
     }
   }
   return forward(config, arguments...);
@@ -46,6 +49,14 @@ CUVMM_HOOK(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction function, 
     }
   }
   return forward(config, function, parameters, packed);
+}
+
+CUVMM_HOOK(cuGraphKernelNodeSetAttribute, CUgraphNode node, CUkernelNodeAttrID attribute,
+           const CUkernelNodeAttrValue* value) {
+  const CUevent event = value != nullptr ? event_recorded_by(attribute, *value) : nullptr;
+  StreamClock* const clock = clock_of(forward);
+  if (event != nullptr && clock != nullptr) clock->events().recorded_unseen(event);
+  return forward(node, attribute, value);
 }
 
 }  // namespace cuvmm::hook

@@ -125,7 +125,7 @@ CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
                                     : copy_between(engine, copy, target.context, source.context);
   if (synchronous) copied = synchronous->finish(copied);
   copied = join.finish(copied);
-  engine.work_note().leave();
+  engine.submission_epoch().leave();
   engine.legacy_barrier().anything_submitted();
   return copied;
 }

@@ -68,7 +68,7 @@ CUVMM_HOOK(cuMemPoolTrimTo, CUmemoryPool pool, size_t keep) {
 }
 
 CUVMM_HOOK(cuMemPoolGetAttribute, CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
-  const Threshold::Pass question{forward.engine().questions()};
+  const CallBarrier::Pass question{forward.engine().questions()};
   const CUresult answer = forward(pool, attribute, value);
   PoolMemory* memory = answer == CUDA_SUCCESS ? ours(forward, pool) : nullptr;
   if (memory == nullptr) return answer;
@@ -77,7 +77,7 @@ CUVMM_HOOK(cuMemPoolGetAttribute, CUmemoryPool pool, CUmemPool_attribute attribu
 }
 
 CUVMM_HOOK(cuMemPoolSetAttribute, CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
-  const Threshold::Pass question{forward.engine().questions()};
+  const CallBarrier::Pass question{forward.engine().questions()};
   const CUresult answer = forward(pool, attribute, value);
   PoolMemory* memory = answer == CUDA_SUCCESS ? ours(forward, pool) : nullptr;
   if (memory == nullptr) return answer;
@@ -90,7 +90,7 @@ CUVMM_HOOK(cuMemPoolSetAttribute, CUmemoryPool pool, CUmemPool_attribute attribu
     memory->order().follow_events(*static_cast<const int*>(value) != 0);
   }
   if (attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC) {
-    memory->order().look_by_chance(*static_cast<const int*>(value) != 0);
+    memory->order().allow_opportunistic(*static_cast<const int*>(value) != 0);
   }
   if (attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
     memory->order().add_dependencies(*static_cast<const int*>(value) != 0);

@@ -18,7 +18,7 @@ std::optional<AllocationFacts> found(Engine& engine, CUdeviceptr address) {
 // What the driver alone can tell, it tells of memory that is there.
 template <Call call, class Ask>
 CUresult ask_when_there(const Forward<call>& forward, Effect effect, Ask&& ask) {
-  const Threshold::Pass pass{forward.engine().calls()};
+  const CallBarrier::Pass pass{forward.engine().calls(), call};
   const CUresult refused = forward.announce_as(effect);
   return refused != CUDA_SUCCESS ? refused : ask();
 }
@@ -40,7 +40,7 @@ CUresult answer_as_unknown(unsigned count, const CUpointer_attribute* attributes
   return answer;
 }
 
-// Whoever has tokens lets another device use the memory past us.
+// A holder of tokens lets another device use the memory without our knowledge.
 template <Call call, class Ask>
 CUresult with_tokens(const Forward<call>& forward, CUdeviceptr address, Ask&& ask) {
   const CUresult answer = ask_when_there(forward, Effect::Exposes, ask);
@@ -90,8 +90,18 @@ CUVMM_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
   return answer;
 }
 
+// The limit is the program's whole device, so a program that sizes itself by this stays within it.
+CUVMM_HOOK(cuDeviceTotalMem_v2, size_t* bytes, CUdevice device) {
+  const CUresult answer = forward(bytes, device);
+  Serving* serving = forward.engine().serving();
+  if (serving == nullptr || answer != CUDA_SUCCESS || bytes == nullptr) return answer;
+  const DeviceMemory* const memory = serving->memory.device_memory(device);
+  if (memory != nullptr) *bytes = std::min<size_t>(*bytes, memory->limit());
+  return answer;
+}
+
 CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdeviceptr address) {
-  const Threshold::Pass question{forward.engine().questions()};
+  const CallBarrier::Pass question{forward.engine().questions()};
   const auto held = found(forward.engine(), address);
   if (!held) return forward(start, size, address);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
@@ -106,7 +116,7 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
 }
 
 CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUdeviceptr address) {
-  const Threshold::Pass question{forward.engine().questions()};
+  const CallBarrier::Pass question{forward.engine().questions()};
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || data == nullptr) return forward(data, attribute, address);
   const auto held = serving->memory.find(address);
@@ -131,7 +141,7 @@ CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUd
 
 CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attributes, void** data,
            CUdeviceptr address) {
-  const Threshold::Pass question{forward.engine().questions()};
+  const CallBarrier::Pass question{forward.engine().questions()};
   const auto held = found(forward.engine(), address);
   if (!held || attributes == nullptr) return forward(count, attributes, data, address);
   if (is_past_what_was_asked(*held, address)) {
@@ -187,7 +197,7 @@ CUVMM_HOOK(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, vo
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// Whoever has the file may reach the memory as long as he likes, by its place.
+// A holder of the file may reach the memory by its physical address at any time.
 CUVMM_HOOK(cuMemGetHandleForAddressRange, void* handle, CUdeviceptr address, size_t size,
            CUmemRangeHandleType type, unsigned long long flags) {
   return hand_out(forward, {address, size}, pin::dma_buf,

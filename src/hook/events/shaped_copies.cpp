@@ -82,7 +82,7 @@ CUVMM_EVENT(cuMemcpy3DPeerAsync, const CUDA_MEMCPY3D_PEER* one, CUstream stream)
   return shaped(called, one, called.stream(stream));
 }
 
-// Extents of arrays count elements, so what is told of those is no number of bytes.
+// Extents of arrays count elements, so events of arrays carry no byte count.
 CUVMM_EVENT(cuMemcpy3DBatchAsync, size_t count, CUDA_MEMCPY3D_BATCH_OP* list, size_t*,
             unsigned long long, CUstream stream) {
   return batch(called, count, list, stream);

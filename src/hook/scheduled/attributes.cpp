@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What libraries set before each launch is most often set already: then nothing that is queued runs
 // otherwise, and nothing has to be issued before.
-#include "hook/scheduled/way.hpp"
+#include "hook/scheduled/dispatch_mode.hpp"
 
 namespace cuvmm::hook {
 namespace {

@@ -3,8 +3,8 @@
 // not know, are made on his thread.
 #include <bit>
 
+#include "hook/scheduled/dispatch_mode.hpp"
 #include "hook/scheduled/memory_of_call.hpp"
-#include "hook/scheduled/way.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -18,36 +18,36 @@ std::uint64_t kind_of(Call call, Size size) {
   return static_cast<std::uint64_t>(call) * 64 + std::bit_width(size) + 1;
 }
 
-bool reaches(const MemoryOfCall& memory, const Way& way) {
-  return memory.lies == Lies::Pinned ||
-         (memory.lies == Lies::OnDevice && memory.device == way.stream->device);
+bool reaches(const MemoryOfCall& memory, const DispatchMode& mode) {
+  return memory.kind == CopyMemory::Pinned ||
+         (memory.kind == CopyMemory::OnDevice && memory.device == mode.stream->device);
 }
 
 // Waits, however asynchronous it is called (measured).
 bool within_host(const MemoryOfCall& one, const MemoryOfCall& other) {
-  return one.lies != Lies::OnDevice && other.lies != Lies::OnDevice;
+  return one.kind != CopyMemory::OnDevice && other.kind != CopyMemory::OnDevice;
 }
 
 template <Call call, class To, class From>
 CUresult copy_ordered(const Forward<call>& forward, To to, From from, Size size, CUstream stream) {
-  const Way way = way_of(forward, stream);
-  const Request request = way.request(call, kind_of(call, size), size);
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  const Request request = mode.request(call, kind_of(call, size), size);
   const auto on_this_thread = [&] {
-    return make_in_turn(way, request, forward, to, from, size, stream);
+    return make_in_turn(mode, request, forward, to, from, size, stream);
   };
   Engine& engine = forward.engine();
-  if (!way.is_open_to_queue) return on_this_thread();
+  if (!mode.is_open_to_queue) return on_this_thread();
   const MemoryOfCall target = look_up(engine, to, size, Touch::Write);
-  if (!reaches(target, way)) return on_this_thread();
+  if (!reaches(target, mode)) return on_this_thread();
   const MemoryOfCall source = look_up(engine, from, size, Touch::Read);
   if (within_host(target, source)) return on_this_thread();
-  if (reaches(source, way)) return queue_as_it_is(way, request, forward, to, from, size, stream);
-  if (source.lies != Lies::Pageable || size > most_staged) return on_this_thread();
+  if (reaches(source, mode)) return queue_as_it_is(mode, request, forward, to, from, size, stream);
+  if (source.kind != CopyMemory::Pageable || size > most_staged) return on_this_thread();
   KeptBytes<few_staged_bytes> staged{size};
   if (!staged.ok()) return on_this_thread();
   if (!stage(staged.data(), from, size)) return on_this_thread();
   return queue(
-      way, request,
+      mode, request,
       [forward, to, size, stream, staged = std::move(staged)]() mutable {
         From again{};
         if constexpr (std::is_pointer_v<From>) {
@@ -63,23 +63,23 @@ CUresult copy_ordered(const Forward<call>& forward, To to, From from, Size size,
 // Returns when it is done, or may: so the caller makes it himself.
 template <Call call, class... Arguments>
 CUresult copy_waiting(const Forward<call>& forward, Size size, Arguments... arguments) {
-  const Way way = way_of(forward, nullptr);
-  return make_in_turn(way, way.request(call, kind_of(call, size), size), forward, arguments...);
+  const DispatchMode mode = dispatch_mode(forward, nullptr);
+  return make_in_turn(mode, mode.request(call, kind_of(call, size), size), forward, arguments...);
 }
 
 template <Call call, class... Arguments>
 CUresult set(const Forward<call>& forward, CUdeviceptr address, Size aligned_to, Size span,
              CUstream stream, Arguments... arguments) {
-  const Way way = way_of(forward, stream);
-  const Request request = way.request(call, kind_of(call, span), span);
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  const Request request = mode.request(call, kind_of(call, span), span);
   Engine& engine = forward.engine();
   const auto is_on_device = [&] {
     const MemoryOfCall memory = look_up(engine, address, span, Touch::Write);
-    return memory.lies == Lies::OnDevice && memory.device == way.stream->device;
+    return memory.kind == CopyMemory::OnDevice && memory.device == mode.stream->device;
   };
-  const bool later = way.is_open_to_queue && address % aligned_to == 0 && is_on_device();
-  return later ? queue_as_it_is(way, request, forward, arguments...)
-               : make_in_turn(way, request, forward, arguments...);
+  const bool later = mode.is_open_to_queue && address % aligned_to == 0 && is_on_device();
+  return later ? queue_as_it_is(mode, request, forward, arguments...)
+               : make_in_turn(mode, request, forward, arguments...);
 }
 
 // From the first byte to the last; more than any memory has where that overflows.
@@ -105,14 +105,14 @@ MemoryOfCall look_up_side(Engine& engine, CUmemorytype type, CUdeviceptr device,
   return look_up(engine, start, span_of(row, x + copy.WidthInBytes, y + copy.Height), how);
 }
 
-bool can_be_queued(Engine& engine, const Way& way, const CUDA_MEMCPY2D& copy) {
+bool can_be_queued(Engine& engine, const DispatchMode& mode, const CUDA_MEMCPY2D& copy) {
   const MemoryOfCall from =
       look_up_side(engine, copy.srcMemoryType, copy.srcDevice, copy.srcHost, copy.srcXInBytes,
                    copy.srcY, copy.srcPitch, copy, Touch::Read);
   const MemoryOfCall to =
       look_up_side(engine, copy.dstMemoryType, copy.dstDevice, copy.dstHost, copy.dstXInBytes,
                    copy.dstY, copy.dstPitch, copy, Touch::Write);
-  return reaches(from, way) && reaches(to, way) && !within_host(from, to);
+  return reaches(from, mode) && reaches(to, mode) && !within_host(from, to);
 }
 
 }  // namespace
@@ -133,15 +133,15 @@ CUVMM_SCHEDULE(cuMemcpyDtoHAsync_v2, void* to, CUdeviceptr from, size_t size, CU
 }
 
 CUVMM_SCHEDULE(cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D* copy, CUstream stream) {
-  const Way way = way_of(forward, stream);
+  const DispatchMode mode = dispatch_mode(forward, stream);
   const Size size = copy != nullptr ? in_bytes(copy->WidthInBytes, copy->Height) : 0;
   const Request request =
-      way.request(Call::cuMemcpy2DAsync_v2, kind_of(Call::cuMemcpy2DAsync_v2, size), size);
+      mode.request(Call::cuMemcpy2DAsync_v2, kind_of(Call::cuMemcpy2DAsync_v2, size), size);
   Engine& engine = forward.engine();
-  const bool later = way.is_open_to_queue && copy != nullptr && can_be_queued(engine, way, *copy);
-  if (!later) return make_in_turn(way, request, forward, copy, stream);
+  const bool later = mode.is_open_to_queue && copy != nullptr && can_be_queued(engine, mode, *copy);
+  if (!later) return make_in_turn(mode, request, forward, copy, stream);
   return queue(
-      way, request,
+      mode, request,
       [forward, kept = *copy, stream] {
         const CUDA_MEMCPY2D* again = &kept;
         return make_now(forward, again, stream);
@@ -151,18 +151,18 @@ CUVMM_SCHEDULE(cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D* copy, CUstream stream) {
 
 // Both on the device: returns before it is done, so it need not be waited for (measured).
 CUVMM_SCHEDULE(cuMemcpyDtoD_v2, CUdeviceptr to, CUdeviceptr from, size_t size) {
-  const Way way = way_of(forward, nullptr);
+  const DispatchMode mode = dispatch_mode(forward, nullptr);
   const Request request =
-      way.request(Call::cuMemcpyDtoD_v2, kind_of(Call::cuMemcpyDtoD_v2, size), size);
+      mode.request(Call::cuMemcpyDtoD_v2, kind_of(Call::cuMemcpyDtoD_v2, size), size);
   Engine& engine = forward.engine();
   const auto is_on_device = [&](CUdeviceptr address, Touch how) {
     const MemoryOfCall memory = look_up(engine, address, size, how);
-    return memory.lies == Lies::OnDevice && memory.device == way.stream->device;
+    return memory.kind == CopyMemory::OnDevice && memory.device == mode.stream->device;
   };
   const bool later =
-      way.is_open_to_queue && is_on_device(to, Touch::Write) && is_on_device(from, Touch::Read);
-  return later ? queue_as_it_is(way, request, forward, to, from, size)
-               : make_in_turn(way, request, forward, to, from, size);
+      mode.is_open_to_queue && is_on_device(to, Touch::Write) && is_on_device(from, Touch::Read);
+  return later ? queue_as_it_is(mode, request, forward, to, from, size)
+               : make_in_turn(mode, request, forward, to, from, size);
 }
 
 CUVMM_SCHEDULE(cuMemcpy, CUdeviceptr to, CUdeviceptr from, size_t size) {
@@ -191,14 +191,14 @@ CUVMM_SCHEDULE(cuMemcpyPeer, CUdeviceptr to, CUcontext to_context, CUdeviceptr f
 }
 CUVMM_SCHEDULE(cuMemcpyPeerAsync, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                CUcontext from_context, size_t size, CUstream stream) {
-  const Way way = way_of(forward, stream);
+  const DispatchMode mode = dispatch_mode(forward, stream);
   return make_in_turn(
-      way, way.request(Call::cuMemcpyPeerAsync, kind_of(Call::cuMemcpyPeerAsync, size), size),
+      mode, mode.request(Call::cuMemcpyPeerAsync, kind_of(Call::cuMemcpyPeerAsync, size), size),
       forward, to, to_context, from, from_context, size, stream);
 }
 CUVMM_SCHEDULE(cuMemcpy3DAsync_v2, const CUDA_MEMCPY3D* copy, CUstream stream) {
-  const Way way = way_of(forward, stream);
-  return make_in_turn(way, way.request(Call::cuMemcpy3DAsync_v2), forward, copy, stream);
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  return make_in_turn(mode, mode.request(Call::cuMemcpy3DAsync_v2), forward, copy, stream);
 }
 
 #define CUVMM_SCHEDULE_SET(bits, type)                                                          \

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "hook/packed_parameters.hpp"
-#include "hook/scheduled/way.hpp"
+#include "hook/scheduled/dispatch_mode.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -180,19 +180,19 @@ CUVMM_SCHEDULE(cuLaunchKernel, CUfunction function, unsigned grid_x, unsigned gr
                unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                unsigned shared, CUstream stream, void** given, void** extra) {
   const Shape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared};
-  const Way way = way_of(forward, stream);
-  const Request request = way.request(Call::cuLaunchKernel, kind_of(function, shape));
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  const Request request = mode.request(Call::cuLaunchKernel, kind_of(function, shape));
   const auto asks_driver = [&] {
-    return make_in_turn(way, request, forward, function, grid_x, grid_y, grid_z, block_x, block_y,
+    return make_in_turn(mode, request, forward, function, grid_x, grid_y, grid_z, block_x, block_y,
                         block_z, shared, stream, given, extra);
   };
-  if (!way.is_open_to_queue) return asks_driver();
-  const auto facts = way.parts->kernels.find(function, way.stream->device);
+  if (!mode.is_open_to_queue) return asks_driver();
+  const auto facts = mode.parts->kernels.find(function, mode.stream->device);
   if (facts == nullptr || !is_taken_for_sure(shape, *facts)) return asks_driver();
   auto parameters = Parameters::keep(facts, given, extra);
   if (!parameters) return asks_driver();
   return queue(
-      way, request,
+      mode, request,
       [forward, function, shape, stream, kept = std::move(*parameters)]() mutable {
         return kept.pass_to([&](void** pointers, void** packed) {
           return make_now(forward, function, shape.grid[0], shape.grid[1], shape.grid[2],
@@ -208,22 +208,22 @@ CUVMM_SCHEDULE(cuLaunchCooperativeKernel, CUfunction function, unsigned grid_x, 
                unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                unsigned shared, CUstream stream, void** given) {
   const Shape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared};
-  const Way way = way_of(forward, stream);
-  const Request request = way.request(Call::cuLaunchCooperativeKernel, kind_of(function, shape));
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  const Request request = mode.request(Call::cuLaunchCooperativeKernel, kind_of(function, shape));
   const auto asks_driver = [&] {
-    return make_in_turn(way, request, forward, function, grid_x, grid_y, grid_z, block_x, block_y,
+    return make_in_turn(mode, request, forward, function, grid_x, grid_y, grid_z, block_x, block_y,
                         block_z, shared, stream, given);
   };
-  if (!way.is_open_to_queue) return asks_driver();
-  const auto facts = way.parts->kernels.find(function, way.stream->device);
+  if (!mode.is_open_to_queue) return asks_driver();
+  const auto facts = mode.parts->kernels.find(function, mode.stream->device);
   if (facts == nullptr || !is_taken_for_sure(shape, *facts) ||
-      !fits_at_once(forward.engine(), function, shape, way.stream->device)) {
+      !fits_at_once(forward.engine(), function, shape, mode.stream->device)) {
     return asks_driver();
   }
   auto parameters = Parameters::keep(facts, given, nullptr);
   if (!parameters) return asks_driver();
   return queue(
-      way, request,
+      mode, request,
       [forward, function, shape, stream, kept = std::move(*parameters)]() mutable {
         return kept.pass_to([&](void** pointers, void**) {
           return make_now(forward, function, shape.grid[0], shape.grid[1], shape.grid[2],
@@ -236,32 +236,32 @@ CUVMM_SCHEDULE(cuLaunchCooperativeKernel, CUfunction function, unsigned grid_x, 
 
 CUVMM_SCHEDULE(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction function, void** given,
                void** extra) {
-  const Way way = way_of(forward, config != nullptr ? config->hStream : nullptr);
-  if (config == nullptr) return make_directly(way, {}, forward, config, function, given, extra);
+  const DispatchMode mode = dispatch_mode(forward, config != nullptr ? config->hStream : nullptr);
+  if (config == nullptr) return make_directly(mode, {}, forward, config, function, given, extra);
   const Shape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
                     {config->blockDimX, config->blockDimY, config->blockDimZ},
                     config->sharedMemBytes};
-  const Request request = way.request(Call::cuLaunchKernelEx, kind_of(function, shape));
+  const Request request = mode.request(Call::cuLaunchKernelEx, kind_of(function, shape));
   const auto asks_driver = [&] {
-    return make_in_turn(way, request, forward, config, function, given, extra);
+    return make_in_turn(mode, request, forward, config, function, given, extra);
   };
   const Attributes attributes_mean = mean(*config);
-  if (!way.is_open_to_queue || attributes_mean == Attributes::Others) return asks_driver();
+  if (!mode.is_open_to_queue || attributes_mean == Attributes::Others) return asks_driver();
   if (attributes_mean == Attributes::MayRefuse) {
-    const std::uint64_t launch = number_of(*config, function, shape, way.stream->device);
-    if (!way.parts->kernels.was_taken(launch)) {
+    const std::uint64_t launch = number_of(*config, function, shape, mode.stream->device);
+    if (!mode.parts->kernels.was_taken(launch)) {
       const CUresult answer = asks_driver();
-      if (answer == CUDA_SUCCESS) way.parts->kernels.taken(launch);
+      if (answer == CUDA_SUCCESS) mode.parts->kernels.taken(launch);
       return answer;
     }
   }
-  const auto facts = way.parts->kernels.find(function, way.stream->device);
+  const auto facts = mode.parts->kernels.find(function, mode.stream->device);
   if (facts == nullptr || !is_taken_for_sure(shape, *facts)) return asks_driver();
   auto parameters = Parameters::keep(facts, given, extra);
   if (!parameters) return asks_driver();
   std::vector<CUlaunchAttribute> attributes(config->attrs, config->attrs + config->numAttrs);
   return queue(
-      way, request,
+      mode, request,
       [forward, function, again = *config, attributes = std::move(attributes),
        kept = std::move(*parameters)]() mutable {
         return kept.pass_to([&](void** pointers, void** packed) {
@@ -274,32 +274,32 @@ CUVMM_SCHEDULE(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction functi
 }
 
 CUVMM_SCHEDULE(cuLaunchHostFunc, CUstream stream, CUhostFn function, void* data) {
-  const Way way = way_of(forward, stream);
-  const Request request = way.request(Call::cuLaunchHostFunc);
-  if (function == nullptr) return make_in_turn(way, request, forward, stream, function, data);
-  return queue_as_it_is(way, request, forward, stream, function, data);
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  const Request request = mode.request(Call::cuLaunchHostFunc);
+  if (function == nullptr) return make_in_turn(mode, request, forward, stream, function, data);
+  return queue_as_it_is(mode, request, forward, stream, function, data);
 }
 
 CUVMM_SCHEDULE(cuStreamAddCallback, CUstream stream, CUstreamCallback function, void* data,
                unsigned flags) {
-  const Way way = way_of(forward, stream);
-  const Request request = way.request(Call::cuStreamAddCallback);
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  const Request request = mode.request(Call::cuStreamAddCallback);
   if (function == nullptr || flags != 0) {
-    return make_in_turn(way, request, forward, stream, function, data, flags);
+    return make_in_turn(mode, request, forward, stream, function, data, flags);
   }
-  return queue_as_it_is(way, request, forward, stream, function, data, flags);
+  return queue_as_it_is(mode, request, forward, stream, function, data, flags);
 }
 
 CUVMM_SCHEDULE(cuGraphLaunch, CUgraphExec graph, CUstream stream) {
-  const Way way = way_of(forward, stream);
-  Request request = way.request(Call::cuGraphLaunch, reinterpret_cast<std::uint64_t>(graph) >> 4);
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  Request request = mode.request(Call::cuGraphLaunch, reinterpret_cast<std::uint64_t>(graph) >> 4);
   request.is_after_all = forward.engine().scheduling().do_graphs_use_events();
-  if (request.is_after_all && way.client == nullptr) way.scheduler().settle_all();
+  if (request.is_after_all && mode.client == nullptr) mode.scheduler().settle_all();
   cuuint64_t flags = 0;
   const bool is_known = graph != nullptr && forward.engine().driver().cuGraphExecGetFlags(
                                                 graph, &flags) == CUDA_SUCCESS;
-  if (!is_known) return make_in_turn(way, request, forward, graph, stream);
-  return queue_as_it_is(way, request, forward, graph, stream);
+  if (!is_known) return make_in_turn(mode, request, forward, graph, stream);
+  return queue_as_it_is(mode, request, forward, graph, stream);
 }
 
 }  // namespace cuvmm::hook

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that is taken and given back. Who takes some is answered on his thread: nothing that is
 // queued can know of it yet. Frees keep their place in the stream, or wait for all that was queued.
+#include "hook/scheduled/dispatch_mode.hpp"
 #include "hook/scheduled/queued_calls.hpp"
-#include "hook/scheduled/way.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -40,9 +40,9 @@ bool is_start_of_memory(Engine& engine, CUdeviceptr address) {
 template <Call call>
 void settle_frees_before(const Forward<call>& forward, CUstream stream) {
   if (!queued_frees.any() && !queued_waits.any()) return;
-  const Way way = way_of(forward, stream);
-  if (way.stream == nullptr) return;
-  way.scheduler().settle_before_work_on(*way.stream);
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  if (mode.stream == nullptr) return;
+  mode.scheduler().settle_before_work_on(*mode.stream);
 }
 
 }  // namespace
@@ -78,23 +78,23 @@ CUVMM_SCHEDULE(cuMemFree_v2, CUdeviceptr address) {
 }
 
 CUVMM_SCHEDULE(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
-  const Way way = way_of(forward, stream);
-  const Request request = way.request(Call::cuMemFreeAsync);
-  if (!way.is_open_to_queue || !is_start_of_memory(forward.engine(), address)) {
-    return make_in_turn(way, request, forward, address, stream);
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  const Request request = mode.request(Call::cuMemFreeAsync);
+  if (!mode.is_open_to_queue || !is_start_of_memory(forward.engine(), address)) {
+    return make_in_turn(mode, request, forward, address, stream);
   }
-  QueuedFrees& frees = way.parts->queued_frees;
+  QueuedFrees& frees = mode.parts->queued_frees;
   // Freed twice, or by a graph allocated anew in between: the driver sees which.
-  if (!frees.begin(address)) return make_in_turn(way, request, forward, address, stream);
-  const Taken taken = way.scheduler().submit(
-      *way.client, request,
+  if (!frees.begin(address)) return make_in_turn(mode, request, forward, address, stream);
+  const Taken taken = mode.scheduler().submit(
+      *mode.client, request,
       [forward, address, stream, &frees, is_queued = QueuedCalls::One{queued_frees}] {
         frees.end(address);
         return make_now(forward, address, stream);
       });
   if (taken == Taken::Yes) return CUDA_SUCCESS;
   frees.end(address);
-  return make_directly(way, {}, forward, address, stream);
+  return make_directly(mode, {}, forward, address, stream);
 }
 
 }  // namespace cuvmm::hook

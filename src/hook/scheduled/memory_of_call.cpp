@@ -38,7 +38,7 @@ MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) 
     if (const auto held = serving->memory.find(address)) {
       if ((held->pins & pin::sync_memops) != 0) return {};
       const bool fits = size <= held->granted - (address - held->address);
-      return fits ? MemoryOfCall{Lies::OnDevice, held->device} : MemoryOfCall{};
+      return fits ? MemoryOfCall{CopyMemory::OnDevice, held->device} : MemoryOfCall{};
     }
   }
   unsigned type = 0;
@@ -61,13 +61,13 @@ MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) 
   };
   // Mapped memory cannot have the last one.
   if (!has_told(8) && !has_told(7)) return {};
-  if (type == 0) return {Lies::Pageable, -1};
+  if (type == 0) return {CopyMemory::Pageable, -1};
   if (is_managed != 0 || address < begin || size > begin + length - address) return {};
-  if (type == CU_MEMORYTYPE_HOST) return {Lies::Pinned, -1};
+  if (type == CU_MEMORYTYPE_HOST) return {CopyMemory::Pinned, -1};
   if (type != CU_MEMORYTYPE_DEVICE || is_waited_for != 0) return {};
   const bool is_mapped_by_program = context == nullptr && pool == nullptr;
   if (is_mapped_by_program && !is_open_to(driver, device, address, size, how)) return {};
-  return {Lies::OnDevice, device};
+  return {CopyMemory::OnDevice, device};
 }
 
 bool stage(void* to, const void* from, Size size) {

@@ -6,14 +6,14 @@
 namespace cuvmm::hook {
 
 // Where the memory of a copy or set lies, as far as that tells whether it can be done later.
-enum class Lies : std::uint8_t {
+enum class CopyMemory : std::uint8_t {
   OnDevice,   // of one device, all of it inside of one allocation
   Pinned,     // host memory that the driver knows
   Pageable,   // host memory that it does not know
   Elsewhere,  // managed, told to be waited for, or not as it should be: the driver is to decide
 };
 struct MemoryOfCall {
-  Lies lies = Lies::Elsewhere;
+  CopyMemory kind = CopyMemory::Elsewhere;
   int device = -1;
 };
 enum class Touch : std::uint8_t { Read, Write };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events, waits and questions. What is queued is not done; what is issued, the driver knows.
+#include "hook/scheduled/dispatch_mode.hpp"
 #include "hook/scheduled/memory_of_call.hpp"
 #include "hook/scheduled/queued_calls.hpp"
-#include "hook/scheduled/way.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -27,26 +27,26 @@ template <Call call, class... Arguments>
 CUresult with_event(const Forward<call>& forward, CUstream stream, EventOfCall of_event,
                     Arguments... arguments) {
   settle_graphs(forward.engine());
-  const Way way = way_of(forward, stream);
-  Scheduler& scheduler = way.scheduler();
-  Request request = way.request(call);
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  Scheduler& scheduler = mode.scheduler();
+  Request request = mode.request(call);
   request.event = of_event.event;
   request.event_use = of_event.use;
   const CUcontext of = scheduler.context_of(of_event.event);
-  const bool is_known = of != nullptr && way.stream != nullptr &&
-                        (of_event.use == EventUse::WaitsFor || of == way.stream->context);
+  const bool is_known = of != nullptr && mode.stream != nullptr &&
+                        (of_event.use == EventUse::WaitsFor || of == mode.stream->context);
   if (!is_known || forward.engine().captures().any()) {
-    return make_directly(way, of_event, forward, arguments...);
+    return make_directly(mode, of_event, forward, arguments...);
   }
-  if (of_event.use == EventUse::Records || !way.is_open_to_queue) {
-    return queue_as_it_is(way, request, forward, arguments...);
+  if (of_event.use == EventUse::Records || !mode.is_open_to_queue) {
+    return queue_as_it_is(mode, request, forward, arguments...);
   }
   const Taken taken = scheduler.submit(
-      *way.client, request, [forward, arguments..., is_queued = QueuedCalls::One{queued_waits}] {
+      *mode.client, request, [forward, arguments..., is_queued = QueuedCalls::One{queued_waits}] {
         return make_now(forward, arguments...);
       });
   if (taken == Taken::Yes) return CUDA_SUCCESS;
-  return make_directly(way, of_event, forward, arguments...);
+  return make_directly(mode, of_event, forward, arguments...);
 }
 
 void settle_event(Engine& engine, CUevent event) {
@@ -93,7 +93,7 @@ CUresult wait_for_context(const Forward<call>& forward, CUcontext context, Argum
 // What has to be known of the stream is asked before it captures.
 template <Call call, class... Arguments>
 CUresult begin_capture(const Forward<call>& forward, CUstream stream, Arguments... arguments) {
-  static_cast<void>(way_of(forward, stream));
+  static_cast<void>(dispatch_mode(forward, stream));
   Scheduler& scheduler = parts_of(forward.engine()).scheduler;
   scheduler.settle_all();
   scheduler.wait_for_marks();
@@ -103,20 +103,20 @@ CUresult begin_capture(const Forward<call>& forward, CUstream stream, Arguments.
 template <Call call, class Word>
 CUresult wait_or_write(const Forward<call>& forward, CUstream stream, CUdeviceptr address,
                        Word value, unsigned flags, unsigned known_flags) {
-  const Way way = way_of(forward, stream);
-  const Request request = way.request(call, 0, sizeof(Word));
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  const Request request = mode.request(call, 0, sizeof(Word));
   const bool later =
-      way.is_open_to_queue && (flags & ~known_flags) == 0 && address % sizeof(Word) == 0 &&
-      look_up(forward.engine(), address, sizeof(Word), Touch::Write).lies <= Lies::Pinned;
-  return later ? queue_as_it_is(way, request, forward, stream, address, value, flags)
-               : make_in_turn(way, request, forward, stream, address, value, flags);
+      mode.is_open_to_queue && (flags & ~known_flags) == 0 && address % sizeof(Word) == 0 &&
+      look_up(forward.engine(), address, sizeof(Word), Touch::Write).kind <= CopyMemory::Pinned;
+  return later ? queue_as_it_is(mode, request, forward, stream, address, value, flags)
+               : make_in_turn(mode, request, forward, stream, address, value, flags);
 }
 
 template <Call call, class Word>
 CUresult value_in_turn(const Forward<call>& forward, CUstream stream, CUdeviceptr address,
                        Word value, unsigned flags) {
-  const Way way = way_of(forward, stream);
-  return make_in_turn(way, way.request(call, 0, sizeof(Word)), forward, stream, address, value,
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  return make_in_turn(mode, mode.request(call, 0, sizeof(Word)), forward, stream, address, value,
                       flags);
 }
 
@@ -133,16 +133,16 @@ CUVMM_SCHEDULE(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned 
     return with_event(forward, stream, {event, EventUse::Records}, event, stream, flags);
   }
   settle_graphs(forward.engine());
-  return make_directly(way_of(forward, stream), {event, EventUse::Records}, forward, event, stream,
-                       flags);
+  return make_directly(dispatch_mode(forward, stream), {event, EventUse::Records}, forward, event,
+                       stream, flags);
 }
 CUVMM_SCHEDULE(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags) {
   if (flags == CU_EVENT_WAIT_DEFAULT) {
     return with_event(forward, stream, {event, EventUse::WaitsFor}, stream, event, flags);
   }
   settle_graphs(forward.engine());
-  return make_directly(way_of(forward, stream), {event, EventUse::WaitsFor}, forward, stream, event,
-                       flags);
+  return make_directly(dispatch_mode(forward, stream), {event, EventUse::WaitsFor}, forward, stream,
+                       event, flags);
 }
 
 CUVMM_SCHEDULE(cuEventCreate, CUevent* event, unsigned flags) {
@@ -191,21 +191,21 @@ CUVMM_SCHEDULE(cuEventElapsedTime_v2, float* milliseconds, CUevent first, CUeven
 }
 
 CUVMM_SCHEDULE(cuStreamSynchronize, CUstream stream) {
-  const Way way = way_of(forward, stream);
-  if (way.stream == nullptr) return make_now(forward, stream);
-  way.scheduler().settle_stream(*way.stream);
-  Failures& failures = way.scheduler().failures();
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  if (mode.stream == nullptr) return make_now(forward, stream);
+  mode.scheduler().settle_stream(*mode.stream);
+  Failures& failures = mode.scheduler().failures();
   const CUresult answer = make_now(forward, stream);
-  return or_else(failures, answer, failures.take_of_stream(way.stream->id));
+  return or_else(failures, answer, failures.take_of_stream(mode.stream->id));
 }
 CUVMM_SCHEDULE(cuStreamQuery, CUstream stream) {
-  const Way way = way_of(forward, stream);
-  if (way.stream == nullptr) return make_now(forward, stream);
-  if (way.scheduler().has_unissued(*way.stream)) return CUDA_ERROR_NOT_READY;
-  Failures& failures = way.scheduler().failures();
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  if (mode.stream == nullptr) return make_now(forward, stream);
+  if (mode.scheduler().has_unissued(*mode.stream)) return CUDA_ERROR_NOT_READY;
+  Failures& failures = mode.scheduler().failures();
   const CUresult answer = make_now(forward, stream);
   if (answer == CUDA_ERROR_NOT_READY) return answer;
-  return or_else(failures, answer, failures.take_of_stream(way.stream->id));
+  return or_else(failures, answer, failures.take_of_stream(mode.stream->id));
 }
 CUVMM_SCHEDULE(cuCtxSynchronize) {
   return wait_for_context(forward, current_context(forward.engine().driver()));
@@ -258,14 +258,14 @@ CUVMM_SCHEDULE_VALUES(64)
 
 CUVMM_SCHEDULE(cuStreamBatchMemOp, CUstream stream, unsigned count,
                CUstreamBatchMemOpParams* operations, unsigned flags) {
-  const Way way = way_of(forward, stream);
-  return make_in_turn(way, way.request(Call::cuStreamBatchMemOp), forward, stream, count,
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  return make_in_turn(mode, mode.request(Call::cuStreamBatchMemOp), forward, stream, count,
                       operations, flags);
 }
 CUVMM_SCHEDULE(cuStreamBatchMemOp_v2, CUstream stream, unsigned count,
                CUstreamBatchMemOpParams* operations, unsigned flags) {
-  const Way way = way_of(forward, stream);
-  return make_in_turn(way, way.request(Call::cuStreamBatchMemOp_v2), forward, stream, count,
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  return make_in_turn(mode, mode.request(Call::cuStreamBatchMemOp_v2), forward, stream, count,
                       operations, flags);
 }
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "alloc/arena/layout.hpp"
+#include "alloc/arena/whole_chunks.hpp"
+
+namespace cuvmm::arena {
+
+// Missing memory of a span: an end of a hole, or all of it.
+struct Gap {
+  Range* hole;
+  Stretch missing;  // in units
+
+  // Chunks that are laid from that end may be more than is missing.
+  bool is_at_the_back() const { return missing.offset != hole->begin(); }
+};
+
+// Addresses that a block could be built at: free ranges that the stream may use, and holes.
+struct AllocationSpan {
+  Stretch where;
+  Size missing = 0;
+  Range* first = nullptr;  // where it begins
+  std::vector<Gap> gaps;
+};
+
+// Whether `is_one(const Range&)` holds for one of the free ranges that the span takes.
+template <class IsOne>
+bool any_free_in(const AllocationSpan& span, IsOne is_one) {
+  const Range* range = span.first;
+  while (range->begin() > span.where.offset) range = static_cast<const Range*>(range->before);
+  for (;; range = static_cast<const Range*>(range->after)) {
+    const bool is_taken = range->kind == TileKind::Free && range->end() > span.where.offset;
+    if (is_taken && is_one(*range)) return true;
+    if (range->end() >= span.where.end()) return false;
+  }
+}
+
+// Where the memory of a block may lie.
+enum class ResidencyFilter : std::uint8_t { Near, Far, Both };
+
+inline bool is_within(ResidencyFilter reach, const Range& range) {
+  return reach == ResidencyFilter::Both ||
+         (reach == ResidencyFilter::Far) == (range.residency == Residency::Far);
+}
+
+// The stream may use the range's memory by now; or it may once it has been told to follow the free.
+enum class Use : std::uint8_t { Now, AfterFollowing };
+bool may_use(const Range& range, StreamId stream, const StreamOrder& order, Use use = Use::Now);
+
+// No work uses the range's memory any more: it may leave, or move to other addresses.
+inline bool is_idle(const Range& range, const StreamOrder& order) {
+  return range.ticket.is_for_anyone() || order.is_done(range.ticket);
+}
+
+// Looks for the span where the least memory is missing.
+class AllocationSpanSearch {
+ public:
+  enum class Effort : std::uint8_t { Usual, All };
+  struct Wanted {
+    Size size;
+    StreamId stream;
+    Effort effort;
+    // What could be moved or is at hand, that of the span itself included: of the sites for which
+    // the rest is enough, the best. `unlimited` where there is more.
+    Size spare = unlimited;
+    ResidencyFilter reach = ResidencyFilter::Near;
+    Use use = Use::Now;
+  };
+
+  AllocationSpanSearch(const Layout& layout, const Mapping& mapping, const StreamOrder& order,
+                       const Wanted& wanted)
+      : layout_(layout), whole_(mapping), order_(order), wanted_(wanted) {}
+
+  std::optional<AllocationSpan> find();
+
+ private:
+  // In the usual effort. Each hole costs a walk of so many ranges to each side.
+  static constexpr std::size_t usual_holes = 32;
+  static constexpr std::size_t usual_walk = 32;
+
+  // Free ranges and holes side by side, upwards.
+  struct Part {
+    Range* range;
+    Size holes_before;  // bytes of the run's holes and whole chunks below
+    Size whole_before;
+  };
+  struct Rated {
+    Stretch where;
+    Size missing = unlimited;
+    bool is_enough = false;
+    bool is_better_than(const Rated& other) const {
+      if (is_enough != other.is_enough) return is_enough;
+      return missing != other.missing ? missing < other.missing : where.offset < other.where.offset;
+    }
+  };
+  enum class Edge : std::uint8_t { Begin, End };
+
+  bool is_part(const Tile* tile) const;
+  void consider_run_of(Range& hole);
+  bool collect_run(Range& hole);
+  void consider(Size begin);
+  const Part& part_at(Size offset) const;
+  Size holes_up_to(Size offset, Edge edge) const;
+  Size whole_up_to(Size offset, Edge edge);
+  std::vector<Gap> gaps_of(const Stretch& where) const;
+
+  Size run_begin() const { return run_.front().range->begin(); }
+  Size run_end() const { return run_.back().range->end(); }
+
+  const Layout& layout_;
+  const WholeChunks whole_;
+  const StreamOrder& order_;
+  const Wanted wanted_;
+  std::vector<Part> run_;
+  Rated best_;
+  Range* first_ = nullptr;  // of the best
+  std::vector<Gap> gaps_;
+};
+
+}  // namespace cuvmm::arena

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/reclaim_steps.hpp"
+
+#include <array>
+#include <string>
+
+namespace cuvmm {
+namespace {
+
+constexpr std::array<const char*, 6> parts{"new memory",
+                                           "moving free chunks",
+                                           "giving up what is cached",
+                                           "waiting for pending work",
+                                           "moving live blocks",
+                                           "memory elsewhere"};
+constexpr std::size_t combinations = std::size_t{1} << parts.size();
+
+std::string words_of(std::size_t bits) {
+  std::string words;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if ((bits >> i & 1) == 0) continue;
+    if (!words.empty()) words += ", ";
+    words += parts[i];
+  }
+  return words.empty() ? "nothing" : words;
+}
+
+const std::array<std::string, combinations>& all_words() {
+  static const auto* const all = [] {
+    auto* made = new std::array<std::string, combinations>;
+    for (std::size_t bits = 0; bits < combinations; ++bits) (*made)[bits] = words_of(bits);
+    return made;
+  }();
+  return *all;
+}
+
+}  // namespace
+
+const char* ReclaimSteps::words() const {
+  return all_words()[bits_].c_str();
+}
+
+}  // namespace cuvmm

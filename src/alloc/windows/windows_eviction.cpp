@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Live memory of windows leaves and comes back under the same addresses: chunks that pieces share,
+// each mapped into many windows, and chunks of one block's own.
+#include "alloc/eviction_set.hpp"
+#include "alloc/windows/windows.hpp"
+
+namespace cuvmm {
+namespace {
+
+using State = WindowBlock::State;
+using Behind = WindowBlock::Behind;
+
+// The index of a chunk that is shared.
+constexpr std::size_t shared_chunk = ~std::size_t{0};
+
+const char* why_it_stays(const SharedChunk& chunk) {
+  if (chunk.retired || chunk.chunk.exported()) return "another process holds it";
+  if (chunk.copies != 0) return "it is still being copied";
+  for (const WindowBlock* piece : chunk.pieces) {
+    if (const char* const why = reason_to_stay(piece->pins())) return why;
+    if (piece->state != State::Live) return "work may still use it";
+    if (piece->piece_behind != Behind::Usable) return "the driver refused to map it";
+  }
+  return nullptr;
+}
+
+const char* why_it_stays(const WindowBlock& block) {
+  if (const char* const why = reason_to_stay(block.pins())) return why;
+  return block.state == State::Live ? nullptr : "work may still use it";
+}
+
+EvictedChunk departing(EvictionSource& of, CUdeviceptr address, const ChunkRef& chunk, void* what,
+                       std::size_t index) {
+  return {.of = &of,
+          .address = address,
+          .size = chunk->size(),
+          .home = chunk->location(),
+          .exportable = chunk->exportable() ? Export::Yes : Export::No,
+          .chunk = chunk,
+          .what = what,
+          .index = index};
+}
+
+}  // namespace
+
+void Windows::list_held(std::vector<HeldChunk>& held) const {
+  const Holding holding{lock_};
+  for (const SharedChunk* shared : shared_.all()) {
+    const Chunk& chunk = *shared->chunk;
+    for (const WindowBlock* piece : shared->pieces) {
+      if (piece->state != State::Live) continue;
+      held.push_back({piece->placed(granule_).piece_window(), granule_, chunk.location(),
+                      chunk.handle(), piece->address(), piece->granted(), piece->holder()});
+    }
+  }
+  for (const WindowBlock* block : large_) {
+    if (block->state != State::Live) continue;
+    CUdeviceptr address = block->placed(granule_).whole() + block->whole->deferred_bytes;
+    for (const ChunkRef& chunk : block->whole->chunks) {
+      held.push_back({address, chunk->size(), chunk->location(), chunk->handle(), block->address(),
+                      block->granted(), block->holder()});
+      address += chunk->size();
+    }
+  }
+}
+
+void Windows::begin_eviction(EvictionSet& evicted) {
+  const Holding holding{lock_};
+  tidy();
+  if (evicted.cached == EvictionSet::Cached::Goes) {
+    while (cached_.oldest_large() != nullptr) give_up(*cached_.oldest_large());
+    while (cached_.oldest_small() != nullptr) give_up(*cached_.oldest_small());
+  }
+  is_away_ = true;
+  evicted.owners.push_back(this);
+  for (SharedChunk* chunk : shared_.all()) {
+    if (!evicted.wants(*chunk->chunk)) continue;
+    if (const char* const why = why_it_stays(*chunk)) {
+      evicted.exclude(granule_, why);
+      continue;
+    }
+    const CUdeviceptr address = chunk->pieces.front()->placed(granule_).piece_window();
+    evicted.chunks.push_back(departing(*this, address, chunk->chunk, chunk, shared_chunk));
+  }
+  for (WindowBlock* block : large_) {
+    CUdeviceptr address = block->placed(granule_).whole() + block->whole->deferred_bytes;
+    for (std::size_t i = 0; i < block->whole->chunks.size(); ++i) {
+      const ChunkRef& chunk = block->whole->chunks[i];
+      const CUdeviceptr here = address;
+      address += chunk->size();
+      if (!evicted.wants(*chunk)) continue;
+      const char* const why = chunk.exported() ? "another process holds it" : why_it_stays(*block);
+      if (why != nullptr) {
+        evicted.exclude(chunk->size(), why);
+      } else {
+        evicted.chunks.push_back(departing(*this, here, chunk, block, i));
+      }
+    }
+  }
+}
+
+Result<void> Windows::take_out(EvictedChunk& one) {
+  const Holding holding{lock_};
+  if (one.index == shared_chunk) {
+    TRY(take_out_shared(*static_cast<SharedChunk*>(one.what)));
+  } else {
+    WindowBlock::Whole& whole = *static_cast<WindowBlock*>(one.what)->whole;
+    ChunkRef& chunk = whole.chunks[one.index];
+    if (chunk && !unmap_one(one.address, chunk)) return unmap_refusal_;
+    if (chunk) take_bytes_of(whole, chunk);
+    chunk = {};
+  }
+  one.chunk = {};
+  return {};
+}
+
+Result<void> Windows::take_out_shared(SharedChunk& shared) {
+  for (WindowBlock* piece : shared.pieces) {
+    if (piece->piece_behind == Behind::Nothing) continue;
+    if (!unmap_one(piece->placed(granule_).piece_window(), shared.chunk)) return unmap_refusal_;
+    piece->piece_behind = Behind::Nothing;
+  }
+  shared.chunk = {};
+  return {};
+}
+
+Result<void> Windows::put_back_shared(SharedChunk& shared) {
+  for (WindowBlock* piece : shared.pieces) {
+    const CUdeviceptr window = piece->placed(granule_).piece_window();
+    if (piece->piece_behind == Behind::Nothing) {
+      TRY(maps_.map(window, shared.chunk));
+      piece->piece_behind = Behind::Mapped;
+    }
+    if (piece->piece_behind == Behind::Mapped) {
+      TRY(maps_.allow(window, granule_));
+      piece->piece_behind = Behind::Usable;
+    }
+  }
+  return {};
+}
+
+Result<void> Windows::put_back(std::span<EvictedChunk> some) {
+  const Holding holding{lock_};
+  for (const EvictedChunk& one : some) {
+    if (one.index == shared_chunk) {
+      auto& shared = *static_cast<SharedChunk*>(one.what);
+      shared.chunk = one.chunk;
+      TRY(put_back_shared(shared));
+      shared_.set_residency(shared, cuvmm::residency(one.chunk->location(), settings_.device));
+      continue;
+    }
+    WindowBlock::Whole& whole = *static_cast<WindowBlock*>(one.what)->whole;
+    if (!whole.chunks[one.index]) {
+      TRY(maps_.map(one.address, one.chunk));
+      whole.chunks[one.index] = one.chunk;
+      add_bytes_of(whole, one.chunk);
+    }
+    TRY(maps_.allow(one.address, one.size));
+  }
+  return {};
+}
+
+void Windows::count_as_restored(std::span<EvictedChunk> some) {
+  const Holding holding{lock_};
+  for (const EvictedChunk& one : some) {
+    if (one.index == shared_chunk) {
+      auto& shared = *static_cast<SharedChunk*>(one.what);
+      if (!shared.chunk) shared.chunk = one.chunk;
+      shared_.set_residency(shared, cuvmm::residency(shared.chunk->location(), settings_.device));
+      continue;
+    }
+    WindowBlock::Whole& whole = *static_cast<WindowBlock*>(one.what)->whole;
+    if (whole.chunks[one.index]) continue;
+    whole.chunks[one.index] = one.chunk;
+    add_bytes_of(whole, one.chunk);
+  }
+}
+
+void Windows::end_eviction() {
+  const Holding holding{lock_};
+  is_away_ = false;
+}
+
+}  // namespace cuvmm

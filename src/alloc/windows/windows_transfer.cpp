@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// What resizing does with windows: the chunks of one block are put behind the addresses of another,
+// so that its bytes are there without having been copied.
+#include <algorithm>
+
+#include "alloc/windows/windows.hpp"
+
+namespace cuvmm {
+namespace {
+
+using State = WindowBlock::State;
+
+constexpr const char* handing_over = "put chunks behind another block";
+
+// So many blocks are looked at for the one that a new one probably takes over from.
+constexpr std::size_t blocks_looked_at = 256;
+
+// More chunks than that cost more to map than there is to gain.
+constexpr std::size_t cuts_at_most = 32;
+
+Size sum_of(const std::vector<ChunkRef>& chunks) {
+  Size bytes = 0;
+  for (const ChunkRef& chunk : chunks) bytes += chunk->size();
+  return bytes;
+}
+
+std::vector<ChunkRef> first_of(const WindowBlock::Whole& whole, std::size_t count) {
+  const auto first = whole.chunks.begin();
+  return {first, first + static_cast<std::ptrdiff_t>(count)};
+}
+
+bool may_take_part(const WindowBlock& block, Size granule) {
+  if (block.state != State::Live || block.pinned() || block.whole == nullptr) return false;
+  if (block.shared != nullptr && block.piece_behind != WindowBlock::Behind::Usable) return false;
+  // Another holder of the chunk is about to make it known to others.
+  const auto& chunks = block.whole->chunks;
+  return is_multiple(block.address(), granule) &&
+         std::all_of(chunks.begin(), chunks.end(),
+                     [](const ChunkRef& chunk) { return chunk.is_sole() && !chunk.exported(); });
+}
+
+bool may_give(const WindowBlock& block, Size granule) {
+  return may_take_part(block, granule) && block.whole->deferred_bytes == 0;
+}
+
+// Where the first chunks end that lie wholly within so many bytes.
+std::vector<Size> ends_within(const WindowBlock& block, Size bytes) {
+  std::vector<Size> ends;
+  Size end = 0;
+  for (const ChunkRef& chunk : block.whole->chunks) {
+    end += chunk->size();
+    if (end > bytes) break;
+    ends.push_back(end);
+  }
+  return ends;
+}
+
+}  // namespace
+
+// Where the chunks end of the block that a new one of that size probably takes over from, if they
+// have `at_least` so many bytes on average.
+std::vector<Size> Windows::likely_cuts(const Shape& shape, Size at_least) const {
+  std::vector<Size> best;
+  if (shape.granted < smallest_at_granule(granule_)) return best;
+  const std::size_t most = std::min(large_.size(), blocks_looked_at);
+  for (std::size_t i = 0; i < most; ++i) {
+    const WindowBlock& block = *large_[large_.size() - 1 - i];
+    if (block.granted() < smallest_at_granule(granule_) || !may_give(block, granule_)) continue;
+    std::vector<Size> ends = ends_within(block, shape.whole_bytes());
+    if (!ends.empty() && (best.empty() || ends.back() > best.back())) best = std::move(ends);
+  }
+  // Each chunk has to be worth it: what is cut and then copied after all only costs more to map.
+  if (best.empty() || best.size() > cuts_at_most || best.back() < at_least * best.size()) return {};
+  return best;
+}
+
+Windows::Movable Windows::plan_hand_over(const WindowBlock& from, const WindowBlock& to, Size bytes,
+                                         Filler filler) const {
+  if (!may_give(from, granule_) || !may_take_part(to, granule_)) return {};
+  const Size whole = to.placed(granule_).whole_bytes();
+  const std::vector<Size> ends = ends_within(from, std::min(bytes, whole));
+  Movable best;
+  Size reached = to.whole->deferred_bytes;
+  std::size_t replaced = 0;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    while (reached < ends[i]) reached += to.whole->chunks[replaced++]->size();
+    if (reached > ends[i] && filler == Filler::None) continue;
+    best = {.bytes = ends[i], .chunks = i + 1, .replaced = replaced, .filler = reached - ends[i]};
+  }
+  return best;
+}
+
+Windows::Movable Windows::movable(const WindowBlock& from, const WindowBlock& to,
+                                  Size bytes) const {
+  const Holding holding{lock_};
+  return plan_hand_over(from, to, bytes, Filler::Allowed);
+}
+
+Size Windows::deferred_bytes(const WindowBlock& block) const {
+  const Holding holding{lock_};
+  return block.whole != nullptr ? block.whole->deferred_bytes : 0;
+}
+
+// The block has no memory behind its first bytes, where its chunks end as well. Each step is true
+// to the books by itself, and asked for twice.
+Result<void> Windows::take_front(WindowBlock& block, Size bytes) {
+  WindowBlock::Whole& whole = *block.whole;
+  while (whole.deferred_bytes < bytes) {
+    const ChunkRef first = whole.chunks.front();
+    const CUdeviceptr address = block.address() + whole.deferred_bytes;
+    if (!maps_.unmap(address, first).ok()) TRY(maps_.unmap(address, first));
+    whole.chunks.erase(whole.chunks.begin());
+    take_bytes_of(whole, first);
+    whole.deferred_bytes += first->size();
+    all_deferred_bytes_ += first->size();
+  }
+  return {};
+}
+
+// The last first, so that what lacks memory is always the beginning.
+Result<void> Windows::put_front(WindowBlock& block, const std::vector<ChunkRef>& chunks) {
+  WindowBlock::Whole& whole = *block.whole;
+  for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
+    const Size size = (*chunk)->size();
+    TRY(maps_.map(block.address() + whole.deferred_bytes - size, *chunk));
+    whole.chunks.insert(whole.chunks.begin(), *chunk);
+    add_bytes_of(whole, *chunk);
+    whole.deferred_bytes -= size;
+    all_deferred_bytes_ -= size;
+  }
+  return maps_.allow(block.address() + whole.deferred_bytes, sum_of(chunks));
+}
+
+// Other chunks behind a block's first bytes, up to where one of its own ends. After an Error those
+// before, or none.
+Result<void> Windows::exchange_front(WindowBlock& block, const std::vector<ChunkRef>& chunks,
+                                     const std::vector<ChunkRef>& before) {
+  const Size bytes = block.whole->deferred_bytes + sum_of(before);
+  Result<void> done = take_front(block, bytes);
+  if (done.ok()) done = put_front(block, chunks);
+  if (!done.ok()) put_back(block, bytes, before);
+  return done;
+}
+
+void Windows::put_back(WindowBlock& block, Size bytes, const std::vector<ChunkRef>& before) {
+  for (int times = 0; times < 2; ++times) {
+    if (!take_front(block, bytes).ok()) continue;
+    if (before.empty() || put_front(block, before).ok()) return;
+  }
+  // What the driver refuses so often has no memory then, and back() tries again.
+  (void)take_front(block, bytes);
+}
+
+Result<Windows::Movable> Windows::transfer(WindowBlock& from, WindowBlock& to, Size bytes,
+                                           const std::function<Result<void>(Size)>& copy_rest) {
+  const auto plan_with = [&](Filler filler) {
+    const Holding holding{lock_};
+    return plan_hand_over(from, to, bytes, filler);
+  };
+  Movable plan = plan_with(Filler::Allowed);
+  ChunkRef filler;
+  if (plan.filler != 0) {
+    Result<ChunkRef> taken = store_.take(kind(plan.filler), this);
+    if (taken.ok()) {
+      filler = std::move(taken).value();
+    } else {
+      plan = plan_with(Filler::None);
+    }
+  }
+  if (plan.bytes == 0) return Error::invalid(handing_over, "no whole chunk of it can be moved");
+
+  std::vector<ChunkRef> before;
+  {
+    const Holding holding{lock_};
+    if (!(plan_hand_over(from, to, bytes, Filler::Allowed) == plan) &&
+        !(plan_hand_over(from, to, bytes, Filler::None) == plan)) {
+      return Error::invalid(handing_over, "a block has changed");
+    }
+    before = first_of(*to.whole, plan.replaced);
+    std::vector<ChunkRef> chunks = first_of(*from.whole, plan.chunks);
+    if (plan.filler != 0) chunks.push_back(filler);
+    TRY(exchange_front(to, chunks, before));
+  }
+  if (plan.bytes < bytes) {
+    Result<void> copied = copy_rest(plan.bytes);
+    if (!copied.ok()) copied = copy_rest(plan.bytes);
+    if (!copied.ok()) {
+      const Holding holding{lock_};
+      put_back(to, plan.bytes + plan.filler, before);
+      return copied.error();
+    }
+  }
+  const Holding holding{lock_};
+  end_emptied(from);
+  return plan;
+}
+
+// The block ends, and its window with it: what lay behind it lies elsewhere now.
+void Windows::end_emptied(WindowBlock& block) {
+  ++changes_;
+  --counters_.live_blocks;
+  counters_.live_bytes -= block.granted();
+  block.set_ticket({});
+  if (block.shared != nullptr) shared_.end_use(*block.shared);
+  unmap_block(block);
+}
+
+// One chunk where there is one of that size: of the store's, after others have given theirs up, or
+// in host memory. Else many of a granule.
+Result<std::vector<ChunkRef>> Windows::take_backing(Size wanted) {
+  const Result<ChunkRef> one = store_.take(kind(wanted), this);
+  if (one.ok()) return std::vector{*one};
+  if (one.error().kind == ErrorKind::OutOfMemory) {
+    const Holding holding{lock_};
+    tidy();
+    (void)give_up_whole_chunks(wanted);
+  }
+  const Result<ChunkRef> given_up = store_.take(kind(wanted), this);
+  if (given_up.ok()) return std::vector{*given_up};
+  if (store_.spills()) {
+    const Result<ChunkRef> spilled = store_.take_spilled(wanted, settings_.exportable);
+    if (spilled.ok()) return std::vector{*spilled};
+  }
+  return store_.take_many(kind(granule_), wanted / granule_, this);
+}
+
+Result<void> Windows::back(WindowBlock& block) {
+  const Size wanted = deferred_bytes(block);
+  if (wanted == 0) return {};
+  const std::vector<ChunkRef> chunks = TRY(take_backing(wanted));
+  const Holding holding{lock_};
+  Result<void> put = put_front(block, chunks);
+  if (!put.ok() && take_front(block, wanted).ok()) put = put_front(block, chunks);
+  if (!put.ok()) (void)take_front(block, wanted);
+  return put;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/tenancy.hpp"
+
+#include <unistd.h>
+
+#include "base/clock.hpp"
+#include "base/log_rarely.hpp"
+#include "driver/current_context.hpp"
+#include "engine/control.hpp"
+#include "engine/engine.hpp"
+#include "engine/hook_bypass.hpp"
+#include "node/service_socket.hpp"
+
+namespace cuvmm {
+namespace {
+
+// One at a time with the end of the process.
+class Busy {
+ public:
+  Busy(std::atomic_flag& flag, const std::atomic<bool>& stays_out) : flag_(flag) {
+    is_mine_ = !flag_.test_and_set();
+    if (is_mine_ && stays_out.load()) {
+      flag_.clear();
+      is_mine_ = false;
+    }
+  }
+  ~Busy() {
+    if (is_mine_) flag_.clear();
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+  bool may_go_on() const { return is_mine_; }
+
+ private:
+  std::atomic_flag& flag_;
+  bool is_mine_ = false;
+};
+
+}  // namespace
+
+Tenancy::Tenancy(Engine& engine, lease::LeaseSettings settings)
+    : engine_(engine), leases_(std::move(settings), *this, &engine.time_lease()) {}
+
+std::unique_ptr<Tenancy> Tenancy::of(Engine& engine, const Options& options) {
+  if (options.mode != Mode::Vmm || options.node == NodeUse::Off) return nullptr;
+  lease::LeaseSettings settings{.sockets = options.node_socket.empty()
+                                               ? node::usual_service_sockets()
+                                               : std::vector{options.node_socket},
+                                .is_required = options.node == NodeUse::Require,
+                                .name = options.name,
+                                .group = options.group,
+                                .guarantee = options.guarantee,
+                                .weight = static_cast<std::uint32_t>(int{options.weight}),
+                                .priority = options.priority,
+                                .cap = static_cast<std::uint32_t>(int{options.cap})};
+  if (!settings.is_required && lease::sockets_that_may_be_trusted(settings.sockets).empty()) {
+    return nullptr;
+  }
+  return std::unique_ptr<Tenancy>{new Tenancy{engine, std::move(settings)}};
+}
+
+DeviceMemory* Tenancy::device_with(const LeasedBudget& budget) const {
+  Serving* const serving = engine_.serving();
+  if (serving == nullptr) return nullptr;
+  for (DeviceMemory* const device : serving->memory.served_devices()) {
+    if (&device->budget() == &budget) return device;
+  }
+  return nullptr;
+}
+
+Size Tenancy::cached(const LeasedBudget& budget) {
+  const DeviceMemory* const device = device_with(budget);
+  if (device == nullptr || is_paused()) return 0;
+  const MemoryCounters counters = engine_.serving()->memory.counters(device->ordinal());
+  return counters.chunks.physical_free + counters.mapped_free;
+}
+
+void Tenancy::free_cache(LeasedBudget& budget, Size wanted) {
+  const Busy busy{is_busy_, stays_out_};
+  DeviceMemory* const device = device_with(budget);
+  if (!busy.may_go_on() || device == nullptr || is_paused()) return;
+  const HookBypass bypass;
+  const RelaxedCapture relaxed{engine_.driver()};
+  const InContext in_context{engine_.driver(),
+                             engine_.serving()->memory.some_context_on(device->ordinal())};
+  device->store().reclaim(device->location(), wanted);
+}
+
+Size Tenancy::cold(const LeasedBudget& budget) {
+  const DeviceMemory* const device = device_with(budget);
+  const Control* const control = engine_.control();
+  if (device == nullptr || control == nullptr || control->is_paused()) return 0;
+  return control->cold_bytes(device->ordinal());
+}
+
+void Tenancy::move_out_cold(LeasedBudget& budget, Size wanted, Duration within) {
+  {
+    const Busy busy{is_busy_, stays_out_};
+    DeviceMemory* const device = device_with(budget);
+    if (!busy.may_go_on() || device == nullptr || engine_.control() == nullptr) return;
+    const auto moved = engine_.control()->move_out_cold(*device, wanted, within);
+    if (!moved.ok()) CUVMM_LOG_RARELY(Info, "%s", moved.error().text().c_str());
+  }
+  free_cache(budget, wanted);  // where it lay
+}
+
+bool Tenancy::is_idle() {
+  if (is_paused()) return true;
+  const auto passes = engine_.calls().passes();
+  if (!passes) return false;
+  const bool is_quiet = *passes == std::exchange(last_passes_, *passes);
+  const Busy busy{is_busy_, stays_out_};
+  if (!is_quiet || !busy.may_go_on() || engine_.serving() == nullptr) return false;
+  const HookBypass bypass;
+  const RelaxedCapture relaxed{engine_.driver()};
+  return engine_.serving()->memory.wait_for_everything(0);
+}
+
+Result<void> Tenancy::pause(Duration within) {
+  const Busy busy{is_busy_, stays_out_};
+  if (!busy.may_go_on() || engine_.control() == nullptr) {
+    return Error::invalid("pause", "the process is about to end");
+  }
+  TRY(engine_.control()->pause(within, Strict::No));
+  return {};
+}
+
+Result<void> Tenancy::resume(Come how) {
+  TRY(engine_.control()->resume(how == Come::Partly ? Partly::Yes : Partly::No));
+  return {};
+}
+
+bool Tenancy::is_paused() const {
+  return engine_.control() != nullptr && engine_.control()->is_paused();
+}
+
+bool Tenancy::has_held_calls() const {
+  return engine_.calls().has_waiting();
+}
+
+void Tenancy::wait_outside(const std::function<void()>& wait) {
+  const CallBarrier::SteppedOut stepped_out{engine_.calls()};
+  wait();
+}
+
+void Tenancy::stay_out() {
+  stays_out_.store(true);
+  engine_.time_lease().stay_out();
+  const std::uint64_t until = now_us() + 1'000'000;
+  while (is_busy_.test_and_set() && now_us() < until) ::usleep(50);
+  is_busy_.clear();
+}
+
+}  // namespace cuvmm

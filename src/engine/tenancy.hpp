@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "alloc/device_memory.hpp"
+#include "base/options.hpp"
+#include "lease/leases.hpp"
+
+namespace cuvmm {
+
+class Engine;
+
+// The engine's program as a tenant of the node's service (src/lease). Its memory and its pauses are
+// the engine's; once the process exits, they are left alone except for a resume.
+class Tenancy final : private lease::Tenant {
+ public:
+  // nullptr where the options or the lack of a service say so.
+  static std::unique_ptr<Tenancy> of(Engine& engine, const Options& options);
+
+  Lessor& lessor() { return leases_; }
+  // For the end of the process. Waits a moment for what is under way.
+  void stay_out();
+
+ private:
+  Tenancy(Engine& engine, lease::LeaseSettings settings);
+
+  Size cached(const LeasedBudget& budget) override;
+  void free_cache(LeasedBudget& budget, Size wanted) override;
+  Size cold(const LeasedBudget& budget) override;
+  void move_out_cold(LeasedBudget& budget, Size wanted, Duration within) override;
+  bool is_idle() override;
+  Result<void> pause(Duration within) override;
+  Result<void> resume(Come how) override;
+  bool is_paused() const override;
+  bool has_held_calls() const override;
+  void wait_outside(const std::function<void()>& wait) override;
+
+  DeviceMemory* device_with(const LeasedBudget& budget) const;
+
+  Engine& engine_;
+  std::atomic_flag is_busy_ = ATOMIC_FLAG_INIT;
+  std::atomic<bool> stays_out_{false};
+  std::uint64_t last_passes_ = 0;
+  lease::Leases leases_;
+};
+
+}  // namespace cuvmm

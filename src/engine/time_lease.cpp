@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a launch waits for while processes share a device's time.
+#include "engine/time_lease.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log_rarely.hpp"
+#include "base/start_thread.hpp"
+#include "engine/device_work.hpp"
+#include "engine/hook_bypass.hpp"
+#include "trace/futex.hpp"
+
+namespace cuvmm {
+namespace {
+
+using node::TimeGrant;
+
+constexpr std::uint64_t ms = 1'000'000;
+// The service says that it lives every 100 ms while anybody waits, and grants within little more
+// than a second.
+constexpr std::uint64_t longest_silence_ns = 500 * ms;
+constexpr std::uint64_t longest_wait_ns = 5'000 * ms;
+constexpr std::uint64_t natively_for_ns = 10'000 * ms;
+// What is in flight may wait for the very call that waits for it.
+constexpr std::uint64_t patience_ns = 5 * ms;
+constexpr std::uint32_t most_let_through = 1'024;
+constexpr std::uint32_t long_window_us = 1'000;
+constexpr std::uint64_t idle_after_ns = ms / 2;  // a program that waits for each kernel has pauses
+constexpr std::uint64_t rest_ns = 1'000 * ms;
+
+Duration as_duration(std::uint64_t ns) {
+  return std::chrono::ceil<Duration>(std::chrono::nanoseconds{ns});
+}
+
+}  // namespace
+
+void TimeLease::begin(lease::Leases& leases, lease::Grants& grants) {
+  leases_ = &leases;
+  grants_ = &grants;
+  pthread_t thread{};
+  if (start_thread(&thread, &TimeLease::run, this) != 0) {
+    CUVMM_LOG(Warning, "no thread for sharing device time; launches wait for nobody");
+    return;
+  }
+  ::pthread_detach(thread);
+}
+
+// A capture's calls give no device anything, and an event of ours would break some.
+CUresult TimeLease::before(const CallSite& site) {
+  const bool is_work = site.call < Call{call_count} && is_device_work(site.call);
+  if (!is_work || stays_out_.load() || dependencies_.captures.any()) return CUDA_SUCCESS;
+  OfDevice* const device = device_of_this_thread();
+  if (device != nullptr && !may_launch(*device)) wait_to_launch(*device);
+  return CUDA_SUCCESS;
+}
+
+TimeLease::OfDevice* TimeLease::device_of_this_thread() {
+  CUdevice ordinal = -1;
+  const CUresult answer = dependencies_.driver.cuCtxGetDevice_v2000(&ordinal);
+  const bool is_known =
+      answer == CUDA_SUCCESS && ordinal >= 0 && static_cast<std::size_t>(ordinal) < devices_.size();
+  if (!is_known) return nullptr;
+  OfDevice* device = devices_[static_cast<std::size_t>(ordinal)].load(std::memory_order_acquire);
+  if (device == nullptr) device = make_device(ordinal);
+  return device->words != nullptr ? device : nullptr;
+}
+
+TimeLease::OfDevice* TimeLease::make_device(int ordinal) {
+  auto& place = devices_[static_cast<std::size_t>(ordinal)];
+  const Holding holding{lock_};
+  if (OfDevice* const known = place.load()) return known;
+  auto* const made = new OfDevice;
+  CUuuid uuid{};
+  if (dependencies_.driver.cuDeviceGetUuid(&uuid, ordinal) == CUDA_SUCCESS) {
+    for (node::GrantWords& words : grants_->board()->devices) {
+      const bool is_it = std::memcmp(words.device.data(), uuid.bytes, words.device.size()) == 0;
+      if (is_it) made->words = &words;
+    }
+  }
+  place.store(made, std::memory_order_release);
+  return made;
+}
+
+bool TimeLease::may_launch(OfDevice& device) {
+  const std::uint64_t natively_until = natively_until_.load(std::memory_order_relaxed);
+  if (natively_until != 0 && now_ns() < natively_until) return true;
+  const TimeGrant grant = node::grant_in(device.words->grant.load(std::memory_order_acquire));
+  if (grant == TimeGrant::Open) return true;
+  if (device.words->wants.load(std::memory_order_relaxed) == 0) wants(device);
+  return grant == TimeGrant::Held && has_room(device);
+}
+
+// The own thread is woken too: it has something to look after.
+void TimeLease::wants(OfDevice& device) {
+  if (device.words->wants.exchange(1) != 0) return;
+  leases_->say_time_news();
+  wake_all_shared(grants_->board()->changes);
+}
+
+bool TimeLease::has_room(OfDevice& device) {
+  const std::uint32_t window_us = device.words->window.load(std::memory_order_relaxed);
+  if (window_us == 0) return true;
+  const Holding holding{lock_};
+  // So that kernels longer than the window do not leave the device idle between two of them.
+  const std::size_t least = window_us >= long_window_us ? 2 : 1;
+  if (device.flight_count < least) return true;
+  if (device.in_flight_ns < std::uint64_t{window_us} * 1'000) return true;
+  if (device.let_through == 0) return false;
+  --device.let_through;
+  return true;
+}
+
+void TimeLease::wait_to_launch(OfDevice& device) {
+  device.waiting.fetch_add(1);
+  const std::uint64_t asked_at = now_ns();
+  // A pause of the process waits for this call, so the call does not wait any longer then.
+  const auto may_wait = [&] {
+    return counts() && !stays_out_.load() && !dependencies_.calls.is_shut();
+  };
+  while (may_wait() && !may_launch(device)) {
+    const std::uint64_t now = now_ns();
+    const std::uint32_t word = device.words->grant.load(std::memory_order_acquire);
+    if (node::grant_in(word) == TimeGrant::None) {
+      const std::uint64_t beat = grants_->board()->beat_ns.load(std::memory_order_relaxed);
+      if (now > std::max(beat, asked_at) + longest_silence_ns) {
+        go_on_natively("the node's service is silent");
+      } else if (now > asked_at + longest_wait_ns) {
+        go_on_natively("no grant of device time has come");
+      } else {
+        wait_while_shared(device.words->grant, word, Duration{5'000});
+      }
+      continue;
+    }
+    {
+      const Holding holding{lock_};
+      look_at_flights(device, now);
+      const std::uint64_t first_ns =
+          device.flight_count == 0 ? 0 : device.flights[0].of.estimate_ns;
+      if (now > std::max(device.progress_at, asked_at) + patience_ns + 2 * first_ns) {
+        device.let_through = device.next_to_let_through;
+        device.next_to_let_through = std::min(2 * device.let_through, most_let_through);
+        device.progress_at = now;
+        continue;
+      }
+    }
+    ::usleep(20);
+  }
+  device.waiting.fetch_sub(1);
+}
+
+void TimeLease::go_on_natively(const char* why) {
+  natively_until_.store(now_ns() + natively_for_ns);
+  CUVMM_LOG_RARELY(Warning, "%s: this process launches as without the service for %.0f s", why,
+                   static_cast<double>(natively_for_ns) / 1e9);
+}
+
+void* TimeLease::run(void* lease) {
+  ::pthread_setname_np(::pthread_self(), "cuvmm-time");
+  const HookBypass bypass;
+  static_cast<TimeLease*>(lease)->keep_looking();
+  return nullptr;
+}
+
+void TimeLease::keep_looking() {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  dependencies_.driver.cuThreadExchangeStreamCaptureMode(&mode);
+  for (;;) {
+    const std::uint32_t seen = grants_->board()->changes.load(std::memory_order_acquire);
+    std::uint64_t rest = rest_ns;
+    is_looking_.store(true);
+    if (stays_out_.load()) break;
+    look_at_board();
+    for (const auto& place : devices_) {
+      OfDevice* const device = place.load(std::memory_order_acquire);
+      if (device != nullptr && device->words != nullptr) rest = std::min(rest, look_at(*device));
+    }
+    is_looking_.store(false);
+    wait_while_shared(grants_->board()->changes, seen, as_duration(rest));
+  }
+  is_looking_.store(false);
+}
+
+void TimeLease::look_at_board() {
+  const auto& devices = grants_->board()->devices;
+  const bool competes = std::any_of(devices.begin(), devices.end(), [](const auto& words) {
+    return node::grant_in(words.grant.load(std::memory_order_acquire)) != TimeGrant::Open;
+  });
+  if (competes == counts()) return;
+  counts_.store(competes);
+  if (competes) {
+    dependencies_.watch.begin(*this, Effect::Submits);
+  } else {
+    dependencies_.watch.end(*this);
+  }
+}
+
+// How long until it is worth another look.
+std::uint64_t TimeLease::look_at(OfDevice& device) {
+  const std::uint64_t now = now_ns();
+  node::GrantWords& words = *device.words;
+  bool is_in_flight = false;
+  std::uint64_t rest = rest_ns;
+  std::uint64_t idle_for = 0;
+  {
+    const Holding holding{lock_};
+    look_at_flights(device, now);
+    is_in_flight = device.flight_count != 0 || now < device.ends_at;
+    if (is_in_flight) rest = device.ends_at > now ? device.ends_at - now : 0;
+    if (is_in_flight || device.idle_since == 0) device.idle_since = now;
+    idle_for = now - device.idle_since;
+  }
+  const std::uint32_t word = words.grant.load(std::memory_order_acquire);
+  const bool waits = device.waiting.load() != 0;
+  if (is_in_flight || waits) {
+    if (counts()) wants(device);
+  } else if (words.wants.load() != 0) {
+    const bool is_idle = idle_for >= idle_after_ns || node::grant_in(word) != TimeGrant::Held;
+    rest = idle_after_ns;
+    if (is_idle) {
+      words.wants.store(0);
+      leases_->say_time_news();
+      // Somebody may have begun to wait in between.
+      if (device.waiting.load() != 0) wants(device);
+    }
+  }
+  const bool has_lost_it = node::grant_in(word) == TimeGrant::None;
+  if (has_lost_it && !is_in_flight && words.drained.exchange(word) != word) {
+    leases_->say_time_news();
+  }
+  constexpr std::uint64_t shortest_rest = 50'000;
+  constexpr std::uint64_t longest_look = 500'000;
+  return is_in_flight ? std::clamp(rest, shortest_rest, longest_look) : rest;
+}
+
+void TimeLease::stay_out() {
+  stays_out_.store(true);
+  const std::uint64_t until = now_ns() + 1'000 * ms;
+  while (is_looking_.load() && now_ns() < until) ::usleep(50);
+}
+
+}  // namespace cuvmm

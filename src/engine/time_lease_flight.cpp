@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this process has in flight while it shares a device's time, and how long that takes.
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "driver/current_context.hpp"
+#include "engine/device_work.hpp"
+#include "engine/time_lease.hpp"
+
+namespace cuvmm {
+namespace {
+
+// A mark costs the device some microseconds between two kernels, so short ones share one.
+constexpr std::uint64_t mark_every_ns = 100'000;
+constexpr std::uint32_t mark_every_operations = 64;
+
+}  // namespace
+
+void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
+  // What waits for its own end is not in flight any more.
+  const bool has_ended = has(info(call).effect, Effect::Waits);
+  if (has_ended || stays_out_.load() || dependencies_.captures.any()) return;
+  OfDevice* const device = device_of_this_thread();
+  const CUcontext context = current_context(dependencies_.driver);
+  if (device == nullptr || context == nullptr) return;
+  Stream now_marked{.context = context,
+                    .handle = stream.explicit_handle(),
+                    .thread = stream.is_per_thread() ? ::pthread_self() : 0};
+  {
+    const Holding holding{lock_};
+    Stream* known = find(*device, now_marked);
+    if (known == nullptr) {
+      // Of more streams than that, those seen last are known.
+      if (device->stream_count == most_streams) device->stream_count = 0;
+      known = &device->streams[device->stream_count++];
+      *known = now_marked;
+    }
+    const std::uint64_t now = now_ns();
+    const std::uint64_t estimate = device->estimates.of(kind);
+    const bool is_known = device->estimates.knows(kind);
+    if (known->operations++ == 0) {
+      known->began_at = now;
+      known->kind = kind;
+    }
+    if (known->kind != kind) known->kind = 0;
+    known->estimate_ns += estimate;
+    device->in_flight_ns += estimate;
+    device->ends_at = std::max(device->ends_at, now) + estimate;
+    device->words->in_flight_until_ns.store(device->ends_at, std::memory_order_relaxed);
+    const bool is_due = !is_known || known->estimate_ns >= mark_every_ns ||
+                        known->operations >= mark_every_operations;
+    if (!is_due || device->flight_count == most_flights) return;
+    now_marked = *known;
+    known->operations = 0;
+    known->estimate_ns = 0;
+  }
+  const CUevent event = mark(now_marked);
+  const Holding holding{lock_};
+  const bool asks_legacy_stream = event == nullptr && stream.is_legacy();
+  const bool has_place = device->flight_count < most_flights;
+  if (has_place && (event != nullptr || asks_legacy_stream)) {
+    device->flights[device->flight_count++] = {now_marked, event};
+  } else {
+    give_back(context, event);
+    device->in_flight_ns -= std::min(device->in_flight_ns, now_marked.estimate_ns);
+  }
+}
+
+// On a legacy stream that orders others, an event would be a barrier that the program knows nothing
+// of. nullptr where there is none.
+CUevent TimeLease::mark(const Stream& stream) {
+  const Captures::HeldOff held_off{dependencies_.captures};
+  if (!held_off.none_lives()) return nullptr;
+  const LegacyBarrier::Alone alone{dependencies_.legacy};
+  if (stream.handle == CU_STREAM_LEGACY && !alone.is_alone()) return nullptr;
+  const CUevent event = take_event(stream.context);
+  if (event == nullptr) return nullptr;
+  if (dependencies_.driver.cuEventRecord(event, stream.handle) == CUDA_SUCCESS) return event;
+  const Holding holding{lock_};
+  give_back(stream.context, event);
+  return nullptr;
+}
+
+CUevent TimeLease::take_event(CUcontext context) {
+  {
+    const Holding holding{lock_};
+    for (std::size_t i = 0; i < spare_count_; ++i) {
+      if (spare_[i].context != context) continue;
+      const CUevent event = spare_[i].event;
+      spare_[i] = spare_[--spare_count_];
+      return event;
+    }
+  }
+  CUevent event = nullptr;
+  return dependencies_.driver.cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? event
+                                                                                      : nullptr;
+}
+
+// Under lock_.
+void TimeLease::give_back(CUcontext context, CUevent event) {
+  if (event == nullptr) return;
+  if (spare_count_ < most_spare) {
+    spare_[spare_count_++] = {context, event};
+  } else {
+    dependencies_.driver.cuEventDestroy(event);
+  }
+}
+
+TimeLease::Stream* TimeLease::find(OfDevice& device, const Stream& stream) {
+  for (std::size_t i = 0; i < device.stream_count; ++i) {
+    if (device.streams[i].is(stream)) return &device.streams[i];
+  }
+  return nullptr;
+}
+
+bool TimeLease::is_done(const Flight& flight) {
+  if (flight.mark != nullptr) {
+    return dependencies_.driver.cuEventQuery(flight.mark) != CUDA_ERROR_NOT_READY;
+  }
+  const Captures::HeldOff held_off{dependencies_.captures};
+  if (!held_off.none_lives()) return false;
+  const InContext in_context{dependencies_.driver, flight.of.context};
+  return !in_context.ok() ||
+         dependencies_.driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_ERROR_NOT_READY;
+}
+
+// Under lock_. Flights of one stream end in their order.
+void TimeLease::look_at_flights(OfDevice& device, std::uint64_t now) {
+  if (device.flight_count == 0) {
+    if (now >= device.ends_at) device.in_flight_ns = 0;
+    return;
+  }
+  const RelaxedCapture relaxed{dependencies_.driver};
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < device.flight_count; ++i) {
+    const Flight flight = device.flights[i];
+    bool is_behind = false;
+    for (std::size_t k = 0; k < left; ++k) is_behind |= device.flights[k].of.is(flight.of);
+    if (is_behind || !is_done(flight)) {
+      device.flights[left++] = flight;
+    } else {
+      has_ended(device, flight, now);
+    }
+  }
+  device.flight_count = left;
+  if (left == 0) device.ends_at = std::min(device.ends_at, now + mark_every_ns);
+}
+
+// Behind other work of its stream it began when that ended; else the whole time is its, the
+// driver's included.
+void TimeLease::has_ended(OfDevice& device, const Flight& flight, std::uint64_t now) {
+  const Stream& of = flight.of;
+  device.progress_at = now;
+  device.next_to_let_through = 1;
+  device.in_flight_ns -= std::min(device.in_flight_ns, of.estimate_ns);
+  std::uint64_t took = now - std::min(now, of.began_at);
+  Stream* const stream = find(device, of);
+  if (stream == nullptr) return give_back(of.context, flight.mark);
+  const bool follows =
+      stream->last_mark != nullptr && flight.mark != nullptr && of.began_at < stream->last_mark_at;
+  float milliseconds = 0;
+  if (follows && dependencies_.driver.cuEventElapsedTime_v2000(&milliseconds, stream->last_mark,
+                                                               flight.mark) == CUDA_SUCCESS) {
+    took = std::min(took, static_cast<std::uint64_t>(static_cast<double>(milliseconds) * 1e6));
+  }
+  const std::uint64_t each = took / std::max(1U, of.operations);
+  if (follows || !device.estimates.knows(of.kind) || each < device.estimates.of(of.kind)) {
+    device.estimates.learn(of.kind, each);
+  }
+  if (flight.mark == nullptr) return;
+  give_back(of.context, stream->last_mark);
+  stream->last_mark = flight.mark;
+  stream->last_mark_at = now;
+}
+
+// Its events go with it.
+void TimeLease::context_ends(CUcontext context) {
+  const Holding holding{lock_};
+  const auto forget = [&](auto& all, std::size_t& count, auto context_of) {
+    std::size_t left = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (context_of(all[i]) != context) all[left++] = all[i];
+    }
+    count = left;
+  };
+  for (const auto& place : devices_) {
+    OfDevice* const device = place.load();
+    if (device == nullptr) continue;
+    forget(device->flights, device->flight_count, [](const Flight& one) { return one.of.context; });
+    forget(device->streams, device->stream_count, [](const Stream& one) { return one.context; });
+  }
+  forget(spare_, spare_count_, [](const Spare& one) { return one.context; });
+}
+
+}  // namespace cuvmm

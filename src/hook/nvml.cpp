@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/nvml.hpp"
+
+#include <dlfcn.h>
+#include <sys/auxv.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/engine.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+constexpr const char* soname = "libnvidia-ml.so.1";
+constexpr const char* prefix = "nvmlDeviceGetMemoryInfo";
+
+using Answer = int;
+constexpr Answer success = 0;
+constexpr Answer function_not_found = 13;
+using Device = void*;
+
+struct NvmlMemory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+struct NvmlMemoryV2 {
+  unsigned version;
+  unsigned long long total;
+  unsigned long long reserved;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+// NVML's own, of the library that the program found it in last.
+struct RealNvml {
+  std::atomic<Answer (*)(Device, NvmlMemory*)> memory{nullptr};
+  std::atomic<Answer (*)(Device, NvmlMemoryV2*)> memory_v2{nullptr};
+  std::atomic<Answer (*)(Device, char*, unsigned)> uuid{nullptr};
+};
+constinit RealNvml real_nvml;
+
+template <class Function>
+void find(std::atomic<Function>& function, void* library, const char* name,
+          void* (*symbol)(void*, const char*)) {
+  if (void* const found = symbol(library, name)) function = reinterpret_cast<Function>(found);
+}
+
+void find_all(void* library, void* (*symbol)(void*, const char*)) {
+  find(real_nvml.memory, library, "nvmlDeviceGetMemoryInfo", symbol);
+  find(real_nvml.memory_v2, library, "nvmlDeviceGetMemoryInfo_v2", symbol);
+  find(real_nvml.uuid, library, "nvmlDeviceGetUUID", symbol);
+}
+
+// For a program that is linked to it, and so calls ours without a lookup.
+void find_loaded() {
+  if (real_nvml.uuid.load() != nullptr) return;
+  void* const library = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return;
+  find_all(library, driver_source().doors.symbol);
+  dlclose(library);
+}
+
+bool is_of_nvml(void* address) {
+  Dl_info where{};
+  if (dladdr(address, &where) == 0 || where.dli_fname == nullptr) return false;
+  const char* const slash = std::strrchr(where.dli_fname, '/');
+  return std::strncmp(slash != nullptr ? slash + 1 : where.dli_fname, soname, 15) == 0;
+}
+
+// "GPU-8a2f…", and "MIG-…" for a part of one.
+Lessor::Uuid uuid_of(Device device) {
+  Lessor::Uuid uuid{};
+  std::array<char, 96> text{};
+  const auto ask = real_nvml.uuid.load();
+  if (ask == nullptr || ask(device, text.data(), text.size()) != success) return uuid;
+  const std::string_view all{text.data()};
+  std::size_t digits = 0;
+  for (const char letter : all.substr(std::min(all.size(), all.find('-')))) {
+    const char lower = static_cast<char>(letter | 0x20);
+    const bool is_digit = letter >= '0' && letter <= '9';
+    if (!is_digit && (lower < 'a' || lower > 'f')) continue;
+    if (digits == 2 * uuid.size()) return {};
+    const int value = is_digit ? letter - '0' : lower - 'a' + 10;
+    uuid[digits / 2] = static_cast<std::uint8_t>(uuid[digits / 2] * 16 + value);
+    ++digits;
+  }
+  return uuid;
+}
+
+// The device of a program that has not asked for its memory yet is as its own options say.
+MemoryInfo as_told(Device device, const MemoryInfo& seen) {
+  if (Engine* const engine = Engine::running()) {
+    if (engine->serving() == nullptr) return seen;
+    const CallBarrier::Pass question{engine->questions()};
+    if (const auto served = engine->serving()->memory.info_of(uuid_of(device), seen))
+      return *served;
+  }
+  const Options options = Options::from_environment();
+  if (::getauxval(AT_SECURE) != 0 || options.mode != Mode::Vmm || options.limit.is_none()) {
+    return seen;
+  }
+  const Size total = std::min(seen.total, options.limit.of(seen.total));
+  return {.free = std::min(seen.free, total), .total = total};
+}
+
+}  // namespace
+
+bool is_named_like_nvmls_memory(const char* name) {
+  return name != nullptr && name[0] == 'n' && std::strncmp(name, prefix, std::strlen(prefix)) == 0;
+}
+
+bool nvml_is_loaded() {
+  void* const library = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+  if (library != nullptr) dlclose(library);
+  return library != nullptr;
+}
+
+}  // namespace cuvmm::hook
+
+using namespace cuvmm;        // NOLINT(google-build-using-namespace): these are C's names
+using namespace cuvmm::hook;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+[[gnu::visibility("default")]] int nvmlDeviceGetMemoryInfo(void* device, NvmlMemory* memory) {
+  find_loaded();
+  const auto ask = real_nvml.memory.load();
+  if (ask == nullptr) return function_not_found;
+  const int answer = ask(device, memory);
+  if (answer != success) return answer;
+  const MemoryInfo told = as_told(device, {.free = memory->free, .total = memory->total});
+  *memory = {.total = told.total, .free = told.free, .used = told.total - told.free};
+  return answer;
+}
+
+[[gnu::visibility("default")]] int nvmlDeviceGetMemoryInfo_v2(void* device, NvmlMemoryV2* memory) {
+  find_loaded();
+  const auto ask = real_nvml.memory_v2.load();
+  if (ask == nullptr) return function_not_found;
+  const int answer = ask(device, memory);
+  if (answer != success) return answer;
+  const MemoryInfo told = as_told(device, {.free = memory->free, .total = memory->total});
+  if (told.total == memory->total && told.free == memory->free) return answer;
+  memory->total = told.total;
+  memory->free = told.free;
+  memory->reserved = std::min<unsigned long long>(memory->reserved, told.total - told.free);
+  memory->used = told.total - told.free - memory->reserved;
+  return answer;
+}
+
+}  // extern "C"
+
+void* cuvmm::hook::nvml_door(void* library, const char* name,
+                             void* (*real_dlsym)(void*, const char*)) {
+  const int kept_errno = errno;
+  void* const real = real_dlsym(library, name);
+  const bool is_nvmls = real != nullptr && is_of_nvml(real);
+  if (is_nvmls) find_all(library, real_dlsym);
+  errno = kept_errno;
+  if (!is_nvmls) return real;
+  if (std::strcmp(name, prefix) == 0) return reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo);
+  if (std::strcmp(name, "nvmlDeviceGetMemoryInfo_v2") == 0) {
+    return reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo_v2);
+  }
+  return real;
+}

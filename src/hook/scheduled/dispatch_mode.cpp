@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/scheduled/dispatch_mode.hpp"
+
+#include <algorithm>
+
+#include "hook/scheduled/queued_calls.hpp"
+
+namespace cuvmm::hook {
+namespace {
+
+// Work on a stream that captures becomes a node of a graph, and on the legacy stream it would break
+// the captures of others: the driver is to say so.
+bool is_in_capture(Engine& engine, const StreamState& stream) {
+  if (!engine.captures().any()) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult answer = engine.driver().cuStreamIsCapturing(stream.handle, &status);
+  return answer != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// Memory that is new to the program cannot be in use by what is queued, nor can code.
+bool only_adds(std::string_view name) {
+  constexpr auto adding = std::to_array<std::string_view>(
+      {"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuModuleLoad", "cuLibraryLoad",
+       "cuCtxCreate", "cuArrayCreate", "cuArray3DCreate", "cuMipmappedArrayCreate"});
+  return name == "cuMemCreate" || name == "cuMemMap" || name == "cuMemSetAccess" ||
+         std::any_of(adding.begin(), adding.end(),
+                     [&](std::string_view one) { return name.starts_with(one); });
+}
+
+// Neutral to memory, but what is queued would run otherwise after them.
+bool changes_how_work_runs(std::string_view name) {
+  constexpr auto changing = std::to_array<std::string_view>(
+      {"cuFuncSet", "cuKernelSet", "cuStreamSetAttribute", "cuStreamCopyAttributes", "cuCtxSet",
+       "cuMemAdvise", "cuParamSet", "cuGraphKernelNodeCopyAttributes"});
+  return name != "cuCtxSetCurrent" &&
+         std::any_of(changing.begin(), changing.end(),
+                     [&](std::string_view one) { return name.starts_with(one); });
+}
+
+bool tells_what_is_used(Call call) {
+  switch (call) {
+    case Call::cuMemGetInfo_v2:
+    case Call::cuMemPoolGetAttribute:
+    case Call::cuMemPoolTrimTo:
+    case Call::cuDeviceGetGraphMemAttribute:
+    case Call::cuDeviceGraphMemTrim:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+DispatchMode dispatch_mode(Engine& engine, StreamName name) {
+  DispatchMode mode;
+  mode.parts = engine.scheduling().parts();
+  mode.client = mode.scheduler().client_of_this_thread();
+  mode.stream = mode.parts->streams.find(name);
+  if (mode.stream == nullptr) return mode;
+  if (is_in_capture(engine, *mode.stream)) {
+    mode.client = nullptr;
+    return mode;
+  }
+  mode.context = current_context(engine.driver());
+  mode.is_open_to_queue = mode.client != nullptr && mode.context != nullptr &&
+                          mode.stream->kind != StreamKind::PerThread &&
+                          !mode.scheduler().failures().is_any_context_lost();
+  return mode;
+}
+
+void settle_for(Engine& engine, Call call) {
+  Scheduling::Parts& parts = *engine.scheduling().parts();
+  const CallInfo& row = info(call);
+  const bool could_tell =
+      row.effect != Effect::Neutral ? !only_adds(row.name) : changes_how_work_runs(row.name);
+  // A free counts from its call on.
+  if (queued_frees.any() && tells_what_is_used(call)) parts.scheduler.settle_all();
+  if (!could_tell) return;
+  parts.scheduler.settle_all();
+  // Handles of functions may come again, and what they allow may change.
+  if (has(row.effect, Effect::Destroys) || row.effect == Effect::Neutral) {
+    parts.kernels.forget_all();
+  }
+}
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a call goes while scheduling is on. Three ways:
+//
+//   queued    the thread has a client: the call is recorded with its own copy of every argument,
+//             and the rest of the hook (its body, the gate, the driver) runs on the issuing thread
+//   in turn   the call gives an answer that only the driver has, waits by nature, or names a stream
+//             that is this thread's alone: it waits for its turn, and is made on this thread
+//   directly  no client, a stream that is captured, a handle that we do not know: made on this
+//             thread, once everything that it comes after has been issued
+//
+// A row's way is a CUVMM_SCHEDULE in this folder. A row without one is made on its thread, after
+// everything that is queued where its effect could tell the difference.
+#pragma once
+
+#include "driver/current_context.hpp"
+#include "hook/serve.hpp"
+
+namespace cuvmm::hook {
+
+// The rest of a row's hook: its body, or else forward.
+template <Call call>
+struct Rest;
+template <Call call>
+struct ScheduledBody;
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need)                    \
+  [[gnu::weak,                                                                           \
+    gnu::visibility(                                                                     \
+        "hidden")]] BodyOf<Call::symbol, PFN_##name##_v##since>::Type schedule_##symbol; \
+  template <>                                                                            \
+  struct Rest<Call::symbol> {                                                            \
+    static auto* body() { return &hook_##symbol; }                                       \
+  };                                                                                     \
+  template <>                                                                            \
+  struct ScheduledBody<Call::symbol> {                                                   \
+    static auto* own() { return &schedule_##symbol; }                                    \
+  };
+#define CUVMM_API_OLD CUVMM_API
+#include "driver/driver_api.def"
+#undef CUVMM_API
+#undef CUVMM_API_OLD
+
+#define CUVMM_SCHEDULE(symbol, ...)                                                               \
+  CUresult schedule_##symbol([[maybe_unused]] const Forward<Call::symbol>& forward __VA_OPT__(, ) \
+                                 __VA_ARGS__)
+
+template <Call call, class... Arguments>
+CUresult make_now(const Forward<call>& forward, Arguments... arguments) {
+  auto* const body = Rest<call>::body();
+  return body != nullptr ? body(forward, arguments...) : forward(arguments...);
+}
+
+// What a call's work belongs to, and which of the ways are open to it.
+struct DispatchMode {
+  Scheduling::Parts* parts = nullptr;
+  Client* client = nullptr;             // nullptr: directly
+  const StreamState* stream = nullptr;  // nullptr: the driver will refuse it
+  CUcontext context = nullptr;
+  bool is_open_to_queue = false;
+
+  Scheduler& scheduler() const { return parts->scheduler; }
+  Request request(Call call, std::uint64_t kind = 0, Size bytes = 0) const {
+    return {.call = call, .context = context, .stream = stream, .kind = kind, .bytes = bytes};
+  }
+};
+DispatchMode dispatch_mode(Engine& engine, StreamName name);
+template <Call call>
+DispatchMode dispatch_mode(const Forward<call>& forward, CUstream stream) {
+  return dispatch_mode(forward.engine(), stream_name(forward, stream));
+}
+
+// What an event stands for has to be seen by all that follow.
+struct EventOfCall {
+  CUevent event = nullptr;
+  EventUse use = EventUse::None;
+};
+
+template <Call call, class... Arguments>
+CUresult make_directly(const DispatchMode& mode, EventOfCall of_event, const Forward<call>& forward,
+                       Arguments... arguments) {
+  if (mode.stream != nullptr) {
+    mode.scheduler().settle_before_work_on(*mode.stream);
+    // A mark that came behind this call by the legacy rule would wait for it.
+    if (mode.stream->kind != StreamKind::NonBlocking) mode.scheduler().wait_for_marks();
+  }
+  if (of_event.use != EventUse::None) {
+    mode.scheduler().settle_event(of_event.event, of_event.use == EventUse::Records);
+  }
+  const CUresult answer = make_now(forward, arguments...);
+  if (of_event.use == EventUse::Records && answer == CUDA_SUCCESS && mode.stream != nullptr) {
+    mode.scheduler().event_recorded_directly(of_event.event, mode.stream->context);
+  }
+  return answer;
+}
+
+template <Call call, class... Arguments>
+CUresult make_in_turn(const DispatchMode& mode, Request request, const Forward<call>& forward,
+                      Arguments... arguments) {
+  if (mode.client == nullptr || mode.stream == nullptr) {
+    return make_directly(mode, {request.event, request.event_use}, forward, arguments...);
+  }
+  const Scheduler::Turn turn{mode.scheduler(), *mode.client, request};
+  if (!turn.was_taken()) {
+    return make_directly(mode, {request.event, request.event_use}, forward, arguments...);
+  }
+  return make_now(forward, arguments...);
+}
+
+// `later` has its own copy of all that the call needs.
+template <Call call, class Later, class... Arguments>
+CUresult queue(const DispatchMode& mode, const Request& request, Later&& later,
+               const Forward<call>& forward, Arguments... arguments) {
+  if (!mode.is_open_to_queue) return make_in_turn(mode, request, forward, arguments...);
+  const Taken taken = mode.scheduler().submit(*mode.client, request, std::forward<Later>(later));
+  if (taken == Taken::Yes) return CUDA_SUCCESS;
+  return make_directly(mode, {request.event, request.event_use}, forward, arguments...);
+}
+
+// The same for a call whose arguments are all that it needs.
+template <Call call, class... Arguments>
+CUresult queue_as_it_is(const DispatchMode& mode, const Request& request,
+                        const Forward<call>& forward, Arguments... arguments) {
+  return queue(
+      mode, request, [forward, arguments...] { return make_now(forward, arguments...); }, forward,
+      arguments...);
+}
+
+// Everything that is queued, where a call of this row could tell the difference.
+void settle_for(Engine& engine, Call call);
+
+template <Call call, class... Arguments>
+[[gnu::noinline, gnu::cold]] CUresult make_scheduled(const Forward<call>& forward,
+                                                     Arguments... arguments) {
+  if (auto* const own = ScheduledBody<call>::own(); own != nullptr)
+    return own(forward, arguments...);
+  settle_for(forward.engine(), call);
+  return make_now(forward, arguments...);
+}
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "share/runtime_socket.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+namespace cuvmm::share {
+namespace {
+
+// By which a socket is bound or connected to. The system takes about a hundred letters; a longer
+// path is named by its folder's descriptor, which has to be open meanwhile.
+struct Address {
+  sockaddr_un name{};
+  Fd folder;
+
+  const sockaddr* generic() const { return reinterpret_cast<const sockaddr*>(&name); }
+  static constexpr socklen_t size = sizeof(sockaddr_un);
+
+  static Result<Address> of(const std::string& path) {
+    Address address;
+    address.name.sun_family = AF_UNIX;
+    if (path.size() < sizeof address.name.sun_path) {
+      std::memcpy(address.name.sun_path, path.data(), path.size());
+      return address;
+    }
+    constexpr const char* doing = "use a socket";
+    const std::size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return Error::invalid(doing, "its path is too long");
+    address.folder = Fd{::open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    if (!address.folder.is_open()) return system_error(doing);
+    const std::string way =
+        "/proc/self/fd/" + std::to_string(address.folder.number()) + path.substr(slash);
+    if (way.size() >= sizeof address.name.sun_path) {
+      return Error::invalid(doing, "its name is too long");
+    }
+    std::memcpy(address.name.sun_path, way.data(), way.size());
+    return address;
+  }
+};
+
+Result<Fd> new_socket() {
+  Fd socket{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (!socket.is_open()) return system_error("make a socket");
+  return socket;
+}
+
+// Some file systems have none, and some folders take nothing.
+Result<void> takes_sockets(const std::string& folder) {
+  static std::atomic<unsigned> tries{0};
+  const std::string path = folder + "/trial-" + std::to_string(::getpid()) + "-" +
+                           std::to_string(tries.fetch_add(1)) + being_made;
+  const Address address = TRY(Address::of(path));
+  const Fd socket = TRY(new_socket());
+  ::unlink(path.c_str());
+  const bool is_bound = ::bind(socket.number(), address.generic(), Address::size) == 0;
+  Result<void> bound = is_bound ? Result<void>{} : system_error("have a folder for sockets");
+  ::unlink(path.c_str());
+  return bound;
+}
+
+Result<std::string> first_usable(const std::vector<std::string>& folders) {
+  Error why;
+  for (const std::string& folder : folders) {
+    const auto usable = [&]() -> Result<void> {
+      TRY(PrivateFolder::open_or_make(folder));
+      return takes_sockets(folder);
+    }();
+    if (usable.ok()) return folder;
+    why = usable.error();
+  }
+  return why;
+}
+
+Error nobody_listens(int code) {
+  return {.kind = ErrorKind::NotFound,
+          .system_code = code,
+          .doing = "connect to the exporter",
+          .subject = "no process listens there"};
+}
+
+// Held as long as its owner lives, whatever ends it.
+Result<Fd> lock_of(const std::string& path) {
+  constexpr const char* doing = "listen at a socket";
+  Fd lock{::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+                 S_IRUSR | S_IWUSR)};
+  if (!lock.is_open()) return system_error(doing);
+  if (::flock(lock.number(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno != EWOULDBLOCK) return system_error(doing);
+  return Error{
+      .kind = ErrorKind::AlreadyExists, .doing = doing, .subject = "another process listens there"};
+}
+
+// Under that name, unless somebody living has it: what the dead have left there goes.
+Result<void> name_it(const std::string& fresh, const std::string& path) {
+  constexpr const char* doing = "listen at a socket";
+  for (int tries = 0; tries < 2; ++tries) {
+    if (::link(fresh.c_str(), path.c_str()) == 0) {
+      ::unlink(fresh.c_str());
+      return {};
+    }
+    if (errno != EEXIST && ::access(path.c_str(), F_OK) != 0) {
+      // A file system without second names: for a moment another may take it.
+      if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(doing);
+      return {};
+    }
+    const auto listens = connect_to(path, Deadline{});
+    if (listens.ok() || listens.error().kind != ErrorKind::NotFound) break;
+    if (listens.error().system_code == ECONNREFUSED) ::unlink(path.c_str());
+  }
+  return Error{
+      .kind = ErrorKind::AlreadyExists, .doing = doing, .subject = "another process listens there"};
+}
+
+}  // namespace
+
+std::vector<std::string> folders_to_search() {
+  std::vector<std::string> folders = usual_folders();
+  for (std::string& folder : fresh_folders()) folders.push_back(std::move(folder));
+  return folders;
+}
+
+Result<std::string> private_folder() {
+  auto usual = first_usable(usual_folders());
+  if (usual.ok()) return usual;
+  auto of_an_earlier_process = first_usable(fresh_folders());
+  if (of_an_earlier_process.ok()) return of_an_earlier_process;
+  for (const char* const shared : shared_folders) {
+    auto fresh = make_fresh_folder(shared);
+    if (!fresh.ok()) continue;
+    if (takes_sockets(*fresh).ok()) return fresh;
+    ::rmdir(fresh->c_str());
+  }
+  return usual.error();
+}
+
+Result<void> in_any_folder(const std::string& name,
+                           const std::function<Result<void>(const std::string& path)>& attempt) {
+  Error why = nobody_listens(0);
+  for (const std::string& path : folders_to_search()) {
+    const auto folder = PrivateFolder::open(path);
+    if (!folder.ok() && folder.error().kind == ErrorKind::InvalidArgument) continue;
+    const auto tried = folder.ok() ? attempt(folder->path_of(name)) : Result<void>{folder.error()};
+    if (tried.ok()) return {};
+    if (why.kind == ErrorKind::NotFound) why = tried.error();
+  }
+  return why;
+}
+
+Result<ListeningSocket> ListeningSocket::open(const std::string& path, Replace replace,
+                                              const std::function<Result<void>()>& prepare) {
+  constexpr const char* doing = "listen at a socket";
+  ListeningSocket listening;
+  if (replace == Replace::Stale) listening.lock_ = ForkClosedFd{TRY(lock_of(path))};
+  TRY(prepare());
+  listening.socket_ = ForkClosedFd{TRY(new_socket())};
+  // Bound under another name and given its own once it listens, so that who finds it can connect.
+  const std::string fresh = path + being_made;
+  const Address address = TRY(Address::of(fresh));
+  ::unlink(fresh.c_str());
+  const int socket = listening.socket_.number();
+  if (::bind(socket, address.generic(), Address::size) != 0) return system_error(doing);
+  const auto file = FileIdentity::at(fresh);
+  const Result<void> named = [&]() -> Result<void> {
+    if (!file || ::chmod(fresh.c_str(), S_IRUSR | S_IWUSR) != 0 ||
+        ::listen(socket, SOMAXCONN) != 0) {
+      return system_error(doing);
+    }
+    if (replace == Replace::Nothing) return name_it(fresh, path);
+    // Those who have the lock replace what is there in one step.
+    if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(doing);
+    return {};
+  }();
+  if (!named.ok()) {
+    ::unlink(fresh.c_str());
+    return named.error();
+  }
+  listening.file_ = *file;
+  listening.path_ = path;
+  listening.owner_ = ::getpid();
+  return listening;
+}
+
+ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept
+    : path_(std::exchange(other.path_, {})),
+      file_(other.file_),
+      owner_(other.owner_),
+      lock_(std::move(other.lock_)),
+      socket_(std::move(other.socket_)) {}
+
+ListeningSocket& ListeningSocket::operator=(ListeningSocket&& other) noexcept {
+  if (this == &other) return *this;
+  close();
+  path_ = std::exchange(other.path_, {});
+  file_ = other.file_;
+  owner_ = other.owner_;
+  lock_ = std::move(other.lock_);
+  socket_ = std::move(other.socket_);
+  return *this;
+}
+
+ListeningSocket::~ListeningSocket() {
+  close();
+}
+
+bool ListeningSocket::is_of_this_process() const {
+  return !path_.empty() && owner_ == ::getpid();
+}
+
+void ListeningSocket::remove_file() const {
+  if (is_of_this_process() && FileIdentity::at(path_) == file_) ::unlink(path_.c_str());
+}
+
+void ListeningSocket::refresh_file() const {
+  if (is_of_this_process()) ::utimensat(AT_FDCWD, path_.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+}
+
+// The file of the lock stays: who removes it may remove the one that somebody else has just locked.
+void ListeningSocket::close() {
+  remove_file();
+  if (is_of_this_process() && lock_.is_open()) {
+    ::flock(lock_.number(), LOCK_UN);  // others that have it open
+  }
+  path_.clear();
+  socket_.close();
+  lock_.close();
+}
+
+Result<Fd> connect_to(const std::string& path, Deadline until) {
+  constexpr const char* doing = "connect to the exporter";
+  const auto address = Address::of(path);
+  if (!address.ok()) {
+    if (address.error().system_code != ENOENT && address.error().system_code != ENOTDIR) {
+      return address.error();
+    }
+    return nobody_listens(address.error().system_code);
+  }
+  for (;;) {
+    Fd socket = TRY(new_socket());
+    if (::connect(socket.number(), address->generic(), Address::size) == 0) return socket;
+    if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR) {
+      return nobody_listens(errno);
+    }
+    if (errno != EINTR && errno != EAGAIN) return system_error(doing);
+    if (until.is_over()) return Error{.kind = ErrorKind::TimedOut, .doing = doing};
+    // As many wait to be accepted as may: there is nothing to poll for.
+    ::poll(nullptr, 0, 1);
+  }
+}
+
+std::vector<std::string> sockets_in(const PrivateFolder& folder, const std::string& prefix) {
+  std::vector<std::string> names = folder.names(prefix);
+  std::erase_if(names, [&](const std::string& name) {
+    return name.ends_with(being_made) || !folder.owns(name, S_IFSOCK);
+  });
+  return names;
+}
+
+void remove_stale_sockets(const PrivateFolder& folder, const std::string& prefix) {
+  for (const std::string& name : sockets_in(folder, prefix)) {
+    const auto listens = connect_to(folder.open_path_of(name), Deadline{});
+    const bool refused = !listens.ok() && listens.error().system_code == ECONNREFUSED;
+    if (refused) folder.remove(name);
+  }
+}
+
+}  // namespace cuvmm::share

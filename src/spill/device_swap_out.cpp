@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spill/device_swap_out.hpp"
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+
+namespace cuvmm {
+namespace {
+
+// Before chunks are given back, so that what follows is being copied meanwhile.
+constexpr std::size_t parts_ahead = 2;
+
+// Mapped by one plan, which grants the rights to all of it by one call.
+constexpr Size removed_at_once = 64 * MiB;
+
+class Taking {
+ public:
+  explicit Taking(std::uint64_t& sum_us) : sum_us_(sum_us), began_(now_ns()) {}
+  ~Taking() { sum_us_ += (now_ns() - began_) / 1000; }
+  Taking(const Taking&) = delete;
+  Taking& operator=(const Taking&) = delete;
+
+ private:
+  std::uint64_t& sum_us_;
+  const std::uint64_t began_;
+};
+
+// Contents of chunks, one after the other, into the stock from `begin` on, or out of it.
+class Flow {
+ public:
+  Flow(HostStock& stock, Size begin, HostCopies& copies, PauseTimes& times)
+      : stock_(stock), begin_(begin), copies_(copies), times_(times) {}
+
+  // `end_part(Size so far)` after each part of the stock.
+  template <class EndPart>
+  Result<void> copy(const EvictedChunk& one, const EndPart& end_part) {
+    for (Size done = 0; done < one.size;) {
+      if (room_.size == 0) {
+        const Taking host{times_.host_us};
+        room_ = stock_.at(begin_ + reached_);
+      }
+      const Size size = std::min(room_.size, one.size - done);
+      TRY(copies_.add(one.address + done, room_.bytes, size));
+      done += size;
+      reached_ += size;
+      room_ = {room_.bytes + size, room_.size - size};
+      if (room_.size == 0) TRY(end_part(reached_));
+    }
+    return {};
+  }
+  Result<void> finish() {
+    const Taking copying{times_.copies_us};
+    TRY(copies_.end_part());
+    return copies_.wait_for_all();
+  }
+
+ private:
+  HostStock& stock_;
+  const Size begin_;
+  HostCopies& copies_;
+  PauseTimes& times_;
+  HostStock::Part room_;
+  Size reached_ = 0;
+};
+
+}  // namespace
+
+DeviceSwapOut::DeviceSwapOut(const Driver& driver, DeviceMemory& device, CUcontext context,
+                             EvictionSet evicted, Size begin)
+    : driver_(driver),
+      device_(device),
+      context_(context),
+      evicted_(std::move(evicted)),
+      begin_(begin) {
+  std::sort(evicted_.chunks.begin(), evicted_.chunks.end(),
+            [](const EvictedChunk& a, const EvictedChunk& b) { return a.address < b.address; });
+  for (const EvictedChunk& one : evicted_.chunks) ends_.push_back(bytes_ += one.size);
+}
+
+Result<void> DeviceSwapOut::take_out(HostStock& stock, PauseTimes& times) {
+  auto copies = TRY(HostCopies::open(driver_, HostCopies::Direction::Out));
+  const Result<void> outcome = take_out_all(stock, *copies, times);
+  if (!copies->are_over()) unfinished_ = std::move(copies);
+  return outcome;
+}
+
+Result<void> DeviceSwapOut::take_out_all(HostStock& stock, HostCopies& copies, PauseTimes& times) {
+  Flow flow{stock, begin_, copies, times};
+  std::vector<Size> part_ends;
+  const auto end_part = [&](Size reached) -> Result<void> {
+    part_ends.push_back(reached);
+    const bool is_ahead = part_ends.size() > parts_ahead;
+    {
+      const Taking copying{times.copies_us};
+      TRY(copies.end_part());
+      if (is_ahead) TRY(copies.wait_for(part_ends.size() - parts_ahead));
+    }
+    return is_ahead ? release_up_to(part_ends[part_ends.size() - parts_ahead - 1], times)
+                    : Result<void>{};
+  };
+  for (const EvictedChunk& one : evicted_.chunks) TRY(flow.copy(one, end_part));
+  TRY(flow.finish());
+  return release_up_to(bytes_, times);
+}
+
+Result<void> DeviceSwapOut::release_up_to(Size offset, PauseTimes& times) {
+  for (; gone_ < ends_.size() && ends_[gone_] <= offset; ++gone_) {
+    EvictedChunk& one = evicted_.chunks[gone_];
+    {
+      const Taking mapping{times.maps_us};
+      const Result<void> taken = one.of->take_out(one);
+      if (!taken.ok()) {
+        ++gone_;  // as far as that goes
+        return taken;
+      }
+    }
+    const Taking releasing{times.chunks_us};
+    device_.store().trim(one.home, 0);
+  }
+  return {};
+}
+
+Result<void> DeviceSwapOut::put_back(HostStock& stock, const Instead& instead, PauseTimes& times) {
+  if (unfinished_ != nullptr && !unfinished_->are_over()) {
+    return Error{.kind = ErrorKind::DriverFailed,
+                 .doing = "put memory back",
+                 .subject = "a copy may still run"};
+  }
+  unfinished_.reset();
+  if (gone_ == 0) return {};
+  auto copies = TRY(HostCopies::open(driver_, HostCopies::Direction::Back));
+  const Result<void> outcome = put_back_all(stock, *copies, instead, times);
+  if (!copies->are_over()) {
+    unfinished_ = std::move(copies);
+  } else if (!outcome.ok()) {
+    undo_put_back();
+  } else {
+    gone_ = 0;
+  }
+  mapped_ = 0;
+  return outcome;
+}
+
+Result<void> DeviceSwapOut::put_back_all(HostStock& stock, HostCopies& copies,
+                                         const Instead& instead, PauseTimes& times) {
+  Flow flow{stock, begin_, copies, times};
+  const auto end_part = [&](Size) {
+    const Taking copying{times.copies_us};
+    return copies.end_part();
+  };
+  for (std::size_t i = 0; i < gone_; ++i) {
+    if (i == mapped_) TRY(map_group(instead, times));
+    TRY(flow.copy(evicted_.chunks[i], end_part));
+  }
+  return flow.finish();
+}
+
+// The next chunks of one owner's.
+Result<void> DeviceSwapOut::map_group(const Instead& instead, PauseTimes& times) {
+  const std::span<EvictedChunk> all{evicted_.chunks.data(), gone_};
+  std::size_t end = mapped_;
+  Size size = 0;
+  {
+    const Taking taking{times.chunks_us};
+    for (; end < all.size() && all[end].of == all[mapped_].of; ++end) {
+      if (end != mapped_ && size + all[end].size > removed_at_once) break;
+      // One may have it still, from a time when the driver would not take it back.
+      if (!all[end].chunk) all[end].chunk = TRY(take_chunk(all[end], instead));
+      size += all[end].size;
+    }
+  }
+  const Taking mapping{times.maps_us};
+  const std::size_t first = std::exchange(mapped_, end);  // may be mapped in part
+  return all[first].of->put_back(all.subspan(first, end - first));
+}
+
+Result<ChunkRef> DeviceSwapOut::take_chunk(const EvictedChunk& one, const Instead& instead) {
+  Result<ChunkRef> taken = device_.store().take({one.size, one.home, one.exportable});
+  if (taken.ok() || taken.error().kind != ErrorKind::OutOfMemory || !instead) return taken;
+  return instead(one);
+}
+
+// Their contents lie in the stock all the time.
+void DeviceSwapOut::undo_put_back() {
+  for (std::size_t i = 0; i < gone_; ++i) {
+    EvictedChunk& one = evicted_.chunks[i];
+    if (!one.chunk) continue;
+    if (i >= mapped_) one.chunk = {};
+    if (i < mapped_ && !one.of->take_out(one).ok()) (void)one.of->take_out(one);
+    device_.store().trim(one.home, 0);
+  }
+}
+
+void DeviceSwapOut::end() {
+  for (EvictionSource* owner : evicted_.owners) owner->end_eviction();
+  for (EvictedChunk& one : evicted_.chunks) one.chunk = {};
+}
+
+}  // namespace cuvmm
