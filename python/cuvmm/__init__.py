@@ -7,12 +7,18 @@ of the scheduler (Client) and leaving the devices for a while (pause, resume). T
 by torch, cupy and numba without a copy, by __cuda_array_interface__. Whatever ends is a context
 manager. Sizes are in bytes, timeouts in seconds.
 
-`env()` is the environment of a child process that runs under cuvmm; `python -m cuvmm` is the command
-line. Importing this package loads no library; the first call of it does.
+`run()` runs a program under cuvmm, `env()` is the environment of one that others start, pause() and
+resume() take it off the devices and put it back, top() says what all hold, stats() and Trace what a
+trace says; a notebook shows a Trace as a picture. `cuvmm.ray` keeps Ray's fractions of a GPU.
+`python -m cuvmm` is the command line. Importing this package loads no library; the first call of it
+does.
 """
 
+from ._version import __version__
 from .array import DeviceArray
 from .clients import Client, ClientFigures, Policy, set_policy
+from .commands import Trace, advise, run, stats, top
+from .elastic_pool import ElasticPool
 from .engine import DeviceInfo, EngineInfo, EngineKind, Mode, device_info, engine_info, version
 from .environment import env
 from .errors import (AlreadyExists, AlreadyMapped, CuvmmError, DeviceLost, DriverFailed,
@@ -20,9 +26,12 @@ from .errors import (AlreadyExists, AlreadyMapped, CuvmmError, DeviceLost, Drive
                      ModelNotFound, NotFound, NotMapped, NotSupported, OutOfAddresses,
                      OutOfPhysicalMemory, SystemFailed, TimedOut)
 from .pausing import AwayInfo, PauseReport, away_info, pause, paused, resume
-from .pool import (Activation, Compaction, ElasticPool, ElasticPoolStats, HostUse, ModelStats, Move,
-                   Placement, Places, PlaceStats, PoolAllocation, SharedPool, SharedPoolStats)
+from .pool_allocation import PoolAllocation
+from .pool_facts import (Activation, Compaction, ElasticPoolStats, ModelStats, Move, PlaceStats,
+                         SharedPoolStats)
+from .pool_places import HostUse, Placement, Places
 from .resizing import ResizableBuffer, ResizableInfo, ResizeInfo, resize_info
+from .shared_pool import SharedPool
 from .sharing import (Access, SharedBuffer, SharedBufferInfo, SharedImport, SharedImportInfo,
                       SharedMapping, ShareEvent, ShareEventKind, ShareHost, ShareSession)
 
@@ -35,7 +44,7 @@ __all__ = [
     "PauseReport", "PlaceStats", "Placement", "Places", "Policy", "PoolAllocation",
     "ResizableBuffer", "ResizableInfo", "ResizeInfo", "ShareEvent", "ShareEventKind", "ShareHost",
     "ShareSession", "SharedBuffer", "SharedBufferInfo", "SharedImport", "SharedImportInfo",
-    "SharedMapping", "SharedPool", "SharedPoolStats", "SystemFailed", "TimedOut", "away_info",
-    "device_info", "engine_info", "env", "pause", "paused", "resize_info", "resume", "set_policy",
-    "version",
+    "SharedMapping", "SharedPool", "SharedPoolStats", "SystemFailed", "TimedOut", "Trace", "advise",
+    "away_info", "device_info", "engine_info", "env", "pause", "paused", "resize_info", "resume",
+    "run", "set_policy", "stats", "top", "version",
 ]

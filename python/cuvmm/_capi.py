@@ -142,11 +142,16 @@ class AwayInfo(Structure):
                 ("reserved", c_uint64 * 11)]
 
 
+class PoolAllocation(Structure):
+    _fields_ = [("offset", c_uint64), ("address", c_uint64), ("size", c_uint64)]
+
+
 POOL = c_void_p
 OBJECT = c_void_p  # whatever else the library has made
 MADE = POINTER(c_void_p)
 CLIENT = c_uint32
 NUMBER = POINTER(c_uint64)
+ALLOCATION = POINTER(PoolAllocation)
 CALLBACK_MOVED = (Moved, c_void_p, POINTER(Compaction))
 
 # Calls that answer a status; each takes a cuvmm_error* after these.
@@ -154,8 +159,8 @@ CHECKED = {
     "get_engine_info": (POINTER(EngineInfo),),
     "get_device_info": (c_int32, POINTER(DeviceInfo)),
     "elastic_pool_create": (c_uint64, POINTER(ElasticPoolOptions), POINTER(POOL)),
-    "elastic_pool_allocate": (POOL, c_uint64, c_uint32, NUMBER),
-    "elastic_pool_allocate_at": (POOL, c_uint64, c_uint64, c_uint32, NUMBER),
+    "elastic_pool_allocate": (POOL, c_uint64, c_uint32, ALLOCATION),
+    "elastic_pool_allocate_at": (POOL, c_uint64, c_uint64, c_uint32, ALLOCATION),
     "elastic_pool_deallocate": (POOL, c_uint64, c_uint64),
     "elastic_pool_grow": (POOL, c_uint64),
     "elastic_pool_fence": (POOL, c_void_p),
@@ -163,8 +168,8 @@ CHECKED = {
     "shared_pool_create": (c_uint64, POINTER(Places), POINTER(POOL)),
     "shared_pool_register_model": (POOL, c_char_p, c_uint64, POINTER(ModelOptions), NUMBER),
     "shared_pool_unregister_model": (POOL, c_char_p),
-    "shared_pool_allocate": (POOL, c_char_p, c_uint64, c_uint32, NUMBER),
-    "shared_pool_allocate_at": (POOL, c_char_p, c_uint64, c_uint64, c_uint32, NUMBER),
+    "shared_pool_allocate": (POOL, c_char_p, c_uint64, c_uint32, ALLOCATION),
+    "shared_pool_allocate_at": (POOL, c_char_p, c_uint64, c_uint64, c_uint32, ALLOCATION),
     "shared_pool_deallocate": (POOL, c_char_p, c_uint64, c_uint64),
     "shared_pool_fence": (POOL, c_char_p, c_void_p),
     "shared_pool_compact": (POOL, c_char_p, *CALLBACK_MOVED),

@@ -15,7 +15,7 @@ from ._owned import Owned
 from .errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from .pool import PoolAllocation
+    from .pool_allocation import PoolAllocation
 
 Shape = Union[SupportsIndex, Iterable[SupportsIndex]]
 

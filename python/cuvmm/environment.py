@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Mapping, MutableMapping, Optional
+from typing import Mapping, MutableMapping, Optional, Union
 
 from . import places
 
 _OPTIONS = ("mode", "limit", "trace_file", "log_level", "log_file", "grow", "cache", "free", "wait",
             "compact", "spill", "spill_peers", "spill_move", "control", "publish", "pause_ahead",
-            "resize", "schedule", "schedule_window", "client", "priority", "weight")
+            "resize", "schedule", "schedule_window", "client", "priority", "weight", "node",
+            "node_socket", "node_wait", "name", "group", "guarantee", "cap")
 
 # What makes PyTorch, by both names of its variable, and JAX ask the driver for stream-ordered
 # memory. All of one framework's are set, or none.
@@ -41,8 +42,15 @@ def _preload(variables: MutableMapping[str, str], library: str) -> None:
     variables["LD_PRELOAD"] = ":".join([*first, library, *others])
 
 
-def env(base: Optional[Mapping[str, str]] = None, *, sim: bool = False, frameworks: bool = False,
-        **options: object) -> dict[str, str]:
+def _as_text(value: object) -> str:
+    """As the library reads it: True and False are on and off."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def env(base: Optional[Mapping[str, str]] = None, *, sim: Union[bool, Mapping[str, object]] = False,
+        frameworks: bool = False, **options: object) -> dict[str, str]:
     """A copy of `base` (else of this process' environment) for a program that runs under cuvmm.
 
     For what starts processes by itself: Ray's runtime_env, Slurm, multiprocessing, subprocess:
@@ -50,8 +58,9 @@ def env(base: Optional[Mapping[str, str]] = None, *, sim: bool = False, framewor
         subprocess.run(["python", "train.py"], env=cuvmm.env(limit="16G", trace_file="run.trace"))
 
     `options` are cuvmm's options in small letters without VMM_: mode, limit, trace_file and so on.
-    `sim` runs on the simulated driver; `frameworks` lets PyTorch and JAX take stream-ordered
-    memory, where nothing is set yet.
+    True and False are on and off: `control=True` lets pause() and resume() reach the program.
+    `sim` runs on the simulated driver, with settings where it is a mapping: {"memory": "8G"}.
+    `frameworks` lets PyTorch and JAX take stream-ordered memory, where nothing is set yet.
     """
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
@@ -59,11 +68,13 @@ def env(base: Optional[Mapping[str, str]] = None, *, sim: bool = False, framewor
                         f"{', '.join(_OPTIONS)}")
     variables = dict(os.environ if base is None else base)
     _preload(variables, places.preload_library())
-    if sim:
+    if sim or isinstance(sim, Mapping):
         _first_in(variables, "LD_LIBRARY_PATH", places.sim_folder())
     for name, value in options.items():
         if value is not None:
-            variables[f"VMM_{name.upper()}"] = str(value)
+            variables[f"VMM_{name.upper()}"] = _as_text(value)
+    for name, value in (sim.items() if isinstance(sim, Mapping) else ()):
+        variables[f"VMM_SIM_{name.upper()}"] = _as_text(value)
     if frameworks:
         for settings in _FRAMEWORKS:
             if not any(name in variables for name, _ in settings):

@@ -15,7 +15,7 @@ from ._fields import fields
 from ._owned import Owned
 from .array import DeviceArray, Shape
 from .errors import CuvmmError, InvalidArgument
-from .pool import ElasticPool
+from .elastic_pool import ElasticPool
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -216,7 +216,7 @@ class SharedImport(Owned):
         try:
             self._release(handle, self._patience)
         except CuvmmError:
-            pass  # an exporter that has gone; the import has ended all the same
+            pass  # the exporter has exited; the import has ended anyway
 
     def _release(self, handle: Any, timeout: float) -> None:
         for mapping in list(self._mappings):

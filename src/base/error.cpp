@@ -22,7 +22,7 @@ std::string system_text(int code) {
   return ::strerror_r(code, buffer, sizeof buffer);
 }
 
-// What stands in brackets: the subject, and the codes of whoever refused.
+// The part in brackets: the subject, and the error codes.
 std::string details(const Error& error) {
   std::string text;
   const auto add = [&text](const std::string& part) {

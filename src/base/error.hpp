@@ -37,7 +37,7 @@ struct Error {
   const char* subject = "";  // what it was done to, or why it was refused
   Size asked = 0;            // bytes asked for, where that says something
   Size available = 0;        // bytes there were; `unlimited` says nothing
-  std::uint32_t tried = 0;   // what was done to have it all the same, bits of who asks
+  std::uint32_t tried = 0;   // the steps tried before it failed, as the asker's bits
   bool counts = false;       // those two are numbers of something else than bytes
 
   static Error invalid(const char* doing, const char* why, Size asked = 0) {

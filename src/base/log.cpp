@@ -137,7 +137,7 @@ void write_to_standard_error(const Line& line) {
 // The file is given up, with one warning; what follows goes to standard error.
 void give_file_up(const char* why) {
   if (log_file.number.exchange(-1, std::memory_order_relaxed) < 0) return;  // another thread has
-  CUVMM_LOG(Warning, "log file given up, standard error is used: %s", why);
+  CUVMM_LOG(Warning, "log file lost, logging to standard error: %s", why);
 }
 
 bool write_to_file(const Line& line) {
@@ -156,7 +156,7 @@ Result<void> open_log_file(std::string_view pattern) {
   const std::string path = expand_file_name(pattern);
   auto opened = open_private_file_to_add_to(path);
   if (!opened) {
-    CUVMM_LOG(Warning, "log file '%s' cannot be used, standard error is: %s", path.c_str(),
+    CUVMM_LOG(Warning, "cannot use log file '%s', logging to standard error: %s", path.c_str(),
               opened.error().text().c_str());
     return opened.error();
   }

@@ -31,4 +31,28 @@ const std::array<OptionRow, detail::option_count>& Options::rows() {
   return all;
 }
 
+Options Options::from_environment(const Environment& environment) {
+  Options options = OptionTable::from_environment(environment);
+  options.hami = HamiVariables::from(environment);
+  const auto is_set = [&](const char* name) {
+    const char* const text = environment(name);
+    return text != nullptr && *text != '\0';
+  };
+  if (is_set("VMM_LIMIT")) {
+    options.hami.device_limits = {};
+  } else if (options.hami.limit) {
+    static_cast<void>(options.set("VMM_LIMIT", SizeLimit::of_bytes(*options.hami.limit).print(),
+                                  Origin::Environment));
+  }
+  if (!is_set("VMM_PRIORITY") && options.hami.priority) {
+    static_cast<void>(
+        options.set("VMM_PRIORITY", std::to_string(*options.hami.priority), Origin::Environment));
+  }
+  if (!is_set("VMM_CAP") && options.hami.share.value_or(0) != 0) {
+    static_cast<void>(
+        options.set("VMM_CAP", std::to_string(*options.hami.share), Origin::Environment));
+  }
+  return options;
+}
+
 }  // namespace cuvmm

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/hami_variables.hpp"
 #include "base/log.hpp"
 #include "base/option_table.hpp"
 
@@ -17,10 +18,12 @@ enum class Compact : std::uint8_t { Auto, On, Off };
 enum class Switch : std::uint8_t { Off, On };
 enum class Resize : std::uint8_t { Auto, Elide, Off };
 enum class Schedule : std::uint8_t { Off, Fifo, RoundRobin, Priority, Fair };
+enum class NodeUse : std::uint8_t { Off, Auto, Require };
 enum class SpillTo : std::uint8_t { Off, Host, Peer, Auto };
 
 using Priority = Bounded<-100, 100>;
 using Weight = Bounded<1, 10'000>;
+using Percent = Bounded<1, 100>;
 
 // Where memory is spilled to, and how much of each device's: "host", "auto:32G", "peer:50%".
 struct Spill {
@@ -49,6 +52,8 @@ template <>
 inline constexpr auto choice_names<Schedule> = std::to_array<Names>({"off", "fifo", "round_robin",
                                                                      "priority", "fair"});
 template <>
+inline constexpr auto choice_names<NodeUse> = std::to_array<Names>({"off", "auto", "require"});
+template <>
 inline constexpr auto choice_names<SpillTo> = std::to_array<Names>({"off", "host", "peer", "auto"});
 
 template <>
@@ -72,7 +77,11 @@ struct Options : OptionTable<Options, detail::option_count> {
 #include "base/options.def"
 #undef CUVMM_OPTION
 
+  HamiVariables hami;  // where no option of ours says otherwise
+
   static const std::array<OptionRow, detail::option_count>& rows();
+  // As every table, with HAMi-core's variables.
+  static Options from_environment(const Environment& environment = process_environment());
 };
 
 }  // namespace cuvmm

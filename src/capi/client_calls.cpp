@@ -94,7 +94,7 @@ Result<cuvmm_client_figures> figures_of(cuvmm_client number) {
 cuvmm_status set_policy(int32_t policy, cuvmm_error* error) {
   // Before we are inside, where no engine is made.
   if (const auto started = engine(); !started.ok()) return refuse(started.error(), error);
-  const Inside inside;
+  const HookBypass bypass;
   return answer(choose_policy(policy), error);
 }
 
@@ -108,7 +108,7 @@ cuvmm_status client_create(const char* name, int32_t priority, int32_t weight, c
 }
 
 cuvmm_status client_destroy(cuvmm_client client, cuvmm_error* error) {
-  const Inside inside;
+  const HookBypass bypass;
   return answer(destroy(client), error);
 }
 

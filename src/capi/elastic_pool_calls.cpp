@@ -27,7 +27,7 @@ cuvmm_status elastic_pool_create(uint64_t capacity, const cuvmm_elastic_pool_opt
   if (pool == nullptr) return refuse_missing_pointer("make an elastic pool", error);
   // Before we are inside, where no engine is made.
   if (const auto started = engine(); !started.ok()) return refuse(started.error(), error);
-  const Inside inside;
+  const HookBypass bypass;
   auto made = create(capacity, options);
   if (!made.ok()) return refuse(made.error(), error);
   *pool = new cuvmm_elastic_pool{std::move(*made)};
@@ -35,7 +35,7 @@ cuvmm_status elastic_pool_create(uint64_t capacity, const cuvmm_elastic_pool_opt
 }
 
 void elastic_pool_destroy(cuvmm_elastic_pool* pool) {
-  const Inside inside;
+  const HookBypass bypass;
   delete pool;
 }
 
@@ -52,10 +52,10 @@ uint64_t elastic_pool_granule(const cuvmm_elastic_pool* pool) {
 }
 
 cuvmm_status elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint32_t traits,
-                                   uint64_t* offset, cuvmm_error* error) {
-  if (pool == nullptr || offset == nullptr)
+                                   cuvmm_pool_allocation* allocation, cuvmm_error* error) {
+  if (pool == nullptr || allocation == nullptr)
     return refuse_missing_pointer(using_elastic_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   const auto allowed = traits_of(traits);
   if (!allowed.ok()) return refuse(allowed.error(), error);
   const auto placed = pool->memory->allocate(size, *allowed);
@@ -63,14 +63,15 @@ cuvmm_status elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint
     return refuse(placed.error(), error,
                   where(placed.error(), {0, size}, elastic_pool_capacity(pool)));
   }
-  *offset = *placed;
+  *allocation = {*placed, pool->memory->base_address() + *placed, size};
   return CUVMM_OK;
 }
 
 cuvmm_status elastic_pool_allocate_at(cuvmm_elastic_pool* pool, uint64_t offset, uint64_t size,
-                                      uint32_t traits, uint64_t* address, cuvmm_error* error) {
+                                      uint32_t traits, cuvmm_pool_allocation* allocation,
+                                      cuvmm_error* error) {
   if (pool == nullptr) return refuse_missing_pointer(using_elastic_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   const auto allowed = traits_of(traits);
   if (!allowed.ok()) return refuse(allowed.error(), error);
   const auto placed = pool->memory->allocate_at({offset, size}, *allowed);
@@ -78,14 +79,14 @@ cuvmm_status elastic_pool_allocate_at(cuvmm_elastic_pool* pool, uint64_t offset,
     return refuse(placed.error(), error,
                   where(placed.error(), {offset, size}, elastic_pool_capacity(pool)));
   }
-  if (address != nullptr) *address = pool->memory->base_address() + offset;
+  if (allocation != nullptr) *allocation = {offset, pool->memory->base_address() + offset, size};
   return CUVMM_OK;
 }
 
 cuvmm_status elastic_pool_deallocate(cuvmm_elastic_pool* pool, uint64_t offset, uint64_t size,
                                      cuvmm_error* error) {
   if (pool == nullptr) return refuse_missing_pointer(using_elastic_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   const auto freed = pool->memory->deallocate({offset, size});
   if (freed.ok()) return CUVMM_OK;
   return refuse(freed.error(), error,
@@ -98,20 +99,20 @@ int32_t elastic_pool_is_mapped(const cuvmm_elastic_pool* pool, uint64_t offset, 
 
 cuvmm_status elastic_pool_grow(cuvmm_elastic_pool* pool, uint64_t capacity, cuvmm_error* error) {
   if (pool == nullptr) return refuse_missing_pointer(using_elastic_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   const auto grown = pool->memory->grow(capacity);
   return grown.ok() ? CUVMM_OK : refuse(grown.error(), error);
 }
 
 uint64_t elastic_pool_trim(cuvmm_elastic_pool* pool) {
   if (pool == nullptr) return 0;
-  const Inside inside;
+  const HookBypass bypass;
   return pool->memory->trim();
 }
 
 cuvmm_status elastic_pool_fence(cuvmm_elastic_pool* pool, void* stream, cuvmm_error* error) {
   if (pool == nullptr) return refuse_missing_pointer(using_elastic_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   const auto fenced = pool->memory->fence(static_cast<CUstream>(stream));
   return fenced.ok() ? CUVMM_OK : refuse(fenced.error(), error);
 }
@@ -119,7 +120,7 @@ cuvmm_status elastic_pool_fence(cuvmm_elastic_pool* pool, void* stream, cuvmm_er
 cuvmm_status elastic_pool_compact(cuvmm_elastic_pool* pool, cuvmm_moved moved, void* user,
                                   cuvmm_compaction* compaction, cuvmm_error* error) {
   if (pool == nullptr) return refuse_missing_pointer(using_elastic_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   const auto done = pool->memory->compact();
   if (!done.ok()) return refuse(done.error(), error);
   report(*done, moved, user, compaction);

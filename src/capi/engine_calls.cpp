@@ -8,7 +8,7 @@ namespace {
 
 Result<cuvmm_engine_info> describe_engine() {
   Engine& running = *TRY(engine());
-  const Inside inside;
+  const HookBypass bypass;
   cuvmm_engine_info info{};
   info.device_count = TRY(running.stores().device_count());
   info.kind = kind_of_this_engine;
@@ -20,7 +20,7 @@ Result<cuvmm_engine_info> describe_engine() {
 
 Result<cuvmm_device_info> describe_device(int ordinal) {
   Engine& running = *TRY(engine());
-  const Inside inside;
+  const HookBypass bypass;
   const DeviceMemory& device = *TRY(running.stores().device(ordinal));
   const ChunkCounters chunks = device.chunk_counters();
   cuvmm_device_info info{};

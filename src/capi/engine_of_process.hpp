@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/engine.hpp"
-#include "engine/inside.hpp"
+#include "engine/hook_bypass.hpp"
 
 namespace cuvmm::capi {
 

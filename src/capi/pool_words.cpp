@@ -107,7 +107,7 @@ void report(const PoolCompaction& done, cuvmm_moved moved, void* user, cuvmm_com
                .reserved = {}};
   }
   if (moved == nullptr) return;
-  const Outside outside;
+  const HooksRestored hooks;
   for (const Move& move : done.moves) {
     const cuvmm_move told{.from = move.from, .to = move.to, .size = move.size};
     moved(user, &told);

@@ -10,27 +10,27 @@ namespace {
 
 Result<CUdeviceptr> reserve(int ordinal, Size most) {
   Engine& running = *TRY(engine());
-  const Inside inside;
+  const HookBypass bypass;
   DeviceMemory& device = *TRY(running.stores().device(ordinal));
   return running.resizables().reserve(running.driver(), device, most);
 }
 
 Result<void> resize_buffer(CUdeviceptr address, Size size, const Resizable::After& after) {
   Engine& running = *TRY(engine());
-  const Inside inside;
+  const HookBypass bypass;
   const std::shared_ptr<Resizable> buffer = TRY(running.resizables().find(address));
   return buffer->resize(size, after);
 }
 
 Result<void> release_buffer(CUdeviceptr address, const Resizable::After& after) {
   Engine& running = *TRY(engine());
-  const Inside inside;
+  const HookBypass bypass;
   return running.resizables().release(address, after);
 }
 
 Result<cuvmm_resizable_info> describe_buffer(CUdeviceptr address) {
   Engine& running = *TRY(engine());
-  const Inside inside;
+  const HookBypass bypass;
   const std::shared_ptr<Resizable> buffer = TRY(running.resizables().find(address));
   cuvmm_resizable_info info{};
   info.size = buffer->size();

@@ -58,7 +58,7 @@ Result<share::Buffer> make_buffer(const cuvmm_shared_buffer_options& options) {
     return Error::invalid("make memory to share", "reserved members are not 0");
   }
   Engine& running = *TRY(engine());
-  const Inside inside;
+  const HookBypass bypass;
   DeviceMemory& device = *TRY(running.stores().device(options.device));
   return share::Buffer::create(
       running.driver(),
@@ -74,7 +74,7 @@ Result<std::unique_ptr<share::Host>> make_host(const char* path) {
 
 Result<cuvmm_share_event> next_event(share::Host& host, Deadline until) {
   using What = share::HostEvent::What;
-  const Inside inside;
+  const HookBypass bypass;
   for (;;) {
     const auto event = TRY(host.wait(until));
     if (!event) return Error{.kind = ErrorKind::TimedOut, .doing = "wait for importers"};
@@ -153,7 +153,7 @@ Result<share::Granted> granted(const ElasticPool& pool, Stretch stretch,
 
 Result<share::Imported> receive(share::Session& session, Deadline until) {
   Engine& running = *TRY(engine());
-  const Inside inside;
+  const HookBypass bypass;
   TRY(running.stores().device_count());  // starts the driver, which an importer may not have yet
   const share::Grant grant = TRY(session.receive(until));
   auto imported = share::Imported::fetch(running.driver(), session, grant, until);
@@ -163,7 +163,7 @@ Result<share::Imported> receive(share::Session& session, Deadline until) {
 
 Result<share::MappedGrant> map(const share::Imported& imported, int device, std::uint64_t hint) {
   Engine& running = *TRY(engine());
-  const Inside inside;
+  const HookBypass bypass;
   TRY(running.stores().device(device));
   return share::MappedGrant::map(running.driver(), imported, AccessSet::of(device), hint);
 }
@@ -184,7 +184,7 @@ cuvmm_status shared_buffer_map(cuvmm_shared_buffer* buffer, uint64_t* address, c
   if (buffer == nullptr || address == nullptr) {
     return refuse_missing_pointer("map memory to share", error);
   }
-  const Inside inside;
+  const HookBypass bypass;
   const Holding holding{buffer->lock};
   const auto mapped = buffer->buffer.map();
   return answer(mapped, error, [&] { *address = *mapped; });
@@ -210,13 +210,13 @@ cuvmm_status shared_buffer_export(const cuvmm_shared_buffer* buffer, uint64_t ch
   if (buffer == nullptr || descriptor == nullptr) {
     return refuse_missing_pointer("export a chunk", error);
   }
-  const Inside inside;
+  const HookBypass bypass;
   auto file = buffer->buffer.export_fd(chunk);
   return answer(file, error, [&] { *descriptor = file->release(); });
 }
 
 cuvmm_status shared_buffer_destroy(cuvmm_shared_buffer* buffer, cuvmm_error*) {
-  const Inside inside;
+  const HookBypass bypass;
   delete buffer;
   return CUVMM_OK;
 }
@@ -255,7 +255,7 @@ cuvmm_status share_send_of_pool(cuvmm_share_host* host, uint64_t peer,
   if (host == nullptr || pool == nullptr || grant == nullptr || id == nullptr) {
     return refuse_missing_pointer("grant memory", error);
   }
-  const Inside inside;
+  const HookBypass bypass;
   auto wanted = granted(*pool->memory, {offset, size}, *grant);
   if (!wanted.ok()) {
     return refuse(wanted.error(), error,
@@ -267,7 +267,7 @@ cuvmm_status share_send_of_pool(cuvmm_share_host* host, uint64_t peer,
 }
 
 cuvmm_status share_stop(cuvmm_share_host* host, cuvmm_error*) {
-  const Inside inside;
+  const HookBypass bypass;
   delete host;
   return CUVMM_OK;
 }
@@ -323,7 +323,7 @@ cuvmm_status shared_import_map(const cuvmm_shared_import* import, int32_t device
 }
 
 cuvmm_status shared_mapping_unmap(cuvmm_shared_mapping* mapping, cuvmm_error*) {
-  const Inside inside;
+  const HookBypass bypass;
   delete mapping;
   return CUVMM_OK;
 }
@@ -341,7 +341,7 @@ cuvmm_status share_acknowledge(cuvmm_share_session* session, const cuvmm_shared_
 cuvmm_status share_release(cuvmm_share_session* session, cuvmm_shared_import* import,
                            uint64_t timeout, cuvmm_error* error) {
   if (import == nullptr) return refuse_missing_pointer("release a grant", error);
-  const Inside inside;
+  const HookBypass bypass;
   const std::uint64_t grant = import->imported.grant().id;
   delete import;
   // Without a session, what is left is for the exporter to notice when the connection ends.

@@ -49,13 +49,13 @@ Result<ModelSettings> model_settings(std::uint64_t capacity, const cuvmm_model_o
   settings.priority = options->priority;
   if (options->reclaim != nullptr) {
     settings.reclaim = [call = options->reclaim, user = options->user, name](Size wanted) {
-      const Outside outside;
+      const HooksRestored hooks;
       call(user, name.c_str(), wanted);
     };
   }
   if (options->lost != nullptr) {
     settings.lost = [call = options->lost, user = options->user, name](Stretch lost) {
-      const Outside outside;
+      const HooksRestored hooks;
       call(user, name.c_str(), lost.offset, lost.size);
     };
   }
@@ -69,7 +69,7 @@ cuvmm_status shared_pool_create(uint64_t physical_limit, const cuvmm_places* pla
   if (pool == nullptr) return refuse_missing_pointer("make a shared pool", error);
   // Before we are inside, where no engine is made.
   if (const auto started = engine(); !started.ok()) return refuse(started.error(), error);
-  const Inside inside;
+  const HookBypass bypass;
   const auto all = pool_places(places);
   if (!all.ok()) return refuse(all.error(), error);
   auto made = SharedPool::create(*all, physical_limit);
@@ -79,7 +79,7 @@ cuvmm_status shared_pool_create(uint64_t physical_limit, const cuvmm_places* pla
 }
 
 void shared_pool_destroy(cuvmm_shared_pool* pool) {
-  const Inside inside;
+  const HookBypass bypass;
   delete pool;
 }
 
@@ -87,7 +87,7 @@ cuvmm_status shared_pool_register_model(cuvmm_shared_pool* pool, const char* mod
                                         uint64_t capacity, const cuvmm_model_options* options,
                                         uint64_t* base_address, cuvmm_error* error) {
   if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   auto settings = model_settings(capacity, options, model);
   if (!settings.ok()) return refuse_model(settings.error(), model, error);
   const auto address = pool->models->register_model(model, std::move(*settings));
@@ -99,57 +99,60 @@ cuvmm_status shared_pool_register_model(cuvmm_shared_pool* pool, const char* mod
 cuvmm_status shared_pool_unregister_model(cuvmm_shared_pool* pool, const char* model,
                                           cuvmm_error* error) {
   if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   return answer(pool->models->unregister_model(model), model, error);
 }
 
 cuvmm_status shared_pool_allocate(cuvmm_shared_pool* pool, const char* model, uint64_t size,
-                                  uint32_t traits, uint64_t* offset, cuvmm_error* error) {
-  if (pool == nullptr || model == nullptr || offset == nullptr) {
+                                  uint32_t traits, cuvmm_pool_allocation* allocation,
+                                  cuvmm_error* error) {
+  if (pool == nullptr || model == nullptr || allocation == nullptr) {
     return refuse_missing_pointer(using_shared_pool, error);
   }
-  const Inside inside;
+  const HookBypass bypass;
   const auto allowed = traits_of(traits);
   if (!allowed.ok()) return refuse_model(allowed.error(), model, error);
+  const auto base = pool->models->base_address(model);
+  if (!base.ok()) return refuse_model(base.error(), model, error);
   const auto placed = pool->models->allocate(model, size, *allowed);
   if (!placed.ok()) return refuse_model(placed.error(), model, error, {0, size});
-  *offset = *placed;
+  *allocation = {*placed, *base + *placed, size};
   return CUVMM_OK;
 }
 
 cuvmm_status shared_pool_allocate_at(cuvmm_shared_pool* pool, const char* model, uint64_t offset,
-                                     uint64_t size, uint32_t traits, uint64_t* address,
-                                     cuvmm_error* error) {
+                                     uint64_t size, uint32_t traits,
+                                     cuvmm_pool_allocation* allocation, cuvmm_error* error) {
   if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   const auto allowed = traits_of(traits);
   if (!allowed.ok()) return refuse_model(allowed.error(), model, error);
   const auto base = pool->models->base_address(model);
   if (!base.ok()) return refuse_model(base.error(), model, error);
   const auto placed = pool->models->allocate_at(model, {offset, size}, *allowed);
   if (!placed.ok()) return refuse_model(placed.error(), model, error, {offset, size});
-  if (address != nullptr) *address = *base + offset;
+  if (allocation != nullptr) *allocation = {offset, *base + offset, size};
   return CUVMM_OK;
 }
 
 cuvmm_status shared_pool_deallocate(cuvmm_shared_pool* pool, const char* model, uint64_t offset,
                                     uint64_t size, cuvmm_error* error) {
   if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   return answer(pool->models->deallocate(model, {offset, size}), model, error, {offset, size});
 }
 
 cuvmm_status shared_pool_fence(cuvmm_shared_pool* pool, const char* model, void* stream,
                                cuvmm_error* error) {
   if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   return answer(pool->models->fence(model, static_cast<CUstream>(stream)), model, error);
 }
 
 cuvmm_status shared_pool_compact(cuvmm_shared_pool* pool, const char* model, cuvmm_moved moved,
                                  void* user, cuvmm_compaction* compaction, cuvmm_error* error) {
   if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   const auto done = pool->models->compact(model);
   if (!done.ok()) return refuse_model(done.error(), model, error);
   report(*done, moved, user, compaction);
@@ -159,14 +162,14 @@ cuvmm_status shared_pool_compact(cuvmm_shared_pool* pool, const char* model, cuv
 cuvmm_status shared_pool_deactivate(cuvmm_shared_pool* pool, const char* model,
                                     cuvmm_error* error) {
   if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   return answer(pool->models->deactivate(model), model, error);
 }
 
 cuvmm_status shared_pool_activate(cuvmm_shared_pool* pool, const char* model,
                                   cuvmm_activation* activation, cuvmm_error* error) {
   if (pool == nullptr || model == nullptr) return refuse_missing_pointer(using_shared_pool, error);
-  const Inside inside;
+  const HookBypass bypass;
   const auto activated = pool->models->activate(model);
   if (!activated.ok()) return refuse_model(activated.error(), model, error);
   if (activation != nullptr) {
@@ -207,7 +210,7 @@ void shared_pool_get_stats(const cuvmm_shared_pool* pool, cuvmm_shared_pool_stat
 
 uint64_t shared_pool_trim(cuvmm_shared_pool* pool) {
   if (pool == nullptr) return 0;
-  const Inside inside;
+  const HookBypass bypass;
   return pool->models->trim();
 }
 

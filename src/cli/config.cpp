@@ -12,11 +12,20 @@
 namespace cuvmm::cli {
 namespace {
 
-void print_rows(const std::vector<OptionValue>& rows) {
+bool differs(const OptionValue& row) {
+  return row.value != row.default_value;
+}
+
+// Those that differ from their defaults, or those that do not. Whether there were any.
+bool print_rows(const std::vector<OptionValue>& rows, bool that_differ) {
+  bool has_printed = false;
   for (const OptionValue& row : rows) {
+    if (differs(row) != that_differ) continue;
     fmt::print("{:<18} {:<12} {:<12} {}\n", row.name, row.value.empty() ? "-" : row.value,
                name_of(row.origin), row.comment);
+    has_printed = true;
   }
+  return has_printed;
 }
 
 nlohmann::json as_json(const std::vector<OptionValue>& rows) {
@@ -32,7 +41,7 @@ nlohmann::json as_json(const std::vector<OptionValue>& rows) {
   return list;
 }
 
-// Refused values, as whoever runs a program would have them: one line each.
+// Refused values, as a user who runs a program sees them: one line each.
 template <class Table>
 int say_problems(const Table& table) {
   std::vector<OptionProblem> problems = table.problems();
@@ -45,7 +54,7 @@ int say_problems(const Table& table) {
   return problems.empty() ? 0 : 2;
 }
 
-int show(bool json) {
+int show(bool json, bool simulated) {
   const Options options = Options::from_environment();
   const SimOptions sim_options = SimOptions::from_environment();
   if (json) {
@@ -55,8 +64,10 @@ int show(bool json) {
     fmt::print("{}\n", all.dump(2));
   } else {
     fmt::print("{:<18} {:<12} {:<12} {}\n", "OPTION", "VALUE", "FROM", "WHAT IT DOES");
-    print_rows(options.list());
-    print_rows(sim_options.list());
+    const bool any = print_rows(options.list(), true);
+    if (print_rows(sim_options.list(), true) || any) fmt::print("\n");
+    print_rows(options.list(), false);
+    if (simulated) print_rows(sim_options.list(), false);
   }
   const int problems = say_problems(options);
   const int sim_problems = say_problems(sim_options);
@@ -68,9 +79,14 @@ int show(bool json) {
 void add_config(CLI::App& app, int& exit_status) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command =
-      app.add_subcommand("config", "show every option, its value and where it came from");
+      app.add_subcommand("config", "show every option, its value, and where the value comes from");
+  auto simulated = std::make_shared<bool>(false);
+  command->footer(
+      "What differs from its default comes first. Of the simulated driver's options (VMM_SIM_...)\n"
+      "only those are shown that differ, unless --sim is given; --json has all.");
   command->add_flag("--json", *json, "as JSON");
-  command->callback([json, &exit_status] { exit_status = show(*json); });
+  command->add_flag("--sim", *simulated, "include the simulated driver's options");
+  command->callback([json, simulated, &exit_status] { exit_status = show(*json, *simulated); });
 }
 
 }  // namespace cuvmm::cli

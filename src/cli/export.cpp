@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/any_trace.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "view/formats/export.hpp"
@@ -17,21 +18,21 @@ struct ExportRequest {
   std::string out;
 };
 
-const char* what_to_do_next(view::Format format) {
+const char* what_to_do_next(view::ExportFormat format) {
   switch (format) {
-    case view::Format::MemoryViz:
+    case view::ExportFormat::MemoryViz:
       return "drop it on https://pytorch.org/memory_viz";
-    case view::Format::Chrome:
+    case view::ExportFormat::Chrome:
       return "open it at https://ui.perfetto.dev";
-    case view::Format::RmmCsv:
+    case view::ExportFormat::RmmCsv:
       return "`cuvmm replay` plays it";
-    case view::Format::Csv:
+    case view::ExportFormat::Csv:
       return "a line an event";
   }
   return "";
 }
 
-Result<void> write(view::Recording& recording, view::Format format, view::OutputFile& out,
+Result<void> write(view::Recording& recording, view::ExportFormat format, view::OutputFile& out,
                    const ExportRequest& request) {
   if (request.out == "-") return view::export_trace(recording, format, out);
   ProgressBar bar{"writing " + request.format};
@@ -42,7 +43,7 @@ Result<void> write(view::Recording& recording, view::Format format, view::Output
 }
 
 int export_to(const ExportRequest& request) {
-  auto recording = view::Recording::open(request.trace);
+  auto recording = open_any_recording(request.trace);
   if (!recording) {
     say(request.trace + ": " + recording.error().text());
     return 1;
@@ -52,7 +53,7 @@ int export_to(const ExportRequest& request) {
     say(request.out + ": " + out.error().text());
     return 1;
   }
-  const auto format = static_cast<view::Format>(
+  const auto format = static_cast<view::ExportFormat>(
       std::find(view::format_names.begin(), view::format_names.end(), request.format) -
       view::format_names.begin());
   const auto written = write(*recording, format, *out, request);
@@ -84,13 +85,13 @@ void add_export(CLI::App& app, int& exit_status) {
       "Examples:\n"
       "  cuvmm export --format memory_viz run.trace -o run.pickle\n"
       "  cuvmm export --format csv run.trace -o - | head");
-  command->add_option("--format", request->format, "whose format")
+  command->add_option("--format", request->format, "output format")
       ->required()
       ->check(CLI::IsMember({"memory_viz", "chrome", "rmm-csv", "csv"}));
   command->add_option("-o,--output", request->out, "the file to write; - is standard output")
       ->required()
       ->type_name("FILE");
-  command->add_option("trace", request->trace, "a file that `cuvmm run --trace` wrote")
+  command->add_option("trace", request->trace, "a file from `cuvmm run --trace`, PyTorch or RMM")
       ->required()
       ->type_name("TRACE");
   command->callback([request, &exit_status] { exit_status = export_to(*request); });

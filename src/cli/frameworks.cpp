@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "cli/output.hpp"
+
 namespace cuvmm::cli {
 namespace {
 
@@ -26,29 +28,48 @@ bool is_any_set(const Settings& settings) {
   return false;
 }
 
-// All of a framework's variables, or none: half of them would say two things.
+// All of a framework's variables, or none: half of them would say two things. Whether they were
+// set; what they are now follows.
 template <class Settings>
-void set(const Settings& settings, std::string& done, std::string& kept) {
+bool set(const Settings& settings, std::string& now) {
   const bool is_chosen = is_any_set(settings);
   for (const Setting& setting : settings) {
     if (!is_chosen) setenv(setting.name, setting.value, 1);
-    if (is_chosen && std::getenv(setting.name) == nullptr) continue;
-    std::string& list = is_chosen ? kept : done;
-    list += (list.empty() ? "" : ", ") + std::string{setting.name};
+    const char* const value = std::getenv(setting.name);
+    if (value == nullptr) continue;
+    now += (now.empty() ? "" : ", ") + std::string{setting.name} + "=" + printable(value);
   }
+  return !is_chosen;
+}
+
+std::string line_on_pytorch() {
+  std::string now;
+  if (set(pytorch, now)) {
+    return "PyTorch: set " + now +
+           "; it takes memory from the driver instead of its own cache, so "
+           "torch.cuda.memory._snapshot() and _record_memory_history() do not work: use --trace";
+  }
+  std::string line = "PyTorch: kept " + now;
+  if (now.find("backend:cudaMallocAsync") != std::string::npos) return line;
+  if (now.find("expandable_segments:True") != std::string::npos) {
+    return line +
+           ": it maps its own memory, which cuvmm records and counts but neither limits, "
+           "moves nor spills; unset it to let cuvmm serve PyTorch";
+  }
+  return line +
+         ": it keeps memory in its own cache, whose free memory cuvmm cannot use; unset it "
+         "to let cuvmm serve PyTorch";
+}
+
+std::string line_on_jax() {
+  std::string now;
+  return set(jax, now) ? "JAX: set " + now : "JAX: kept " + now;
 }
 
 }  // namespace
 
-std::string let_frameworks_use_the_driver() {
-  std::string done;
-  std::string kept;
-  set(pytorch, done, kept);
-  set(jax, done, kept);
-  std::string line = "PyTorch and JAX take stream-ordered memory";
-  if (!done.empty()) line += "; set " + done;
-  if (!kept.empty()) line += "; kept as they were " + kept;
-  return line;
+std::vector<std::string> let_frameworks_use_the_driver() {
+  return {line_on_pytorch(), line_on_jax()};
 }
 
 FrameworkWatch::FrameworkWatch() : is_needed_(!is_any_set(pytorch)) {}

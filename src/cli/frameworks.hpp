@@ -4,12 +4,14 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 namespace cuvmm::cli {
 
 // Sets, unless it is set, what makes PyTorch and JAX ask the driver for stream-ordered memory,
-// which cuvmm serves, rather than keep memory in caches of their own. What was done, in a line.
-std::string let_frameworks_use_the_driver();
+// which cuvmm serves, rather than keep memory in caches of their own. What was done, and what that
+// means for PyTorch's own tools, in a line each.
+std::vector<std::string> let_frameworks_use_the_driver();
 
 // Notices a program that has brought PyTorch, with its own cache in use, while it runs.
 class FrameworkWatch {

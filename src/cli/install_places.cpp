@@ -3,35 +3,12 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <initializer_list>
 
+#include "base/beside_us.hpp"
 #include "cli/loadable.hpp"
 
 namespace cuvmm::cli {
-namespace {
-
 namespace fs = std::filesystem;
-
-// build/bin and prefix/bin have lib beside them; a Debian package has lib/x86_64-linux-gnu; a
-// Python package keeps everything in one folder.
-Result<std::string> find_beside_us(const char* what, const char* missing,
-                                   std::initializer_list<const char*> places = {
-                                       "../lib", "../lib/x86_64-linux-gnu", "."}) {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) {
-    return Error{.kind = ErrorKind::SystemFailed,
-                 .system_code = error.value(),
-                 .doing = "find our own program"};
-  }
-  for (const char* place : places) {
-    const fs::path candidate = program.parent_path() / place / what;
-    if (fs::exists(candidate, error)) return fs::canonical(candidate, error).string();
-  }
-  return Error{.kind = ErrorKind::NotFound, .doing = missing, .subject = what};
-}
-
-}  // namespace
 
 Result<std::string> find_preload_library() {
   return loadable(TRY(find_beside_us("libcuvmm_preload.so", "find the preload library")));

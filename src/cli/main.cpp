@@ -15,12 +15,12 @@ int run(int count, char** words) {
   app.fallthrough(false);
   app.footer(
       "Examples:\n"
-      "  cuvmm demo                                       what cuvmm does, without a card\n"
-      "  cuvmm run -- python train.py                     a program, its memory served by cuvmm\n"
-      "  cuvmm run --trace run.trace -- python train.py   and every event recorded\n"
+      "  cuvmm demo                                       what cuvmm does, without a GPU\n"
+      "  cuvmm run -- python train.py                     run a program, serve its memory\n"
+      "  cuvmm run --trace run.trace -- python train.py   and record every event\n"
       "  cuvmm plot run.trace -o run.png                  look at it\n"
       "\n"
-      "`cuvmm COMMAND --help` has more.");
+      "Run `cuvmm COMMAND --help` for details.");
   int exit_status = 0;
   add_run(app, exit_status);
   add_config(app, exit_status);
@@ -29,10 +29,14 @@ int run(int count, char** words) {
   add_plot(app, exit_status);
   add_export(app, exit_status);
   add_replay(app, exit_status);
+  add_advise(app, exit_status);
   add_doctor(app, exit_status);
   add_generate(app, exit_status);
   add_top(app, exit_status);
+  add_metrics(app, exit_status);
   add_pause(app, exit_status);
+  add_set(app, exit_status);
+  add_cdi(app, exit_status);
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuvmm pause, cuvmm resume: processes leave their devices and come back.
 #include <fmt/core.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -12,6 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "share/control.hpp"
+#include "share/system_error.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -32,12 +35,25 @@ struct PauseRequest {
   std::string timeout = "10s";
 };
 
+bool is_running(int process) {
+  return process > 0 && (::kill(process, 0) == 0 || errno != ESRCH);
+}
+
+// Its times are the simulated driver's, not a card's.
+bool is_simulated(int process) {
+  std::ifstream maps{fmt::format("/proc/{}/maps", process)};
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/cuvmm/sim/libcuda.so") != std::string::npos) return true;
+  }
+  return false;
+}
+
 void print_done(const PauseRequest& request, int process, const ControlAnswer& answer) {
   const bool paused = request.what == ControlWhat::Pause;
-  fmt::print("{}: {}: {} in {:.1f} ms, held for {:.1f} ms\n", process,
+  fmt::print("{}: {}: {} in {:.1f} ms, held for {:.1f} ms{}\n", process,
              paused ? "paused" : "resumed", print_size(answer.moved),
-             static_cast<double>(answer.took_us) / 1000,
-             static_cast<double>(answer.held_us) / 1000);
+             static_cast<double>(answer.took_us) / 1000, static_cast<double>(answer.held_us) / 1000,
+             is_simulated(process) ? " (simulated)" : "");
   const auto ms = [](std::uint64_t us) { return static_cast<double>(us) / 1000; };
   fmt::print(
       "{}: of that: calls and work {:.1f}, host memory {:.1f}, copies {:.1f}, mapping {:.1f}, "
@@ -59,7 +75,17 @@ nlohmann::json as_json(int process, const Result<ControlAnswer>& answer) {
           {"stayed_bytes", said.stayed},
           {"took_us", said.took_us},
           {"held_us", said.held_us},
+          {"drain_us", said.drain_us},
+          {"host_us", said.host_us},
+          {"copies_us", said.copies_us},
+          {"maps_us", said.maps_us},
+          {"chunks_us", said.chunks_us},
           {"text", printable(answer.ok() ? std::string{said.text.data()} : answer.error().text())}};
+}
+
+// Where every process is meant, one that ended meanwhile is no longer among them.
+bool has_ended_meanwhile(const PauseRequest& request, int process, const Error& error) {
+  return request.all && (share::says_gone(error) || !is_running(process));
 }
 
 // Whether it did what was asked.
@@ -69,9 +95,17 @@ bool tell_one(const PauseRequest& request, int process, Duration timeout, nlohma
   words.timeout_us = static_cast<std::uint64_t>(timeout.count());
   if (request.strict) words.flags |= share::control_flag::strict;
   if (request.partly) words.flags |= share::control_flag::partly;
+  if (!is_running(process)) {
+    constexpr const char* why = "no such process";
+    if (request.all) return true;
+    all.push_back(as_json(process, Error{.kind = ErrorKind::NotFound, .subject = why}));
+    fmt::print(stderr, "cuvmm: {}: {}\n", process, why);
+    return false;
+  }
   // Copying comes on top of the wait for the work that runs.
   constexpr Duration for_copies{600ll * 1'000'000};
   const auto answer = share::tell(process, words, share::Deadline::after(timeout + for_copies));
+  if (!answer.ok() && has_ended_meanwhile(request, process, answer.error())) return true;
   all.push_back(as_json(process, answer));
   if (!answer.ok()) {
     fmt::print(stderr, "cuvmm: {}: {}\n", process, answer.error().text());
@@ -117,6 +151,10 @@ int tell_all(const PauseRequest& request) {
   std::vector<int> processes = request.processes;
   if (request.all) {
     for (const pid_t process : share::controlled_processes()) processes.push_back(process);
+    if (processes.empty()) {
+      say("no program of this user can be paused or resumed; `cuvmm run --control` starts one that "
+          "can");
+    }
   }
   bool done = true;
   auto all = nlohmann::json::array();
@@ -129,12 +167,12 @@ CLI::App* add(CLI::App& app, const char* name, const char* text,
               const std::shared_ptr<PauseRequest>& request, int& exit_status) {
   CLI::App* command = app.add_subcommand(name, text);
   command->add_option("process", request->processes, "process numbers")->type_name("PID");
-  command->add_flag("--all", request->all, "every process of this user that can be told");
-  command->add_option("--timeout", request->timeout, "how long to wait for the work that runs")
+  command->add_flag("--all", request->all, "every process of this user that accepts it");
+  command->add_option("--timeout", request->timeout, "how long to wait for running work")
       ->type_name("TIME")
       ->capture_default_str();
-  command->add_flag("--json", request->json, "one object, for programs");
-  command->add_flag("--list", request->list, "only name the processes that can be told");
+  command->add_flag("--json", request->json, "print one JSON object");
+  command->add_flag("--list", request->list, "only list the processes that accept it");
   command->callback([request, &exit_status] { exit_status = tell_all(*request); });
   return command;
 }
@@ -144,14 +182,32 @@ CLI::App* add(CLI::App& app, const char* name, const char* text,
 void add_pause(CLI::App& app, int& exit_status) {
   auto pause = std::make_shared<PauseRequest>();
   pause->what = ControlWhat::Pause;
-  add(app, "pause", "move a process' device memory to the host and hold its calls", pause,
+  add(app, "pause", "move a process's device memory to the host and block its CUDA calls", pause,
       exit_status)
-      ->add_flag("--strict", pause->strict, "refuse where some memory cannot leave the device");
+      ->footer(
+          "Examples:\n"
+          "  cuvmm run --control -- ./program &    a program that can be paused\n"
+          "  cuvmm pause --list                    which there are\n"
+          "  cuvmm pause 4711                      its memory leaves the device, its CUDA calls "
+          "block\n"
+          "  cuvmm pause --all --timeout 60s       every program of this user\n"
+          "\n"
+          "Exit status: 0, or 1 where a program was not paused: it continues as if nothing had "
+          "been\n"
+          "asked.")
+      ->add_flag("--strict", pause->strict, "refuse if some memory cannot leave the device");
   auto resume = std::make_shared<PauseRequest>();
   resume->what = ControlWhat::Resume;
-  add(app, "resume", "move a paused process' memory back, and let it go on", resume, exit_status)
+  add(app, "resume", "move a paused process's memory back and let it continue", resume, exit_status)
+      ->footer(
+          "Examples:\n"
+          "  cuvmm resume 4711             all of its memory returns to the device\n"
+          "  cuvmm resume 4711 --partly    continue with what fits, the rest on the host\n"
+          "  cuvmm resume --all\n"
+          "\n"
+          "Exit status: 0, or 1 where a program could not be resumed: it stays paused.")
       ->add_flag("--partly", resume->partly,
-                 "go on with what fits the device, the rest on the host");
+                 "continue with what fits the device, the rest on the host");
 }
 
 }  // namespace cuvmm::cli

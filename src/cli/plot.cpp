@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/fd.hpp"
+#include "cli/any_trace.hpp"
 #include "cli/child.hpp"
 #include "cli/commands.hpp"
 #include "cli/environment.hpp"
@@ -36,7 +37,7 @@ bool has_ending(const std::string& path, std::initializer_list<const char*> endi
 }
 
 Result<view::Picture> picture_of(const std::string& path, const PlotRequest& request) {
-  auto recording = TRY(view::Recording::open(path));
+  auto recording = TRY(open_any_recording(path));
   ProgressBar shown{"reading " + std::filesystem::path{path}.filename().string()};
   bar = &shown;
   return view::take_picture(recording, {.device = request.device},
@@ -81,7 +82,8 @@ int draw(const std::string& data, const PlotRequest& request) {
   for (const std::string& trace : request.traces) command.push_back("--label=" + trace);
   ::lseek(file.number(), 0, SEEK_SET);
   const int status = run_child(command);
-  if (status == exit_not_found) say("plots need python3 with matplotlib (and plotly for .html)");
+  if (status == exit_not_found)
+    say("plots need python3, and for .png and .svg its package matplotlib");
   if (status != 0) return exit_failed;
   if (!request.quiet) say("wrote " + request.out);
   return 0;
@@ -113,7 +115,7 @@ void add_plot(CLI::App& app, int& exit_status) {
   auto request = std::make_shared<PlotRequest>();
   auto device = std::make_shared<int>(-1);
   CLI::App* command =
-      app.add_subcommand("plot", "draw traces: addresses, memory, sizes, over time");
+      app.add_subcommand("plot", "draw traces: addresses, memory and sizes over time");
   command->footer(
       "Several traces stand side by side: before and after.\n"
       "\n"
@@ -122,15 +124,15 @@ void add_plot(CLI::App& app, int& exit_status) {
       "  cuvmm plot before.trace after.trace -o both.html\n"
       "\n"
       ".html is one file that needs no network; .json is what is drawn (docs/picture_format.md).\n"
-      "A log (VMM_LOG_FILE, at level INFO) can be drawn too. Needs python3 with matplotlib, and\n"
-      "plotly for .html.");
+      "A log (VMM_LOG_FILE, at level INFO), PyTorch's memory snapshots and histories and RMM's\n"
+      "logs can be drawn too. Needs python3, and matplotlib for .png and .svg.");
   command->add_option("-o,--output", request->out, "the file to write: .png, .svg, .html or .json")
       ->required()
       ->type_name("FILE");
-  command->add_option("--device", *device, "the device to show, else the first that was used")
+  command->add_option("--device", *device, "the device to show; default: the first one used")
       ->check(CLI::Range(0, 1023));
-  command->add_flag("-q,--quiet", request->quiet, "say nothing where all went well");
-  command->add_option("trace", request->traces, "files that `cuvmm run --trace` wrote")
+  command->add_flag("-q,--quiet", request->quiet, "print only errors");
+  command->add_option("trace", request->traces, "files from `cuvmm run --trace`, PyTorch or RMM")
       ->required()
       ->expected(1, most_traces)
       ->type_name("TRACE");

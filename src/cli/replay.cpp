@@ -165,10 +165,11 @@ int replay_trace(const ReplayWords& words, const CLI::App& command) {
 void add_replay(CLI::App& app, int& exit_status) {
   auto words = std::make_shared<ReplayWords>();
   CLI::App* command = app.add_subcommand(
-      "replay", "play a trace's allocations and frees to an allocator, without a card");
+      "replay", "replay a trace's allocations and frees against an allocator, without a GPU");
   command->footer(
-      "TRACE is a file that `cuvmm run --trace` wrote, PyTorch's memory history or RMM's log as\n"
-      "comma-separated values, plain or compressed by gzip; docs/replay.md has the columns.\n"
+      "TRACE is a file that `cuvmm run --trace` wrote, a memory snapshot of PyTorch\n"
+      "(torch.cuda.memory._dump_snapshot), its memory history or RMM's log as comma-separated\n"
+      "values; the last three plain or compressed by gzip. docs/replay.md has the columns.\n"
       "\n"
       "Policies:\n"
       "  arena       cuvmm's own allocator, the real code, on the simulated driver\n"
@@ -180,25 +181,25 @@ void add_replay(CLI::App& app, int& exit_status) {
       "\n"
       "Exit status: 0 when the whole trace was played; 3 when memory was not enough; 2 on wrong\n"
       "usage; 1 when the trace cannot be read or something of ours fails.");
-  command->add_option("--policy", words->policy, "who serves the requests")
+  command->add_option("--policy", words->policy, "the allocator")
       ->check(CLI::IsMember({"arena", "expandable", "caching", "driver"}))
       ->capture_default_str();
   command
       ->add_option("--chunk", words->chunk,
-                   "size of all chunks (arena), of those for large blocks (expandable); else what "
-                   "the policy chooses")
+                   "chunk size (arena), or size of chunks for large blocks (expandable); default: "
+                   "the policy's own")
       ->type_name("SIZE");
   command
       ->add_option("--limit", words->limit,
-                   "physical memory there is: 16G, or 1.02x for a multiple of the trace's peak of "
-                   "live bytes; else a card of 141 GB")
+                   "physical memory: 16G, or 1.02x for a multiple of the trace's peak of live "
+                   "bytes; default: 141 GB")
       ->type_name("SIZE|FACTORx");
   command
       ->add_option("--grow", words->grow,
-                   "arena: loose takes new memory before it moves chunks, tight moves first")
+                   "arena: loose takes new memory before moving chunks, tight moves first")
       ->check(CLI::IsMember({"loose", "tight"}))
       ->capture_default_str();
-  command->add_flag("--json", words->json, "one flat object, for programs");
+  command->add_flag("--json", words->json, "print one flat JSON object");
   command->add_option("trace", words->trace, "what to play")->required()->type_name("TRACE");
   command->callback(
       [words, command, &exit_status] { exit_status = replay_trace(*words, *command); });

@@ -3,12 +3,10 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <map>
 
-#include "base/options.hpp"
-#include "base/sim_options.hpp"
 #include "cli/child.hpp"
 #include "cli/commands.hpp"
 #include "cli/driver_here.hpp"
@@ -18,7 +16,7 @@
 #include "cli/output.hpp"
 #include "cli/preload_version.hpp"
 #include "cli/run_summary.hpp"
-#include "cli/sim_calls.hpp"
+#include "cli/settings.hpp"
 #include "cli/trace_names.hpp"
 #include "cuvmm/version.h"
 
@@ -32,44 +30,18 @@ struct RunRequest {
   bool simulated = false;
   bool frameworks = false;
   bool quiet = false;
+  bool needs_driver = false;
   std::string simulation;  // devices=2,memory=8G
 };
 
-// A value that the library would refuse is refused here, where somebody can still mend it.
-bool set_option(const std::string& name, const std::string& value) {
-  Options options;
-  SimOptions sim_options;
-  auto problem = options.set(name, value, Origin::CommandLine);
-  if (name.starts_with("VMM_SIM_")) problem = sim_options.set(name, value, Origin::CommandLine);
-  if (!problem.has_value()) problem = problem_of_calls(name, value);
-  if (problem.has_value()) {
-    fmt::print(stderr, "cuvmm: {}\n", problem->text());
-    return false;
+// The flag that sets an option: --trace for VMM_TRACE_FILE, --log-level for VMM_LOG_LEVEL.
+std::string flag_of(const std::string& name) {
+  if (name == "VMM_TRACE_FILE") return "--trace";
+  std::string flag = "--";
+  for (const char letter : name.substr(std::string_view{"VMM_"}.size())) {
+    flag += letter == '_' ? '-' : lower_of(letter);
   }
-  setenv(name.c_str(), value.c_str(), 1);
-  return true;
-}
-
-// "devices=2,memory=8G" as VMM_SIM_DEVICES and VMM_SIM_MEMORY.
-bool set_simulation(const std::string& text) {
-  if (text == "true") return true;  // the flag without a value
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string part = text.substr(begin, end - begin);
-    const std::size_t equals = part.find('=');
-    if (equals == std::string::npos) {
-      fmt::print(stderr, "cuvmm: --sim={}: each part is NAME=VALUE, as in devices=2,memory=8G\n",
-                 text);
-      return false;
-    }
-    std::string name = "VMM_SIM_" + part.substr(0, equals);
-    for (char& letter : name)
-      letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
-    if (!set_option(name, part.substr(equals + 1))) return false;
-    begin = end + 1;
-  }
-  return true;
+  return flag;
 }
 
 // Everything is in the environment; what is left is to run it and to say what it came to.
@@ -101,7 +73,7 @@ int run(const RunRequest& request) {
   }
   for (const auto& [name, value] : request.options) {
     if (value.empty()) continue;
-    if (!set_option(name, value)) return exit_usage;
+    if (!set_option(name, value, flag_of(name))) return exit_usage;
   }
   if (request.simulated) {
     const auto directory = find_sim_directory();
@@ -112,13 +84,13 @@ int run(const RunRequest& request) {
     if (!set_simulation(request.simulation)) return exit_usage;
     put_first("LD_LIBRARY_PATH", *directory);
   } else if (!has_driver()) {
-    fmt::print(
-        stderr,
-        "cuvmm: this machine has no CUDA driver; --sim runs the program on a simulated one\n");
+    say("this machine has no CUDA driver; --sim runs the program on a simulated one");
+    if (request.needs_driver) return exit_ours;
   }
   if (request.frameworks) {
-    const std::string done = let_frameworks_use_the_driver();
-    if (!request.quiet) say(done);
+    for (const std::string& line : let_frameworks_use_the_driver()) {
+      if (!request.quiet) say(line);
+    }
   }
   cli::preload(*preload);
   return run_under_us(request);
@@ -128,14 +100,20 @@ int run(const RunRequest& request) {
 
 void add_run(CLI::App& app, int& exit_status) {
   auto request = std::make_shared<RunRequest>();
-  CLI::App* command = app.add_subcommand("run", "run a program with its GPU memory seen by cuvmm");
+  CLI::App* command = app.add_subcommand("run", "run a program under cuvmm");
   command->footer(
       "Examples:\n"
       "  cuvmm run --frameworks -- python train.py\n"
       "  cuvmm run --limit 16G --trace run.trace -- python train.py\n"
       "  cuvmm run --sim=devices=2,memory=8G -- ./program\n"
       "  cuvmm run --sim=memory=8G,card=mine -- ./program   (and another one beside it)\n"
+      "  cuvmm run --name A --guarantee 10G --limit 40G -- ./program   (with cuvmmd)\n"
       "  cuvmm run --mode monitor --trace before.trace -- ./program\n"
+      "\n"
+      "--frameworks sets PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync, for PyTorch, and\n"
+      "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async, for JAX. torch.cuda.memory_allocated() works as\n"
+      "ever; torch.cuda.memory._snapshot() and _record_memory_history() do not with that backend:\n"
+      "--trace records instead. Where expandable segments or anything else is set, it stays.\n"
       "\n"
       "Exit status: the program's own; 128+N after signal N; 125 if cuvmm fails, 126 if the\n"
       "program cannot be executed, 127 if it is not found, 2 on wrong usage.");
@@ -147,22 +125,41 @@ void add_run(CLI::App& app, int& exit_status) {
     command->add_option(flag, request->options[name], text)->type_name(type);
   };
   option("--mode", "VMM_MODE", "vmm|monitor|off",
-         "vmm serves memory, monitor only records, off does nothing");
-  option("--limit", "VMM_LIMIT", "SIZE", "physical memory of each device, as 16G or 80%");
+         "vmm: serve memory; monitor: only record; off: do nothing");
+  option("--limit", "VMM_LIMIT", "SIZE", "limit on physical memory of each device: 16G or 80%");
   option("--spill", "VMM_SPILL", "off|host|peer|auto[:SIZE]",
-         "where memory goes that the device has no room for, and how much at the most");
+         "where memory goes when the device is full, and how much at most");
   command->add_flag_callback(
       "--control", [request] { request->options["VMM_CONTROL"] = "on"; },
-      "let `cuvmm pause` and `cuvmm resume` reach the program");
-  option("--trace", "VMM_TRACE_FILE", "FILE", "record every event; %p is the process, %h the host");
+      "accept `cuvmm pause` and `cuvmm resume`");
+  option("--wait", "VMM_WAIT", "TIME", "how long an allocation waits for running work");
+  option("--node", "VMM_NODE", "off|auto|require",
+         "whether to lease device memory from the node service");
+  option("--node-wait", "VMM_NODE_WAIT", "TIME",
+         "how long an allocation waits for other programs' memory, their turns included");
+  option("--name", "VMM_NAME", "NAME", "the program's name in the node service");
+  option("--guarantee", "VMM_GUARANTEE", "SIZE", "guaranteed memory on each device");
+  option("--weight", "VMM_WEIGHT", "N", "its share of the devices' time, and of turns for memory");
+  option("--priority", "VMM_PRIORITY", "N",
+         "memory is reclaimed from the lowest priority first; with cuvmmd --time priority, the "
+         "highest runs "
+         "first");
+  option("--cap", "VMM_CAP", "PERCENT",
+         "of each device's time that it gets at the most, even if nobody else wants it");
+  option("--group", "VMM_GROUP", "NAME",
+         "programs that wait for each other: they get and lose turns together");
+  option("--trace", "VMM_TRACE_FILE", "FILE",
+         "record every event; %p expands to the process ID, %h to the host name");
   option("--log-level", "VMM_LOG_LEVEL", "error|warning|info|debug", "how much is logged");
-  option("--log-file", "VMM_LOG_FILE", "FILE", "where it is logged, else standard error");
+  option("--log-file", "VMM_LOG_FILE", "FILE", "log to this file instead of standard error");
   option("--schedule", "VMM_SCHEDULE", "POLICY",
-         "policy by which clients' work is issued: off, fifo, round_robin, priority, fair");
+         "scheduling policy of clients' work: off, fifo, round_robin, priority, fair");
   command->add_flag("--frameworks", request->frameworks,
-                    "let PyTorch and JAX take stream-ordered memory, which cuvmm serves; what is "
-                    "set already stays");
-  command->add_flag("-q,--quiet", request->quiet, "say nothing but what went wrong");
+                    "make PyTorch and JAX use stream-ordered memory, which cuvmm serves; disables "
+                    "PyTorch's own cache and memory snapshots; keeps settings that you have made");
+  command->add_flag("--require", request->needs_driver,
+                    "fail, rather than warn, if this machine has no CUDA driver");
+  command->add_flag("-q,--quiet", request->quiet, "print only errors");
   command->add_option("command", request->command, "the program and its arguments")
       ->required()
       ->type_name("COMMAND");

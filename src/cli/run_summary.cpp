@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/size.hpp"
 #include "cli/output.hpp"
 #include "cli/trace_summary.hpp"
@@ -13,7 +15,7 @@
 namespace cuvmm::cli {
 namespace {
 
-constexpr std::size_t most_traces = 1;  // of several processes, only the first is told of
+constexpr std::size_t most_children = 8;  // whose traces are listed
 
 void line(const char* what, const std::string& value) {
   fmt::print(stderr, "  {:<22} {}\n", what, value);
@@ -29,6 +31,18 @@ std::string in_shell(const std::string& path) {
   return quoted + "'";
 }
 
+// One line of another process' trace.
+void print_child(const std::string& path) {
+  auto trace = view::Recording::open(path);
+  if (!trace) return line("child", path);
+  TraceSummary memory;
+  while (const TraceRecord* record = trace->next()) memory.add(*record);
+  const auto& command = trace->header().command;
+  line("child", fmt::format("{}: {} (process {}), peak requested {}", path,
+                            command.empty() ? "" : printable(command.front()),
+                            trace->header().process, print_size(memory.live_peak_bytes)));
+}
+
 void print_one(const std::string& path) {
   auto trace = view::Recording::open(path);
   if (!trace) return;
@@ -39,9 +53,10 @@ void print_one(const std::string& path) {
     work.add(*record);
   }
   if (!trace->status() || memory.events == 0) return;
-  say(in_tone(fmt::format("{} events in {:.3f} s", memory.events,
-                          static_cast<double>(memory.last_time_ns) / 1e9),
-              Tone::Strong, STDERR_FILENO));
+  say(in_tone(
+      fmt::format("{} events in {:.3f} s{}", memory.events,
+                  static_cast<double>(memory.last_time_ns) / 1e9, note_on_times(trace->header())),
+      Tone::Strong, STDERR_FILENO));
   line("peak requested", print_size(memory.live_peak_bytes));
   line("peak physical",
        fmt::format("{}, {:.1f}% of it used", print_size(memory.physical_peak_bytes),
@@ -69,10 +84,20 @@ void print_one(const std::string& path) {
 
 }  // namespace
 
+const char* note_on_times(const TraceHeader& header) {
+  for (const TraceDevice& device : header.facts.devices) {
+    if (device.name == "cuvmm simulated device") return " (simulated)";
+  }
+  return "";
+}
+
 void print_run_summary(const std::vector<std::string>& traces) {
-  for (std::size_t i = 0; i < traces.size() && i < most_traces; ++i) print_one(traces[i]);
-  if (traces.size() > most_traces) {
-    line("and", fmt::format("{} traces of other processes", traces.size() - most_traces));
+  if (traces.empty()) return;
+  print_one(traces.front());
+  const std::size_t listed = std::min(traces.size(), most_children + 1);
+  for (std::size_t i = 1; i < listed; ++i) print_child(traces[i]);
+  if (traces.size() > listed) {
+    line("and", fmt::format("{} more traces of children", traces.size() - listed));
   }
 }
 

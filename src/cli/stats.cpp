@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm stats: what a trace comes to, without looking at the whole of it.
+// cuvmm stats: a trace's summary, in one pass.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
+#include "cli/any_trace.hpp"
 #include "cli/arena_summary.hpp"
 #include "cli/client_summary.hpp"
 #include "cli/commands.hpp"
+#include "cli/foreign_stats.hpp"
 #include "cli/output.hpp"
+#include "cli/run_summary.hpp"
 #include "cli/trace_summary.hpp"
 #include "cli/work_summary.hpp"
 #include "cuvmm/version.h"
@@ -61,7 +64,8 @@ void print_summary(const view::Recording& trace, const Summary& summary) {
   std::string command;
   for (const std::string& word : trace.header().command) command += word + " ";
   fmt::print("{}(process {}, mode {})\n", command, trace.header().process, trace.header().mode);
-  print_line("time", fmt::format("{:.3f} s", static_cast<double>(memory.last_time_ns) / 1e9));
+  print_line("time", fmt::format("{:.3f} s{}", static_cast<double>(memory.last_time_ns) / 1e9,
+                                 note_on_times(trace.header())));
   print_line("events", memory.events);
   if (trace.health().dropped > 0) print_line("events lost", trace.health().dropped);
   fmt::print("\nmemory\n");
@@ -82,12 +86,8 @@ void print_summary(const view::Recording& trace, const Summary& summary) {
   summary.clients.print(trace.header());
 }
 
-int show(const std::string& path, bool json) {
-  auto trace = view::Recording::open(path);
-  if (!trace.ok()) {
-    say(path + ": " + trace.error().text());
-    return 1;
-  }
+int show_recording(const std::string& path, view::Recording recording, bool json) {
+  auto* const trace = &recording;
   Summary summary;
   ProgressBar bar{"reading"};
   while (const TraceRecord* record = trace->next()) {
@@ -120,6 +120,19 @@ int show(const std::string& path, bool json) {
   return 0;
 }
 
+int show(const std::string& path, bool json) {
+  auto any = open_any_trace(path);
+  if (!any.ok()) {
+    say(path + ": " + any.error().text());
+    return 1;
+  }
+  if (auto* const ours = std::get_if<view::Recording>(&*any)) {
+    return show_recording(path, std::move(*ours), json);
+  }
+  print_foreign_stats(std::get<replay::ReplayTrace>(*any), json);
+  return 0;
+}
+
 }  // namespace
 
 void add_stats(CLI::App& app, int& exit_status) {
@@ -128,7 +141,7 @@ void add_stats(CLI::App& app, int& exit_status) {
     bool json = false;
   };
   auto request = std::make_shared<Request>();
-  CLI::App* command = app.add_subcommand("stats", "show what a trace comes to");
+  CLI::App* command = app.add_subcommand("stats", "summarize a trace");
   command->footer(
       "Examples:\n"
       "  cuvmm stats run.trace\n"
@@ -138,10 +151,12 @@ void add_stats(CLI::App& app, int& exit_status) {
       "the bytes that the program holds, those that lie free behind it, free ones that were moved\n"
       "to where they were needed, and live ones that were moved together.\n"
       "\n"
-      "A trace whose end is missing is read to its last whole record. Exit status: 0, or 1 where\n"
-      "nothing of it can be read.");
-  command->add_flag("--json", request->json, "one flat object, for programs");
-  command->add_option("trace", request->path, "a file that `cuvmm run --trace` or --log-file wrote")
+      "A trace whose end is missing is read to its last whole record. PyTorch's memory snapshots\n"
+      "and histories and RMM's logs are read too. Exit status: 0, or 1 where nothing can be read.");
+  command->add_flag("--json", request->json, "print one flat JSON object");
+  command
+      ->add_option("trace", request->path,
+                   "a file from `cuvmm run --trace` or --log-file, PyTorch or RMM")
       ->required()
       ->type_name("TRACE");
   command->callback([request, &exit_status] { exit_status = show(request->path, request->json); });

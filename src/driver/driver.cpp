@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/driver.hpp"
 
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "driver/absent_call.hpp"
@@ -26,6 +29,17 @@ ErrorKind kind_of(CUresult answer) {
 }  // namespace
 
 constinit thread_local const CallInfo* last_absent_call = nullptr;
+
+// The members come first, two a row, in the order of driver_api.def.
+static_assert(std::is_standard_layout_v<Driver> &&
+              offsetof(Driver, version) == call_count * sizeof(FunctionPair));
+
+FunctionPair Driver::functions(Call call) const {
+  FunctionPair pair;
+  const auto* const rows = reinterpret_cast<const std::byte*>(this);
+  std::memcpy(&pair, rows + static_cast<std::size_t>(call) * sizeof pair, sizeof pair);
+  return pair;
+}
 
 Error Driver::error_of(CUresult answer, const char* doing, Size asked) const {
   Error error{.kind = kind_of(answer), .driver_code = answer, .doing = doing, .asked = asked};

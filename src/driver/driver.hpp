@@ -9,6 +9,12 @@
 
 namespace cuvmm {
 
+// The addresses of a row's two forms; equal where it has one.
+struct FunctionPair {
+  void* legacy;
+  void* per_thread;
+};
+
 // The driver's functions, a member a row of driver_api.def: driver.cuMemMap(...). A signature that
 // a newer one has replaced carries its version: driver.cuCtxSynchronize_v2000. Members of the
 // per-thread flavour end in _per_thread. What the loaded driver lacks answers
@@ -33,6 +39,9 @@ struct Driver {
     return present[static_cast<std::size_t>(call)];
   }
   std::array<bool, call_count> present{};
+
+  // A row's members as addresses, for what treats all rows alike.
+  FunctionPair functions(Call call) const;
 
   // The driver's answer as a Result. `doing` is a string literal that names the step.
   Result<void> check(CUresult answer, const char* doing, Size asked = 0) const;

@@ -5,7 +5,7 @@
 
 namespace cuvmm {
 
-// What a driver call may do to work and memory that somebody else still counts on. Whoever holds
+// What a driver call may do to work and memory that others still count on. A subsystem that holds
 // something pending (a deferred copy, a skipped wait, a queue) decides by these alone.
 enum class Effect : std::uint8_t {
   Neutral = 0,        // asks or prepares; no pending work can tell

@@ -8,11 +8,11 @@ constexpr const char* create_call = "cuMemCreate";
 
 }  // namespace
 
-TraceQuiet::~TraceQuiet() {
+TraceQuiescence::~TraceQuiescence() {
   if (stream_ != nullptr) simulation_.driver().cuStreamDestroy(stream_);
 }
 
-bool TraceQuiet::begin(std::uint64_t) {
+bool TraceQuiescence::begin(std::uint64_t) {
   const Driver& driver = simulation_.driver();
   return stream_ != nullptr ||
          driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
@@ -36,7 +36,7 @@ Result<void> ArenaPolicy::make_parts(const Settings& settings) {
   // Whose pool it is makes no difference here: nobody asks the driver for memory of it.
   pool_ = TRY(PoolMemory::create(driver, *device_, order_, nullptr));
   context_ = TRY(ContextMemory::create(driver, *device_, order_, context,
-                                       AccessSet::of(device_->ordinal()), quiet_));
+                                       AccessSet::of(device_->ordinal()), quiescence_));
   return {};
 }
 
@@ -60,7 +60,7 @@ Result<void> ArenaPolicy::release(const ReplayEvent& event) {
   Allocation& allocation = *found->second;
   used_.erase(found);
   const auto facts = allocation.facts();
-  if (!facts || !allocation.let_go(*facts)) {
+  if (!facts || !allocation.try_release(*facts)) {
     return Error{.kind = ErrorKind::NotFound, .doing = "free"};
   }
   if (event.kind == Kind::Blocking) {

@@ -20,12 +20,12 @@ class TraceOrder final : public StreamOrder {
 };
 
 // A trace has no work that could touch memory while it is moved.
-class TraceQuiet final : public Quiet {
+class TraceQuiescence final : public Quiescence {
  public:
-  explicit TraceQuiet(const Simulation& simulation) : simulation_(simulation) {}
-  ~TraceQuiet() override;
-  TraceQuiet(const TraceQuiet&) = delete;
-  TraceQuiet& operator=(const TraceQuiet&) = delete;
+  explicit TraceQuiescence(const Simulation& simulation) : simulation_(simulation) {}
+  ~TraceQuiescence() override;
+  TraceQuiescence(const TraceQuiescence&) = delete;
+  TraceQuiescence& operator=(const TraceQuiescence&) = delete;
 
   bool begin(std::uint64_t until) override;
   void end() override {}
@@ -54,12 +54,12 @@ class ArenaPolicy final : public Policy {
 
  private:
   explicit ArenaPolicy(const Simulation& simulation)
-      : simulation_(simulation), quiet_(simulation) {}
+      : simulation_(simulation), quiescence_(simulation) {}
   Result<void> make_parts(const Settings& settings);
 
   const Simulation simulation_;
   TraceOrder order_;
-  TraceQuiet quiet_;
+  TraceQuiescence quiescence_;
   std::unique_ptr<DeviceMemory> device_;
   std::unique_ptr<PoolMemory> pool_;
   std::unique_ptr<ContextMemory> context_;

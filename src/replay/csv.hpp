@@ -55,7 +55,7 @@ class CsvColumns {
   std::size_t fields_ = 0;
 };
 
-// A field as a complaint shows it.
+// A field as a violation shows it.
 inline std::string quoted(std::string_view field) {
   return "'" + std::string(field.substr(0, 80)) + "'";
 }

@@ -7,7 +7,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "alloc/records.hpp"
+#include "alloc/record_pool.hpp"
 #include "replay/modelled_memory.hpp"
 #include "replay/policy.hpp"
 
@@ -101,7 +101,7 @@ class PytorchModel : public Policy {
  private:
   void take_in(Piece& piece, Piece& neighbour);
 
-  Records<Piece> pieces_;
+  RecordPool<Piece> pieces_;
   std::unordered_map<BlockId, Piece*> used_;
   std::uint64_t retries_ = 0;
 };

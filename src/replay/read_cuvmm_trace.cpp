@@ -17,6 +17,8 @@ bool is_device_memory(const TraceRecord& record) {
   return (record.flags & others) == 0;
 }
 
+constexpr std::int16_t out_of_memory = 2;  // CUDA_ERROR_OUT_OF_MEMORY
+
 Kind kind_of(const TraceRecord& record) {
   return (record.flags & trace_flag::stream_ordered) != 0 ? Kind::StreamOrdered : Kind::Blocking;
 }
@@ -52,13 +54,20 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
                         .stream = record->stream,
                         .kind = kind_of(*record)});
       if (kind_of(*record) == Kind::Blocking) contexts[record->address] = record->context;
+    } else if (record->event == TraceEvent::AllocateFailed && record->result == out_of_memory &&
+               is_device_memory(*record)) {
+      builder.refuse({.time_us = time_us,
+                      .size = record->size,
+                      .stream = record->stream,
+                      .kind = kind_of(*record)},
+                     record->other);
     } else if (record->event == TraceEvent::Free && is_device_memory(*record)) {
       builder.free(time_us, record->address);
       contexts.erase(record->address);
     }
   }
   TRY(reader.status());
-  return builder.finish();
+  return builder.finish(Source::Cuvmm);
 }
 
 }  // namespace cuvmm::replay

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // time_us,action,address,size,stream: what torch.cuda.memory._record_memory_history() keeps.
 #include "replay/csv.hpp"
+#include "replay/pytorch_actions.hpp"
 #include "replay/read_trace.hpp"
 
 namespace cuvmm::replay {
@@ -9,19 +10,7 @@ namespace {
 using Columns = CsvColumns<5>;
 constexpr Columns::Names names{"time_us", "action", "address", "size", "stream"};
 
-enum class Meaning { Allocate, Free, Nothing, Unknown };
-
-// A block that is still in use by another stream is live after free_requested. What PyTorch's own
-// allocator asks of the driver (segment_...) is of no meaning to another allocator.
-Meaning meaning_of(std::string_view action) {
-  if (action == "alloc") return Meaning::Allocate;
-  if (action == "free_completed") return Meaning::Free;
-  if (action == "free_requested" || action == "snapshot" || action == "oom" ||
-      action == "workspace_snapshot" || action.starts_with("segment_")) {
-    return Meaning::Nothing;
-  }
-  return Meaning::Unknown;
-}
+using pytorch::Meaning;
 
 }  // namespace
 
@@ -39,7 +28,7 @@ Result<ReplayTrace> read_pytorch_history(TextLines& lines, std::string_view head
     const auto values = columns->values(line);
     if (!values) return lines.error("not as many fields as the first line has");
     const auto& [time, action, address, size, stream] = *values;
-    const Meaning meaning = meaning_of(action);
+    const Meaning meaning = pytorch::meaning_of(action);
     if (meaning == Meaning::Nothing) continue;
     if (meaning == Meaning::Unknown) return lines.error("no action is called " + quoted(action));
 
@@ -51,6 +40,16 @@ Result<ReplayTrace> read_pytorch_history(TextLines& lines, std::string_view head
     if (!at) return lines.error("address is no hexadecimal number: " + quoted(address));
     if (!bytes) return lines.error("size is no number: " + quoted(size));
     if (!stream_name) return lines.error("stream is no number: " + quoted(stream));
+    if (meaning == Meaning::Take || meaning == Meaning::GiveBack) {
+      if (action == "segment_map") builder.is_expandable();
+      const auto size_taken = static_cast<std::int64_t>(*bytes);
+      builder.reserve(meaning == Meaning::Take ? size_taken : -size_taken);
+      continue;
+    }
+    if (meaning == Meaning::Refused) {
+      builder.refuse({.time_us = *time_us, .size = *bytes, .stream = *stream_name}, 0);
+      continue;
+    }
     if (meaning == Meaning::Free) {
       builder.free(*time_us, *at);
       continue;
@@ -58,7 +57,7 @@ Result<ReplayTrace> read_pytorch_history(TextLines& lines, std::string_view head
     if (builder.is_live(*at)) return lines.error("allocated again while it is live");
     builder.allocate({.time_us = *time_us, .address = *at, .size = *bytes, .stream = *stream_name});
   }
-  return builder.finish();
+  return builder.finish(Source::PytorchTable);
 }
 
 }  // namespace cuvmm::replay

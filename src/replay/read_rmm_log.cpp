@@ -74,9 +74,9 @@ Result<ReplayTrace> read_rmm_log(TextLines& lines, std::string_view head) {
     const auto values = columns->values(line);
     if (!values) return lines.error("not as many fields as the first line has");
     const auto& [time, action, pointer, size, stream] = *values;
-    if (action == "allocate failure") continue;
     const bool is_free = action == "free";
-    if (!is_free && action != "allocate") {
+    const bool is_refused = action == "allocate failure";
+    if (!is_free && !is_refused && action != "allocate") {
       return lines.error("no action is called " + quoted(action));
     }
 
@@ -89,6 +89,10 @@ Result<ReplayTrace> read_rmm_log(TextLines& lines, std::string_view head) {
     if (!bytes) return lines.error("Size is no number: " + quoted(size));
     if (!stream_name) return lines.error("Stream is no stream: " + quoted(stream));
     const std::uint64_t time_us = clock.since_first(*of_day);
+    if (is_refused) {
+      builder.refuse({.time_us = time_us, .size = *bytes, .stream = *stream_name}, 0);
+      continue;
+    }
     if (*at == 0) continue;  // of nothing
     if (is_free) {
       builder.free(time_us, *at);
@@ -97,7 +101,7 @@ Result<ReplayTrace> read_rmm_log(TextLines& lines, std::string_view head) {
     if (builder.is_live(*at)) return lines.error("allocated again while it is live");
     builder.allocate({.time_us = time_us, .address = *at, .size = *bytes, .stream = *stream_name});
   }
-  return builder.finish();
+  return builder.finish(Source::RmmLog);
 }
 
 }  // namespace cuvmm::replay

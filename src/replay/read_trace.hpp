@@ -11,12 +11,15 @@
 
 namespace cuvmm::replay {
 
-// A trace of ours, the memory history of PyTorch as comma-separated values, or the log of RMM; the
-// latter two compressed by gzip or not. What the file holds decides, not its name.
+// A trace of ours, a memory snapshot of PyTorch, its memory history as comma-separated values, or
+// the log of RMM; all but the first compressed by gzip or not. What the file holds decides, not its
+// name.
 Result<ReplayTrace> read_trace(const std::string& path);
 
-// The three by themselves. The head line of the latter two has been read.
+// Each by itself. The head line of the latter two has been read.
 Result<ReplayTrace> read_cuvmm_trace(const std::string& path);
+Result<ReplayTrace> read_pytorch_snapshot(std::string_view bytes);
+Result<ReplayTrace> read_pytorch_snapshot_file(const std::string& path);
 Result<ReplayTrace> read_pytorch_history(TextLines& lines, std::string_view head);
 Result<ReplayTrace> read_rmm_log(TextLines& lines, std::string_view head);
 

@@ -5,6 +5,20 @@
 
 namespace cuvmm::replay {
 
+const char* name_of(Source source) {
+  switch (source) {
+    case Source::Cuvmm:
+      return "cuvmm trace";
+    case Source::PytorchTable:
+      return "PyTorch memory history, as a table";
+    case Source::PytorchSnapshot:
+      return "PyTorch memory snapshot";
+    case Source::RmmLog:
+      return "RMM log";
+  }
+  return "trace";
+}
+
 void TraceBuilder::allocate(const Request& request) {
   if (request.size == 0) return;
   const ReplayEvent event{.time_us = request.time_us,
@@ -13,6 +27,7 @@ void TraceBuilder::allocate(const Request& request) {
                           .stream = number_of(request.stream),
                           .action = Action::Allocate,
                           .kind = request.kind};
+  trace_.addresses.push_back(request.address);
   live_[request.address] = event;
   live_bytes_ += request.size;
   trace_.live_peak_bytes = std::max(trace_.live_peak_bytes, live_bytes_);
@@ -32,6 +47,39 @@ void TraceBuilder::free(std::uint64_t time_us, std::uint64_t address) {
   event.time_us = time_us;
   event.action = Action::Free;
   add(event);
+}
+
+void TraceBuilder::refuse(const Request& request, Size available) {
+  trace_.duration_us = std::max(trace_.duration_us, request.time_us);
+  trace_.refusals.push_back({.before = trace_.events.size(),
+                             .time_us = request.time_us,
+                             .size = request.size,
+                             .stream = number_of(request.stream),
+                             .kind = request.kind,
+                             .reserved = static_cast<Size>(std::max<std::int64_t>(reserved_, 0)),
+                             .live = live_bytes_,
+                             .available = available});
+}
+
+void TraceBuilder::reserve(std::int64_t more) {
+  reserved_ += more;
+  reserved_least_ = std::min(reserved_least_, reserved_);
+  reserved_most_ = std::max(reserved_most_, reserved_);
+}
+
+// What was held before the trace began is what is left of the end's, or at least what was given
+// back of it.
+ReplayTrace TraceBuilder::finish(Source source) {
+  const std::int64_t at_first =
+      reserved_at_end_
+          ? std::max<std::int64_t>(static_cast<std::int64_t>(*reserved_at_end_) - reserved_, 0)
+          : -reserved_least_;
+  trace_.reserved_peak_bytes = static_cast<Size>(at_first + reserved_most_);
+  for (RefusedAllocation& refusal : trace_.refusals) {
+    if (trace_.reserved_peak_bytes != 0) refusal.reserved += static_cast<Size>(at_first);
+  }
+  trace_.source = source;
+  return std::move(trace_);
 }
 
 StreamId TraceBuilder::number_of(std::uint64_t stream) {

@@ -25,7 +25,47 @@ const char* kept_text(std::string text) {
   return all->emplace_back(std::move(text)).c_str();
 }
 
+struct CloseGzip {
+  void operator()(gzFile file) const { ::gzclose_r(file); }
+};
+using GzipFile = std::unique_ptr<std::remove_pointer_t<gzFile>, CloseGzip>;
+
 }  // namespace
+
+Error unreadable(const std::string& why) {
+  return Error::invalid(reading, kept_text(why));
+}
+
+Result<std::string> read_whole(const std::string& path, Size most_bytes) {
+  errno = 0;
+  const GzipFile file{::gzopen(path.c_str(), "rbe")};
+  const auto system_failed = [](const char* doing) {
+    return Error{.kind = ErrorKind::SystemFailed,
+                 .system_code = errno != 0 ? errno : ENOMEM,
+                 .doing = doing};
+  };
+  if (file == nullptr) return system_failed("open trace");
+  std::string bytes;
+  for (;;) {
+    const std::size_t had = bytes.size();
+    if (had > most_bytes) {
+      return Error{.kind = ErrorKind::OutOfMemory,
+                   .doing = reading,
+                   .subject = "the file is too large",
+                   .available = most_bytes};
+    }
+    bytes.resize(had + read_at_once);
+    errno = 0;
+    const int count = ::gzread(file.get(), bytes.data() + had, read_at_once);
+    int code = Z_OK;
+    ::gzerror(file.get(), &code);
+    if (count < 0 && code == Z_ERRNO) return system_failed(reading);
+    if (count < 0) return unreadable("the compressed data is damaged");
+    if (count == 0 && code == Z_BUF_ERROR) return unreadable("the compressed data ends too early");
+    bytes.resize(had + static_cast<std::size_t>(count));
+    if (count == 0) return bytes;
+  }
+}
 
 void TextLines::Close::operator()(void* file) const {
   ::gzclose_r(zlib_file(file));

@@ -11,6 +11,12 @@
 
 namespace cuvmm::replay {
 
+// What is wrong with a file that is being read.
+Error unreadable(const std::string& why);
+
+// All bytes of a file, what gzip has compressed expanded. Refused where there are more than that.
+Result<std::string> read_whole(const std::string& path, Size most_bytes);
+
 // A text file, compressed by gzip or not, line by line.
 class TextLines {
  public:

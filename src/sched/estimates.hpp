@@ -15,6 +15,8 @@ class Estimates {
     return known.kind == kind && kind != 0 ? known.ns : of_any_;
   }
 
+  bool knows(std::uint64_t kind) const { return kind != 0 && at(kind).kind == kind; }
+
   void learn(std::uint64_t kind, std::uint64_t ns) {
     of_any_ = closer(of_any_, ns);
     if (kind == 0) return;

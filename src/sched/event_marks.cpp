@@ -9,7 +9,7 @@
 
 namespace cuvmm {
 
-// Relaxed for good: what is issued here belongs to no capture of this thread.
+// Stays relaxed: what is issued here belongs to no capture of this thread.
 void EventMarks::thread_begins() {
   begin_thread_();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;

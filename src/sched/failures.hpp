@@ -20,7 +20,7 @@ class Failures {
   CUresult take_of_context(CUcontext context);
   void context_ended(CUcontext context);
 
-  // A context has failed for good: from then on the driver is to answer every call itself.
+  // A context is lost: from then on the driver answers every call itself.
   void context_is_lost() { any_lost_.store(true, std::memory_order_release); }
   bool is_any_context_lost() const { return any_lost_.load(std::memory_order_acquire); }
 

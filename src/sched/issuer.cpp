@@ -76,7 +76,7 @@ void Issuer::run() {
 
 void Issuer::abandon_lanes() {
   take_news();
-  for (Seat& seat : seats_) seat.lane->abandon();
+  for (LaneState& state : lane_states_) state.lane->abandon();
 }
 
 // Stays awake for a moment, since work often comes at once; then sleeps, briefly while something
@@ -89,9 +89,9 @@ void Issuer::rest(std::uint32_t& idle) {
   sleeps_.store(1, std::memory_order_seq_cst);
   const bool nothing_came =
       !has_news_.load(std::memory_order_seq_cst) && !stops_.load() &&
-      (!waiting_.empty() || std::none_of(seats_.begin(), seats_.end(), [](const Seat& seat) {
-        return seat.lane->first() != nullptr;
-      }));
+      (!waiting_.empty() ||
+       std::none_of(lane_states_.begin(), lane_states_.end(),
+                    [](const LaneState& state) { return state.lane->first() != nullptr; }));
   if (nothing_came) {
     const bool is_busy = !waiting_.empty() || !flying_.empty() || batch_.lane != nullptr;
     const Duration nap = !waiting_.empty()                ? Duration{5}
@@ -129,9 +129,9 @@ const char* Issuer::call_in_progress(std::uint64_t& since) const {
   return call < call_count ? all_calls()[call].symbol : nullptr;
 }
 
-Seat* Issuer::seat_of(const Lane* lane) {
-  for (Seat& seat : seats_) {
-    if (seat.lane == lane) return &seat;
+LaneState* Issuer::state_of(const Lane* lane) {
+  for (LaneState& state : lane_states_) {
+    if (state.lane == lane) return &state;
   }
   return nullptr;
 }
@@ -150,14 +150,14 @@ void Issuer::take_news(std::vector<CUcontext>& to_leave) {
   const Holding holding{lock_};
   has_news_.store(false, std::memory_order_relaxed);
   for (Lane* lane : new_lanes_) {
-    Seat& seat = seats_.emplace_back();
-    seat.lane = lane;
-    seat.share_used = share_of_last_;
+    LaneState& state = lane_states_.emplace_back();
+    state.lane = lane;
+    state.share_used = share_of_last_;
   }
   new_lanes_.clear();
   for (Batch& batch : new_batches_) {
-    if (Seat* seat = seat_of(batch.lane)) {
-      seat->in_flight += batch.operations;
+    if (LaneState* state = state_of(batch.lane)) {
+      state->in_flight += batch.operations;
       in_flight_ += batch.operations;
       flying_.push_back(batch);
     }
@@ -176,7 +176,7 @@ bool Issuer::step() {
     if (!may_grow(now)) close_batch();
     return false;
   }
-  Seat* next = decide(now);
+  LaneState* next = decide(now);
   if (next == nullptr) {
     close_batch();
     warn_of_long_waits(now);
@@ -190,7 +190,7 @@ bool Issuer::step() {
 }
 
 // The program was told that it has its order, and what it queued since relies on it. Where the
-// driver refuses to keep it, waiting here does; not for good, since what is waited for may itself
+// driver refuses to keep it, waiting here does; not for ever, since what is waited for may itself
 // wait for what is queued.
 void Issuer::has_failed(const Request& request, CUresult answer) {
   failures_.add(request, answer);
@@ -202,24 +202,24 @@ void Issuer::has_failed(const Request& request, CUresult answer) {
   }
 }
 
-void Issuer::issue(Seat& seat, std::uint64_t now) {
-  Lane& lane = *seat.lane;
+void Issuer::issue(LaneState& state, std::uint64_t now) {
+  Lane& lane = *state.lane;
   Operation& operation = *lane.first();
   const Request request = operation.request;
   const std::uint64_t queued = now - std::min(now, operation.submitted_at);
-  const std::uint64_t estimate = seat.estimates.of(request.kind);
+  const std::uint64_t estimate = state.estimates.of(request.kind);
   progress_at_ = now;
-  seat.last_turn = ++turns_;
-  seat.issued_at = now;
-  seat.share_used += seat.by_weight(estimate);
-  share_of_last_ = seat.share_used;
+  state.last_turn = ++turns_;
+  state.issued_at = now;
+  state.share_used += state.by_weight(estimate);
+  share_of_last_ = state.share_used;
   lane.client().count_issued(request.bytes, queued);
   if (request.issued_by == IssuedBy::Caller) {
     close_batch();
     caller_begins();
   } else {
     if (current_ != request.context) side_.make_current(current_ = request.context);
-    join_batch(seat, request, estimate, now);
+    join_batch(state, request, estimate, now);
     call_since_.store(now, std::memory_order_relaxed);
     call_.store(static_cast<std::uint32_t>(request.call), std::memory_order_release);
     const CUresult answer = operation.action.make();

@@ -8,8 +8,8 @@
 #include "base/result.hpp"
 #include "sched/driver_side.hpp"
 #include "sched/failures.hpp"
+#include "sched/lane_state.hpp"
 #include "sched/policy.hpp"
-#include "sched/seat.hpp"
 #include "sched/settings.hpp"
 
 namespace cuvmm {
@@ -69,25 +69,26 @@ class Issuer {
   void take_news(std::vector<CUcontext>& to_leave);
   void leave(CUcontext context);
   void gather(std::uint64_t now);
-  Seat* decide(std::uint64_t now);
-  Seat* first_needed_by(Seat& seat);
+  LaneState* decide(std::uint64_t now);
+  LaneState* first_needed_by(LaneState& state);
   bool is_ready(const Operation& operation) const;
-  bool keeps_pace(Seat& seat, std::uint64_t now);
-  bool has_stalled(const Seat& seat, std::uint64_t now) const;
-  bool has_stalled_beside_others(const Seat& seat, std::uint64_t now) const;
+  bool keeps_pace(LaneState& state, std::uint64_t now);
+  bool has_stalled(const LaneState& state, std::uint64_t now) const;
+  bool has_stalled_beside_others(const LaneState& state, std::uint64_t now) const;
   bool nothing_is_done(std::uint64_t now) const;
-  void let_through(Seat& seat, std::uint64_t now);
+  void let_through(LaneState& state, std::uint64_t now);
   bool is_in_flight(StreamId stream) const;
   void warn_of_long_waits(std::uint64_t now);
 
-  void issue(Seat& seat, std::uint64_t now);
+  void issue(LaneState& state, std::uint64_t now);
   void has_failed(const Request& request, CUresult answer);
-  void join_batch(Seat& seat, const Request& request, std::uint64_t estimate, std::uint64_t now);
+  void join_batch(LaneState& state, const Request& request, std::uint64_t estimate,
+                  std::uint64_t now);
   void close_batch();
   bool may_grow(std::uint64_t now) const;
   void look_at_device(std::uint64_t now);
   void is_done(Batch& batch, std::uint64_t ran, std::uint64_t now);
-  Seat* seat_of(const Lane* lane);
+  LaneState* state_of(const Lane* lane);
 
   const int device_;
   DriverSide& side_;
@@ -116,9 +117,9 @@ class Issuer {
   std::uint32_t leaves_asked_for_ = 0;
 
   // Of the issuing thread alone.
-  std::list<Seat> seats_;
+  std::list<LaneState> lane_states_;
   struct Waiting {
-    Seat* seat;
+    LaneState* state;
     Operation* first;
   };
   std::vector<Waiting> waiting_;

@@ -18,101 +18,102 @@ void Issuer::gather(std::uint64_t now) {
   waiting_.clear();
   candidates_.clear();
   if (in_flight_ == 0) done_at_ = now;
-  seats_.remove_if([](const Seat& seat) {
-    return seat.in_flight == 0 && seat.client().has_ended() && seat.lane->is_empty();
+  lane_states_.remove_if([](const LaneState& state) {
+    return state.in_flight == 0 && state.client().has_ended() && state.lane->is_empty();
   });
-  for (Seat& seat : seats_) {
-    if (seat.in_flight == 0) seat.done_at = now;
-    Operation* first = seat.lane->first();
+  for (LaneState& state : lane_states_) {
+    if (state.in_flight == 0) state.done_at = now;
+    Operation* first = state.lane->first();
     if (first == nullptr) {
-      if (seat.in_flight != 0) seat.active_at = now;
+      if (state.in_flight != 0) state.active_at = now;
       continue;
     }
-    if (now - seat.active_at > active_for_ns) {
-      seat.share_used = std::max(seat.share_used, share_of_last_);
+    if (now - state.active_at > active_for_ns) {
+      state.share_used = std::max(state.share_used, share_of_last_);
     }
-    seat.active_at = now;
-    waiting_.push_back({&seat, first});
-    candidates_.push_back({.priority = seat.client().priority(),
-                           .weight = seat.client().weight(),
+    state.active_at = now;
+    waiting_.push_back({&state, first});
+    candidates_.push_back({.priority = state.client().priority(),
+                           .weight = state.client().weight(),
                            .order = first->order,
-                           .waiting_since = std::max(first->submitted_at, seat.issued_at),
-                           .share_used = seat.share_used,
-                           .last_turn = seat.last_turn});
+                           .waiting_since = std::max(first->submitted_at, state.issued_at),
+                           .share_used = state.share_used,
+                           .last_turn = state.last_turn});
   }
 }
 
 bool Issuer::is_ready(const Operation& operation) const {
   return std::all_of(operation.after.begin(), operation.after.end(),
-                     [](const Place& place) { return place.is_issued(); });
+                     [](const QueuePosition& position) { return position.is_issued(); });
 }
 
 // The chosen lane's operation may have to come after another lane's: then that one goes first,
 // whatever the policy thinks of it. nullptr where it has to wait for another device's thread, or
 // for an operation that is still being written. Ends, since the one submitted first waits for none.
-Seat* Issuer::first_needed_by(Seat& seat) {
-  Seat* needed = &seat;
+LaneState* Issuer::first_needed_by(LaneState& state) {
+  LaneState* needed = &state;
   while (needed != nullptr) {
     Operation* first = needed->lane->first();
     if (first == nullptr) return nullptr;
-    const auto missing = std::find_if(first->after.begin(), first->after.end(),
-                                      [](const Place& place) { return !place.is_issued(); });
+    const auto missing =
+        std::find_if(first->after.begin(), first->after.end(),
+                     [](const QueuePosition& position) { return !position.is_issued(); });
     if (missing == first->after.end()) return needed;
-    needed = seat_of(missing->lane);
+    needed = state_of(missing->lane);
   }
   return nullptr;
 }
 
-bool Issuer::keeps_pace(Seat& seat, std::uint64_t now) {
+bool Issuer::keeps_pace(LaneState& state, std::uint64_t now) {
   const Schedule policy = policy_.load(std::memory_order_relaxed);
-  const Operation& first = *seat.lane->first();
+  const Operation& first = *state.lane->first();
   Others others;
-  int highest = seat.client().priority();
-  for (const Seat& other : seats_) {
-    if (&other == &seat) continue;
+  int highest = state.client().priority();
+  for (const LaneState& other : lane_states_) {
+    if (&other == &state) continue;
     if (now - other.active_at < active_for_ns) others.any_active = true;
     highest = std::max(highest, other.client().priority());
   }
-  others.any_higher = highest > seat.client().priority();
+  others.any_higher = highest > state.client().priority();
   Pace pace = pace_of(policy, others, settings_.window);
   // Who has waited long enough to be worth as much as the highest need not find the device empty.
-  const std::uint64_t waited = now - std::min(now, std::max(first.submitted_at, seat.issued_at));
-  const auto steps = static_cast<std::uint64_t>(highest - seat.client().priority());
+  const std::uint64_t waited = now - std::min(now, std::max(first.submitted_at, state.issued_at));
+  const auto steps = static_cast<std::uint64_t>(highest - state.client().priority());
   if (others.any_higher && waited > steps * aging_step_ns) pace.of_all = false;
   is_paced_ = pace.of_all;
   if (pacing_has_ended_.load(std::memory_order_relaxed)) return true;
 
   const std::uint32_t operations =
-      (pace.of_all ? in_flight_ + callers_.load(std::memory_order_acquire) : seat.in_flight);
-  const std::uint64_t ns = pace.of_all ? in_flight_ns_ : seat.in_flight_ns;
+      (pace.of_all ? in_flight_ + callers_.load(std::memory_order_acquire) : state.in_flight);
+  const std::uint64_t ns = pace.of_all ? in_flight_ns_ : state.in_flight_ns;
   if (operations < pace.least_operations) return true;
   if (operations >= pace.most_operations) return false;
-  return ns + seat.estimates.of(first.request.kind) <= pace.most_ns;
+  return ns + state.estimates.of(first.request.kind) <= pace.most_ns;
 }
 
-Seat* Issuer::decide(std::uint64_t now) {
+LaneState* Issuer::decide(std::uint64_t now) {
   const ScheduleRange range{"Policy:decide"};
   for (Waiting& waiting : waiting_) {
-    if (has_stalled_beside_others(*waiting.seat, now)) let_through(*waiting.seat, now);
-    if (waiting.seat->let_through == 0) continue;
-    if (Seat* needed = first_needed_by(*waiting.seat)) {
-      if (needed == waiting.seat) --waiting.seat->let_through;
+    if (has_stalled_beside_others(*waiting.state, now)) let_through(*waiting.state, now);
+    if (waiting.state->let_through == 0) continue;
+    if (LaneState* needed = first_needed_by(*waiting.state)) {
+      if (needed == waiting.state) --waiting.state->let_through;
       return needed;
     }
   }
   const Schedule policy = policy_.load(std::memory_order_relaxed);
   while (!candidates_.empty()) {
     const std::size_t best = choose(policy, candidates_, now);
-    Seat& seat = *waiting_[best].seat;
-    if (Seat* needed = first_needed_by(seat)) {
-      if (keeps_pace(seat, now)) return needed;
-      break;  // whoever comes behind it in the policy's order is not to pass it
+    LaneState& state = *waiting_[best].state;
+    if (LaneState* needed = first_needed_by(state)) {
+      if (keeps_pace(state, now)) return needed;
+      break;  // those behind it in the policy's order must not pass it
     }
     candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(best));
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(best));
   }
-  for (Seat& seat : seats_) {
-    if (has_stalled(seat, now)) let_through(seat, now);
+  for (LaneState& state : lane_states_) {
+    if (has_stalled(state, now)) let_through(state, now);
   }
   return nullptr;
 }
@@ -123,15 +124,15 @@ bool Issuer::is_in_flight(StreamId stream) const {
                      [&](const Batch& batch) { return batch.stream == stream; });
 }
 
-bool Issuer::has_stalled(const Seat& seat, std::uint64_t now) const {
-  return now - std::max(progress_at_, seat.let_through_at) >= in_ns(settings_.patience);
+bool Issuer::has_stalled(const LaneState& state, std::uint64_t now) const {
+  return now - std::max(progress_at_, state.let_through_at) >= in_ns(settings_.patience);
 }
 
 // Nothing of this lane is done, while others may go on.
-bool Issuer::has_stalled_beside_others(const Seat& seat, std::uint64_t now) const {
-  return seat.in_flight != 0 &&
-         now - seat.done_at >= times_patience_beside_others * in_ns(settings_.patience) &&
-         now - seat.let_through_at >= in_ns(settings_.patience);
+bool Issuer::has_stalled_beside_others(const LaneState& state, std::uint64_t now) const {
+  return state.in_flight != 0 &&
+         now - state.done_at >= times_patience_beside_others * in_ns(settings_.patience) &&
+         now - state.let_through_at >= in_ns(settings_.patience);
 }
 
 // Longer than what is in flight is known to take.
@@ -146,22 +147,22 @@ bool Issuer::nothing_is_done(std::uint64_t now) const {
 // host function. Only streams with nothing in flight can help, so only up to them. Or it waits for
 // what a thread does next that waits for the lane: then for all that the lane holds. By and by,
 // since a kernel that takes long looks the same.
-void Issuer::let_through(Seat& seat, std::uint64_t now) {
-  const bool beside_others = has_stalled_beside_others(seat, now);
-  const auto waiting = static_cast<std::uint32_t>(seat.lane->waiting());
+void Issuer::let_through(LaneState& state, std::uint64_t now) {
+  const bool beside_others = has_stalled_beside_others(state, now);
+  const auto waiting = static_cast<std::uint32_t>(state.lane->waiting());
   if (waiting == 0) return;
-  seat.let_through_at = now;
+  state.let_through_at = now;
   for (std::uint32_t further = 0; further < waiting; ++further) {
-    const Operation* operation = seat.lane->behind_first(further);
+    const Operation* operation = state.lane->behind_first(further);
     if (operation == nullptr) break;
     const StreamState* stream = operation->request.stream;
     if (stream != nullptr && is_in_flight(stream->id)) continue;
-    seat.let_through = further + 1;
+    state.let_through = further + 1;
     return;
   }
-  if (!seat.lane->is_waited_for() || !(beside_others || nothing_is_done(now))) return;
-  seat.let_through = std::min(waiting, seat.next_to_let_through);
-  seat.next_to_let_through = 2 * seat.let_through;
+  if (!state.lane->is_waited_for() || !(beside_others || nothing_is_done(now))) return;
+  state.let_through = std::min(waiting, state.next_to_let_through);
+  state.next_to_let_through = 2 * state.let_through;
 }
 
 }  // namespace cuvmm

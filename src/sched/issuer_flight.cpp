@@ -19,22 +19,26 @@ constexpr std::uint64_t longest_to_leave_ns = 100'000'000;
 }  // namespace
 
 // What goes to one stream without a pause is measured together.
-void Issuer::join_batch(Seat& seat, const Request& request, std::uint64_t estimate,
+void Issuer::join_batch(LaneState& state, const Request& request, std::uint64_t estimate,
                         std::uint64_t now) {
   if (request.stream == nullptr || request.stream->context != request.context) {
     close_batch();
     return;
   }
-  // It takes the device no time, and is done when what is before it on its stream is.
-  if (request.event_use == EventUse::Records) return;
-  const bool joins = batch_.lane == seat.lane && batch_.stream == request.stream->id &&
+  // A record takes no device time, and completes with the work before it on its stream. On the
+  // legacy stream it is a barrier: a mark that came after it would wait for all blocking streams.
+  if (request.event_use == EventUse::Records) {
+    if (request.stream->kind == StreamKind::Legacy) close_batch();
+    return;
+  }
+  const bool joins = batch_.lane == state.lane && batch_.stream == request.stream->id &&
                      batch_.operations < most_in_batch &&
                      (!is_paced_ || batch_.estimate_ns + estimate <= in_ns(settings_.window));
   if (!joins) {
     close_batch();
     // Behind another batch it begins where that one ends.
     const bool follows = is_in_flight(request.stream->id);
-    batch_ = {.lane = seat.lane,
+    batch_ = {.lane = state.lane,
               .context = request.context,
               .stream = request.stream->id,
               .handle = request.stream->handle,
@@ -50,9 +54,9 @@ void Issuer::join_batch(Seat& seat, const Request& request, std::uint64_t estima
   if (batch_.kind != request.kind) batch_.kind = 0;
   ++batch_.operations;
   batch_.estimate_ns += estimate;
-  ++seat.in_flight;
+  ++state.in_flight;
   ++in_flight_;
-  seat.in_flight_ns += estimate;
+  state.in_flight_ns += estimate;
   in_flight_ns_ += estimate;
 }
 
@@ -99,17 +103,17 @@ void Issuer::is_done(Batch& batch, std::uint64_t ran, std::uint64_t now) {
   in_flight_ -= batch.operations;
   in_flight_ns_ -= batch.estimate_ns;
   batch.lane->client().count_device_time(ran);
-  Seat* seat = seat_of(batch.lane);
-  if (seat == nullptr) return;
-  seat->in_flight -= batch.operations;
-  seat->in_flight_ns -= batch.estimate_ns;
-  seat->active_at = now;
-  seat->done_at = now;
-  seat->next_to_let_through = 1;
+  LaneState* state = state_of(batch.lane);
+  if (state == nullptr) return;
+  state->in_flight -= batch.operations;
+  state->in_flight_ns -= batch.estimate_ns;
+  state->active_at = now;
+  state->done_at = now;
+  state->next_to_let_through = 1;
   // What was estimated has been counted when it was issued.
-  seat->share_used += seat->by_weight(ran);
-  seat->share_used -= std::min(seat->share_used, seat->by_weight(batch.estimate_ns));
-  if (ran != 0) seat->estimates.learn(batch.kind, ran / std::max(1U, batch.operations));
+  state->share_used += state->by_weight(ran);
+  state->share_used -= std::min(state->share_used, state->by_weight(batch.estimate_ns));
+  if (ran != 0) state->estimates.learn(batch.kind, ran / std::max(1U, batch.operations));
   if (trace_is_on()) [[unlikely]]
     trace_completed(*batch.lane, batch, device_, ran);
 }

@@ -18,15 +18,16 @@ void Issuer::warn_of_long_waits(std::uint64_t now) {
   const auto longest =
       static_cast<std::uint64_t>(std::chrono::nanoseconds{settings_.watchdog}.count());
   for (const Waiting& waiting : waiting_) {
-    Seat& seat = *waiting.seat;
+    LaneState& state = *waiting.state;
     const Operation& first = *waiting.first;
     if (now - std::min(now, first.submitted_at) < longest) continue;
-    if (seat.warned_of == first.number) continue;
-    seat.warned_of = first.number;
+    if (state.warned_of == first.number) continue;
+    state.warned_of = first.number;
     const double seconds = static_cast<double>(now - first.submitted_at) / 1e9;
-    const auto missing = std::find_if(first.after.begin(), first.after.end(),
-                                      [](const Place& place) { return !place.is_issued(); });
-    const char* client = seat.client().name().c_str();
+    const auto missing =
+        std::find_if(first.after.begin(), first.after.end(),
+                     [](const QueuePosition& position) { return !position.is_issued(); });
+    const char* client = state.client().name().c_str();
     const char* call = info(first.request.call).symbol;
     if (missing != first.after.end()) {
       Lane& other = *missing->lane;

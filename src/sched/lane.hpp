@@ -74,7 +74,7 @@ class Lane {  // NOLINT(clang-analyzer-optin.performance.Padding)
   FutexWord changes_{0};  // grows with each that is issued while somebody waits
 };
 
-inline bool Place::is_issued() const {
+inline bool QueuePosition::is_issued() const {
   return lane == nullptr || lane->issued() >= number;
 }
 

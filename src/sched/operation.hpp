@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "driver/calls.hpp"
-#include "sched/action.hpp"
+#include "sched/recorded_call.hpp"
 #include "stream/stream_state.hpp"
 
 namespace cuvmm {
@@ -15,7 +15,7 @@ namespace cuvmm {
 class Lane;
 
 // An operation of a lane, by its number there. Numbers begin with 1 and never come twice.
-struct Place {
+struct QueuePosition {
   Lane* lane = nullptr;
   std::uint64_t number = 0;
 
@@ -43,11 +43,11 @@ struct Request {
 // A recorded call of the driver.
 struct Operation {
   Request request;
-  std::uint64_t number = 0;        // in its lane
-  std::uint64_t order = 0;         // of all submissions of the process
-  std::uint64_t submitted_at = 0;  // now_ns()
-  std::vector<Place> after;        // of other lanes: to be issued before it
-  Action action;
+  std::uint64_t number = 0;          // in its lane
+  std::uint64_t order = 0;           // of all submissions of the process
+  std::uint64_t submitted_at = 0;    // now_ns()
+  std::vector<QueuePosition> after;  // of other lanes: to be issued before it
+  RecordedCall action;
   std::atomic<bool> is_ready{false};  // all of the above is written
 };
 

@@ -12,70 +12,71 @@ bool waits_for_legacy(StreamKind kind) {
 
 }  // namespace
 
-void Order::note(Places& places, Place place) {
-  for (Place& known : places) {
-    if (known.lane != place.lane) continue;
-    known = place;
+void Order::note(QueuePositions& positions, QueuePosition position) {
+  for (QueuePosition& known : positions) {
+    if (known.lane != position.lane) continue;
+    known = position;
     return;
   }
-  std::erase_if(places, [](const Place& known) { return known.is_issued(); });
-  places.push_back(place);
+  std::erase_if(positions, [](const QueuePosition& known) { return known.is_issued(); });
+  positions.push_back(position);
 }
 
-void Order::add(Places& after, const Places& places, const Lane* own) {
-  for (const Place& place : places) {
-    if (place.lane != own && !place.is_issued()) after.push_back(place);
+void Order::add(QueuePositions& after, const QueuePositions& positions, const Lane* own) {
+  for (const QueuePosition& position : positions) {
+    if (position.lane != own && !position.is_issued()) after.push_back(position);
   }
 }
 
-Order::Places Order::unissued(const Places& places) {
-  Places found;
-  add(found, places, nullptr);
+Order::QueuePositions Order::unissued(const QueuePositions& positions) {
+  QueuePositions found;
+  add(found, positions, nullptr);
   return found;
 }
 
-void Order::submitted(const Request& request, Place place, Places& after) {
+void Order::submitted(const Request& request, QueuePosition position, QueuePositions& after) {
   after.clear();
-  if (request.stream != nullptr) order_stream(request, place, after);
-  if (request.event_use != EventUse::None) order_event(request, place, after);
-  note(contexts_[request.context].all, place);
-  if (request.call == Call::cuGraphLaunch) note(graphs_, place);
+  if (request.stream != nullptr) order_stream(request, position, after);
+  if (request.event_use != EventUse::None) order_event(request, position, after);
+  note(contexts_[request.context].all, position);
+  if (request.call == Call::cuGraphLaunch) note(graphs_, position);
 }
 
-void Order::order_stream(const Request& request, Place place, Places& after) {
+void Order::order_stream(const Request& request, QueuePosition position, QueuePositions& after) {
   const StreamState& stream = *request.stream;
-  Places& own = streams_[stream.id];
-  add(after, own, place.lane);
-  note(own, place);
+  QueuePositions& own = streams_[stream.id];
+  add(after, own, position.lane);
+  note(own, position);
   OfContext& context = contexts_[stream.context];
   if (stream.kind == StreamKind::Legacy) {
-    add(after, context.blocking, place.lane);
-    note(context.legacy, place);
+    add(after, context.blocking, position.lane);
+    note(context.legacy, position);
   } else if (waits_for_legacy(stream.kind)) {
-    add(after, context.legacy, place.lane);
-    note(context.blocking, place);
+    add(after, context.legacy, position.lane);
+    note(context.blocking, position);
   }
-  if (stream.context != request.context) note(context.all, place);
+  if (stream.context != request.context) note(context.all, position);
 }
 
 // A wait means the record that was last when it was submitted. So a later record has to come after
 // the wait as well.
-void Order::order_event(const Request& request, Place place, Places& after) {
+void Order::order_event(const Request& request, QueuePosition position, QueuePositions& after) {
   OfEvent& event = events_[request.event];
-  if (!event.record.is_issued() && event.record.lane != place.lane) after.push_back(event.record);
+  if (!event.record.is_issued() && event.record.lane != position.lane)
+    after.push_back(event.record);
   if (request.event_use == EventUse::WaitsFor) {
-    note(event.waits, place);
+    note(event.waits, position);
     return;
   }
-  add(after, event.waits, place.lane);
+  add(after, event.waits, position.lane);
   event.waits.clear();
-  event.record = place;
+  event.record = position;
   event.context = request.stream->context;
 }
 
 // The legacy stream stands for every stream that waits for it.
-std::vector<Place> Order::of_stream(const StreamState& stream) const {
-  Places found;
+std::vector<QueuePosition> Order::of_stream(const StreamState& stream) const {
+  QueuePositions found;
   const auto own = streams_.find(stream.id);
   if (own != streams_.end()) add(found, own->second, nullptr);
   const auto context = contexts_.find(stream.context);
@@ -85,8 +86,8 @@ std::vector<Place> Order::of_stream(const StreamState& stream) const {
   return found;
 }
 
-std::vector<Place> Order::before_work_on(const StreamState& stream) const {
-  Places found = of_stream(stream);
+std::vector<QueuePosition> Order::before_work_on(const StreamState& stream) const {
+  QueuePositions found = of_stream(stream);
   const auto context = contexts_.find(stream.context);
   if (context != contexts_.end() && waits_for_legacy(stream.kind)) {
     add(found, context->second.legacy, nullptr);
@@ -94,21 +95,21 @@ std::vector<Place> Order::before_work_on(const StreamState& stream) const {
   return found;
 }
 
-std::vector<Place> Order::of_event(CUevent event) const {
+std::vector<QueuePosition> Order::of_event(CUevent event) const {
   const auto found = events_.find(event);
-  return found == events_.end() ? Places{} : unissued({found->second.record});
+  return found == events_.end() ? QueuePositions{} : unissued({found->second.record});
 }
 
-std::vector<Place> Order::users_of(CUevent event) const {
-  Places users = of_event(event);
+std::vector<QueuePosition> Order::users_of(CUevent event) const {
+  QueuePositions users = of_event(event);
   const auto found = events_.find(event);
   if (found != events_.end()) add(users, found->second.waits, nullptr);
   return users;
 }
 
-std::vector<Place> Order::of_context(CUcontext context) const {
+std::vector<QueuePosition> Order::of_context(CUcontext context) const {
   const auto found = contexts_.find(context);
-  return found == contexts_.end() ? Places{} : unissued(found->second.all);
+  return found == contexts_.end() ? QueuePositions{} : unissued(found->second.all);
 }
 
 void Order::recorded_directly(CUevent event, CUcontext context) {

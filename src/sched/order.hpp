@@ -18,16 +18,16 @@ namespace cuvmm {
 class Order {
  public:
   // The operation is submitted now. What it has to be issued after, of other lanes.
-  void submitted(const Request& request, Place place, std::vector<Place>& after);
+  void submitted(const Request& request, QueuePosition position, std::vector<QueuePosition>& after);
 
   // What has to be issued before a call that is made past the lanes, or before a wait.
-  std::vector<Place> of_stream(const StreamState& stream) const;
-  std::vector<Place> before_work_on(const StreamState& stream) const;
-  std::vector<Place> of_event(CUevent event) const;  // its last record
-  std::vector<Place> users_of(CUevent event) const;  // that, and who waits for it
-  std::vector<Place> of_context(CUcontext context) const;
+  std::vector<QueuePosition> of_stream(const StreamState& stream) const;
+  std::vector<QueuePosition> before_work_on(const StreamState& stream) const;
+  std::vector<QueuePosition> of_event(CUevent event) const;  // its last record
+  std::vector<QueuePosition> users_of(CUevent event) const;  // that, and who waits for it
+  std::vector<QueuePosition> of_context(CUcontext context) const;
   // Graph launches, which may record events that nobody sees.
-  std::vector<Place> of_graphs() const { return unissued(graphs_); }
+  std::vector<QueuePosition> of_graphs() const { return unissued(graphs_); }
 
   // Recorded by a call that was made past the lanes.
   void recorded_directly(CUevent event, CUcontext context);
@@ -40,30 +40,30 @@ class Order {
   void context_ended(CUcontext context);
 
  private:
-  using Places = std::vector<Place>;  // at most one a lane: its latest
+  using QueuePositions = std::vector<QueuePosition>;  // at most one a lane: its latest
 
   struct OfEvent {
     CUcontext context = nullptr;
     bool is_shared = false;
-    Place record;
-    Places waits;  // for that record
+    QueuePosition record;
+    QueuePositions waits;  // for that record
   };
   struct OfContext {
-    Places legacy;    // work of the legacy stream
-    Places blocking;  // work of streams that wait for it
-    Places all;
+    QueuePositions legacy;    // work of the legacy stream
+    QueuePositions blocking;  // work of streams that wait for it
+    QueuePositions all;
   };
 
-  static void note(Places& places, Place place);
-  static void add(Places& after, const Places& places, const Lane* own);
-  static Places unissued(const Places& places);
-  void order_stream(const Request& request, Place place, Places& after);
-  void order_event(const Request& request, Place place, Places& after);
+  static void note(QueuePositions& positions, QueuePosition position);
+  static void add(QueuePositions& after, const QueuePositions& positions, const Lane* own);
+  static QueuePositions unissued(const QueuePositions& positions);
+  void order_stream(const Request& request, QueuePosition position, QueuePositions& after);
+  void order_event(const Request& request, QueuePosition position, QueuePositions& after);
 
-  std::unordered_map<StreamId, Places> streams_;
+  std::unordered_map<StreamId, QueuePositions> streams_;
   std::unordered_map<CUevent, OfEvent> events_;
   std::unordered_map<CUcontext, OfContext> contexts_;
-  Places graphs_;
+  QueuePositions graphs_;
 };
 
 }  // namespace cuvmm

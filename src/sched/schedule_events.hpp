@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trace is told of clients and their operations.
+// Trace events of clients and their operations.
 #pragma once
 
 #include "base/options.hpp"

@@ -28,8 +28,8 @@ Scheduler::~Scheduler() {
   park(longest_park);
 }
 
-std::vector<Place> Scheduler::last_places() const {
-  std::vector<Place> last;
+std::vector<QueuePosition> Scheduler::last_positions() const {
+  std::vector<QueuePosition> last;
   for (const auto& client : clients_) {
     for (int device = 0; device < most_scheduled_devices; ++device) {
       if (Lane* lane = client->lane(device)) last.push_back({lane, lane->submitted()});
@@ -38,10 +38,10 @@ std::vector<Place> Scheduler::last_places() const {
   return last;
 }
 
-std::vector<Place> Scheduler::refuse_from_here() {
+std::vector<QueuePosition> Scheduler::refuse_from_here() {
   const Holding holding{lock_};
   accepts_.store(false);
-  return last_places();
+  return last_positions();
 }
 
 void Scheduler::stop_accepting() {
@@ -54,11 +54,12 @@ void Scheduler::park(Duration at_most) {
     const std::uint64_t now = now_us();
     return Duration{now < until ? until - now : 0};
   };
-  const std::vector<Place> last = refuse_from_here();
+  const std::vector<QueuePosition> last = refuse_from_here();
   for (auto& issuer : issuers_) {
     if (Issuer* running = issuer.load()) running->end_pacing();
   }
-  for (const Place& place : last) place.lane->wait_until_issued(place.number, left());
+  for (const QueuePosition& position : last)
+    position.lane->wait_until_issued(position.number, left());
   for (auto& issuer : issuers_) {
     if (Issuer* running = issuer.load()) running->stop(left());
   }
@@ -84,7 +85,7 @@ Client& Scheduler::create_client(std::string name, int priority, int weight) {
 }
 
 void Scheduler::end_client(Client& client) {
-  std::vector<Place> last;
+  std::vector<QueuePosition> last;
   {
     const Holding holding{lock_};
     if (client.has_ended()) return;
@@ -94,7 +95,7 @@ void Scheduler::end_client(Client& client) {
     }
   }
   wait_for(last);
-  for (const Place& place : last) place.lane->give_room_back();
+  for (const QueuePosition& position : last) position.lane->give_room_back();
   Client* expected = &client;
   of_all_threads_.compare_exchange_strong(expected, nullptr);
   trace_client_ended(client);
@@ -135,19 +136,19 @@ Lane* Scheduler::lane_of(Client& client, int device) {
 Lane* Scheduler::make_lane(Client& client, int device) {
   const Holding holding{lock_};
   if (Lane* lane = client.lane(device)) return lane;
-  auto& place = issuers_[static_cast<std::size_t>(device)];
-  if (place.load() == nullptr) {
+  auto& position = issuers_[static_cast<std::size_t>(device)];
+  if (position.load() == nullptr) {
     auto issuer = std::make_unique<Issuer>(device, side_, failures_, settings_, policy_);
     const auto started = issuer->start();
     if (!started.ok()) {
       CUVMM_LOG_ONCE(Warning, "%s; calls are not scheduled", started.error().text().c_str());
       return nullptr;
     }
-    place.store(issuer.get());
+    position.store(issuer.get());
     owned_issuers_.push_back(std::move(issuer));
   }
   Lane& lane = client.add_lane(device, settings_.capacity);
-  place.load()->add(lane);
+  position.load()->add(lane);
   return &lane;
 }
 
@@ -167,9 +168,9 @@ Operation* Scheduler::take_place(Lane& lane, const Request& request) {
         operation->submitted_at = now;
         order_.submitted(request, {&lane, operation->number}, operation->after);
         if (request.is_after_all) {
-          operation->after = last_places();
-          std::erase_if(operation->after, [&](const Place& place) {
-            return place.lane == &lane || place.is_issued();
+          operation->after = last_positions();
+          std::erase_if(operation->after, [&](const QueuePosition& position) {
+            return position.lane == &lane || position.is_issued();
           });
         }
         return operation;
@@ -181,17 +182,17 @@ Operation* Scheduler::take_place(Lane& lane, const Request& request) {
   }
 }
 
-void Scheduler::wait_for(const Place& place) {
-  if (place.is_issued()) return;
+void Scheduler::wait_for(const QueuePosition& position) {
+  if (position.is_issued()) return;
   const ScheduleRange range{"Client:wait_scheduler"};
-  while (!place.lane->wait_until_issued(place.number, settings_.watchdog)) {
-    if (place.lane->is_abandoned()) return;
-    name_who_waits(place);
+  while (!position.lane->wait_until_issued(position.number, settings_.watchdog)) {
+    if (position.lane->is_abandoned()) return;
+    name_who_waits(position);
   }
 }
 
-void Scheduler::name_who_waits(const Place& place) {
-  const Lane& lane = *place.lane;
+void Scheduler::name_who_waits(const QueuePosition& position) {
+  const Lane& lane = *position.lane;
   std::uint64_t since = 0;
   const Issuer* issuer = issuer_of(lane.device());
   const char* call = issuer != nullptr ? issuer->call_in_progress(since) : nullptr;
@@ -210,10 +211,10 @@ Scheduler::Turn::Turn(Scheduler& scheduler, Client& client, Request request)
   Lane* lane = scheduler.lane_of(client, device);
   Operation* operation = lane != nullptr ? scheduler.take_place(*lane, request) : nullptr;
   if (operation == nullptr) return;
-  const Place place{lane, operation->number};
+  const QueuePosition position{lane, operation->number};
   scheduler.publish(*lane, *operation);
-  scheduler.wait_for(place);
-  if (!place.is_issued()) return;
+  scheduler.wait_for(position);
+  if (!position.is_issued()) return;
   issuer_ = scheduler.issuer_of(device);
   batch_ = {.lane = lane,
             .context = request.stream->context,

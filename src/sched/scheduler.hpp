@@ -14,8 +14,8 @@ enum class Taken : std::uint8_t { No, Yes };
 
 // Clients submit operations; a thread a device issues them by policy.
 //
-// Everything may be called from any thread, but for the issuing ones. While it takes nothing
-// (accepts() is false), whoever comes is sent on.
+// Everything may be called from any thread, but for the issuing ones. While it takes
+// nothing, calls are passed on.
 class Scheduler {
  public:
   Scheduler(DriverSide& side, const ScheduleSettings& settings);
@@ -27,7 +27,6 @@ class Scheduler {
   Schedule policy() const { return policy_.load(std::memory_order_relaxed); }
   void set_policy(Schedule policy) { policy_.store(policy); }
 
-  bool accepts() const { return accepts_.load(std::memory_order_acquire); }
   void accept() { accepts_.store(true); }
   // Takes nothing from here on, and has issued all that it has taken when it returns.
   void stop_accepting();
@@ -95,7 +94,7 @@ class Scheduler {
 
   Failures& failures() { return failures_; }
 
-  // What Order is told of.
+  // Order's notifications.
   CUcontext context_of(CUevent event) const;
   void event_began(CUevent event, CUcontext context);
   void event_recorded_directly(CUevent event, CUcontext context);
@@ -107,8 +106,8 @@ class Scheduler {
   void context_ended(CUcontext context);
 
  private:
-  std::vector<Place> last_places() const;  // of all lanes; under the lock
-  std::vector<Place> refuse_from_here();
+  std::vector<QueuePosition> last_positions() const;  // of all lanes; under the lock
+  std::vector<QueuePosition> refuse_from_here();
   Lane* lane_of(Client& client, int device);
   Lane* make_lane(Client& client, int device);
   Issuer* issuer_of(int device) {
@@ -122,12 +121,12 @@ class Scheduler {
     Lane::publish(operation);
     issuer_of(lane.device())->look_at(lane, number);
   }
-  std::vector<Place> last_of_all_lanes();
-  void wait_for(const Place& place);
-  void wait_for(const std::vector<Place>& places) {
-    for (const Place& place : places) wait_for(place);
+  std::vector<QueuePosition> last_of_all_lanes();
+  void wait_for(const QueuePosition& position);
+  void wait_for(const std::vector<QueuePosition>& positions) {
+    for (const QueuePosition& position : positions) wait_for(position);
   }
-  void name_who_waits(const Place& place);
+  void name_who_waits(const QueuePosition& position);
 
   DriverSide& side_;
   const ScheduleSettings settings_;

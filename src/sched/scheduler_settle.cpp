@@ -9,12 +9,12 @@
 namespace cuvmm {
 
 void Scheduler::settle_stream(const StreamState& stream) {
-  std::vector<Place> places;
+  std::vector<QueuePosition> positions;
   {
     const Holding holding{lock_};
-    places = order_.of_stream(stream);
+    positions = order_.of_stream(stream);
   }
-  wait_for(places);
+  wait_for(positions);
   wait_for_marks();
 }
 
@@ -25,51 +25,51 @@ void Scheduler::wait_for_marks() {
 }
 
 void Scheduler::settle_before_work_on(const StreamState& stream) {
-  std::vector<Place> places;
+  std::vector<QueuePosition> positions;
   {
     const Holding holding{lock_};
-    places = order_.before_work_on(stream);
+    positions = order_.before_work_on(stream);
   }
-  wait_for(places);
+  wait_for(positions);
 }
 
 void Scheduler::settle_event(CUevent event, bool with_waits) {
-  std::vector<Place> places;
+  std::vector<QueuePosition> positions;
   {
     const Holding holding{lock_};
-    places = with_waits ? order_.users_of(event) : order_.of_event(event);
+    positions = with_waits ? order_.users_of(event) : order_.of_event(event);
   }
-  wait_for(places);
+  wait_for(positions);
 }
 
 void Scheduler::settle_context(CUcontext context) {
-  std::vector<Place> places;
+  std::vector<QueuePosition> positions;
   {
     const Holding holding{lock_};
-    places = order_.of_context(context);
+    positions = order_.of_context(context);
   }
-  wait_for(places);
+  wait_for(positions);
   wait_for_marks();
 }
 
 void Scheduler::settle_graphs() {
-  std::vector<Place> places;
+  std::vector<QueuePosition> positions;
   {
     const Holding holding{lock_};
-    places = order_.of_graphs();
+    positions = order_.of_graphs();
   }
-  wait_for(places);
+  wait_for(positions);
 }
 
-std::vector<Place> Scheduler::last_of_all_lanes() {
-  std::vector<Place> places;
+std::vector<QueuePosition> Scheduler::last_of_all_lanes() {
+  std::vector<QueuePosition> positions;
   const Holding holding{lock_};
   for (const auto& client : clients_) {
     for (int device = 0; device < most_scheduled_devices; ++device) {
-      if (Lane* lane = client->lane(device)) places.push_back({lane, lane->submitted()});
+      if (Lane* lane = client->lane(device)) positions.push_back({lane, lane->submitted()});
     }
   }
-  return places;
+  return positions;
 }
 
 void Scheduler::settle_all() {
@@ -77,11 +77,11 @@ void Scheduler::settle_all() {
 }
 
 bool Scheduler::settle_all(std::uint64_t until) {
-  const auto places = last_of_all_lanes();
-  return std::all_of(places.begin(), places.end(), [&](const Place& place) {
-    if (place.is_issued()) return true;
+  const auto positions = last_of_all_lanes();
+  return std::all_of(positions.begin(), positions.end(), [&](const QueuePosition& position) {
+    if (position.is_issued()) return true;
     const std::chrono::nanoseconds left{until - std::min(now_ns(), until)};
-    return place.lane->wait_until_issued(place.number, std::chrono::ceil<Duration>(left));
+    return position.lane->wait_until_issued(position.number, std::chrono::ceil<Duration>(left));
   });
 }
 

@@ -1,33 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/checksum.hpp"
 
+#include <cpuid.h>
+
 #include <array>
 #include <cstring>
 
 namespace cuvmm {
 namespace {
 
-using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
-
-// Row k holds what a byte does to the checksum when k bytes follow it, so that eight bytes take
-// eight look-ups that do not wait for each other.
-constexpr Tables make_tables() {
-  Tables tables{};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+// What a byte does to the checksum.
+constexpr std::array<std::uint32_t, 256> make_table() {
+  std::array<std::uint32_t, 256> made{};
+  for (std::uint32_t byte = 0; byte < made.size(); ++byte) {
     std::uint32_t sum = byte;
     for (int bit = 0; bit < 8; ++bit) sum = (sum >> 1) ^ ((sum & 1) != 0 ? 0x82F63B78u : 0);
-    tables[0][byte] = sum;
+    made[byte] = sum;
   }
-  for (std::size_t row = 1; row < tables.size(); ++row) {
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-      const std::uint32_t before = tables[row - 1][byte];
-      tables[row][byte] = (before >> 8) ^ tables[0][before & 0xFF];
-    }
-  }
-  return tables;
+  return made;
 }
 
-constexpr Tables tables = make_tables();
+constexpr std::array<std::uint32_t, 256> table = make_table();
 
 std::uint64_t word_at(const std::byte* at) {
   std::uint64_t word;
@@ -48,28 +41,30 @@ std::uint64_t word_at(const std::byte* at) {
   return ~short_sum;
 }
 
+// __builtin_cpu_supports() would link a survey of every processor's features.
+bool processor_has_crc32() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_SSE4_2) != 0;
+}
+
 }  // namespace
 
+// For processors of before 2008, so made small.
 std::uint32_t detail::crc32c_by_table(std::span<const std::byte> bytes, std::uint32_t so_far) {
   std::uint32_t sum = ~so_far;
-  const std::byte* at = bytes.data();
-  std::size_t left = bytes.size();
-  for (; left >= 8; at += 8, left -= 8) {
-    const std::uint64_t word = word_at(at) ^ sum;
-    sum = 0;
-    for (std::size_t byte = 0; byte < 8; ++byte) {
-      sum ^= tables[7 - byte][(word >> (8 * byte)) & 0xFF];
-    }
-  }
-  for (; left > 0; ++at, --left) {
-    sum = (sum >> 8) ^ tables[0][(sum ^ static_cast<std::uint32_t>(*at)) & 0xFF];
+  for (const std::byte byte : bytes) {
+    sum = (sum >> 8) ^ table[(sum ^ static_cast<std::uint32_t>(byte)) & 0xFF];
   }
   return ~sum;
 }
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t so_far) {
-  return __builtin_cpu_supports("sse4.2") ? crc32c_by_instruction(bytes, so_far)
-                                          : detail::crc32c_by_table(bytes, so_far);
+  static const bool has_instruction = processor_has_crc32();
+  return has_instruction ? crc32c_by_instruction(bytes, so_far)
+                         : detail::crc32c_by_table(bytes, so_far);
 }
 
 }  // namespace cuvmm

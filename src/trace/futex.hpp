@@ -28,6 +28,21 @@ inline void wait_while(FutexWord& word, std::uint32_t seen, Duration at_most) {
   errno = kept;
 }
 
+// The same two for a word that processes share.
+inline void wait_while_shared(FutexWord& word, std::uint32_t seen, Duration at_most) {
+  const int kept = errno;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
+  const timespec bound{.tv_sec = seconds.count(),
+                       .tv_nsec = std::chrono::nanoseconds{at_most - seconds}.count()};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &bound, nullptr, 0);
+  errno = kept;
+}
+inline void wake_all_shared(FutexWord& word) {
+  const int kept = errno;
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  errno = kept;
+}
+
 inline void wake_all(FutexWord& word) {
   const int kept = errno;
   ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);

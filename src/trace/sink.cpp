@@ -100,9 +100,9 @@ void TraceSink::flush() {
   keep_whole_blocks(written);
   if (is_whole) return;
   if (!is_ours) {
-    CUVMM_LOG(Warning, "trace '%s' ends here: the program has closed it", path().c_str());
+    CUVMM_LOG(Warning, "trace '%s' ends here: the program closed its descriptor", path().c_str());
   } else {
-    CUVMM_LOG(Warning, "trace '%s' ends here, the program goes on: %s", path().c_str(),
+    CUVMM_LOG(Warning, "trace '%s' ends here, the program continues: %s", path().c_str(),
               Error{.kind = ErrorKind::SystemFailed, .system_code = reason, .doing = "write"}
                   .text()
                   .c_str());
@@ -125,7 +125,7 @@ void TraceSink::keep_whole_blocks(std::size_t written) {
 
 void TraceSink::stop(Stop why) {
   stop_ = why;
-  CUVMM_LOG(Warning, "trace '%s' has reached its largest size: what follows is only counted",
+  CUVMM_LOG(Warning, "trace '%s' has reached its maximum size: later events are only counted",
             path().c_str());
 }
 

@@ -60,10 +60,10 @@ void Lanes::add(const TraceRecord& record, std::size_t column) {
   }
 }
 
-std::vector<Lane> Lanes::take(const TraceHeader& header, bool& are_clients) const {
+std::vector<PictureLane> Lanes::take(const TraceHeader& header, bool& are_clients) const {
   are_clients = !by_client_.empty();
   const TraceSubject subject = are_clients ? TraceSubject::Client : TraceSubject::Stream;
-  std::vector<std::pair<std::uint64_t, Lane>> lanes;
+  std::vector<std::pair<std::uint64_t, PictureLane>> lanes;
   for (const auto& [whose, operations] : are_clients ? by_client_ : by_stream_) {
     const auto all = std::accumulate(operations.begin(), operations.end(), std::uint64_t{0});
     lanes.push_back({all, {name_in(header, subject, whose), operations}});
@@ -71,7 +71,7 @@ std::vector<Lane> Lanes::take(const TraceHeader& header, bool& are_clients) cons
   std::stable_sort(lanes.begin(), lanes.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   lanes.resize(std::min(lanes.size(), most_shown));
-  std::vector<Lane> busiest;
+  std::vector<PictureLane> busiest;
   busiest.reserve(lanes.size());
   for (auto& [count, lane] : lanes) busiest.push_back(std::move(lane));
   return busiest;

@@ -17,7 +17,7 @@ class Lanes {
 
   void add(const TraceRecord& record, std::size_t column);
   // The busiest, at most twelve.
-  std::vector<Lane> take(const TraceHeader& header, bool& are_clients) const;
+  std::vector<PictureLane> take(const TraceHeader& header, bool& are_clients) const;
 
  private:
   using Counts = std::map<std::uint64_t, std::vector<std::uint32_t>>;

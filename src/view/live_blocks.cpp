@@ -26,25 +26,25 @@ std::size_t LiveBlocks::place_of(std::uint64_t address) const {
   return place;
 }
 
-void LiveBlocks::add(const Block& block) {
+void LiveBlocks::add(const LiveBlock& block) {
   if (2 * (count_ + 1) > table_.size()) grow();
   table_[place_of(block.address)] = block;
   ++count_;
 }
 
-const Block* LiveBlocks::find(std::uint64_t address) const {
+const LiveBlock* LiveBlocks::find(std::uint64_t address) const {
   if (address == 0) return nullptr;
-  const Block& block = table_[place_of(address)];
+  const LiveBlock& block = table_[place_of(address)];
   return block.address == 0 ? nullptr : &block;
 }
 
 // What was put behind the hole because its own place was taken moves up, so that no search ends
 // before it.
-std::optional<Block> LiveBlocks::take(std::uint64_t address) {
+std::optional<LiveBlock> LiveBlocks::take(std::uint64_t address) {
   if (address == 0) return std::nullopt;
   std::size_t hole = place_of(address);
   if (table_[hole].address == 0) return std::nullopt;
-  const Block taken = table_[hole];
+  const LiveBlock taken = table_[hole];
   for (std::size_t at = next(hole); table_[at].address != 0; at = next(at)) {
     const std::size_t wanted = mix(table_[at].address) & (table_.size() - 1);
     const std::size_t mask = table_.size() - 1;
@@ -58,9 +58,9 @@ std::optional<Block> LiveBlocks::take(std::uint64_t address) {
 }
 
 void LiveBlocks::grow() {
-  std::vector<Block> before(2 * table_.size());
+  std::vector<LiveBlock> before(2 * table_.size());
   std::swap(before, table_);
-  for (const Block& block : before) {
+  for (const LiveBlock& block : before) {
     if (block.address != 0) table_[place_of(block.address)] = block;
   }
 }

@@ -12,7 +12,7 @@
 namespace cuvmm::view {
 
 // Device memory that a program holds, or held.
-struct Block {
+struct LiveBlock {
   std::uint64_t address = 0;
   Size requested = 0;
   Size granted = 0;
@@ -36,14 +36,14 @@ class LiveBlocks {
   LiveBlocks();
 
   // Nothing is held at its address, which is not 0.
-  void add(const Block& block);
-  std::optional<Block> take(std::uint64_t address);
-  const Block* find(std::uint64_t address) const;
+  void add(const LiveBlock& block);
+  std::optional<LiveBlock> take(std::uint64_t address);
+  const LiveBlock* find(std::uint64_t address) const;
   std::size_t count() const { return count_; }
 
   template <class Visit>
   void for_each(Visit&& visit) const {
-    for (const Block& block : table_) {
+    for (const LiveBlock& block : table_) {
       if (block.address != 0) visit(block);
     }
   }
@@ -53,7 +53,7 @@ class LiveBlocks {
   std::size_t next(std::size_t place) const { return (place + 1) & (table_.size() - 1); }
   void grow();
 
-  std::vector<Block> table_;  // a power of two, at most half full; address 0: empty
+  std::vector<LiveBlock> table_;  // a power of two, at most half full; address 0: empty
   std::size_t count_ = 0;
 };
 

@@ -17,7 +17,7 @@ class MappedMemory {
     std::uint64_t since = 0;
   };
 
-  // What lay there goes: `gone` is told of each piece of it.
+  // What lay there goes: calls `gone` for each piece of it.
   template <class Gone>
   void map(const Span& span, std::uint64_t chunk, std::uint64_t time, Gone&& gone) {
     unmap(span, gone);

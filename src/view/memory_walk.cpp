@@ -54,16 +54,16 @@ void MemoryWalk::add(const TraceRecord& record) {
 void MemoryWalk::begin(const TraceRecord& record) {
   end(record.address, record.time);  // where its free was lost
   const Size largest = unlimited - record.address;
-  const Block block{.address = record.address,
-                    .requested = std::min(record.size, largest),
-                    .granted = std::min(std::max(record.size, record.other), largest),
-                    .began = record.time,
-                    .stream = record.stream,
-                    .context = record.context,
-                    .thread = record.thread,
-                    .flags = record.flags,
-                    .client = record.client,
-                    .device = record.device};
+  const LiveBlock block{.address = record.address,
+                        .requested = std::min(record.size, largest),
+                        .granted = std::min(std::max(record.size, record.other), largest),
+                        .began = record.time,
+                        .stream = record.stream,
+                        .context = record.context,
+                        .thread = record.thread,
+                        .flags = record.flags,
+                        .client = record.client,
+                        .device = record.device};
   live_.add(block);
   sums_.requested += block.requested;
   sums_.granted += block.granted;
@@ -85,7 +85,7 @@ void MemoryWalk::end(std::uint64_t address, std::uint64_t time) {
 
 void MemoryWalk::end_context(std::uint32_t context, std::uint64_t time) {
   std::vector<std::uint64_t> gone;
-  live_.for_each([&](const Block& block) {
+  live_.for_each([&](const LiveBlock& block) {
     if (block.context == context && !block.is_stream_ordered()) gone.push_back(block.address);
   });
   for (const std::uint64_t address : gone) end(address, time);

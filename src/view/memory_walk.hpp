@@ -28,8 +28,8 @@ struct MemorySums {
 class MemorySink {
  public:
   virtual ~MemorySink() = default;
-  virtual void began(const Block&) {}
-  virtual void ended(const Block&, [[maybe_unused]] std::uint64_t time) {}
+  virtual void began(const LiveBlock&) {}
+  virtual void ended(const LiveBlock&, [[maybe_unused]] std::uint64_t time) {}
   // `chunk` is the one behind all of it; 0 where several are, or it is not known.
   virtual void mapped(const Span&, [[maybe_unused]] std::uint64_t chunk,
                       [[maybe_unused]] std::uint64_t time) {}

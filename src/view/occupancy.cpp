@@ -14,7 +14,7 @@ void OccupancyCounter::touch_granules(const Span& span) {
   if (last > first) whole_ += last - first - usual_granule;
 }
 
-void OccupancyCounter::touch(const Block& block, const MappedMemory& mapped) {
+void OccupancyCounter::touch(const LiveBlock& block, const MappedMemory& mapped) {
   for (std::uint64_t at = block.address; at < block.end();) {
     const auto* piece = block.is_native() ? nullptr : mapped.at(at);
     if (piece == nullptr) return touch_granules({at, block.end()});
@@ -32,7 +32,7 @@ Occupancy OccupancyCounter::count(const LiveBlocks& live, const MappedMemory& ma
   whole_ = 0;
   touched_.clear();
   Size held = 0;
-  live.for_each([&](const Block& block) {
+  live.for_each([&](const LiveBlock& block) {
     if (block.granted == 0) return;
     held += block.granted;
     touch(block, mapped);

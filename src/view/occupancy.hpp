@@ -34,7 +34,7 @@ class OccupancyCounter {
     bool is_chunk;
     auto operator<=>(const Shared&) const = default;
   };
-  void touch(const Block& block, const MappedMemory& mapped);
+  void touch(const LiveBlock& block, const MappedMemory& mapped);
   void touch_granules(const Span& span);
 
   Size whole_ = 0;               // granules that one block fills alone

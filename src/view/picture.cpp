@@ -31,7 +31,7 @@ bool is_about_memory(const TraceRecord& record) {
 // The first walk: which addresses there are.
 class AddressesSeen final : public MemorySink {
  public:
-  void began(const Block& block) override { spans_.add({block.address, block.end()}); }
+  void began(const LiveBlock& block) override { spans_.add({block.address, block.end()}); }
   void mapped(const Span& span, std::uint64_t, std::uint64_t) override { spans_.add(span); }
 
   CollapsedAddresses collapsed() const {
@@ -58,11 +58,11 @@ class Painter final : public MemorySink {
     picture.physical.assign(picture.columns, 0);
   }
 
-  void began(const Block& block) override {
+  void began(const LiveBlock& block) override {
     picture_.sizes.add(block.requested);
     if (block.is_native()) native_ += block.granted;
   }
-  void ended(const Block& block, std::uint64_t time) override {
+  void ended(const LiveBlock& block, std::uint64_t time) override {
     picture_.lifetimes.add((time - std::min(time, block.began)) / 1000);
     if (block.is_native()) native_ -= block.granted;
     paint(block, time);
@@ -94,7 +94,7 @@ class Painter final : public MemorySink {
 
   void finish(const LiveBlocks& live) {
     while (next_sample_ < samples_) sample(live);
-    live.for_each([&](const Block& block) {
+    live.for_each([&](const LiveBlock& block) {
       picture_.lasting_sizes.add(block.requested);
       paint(block, picture_.end);
     });
@@ -131,7 +131,7 @@ class Painter final : public MemorySink {
                  static_cast<double>(top) * scale);
     });
   }
-  void paint(const Block& block, std::uint64_t to) {
+  void paint(const LiveBlock& block, std::uint64_t to) {
     paint(used_, {block.address, block.end()}, block.began, to);
     if (block.is_native()) paint(mapped_, {block.address, block.end()}, block.began, to);
   }

@@ -21,13 +21,13 @@ struct PictureRequest {
 };
 
 // What was refused.
-struct Refusal {
+struct PictureRefusal {
   std::uint64_t time = 0;
   Size asked = 0;
 };
 
 // What a client, or a stream, did.
-struct Lane {
+struct PictureLane {
   std::string name;
   std::vector<std::uint32_t> operations;  // begun in each column
 };
@@ -52,20 +52,20 @@ struct Picture {
   std::vector<Size> requested;
   std::vector<Size> mapped_bytes;
   std::vector<Size> physical;
-  Size device_bytes = 0;               // 0: not known
-  std::optional<Size> limit;           // that VMM_LIMIT set
-  std::vector<Refusal> refusals;       // the first hundred
-  std::uint64_t refusal_count = 0;     //
-  Size requested_peak = 0;             //
-  Size physical_peak = 0;              //
-  std::vector<double> sample_times;    // in columns
-  std::vector<double> fragmentation;   // see Occupancy; empty: of how much memory is not known
-  std::vector<double> rounding_waste;  // share of what was granted that nobody asked for
+  Size device_bytes = 0;                 // 0: not known
+  std::optional<Size> limit;             // that VMM_LIMIT set
+  std::vector<PictureRefusal> refusals;  // the first hundred
+  std::uint64_t refusal_count = 0;       //
+  Size requested_peak = 0;               //
+  Size physical_peak = 0;                //
+  std::vector<double> sample_times;      // in columns
+  std::vector<double> fragmentation;     // see Occupancy; empty: of how much memory is not known
+  std::vector<double> rounding_waste;    // share of what was granted that nobody asked for
 
-  Histogram sizes;          // bytes
-  Histogram lifetimes;      // us
-  Histogram lasting_sizes;  // of blocks that were held to the end
-  std::vector<Lane> lanes;  // of clients, or else of streams; the busiest first
+  Histogram sizes;                 // bytes
+  Histogram lifetimes;             // us
+  Histogram lasting_sizes;         // of blocks that were held to the end
+  std::vector<PictureLane> lanes;  // of clients, or else of streams; the busiest first
   bool lanes_are_clients = false;
 };
 

@@ -37,7 +37,7 @@ json parts_of(const Picture& picture) {
 
 json lanes_of(const Picture& picture) {
   auto lanes = json::array();
-  for (const Lane& lane : picture.lanes) {
+  for (const PictureLane& lane : picture.lanes) {
     lanes.push_back({{"name", lane.name}, {"operations", lane.operations}});
   }
   return lanes;
@@ -45,7 +45,7 @@ json lanes_of(const Picture& picture) {
 
 json refusals_of(const Picture& picture) {
   auto refusals = json::array();
-  for (const Refusal& refusal : picture.refusals) {
+  for (const PictureRefusal& refusal : picture.refusals) {
     refusals.push_back({{"time_ns", refusal.time}, {"asked_bytes", refusal.asked}});
   }
   return refusals;

@@ -62,6 +62,13 @@ Result<Recording> Recording::open(const std::string& path) {
   return recording;
 }
 
+Recording Recording::of(TraceHeader header, std::vector<TraceRecord> records) {
+  Recording recording;
+  recording.log_header_ = std::move(header);
+  recording.log_ = std::move(records);
+  return recording;
+}
+
 std::uint64_t Recording::last_time() const {
   if (trace_) return trace_->last_time();
   return log_.empty() ? 0 : log_.back().time;

@@ -15,6 +15,8 @@ namespace cuvmm::view {
 class Recording {
  public:
   static Result<Recording> open(const std::string& path);
+  // Of what somebody else wrote. The records are in the order of time.
+  static Recording of(TraceHeader header, std::vector<TraceRecord> records);
 
   const TraceHeader& header() const { return trace_ ? trace_->header() : log_header_; }
   std::uint64_t record_count() const { return trace_ ? trace_->record_count() : log_.size(); }

@@ -7,14 +7,11 @@ import os
 import unittest
 
 import browser
-from check_plot import can_draw, png_bytes, python_for_plots
+from check_plot import png_bytes, python_for_plots
 from cli_support import BUILD, CliTest, frag_trace, main
-
-PLOT = "document.querySelector('.js-plotly-plot')"
 
 
 @unittest.skipUnless(browser.PROGRAM, "no Chromium here")
-@unittest.skipUnless(can_draw("plotly"), "no plotly here")
 class InABrowser(CliTest):
     @classmethod
     def setUpClass(cls):
@@ -28,17 +25,21 @@ class InABrowser(CliTest):
         self.good("plot", frag_trace("monitor"), frag_trace("vmm"), "-o", path,
                   env={"CUVMM_PYTHON": python_for_plots()})
         self.browser.open(path)
-        self.browser.wait_for(lambda: self.browser.value(
-            f"!!{PLOT} && {PLOT}.querySelectorAll('.nsewdrag').length === 12"))
+        self.browser.wait_for(
+            lambda: self.browser.value("document.documentElement.dataset.state") == "drawn")
 
     def panel(self, number):
-        """Left, top, width and height of a panel, in order of drawing."""
+        """Left, top, width and height of what a panel draws in, in order of drawing."""
         return self.browser.value(
-            f"(() => {{ const r = {PLOT}.querySelectorAll('.nsewdrag')[{number}]"
-            ".getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; })()")
+            f"(() => {{ const p = panels[{number}], r = p.canvas.getBoundingClientRect(), b = p.box;"
+            "return [r.left + b.left, r.top + b.top, b.right - b.left, b.bottom - b.top]; })()")
 
-    def range_of(self, axis):
-        return self.browser.value(f"{PLOT}._fullLayout.{axis}.range")
+    def view(self, number):
+        return self.browser.value(f"views[{number}]")
+
+    def press(self, key):
+        for kind in ("keyDown", "keyUp"):
+            self.browser.call("Input.dispatchKeyEvent", type=kind, key=key)
 
     def at_rest(self):
         self.assertEqual(self.browser.complaints(), [])
@@ -53,39 +54,68 @@ class InABrowser(CliTest):
             file.write(picture)
         self.assertGreater(len(set(png_bytes(picture))), 50)
         self.assertIn("cuvmm", self.browser.value("document.title"))
+        self.assertEqual(self.browser.value("panels.length"), 12)
+        self.assertEqual(self.browser.value(
+            "panels.filter(p => new Set(p.canvas.getContext('2d').getImageData("
+            "0, 0, p.canvas.width, p.canvas.height).data).size > 3).length"), 12)
         self.at_rest()
 
     def test_hovering_tells_what_is_there(self):
         left, top, width, height = self.panel(0)
-        for step in range(3):  # plotly leaves out what comes too soon
-            self.browser.mouse("mouseMoved", left + width / 2 + step, top + height * 0.7)
-            self.browser.wait_for(lambda: True)
-        self.browser.wait_for(lambda: self.browser.value(
-            f"{PLOT}.querySelectorAll('.hoverlayer .hovertext').length > 0"))
-        said = self.browser.value(f"{PLOT}.querySelector('.hoverlayer').textContent")
-        self.assertRegex(said, r"used \d+%, mapped \d+%")
+        self.browser.mouse("mouseMoved", left + width / 2, top + height * 0.7)
+        tip = "document.querySelector('#tip')"
+        self.browser.wait_for(lambda: self.browser.value(f"!{tip}.hidden"))
+        self.assertRegex(self.browser.value(f"{tip}.textContent"),
+                         r"ms\nat .* MiB\nused \d+%, mapped \d+%")
+        left, top, width, height = self.panel(1)
+        self.browser.mouse("mouseMoved", left + width / 2, top + height / 2)
+        self.browser.wait_for(lambda: "requested: " in self.browser.value(f"{tip}.textContent"))
         self.at_rest()
 
     def test_dragging_zooms_every_panel_of_that_trace_and_only_of_that(self):
-        before = self.range_of("xaxis")
-        other = self.range_of("xaxis2")
+        before, other = self.view(0), self.view(1)
         left, top, width, height = self.panel(0)
         self.browser.drag((left + width * 0.3, top + height * 0.3),
                           (left + width * 0.6, top + height * 0.6))
-        self.browser.wait_for(lambda: self.range_of("xaxis") != before)
-        begin, end = self.range_of("xaxis")
-        self.assertLess(end - begin, 0.5 * (before[1] - before[0]))
-        self.assertEqual(self.range_of("xaxis3"), [begin, end])
-        self.assertEqual(self.range_of("xaxis2"), other)
+        self.browser.wait_for(lambda: self.view(0) != before)
+        view = self.view(0)
+        for key, value in {"from": 0.3, "to": 0.6, "low": 0.4, "high": 0.7}.items():
+            self.assertAlmostEqual(view[key], value, delta=0.01)
+        self.assertEqual(self.browser.value("panels[1].view === panels[0].view"), True)
+        self.assertEqual(self.view(1), other)
         self.at_rest()
 
-    def test_the_wheel_zooms(self):
-        before = self.range_of("xaxis")
-        left, top, width, height = self.panel(0)
-        self.browser.mouse("mouseMoved", left + width / 2, top + height / 2)
-        self.browser.mouse("mouseWheel", left + width / 2, top + height / 2, deltaX=0, deltaY=-300)
-        self.browser.wait_for(lambda: self.range_of("xaxis") != before)
+    def test_the_wheel_zooms_and_a_double_click_shows_all(self):
+        before = self.view(0)
+        left, top, width, height = self.panel(1)
+        x, y = left + width / 2, top + height / 2
+        self.browser.mouse("mouseMoved", x, y)
+        self.browser.mouse("mouseWheel", x, y, deltaX=0, deltaY=-300)
+        self.browser.wait_for(lambda: self.view(0) != before)
+        self.assertLess(self.view(0)["to"] - self.view(0)["from"], 1)
+        for count in (1, 2):
+            for kind in ("mousePressed", "mouseReleased"):
+                self.browser.mouse(kind, x, y, button="left", clickCount=count)
+        self.browser.wait_for(lambda: self.view(0) == before)
         self.at_rest()
+
+    def test_keys_zoom_and_move(self):
+        self.browser.value("panels[1].canvas.focus()")
+        self.press("+")
+        self.assertAlmostEqual(self.view(0)["from"], 0.1)
+        self.press("ArrowLeft")
+        self.assertAlmostEqual(self.view(0)["from"], 0.02)
+        self.press("0")
+        self.assertEqual(self.view(0), {"from": 0, "to": 1, "low": 0, "high": 1})
+        self.at_rest()
+
+    def test_a_narrow_screen_has_room_for_it(self):
+        self.browser.call("Emulation.setDeviceMetricsOverride", width=400, height=900,
+                          deviceScaleFactor=1, mobile=True)
+        self.addCleanup(self.browser.call, "Emulation.setDeviceMetricsOverride", width=1400,
+                        height=1450, deviceScaleFactor=1, mobile=False)
+        self.browser.wait_for(lambda: self.browser.value("innerWidth") == 400)
+        self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth"), 400)
 
 
 if __name__ == "__main__":

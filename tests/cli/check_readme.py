@@ -10,7 +10,7 @@ from cli_support import BUILD, CliTest, main, text
 
 # The two main ones are the build and these tests; what trains needs a card and a program.
 NOT_RUN = re.compile(r"^\./dev |python train\.py|\./program")
-NEEDS = {".png": "matplotlib", ".html": "plotly"}
+NEEDS = {".png": "matplotlib"}
 
 
 def commands():

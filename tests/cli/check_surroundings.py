@@ -99,7 +99,7 @@ class Surroundings(unittest.TestCase):
                       ("demo", "--sim", "--no-pictures", "-o", "{}/x")):
             finished = self.run_as_nobody(self.cuvmm,
                                           *(word.format(self.home) for word in words))
-            # A program that could not be traced has run all the same.
+            # A program that could not be traced has still run.
             self.assertEqual(finished.returncode, 0 if words[0] == "run" else 1)
             self.assertLessEqual(len(text(finished.stderr).splitlines()), 1)
 

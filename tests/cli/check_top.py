@@ -30,6 +30,30 @@ class Figures(TopTest):
         self.assertEqual(one["devices"][0]["device_bytes"], 256 * MiB)
         self.assertEqual(one["devices"][0]["live_bytes"], 48 * MiB)
 
+    def test_one_device_alone_can_be_shown(self):
+        both = self.holder([16], VMM_SIM_DEVICES="2")
+        first = self.holder([16])
+        both.do("second = ctypes.c_void_p(); must(cuda.cuCtxCreate_v2(ctypes.byref(second), 0, 1)); "
+                "held.append(allocate(32 << 20))")
+        self.assertEqual(set(self.seen()), {both.number, first.number})
+        self.assertEqual(self.seen()[both.number]["live_bytes"], 48 * MiB)
+        on_second = self.seen("--gpu", 1)
+        self.assertEqual(set(on_second), {both.number})
+        self.assertEqual(on_second[both.number]["live_bytes"], 32 * MiB)
+        table = text(cuvmm("top", "-1", env=self.env).stdout)
+        self.assertRegex(table.splitlines()[0], r"^PROCESS +GPU ")
+        self.assertRegex(table, rf"(?m)^ *{both.number} +0,1 ")
+        self.assertRegex(table, rf"(?m)^ *{first.number} +0 ")
+
+    def test_processes_can_be_shown_by_their_numbers(self):
+        one, other = self.holder([8]), self.holder([8])
+        self.assertEqual(set(self.seen(one.number)), {one.number})
+        self.assertEqual(set(self.seen(one.number, other.number)), {one.number, other.number})
+        missing = cuvmm("top", "-1", 99999999, env=self.env)
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("99999999: no process of this user that runs under cuvmm",
+                      text(missing.stderr))
+
     def test_figures_follow_the_program(self):
         holder = self.holder([32, 32])
         before = self.seen()[holder.number]

@@ -80,9 +80,9 @@ class Live(TopTest):
     def test_it_follows_and_ends_by_a_key(self):
         holder = self.holder([32])
         terminal = Terminal(self.env, 120, 20, "--interval", "100ms")
-        terminal.wait_for(rf"{holder.number} +32\.0 MiB")
+        terminal.wait_for(rf"{holder.number} +0 +32\.0 MiB")
         holder.do("more = allocate(16 << 20)")
-        lines = terminal.wait_for(rf"{holder.number} +48\.0 MiB")
+        lines = terminal.wait_for(rf"{holder.number} +0 +48\.0 MiB")
         self.assertIn("1 process holds", lines[0])
         self.assertIn("by physical", lines[0])
         terminal.wait_for("[▁▂▃▄▅▆▇█]{3}")

@@ -287,7 +287,7 @@ class Sharing(unittest.TestCase):
 class WithoutThePreloadLibrary(unittest.TestCase):
     def test_clients_and_pausing_are_refused(self):
         for call in (lambda: cuvmm.Client("a"), lambda: cuvmm.set_policy(cuvmm.Policy.FAIR),
-                     lambda: cuvmm.pause(1), cuvmm.resume, cuvmm.away_info, cuvmm.Client.unbind):
+                     lambda: cuvmm.pause(timeout=1), cuvmm.resume, cuvmm.away_info, cuvmm.Client.unbind):
             with self.assertRaises(cuvmm.NotSupported):
                 call()
 
@@ -345,7 +345,7 @@ class Pausing(unittest.TestCase):
             self.assertEqual(cuvmm.resume().moved, 0)
             self.assertEqual(cuda.cuMemFree_v2(address), 0)
         with self.assertRaisesRegex(ValueError, "number of seconds"):
-            cuvmm.pause(-1)
+            cuvmm.pause(timeout=-1)
 
 
 if __name__ == "__main__":

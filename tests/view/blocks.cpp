@@ -11,7 +11,7 @@
 namespace cuvmm::test {
 namespace {
 
-using view::Block;
+using view::LiveBlock;
 using view::LiveBlocks;
 using view::MemorySums;
 using view::MemoryWalk;
@@ -36,7 +36,7 @@ TEST(LiveBlocks, AreWhatAMapWouldHold) {
     ASSERT_EQ(blocks.count(), expected.size());
   }
   std::size_t seen = 0;
-  blocks.for_each([&](const Block& block) {
+  blocks.for_each([&](const LiveBlock& block) {
     ++seen;
     EXPECT_EQ(block.requested, expected.at(block.address));
   });
@@ -51,8 +51,8 @@ TEST(LiveBlocks, HoldNothingAtNoAddress) {
 
 class Told final : public view::MemorySink {
  public:
-  void began(const Block&) override { ++begun; }
-  void ended(const Block&, std::uint64_t) override { ++gone; }
+  void began(const LiveBlock&) override { ++begun; }
+  void ended(const LiveBlock&, std::uint64_t) override { ++gone; }
   int begun = 0;
   int gone = 0;
 };

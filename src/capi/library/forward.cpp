@@ -13,7 +13,7 @@ namespace {
 
 using cuvmm::capi::Table;
 
-// The preload library is there from the start or never, so whoever asks finds the same.
+// The preload library is loaded from the start or never, so every lookup agrees.
 const Table& table() {
   static std::atomic<const Table*> known{nullptr};
   const Table* found = known.load(std::memory_order_acquire);

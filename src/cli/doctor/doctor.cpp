@@ -112,21 +112,22 @@ void add_doctor(CLI::App& app, int& exit_status) {
     bool doors = false;
   };
   auto request = std::make_shared<Request>();
-  CLI::App* command = app.add_subcommand("doctor", "look whether all that cuvmm needs is there");
+  CLI::App* command = app.add_subcommand("doctor", "check that this machine can run cuvmm");
   command->footer(
-      "✓ good   ! something will not work, all else does   ✗ must be mended\n"
+      "✓ good   ! one feature will not work   ✗ must be fixed\n"
       "\n"
       "Examples:\n"
       "  cuvmm doctor\n"
       "  cuvmm doctor --fix-hints\n"
       "  cuvmm doctor --report >> issue.md\n"
       "\n"
-      "Exit status: 1 where there is a ✗, else 0.");
-  command->add_flag("--sim", request->about.simulated, "with the simulated driver");
+      "Exit status: 1 if there is a ✗, else 0.");
+  command->add_flag("--sim", request->about.simulated, "check with the simulated driver");
   auto* json = command->add_flag("--json", request->json, "as JSON");
-  auto* report = command->add_flag("--report", request->report, "as text to put into a report");
+  auto* report =
+      command->add_flag("--report", request->report, "print a report to attach to a bug");
   report->excludes(json);
-  command->add_flag("--fix-hints", request->hints, "only what to do, a line each")
+  command->add_flag("--fix-hints", request->hints, "print only the remedies, one a line")
       ->excludes(json)
       ->excludes(report);
   command->add_flag("--doors", request->doors, "")

@@ -13,7 +13,7 @@
 #include "cli/install_places.hpp"
 #include "cli/preload_version.hpp"
 #include "cuvmm/version.h"
-#include "share/place.hpp"
+#include "share/runtime_socket.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -62,7 +62,7 @@ Findings look_at_versions(const DoctorRequest&) {
     return findings;
   }
   const std::string python = find_python(*package);
-  for (const char* module : {"matplotlib", "plotly"}) {
+  for (const char* module : {"matplotlib"}) {
     // Looked for and not imported, which takes seconds.
     const std::string command = fmt::format(
         "\"$CUVMM_DOCTOR_PYTHON\" -c 'import importlib.machinery as m, sys; "

@@ -36,6 +36,7 @@ std::optional<MemoryNow> SeenProcess::memory() const {
   Size limits = 0;
   for (std::uint32_t i = 0; i < now.device_count; ++i) {
     const share::DeviceFigures& device = now.devices[i];
+    if (device_ && device.ordinal != *device_) continue;
     sum.live += device.requested_live;
     sum.cached += device.cached;
     sum.physical += device.physical;
@@ -52,6 +53,16 @@ std::optional<MemoryNow> SeenProcess::memory() const {
 std::string SeenProcess::command() const {
   const std::string text = printable(who().command.data());
   return text.empty() ? "?" : text;
+}
+
+std::string SeenProcess::devices() const {
+  std::string text;
+  for (std::uint32_t i = 0; i < figures().device_count; ++i) {
+    const auto ordinal = figures().devices[i].ordinal;
+    if (device_ && ordinal != *device_) continue;
+    text += (text.empty() ? "" : ",") + std::to_string(ordinal);
+  }
+  return text.empty() ? "-" : text;
 }
 
 std::uint64_t SeenProcess::silent_for_us() const {
@@ -77,7 +88,7 @@ void Processes::find() {
     if (is_known) continue;
     auto seen = share::SeenFigures::open(path);
     if (seen.ok()) {
-      all_.emplace_back(std::move(*seen));
+      if (filter_.shows(seen->publisher())) all_.emplace_back(std::move(*seen), filter_.device);
     } else if (::access(path.c_str(), F_OK) == 0) {  // else it has just ended
       problems_.push_back(path + ": " + seen.error().text());
     }
@@ -104,7 +115,7 @@ void Processes::sample() {
     one.note(one.seen().look());
     if (!one.answers() && one.seen().has_ended()) {
       one.seen().remove_file();
-    } else {
+    } else if (filter_.shows(one.figures())) {
       alive.push_back(std::move(one));
     }
   }

@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "cli/top/filter.hpp"
 #include "share/figures.hpp"
 
 namespace cuvmm::cli {
 
-// All devices of one process together.
+// All devices of one process that are shown, together.
 struct MemoryNow {
   Size live = 0;
   Size cached = 0;
@@ -27,7 +28,8 @@ struct MemoryNow {
 
 class SeenProcess {
  public:
-  explicit SeenProcess(share::SeenFigures seen) : seen_(std::move(seen)) {}
+  SeenProcess(share::SeenFigures seen, std::optional<int> device)
+      : seen_(std::move(seen)), device_(device) {}
 
   share::SeenFigures& seen() { return seen_; }
   const share::Publisher& who() const { return seen_.publisher(); }
@@ -35,6 +37,7 @@ class SeenProcess {
   // Nothing where the process does not count its memory, or has never answered.
   std::optional<MemoryNow> memory() const;
   std::string command() const;  // fit to be shown
+  std::string devices() const;  // those it uses, of those that are shown: "0,1"
 
   bool answers() const { return answers_; }
   std::uint64_t silent_for_us() const;
@@ -44,12 +47,15 @@ class SeenProcess {
 
  private:
   share::SeenFigures seen_;
+  std::optional<int> device_;  // the only one that counts
   bool answers_ = false;
   std::deque<std::optional<double>> history_;
 };
 
 class Processes {
  public:
+  explicit Processes(TopFilter filter) : filter_(std::move(filter)) {}
+
   // Asks all and waits a moment for their answers. Who has ended is dropped, and its file removed.
   void sample();
 
@@ -62,6 +68,7 @@ class Processes {
   void find();
   void wait_for_answers();
 
+  const TopFilter filter_;
   std::vector<SeenProcess> all_;
   std::vector<std::string> problems_;
 };

@@ -63,6 +63,7 @@ std::string size_cell(const SeenProcess& process, Size MemoryNow::*member) {
 }
 constexpr Column columns[] = {
     {"PROCESS", 7, 9, [](const SeenProcess& one) { return std::to_string(one.who().process); }},
+    {"GPU", 5, 3, [](const SeenProcess& one) { return one.devices(); }},
     {"LIVE", 9, 7, [](const SeenProcess& one) { return size_cell(one, &MemoryNow::live); }},
     {"CACHED", 9, 4, [](const SeenProcess& one) { return size_cell(one, &MemoryNow::cached); }},
     {"PHYSICAL", 9, 8, [](const SeenProcess& one) { return size_cell(one, &MemoryNow::physical); }},

@@ -9,9 +9,11 @@
 
 #include "base/option_types.hpp"
 #include "cli/commands.hpp"
+#include "cli/node_view.hpp"
 #include "cli/output.hpp"
 #include "cli/top/screen.hpp"
 #include "cli/top/table.hpp"
+#include "cli/top/web.hpp"
 #include "share/system_error.hpp"
 
 namespace cuvmm::cli {
@@ -26,6 +28,10 @@ struct TopRequest {
   bool reversed = false;
   std::string order = "physical";
   std::string interval = "1s";
+  TopFilter filter;
+  bool web = false;
+  bool arguments = false;
+  TopWebRequest served;
 };
 
 struct NamedOrder {
@@ -90,6 +96,10 @@ std::vector<std::string> picture_of(Processes& processes, const View& view) {
                fmt::format("{}, by {}, every {:.3g} s", total_of(processes.all()),
                            name_of(view.order), static_cast<double>(view.interval.count()) / 1e6));
   for (const std::string& problem : processes.problems()) lines.push_back(faint(problem));
+  if (const auto node = look_at_node(); node.ok()) {
+    for (const std::string& line : lines_of(*node))
+      lines.push_back(line.substr(0, Screen::width()));
+  }
   // The keys stand last, where the screen has room for them and a process.
   const std::size_t height = Screen::height();
   if (height < 4) return lines;
@@ -103,7 +113,7 @@ std::vector<std::string> picture_of(Processes& processes, const View& view) {
 int watch(const TopRequest& request, TopOrder order, Duration interval) {
   View view{order, request.reversed ? Reversed::Yes : Reversed::No, interval};
   const Screen screen;
-  Processes processes;
+  Processes processes{request.filter};
   while (view.goes_on) {
     processes.sample();
     const share::Deadline next = share::Deadline::after(view.interval);
@@ -117,12 +127,31 @@ int watch(const TopRequest& request, TopOrder order, Duration interval) {
   return 0;
 }
 
+// Of those that were asked for by their numbers. False where one is.
+bool say_who_is_missing(const TopFilter& filter, const Processes& processes) {
+  bool has_all = true;
+  for (const int wanted : filter.processes) {
+    const auto& all = processes.all();
+    if (std::any_of(all.begin(), all.end(),
+                    [&](const SeenProcess& one) { return one.who().process == wanted; })) {
+      continue;
+    }
+    say(fmt::format("{}: no process of this user that runs under cuvmm{}", wanted,
+                    filter.device ? " and uses that device" : ""));
+    has_all = false;
+  }
+  return has_all;
+}
+
 int show_once(const TopRequest& request, TopOrder order) {
-  Processes processes;
+  Processes processes{request.filter};
   processes.sample();
   sort_by(order, request.reversed ? Reversed::Yes : Reversed::No, processes.all());
+  const auto node = look_at_node();
   if (request.json) {
-    fmt::print("{}\n", as_json(processes).dump(2));
+    nlohmann::json all = as_json(processes);
+    if (node.ok()) all["node"] = as_json(*node);
+    fmt::print("{}\n", all.dump(2));
   } else if (processes.all().empty()) {
     fmt::print("{}\n", total_of(processes.all()));
   } else {
@@ -130,8 +159,13 @@ int show_once(const TopRequest& request, TopOrder order) {
     const TableForm form{.width = is_terminal ? Screen::width() : 240, .letters = letters_here()};
     for (const std::string& line : table_of(processes.all(), form)) fmt::print("{}\n", line);
   }
+  if (node.ok() && !request.json) {
+    for (const std::string& line : lines_of(*node)) fmt::print("{}\n", line);
+  }
+  if (!node.ok() && node.error().kind != ErrorKind::NotFound) say(node.error().text());
   for (const std::string& problem : processes.problems()) say(problem);
-  return processes.all().empty() && !processes.problems().empty() ? 1 : 0;
+  const bool has_all = say_who_is_missing(request.filter, processes);
+  return !has_all || (processes.all().empty() && !processes.problems().empty()) ? 1 : 0;
 }
 
 int run(const TopRequest& request) {
@@ -144,6 +178,12 @@ int run(const TopRequest& request) {
   for (const NamedOrder& one : orders) {
     if (request.order == one.name) order = one.order;
   }
+  if (request.web) {
+    TopWebRequest served = request.served;
+    served.interval = *interval;
+    if (request.arguments) served.arguments = observe::ShowsArguments::Yes;
+    return serve_top(served);
+  }
   const bool is_live = !request.once && !request.json && is_capable_terminal(STDOUT_FILENO) &&
                        ::isatty(STDIN_FILENO) != 0;
   return is_live ? watch(request, order, *interval) : show_once(request, order);
@@ -153,34 +193,59 @@ int run(const TopRequest& request) {
 
 void add_top(CLI::App& app, int& exit_status) {
   auto request = std::make_shared<TopRequest>();
-  CLI::App* command = app.add_subcommand("top", "watch what processes under cuvmm hold");
+  CLI::App* command = app.add_subcommand("top", "watch the GPU memory of processes under cuvmm");
   command->footer(
       "Examples:\n"
       "  cuvmm top\n"
       "  cuvmm top -1 --sort moves\n"
+      "  cuvmm top --gpu 1                 only that device\n"
+      "  cuvmm top 4711                    only that process\n"
       "  cuvmm top --json | jq '.processes[].physical_bytes'\n"
+      "  cuvmm top --web                   the live view, in a browser\n"
       "\n"
       "Of this user's processes. LIVE is what the program asked for and holds, CACHED what it "
       "gave\n"
       "back and is kept for the next allocation, PHYSICAL the memory held of the devices, USED "
       "the\n"
       "part of that which is not cached. A dash: not counted (--mode monitor), or no limit.\n"
+      "Where cuvmmd runs: its devices, its clients, whom they wait for, and why memory moved "
+      "last.\n"
       "Without a terminal it shows all once.\n"
       "\n"
       "Keys: q quits; p l c u m n a sort by physical, live, cached, used, moves, number of the\n"
       "process, command; r reverses; + and - change the interval.");
-  command->add_flag("-1,--once", request->once, "show all once, and end");
-  command->add_flag("--json", request->json, "one object, for programs, and end");
+  command->add_flag("-1,--once", request->once, "print once and exit");
+  command->add_flag("--json", request->json, "print one JSON object and exit");
   std::vector<std::string> names;
   for (const NamedOrder& one : orders) names.emplace_back(one.name);
-  command->add_option("--sort", request->order, "what the lines are put in order by")
+  command->add_option("--sort", request->order, "sort key")
       ->check(CLI::IsMember(names))
       ->capture_default_str();
-  command->add_flag("-r,--reverse", request->reversed, "the other way round");
-  command->add_option("--interval", request->interval, "time from one picture to the next")
+  command->add_flag("-r,--reverse", request->reversed, "reverse the order");
+  command->add_option("--interval", request->interval, "refresh interval")
       ->type_name("TIME")
       ->capture_default_str();
-  command->callback([request, &exit_status] { exit_status = run(*request); });
+  command
+      ->add_option("--gpu", request->filter.device,
+                   "only this device, by each process's numbering, and the processes on it")
+      ->check(CLI::Range(0, 1023))
+      ->type_name("NUMBER");
+  CLI::Option* const web =
+      command->add_flag("--web{127.0.0.1:0}", request->served.address,
+                        "show it in a browser instead, at PORT or ADDRESS:PORT as --web=9435; "
+                        "beyond loopback that needs a token");
+  command
+      ->add_option("--token-file", request->served.token_file,
+                   "its first line is what viewers from elsewhere have to name")
+      ->type_name("FILE");
+  command->add_flag("--arguments", request->arguments,
+                    "with --web: show the arguments of programs, which may hold secrets");
+  command->add_option("process", request->filter.processes, "only these process IDs")
+      ->type_name("PID");
+  command->callback([request, web, &exit_status] {
+    request->web = web->count() != 0;
+    exit_status = run(*request);
+  });
 }
 
 }  // namespace cuvmm::cli

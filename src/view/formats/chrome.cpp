@@ -21,7 +21,7 @@ class ChromeEvents final : public MemorySink {
                       quoted_for_json(name)));
   }
 
-  void began(const Block& block) override {
+  void began(const LiveBlock& block) override {
     const std::uint64_t id = ++last_id_;
     ids_[block.address] = id;
     event(fmt::format(
@@ -30,7 +30,7 @@ class ChromeEvents final : public MemorySink {
         print_size(block.requested), id, block.thread, in_microseconds(block.began), block.address,
         block.requested, block.granted, block.device, block.stream));
   }
-  void ended(const Block& block, std::uint64_t time) override { end(block, time); }
+  void ended(const LiveBlock& block, std::uint64_t time) override { end(block, time); }
   void counted(const MemorySums& sums, std::uint64_t time) override {
     event(fmt::format(
         R"("ph":"C","name":"device memory","ts":{},"args":{{"requested":{},"physical":{}}})",
@@ -67,7 +67,7 @@ class ChromeEvents final : public MemorySink {
   }
 
   void finish(const LiveBlocks& live, std::uint64_t last_time) {
-    live.for_each([&](const Block& block) { end(block, last_time); });
+    live.for_each([&](const LiveBlock& block) { end(block, last_time); });
     out_.write("\n]}\n");
   }
 
@@ -77,7 +77,7 @@ class ChromeEvents final : public MemorySink {
     is_first_ = false;
     out_.write(fmt::format("{{\"pid\":{},{}}}", header_.process, fields));
   }
-  void end(const Block& block, std::uint64_t time) {
+  void end(const LiveBlock& block, std::uint64_t time) {
     const auto id = ids_.find(block.address);
     if (id == ids_.end()) return;
     event(fmt::format(R"("ph":"e","cat":"memory","name":"{}","id":{},"tid":{},"ts":{})",

@@ -9,15 +9,15 @@
 
 namespace cuvmm::view {
 
-Result<void> export_trace(Recording& recording, Format format, OutputFile& out) {
+Result<void> export_trace(Recording& recording, ExportFormat format, OutputFile& out) {
   switch (format) {
-    case Format::MemoryViz:
+    case ExportFormat::MemoryViz:
       return write_memory_viz(recording, out);
-    case Format::Chrome:
+    case ExportFormat::Chrome:
       return write_chrome(recording, out);
-    case Format::RmmCsv:
+    case ExportFormat::RmmCsv:
       return write_rmm_csv(recording, out);
-    case Format::Csv:
+    case ExportFormat::Csv:
       return write_csv(recording, out);
   }
   return {};

@@ -15,10 +15,10 @@ namespace cuvmm::view {
 // chrome: trace events for Perfetto and chrome://tracing.
 // rmm-csv: RMM's log, which `cuvmm replay` plays; of one device.
 // csv: every record with all its fields.
-enum class Format { MemoryViz, Chrome, RmmCsv, Csv };
+enum class ExportFormat { MemoryViz, Chrome, RmmCsv, Csv };
 inline constexpr std::array<std::string_view, 4> format_names{"memory_viz", "chrome", "rmm-csv",
                                                               "csv"};
 
-Result<void> export_trace(Recording& recording, Format format, OutputFile& out);
+Result<void> export_trace(Recording& recording, ExportFormat format, OutputFile& out);
 
 }  // namespace cuvmm::view

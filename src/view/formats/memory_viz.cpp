@@ -18,19 +18,19 @@ constexpr std::size_t usual_write = 64 * 1024;
 
 class Snapshot final : public MemorySink {
  public:
-  Snapshot(const TraceHeader& header, Pickle& pickle) : header_(header), pickle_(pickle) {}
+  Snapshot(const TraceHeader& header, PickleWriter& pickle) : header_(header), pickle_(pickle) {}
 
   // The record that what follows comes from.
   void at(const TraceRecord& record) { record_ = &record; }
 
-  void began(const Block& block) override {
+  void began(const LiveBlock& block) override {
     if (block.requested == 0) return;
     make_way_for({block.address, block.end()});
     show({block.address, block.end()});
     event("alloc", block.address, block.requested, block.stream);
     held_[block.address] = block;
   }
-  void ended(const Block& block, std::uint64_t) override { release(block.address); }
+  void ended(const LiveBlock& block, std::uint64_t) override { release(block.address); }
   void mapped(const Span& span, std::uint64_t, std::uint64_t) override {
     mapped_.add(span);
     show(span);
@@ -109,7 +109,7 @@ class Snapshot final : public MemorySink {
   void release(std::uint64_t address) {
     const auto found = held_.find(address);
     if (found == held_.end()) return;
-    const Block block = found->second;
+    const LiveBlock block = found->second;
     event("free_requested", block.address, block.requested, block.stream);
     event("free_completed", block.address, block.requested, block.stream);
     held_.erase(found);
@@ -154,7 +154,7 @@ class Snapshot final : public MemorySink {
     std::uint64_t at = span.begin;
     for (auto held = held_.lower_bound(span.begin); held != held_.end() && held->first < span.end;
          ++held) {
-      const Block& block = held->second;
+      const LiveBlock& block = held->second;
       if (block.address > at) write_block("inactive", at, block.address - at, 0);
       write_block("active_allocated", block.address, block.granted, block.requested);
       active += block.granted;
@@ -180,9 +180,9 @@ class Snapshot final : public MemorySink {
   }
 
   const TraceHeader& header_;
-  Pickle& pickle_;
+  PickleWriter& pickle_;
   const TraceRecord* record_ = nullptr;
-  std::map<std::uint64_t, Block> held_;
+  std::map<std::uint64_t, LiveBlock> held_;
   SpanSet mapped_;
   SpanSet shown_;
 };
@@ -204,7 +204,7 @@ Result<std::set<std::int16_t>> devices_in(Recording& recording) {
 
 Result<void> write_memory_viz(Recording& recording, OutputFile& out) {
   const auto devices = TRY(devices_in(recording));
-  Pickle pickle;
+  PickleWriter pickle;
   std::map<std::int16_t, Snapshot> snapshots;
   pickle.begin();
   pickle.begin_dict();

@@ -24,43 +24,43 @@ constexpr char long_1 = '\x8a';
 
 }  // namespace
 
-void Pickle::put(std::uint64_t number, int bytes) {
+void PickleWriter::put(std::uint64_t number, int bytes) {
   for (int i = 0; i < bytes; ++i) bytes_ += static_cast<char>(number >> (8 * i) & 0xFF);
 }
 
-void Pickle::begin() {
+void PickleWriter::begin() {
   bytes_ += proto;
   bytes_ += '\x04';
 }
-void Pickle::finish() {
+void PickleWriter::finish() {
   bytes_ += stop;
 }
 
-void Pickle::begin_dict() {
+void PickleWriter::begin_dict() {
   bytes_ += empty_dict;
   bytes_ += mark;
 }
-void Pickle::end_dict() {
+void PickleWriter::end_dict() {
   bytes_ += set_items;
 }
 
-void Pickle::begin_list() {
+void PickleWriter::begin_list() {
   bytes_ += empty_list;
   bytes_ += mark;
   list_counts_ += '\0';
 }
-void Pickle::end_item() {
+void PickleWriter::end_item() {
   if (++list_counts_.back() < items_a_part) return;
   list_counts_.back() = '\0';
   bytes_ += appends;
   bytes_ += mark;
 }
-void Pickle::end_list() {
+void PickleWriter::end_list() {
   list_counts_.pop_back();
   bytes_ += appends;
 }
 
-void Pickle::text(std::string_view text) {
+void PickleWriter::text(std::string_view text) {
   if (text.size() < 256) {
     bytes_ += short_text;
     put(text.size(), 1);
@@ -72,7 +72,7 @@ void Pickle::text(std::string_view text) {
   bytes_ += text;
 }
 
-void Pickle::number(std::uint64_t number) {
+void PickleWriter::number(std::uint64_t number) {
   if (number < 0x100) {
     bytes_ += number_1;
     put(number, 1);
@@ -91,7 +91,7 @@ void Pickle::number(std::uint64_t number) {
   }
 }
 
-std::string Pickle::take() {
+std::string PickleWriter::take() {
   return std::exchange(bytes_, {});
 }
 

@@ -11,7 +11,7 @@ namespace cuvmm::view {
 // Python, and by the viewer's own reader in JavaScript.
 //
 //   pickle.begin_dict(); pickle.key("size"); pickle.number(3); pickle.end_dict();
-class Pickle {
+class PickleWriter {
  public:
   void begin();
   void finish();

@@ -16,15 +16,15 @@ class RmmLog final : public MemorySink {
     out_.write("Thread,Time,Action,Pointer,Size,Stream\n");
   }
 
-  void began(const Block& block) override { line(block, block.began, "allocate"); }
-  void ended(const Block& block, std::uint64_t time) override { line(block, time, "free"); }
+  void began(const LiveBlock& block) override { line(block, block.began, "allocate"); }
+  void ended(const LiveBlock& block, std::uint64_t time) override { line(block, time, "free"); }
   void refused(const TraceRecord& record) {
     line({.requested = record.size, .stream = record.stream, .thread = record.thread}, record.time,
          "allocate failure");
   }
 
  private:
-  void line(const Block& block, std::uint64_t time, const char* action) {
+  void line(const LiveBlock& block, std::uint64_t time, const char* action) {
     const std::uint64_t of_day = (wall_ns_ % day_ns + time % day_ns) % day_ns;
     const std::uint64_t seconds = of_day / second_ns;
     out_.write(fmt::format("{},{:02}:{:02}:{:02}:{:06},{},{:#x},{},{:#x}\n", block.thread,

@@ -9,13 +9,13 @@
 namespace cuvmm {
 
 // What a validity walk found wrong, in words, or nothing. Every structure with an invariant has
-//   Complaint complaint() const;   walks all of it
+//   InvariantViolation violation() const;   walks all of it
 //   void check() const;            the same, and ends the process with the words
-using Complaint = std::optional<std::string>;
+using InvariantViolation = std::optional<std::string>;
 
-inline void must_hold(const Complaint& complaint) {
-  if (!complaint) return;
-  std::fprintf(stderr, "cuvmm: broken: %s\n", complaint->c_str());
+inline void must_hold(const InvariantViolation& violation) {
+  if (!violation) return;
+  std::fprintf(stderr, "cuvmm: broken: %s\n", violation->c_str());
   std::abort();
 }
 

@@ -7,7 +7,7 @@
 namespace cuvmm {
 
 // A lane as its issuing thread deals with it.
-struct Seat {
+struct LaneState {
   Lane* lane = nullptr;
   Estimates estimates;
   std::uint64_t share_used = 0;  // device time by weight

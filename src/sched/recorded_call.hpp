@@ -12,14 +12,14 @@ namespace cuvmm {
 
 // A call that waits to be made, with its own copy of all that it was given. Lies where it was put
 // and is never moved, so that putting one there allocates nothing.
-class Action {
+class RecordedCall {
  public:
   static constexpr std::size_t most_bytes = 448;
 
-  Action() = default;
-  ~Action() { clear(); }
-  Action(const Action&) = delete;
-  Action& operator=(const Action&) = delete;
+  RecordedCall() = default;
+  ~RecordedCall() { clear(); }
+  RecordedCall(const RecordedCall&) = delete;
+  RecordedCall& operator=(const RecordedCall&) = delete;
 
   // `call()` answers a CUresult.
   template <class Call>

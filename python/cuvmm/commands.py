@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line from Python: programs under cuvmm, and what traces and processes say."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from typing import Any, Mapping, Optional, Sequence, Union
+
+from . import places
+from .environment import env
+from .errors import CuvmmError, NotFound, OutOfPhysicalMemory, TimedOut
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+# What the command line says of a failure, and what is raised then; else CuvmmError.
+_SAID = (("no such process", NotFound), ("not found", NotFound), ("timed out", TimedOut),
+         ("out of memory", OutOfPhysicalMemory), ("No such file", FileNotFoundError))
+
+
+def error_of(said: str) -> Exception:
+    """The exception for what the command line said."""
+    for words, kind in _SAID:
+        if words in said:
+            return kind(said)
+    return CuvmmError(said)
+
+
+def command(*words: PathLike, accept: Sequence[int] = (0,)) -> str:
+    """Runs `cuvmm WORDS` and returns its output. Raises where its exit status is none of `accept`."""
+    variables = dict(os.environ)
+    # The program itself is not to be served, nor its Python, which draws.
+    variables.pop("LD_PRELOAD", None)
+    variables.setdefault("CUVMM_PYTHON", sys.executable)
+    finished = subprocess.run([places.program(), *(os.fspath(word) for word in words)], env=variables,
+                              capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    said = finished.stderr.decode(errors="replace").strip()
+    if finished.returncode not in accept:
+        raise error_of(said[len("cuvmm: "):] if said.startswith("cuvmm: ") else said)
+    return finished.stdout.decode(errors="replace")
+
+
+def run(program: Union[str, Sequence[PathLike]], *, check: bool = True,
+        base: Optional[Mapping[str, str]] = None, sim: Union[bool, Mapping[str, object]] = False,
+        frameworks: bool = False, **options: object) -> "subprocess.CompletedProcess[bytes]":
+    """Runs a program under cuvmm and waits for it, as subprocess.run() does.
+
+        cuvmm.run(["python", "train.py"], limit="16G", frameworks=True, trace_file="run.trace")
+
+    What else there is to set is as for env(). `check` raises subprocess.CalledProcessError where
+    the program does not end with 0."""
+    words = [program] if isinstance(program, str) else list(program)
+    return subprocess.run(words, env=env(base, sim=sim, frameworks=frameworks, **options),
+                          check=check)
+
+
+def stats(trace: PathLike) -> dict[str, Any]:
+    """The summary of a trace (cuvmm, PyTorch or RMM), as `cuvmm stats --json` prints it."""
+    return json.loads(command("stats", "--json", trace))
+
+
+def advise(trace: PathLike, *, limit: Optional[str] = None) -> dict[str, Any]:
+    """What would have sufficed for a trace, as `cuvmm advise --json` says it."""
+    limits = () if limit is None else ("--limit", limit)
+    return json.loads(command("advise", "--json", *limits, trace))
+
+
+def top() -> list[dict[str, Any]]:
+    """What this user's processes under cuvmm hold now, as `cuvmm top --json` says it."""
+    return json.loads(command("top", "--json", accept=(0, 1)) or "{}").get("processes", [])
+
+
+class Trace:
+    """A trace of cuvmm, a memory snapshot of PyTorch or a log of RMM. A notebook shows it as a
+    picture, which needs matplotlib."""
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = os.fspath(path)
+        if not os.path.exists(self.path):
+            raise FileNotFoundError(f"{self.path}: no such trace")
+
+    def __repr__(self) -> str:
+        return f"Trace({self.path!r})"
+
+    def stats(self) -> dict[str, Any]:
+        """As stats()."""
+        return stats(self.path)
+
+    def plot(self, output: PathLike) -> None:
+        """Writes a picture: .png, .svg, .html or, as data, .json."""
+        command("plot", "--quiet", "-o", output, self.path)
+
+    def svg(self) -> str:
+        """The picture, for a page."""
+        with tempfile.TemporaryDirectory(prefix="cuvmm-plot-") as folder:
+            picture = os.path.join(folder, "trace.svg")
+            self.plot(picture)
+            with open(picture, encoding="utf-8") as file:
+                return file.read()
+
+    def _repr_svg_(self) -> Optional[str]:
+        try:
+            return self.svg()
+        except CuvmmError:
+            return None  # no matplotlib; the table says the most of it
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{html.escape(str(name))}</td><td>{html.escape(str(value))}</td></tr>"
+                       for name, value in self.stats().items()
+                       if isinstance(value, (int, float, str)) and name != "schema")
+        svg = self._repr_svg_() or ""
+        return f"<div>{svg[max(svg.find('<svg'), 0):]}<table>{rows}</table></div>"

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmm advise: a trace under every policy, and what follows from that.
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/fd.hpp"
+#include "cli/commands.hpp"
+#include "cli/install_places.hpp"
+#include "cli/output.hpp"
+#include "cli/replay_request.hpp"
+#include "replay/advice.hpp"
+#include "replay/read_trace.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+using replay::AdviceFacts;
+using replay::PolicyName;
+using replay::PolicyNeed;
+using replay::ReplayTrace;
+
+struct AdviseRequest {
+  std::string trace;
+  std::string limit;
+  bool json = false;
+};
+
+// Of the peak of live bytes.
+constexpr std::array tried_shares{1.0, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0};
+
+struct Played {
+  bool completed = false;
+  Size peak = 0;
+};
+
+// In a process of its own: one process can have one simulated driver.
+class Player {
+ public:
+  Player(const ReplayTrace& trace, std::string sim_driver)
+      : trace_(trace), sim_driver_(std::move(sim_driver)) {}
+
+  Result<Played> play(PolicyName policy, Size limit) const {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) return failed();
+    const Fd reading{ends[0]};
+    Fd writing{ends[1]};
+    const pid_t child = ::fork();
+    if (child < 0) return failed();
+    if (child == 0) {
+      const Played played = play_here(policy, limit);
+      const bool is_told = ::write(writing.number(), &played, sizeof played) == sizeof played;
+      ::_exit(is_told ? 0 : 1);
+    }
+    writing = Fd{};
+    Played played;
+    const ssize_t got = ::read(reading.number(), &played, sizeof played);
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (got != sizeof played || status != 0) return failed();
+    return played;
+  }
+
+ private:
+  static Error failed() {
+    return {.kind = ErrorKind::SystemFailed, .system_code = errno, .doing = "play a trace"};
+  }
+  Played play_here(PolicyName policy, Size limit) const {
+    const auto made =
+        replay::make_policy({.name = policy, .limit = limit, .sim_driver = sim_driver_}, trace_);
+    if (!made) {
+      say(made.error().text());
+      ::_exit(1);
+    }
+    const replay::Outcome outcome = replay::play(trace_, **made);
+    if (!outcome.completed && outcome.refusal.kind != ErrorKind::OutOfMemory) {
+      say(outcome.refusal.text());
+      ::_exit(1);
+    }
+    return {.completed = outcome.completed, .peak = outcome.counters.physical_peak_bytes};
+  }
+
+  const ReplayTrace& trace_;
+  const std::string sim_driver_;
+};
+
+// The least of the tried shares with which it completes. A policy that completes with some memory
+// is taken to complete with more.
+Result<Size> least_of(const Player& player, const PolicyNeed& need, Size live) {
+  const auto limit_of = [&](double share) {
+    return round_up(static_cast<Size>(static_cast<double>(live) * share), usual_granule);
+  };
+  std::size_t low = 0;
+  std::size_t high = tried_shares.size();
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    const Size limit = std::max(limit_of(tried_shares[middle]), usual_granule);
+    if (limit >= need.peak || TRY(player.play(need.policy, limit)).completed) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  if (low == tried_shares.size()) return need.peak;
+  return std::min(need.peak, limit_of(tried_shares[low]));
+}
+
+Result<std::vector<PolicyNeed>> needs_of(const AdviceFacts& facts, const Player& player) {
+  std::vector<PolicyNeed> needs;
+  const auto policies = replay::policies_for(facts);
+  ProgressBar bar{"playing"};
+  for (const PolicyName policy : policies) {
+    bar.show(static_cast<double>(needs.size()) / static_cast<double>(policies.size()));
+    PolicyNeed need{.policy = policy, .peak = TRY(player.play(policy, unlimited)).peak};
+    need.least = TRY(least_of(player, need, facts.live_peak));
+    need.fits = need.least <= facts.limit;
+    // Between two of the tried ones, the limit itself decides.
+    if (!need.fits && facts.limit >= std::max(facts.live_peak, usual_granule) &&
+        TRY(player.play(policy, facts.limit)).completed) {
+      need.fits = true;
+      need.least = facts.limit;
+    }
+    needs.push_back(need);
+  }
+  return needs;
+}
+
+void print_advice(const AdviceFacts& facts, const ReplayTrace& trace,
+                  const replay::Advice& advice) {
+  fmt::print("{}: {} allocations, {} held at most{}\n", name_of(trace.source), trace.allocations,
+             print_size(facts.live_peak), facts.was_refused ? ", with what was refused" : "");
+  if (trace.reserved_peak_bytes > 0) {
+    fmt::print("PyTorch reserved {}\n", print_size(trace.reserved_peak_bytes));
+  }
+  const bool has_limit = facts.limit != unlimited;
+  if (has_limit) fmt::print("limit {}\n", print_size(facts.limit));
+  fmt::print("\n{:<12} {:>14} {:>14}{}\n", "policy", "takes freely", "suffices",
+             has_limit ? "   within the limit" : "");
+  for (const PolicyNeed& need : facts.needs) {
+    const char* const fits = need.fits ? "   yes" : "   no";
+    fmt::print("{:<12} {:>14} {:>14}{}\n", name_of(need.policy), print_size(need.peak),
+               print_size(need.least), has_limit ? fits : "");
+  }
+  fmt::print("\n{}\n", advice.text);
+  if (!advice.setting.empty()) fmt::print("\n  {}\n", advice.setting);
+}
+
+nlohmann::json as_json(const AdviceFacts& facts, const ReplayTrace& trace,
+                       const replay::Advice& advice) {
+  auto policies = nlohmann::json::array();
+  for (const PolicyNeed& need : facts.needs) {
+    nlohmann::json one = {{"policy", name_of(need.policy)},
+                          {"physical_peak_bytes", need.peak},
+                          {"least_bytes", need.least},
+                          {"fits", nullptr}};
+    if (facts.limit != unlimited) one["fits"] = need.fits;
+    policies.push_back(std::move(one));
+  }
+  nlohmann::json object = {{"schema", 1},
+                           {"source", name_of(trace.source)},
+                           {"live_peak_bytes", facts.live_peak},
+                           {"reserved_peak_bytes", trace.reserved_peak_bytes},
+                           {"refused_allocations", trace.refusals.size()},
+                           {"limit_bytes", nullptr},
+                           {"policy_in_use", name_of(replay::policy_in_use(facts))},
+                           {"policies", std::move(policies)},
+                           {"verdict", name_of(advice.verdict)},
+                           {"setting", advice.setting},
+                           {"text", advice.text}};
+  if (facts.limit != unlimited) object["limit_bytes"] = facts.limit;
+  return object;
+}
+
+int fail(int status, const std::string& what, const Error& error) {
+  say(what + ": " + error.text());
+  return status;
+}
+
+int give_advice(const AdviseRequest& request) {
+  std::optional<ReplayLimit> limit;
+  if (!request.limit.empty()) {
+    const auto parsed = ReplayLimit::parse(request.limit);
+    if (!parsed) return fail(exit_usage, "--limit " + request.limit, parsed.error());
+    limit = *parsed;
+  }
+  const auto trace = replay::read_trace(request.trace);
+  if (!trace) return fail(exit_failed, request.trace, trace.error());
+  const ReplayTrace served = replay::with_refused_requests(*trace);
+  if (served.events.empty()) {
+    say(request.trace + ": it tells of no allocation of device memory");
+    return exit_failed;
+  }
+  const auto sim = find_sim_directory();
+  if (!sim) return fail(exit_failed, "advise", sim.error());
+
+  AdviceFacts facts{
+      .source = trace->source,
+      .is_expandable = trace->is_expandable,
+      .was_refused = !trace->refusals.empty(),
+      .live_peak = served.live_peak_bytes,
+      .limit = limit ? limit->of(served.live_peak_bytes) : replay::memory_when_refused(*trace),
+      .needs = {}};
+  auto needs = needs_of(facts, Player{served, *sim + "/libcuda.so.1"});
+  if (!needs) return fail(exit_failed, "advise", needs.error());
+  facts.needs = std::move(*needs);
+  const replay::Advice advice = replay::advise(facts);
+  if (request.json) {
+    fmt::print("{}\n", as_json(facts, *trace, advice).dump(2));
+  } else {
+    print_advice(facts, *trace, advice);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_advise(CLI::App& app, int& exit_status) {
+  auto request = std::make_shared<AdviseRequest>();
+  CLI::App* command =
+      app.add_subcommand("advise", "recommend an allocator, a limit and settings for a trace");
+  command->footer(
+      "TRACE is what `cuvmm replay` plays: a trace of cuvmm, a memory snapshot or history of\n"
+      "PyTorch, a log of RMM. It is played to each policy that makes sense for it, without a "
+      "limit\n"
+      "and with some. \"takes freely\" is what a policy takes where there is enough, \"suffices\"\n"
+      "the least of the tried limits with which it serves everything.\n"
+      "\n"
+      "Examples:\n"
+      "  cuvmm advise snapshot.pickle                   after an out-of-memory error in PyTorch\n"
+      "  cuvmm advise run.trace --limit 16G             would it run on a card of 16 GiB?\n"
+      "  cuvmm advise --json run.trace | jq .verdict\n"
+      "\n"
+      "Verdicts: fits, nothing_to_gain, expandable_segments, cuvmm, spill, too_fragmented.\n"
+      "PyTorch's allocators are models; what the context and libraries take of a card is in no\n"
+      "trace.\n"
+      "\n"
+      "Exit status: 0 with any advice; 1 when the trace cannot be read; 2 on wrong usage.");
+  command
+      ->add_option("--limit", request->limit,
+                   "physical memory: 16G, or 1.02x for a multiple of the trace's peak of live "
+                   "bytes; default: what there was at the first refused request, if any")
+      ->type_name("SIZE|FACTORx");
+  command->add_flag("--json", request->json, "print one JSON object");
+  command->add_option("trace", request->trace, "what to judge")->required()->type_name("TRACE");
+  command->callback([request, &exit_status] { exit_status = give_advice(*request); });
+}
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/node_view.hpp"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/size.hpp"
+#include "cli/output.hpp"
+#include "node/service_socket.hpp"
+#include "share/packet.hpp"
+#include "share/runtime_socket.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+using namespace node;  // NOLINT(google-build-using-namespace): its words are this file's subject
+
+constexpr const char* asking_node = "ask the node's service";
+constexpr Duration node_patience{2'000'000};
+
+Result<Fd> connect_to_node(share::Deadline until) {
+  const char* const named = std::getenv("VMM_NODE_SOCKET");
+  const auto sockets = named != nullptr && *named != '\0' ? std::vector<std::string>{named}
+                                                          : usual_service_sockets();
+  for (const std::string& path : sockets) {
+    auto socket = share::connect_to(path, until);
+    if (socket.ok()) return socket;
+  }
+  return Error{.kind = ErrorKind::NotFound,
+               .doing = asking_node,
+               .subject = "no cuvmmd listens at the usual places; VMM_NODE_SOCKET names another"};
+}
+
+Result<void> send_words(const Fd& socket, const ObserverMessage& words) {
+  const std::vector<std::byte> packet = encode_observed(words);
+  const ssize_t sent = ::send(socket.number(), packet.data(), packet.size(), MSG_NOSIGNAL);
+  if (sent == static_cast<ssize_t>(packet.size())) return {};
+  return share::system_error(asking_node);
+}
+
+Result<ObserverMessage> receive_words(const Fd& socket, share::Deadline until) {
+  std::array<std::byte, longest_message + 1> packet{};
+  for (;;) {
+    TRY(share::wait_for(socket, POLLIN, until, asking_node));
+    const ssize_t got = ::recv(socket.number(), packet.data(), packet.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got < 0) return share::system_error(asking_node);
+    if (got == 0) return share::other_side_has_gone(asking_node);
+    auto said = decode_observed(std::span{packet}.first(static_cast<std::size_t>(got)));
+    if (!said.ok() && said.error().kind == ErrorKind::NotAvailable) continue;
+    return said;
+  }
+}
+
+const char* name_of(ReclaimStep step) {
+  constexpr std::array names{"cache", "cold", "pause"};
+  return names[static_cast<std::size_t>(step)];
+}
+const char* name_of(ReclaimEnd how) {
+  constexpr std::array names{"applied", "refused", "expired", "gone"};
+  return names[static_cast<std::size_t>(how)];
+}
+
+std::string print_place(const NodeView& view, const PlaceUuid& uuid) {
+  for (const PlaceState& place : view.places) {
+    if (place.place != uuid) continue;
+    return place.kind == PlaceKind::Host ? "host" : fmt::format("device {}", place.index);
+  }
+  return "?";
+}
+
+std::string print_state(const ClientState& client) {
+  if (client.is_stalled) return "stalled";
+  if (client.has_turn) return "turn";
+  return client.is_idle ? "idle" : "busy";
+}
+
+std::string print_limit(Size limit) {
+  return limit == node::unlimited ? "-" : print_size(limit);
+}
+
+nlohmann::json limit_as_json(Size limit) {
+  return limit == node::unlimited ? nlohmann::json() : nlohmann::json(limit);
+}
+
+double seconds(Microseconds time) {
+  return static_cast<double>(time) / 1e6;
+}
+
+void append_times(const NodeView& view, std::vector<std::string>& lines) {
+  if (view.times.empty()) return;
+  lines.push_back(fmt::format("{:<16} {:>8} {:>10} {:>10} {:>6} {:>5} {}", "CLIENT", "PROCESS",
+                              "DEVICE S", "WAITED S", "WEIGHT", "CAP", "TIME"));
+  for (const ClientState& client : view.clients) {
+    const TimeState* const time = view.time_of(client.client);
+    if (time == nullptr) continue;
+    lines.push_back(fmt::format(
+        "{:<16} {:>8} {:>10.3f} {:>10.3f} {:>6} {:>5} {}", printable(client.name), client.process,
+        seconds(time->held), seconds(time->waited), client.weight,
+        time->cap < 100 ? fmt::format("{}%", time->cap) : "-", time->competes ? "shared" : "free"));
+  }
+}
+
+nlohmann::json time_as_json(const NodeView& view, ClientId client) {
+  const TimeState* const time = view.time_of(client);
+  if (time == nullptr) return {};
+  return {{"device_seconds", seconds(time->held)},
+          {"waited_seconds", seconds(time->waited)},
+          {"cap_percent", time->cap},
+          {"is_shared", time->competes}};
+}
+
+}  // namespace
+
+Result<NodeView> look_at_node() {
+  const auto until = share::Deadline::after(node_patience);
+  const Fd socket = TRY(connect_to_node(until));
+  TRY(send_words(socket, StateAsk{}));
+  NodeView view;
+  for (;;) {
+    const ObserverMessage said = TRY(receive_words(socket, until));
+    if (const auto* place = std::get_if<PlaceState>(&said)) view.places.push_back(*place);
+    if (const auto* client = std::get_if<ClientState>(&said)) view.clients.push_back(*client);
+    if (const auto* held = std::get_if<HoldingState>(&said)) view.holdings.push_back(*held);
+    if (const auto* move = std::get_if<MoveState>(&said)) view.moves.push_back(*move);
+    if (const auto* time = std::get_if<TimeState>(&said)) view.times.push_back(*time);
+    if (std::holds_alternative<StateEnd>(said)) return view;
+    if (std::holds_alternative<ObserverAnswer>(said)) {
+      return Error{.kind = ErrorKind::NotSupported,
+                   .doing = asking_node,
+                   .subject = "it shows this user nothing"};
+    }
+  }
+}
+
+const TimeState* NodeView::time_of(ClientId client) const {
+  const auto found = std::find_if(times.begin(), times.end(),
+                                  [&](const TimeState& one) { return one.client == client; });
+  return found == times.end() ? nullptr : &*found;
+}
+
+Result<ObserverAnswer> ask_for_terms(const ObserverMessage& asked) {
+  const auto until = share::Deadline::after(node_patience);
+  const Fd socket = TRY(connect_to_node(until));
+  TRY(send_words(socket, asked));
+  for (;;) {
+    const ObserverMessage said = TRY(receive_words(socket, until));
+    if (const auto* answer = std::get_if<ObserverAnswer>(&said)) return *answer;
+  }
+}
+
+std::vector<std::string> lines_of(const NodeView& view) {
+  std::vector<std::string> lines;
+  for (const PlaceState& place : view.places) {
+    lines.push_back(fmt::format("{}: {} leased of {}, {} foreign", print_place(view, place.place),
+                                print_size(place.leased), print_size(place.capacity),
+                                print_size(place.foreign)));
+  }
+  if (view.clients.empty()) return lines;
+  lines.push_back(fmt::format("{:<16} {:>8} {:<8} {:<9} {:>10} {:>10} {:>10} {:>6} {:>8} {}",
+                              "CLIENT", "PROCESS", "STATE", "PLACE", "LEASED", "GUARANTEE", "LIMIT",
+                              "WEIGHT", "PRIORITY", "WAITS FOR"));
+  for (const ClientState& client : view.clients) {
+    for (const HoldingState& held : view.holdings) {
+      if (held.client != client.client) continue;
+      const std::string waits =
+          held.waited_for == 0
+              ? ""
+              : fmt::format("{} of {}", print_size(held.waited_for),
+                            held.waits_for.empty() ? "its turn" : printable(held.waits_for));
+      lines.push_back(fmt::format("{:<16} {:>8} {:<8} {:<9} {:>10} {:>10} {:>10} {:>6} {:>8} {}",
+                                  printable(client.name), client.process, print_state(client),
+                                  print_place(view, held.place), print_size(held.leased),
+                                  print_size(held.guarantee), print_limit(held.limit),
+                                  client.weight, client.priority, waits));
+    }
+  }
+  append_times(view, lines);
+  constexpr std::size_t most_moves = 8;
+  const std::size_t first = view.moves.size() - std::min(view.moves.size(), most_moves);
+  for (std::size_t i = first; i < view.moves.size(); ++i) {
+    const MoveState& move = view.moves[i];
+    lines.push_back(fmt::format("{:.1f} s ago: {} gave {} of {} on {} ({}, {} in {:.0f} ms) for {}",
+                                static_cast<double>(move.ago) / 1e6, printable(move.from),
+                                print_size(move.returned), print_size(move.asked),
+                                print_place(view, move.place), name_of(move.step),
+                                name_of(move.how), static_cast<double>(move.took) / 1e3,
+                                move.for_whom.empty() ? "a limit" : printable(move.for_whom)));
+  }
+  return lines;
+}
+
+nlohmann::json as_json(const NodeView& view) {
+  nlohmann::json places = nlohmann::json::array();
+  for (const PlaceState& place : view.places) {
+    places.push_back({{"place", print_place(view, place.place)},
+                      {"capacity_bytes", place.capacity},
+                      {"leased_bytes", place.leased},
+                      {"foreign_bytes", place.foreign}});
+  }
+  nlohmann::json clients = nlohmann::json::array();
+  for (const ClientState& client : view.clients) {
+    nlohmann::json leases = nlohmann::json::array();
+    for (const HoldingState& held : view.holdings) {
+      if (held.client != client.client) continue;
+      leases.push_back({{"place", print_place(view, held.place)},
+                        {"leased_bytes", held.leased},
+                        {"guarantee_bytes", held.guarantee},
+                        {"limit_bytes", limit_as_json(held.limit)},
+                        {"cached_bytes", held.cache},
+                        {"waited_for_bytes", held.waited_for},
+                        {"waits_for", printable(held.waits_for)}});
+    }
+    clients.push_back({{"name", printable(client.name)},
+                       {"process", client.process},
+                       {"user", client.user},
+                       {"group", printable(client.group)},
+                       {"weight", client.weight},
+                       {"priority", client.priority},
+                       {"state", print_state(client)},
+                       {"time", time_as_json(view, client.client)},
+                       {"leases", leases}});
+  }
+  nlohmann::json moves = nlohmann::json::array();
+  for (const MoveState& move : view.moves) {
+    moves.push_back({{"ago_us", move.ago},
+                     {"took_us", move.took},
+                     {"place", print_place(view, move.place)},
+                     {"from", printable(move.from)},
+                     {"for", printable(move.for_whom)},
+                     {"step", name_of(move.step)},
+                     {"asked_bytes", move.asked},
+                     {"returned_bytes", move.returned},
+                     {"outcome", name_of(move.how)}});
+  }
+  return {{"places", places}, {"clients", clients}, {"moves", moves}};
+}
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmm set: other terms for clients of the node's service while they run.
+#include <fmt/core.h>
+
+#include "base/option_types.hpp"
+#include "cli/commands.hpp"
+#include "cli/node_view.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+struct SetRequest {
+  std::string name;
+  std::string guarantee;
+  std::string limit;
+  std::optional<std::uint32_t> weight;
+  std::optional<int> priority;
+  std::optional<std::uint32_t> cap;
+};
+
+bool read_size(const char* flag, const std::string& text, bool& is_set, Size& size) {
+  if (text.empty()) return true;
+  is_set = true;
+  const auto read = OptionType<Bytes>::read(text);
+  if (read) size = read->value;
+  if (!read && text == "none") size = node::unlimited;
+  if (read || text == "none") return true;
+  fmt::print(stderr, "cuvmm: {} {}: allowed is {}, or none\n", flag, text,
+             OptionType<Bytes>::allowed());
+  return false;
+}
+
+int report(const SetRequest& request, const Result<node::ObserverAnswer>& answer) {
+  if (!answer.ok()) {
+    fmt::print(stderr, "cuvmm: {}\n", answer.error().text());
+    return 1;
+  }
+  if (!answer->why_not.empty()) {
+    fmt::print(stderr, "cuvmm: {}: {}\n", request.name, answer->why_not);
+    return 1;
+  }
+  fmt::print("{}: {} {}\n", request.name, answer->changed,
+             answer->changed == 1 ? "client" : "clients");
+  return 0;
+}
+
+int set(const SetRequest& request) {
+  node::TermsAsk ask{.name = request.name};
+  if (!read_size("--limit", request.limit, ask.sets_limit, ask.limit)) return 2;
+  if (!read_size("--guarantee", request.guarantee, ask.sets_guarantee, ask.guarantee)) return 2;
+  if (ask.guarantee == node::unlimited) ask.guarantee = 0;
+  ask.sets_weight = request.weight.has_value();
+  ask.weight = request.weight.value_or(1);
+  ask.sets_priority = request.priority.has_value();
+  ask.priority = request.priority.value_or(0);
+  const bool sets_terms =
+      ask.sets_limit || ask.sets_guarantee || ask.sets_weight || ask.sets_priority;
+  if (!sets_terms && !request.cap) {
+    fmt::print(stderr,
+               "cuvmm: say what to set: --guarantee, --limit, --weight, --priority or --cap\n");
+    return 2;
+  }
+  if (request.cap && sets_terms) {
+    const int status = report(
+        request, ask_for_terms(node::TimeTermsAsk{.name = request.name, .cap = *request.cap}));
+    if (status != 0) return status;
+  }
+  return report(request, sets_terms ? ask_for_terms(ask)
+                                    : ask_for_terms(node::TimeTermsAsk{.name = request.name,
+                                                                       .cap = *request.cap}));
+}
+
+}  // namespace
+void add_set(CLI::App& app, int& exit_status) {
+  auto request = std::make_shared<SetRequest>();
+  CLI::App* command =
+      app.add_subcommand("set", "change a node client's guarantee, limit, weight or priority");
+  command->footer(
+      "Examples:\n"
+      "  cuvmm set trainer --limit 20G\n"
+      "  cuvmm set trainer --weight 3 --priority 5\n"
+      "  cuvmm set trainer --cap 30\n"
+      "\n"
+      "All clients of that name, at each device, until they end. By root and the service's user.\n"
+      "Above a limit that was lowered a client is asked for what it keeps; it is not ended.");
+  command->add_option("name", request->name, "as `cuvmm top` shows it")->required();
+  command->add_option("--guarantee", request->guarantee, "memory it can always have")
+      ->type_name("SIZE");
+  command->add_option("--limit", request->limit, "the most it can have, or none")
+      ->type_name("SIZE");
+  command
+      ->add_option("--weight", request->weight,
+                   "its share of the devices' time, and of turns for memory")
+      ->check(CLI::Range(1, 10'000));
+  command
+      ->add_option("--priority", request->priority,
+                   "memory is reclaimed from the lowest priority first")
+      ->check(CLI::Range(-100, 100));
+  command
+      ->add_option("--cap", request->cap, "percent of each device's time that it gets at the most")
+      ->check(CLI::Range(1, 100));
+  command->callback([request, &exit_status] { exit_status = set(*request); });
+}
+
+}  // namespace cuvmm::cli

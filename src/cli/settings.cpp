@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/settings.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "base/options.hpp"
+#include "base/sim_options.hpp"
+#include "base/text.hpp"
+#include "cli/output.hpp"
+#include "cli/sim_calls.hpp"
+
+namespace cuvmm::cli {
+
+char lower_of(char letter) {
+  return static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+}
+
+bool set_option(const std::string& name, const std::string& value, const std::string& as) {
+  Options options;
+  SimOptions sim_options;
+  auto problem = options.set(name, value, Origin::CommandLine);
+  if (name.starts_with("VMM_SIM_")) problem = sim_options.set(name, value, Origin::CommandLine);
+  if (!problem.has_value()) problem = problem_of_calls(name, value);
+  if (!problem.has_value() && name == "VMM_LIMIT" && options.limit.of(unlimited) == 0) {
+    problem = OptionProblem{name, value, "a limit of nothing; `none` is no limit"};
+  }
+  if (problem.has_value()) {
+    problem->name = fmt::format("{} ({})", as, name);
+    fmt::print(stderr, "cuvmm: {}\n", problem->text());
+    return false;
+  }
+  setenv(name.c_str(), value.c_str(), 1);
+  return true;
+}
+
+namespace {
+
+constexpr std::string_view sim_prefix = "VMM_SIM_";
+
+// "devices", as --sim takes them.
+std::vector<std::string> simulation_keys() {
+  std::vector<std::string> keys;
+  for (const OptionRow& row : SimOptions::rows()) {
+    std::string key{std::string_view{row.name}.substr(sim_prefix.size())};
+    for (char& letter : key) letter = lower_of(letter);
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+}  // namespace
+
+bool set_simulation(const std::string& text) {
+  if (text == "true") return true;  // the flag without a value
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const std::size_t equals = part.find('=');
+    if (equals == std::string::npos) {
+      fmt::print(stderr, "cuvmm: --sim={}: each part is NAME=VALUE, as in devices=2,memory=8G\n",
+                 text);
+      return false;
+    }
+    std::string key = part.substr(0, equals);
+    for (char& letter : key) letter = lower_of(letter);
+    const auto keys = simulation_keys();
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      say(fmt::format("--sim={}: there is no '{}'; there are {}", text, printable(key),
+                      fmt::join(keys, ", ")));
+      return false;
+    }
+    std::string name{sim_prefix};
+    for (const char letter : key) name += upper(letter);
+    if (!set_option(name, part.substr(equals + 1), "--sim=" + key)) return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+}  // namespace cuvmm::cli

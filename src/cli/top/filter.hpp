@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "share/figures.hpp"
+
+namespace cuvmm::cli {
+
+// Which processes are shown, and which of their devices. Devices are numbered as each process
+// numbers them.
+struct TopFilter {
+  std::vector<int> processes;  // none: all
+  std::optional<int> device;
+
+  bool shows(const share::Publisher& who) const {
+    return processes.empty() ||
+           std::find(processes.begin(), processes.end(), who.process) != processes.end();
+  }
+  bool shows(const share::DeviceFigures& figures) const {
+    return !device || figures.ordinal == *device;
+  }
+  bool shows(const share::Figures& figures) const {
+    return !device ||
+           std::any_of(figures.devices.begin(), figures.devices.begin() + figures.device_count,
+                       [&](const auto& one) { return shows(one); });
+  }
+};
+
+}  // namespace cuvmm::cli

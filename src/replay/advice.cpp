@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "replay/advice.hpp"
+
+#include <algorithm>
+
+namespace cuvmm::replay {
+namespace {
+
+bool is_of_pytorch(Source source) {
+  return source == Source::PytorchTable || source == Source::PytorchSnapshot;
+}
+
+const PolicyNeed* need_of(const AdviceFacts& facts, PolicyName policy) {
+  const auto found = std::find_if(facts.needs.begin(), facts.needs.end(),
+                                  [&](const PolicyNeed& need) { return need.policy == policy; });
+  return found == facts.needs.end() ? nullptr : &*found;
+}
+
+// Within 5%, which is less than what programs take besides: modules, libraries, the context.
+bool is_about(Size a, Size b) {
+  return a <= b + b / 20;
+}
+
+constexpr const char* expandable_setting = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+
+// "cuvmm run --frameworks --limit 16G --spill host -- python train.py".
+std::string command_line(const AdviceFacts& facts, const char* more = "") {
+  const bool pytorch = is_of_pytorch(facts.source);
+  std::string line = "cuvmm run";
+  if (pytorch) line += " --frameworks";
+  if (facts.limit != unlimited) line += " --limit " + std::to_string(facts.limit / MiB) + "M";
+  return line + more + (pytorch ? " -- python train.py" : " -- ./program");
+}
+
+std::string in_use_text(const AdviceFacts& facts) {
+  if (!is_of_pytorch(facts.source)) return "allocating from the driver";
+  return facts.is_expandable ? "PyTorch's allocator with expandable segments"
+                             : "PyTorch's allocator as it comes";
+}
+
+Advice spill(const AdviceFacts& facts) {
+  return {.verdict = AdviceVerdict::Spill,
+          .text = "The program holds " + print_size(facts.live_peak) +
+                  " at one time, and there are " + print_size(facts.limit) +
+                  ": no allocator makes that fit. cuvmm can keep the rest in the host's memory, at "
+                  "the price of speed; otherwise ask for less at a time (a smaller batch, "
+                  "checkpointing), or use a larger card.",
+          .setting = command_line(facts, " --spill host")};
+}
+
+Advice fits(const AdviceFacts& facts, const PolicyNeed& now) {
+  std::string text = "It fits: " + in_use_text(facts) + " needs " + print_size(now.least) + " of " +
+                     print_size(facts.limit) + ". cuvmm is not needed for it.";
+  if (facts.was_refused) {
+    text +=
+        " It was still refused memory, so something else held part of the card: other "
+        "programs, the context, libraries (see `cuvmm top` and nvidia-smi).";
+  }
+  return {.verdict = AdviceVerdict::Fits, .text = std::move(text), .setting = {}};
+}
+
+Advice expandable(const PolicyNeed& now, const PolicyNeed& need) {
+  return {.verdict = AdviceVerdict::Expandable,
+          .text = "PyTorch's allocator as it comes needs " + print_size(now.least) +
+                  ", for it cannot put free pieces together; with expandable segments " +
+                  print_size(need.least) +
+                  " are enough. Set that; cuvmm would gain no more for PyTorch alone.",
+          .setting = expandable_setting};
+}
+
+Advice cuvmm_serves(const AdviceFacts& facts, const PolicyNeed& now, const PolicyNeed& arena) {
+  return {.verdict = AdviceVerdict::Cuvmm,
+          .text = "With " + in_use_text(facts) + " it needs " + print_size(now.least) +
+                  ", served by cuvmm " + print_size(arena.least) + ".",
+          .setting = command_line(facts)};
+}
+
+Advice too_fragmented(const AdviceFacts& facts) {
+  const auto best =
+      std::min_element(facts.needs.begin(), facts.needs.end(),
+                       [](const PolicyNeed& a, const PolicyNeed& b) { return a.least < b.least; });
+  return {.verdict = AdviceVerdict::TooFragmented,
+          .text = "The program never holds more than " + print_size(facts.live_peak) +
+                  ", but no policy serves it within " + print_size(facts.limit) + ": the best (" +
+                  std::string{name_of(best->policy)} + ") needs " + print_size(best->least) +
+                  ". With cuvmm what is missing can lie in the host's memory.",
+          .setting = command_line(facts, " --spill host")};
+}
+
+Advice nothing_to_gain(const AdviceFacts& facts, const PolicyNeed& now) {
+  return {.verdict = AdviceVerdict::NothingToGain,
+          .text = "Hardly any memory is lost to fragmentation: " + in_use_text(facts) + " needs " +
+                  print_size(now.least) + " for " + print_size(facts.live_peak) +
+                  " that the program holds. Neither cuvmm nor another setting makes that less.",
+          .setting = {}};
+}
+
+Advice within_limit(const AdviceFacts& facts, const PolicyNeed& now, const PolicyNeed& arena,
+                    const PolicyNeed* other) {
+  if (facts.live_peak > facts.limit) return spill(facts);
+  if (now.fits) return fits(facts, now);
+  if (other != nullptr && other->fits) return expandable(now, *other);
+  return arena.fits ? cuvmm_serves(facts, now, arena) : too_fragmented(facts);
+}
+
+Advice without_limit(const AdviceFacts& facts, const PolicyNeed& now, const PolicyNeed& arena,
+                     const PolicyNeed* other) {
+  if (is_about(now.least, facts.live_peak)) return nothing_to_gain(facts, now);
+  if (other != nullptr && !is_about(now.least, other->least) && is_about(other->least, arena.least))
+    return expandable(now, *other);
+  return is_about(now.least, arena.least) ? nothing_to_gain(facts, now)
+                                          : cuvmm_serves(facts, now, arena);
+}
+
+}  // namespace
+
+const char* name_of(AdviceVerdict verdict) {
+  switch (verdict) {
+    case AdviceVerdict::Fits:
+      return "fits";
+    case AdviceVerdict::NothingToGain:
+      return "nothing_to_gain";
+    case AdviceVerdict::Expandable:
+      return "expandable_segments";
+    case AdviceVerdict::Cuvmm:
+      return "cuvmm";
+    case AdviceVerdict::Spill:
+      return "spill";
+    case AdviceVerdict::TooFragmented:
+      return "too_fragmented";
+  }
+  return "";
+}
+
+PolicyName policy_in_use(const AdviceFacts& facts) {
+  if (!is_of_pytorch(facts.source)) return PolicyName::Driver;
+  return facts.is_expandable ? PolicyName::Expandable : PolicyName::Caching;
+}
+
+std::vector<PolicyName> policies_for(const AdviceFacts& facts) {
+  if (!is_of_pytorch(facts.source)) return {PolicyName::Driver, PolicyName::Arena};
+  if (facts.is_expandable) return {PolicyName::Expandable, PolicyName::Caching, PolicyName::Arena};
+  return {PolicyName::Caching, PolicyName::Expandable, PolicyName::Arena};
+}
+
+Advice advise(const AdviceFacts& facts) {
+  const PolicyNeed* const now = need_of(facts, policy_in_use(facts));
+  const PolicyNeed* const arena = need_of(facts, PolicyName::Arena);
+  if (now == nullptr || arena == nullptr) return {};
+  const bool may_expand = is_of_pytorch(facts.source) && !facts.is_expandable;
+  const PolicyNeed* const other = may_expand ? need_of(facts, PolicyName::Expandable) : nullptr;
+  return facts.limit == unlimited ? without_limit(facts, *now, *arena, other)
+                                  : within_limit(facts, *now, *arena, other);
+}
+
+ReplayTrace with_refused_requests(const ReplayTrace& trace) {
+  ReplayTrace served = trace;
+  served.events.clear();
+  auto refusal = trace.refusals.begin();
+  for (std::size_t i = 0; i <= trace.events.size(); ++i) {
+    for (; refusal != trace.refusals.end() && refusal->before == i; ++refusal) {
+      if (refusal->size == 0) continue;
+      ReplayEvent event{.time_us = refusal->time_us,
+                        .size = refusal->size,
+                        .block = served.allocations++,
+                        .stream = refusal->stream,
+                        .action = Action::Allocate,
+                        .kind = refusal->kind};
+      served.addresses.push_back(0);
+      served.events.push_back(event);
+      event.action = Action::Free;
+      served.events.push_back(event);
+      served.live_peak_bytes =
+          std::max(served.live_peak_bytes, saturating_sum(refusal->live, refusal->size));
+      served.largest_bytes = std::max(served.largest_bytes, refusal->size);
+    }
+    if (i < trace.events.size()) served.events.push_back(trace.events[i]);
+  }
+  served.refusals.clear();
+  return served;
+}
+
+Size memory_when_refused(const ReplayTrace& trace) {
+  Size most = 0;
+  for (const RefusedAllocation& refusal : trace.refusals) {
+    const Size held = std::max(refusal.reserved, refusal.live);
+    if (refusal.available != 0) most = std::max(most, saturating_sum(held, refusal.available));
+  }
+  return most == 0 ? unlimited : most;
+}
+
+}  // namespace cuvmm::replay

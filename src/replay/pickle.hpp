@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python's pickles, read as data. A pickle is a program for a machine with a stack; this one knows
+// only the instructions that make plain values. Those that name a class or call something are
+// refused, so nothing of the file is ever executed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/size.hpp"
+
+namespace cuvmm::replay {
+
+// A value's number among those of its Pickle.
+using PickleValue = std::uint32_t;
+
+class Pickle {
+ public:
+  // The bytes must outlive it. Protocols 2 to 5. InvalidArgument, with the place, where they are no
+  // such pickle; OutOfMemory where what is read would take more than `most_bytes`.
+  static Result<Pickle> read(std::string_view bytes, Size most_bytes = usual_most_bytes);
+
+  PickleValue root() const { return root_; }
+
+  // Nothing where the value is of another type. A bool is a number, as in Python.
+  std::optional<std::int64_t> number(PickleValue value) const;
+  std::optional<std::string_view> text(PickleValue value) const;
+  // nullptr where it is neither a list nor a tuple.
+  const std::vector<PickleValue>* items(PickleValue value) const;
+  bool is_dict(PickleValue value) const { return values_[value].kind == Kind::Dict; }
+  // Nothing where it is no dict, or has no such key. The last one counts.
+  std::optional<PickleValue> get(PickleValue dict, std::string_view key) const;
+
+ private:
+  class Machine;
+  enum class Kind : std::uint8_t { None, Number, Float, Text, List, Dict };
+  struct Value {
+    Kind kind = Kind::None;
+    std::uint32_t size = 0;  // of a text
+    union {
+      std::int64_t number;
+      double real;
+      const char* text;
+      std::uint32_t list;  // of lists_; a dict's holds keys and values in turn
+    };
+    Value() : number(0) {}
+  };
+
+  static constexpr Size usual_most_bytes = 8 * GiB;
+
+  std::vector<Value> values_;
+  std::vector<std::vector<PickleValue>> lists_;
+  PickleValue root_ = 0;
+};
+
+}  // namespace cuvmm::replay

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the actions in PyTorch's memory history mean to another allocator.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace cuvmm::replay::pytorch {
+
+enum class Meaning : std::uint8_t { Allocate, Free, Refused, Take, GiveBack, Nothing, Unknown };
+
+// A block that another stream still uses is live after free_requested. Take and GiveBack are what
+// PyTorch's own allocator asks of the driver, in its segment_ actions.
+inline Meaning meaning_of(std::string_view action) {
+  if (action == "alloc") return Meaning::Allocate;
+  if (action == "free_completed") return Meaning::Free;
+  if (action == "oom") return Meaning::Refused;
+  if (action == "segment_alloc" || action == "segment_map") return Meaning::Take;
+  if (action == "segment_free" || action == "segment_unmap") return Meaning::GiveBack;
+  if (action == "free_requested" || action == "snapshot" || action == "workspace_snapshot" ||
+      action == "annotate") {
+    return Meaning::Nothing;
+  }
+  return action.starts_with("segment_") ? Meaning::Nothing : Meaning::Unknown;
+}
+
+}  // namespace cuvmm::replay::pytorch

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What somebody meets in the first hour: mistakes are named with their remedy, and what is said is
+what is so."""
+
+import os
+import tempfile
+
+from cli_support import BUILD, CliTest, cuvmm, main, text
+
+FRAG = os.path.join(BUILD, "bin", "frag_test")
+
+
+class Pausing(CliTest):
+    def setUp(self):
+        super().setUp()
+        self._runtime = tempfile.TemporaryDirectory(prefix="cuvmm-rt-")
+        self.addCleanup(self._runtime.cleanup)
+        self.surroundings = {"XDG_RUNTIME_DIR": self._runtime.name}
+
+    def test_a_process_that_is_none_is_said(self):
+        for command in ("pause", "resume"):
+            finished = cuvmm(command, 99999999, env=self.surroundings)
+            self.assertEqual(finished.returncode, 1)
+            self.assertEqual(text(finished.stderr), "cuvmm: 99999999: no such process\n")
+
+    def test_all_of_none_says_how_to_start_one(self):
+        finished = cuvmm("pause", "--all", env=self.surroundings)
+        self.assertEqual(finished.returncode, 0)
+        self.assertIn("cuvmm run --control", text(finished.stderr))
+
+    def test_help_has_examples_of_its_own(self):
+        self.assertIn("cuvmm pause --list", self.good("pause", "--help"))
+        self.assertNotIn("cuvmm demo", self.good("pause", "--help"))
+        self.assertIn("--partly    continue with what fits", self.good("resume", "--help"))
+
+
+class Running(CliTest):
+    def refused(self, *words):
+        finished = cuvmm("run", *words, "--", "true")
+        self.assertEqual(finished.returncode, 2, words)
+        self.assert_one_line(finished.stderr)
+        return text(finished.stderr)
+
+    def test_a_refused_value_names_its_flag(self):
+        self.assertRegex(self.refused("--limit", "16X"), "^cuvmm: --limit \(VMM_LIMIT\): '16X' is refused")
+        self.assertRegex(self.refused("--log-level", "loud"), "^cuvmm: --log-level .*'loud'")
+        self.assertRegex(self.refused("--spill", "moon"), "^cuvmm: --spill .*'moon'")
+
+    def test_a_limit_of_nothing_is_refused(self):
+        for nothing in ("0", "0G"):
+            self.assertRegex(self.refused("--limit", nothing), "^cuvmm: --limit .*nothing")
+
+    def test_a_key_of_sim_that_is_none_is_named_with_those_there_are(self):
+        said = self.refused("--sim=mem=8G")
+        self.assertIn("there is no 'mem'", said)
+        self.assertIn("devices, memory", said)
+        self.assertRegex(self.refused("--sim=memory=much"), "^cuvmm: --sim=memory .*'much'")
+
+    def test_without_a_driver_it_warns_and_require_fails(self):
+        if os.path.exists("/dev/nvidiactl"):
+            self.skipTest("this machine has a driver")
+        warned = cuvmm("run", "--", "true")
+        self.assertEqual(warned.returncode, 0)
+        self.assertIn("no CUDA driver", text(warned.stderr))
+        required = cuvmm("run", "--require", "--", "true")
+        self.assertEqual(required.returncode, 125)
+        self.assertIn("no CUDA driver", text(required.stderr))
+        self.assertEqual(cuvmm("run", "--require", "--sim", "--", "true").returncode, 0)
+
+    def test_the_summary_lists_the_traces_of_children_and_says_that_times_are_simulated(self):
+        trace = self.path("run.trace")
+        finished = cuvmm("run", "--sim=memory=16M", "--trace", trace, "--", "bash", "-c",
+                         f"'{FRAG}'; '{FRAG}'; true")
+        said = text(finished.stderr)
+        self.assertRegex(said, r"events in [0-9.]+ s \(simulated\)")
+        self.assertRegex(said, r"child .*run\.trace\.\d+: .*frag_test \(process \d+\)")
+        self.assertIn("(simulated)", self.good("stats", trace))
+
+
+class Frameworks(CliTest):
+    def said(self, **variables):
+        finished = cuvmm("run", "--sim", "--frameworks", "--", "true", env=variables,
+                         without=("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
+        self.assertEqual(finished.returncode, 0)
+        return text(finished.stderr)
+
+    def test_it_says_what_it_sets_and_what_that_means_for_torchs_tools(self):
+        said = self.said()
+        self.assertIn("PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", said)
+        self.assertIn("_record_memory_history() do not work", said)
+        self.assertIn("_record_memory_history()", self.good("run", "--help"))
+
+    def test_expandable_segments_stay_and_it_says_what_that_means(self):
+        finished = cuvmm("run", "--sim", "--frameworks", "--", "sh", "-c",
+                         "echo $PYTORCH_CUDA_ALLOC_CONF",
+                         env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
+        self.assertEqual(text(finished.stdout), "expandable_segments:True\n")
+        self.assertIn("kept PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                      text(finished.stderr))
+        self.assertIn("neither limits, moves nor spills", text(finished.stderr))
+
+
+class Config(CliTest):
+    def shown(self, *words, **variables):
+        finished = cuvmm("config", *words, env=variables,
+                         without=[name for name in os.environ if name.startswith("VMM_")])
+        self.assertEqual(finished.returncode, 0)
+        return text(finished.stdout).splitlines()
+
+    def test_what_differs_comes_first(self):
+        lines = self.shown(VMM_GROW="tight", VMM_LIMIT="4G")
+        self.assertTrue(lines[1].startswith("VMM_LIMIT"), lines[1])
+        self.assertTrue(lines[2].startswith("VMM_GROW"), lines[2])
+        self.assertEqual(lines[3], "")
+        self.assertTrue(lines[4].startswith("VMM_MODE"), lines[4])
+
+    def test_options_of_the_simulated_driver_are_shown_on_request(self):
+        self.assertNotIn("VMM_SIM_", "\n".join(self.shown()))
+        self.assertIn("VMM_SIM_MEMORY", "\n".join(self.shown("--sim")))
+        self.assertIn("VMM_SIM_MEMORY", "\n".join(self.shown(VMM_SIM_MEMORY="1G")))
+
+
+if __name__ == "__main__":
+    main()

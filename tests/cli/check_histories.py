@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's memory snapshots and RMM's logs: each command that reads traces reads them, executes
+nothing of them, and what is neither is named for what it is."""
+
+import json
+import os
+import pickle
+import zipfile
+
+from cli_support import CliTest, cuvmm, frag_trace, main, text
+from histories import FRAGMENTED_PEAK, MIB, History, fragmented, rmm_log, steady
+
+
+class CallsWhenLoaded:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+class Snapshots(CliTest):
+    def test_every_protocol_says_the_same(self):
+        said = set()
+        for protocol in (2, 3, 4, 5):
+            path = fragmented().dump(self.path(f"p{protocol}.pickle"), protocol)
+            said.add(self.good("stats", "--json", path))
+        self.assertEqual(len(said), 1)
+        stats = json.loads(said.pop())
+        self.assertEqual(stats["source"], "PyTorch memory snapshot")
+        self.assertEqual(stats["allocations"], 3)
+        self.assertEqual(stats["frees"], 1)
+        self.assertEqual(stats["live_peak_bytes"], FRAGMENTED_PEAK)
+
+    def test_replay_plays_it(self):
+        path = fragmented().dump(self.path("s.pickle"))
+        caching = self.json_of("replay", path, "--policy", "caching", "--json")
+        expandable = self.json_of("replay", path, "--policy", "expandable", "--json")
+        self.assertEqual(caching["trace_events"], 4)
+        self.assertGreater(caching["physical_peak_bytes"], expandable["physical_peak_bytes"])
+
+    def test_plot_and_export_show_it(self):
+        path = fragmented().dump(self.path("s.pickle"))
+        self.good("plot", path, "-o", self.path("s.json"))
+        with open(self.path("s.json"), encoding="utf-8") as file:
+            self.assertIn("PyTorch memory snapshot", file.read())
+        self.good("export", "--format", "rmm-csv", path, "-o", self.path("s.csv"))
+        again = self.json_of("stats", "--json", self.path("s.csv"))
+        self.assertEqual(again["source"], "RMM log")
+        self.assertEqual(again["live_peak_bytes"], FRAGMENTED_PEAK)
+
+    def test_what_cuvmm_exports_for_the_viewer_is_read_again(self):
+        self.good("export", "--format", "memory_viz", frag_trace("vmm"), "-o", self.path("v.pickle"))
+        stats = self.json_of("stats", "--json", self.path("v.pickle"))
+        ours = self.json_of("stats", "--json", frag_trace("vmm"))
+        self.assertEqual(stats["live_peak_bytes"], ours["live_peak_bytes"])
+
+    def test_nothing_of_it_is_executed(self):
+        made = self.path("made by the pickle")
+        for protocol in (2, 4):
+            path = self.path(f"evil{protocol}.pickle")
+            with open(path, "wb") as file:
+                pickle.dump({"segments": [], "device_traces": [[CallsWhenLoaded(made)]]}, file,
+                            protocol)
+            for words in (("stats",), ("replay",), ("advise",), ("plot", "-o", self.path("x.json"))):
+                finished = cuvmm(*words, path)
+                self.assertEqual(finished.returncode, 1, words)
+                self.assertRegex(text(finished.stderr), "GLOBAL would run code of Python's")
+        self.assertFalse(os.path.exists(made))
+
+    def test_a_snapshot_without_history_says_how_to_record_one(self):
+        finished = cuvmm("stats", History().dump(self.path("none.pickle")))
+        self.assertEqual(finished.returncode, 1)
+        self.assertIn("_record_memory_history()", text(finished.stderr))
+
+    def test_a_log_of_rmm_is_read_by_all(self):
+        path = rmm_log(self.path("rmm.csv"), [("allocate", 0x1000, 512), ("allocate", 0x2000, 512),
+                                              ("free", 0x1000, 512)])
+        self.assertEqual(self.json_of("stats", "--json", path)["live_peak_bytes"], 1024)
+        self.good("plot", path, "-o", self.path("rmm.json"))
+        self.good("replay", path, "--policy", "driver")
+
+    def test_what_is_neither_is_named_by_all(self):
+        with open(self.path("plain"), "wb") as file:
+            file.write(b"hello\n")
+        with open(self.path("model.json"), "wb") as file:
+            file.write(b'{"a": 1}\n')
+        with open(self.path("list.pickle"), "wb") as file:
+            pickle.dump([1, 2], file)
+        with open(self.path("empty"), "wb"):
+            pass
+        with zipfile.ZipFile(self.path("model.pt"), "w") as archive:
+            archive.writestr("data.pkl", b"x")
+        for name, kind in (("plain", "it is of an unknown kind"), ("model.json", "it is JSON"),
+                           ("list.pickle", "no memory snapshot of PyTorch's"),
+                           ("empty", "the file is empty"), ("none", "No such file"),
+                           ("model.pt", r"a zip archive, as torch\.save\(\) writes them")):
+            for words in (("stats",), ("replay",), ("advise",), ("plot", "-o", self.path("x.json")),
+                          ("export", "--format", "csv", "-o", self.path("x.csv"))):
+                finished = cuvmm(*words, self.path(name))
+                self.assertEqual(finished.returncode, 1, (words, name))
+                self.assert_one_line(finished.stderr)
+                self.assertRegex(text(finished.stderr), kind)
+
+    def test_a_log_of_cuvmm_is_named_where_it_cannot_be_played(self):
+        with open(self.path("log"), "wb") as file:
+            file.write(b"cuvmm[7] INFO 1 x\n")
+        finished = cuvmm("replay", self.path("log"))
+        self.assertEqual(finished.returncode, 1)
+        self.assertIn("a log of cuvmm: `cuvmm stats` and `cuvmm plot` read it",
+                      text(finished.stderr))
+
+
+class Advise(CliTest):
+    def verdict(self, path, *more):
+        advice = self.json_of("advise", "--json", path, *more)
+        shown = self.good("advise", path, *more)
+        self.assertIn(advice["text"], shown)
+        self.assertIn(advice["setting"], shown)
+        return advice["verdict"], advice["setting"]
+
+    def test_expandable_segments_are_the_answer_where_they_suffice(self):
+        path = fragmented().dump(self.path("s.pickle"))
+        setting = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+        self.assertEqual(self.verdict(path), ("expandable_segments", setting))
+        self.assertEqual(self.verdict(path, "--limit", "1.1x"), ("expandable_segments", setting))
+
+    def test_what_fits_needs_nothing(self):
+        path = fragmented().dump(self.path("s.pickle"))
+        self.assertEqual(self.verdict(path, "--limit", "8G"), ("fits", ""))
+
+    def test_what_loses_nothing_gains_nothing(self):
+        self.assertEqual(self.verdict(steady().dump(self.path("s.pickle"))),
+                         ("nothing_to_gain", ""))
+
+    def test_more_than_there_is_has_to_spill(self):
+        verdict, setting = self.verdict(steady().dump(self.path("s.pickle")), "--limit", "512M")
+        self.assertEqual(verdict, "spill")
+        self.assertIn("--spill host", setting)
+
+    # What was left of the device, and what PyTorch held, is what there was.
+    def test_a_refused_request_says_how_much_there_was(self):
+        history = steady(blocks=4)
+        history.oom(100 * MIB, 50 * MIB)
+        advice = self.json_of("advise", "--json",
+                              history.dump(self.path("oom.pickle"), reserved=160 * MIB))
+        self.assertEqual(advice["limit_bytes"], 210 * MIB)
+        self.assertEqual(advice["live_peak_bytes"], 260 * MIB)
+        self.assertEqual(advice["refused_allocations"], 1)
+        self.assertEqual(advice["verdict"], "spill")
+
+    def test_a_program_of_its_own_is_told_of_cuvmm(self):
+        trace = frag_trace("monitor")
+        verdict, setting = self.verdict(trace)
+        self.assertEqual(verdict, "cuvmm", self.good("advise", trace))
+        self.assertIn("cuvmm run", setting)
+
+    def test_wrong_use_is_said(self):
+        self.assertEqual(cuvmm("advise", "--limit", "much", "x").returncode, 2)
+        self.assertEqual(cuvmm("advise").returncode, 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`/metrics` of cuvmmd and `cuvmm metrics`: what they say, in which format, and to whom."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+import unittest
+
+from cli_support import cuvmm, main, text
+from web_support import BUILD, ROOT, WebTest, ask_raw, comes_true, samples_of, value_of
+
+try:
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+    from prometheus_client.parser import text_string_to_metric_families as prometheus
+except ImportError:
+    prometheus = open_metrics = None
+
+MiB = 1 << 20
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
+
+
+class Figures(WebTest):
+    def test_they_are_those_of_top(self):
+        server = self.serve()
+        self.holder([32, 16], "--name", "train", "--guarantee", "64M", "--limit", "128M")
+        body = self.metrics(server)
+        self.assertEqual(value_of(body, "cuvmm_service_up"), 1)
+        self.assertEqual(value_of(body, "cuvmm_memory_live_bytes", client="train"), 48 * MiB)
+        self.assertEqual(value_of(body, "cuvmm_memory_guaranteed_bytes", client="train"), 64 * MiB)
+        self.assertEqual(value_of(body, "cuvmm_memory_limit_bytes", client="train"), 128 * MiB)
+        top = json.loads(self.good("top", "--json", env=self.env))
+        lease = next(one for one in top["node"]["clients"][0]["leases"]
+                     if one["place"] == "device 0")
+        self.assertEqual(value_of(body, "cuvmm_memory_lease_bytes", client="train"),
+                         lease["leased_bytes"])
+        device = next(one for one in top["node"]["places"] if one["place"] == "device 0")
+        uuid = next(dict(labels)["gpu_uuid"] for (name, labels) in samples_of(body)
+                    if name == "cuvmm_memory_lease_bytes" and dict(labels)["gpu_uuid"] != "host")
+        self.assertEqual(value_of(body, "cuvmm_memory_capacity_bytes", gpu_uuid=uuid),
+                         device["capacity_bytes"])
+        self.assertEqual(value_of(body, "cuvmm_memory_physical_bytes", client="train"),
+                         top["processes"][0]["physical_bytes"])
+
+    def test_a_refused_allocation_counts(self):
+        server = self.serve()
+        holder = self.holder([16], "--name", "one", "--limit", "32M")
+        before = value_of(self.metrics(server), "cuvmm_alloc_failures_total", client="one")
+        holder.do("assert cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), "
+                  "ctypes.c_size_t(64 << 20)) == 2")
+        after = value_of(self.metrics(server), "cuvmm_alloc_failures_total", client="one")
+        self.assertEqual((before, after), (0, 1))
+
+    def test_memory_that_moves_counts_by_its_cause(self):
+        server = self.serve()
+        holder = self.holder([96], "--name", "first", "--wait", "20s")
+        self.holder([], "--name", "second", "--wait", "20s").do(
+            "held.append(allocate(200 << 20))")
+        body = self.metrics(server)
+        self.assertGreaterEqual(value_of(body, "cuvmm_moved_bytes_total", client="first",
+                                         cause="pause"), 96 * MiB)
+        self.assertEqual(value_of(body, "cuvmm_memory_paused_bytes", client="first"), 96 * MiB)
+        self.assertEqual(value_of(body, "cuvmm_client_state", client="first", state="paused"), 1)
+        asked = sum(value for (name, labels), value in samples_of(body).items()
+                    if name == "cuvmm_reclaims_total" and ("step", "pause") in labels)
+        self.assertGreaterEqual(asked, 1)  # on a busy machine one may expire first
+        self.assertGreaterEqual(value_of(body, "cuvmm_reclaimed_bytes_total", client="first",
+                                         step="pause"), 40 * MiB)
+        self.assertGreaterEqual(value_of(body, "cuvmm_pause_seconds_count", client="first",
+                                         phase="out"), 1)
+        self.assertGreaterEqual(value_of(body, "cuvmm_lease_wait_seconds_count", client="second"), 1)
+        del holder
+
+    def test_two_clients_of_one_name_are_two(self):
+        server = self.serve()
+        self.holder([8], "--name", "twin")
+        self.holder([16], "--name", "twin")
+        live = sorted(value for (name, _), value in samples_of(self.metrics(server)).items()
+                      if name == "cuvmm_memory_live_bytes")
+        self.assertEqual(live, [8 * MiB, 16 * MiB])
+
+    def test_without_the_service_they_are_what_processes_publish(self):
+        self.holder([32], "--name", "alone")
+        body = self.good("metrics", env=self.env)
+        self.assertEqual(value_of(body, "cuvmm_service_up"), 0)
+        self.assertEqual(value_of(body, "cuvmm_memory_live_bytes", client="alone"), 32 * MiB)
+        self.assertNotIn("cuvmm_memory_lease_bytes{", body)
+
+    def test_the_command_prints_what_the_service_serves(self):
+        server = self.serve()
+        self.holder([32], "--name", "one")
+        served = set(samples_of(self.metrics(server)))
+        self.assertEqual(set(samples_of(self.good("metrics", env=self.env))), served)
+
+    def test_arguments_are_shown_only_when_told_to(self):
+        server = self.serve()
+        self.holder([8, 13], "--name", "one")
+        for path in ("/metrics", "/state"):
+            self.assertNotIn("cuda.cuInit", self.get(server, path)[1])
+        server.end()
+        shown = self.serve("--http-arguments")
+        self.assertTrue(comes_true(lambda: "-c" in self.get(shown, "/state")[1]))
+
+
+class Formats(WebTest):
+    def setUp(self):
+        super().setUp()
+        self.server = self.serve()
+        self.holder([32], "--name", 'a "b\\c', "--wait", "20s")
+        self.holder([], "--name", "second", "--wait", "20s").do("held.append(allocate(240 << 20))")
+
+    @unittest.skipUnless(prometheus, "no prometheus-client here")
+    def test_both_parsers_of_prometheus_client_read_them(self):
+        body = self.metrics(self.server)
+        families = {one.name: one for one in prometheus(body)}
+        self.assertEqual(families["cuvmm_moved_bytes"].type, "counter")
+        self.assertEqual(families["cuvmm_lease_wait_seconds"].type, "histogram")
+        clients = {sample.labels["client"] for sample in families["cuvmm_memory_live_bytes"].samples}
+        self.assertIn('a "b\\c', clients)
+        body = self.metrics(self.server, Accept=OPEN_METRICS)
+        self.assertTrue(body.endswith("# EOF\n"))
+        families = {one.name: one for one in open_metrics(body)}
+        self.assertEqual(families["cuvmm_client"].type, "info")
+        self.assertEqual(families["cuvmm_memory_live_bytes"].unit, "bytes")
+
+    @unittest.skipUnless(shutil.which("promtool"), "no promtool here")
+    def test_promtool_finds_nothing_to_complain_of(self):
+        finished = subprocess.run(["promtool", "check", "metrics"], capture_output=True, timeout=60,
+                                  input=self.metrics(self.server).encode(), check=False)
+        self.assertEqual(finished.returncode, 0, text(finished.stderr + finished.stdout))
+        self.assertEqual(text(finished.stderr + finished.stdout), "")
+
+    def test_the_page_of_the_documentation_has_each_and_no_other(self):
+        listed = {}
+        for line in self.good("metrics", "--list").splitlines():
+            name, kind, unit, labels, _ = line.split("\t")
+            listed[name] = [kind, unit or "–", labels or "–"]
+        with open(os.path.join(ROOT, "docs", "metrics.md"), encoding="utf-8") as file:
+            rows = re.findall(r"(?m)^\| `(cuvmm_\w+)` \| (\w+) \| (\S+) \| ([^|]+) \|", file.read())
+        documented = {name: [kind, unit, labels.replace("`", "").strip()]
+                      for name, kind, unit, labels in rows}
+        self.assertEqual(documented, listed)
+        served = set(re.findall(r"(?m)^# TYPE (\w+)", self.metrics(self.server)))
+        self.assertEqual(served, set(listed))
+
+
+class Requests(WebTest):
+    BAD = {
+        b"GET /metrics HTTP/1.1\r\n\r\n": 400,  # no host
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n": 400,
+        b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n": 421,
+        b"GET /metrics HTTP/1.1\r\nHost: localhost.evil.example:1\r\n\r\n": 421,
+        b"GET http://localhost/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n": 400,
+        b"GET /metrics HTTP/2.0\r\nHost: localhost\r\n\r\n": 400,
+        b"GET /metrics\r\nHost: localhost\r\n\r\n": 400,
+        b"GET /met\x01rics HTTP/1.1\r\nHost: localhost\r\n\r\n": 400,
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n folded: yes\r\n\r\n": 400,
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n": 400,
+        b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc": 405,
+        b"GET /../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n": 404,
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nx: " + b"a" * 9000 + b"\r\n\r\n": 400,
+        b"A" * 20000: 400,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n": 400,  # TLS
+    }
+
+    def test_bad_ones_are_answered_and_harm_nobody(self):
+        server = self.serve()
+        for request, status in self.BAD.items():
+            answer = ask_raw(server.port, request)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 %d " % status), (request[:60], answer[:60]))
+        self.assertEqual(self.get(server, "/state")[0], 200)
+
+    def test_heads_have_no_body(self):
+        server = self.serve()
+        answer = ask_raw(server.port, b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        self.assertIn(b"200 OK", head)
+        self.assertEqual(body, b"")
+
+    def test_the_document_may_load_nothing_from_elsewhere(self):
+        answer = ask_raw(self.serve().port, b"GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n")
+        self.assertIn(b"default-src 'none'", answer)
+        self.assertNotRegex(answer.partition(b"\r\n\r\n")[2], rb"https?://")
+
+    def test_those_who_ask_nothing_keep_nobody_out(self):
+        server = self.serve()
+        silent = []
+        try:
+            for _ in range(200):
+                silent.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+                silent[-1].sendall(b"GET /")
+            self.assertEqual(self.get(server, "/state")[0], 200)
+            self.holder([8], "--name", "one")  # which the same thread lets in
+        finally:
+            for one in silent:
+                one.close()
+
+    def test_those_who_do_not_read_keep_nobody_waiting(self):
+        server = self.serve()
+        slow = []
+        try:
+            for _ in range(40):
+                one = socket.socket()
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+                one.connect(("127.0.0.1", server.port))
+                one.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                slow.append(one)
+            last = slow[-1]
+            last.settimeout(20)
+            self.assertIn(b"503", last.recv(100))  # there are streams enough
+            for _ in range(3):
+                self.assertEqual(self.get(server, "/metrics")[0], 200)
+                time.sleep(0.5)
+        finally:
+            for one in slow:
+                one.close()
+        self.assertTrue(comes_true(lambda: self.stream_begins(server)))
+
+    def stream_begins(self, server):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as stream:
+            stream.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            said = b""
+            while b"data: {" not in said:
+                more = stream.recv(4096)
+                if not more:
+                    return False
+                said += more
+            return True
+
+
+class Access(WebTest):
+    TOKEN = "0123456789abcdef-token"
+
+    def token_file(self, mode=0o600):
+        path = os.path.join(self.runtime, "token")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.TOKEN + "\n")
+        os.chmod(path, mode)
+        return path
+
+    def answer_to_somebody_else(self, server, query=""):
+        """Status and body, to a process of another user."""
+        self.get(server, "/metrics")  # what the child may no longer be able to load is loaded
+        readable, writable = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                os.write(writable, json.dumps(self.get(server, "/metrics" + query)).encode())
+            finally:
+                os._exit(0)
+        os.close(writable)
+        with os.fdopen(readable, "rb") as said:
+            answer = said.read()
+        os.waitpid(child, 0)
+        return json.loads(answer)
+
+    def test_the_wrong_token_opens_nothing(self):
+        server = self.serve("--http-token-file", self.token_file())
+        self.assertEqual(self.get(server, "/metrics")[0], 200)  # the same user
+        for wrong in ("Bearer wrong", "Bearer " + self.TOKEN + "x", "Basic " + self.TOKEN):
+            self.assertEqual(self.get(server, "/metrics", Authorization=wrong)[0], 401)
+        self.assertEqual(self.get(server, "/metrics?token=wrong")[0], 401)
+        self.assertEqual(self.get(server, "/metrics", Authorization="Bearer " + self.TOKEN)[0], 200)
+        self.assertEqual(self.get(server, "/metrics?token=" + self.TOKEN)[0], 200)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be somebody else")
+    def test_another_user_needs_the_token(self):
+        server = self.serve("--http-token-file", self.token_file())
+        self.assertEqual(self.answer_to_somebody_else(server)[0], 401)
+        self.assertEqual(self.answer_to_somebody_else(server, "?token=" + self.TOKEN)[0],
+                         200)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be somebody else")
+    def test_a_service_of_all_shows_others_only_their_own(self):
+        server = self.serve("--all-users")
+        self.holder([8], "--name", "of-root")
+        status, seen = self.answer_to_somebody_else(server)
+        self.assertEqual(status, 200)
+        self.assertEqual(value_of(seen, "cuvmm_clients"), 1)
+        self.assertNotIn("of-root", seen)
+        self.assertIn("of-root", self.metrics(server))
+
+    def refused(self, *words):
+        return subprocess.run([os.path.join(BUILD, "bin", "cuvmmd"), "--socket",
+                               self.service_socket, f"--sim=card={self.card},memory=256M", *words],
+                              capture_output=True, timeout=60, check=False)
+
+    def test_beyond_loopback_a_token_is_needed(self):
+        finished = self.refused("--http", "0.0.0.0:0")
+        self.assertEqual(finished.returncode, 2)
+        self.assertIn("beyond loopback it needs --http-token-file", text(finished.stderr))
+        top = cuvmm("top", "--web=0.0.0.0:0", env=self.env)
+        self.assertEqual(top.returncode, 1)
+        self.assertIn("--token-file", text(top.stderr))
+        finished = self.refused("--http", "somewhere")
+        self.assertEqual(finished.returncode, 2)
+
+    def test_beyond_loopback_everybody_needs_it_and_the_log_says_so(self):
+        server = self.serve("--http", "0.0.0.0:0", "--http-token-file", self.token_file())
+        self.assertIn("unencrypted", server.said())
+        server.port = int(re.search(r"http://0\.0\.0\.0:(\d+)", server.said()).group(1))
+        self.assertEqual(self.get(server, "/metrics", Host="gpu-node")[0], 401)
+        self.assertEqual(self.get(server, "/metrics", Host="gpu-node",
+                                  Authorization="Bearer " + self.TOKEN)[0], 200)
+
+    def test_a_token_that_others_can_read_is_none(self):
+        finished = self.refused("--http-token-file", self.token_file(0o644))
+        self.assertEqual(finished.returncode, 1)
+        self.assertIn("others may read", text(finished.stderr))
+
+    def test_a_port_that_is_taken_is_said(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            finished = self.refused("--http", f"127.0.0.1:{taken.getsockname()[1]}")
+        self.assertEqual(finished.returncode, 1)
+        self.assertIn("127.0.0.1:", text(finished.stderr))
+
+
+if __name__ == "__main__":
+    main()
