@@ -131,7 +131,7 @@ CHILD_ROLE(holds_memory_and_starts_a_program) {
   hold_memory_and_start(link, &program_that_waits);
 }
 
-// What it started lives on; the memory goes with it all the same.
+// Its children live on; its memory still goes with it.
 void expect_memory_to_go_with(const std::string& role, Member& survivor,
                               const std::vector<std::string>& environment) {
   Child holder{role, {}, environment};
@@ -196,7 +196,7 @@ TEST_F(SharedCards, WhatIsLeftGoesToOneOfThoseWhoWantIt) {
   for (const auto& taker : takers) EXPECT_EQ(taker->wait(), 0);
 }
 
-// Allocates and frees by chance until it is told to stop, then says what it holds.
+// Allocates and frees at random until stopped, then reports what it holds.
 CHILD_ROLE(churns) {
   GIVEN(driver().cuInit(0));
   PrimaryContext context;

@@ -151,7 +151,7 @@ TEST_F(Capture, AnotherThreadCannotEndAThreadLocalCapture) {
   CallElsewhere end_there{[&] { return driver().cuStreamEndCapture(stream, &graph); }};
 
   EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, end_there.answer());
-  EXPECT_EQ(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE) << "it is over all the same";
+  EXPECT_EQ(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE) << "the capture is over anyway";
 }
 
 TEST_F(Capture, AnotherThreadMayEndARelaxedCapture) {

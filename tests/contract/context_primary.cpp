@@ -95,7 +95,7 @@ CHILD_ROLE(resets_a_primary_context) {
   EXPECT_CUDA(driver().cuMemAlloc(&memory, 2 * MiB)) << "and a new one works";
   EXPECT_CUDA(driver().cuMemFree(memory));
 }
-TEST_F(PrimaryContexts, AResetEndsItWhoeverHoldsIt) {
+TEST_F(PrimaryContexts, AResetEndsItRegardlessOfHolders) {
   EXPECT_EQ(run_child("resets_a_primary_context"), 0);
 }
 

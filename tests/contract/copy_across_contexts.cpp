@@ -40,7 +40,7 @@ class CopyAcrossContexts : public DriverContract, public testing::WithParamInter
   CUresult set(std::uint32_t value, CUstream stream) {
     return driver().cuMemsetD32Async(memory->address(), value, bytes_of_block / 4, stream);
   }
-  // The owner sets its memory to `new_value` once its stream is let go.
+  // The owner sets its memory to `new_value` once its stream is released.
   void begin_work_of_owner(CUstream stream) {
     const Current current{owner};
     work_of_owner.emplace(*kernels_of_owner, stream);
@@ -135,6 +135,18 @@ TEST_P(CopyAcrossContexts, RowsOnTheLegacyStreamComeAfterTheOwnersWorkToo) {
   work_of_owner->end();
   EXPECT_EQ(word_of(own->address()), new_value);
   end_work_of_owner();
+}
+
+TEST_P(CopyAcrossContexts, ASetOnTheLegacyStreamComesAfterTheOwnersWorkToo) {
+  if (GetParam() != 0) GTEST_SKIP() << "a set reaches no other device";
+  begin_work_of_owner(legacy_stream);
+  constexpr std::uint32_t set_value = 5;
+  EXPECT_CUDA(set(set_value, legacy_stream));
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(legacy_stream));
+  work_of_owner->end();
+  EXPECT_CUDA(synchronize());
+  end_work_of_owner();
+  EXPECT_EQ(word_of(memory->address()), set_value);
 }
 
 TEST_P(CopyAcrossContexts, OnOtherStreamsDoesNotWaitForTheOwnersWork) {

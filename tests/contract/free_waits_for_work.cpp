@@ -71,6 +71,60 @@ TEST_F(FreeWaits, EveryThreadWaitsForWorkThatADestroyedStreamLeftBehind) {
   EXPECT_FALSE(flag.given_up_on());
 }
 
+// What a preload library must not do inside calls that natively return at once.
+TEST_F(FreeWaits, SubmissionsOfOtherThreadsWaitWhileAFreeWaits) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
+  const GivenStream busy;
+  const GivenStream idle;
+  const GivenBlocking other{2 * MiB};
+  GivenBlocking memory{2 * MiB};
+  CUevent destroyed = nullptr;
+  CUevent created = nullptr;
+  const GivenEvent recorded;
+  GIVEN(driver().cuEventCreate(&destroyed, CU_EVENT_DISABLE_TIMING));
+  SlowWork work{kernels(), busy};
+  CallElsewhere free{[&] { return memory.free(); }};
+  ASSERT_TRUE(free.waits());
+
+  CallElsewhere create{[&] { return driver().cuEventCreate(&created, CU_EVENT_DISABLE_TIMING); }};
+  CallElsewhere destroy{[&] { return driver().cuEventDestroy(destroyed); }};
+  CallElsewhere record{[&] { return driver().cuEventRecord(recorded, idle); }};
+  CallElsewhere set{[&] { return driver().cuMemsetD8Async(other.address(), 1, 64, idle); }};
+  EXPECT_TRUE(create.waits());
+  EXPECT_TRUE(destroy.waits());
+  EXPECT_TRUE(record.waits());
+  EXPECT_TRUE(set.waits());
+
+  work.end();
+  for (CallElsewhere* call : {&free, &create, &destroy, &record, &set}) {
+    EXPECT_CUDA(call->answer());
+  }
+  EXPECT_CUDA(driver().cuEventDestroy(created));
+}
+
+TEST_F(FreeWaits, QueriesAndWaitsOfOtherThreadsGoOnWhileAFreeWaits) {
+  const GivenStream busy;
+  const GivenStream idle;
+  GivenBlocking memory{2 * MiB};
+  const GivenEvent event;
+  GIVEN(driver().cuEventRecord(event, idle));
+  GIVEN(driver().cuStreamSynchronize(idle));
+  SlowWork work{kernels(), busy};
+  CallElsewhere free{[&] { return memory.free(); }};
+  ASSERT_TRUE(free.waits());
+
+  const std::vector<std::function<CUresult()>> calls{
+      [&] { return driver().cuStreamQuery(idle); },
+      [&] { return driver().cuStreamQuery(CU_STREAM_PER_THREAD); },
+      [&] { return driver().cuEventQuery(event); },
+      [&] { return driver().cuEventSynchronize(event); },
+      [&] { return driver().cuStreamWaitEvent(idle, event, 0); }};
+  for (const auto& call : calls) EXPECT_CUDA(CallElsewhere{call}.answer());
+
+  work.end();
+  EXPECT_CUDA(free.answer());
+}
+
 TEST_F(FreeWaits, FreeWaitsForEveryStreamOfTheContext) {
   const GivenStream first;
   const GivenStream second;

@@ -113,7 +113,7 @@ TEST_F(PoolReturns, ABlockingFreeServesAnyStreamAtOnce) {
   ASSERT_CUDA(driver().cuMemFree(memory));
 
   const CUdeviceptr again = given_from(pool, given_back, other);
-  EXPECT_EQ(again, memory) << "whoever frees this way has waited for his work";
+  EXPECT_EQ(again, memory) << "a program that frees this way has waited for its work";
   work.end();
   free_on(other, again);
   EXPECT_CUDA(driver().cuStreamSynchronize(other));

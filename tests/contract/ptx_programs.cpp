@@ -10,14 +10,17 @@ namespace {
 
 constexpr Size memory_bytes = 4 * KiB;
 
-// Loads of one byte go to wider registers.
+// Untyped, so that integers and halves can be operands; a load of one byte goes to a wider
+// register.
 std::string register_type(const std::string& type) {
-  return type.size() == 2 ? type.substr(0, 1) + "16" : type;
+  if (type.starts_with("f") && type != "f16") return type;
+  const std::string bits = type.substr(type.starts_with("bf") ? 2 : 1);
+  return "b" + (bits == "8" ? "16" : bits);
 }
 
 std::string text_of(const PtxLines& lines) {
   const std::string in = lines.operand_type;
-  return ".version 7.8\n.target sm_80\n.address_size 64\n" + lines.module_text +
+  return ".version 7.8\n.target " + lines.target + "\n.address_size 64\n" + lines.module_text +
          ".visible .entry lines(.param .u64 operands, .param .u64 results, .param .u64 memory,\n"
          "  .param .u32 count)\n{\n"
          "  .reg ." +

@@ -26,6 +26,7 @@ struct PtxLines {
   std::string module_text = {};  // variables and functions before the entry
   unsigned threads_per_block = 128;
   std::size_t shared_bytes = 0;
+  std::string target = "sm_80";
 };
 
 // What %d holds at the end, a thread each. Beside the operands the lines may use %t (u32, the
@@ -33,7 +34,7 @@ struct PtxLines {
 // common memory of 4 KiB, which begins as zeros.
 std::vector<std::uint64_t> run_ptx(const PtxLines& lines, const std::vector<PtxOperands>& operands);
 
-// Values at which arithmetic goes wrong, combined, and chosen ones by chance.
+// Values at which arithmetic goes wrong, combined, and random ones.
 std::vector<PtxOperands> integer_operands(unsigned bits);
 std::vector<PtxOperands> float_operands(unsigned bits);
 

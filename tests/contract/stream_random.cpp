@@ -53,8 +53,8 @@ class HappensBefore {
     ++clock[stream];
     return clock;
   }
-  // What an event is behind. On a blocking stream it is no step by itself: whoever waits for the
-  // stream does not wait for what the event is behind by the legacy rule (measured).
+  // What an event is behind. On a blocking stream it is no step by itself: a stream that waits for
+  // the stream does not wait for what the event is behind by the legacy rule (measured).
   Clock record(std::size_t stream) {
     if (!ordered_with_legacy(kinds[stream])) return step(stream);
     Clock clock = clocks_[stream];

@@ -151,7 +151,7 @@ CHILD_ROLE(uses_a_shared_chunk_alone) {
   PrimaryContext context;
   auto theirs = imported(link.receive_fd());
   link.signal();
-  link.wait_for_signal();  // by now the parent has let go
+  link.wait_for_signal();  // by now the parent has released it
   auto reserved = given_reservation(chunk_size);
   auto mapping = given_mapping(reserved.address(), theirs);
   ASSERT_CUDA(set_access(mapping.address(), chunk_size));

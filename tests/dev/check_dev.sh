@@ -20,11 +20,11 @@ grep -q '^usage:' said || fail "an unknown command does not show the usage"
 
 # What the demo runs is built for it, so that it works where nothing else was built.
 for shown in demo quick; do
-  built=$(sed -n "/^cmd_$shown/,/^}/s/^ *build_preset release //p" "$root/dev")
+  built=$(sed -n "/^cmd_$shown/,/^}/p" "$root/dev")
   run=$(grep -o 'build/bin/[a-z_]*' "$root/tools/$shown.sh" | sed 's#.*/##; s#^cuvmm$#cuvmm_cli#' | sort -u)
   (($(wc -w <<<"$run") >= 4)) || fail "the programs that $shown runs are not found: $run"
   for program in $run; do
-    grep -qw -- "$program" <<<"$built" || fail "./dev $shown runs $program and does not build it"
+    grep -qwE -- "(cuvmm_example_)?$program" <<<"$built" || fail "./dev $shown runs $program and does not build it"
   done
 done
 
@@ -92,10 +92,12 @@ chmod +x "$trial/bin/ctest"
   say_skipped() { :; }
   ensure_packages() { echo "$1" >"$trial/needs"; }
   ensure_runtimes() { echo runtimes >>"$trial/asked"; }
+  ensure_kubernetes_needs() { echo gRPC >>"$trial/asked"; }
   ensure_python_packages() { echo "$1" >>"$trial/asked"; }
   PATH=$trial/bin:$PATH run_tests release
 )
-expect "what ./dev test brings" "$(tr '\n' ' ' <"$trial/asked")" "runtimes requirements.txt requirements-tests.txt ctest "
+expect "what ./dev test brings" "$(tr '\n' ' ' <"$trial/asked")" \
+  "runtimes gRPC requirements.txt requirements-tests.txt requirements-kubelet.txt requirements-ray.txt ctest "
 grep -q '^procps .*pgrep' "$trial/needs" || fail "tests need procps, and ./dev test does not bring it"
 for package in setuptools wheel; do
   grep -q "^$package==" requirements-tests.txt || fail "requirements-tests.txt has no $package"

@@ -10,7 +10,7 @@ namespace cuvmm::test {
 
 inline constexpr std::uint64_t MiB = 1 << 20;
 
-// As whoever started it says.
+// As the environment says.
 inline bool is_preloaded() {
   const char* const kind = std::getenv("CUVMM_TEST_ENGINE");
   return kind != nullptr && std::string{kind} == "preloaded";

@@ -45,7 +45,7 @@ TEST_P(Beside, AHookOfTheHeapSeesTheHeap) {
   EXPECT_EQ(memory_events(trace()).allocations, allocations);
 }
 
-// Theirs changes what RTLD_NEXT means for whoever calls it, with us or without; by handle all is
+// Theirs changes what RTLD_NEXT means for its caller, with us or without; by handle all is
 // found.
 TEST_P(Beside, AHookOfDlsymIsAskedAndSeesTheLookups) {
   const Finished alone = run_program({program("memory"), "dlsym"}, natively());

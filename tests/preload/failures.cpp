@@ -61,7 +61,7 @@ TEST(Failure, OfTheDiskThatTheLogIsOn) {
   const Finished finished = run_memory({{"VMM_LOG_FILE", "/dev/full"}, {"VMM_LOG_LEVEL", "INFO"}});
   EXPECT_EQ(finished.status, 0);
   EXPECT_EQ(finished.out, output_alone());
-  EXPECT_NE(finished.err.find("log file given up"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("log file lost"), std::string::npos) << finished.err;
 }
 
 // The simulated driver's own memory is a file too, and would be limited as well.

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuvmm pause and cuvmm resume: programs that are stopped and go on.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <thread>
 
 #include "preload/run_program.hpp"
 
@@ -99,6 +105,51 @@ TEST(PauseCommand, AllMeansEveryProgramOfTheUser) {
   const Finished finished = run_beside(cli() + " pause --all && " + cli() + " resume --all");
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_NE(finished.out.find("resumed"), std::string::npos) << finished.err;
+}
+
+// Listens as a program does that may be paused, and hangs up on everybody, as one that ends.
+class ProgramThatEnds {
+ public:
+  explicit ProgramThatEnds(const std::string& folder) {
+    ::mkdir(folder.c_str(), 0700);
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    const std::string path = folder + "/control-" + std::to_string(::getpid()) + "-1";
+    EXPECT_LT(path.size(), sizeof at.sun_path);
+    path.copy(at.sun_path, sizeof at.sun_path - 1);
+    ::unlink(path.c_str());
+    socket_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+    EXPECT_EQ(::listen(socket_, 8), 0);
+    thread_ = std::thread{[this] {
+      for (int peer; (peer = ::accept(socket_, nullptr, nullptr)) >= 0; ::close(peer)) {
+      }
+    }};
+  }
+  ~ProgramThatEnds() {
+    ::shutdown(socket_, SHUT_RDWR);
+    thread_.join();
+    ::close(socket_);
+  }
+
+ private:
+  int socket_ = -1;
+  std::thread thread_;
+};
+
+// Every program was asked for, and it is no longer one.
+TEST(PauseCommand, AProgramThatEndsMeanwhileFailsOnlyWhereItWasNamed) {
+  const std::string place = own_folder();
+  const ProgramThatEnds ends{place + "/cuvmm"};
+  const auto pause = [&](const std::string& which) {
+    return run_program({cli(), "pause", which}, {{"XDG_RUNTIME_DIR", place}});
+  };
+  const Finished all = pause("--all");
+  EXPECT_EQ(all.status, 0) << all.out << all.err;
+  EXPECT_EQ(all.err, "");
+  const Finished named = pause(std::to_string(::getpid()));
+  EXPECT_EQ(named.status, 1);
+  EXPECT_NE(named.err.find("the other process has gone"), std::string::npos) << named.err;
 }
 
 TEST(PauseCommand, WithoutASocketNobodyCanBeTold) {

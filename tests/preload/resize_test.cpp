@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The example that grows a buffer, as a user starts it, and what is told of it afterwards.
+// The example that grows a buffer, as a user starts it, and what it reports afterwards.
 #include <gtest/gtest.h>
 
 #include "preload/run_program.hpp"

@@ -169,7 +169,7 @@ TEST(RunCommand, LetsFrameworksUseTheDriver) {
       "echo $PYTORCH_CUDA_ALLOC_CONF $PYTORCH_ALLOC_CONF $XLA_PYTHON_CLIENT_ALLOCATOR";
   const Finished finished = run({"--sim", "--frameworks", "--", "sh", "-c", show});
   EXPECT_EQ(finished.out, "backend:cudaMallocAsync backend:cudaMallocAsync cuda_async\n");
-  EXPECT_EQ(lines_in(finished.err), 1U) << finished.err;
+  EXPECT_EQ(lines_in(finished.err), 2U) << finished.err;
 
   const Finished chosen = run({"--sim", "--frameworks", "--", "sh", "-c", show},
                               {{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"}});

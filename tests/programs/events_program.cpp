@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Does one thing of every kind that a trace tells of, once, and prints the handles that it got, so
-// that whoever reads the trace can ask for exactly those.
+// that a reader of the trace can look for exactly those.
 #include <cstdint>
 #include <cstring>
 #include <vector>

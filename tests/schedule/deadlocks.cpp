@@ -231,6 +231,25 @@ TEST_P(DeadlockOfOneThread, HasItsTurnFirst) {
   ASSERT_CUDA(hooked().cuStreamBatchMemOp(stream_, 1, &write, 0));
 }
 
+// Whose event it is is not known, so the wait is not queued. A mark in the blocking stream that
+// came after it would wait for it too.
+TEST_P(DeadlockOfOneThread, SynchronizesABlockingStreamBesideAWaitOfTheLegacyStream) {
+  const HookedStream blocking{CU_STREAM_DEFAULT};
+  queue(1);
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, hooked().cuStreamQuery(stream_));
+  CUevent foreign = nullptr;
+  GIVEN(driver().cuEventCreate(&foreign, CU_EVENT_DISABLE_TIMING));
+  GIVEN(driver().cuEventRecord(foreign, stream_));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_CUDA(launch_hooked(kernels_.spin, blocking.get(), std::uint64_t{100}));
+  }
+  ASSERT_CUDA(hooked().cuStreamWaitEvent(CU_STREAM_LEGACY, foreign, 0));
+  ASSERT_CUDA(hooked().cuStreamSynchronize(blocking));
+  value_.set();
+  EXPECT_CUDA(hooked().cuCtxSynchronize_v2000());
+  EXPECT_CUDA(driver().cuEventDestroy(foreign));
+}
+
 TEST_P(DeadlockOfOneThread, EndsAnEventFirstBesideABusyClient) {
   std::atomic<bool> over{false};
   std::thread busy{[&] {

@@ -343,7 +343,7 @@ TEST_F(Semantics, ACallFromWithinAnotherPassesThrough) {
   ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
   const std::uint64_t before = client_.get().figures().operations;
   {
-    const Inside inside;
+    const HookBypass bypass;
     ASSERT_CUDA(hooked().cuMemAllocAsync(&memory, 4, stream));
     EXPECT_FALSE(Engine::get()->serving() != nullptr &&
                  Engine::get()->serving()->memory.find(memory));

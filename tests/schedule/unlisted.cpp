@@ -17,7 +17,7 @@ CUresult unknown_function() {
 
 }  // namespace
 
-// Sight is lost for good, so in a process of its own.
+// Coverage never comes back, so in a process of its own.
 CHILD_ROLE(calls_what_nobody_knows) {
   const GivenContext context;
   const Kernels kernels;

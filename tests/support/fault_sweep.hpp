@@ -11,7 +11,7 @@
 
 #include "support/driver_under_test.hpp"
 #include "support/faulty_driver.hpp"
-#include "vmm/give_back.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm::test {
 
@@ -75,7 +75,7 @@ void for_each_failing_call(const Scenario<World>& scenario, CUresult fault) {
         EXPECT_EQ(scenario.snapshot(*world), before) << "after " << result.error().text();
       }
     }
-    EXPECT_EQ(settle(), 0u) << "a single failure is no reason to owe the driver anything";
+    EXPECT_EQ(retry_releases(), 0u) << "a single failure is no reason to owe the driver anything";
     EXPECT_EQ(held_by_the_process(), held_before);
     if (::testing::Test::HasFailure()) return;
   }
@@ -100,7 +100,7 @@ void for_each_call_failing_from(const Scenario<World>& scenario, CUresult fault)
       untouched = faulty.faults() == 0;
       faulty.stop_failing();
 
-      EXPECT_EQ(settle(), 0u) << "the driver works again";
+      EXPECT_EQ(retry_releases(), 0u) << "the driver works again";
       scenario.check(*world);
       if (result.ok()) {
         scenario.then(*world);
@@ -109,7 +109,7 @@ void for_each_call_failing_from(const Scenario<World>& scenario, CUresult fault)
         EXPECT_EQ(result.error().driver_code, static_cast<int>(fault)) << result.error().text();
       }
     }
-    EXPECT_EQ(settle(), 0u) << "the driver works again";
+    EXPECT_EQ(retry_releases(), 0u) << "the driver works again";
     EXPECT_EQ(held_by_the_process(), held_before);
     if (::testing::Test::HasFailure()) return;
   }

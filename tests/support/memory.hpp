@@ -91,7 +91,7 @@ class GivenChunk {
 };
 
 // One chunk mapped at an address: cuMemMap and, at the end, cuMemUnmap. No access yet. Unmapping
-// does not wait: whoever starts work on the range waits for it.
+// does not wait: a caller that starts work on the range waits for it.
 class GivenMapping {
  public:
   GivenMapping(CUdeviceptr address, const GivenChunk& chunk);

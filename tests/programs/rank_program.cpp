@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a job of two, each on a device of its own: in every round a kernel of each spins
+// until the other's runs, as NCCL's do, and then what the rank had written to its memory is looked
+// at.
+//
+//   rank RANK FILE MIB ROUNDS [together]
+//
+// RANK is the device too; FILE is where the two meet. With the last word no kernel is launched
+// until both have their memory. Exit status 0 where every word was right.
+#include <cuda.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "cuvmm/sim.h"
+
+namespace {
+
+const char* const ptx =
+    ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry meet(.param .u64 where)\n{\nret;\n}\n";
+constexpr std::size_t block_size = std::size_t{32} << 20;
+
+struct Meeting {
+  std::atomic<std::uint64_t> rounds[2];
+  std::atomic<int> ready;
+};
+Meeting* meeting = nullptr;
+int rank = 0;
+
+void check(CUresult answer, const char* what) {
+  if (answer == CUDA_SUCCESS) return;
+  std::fprintf(stderr, "rank %d: %s answers %d\n", rank, what, static_cast<int>(answer));
+  std::exit(2);
+}
+
+template <class Function, class... Arguments>
+void call(const char* name, Arguments... arguments) {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  check(reinterpret_cast<Function*>(dlsym(library, name))(arguments...), name);
+}
+
+}  // namespace
+
+CUVMM_SIM_KERNEL(meet) {
+  static_cast<void>(launch);
+  const std::uint64_t mine = meeting->rounds[rank].fetch_add(1) + 1;
+  while (meeting->rounds[1 - rank].load() < mine) sched_yield();
+}
+
+int main(int count, char** words) {
+  if (count < 5) return 2;
+  rank = std::atoi(words[1]);
+  const int file = open(words[2], O_RDWR | O_CREAT, 0600);
+  if (file < 0 || ftruncate(file, sizeof(Meeting)) != 0) return 2;
+  void* const shared = mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (shared == MAP_FAILED) return 2;
+  meeting = static_cast<Meeting*>(shared);
+
+  CUcontext context = nullptr;
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  call<CUresult(unsigned)>("cuInit", 0U);
+  call<CUresult(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain", &context, rank);
+  call<CUresult(CUcontext)>("cuCtxSetCurrent", context);
+  call<CUresult(CUmodule*, const void*)>("cuModuleLoadData", &module, ptx);
+  call<CUresult(CUfunction*, CUmodule, const char*)>("cuModuleGetFunction", &kernel, module,
+                                                     "meet");
+  std::vector<CUdeviceptr> blocks;
+  const std::size_t bytes = static_cast<std::size_t>(std::atoi(words[3])) << 20;
+  for (std::size_t taken = 0; taken + block_size <= bytes; taken += block_size) {
+    CUdeviceptr block = 0;
+    call<CUresult(CUdeviceptr*, std::size_t)>("cuMemAlloc_v2", &block, block_size);
+    blocks.push_back(block);
+  }
+  meeting->ready.fetch_add(1);
+  while (count > 5 && meeting->ready.load() < 2) ::usleep(1000);
+  for (int round = 0; round < std::atoi(words[4]); ++round) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      call<CUresult(CUdeviceptr, unsigned, std::size_t)>(
+          "cuMemsetD32_v2", blocks[i], static_cast<unsigned>(round * 100 + static_cast<int>(i)),
+          block_size / 4);
+    }
+    CUdeviceptr where = blocks.front();
+    void* parameters[] = {&where};
+    call<CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                  CUstream, void**, void**)>("cuLaunchKernel", kernel, 1U, 1U, 1U, 1U, 1U, 1U, 0U,
+                                             CUstream{}, parameters, static_cast<void**>(nullptr));
+    call<CUresult()>("cuCtxSynchronize");
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      unsigned word = 0;
+      call<CUresult(void*, CUdeviceptr, std::size_t)>(
+          "cuMemcpyDtoH_v2", &word, blocks[i] + block_size - sizeof word, sizeof word);
+      if (word == static_cast<unsigned>(round * 100 + static_cast<int>(i))) continue;
+      std::fprintf(stderr, "rank %d: block %zu holds %u in round %d\n", rank, i, word, round);
+      return 1;
+    }
+  }
+  for (const CUdeviceptr block : blocks) call<CUresult(CUdeviceptr)>("cuMemFree_v2", block);
+  std::printf("rank %d: all rounds right\n", rank);
+  return 0;
+}
