@@ -84,7 +84,7 @@ class Steps {
   Clock::time_point last_ = Clock::now();
 };
 
-// Our importer: as often as it is granted something, it maps, says so and lets go.
+// Our importer: as often as it is granted something, it maps, reports, and releases.
 enum Tag : std::uint64_t { take_only, tell_mapping_time, tell_bandwidth };
 
 int import_by_us(const std::string& path) {
@@ -234,7 +234,7 @@ void share_by_hand(int socket, const SharedBuffer& buffer, Figures& figures) {
   figures.by_hand_map.add(took.map);
   figures.by_hand_access.add(took.access);
   ::close(descriptor);
-  if (!hear(socket, &byte, 1)) std::exit(2);  // it has let go
+  if (!hear(socket, &byte, 1)) std::exit(2);  // it has released its memory
 }
 
 void share_by_us(ShareHost& host, std::uint64_t peer, const SharedBuffer& buffer,

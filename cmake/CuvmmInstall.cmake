@@ -30,21 +30,26 @@ if(TARGET cuvmm)
   target_compile_features(cuvmm INTERFACE cxx_std_20)
   set(CUVMM_PC_LIBS "-L\${libdir} -lcuvmm")
 endif()
-foreach(loaded cuvmm_preload)
+foreach(loaded cuvmm_preload cuvmm_stub)
   if(TARGET ${loaded})
     install(TARGETS ${loaded} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   endif()
 endforeach()
-foreach(program cuvmm_cli)
+foreach(program cuvmm_cli cuvmmd)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   endif()
 endforeach()
 
+# Units of systemd, where a package installs them; they name /usr/bin.
+install(FILES "${PROJECT_SOURCE_DIR}/src/daemon/systemd/cuvmmd.service"
+              "${PROJECT_SOURCE_DIR}/src/daemon/systemd/cuvmmd.socket"
+  DESTINATION "lib/systemd/system")
+
 # The Python package, which `cuvmm plot` draws with, too. The system's Python looks for packages in a
 # folder of its own, so an installation in /usr has a link there.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/cuvmm" DESTINATION "${CMAKE_INSTALL_DATADIR}/cuvmm/python"
-  FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
+  FILES_MATCHING PATTERN "*.py" PATTERN "page.*" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 set(python_link "${PROJECT_BINARY_DIR}/packaging/python/cuvmm")
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/packaging/python")
 file(CREATE_LINK "../../../${CMAKE_INSTALL_DATADIR}/cuvmm/python/cuvmm" "${python_link}" SYMBOLIC)

@@ -221,7 +221,7 @@ class Comb {
     take_what_the_comb_leaves();
     fill();
     const Size freed = free_every_second();
-    const bool got_it = ask_for(freed / 10 * 9);
+    const bool got_it = ask_for(freed / 10 * 9 / KiB * KiB);
     const bool is_right = look_at_contents();
     std::printf("%s\n", verdict(got_it, is_right).c_str());
     give_all_back();

@@ -34,7 +34,7 @@ unsigned char first_byte(std::uint64_t address) {
   return byte;
 }
 
-// A set returns before it is done. The pool is told of it, so that it unmaps nothing too early.
+// A set returns before it is done. The fence tells the pool, so that it unmaps nothing too early.
 void fill(cuvmm::ElasticPool& pool, std::uint64_t address, unsigned char value,
           std::uint64_t size) {
   must(CALL(cuMemsetD8)(address, value, size) == CUDA_SUCCESS, "a set failed");

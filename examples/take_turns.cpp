@@ -6,8 +6,9 @@
 //   build/bin/cuvmm pause $!        # its device memory is free now, and it waits
 //   build/bin/cuvmm resume $!       # it goes on where it was
 //
-// Each step writes a number to every block and checks what the step before left. Exit status 0
-// where every number was right.
+// Each step writes a number to every block and checks what the step before left. Blocks that
+// --cold names are written once and checked at the end. Exit status 0 where every number was right.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -18,27 +19,19 @@
 #include <vector>
 
 #include "driver_calls.hpp"
+#include "driver_check.hpp"
+
+const char* const program = "take_turns";
 
 namespace {
 
 constexpr std::size_t block_size = std::size_t{32} << 20;
 constexpr std::size_t looked_at = 4096;
 
-[[noreturn]] void missing_driver(const char* symbol) {
-  std::fprintf(stderr, "take_turns: no driver with %s; `cuvmm run --sim` has a simulated one\n",
-               symbol);
-  std::exit(2);
-}
-
-void check(CUresult answer, const char* what) {
-  if (answer == CUDA_SUCCESS) return;
-  std::fprintf(stderr, "take_turns: %s answers %d\n", what, static_cast<int>(answer));
-  std::exit(2);
-}
-
 struct Wanted {
-  double share = 0.5;   // of the card
-  std::size_t mib = 0;  // rather than that
+  double share = 0.5;        // of the card
+  std::size_t mib = 0;       // rather than that
+  std::size_t cold_mib = 0;  // of that, left alone by all steps
   int steps = 50;
   int rest_ms = 20;  // between steps
 };
@@ -49,6 +42,7 @@ Wanted read_arguments(int count, char** words) {
     const std::string name = words[i];
     if (name == "--memory") wanted.share = std::atof(words[i + 1]) / 100;
     if (name == "--mib") wanted.mib = static_cast<std::size_t>(std::atoll(words[i + 1]));
+    if (name == "--cold") wanted.cold_mib = static_cast<std::size_t>(std::atoll(words[i + 1]));
     if (name == "--steps") wanted.steps = std::atoi(words[i + 1]);
     if (name == "--rest") wanted.rest_ms = std::atoi(words[i + 1]);
   }
@@ -109,9 +103,14 @@ int main(int count, char** words) {
   check(CALL(cuDevicePrimaryCtxRetain)(&context, device), "cuDevicePrimaryCtxRetain");
   check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
 
-  const std::vector<CUdeviceptr> blocks = take_blocks(wanted);
+  std::vector<CUdeviceptr> blocks = take_blocks(wanted);
   std::printf("%zu blocks, %zu MiB\n", blocks.size(), blocks.size() * (block_size >> 20));
   std::fflush(stdout);
+  const std::size_t cold_blocks = std::min(blocks.size(), (wanted.cold_mib << 20) / block_size);
+  const auto first_hot = blocks.begin() + static_cast<std::ptrdiff_t>(cold_blocks);
+  const std::vector<CUdeviceptr> cold{blocks.begin(), first_hot};
+  blocks.erase(blocks.begin(), first_hot);
+  write(cold, 7);
   write(blocks, 0);
   for (int step = 1; step <= wanted.steps; ++step) {
     if (!is_right(blocks, static_cast<std::uint32_t>(step - 1) * 1000)) return 1;
@@ -119,6 +118,8 @@ int main(int count, char** words) {
     std::this_thread::sleep_for(std::chrono::milliseconds(wanted.rest_ms));
   }
   if (!is_right(blocks, static_cast<std::uint32_t>(wanted.steps) * 1000)) return 1;
+  if (!is_right(cold, 7)) return 1;
+  for (const CUdeviceptr block : cold) check(CALL(cuMemFree)(block), "cuMemFree");
   for (const CUdeviceptr block : blocks) check(CALL(cuMemFree)(block), "cuMemFree");
   check(CALL(cuDevicePrimaryCtxRelease)(device), "cuDevicePrimaryCtxRelease");
   std::printf("all of %d steps found what they had written\n", wanted.steps);

@@ -18,4 +18,10 @@ for program in "${programs[@]}"; do
     --benchmark_context=commit="$(commit_built)" --benchmark_context=machine="$(machine_here)" 2>&1 |
     tee "$results/$name.txt"
 done
+echo "== node"
+{
+  echo "commit $(commit_built)"
+  echo "machine $(machine_here)"
+  python3 -B bench/node.py build --kills 0 --json "$results/node.json"
+} 2>&1 | tee "$results/node.txt"
 echo "results in $results"

@@ -40,6 +40,8 @@ mark_build() {  # FOLDER: with its commit, and with the shared libraries that ot
 run_tests() {  # PRESET
   ensure_packages "$build_needs"
   ensure_runtimes
+  ensure_kubernetes_needs "$1"
+  ensure_clusters
   build_preset "$1"
   ensure_test_needs
   local launcher=env

@@ -45,6 +45,23 @@ build/bin/cuvmm run "${simulated[@]}" --mode vmm -- build/bin/resize_test
 say "and with new memory given on the promise of the old (VMM_RESIZE=elide):"
 VMM_RESIZE=elide build/bin/cuvmm run "${simulated[@]}" --mode vmm -- build/bin/resize_test
 
+# Programs as nvcc makes them; without nvcc, the C++ ones above have shown the same.
+if [[ -x build/bin/vector_add ]]; then
+  say "a CUDA program, with a kernel:"
+  build/bin/cuvmm run "${simulated[@]}" -- build/bin/vector_add
+  small=() comb=(--fill 8G)
+  [[ -n ${CUVMM_TEST_DRIVER:-} ]] || small=(--sim=memory=64M) comb=()
+  say "free memory in pieces, by cudaMalloc; natively:"
+  ! build/bin/cuvmm run "${small[@]}" --mode off -- build/bin/frag_test_runtime "${comb[@]}" ||
+    die "the driver put the free memory together by itself"
+  say "and served by cuvmm:"
+  build/bin/cuvmm run "${small[@]}" --mode vmm -- build/bin/frag_test_runtime "${comb[@]}"
+  say "a buffer that grows, by cudaMalloc, cudaMemcpy and cudaFree:"
+  build/bin/cuvmm run "${simulated[@]}" --mode vmm -- build/bin/resize_test_runtime
+else
+  say "nvcc is not installed: the examples for the CUDA runtime were not built"
+fi
+
 say "two clients of one device, by every policy:"
 build/bin/cuvmm run "${simulated[@]}" -- build/bin/two_clients
 
@@ -60,9 +77,14 @@ XDG_RUNTIME_DIR=$place build/bin/cuvmm resume --all
 wait "$program"
 rm -rf "$place"
 
+say "three programs that each need 60% of one card, natively and with a service for the node (simulated):"
+tools/demo_node.sh build
+say "four servers with more weights together than one card has, requests in turn (simulated):"
+tools/demo_servers.py build
+
 say "shown: free memory put together for programs that know nothing of cuvmm; pools with more addresses"
 say "than memory; models that share a limit; memory of one process in another; growing without copying;"
-say "clients in an order; a program watched, taken off the card and put back. Pictures:"
+say "clients in an order; a program watched, taken off the card and put back; three on one card. Pictures:"
 for picture in demo-output/*.png demo-output/*.html; do
   [[ ! -e $picture ]] || say "  $picture"
 done

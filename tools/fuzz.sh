@@ -30,7 +30,7 @@ cmake --build --preset fuzz -j "$(jobs_here)" >&2
 corpora=$(mktemp -d)
 trap 'rm -rf "$corpora"' EXIT
 mkdir "$corpora/trace_reader"
-cp -r tests/fuzz/share_message tests/fuzz/node_message "$corpora"
+cp -r tests/fuzz/share_message tests/fuzz/node_message tests/fuzz/pickle "$corpora"
 for events in 20 100 700; do
   build-fuzz/bin/cuvmm_make_trace $events "$corpora/trace_reader/$events"
 done
@@ -44,4 +44,5 @@ fuzz() {  # TARGET LONGEST INPUT
 }
 fuzz share_message 2200
 fuzz node_message 4200
+fuzz pickle 8192
 fuzz trace_reader 65536

@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "measured.md"
 GOALS = ROOT / "bench" / "goals.json"
 README = ROOT / "README.md"
 HEADLINE = ROOT / "bench" / "headline.json"
-BEGINS, ENDS = "<!-- made by tools/measured.py -->\n", "<!-- as far as here -->\n"
+BEGINS, ENDS = "<!-- made by tools/measured.py -->\n", "<!-- end -->\n"
 STANDARD = {  # of every google-benchmark result: the rest are counters of its own
     "name", "family_index", "per_family_instance_index", "run_name", "run_type", "repetitions",
     "repetition_index", "threads", "iterations", "real_time", "cpu_time", "time_unit",

@@ -2,7 +2,7 @@
 # Sets up what a build needs and this machine lacks: Debian packages first, then Python packages in
 # .venv. Does nothing where all is there. Sourced by dev after common.sh.
 
-# package, and what shows that it is there: a command, a header, or a Python module.
+# package, and what shows that it is there: a command, a header, a file, or a Python module.
 build_needs='
 g++                  command g++
 cmake                command cmake
@@ -15,11 +15,28 @@ libbenchmark-dev     header  benchmark/benchmark.h
 libcli11-dev         header  CLI/CLI.hpp
 libfmt-dev           header  fmt/format.h
 nlohmann-json3-dev   header  nlohmann/json.hpp
+libtomlplusplus-dev  header  toml++/toml.h
 zlib1g-dev           header  zlib.h
 liblz4-dev           header  lz4.h
 libzstd-dev          header  zstd.h'
 test_needs='
 procps               command pgrep'
+# What the device plugin for Kubernetes is built with; a machine without it builds all else.
+kubernetes_needs='
+libgrpc++-dev          header  grpcpp/grpcpp.h
+protobuf-compiler      command protoc
+protobuf-compiler-grpc command grpc_cpp_plugin'
+# What tests start for real where it is there: container runtimes, Slurm, and other C libraries.
+cluster_needs='
+podman               command podman
+runc                 command runc
+slurmctld            command slurmctld
+slurmd               command slurmd
+slurm-client         command srun
+slurm-wlm-basic-plugins file /usr/lib/x86_64-linux-gnu/slurm-wlm/auth_none.so
+libslurm-dev         header  slurm/spank.h
+busybox-static       command busybox
+musl-tools           command musl-gcc'
 style_needs='
 clang-format-14      command clang-format-14
 clang-tidy-14        command clang-tidy-14'
@@ -27,6 +44,7 @@ clang-tidy-14        command clang-tidy-14'
 is_there() {  # KIND NAME
   case $1 in
     command) command -v "$2" >/dev/null ;;
+    file) [[ -e $2 ]] ;;
     header) [[ -e /usr/include/$2 || -e /usr/local/include/$2 ]] ;;
     module) python3 -c "import $2" 2>/dev/null ;;
   esac
@@ -116,6 +134,27 @@ ensure_test_needs() {
   ensure_plots
   ensure_python_packages requirements-tests.txt ||
     say "setuptools and wheel could not be had: the wheel will not be tested"
+  ensure_python_packages requirements-kubelet.txt ||
+    say "grpcio could not be had: the device plugin will not be tested"
+  ensure_python_packages requirements-ray.txt ||
+    say "Ray could not be had: it is not tested with"
+}
+
+# A build folder that was configured without them is configured anew.
+ensure_kubernetes_needs() {  # PRESET
+  [[ -n $(missing_packages "$kubernetes_needs") ]] || return 0
+  if (ensure_packages "$kubernetes_needs"); then
+    rm -f "$(build_folder "$1")/build.ninja"
+  else
+    say "gRPC could not be had: the device plugin for Kubernetes is not built"
+  fi
+}
+
+# In CI only, or where CUVMM_CLUSTERS=1 asks for it: they bring services of their own. What is not
+# there is skipped by the tests, which say so.
+ensure_clusters() {
+  [[ -n ${CI:-} || -n ${CUVMM_CLUSTERS:-} ]] || return 0
+  (ensure_packages "$cluster_needs") || true
 }
 
 # What is not there is skipped by the tests, which say so.

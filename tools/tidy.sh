@@ -6,6 +6,9 @@ if (($# > 0)); then preset=debug; else preset=tidy; fi
 configure "$preset"
 tidy_folder=$(build_folder "$preset")
 stamps=$tidy_folder/tidy
+# Headers that the build generates.
+[[ ! -d $tidy_folder/src/kubernetes/generated ]] ||
+  cmake --build "$tidy_folder" --target cuvmm_deviceplugin_files >/dev/null
 mkdir -p "$stamps"
 export tidy_folder stamps
 
@@ -41,3 +44,4 @@ fi
 checks=$(cat .clang-tidy tools/tidy.sh | sha256sum)
 printf '%s\n' "${files[@]}" | python3 -B tools/include_hash.py "$checks" |
   xargs -n 2 -P "$(jobs_here)" bash -c 'tidy_one "$1" "$2"' tidy
+(($# > 0)) || python3 -B tools/unused_functions.py

@@ -68,19 +68,25 @@ uint64_t cuvmm_elastic_pool_base_address(const cuvmm_elastic_pool* pool);
 uint64_t cuvmm_elastic_pool_capacity(const cuvmm_elastic_pool* pool);
 uint64_t cuvmm_elastic_pool_granule(const cuvmm_elastic_pool* pool);
 
-/* Finds a place, at a multiple of 512 bytes, and answers its offset, as the pool's calls take it.
- * Kernels and the driver take its address: cuvmm_elastic_pool_base_address() + *offset. Allocating
- * never changes what is mapped behind live bytes, so it needs no fence and waits for none. */
+/* Where an allocation lies. A pool's calls take the offset; kernels and the driver take the
+ * address, which is the pool's base address + offset. */
+typedef struct cuvmm_pool_allocation {
+  uint64_t offset;
+  uint64_t address;
+  uint64_t size; /* as it was asked for */
+} cuvmm_pool_allocation;
+
+/* Allocates where there is room, at a multiple of 512 bytes. Allocating never changes what is
+ * mapped behind live bytes, so it needs no fence and waits for none. */
 cuvmm_status cuvmm_elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint32_t traits,
-                                         uint64_t* offset, cuvmm_error* error);
-/* At that offset, which may be any, and answers its address: the base address + offset. `address`
- * may be NULL. CUVMM_ERROR_ALREADY_MAPPED where a byte of it is allocated, or
- * withheld: compact() lets granules share memory, and bytes that one of them has are withheld in
- * the others until it frees them. The next compact() gives granules where this was refused memory
- * of their own again, if there is any. */
+                                         cuvmm_pool_allocation* allocation, cuvmm_error* error);
+/* Allocates at that offset, which may be any. `allocation` may be NULL. CUVMM_ERROR_ALREADY_MAPPED
+ * if a byte of it is allocated, or withheld: compact() lets granules share memory, and bytes that
+ * one of them has are withheld in the others until it frees them. The next compact() gives granules
+ * where this was refused memory of their own again, if there is any. */
 cuvmm_status cuvmm_elastic_pool_allocate_at(cuvmm_elastic_pool* pool, uint64_t offset,
-                                            uint64_t size, uint32_t traits, uint64_t* address,
-                                            cuvmm_error* error);
+                                            uint64_t size, uint32_t traits,
+                                            cuvmm_pool_allocation* allocation, cuvmm_error* error);
 /* Any bytes that are allocated: an allocation, a part of one, or several side by side. Waits for
  * the pool's fences. */
 cuvmm_status cuvmm_elastic_pool_deallocate(cuvmm_elastic_pool* pool, uint64_t offset, uint64_t size,

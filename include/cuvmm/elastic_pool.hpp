@@ -72,6 +72,12 @@ struct Compaction {
 };
 
 namespace detail {
+template <class Call>
+Result<PoolAllocation> allocation(Call&& call) {
+  const auto made = answer_with<cuvmm_pool_allocation>(std::forward<Call>(call));
+  if (!made.ok()) return made.error();
+  return PoolAllocation{.offset = made->offset, .address = made->address, .size = made->size};
+}
 inline void remember_move(void* moves, const cuvmm_move* move) {
   static_cast<std::vector<Move>*>(moves)->push_back(*move);
 }
@@ -119,22 +125,18 @@ class ElasticPool {
 
   // Where there is room.
   Result<PoolAllocation> allocate(std::uint64_t size, Traits traits = Traits::None) {
-    const auto offset = detail::answer_with<std::uint64_t>([&](auto* found, cuvmm_error* error) {
-      return cuvmm_elastic_pool_allocate(pool_, size, static_cast<std::uint32_t>(traits), found,
-                                         error);
+    return detail::allocation([&](auto* allocation, cuvmm_error* error) {
+      return cuvmm_elastic_pool_allocate(pool_, size, static_cast<std::uint32_t>(traits),
+                                         allocation, error);
     });
-    if (!offset.ok()) return offset.error();
-    return PoolAllocation{.offset = *offset, .address = base_address() + *offset, .size = size};
   }
   // At that offset.
   Result<PoolAllocation> allocate_at(std::uint64_t offset, std::uint64_t size,
                                      Traits traits = Traits::None) {
-    const auto address = detail::answer_with<std::uint64_t>([&](auto* at, cuvmm_error* error) {
+    return detail::allocation([&](auto* allocation, cuvmm_error* error) {
       return cuvmm_elastic_pool_allocate_at(pool_, offset, size, static_cast<std::uint32_t>(traits),
-                                            at, error);
+                                            allocation, error);
     });
-    if (!address.ok()) return address.error();
-    return PoolAllocation{.offset = offset, .address = *address, .size = size};
   }
   Result<void> deallocate(const PoolAllocation& allocation) {
     return deallocate(allocation.offset, allocation.size);

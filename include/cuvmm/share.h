@@ -4,7 +4,7 @@
  *
  * The exporter makes a buffer and listens; each importer that connects is sent grants, maps them
  * where and as often as it likes, says what it has to say of them, and releases them. What was
- * granted stays, and counts at the exporter, until the last importer has let go or ended.
+ * granted stays, and counts at the exporter, until the last importer has released it or exited.
  *
  * A buffer is made of chunks, and a grant names whole ones: the driver maps no part of a chunk. A
  * read-only grant is mapped for reading at the importer. That is cooperation: the descriptor itself

@@ -47,13 +47,14 @@ cuvmm_status cuvmm_shared_pool_register_model(cuvmm_shared_pool* pool, const cha
 cuvmm_status cuvmm_shared_pool_unregister_model(cuvmm_shared_pool* pool, const char* model,
                                                 cuvmm_error* error);
 
-/* As those of an elastic pool: the first answers an offset from the model's base address, the
- * second an address. Where the limit is reached, memory is reclaimed from others. */
+/* As those of an elastic pool; offsets begin at the model's base address. If the limit is reached,
+ * memory is reclaimed from other models. */
 cuvmm_status cuvmm_shared_pool_allocate(cuvmm_shared_pool* pool, const char* model, uint64_t size,
-                                        uint32_t traits, uint64_t* offset, cuvmm_error* error);
+                                        uint32_t traits, cuvmm_pool_allocation* allocation,
+                                        cuvmm_error* error);
 cuvmm_status cuvmm_shared_pool_allocate_at(cuvmm_shared_pool* pool, const char* model,
                                            uint64_t offset, uint64_t size, uint32_t traits,
-                                           uint64_t* address, cuvmm_error* error);
+                                           cuvmm_pool_allocation* allocation, cuvmm_error* error);
 cuvmm_status cuvmm_shared_pool_deallocate(cuvmm_shared_pool* pool, const char* model,
                                           uint64_t offset, uint64_t size, cuvmm_error* error);
 cuvmm_status cuvmm_shared_pool_fence(cuvmm_shared_pool* pool, const char* model, void* stream,
@@ -91,7 +92,7 @@ cuvmm_status cuvmm_shared_pool_get_model_stats(const cuvmm_shared_pool* pool, co
 typedef struct cuvmm_shared_pool_stats {
   uint64_t physical_limit;
   uint64_t physical_bytes; /* of all models: the sum of theirs */
-  uint64_t cached_bytes;   /* free chunks that the places keep, whoever had them */
+  uint64_t cached_bytes;   /* free chunks kept by the places */
   uint64_t models;
   uint64_t granule;
   uint64_t reserved[8];

@@ -82,24 +82,17 @@ class SharedPool {
 
   Result<PoolAllocation> allocate(const std::string& model, std::uint64_t size,
                                   Traits traits = Traits::None) {
-    const auto offset = detail::answer_with<std::uint64_t>([&](auto* found, cuvmm_error* error) {
+    return detail::allocation([&](auto* allocation, cuvmm_error* error) {
       return cuvmm_shared_pool_allocate(pool_, model.c_str(), size,
-                                        static_cast<std::uint32_t>(traits), found, error);
+                                        static_cast<std::uint32_t>(traits), allocation, error);
     });
-    if (!offset.ok()) return offset.error();
-    // Fails only if another thread has unregistered the model, and the allocation with it.
-    const auto base = base_address(model);
-    if (!base.ok()) return base.error();
-    return PoolAllocation{.offset = *offset, .address = *base + *offset, .size = size};
   }
   Result<PoolAllocation> allocate_at(const std::string& model, std::uint64_t offset,
                                      std::uint64_t size, Traits traits = Traits::None) {
-    const auto address = detail::answer_with<std::uint64_t>([&](auto* at, cuvmm_error* error) {
+    return detail::allocation([&](auto* allocation, cuvmm_error* error) {
       return cuvmm_shared_pool_allocate_at(pool_, model.c_str(), offset, size,
-                                           static_cast<std::uint32_t>(traits), at, error);
+                                           static_cast<std::uint32_t>(traits), allocation, error);
     });
-    if (!address.ok()) return address.error();
-    return PoolAllocation{.offset = offset, .address = *address, .size = size};
   }
   Result<void> deallocate(const std::string& model, const PoolAllocation& allocation) {
     return deallocate(model, allocation.offset, allocation.size);

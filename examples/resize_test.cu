@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same as resize_test.cpp with the runtime's cudaMalloc, cudaMemcpy and cudaFree, linked
-// statically, as nvcc does it unless told otherwise. Needs a real card.
+// A buffer that grows as CUDA programs make it grow: cudaMalloc of a larger one, cudaMemcpy,
+// cudaFree. Kernels write it and read it back. Runs on a real card and on the simulated driver:
+//
+//   nvcc -O2 -o resize_test resize_test.cu
+//   cuvmm run --sim -- ./resize_test
 #include <cuda_runtime.h>
 
 #include "growth.hpp"
@@ -15,9 +18,27 @@ void* pointer(growth::Address address) {
   return reinterpret_cast<void*>(address);
 }
 
+struct Mark {
+  std::uint64_t words[2];
+};
+
+__global__ void write_mark(Mark* place, Mark mark) {
+  *place = mark;
+}
+
+__global__ void read_mark(Mark* found, const Mark* place) {
+  *found = *place;
+}
+
 class RuntimeMemory final : public growth::Memory {
  public:
-  RuntimeMemory() { check(cudaFree(nullptr), "cudaFree of nothing"); }  // makes the context
+  RuntimeMemory() {
+    check(cudaMalloc(&found_, sizeof(Mark)), "cudaMalloc of a mark");
+    write_mark<<<1, 1>>>(found_, Mark{});  // loads the kernels, before anything is measured
+    read_mark<<<1, 1>>>(found_, found_);
+    check(cudaDeviceSynchronize(), "the kernels");
+  }
+  ~RuntimeMemory() override { cudaFree(found_); }
 
   const char* functions() const override { return "cudaMalloc, cudaMemcpy and cudaFree"; }
 
@@ -45,10 +66,15 @@ class RuntimeMemory final : public growth::Memory {
   }
   void wait() override { check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
   void write(growth::Address to, const void* from, growth::Size size) override {
-    check(cudaMemcpy(pointer(to), from, size, cudaMemcpyHostToDevice), "cudaMemcpy to the device");
+    Mark mark{};
+    std::memcpy(&mark, from, size);
+    write_mark<<<1, 1>>>(static_cast<Mark*>(pointer(to)), mark);
+    check(cudaGetLastError(), "write_mark");
   }
   void read(void* to, growth::Address from, growth::Size size) override {
-    check(cudaMemcpy(to, pointer(from), size, cudaMemcpyDeviceToHost), "cudaMemcpy to the host");
+    read_mark<<<1, 1>>>(found_, static_cast<const Mark*>(pointer(from)));
+    check(cudaGetLastError(), "read_mark");
+    check(cudaMemcpy(to, found_, size, cudaMemcpyDeviceToHost), "cudaMemcpy to the host");
   }
 
  private:
@@ -61,6 +87,8 @@ class RuntimeMemory final : public growth::Memory {
     check(cudaMemGetInfo(&info.free, &info.total), "cudaMemGetInfo");
     return info;
   }
+
+  Mark* found_ = nullptr;
 };
 
 }  // namespace

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps its device busy and reports how much of the device's time it got, to show how programs
+// share a card. Runs on a real card and on the simulated one:
+//
+//   build/bin/busy --kernel 50us --seconds 5 [--graph] [--every 10ms --burst 20] [--json]
+//
+// `device_seconds` is the number of kernels times the time of one, which is measured beforehand, so
+// that other programs' work does not count. `p50_us` and `p99_us` are percentiles of the time from
+// a kernel's launch (with --every: from the first of a burst) until its end is seen.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "driver_calls.hpp"
+#include "must.hpp"
+#include "one_device.hpp"
+
+const char* const program = "busy";
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int most_ahead = 16;  // launches that are not waited for yet
+constexpr int kernels_of_graph = 8;
+constexpr int calibrations = 20;
+
+#define CHECK(name, ...) must(CALL(name)(__VA_ARGS__) == CUDA_SUCCESS, DRIVER_SYMBOL(name))
+
+struct Settings {
+  std::uint64_t kernel_ns = 50'000;
+  double seconds = 5;
+  double every_s = 0;  // 0: always busy
+  int burst = 20;
+  bool graph = false;
+  bool json = false;
+};
+
+// "50us", "2ms" or "1s".
+double read_seconds(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string unit{end};
+  const double scale = unit == "us"                  ? 1e-6
+                       : unit == "ms"                ? 1e-3
+                       : unit == "s" || unit.empty() ? 1
+                                                     : 0;
+  must(end != text.c_str() && number > 0 && scale != 0, "a time is a number with us, ms or s");
+  return number * scale;
+}
+
+Settings read_settings(int count, char** words) {
+  Settings settings;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    const auto value = [&]() -> std::string {
+      must(i + 1 < count, "an option lacks its value");
+      return words[++i];
+    };
+    if (word == "--kernel") {
+      settings.kernel_ns = static_cast<std::uint64_t>(read_seconds(value()) * 1e9);
+    } else if (word == "--seconds") {
+      settings.seconds = read_seconds(value());
+    } else if (word == "--every") {
+      settings.every_s = read_seconds(value());
+    } else if (word == "--burst") {
+      settings.burst = std::max(1, std::atoi(value().c_str()));
+    } else if (word == "--graph") {
+      settings.graph = true;
+    } else if (word == "--json") {
+      settings.json = true;
+    } else {
+      must(false,
+           "usage: busy [--kernel TIME] [--seconds N] [--graph] [--every TIME --burst N] [--json]");
+    }
+  }
+  return settings;
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// What is launched again and again: a kernel that fills the device, or a graph of some.
+class Work {
+ public:
+  explicit Work(const Settings& settings) : kernel_ns_(settings.kernel_ns) {
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    CUmodule module = nullptr;
+    CHECK(cuInit, 0);
+    CHECK(cuDeviceGet, &device, 0);
+    CHECK(cuDevicePrimaryCtxRetain, &context, device);
+    CHECK(cuCtxSetCurrent, context);
+    CHECK(cuModuleLoadData, &module, one_device::ptx);
+    CHECK(cuModuleGetFunction, &kernel_, module, "keep_busy");
+    int processors = 1;
+    CHECK(cuDeviceGetAttribute, &processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    blocks_ = static_cast<unsigned>(processors);
+    CHECK(cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
+    // What a program has; the node's service learns from it which devices it uses.
+    CUdeviceptr memory = 0;
+    CHECK(cuMemAlloc, &memory, 1 << 20);
+    if (settings.graph) make_graph();
+    for (CUevent& event : done_) CHECK(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+  }
+
+  int kernels() const { return graph_ != nullptr ? kernels_of_graph : 1; }
+  void launch() {
+    if (graph_ != nullptr) {
+      CHECK(cuGraphLaunch, graph_, stream_);
+    } else {
+      launch_kernel();
+    }
+  }
+  void record(int which) { CHECK(cuEventRecord, done_[which], stream_); }
+  void wait(int which) { CHECK(cuEventSynchronize, done_[which]); }
+  void wait() { CHECK(cuStreamSynchronize, stream_); }
+
+  // One kernel's time, on a device that is its own for a moment: the shortest that was seen.
+  double kernel_seconds() {
+    double best = 1e9;
+    for (int i = 0; i < calibrations; ++i) {
+      CUevent ends[2] = {};
+      for (CUevent& event : ends) CHECK(cuEventCreate, &event, CU_EVENT_DEFAULT);
+      CHECK(cuEventRecord, ends[0], stream_);
+      launch();
+      CHECK(cuEventRecord, ends[1], stream_);
+      wait();
+      float milliseconds = 0;
+      CHECK(cuEventElapsedTime, &milliseconds, ends[0], ends[1]);
+      best = std::min(best, static_cast<double>(milliseconds) * 1e-3 / kernels());
+      for (CUevent& event : ends) CHECK(cuEventDestroy, event);
+    }
+    return best;
+  }
+
+ private:
+  void launch_kernel() {
+    std::uint32_t urgent = 0;
+    void* parameters[] = {&kernel_ns_, &urgent};
+    CHECK(cuLaunchKernel, kernel_, blocks_, 1, 1, 1024, 1, 1, 0, stream_, parameters, nullptr);
+  }
+  void make_graph() {
+    CUgraph graph = nullptr;
+    CHECK(cuStreamBeginCapture, stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
+    for (int i = 0; i < kernels_of_graph; ++i) launch_kernel();
+    CHECK(cuStreamEndCapture, stream_, &graph);
+    CHECK(cuGraphInstantiateWithFlags, &graph_, graph, 0);
+  }
+
+  std::uint64_t kernel_ns_;
+  unsigned blocks_ = 1;
+  CUfunction kernel_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUgraphExec graph_ = nullptr;
+  CUevent done_[most_ahead] = {};
+};
+
+struct Outcome {
+  std::uint64_t launches = 0;
+  std::vector<double> latencies_us;
+
+  double percentile(double share) {
+    if (latencies_us.empty()) return 0;
+    std::sort(latencies_us.begin(), latencies_us.end());
+    return latencies_us[static_cast<std::size_t>(share *
+                                                 static_cast<double>(latencies_us.size() - 1))];
+  }
+};
+
+Outcome keep_busy(Work& work, const Settings& settings) {
+  Outcome outcome;
+  Clock::time_point launched[most_ahead] = {};
+  const auto began = Clock::now();
+  std::uint64_t next = 0;
+  std::uint64_t waited = 0;
+  const auto wait_for_oldest = [&] {
+    const int which = static_cast<int>(waited++ % most_ahead);
+    work.wait(which);
+    outcome.latencies_us.push_back(seconds_since(launched[which]) * 1e6);
+    ++outcome.launches;
+  };
+  while (seconds_since(began) < settings.seconds) {
+    if (next - waited == most_ahead) wait_for_oldest();
+    const int which = static_cast<int>(next++ % most_ahead);
+    launched[which] = Clock::now();
+    work.launch();
+    work.record(which);
+  }
+  while (waited < next) wait_for_oldest();
+  return outcome;
+}
+
+Outcome ask_now_and_then(Work& work, const Settings& settings) {
+  Outcome outcome;
+  const auto began = Clock::now();
+  for (int i = 0; seconds_since(began) < settings.seconds; ++i) {
+    std::this_thread::sleep_until(began + std::chrono::duration_cast<Clock::duration>(
+                                              std::chrono::duration<double>(i * settings.every_s)));
+    const auto asked = Clock::now();
+    for (int n = 0; n < settings.burst; ++n) work.launch();
+    work.wait();
+    outcome.latencies_us.push_back(seconds_since(asked) * 1e6);
+    outcome.launches += static_cast<std::uint64_t>(settings.burst);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const Settings settings = read_settings(count, words);
+  Work work{settings};
+  work.launch();
+  work.wait();
+  const double kernel_seconds = work.kernel_seconds();
+  const auto began = Clock::now();
+  Outcome outcome =
+      settings.every_s > 0 ? ask_now_and_then(work, settings) : keep_busy(work, settings);
+  const double seconds = seconds_since(began);
+  const std::uint64_t kernels = outcome.launches * static_cast<std::uint64_t>(work.kernels());
+  const double device_seconds = static_cast<double>(kernels) * kernel_seconds;
+  const char* const form =
+      settings.json ? "{\"kernels\": %llu, \"kernel_us\": %.1f, \"seconds\": %.3f, "
+                      "\"device_seconds\": %.3f, \"p50_us\": %.1f, \"p99_us\": %.1f}\n"
+                    : "%llu kernels of %.1f us in %.3f s: device_seconds %.3f, p50 %.1f us, p99 "
+                      "%.1f us\n";
+  std::printf(form, static_cast<unsigned long long>(kernels), kernel_seconds * 1e6, seconds,
+              device_seconds, outcome.percentile(0.5), outcome.percentile(0.99));
+  return 0;
+}

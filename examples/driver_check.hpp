@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ends the program, which says its name as `program`, where there is no driver or a call fails.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+extern const char* const program;
+
+[[noreturn]] inline void missing_driver(const char* symbol) {
+  std::fprintf(stderr, "%s: no driver with %s; `cuvmm run --sim` has a simulated one\n", program,
+               symbol);
+  std::exit(2);
+}
+
+inline void check(CUresult answer, const char* what) {
+  if (answer == CUDA_SUCCESS) return;
+  std::fprintf(stderr, "%s: %s answers %d\n", program, what, static_cast<int>(answer));
+  std::exit(2);
+}
