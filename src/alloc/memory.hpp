@@ -78,6 +78,8 @@ class Memory {
   bool sees_everything() const { return dependencies_.sees_everything(); }
   // By somebody whom we do not see, for transfers past the driver (VMM_COMPACT).
   bool may_be_registered_by_address() const;
+  // As far as is known without a look at every descriptor of the process.
+  bool is_known_to_register_by_address() const;
   bool has_lost_a_context() const { return context_is_lost_.load(std::memory_order_relaxed); }
 
   // The allocation of ours that holds the byte. By a thread that has passed a threshold, until it

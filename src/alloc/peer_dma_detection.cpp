@@ -30,6 +30,9 @@ constexpr std::array devices{
     Named{"/dev/", "hfi1"},       // Omni-Path
 };
 
+constexpr const char* descriptors = "/proc/self/fd/";
+std::atomic<int> last_found{-1};
+
 enum class Found : std::uint8_t { No, Yes, CannotLook };
 
 // `matches(folder, name)`
@@ -96,16 +99,15 @@ bool could_be_one(const std::string& root) {
 
 }  // namespace
 
-// A program keeps such a device open, so the one that was found last answers most questions. That
-// there is none has to be found out each time: nobody tells us of files that are opened.
-bool holds_device_by_address(const std::string& root) {
-  static std::atomic<int> last_found{-1};
-  const std::string descriptors = "/proc/self/fd";
+// A program keeps such a device open, so the one that was found last answers most questions.
+bool still_holds_device_by_address(const std::string& root) {
   const int last = last_found.load(std::memory_order_relaxed);
-  if (last >= 0 &&
-      leads_to_one(AT_FDCWD, (descriptors + "/" + std::to_string(last)).c_str(), root)) {
-    return true;
-  }
+  return last >= 0 && leads_to_one(AT_FDCWD, (descriptors + std::to_string(last)).c_str(), root);
+}
+
+// That there is none has to be found out each time: nobody tells us of files that are opened.
+bool holds_device_by_address(const std::string& root) {
+  if (still_holds_device_by_address(root)) return true;
   if (!could_be_one(root)) return false;
   return any_entry(descriptors, [&](int folder, std::string_view name) {
            const int number = std::atoi(name.data());

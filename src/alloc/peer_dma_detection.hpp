@@ -9,5 +9,7 @@ namespace cuvmm {
 // memory there breaks a transfer, and nobody tells us of the registration. Whether this process
 // has one open. Asked at every move of live memory, so it is cheap on machines that have none.
 bool holds_device_by_address(const std::string& root = "");
+// Whether the one that was found last is still open. Reads one name, not that of every descriptor.
+bool still_holds_device_by_address(const std::string& root = "");
 
 }  // namespace cuvmm

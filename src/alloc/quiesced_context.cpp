@@ -16,6 +16,10 @@ bool Memory::may_be_registered_by_address() const {
   return settings_.compact != Compact::On && holds_device_by_address();
 }
 
+bool Memory::is_known_to_register_by_address() const {
+  return settings_.compact != Compact::On && still_holds_device_by_address();
+}
+
 bool Memory::QuiescedContext::begin(std::uint64_t until) {
   if (!memory_.may_move_live_memory()) return false;
   Gate& gate = memory_.dependencies_.gate;

@@ -248,6 +248,8 @@ Answer Resizer::elide() {
   if (dependencies_.gate.close(now_ns() + patience_ns)) {
     const Undo open{[this] { dependencies_.gate.open(); }};
     why = doubt(copy);
+    // Once for each change, since it looks at every descriptor of the process.
+    if (!why && dependencies_.memory.may_be_registered_by_address()) why = WhyRun::Shared;
     if (!why && !dependencies_.memory.try_release(copy.from)) why = WhyRun::Changed;
     if (!why) {
       const auto moved =

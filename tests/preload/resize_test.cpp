@@ -48,5 +48,27 @@ TEST(ResizeTest, CopiesWhereThatIsAskedFor) {
   EXPECT_TRUE(says(finished, "copied 960.00 MiB"));
 }
 
+// Memory may be registered with such a device by its address, so it must not move.
+TEST(ResizeTest, CopiesWhileADeviceThatReadsByAddressIsOpen) {
+  const std::string with_device =
+      "mount -t tmpfs none /dev && mkdir /dev/infiniband && : > /dev/null && "
+      ": > /dev/infiniband/uverbs0 || exit 77; ";
+  const auto run = [&](const std::string& before) {
+    Variables variables = under_cuvmm({{"VMM_RESIZE", "elide"}});
+    variables.emplace("VMM_SIM_MEMORY", "4G");
+    return run_program({"unshare", "--mount", "sh", "-c",
+                        with_device + before + example("resize_test") + " --largest 1G"},
+                       variables);
+  };
+  const Finished closed = run("");
+  if (closed.status != 0 && !says(closed, "physical peak")) {
+    GTEST_SKIP() << "needs rights to have a /dev of its own";
+  }
+  EXPECT_TRUE(says(closed, "copied 0.00 MiB"));
+  const Finished open = run("exec 9< /dev/infiniband/uverbs0; ");
+  EXPECT_EQ(open.status, 0);
+  EXPECT_TRUE(says(open, "copied 960.00 MiB"));
+}
+
 }  // namespace
 }  // namespace cuvmm::test

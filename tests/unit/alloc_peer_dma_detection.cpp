@@ -73,6 +73,14 @@ TEST_F(DevicesByAddress, AreAnsweredForByTheOneThatWasFoundLast) {
   EXPECT_FALSE(holds_device_by_address(root_));
 }
 
+TEST_F(DevicesByAddress, AreKnownOnceTheyWereFoundAndUntilTheyAreClosed) {
+  open("/dev/infiniband/uverbs0");
+  EXPECT_TRUE(holds_device_by_address(root_));
+  EXPECT_TRUE(still_holds_device_by_address(root_));
+  close();
+  EXPECT_FALSE(still_holds_device_by_address(root_));
+}
+
 // As after chroot(): what was opened before is open still.
 TEST_F(DevicesByAddress, AreLookedForWhereDevicesAreNotSeenAnyMore) {
   open("/dev/infiniband/uverbs3");
