@@ -66,6 +66,7 @@ Result<void> send_words(const Fd& socket, const Words& words, Deadline until, co
   for (;;) {
     const ssize_t sent = ::send(socket.number(), &words, sizeof words, MSG_NOSIGNAL);
     if (sent == static_cast<ssize_t>(sizeof words)) return {};
+    if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return other_side_has_gone(doing);
     if (sent >= 0 || (errno != EAGAIN && errno != EINTR)) return system_error(doing);
     TRY(wait_for(socket, POLLOUT, until, doing));
   }
@@ -83,7 +84,7 @@ void say_why(const Error& error) {
 
 void give(const Fd& socket, const ControlAnswer& answer) {
   const auto said = send_words(socket, answer, Deadline::after(patience), serving);
-  if (!said.ok() && said.error().system_code != EPIPE) say_why(said.error());
+  if (!said.ok()) say_why(said.error());
 }
 
 ControlAnswer refusal(const char* why) {
