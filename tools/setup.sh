@@ -138,6 +138,7 @@ ensure_test_needs() {
     say "grpcio could not be had: the device plugin will not be tested"
   ensure_python_packages requirements-ray.txt ||
     say "Ray could not be had: it is not tested with"
+  ensure_viewers
 }
 
 # A build folder that was configured without them is configured anew.
@@ -155,6 +156,29 @@ ensure_kubernetes_needs() {  # PRESET
 ensure_clusters() {
   [[ -n ${CI:-} || -n ${CUVMM_CLUSTERS:-} ]] || return 0
   (ensure_packages "$cluster_needs") || true
+}
+
+# PyTorch's own reader of memory snapshots, in CI only, or where CUVMM_VIEWERS=1 asks for it. It is one
+# file of Python that needs nothing else of PyTorch, and the wheels for macOS are the smallest that
+# have it.
+ensure_viewers() {
+  [[ -n ${CI:-} || -n ${CUVMM_VIEWERS:-} ]] || return 0
+  local folder=.venv/viewers wheel
+  [[ ! -e $folder/_memory_viz.py ]] || return 0
+  ensure_venv
+  wheel=$(mktemp -d)
+  if .venv/bin/python -m pip download --quiet --no-deps --only-binary=:all: --dest "$wheel" \
+    --platform macosx_11_0_arm64 --python-version 3.12 torch==2.6.0 >&2; then
+    mkdir -p "$folder"
+    .venv/bin/python - "$wheel"/torch-*.whl "$folder/_memory_viz.py" <<'PYTHON'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel, open(sys.argv[2], "wb") as file:
+    file.write(wheel.read("torch/cuda/_memory_viz.py"))
+PYTHON
+  else
+    say "PyTorch's reader of snapshots could not be had: exports are not tested with it"
+  fi
+  rm -rf "$wheel"
 }
 
 # What is not there is skipped by the tests, which say so.

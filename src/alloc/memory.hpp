@@ -121,6 +121,8 @@ class Memory {
   bool has_sync_memops() const { return sync_memops_.load(std::memory_order_relaxed) != 0; }
 
   MemoryCounters counters(int device) const;
+  // Of all contexts and pools of the device, those that have ended included.
+  std::vector<RegionUse> regions(int device) const;
   // What each arena and the windows hold, to the trace. For a process that ends: waits for nobody.
   void tell_trace() const;
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "node/service_socket.hpp"
+#include "observe/http_request.hpp"
 #include "observe/node_metrics.hpp"
 #include "observe/snapshot_json.hpp"
 #include "share/system_error.hpp"
@@ -81,6 +82,11 @@ class ServiceSource final : public NodeSource {
     while (!state.empty() && state.back() == '\n') state.pop_back();
     return state.empty() ? R"({"schema":1,"problem":"cuvmmd does not answer"})" : state;
   }
+  std::string client(const observe::WebViewer&, const std::string& label) override {
+    std::string client = get(socket_, "/client?label=" + observe::percent_encoded(label), "*/*");
+    while (!client.empty() && client.back() == '\n') client.pop_back();
+    return client;
+  }
 
  private:
   const std::string socket_;
@@ -95,6 +101,9 @@ class ProcessSource final : public NodeSource {
     return print_metrics(snapshot(), format);
   }
   std::string state(const observe::WebViewer&) override { return print_json(snapshot()); }
+  std::string client(const observe::WebViewer&, const std::string& label) override {
+    return print_client_json(snapshot(), label);
+  }
 
  private:
   observe::Snapshot snapshot() const {

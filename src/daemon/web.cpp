@@ -82,4 +82,8 @@ std::string Web::state(const observe::WebViewer& viewer) {
   return print_json(snapshot_for(viewer));
 }
 
+std::string Web::client(const observe::WebViewer& viewer, const std::string& label) {
+  return print_client_json(snapshot_for(viewer), label);
+}
+
 }  // namespace cuvmm::daemon

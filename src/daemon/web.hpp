@@ -29,6 +29,7 @@ class Web final : public observe::WebSource {
   std::optional<observe::WebViewer> viewer_of(uid_t user) const override;
   std::string metrics(const observe::WebViewer& viewer, observe::MetricFormat format) override;
   std::string state(const observe::WebViewer& viewer) override;
+  std::string client(const observe::WebViewer& viewer, const std::string& label) override;
 
  private:
   Web(observe::ShowsArguments arguments, Serves serves, const Broker& broker)

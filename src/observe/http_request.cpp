@@ -38,6 +38,30 @@ std::optional<std::string_view> take_until(std::string_view& text, std::string_v
   return taken;
 }
 
+std::optional<unsigned> hexadecimal_digit(char digit) {
+  if (is_digit(digit)) return digit - '0';
+  const char small = static_cast<char>(digit | 0x20);
+  if (small >= 'a' && small <= 'f') return small - 'a' + 10;
+  return {};
+}
+
+// What is not encoded as it has to be stays as it is.
+std::string percent_decoded(std::string_view text) {
+  std::string decoded;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool is_whole = text[i] == '%' && i + 2 < text.size();
+    const auto high = is_whole ? hexadecimal_digit(text[i + 1]) : std::nullopt;
+    const auto low = is_whole ? hexadecimal_digit(text[i + 2]) : std::nullopt;
+    if (!high || !low) {
+      decoded += text[i];
+      continue;
+    }
+    decoded += static_cast<char>(*high * 16 + *low);
+    i += 2;
+  }
+  return decoded;
+}
+
 std::string value_in_query(std::string_view query, std::string_view name) {
   while (!query.empty()) {
     const std::string_view part = query.substr(0, query.find('&'));
@@ -83,6 +107,7 @@ bool read_request_line(std::string_view line, HttpRequest& request) {
   const std::size_t query = target->find('?');
   if (query != std::string_view::npos) {
     request.token = value_in_query(target->substr(query + 1), "token");
+    request.label = percent_decoded(value_in_query(target->substr(query + 1), "label"));
   }
   return true;
 }
@@ -131,6 +156,21 @@ HttpParse parse_request(std::string_view text) {
   }
   if (!has_host) return {State::Bad};
   return parse;
+}
+
+std::string percent_encoded(std::string_view text) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  std::string encoded;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    const char small = static_cast<char>(byte | 0x20);
+    if (is_digit(letter) || (small >= 'a' && small <= 'z')) {
+      encoded += letter;
+    } else {
+      encoded += {'%', digits[byte / 16], digits[byte % 16]};
+    }
+  }
+  return encoded;
 }
 
 bool is_loopback_name(std::string_view host) {

@@ -11,6 +11,7 @@ namespace cuvmm::observe {
 struct HttpRequest {
   std::string method;
   std::string path;   // without the query
+  std::string label;  // the query's, decoded
   std::string token;  // of the Authorization header, else the query's `token`
   std::string host;   // without the port, in small letters
   std::string accept;
@@ -25,6 +26,9 @@ struct HttpParse {
   HttpRequest request = {};
 };
 HttpParse parse_request(std::string_view text);
+
+// In the value of a query.
+std::string percent_encoded(std::string_view text);
 
 // "localhost", or an address of this machine's own interface.
 bool is_loopback_name(std::string_view host);

@@ -86,6 +86,12 @@ class MetricsPrinter {
       if (client.tally) visit(client, *client.tally);
     }
   }
+  void of_times(std::uint64_t (*microseconds)(const TimeSample&)) {
+    for (const ClientSample& client : snapshot_.clients) {
+      if (!client.time) continue;
+      text_.sample({{"client", client.label}}, seconds(microseconds(*client.time)));
+    }
+  }
   static Labels place_labels(const ClientSample& client, const HoldingSample& holding) {
     return {{"gpu_uuid", holding.device}, {"client", client.label}};
   }
@@ -215,6 +221,10 @@ void MetricsPrinter::print_family(Family family) {
       return each_tally([&](const ClientSample& client, const ClientTally& tally) {
         text_.sample({{"client", client.label}}, seconds(tally.turns_us));
       });
+    case Family::GpuSeconds:
+      return of_times([](const TimeSample& time) { return time.held_us; });
+    case Family::GpuWaitSeconds:
+      return of_times([](const TimeSample& time) { return time.waited_us; });
     case Family::LeaseWait:
       return each_tally([&](const ClientSample& client, const ClientTally& tally) {
         for (const auto& [device, waits] : tally.lease_waits) {

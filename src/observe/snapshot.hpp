@@ -43,6 +43,19 @@ struct HoldingSample {
   std::optional<share::DeviceFigures> figures;
 };
 
+// One arena, or a context's windows.
+struct RegionSample {
+  std::string device;  // its UUID
+  share::RegionFigures figures;
+};
+
+// The time of its devices that a client had (docs/scheduling.md).
+struct TimeSample {
+  std::uint32_t cap = 100;     // percent
+  std::uint64_t held_us = 0;   // while others competed for them
+  std::uint64_t waited_us = 0;  // with work at hand
+};
+
 // What a client was granted, refused and asked for since it joined.
 struct ClientTally {
   struct Reclaims {
@@ -74,6 +87,9 @@ struct ClientSample {
   std::string version;
   bool answers = false;  // it publishes figures, and these are new
   std::vector<HoldingSample> holdings;
+  std::vector<RegionSample> regions;  // those that hold the most first
+  std::size_t regions_left_out = 0;
+  std::optional<TimeSample> time;  // by the service
   std::optional<ClientTally> tally;  // by the service
   std::optional<Size> paused;        // on the host, while it is paused
   std::optional<share::PauseFigures> pauses;

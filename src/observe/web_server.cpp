@@ -159,8 +159,11 @@ void WebServer::answer(Connection& connection) {
     return respond(connection, "200 OK", "text/html; charset=utf-8", std::string{web_document});
   }
   const bool is_stream = request.path == "/events";
-  if (!is_stream && request.path != "/metrics" && request.path != "/state") {
-    return complain(connection, "404 Not Found", "There are /, /metrics, /state and /events.");
+  const bool is_known = is_stream || request.path == "/metrics" || request.path == "/state" ||
+                        request.path == "/client";
+  if (!is_known) {
+    return complain(connection, "404 Not Found",
+                    "There are /, /metrics, /state, /client?label=LABEL and /events.");
   }
   const auto viewer = admit(connection);
   if (!viewer) return;
@@ -257,6 +260,13 @@ void WebServer::deliver() {
       wants_figures_ = true;
     } else if (one.stage == Stage::Waiting && one.request.path == "/state") {
       respond(one, "200 OK", "application/json", state_for(one.viewer) + "\n");
+    } else if (one.stage == Stage::Waiting && one.request.path == "/client") {
+      const std::string client = source_.client(one.viewer, one.request.label);
+      if (client.empty()) {
+        complain(one, "404 Not Found", "There is no client of that label.");
+      } else {
+        respond(one, "200 OK", "application/json", client + "\n");
+      }
     } else if (one.stage == Stage::Waiting) {
       const MetricFormat format = format_for(one.request.accept);
       respond(one, "200 OK", content_type(format), source_.metrics(one.viewer, format));

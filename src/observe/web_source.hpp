@@ -30,6 +30,9 @@ class WebSource {
   virtual std::string metrics(const WebViewer& viewer, MetricFormat format) = 0;
   // JSON, on one line.
   virtual std::string state(const WebViewer& viewer) = 0;
+  // The arenas and windows of one client, as JSON on one line; empty if the viewer sees no client
+  // of that label.
+  virtual std::string client(const WebViewer& viewer, const std::string& label) = 0;
 
  protected:
   ~WebSource() = default;

@@ -21,7 +21,7 @@
 
 namespace cuvmm::share {
 
-inline constexpr std::uint32_t figures_version = 2;
+inline constexpr std::uint32_t figures_version = 3;
 
 // Bytes, as the counters of the same names have them.
 struct DeviceFigures {
@@ -42,6 +42,18 @@ struct DeviceFigures {
   Size spilled_hot = 0;                 // spilled, and in use
 };
 
+// One arena, or a context's windows.
+struct RegionFigures {
+  std::uint32_t device = 0;  // its ordinal
+  std::uint32_t blocks = 0;
+  std::array<char, 40> what{};  // ends with a zero
+  Size held = 0;                // physical memory, on the device and elsewhere
+  Size used = 0;                // by live blocks
+  Size cached = 0;              // by freed blocks that are kept for the next allocation of their size
+  Size spilled = 0;             // of what is held
+  Size reserved = 0;            // addresses
+};
+
 // Pauses of the whole process so far, or resumes.
 struct PauseFigures {
   static constexpr std::array<std::uint64_t, 8> bounds_us{
@@ -60,6 +72,7 @@ struct PauseFigures {
 
 struct Figures {
   static constexpr std::size_t most_devices = 16;
+  static constexpr std::size_t most_regions = 32;
 
   std::uint32_t checksum = 0;    // of what follows: who reads while it is written reads again
   std::uint32_t question = 0;    // the one that is answered
@@ -67,11 +80,14 @@ struct Figures {
   std::uint32_t is_counted = 0;  // 0: the memory is the driver's, and nobody knows
   std::uint32_t device_count = 0;
   std::uint32_t is_paused = 0;
+  std::uint32_t region_count = 0;
+  std::uint32_t regions_left_out = 0;  // those that hold the least
   std::uint32_t reserved = 0;
   Size paused = 0;  // on the host, of a paused process
   PauseFigures pauses;
   PauseFigures resumes;
   std::array<DeviceFigures, most_devices> devices{};
+  std::array<RegionFigures, most_regions> regions{};  // those that hold the most first
 };
 
 // Who publishes. Texts end with a zero.
@@ -97,7 +113,7 @@ struct FiguresLayout {
   std::uint32_t reserved = 0;
   Figures answer;
 };
-static_assert(sizeof(FiguresLayout) <= 4096);
+static_assert(sizeof(FiguresLayout) <= 8192);
 
 // The publishing side. It does nothing by itself: the waiting caller gives it the time.
 class PublishedFigures {

@@ -111,6 +111,8 @@ bool SeenFigures::look() {
           static_cast<ssize_t>(sizeof now) &&
       now.checksum == checksum_of(now)) {
     now.device_count = std::min<std::uint32_t>(now.device_count, Figures::most_devices);
+    now.region_count = std::min<std::uint32_t>(now.region_count, Figures::most_regions);
+    for (RegionFigures& region : now.regions) region.what.back() = '\0';
     figures_ = now;
   }
   return is_answered();
