@@ -18,10 +18,14 @@ for program in "${programs[@]}"; do
     --benchmark_context=commit="$(commit_built)" --benchmark_context=machine="$(machine_here)" 2>&1 |
     tee "$results/$name.txt"
 done
-echo "== node"
-{
-  echo "commit $(commit_built)"
-  echo "machine $(machine_here)"
-  python3 -B bench/node.py build --kills 0 --json "$results/node.json"
-} 2>&1 | tee "$results/node.txt"
+of_the_node() {  # SCRIPT ARGUMENT…
+  echo "== $1"
+  {
+    echo "commit $(commit_built)"
+    echo "machine $(machine_here)"
+    python3 -B "bench/$1.py" build "${@:2}" --json "$results/$1.json"
+  } 2>&1 | tee "$results/$1.txt"
+}
+of_the_node node --kills 0
+of_the_node page
 echo "results in $results"

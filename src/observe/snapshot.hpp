@@ -51,8 +51,8 @@ struct RegionSample {
 
 // The time of its devices that a client had (docs/scheduling.md).
 struct TimeSample {
-  std::uint32_t cap = 100;     // percent
-  std::uint64_t held_us = 0;   // while others competed for them
+  std::uint32_t cap = 100;      // percent
+  std::uint64_t held_us = 0;    // while others competed for them
   std::uint64_t waited_us = 0;  // with work at hand
 };
 
@@ -89,7 +89,7 @@ struct ClientSample {
   std::vector<HoldingSample> holdings;
   std::vector<RegionSample> regions;  // those that hold the most first
   std::size_t regions_left_out = 0;
-  std::optional<TimeSample> time;  // by the service
+  std::optional<TimeSample> time;    // by the service
   std::optional<ClientTally> tally;  // by the service
   std::optional<Size> paused;        // on the host, while it is paused
   std::optional<share::PauseFigures> pauses;

@@ -95,9 +95,9 @@ json as_json(const ClientSample& client) {
 
 json as_json(const RegionSample& region) {
   const share::RegionFigures& now = region.figures;
-  return {{"device", region.device},       {"what", now.what.data()},
-          {"held_bytes", now.held},        {"used_bytes", now.used},
-          {"cached_bytes", now.cached},    {"spilled_bytes", now.spilled},
+  return {{"device", region.device},        {"what", now.what.data()},
+          {"held_bytes", now.held},         {"used_bytes", now.used},
+          {"cached_bytes", now.cached},     {"spilled_bytes", now.spilled},
           {"reserved_bytes", now.reserved}, {"blocks", now.blocks}};
 }
 

@@ -49,9 +49,9 @@ struct RegionFigures {
   std::array<char, 40> what{};  // ends with a zero
   Size held = 0;                // physical memory, on the device and elsewhere
   Size used = 0;                // by live blocks
-  Size cached = 0;              // by freed blocks that are kept for the next allocation of their size
-  Size spilled = 0;             // of what is held
-  Size reserved = 0;            // addresses
+  Size cached = 0;    // by freed blocks that are kept for the next allocation of their size
+  Size spilled = 0;   // of what is held
+  Size reserved = 0;  // addresses
 };
 
 // Pauses of the whole process so far, or resumes.
