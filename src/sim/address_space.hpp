@@ -93,7 +93,7 @@ class AddressSpace {
 
   // Allocations.
   void add(Allocation allocation);
-  std::optional<Allocation> take(CUdeviceptr address);  // must be its first address
+  std::optional<Allocation> take(CUdeviceptr address);  // by its first address
   // Like take(), but leaves the allocation in place unless `wanted` accepts it.
   std::optional<Allocation> take_if(CUdeviceptr address, bool (*wanted)(const Allocation&));
   std::optional<Allocation> allocation_at(CUdeviceptr address) const;  // any address inside it

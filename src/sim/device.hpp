@@ -29,7 +29,7 @@ class Device {
   bool take(Size bytes);
   void give_back(Size bytes);
   Size used() const { return used_.load(); }  // by this process
-  Size free() const;                          // for all processes
+  Size free() const;                          // available to any process
   Size peak() const { return peak_.load(); }
 
   Backing& backing() { return backing_; }

@@ -15,7 +15,7 @@ class Entry {
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
 
-  // CUDA_SUCCESS if the body shall run, otherwise the error to return.
+  // CUDA_SUCCESS if the body should run, otherwise the error to return.
   CUresult answer() const { return answer_; }
 
  private:

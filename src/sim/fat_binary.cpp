@@ -97,7 +97,7 @@ bool text_of(const std::byte* image, const ImageFields& fields, std::string& tex
   return true;
 }
 
-// The findings for one fat binary.
+// A summary of the contents of one fat binary.
 struct Found {
   std::uint32_t target = 0;  // of the best text so far
   bool has_code = false;
@@ -145,7 +145,7 @@ std::vector<const std::byte*> linked_parts(const FatBinaryWrapper& wrapper) {
 
 bool is_fat_binary(const void* image) {
   const auto* bytes = static_cast<const std::byte*>(image);
-  // Compares byte by byte, as the image may be shorter than the magic: text differs before its end.
+  // Compares byte by byte, as the image may be a text that is shorter than the magic number.
   for (const std::uint32_t magic : {wrapper_magic, header_magic}) {
     unsigned char expected[sizeof magic];
     std::memcpy(expected, &magic, sizeof magic);

@@ -131,7 +131,7 @@ GraphMemoryUse graph_memory_use(int device) {
 }
 
 void trim_graph_memory(int device) {
-  std::vector<std::shared_ptr<GraphMemory>> alive;  // released after the lock: may be the last
+  std::vector<std::shared_ptr<GraphMemory>> alive;  // may be last references: drop after unlock
   All& all = All::get();
   const Holding holding{all.lock};
   for (const auto& [address, known] : all.known) {

@@ -18,7 +18,7 @@ namespace {
 constexpr unsigned most_blocks_y_z = 65535;
 constexpr unsigned most_threads_z = 64;
 
-// The arguments of the host function. It must not allocate while it runs, since a fault abandons it
+// The arguments of the host function, all allocated before it runs, since a fault abandons it
 // without unwinding.
 struct HostLaunch {
   cuvmm_sim_launch launch{};

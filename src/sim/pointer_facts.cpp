@@ -20,7 +20,7 @@ PointerFact none(Size width) {
   return {.answer = CUDA_ERROR_INVALID_VALUE, .value = 0, .width = width};
 }
 
-// Written even if the answer is that there is none.
+// There is no such pointer: the call returns an error, but still writes 0.
 PointerFact no_pointer() {
   return none(sizeof(CUdeviceptr));
 }

@@ -47,7 +47,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
   // that cuMemFree frees (measured, 580.159).
   void give_back_uncounted(const Allocation& allocation, std::vector<Point> after);
 
-  // For an imported pool: counts the mapped allocations of the other process.
+  // For an imported pool: adds to the number of the other process's allocations that are mapped
+  // here.
   void count_import(int by);
 
   CUresult get_attribute(CUmemPool_attribute attribute, void* value) const;
@@ -59,8 +60,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
   // Memory used only by that work becomes available to all streams, and is returned to the device
   // as far as it exceeds the release threshold.
   void synchronised(const std::vector<Point>* waited_for = nullptr);
-  // Releases free memory until `kept` bytes are left. Releases only memory known to be unused:
-  // memory that was freed, but whose work was not waited for, stays.
+  // Releases free memory, but keeps at least `kept` bytes mapped. Releases only memory known to be
+  // unused: memory that was freed, but whose work was not waited for, stays.
   void trim_to(Size kept);
 
   // Called when the program destroys the pool, which lives on until its allocations are freed.

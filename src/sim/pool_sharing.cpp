@@ -84,7 +84,7 @@ struct Catalogues {
     static auto* const all = new Catalogues;  // outlives every thread
     return *all;
   }
-  std::mutex lock;                             // guards the members below; innermost
+  std::mutex lock;                             // guards of_pool; no lock is taken under it
   std::map<std::uint64_t, Catalogue> of_pool;  // by id, since the pool may be gone
 };
 

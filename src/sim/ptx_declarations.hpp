@@ -13,7 +13,7 @@
 
 namespace cuvmm::sim {
 
-// Larger than any device's memory, and small enough that sums of sizes never overflow.
+// Larger than any device's memory, and small enough that sizes never overflow.
 inline constexpr Size most_ptx_bytes = TiB;
 
 struct DeclaredType {

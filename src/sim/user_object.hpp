@@ -29,7 +29,7 @@ class UserObject {
   const CUhostFn destroy_;
 };
 
-// The objects that the program may name. A graph's reference keeps an object's handle valid too.
+// The objects that the program may name. A reference held by a graph also keeps the handle valid.
 struct UserObjects {
   static std::shared_ptr<UserObject> find(CUuserObject handle);
   static void add(const std::shared_ptr<UserObject>& object);

@@ -14,8 +14,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// All others do not wait: virtual memory management, queries, waits, value writes, stream-ordered
-// memory.
+// Virtual memory management, queries, waits, value writes and stream-ordered memory do not wait.
 constexpr bool waits_behind_frees(std::string_view name) {
   constexpr auto waiting = std::to_array<std::string_view>(
       {"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuEventCreate", "cuEventDestroy",

@@ -11,8 +11,8 @@
 namespace cuvmm::sim {
 namespace {
 
-// Whether captures of other streams forbid the use of a stream that is not captured. Stream-ordered
-// memory is subject to this on any stream (measured).
+// Returns an error if captures of other streams forbid the use of this stream, which is not
+// captured itself. For stream-ordered memory this applies to every stream (measured).
 CUresult refuse_by_captures(const Stream& stream) {
   if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
   if (stream.kind != StreamKind::Legacy) return CUDA_SUCCESS;
@@ -27,9 +27,9 @@ std::shared_ptr<Pool> pool_for(const Stream& stream, CUmemoryPool handle) {
   return context == nullptr ? nullptr : current_pool_of(context->device());
 }
 
-// Submits an allocation or a free, which are ordinary work of the stream (measured): they wait for
-// events and by the legacy stream's rules. Returns the position of that work. If there is nothing
-// to wait for outside the stream, the end of the stream's work is that position.
+// Submits an allocation or a free, which are ordinary work of the stream (measured): they follow
+// the legacy stream's rules and wait for events. Returns the position of that work. If there is
+// nothing to wait for outside the stream, that position is the end of the stream's work.
 Point submit_memory_operation(const std::shared_ptr<Stream>& stream) {
   const auto context = stream->context.lock();
   if (context == nullptr) return {};

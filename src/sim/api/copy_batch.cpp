@@ -28,8 +28,8 @@ bool are_flags(unsigned flags) {
   return (flags & ~unsigned{CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE}) == 0;
 }
 
-// Finds the stream of a batch: neither the legacy stream nor a captured one, whose capture stays
-// valid.
+// Finds the stream of a batch. Refuses the legacy stream, and a captured one without invalidating
+// its capture.
 CUresult find_batch_stream(const std::shared_ptr<Context>& context, CUstream named,
                            std::shared_ptr<Stream>* stream) {
   *stream = find_stream(context, named);

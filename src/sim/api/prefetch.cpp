@@ -23,8 +23,8 @@ constexpr CUmemLocation on_device(int ordinal) {
 }
 constexpr CUmemLocation on_host = {.type = CU_MEM_LOCATION_TYPE_HOST, .id = CU_DEVICE_CPU};
 
-// The first version of the signatures names the host as a device. assumed: it answers as the newer
-// do
+// The first version of the signatures names the host as a device. assumed: same answers as newer
+// ones
 CUmemLocation location_of(CUdevice device) {
   return device == CU_DEVICE_CPU ? on_host : on_device(device);
 }

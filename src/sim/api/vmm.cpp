@@ -65,7 +65,7 @@ std::shared_ptr<Chunk> find_chunk(CUmemGenericAllocationHandle handle) {
   return Process::get().chunks.find(handle);
 }
 
-// Adds a reference by the program: the handle stays the same, and needs as many releases.
+// Adds one hold by the program. The handle stays the same, and must be released once per hold.
 CUmemGenericAllocationHandle hold(const std::shared_ptr<Chunk>& chunk) {
   const Holding holding{Process::get().lock};  // the count and the table change together
   auto& chunks = Process::get().chunks;

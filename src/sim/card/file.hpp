@@ -48,7 +48,7 @@ class CardFile {
     const bool holds_;
   };
 
-  // The caller holds the books for these.
+  // The caller must hold a `Held` for these.
   std::optional<std::size_t> take_place();
   // Frees what dead processes held. `own` is this process's place, if it has one: its lock looks
   // unlocked to its own process.

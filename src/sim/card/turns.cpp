@@ -17,8 +17,8 @@ namespace {
 
 constexpr TurnRules rules;
 
-// The holder word: the turn's number in the upper bits, the holder's place + 1 below. 0 below: no
-// holder.
+// The holder word: in the upper bits, the turn's number; in the lower, the holder's place + 1, or 0
+// if there is no holder.
 constexpr std::uint32_t place_bits = 8;
 constexpr std::uint32_t place_mask = (1U << place_bits) - 1;
 static_assert(most_card_members < place_mask);

@@ -13,11 +13,11 @@ struct ProcessUse {
   Size held = 0;
 };
 
-// The facts about a device that NVML queries. Read anew each time, so that nothing stays open.
+// The facts that NVML reports about a device. Read anew each time, so that nothing stays open.
 struct DeviceView {
   Size memory = 0;
   Size used = 0;
-  // Only processes of this PID namespace. As in a container, a card hides the others.
+  // Only processes of this PID namespace, as a card hides others from a container.
   std::vector<ProcessUse> processes;
 };
 

@@ -112,7 +112,7 @@ CUresult refuse_library_entry() {
   return refuse_entry("21318C60", index);
 }
 
-// For tables of which only the existence is known to be required.
+// The entries of a table that must exist but whose contents are unknown: all of them refuse.
 template <std::size_t... indices>
 const void* const* refusing_entries(std::index_sequence<indices...>) {
   static const void* const entries[] = {
