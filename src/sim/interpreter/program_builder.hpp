@@ -48,7 +48,7 @@ class ProgramBuilder {
   SymbolPlace add_local(const ParsedVariable& variable);
   bool parameters(PtxTokens& tokens, bool is_entry, std::vector<SymbolPlace>& places);
   bool function(std::string_view name, FunctionText& made, bool is_entry);
-  // Appends the function behind its callees: lanes furthest back run first, and so reconverge.
+  // Appends the function after its callees: lanes furthest back run first, and so reconverge.
   void append(FunctionText& made);
   bool fix_labels();
   bool body(PtxTokens& tokens);

@@ -27,7 +27,7 @@ struct ParsedInstruction {
   std::string_view opcode;
   std::vector<std::string_view> modifiers;  // without their dots
   std::vector<ParsedOperand> operands;
-  ParsedOperand second;  // behind '|'
+  ParsedOperand second;  // after '|'
   bool has_second = false;
   std::string text;
 };
