@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The queues among which Order::Random picks while it holds work back.
+// The queues among which SimWhen::Random picks while it holds work back.
 class Stirred {
  public:
   static Stirred& get() {

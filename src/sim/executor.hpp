@@ -57,7 +57,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   // Lets work of this queue run up to this number, and the work in other queues that it waits for.
   void allow(std::uint64_t number);
   void allow_all() { allow(submitted_.load()); }
-  // Whether work is held back (Order::Lazy and Order::Random).
+  // Whether work is held back (SimWhen::Lazy and SimWhen::Random).
   bool is_held() const { return allowed_.load() < submitted_.load(); }
 
  private:
@@ -97,8 +97,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
   std::atomic<std::uint64_t> allowed_{0};
 };
 
-// For Order::Random: called at every call of the program, it randomly lets held work run or not. A
-// slow ticker does the same for threads that poll without making calls.
+// For SimWhen::Random: called at every call of the program, it randomly lets held work run or not.
+// A slow ticker does the same for threads that poll without making calls.
 void stir_queues();
 
 }  // namespace cuvmm::sim
