@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver's own allocations are made of.
+// The blocks that back the driver's own allocations.
 #include <mutex>
 
 #include "sim/address_space.hpp"

@@ -56,7 +56,7 @@ const char* name_of(AllocationKind kind) {
   }
 }
 
-// What a graph holds and no launch allocated is the graph's, a module's variables are the module's.
+// Not the program's: memory of a graph that no launch has allocated, and a module's variables.
 bool is_the_programs(const Allocation& allocation) {
   switch (allocation.kind) {
     case AllocationKind::Async: {

@@ -53,7 +53,7 @@ CUresult Process::start() {
   return CUDA_SUCCESS;
 }
 
-// Whatever becomes of the child, what its parent holds of the card lives with the parent alone.
+// The parent alone keeps its hold on the card, whatever the child does.
 void Process::begin_as_forked_child() {
   forked_ = true;
   if (card_ != nullptr) card_->close_in_child();

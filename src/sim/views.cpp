@@ -12,7 +12,7 @@
 namespace cuvmm::sim {
 namespace {
 
-Size view_size = 0;  // each device's; set once by reserve()
+Size view_size = 0;  // of each device; set once by reserve()
 
 bool reserve_stretch(std::uint64_t address, Size size) {
   void* wanted = reinterpret_cast<void*>(address);

@@ -16,9 +16,9 @@ namespace cuvmm::sim {
 namespace {
 
 constexpr const char* joining = "share a simulated card";
-constexpr std::uint64_t books_mark = 0x0001'6472'6163'7663;  // "cvcard" and the layout's version
+constexpr std::uint64_t books_mark = 0x0001'6472'6163'7663;  // "cvcard" and the layout version
 
-// The first byte's lock is that of the books; each place of a member has one after it.
+// The lock on byte 0 is that of the books; each member's place has one of the bytes after it.
 constexpr off_t books_byte = 0;
 off_t byte_of(std::size_t place) {
   return static_cast<off_t>(1 + place);
@@ -47,7 +47,7 @@ Error system_said(int code, const std::string& path) {
   return {.kind = ErrorKind::SystemFailed, .system_code = code, .doing = joining};
 }
 
-// Before anything is written into it.
+// Checked before anything is written to the file.
 Result<void> check_owner(int file, const std::string& path) {
   struct stat facts {};
   if (::fstat(file, &facts) != 0) return system_said(errno, path);
@@ -78,7 +78,8 @@ Result<CardFile> CardFile::open(const std::string& name, const CardShape& shape)
                        S_IRUSR | S_IWUSR)}};
   if (!file.is_open()) return system_said(errno, path);
   TRY(check_owner(file.number(), path));
-  // All of it is there before it is mapped: a full file system answers here, not by a signal later.
+  // Allocates all of the file before it is mapped, so that a full file system fails here instead of
+  // raising a signal later.
   if (const int code = ::posix_fallocate(file.number(), 0, sizeof(CardBooks)); code != 0) {
     return system_said(code, path);
   }
@@ -87,7 +88,7 @@ Result<CardFile> CardFile::open(const std::string& name, const CardShape& shape)
   if (books == MAP_FAILED) return system_said(errno, path);
   const FileIdentity identity = file.made()->file;
   CardFile card{path, std::move(file), identity, static_cast<CardBooks*>(books)};
-  // Else a forked child would keep our locks.
+  // Otherwise a forked child would keep our locks.
   if (::madvise(books, sizeof(CardBooks), MADV_DONTFORK) != 0) return system_said(errno, path);
   {
     const Held held{card};
@@ -120,7 +121,7 @@ Result<void> CardFile::prepare(const CardShape& shape) {
   return {};
 }
 
-// For programs that close all descriptors there are (daemon does).
+// For programs that close all open descriptors, as daemon() does.
 bool CardFile::reopen() {
   file_ = OwnFd{};
   OwnFd again{Fd{::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)}};

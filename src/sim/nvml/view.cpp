@@ -22,7 +22,7 @@ Result<CardFile> card_file() {
   return CardFile::open(settings().card.name, shape_by_settings());
 }
 
-// Without a shared card nobody but this process has a part of its devices.
+// Without a shared card, only this process uses its devices.
 Size used_by_this_process(int ordinal) {
   void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (driver == nullptr) return 0;
