@@ -25,7 +25,8 @@ namespace {
 constexpr std::size_t longest_line = 1024;  // below PIPE_BUF: one write to a pipe stays whole
 
 // Where lines go. The file's identity is stored with its number, because a program that closes all
-// descriptors (as daemon() does) may reuse the number for its own file, which must not receive them.
+// descriptors (as daemon() does) may reuse the number for its own file, which must not receive
+// them.
 struct LogFile {
   std::atomic<int> number{-1};
   FileIdentity file;
