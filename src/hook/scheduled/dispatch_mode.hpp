@@ -8,8 +8,8 @@
 //   directly  no client, a captured stream, or an unknown handle: the call runs on this thread,
 //             once everything that it comes after has been issued
 //
-// A CUVMM_SCHEDULE in this folder defines a row's mode. A row without one runs on its thread, after
-// everything queued if its effect could make a difference to queued work.
+// A CUVMM_SCHEDULE in this folder defines a row's mode. A row without one runs on its thread; if
+// its effect could interact with queued work, everything queued is issued first.
 #pragma once
 
 #include "driver/current_context.hpp"
@@ -124,7 +124,7 @@ CUresult queue_as_it_is(const DispatchMode& mode, const Request& request,
       arguments...);
 }
 
-// Issues everything queued, if a call of this row could make a difference to it.
+// Issues everything queued if a call of this row could interact with it.
 void settle_for(Engine& engine, Call call);
 
 template <Call call, class... Arguments>
