@@ -137,7 +137,7 @@ void write_to_standard_error(const Line& line) {
 
 // Gives up the file with one warning; later lines go to standard error.
 void give_file_up(const char* why) {
-  // another thread was first
+  // Another thread was first.
   if (log_file.number.exchange(-1, std::memory_order_relaxed) < 0) return;
   CUVMM_LOG(Warning, "log file lost, logging to standard error: %s", why);
 }

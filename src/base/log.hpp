@@ -15,12 +15,12 @@ namespace cuvmm {
 // How much is logged; set by VMM_LOG_LEVEL.
 enum class LogLevel : std::uint8_t { Error, Warning, Info, Debug };
 
-// The severity of a line. Each level logs its own severity and the graver ones.
+// The severity of a line. Each level logs its own severity and more severe ones.
 enum class Severity : std::uint8_t { Error, Warning, Info, Debug };
 
 struct LogSetup {
   const char* name =
-      "cuvmm";  // who speaks, at the start of each line; lives as long as the process
+      "cuvmm";  // the program's name at the start of each line; must live as long as the process
   LogLevel level = LogLevel::Warning;
   std::string_view file = {};  // may contain %p and %h; empty: standard error
 };

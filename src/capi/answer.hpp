@@ -10,8 +10,8 @@ namespace cuvmm::capi {
 cuvmm_status status_of(const Error& error);
 const char* name_of(cuvmm_status status);
 
-// Fills in `out` unless it is null, and returns its status. `and_say` adds details that only the
-// call knows to what will be written.
+// Fills in `out` unless it is null, and returns its status. `and_say` adds details known only to
+// the call to the error before it is written.
 cuvmm_status refuse(const Error& error, cuvmm_error* out);
 template <class AndSay>
 cuvmm_status refuse(const Error& error, cuvmm_error* out, AndSay and_say) {

@@ -154,7 +154,7 @@ Result<share::Granted> granted(const ElasticPool& pool, Stretch stretch,
 Result<share::Imported> receive(share::Session& session, Deadline until) {
   Engine& running = *TRY(engine());
   const HookBypass bypass;
-  // initializes the driver, which an importer may not have done yet
+  // Initializes the driver, which an importer may not have done yet.
   TRY(running.stores().device_count());
   const share::Grant grant = TRY(session.receive(until));
   auto imported = share::Imported::fetch(running.driver(), session, grant, until);

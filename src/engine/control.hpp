@@ -35,7 +35,7 @@ class Control {
   void start_looking_after_host();
   // Lets that thread move heavily used spilled memory to the device, and other memory off it.
   void start_placing() { places_.store(true); }
-  // The parameters of recently launched kernels.
+  // Cached parameter layouts of the program's kernels.
   KnownKernels& kernels() { return kernels_; }
   // For the end of the process: after the operation in progress, nothing is pinned or moved, since
   // the driver ends with the process. A paused process can still be resumed; otherwise it could not

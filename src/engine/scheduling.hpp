@@ -58,8 +58,8 @@ class Scheduling {
   void graphs_use_events() { graphs_use_events_.store(true, std::memory_order_release); }
   bool do_graphs_use_events() const { return graphs_use_events_.load(std::memory_order_acquire); }
 
-  // Drops what is known of a handle, whether scheduling is on or not. Call before the driver
-  // destroys it, since another thread may get the same handle afterwards.
+  // Forgets a handle, whether scheduling is on or not. Call before the driver destroys it, since
+  // another thread may get the same handle afterwards.
   void stream_ends(CUstream stream);
   void event_ends(CUevent event);
   void context_ends(CUcontext context);

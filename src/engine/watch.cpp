@@ -13,7 +13,7 @@ void Watch::begin(Watcher& watcher, Effect effects) {
     renew_wanted();
     return;
   }
-  // cannot happen: the set of watchers is fixed when the engine is built, and is smaller
+  // Cannot happen: the set of watchers is fixed when the engine is built, and is smaller.
   std::abort();
 }
 

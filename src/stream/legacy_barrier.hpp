@@ -34,8 +34,8 @@ class LegacyBarrier {
   bool has_blocking_streams() const {
     return has_blocking_streams_.load(std::memory_order_acquire);
   }
-  // Call before a blocking or per-thread stream is first given work. By the time of a second call,
-  // the work may already be submitted, so this also marks the blocking side as having work.
+  // Call before a blocking or per-thread stream is first given work. Work may have been submitted
+  // before the flag is set (calls can race), so this also leaves the note for the blocking side.
   void blocking_stream_exists() {
     if (has_blocking_streams()) return;
     const Writing writing{first_};

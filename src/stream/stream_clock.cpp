@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the order of streams, and what the program's calls reveal about it.
+// Tracks the order of streams from the program's calls.
 #include "stream/stream_clock.hpp"
 
 #include <algorithm>

@@ -97,8 +97,8 @@ class StreamClock final : public StreamOrder {
   // Whether work of streams that have ended may still be running. True if that is unknown.
   bool ended_streams_run(CUcontext context);
 
-  // Waits until all memory freed so far is done, by streams of the device or, for the device's
-  // memory, by other streams. Returns true if any of it was not known to be done before.
+  // Waits for all frees so far on the device's streams, and for other streams' frees of the
+  // device's memory. Returns true if any that finished was not known to be done before.
   bool wait_for_frees(int device, std::uint64_t until);
 
   // Marks the stream's pending frees. Call before the stream is captured, after which it takes no
@@ -221,7 +221,7 @@ class StreamClock::Operation {
   StreamClock& clock_;
   StreamState& stream_;
   std::uint64_t epoch_ = 0;
-  // a barrier is missing, for a free or for memory used by others
+  // A barrier is missing, for a free or for memory used by others.
   bool is_ahead_of_barrier_ = false;
   CUresult answer_ = CUDA_SUCCESS;
   CUevent event_ = nullptr;   // recorded for this operation

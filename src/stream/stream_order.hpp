@@ -6,7 +6,7 @@
 
 namespace cuvmm {
 
-// What is known of the order of streams' work (docs/stream_order.md). All functions are
+// Answers questions about the order of streams' work (docs/stream_order.md). All functions are
 // thread-safe.
 class StreamOrder {
  public:

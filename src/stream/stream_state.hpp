@@ -35,7 +35,7 @@ struct Mark {
 // Covers every free on the stream, future ones included: the stream has ended.
 inline constexpr std::uint64_t last_tick = ~std::uint64_t{0} >> 1;
 
-// What is known of one stream. The record outlives the stream.
+// Everything known about one stream. The record outlives the stream.
 struct StreamState {
   StreamId id = no_stream;
   CUcontext context = nullptr;

@@ -26,7 +26,7 @@ struct StreamName {
     return handle == CU_STREAM_LEGACY || (handle == nullptr && !null_is_per_thread);
   }
   bool is_default() const { return is_per_thread() || is_legacy(); }
-  // The handle that every driver function accepts for it, in either API flavor.
+  // The handle that every driver function accepts for it, in either API flavour.
   CUstream explicit_handle() const {
     return is_per_thread() ? CU_STREAM_PER_THREAD : is_legacy() ? CU_STREAM_LEGACY : handle;
   }
@@ -35,7 +35,7 @@ struct StreamName {
 // The streams of the process. Each is added when it is created or first named.
 class StreamTable {
  public:
-  // `legacy` is told of the first blocking stream and outlives the table.
+  // `legacy` is notified of the first blocking stream. It must outlive the table.
   explicit StreamTable(const Driver& driver, LegacyBarrier* legacy = nullptr);
   ~StreamTable();
   StreamTable(const StreamTable&) = delete;

@@ -49,8 +49,7 @@ void StreamClock::ask_whether_idle(StreamState& state) {
     return;
   }
   {
-    // The marks' events will tell. Nor does the driver count the work that a barrier mark stands
-    // for.
+    // The marks' events tell more: the driver's answer does not cover a barrier mark's work.
     const Holding holding{state.lock};
     if (!state.marks.empty()) return;
   }

@@ -54,7 +54,7 @@ struct Range {
   size_t size;
 };
 
-// Pins each of cuvmm's blocks, as long as one begins where the last ended.
+// Pins cuvmm's blocks in the range, up to the first gap.
 void pin_all(Memory& memory, const Range& range, std::uint8_t why) {
   CUdeviceptr at = range.address;
   while (at - range.address < range.size) {
