@@ -24,9 +24,8 @@ namespace {
 
 constexpr std::size_t longest_line = 1024;  // below PIPE_BUF: one write to a pipe stays whole
 
-// Where lines go. The file's identity is stored with its number, because a program that closes all
-// descriptors (as daemon() does) may reuse the number for its own file, which must not receive
-// them.
+// Where lines go. The file's identity is kept with its number: a program that closes all
+// descriptors (as daemon() does) may reuse the number for a file that must not receive log lines.
 struct LogFile {
   std::atomic<int> number{-1};
   FileIdentity file;

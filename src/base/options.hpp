@@ -77,7 +77,7 @@ struct Options : OptionTable<Options, detail::option_count> {
 #include "base/options.def"
 #undef CUVMM_OPTION
 
-  HamiVariables hami;  // apply if no option of cuvmm's overrides them
+  HamiVariables hami;  // used unless an option of cuvmm's overrides them
 
   static const std::array<OptionRow, detail::option_count>& rows();
   // As for every table, plus HAMi-core's variables.

@@ -17,7 +17,7 @@ struct cuvmm_elastic_pool {
 
 namespace cuvmm::capi {
 
-// Fields reserved for later versions must be 0, or a caller could mean something by them.
+// Fields reserved for later versions must be 0, so that a later version can give them a meaning.
 template <class Reserved>
 bool is_unused(const Reserved& reserved) {
   return std::all_of(std::begin(reserved), std::end(reserved), [](auto one) { return one == 0; });

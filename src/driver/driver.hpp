@@ -48,10 +48,10 @@ struct Driver {
   Error error_of(CUresult answer, const char* doing, Size asked = 0) const;
 };
 
-// An error after which every call in the context fails the same way.
+// Whether every later call in the context returns the same error.
 bool is_sticky(CUresult answer);
 
-// The answer of a stream or event whose work is done or ended with its context.
+// Whether this answer of a stream or event means that its work is done or ended with its context.
 bool says_nothing_runs(CUresult answer);
 
 // The CUresult to give the program for an Error of cuvmm's.

@@ -94,8 +94,7 @@ class Forward {
   // For calls whose arguments give them more effects than their row states.
   [[nodiscard]] CUresult announce_as(Effect effect) const { return engine_.before({call, effect}); }
 
-  // The steps after announce(), for a body that may answer the announced call without the
-  // driver.
+  // The steps after announce(), for a body that may answer without the driver.
   template <class... Arguments>
   CUresult announced(Arguments... arguments) const {
     const auto call_driver = [&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes which of the program's memory calls name, while the last use of memory is tracked
+// Notes the memory that the program's calls name, while its last use is tracked
 // (alloc/last_uses.hpp).
 #pragma once
 

@@ -9,7 +9,7 @@ namespace cuvmm::hook {
 namespace {
 
 // Work on a capturing stream becomes a graph node, and work on the legacy stream would break other
-// captures: such calls go directly to the driver, which knows.
+// captures: such calls go directly to the driver, which decides.
 bool is_in_capture(Engine& engine, const StreamState& stream) {
   if (!engine.captures().any()) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

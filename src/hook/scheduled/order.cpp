@@ -120,7 +120,7 @@ CUresult value_in_turn(const Forward<call>& forward, CUstream stream, CUdevicept
                       flags);
 }
 
-// and all lower values: how to compare
+// This flag and all lower values say how to compare.
 constexpr unsigned known_wait_flags = CU_STREAM_WAIT_VALUE_NOR;
 constexpr unsigned known_write_flags = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
 
