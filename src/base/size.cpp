@@ -8,9 +8,9 @@
 namespace cuvmm {
 namespace {
 
-constexpr std::string_view unit_letters = "BKMGTPE";  // each 1024 of the one before
+constexpr std::string_view unit_letters = "BKMGTPE";  // each 1024 times the previous
 
-// How far "K", "KB", "KiB" shift bytes: 10. Nothing and "B": 0.
+// The shift for a unit: 10 for "K", "KB" and "KiB", 0 for "B" and the empty string.
 std::optional<unsigned> shift_of_unit(std::string_view unit) {
   if (unit.empty() || equal_in_any_case(unit, "B")) return 0;
   const std::size_t power = unit_letters.find(upper(unit.front()), 1);
@@ -50,7 +50,7 @@ Result<Size> parse_size(std::string_view text) {
 
   __extension__ using Wide = unsigned __int128;
   const Size part = static_cast<Size>((Wide{number->fraction} << *shift) / Decimal::scale);
-  return (number->whole << *shift) + part;  // the part is less than one unit: it fits
+  return (number->whole << *shift) + part;  // the fraction is less than one unit, so the sum fits
 }
 
 std::string print_size(Size bytes) {

@@ -16,22 +16,22 @@ namespace {
 
 constexpr Duration no_time{0};
 constexpr Duration a_moment{2'000'000};
-// With what the thread of Control's own is at, which is never much at a time.
+// For the upkeep thread, whose steps are short.
 constexpr Duration upkeep_at_most{10'000'000};
 
-// The socket of this process, for the process' end: nothing is joined then.
+// The socket of this process, for use at exit, when no thread is joined.
 std::atomic<share::ControlSocket*> open_socket{nullptr};
 
-// Whose thread must not call the driver when that ends.
+// Its thread must stay out of the driver once the process is ending.
 std::atomic<Control*> looking_after_host{nullptr};
 
-// Whose socket it is.
+// The owner of the socket.
 std::atomic<Control*> controlled{nullptr};
 std::atomic<bool> process_ends{false};
 
 void close_socket() {
   process_ends.store(true);
-  // A paused one is needed still: what the program has to do before it ends waits until it is
+  // A paused process still needs its socket: whatever it must do before exiting waits until it is
   // resumed.
   Control* const control = controlled.load();
   if (control != nullptr && control->is_paused()) return;
@@ -60,10 +60,10 @@ share::ControlAnswer as_answer(const Report& report) {
 
 }  // namespace
 
-// The thread that pauses or resumes, or the one that looks after memory.
+// Exclusive right to operate, for a thread that pauses or resumes, or for the upkeep thread.
 class Control::Alone {
  public:
-  // Waits so long for a pause or a resume that is under way, and so long for upkeep.
+  // Waits up to for_request for a pause or resume in progress, and up to for_upkeep for upkeep.
   Alone(std::atomic<Busy>& busy, Busy as, Duration for_request, Duration for_upkeep) : busy_(busy) {
     const std::uint64_t began = now_us();
     for (;;) {
@@ -168,7 +168,7 @@ Duration Control::look_once() {
     const Size mapped = memory_.spilled_free_on(device->ordinal());
     has_more |= spill_ahead_.look_after(*device, mapped, now_ns());
   }
-  // The driver pins under a lock that the program's own calls need: they get as much of it.
+  // The driver pins under a lock that the program's calls need too, so rest for as long.
   const Duration took{now_us() - began};
   const Duration rest = has_more ? std::clamp(took, shortest, usual) : usual;
   if (places_.load() && now_us() >= next_placing_us_) {
@@ -251,7 +251,7 @@ void Control::start() {
     return;
   }
   controlled.store(this);
-  open_socket.store(new share::ControlSocket{std::move(*opened)});  // lives as long as the process
+  open_socket.store(new share::ControlSocket{std::move(*opened)});  // never freed
   static std::atomic<bool> registered{false};
   if (!registered.exchange(true)) std::atexit(&close_socket);
   if (!ahead_.is_none()) start_looking_after_host();

@@ -25,7 +25,7 @@ using share::DeviceFigures;
 using share::Figures;
 using share::PublishedFigures;
 
-// Never destroyed: its thread may still be at work when the process ends.
+// Never destroyed: its thread may still be running when the process ends.
 std::atomic<PublishedFigures*> published{nullptr};
 
 struct Work {
@@ -110,7 +110,8 @@ Result<void> answer_next(const Work& work) {
   return work.figures.answer(figures_of(work.engine), *question);
 }
 
-// Until nobody can ask any more. What else goes wrong may pass, as a moment without descriptors.
+// Loops until no query can arrive any more. Other errors may be transient, such as a lack of
+// descriptors.
 Error answer_questions(const Work& work) {
   constexpr useconds_t shortest = 50'000;
   constexpr useconds_t longest = 5'000'000;

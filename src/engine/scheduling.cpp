@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration longest_park{100'000};
 
-// What the issuing threads call goes straight through every hook, as long as they live.
+// Makes the issuing threads' calls bypass every hook for as long as they live.
 void begin_issuing_thread() {
   alignas(HookBypass) static thread_local std::byte never_ended[sizeof(HookBypass)];
   new (never_ended) HookBypass;
@@ -43,7 +43,7 @@ Scheduling::Parts::Parts(const Driver& driver, const Captures& captures,
       kernels(driver),
       scheduler(marks, settings) {}
 
-// Two threads may both make them; the first to publish wins.
+// Two threads may both create them; the first to publish wins.
 Scheduling::Parts& Scheduling::ready_parts() {
   if (Parts* known = parts()) return *known;
   auto* mine = new Parts{driver_, captures_, settings_of(options_)};
@@ -80,7 +80,7 @@ void Scheduling::set_policy(Schedule policy) {
   if (policy != Schedule::Off) {
     Parts& known = ready_parts();
     known.scheduler.set_policy(policy);
-    if (!is_on()) known.kernels.forget_all();  // what happened while nobody looked
+    if (!is_on()) known.kernels.forget_all();  // kernels may have changed while off
     known.scheduler.accept();
     on_.store(true, std::memory_order_release);
     return;

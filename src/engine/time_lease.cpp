@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch waits for while processes share a device's time.
+// How launches wait while processes share a device's time.
 #include "engine/time_lease.hpp"
 
 #include <unistd.h>
@@ -19,16 +19,16 @@ namespace {
 using node::TimeGrant;
 
 constexpr std::uint64_t ms = 1'000'000;
-// The service says that it lives every 100 ms while anybody waits, and grants within little more
-// than a second.
+// While any client waits, the service updates its heartbeat every 100 ms, and grants within little
+// more than a second.
 constexpr std::uint64_t longest_silence_ns = 500 * ms;
 constexpr std::uint64_t longest_wait_ns = 5'000 * ms;
 constexpr std::uint64_t natively_for_ns = 10'000 * ms;
-// What is in flight may wait for the very call that waits for it.
+// Work in flight may depend on the very call that waits for it.
 constexpr std::uint64_t patience_ns = 5 * ms;
 constexpr std::uint32_t most_let_through = 1'024;
 constexpr std::uint32_t long_window_us = 1'000;
-constexpr std::uint64_t idle_after_ns = ms / 2;  // a program that waits for each kernel has pauses
+constexpr std::uint64_t idle_after_ns = ms / 2;  // a program that waits for each kernel has gaps
 constexpr std::uint64_t rest_ns = 1'000 * ms;
 
 Duration as_duration(std::uint64_t ns) {
@@ -48,7 +48,7 @@ void TimeLease::begin(lease::Leases& leases, lease::Grants& grants) {
   ::pthread_detach(thread);
 }
 
-// A capture's calls give no device anything, and an event of ours would break some.
+// Captured calls give the device no work, and an event of cuvmm's would break some captures.
 CUresult TimeLease::before(const CallSite& site) {
   const bool is_work = site.call < Call{call_count} && is_device_work(site.call);
   if (!is_work || stays_out_.load() || dependencies_.captures.any()) return CUDA_SUCCESS;
@@ -93,7 +93,7 @@ bool TimeLease::may_launch(OfDevice& device) {
   return grant == TimeGrant::Held && has_room(device);
 }
 
-// The own thread is woken too: it has something to look after.
+// Also wakes this process's own thread, which now has work to track.
 void TimeLease::wants(OfDevice& device) {
   if (device.words->wants.exchange(1) != 0) return;
   leases_->say_time_news();
@@ -104,7 +104,7 @@ bool TimeLease::has_room(OfDevice& device) {
   const std::uint32_t window_us = device.words->window.load(std::memory_order_relaxed);
   if (window_us == 0) return true;
   const Holding holding{lock_};
-  // So that kernels longer than the window do not leave the device idle between two of them.
+  // Two, so that kernels longer than the window leave no gap between them on the device.
   const std::size_t least = window_us >= long_window_us ? 2 : 1;
   if (device.flight_count < least) return true;
   if (device.in_flight_ns < std::uint64_t{window_us} * 1'000) return true;
@@ -116,7 +116,7 @@ bool TimeLease::has_room(OfDevice& device) {
 void TimeLease::wait_to_launch(OfDevice& device) {
   device.waiting.fetch_add(1);
   const std::uint64_t asked_at = now_ns();
-  // A pause of the process waits for this call, so the call does not wait any longer then.
+  // A pause of the process waits for this call, so the call stops waiting when a pause begins.
   const auto may_wait = [&] {
     return counts() && !stays_out_.load() && !dependencies_.calls.is_shut();
   };
@@ -197,7 +197,7 @@ void TimeLease::look_at_board() {
   }
 }
 
-// How long until it is worth another look.
+// Returns the time until the next look, in ns.
 std::uint64_t TimeLease::look_at(OfDevice& device) {
   const std::uint64_t now = now_ns();
   node::GrantWords& words = *device.words;
@@ -222,7 +222,7 @@ std::uint64_t TimeLease::look_at(OfDevice& device) {
     if (is_idle) {
       words.wants.store(0);
       leases_->say_time_news();
-      // Somebody may have begun to wait in between.
+      // A thread may have begun to wait in between.
       if (device.waiting.load() != 0) wants(device);
     }
   }

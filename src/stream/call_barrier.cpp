@@ -77,7 +77,7 @@ void CallBarrier::end_of_thread(void* thread) {
   return added;
 }
 
-// Only this thread lives on, and none of the others has passed any more.
+// Only the calling thread survives a fork, so no other thread is inside a barrier.
 void CallBarrier::forget_after_fork() {
   const Thread* const here = this_thread();
   for (Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
@@ -110,7 +110,7 @@ CallBarrier::SteppedOut::SteppedOut(CallBarrier& threshold) : threshold_(thresho
   if (was_inside_) step(steps, std::memory_order_release);
 }
 
-// The pass that was stepped out of ends as it would have.
+// The outer pass then ends normally.
 CallBarrier::SteppedOut::~SteppedOut() {
   if (was_inside_) threshold_.enter();
 }
@@ -141,8 +141,8 @@ bool CallBarrier::begin_shut(Exempt exempt) {
   return false;
 }
 
-// A program may have refused itself the call since (seccomp). Then every thread makes a barrier of
-// its own from here on; but one that enters just now may not know it yet.
+// The program may have blocked membarrier() since (seccomp). From here on every thread issues its
+// own fence, but a thread that is entering right now may not know that yet.
 bool CallBarrier::is_seen_by_all() {
   if (!has_membarrier_.load() || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return true;
   has_membarrier_.store(false);

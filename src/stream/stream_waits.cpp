@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for streams and asking whether they have run dry: under pressure, and to stop the
-// program.
+// Waiting for streams and checking whether they are idle, under pressure and to stop the program.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 namespace cuvmm {
 namespace {
 
-// Polling costs little while the wait is short, and leaves the processor alone while it is long.
+// Short waits poll often; long waits back off and leave the processor alone.
 class Patience {
  public:
   void rest() {
@@ -39,8 +38,8 @@ bool StreamClock::is_idle(CUstream handle) const {
   return driver_.cuStreamQuery(handle) == CUDA_SUCCESS;
 }
 
-// To query a stream waits while another thread is held up in a launch on it (measured). So it is
-// done only while nobody is in the middle of one, and not at all where somebody is.
+// Querying a stream blocks while another thread is stuck in a launch on it (measured). So this
+// queries only with the gate closed and no thread inside a launch, and otherwise gives up.
 void StreamClock::ask_whether_idle(StreamState& state) {
   if (state.ended.load()) return;
   if (state.kind == StreamKind::Everything) {
@@ -50,11 +49,11 @@ void StreamClock::ask_whether_idle(StreamState& state) {
     return;
   }
   {
-    // The events of marks will tell. What a barrier stands for, the driver does not count either.
+    // The marks' events tell more: the driver's answer does not cover a barrier mark's work.
     const Holding holding{state.lock};
     if (!state.marks.empty()) return;
   }
-  // The legacy stream answers for other threads' own streams too.
+  // The legacy stream also answers for other threads' default streams.
   const bool is_others =
       state.kind == StreamKind::PerThread && state.thread != PerThreadUse::this_thread();
   const CUstream handle = is_others ? CU_STREAM_LEGACY : state.handle;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the program takes and gives back, in every way that it can.
+// Memory that the program allocates and frees, in every form.
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
 namespace {
 
-// The memory that lies there, where it is ours.
+// The allocation at this address, if cuvmm serves it.
 template <Call call>
 std::optional<AllocationFacts> facts_of(const Forward<call>& forward, std::uint64_t address) {
   const Serving* serving = forward.engine().serving();
   return serving != nullptr && address != 0 ? serving->memory.find(address) : std::nullopt;
 }
 
-// What was asked for, and where the answer to it lies once it is there.
+// The request, as it is recorded with its answer.
 struct Asked {
   Size size = 0;
   std::uint64_t stream = 0;
@@ -37,13 +37,13 @@ CUresult record_allocation(const Forward<call>& forward, CUresult answer, const 
   return answer;
 }
 
-// The time is taken before the memory can become somebody else's.
+// The time is taken before the memory can be reused.
 template <Call call, class Free>
 CUresult record_free(const Forward<call>& forward, std::uint64_t address, const Asked& asked,
                      Free&& free) {
   if (!trace_is_on()) return free();
   const std::uint64_t began = now_ns();
-  const auto facts = facts_of(forward, address);  // gone once it is freed
+  const auto facts = facts_of(forward, address);  // unknown once it is freed
   const CUresult answer = free();
   TraceRecord event{.time = began,
                     .event = TraceEvent::FreeFailed,
@@ -63,7 +63,7 @@ constexpr std::uint16_t native = trace_flag::native;
 constexpr std::uint16_t host = trace_flag::native | trace_flag::on_host;
 constexpr std::uint16_t ordered = trace_flag::stream_ordered;
 
-// Past us: counted under its address.
+// Memory served by the driver is counted under its address.
 template <Call call>
 void count_natively(const Forward<call>& forward, CUresult answer, const CUdeviceptr* given,
                     Size size) {
@@ -71,7 +71,7 @@ void count_natively(const Forward<call>& forward, CUresult answer, const CUdevic
   if (serving == nullptr || answer != CUDA_SUCCESS || given == nullptr) return;
   serving->memory.took_natively({NativeMemory::Kind::Address, *given}, size);
 }
-// What is being captured is a graph's to take.
+// A captured allocation belongs to a graph, and is not counted here.
 template <Call call>
 void count_natively(const Forward<call>& forward, CUresult answer, const CUdeviceptr* given,
                     Size size, CUstream stream) {
@@ -93,7 +93,7 @@ CUresult counted_free(const Forward<call>& forward, CUdeviceptr address, Free&& 
   return answer;
 }
 
-// Announced once, then served by us or by the driver: `flags` say by whom.
+// Announced once, then served by cuvmm or by the driver; `flags` tell which.
 template <Call call, class Serve, class... Arguments>
 CUresult by_us_or_the_driver(const Forward<call>& forward, std::uint16_t& flags, Serve&& serve,
                              Arguments... arguments) {
@@ -110,7 +110,7 @@ CUresult by_us_or_the_driver(const Forward<call>& forward, std::uint16_t& flags,
 
 CUVMM_HOOK(cuMemAlloc_v2, CUdeviceptr* address, size_t size) {
   Asked asked{.size = size};
-  // A queued call that finds a promise without memory has nobody to say it to.
+  // Deferred backing may fail in a later call. A queued call could not report that.
   Resizer* const resizer = forward.engine().scheduling().is_on() ? nullptr : resizer_of(forward);
   const auto serve = [&](Memory& memory) {
     return resizer != nullptr ? resizer->allocate(address, size) : memory.allocate(address, size);

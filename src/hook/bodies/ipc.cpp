@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that processes give each other by handles of 64 bytes. That of the driver's own memory is
-// the driver's business.
+// Memory shared between processes by 64-byte handles. The driver handles its own memory.
 #include "base/log.hpp"
 #include "hook/serve.hpp"
 
