@@ -40,12 +40,12 @@ std::string exact_text(Size bytes) {
 
 Result<Size> parse_size(std::string_view text) {
   text = without_outer_blanks(text);
-  if (text.empty()) return not_a_size("nothing is written there");
+  if (text.empty()) return not_a_size("the value is empty");
   const auto number = take_decimal(text);
   if (!number) return not_a_size("not a number, or too large");
   const auto shift = shift_of_unit(without_outer_blanks(text));
   if (!shift) return not_a_size("not a unit: B, K, M, G, T, P or E");
-  if (*shift == 0 && number->fraction != 0) return not_a_size("a part of a byte");
+  if (*shift == 0 && number->fraction != 0) return not_a_size("a fraction of a byte");
   if (number->whole > unlimited >> *shift) return not_a_size("too large");
 
   __extension__ using Wide = unsigned __int128;

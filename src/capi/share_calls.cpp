@@ -118,14 +118,14 @@ Result<GrantAccess> access_of(const cuvmm_share_grant& wanted) {
     case CUVMM_SHARE_READ_ONLY:
       return GrantAccess::ReadOnly;
     default:
-      return Error::invalid(granting, "access of no known kind");
+      return Error::invalid(granting, "unknown kind of access");
   }
 }
 
 Result<share::Granted> granted(const cuvmm_shared_buffer& buffer, const cuvmm_share_grant& wanted) {
   const GrantAccess access = TRY(access_of(wanted));
   const std::uint64_t there = buffer.buffer.chunk_count();
-  if (wanted.first_chunk >= there) return Error::invalid(granting, "chunks that are not there");
+  if (wanted.first_chunk >= there) return Error::invalid(granting, "no such chunks");
   const std::uint64_t count =
       wanted.chunk_count != 0 ? wanted.chunk_count : there - wanted.first_chunk;
   return buffer.buffer.grant(wanted.first_chunk, count, access, wanted.tag);

@@ -42,7 +42,7 @@ void TimeLease::begin(lease::Leases& leases, lease::Grants& grants) {
   grants_ = &grants;
   pthread_t thread{};
   if (start_thread(&thread, &TimeLease::run, this) != 0) {
-    CUVMM_LOG(Warning, "no thread for sharing device time; launches wait for nobody");
+    CUVMM_LOG(Warning, "cannot start the thread that shares device time; launches do not wait for other processes");
     return;
   }
   ::pthread_detach(thread);
@@ -153,7 +153,7 @@ void TimeLease::wait_to_launch(OfDevice& device) {
 
 void TimeLease::go_on_natively(const char* why) {
   natively_until_.store(now_ns() + natively_for_ns);
-  CUVMM_LOG_RARELY(Warning, "%s: this process launches as without the service for %.0f s", why,
+  CUVMM_LOG_RARELY(Warning, "%s: launching without sharing device time for %.0f s", why,
                    static_cast<double>(natively_for_ns) / 1e9);
 }
 

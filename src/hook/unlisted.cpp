@@ -138,7 +138,7 @@ void* known_entry(void* real) {
 
 void lose_sight(const char* name) {
   if (!hook_coverage().lose()) return;
-  CUVMM_LOG(Info, "function=%s is unknown to this version: cuvmm relies on full coverage no longer",
+  CUVMM_LOG(Info, "function=%s is unknown to this version: hook coverage is no longer full",
             name);
 }
 

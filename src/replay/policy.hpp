@@ -14,7 +14,7 @@ struct PolicyCounters {
   Size physical_peak_bytes = 0;
   std::uint64_t creates = 0;  // times that physical memory was taken from the driver
   std::uint64_t moves = 0;    // chunks that got other addresses
-  std::uint64_t retries = 0;  // allocations that had to wait until cached memory was given back
+  std::uint64_t retries = 0;  // allocations that had to wait until cached memory was released
   std::uint64_t compacted_blocks = 0;  // live ones whose memory was moved, at the same addresses
   double modelled_us = 0;  // that the driver's calls would have taken on the measured card
 };

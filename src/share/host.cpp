@@ -236,7 +236,7 @@ Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
   const Granted& granted = found->second;
   const std::vector<ChunkRef>& chunks = granted.chunks;
   if (fetch.first >= chunks.size()) {
-    return Error::invalid("serve an importer", "it fetches chunks that are not there");
+    return Error::invalid("serve an importer", "it fetches no such chunks");
   }
   const std::size_t end = std::min(chunks.size(), fetch.first + most_descriptors);
   Chunks sent{.grant = fetch.grant, .first = fetch.first, .sizes = {}};

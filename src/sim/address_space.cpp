@@ -106,7 +106,7 @@ CUresult AddressSpace::map(CUdeviceptr address, std::shared_ptr<Chunk> chunk, Ow
   if (first_overlap(address, size) != mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
   if (!Views::can_show(address, size)) {
     CUVMM_LOG_ONCE(Warning,
-                   "memory cannot be shown this far up in the simulated addresses: cuMemMap "
+                   "this address is beyond what the simulated driver can map: cuMemMap "
                    "answers out of memory");
     return CUDA_ERROR_OUT_OF_MEMORY;
   }

@@ -26,7 +26,7 @@ CUresult Process::join_card() {
   if (!joined.ok()) return CUDA_ERROR_OPERATING_SYSTEM;
   card_ = std::move(*joined);
   if (card_->device_count() != shape.devices || card_->memory() != shape.memory) {
-    CUVMM_LOG(Info, "the card %s has %d devices of %llu bytes, as its first process said",
+    CUVMM_LOG(Info, "card %s: %d devices of %llu bytes, as set by its first process",
               options.card.name.c_str(), card_->device_count(),
               static_cast<unsigned long long>(card_->memory()));
   }

@@ -17,7 +17,7 @@ class LogLines {
 
   struct Line {
     std::uint64_t process = 0;
-    std::optional<TraceRecord> event;  // with the time of the log's clock; none: words for a person
+    std::optional<TraceRecord> event;  // with the time of the log's clock; none: a note for the reader
   };
   // Nothing where the line is no line of ours.
   std::optional<Line> read(std::string_view line) const;

@@ -24,7 +24,7 @@ constexpr TraceEvent all_events[] = {
 TEST(LogLine, OfEveryEventIsReadBack) {
   const view::LogLines lines;
   for (const TraceEvent event : all_events) {
-    if (event == TraceEvent::Note) continue;  // words for a person
+    if (event == TraceEvent::Note) continue;  // a note for the reader
     const TraceRecord record{.time = 7000,
                              .event = event,
                              .flags = 3,

@@ -42,7 +42,7 @@ std::string path_of(const std::string& name) {
 }
 
 Error system_said(int code, const std::string& path) {
-  CUVMM_LOG(Error, "the simulated card's file %s cannot be had: %s", path.c_str(),
+  CUVMM_LOG(Error, "cannot open the simulated card's file %s: %s", path.c_str(),
             std::strerror(code));
   return {.kind = ErrorKind::SystemFailed, .system_code = code, .doing = joining};
 }
@@ -53,7 +53,7 @@ Result<void> check_owner(int file, const std::string& path) {
   if (::fstat(file, &facts) != 0) return system_said(errno, path);
   const bool others_may = (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0;
   if (S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid() && !others_may) return {};
-  CUVMM_LOG(Error, "the simulated card's file %s is not this user's alone: remove it",
+  CUVMM_LOG(Error, "the simulated card's file %s is accessible to other users: remove it",
             path.c_str());
   return Error::invalid(joining, "its file is not this user's alone");
 }
