@@ -71,7 +71,7 @@ class Borrower {
   Memory& memory_;
   const Duration patience_;
 
-  Lock lock_{LockOrder::IpcOpened};  // guards the members below
+  Lock lock_{LockOrder::IpcOpened};  // guards what follows
   Condition changed_;
   All all_;
   std::map<std::uint64_t, std::shared_ptr<Owner>> owners_;  // by instance, while they answer

@@ -7,11 +7,11 @@
 namespace cuvmm::share {
 namespace {
 
-// The first three fields stay as they are in every version to come.
+// The first three fields must never change, in any version.
 struct Header {
   std::uint32_t magic = 0;
   std::uint16_t version = 0;
-  std::uint16_t kind = 0;  // the place in Message, from 1
+  std::uint16_t kind = 0;  // the index in Message, plus 1
   std::uint32_t body = 0;  // bytes that follow
   std::uint32_t descriptors = 0;
 };
@@ -20,7 +20,7 @@ static_assert(sizeof(Header) == 16);
 constexpr std::uint32_t magic = 0x48535643;  // "CVSH"
 constexpr const char* reading = "read a message";
 
-// Chunks as it travels: the sizes follow.
+// Chunks on the wire; the sizes follow.
 struct ChunksBody {
   std::uint64_t grant = 0;
   std::uint32_t first = 0;
