@@ -15,7 +15,7 @@ namespace {
 
 enum class Ended : std::uint8_t { Well, TooLate, Unwanted };
 
-// Waits in parts, so that it is noticed soon where nobody wants it any more.
+// Waits in intervals, so that it soon notices when the result is no longer wanted.
 Ended wait_in_parts(const std::function<bool(std::uint64_t)>& wait, std::uint64_t until,
                     const StillWanted& is_wanted) {
   constexpr std::uint64_t a_part = 100'000'000;  // ns
@@ -27,8 +27,8 @@ Ended wait_in_parts(const std::function<bool(std::uint64_t)>& wait, std::uint64_
   }
 }
 
-// Errors point to texts that live as long as the process does. Kept by one at a time, as the thread
-// that holds a program still is one at a time; each text once.
+// An Error's text must live as long as the process. Keeps each text once. Not synchronised: only
+// one thread at a time holds the program still.
 const char* kept_text(const std::string& text) {
   struct Kept {
     std::string text;
@@ -42,7 +42,7 @@ const char* kept_text(const std::string& text) {
   return all->text.c_str();
 }
 
-// As the program has named it, or as the system has: "python".
+// As named by the program or the system, for example "python".
 std::string name_of_thread(pid_t thread) {
   const std::string path = "/proc/self/task/" + std::to_string(thread) + "/comm";
   const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
@@ -94,7 +94,7 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
     go_on(program);
     return too_late(why);
   }
-  // What only now turned out to be called unseen has not been kept out.
+  // A call that only now turned out to bypass the hooks was not kept out.
   if (const char* const why = why_it_runs_on(program)) {
     go_on(program);
     return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
