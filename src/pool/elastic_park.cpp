@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pool's memory kept aside, taken, or given back as a whole.
+// Parking, evicting and closing a pool's memory.
 #include "pool/elastic_pool.hpp"
 #include "vmm/deferred_release.hpp"
 
@@ -107,7 +107,7 @@ Size ElasticPool::evictable_bytes() const {
 
 void ElasticPool::close() {
   const Result<void> waited = fences_->wait();
-  // An error that stays has ended the work too.
+  // A sticky error has ended the work too.
   const bool work_is_over =
       waited.ok() || is_sticky(static_cast<CUresult>(waited.error().driver_code));
   std::vector<MappedChunk> going;  // home after the lock
