@@ -59,7 +59,7 @@ Result<Activation> ElasticPool::unpark() {
 }
 
 Size ElasticPool::drop_parked() {
-  std::vector<MappedChunk> going;  // home after the lock
+  std::vector<MappedChunk> going;  // released after the lock
   const Holding holding{lock_};
   if (state_ != State::Parked || parked_.empty()) return 0;
   going.swap(parked_);
@@ -110,7 +110,7 @@ void ElasticPool::close() {
   // A sticky error has ended the work too.
   const bool work_is_over =
       waited.ok() || is_sticky(static_cast<CUresult>(waited.error().driver_code));
-  std::vector<MappedChunk> going;  // home after the lock
+  std::vector<MappedChunk> going;  // released after the lock
   const Holding holding{lock_};
   if (state_ == State::Closed) return;
   state_ = State::Closed;

@@ -64,7 +64,7 @@ Result<void> ArenaPolicy::release(const ReplayEvent& event) {
     return Error{.kind = ErrorKind::NotFound, .doing = "free"};
   }
   if (event.kind == Kind::Blocking) {
-    context_->free_after(allocation, FreeTicket{});  // its work is done
+    context_->free_after(allocation, FreeTicket{});  // no work is pending
   } else {
     pool_->free(allocation, {.stream = event.stream, .tick = ++last_tick_});
   }

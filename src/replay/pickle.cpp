@@ -11,7 +11,7 @@
 namespace cuvmm::replay {
 namespace {
 
-// Named as Python's pickletools names them.
+// The names are those of Python's pickletools.
 struct RefusedOpcode {
   unsigned char code;
   const char* name;

@@ -35,8 +35,8 @@ class Scheduler {
   void park(Duration at_most);
 
   Client& create_client(std::string name, int priority, int weight);
-  // When it returns, everything that the client submitted has been issued, and threads bound to it
-  // have no client.
+  // When it returns, everything that the client submitted has been issued. Threads bound to it fall
+  // back to the client for all threads, if any.
   void end_client(Client& client);
   std::vector<Client*> clients() const;
   // nullptr if there is no such client, or it has ended.

@@ -35,7 +35,7 @@ enum class GrantAccess : std::uint32_t { ReadWrite = 0, ReadOnly = 1 };
 
 enum class Refusal : std::uint32_t {
   Version = 1,    // the exporter speaks another version
-  Token = 2,      // not the one beside the socket
+  Token = 2,      // wrong token
   TooMany = 3,    // the exporter has reached its limit of importers
   Unknown = 4,    // no such memory, or a wrong secret
   Freed = 5,      // the memory was freed

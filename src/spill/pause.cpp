@@ -170,7 +170,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
   if (!taken.ok()) {
     PauseReport back;
     Result<void> returned = put_all_back(back, Partly::No);
-    // A driver that refused once may not do so again.
+    // Retries once, since a refusal by the driver may be transient.
     if (!returned.ok()) returned = put_all_back(back, Partly::No);
     if (!returned.ok()) {
       paused_ = report;
@@ -198,7 +198,7 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   const RelaxedCapture relaxed{program_.driver};
   PauseReport report;
   Result<void> returned = put_all_back(report, partly);
-  // A driver that refused once may not do so again.
+  // Retries once, since a refusal by the driver may be transient.
   if (!returned.ok() && returned.error().kind != ErrorKind::OutOfMemory) {
     report.moved = 0;
     returned = put_all_back(report, partly);

@@ -60,8 +60,8 @@ class Pauser {
   // other failures, unless evicted memory cannot be restored: then the process is paused, and can
   // be resumed. Does nothing if it is already paused.
   //
-  // `is_wanted` is polled while it waits for work in flight; once that returns false, the wait ends
-  // as if it had timed out.
+  // `is_wanted` is polled while it waits for calls and work in flight; once that returns false, the
+  // wait ends as if it had timed out.
   Result<PauseReport> pause(Duration timeout, Strict strict,
                             const StillWanted& is_wanted = &always_wanted);
   // OutOfMemory if the devices have no room now. The process then stays paused; the caller may try

@@ -42,7 +42,7 @@ bool SpillAhead::look_after(DeviceMemory& device, Size mapped, std::uint64_t now
     const Size beyond = seen.most_used - used + most_ahead_;
     const Size wanted =
         std::min({beyond, store.spill_room() / 4, available_host_memory() / share_of_host});
-    // Doubles what is ready, so that small chunks exist for the remainder.
+    // Roughly doubles what is ready, so that small chunks exist for the remainder.
     Size size = device.granule();
     while (size * 2 <= std::min(ready, largest_chunk)) size *= 2;
     if (ready + size <= wanted) return store.make_spilled_ready(size).ok();
