@@ -49,9 +49,9 @@ struct RegionFigures {
   std::array<char, 40> what{};  // zero-terminated
   Size held = 0;                // physical memory, on the device and elsewhere
   Size used = 0;                // by live blocks
-  Size cached = 0;    // by freed blocks kept for the next allocation of their size
-  Size spilled = 0;   // of what is held
-  Size reserved = 0;  // addresses
+  Size cached = 0;              // by freed blocks kept for the next allocation of their size
+  Size spilled = 0;             // part of `held`
+  Size reserved = 0;            // addresses
 };
 
 // All pauses of the process so far, or all resumes.
@@ -81,7 +81,7 @@ struct Figures {
   std::uint32_t device_count = 0;
   std::uint32_t is_paused = 0;
   std::uint32_t region_count = 0;
-  std::uint32_t regions_left_out = 0;  // the ones that hold the least
+  std::uint32_t regions_left_out = 0;  // the smallest, by `held`
   std::uint32_t reserved = 0;
   Size paused = 0;  // bytes on the host while the process is paused
   PauseFigures pauses;
