@@ -33,7 +33,7 @@ Result<void> ArenaPolicy::make_parts(const Settings& settings) {
   CUcontext context = nullptr;
   TRY(driver.check(driver.cuCtxGetCurrent(&context), "find the simulated context"));
   device_ = TRY(DeviceMemory::create(driver, 0, memory));
-  // The pool's handle does not matter here: nobody asks the driver for its memory.
+  // The handle of the pool is irrelevant: nothing asks the driver for its memory.
   pool_ = TRY(PoolMemory::create(driver, *device_, order_, nullptr));
   context_ = TRY(ContextMemory::create(driver, *device_, order_, context,
                                        AccessSet::of(device_->ordinal()), quiescence_));

@@ -45,7 +45,7 @@ class DriverSide {
   virtual std::optional<std::uint64_t> device_time(Batch& batch) = 0;
   // Whether the device has yet to reach the point that a record marks, or that a wait waits for.
   virtual bool is_yet_to_come(const Request&) { return false; }
-  // Discards the batch: its context is about to end, so nobody will ask for its time.
+  // Discards the batch: its context is about to end, so its time will not be asked for.
   virtual void drop(Batch&) {}
 };
 

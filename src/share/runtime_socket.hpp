@@ -64,12 +64,12 @@ class ListeningSocket {
   ForkClosedFd socket_;
 };
 
-// NotFound if nobody listens there.
+// NotFound if no process listens there.
 Result<Fd> connect_to(const std::string& path, Deadline until);
 
 // The names of sockets in the folder that begin with `prefix` and are ready for connections.
 std::vector<std::string> sockets_in(const PrivateFolder& folder, const std::string& prefix);
-// Removes the sockets at which nobody listens any more.
+// Removes the sockets at which no process listens any more.
 void remove_stale_sockets(const PrivateFolder& folder, const std::string& prefix);
 
 }  // namespace cuvmm::share

@@ -25,7 +25,7 @@ Result<Session> Session::connect(const std::string& path, const Token& token, De
   constexpr const char* doing = "connect to the exporter";
   Fd socket = TRY(connect_to(path, until));
   TRY(checked_peer(socket));
-  // If the exporter left before it answered, nobody listens there any more.
+  // If the exporter left before it answered, no process listens there any more.
   const auto gone = [&](const Error& error) {
     return says_gone(error) ? refused(doing, {.why = Refusal::Ended}) : error;
   };

@@ -13,7 +13,7 @@ namespace cuvmm::share {
 // this process. Not thread-safe.
 class Session {
  public:
-  // NotFound if nobody listens at the path, or if the listener ended before it answered.
+  // NotFound if no process listens at the path, or if the listener ended before it answered.
   // NotAvailable if the versions differ. Any other refusal is InvalidArgument, with the Refusal's
   // name as its text.
   static Result<Session> connect(const std::string& path, const Token& token, Deadline until);

@@ -33,7 +33,7 @@ bool same(const Token& a, const Token& b) {
   return different == 0;
 }
 
-// Puts the complete file in place atomically, so that nobody reads half of it.
+// Puts the complete file in place atomically, so that no reader sees half of it.
 Result<void> write_token(const std::string& path, const Token& token) {
   constexpr const char* doing = "write the token";
   const std::string fresh = path + ".new";
