@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// time_us,action,address,size,stream: what torch.cuda.memory._record_memory_history() keeps.
+// time_us,action,address,size,stream: the history that torch.cuda.memory._record_memory_history()
+// keeps.
 #include "replay/csv.hpp"
 #include "replay/pytorch_actions.hpp"
 #include "replay/read_trace.hpp"

@@ -9,7 +9,7 @@
 namespace cuvmm {
 namespace {
 
-// A child of a fork has another scheduler, and none of its parent's clients.
+// Names the scheduler too, because a forked child has another one, without its parent's clients.
 struct Binding {
   const Scheduler* scheduler;
   Client* client;
@@ -65,7 +65,7 @@ void Scheduler::park(Duration at_most) {
   }
 }
 
-// A name that is taken gets a number, so that figures and pictures tell the two apart.
+// Appends a number to a name that is taken, so that figures and traces distinguish the two.
 Client& Scheduler::create_client(std::string name, int priority, int weight) {
   const Holding holding{lock_};
   const auto is_taken = [&] {

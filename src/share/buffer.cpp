@@ -24,7 +24,7 @@ struct Buffer::BufferMapping {
   explicit BufferMapping(Reservation&& addresses)
       : reservation(std::move(addresses)), mapping(Mapping::of(reservation)) {}
   Reservation reservation;
-  Mapping mapping;  // ends first
+  Mapping mapping;  // destroyed first
 };
 
 void Buffer::BufferMappingEnd::operator()(BufferMapping* place) const {

@@ -242,7 +242,7 @@ TEST_F(ReplayReaders, OwnTraceOfSeveralDevicesIsRefused) {
   other.device = 1;
   EXPECT_EQ(refusal(bytes_of_trace(in_folder("own"),
                                    {record(TraceEvent::Allocate, 1, 0x100, 64), other})),
-            "read trace: not supported (it tells of several devices)");
+            "read trace: not supported (it covers several devices)");
 }
 
 }  // namespace
