@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm advise: a trace under every policy, and what follows from that.
+// cuvmm advise: replays a trace with every policy and recommends one.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/wait.h>
@@ -31,7 +31,7 @@ struct AdviseRequest {
   bool json = false;
 };
 
-// Of the peak of live bytes.
+// Multiples of the peak of live bytes.
 constexpr std::array tried_shares{1.0, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0};
 
 struct Played {
@@ -39,7 +39,7 @@ struct Played {
   Size peak = 0;
 };
 
-// In a process of its own: one process can have one simulated driver.
+// Replays in a child process, since a process can have only one simulated driver.
 class Player {
  public:
   Player(const ReplayTrace& trace, std::string sim_driver)
@@ -90,8 +90,8 @@ class Player {
   const std::string sim_driver_;
 };
 
-// The least of the tried shares with which it completes. A policy that completes with some memory
-// is taken to complete with more.
+// The smallest of the tried limits with which the policy completes. A policy that completes with
+// some amount of memory is assumed to complete with more.
 Result<Size> least_of(const Player& player, const PolicyNeed& need, Size live) {
   const auto limit_of = [&](double share) {
     return round_up(static_cast<Size>(static_cast<double>(live) * share), usual_granule);
@@ -120,7 +120,7 @@ Result<std::vector<PolicyNeed>> needs_of(const AdviceFacts& facts, const Player&
     PolicyNeed need{.policy = policy, .peak = TRY(player.play(policy, unlimited)).peak};
     need.least = TRY(least_of(player, need, facts.live_peak));
     need.fits = need.least <= facts.limit;
-    // Between two of the tried ones, the limit itself decides.
+    // The limit lies between two of the tried ones, so try the limit itself.
     if (!need.fits && facts.limit >= std::max(facts.live_peak, usual_granule) &&
         TRY(player.play(policy, facts.limit)).completed) {
       need.fits = true;

@@ -20,7 +20,7 @@ Result<std::string> find_sim_directory() {
   return loadable(fs::path{driver}.parent_path().string());
 }
 
-// Installed, in the build tree, and in a Python package of which we are a part.
+// Looks in an installation, in the build tree, and in a Python package that contains us.
 Result<std::string> find_python_package() {
   const std::string plot =
       TRY(find_beside_us("cuvmm/plot/__main__.py", "find the Python package that draws",

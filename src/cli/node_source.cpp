@@ -42,7 +42,7 @@ Fd connect_to_web(const std::string& path) {
   return socket;
 }
 
-// The body of the service's answer; empty where there is none.
+// The body of the service's answer; empty if there is none.
 std::string get(const std::string& socket_path, const std::string& path, const char* accept) {
   const Fd socket = connect_to_web(socket_path);
   if (!socket.is_open()) return "";
@@ -68,7 +68,7 @@ std::string get(const std::string& socket_path, const std::string& path, const c
   return answer.substr(end + 4);
 }
 
-// Passes on what the service shows this user.
+// Passes on what the service shows to this user.
 class ServiceSource final : public NodeSource {
  public:
   explicit ServiceSource(std::string socket) : socket_(std::move(socket)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm set: other terms for clients of the node's service while they run.
+// cuvmm set: changes the terms of running clients of the node's service.
 #include <fmt/core.h>
 
 #include "base/option_types.hpp"

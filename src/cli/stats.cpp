@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm stats: a trace's summary, in one pass.
+// cuvmm stats: summarizes a trace in one pass.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t records_a_report = 65'536;
 
-// One process' trace, read to its end.
+// The totals of one process' trace.
 struct Summary {
   TraceSummary memory;
   ArenaSummary arenas;

@@ -17,7 +17,7 @@ bool begins_with_digit_after(const std::string& text, const std::string& beginni
          std::isdigit(static_cast<unsigned char>(text[beginning.size()])) != 0;
 }
 
-// %p is that process, all else is left to expand_file_name.
+// Replaces %p by that process; expand_file_name handles everything else.
 std::string with_process(const std::string& pattern, pid_t process) {
   std::string name;
   for (std::size_t i = 0; i < pattern.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The books as metrics and the live view show them.
+// The state as metrics and the live view show it.
 #include "daemon/broker.hpp"
 
 namespace cuvmm::daemon {

@@ -22,7 +22,7 @@ constexpr std::int64_t least_priority = -100;
 constexpr std::int64_t most_priority = 100;
 constexpr std::int64_t most_weight = 10'000;
 
-// Reads one file. The first problem is what is reported.
+// Reads one file. Reports only the first problem.
 class ConfigParser {
  public:
   ConfigParser(std::string path, Serves serves) : path_(std::move(path)), serves_(serves) {}

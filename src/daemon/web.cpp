@@ -60,7 +60,7 @@ Result<std::unique_ptr<Web>> Web::open(const WebOptions& options, Serves serves,
   return web;
 }
 
-// A user's own service shows nothing to others.
+// Only its own user and root may see a user's own service.
 std::optional<observe::WebViewer> Web::viewer_of(uid_t user) const {
   if (user == 0 || user == ::geteuid()) return observe::WebViewer{.sees_all = true};
   if (serves_ == Serves::OneUser) return {};

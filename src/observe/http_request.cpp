@@ -29,7 +29,7 @@ bool is_header_value(std::string_view text) {
   });
 }
 
-// Up to the separator, which is taken too. Nothing where there is none.
+// Takes the text up to the separator, and the separator. Returns nothing if there is none.
 std::optional<std::string_view> take_until(std::string_view& text, std::string_view separator) {
   const std::size_t end = text.find(separator);
   if (end == std::string_view::npos) return {};
@@ -74,7 +74,7 @@ std::string value_in_query(std::string_view query, std::string_view name) {
   return "";
 }
 
-// "[::1]:9435" and "localhost:9435"; nothing where it is none.
+// Accepts "[::1]:9435" and "localhost:9435". Returns nothing if the text is not a host.
 std::optional<std::string> host_without_port(std::string_view host) {
   std::string name;
   if (host.starts_with('[')) {
@@ -117,7 +117,7 @@ bool read_header(std::string_view line, HttpRequest& request, bool& has_host) {
   if (colon == std::string_view::npos) return false;
   const std::string_view name = line.substr(0, colon);
   const std::string_view value = without_outer_blanks(line.substr(colon + 1));
-  // A blank before the name would continue the line before.
+  // Leading whitespace would continue the previous line.
   if (!is_token(name) || !is_header_value(value)) return false;
   if (equal_in_any_case(name, "host")) {
     const auto host = host_without_port(value);
@@ -131,7 +131,7 @@ bool read_header(std::string_view line, HttpRequest& request, bool& has_host) {
     if (value.size() > scheme.size() && equal_in_any_case(value.substr(0, scheme.size()), scheme)) {
       request.token = without_outer_blanks(value.substr(scheme.size()));
     } else {
-      request.token = "?";  // of another kind, which is never right
+      request.token = "?";  // another scheme, which never matches
     }
   }
   return true;

@@ -29,7 +29,8 @@ double seconds(std::uint64_t us) {
   return number(us) / 1e6;
 }
 
-// Of what is neither cached nor asked for: what rounding and holes between blocks cost.
+// The share of used memory that the program did not request: the cost of rounding and of holes
+// between blocks.
 std::optional<double> fragmentation(const share::DeviceFigures& figures) {
   const Size held = figures.physical + figures.spilled;
   const Size used = held > figures.cached ? held - figures.cached : 0;
@@ -44,7 +45,7 @@ TimeHistogram histogram_of(const share::PauseFigures& figures) {
   return histogram;
 }
 
-// Writes one family after the other, each from all clients.
+// Writes the families in turn, each with the samples of all clients.
 class MetricsPrinter {
  public:
   MetricsPrinter(const Snapshot& snapshot, MetricFormat format)
@@ -269,7 +270,7 @@ void MetricsPrinter::print_moved() {
       moved(client, one.device, "host", "device", "placement", one.figures->placed_in);
       moved(client, one.device, "device", "host", "placement", one.figures->placed_out);
     }
-    // Of all devices of the process.
+    // Summed over all devices of the process.
     if (client.pauses) moved(client, "", "device", "host", "pause", client.pauses->bytes);
     if (client.resumes) moved(client, "", "host", "device", "resume", client.resumes->bytes);
   }

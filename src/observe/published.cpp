@@ -55,7 +55,7 @@ void PublishedProcesses::ask() {
       return one.seen.path() == path && !one.seen.has_ended();
     });
     if (is_known) continue;
-    // One that has just ended, or is of another version, is not seen.
+    // Skips a process that has just ended or is of another version.
     if (auto seen = share::SeenFigures::open(path); seen.ok()) all_.push_back({std::move(*seen)});
   }
   for (Known& one : all_) one.seen.ask();
@@ -74,7 +74,7 @@ void PublishedProcesses::add_to(Snapshot& snapshot, ShowsArguments arguments) co
   for (const Known& one : all_) {
     const share::Publisher& who = one.seen.publisher();
     const share::Figures& now = one.seen.figures();
-    if (now.question == 0) continue;  // it has never answered
+    if (now.question == 0) continue;  // it has not answered yet
     // Numbers of processes of another namespace say nothing here.
     const bool is_here = who.namespace_of_process == share::namespace_of_processes();
     ClientSample* client = is_here ? snapshot.client_of(who.process) : nullptr;

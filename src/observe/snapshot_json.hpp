@@ -7,7 +7,7 @@
 
 namespace cuvmm::observe {
 
-// One line, as the live view reads it.
+// One line of JSON, read by the live view.
 std::string print_json(const Snapshot& snapshot);
 // The arenas and windows of one client, on one line; empty if no client has that label.
 std::string print_client_json(const Snapshot& snapshot, const std::string& label);
