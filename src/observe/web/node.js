@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows each state that the service sends; keeps the last minutes itself.
+// Shows each state that the service sends. Keeps the history of the last minutes itself.
 
 const $ = (id) => document.getElementById(id);
 const STATES = ["running", "turn", "waiting", "paused", "idle", "stalled"];
@@ -8,12 +8,12 @@ const TONES = {running: "--good", turn: "--accent", waiting: "--wait", paused: "
 const EVENT_TONES = {"joined": "--good", "left": "--muted", "reclaimed": "--wait",
                      "refused": "--bad", "turn began": "--accent", "turn ended": "--accent",
                      "turns off": "--bad"};
-const OF_LOOK = {joined: 1, left: 1};  // no marks in the time lines
+const OF_LOOK = {joined: 1, left: 1};  // no marks in the timelines
 
 let token = decodeURIComponent(location.hash.slice(1));
 let state = null;
 let held = false;
-let opened = null;      // the label of the client that is shown in detail
+let opened = null;      // the label of the client shown in detail
 let regions = null;     // its arenas and windows, once they have arrived
 const history = [];     // {t, devices: {uuid: values}, clients: {label: values}}
 const lanes = new Map();  // label -> {samples, ended}
@@ -36,7 +36,8 @@ function element(tag, attributes, ...children) {
   return made;
 }
 
-// Children of `parent` by key, in that order. Those that stay keep their focus.
+// Updates the children of `parent` by key, in the order of `items`. Children that stay keep their
+// focus.
 function keep(parent, items, key_of, make, update) {
   const before = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   items.forEach((item, i) => {
@@ -57,7 +58,7 @@ function put(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// What one client has on one device, in parts that do not overlap.
+// A client's memory on one device, in disjoint parts.
 function parts_of(holding, is_paused) {
   const physical = holding.physical_bytes;
   if (physical === undefined) {
