@@ -114,7 +114,8 @@ void count(benchmark::State& state, const Held& few) {
   }
 }
 
-// Blocks with one chunk each, less the blocks' own bytes.
+// Holds blocks with one chunk each. Subtracts the blocks' own bytes, so that the chunks' bytes
+// remain.
 template <class Of>
 Held one_a_chunk(Size size, std::size_t bytes_a_block) {
   Held few = hold<Of>(chunks, size);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ./dev bench: every benchmark program; what each printed, and the same as JSON, under the
+# ./dev bench: runs every benchmark program, and records its output, also as JSON, under the
 # machine's name.
 results=bench/results/$(machine_here)
 mkdir -p "$results"
@@ -9,7 +9,7 @@ programs=(build/bin/cuvmm_bench_*)
 for program in "${programs[@]}"; do
   name=${program##*/cuvmm_bench_}
   run=()
-  # These are plain programs over the driver: where the machine has none, over the simulated one.
+  # These are plain programs over the driver. Without a driver, they run over the simulated one.
   if [[ $name =~ ^(calls|streams|placement|resize|share)$ ]] && ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
     run=(build/bin/cuvmm run --sim --mode off --)
   fi

@@ -12,7 +12,7 @@ SEARCH, BUILD = "src/alloc/arena/arena_search.cpp", "src/alloc/arena/arena_build
 COPY, JOIN = "src/hook/named_copy.cpp", "src/hook/legacy_join.cpp"
 POOL, FREE, MEMORY = "src/alloc/pool_order.hpp", "src/alloc/memory_free.cpp", "src/alloc/memory.cpp"
 
-# After every call of the kind, everything that was freed in any context counts as done.
+# After every such call, everything freed in any context counts as done.
 PROVE_EVERYTHING = """    if constexpr (%s) {
       if (Serving* const all = engine_.serving(); all != nullptr && answer == CUDA_SUCCESS) {
         for (StreamState* one : all->clock.table().everything_of_all()) {
@@ -43,7 +43,7 @@ MUTANTS = [
     ("pending ranges settle at once", 1, LAYOUT, "if (order.is_free_for_anyone(range.ticket)) done", "done"),
     ("any stream may use any free range", 1, SITE, "if (since.is_for_anyone() || since.stream == stream) return true;", "return true;"),
     ("memory that moves need not be idle", 1, BUILD, "if (!arena::is_idle(*range, order_) || !arena::is_within(reach, *range)) continue;\n    const Stretch chunks", "if (!arena::is_within(reach, *range)) continue;\n    const Stretch chunks"),
-    # 2. What synchronizing or querying proves.
+    # 2. What synchronization and queries prove.
     ("a free does not stand behind the legacy rule", 2, OPERATIONS, "answer_ = stand_as_barrier();", "answer_ = CUDA_SUCCESS;"),
     ("an allocation behind others does not stand behind the legacy rule", 2, OPERATIONS, "if (!is_ahead_of_barrier_) return CUDA_SUCCESS;\n  before_", "return CUDA_SUCCESS;\n  before_"),
     ("the usual search does not say that memory is behind others", 2, SEARCH, "block->is_behind_others = is_pending;", ""),
@@ -121,10 +121,10 @@ MUTANTS = [
     ("streams are asked whether they are idle while others submit", 12, WAITS, "void StreamClock::ask_whether_idle(StreamState& state) {", "void StreamClock::ask_whether_idle(StreamState& state) {\n  if (state.handle != nullptr) driver_.cuStreamSynchronize(state.handle);"),
     # 13. Synchronous calls.
     ("synchronous copies prove their context", 13, DOOR, END_OF_CALL, PROVE_EVERYTHING % "copies_or_sets"),
-    # The frees of blocking memory.
+    # Frees of blocking memory.
     ("a stream-ordered free of blocking memory has no ticket", 1, FREE, "end_blocking(*found, ticket);", "end_blocking(*found, {});"),
     ("after a capture a blocking free waits for nothing", 8, FREE, "const CUresult answer = free_as_the_driver_does();\n    if (answer", "const CUresult answer = CUDA_SUCCESS;\n    if (answer"),
-    # What cuvmm itself records and destroys.
+    # Events that cuvmm itself records and destroys.
     ("events of ended streams are destroyed", 12, TABLE, "  if (events.empty()) return true;\n", "  for (CUevent event : events) driver_.cuEventDestroy(event);\n  events.clear();\n  if (events.empty()) return true;\n"),
     ("a scheduled record on the legacy stream leaves other marks for later", 12, "src/sched/issuer_flight.cpp", "if (request.stream->kind == StreamKind::Legacy) close_batch();", ""),
 ]
