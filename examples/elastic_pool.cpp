@@ -56,7 +56,7 @@ int main() {
               static_cast<double>(pool.granule()) / MiB);
   print("nothing yet", pool);
 
-  // Stretches far apart, with memory behind nothing else.
+  // Stretches far apart; the addresses between them have no memory.
   for (std::uint64_t i = 0; i < 16; ++i) {
     const auto stretch = must(pool.allocate_at(i * 8 * GiB, 48 * MiB));
     fill(pool, stretch.address, static_cast<unsigned char>(i + 1), 48 * MiB);

@@ -26,7 +26,8 @@ class SharedPool(Owned):
 
     def __init__(self, physical_limit: int, places: Optional[Places] = None) -> None:
         super().__init__()
-        self._callbacks: Dict[str, _capi.ModelOptions] = {}  # the library has pointers
+        # Kept alive, since the library has pointers to them.
+        self._callbacks: Dict[str, _capi.ModelOptions] = {}
         places = places or Places()
         in_c = places._in_c()
         pool = c_void_p()

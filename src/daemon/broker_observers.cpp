@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What observers see, and how they change terms.
+// Shows the state to observers, and lets them change terms.
 #include "base/log.hpp"
 #include "daemon/broker.hpp"
 

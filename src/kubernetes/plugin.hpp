@@ -17,7 +17,7 @@ struct PluginPlace {
 };
 
 // Serves the kubelet and registers with it, and does so again after every restart of the kubelet,
-// which removes all sockets in its folder and creates its own anew. One thread runs it.
+// which removes all sockets in its folder and recreates its own. One thread runs it.
 class Plugin {
  public:
   // Calls `look_at_cards` every few seconds to update the cards' health.

@@ -122,7 +122,7 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
 // kept.
 void Leases::bring_back(std::uint64_t now) {
   if (!tenant_.is_paused()) {
-    paused_at_ = 0;  // resumed by someone else
+    paused_at_ = 0;  // something else resumed it
     return;
   }
   if (!tenant_.has_held_calls()) {

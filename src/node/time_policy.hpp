@@ -133,7 +133,7 @@ class TimePolicy {
     Microseconds revoked_at = 0;
     Microseconds drain_by = 0;
     bool goes_first = false;       // it has waited too long
-    Microseconds was_free_at = 0;  // until when it last had an Open grant on a device
+    Microseconds was_free_at = 0;  // when it last lost an Open grant, on any device
     std::int64_t credit = 0;       // at `credit_at`, if it has a cap
     Microseconds credit_at = 0;
     TimeUse use;
