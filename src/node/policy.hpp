@@ -18,7 +18,7 @@ class NodePolicy {
  public:
   explicit NodePolicy(const PolicyTimes& times = {}) : times_(times), turns_(times) {}
 
-  // `now` must be monotonic.
+  // `now` must never decrease.
   Decisions handle(const NodeEvent& event, Microseconds now);
   // The latest time at which the caller must send TimePassed.
   std::optional<Microseconds> next_wake() const;

@@ -35,7 +35,7 @@ struct TimeSettings {
   Microseconds outlasts = 100'000;          // how long work may stay in flight after a quantum
   Microseconds settles_within = 3'000'000;  // the same, for work launched without competition
   Microseconds suspended_for = 10'000'000;
-  Microseconds remembered = 10'000'000;  // after its last work, a client competes for so long
+  Microseconds remembered = 10'000'000;  // how long a client competes after its last work
   Microseconds window = 1'000;           // device time that a holder may have in flight
   Microseconds background_window = 200;  // the same, if others have a higher priority
   Microseconds suspended_window = 10'000;
@@ -72,7 +72,7 @@ class TimePolicy {
  public:
   explicit TimePolicy(const TimeSettings& settings = {}) : settings_(settings) {}
 
-  // Each returns the grants that it changed. `now` must be monotonic.
+  // Each returns the grants that it changed. `now` must never decrease.
   using Decisions = std::vector<TimeDecision>;
   Decisions configure(const TimeSettings& settings, Microseconds now);
   Decisions came(ClientId client, const TimeTerms& terms, Microseconds now);
@@ -86,7 +86,7 @@ class TimePolicy {
   Decisions drained(ClientId client, PlaceId device, Microseconds now);
   // When the client's work in flight ends, as far as it knows.
   void in_flight_until(ClientId client, Microseconds when);
-  // Whether the process is stopped by a signal, so that it cannot report anything.
+  // Whether a signal or a debugger has stopped the process, so that it cannot report anything.
   Decisions is_stopped(ClientId client, bool is, Microseconds now);
   // Whether the client has a turn for its memory (NodePolicy).
   Decisions has_memory_turn(ClientId client, bool has, Microseconds now);

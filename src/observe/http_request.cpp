@@ -45,7 +45,7 @@ std::optional<unsigned> hexadecimal_digit(char digit) {
   return {};
 }
 
-// What is not encoded as it has to be stays as it is.
+// Leaves invalid escapes as they are.
 std::string percent_decoded(std::string_view text) {
   std::string decoded;
   for (std::size_t i = 0; i < text.size(); ++i) {

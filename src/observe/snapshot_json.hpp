@@ -9,7 +9,7 @@ namespace cuvmm::observe {
 
 // One line of JSON, read by the live view.
 std::string print_json(const Snapshot& snapshot);
-// The arenas and windows of one client, on one line; empty if no client has that label.
+// One line of JSON with the arenas and windows of one client; empty if no client has that label.
 std::string print_client_json(const Snapshot& snapshot, const std::string& label);
 
 }  // namespace cuvmm::observe

@@ -32,7 +32,7 @@ class WebSource {
   // JSON, on one line.
   virtual std::string state(const WebViewer& viewer) = 0;
   // The arenas and windows of one client, as JSON on one line; empty if the viewer sees no client
-  // of that label.
+  // with that label.
   virtual std::string client(const WebViewer& viewer, const std::string& label) = 0;
 
  protected:

@@ -434,7 +434,8 @@ function facts_of(client) {
   return facts;
 }
 
-// Asked for one client at a time: all of them, once a second, would be much for the service.
+// Fetches one client's regions at a time: all clients' every second would be too much load for the
+// service.
 async function fetch_regions() {
   const label = opened;
   const answer = await fetch("client?label=" + encodeURIComponent(label),
@@ -451,7 +452,7 @@ function make_region() {
       element("i", {class: "cached"})));
 }
 
-// Each as wide as what it holds, beside the one that holds the most.
+// A region's width is its size relative to the largest region.
 function update_region(item, region) {
   const free = Math.max(0, region.held_bytes - region.used_bytes - region.cached_bytes);
   const widest = Math.max(1, ...regions.regions.map((one) => one.held_bytes));
