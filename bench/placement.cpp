@@ -62,7 +62,7 @@ void UseSpilledBlock(benchmark::State& state) {
   }
   unsigned char there = 0;
   MUST_WORK(cuMemcpyDtoH, &there, unused + size - 1, 1);
-  if (there != 1) state.SkipWithError("what was moved out has other bytes");
+  if (there != 1) state.SkipWithError("the contents of evicted memory have changed");
   state.counters["first_gb_s"] = first;
   state.counters["settled_gb_s"] = settled;
   MUST_WORK(cuMemFree, used);

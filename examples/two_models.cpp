@@ -46,7 +46,7 @@ class Model {
     unsigned char weight = 0;
     must(CALL(cuMemcpyDtoH)(&weight, weights_.address + 123 * MiB, 1) == CUDA_SUCCESS,
          "a copy failed");
-    must(weight == weight_, "the weights are others");
+    must(weight == weight_, "the weights have changed");
     // The device must finish its work on this memory before another model takes it.
     must(pool_.fence(name_, nullptr));
   }

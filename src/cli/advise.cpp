@@ -193,7 +193,7 @@ int give_advice(const AdviseRequest& request) {
   if (!trace) return fail(exit_failed, request.trace, trace.error());
   const ReplayTrace served = replay::with_refused_requests(*trace);
   if (served.events.empty()) {
-    say(request.trace + ": it tells of no allocation of device memory");
+    say(request.trace + ": it contains no allocation of device memory");
     return exit_failed;
   }
   const auto sim = find_sim_directory();
@@ -244,7 +244,7 @@ void add_advise(CLI::App& app, int& exit_status) {
   command
       ->add_option("--limit", request->limit,
                    "physical memory: 16G, or 1.02x for a multiple of the trace's peak of live "
-                   "bytes; default: what there was at the first refused request, if any")
+                   "bytes; default: the memory at the first refused request, if any")
       ->type_name("SIZE|FACTORx");
   command->add_flag("--json", request->json, "print one JSON object");
   command->add_option("trace", request->trace, "what to judge")->required()->type_name("TRACE");

@@ -145,7 +145,7 @@ void add_run(CLI::App& app, int& exit_status) {
          "highest runs "
          "first");
   option("--cap", "VMM_CAP", "PERCENT",
-         "of each device's time that it gets at the most, even if nobody else wants it");
+         "largest share of each device's time, even if no other program wants it");
   option("--group", "VMM_GROUP", "NAME",
          "programs that wait for each other: they get and lose turns together");
   option("--trace", "VMM_TRACE_FILE", "FILE",

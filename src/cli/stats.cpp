@@ -75,7 +75,7 @@ void print_summary(const view::Recording& trace, const Summary& summary) {
   if (memory.failed_frees > 0) print_line("frees refused", memory.failed_frees);
   print_line("peak of live bytes", print_size(memory.live_peak_bytes));
   print_line("peak of physical bytes", print_size(memory.physical_peak_bytes));
-  print_line("of these used at the most", fmt::format("{:.1f}%", 100 * memory.utilisation()));
+  print_line("peak utilization", fmt::format("{:.1f}%", 100 * memory.utilisation()));
   if (memory.spilled_peak_bytes > 0) {
     print_line("peak of spilled bytes", print_size(memory.spilled_peak_bytes));
   }

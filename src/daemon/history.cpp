@@ -118,7 +118,7 @@ void NodeHistory::before(const RequestCancelled& event, Microseconds now) {
   sample.device = names_.place(found->second.place);
   sample.asked = found->second.bytes;
   sample.took_us = now - found->second.since;
-  sample.cause = "gave up waiting";
+  sample.cause = "timed out";
   note_wait(event.client, event.request, now);
 }
 

@@ -100,7 +100,7 @@ Result<std::unique_ptr<Server>> Server::open(const ServerSettings& settings,
       });
   if (const auto problem = self->broker_->configure(settings.read, now_us())) {
     CUVMM_LOG(Error, "%s", problem->c_str());
-    return Error::invalid(serving_node, "its configuration cannot be held");
+    return Error::invalid(serving_node, "its configuration cannot be satisfied");
   }
   server->web_ = TRY(Web::open(settings.web, settings.serves, *server->broker_));
   TRY(server->watch(server->web_->descriptor(), EPOLLIN, Source::Web, 0));
@@ -269,7 +269,7 @@ void Server::receive(ConnectionId id) {
         got > 0 && may_say_more(connection) &&
         broker_->said(id, std::span{packet}.first(static_cast<std::size_t>(got)), now_us());
     if (is_heard) continue;
-    if (got > 0) CUVMM_LOG_RARELY(Warning, "a client said what is no message, or too much");
+    if (got > 0) CUVMM_LOG_RARELY(Warning, "a client sent an invalid message, or too many: its connection is closed");
     connection.is_ending = some_are_ending_ = true;
   }
 }

@@ -59,7 +59,7 @@ std::optional<int> TimeKeeper::came(ClientId client, pid_t process, const TimeTe
                                                MAP_SHARED, file.number(), 0)
                                       : MAP_FAILED;
   if (memory == MAP_FAILED) {
-    CUVMM_LOG_RARELY(Warning, "no memory for a client's board; its launches wait for nobody");
+    CUVMM_LOG_RARELY(Warning, "no memory for a client's board; its device time is not shared");
     return {};
   }
   Client& known = clients_[client];

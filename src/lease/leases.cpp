@@ -26,9 +26,9 @@ const char* words_for(RefusalReason why) {
     case RefusalReason::TooMany:
       return "too many requests wait already";
     case RefusalReason::BeyondCapacity:
-      return "guarantees and processes that are no clients leave less";
+      return "guarantees and other processes leave less";
     case RefusalReason::NotReturned:
-      return "those who were asked did not give it back";
+      return "the programs that were asked did not release it";
     case RefusalReason::TurnsAreOff:
       return "work that cannot be stopped keeps programs from taking turns";
     case RefusalReason::TookTooLong:

@@ -96,7 +96,7 @@ class MessageReader {
   void operator()(bool& value) {
     std::uint8_t byte = 0;
     (*this)(byte);
-    if (byte > 1) return fail("neither yes nor no");
+    if (byte > 1) return fail("a boolean is neither 0 nor 1");
     value = byte == 1;
   }
   template <class Enum>
@@ -104,7 +104,7 @@ class MessageReader {
   void operator()(Enum& value) {
     std::uint8_t byte = 0;
     (*this)(byte);
-    if (byte >= value_count<Enum>) return fail("a value that nobody knows");
+    if (byte >= value_count<Enum>) return fail("an unknown value");
     value = static_cast<Enum>(byte);
   }
   void operator()(PlaceUuid& uuid) {

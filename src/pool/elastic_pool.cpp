@@ -137,7 +137,7 @@ Result<Holding> ElasticPool::lock_when_idle(const char* doing) {
   }
   return Error{.kind = ErrorKind::TimedOut,
                .doing = doing,
-               .subject = "fences keep coming: submit nothing that uses the pool meanwhile"};
+               .subject = "fences keep coming: submit nothing that uses the pool until this returns"};
 }
 
 Result<void> ElasticPool::deallocate(Stretch stretch) {

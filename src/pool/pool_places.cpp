@@ -99,9 +99,9 @@ Result<void> PoolPlaces::choose_granule(Size wanted) {
                  .asked = granule_,
                  .available = least_granule_};
   };
-  if (!is_power_of_two(granule_)) return refuse("it is no power of two");
+  if (!is_power_of_two(granule_)) return refuse("it is not a power of two");
   if (granule_ < smallest_granule) return refuse("it is smaller than 64 KiB");
-  if (!is_multiple(granule_, least_granule_)) return refuse("it is no multiple of the driver's");
+  if (!is_multiple(granule_, least_granule_)) return refuse("it is not a multiple of the driver's");
   return {};
 }
 

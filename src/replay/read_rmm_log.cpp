@@ -84,10 +84,10 @@ Result<ReplayTrace> read_rmm_log(TextLines& lines, std::string_view head) {
     const auto at = read_pointer(pointer);
     const auto bytes = read_decimal(size);
     const auto stream_name = read_stream(stream);
-    if (!of_day) return lines.error("Time is no time of a day: " + quoted(time));
-    if (!at) return lines.error("Pointer is no address: " + quoted(pointer));
-    if (!bytes) return lines.error("Size is no number: " + quoted(size));
-    if (!stream_name) return lines.error("Stream is no stream: " + quoted(stream));
+    if (!of_day) return lines.error("Time is not a time of day: " + quoted(time));
+    if (!at) return lines.error("Pointer is not an address: " + quoted(pointer));
+    if (!bytes) return lines.error("Size is not a number: " + quoted(size));
+    if (!stream_name) return lines.error("Stream is not a stream: " + quoted(stream));
     const std::uint64_t time_us = clock.since_first(*of_day);
     if (is_refused) {
       builder.refuse({.time_us = time_us, .size = *bytes, .stream = *stream_name}, 0);

@@ -194,7 +194,7 @@ Result<void> Host::take(PeerId id, Peer& peer, const Message& message) {
   if (const auto* fetch = std::get_if<Fetch>(&message)) return answer_fetch(id, peer, *fetch);
   if (const auto* said = std::get_if<Acknowledge>(&message)) {
     if (!peer.grants.contains(said->grant)) {
-      return Error::invalid("serve an importer", "it acknowledges what it was not given");
+      return Error::invalid("serve an importer", "it acknowledged memory that it was not given");
     }
     add({.what = What::Acknowledged,
          .peer = id,
@@ -205,7 +205,7 @@ Result<void> Host::take(PeerId id, Peer& peer, const Message& message) {
   }
   if (const auto* release = std::get_if<Release>(&message)) {
     if (peer.grants.erase(release->grant) == 0) {
-      return Error::invalid("serve an importer", "it releases what it was not given");
+      return Error::invalid("serve an importer", "it released memory that it was not given");
     }
     add({.what = What::Released, .peer = id, .grant = release->grant, .asked = {}});
     return say(peer, Released{release->grant});

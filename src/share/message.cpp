@@ -104,7 +104,7 @@ Result<Message> fixed<Chunks>(std::span<const std::byte> body, std::size_t descr
 template <std::size_t... kinds>
 Result<Message> decode_kind(std::size_t kind, std::span<const std::byte> body,
                             std::size_t descriptors, std::index_sequence<kinds...>) {
-  Result<Message> decoded = wrong("a message of no known kind");
+  Result<Message> decoded = wrong("a message of unknown kind");
   ((kind == kinds
         ? void(decoded = fixed<std::variant_alternative_t<kinds, Message>>(body, descriptors))
         : void()),

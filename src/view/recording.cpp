@@ -88,7 +88,7 @@ void Recording::report() const {
 std::string Recording::note() const {
   if (trace_) return trace_->note();
   if (log_lines_left_out_ == 0) return {};
-  return std::to_string(log_lines_left_out_) + " lines are no lines of a log and were left out";
+  return std::to_string(log_lines_left_out_) + " lines are not log lines and were left out";
 }
 
 }  // namespace cuvmm::view

@@ -19,7 +19,7 @@ comb() {  # PROGRAM BLOCK MODE
   answer=$(sed -n 's/^  answer  *\(.*[^ ]\)  *([0-9.]* s)$/\1/p' "$out")
   # Exit status 1 means either that memory was refused or that contents are wrong.
   if ((ended > 1)) || ! grep -Eq '^  blocks with right contents +([0-9]+) of \1( |$)' "$out"; then
-    echo "it did not come to its end, or contents are wrong"
+    echo "it did not finish, or contents are wrong"
     result=failed status=1
   elif [[ $answer != "$wanted" ]]; then
     echo "the answer is '$answer', not '$wanted'"

@@ -30,7 +30,7 @@ Result<std::unique_ptr<Windows>> Windows::create(const Driver& driver, ChunkStor
                                                  const WindowSettings& settings) {
   constexpr const char* doing = "set up windows";
   if (!is_power_of_two(settings.granule) || settings.granule < 64 * window_step) {
-    return Error::invalid(doing, "granule is no power of two, or too small", settings.granule);
+    return Error::invalid(doing, "granule is not a power of two, or too small", settings.granule);
   }
   if (settings.device_memory == 0) return Error::invalid(doing, "on a device without memory");
   return std::unique_ptr<Windows>{new Windows{driver, store, order, settings}};

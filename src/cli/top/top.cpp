@@ -237,7 +237,7 @@ void add_top(CLI::App& app, int& exit_status) {
                         "beyond loopback that needs a token");
   command
       ->add_option("--token-file", request->served.token_file,
-                   "its first line is what viewers from elsewhere have to name")
+                   "its first line is what remote viewers must present")
       ->type_name("FILE");
   command->add_flag("--arguments", request->arguments,
                     "with --web: show the arguments of programs, which may hold secrets");
