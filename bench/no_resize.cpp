@@ -32,7 +32,7 @@ struct World {
       if (door<Call::cuMemAlloc_v2>()(one, block) != CUDA_SUCCESS) std::abort();
     }
     resizer = Engine::get()->serving()->resizer();
-    if (resizer == nullptr || !resizer->is_worth_a_look(block)) std::abort();
+    if (resizer == nullptr || !resizer->may_be_deferred(block)) std::abort();
   }
   static World& get() {
     static auto* world = new World;
@@ -45,14 +45,14 @@ struct World {
 };
 
 // The same check as in a copy's hook (hook/serve.hpp).
-Answer put_off(World& world, std::size_t size) {
-  if (!world.resizer->is_worth_a_look(size)) return std::nullopt;
+Answer try_defer_copy(World& world, std::size_t size) {
+  if (!world.resizer->may_be_deferred(size)) return std::nullopt;
   return world.resizer->defer(world.to, world.from, size, {});
 }
 
 void ASmallCopy(benchmark::State& state) {
   World& world = World::get();
-  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(put_off(world, 4096));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(try_defer_copy(world, 4096));
 }
 BENCHMARK(ASmallCopy);
 
@@ -61,7 +61,7 @@ void ALargeCopyAfterWork(benchmark::State& state) {
   World& world = World::get();
   door<Call::cuMemsetD8Async>()(world.from, 0, 64, nullptr);
   for ([[maybe_unused]] auto _ : state) {
-    if (put_off(world, block)) std::abort();
+    if (try_defer_copy(world, block)) std::abort();
   }
 }
 BENCHMARK(ALargeCopyAfterWork);

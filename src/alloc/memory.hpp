@@ -237,7 +237,7 @@ class Memory {
   // Tries again as long as others release something: what one kind of memory keeps, or still
   // waits for, may be what another lacks.
   template <class Attempt>
-  Result<Allocation*> again_under_pressure(DeviceMemory& device, Size size, Attempt attempt);
+  Result<Allocation*> retry_under_pressure(DeviceMemory& device, Size size, Attempt attempt);
   Size reclaim_from_others(const DeviceMemory& device, Size wanted);
   Size release_on(const DeviceMemory& device, Size wanted);
   // Gives back what the device keeps beyond VMM_CACHE and no work uses any more.

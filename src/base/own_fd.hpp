@@ -43,6 +43,6 @@ class OwnFd {
 };
 
 // Moves the descriptor to a high number if one is free.
-Fd out_of_the_way(Fd file);
+Fd move_to_high_number(Fd file);
 
 }  // namespace cuvmm

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "base/beside_us.hpp"
+#include "base/installed_file.hpp"
 #include "base/sim_options.hpp"
 #include "cli/commands.hpp"
 #include "cli/driver_here.hpp"
@@ -95,17 +95,17 @@ void add_service(const fs::path& socket, CdiSurroundings& to) {
 Result<void> add_preload(const CdiRequest& request, CdiSurroundings& to) {
   const std::string stub = fmt::format("{}/libcuvmm_stub.so", inside);
   to.mounts.push_back(
-      {.host = TRY(find_beside_us("libcuvmm_stub.so", "find the stub of the preload library")),
+      {.host = TRY(find_installed_file("libcuvmm_stub.so", "find the stub of the preload library")),
        .container = stub});
   to.mounts.push_back(
-      {.host = TRY(find_beside_us("libcuvmm_preload.so", "find the preload library")),
+      {.host = TRY(find_installed_file("libcuvmm_preload.so", "find the preload library")),
        .container = fmt::format("{}/libcuvmm_preload.so", inside)});
   if (request.preload == "environment") {
     to.environment.push_back("LD_PRELOAD=" + stub);
     return {};
   }
   to.mounts.push_back(
-      {.host = TRY(find_beside_us("cuvmm/container/ld.so.preload", "find the list of preloads")),
+      {.host = TRY(find_installed_file("cuvmm/container/ld.so.preload", "find the list of preloads")),
        .container = "/etc/ld.so.preload"});
   return {};
 }

@@ -54,7 +54,7 @@ int run_under_us(const RunRequest& request) {
     process = child;
     if (frameworks.is_needed() && !request.quiet) frameworks.look_at(child);
   });
-  if (const std::string instead = traces.what_was_written_instead(); !instead.empty()) say(instead);
+  if (const std::string instead = traces.renamed_note(); !instead.empty()) say(instead);
   if (request.quiet) return status;
   if (trace != nullptr) print_run_summary(traces.written(process));
   if (const std::string suggestion = frameworks.suggestion(); !suggestion.empty()) say(suggestion);

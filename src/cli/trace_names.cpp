@@ -59,7 +59,7 @@ std::set<std::string> TraceNames::beside() const {
   return names;
 }
 
-std::string TraceNames::what_was_written_instead() const {
+std::string TraceNames::renamed_note() const {
   if (!was_taken_) return {};
   std::string text;
   for (const std::string& one : beside()) {

@@ -18,7 +18,7 @@ class TraceNames {
 
   // Call this after the program has run. Returns one line that names the file written instead;
   // empty if the requested name was used.
-  std::string what_was_written_instead() const;
+  std::string renamed_note() const;
   // The traces that the run wrote; that of `process` comes first.
   std::vector<std::string> written(pid_t process) const;
 

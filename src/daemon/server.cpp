@@ -169,7 +169,7 @@ Result<void> Server::run() {
           break;
       }
     }
-    end_those_that_are_ending();
+    close_ending_connections();
   }
 }
 
@@ -315,7 +315,7 @@ void Server::want_room(ConnectionId id, Connection& connection, bool wanted) con
 
 // Memory that a client leaves behind may settle other requests, and thereby end further
 // connections.
-void Server::end_those_that_are_ending() {
+void Server::close_ending_connections() {
   while (some_are_ending_) {
     some_are_ending_ = false;
     for (auto next = connections_.begin(); next != connections_.end();) {

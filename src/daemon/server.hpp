@@ -66,7 +66,7 @@ class Server {
   void send(ConnectionId id, std::vector<std::byte> packet, Fd descriptor = {});
   void flush(ConnectionId id, Connection& connection);
   void want_room(ConnectionId id, Connection& connection, bool wanted) const;
-  void end_those_that_are_ending();
+  void close_ending_connections();
 
   const ServerSettings settings_;
   std::optional<share::ListeningSocket> own_socket_;

@@ -150,12 +150,12 @@ void Control::place() {
   bool notes = false;
   uses_.begin_next_moment();
   for (DeviceMemory* device : memory_.served_devices()) {
-    notes |= placement_.look_after(*device, now_ns()) == Placement::Attention::Uses;
+    notes |= placement_.step(*device, now_ns()) == Placement::Attention::Uses;
   }
   LastUses::watch(notes ? &uses_ : nullptr);
 }
 
-Duration Control::look_once() {
+Duration Control::run_upkeep() {
   constexpr Duration shortest{100};
   constexpr Duration a_moment_of_use{100'000};
   constexpr Duration usual{50'000};
@@ -166,7 +166,7 @@ Duration Control::look_once() {
   bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
   for (DeviceMemory* device : memory_.served_devices()) {
     const Size mapped = memory_.spilled_free_on(device->ordinal());
-    has_more |= spill_ahead_.look_after(*device, mapped, now_ns());
+    has_more |= spill_ahead_.step(*device, mapped, now_ns());
   }
   // The driver pins under a lock that the program's calls need too, so rest for as long.
   const Duration took{now_us() - began};
@@ -188,15 +188,15 @@ void Control::publish() {
   }
 }
 
-void* Control::look_after_host(void* control) {
+void* Control::run_upkeep_thread(void* control) {
   ::pthread_setname_np(::pthread_self(), "cuvmm-host");
   for (;;) {
-    const Duration rest = static_cast<Control*>(control)->look_once();
+    const Duration rest = static_cast<Control*>(control)->run_upkeep();
     ::usleep(static_cast<useconds_t>(rest.count()));
   }
 }
 
-void Control::stay_out() {
+void Control::shut_down() {
   stays_out_.store(true);
   constexpr Duration a_second{1'000'000};
   const Alone what_is_under_way_is_over{busy_, Busy::Request, a_second, a_second};
@@ -204,14 +204,14 @@ void Control::stay_out() {
 
 void Control::stop_looking_after_host() {
   Control* const control = looking_after_host.load();
-  if (control != nullptr && control->process_ == ::getpid()) control->stay_out();
+  if (control != nullptr && control->process_ == ::getpid()) control->shut_down();
 }
 
 void Control::start_looking_after_host() {
   if (looks_after_host_.exchange(true)) return;
   process_ = ::getpid();
   if (looking_after_host.exchange(this) == nullptr) std::atexit(&Control::stop_looking_after_host);
-  if (!start_detached(&Control::look_after_host, this)) {
+  if (!start_detached(&Control::run_upkeep_thread, this)) {
     CUVMM_LOG(Warning, "cannot start the thread that releases pinned memory; it stays pinned");
   }
 }

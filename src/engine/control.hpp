@@ -40,7 +40,7 @@ class Control {
   // For the end of the process: after the operation in progress, nothing is pinned or moved, since
   // the driver ends with the process. A paused process can still be resumed; otherwise it could not
   // exit.
-  void stay_out();
+  void shut_down();
 
   Result<PauseReport> pause(Duration timeout, Strict strict,
                             const StillWanted& is_wanted = &always_wanted);
@@ -64,10 +64,10 @@ class Control {
   class Alone;
 
   static void* serve(void* control);
-  static void* look_after_host(void* control);
+  static void* run_upkeep_thread(void* control);
   static void stop_looking_after_host();
   // Returns how long the thread may sleep.
-  Duration look_once();
+  Duration run_upkeep();
   void place();
   void publish();
   Size ahead_bytes() const;

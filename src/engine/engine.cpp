@@ -139,7 +139,7 @@ void Engine::set_up() {
 }
 
 void Engine::leave_node() {
-  if (tenancy_ != nullptr) tenancy_->stay_out();
+  if (tenancy_ != nullptr) tenancy_->shut_down();
 }
 
 // Waits for the thread that sets up the engine; that thread needs no lock that this one could hold.

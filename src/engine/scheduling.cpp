@@ -25,7 +25,7 @@ void begin_issuing_thread() {
 void park_at_exit() {
   Engine* const engine = Engine::running();
   if (engine == nullptr) return;
-  engine->time_lease().stay_out();
+  engine->time_lease().shut_down();
   engine->scheduling().park();
 }
 
@@ -89,7 +89,7 @@ void Scheduling::set_policy(Schedule policy) {
   on_.store(false, std::memory_order_release);
 }
 
-void Scheduling::end_for_good() {
+void Scheduling::disable_permanently() {
   has_ended_.store(true);
   set_policy(Schedule::Off);
 }

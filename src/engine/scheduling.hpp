@@ -45,7 +45,7 @@ class Scheduling {
   Schedule policy() const;
   // Call when the program calls an unknown function: it must come after everything queued.
   // Scheduling stays off from then on.
-  void end_for_good();
+  void disable_permanently();
 
   // Returns true once everything queued so far has been issued, false if now_ns() reaches `until`
   // first.

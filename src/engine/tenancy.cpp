@@ -139,13 +139,13 @@ bool Tenancy::has_held_calls() const {
 }
 
 void Tenancy::wait_outside(const std::function<void()>& wait) {
-  const CallBarrier::SteppedOut stepped_out{engine_.calls()};
+  const CallBarrier::OutsideBarrier stepped_out{engine_.calls()};
   wait();
 }
 
-void Tenancy::stay_out() {
+void Tenancy::shut_down() {
   stays_out_.store(true);
-  engine_.time_lease().stay_out();
+  engine_.time_lease().shut_down();
   const std::uint64_t until = now_us() + 1'000'000;
   while (is_busy_.test_and_set() && now_us() < until) ::usleep(50);
   is_busy_.clear();

@@ -21,7 +21,7 @@ class Tenancy final : private lease::Tenant {
 
   Lessor& lessor() { return leases_; }
   // For the end of the process. Waits up to one second for the operation in progress.
-  void stay_out();
+  void shut_down();
 
  private:
   Tenancy(Engine& engine, lease::LeaseSettings settings);

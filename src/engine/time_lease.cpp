@@ -126,9 +126,9 @@ void TimeLease::wait_to_launch(OfDevice& device) {
     if (node::grant_in(word) == TimeGrant::None) {
       const std::uint64_t beat = grants_->board()->beat_ns.load(std::memory_order_relaxed);
       if (now > std::max(beat, asked_at) + longest_silence_ns) {
-        go_on_natively("the node's service is silent");
+        suspend_sharing("the node's service is silent");
       } else if (now > asked_at + longest_wait_ns) {
-        go_on_natively("no grant of device time has come");
+        suspend_sharing("no grant of device time has come");
       } else {
         wait_while_shared(device.words->grant, word, Duration{5'000});
       }
@@ -151,7 +151,7 @@ void TimeLease::wait_to_launch(OfDevice& device) {
   device.waiting.fetch_sub(1);
 }
 
-void TimeLease::go_on_natively(const char* why) {
+void TimeLease::suspend_sharing(const char* why) {
   natively_until_.store(now_ns() + natively_for_ns);
   CUVMM_LOG_RARELY(Warning, "%s: launching without sharing device time for %.0f s", why,
                    static_cast<double>(natively_for_ns) / 1e9);
@@ -235,7 +235,7 @@ std::uint64_t TimeLease::look_at(OfDevice& device) {
   return is_in_flight ? std::clamp(rest, shortest_rest, longest_look) : rest;
 }
 
-void TimeLease::stay_out() {
+void TimeLease::shut_down() {
   stays_out_.store(true);
   const std::uint64_t until = now_ns() + 1'000 * ms;
   while (is_looking_.load() && now_ns() < until) ::usleep(50);

@@ -43,7 +43,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   // Call before the driver destroys the context: its events are not queried again.
   void context_ends(CUcontext context);
   // For the end of the process: no call waits any longer, and the thread stays out of the driver.
-  void stay_out();
+  void shut_down();
 
  private:
   // A stream, and the work submitted to it since the last mark.
@@ -96,7 +96,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   bool has_room(OfDevice& device);
   void wait_to_launch(OfDevice& device);
   void wants(OfDevice& device);
-  void go_on_natively(const char* why);
+  void suspend_sharing(const char* why);
 
   static Stream* find(OfDevice& device, const Stream& stream);
   CUevent mark(const Stream& stream);

@@ -71,7 +71,7 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
 // Returns nullptr if no mark is possible. On a legacy stream that orders others, an event would be
 // a barrier that the program did not ask for.
 CUevent TimeLease::mark(const Stream& stream) {
-  const Captures::HeldOff held_off{dependencies_.captures};
+  const Captures::CaptureBlock held_off{dependencies_.captures};
   if (!held_off.none_lives()) return nullptr;
   const LegacyBarrier::Alone alone{dependencies_.legacy};
   if (stream.handle == CU_STREAM_LEGACY && !alone.is_alone()) return nullptr;
@@ -119,7 +119,7 @@ bool TimeLease::is_done(const Flight& flight) {
   if (flight.mark != nullptr) {
     return dependencies_.driver.cuEventQuery(flight.mark) != CUDA_ERROR_NOT_READY;
   }
-  const Captures::HeldOff held_off{dependencies_.captures};
+  const Captures::CaptureBlock held_off{dependencies_.captures};
   if (!held_off.none_lives()) return false;
   const InContext in_context{dependencies_.driver, flight.of.context};
   return !in_context.ok() ||

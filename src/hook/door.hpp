@@ -42,7 +42,7 @@ struct Row;
 
 // Tells served memory about a driver error. Returns true if the driver lacked memory and cuvmm has
 // released some, so that the call is worth retrying.
-bool is_worth_another_try(Engine& engine, CUresult refusal);
+bool should_retry(Engine& engine, CUresult refusal);
 
 // Frequent calls, whose doors are compiled for speed.
 template <Call call>
@@ -100,7 +100,7 @@ class Forward {
     const auto call_driver = [&] {
       for (bool again = false;; again = true) {
         const CUresult answer = through_the_gate(arguments...);
-        if (answer == CUDA_SUCCESS || again || !is_worth_another_try(engine_, answer)) {
+        if (answer == CUDA_SUCCESS || again || !should_retry(engine_, answer)) {
           return answer;
         }
       }

@@ -27,7 +27,7 @@ Answer served(const Forward<call>& forward, Serve&& serve) {
 
 // An allocation may be granted more than the program requested. The driver would know no memory
 // past the requested size.
-inline bool is_past_what_was_asked(const AllocationFacts& held, CUdeviceptr address) {
+inline bool is_past_requested_size(const AllocationFacts& held, CUdeviceptr address) {
   return address - held.address >= held.asked;
 }
 
@@ -40,10 +40,10 @@ Resizer* resizer_of(const Forward<call>& forward) {
 
 // Call instead of announcing a linear copy. Returns nullopt if the copy must be made.
 template <Call call>
-Answer put_off(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
+Answer try_defer_copy(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
                CUstream stream) {
   Resizer* const resizer = resizer_of(forward);
-  if (resizer == nullptr || !resizer->is_worth_a_look(size)) return std::nullopt;
+  if (resizer == nullptr || !resizer->may_be_deferred(size)) return std::nullopt;
   // The state of queued work is unknown.
   if (forward.engine().scheduling().is_on()) return std::nullopt;
   return resizer->defer(to, from, size, stream_name(forward, stream));

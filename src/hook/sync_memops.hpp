@@ -25,7 +25,7 @@ class SynchronousCopy {
   const CUstream stream_;
   // Waiting for the legacy stream breaks a capture on any blocking stream, so no capture may begin
   // until the wait is over. If a capture was already live, the driver refuses the copy.
-  std::optional<Captures::HeldOff> no_capture_begins_;
+  std::optional<Captures::CaptureBlock> no_capture_begins_;
 };
 
 // The attribute does not affect asynchronous copies and sets (measured).

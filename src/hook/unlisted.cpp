@@ -165,9 +165,9 @@ void* entry_of(const char* name, void* real) {
 
 }  // namespace
 
-void settle_and_lose_sight(Engine& engine) {
+void settle_and_end_coverage(Engine& engine) {
   hook_coverage().lose();
-  engine.scheduling().end_for_good();
+  engine.scheduling().disable_permanently();
   // Nothing is known of the calls to come, so an error cannot be returned through them.
   static_cast<void>(engine.before({unlisted_call, every_effect}));
 }
@@ -198,7 +198,7 @@ void cuvmm_call_of_unlisted(unsigned index) {
     // A thread that quiesces the program learns of this before it begins or after it is done.
     const CallBarrier::Pass pass{engine->calls()};
     hook::lose_sight(hook::names[index].data());
-    hook::settle_and_lose_sight(*engine);
+    hook::settle_and_end_coverage(*engine);
   } else {
     hook::lose_sight(hook::names[index].data());
   }

@@ -19,7 +19,7 @@ void* entry_of_unlisted_symbol(const char* symbol, void* real);
 
 // Ends hook coverage and settles all pending work, so that no shortcut that relies on coverage is
 // taken from then on. The caller logs the reason if coverage was full before.
-void settle_and_lose_sight(Engine& engine);
+void settle_and_end_coverage(Engine& engine);
 
 // The number of entries. If more functions are needed, handing one out ends full coverage.
 inline constexpr std::size_t most_unlisted = 512;

@@ -94,8 +94,8 @@ class Leases final : public Lessor {
   bool take_note(const node::ReclaimDemand& said);
 
   // The second thread.
-  static void* do_what_is_asked(void* leases);
-  void look_after();
+  static void* serve_demands(void* leases);
+  void serve_once();
   void reclaim(const node::ReclaimDemand& demand);
   bool pause_for(const node::ReclaimDemand& demand);
   void bring_back(std::uint64_t now);

@@ -24,12 +24,12 @@ Size difference(Size a, Size b) {
 
 }  // namespace
 
-void* Leases::do_what_is_asked(void* leases) {
+void* Leases::serve_demands(void* leases) {
   ::pthread_setname_np(::pthread_self(), "cuvmm-lease");
-  for (;;) static_cast<Leases*>(leases)->look_after();
+  for (;;) static_cast<Leases*>(leases)->serve_once();
 }
 
-void Leases::look_after() {
+void Leases::serve_once() {
   // React quickly while calls are held.
   const auto rest = std::chrono::milliseconds{paused_at_ != 0 ? 5 : 50};
   std::optional<ReclaimDemand> demand;

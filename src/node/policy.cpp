@@ -8,7 +8,7 @@ Decisions NodePolicy::handle(const NodeEvent& event, Microseconds now) {
   now_ = std::max(now_, now);
   decisions_.clear();
   end_overdue();
-  remember_that_it_lives(event);
+  clear_stalled(event);
   std::visit([this](const auto& one) { on(one); }, event);
   settle();
   return std::move(decisions_);
@@ -37,7 +37,7 @@ Size NodePolicy::waited_for(ClientId client, PlaceId place) const {
 }
 
 // A client that let a deadline pass is not asked again until it sends something.
-void NodePolicy::remember_that_it_lives(const NodeEvent& event) {
+void NodePolicy::clear_stalled(const NodeEvent& event) {
   std::visit(
       [this](const auto& one) {
         if constexpr (requires { one.client; }) {

@@ -44,7 +44,7 @@ class NodePolicy {
   // The memory being reclaimed at a place for the requests examined so far.
   struct Gathering {
     Size wanted = 0;
-    bool is_for_somebody = false;  // so requests behind may not take free memory
+    bool is_reserved_for_others = false;  // so requests behind may not take free memory
     bool is_for_plain = false;
   };
 
@@ -62,7 +62,7 @@ class NodePolicy {
   void on(const WorkOutlastedTurn& event);
   void on(const TimePassed&) {}
 
-  void remember_that_it_lives(const NodeEvent& event);
+  void clear_stalled(const NodeEvent& event);
   bool terms_can_be_held(ClientId client, const ClientTerms& terms);
   void remove_client(ClientId client);
 

@@ -79,7 +79,7 @@ bool NodePolicy::settle_ask(std::size_t index, Gathering& gathering) {
   Ask& ask = asks_[index];
   if (const auto why = impossible(ask)) return refuse(index, *why);
   const bool fits = ask.asked.bytes <= books_.free(ask.asked.place);
-  if (fits && !gathering.is_for_somebody) return grant(index);
+  if (fits && !gathering.is_reserved_for_others) return grant(index);
   if (ask.asked.at_once) return refuse(index, RefusalReason::NotAtOnce);
   const Right right = right_of(ask);
   if (right != Right::Plain) {
@@ -89,7 +89,7 @@ bool NodePolicy::settle_ask(std::size_t index, Gathering& gathering) {
   }
   if (gather_for(ask, right, gathering)) return false;
   if (right != Right::Plain) return refuse(index, RefusalReason::NotReturned);
-  if (gathering.is_for_somebody) return false;
+  if (gathering.is_reserved_for_others) return false;
   if (turns_are_off(books_.find_client(ask.asked.client)->group)) {
     return refuse(index, RefusalReason::TurnsAreOff);
   }
@@ -113,7 +113,7 @@ bool NodePolicy::gather_for(Ask& ask, Right right, Gathering& gathering) {
   // A request that waits for a turn gets no memory that is reclaimed for others.
   if (!is_on_its_way || (ask.waits_for_turn && !ask.gathers)) return false;
   gathering.wanted = wanted;
-  gathering.is_for_somebody = true;
+  gathering.is_reserved_for_others = true;
   gathering.is_for_plain |= right == Right::Plain;
   return true;
 }

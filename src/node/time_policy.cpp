@@ -232,7 +232,7 @@ bool TimePolicy::stands_above_all(const Party& party) const {
   return true;
 }
 
-bool TimePolicy::is_kept_out_by_turn(const Party& party) const {
+bool TimePolicy::is_blocked_by_turn(const Party& party) const {
   if (settings_.rule != TimeRule::Turns) return false;
   const auto has_turn = [&](const Party& one) {
     return std::any_of(one.members.begin(), one.members.end(),

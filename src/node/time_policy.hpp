@@ -153,7 +153,7 @@ class TimePolicy {
   bool is_free(const Party& party, PlaceId device) const;
   bool stands_above_all(const Party& party) const;
   bool is_below_others(const Party& party, PlaceId device) const;
-  bool is_kept_out_by_turn(const Party& party) const;
+  bool is_blocked_by_turn(const Party& party) const;
   TimeDecision desired(ClientId client, const Member& member, PlaceId device) const;
 
   void settle();

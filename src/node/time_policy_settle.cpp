@@ -35,7 +35,7 @@ bool TimePolicy::update_phases() {
     }
     if (party.phase == Phase::Idle) party.was_ready = false;
     if (party.phase != Phase::Waiting) continue;
-    const bool is_ready = is_eligible(name, party) && !is_kept_out_by_turn(party);
+    const bool is_ready = is_eligible(name, party) && !is_blocked_by_turn(party);
     // A party that returns after a while has saved no credit: it starts at its devices' current
     // tags.
     if (is_ready && !party.was_ready) {
@@ -145,7 +145,7 @@ bool TimePolicy::start_waiting() {
   for (const std::string& name : order_of_waiting()) {
     Party& party = parties_.at(name);
     const std::set<PlaceId>& devices = party.devices;
-    if (!party.goes_first && is_kept_out_by_turn(party)) continue;
+    if (!party.goes_first && is_blocked_by_turn(party)) continue;
     if (!have_common(devices, reserved) && may_start(party, devices)) {
       start(party, devices);
       changed = true;
@@ -187,7 +187,7 @@ bool TimePolicy::is_waited_for(const Party& party) const {
     if (!is_eligible(one.first, other)) return false;
     if (!have_common(other.devices, party.granted)) return false;
     if (other.goes_first) return true;
-    if (is_kept_out_by_turn(other)) return false;
+    if (is_blocked_by_turn(other)) return false;
     return settings_.rule != TimeRule::Priority || other.priority >= party.priority;
   });
 }

@@ -81,7 +81,7 @@ void WebServer::handle() {
     }
   }
   tick();
-  end_those_that_are_over();
+  close_finished_connections();
   set_timer();
 }
 
@@ -346,7 +346,7 @@ void WebServer::set_timer() const {
   ::timerfd_settime(timer_.number(), TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-void WebServer::end_those_that_are_over() {
+void WebServer::close_finished_connections() {
   std::erase_if(connections_, [](const Connection& one) { return one.is_over; });
 }
 

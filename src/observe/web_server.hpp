@@ -72,7 +72,7 @@ class WebServer {
   void write(Connection& connection);
   void tick();
   void set_timer() const;
-  void end_those_that_are_over();
+  void close_finished_connections();
 
   const WebSettings settings_;
   WebSource& source_;

@@ -44,7 +44,7 @@ class DriverSide {
   // is still running. Time in which the device ran another batch counts as that batch's.
   virtual std::optional<std::uint64_t> device_time(Batch& batch) = 0;
   // Whether the device has yet to reach the point that a record marks, or that a wait waits for.
-  virtual bool is_yet_to_come(const Request&) { return false; }
+  virtual bool is_still_pending(const Request&) { return false; }
   // Discards the batch: its context is about to end, so its time will not be asked for.
   virtual void drop(Batch&) {}
 };

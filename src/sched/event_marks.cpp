@@ -41,9 +41,9 @@ void EventMarks::give_back(CUcontext context, CUevent event) {
 }
 
 // Recording an event on the legacy stream would break a live capture, and so might one on any other
-// stream. HeldOff also keeps captures from beginning meanwhile.
+// stream. CaptureBlock also keeps captures from beginning meanwhile.
 CUevent EventMarks::record(const Batch& batch) {
-  const Captures::HeldOff held_off{captures_};
+  const Captures::CaptureBlock held_off{captures_};
   if (!held_off.none_lives()) return nullptr;
   const InContext in_context{driver_, batch.context};
   if (!in_context.ok()) return nullptr;
@@ -108,8 +108,8 @@ std::optional<std::uint64_t> EventMarks::device_time(Batch& batch) {
 }
 
 // Querying the legacy stream would break a capture, as a record would.
-bool EventMarks::is_yet_to_come(const Request& request) {
-  const Captures::HeldOff held_off{captures_};
+bool EventMarks::is_still_pending(const Request& request) {
+  const Captures::CaptureBlock held_off{captures_};
   if (!held_off.none_lives()) return false;
   const InContext in_context{driver_, request.context};
   if (!in_context.ok()) return false;

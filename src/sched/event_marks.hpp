@@ -24,7 +24,7 @@ class EventMarks final : public DriverSide {
   bool mark_begin(Batch& batch) override;
   bool mark_end(Batch& batch) override;
   std::optional<std::uint64_t> device_time(Batch& batch) override;
-  bool is_yet_to_come(const Request& request) override;
+  bool is_still_pending(const Request& request) override;
   void drop(Batch& batch) override;
 
   // The context's events were destroyed with it.

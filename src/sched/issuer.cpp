@@ -197,7 +197,7 @@ void Issuer::has_failed(const Request& request, CUresult answer) {
   if (request.event_use == EventUse::None) return;
   FutexWord nothing_changes{0};
   const std::uint64_t until = now_ns() + longest_to_keep_order_ns;
-  while (side_.is_yet_to_come(request) && !stops_.load() && now_ns() < until) {
+  while (side_.is_still_pending(request) && !stops_.load() && now_ns() < until) {
     wait_while(nothing_changes, 0, Duration{50});
   }
 }

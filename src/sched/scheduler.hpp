@@ -127,7 +127,7 @@ class Scheduler {
   void wait_for(const std::vector<QueuePosition>& positions) {
     for (const QueuePosition& position : positions) wait_for(position);
   }
-  void name_who_waits(const QueuePosition& position);
+  void warn_of_long_wait(const QueuePosition& position);
 
   DriverSide& side_;
   const ScheduleSettings settings_;

@@ -25,21 +25,21 @@ constexpr Duration patience{2'000'000};
 constexpr std::size_t most_visitors = 64;  // at a time; others wait in the backlog
 
 // A resumed process may exit before its answer has been sent; the destructor below waits for that.
-constinit std::atomic<pid_t> tells_of_resuming{0};  // by pid, so that a forked child does not wait
+constinit std::atomic<pid_t> resume_answer_pending{0};  // by pid, so that a forked child does not wait
 
-class TellsOfResuming {
+class PendingResumeAnswer {
  public:
-  explicit TellsOfResuming(const ControlRequest& request) {
-    if (request.what == ControlWhat::Resume) tells_of_resuming.store(::getpid());
+  explicit PendingResumeAnswer(const ControlRequest& request) {
+    if (request.what == ControlWhat::Resume) resume_answer_pending.store(::getpid());
   }
-  ~TellsOfResuming() { tells_of_resuming.store(0); }
-  TellsOfResuming(const TellsOfResuming&) = delete;
-  TellsOfResuming& operator=(const TellsOfResuming&) = delete;
+  ~PendingResumeAnswer() { resume_answer_pending.store(0); }
+  PendingResumeAnswer(const PendingResumeAnswer&) = delete;
+  PendingResumeAnswer& operator=(const PendingResumeAnswer&) = delete;
 };
 
-[[gnu::destructor]] void end_when_it_is_told() {
+[[gnu::destructor]] void wait_for_resume_answer() {
   const auto until = Deadline::after(patience);
-  while (tells_of_resuming.load() == ::getpid() && !until.is_over()) ::poll(nullptr, 0, 1);
+  while (resume_answer_pending.load() == ::getpid() && !until.is_over()) ::poll(nullptr, 0, 1);
 }
 
 // Unique among running processes, across pid namespaces.
@@ -199,7 +199,7 @@ void ControlSocket::serve(const Answering& answer, Deadline until) {
     if (next != visitors_.end()) {
       const Visitor visitor = std::move(*next);
       visitors_.erase(next);
-      const TellsOfResuming telling{*visitor.asks};
+      const PendingResumeAnswer telling{*visitor.asks};
       give(visitor.socket.file(),
            visitor.asks->version == control_version
                ? answer(*visitor.asks, [&] { return is_still_wanted(visitor.socket, answer); })

@@ -34,7 +34,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings) {
 }
 
 Host::~Host() {
-  if (listening_.is_of_this_process()) tell_those_in_vain();
+  if (listening_.is_of_this_process()) refuse_importers_without_grants();
   if (!settings_.token_path.empty() && listening_.is_of_this_process()) {
     ::unlink(settings_.token_path.c_str());
   }
@@ -42,7 +42,7 @@ Host::~Host() {
 
 // Tells importers without a grant that there will be none; otherwise their connections would break
 // as if this process had died.
-void Host::tell_those_in_vain() {
+void Host::refuse_importers_without_grants() {
   accept_all();
   for (const auto& [id, peer] : peers_) {
     if (peer.grants.empty()) (void)say(peer, Refused{.why = Refusal::Ended});
@@ -82,7 +82,7 @@ Result<std::optional<HostEvent>> Host::wait(Deadline until, int also) {
     const int ready =
         ::poll(waited.data(), waited.size(), std::min(longest, until.milliseconds_left()));
     if (ready < 0 && errno != EINTR) return system_error("wait for importers");
-    drop_the_lost();
+    drop_closed_peers();
     drop_the_silent();
     if (ready > 0) {
       for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -137,7 +137,7 @@ void Host::accept_one(Fd socket) {
 }
 
 // Drops peers whose sockets the program has closed along with its own descriptors.
-void Host::drop_the_lost() {
+void Host::drop_closed_peers() {
   for (auto at = peers_.begin(); at != peers_.end();) {
     const auto peer = at++;
     if (!peer->second.socket.is_open()) drop(peer->first);

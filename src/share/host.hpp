@@ -75,7 +75,7 @@ class Host {
   Host(const HostSettings& settings, ListeningSocket listening)
       : settings_(settings), listening_(std::move(listening)) {}
 
-  void tell_those_in_vain();
+  void refuse_importers_without_grants();
   void refresh_files();
   void accept_all();
   void accept_one(Fd socket);
@@ -85,7 +85,7 @@ class Host {
   Result<void> answer_fetch(PeerId id, Peer& peer, const Fetch& fetch);
   Result<void> say(const Peer& peer, const Message& message, std::span<const int> files = {});
   void drop(PeerId id);
-  void drop_the_lost();
+  void drop_closed_peers();
   void drop_the_silent();
   void add(HostEvent event) { events_.push_back(event); }
 

@@ -18,7 +18,7 @@ inline constexpr std::uint64_t device_addresses_begin = 0x7e80'0000'0000;
 inline constexpr Size device_addresses_size = 448 * GiB;
 inline constexpr std::uint64_t views_begin = device_addresses_begin + device_addresses_size;
 inline constexpr Size views_size = 448 * GiB;
-inline constexpr Size everyday_addresses_size = 64 * GiB;
+inline constexpr Size showable_addresses_size = 64 * GiB;
 #else
 // Between the link address of programs (85 TiB) and the system's own mappings (128 TiB downwards).
 // AddressSanitizer keeps the addresses below for itself.
@@ -34,7 +34,7 @@ inline constexpr Size views_size = 32 * TiB;
 #endif
 // A reservation larger than this does not use the first part of the device addresses. Only that
 // part can be shown in views, and a program may reserve far more than it ever maps.
-inline constexpr Size everyday_addresses_size = 3 * TiB;
+inline constexpr Size showable_addresses_size = 3 * TiB;
 #endif
 
 constexpr bool is_device_address(std::uint64_t address) {

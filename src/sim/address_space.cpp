@@ -24,7 +24,7 @@ CUdeviceptr AddressSpace::reserve(Size size, Size alignment, CUdeviceptr hint, O
     address = hint;
   } else {
     const CUdeviceptr from =
-        size > everyday_addresses_size ? device_addresses_begin + everyday_addresses_size : 0;
+        size > showable_addresses_size ? device_addresses_begin + showable_addresses_size : 0;
     address = free_addresses_.take(size, alignment, from).value_or(0);
   }
   if (address != 0) reservations_[address] = {.size = size, .owner = owner};

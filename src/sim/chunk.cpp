@@ -73,7 +73,7 @@ std::shared_ptr<Chunk> Chunk::make(Device* device, const Extent& extent,
   return chunk;
 }
 
-std::shared_ptr<Chunk> Chunk::create_by_all_means(Device* device, Size size,
+std::shared_ptr<Chunk> Chunk::create_reclaiming(Device* device, Size size,
                                                   const CUmemAllocationProp& properties) {
   auto chunk = create(device, size, properties);
   if (chunk != nullptr || device == nullptr) return chunk;

@@ -20,7 +20,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
                                        const CUmemAllocationProp& properties);
   // The same, but if the device is full it first releases unused memory of pools, as cuMemAlloc and
   // cuMemCreate do (measured). Not for a pool's own chunks.
-  static std::shared_ptr<Chunk> create_by_all_means(Device* device, Size size,
+  static std::shared_ptr<Chunk> create_reclaiming(Device* device, Size size,
                                                     const CUmemAllocationProp& properties);
   // Reuses the bytes that another chunk left behind.
   static std::shared_ptr<Chunk> create_of(Device& device, const Extent& left,

@@ -54,10 +54,10 @@ void end_context(const std::shared_ptr<Context>& context) {
   for (const auto& other : process.contexts.all()) other->disable_peer(context);
 }
 
-void work_was_waited_for(Context& context) {
+void note_synchronized(Context& context) {
   pools_synchronised(context.device());
 }
-void work_was_waited_for(Context& context, const std::vector<Point>& work) {
+void note_synchronized(Context& context, const std::vector<Point>& work) {
   pools_synchronised(context.device(), &work);
 }
 

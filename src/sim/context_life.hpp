@@ -13,8 +13,8 @@ void end_context(const std::shared_ptr<Context>& context);
 
 // Called when the program has waited for all work of this context, or for the work up to these
 // points. Pools then release memory above their release thresholds.
-void work_was_waited_for(Context& context);
-void work_was_waited_for(Context& context, const std::vector<Point>& work);
+void note_synchronized(Context& context);
+void note_synchronized(Context& context, const std::vector<Point>& work);
 
 // Makes blocking memory of `owner` accessible to exactly those devices that may use it now.
 void renew_peer_access(const std::shared_ptr<Context>& owner);

@@ -46,7 +46,7 @@ CUresult may_enter(Row row) {
   cost_of(row, 0);
   if (!works_before_start(row)) wait_behind_frees(row);
   // In a forked child, the queues may be locked forever by a thread that exists only in the parent.
-  if (!process.is_forked_child()) stir_queues();
+  if (!process.is_forked_child()) run_random_queues();
   return CUDA_SUCCESS;
 }
 

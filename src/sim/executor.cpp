@@ -56,7 +56,7 @@ class Stirred {
 
 }  // namespace
 
-void stir_queues() {
+void run_random_queues() {
   if (settings().order.when == SimWhen::Random) Stirred::get().maybe_allow_one();
 }
 

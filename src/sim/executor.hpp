@@ -99,6 +99,6 @@ class Queue : public std::enable_shared_from_this<Queue> {
 
 // For SimWhen::Random: called at every call of the program, it randomly lets held work run or not.
 // A slow ticker does the same for threads that poll without making calls.
-void stir_queues();
+void run_random_queues();
 
 }  // namespace cuvmm::sim

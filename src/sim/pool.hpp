@@ -130,7 +130,7 @@ std::shared_ptr<Pool> create_pool(const Pool::Properties& properties);
 CUresult destroy_pool(CUmemoryPool pool);
 
 // Releases a destroyed pool if none of its memory is in use any more.
-void drop_if_done(const std::shared_ptr<Pool>& pool);
+void release_if_unused(const std::shared_ptr<Pool>& pool);
 
 // Called when the program has waited for work of this device: up to these points, or all of it.
 void pools_synchronised(Device& device, const std::vector<Point>* waited_for = nullptr);

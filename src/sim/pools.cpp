@@ -52,7 +52,7 @@ std::shared_ptr<Pool> default_pool_under_lock(Device& device) {
 
 }  // namespace
 
-void drop_if_done(const std::shared_ptr<Pool>& pool) {
+void release_if_unused(const std::shared_ptr<Pool>& pool) {
   if (pool->is_done()) AllPools::get().remove(pool);
 }
 
@@ -87,14 +87,14 @@ CUresult destroy_pool(CUmemoryPool handle) {
     }
   }
   pool->retire();
-  drop_if_done(pool);
+  release_if_unused(pool);
   return CUDA_SUCCESS;
 }
 
 void pools_synchronised(Device& device, const std::vector<Point>* waited_for) {
   for (const auto& pool : AllPools::get().of(device)) {
     pool->synchronised(waited_for);
-    drop_if_done(pool);
+    release_if_unused(pool);
   }
 }
 
@@ -103,7 +103,7 @@ void release_unused_pool_memory(Device& device) {
     if (pool->properties().device == nullptr) continue;
     pool->synchronised();
     pool->trim_to(0);
-    drop_if_done(pool);
+    release_if_unused(pool);
   }
 }
 
@@ -121,7 +121,7 @@ CUresult free_async_without_waiting(const Allocation& allocation) {
   } else {
     pool->give_back_uncounted(*taken, {});
   }
-  drop_if_done(pool);
+  release_if_unused(pool);
   return CUDA_SUCCESS;
 }
 

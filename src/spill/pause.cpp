@@ -150,7 +150,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
   if (is_paused_) return paused_;
   const std::uint64_t began = now_ns();
   const std::uint64_t until = deadline(timeout);
-  if (const char* const why = why_it_runs_on(program_)) {
+  if (const char* const why = why_not_quiescible(program_)) {
     return refused(ErrorKind::NotSupported, pausing, why);
   }
   find_host();

@@ -91,7 +91,7 @@ Result<Size> Placement::move_out(DeviceMemory& device, Size wanted, Duration wit
   return TRY(change(device, places, patience, patience)).out;
 }
 
-Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t now) {
+Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {
   if (is_stuck() && !mend()) return Attention::Uses;
   ChunkStore& store = device.store();
   if (!store.spills() || program_.is_scheduled()) return Attention::None;
@@ -172,7 +172,7 @@ Result<void> Placement::make_ready(DeviceMemory& device, const BetterPlaces& pla
 
 Result<Migration::Moved> Placement::change(DeviceMemory& device, const BetterPlaces& places,
                                            std::uint64_t for_calls, std::uint64_t for_work) {
-  if (const char* const why = why_it_runs_on(program_)) {
+  if (const char* const why = why_not_quiescible(program_)) {
     return Error{.kind = ErrorKind::NotSupported, .doing = placing, .subject = why};
   }
   const CUcontext context = program_.memory.some_context_on(device.ordinal());

@@ -25,7 +25,7 @@ class Placement {
   //
   // Attention::Uses: the times of uses must be recorded from now on.
   enum class Attention : std::uint8_t { None, Uses };
-  Attention look_after(DeviceMemory& device, std::uint64_t now);
+  Attention step(DeviceMemory& device, std::uint64_t now);
   // Holds the program still and moves the chunks. Returns the bytes moved. Waits at most
   // `for_calls` for calls of the program that do not return.
   Result<Migration::Moved> change(DeviceMemory& device, const BetterPlaces& places,

@@ -26,7 +26,7 @@ bool is_nearly_full(DeviceMemory& device) {
   return held > most - most / last_share;
 }
 
-bool SpillAhead::look_after(DeviceMemory& device, Size mapped, std::uint64_t now) {
+bool SpillAhead::step(DeviceMemory& device, Size mapped, std::uint64_t now) {
   ChunkStore& store = device.store();
   if (!store.spills()) return false;
   const ChunkCounters spilled = store.spilled();

@@ -21,7 +21,7 @@ class SpillAhead {
 
   // One step for that device; takes a few milliseconds at most. True if there is more to do.
   // `mapped`: far memory that is mapped for the device but unused, and so ready too.
-  bool look_after(DeviceMemory& device, Size mapped, std::uint64_t now);
+  bool step(DeviceMemory& device, Size mapped, std::uint64_t now);
 
  private:
   struct Seen {

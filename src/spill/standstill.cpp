@@ -54,7 +54,7 @@ std::string name_of_thread(pid_t thread) {
 }
 
 const char* which_call_is_late(const CallBarrier& calls) {
-  const auto insider = calls.somebody_inside();
+  const auto insider = calls.find_caller_inside();
   if (!insider) return "a call did not return in time";
   std::string text{insider->call ? std::string{info(*insider->call).name} : "a call"};
   text += " did not return in time, in thread " + std::to_string(insider->thread);
@@ -66,7 +66,7 @@ const char* which_call_is_late(const CallBarrier& calls) {
 
 }  // namespace
 
-const char* why_it_runs_on(const ProgramParts& program) {
+const char* why_not_quiescible(const ProgramParts& program) {
   if (!program.memory.sees_everything()) {
     return "the program makes calls that cuvmm does not hook and cannot block";
   }
@@ -86,7 +86,7 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
     return too_late("cannot signal every thread");
   }
   const Ended calls_ended =
-      wait_in_parts([&](std::uint64_t until) { return program.calls.all_are_out(until); },
+      wait_in_parts([&](std::uint64_t until) { return program.calls.has_drained(until); },
                     calls_until, is_wanted);
   if (calls_ended != Ended::Well) {
     const char* const why =
@@ -95,7 +95,7 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
     return too_late(why);
   }
   // A call that only now turned out to bypass the hooks was not kept out.
-  if (const char* const why = why_it_runs_on(program)) {
+  if (const char* const why = why_not_quiescible(program)) {
     go_on(program);
     return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
   }

@@ -27,7 +27,7 @@ inline bool always_wanted() {
 }
 
 // Why the program must not be held still to move its memory; nullptr if it may be.
-const char* why_it_runs_on(const ProgramParts& program);
+const char* why_not_quiescible(const ProgramParts& program);
 
 // Quiesces the program: on success no call and no work is in flight, and none begins until go_on().
 // TimedOut, and the program goes on, if calls have not returned by `calls_until`, or work has not

@@ -103,7 +103,7 @@ void CallBarrier::forget_after_fork() {
   return &steps;
 }
 
-CallBarrier::SteppedOut::SteppedOut(CallBarrier& threshold) : threshold_(threshold) {
+CallBarrier::OutsideBarrier::OutsideBarrier(CallBarrier& threshold) : threshold_(threshold) {
   if (mine_ == nullptr) return;
   std::atomic<std::uint32_t>& steps = mine_->steps[threshold.which_];
   was_inside_ = is_inside(steps.load(std::memory_order_relaxed));
@@ -111,7 +111,7 @@ CallBarrier::SteppedOut::SteppedOut(CallBarrier& threshold) : threshold_(thresho
 }
 
 // The outer pass then ends normally.
-CallBarrier::SteppedOut::~SteppedOut() {
+CallBarrier::OutsideBarrier::~OutsideBarrier() {
   if (was_inside_) threshold_.enter();
 }
 
@@ -127,7 +127,7 @@ std::optional<std::uint64_t> CallBarrier::passes() const {
 
 bool CallBarrier::shut(std::uint64_t until, Exempt exempt) {
   if (!begin_shut(exempt)) return false;
-  if (all_are_out(until)) return true;
+  if (has_drained(until)) return true;
   open();
   return false;
 }
@@ -149,7 +149,7 @@ bool CallBarrier::is_seen_by_all() {
   return false;
 }
 
-bool CallBarrier::all_are_out(std::uint64_t until) const {
+bool CallBarrier::has_drained(std::uint64_t until) const {
   const Thread* exempt = exempt_.load();
   for (Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
     const std::atomic<std::uint32_t>& steps = thread->steps[which_];
@@ -161,7 +161,7 @@ bool CallBarrier::all_are_out(std::uint64_t until) const {
   return true;
 }
 
-std::optional<CallBarrier::Insider> CallBarrier::somebody_inside() const {
+std::optional<CallBarrier::Insider> CallBarrier::find_caller_inside() const {
   const Thread* const exempt = exempt_.load();
   for (const Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
     if (thread == exempt || !is_inside(thread->steps[which_].load(std::memory_order_acquire))) {

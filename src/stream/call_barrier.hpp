@@ -31,7 +31,7 @@ class CallBarrier {
   class Pass {
    public:
     explicit Pass(CallBarrier& threshold) : steps_(threshold.enter()) {}
-    // Records the call, so that somebody_inside() can name it.
+    // Records the call, so that find_caller_inside() can name it.
     Pass(CallBarrier& threshold, Call call) : Pass(threshold) {
       if (steps_ != nullptr) mine_->call.store(call, std::memory_order_relaxed);
     }
@@ -53,7 +53,7 @@ class CallBarrier {
   // The two halves of shut(), for callers that do something else while they wait. begin_shut()
   // leaves the barrier open and returns false if some thread might not see that it is closed.
   bool begin_shut(Exempt exempt);
-  bool all_are_out(std::uint64_t until) const;
+  bool has_drained(std::uint64_t until) const;
   void open();
 
   // A thread inside the barrier, and the call that it is in if that was recorded.
@@ -61,18 +61,18 @@ class CallBarrier {
     pid_t thread = 0;
     std::optional<Call> call;
   };
-  std::optional<Insider> somebody_inside() const;
+  std::optional<Insider> find_caller_inside() const;
 
   bool is_shut() const { return shut_.load(std::memory_order_acquire) != 0; }
 
   // While it lives, its thread counts as outside. Its destructor reenters, and waits if the barrier
   // is closed by then. For calls that block on something that may not happen until after a pause.
-  class SteppedOut {
+  class OutsideBarrier {
    public:
-    explicit SteppedOut(CallBarrier& threshold);
-    ~SteppedOut();
-    SteppedOut(const SteppedOut&) = delete;
-    SteppedOut& operator=(const SteppedOut&) = delete;
+    explicit OutsideBarrier(CallBarrier& threshold);
+    ~OutsideBarrier();
+    OutsideBarrier(const OutsideBarrier&) = delete;
+    OutsideBarrier& operator=(const OutsideBarrier&) = delete;
 
    private:
     CallBarrier& threshold_;

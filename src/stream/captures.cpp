@@ -10,7 +10,7 @@
 namespace cuvmm {
 namespace {
 
-// After this time, the calls under HeldOff have reached the driver, even if one still waits for
+// After this time, the calls under CaptureBlock have reached the driver, even if one still waits for
 // work there; nothing reports that directly. On a busy machine, elapsed time proves little because
 // the other thread may not have been scheduled. So this thread's own CPU time counts as well: while
 // it ran, another runnable thread ran too.
@@ -45,7 +45,7 @@ std::uint64_t Captures::began(const Origin& origin) {
     origins_.push_back({number, origin});
   }
   live_.fetch_add(1);
-  if (held_off_.load() != 0) wait_for_those_who_call();
+  if (held_off_.load() != 0) wait_for_blocking_calls();
   return number;
 }
 
@@ -89,7 +89,7 @@ void Captures::Ending::is_over() {
   ending_.clear();
 }
 
-void Captures::wait_for_those_who_call() const {
+void Captures::wait_for_blocking_calls() const {
   const std::uint64_t began = now_ns();
   const std::uint64_t run_before = run_ns();
   while (held_off_.load() != 0) {

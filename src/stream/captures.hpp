@@ -41,15 +41,15 @@ class Captures {
 
   // While it lives, a capture that begins waits, for a bounded time. For short driver calls that
   // would invalidate a capture. Checking any() is not enough: a capture may begin before the call.
-  class HeldOff {
+  class CaptureBlock {
    public:
-    explicit HeldOff(const Captures& captures) : captures_(captures) {
+    explicit CaptureBlock(const Captures& captures) : captures_(captures) {
       captures_.held_off_.fetch_add(1);
       none_lives_ = captures_.live_.load() == 0;
     }
-    ~HeldOff() { captures_.held_off_.fetch_sub(1); }
-    HeldOff(const HeldOff&) = delete;
-    HeldOff& operator=(const HeldOff&) = delete;
+    ~CaptureBlock() { captures_.held_off_.fetch_sub(1); }
+    CaptureBlock(const CaptureBlock&) = delete;
+    CaptureBlock& operator=(const CaptureBlock&) = delete;
     bool none_lives() const { return none_lives_; }
 
    private:
@@ -62,7 +62,7 @@ class Captures {
     std::uint64_t number;
     Origin origin;
   };
-  void wait_for_those_who_call() const;
+  void wait_for_blocking_calls() const;
 
   std::atomic<int> live_{0};
   mutable std::atomic<int> held_off_{0};

@@ -80,7 +80,7 @@ void StreamClock::look(StreamId stream) {
   constexpr int marks_a_look = 16;
   StreamState* state = table_.by_id(stream);
   if (state == nullptr || !state->has_unfinished()) return;
-  poll(*state, Zeal::Sparing);
+  poll(*state, PollEffort::Sparing);
   // An existing mark comes before any new one.
   if (state->has_unfinished() && !state->has_marks.load(std::memory_order_relaxed)) {
     state->marks_wanted.store(marks_a_look, std::memory_order_relaxed);
@@ -113,7 +113,7 @@ bool StreamClock::follow(const FreeTicket& freed, StreamId asker) {
   CUresult answer = CUDA_ERROR_INVALID_CONTEXT;
   {
     const InContext in_context{driver_, to->context};
-    const Captures::HeldOff held_off{program_.captures};
+    const Captures::CaptureBlock held_off{program_.captures};
     if (in_context.ok() && held_off.none_lives()) {
       answer = driver_.cuStreamWaitEvent(to->handle, event, 0);
     }

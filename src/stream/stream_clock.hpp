@@ -156,9 +156,9 @@ class StreamClock final : public StreamOrder {
   void record_own_mark(StreamState& state);
   bool record_on(StreamState& state, CUstream handle, Mark& mark);
   void mark_all(StreamState& all);
-  void leave_behind(const StreamState& stream);
-  enum class Zeal : std::uint8_t { Sparing, Full };
-  void poll(StreamState& state, Zeal zeal);
+  void record_final_event(const StreamState& stream);
+  enum class PollEffort : std::uint8_t { Sparing, Full };
+  void poll(StreamState& state, PollEffort zeal);
   void retire(StreamState& state, Mark& mark);
   void ask_whether_idle(StreamState& state);
   static CUevent pin(StreamState& state, CUevent event);
@@ -216,7 +216,7 @@ class StreamClock::Operation {
   CUresult granted_behind_others();
 
  private:
-  CUresult stand_as_barrier();
+  CUresult record_barrier();
 
   StreamClock& clock_;
   StreamState& stream_;

@@ -34,7 +34,7 @@ CUresult StreamClock::record_operation(StreamState& stream, CUevent& event) {
 // An event on one of its streams would break a capture, and so would an event on the legacy stream
 // if a blocking stream is captured.
 bool StreamClock::record_on(StreamState& state, CUstream handle, Mark& mark) {
-  const Captures::HeldOff held_off{program_.captures};
+  const Captures::CaptureBlock held_off{program_.captures};
   if (!held_off.none_lives() && (handle == CU_STREAM_LEGACY || is_capturing(handle))) return false;
   CUevent event = nullptr;
   if (record_event(state, handle, event) != CUDA_SUCCESS) return false;
@@ -72,7 +72,7 @@ void StreamClock::add_mark(StreamState& state, Mark mark) {
     is_full = state.marks.size() > most_marks;
   }
   if (!is_full) return;
-  poll(state, Zeal::Full);
+  poll(state, PollEffort::Full);
   const Holding holding{state.lock};
   if (state.marks.size() <= most_marks) return;
   const auto last_barrier = std::find_if(state.marks.rbegin(), state.marks.rend(),
@@ -123,14 +123,14 @@ void StreamClock::record_own_mark(StreamState& state) {
   }
 }
 
-void StreamClock::poll(StreamState& state, Zeal zeal) {
+void StreamClock::poll(StreamState& state, PollEffort zeal) {
   constexpr int patient_polls = 4;
   constexpr int seldom = 8;
   const StreamTable::Staying staying{table_};
   if (state.context_ends.load()) return;
   const Holding holding{state.lock};
   if (state.marks.empty()) return;
-  if (zeal == Zeal::Sparing && state.fruitless_polls++ >= patient_polls &&
+  if (zeal == PollEffort::Sparing && state.fruitless_polls++ >= patient_polls &&
       state.fruitless_polls % seldom != 0) {
     return;
   }
@@ -187,7 +187,7 @@ void StreamClock::mark_pending(StreamName name) {
 
 // Adds the stream's remaining work to that of its context, since the stream can no longer be looked
 // up. Needed even if nothing is pending now: later frees depend on that work.
-void StreamClock::leave_behind(const StreamState& stream) {
+void StreamClock::record_final_event(const StreamState& stream) {
   StreamState& all = table_.everything_of(stream.context);
   const InContext in_context{driver_, stream.context};
   if (!in_context.ok()) return;
@@ -227,7 +227,7 @@ void StreamClock::stream_ends(CUstream handle) {
       state->advance(last_tick);
     }
   }
-  leave_behind(*state);
+  record_final_event(*state);
   table_.stream_ended(handle);
 }
 

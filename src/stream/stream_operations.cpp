@@ -23,7 +23,7 @@ Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind)
   if (kind == Kind::Allocation) return;
   before_ = stream_.tick.load(std::memory_order_acquire);
   if (is_ahead_of_barrier_) {
-    answer_ = stand_as_barrier();
+    answer_ = record_barrier();
   } else if (clock_.leaves_mark(stream_)) {
     clock_.record_operation(stream_, event_);  // the mark is optional
   }
@@ -40,7 +40,7 @@ Operation::~Operation() {
   }
 }
 
-CUresult Operation::stand_as_barrier() {
+CUresult Operation::record_barrier() {
   const CUresult answer = clock_.record_operation(stream_, event_);
   if (answer != CUDA_SUCCESS) return answer;
   is_barrier_ = true;
@@ -69,7 +69,7 @@ FreeTicket Operation::freed() {
 CUresult Operation::granted_behind_others() {
   if (!is_ahead_of_barrier_) return CUDA_SUCCESS;
   before_ = stream_.tick.load(std::memory_order_acquire);
-  return stand_as_barrier();
+  return record_barrier();
 }
 
 // Whether the legacy rule may order the stream after other work, and the epoch of that work.

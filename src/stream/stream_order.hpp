@@ -37,7 +37,7 @@ class StreamOrder {
   virtual void look(StreamId stream) = 0;
 
   // The same for memory that is to be evicted, regardless of who may reuse it.
-  virtual void look_before_leaving(StreamId stream) { look(stream); }
+  virtual void poll_for_eviction(StreamId stream) { look(stream); }
 
   // Marks the earlier frees on `asker`, using the calling thread's operation on that stream. May
   // wait as any submission to the stream may, so callers hold no lock.

@@ -183,7 +183,7 @@ void StreamTable::drop_events() {
 // not destroyed: cuEventDestroy would wait while another thread waits in cuMemFree, and this thread
 // may be the one that lets that work proceed. Returns false if a thread is about to pass one of
 // them to the driver, or if the context has no record.
-bool StreamTable::hand_on_events(StreamState& state) {
+bool StreamTable::transfer_events_to_context(StreamState& state) {
   std::vector<CUevent> events;
   const auto found = by_key_.find(Key{state.context, everything, 0});
   {
@@ -211,7 +211,7 @@ bool StreamTable::hand_on_events(StreamState& state) {
 StreamState& StreamTable::unused_record() {
   constexpr std::size_t left_alone = 256;
   if (ended_.size() > left_alone && !ended_.front()->has_unfinished() &&
-      hand_on_events(*ended_.front())) {
+      transfer_events_to_context(*ended_.front())) {
     StreamState& state = *ended_.front();
     ended_.pop_front();
     by_id_.erase(state.id);

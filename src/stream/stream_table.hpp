@@ -128,7 +128,7 @@ class StreamTable {
 
   StreamState* learn(const Key& key, StreamName name, CUcontext current);
   StreamState& add(const Key& key, CUcontext context, CUstream handle, StreamKind kind);
-  bool hand_on_events(StreamState& state);
+  bool transfer_events_to_context(StreamState& state);
   StreamState& unused_record();
   void end(StreamState& state);
   void drop_events_of(StreamState& state);

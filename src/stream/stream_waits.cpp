@@ -62,7 +62,7 @@ void StreamClock::ask_whether_idle(StreamState& state) {
     const StreamTable::Staying staying{table_};
     const InContext in_context{driver_, state.context};
     const RelaxedCapture relaxed{driver_};
-    const Captures::HeldOff held_off{program_.captures};
+    const Captures::CaptureBlock held_off{program_.captures};
     const bool may_ask =
         held_off.none_lives() || (state.kind == StreamKind::NonBlocking && !is_capturing(handle));
     const bool is_there = !state.ended.load() && !state.context_ends.load() && in_context.ok();
@@ -79,7 +79,7 @@ bool StreamClock::is_all_done(CUcontext context) {
   const InContext in_context{driver_, context};
   if (!in_context.ok()) return false;
   const RelaxedCapture relaxed{driver_};
-  const Captures::HeldOff held_off{program_.captures};
+  const Captures::CaptureBlock held_off{program_.captures};
   if (!held_off.none_lives()) return false;
   const Horizon horizon = horizon_of(context);
   if (!is_idle(CU_STREAM_LEGACY)) return false;
@@ -112,7 +112,7 @@ bool StreamClock::wait(const FreeTicket& freed, std::uint64_t until) {
   Patience patience;
   for (std::uint64_t next_question = 0;;) {
     if (is_done(freed) || state == nullptr) return true;
-    poll(*state, Zeal::Full);
+    poll(*state, PollEffort::Full);
     if (is_done(freed)) return true;
     const std::uint64_t now = now_ns();
     if (now >= next_question) {
@@ -150,7 +150,7 @@ bool StreamClock::wait_for_frees(int device, std::uint64_t until) {
 void StreamClock::ask_about_frees(int device) {
   for (StreamState* state : table_.with_unfinished(device)) {
     const FreeTicket last{state->id, state->tick.load()};
-    poll(*state, Zeal::Full);
+    poll(*state, PollEffort::Full);
     if (!is_done(last)) ask_whether_idle(*state);
   }
 }

@@ -106,7 +106,7 @@ void TraceSink::flush() {
               Error{.kind = ErrorKind::SystemFailed, .system_code = reason, .doing = "write"}
                   .text()
                   .c_str());
-    cut_off_what_is_not_whole();
+    truncate_to_whole_blocks();
   }
   stop_ = Stop::WriteFailed;
 }
@@ -149,12 +149,12 @@ void TraceSink::finish(std::uint64_t dropped, std::uint64_t time, std::uint32_t 
   const std::size_t written = write_at(size_, buffer_, file_.fd.number());
   const bool is_whole = written == buffer_.size();
   keep_whole_blocks(written);
-  if (!is_whole) cut_off_what_is_not_whole();
+  if (!is_whole) truncate_to_whole_blocks();
   file_.fd.close();
 }
 
 // Truncates the file to whole blocks, so that later blocks can be read.
-void TraceSink::cut_off_what_is_not_whole() {
+void TraceSink::truncate_to_whole_blocks() {
   [[maybe_unused]] const int refused = ::ftruncate(file_.fd.number(), static_cast<off_t>(size_));
 }
 

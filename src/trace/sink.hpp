@@ -54,7 +54,7 @@ class TraceSink {
   bool has_room(std::size_t payload) const;
   void append(trace_format::BlockHeader header, std::span<const std::byte> payload);
   void keep_whole_blocks(std::size_t written);
-  void cut_off_what_is_not_whole();
+  void truncate_to_whole_blocks();
   void stop(trace_format::Stop why);
 
   TraceFile file_;

@@ -95,7 +95,7 @@ CUresult counted_free(const Forward<call>& forward, CUdeviceptr address, Free&& 
 
 // Announced once, then served by cuvmm or by the driver; `flags` tell which.
 template <Call call, class Serve, class... Arguments>
-CUresult by_us_or_the_driver(const Forward<call>& forward, std::uint16_t& flags, Serve&& serve,
+CUresult serve_or_forward(const Forward<call>& forward, std::uint16_t& flags, Serve&& serve,
                              Arguments... arguments) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   if (const Answer answer = served(forward, serve)) {
@@ -115,7 +115,7 @@ CUVMM_HOOK(cuMemAlloc_v2, CUdeviceptr* address, size_t size) {
   const auto serve = [&](Memory& memory) {
     return resizer != nullptr ? resizer->allocate(address, size) : memory.allocate(address, size);
   };
-  const CUresult answer = by_us_or_the_driver(forward, asked.flags, serve, address, size);
+  const CUresult answer = serve_or_forward(forward, asked.flags, serve, address, size);
   if ((asked.flags & native) != 0) count_natively(forward, answer, address, size);
   return record_allocation(forward, answer, asked, address);
 }
@@ -127,7 +127,7 @@ CUVMM_HOOK(cuMemAllocPitch_v2, CUdeviceptr* address, size_t* pitch, size_t width
     return memory.allocate_pitch(address, pitch, width, height, element);
   };
   const CUresult answer =
-      by_us_or_the_driver(forward, asked.flags, serve, address, pitch, width, height, element);
+      serve_or_forward(forward, asked.flags, serve, address, pitch, width, height, element);
   if (answer == CUDA_SUCCESS && pitch != nullptr) asked.size = *pitch * height;
   if ((asked.flags & native) != 0) count_natively(forward, answer, address, asked.size);
   return record_allocation(forward, answer, asked, address);
@@ -154,7 +154,7 @@ CUVMM_HOOK(cuMemAllocAsync, CUdeviceptr* address, size_t size, CUstream stream) 
   const auto serve = [&](Memory& memory) {
     return memory.allocate_ordered(address, size, stream_name(forward, stream));
   };
-  const CUresult answer = by_us_or_the_driver(forward, asked.flags, serve, address, size, stream);
+  const CUresult answer = serve_or_forward(forward, asked.flags, serve, address, size, stream);
   if ((asked.flags & native) != 0) count_natively(forward, answer, address, size, stream);
   return record_allocation(forward, answer, asked, address);
 }
@@ -166,7 +166,7 @@ CUVMM_HOOK(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size, CUmemoryP
     return memory.allocate_ordered(address, size, pool, stream_name(forward, stream));
   };
   const CUresult answer =
-      by_us_or_the_driver(forward, asked.flags, serve, address, size, pool, stream);
+      serve_or_forward(forward, asked.flags, serve, address, size, pool, stream);
   if ((asked.flags & native) != 0) count_natively(forward, answer, address, size, stream);
   return record_allocation(forward, answer, asked, address);
 }
@@ -175,7 +175,7 @@ CUVMM_HOOK(cuMemFree_v2, CUdeviceptr address) {
   Asked asked{.flags = 0};  // unless the driver frees it
   Resizer* const resizer = resizer_of(forward);
   const auto ordinary = [&] {
-    return by_us_or_the_driver(
+    return serve_or_forward(
         forward, asked.flags, [&](Memory& memory) { return memory.free(address); }, address);
   };
   const auto free = [&] {
@@ -197,7 +197,7 @@ CUVMM_HOOK(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
     return memory.free_ordered(address, stream_name(forward, stream));
   };
   const auto ordinary = [&] {
-    return by_us_or_the_driver(forward, asked.flags, serve, address, stream);
+    return serve_or_forward(forward, asked.flags, serve, address, stream);
   };
   const auto free = [&] {
     return resizer != nullptr ? resizer->free_ordered(address, ordinary) : ordinary();

@@ -24,7 +24,7 @@ CUVMM_HOOK(cuMemcpyBatchAsync, CUdeviceptr* to, CUdeviceptr* from, size_t* sizes
            CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count, size_t* failed,
            CUstream stream) {
   if (is_one_plain_copy(to, from, sizes, count, attributes, first, attribute_count, stream)) {
-    if (const Answer answer = put_off(forward, *to, *from, *sizes, stream)) return *answer;
+    if (const Answer answer = try_defer_copy(forward, *to, *from, *sizes, stream)) return *answer;
   }
   return forward(to, from, sizes, count, attributes, first, attribute_count, failed, stream);
 }
@@ -32,7 +32,7 @@ CUVMM_HOOK(cuMemcpyBatchAsync, CUdeviceptr* to, CUdeviceptr* from, size_t* sizes
 CUVMM_HOOK(cuMemcpyBatchAsync_v2, CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
            CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count, CUstream stream) {
   if (is_one_plain_copy(to, from, sizes, count, attributes, first, attribute_count, stream)) {
-    if (const Answer answer = put_off(forward, *to, *from, *sizes, stream)) return *answer;
+    if (const Answer answer = try_defer_copy(forward, *to, *from, *sizes, stream)) return *answer;
   }
   return forward(to, from, sizes, count, attributes, first, attribute_count, stream);
 }

@@ -23,7 +23,7 @@ void take_note(Engine& engine, const CUuuid& id) {
   }
   // A thread that quiesces the program learns of this before it begins or after it is done.
   const CallBarrier::Pass pass{engine.calls()};
-  settle_and_lose_sight(engine);
+  settle_and_end_coverage(engine);
 }
 
 }  // namespace

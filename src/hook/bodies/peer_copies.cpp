@@ -132,7 +132,7 @@ CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
 template <Call call, class... Arguments>
 CUresult copy_on(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
                  CUstream stream, Arguments... arguments) {
-  if (const Answer answer = put_off(forward, to, from, size, stream)) return *answer;
+  if (const Answer answer = try_defer_copy(forward, to, from, size, stream)) return *answer;
   const CUresult answer = forward(arguments...);
   if (answer != CUDA_ERROR_INVALID_VALUE) [[likely]]
     return answer;

@@ -107,7 +107,7 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
   if (!held) return forward(start, size, address);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   // The driver does not find another device's blocking memory without peer access (measured).
-  if (is_past_what_was_asked(*held, address) ||
+  if (is_past_requested_size(*held, address) ||
       !forward.engine().serving()->memory.may_use(*held)) {
     return CUDA_ERROR_NOT_FOUND;
   }
@@ -121,7 +121,7 @@ CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUd
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || data == nullptr) return forward(data, attribute, address);
   const auto held = serving->memory.find(address);
-  if (held && is_past_what_was_asked(*held, address)) {
+  if (held && is_past_requested_size(*held, address)) {
     const CUresult refused = forward.announce();
     return refused != CUDA_SUCCESS ? refused : CUDA_ERROR_INVALID_VALUE;
   }
@@ -145,7 +145,7 @@ CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attribut
   const CallBarrier::Pass question{forward.engine().questions()};
   const auto held = found(forward.engine(), address);
   if (!held || attributes == nullptr) return forward(count, attributes, data, address);
-  if (is_past_what_was_asked(*held, address)) {
+  if (is_past_requested_size(*held, address)) {
     return answer_as_unknown(count, attributes, data, address, [&](CUdeviceptr instead) {
       return forward(count, attributes, data, instead);
     });
@@ -177,7 +177,7 @@ CUVMM_HOOK(cuPointerSetAttribute, const void* value, CUpointer_attribute attribu
   const auto held = is_kept ? found(forward.engine(), address) : std::nullopt;
   if (!held) return forward(value, attribute, address);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  if (is_past_what_was_asked(*held, address)) return CUDA_ERROR_INVALID_VALUE;
+  if (is_past_requested_size(*held, address)) return CUDA_ERROR_INVALID_VALUE;
   unsigned wanted = 0;
   std::memcpy(&wanted, value, sizeof wanted);
   forward.engine().serving()->memory.set_sync_memops(address, wanted != 0);

@@ -27,7 +27,7 @@ struct Shape {
 
 // The checks that the driver makes before it accepts a launch. If acceptance is not certain, the
 // driver is asked.
-bool is_taken_for_sure(const Shape& shape, const KernelFacts& facts) {
+bool is_certain_to_be_accepted(const Shape& shape, const KernelFacts& facts) {
   return shape.blocks() != 0 && shape.threads() != 0 && shape.grid[0] <= most_blocks_x &&
          shape.grid[1] <= most_blocks_y_z && shape.grid[2] <= most_blocks_y_z &&
          shape.block[0] <= most_threads_x_y && shape.block[1] <= most_threads_x_y &&
@@ -188,7 +188,7 @@ CUVMM_SCHEDULE(cuLaunchKernel, CUfunction function, unsigned grid_x, unsigned gr
   };
   if (!mode.is_open_to_queue) return asks_driver();
   const auto facts = mode.parts->kernels.find(function, mode.stream->device);
-  if (facts == nullptr || !is_taken_for_sure(shape, *facts)) return asks_driver();
+  if (facts == nullptr || !is_certain_to_be_accepted(shape, *facts)) return asks_driver();
   auto parameters = Parameters::keep(facts, given, extra);
   if (!parameters) return asks_driver();
   return queue(
@@ -216,7 +216,7 @@ CUVMM_SCHEDULE(cuLaunchCooperativeKernel, CUfunction function, unsigned grid_x, 
   };
   if (!mode.is_open_to_queue) return asks_driver();
   const auto facts = mode.parts->kernels.find(function, mode.stream->device);
-  if (facts == nullptr || !is_taken_for_sure(shape, *facts) ||
+  if (facts == nullptr || !is_certain_to_be_accepted(shape, *facts) ||
       !fits_at_once(forward.engine(), function, shape, mode.stream->device)) {
     return asks_driver();
   }
@@ -256,7 +256,7 @@ CUVMM_SCHEDULE(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction functi
     }
   }
   const auto facts = mode.parts->kernels.find(function, mode.stream->device);
-  if (facts == nullptr || !is_taken_for_sure(shape, *facts)) return asks_driver();
+  if (facts == nullptr || !is_certain_to_be_accepted(shape, *facts)) return asks_driver();
   auto parameters = Parameters::keep(facts, given, extra);
   if (!parameters) return asks_driver();
   std::vector<CUlaunchAttribute> attributes(config->attrs, config->attrs + config->numAttrs);

@@ -76,7 +76,7 @@ CUresult free_from_pool(const std::shared_ptr<Pool>& pool, const Allocation& all
   if (pool->is_imported()) {
     return in_order(stream, [allocation, pool] {
       unmap_imported(allocation);
-      drop_if_done(pool);
+      release_if_unused(pool);
     });
   }
   pool->give_back(allocation, {submit_memory_operation(stream)});

@@ -40,7 +40,7 @@ CUresult synchronize(const std::shared_ptr<Context>& context) {
     return refused;
   }
   context->wait_for_all_work();
-  work_was_waited_for(*context);
+  note_synchronized(*context);
   return context->sticky_error();
 }
 

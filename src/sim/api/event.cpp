@@ -163,7 +163,7 @@ CUVMM_SIM(cuEventSynchronize)(CUevent handle) {
   const auto recording = asked.event->recording();
   if (recording != nullptr) Queue::wait_for(recording->point);
   if (const auto& shared = asked.event->shared) shared->wait_for(shared->last());
-  if (recording != nullptr) work_was_waited_for(*asked.context, {recording->point});
+  if (recording != nullptr) note_synchronized(*asked.context, {recording->point});
   return asked.context->sticky_error();
 }
 

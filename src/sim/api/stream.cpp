@@ -90,7 +90,7 @@ CUVMM_SIM(cuStreamSynchronize)(CUstream handle) {
   for (const Point& point : work) Queue::wait_for(point);
   const auto context = asked.stream->context.lock();
   if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  work_was_waited_for(*context, work);
+  note_synchronized(*context, work);
   return context->sticky_error();
 }
 

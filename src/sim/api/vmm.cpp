@@ -111,7 +111,7 @@ CUVMM_SIM(cuMemCreate)
   if (handle == nullptr || flags != 0 || !is_granular(size)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_properties(properties, &placement); bad != CUDA_SUCCESS)
     return bad;
-  auto chunk = Chunk::create_by_all_means(placement.device, size, *properties);
+  auto chunk = Chunk::create_reclaiming(placement.device, size, *properties);
   if (chunk == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   cost_of(Row::cuMemCreate, size);
   *handle = hold(chunk);

@@ -157,7 +157,7 @@ std::optional<std::size_t> CardFile::take_place() {
     if (lock_call(file_.number(), F_OFD_SETLK, F_WRLCK, byte_of(place)) != 0) continue;
     CardMember& member = books_->members[place];
     clear(member);
-    member.process_namespace = namespace_of_process_numbers();
+    member.process_namespace = pid_namespace();
     member.process = static_cast<std::uint64_t>(::getpid());
     return place;
   }
@@ -172,7 +172,7 @@ void CardFile::remove_dead(std::optional<std::size_t> own) {
   }
 }
 
-std::uint64_t namespace_of_process_numbers() {
+std::uint64_t pid_namespace() {
   struct stat facts {};
   return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
 }

@@ -76,6 +76,6 @@ class CardFile {
 Size held_on(const CardBooks& books, int device);
 
 // The PID namespace of this process.
-std::uint64_t namespace_of_process_numbers();
+std::uint64_t pid_namespace();
 
 }  // namespace cuvmm::sim

@@ -59,7 +59,7 @@ std::optional<DeviceView> view_of_device(int ordinal) {
   DeviceView view{.memory = books.memory, .used = held_on(books, ordinal)};
   for (const CardMember& member : books.members) {
     const Size of_member = member.held[static_cast<std::size_t>(ordinal)].load();
-    if (of_member == 0 || member.process_namespace != namespace_of_process_numbers()) continue;
+    if (of_member == 0 || member.process_namespace != pid_namespace()) continue;
     view.processes.push_back({member.process, of_member});
   }
   return view;

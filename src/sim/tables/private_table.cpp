@@ -46,9 +46,9 @@ constexpr KnownTable known_tables[] = {
 };
 
 // The runtime of CUDA 13 requests it first, and works without it.
-constexpr unsigned char done_without[] = {0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e,
+constexpr unsigned char optional_table[] = {0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e,
                                           0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d, 0xd9};
-static_assert(sizeof done_without == sizeof(CUuuid));
+static_assert(sizeof optional_table == sizeof(CUuuid));
 
 std::string text_of(const CUuuid& id) {
   std::string text;
@@ -61,13 +61,13 @@ std::string text_of(const CUuuid& id) {
   return text;
 }
 
-void say_missing(const CUuuid& id) {
+void log_unknown_table(const CUuuid& id) {
   static std::mutex lock;
   static auto* said = new std::set<std::string>;
   const std::lock_guard holding{lock};
   const std::string text = text_of(id);
   if (!said->insert(text).second) return;
-  if (std::memcmp(done_without, id.bytes, sizeof done_without) == 0) {
+  if (std::memcmp(optional_table, id.bytes, sizeof optional_table) == 0) {
     CUVMM_LOG(Debug, "the CUDA runtime asks for the private table %s, and does without it",
               text.c_str());
     return;
@@ -131,7 +131,7 @@ const void* find_private_table(const CUuuid& id) {
   for (const KnownTable& table : known_tables) {
     if (std::memcmp(table.id, id.bytes, sizeof table.id) == 0) return table.entries();
   }
-  say_missing(id);
+  log_unknown_table(id);
   return nullptr;
 }
 
