@@ -30,8 +30,8 @@ class Colouring {
   // Marks bytes of that chunk as taken. Pieces of one chunk must not overlap.
   Index add_piece(Index chunk, Stretch where);
 
-  // Empties up to `most` more chunks, cheapest first: a chunk costs what its number of pieces does,
-  // because remapping a piece takes longer than copying it. Returns how many.
+  // Empties up to `most` more chunks, those with the fewest pieces first: remapping a piece takes
+  // longer than copying it. Returns how many.
   std::size_t empty(std::size_t most);
 
   // The chunks in the order in which to empty them: then each piece goes straight to its final
