@@ -68,9 +68,9 @@ typedef enum cuvmm_activation {
   CUVMM_CONTENTS_LOST = 1 /* the memory is new and its contents are undefined */
 } cuvmm_activation;
 
-/* Unmaps all of the model's memory. The pool takes it before anything else of the model when other
- * models need memory. Waits for the model's fences; no thread may submit work that uses the model's
- * memory during the call. */
+/* Unmaps all of the model's memory and keeps it. When the pool reclaims from this model, it takes
+ * this memory first, without calling `reclaim`. Waits for the model's fences; no thread may submit
+ * work that uses the model's memory during the call. */
 cuvmm_status cuvmm_shared_pool_deactivate(cuvmm_shared_pool* pool, const char* model,
                                           cuvmm_error* error);
 /* Maps the model's memory at its old addresses. `activation` may be NULL. */
