@@ -211,7 +211,7 @@ class Arena final : public EvictionSource, private ReclaimClient {
   AccessSet access_;
   Mapping mapping_;
   std::unique_ptr<arena::Layout> layout_;
-  bool is_away_ = false;  // an eviction: some of what layout_ says is mapped is not
+  bool is_away_ = false;  // during an eviction: some of the mapped tiles have no chunks
   std::uint64_t moved_chunks_ = 0;
   Size moved_bytes_ = 0;
   bool has_ended_ = false;
