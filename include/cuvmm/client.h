@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clients of the scheduler: parts of one process whose GPU work is put in order by a policy. Needs
- * the preload library in front of the program (`cuvmm run`); else every call here answers
- * CUVMM_ERROR_NOT_SUPPORTED, and the program runs as it would without. docs/scheduling.md.
+ * Clients of the scheduler: parts of one process whose GPU work a policy puts in order. They need
+ * the preload library (`cuvmm run`). Without it every call here returns
+ * CUVMM_ERROR_NOT_SUPPORTED and changes nothing. See docs/scheduling.md.
  */
 #ifndef CUVMM_CLIENT_H
 #define CUVMM_CLIENT_H
@@ -17,37 +17,37 @@ extern "C" {
 
 typedef enum cuvmm_policy {
   CUVMM_SCHEDULE_OFF = 0,         /* every thread calls the driver itself */
-  CUVMM_SCHEDULE_FIFO = 1,        /* who submitted first */
-  CUVMM_SCHEDULE_ROUND_ROBIN = 2, /* who was chosen the longest ago */
-  CUVMM_SCHEDULE_PRIORITY = 3,    /* the highest priority, which grows with waiting */
+  CUVMM_SCHEDULE_FIFO = 1,        /* the client that submitted first */
+  CUVMM_SCHEDULE_ROUND_ROBIN = 2, /* the client chosen least recently */
+  CUVMM_SCHEDULE_PRIORITY = 3,    /* the highest priority, which rises with waiting */
   CUVMM_SCHEDULE_FAIR = 4         /* device time by weight */
 } cuvmm_policy;
 
-/* Turns scheduling on, changes the policy, or turns it off: then everything that was submitted has
- * been given to the driver when it returns. */
+/* Turns scheduling on, changes the policy, or turns scheduling off. Turning it off returns once
+ * everything submitted has been issued to the driver. */
 cuvmm_status cuvmm_set_policy(int32_t policy, cuvmm_error* error);
 
-/* A client by its number, from 1 on; 0 is none. Numbers are never used again. */
+/* A client's number, starting at 1; 0 is no client. Numbers are never reused. */
 typedef uint32_t cuvmm_client;
 
-/* `priority` from -100 to 100, higher goes first; `weight` from 1 to 10000. */
+/* `priority` is from -100 to 100, higher first; `weight` is from 1 to 10000. */
 cuvmm_status cuvmm_client_create(const char* name, int32_t priority, int32_t weight,
                                  cuvmm_client* client, cuvmm_error* error);
-/* What it has submitted has been given to the driver when it returns. Its threads have no client.
- */
+/* Returns once everything the client has submitted has been issued to the driver. Threads bound to
+ * it are left without a client. */
 cuvmm_status cuvmm_client_destroy(cuvmm_client client, cuvmm_error* error);
 
-/* From here on the calling thread's work is the client's. */
+/* Binds the calling thread: work that it submits from now on belongs to the client. */
 cuvmm_status cuvmm_client_bind(cuvmm_client client, cuvmm_error* error);
-/* The same for every thread that is not bound itself, those that are still to come among them; 0
- * ends it. */
+/* Binds every thread that is not bound individually, including threads that start later. 0 ends
+ * this binding. */
 cuvmm_status cuvmm_client_bind_others(cuvmm_client client, cuvmm_error* error);
 cuvmm_status cuvmm_client_unbind(cuvmm_error* error);
 
 typedef struct cuvmm_client_figures {
-  uint64_t operations; /* given to the driver */
+  uint64_t operations; /* issued to the driver */
   uint64_t bytes;      /* copied and set by them */
-  uint64_t queued_ns;  /* that they waited, all together */
+  uint64_t queued_ns;  /* total time that they waited */
   uint64_t longest_queued_ns;
   uint64_t device_ns; /* measured on the device */
   uint64_t waits_for_room;

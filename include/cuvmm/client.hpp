@@ -24,7 +24,8 @@ inline Result<void> set_policy(Policy policy) {
 
 using ClientFigures = cuvmm_client_figures;
 
-// A client of the scheduler. Ends, once its work has been given to the driver, with the object.
+// A client of the scheduler. Destroying the object ends the client, once its work has been issued
+// to the driver.
 class Client {
  public:
   static Result<Client> create(const char* name, int priority = 0, int weight = 1) {
@@ -45,11 +46,11 @@ class Client {
 
   cuvmm_client number() const { return number_; }
 
-  // From here on the calling thread's work is this client's.
+  // Binds the calling thread: work that it submits from now on belongs to this client.
   Result<void> bind() const {
     return detail::answer([&](cuvmm_error* error) { return cuvmm_client_bind(number_, error); });
   }
-  // The same for every thread that is not bound itself.
+  // Binds every thread that is not bound individually.
   Result<void> bind_others() const {
     return detail::answer(
         [&](cuvmm_error* error) { return cuvmm_client_bind_others(number_, error); });

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The C API of libcuvmm: a header a subject, all of them here. Nothing of CUDA is needed to compile
- * against it; device addresses are uint64_t, streams are the driver's handles as void*.
+ * The C API of libcuvmm. There is one header per subject; this one includes them all. Compiling
+ * against it needs no CUDA header: device addresses are uint64_t, and streams are the driver's
+ * handles as void*.
  *
- * Every call that can fail answers a cuvmm_status and takes a cuvmm_error* last, which may be NULL.
- * Out-parameters are written on success only. Everything may be called from any thread. Structs are
- * never enlarged: what they will need is reserved in them and must be 0 where a caller fills one.
- * Objects belong to the process that made them: a forked child has none of them.
+ * Every call that can fail returns a cuvmm_status and takes a cuvmm_error* as its last parameter,
+ * which may be NULL. Out-parameters are written on success only. All functions are thread-safe.
+ * Structs never grow: later versions use their reserved members, which callers must set to 0.
+ * Objects belong to the process that created them; a forked child has none of them.
  *
- * docs/library.md says how the library, the preload library and the driver stand to each other.
+ * docs/library.md explains how the library, the preload library and the driver relate.
  */
 #ifndef CUVMM_CUVMM_H
 #define CUVMM_CUVMM_H

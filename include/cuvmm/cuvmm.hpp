@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ API of libcuvmm: a header a subject, all of them here.
+// The C++ API of libcuvmm. There is one header per subject; this one includes them all.
 #pragma once
 
 #include "cuvmm/client.hpp"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elastic pools: a stretch of addresses whose memory comes as it is allocated and goes with a
- * granule's last byte. docs/pools.md tells more.
+ * Elastic pools: reserved addresses that get memory as they are allocated. A granule's memory is
+ * released when its last byte is freed. See docs/pools.md.
  */
 #ifndef CUVMM_ELASTIC_POOL_H
 #define CUVMM_ELASTIC_POOL_H
@@ -14,9 +14,9 @@ extern "C" {
 
 typedef struct cuvmm_elastic_pool cuvmm_elastic_pool;
 
-/* Which place a granule is taken from first. A place that is full is passed over. */
+/* The place from which a granule is taken first. Full places are skipped. */
 typedef enum cuvmm_placement {
-  CUVMM_PLACE_PACK = 0,           /* in the order of the devices: as few as possible */
+  CUVMM_PLACE_PACK = 0,           /* the devices in the order given: as few as possible */
   CUVMM_PLACE_STRIPE = 1,         /* neighbouring granules on devices in turn */
   CUVMM_PLACE_LOCAL_THEN_PEER = 2 /* the device of the caller's current context first */
 } cuvmm_placement;
@@ -27,17 +27,17 @@ typedef enum cuvmm_host_use {
   CUVMM_HOST_ONLY = 2
 } cuvmm_host_use;
 
-/* Where pools take memory from. All devices may use all of it. Zeros mean: device 0 alone, with the
- * recommended granule. */
+/* Where pools take memory from. All devices can access all of it. A zeroed struct means device 0
+ * alone, with the recommended granule. */
 typedef struct cuvmm_places {
-  uint64_t granule;       /* a power of two from 64 KiB up, a multiple of the driver's */
+  uint64_t granule;       /* a power of two, at least 64 KiB and a multiple of the driver's */
   const int32_t* devices; /* read during the call only */
   uint64_t device_count;
   int32_t placement; /* a cuvmm_placement */
   int32_t host;      /* a cuvmm_host_use */
   int32_t host_node; /* NUMA node */
-  int32_t shareable; /* 1: memory of devices can be granted to other processes
-                        (cuvmm_share_send_of_pool), which takes longer to make; else 0 */
+  int32_t shareable; /* 1: device memory can be granted to other processes
+                        (cuvmm_share_send_of_pool), and takes longer to create; else 0 */
   uint64_t reserved[8];
 } cuvmm_places;
 
@@ -46,22 +46,22 @@ typedef struct cuvmm_places {
 typedef struct cuvmm_elastic_pool_options {
   cuvmm_places places;
   uint64_t
-      most_capacity; /* how far it may grow; 0: four times the capacity, where that can be had */
-  uint64_t physical_limit; /* of this pool; 0: what the devices and VMM_LIMIT leave */
+      most_capacity; /* how far it may grow; 0: four times the capacity if free, else capacity */
+  uint64_t physical_limit; /* of this pool; 0: whatever the devices and VMM_LIMIT allow */
   uint64_t reserved[8];
 } cuvmm_elastic_pool_options;
 
-/* What an allocation allows to be done with it. */
+/* What the pool may do with an allocation. */
 enum {
-  CUVMM_MOVABLE = 1,  /* compaction may give it another offset, and says so */
-  CUVMM_EVICTABLE = 2 /* of a shared pool's model: may be taken, contents and all; it is then no
-                         longer allocated, and the model is told */
+  CUVMM_MOVABLE = 1,  /* compaction may give it another offset, and reports the move */
+  CUVMM_EVICTABLE = 2 /* shared pools only: reclaim may take it, contents included. It is then no
+                         longer allocated, and the model is notified */
 };
 
-/* `capacity` bytes of addresses, rounded up to granules. `options` may be NULL. */
+/* Reserves `capacity` bytes of addresses, rounded up to granules. `options` may be NULL. */
 cuvmm_status cuvmm_elastic_pool_create(uint64_t capacity, const cuvmm_elastic_pool_options* options,
                                        cuvmm_elastic_pool** pool, cuvmm_error* error);
-/* Waits for the pool's fences, and gives everything back. NULL is allowed. */
+/* Waits for the pool's fences, then releases everything. NULL is allowed. */
 void cuvmm_elastic_pool_destroy(cuvmm_elastic_pool* pool);
 
 uint64_t cuvmm_elastic_pool_base_address(const cuvmm_elastic_pool* pool);
@@ -69,44 +69,45 @@ uint64_t cuvmm_elastic_pool_capacity(const cuvmm_elastic_pool* pool);
 uint64_t cuvmm_elastic_pool_granule(const cuvmm_elastic_pool* pool);
 
 /* Where an allocation lies. A pool's calls take the offset; kernels and the driver take the
- * address, which is the pool's base address + offset. */
+ * address, which is the pool's base address plus the offset. */
 typedef struct cuvmm_pool_allocation {
   uint64_t offset;
   uint64_t address;
-  uint64_t size; /* as it was asked for */
+  uint64_t size; /* as requested */
 } cuvmm_pool_allocation;
 
-/* Allocates where there is room, at a multiple of 512 bytes. Allocating never changes what is
- * mapped behind live bytes, so it needs no fence and waits for none. */
+/* Allocates at any free offset that is a multiple of 512 bytes. Allocating never remaps live bytes,
+ * so it needs no fence and waits for none. */
 cuvmm_status cuvmm_elastic_pool_allocate(cuvmm_elastic_pool* pool, uint64_t size, uint32_t traits,
                                          cuvmm_pool_allocation* allocation, cuvmm_error* error);
-/* Allocates at that offset, which may be any. `allocation` may be NULL. CUVMM_ERROR_ALREADY_MAPPED
- * if a byte of it is allocated, or withheld: compact() lets granules share memory, and bytes that
- * one of them has are withheld in the others until it frees them. The next compact() gives granules
- * where this was refused memory of their own again, if there is any. */
+/* Allocates at exactly `offset`, which need not be aligned. `allocation` may be NULL. Fails with
+ * CUVMM_ERROR_ALREADY_MAPPED if any byte is allocated or withheld: compact() lets granules share
+ * memory, and bytes allocated in one of them are withheld in the others until they are freed. After
+ * such a failure, the next compact() gives the granules memory of their own again, if available. */
 cuvmm_status cuvmm_elastic_pool_allocate_at(cuvmm_elastic_pool* pool, uint64_t offset,
                                             uint64_t size, uint32_t traits,
                                             cuvmm_pool_allocation* allocation, cuvmm_error* error);
-/* Any bytes that are allocated: an allocation, a part of one, or several side by side. Waits for
- * the pool's fences. */
+/* Frees any allocated bytes: an allocation, a part of one, or several adjacent ones. Waits for the
+ * pool's fences. */
 cuvmm_status cuvmm_elastic_pool_deallocate(cuvmm_elastic_pool* pool, uint64_t offset, uint64_t size,
                                            cuvmm_error* error);
-/* 1 where every byte is allocated and has memory; 0 beyond the capacity. */
+/* Returns 1 if every byte is allocated and has memory, else 0; 0 beyond the capacity. */
 int32_t cuvmm_elastic_pool_is_mapped(const cuvmm_elastic_pool* pool, uint64_t offset,
                                      uint64_t size);
 
-/* Up to most_capacity. Takes addresses only, and moves nothing. */
+/* Grows the pool, up to most_capacity. Adds addresses only, and moves nothing. */
 cuvmm_status cuvmm_elastic_pool_grow(cuvmm_elastic_pool* pool, uint64_t capacity,
                                      cuvmm_error* error);
-/* Gives the cached memory of the pool's places back to the driver; returns how many bytes. */
+/* Returns the cached memory of the pool's places to the driver. Returns the number of bytes. */
 uint64_t cuvmm_elastic_pool_trim(cuvmm_elastic_pool* pool);
 
-/* What the stream has been given so far uses the pool: nothing is unmapped, moved or freed before
- * it is done. `stream` is a CUstream; the default streams are those of the current context.
+/* Declares that the work submitted to the stream so far uses the pool: nothing is unmapped, moved
+ * or freed before that work is done. `stream` is a CUstream; the default streams are those of the
+ * current context.
  *
- * Live memory is mapped anew by compact(), deactivate() and the eviction of evictable allocations
- * alone. They wait until no fenced work is left, and answer CUVMM_ERROR_TIMED_OUT (an eviction
- * takes nothing) where fences keep coming. */
+ * Only compact(), deactivate() and the eviction of evictable allocations remap live memory. They
+ * wait until no fenced work is left. If new fences keep arriving, compact() and deactivate() fail
+ * with CUVMM_ERROR_TIMED_OUT, and an eviction takes nothing. */
 cuvmm_status cuvmm_elastic_pool_fence(cuvmm_elastic_pool* pool, void* stream, cuvmm_error* error);
 
 typedef struct cuvmm_move {
@@ -115,36 +116,35 @@ typedef struct cuvmm_move {
   uint64_t size;
 } cuvmm_move;
 
-/* Called for each movable allocation that has been moved, after it has. */
+/* Called for each movable allocation after it has been moved. */
 typedef void (*cuvmm_moved)(void* user, const cuvmm_move* move);
 
 typedef struct cuvmm_compaction {
   uint64_t moves;
   uint64_t physical_released; /* by moving and sharing */
-  uint64_t cached_released;   /* free chunks given back to the driver */
+  uint64_t cached_released;   /* free chunks returned to the driver */
   uint64_t reserved[5];
 } cuvmm_compaction;
 
-/* Waits for the pool's fences. From the call to its return no thread may submit work that uses the
- * pool, fenced or not. Movable allocations are packed into fewer granules, granules whose bytes are
- * not in each other's way get one chunk, and cached memory is given back. Nothing else changes its
- * address, ever.
- * `moved` and `compaction` may be NULL. */
+/* Waits for the pool's fences, then packs movable allocations into fewer granules, maps one chunk
+ * behind granules whose allocated bytes do not overlap, and returns cached memory to the driver.
+ * Only movable allocations ever change their address. Until the call returns, no thread may submit
+ * work that uses the pool, fenced or not. `moved` and `compaction` may be NULL. */
 cuvmm_status cuvmm_elastic_pool_compact(cuvmm_elastic_pool* pool, cuvmm_moved moved, void* user,
                                         cuvmm_compaction* compaction, cuvmm_error* error);
 
 typedef struct cuvmm_elastic_pool_stats {
   uint64_t capacity; /* addresses */
   uint64_t allocated_bytes;
-  uint64_t physical_bytes;  /* chunks that the pool holds; what granules share counts once */
+  uint64_t physical_bytes;  /* chunks that the pool holds; a chunk shared by granules counts once */
   uint64_t mapped_granules; /* granules with memory behind them */
-  uint64_t free_bytes;      /* addresses that nobody has */
-  uint64_t largest_free;    /* the largest allocation that finds a place */
+  uint64_t free_bytes;      /* unallocated addresses */
+  uint64_t largest_free;    /* the largest allocation that would fit */
   double fragmentation;     /* 1 - largest_free / free_bytes */
   uint64_t reserved[8];
 } cuvmm_elastic_pool_stats;
 
-/* The same cost whatever the pool holds. */
+/* Takes constant time, whatever the pool holds. */
 void cuvmm_elastic_pool_get_stats(const cuvmm_elastic_pool* pool, cuvmm_elastic_pool_stats* stats);
 
 typedef struct cuvmm_place_stats {
@@ -153,7 +153,7 @@ typedef struct cuvmm_place_stats {
   uint64_t physical_bytes;
 } cuvmm_place_stats;
 
-/* The pool's memory by place: writes up to `most`, returns how many there are. */
+/* The pool's memory by place. Writes up to `most` entries and returns how many there are. */
 uint64_t cuvmm_elastic_pool_get_places(const cuvmm_elastic_pool* pool, cuvmm_place_stats* places,
                                        uint64_t most);
 

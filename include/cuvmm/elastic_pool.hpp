@@ -30,16 +30,16 @@ constexpr Traits operator|(Traits a, Traits b) {
   return static_cast<Traits>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
 }
 
-// Where pools take memory from. All devices may use all of it.
+// Where pools take memory from. All devices can access all of it.
 struct Places {
-  std::uint64_t granule = 0;  // 0: the recommended one
+  std::uint64_t granule = 0;  // 0: the recommended granule
   std::vector<std::int32_t> devices = {0};
   Placement placement = Placement::Pack;
   HostUse host = HostUse::Never;
   std::int32_t host_node = 0;
-  bool shareable = false;  // its memory can be granted to other processes
+  bool shareable = false;  // device memory can be granted to other processes
 
-  // For the C API; valid while this lives and is not changed.
+  // For the C API. Valid until this object is changed or destroyed.
   cuvmm_places in_c() const {
     cuvmm_places places{};
     places.granule = granule;
@@ -90,14 +90,15 @@ inline Result<Compaction> compaction(cuvmm_status status, const cuvmm_error& err
 }
 }  // namespace detail
 
-// Addresses whose memory comes as it is allocated, and goes with a granule's last byte. Every call
-// is the C API's of the same name (elastic_pool.h), and may be made from any thread.
+// Reserved addresses that get memory as they are allocated; a granule's memory is released when its
+// last byte is freed. Each member function wraps the C function of the same name (elastic_pool.h,
+// which has the contracts). Thread-safe.
 class ElasticPool {
  public:
   struct Options {
     Places places;
     std::uint64_t most_capacity = 0;   // how far it may grow; 0: four times the capacity
-    std::uint64_t physical_limit = 0;  // 0: what the devices and VMM_LIMIT leave
+    std::uint64_t physical_limit = 0;  // 0: whatever the devices and VMM_LIMIT allow
   };
 
   static Result<ElasticPool> create(std::uint64_t capacity) { return create(capacity, Options{}); }
@@ -123,14 +124,14 @@ class ElasticPool {
   std::uint64_t capacity() const { return cuvmm_elastic_pool_capacity(pool_); }
   std::uint64_t granule() const { return cuvmm_elastic_pool_granule(pool_); }
 
-  // Where there is room.
+  // Allocates at any free offset.
   Result<PoolAllocation> allocate(std::uint64_t size, Traits traits = Traits::None) {
     return detail::allocation([&](auto* allocation, cuvmm_error* error) {
       return cuvmm_elastic_pool_allocate(pool_, size, static_cast<std::uint32_t>(traits),
                                          allocation, error);
     });
   }
-  // At that offset.
+  // Allocates at exactly `offset`.
   Result<PoolAllocation> allocate_at(std::uint64_t offset, std::uint64_t size,
                                      Traits traits = Traits::None) {
     return detail::allocation([&](auto* allocation, cuvmm_error* error) {
@@ -141,7 +142,7 @@ class ElasticPool {
   Result<void> deallocate(const PoolAllocation& allocation) {
     return deallocate(allocation.offset, allocation.size);
   }
-  // Any bytes that are allocated: a part of an allocation, or several side by side.
+  // Frees any allocated bytes: a part of an allocation, or several adjacent ones.
   Result<void> deallocate(std::uint64_t offset, std::uint64_t size) {
     return detail::answer([&](cuvmm_error* error) {
       return cuvmm_elastic_pool_deallocate(pool_, offset, size, error);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine behind all calls of the library, one a process: the preload library's where the
- * program runs under it, so that memory is counted once, and else the library's own, which is made
- * by the first call that needs it.
+ * The engine behind all calls of the library. A process has one, so that memory is counted once:
+ * the preload library's if the program runs under it, otherwise the library's own, which the first
+ * call that needs it creates.
  */
 #ifndef CUVMM_ENGINE_H
 #define CUVMM_ENGINE_H
@@ -15,12 +15,12 @@
 extern "C" {
 #endif
 
-/* Of the library that runs, as CUVMM_VERSION_MAJOR * 10000 + MINOR * 100 + PATCH. */
+/* The version of the loaded library: CUVMM_VERSION_MAJOR * 10000 + MINOR * 100 + PATCH. */
 uint32_t cuvmm_version(void);
 
 typedef enum cuvmm_engine_kind {
-  CUVMM_ENGINE_OWN = 0,      /* of this library */
-  CUVMM_ENGINE_PRELOADED = 1 /* of the preload library in the same process */
+  CUVMM_ENGINE_OWN = 0,      /* this library's */
+  CUVMM_ENGINE_PRELOADED = 1 /* that of the preload library in the same process */
 } cuvmm_engine_kind;
 
 typedef enum cuvmm_mode {
@@ -31,24 +31,24 @@ typedef enum cuvmm_mode {
 
 typedef struct cuvmm_engine_info {
   int32_t kind;           /* a cuvmm_engine_kind */
-  int32_t mode;           /* a cuvmm_mode: what is done with the program's own allocations */
+  int32_t mode;           /* a cuvmm_mode: how the program's own allocations are treated */
   uint32_t version;       /* of the engine */
   int32_t driver_version; /* 13000 */
   int32_t device_count;
   int32_t reserved[11];
 } cuvmm_engine_info;
 
-/* Starts the engine and the driver where they are not yet. NOT_SUPPORTED where there is no CUDA
+/* Starts the engine and the driver if they are not running yet. NOT_SUPPORTED if there is no CUDA
  * device. */
 cuvmm_status cuvmm_get_engine_info(cuvmm_engine_info* info, cuvmm_error* error);
 
-/* A device's physical memory, as this process has it. */
+/* A device's physical memory, as this process uses it. */
 typedef struct cuvmm_device_info {
   uint64_t granule;         /* the driver's */
-  uint64_t memory;          /* all that the device has */
-  uint64_t limit;           /* what this process may take (VMM_LIMIT); UINT64_MAX: no limit */
+  uint64_t memory;          /* total memory of the device */
+  uint64_t limit;           /* on what this process may take (VMM_LIMIT); UINT64_MAX: no limit */
   uint64_t physical_in_use; /* chunks behind addresses, or kept aside by pools */
-  uint64_t physical_cached; /* free chunks that are kept for the next who asks */
+  uint64_t physical_cached; /* free chunks kept for later allocations */
   uint64_t reserved[11];
 } cuvmm_device_info;
 

@@ -12,7 +12,7 @@ inline namespace v1 {
 using EngineInfo = cuvmm_engine_info;
 using DeviceInfo = cuvmm_device_info;
 
-// Of the library that runs, as CUVMM_VERSION_MAJOR * 10000 + MINOR * 100 + PATCH.
+// The version of the loaded library: CUVMM_VERSION_MAJOR * 10000 + MINOR * 100 + PATCH.
 inline std::uint32_t version() {
   return cuvmm_version();
 }

@@ -12,7 +12,7 @@ inline namespace v1 {
 using ResizableInfo = cuvmm_resizable_info;
 using ResizeInfo = cuvmm_resize_info;
 
-// A resizable buffer that is released, after a wait, at the end of its scope.
+// Owns a resizable buffer. The destructor waits as cuvmm_release_resizable does, then releases it.
 class ResizableBuffer {
  public:
   static Result<ResizableBuffer> reserve(int device, std::uint64_t most) {
@@ -32,13 +32,13 @@ class ResizableBuffer {
     if (address_ != 0) cuvmm_release_resizable(address_, nullptr);
   }
 
-  // Stays the same for its whole life.
+  // Constant for the buffer's lifetime.
   std::uint64_t address() const { return address_; }
 
   Result<void> resize(std::uint64_t size) {
     return detail::answer([&](cuvmm_error* error) { return cuvmm_resize(address_, size, error); });
   }
-  // In the order of a stream, a CUstream.
+  // In the order of `stream`, a CUstream.
   Result<void> resize(std::uint64_t size, void* stream) {
     return detail::answer(
         [&](cuvmm_error* error) { return cuvmm_resize_ordered(address_, size, stream, error); });
@@ -50,7 +50,7 @@ class ResizableBuffer {
     });
   }
 
-  // Its end in the order of a stream. After an error it is still there.
+  // Releases the buffer in the order of `stream`, a CUstream. After an error it still exists.
   Result<void> release(void* stream) {
     const auto released = detail::answer([&](cuvmm_error* error) {
       return cuvmm_release_resizable_ordered(address_, stream, error);

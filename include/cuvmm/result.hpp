@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls of the C++ API answer: a value, or the Error that stood in its way. No exceptions. The
-// C++ API lies over the C API and is all inline, so that a program and the library need not be
-// built by the same compiler.
+// What the calls of the C++ API return: a value, or an Error. They throw no exceptions. The C++ API
+// consists of inline wrappers over the C API, so a program and the library need not be built by the
+// same compiler.
 #pragma once
 
 #include <cstdint>
@@ -35,12 +35,12 @@ enum class ErrorKind : std::int32_t {
   AlreadyExists = CUVMM_ERROR_ALREADY_EXISTS,
 };
 
-// "already mapped".
+// For example "already mapped".
 inline const char* name_of(ErrorKind kind) {
   return cuvmm_status_name(static_cast<cuvmm_status>(kind));
 }
 
-// The details say what cuvmm_error says of them.
+// details() is the C API's error; cuvmm_error documents its members.
 class Error {
  public:
   explicit Error(const cuvmm_error& of) : details_(of) {}
@@ -55,8 +55,8 @@ class Error {
 };
 
 namespace detail {
-// Reading what a result does not hold is a mistake of the program: it ends with a line that names
-// the failed call's error.
+// Reading the value of a failed result, or the error of a successful one, is a bug in the program:
+// print a line (with the failed call's error, if there is one) and abort.
 [[noreturn]] inline void no_value(const std::optional<Error>& error) {
   std::fprintf(stderr, "cuvmm: the value of a failed call was read: %s\n",
                error.has_value() ? error->message() : "the result was moved from");
@@ -77,7 +77,7 @@ class [[nodiscard]] Result {
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
 
-  // Ends the process with a message if the call failed.
+  // Prints a message and aborts if the call failed.
   T& value() & {
     if (!value_.has_value()) detail::no_value(error_);
     return *value_;
@@ -120,7 +120,7 @@ class [[nodiscard]] Result<void> {
 
 namespace detail {
 
-// The answer of a C call that is given where it puts its error: `call(&error)`.
+// Wraps a C call that takes only an error: `call(&error)`.
 template <class Call>
 Result<void> answer(Call call) {
   cuvmm_error error{};
@@ -128,7 +128,7 @@ Result<void> answer(Call call) {
   return Error{error};
 }
 
-// The same for a call that puts a T somewhere: `call(&value, &error)`.
+// Wraps a C call that also writes a T: `call(&value, &error)`.
 template <class T, class Call>
 Result<T> answer_with(Call call) {
   cuvmm_error error{};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory passed between processes: what cuvmm/share.h says, with lives of objects and Results.
+// Memory passed between processes: the C API of cuvmm/share.h as objects that own what they hold,
+// with Results. The contracts are in that header.
 #pragma once
 
 #include <chrono>
@@ -22,7 +23,7 @@ enum class GrantAccess : std::int32_t {
   read_only = CUVMM_SHARE_READ_ONLY,
 };
 
-// Which chunks of a buffer; all of them where nothing is said.
+// Which chunks of a buffer to grant; by default all of them.
 struct Grant {
   std::uint64_t first_chunk = 0;
   std::uint64_t chunk_count = 0;
@@ -71,7 +72,7 @@ class SharedBuffer {
           return cuvmm_get_shared_buffer_info(get(), info, error);
         });
   }
-  // The caller closes it.
+  // Returns a file descriptor, which the caller closes.
   Result<int> export_chunk(std::uint64_t chunk) const {
     const auto fd =
         detail::answer_with<std::int32_t>([&](std::int32_t* number, cuvmm_error* error) {
@@ -98,7 +99,7 @@ class ShareHost {
       return cuvmm_share_wait(host_.get(), detail::in_us(timeout), event, error);
     });
   }
-  // The grant's number.
+  // Returns the grant's number.
   Result<std::uint64_t> send(std::uint64_t peer, const SharedBuffer& buffer,
                              const Grant& grant = {}) {
     cuvmm_share_grant wanted{};
@@ -111,7 +112,7 @@ class ShareHost {
     });
   }
 
-  // Whole granules of a shareable pool, allocated to the last byte. `grant` names no chunks.
+  // Grants whole granules of a shareable pool, allocated to the last byte. `grant` names no chunks.
   Result<std::uint64_t> send(std::uint64_t peer, const ElasticPool& pool, std::uint64_t offset,
                              std::uint64_t size, const Grant& grant = {}) {
     cuvmm_share_grant wanted{};
@@ -136,7 +137,7 @@ class ShareHost {
   std::unique_ptr<cuvmm_share_host, detail::EndBy<&cuvmm_share_stop>> host_;
 };
 
-// Granted memory at addresses of this process; unmapped at its end.
+// Granted memory mapped at addresses of this process. The destructor unmaps it.
 class SharedMapping {
  public:
   std::uint64_t address() const { return address_; }
@@ -149,7 +150,7 @@ class SharedMapping {
   std::uint64_t address_;
 };
 
-// Memory that was granted to this process. Ends by ShareSession::release(), before its session.
+// Memory granted to this process. Pass it to ShareSession::release() before its session ends.
 class SharedImport {
  public:
   SharedImport(SharedImport&& other) noexcept : import_(std::exchange(other.import_, nullptr)) {}

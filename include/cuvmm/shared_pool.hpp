@@ -20,18 +20,17 @@ enum class Activation { Kept = CUVMM_CONTENTS_KEPT, Lost = CUVMM_CONTENTS_LOST }
 using ModelStats = cuvmm_model_stats;
 using SharedPoolStats = cuvmm_shared_pool_stats;
 
-// What a model is registered with. Callbacks run on the thread of who needs memory, and may call
-// the pool.
+// Options of a model. Callbacks run on the thread that needs memory, and may call the pool.
 struct ModelOptions {
-  std::uint64_t minimum = 0;  // physical memory that is always there for it
-  std::uint64_t maximum = 0;  // that it never goes beyond; 0: the pool's limit
+  std::uint64_t minimum = 0;  // physical memory reserved for it, used or not
+  std::uint64_t maximum = 0;  // limit on its physical memory; 0: the pool's limit
   std::int32_t priority = 0;
   std::function<void(std::uint64_t wanted)> reclaim;
   std::function<void(std::uint64_t offset, std::uint64_t size)> lost;
 };
 
-// Many models' addresses over memory for those that work now. Every call is the C API's of the same
-// name (shared_pool.h), and may be made from any thread.
+// Every model has addresses, and the models in use have memory. Each member function wraps the C
+// function of the same name (shared_pool.h, which has the contracts). Thread-safe.
 class SharedPool {
  public:
   static Result<SharedPool> create(std::uint64_t physical_limit, const Places& places = {}) {
@@ -52,7 +51,7 @@ class SharedPool {
   }
   ~SharedPool() { cuvmm_shared_pool_destroy(pool_); }
 
-  // The model's first address.
+  // Returns the model's first address.
   Result<std::uint64_t> register_model(const std::string& model, std::uint64_t capacity,
                                        ModelOptions options = {}) {
     cuvmm_model_options in_c{};
@@ -70,8 +69,8 @@ class SharedPool {
     return address;
   }
   Result<void> unregister_model(const std::string& model) {
-    // Taken out first: another thread may register the name anew as soon as it is free. What was
-    // moved from has none, and the call below refuses it.
+    // Take the callbacks out first: another thread may register the name again as soon as it is
+    // free. A moved-from pool has none, and the call below refuses it.
     auto kept = callbacks_ ? callbacks_->take(model) : nullptr;
     auto gone = detail::answer([&](cuvmm_error* error) {
       return cuvmm_shared_pool_unregister_model(pool_, model.c_str(), error);
@@ -150,7 +149,7 @@ class SharedPool {
   cuvmm_shared_pool* in_c() const { return pool_; }
 
  private:
-  // What the library has pointers to, as long as a model is registered.
+  // The options that the library points to while their models are registered.
   class Callbacks {
    public:
     void keep(const std::string& model, std::unique_ptr<ModelOptions> options) {

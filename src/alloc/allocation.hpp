@@ -12,12 +12,12 @@ namespace cuvmm {
 
 enum class Served : std::uint8_t {
   StreamOrdered,  // from an arena of a pool
-  Small,          // blocking memory below what gets a window
+  Small,          // blocking memory too small for a window
   Window,         // blocking memory with address granules of its own
   Imported,       // memory of another process, mapped here
 };
 
-// Why an allocation may not be moved, a bit each.
+// Reasons why an allocation must not move, one bit each.
 namespace pin {
 inline constexpr std::uint8_t exported = 0x01;
 inline constexpr std::uint8_t legacy_ipc = 0x02;
@@ -27,13 +27,13 @@ inline constexpr std::uint8_t peer_tokens = 0x10;
 inline constexpr std::uint8_t multicast = 0x20;
 }  // namespace pin
 
-// What can be said of an allocation, all of one moment.
+// A consistent snapshot of an allocation.
 struct AllocationFacts {
   CUdeviceptr address = 0;
   Size granted = 0;
   Size asked = 0;
-  std::uint64_t buffer_id = 0;  // never used again in this process
-  void* owner = nullptr;        // its PoolMemory or ContextMemory; of opened memory the context
+  std::uint64_t buffer_id = 0;  // never reused in this process
+  void* owner = nullptr;        // its PoolMemory or ContextMemory; the CUcontext if imported
   Served served = Served::StreamOrdered;
   std::uint8_t pins = 0;
   std::int16_t device = 0;
@@ -42,10 +42,10 @@ struct AllocationFacts {
   bool contains(CUdeviceptr at) const { return at >= address && at - address < granted; }
 };
 
-// What the program holds. The part that cuts it (an arena, the windows) derives its own record from
-// it, places it and hands it out; in the AllocationMap it can be found. Readers hold no lock: they
-// take a copy, and know by the version whether it is of one moment. So the record must stay a
-// record when the allocation is gone (RecordPool).
+// The record of memory that the program holds. The allocator that cuts it (an arena, the windows)
+// derives its own record from this one, places it and hands it out; the AllocationMap finds it.
+// Readers hold no lock: they take a copy, and the version tells whether the copy is consistent. So
+// a record must stay readable as a record after its allocation is gone (RecordPool).
 class Allocation {
  public:
   CUdeviceptr address() const { return address_.load(std::memory_order_acquire); }
@@ -53,11 +53,11 @@ class Allocation {
   Size asked() const { return asked_.load(std::memory_order_acquire); }
   CUdeviceptr end() const { return address() + granted(); }
 
-  // The record stands for nothing any more. Before it is given back: in the AllocationMap it must
-  // not be mistaken for the one that lies there next.
+  // The record no longer describes memory. Call before giving the record back, so that a lookup
+  // does not mistake it for the next allocation at that address.
   void unplace() { place(0, 0); }
 
-  // In the AllocationMap, at the place that it has now.
+  // Whether the AllocationMap has it at its current place.
   bool is_listed() const { return (marks_.load(std::memory_order_acquire) & listed) != 0; }
   void set_listed() { marks_.fetch_or(listed, std::memory_order_acq_rel); }
 
@@ -69,7 +69,7 @@ class Allocation {
     std::int16_t device;
   };
 
-  // By its owner, while the program does not hold it.
+  // Called by the owner, while the program does not hold it.
   void place(CUdeviceptr address, Size granted) {
     const Change change{*this};
     marks_.store(0, std::memory_order_release);
@@ -90,13 +90,14 @@ class Allocation {
     }
     version_.fetch_or(held_bit, std::memory_order_acq_rel);
   }
-  // The program gives back what `facts` said of it: true for one of all who try, and for nobody
-  // where the record has changed since.
+  // The program releases the allocation that `facts` describe. Of several concurrent attempts
+  // exactly one succeeds; none does if the record has changed since.
   bool try_release(const AllocationFacts& facts) {
     std::uint32_t seen = facts.version;
     return version_.compare_exchange_strong(seen, seen & ~held_bit, std::memory_order_acq_rel);
   }
-  // It could not be freed after all. Called by the thread that released it.
+  // Undoes try_release() if the allocation could not be freed. Called by the thread that released
+  // it.
   void restore_held() { version_.fetch_or(held_bit, std::memory_order_acq_rel); }
   std::uint64_t holder() const {
     const auto held = facts();
@@ -113,7 +114,7 @@ class Allocation {
     marks_.fetch_and(static_cast<std::uint8_t>(~why), std::memory_order_acq_rel);
   }
 
-  // Nothing where the program does not hold it, or it changed while being read.
+  // nullopt if the program does not hold it, or it changed while being read.
   std::optional<AllocationFacts> facts() const {
     const std::uint32_t before = version_.load(std::memory_order_acquire);
     if ((before & held_bit) == 0) return std::nullopt;
@@ -133,12 +134,12 @@ class Allocation {
  private:
   static constexpr std::uint8_t listed = 0x80;
 
-  // The holder sees no changes, so a reader trusts what it reads only where the
-  // program held it before and after, in one version.
+  // A record does not change while the program holds it. So a copy is consistent if the program
+  // held it before and after the read, in the same version.
   static constexpr std::uint32_t held_bit = 1;
   static constexpr std::uint32_t version_step = 2;
 
-  // Only the owner changes the record, so nobody else counts.
+  // Only the owner changes the record, so no other thread advances the version.
   class Change {
    public:
     explicit Change(Allocation& changed) : version_(changed.version_) { step(); }
@@ -166,7 +167,7 @@ class Allocation {
 };
 static_assert(sizeof(Allocation) <= 48);
 
-// Of which nothing else is to be said.
+// A record without data of an allocator's own.
 struct PlainAllocation : Allocation {
   PlainAllocation*& next_unused() { return next; }
   PlainAllocation* next = nullptr;

@@ -35,7 +35,7 @@ struct AllocationMap::Span {
 struct AllocationMap::Insides {
   BitLine<span_count> in_use;
   std::array<std::atomic<Span*>, span_count> spans{};
-  // Chosen by granule, so that threads seldom meet. Of one order: none is taken under another.
+  // Chosen by granule, so that threads seldom contend. No thread holds two of them.
   std::array<MapLock, lock_count> locks;
 
   ~Insides() {
@@ -77,7 +77,7 @@ void AllocationMap::add(Allocation& allocation) {
   allocation.set_listed();
 }
 
-// Whatever once began there is gone, and who searches downwards need not come by.
+// Whatever began there is gone, so downward searches can skip these addresses.
 void AllocationMap::forget_starts_within(CUdeviceptr begin, CUdeviceptr end) {
   while (begin < end) {
     const CUdeviceptr base = begin >> granule_bits << granule_bits;
@@ -108,7 +108,7 @@ std::optional<AllocationMap::Found> AllocationMap::find_start(CUdeviceptr addres
 std::optional<AllocationMap::Found> AllocationMap::find(CUdeviceptr address) const {
   const auto holding_it = [address](const Found& found) -> std::optional<Found> {
     if (found.facts.contains(address)) return found;
-    return std::nullopt;  // nor does any that begins before it
+    return std::nullopt;  // no allocation that begins before it does either
   };
   std::size_t number = address >> span_bits;
   std::size_t from = (address >> granule_bits) % granules_a_span;

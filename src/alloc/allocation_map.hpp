@@ -10,10 +10,10 @@
 
 namespace cuvmm {
 
-// Which allocation holds an address. Looking takes no lock.
+// Finds the allocation that contains an address. Lookups take no lock.
 //
-// What was added stays until something else is added over it: a record that is no longer held, or
-// lies elsewhere by now, answers nothing. So an allocation that comes and goes at one address is
+// An entry stays until another allocation is added over it: lookups ignore records that are no
+// longer held or have been placed elsewhere. So an allocation that comes and goes at one address is
 // added once.
 class AllocationMap {
  public:
@@ -27,17 +27,17 @@ class AllocationMap {
     AllocationFacts facts;
   };
 
-  // Once it is placed and held; Allocation::is_listed() then says so, until it is placed elsewhere.
-  // Nothing else that is placed overlaps it.
+  // The allocation must be placed and held, and must not overlap any other placed one. From then on
+  // Allocation::is_listed() is true, until it is placed elsewhere.
   void add(Allocation& allocation);
 
   // The allocation that begins there.
   std::optional<Found> find_start(CUdeviceptr address) const;
-  // The allocation that holds the byte.
+  // The allocation that contains the byte.
   std::optional<Found> find(CUdeviceptr address) const;
 
  private:
-  // Addresses have 48 bits: 2 MiB of them are a granule, 8192 granules a span.
+  // Addresses have 48 bits. A granule is 2 MiB of them, and a span is 8192 granules.
   static constexpr unsigned granule_bits = 21;
   static constexpr unsigned span_bits = granule_bits + 13;
   static constexpr std::size_t granules_a_span = std::size_t{1} << (span_bits - granule_bits);

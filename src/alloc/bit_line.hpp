@@ -33,7 +33,7 @@ class BitLine {
       begin += many;
     }
   }
-  // The last set bit at or before `at`; `none` where there is none.
+  // The last set bit at or before `at`; `none` if there is none.
   std::size_t last_before(std::size_t at) const {
     std::uint64_t keep = ~std::uint64_t{0} >> (63 - at % 64);
     for (std::size_t i = at / 64 + 1; i-- > 0; keep = ~std::uint64_t{0}) {

@@ -86,7 +86,7 @@ Result<void> ContextMemory::set_access(const AccessSet& access) {
   const AccessSet before = small_->access();
   TRY(small_->set_access(access));
   const auto given = windows_->set_access(access);
-  // What was granted a moment ago can be taken back.
+  // Undo: revoking access that was just granted should succeed.
   if (!given.ok()) static_cast<void>(small_->set_access(before).ok());
   return given;
 }

@@ -15,7 +15,7 @@ namespace cuvmm {
 // The blocking memory of one context.
 class ContextMemory {
  public:
-  // `quiescence` holds work back while live memory moves.
+  // `quiescence` keeps work out while live memory moves.
   static Result<std::unique_ptr<ContextMemory>> create(const Driver& driver, DeviceMemory& device,
                                                        StreamOrder& order, CUcontext context,
                                                        const AccessSet& access,
@@ -28,27 +28,26 @@ class ContextMemory {
     return asked < smallest_window ? Served::Small : Served::Window;
   }
   Result<Allocation*> allocate(Size asked, const GrowHint& grow_hint = {});
-  // It is used again when that is done; an empty ticket says that it is.
+  // The memory is reused once the ticket's work is done; an empty ticket means that it is done.
   void free_after(Allocation& allocation, const FreeTicket& ticket);
-  // What lay behind a window is behind another's addresses now, and the window has ended.
+  // Call after a window's chunks were mapped behind another allocation and the window has ended.
   void handed_over(Size asked) { requested_.fetch_sub(asked, std::memory_order_relaxed); }
-  // It stays where it is from now on.
+  // The allocation does not move from now on.
   void pin(Allocation& allocation, std::uint8_t why);
 
   void unpin(Allocation& allocation, std::uint8_t why);
 
-  // The chunks that it lies in, in a row, and where in the first of them it begins. Of one that is
-  // pinned.
+  // The chunks in which a pinned allocation lies, in order, and its offset in the first of them.
   struct Behind {
     Size offset = 0;
     std::vector<ChunkRef> chunks;
   };
   Behind behind(const Allocation& allocation) const;
 
-  // Of all devices that may use the context's memory.
+  // Sets the access of all devices to the context's memory.
   Result<void> set_access(const AccessSet& access);
 
-  Size requested() const { return requested_.load(std::memory_order_relaxed); }  // and live
+  Size requested() const { return requested_.load(std::memory_order_relaxed); }  // live bytes
   void list_held(std::vector<HeldChunk>& held) const {
     small_->list_held(held);
     windows_->list_held(held);
@@ -58,10 +57,10 @@ class ContextMemory {
     windows_->begin_eviction(evicted);
   }
 
-  // Mapped, and nobody's: on the device, and elsewhere.
+  // Mapped but unallocated bytes: on the device, and elsewhere.
   Size mapped_free() const;
   Size spilled_free() const { return small_->spilled_free(); }
-  // Gives so much of it to the device's other memory, where there is so much. Returns how much.
+  // Releases up to `wanted` bytes of it for other uses of the device's memory. Returns how much.
   Size release(Size wanted);
   Moved moved() const;
   std::size_t compacted_blocks() const { return windows_->counters().compacted_blocks; }  // so far
@@ -71,20 +70,20 @@ class ContextMemory {
     visit(small_->use());
     visit(windows_->use());
   }
-  // As Arena says.
+  // See Arena::tell_trace().
   void tell_trace() const {
     small_->tell_trace();
     windows_->tell_trace();
   }
 
-  // The number of the note that its last wait for all work covers (SubmissionEpoch).
+  // The submission epoch up to which the last wait for all of its work reached (SubmissionEpoch).
   std::atomic<std::uint64_t>& covered_note() { return covered_note_; }
 
-  // Where blocks from 64 KiB up lie.
+  // Holds the blocks from 64 KiB up.
   Windows& windows() const { return *windows_; }
   AccessSet access() const { return small_->access(); }
 
-  // Everything goes; the context is gone, and its work with it. What the program held of it is no
+  // Releases everything, after the context and its work are gone. What the program held of it is no
   // longer an allocation.
   void end();
   bool has_ended() const { return ended_.load(std::memory_order_acquire); }

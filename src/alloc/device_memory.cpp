@@ -33,7 +33,7 @@ Result<std::unique_ptr<DeviceMemory>> DeviceMemory::create(const Driver& driver,
   return memory;
 }
 
-// What the attributes promise is tried once, on one granule, before a program depends on it.
+// Tries what the attributes promise, once and on one granule, before a program depends on it.
 Result<void> DeviceMemory::probe(const Driver& driver) {
   size_t bytes = 0;
   TRY(driver.check(driver.cuDeviceTotalMem(&bytes, ordinal_), "ask for the device's memory"));
@@ -52,7 +52,7 @@ Result<void> DeviceMemory::probe(const Driver& driver) {
   const Reservation place = TRY(Reservation::create(driver, granule_, granule_));
   Mapping mapping = Mapping::of(place);
   auto chunk = Chunk::create(driver, granule_, location(), Export::No);
-  // A device that is full right now can still map.
+  // A device that is full right now may still be able to map.
   if (!chunk.ok() && chunk.error().kind == ErrorKind::OutOfMemory) return {};
   if (!chunk.ok()) return chunk.error();
   MapPlan plan;
@@ -62,8 +62,8 @@ Result<void> DeviceMemory::probe(const Driver& driver) {
   return {};
 }
 
-// A device that cannot be named to others is this process' own business. The host's lease begins
-// with that of the first device.
+// A device without a UUID cannot be named to the lessor, so it has no lease. The host's lease
+// begins with that of the first device.
 void DeviceMemory::begin_lease() {
   if (settings_.lessor == nullptr || uuid_ == Lessor::Uuid{}) return;
   settings_.lessor->begin(*budget_, uuid_, memory_);

@@ -16,25 +16,26 @@ struct MemoryInfo {
   Size total = 0;
 };
 
-// One device: its chunks and how many of them this process may hold. Arenas and windows stand on
-// it and outlive nothing of it.
+// One device: its chunks, and the limit on them in this process. Must outlive all arenas and
+// windows of the device.
 class DeviceMemory {
  public:
-  // NotSupported where the device cannot map memory, or cannot do what it says: that is tried.
+  // Maps one granule to check that the device does what its attributes promise. NotSupported if it
+  // cannot map memory.
   static Result<std::unique_ptr<DeviceMemory>> create(const Driver& driver, int ordinal,
                                                       const MemorySettings& settings);
 
   int ordinal() const { return ordinal_; }
   Size granule() const { return granule_; }
-  Size memory() const { return memory_; }             // all that the card has
-  const Lessor::Uuid& uuid() const { return uuid_; }  // all zero where the driver does not say
+  Size memory() const { return memory_; }             // total memory of the card
+  const Lessor::Uuid& uuid() const { return uuid_; }  // all zero if the driver does not report it
   Location location() const { return Location::device(ordinal_); }
   const MemorySettings& settings() const { return settings_; }
   Export exportable() const { return exportable_; }
 
-  // Where its memory goes when it is full, as the settings say: to the neighbours, then to the
-  // host. What lies with a neighbour counts against that one's limit too. Says in the log what
-  // cannot be had. Once, before the first allocation.
+  // Sets up where memory goes when the device is full, as the settings say: to the neighbours, then
+  // to the host. Memory on a neighbour counts against that neighbour's limit too. Logs what is not
+  // available. Call once, before the first allocation.
   void find_places_to_spill(const Driver& driver, const std::vector<DeviceMemory*>& neighbours);
 
   ChunkStore& store() { return store_; }
@@ -43,16 +44,16 @@ class DeviceMemory {
   LeasedBudget& budget() { return *budget_; }
   const LeasedBudget& budget() const { return *budget_; }
   Size limit() const { return budget_->limit(); }
-  // Held by the one thread at a time that lacks memory and reclaims that of others.
+  // Held by a thread that lacks memory while it reclaims from others: one thread at a time.
   Lock& pressure() { return pressure_; }
 
-  // Free for the program: what the driver says is, what we keep, and no more than the limit leaves.
-  // `mapped_free`: bytes that nobody holds although arenas and windows have them mapped.
+  // What the program sees as free: the driver's free memory and what we cache, but no more than the
+  // limit leaves. `mapped_free`: bytes that arenas and windows have mapped but not allocated.
   MemoryInfo info(const MemoryInfo& of_the_driver, Size mapped_free) const;
 
-  // Gives all that is kept and done back to the driver. Returns how much went.
+  // Returns to the driver all cached memory that no work uses. Returns how many bytes that was.
   Size give_back_cached();
-  // What VMM_CACHE lets us keep of it while nobody uses it, mapped or not.
+  // How much unused memory VMM_CACHE lets us keep, mapped or not.
   Size most_cached() const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that leaves its devices for a while: addresses and all bookkeeping stay, contents go
-// somewhere else, and chunks are nobody's until they come back.
+// Memory that leaves its devices for a time: addresses and all bookkeeping stay, the contents go
+// elsewhere, and the owners give up their chunks until they get others back.
 #pragma once
 
 #include <functional>
@@ -18,39 +18,39 @@ class EvictionSource;
 // One chunk behind live memory, and where it lies.
 struct EvictedChunk {
   EvictionSource* of = nullptr;
-  CUdeviceptr address = 0;  // where it can be read and written while it is mapped
+  CUdeviceptr address = 0;  // where it can be accessed while it is mapped
   Size size = 0;
   Location home = Location::device(0);
   Export exportable = Export::No;
-  ChunkRef chunk = {};  // nothing while it is away
+  ChunkRef chunk = {};  // empty while it is evicted
 
-  // The owner's own.
+  // For the owner's use.
   void* what = nullptr;
   std::size_t index = 0;
   AccessSet access = {};
 };
 
-// A chunk behind memory that the program holds, at one of the addresses where it lies.
+// A chunk behind memory that the program holds, at one of the addresses where it is mapped.
 struct HeldChunk {
   CUdeviceptr address;
   Size size;
   Location where;
   CUmemGenericAllocationHandle chunk;
-  // All of the blocks that lie in it there, from the first one's beginning to the last one's end.
+  // The blocks in it there: from the start of the first to the end of the last.
   CUdeviceptr blocks;
   Size blocks_size;
-  std::uint64_t holder;  // the buffer ID of the first; 0 where the program has freed it
+  std::uint64_t holder;  // the buffer ID of the first block; 0 if the program has freed it
 };
 
-// What is to leave one device, and what cannot.
+// What leaves one device, and what cannot.
 struct EvictionSet {
-  std::function<bool(const Chunk&)> wants;  // chunks that are to leave
-  // What is kept for the next who asks may stay, and then keeps what it shares a chunk with.
+  std::function<bool(const Chunk&)> wants;  // selects the chunks to evict
+  // Cached memory may stay, and then everything that shares a chunk with it stays too.
   enum class Cached : std::uint8_t { Goes, Stays } cached = Cached::Goes;
   std::vector<EvictedChunk> chunks = {};
   std::vector<EvictionSource*> owners = {};
   Size stayed = 0;
-  const char* why = "";  // the last that stayed did so
+  const char* why = "";  // reason of the last exclusion
 
   void exclude(Size size, const char* reason) {
     stayed += size;
@@ -58,22 +58,23 @@ struct EvictionSet {
   }
 };
 
-// Who has chunks mapped. From begin_eviction() to end_eviction() the program makes no calls and no
-// work runs, so that nobody finds what is away; but asked for memory by others, it gives none.
+// An owner of mapped chunks. Between begin_eviction() and end_eviction() the program makes no calls
+// and no work runs, so evicted memory is never accessed. Meanwhile the source releases no memory to
+// others that ask.
 class EvictionSource {
  public:
-  // What the program holds, as of now. At any time.
+  // Lists what the program holds now. Can be called at any time.
   virtual void list_held(std::vector<HeldChunk>& held) const = 0;
-  // Releases what nobody uses, and lists the rest.
+  // Releases what is unused, and lists the rest.
   virtual void begin_eviction(EvictionSet& evicted) = 0;
-  // The chunk is mapped no longer, and not referred to here. After an Error it may be mapped in
-  // part: put_back() puts that right.
+  // Unmaps the chunk and drops the reference to it. After an Error it may be partly mapped;
+  // put_back() repairs that.
   virtual Result<void> take_out(EvictedChunk& one) = 0;
-  // Chunks of the same sizes lie there again. After an Error some may: asked again it does the
-  // rest, and take_out() undoes it.
+  // Maps chunks of the same sizes at the old addresses. After an Error some may be mapped: another
+  // call does the rest, and take_out() undoes it.
   virtual Result<void> put_back(std::span<EvictedChunk> some) = 0;
-  // They never will, since the driver has ended: from now on the books say they do, for the program
-  // may still ask and free.
+  // The driver has ended, so the chunks will never come back. Records them as restored, because the
+  // program may still query and free its memory.
   virtual void count_as_restored(std::span<EvictedChunk> some) = 0;
   virtual void end_eviction() = 0;
 
@@ -81,7 +82,7 @@ class EvictionSource {
   ~EvictionSource() = default;
 };
 
-// Why an allocation's memory cannot leave; nullptr where it can.
+// Why an allocation's memory cannot leave; nullptr if it can.
 inline const char* reason_to_stay(std::uint8_t pins) {
   if ((pins & pin::exported) != 0) return "another process holds it";
   if ((pins & pin::legacy_ipc) != 0) return "it has an IPC handle";

@@ -11,7 +11,7 @@ constexpr Size step = 512;
 constexpr unsigned bits_of_a_granule = 21;
 constexpr std::size_t steps = (Size{1} << bits_of_a_granule) / step;
 
-// So that tables fill what the heap gives for them. Beyond, each is twice as large.
+// Chosen so that tables fill the heap's size classes. Larger tables double in size.
 constexpr std::array<std::size_t, 3> first_capacities{5, 13, 32};
 constexpr std::size_t few = first_capacities.back();
 
@@ -23,7 +23,7 @@ bool is_same_granule(CUdeviceptr a, CUdeviceptr b) {
   return a >> bits_of_a_granule == b >> bits_of_a_granule;
 }
 
-// A record and where it was put, in one word: a search looks into no record but the right one.
+// A record and its place in the granule, in one word, so that a search reads only matching records.
 class Entry {
  public:
   Entry() = default;
@@ -39,14 +39,14 @@ class Entry {
   }
 
  private:
-  static constexpr unsigned address_bits = 48;  // of a program's own memory, on x86_64
+  static constexpr unsigned address_bits = 48;  // of host pointers on x86_64
   std::uint64_t word_ = 0;
 };
 static_assert(steps <= std::size_t{1} << 16);
 
 }  // namespace
 
-// With its slots behind it, and behind those the line of bits where there are many.
+// Followed in memory by its slots and, if there are many, by the bit line.
 struct AllocationMap::Granule::Table {
   using Slot = std::atomic<std::uint64_t>;
   using Starts = BitLine<steps>;
@@ -70,7 +70,7 @@ struct AllocationMap::Granule::Table {
 
   Slot* slots() { return reinterpret_cast<Slot*>(this + 1); }
   const Slot* slots() const { return reinterpret_cast<const Slot*>(this + 1); }
-  // nullptr while there are few.
+  // nullptr if there are few slots.
   Starts* starts() {
     return capacity > few ? reinterpret_cast<Starts*>(slots() + capacity) : nullptr;
   }
@@ -79,7 +79,8 @@ struct AllocationMap::Granule::Table {
   Entry entry(std::size_t at) const {
     return Entry{slots()[at % capacity].load(std::memory_order_acquire)};
   }
-  // Its record lies elsewhere by now, seen from another one's address in this granule.
+  // Whether the entry's record has been placed elsewhere since. `address` is any address of this
+  // granule.
   static bool is_stale(const Entry& entry, CUdeviceptr address) {
     const CUdeviceptr now = entry.allocation()->address();
     return !is_same_granule(now, address) || step_of(now) != entry.at();
@@ -89,7 +90,7 @@ struct AllocationMap::Granule::Table {
     if (capacity <= few || room == Room::Last) return used < capacity;
     return std::size_t{used} * 4 < std::size_t{capacity} * 3;
   }
-  // False where there is no room.
+  // Returns false if there is no room.
   bool put(Allocation& allocation, CUdeviceptr address, Room room);
   std::size_t count_alive(CUdeviceptr address) const;
   std::optional<Found> find(CUdeviceptr address) const;
@@ -99,9 +100,9 @@ struct AllocationMap::Granule::Table {
   Table* const older;
 };
 
-// A slot that once held something is never empty again, or searches that passed it would end too
-// early. But what is stale may be replaced. No two that are placed lie at one address, so who is
-// found there was left behind.
+// A used slot never becomes empty again, or searches that passed it would end too early. But a
+// stale entry may be replaced. No two placed allocations begin at the same address, so an entry
+// found for this address is stale too.
 bool AllocationMap::Granule::Table::put(Allocation& allocation, CUdeviceptr address, Room room) {
   const std::size_t place = step_of(address);
   for (std::size_t tried = 0; tried < capacity; ++tried) {
@@ -155,7 +156,8 @@ AllocationMap::Granule::Table* AllocationMap::Granule::table() const {
   return (what & is_table) != 0 ? reinterpret_cast<Table*>(what & ~is_table) : nullptr;
 }
 
-// Larger than before, with what begins in the granule of the address and room for as many again.
+// Replaces the table by a larger one that has everything that begins in the granule of `address`,
+// and room for as many again.
 void AllocationMap::Granule::grow(CUdeviceptr address, std::size_t alive) {
   Table* const full = table();
   const std::size_t before = full != nullptr ? full->capacity : 1;
@@ -165,7 +167,7 @@ void AllocationMap::Granule::grow(CUdeviceptr address, std::size_t alive) {
     if (*size > alive && *size > before) capacity = *size;
   }
   Table* const grown = Table::make(capacity, full);
-  // Its owner may place it elsewhere at this moment, so each is asked once where it is.
+  // An owner may be placing its record elsewhere right now, so read each record's address once.
   const auto take_along = [&](Allocation& there) {
     const CUdeviceptr now = there.address();
     if (is_same_granule(now, address)) grown->put(there, now, Table::Room::Last);
@@ -181,7 +183,8 @@ void AllocationMap::Granule::grow(CUdeviceptr address, std::size_t alive) {
   what_.store(reinterpret_cast<std::uintptr_t>(grown) | is_table, std::memory_order_release);
 }
 
-// Grows with what is alive alone, however much it moves about.
+// The table grows with the number of live allocations only, however often they are placed
+// elsewhere.
 void AllocationMap::Granule::add(Allocation& allocation) {
   const CUdeviceptr address = allocation.address();
   Table* const here = table();
@@ -201,7 +204,7 @@ void AllocationMap::Granule::add(Allocation& allocation) {
     }
     grow(address, alive);
   }
-  // There is room now, also where what was moved meanwhile has taken some.
+  // Now there is room, unless records that were placed meanwhile have taken it.
   while (!table()->put(allocation, address, Table::Room::Last)) grow(address, table()->capacity);
 }
 

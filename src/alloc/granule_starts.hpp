@@ -8,12 +8,12 @@
 
 namespace cuvmm {
 
-// The allocations that begin within 2 MiB of addresses: most often one; else a small hash table,
-// and where there are many, a line of bits that says where. A record that lies elsewhere by now is
-// as good as none, and its slot another one's. Tables only grow, each to twice its size or more,
-// and an old one stays for those who are reading it.
+// The allocations that begin within 2 MiB of addresses: usually one; otherwise a small hash table
+// and, if there are many, a line of bits that marks where they begin. A record that has been placed
+// elsewhere counts as absent, and its slot may be reused. Tables only grow, at least doubling each
+// time; old ones are kept for concurrent readers.
 //
-// At 10^6 allocations every byte is a megabyte: one that is alone here takes none but this word.
+// With 10^6 allocations every byte here costs a megabyte, so a lone allocation needs only one word.
 class AllocationMap::Granule {
  public:
   Granule() = default;
@@ -21,15 +21,15 @@ class AllocationMap::Granule {
   Granule(const Granule&) = delete;
   Granule& operator=(const Granule&) = delete;
 
-  // One thread at a time.
+  // add() and forget() are called by one thread at a time.
   void add(Allocation& allocation);
-  // Nothing begins any more in [begin, end), addresses of this granule.
+  // Nothing begins in [begin, end) any longer. Both are addresses of this granule.
   void forget(CUdeviceptr begin, CUdeviceptr end);
 
-  // Any thread.
+  // The lookups are thread-safe.
   std::optional<Found> find_start(CUdeviceptr address) const;
-  // The one with the highest start at or below the address, which is not below the granule, whose
-  // first address is `base`.
+  // The allocation with the highest start at or below `address`. `base` is the granule's first
+  // address, and `address` is not below it.
   std::optional<Found> last_before(CUdeviceptr base, CUdeviceptr address) const;
 
  private:
@@ -40,7 +40,7 @@ class AllocationMap::Granule {
   Table* table() const;
   void grow(CUdeviceptr address, std::size_t alive);
 
-  std::atomic<std::uintptr_t> what_{0};  // nothing, an Allocation, or a Table with the lowest bit
+  std::atomic<std::uintptr_t> what_{0};  // 0, an Allocation*, or a Table* with the lowest bit set
 };
 
 }  // namespace cuvmm

@@ -11,12 +11,12 @@
 
 namespace cuvmm {
 
-// When addresses were last named to the driver, a granule of them at a time: by copies, sets and
-// the words of kernels' parameters. What graphs and memory itself name is not seen, so this only
-// guides. Every thread notes without a lock.
+// When each granule of addresses was last named to the driver: by copies, sets and the words of
+// kernel parameters. Addresses named by graphs, or stored in memory, are not seen, so this is only
+// a hint. Noting a use takes no lock.
 class LastUses {
  public:
-  // Counted by who looks; 0: never.
+  // Advanced by the reader; 0: never.
   using Moment = std::uint32_t;
 
   LastUses();
@@ -24,12 +24,12 @@ class LastUses {
   LastUses(const LastUses&) = delete;
   LastUses& operator=(const LastUses&) = delete;
 
-  // Where the program's calls note what they name; nullptr while nobody wants to know.
+  // Where the program's calls note the addresses that they name; nullptr if there is no reader.
   static LastUses* watched() { return watched_.load(std::memory_order_acquire); }
-  // One of a process, which lives as long as that.
+  // There is one per process, and it lives as long as the process.
   static void watch(LastUses* uses) { watched_.store(uses, std::memory_order_release); }
 
-  // What is named there is noted from here on; elsewhere it is not.
+  // Uses of these addresses are noted from now on; uses of any others are ignored.
   void cover(CUdeviceptr address, Size size);
   void note(std::uint64_t word) {
     if (const auto moment = moment_of(word)) {
@@ -37,14 +37,14 @@ class LastUses {
     }
   }
 
-  // Work whose memory is not known.
+  // Notes work whose memory is unknown.
   void note_unseen() { unseen_.store(now(), std::memory_order_relaxed); }
   Moment last_unseen() const { return unseen_.load(std::memory_order_relaxed); }
 
-  // The last that any granule of it was named at.
+  // The last moment at which any granule of the range was named.
   Moment last_within(CUdeviceptr address, Size size) const;
   Moment now() const { return now_.load(std::memory_order_relaxed); }
-  // By one at a time.
+  // Called by one thread at a time.
   void begin_next_moment() { now_.fetch_add(1, std::memory_order_relaxed); }
 
  private:

@@ -10,18 +10,18 @@
 
 namespace cuvmm {
 
-// Blocking memory that other processes may have: what was lent, how many have it open, and what was
-// freed while they had. Such a block stays as it is, and counts, until the last of them is done; to
-// its own program it is gone. Everything may be called from any thread.
+// Blocking memory that other processes may open: what was lent, how many have it open, and what was
+// freed while they had it open. A freed block stays as it is, and counts, until the last borrower
+// is done; to its own program it is gone. Thread-safe.
 class Lending {
  public:
-  using Id = std::uint64_t;  // the allocation's buffer id
-  // Who knows it may have the memory.
+  using Id = std::uint64_t;  // the allocation's buffer ID
+  // A process that knows it may open the memory.
   using Secret = std::array<std::uint8_t, 16>;
 
-  // It may be borrowed from now on. Returns the secret that it has, `fresh` where it has none yet.
+  // Lets the allocation be borrowed. Returns its secret: the one that it has, else `fresh`.
   Secret lend(Allocation& allocation, const AllocationFacts& facts, const Secret& fresh);
-  // Nothing where it was never lent, or was freed.
+  // nullopt if it was never lent, or was freed.
   std::optional<Secret> secret_of(Id id) const;
 
   struct Block {
@@ -29,21 +29,21 @@ class Lending {
     Size size = 0;
     std::vector<ChunkRef> chunks;
   };
-  // One more has it. NotFound where it was never lent, or was freed.
+  // Adds a borrower. NotFound if the block was never lent, or was freed.
   Result<Block> borrow(Id id);
-  // One of them is done.
+  // Removes a borrower.
   void give_back(Id id);
 
-  // The program has freed it. True where nobody else has it, so that it may be freed: else it
-  // will be when the last one gives it back, for use after the ticket.
+  // The program has freed the block. Returns true if it has no borrowers and can be freed now.
+  // Otherwise it is freed when the last borrower gives it back, for reuse after the ticket.
   bool end(Id id, const FreeTicket& ticket);
-  // It is not the program's any more although it was lent a moment ago.
+  // Undoes lend() for a block that the program freed meanwhile.
   void forget(Id id);
-  // Its context is gone, with all of this memory; those who have it keep its chunks.
+  // The context is gone with all of its memory. Borrowers keep the chunks.
   void forget_all_of(const ContextMemory& owner);
 
   std::size_t lent() const;
-  std::size_t kept() const;  // freed, and still open elsewhere
+  std::size_t kept() const;  // freed but still open elsewhere
 
  private:
   struct Lent {

@@ -29,7 +29,7 @@ Memory::Memory(const Dependencies& dependencies, const MemorySettings& settings)
 }
 Memory::~Memory() = default;
 
-// Created once: a device that could not be served once never is.
+// A device is tried once: if it cannot be served then, it never is.
 DeviceMemory* Memory::device(int ordinal) {
   if (ordinal < 0 || ordinal >= AccessSet::most_devices) return nullptr;
   Device& device = devices_[static_cast<std::size_t>(ordinal)];
@@ -58,7 +58,7 @@ DeviceMemory* Memory::make_device(int ordinal) {
   return device.memory.get();
 }
 
-// Under no lock: a neighbour may have to be made.
+// Holds no lock, because a neighbour may have to be created.
 void Memory::find_places_to_spill(DeviceMemory& memory) {
   auto& has_places = devices_[static_cast<std::size_t>(memory.ordinal())].has_places;
   if (has_places.load(std::memory_order_relaxed) || has_places.exchange(true)) return;
@@ -92,8 +92,8 @@ void Memory::give(Allocation& allocation, CUdeviceptr* address,
   *address = allocation.address();
 }
 
-// Only what is truly a lack of memory is answered as one. With anything else that stands in our
-// way, the driver may do better, within the limit.
+// Answers out of memory only for a real lack of memory. After any other failure the driver may do
+// better, within the limit.
 Answer Memory::refuse(const Error& error, Size asked, const DeviceMemory& device) {
   const bool is_lack = error.kind == ErrorKind::OutOfMemory || error.kind == ErrorKind::TimedOut;
   if (!is_lack && device.budget().available() >= asked) {
@@ -104,11 +104,11 @@ Answer Memory::refuse(const Error& error, Size asked, const DeviceMemory& device
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// One thread at a time, or each would take what the others have just reclaimed.
-// With no lock of an arena or of windows held, theirs can be waited for; a reclaim cannot.
+// One thread at a time, or each would take what the others have just reclaimed. It holds no lock of
+// an arena or of windows, so it may wait for those locks, which a reclaim may not.
 template <class Attempt>
 Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size, Attempt attempt) {
-  constexpr int most_attempts = 16;  // others may be faster so often
+  constexpr int most_attempts = 16;  // other threads may be faster each time
   const std::uint64_t began = now_ns();
   const auto after = [&](Duration wait) {
     return began + static_cast<std::uint64_t>(std::chrono::nanoseconds{wait}.count());
@@ -128,7 +128,7 @@ Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size
     if (attempts == most_attempts || now_ns() >= longest) return made;
     if (some_work_ended || released != 0) continue;
     alone.unlock();
-    // A granule beside it, for what does not end where a chunk does.
+    // An extra granule, for a block that does not end at a chunk boundary.
     const bool has_more =
         device.budget().wait_for_more(wanted + device.granule(), until, longest) ||
         device.budget().wait_for_more(wanted, until, longest);
@@ -160,7 +160,7 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   return CUDA_SUCCESS;
 }
 
-// Rows begin at multiples of 512 bytes, as the driver has it.
+// Rows begin at multiples of 512 bytes, as the driver's do.
 Answer Memory::allocate_pitch(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
                               unsigned element) {
   constexpr Size row_step = 512;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: the contexts that it serves, and who may use whose memory.
+// Memory: the contexts that it serves, and which devices may use their memory.
 #include <algorithm>
 #include <mutex>
 #include <shared_mutex>
@@ -23,7 +23,7 @@ AccessSet Memory::access_to(CUcontext context) const {
   return access_to(context, device);
 }
 
-// nullptr where the driver serves the context.
+// nullptr if the driver serves the context.
 ContextMemory* Memory::context(CUcontext handle) {
   {
     const Reading reading{contexts_lock_};
@@ -77,7 +77,7 @@ CUcontext Memory::context_of(CUgreenCtx green) const {
   return found != green_contexts_.end() ? found->second : nullptr;
 }
 
-// The driver has taken the context and its work down.
+// The driver has destroyed the context and its work.
 void Memory::context_ended(CUcontext handle) {
   std::unique_ptr<ServedContext> ended;
   {
@@ -153,8 +153,8 @@ Size Memory::release_on(const DeviceMemory& device, Size wanted) {
   return gone;
 }
 
-// What is mapped is the cheaper to use again, so it goes last. What goes is free in the store then,
-// which keeps within the bound by itself.
+// Mapped memory is cheaper to reuse than the store's free chunks, so those go first. Mapped memory
+// that is released becomes free in the store, which is then trimmed to the rest of the bound.
 void Memory::bound_cache(DeviceMemory& device) {
   const Size most = device.most_cached();
   if (most == unlimited || dependencies_.captures.any()) return;
@@ -233,7 +233,7 @@ bool Memory::make_room() {
   return reclaim_from_others(*there.memory, unlimited) + cached > 0;
 }
 
-// What other devices have spilled here, and nobody uses any more.
+// Reclaims memory on this device that other devices spilled to it and no longer use.
 Size Memory::reclaim_from_others(const DeviceMemory& device, Size wanted) {
   Size gone = 0;
   if (settings_.spill.to == SpillTo::Off) return gone;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: what a device holds, as a whole, for those who take it away and put it back.
+// Memory: everything that a device holds, for eviction and restoring.
 #include <mutex>
 #include <shared_mutex>
 
@@ -8,7 +8,6 @@
 
 namespace cuvmm {
 
-// A context that is as good as any for copies on the device; nullptr where none is known.
 CUcontext Memory::some_context_on(int ordinal) const {
   {
     const Reading reading{contexts_lock_};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: what lies at an address, and what is noted of it.
+// Memory: finding allocations by address, and marking them.
 #include "alloc/memory.hpp"
 #include "driver/current_context.hpp"
 
@@ -10,7 +10,7 @@ bool is_blocking(const AllocationFacts& facts) {
   return facts.served == Served::Small || facts.served == Served::Window;
 }
 
-// What a context held went with it, though its records remain.
+// A context's memory ends with it, though its records remain.
 std::optional<AllocationMap::Found> if_served(std::optional<AllocationMap::Found> found) {
   if (!found || !is_blocking(found->facts)) return found;
   if (static_cast<const ContextMemory*>(found->facts.owner)->has_ended()) return std::nullopt;
@@ -63,7 +63,7 @@ void Memory::set_sync_memops(CUdeviceptr address, bool on) {
 bool Memory::pin(CUdeviceptr address, std::uint8_t why) {
   const auto found = find_holder(address);
   if (!found) return false;
-  // Its owner records what the first pin changes, so it comes from there.
+  // The first pin changes the owner's bookkeeping, so the owner sets it.
   if (is_blocking(found->facts)) {
     static_cast<ContextMemory*>(found->facts.owner)->pin(*found->allocation, why);
   } else {
@@ -86,7 +86,7 @@ Result<Memory::Lent> Memory::lend(CUdeviceptr address, const Lending::Secret& fr
   }
   owner.pin(*found->allocation, pin::legacy_ipc);
   const Lent lent{found->facts.buffer_id, lending_.lend(*found->allocation, found->facts, fresh)};
-  // Freed meanwhile by another thread, which may have looked before it was pinned.
+  // Another thread may be freeing it, and may have looked before it was pinned.
   const auto still = find_holder(address);
   if (still && still->facts.buffer_id == lent.id) return lent;
   lending_.forget(lent.id);

@@ -14,8 +14,9 @@ bool is_about_capture(CUresult answer) {
 
 }  // namespace
 
-// The driver refuses, and breaks the capture, in the modes where it would do so for the program's
-// own call. Where it does not, it has waited for the work of the current context, as a free does.
+// Allocates and frees a probe. In the capture modes in which the driver would refuse the program's
+// own call and break the capture, it does so here. Otherwise it has waited for the work of the
+// current context, as a free does.
 CUresult Memory::free_as_the_driver_does() {
   CUdeviceptr probe = 0;
   CUresult answer = dependencies_.driver.cuMemAlloc(&probe, 1);
@@ -25,7 +26,7 @@ CUresult Memory::free_as_the_driver_does() {
   if (answer != CUDA_SUCCESS) return answer;
   answer = dependencies_.driver.cuMemFree(probe);
   if (answer == CUDA_SUCCESS) return answer;
-  // A capture that forbids it began between the two.
+  // A capture that forbids the free began between the two calls.
   const RelaxedCapture relaxed{dependencies_.driver};
   dependencies_.driver.cuMemFree(probe);
   return answer;
@@ -43,7 +44,7 @@ Answer Memory::free(CUdeviceptr address) {
   }
   const CUcontext current = current_context(dependencies_.driver);
   if (current == nullptr || is_dead(current)) return std::nullopt;
-  // The driver waits for nothing here: the program is done with the memory.
+  // The driver does not wait here either: the program is done with the memory.
   if (!try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
   auto* const pool = static_cast<PoolMemory*>(found->facts.owner);
   const StreamId allocated_on = PoolMemory::stream_of(*found->allocation);
@@ -55,7 +56,7 @@ Answer Memory::free(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
-// False where another thread was faster.
+// Returns false if another thread released it first.
 bool Memory::try_release(const AllocationMap::Found& found) {
   if (!found.allocation->try_release(found.facts)) return false;
   if ((found.facts.pins & pin::sync_memops) != 0) sync_memops_.fetch_sub(1);
@@ -69,13 +70,14 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
     const CUresult refusal = in_context.ok() ? free_as_the_driver_does() : in_context.answer();
     if (refusal == CUDA_SUCCESS) return free_now(found);
     if (refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
-    return free_later(found);  // the card has no room left to try it with
+    return free_later(found);  // the card has no room for the probe
   }
   if (settings_.free == FreeMode::Relaxed) return free_later(found);
   if (!try_release(found)) return CUDA_ERROR_INVALID_VALUE;
   const auto waited = wait_for_work_of(owner);
   if (!waited.ok() && waited.error().kind == ErrorKind::OutOfMemory) {
-    // The card has no room left for the block that waits. Nobody has the memory before its time.
+    // The card has no room for the probe that waits. The ticket keeps the memory from being reused
+    // too early.
     end_blocking(found, dependencies_.clock.ticket_of_all(owner.context()));
     return CUDA_SUCCESS;
   }
@@ -87,7 +89,7 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
   return CUDA_SUCCESS;
 }
 
-// What other processes have open is freed when they are done with it.
+// A block that other processes have open is freed when they are done with it.
 void Memory::end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket) {
   const bool was_lent = (found.allocation->pins() & pin::legacy_ipc) != 0;
   if (was_lent && !lending_.end(found.facts.buffer_id, ticket)) return;
@@ -117,8 +119,8 @@ Answer Memory::free_later(const AllocationMap::Found& found) {
   return CUDA_SUCCESS;
 }
 
-// To synchronise breaks a capture that another thread begins meanwhile; a free does not, but for it
-// the card must have room for a block.
+// Synchronising breaks a capture that another thread begins meanwhile. A free does not, but it
+// needs room on the card for the probe.
 CUresult Memory::wait_for_the_current_context() {
   if (dependencies_.captures.ever()) {
     const CUresult answer = free_as_the_driver_does();
@@ -129,8 +131,8 @@ CUresult Memory::wait_for_the_current_context() {
                                : free_as_the_driver_does();
 }
 
-// As long as it takes, as the driver does. Nothing to wait for where nothing was submitted since
-// the last time.
+// Waits without a time limit, as the driver does. If nothing was submitted since the last wait,
+// there is nothing to wait for.
 Result<void> Memory::wait_for_work_of(ContextMemory& context) {
   const std::uint64_t note = dependencies_.submission_epoch.take();
   if (dependencies_.sees_everything() && context.covered_note().load() == note) return {};
@@ -144,7 +146,8 @@ Result<void> Memory::wait_for_work_of(ContextMemory& context) {
   return {};
 }
 
-// In the capture mode of the program, beside whose captures the driver refuses it or waits.
+// Runs in the program's own capture mode, so that beside a capture the driver refuses or waits as
+// it would for the program.
 Result<void> Memory::wait_for_work_of(CUcontext context) {
   const InContext in_context{dependencies_.driver, context};
   const CUresult answer = in_context.ok() ? wait_for_the_current_context() : in_context.answer();
@@ -167,7 +170,7 @@ Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   }
   if (!try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
   state->frees_memory_of(found->facts.device);
-  // Where no event can be had, the memory is used again when all work of the context is done.
+  // If no event could be recorded, the memory is reused once all work of the context is done.
   const FreeTicket ticket =
       is_placed ? operation.freed() : dependencies_.clock.ticket_of_all(state->context);
   if (found->facts.served == Served::StreamOrdered) {

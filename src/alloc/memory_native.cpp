@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: what the program takes of the driver past us. It counts against the limit; without one
-// nobody asks.
+// Memory: what the program takes from the driver natively. It counts against the limit; without a
+// limit it is not tracked.
 #include "alloc/memory.hpp"
 
 namespace cuvmm {
@@ -14,7 +14,7 @@ void Memory::took_natively(const NativeMemory::Name& name, Size size) {
   if (counts_native_memory()) took_natively(name, size, current_device());
 }
 
-// What we keep for later makes way, since the driver has given the memory already.
+// The driver has granted the memory already, so our cached chunks make way for it.
 void Memory::took_natively(const NativeMemory::Name& name, Size size, int ordinal) {
   if (!counts_native_memory()) return;
   DeviceMemory* const there = device(ordinal);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: the program's pools. Those that other processes, the host or a limit of their own have a
-// part in are the driver's to serve.
+// Memory: the program's pools. The driver serves those that can be shared with other processes, lie
+// on the host, or have a limit of their own.
 #include <algorithm>
 #include <mutex>
 #include <shared_mutex>
@@ -27,7 +27,7 @@ void Memory::pool_created(CUmemoryPool handle, const CUmemPoolProps& properties)
   created_pools_[handle] = properties.location.id;
 }
 
-// Kept aside while the program holds memory of it.
+// The pool is kept aside while the program holds memory of it.
 void Memory::pool_ended(CUmemoryPool handle) {
   current_pool_changed();
   {
@@ -91,7 +91,7 @@ PoolMemory* Memory::pool(CUmemoryPool handle) {
   return ordinal < 0 ? nullptr : make_pool(handle, ordinal);
 }
 
-// -1 where it is no device's default pool.
+// -1 if it is no device's default pool.
 int Memory::device_of_default_pool(CUmemoryPool handle) const {
   int count = 0;
   if (dependencies_.driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return -1;

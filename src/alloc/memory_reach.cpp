@@ -33,7 +33,8 @@ void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
   }
 }
 
-// Of memory that is not blocking, or of one device alone, the driver knows as much as we do.
+// For memory that is not blocking, and while one context owns all blocking memory, the driver knows
+// as much as we do.
 bool Memory::may_use(const AllocationFacts& held) const {
   const ContextMemory* const owner = context_of(held);
   if (owner == nullptr || !has_several_owners()) return true;

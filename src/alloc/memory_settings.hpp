@@ -10,10 +10,10 @@ namespace cuvmm {
 class LeasedBudget;
 class Lessor;
 
-// What the options say about memory.
+// The options that concern memory.
 struct MemorySettings {
   SizeLimit limit = SizeLimit::none();
-  // For devices that have one of their own; 0: `limit`.
+  // Limits of individual devices; 0: `limit`.
   std::array<Size, HamiVariables::most_devices> device_limits{};
   SizeLimit cache = SizeLimit::none();
   Grow grow = Grow::Loose;
@@ -23,10 +23,10 @@ struct MemorySettings {
   Duration node_wait{60'000'000};
   Spill spill;
   DeviceList spill_peers;
-  Lessor* lessor = nullptr;  // of the devices' and the host's memory; nullptr: nobody
-  // Of all host memory that this process pins for devices' contents; nullptr: without bound.
+  Lessor* lessor = nullptr;  // of device and host memory; nullptr: none
+  // For all host memory that this process pins for device contents; nullptr: no limit.
   std::shared_ptr<LeasedBudget> host = nullptr;
-  Size chunk = 0;  // of all chunks of stream-ordered memory; 0: what arenas choose
+  Size chunk = 0;  // size of all chunks of stream-ordered memory; 0: the arenas choose
 
   Size limit_of(int device, Size memory) const {
     const auto number = static_cast<std::size_t>(device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: all that holds some of a device, under the locks of the lists. What the program has ended
-// may hold some still.
+// Memory: visits everything that holds memory of a device, under the locks of the lists. Pools that
+// the program has ended may still hold some.
 #pragma once
 
 #include <shared_mutex>

@@ -5,7 +5,7 @@
 
 namespace cuvmm {
 
-// Free chunks and live blocks that have been moved, so far.
+// Free chunks and live blocks moved so far.
 struct Moved {
   std::uint64_t count = 0;
   Size bytes = 0;

@@ -3,7 +3,7 @@
 
 namespace cuvmm {
 
-// What is there under the same name has ended without our hearing of it.
+// If the name is already known, its memory has ended without our noticing.
 void NativeMemory::took(const Name& name, const Taken& taken) {
   const Holding holding{lock_};
   taken_[name] = {taken, 1};

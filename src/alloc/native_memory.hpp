@@ -10,8 +10,8 @@
 
 namespace cuvmm {
 
-// Device memory that the program has taken from the driver past us, by what names it. A chunk may
-// be referred to several times. Everything may be called from any thread.
+// Device memory that the program has taken from the driver natively, by name. A chunk may have
+// several references. Thread-safe.
 class NativeMemory {
  public:
   enum class Kind : std::uint8_t { Address, Chunk, Array };
@@ -26,9 +26,10 @@ class NativeMemory {
   };
 
   void took(const Name& name, const Taken& taken);
-  // One more reference to it, where it is known.
+  // Adds a reference if the name is known.
   void refer_to(const Name& name);
-  // What is free again with that: nothing while others refer to it, or where it was not known.
+  // Drops a reference. Returns what that frees: nullopt if references remain, or the name is
+  // unknown.
   std::optional<Taken> gave_back(const Name& name);
 
  private:

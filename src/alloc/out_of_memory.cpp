@@ -14,12 +14,13 @@
 namespace cuvmm {
 namespace {
 
-// What was last said of a device. Programs that look for the largest size they can have ask again
-// and again, and many live at the edge: each situation is worth one line.
+// The last report for a device. Programs that search for the largest possible size ask again and
+// again, and many run close to the limit, so each situation gets one line.
 class LastReport {
  public:
   std::uint64_t count() const { return count_.load(std::memory_order_relaxed); }
-  // How many went unreported since the last one, or nothing where this one is no news.
+  // Returns how many went unreported since the last line, or nullopt if this one is not worth a
+  // line.
   std::optional<std::uint64_t> next(Size live) {
     count_.fetch_add(1, std::memory_order_relaxed);
     const std::uint64_t now = now_ns();
@@ -38,7 +39,7 @@ class LastReport {
   static constexpr std::uint64_t soon_ns = 1'000'000'000;
   static constexpr std::uint64_t long_ago_ns = 60 * soon_ns;
 
-  // By an eighth or more.
+  // By more than an eighth.
   bool is_another(Size live) const {
     const Size before = live_.load(std::memory_order_relaxed);
     const Size difference = live > before ? live - before : before - live;

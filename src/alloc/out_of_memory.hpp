@@ -5,12 +5,12 @@
 
 namespace cuvmm {
 
-// The one report of an allocation that could not be served, in the log and in the trace.
-// `mapped_free`: bytes that are nobody's although they are mapped.
+// Reports an allocation that could not be served, in the log and in the trace. `mapped_free`: bytes
+// that are mapped but unallocated.
 void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& device,
                           Size mapped_free);
 
-// How many have been reported of that device, those included that the log left out.
+// How many were reported for the device, including those that the log left out.
 std::uint64_t refused_allocations(int ordinal);
 
 }  // namespace cuvmm

@@ -50,8 +50,8 @@ Found any_entry(const std::string& of, Matches matches) {
   return found;
 }
 
-// What a CUDA program holds open by the dozen, known by what costs less to ask than a name: memory
-// devices, terminals, the cards themselves, and what is no device at all.
+// Filters out the descriptors that a CUDA program holds by the dozen, without the cost of reading
+// their names: memory devices, terminals, the cards themselves, and whatever is not a device.
 bool is_certainly_another(int file) {
   constexpr unsigned memory = 1, terminals = 5, first_pty = 136, last_pty = 143, cards = 195;
   struct stat is {};
@@ -73,8 +73,8 @@ bool leads_to_one(int folder, const char* link, const std::string& root) {
   });
 }
 
-// Whether this process could open one. Where it does not see its devices any more, it may have done
-// so before.
+// Whether this process could have one open. If it can no longer see its devices, it may have opened
+// one before.
 bool could_open_one(const std::string& root) {
   if (::access((root + "/dev/null").c_str(), F_OK) != 0) return true;
   return std::any_of(devices.begin(), devices.end(), [&](const Named& device) {
@@ -84,8 +84,8 @@ bool could_open_one(const std::string& root) {
   });
 }
 
-// Of the machine itself that there is none is remembered for a moment, in which nobody installs a
-// device, opens it and registers memory.
+// Caches briefly that the machine has no such device: too briefly to install a device, open it and
+// register memory.
 bool could_be_one(const std::string& root) {
   static std::atomic<std::uint64_t> none_until{0};
   constexpr std::uint64_t moment_ns = 100'000'000;
@@ -99,13 +99,13 @@ bool could_be_one(const std::string& root) {
 
 }  // namespace
 
-// A program keeps such a device open, so the one that was found last answers most questions.
+// Programs keep such a device open, so the one found last answers most calls.
 bool still_holds_device_by_address(const std::string& root) {
   const int last = last_found.load(std::memory_order_relaxed);
   return last >= 0 && leads_to_one(AT_FDCWD, (descriptors + std::to_string(last)).c_str(), root);
 }
 
-// That there is none has to be found out each time: nobody tells us of files that are opened.
+// That there is none must be found out each time, because we do not see files being opened.
 bool holds_device_by_address(const std::string& root) {
   if (still_holds_device_by_address(root)) return true;
   if (!could_be_one(root)) return false;

@@ -5,11 +5,12 @@
 
 namespace cuvmm {
 
-// Devices to which memory is registered by its address (RDMA, GPUDirect storage): who puts other
-// memory there breaks a transfer, and nobody tells us of the registration. Whether this process
-// has one open. Asked at every move of live memory, so it is cheap on machines that have none.
+// Whether this process has a device open to which memory is registered by address (RDMA, GPUDirect
+// Storage). Putting other memory behind a registered address breaks transfers, and registrations
+// cannot be observed. Called at every move of live memory, so it is cheap on machines without such
+// devices.
 bool holds_device_by_address(const std::string& root = "");
-// Whether the one that was found last is still open. Reads one name, not that of every descriptor.
+// Whether the device found last is still open. Reads the name of one descriptor, not of all.
 bool still_holds_device_by_address(const std::string& root = "");
 
 }  // namespace cuvmm

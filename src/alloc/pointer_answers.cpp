@@ -18,7 +18,7 @@ bool may_be_lent(const Memory& memory, const AllocationFacts& held) {
   return context != nullptr && context->device().exportable() == Export::Yes;
 }
 
-// Memory of this process may lie elsewhere for a while, or nowhere.
+// Memory of this process may be resident elsewhere for a time, or have no chunk at all.
 std::optional<PointerAnswer> answer_as_device_memory(const Memory& memory,
                                                      const AllocationFacts& held,
                                                      CUdeviceptr address,
@@ -34,7 +34,7 @@ std::optional<PointerAnswer> answer_as_device_memory(const Memory& memory,
       return number(0);
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return number(1);
-    // Other devices may reach it or not; for copies alone they do not count.
+    // Other devices may or may not reach it. Access for copies alone does not count.
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       if (!memory.may_use(held)) {
         return PointerAnswer{.width = sizeof(CUdeviceptr), .answer = CUDA_ERROR_INVALID_VALUE};

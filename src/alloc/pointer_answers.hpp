@@ -5,8 +5,8 @@
 
 namespace cuvmm {
 
-// What is answered of an address, in the width in which the driver writes it. What is refused when
-// asked by itself has a value too: a query for many attributes at once is refused none.
+// The answer to a query of one attribute of an address, in the width that the driver writes. A
+// refused attribute has a value too: a query of many attributes at once refuses none.
 struct PointerAnswer {
   std::uint64_t value = 0;
   std::size_t width = 0;
@@ -15,9 +15,9 @@ struct PointerAnswer {
   void write(void* data) const;
 };
 
-// Where the driver would speak of the chunk or the reservation behind one of our addresses, the
-// answers describe the allocation as the program requested it, wherever its memory lies now.
-// Nothing where the driver's own answer is right, of memory that is there.
+// The driver would describe the chunk or the reservation behind one of our addresses. These answers
+// describe the allocation as the program requested it, wherever its memory lies now. nullopt if the
+// driver's own answer is right, once the memory is present.
 std::optional<PointerAnswer> pointer_answer(const Memory& memory, const AllocationFacts& held,
                                             CUdeviceptr address, CUpointer_attribute attribute);
 

@@ -6,11 +6,11 @@
 namespace cuvmm {
 namespace {
 
-// Addresses cost next to nothing, but there are only so many of them.
+// Addresses cost next to nothing, but their number is limited.
 constexpr Size large_reserves = 8;  // times the device's memory
 constexpr Size small_reserves = 2;
 
-// As many addresses as can be had, but enough for the whole device.
+// Reserves as many addresses as are available, at least enough for the whole device.
 Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& device,
                                             StreamOrder& order, Size reserves, const char* what) {
   ArenaSettings settings{.what = what,
@@ -63,7 +63,7 @@ Result<void> PoolMemory::set_access(const AccessSet& access) {
   const AccessSet before = large_->access();
   TRY(large_->set_access(access));
   const auto given = small_->set_access(access);
-  // What was granted a moment ago can be taken back.
+  // Undo: revoking access that was just granted should succeed.
   if (!given.ok()) static_cast<void>(large_->set_access(before).ok());
   return given;
 }
@@ -94,8 +94,8 @@ Size PoolMemory::mapped() const {
   return large_->mapped_bytes() + small_->mapped_bytes();
 }
 
-// What the program waited for beyond the release threshold counts as given back. It stays mapped,
-// as free memory of the device's that VMM_CACHE speaks of, so that coming back costs nothing.
+// After a wait, memory beyond the release threshold counts as released. It stays mapped, as free
+// device memory subject to VMM_CACHE, so that reusing it costs nothing.
 void PoolMemory::program_waited() {
   const Size now = mapped();
   const Size keeps = std::max(threshold_.load(), round_up(used(), device_.granule()));

@@ -12,12 +12,12 @@
 
 namespace cuvmm {
 
-// A number and the highest that it has been since that was last reset.
+// A number and its highest value since the last reset.
 class HighMark {
  public:
   void add(Size size) { raise(now_.fetch_add(size, std::memory_order_relaxed) + size); }
   void take(Size size) { now_.fetch_sub(size, std::memory_order_relaxed); }
-  // Where the number is somebody else's.
+  // For a number that is kept elsewhere.
   void raise(Size to) {
     Size high = high_.load(std::memory_order_relaxed);
     while (high < to && !high_.compare_exchange_weak(high, to, std::memory_order_relaxed)) {
@@ -33,8 +33,8 @@ class HighMark {
   std::atomic<Size> high_{0};
 };
 
-// The memory of one stream-ordered pool of the program's. The pool's handle is a real one; this
-// stands beside it.
+// The memory of one of the program's stream-ordered pools. The handle is that of a real driver
+// pool, which this object accompanies.
 class PoolMemory {
  public:
   static Result<std::unique_ptr<PoolMemory>> create(const Driver& driver, DeviceMemory& device,
@@ -43,14 +43,15 @@ class PoolMemory {
   CUmemoryPool handle() const { return handle_; }
   DeviceMemory& device() const { return device_; }
 
-  // Usable by work that `stream` is given from now on.
+  // The memory can be used by work submitted to `stream` from now on.
   Result<Allocation*> allocate(Size asked, StreamId stream);
   void free(Allocation& allocation, const FreeTicket& ticket);
-  // When it was allocated, work of other streams still used some of it, ahead of its stream.
+  // Whether, when it was allocated, work of other streams still used some of it, ordered before its
+  // own stream's later work.
   static bool is_behind_others(const Allocation& allocation) {
     return static_cast<const Block&>(allocation).is_behind_others;
   }
-  // That it was allocated for.
+  // The stream for which it was allocated.
   static StreamId stream_of(const Allocation& allocation) {
     return static_cast<const Block&>(allocation).stream;
   }
@@ -67,10 +68,10 @@ class PoolMemory {
     small_->begin_eviction(evicted);
   }
 
-  // Keeps no more than that. Returns what is kept.
+  // Releases free memory until at most `keep` bytes are kept. Returns how many are kept.
   Size trim(Size keep);
 
-  // The release threshold, and the moment at which it acts.
+  // The release threshold, and the event that applies it.
   void set_threshold(Size bytes) { threshold_.store(bytes); }
   void program_waited();
 
@@ -80,10 +81,10 @@ class PoolMemory {
   Size reserved_high() const;
   void reset_used_high() { used_.reset_high(); }
   void reset_reserved_high() { reserved_.reset_high(reserved()); }
-  // Mapped, and nobody's: on the device, and elsewhere.
+  // Mapped but unallocated bytes: on the device, and elsewhere.
   Size mapped_free() const;
   Size spilled_free() const { return large_->spilled_free() + small_->spilled_free(); }
-  // Gives so much of it to the device's other memory, where there is so much. Returns how much.
+  // Releases up to `wanted` bytes of it for other uses of the device's memory. Returns how much.
   Size release(Size wanted);
   std::uint64_t moved_chunks() const;  // so far
   Moved moved() const;
@@ -92,7 +93,7 @@ class PoolMemory {
     visit(large_->use());
     visit(small_->use());
   }
-  // As Arena says.
+  // See Arena::tell_trace().
   void tell_trace() const {
     large_->tell_trace();
     small_->tell_trace();
@@ -102,8 +103,8 @@ class PoolMemory {
 
   // The program has destroyed the pool; its memory lives on until it is freed.
   void end() { ended_.store(true); }
-  // Once it is freed and no work can use it any more, all of it and its addresses go back. Whether
-  // that is done.
+  // Once all of it is freed and no work can use it, releases the memory and its addresses. Returns
+  // whether that is done.
   bool settle_end();
 
   InvariantViolation violation() const;
@@ -112,7 +113,7 @@ class PoolMemory {
   PoolMemory(DeviceMemory& device, StreamOrder& order, CUmemoryPool handle)
       : device_(device), handle_(handle), order_(order) {}
 
-  // Small blocks apart, so that they leave no holes between large ones.
+  // Small blocks have their own arena, so that they leave no holes between large ones.
   Arena& arena_for(Size granted) const { return granted < smallest_large ? *small_ : *large_; }
   static constexpr Size smallest_large = 1 * MiB;
 
@@ -125,8 +126,8 @@ class PoolMemory {
   std::unique_ptr<Arena> small_;
   HighMark used_;
   std::atomic<Size> threshold_{0};
-  std::atomic<Size> set_aside_{0};  // of what is mapped: counts as given back
-  mutable HighMark reserved_;       // its high mark only; the arenas know the number
+  std::atomic<Size> set_aside_{0};  // mapped bytes that count as released
+  mutable HighMark reserved_;       // the high mark only; the arenas know the number
   std::atomic<bool> ended_{false};
 };
 

@@ -7,8 +7,8 @@
 
 namespace cuvmm {
 
-// The order of streams as a pool may use it: the program can forbid the ways in which one stream
-// takes what another freed.
+// The stream order as a pool may use it: the program can forbid the ways in which one stream reuses
+// what another freed.
 class PoolOrder final : public StreamOrder {
  public:
   explicit PoolOrder(StreamOrder& order) : order_(order) {}
@@ -28,7 +28,7 @@ class PoolOrder final : public StreamOrder {
     return is_opportunistic_.load(std::memory_order_relaxed) ? order_.is_done(freed)
                                                              : order_.was_waited_for(freed);
   }
-  // Without it only what the program waited for is known to be done.
+  // Without opportunistic reuse, only frees that the program waited for count as done.
   void look(StreamId stream) override {
     if (is_opportunistic_.load(std::memory_order_relaxed)) order_.look(stream);
   }

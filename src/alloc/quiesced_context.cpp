@@ -39,7 +39,7 @@ CopyBy Memory::QuiescedContext::copy_by() {
   const Driver& driver = memory_.dependencies_.driver;
   if (stream_ == nullptr &&
       driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-    stream_ = nullptr;  // the legacy stream does as well
+    stream_ = nullptr;  // use the legacy stream instead
   }
   CUdevice device = 0;
   driver.cuCtxGetDevice_v2000(&device);

@@ -8,8 +8,8 @@
 
 namespace cuvmm {
 
-// The time in which live memory of one context may move: no thread hands the driver new work, and
-// all work that could touch the memory is done.
+// A period in which live memory of one context may move: no thread submits work, and all work that
+// could touch the memory is done.
 class Memory::QuiescedContext final : public Quiescence {
  public:
   QuiescedContext(Memory& memory, CUcontext context) : memory_(memory), context_(context) {}
@@ -17,21 +17,22 @@ class Memory::QuiescedContext final : public Quiescence {
   QuiescedContext(const QuiescedContext&) = delete;
   QuiescedContext& operator=(const QuiescedContext&) = delete;
 
-  // False where it could not be had until then, or must not be: a kernel may be waiting for this
-  // very thread.
+  // Returns false if the context is not quiescent by `until`, or if waiting is not allowed: a
+  // kernel may be waiting for this very thread.
   bool begin(std::uint64_t until) override;
   void end() override;
   CopyBy copy_by() override;
 
-  // Before the context ends, or after: its stream goes with it.
+  // Destroys the copy stream, before the context ends. If it has ended, the stream went with it,
+  // and context_ended() forgets the stream.
   void end_stream();
   void context_ended() { stream_ = nullptr; }
 
  private:
   Memory& memory_;
   const CUcontext context_;
-  CUstream stream_ = nullptr;  // for copies; made at the first, and gone with the context
-  // Of the thread that closed the gate, and only one can.
+  CUstream stream_ = nullptr;  // for copies; created for the first one
+  // Of the thread that closed the gate; only one thread at a time can.
   std::optional<RelaxedCapture> relaxed_;
   std::optional<InContext> in_context_;
 };

@@ -7,15 +7,15 @@
 
 namespace cuvmm {
 
-// What was done for an allocation before it was refused.
+// The steps that were tried for an allocation before it was refused.
 class ReclaimSteps {
  public:
   enum What : std::uint8_t {
-    NewMemory = 1,     // of the driver, within the limit; and what others could give up
+    NewMemory = 1,     // from the driver, within the limit, and from other holders
     FreeChunks = 2,    // moved to where they were needed
-    CachedBlocks = 4,  // given up
+    CachedBlocks = 4,  // released
     PendingWork = 8,   // waited for
-    LiveBlocks = 16,   // moved together, where that yields enough
+    LiveBlocks = 16,   // compacted, if that yields enough
     Elsewhere = 32,    // spilled memory
   };
 
@@ -28,7 +28,7 @@ class ReclaimSteps {
   }
 
  private:
-  const char* words() const;  // live as long as the process
+  const char* words() const;  // never freed
   std::uint8_t bits_ = 0;
 };
 

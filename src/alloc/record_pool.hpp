@@ -10,26 +10,26 @@
 
 namespace cuvmm {
 
-// Blocks of records, none of them in use, whose owners have ended. Of one type of record.
+// Blocks of unused records whose pools have ended. All records are of one type.
 class LeftBlocks {
  public:
   void put(void* block);
-  void* take();  // nullptr: there are none
+  void* take();  // nullptr if there is none
 
  private:
   Lock lock_{LockOrder::RecordPool};
   std::vector<void*> blocks_;
 };
 
-// A pool of records that are reused but never returned to the system: a thread that still holds the
-// address of a freed record reads a record of that type, not something else. When the pool ends,
-// the next one that grows takes its blocks over. Unused records are linked through
-// `T::next_unused()`, a pointer that they do not need meanwhile. Not synchronised.
+// A pool of records that are reused but never returned to the system: a thread that still has the
+// address of a freed record reads a record of the same type. When a pool ends, the next pool that
+// grows takes over its blocks. Unused records are linked through `T::next_unused()`, a pointer that
+// an unused record does not otherwise need. Not synchronised.
 template <class T>
 class RecordPool {
  public:
   RecordPool() = default;
-  // Records that are still in use are destroyed: then no other thread can be looking at them.
+  // If records are still in use, all are destroyed: no other thread can be reading them then.
   ~RecordPool() {
     if (in_use_ != 0) return;
     for (auto& block : blocks_) left().put(block.release());
@@ -44,7 +44,7 @@ class RecordPool {
     ++in_use_;
     return record;
   }
-  // The record keeps what it holds, but for that pointer, until it is made again.
+  // The record keeps its contents, except for that pointer, until make() returns it again.
   void give_back(T& record) {
     record.next_unused() = std::exchange(unused_, &record);
     --in_use_;

@@ -14,8 +14,8 @@ namespace cuvmm {
 // using them.
 class Retired {
  public:
-  // The object can no longer be looked up. It is destroyed by this call or a later one, with no
-  // lock held.
+  // `ended` must no longer be found by lookups. This call or a later one destroys it, with no lock
+  // held.
   void add(std::shared_ptr<void> ended) {
     std::optional<CallBarrier::GracePeriod> period = CallBarrier::GracePeriod::begin();
     {
@@ -24,7 +24,7 @@ class Retired {
     }
     drop();
   }
-  // Destroys those that no thread can be using any more.
+  // Destroys the objects that no thread can still be using.
   void drop() {
     std::vector<Waiting> over;
     const Holding holding{lock_};
@@ -44,7 +44,7 @@ class Retired {
  private:
   struct Waiting {
     std::shared_ptr<void> ended;
-    std::optional<CallBarrier::GracePeriod> period;  // nothing: not begun yet
+    std::optional<CallBarrier::GracePeriod> period;  // nullopt: not begun yet
   };
 
   mutable Lock lock_{LockOrder::Retired};

@@ -11,14 +11,14 @@ namespace {
 
 constexpr const char* letting_spill = "let memory spill";
 
-// What one device may take of another one's memory, or of the host's: within what it may spill, and
-// what may be held there.
+// What one device may take of another device's memory, or of the host's: limited by what it may
+// spill, and by what may be held there.
 class SpillBudget final : public Budget {
  public:
   SpillBudget(std::shared_ptr<Budget> spilled, std::shared_ptr<Budget> of_the_place)
       : spilled_(std::move(spilled)), of_the_place_(std::move(of_the_place)) {}
 
-  void note_native(Size) override {}  // none is taken past us under this name
+  void note_native(Size) override {}  // native memory is never noted with this budget
   void forget_native(Size) override {}
   Size native_bytes() const override { return 0; }
   Size available() const override {
@@ -83,7 +83,7 @@ Result<void> DeviceMemory::spill_to_host(const Driver& driver,
       device_attribute(driver, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
                        ordinal_, letting_spill));
   if (maps_host == 0) return not_supported("the device cannot map memory of the host");
-  // -1 where the host has no nodes, or the driver does not tell.
+  // -1 if the host has no NUMA nodes, or the driver does not report one.
   const int node = device_attribute_or(-1, driver, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal_);
   const auto within = settings_.host == nullptr
                           ? std::shared_ptr<Budget>{budget}

@@ -7,21 +7,21 @@
 
 namespace cuvmm {
 
-// What an arena, or a context's windows, hold at one moment.
+// A snapshot of what an arena, or a context's windows, hold.
 struct ArenaUse {
-  Size used = 0;       // by blocks of the program's
-  Size free = 0;       // the rest of what they have memory for
+  Size used = 0;       // by the program's blocks
+  Size free = 0;       // the remaining mapped bytes
   Size moved = 0;      // of free chunks, so far
   Size compacted = 0;  // of live blocks, so far
 };
 
-// An arena, or a context's windows, as traces know them: by a number, and by what it is for.
+// An arena, or a context's windows, as a trace identifies it: by a number and a purpose.
 class TracedArena {
  public:
-  // `what` is named in the trace that is being taken.
+  // `what` is recorded as the purpose if a trace is being taken.
   TracedArena(int device, const char* what);
 
-  // Used where trace_is_on().
+  // Call only if trace_is_on().
   void tell(const ArenaUse& use) const;
 
  private:

@@ -5,19 +5,19 @@
 
 namespace cuvmm {
 
-// What a copy costs, and what it costs to map instead. Measured on an H200 (docs/driver_facts.md);
-// what matters is where the two meet, at some 64 granules a chunk, and that is much the same on
-// other cards: mapping has a price for each chunk, copying one for each byte. A granule of another
-// size makes everything smaller or larger by as much.
+// The cost of a copy, and of mapping instead. Measured on an H200 (docs/driver_facts.md). Only the
+// break-even point matters, some 64 granules a chunk, and it is much the same on other cards:
+// mapping costs by the chunk, copying by the byte. With a granule of another size, everything
+// scales with it.
 class CostModel {
  public:
   explicit constexpr CostModel(Size granule) : granule_(granule) {}
 
-  // In us.
+  // In microseconds.
   constexpr double copy(Size bytes) const { return 10 + 0.49 * in_mib(bytes); }
 
-  // The chunks that go are unmapped, those that come are mapped and opened to the device, and
-  // unmapped where they lay.
+  // Replaced chunks are unmapped. Arriving chunks are mapped, the device is given access, and they
+  // are unmapped at their old addresses.
   constexpr double map(const Windows::Movable& change) const {
     const double mib = in_mib(change.bytes);
     const double gone = static_cast<double>(change.replaced) * 18 + mib * 0.02;

@@ -14,18 +14,18 @@ enum class WhyRun : std::uint8_t {
 // nullptr for a number that this version does not know.
 const char* words_of(WhyRun why);
 
-// A copy from the start of one block to the start of another, which the program was told is done or
-// submitted, and which nobody could tell from one that is.
+// A copy from the start of one block to the start of another. The program was told that it is done
+// or submitted, and nothing has been able to observe that it is not.
 struct DeferredCopy {
   AllocationMap::Found to;
   AllocationMap::Found from;
   Size size = 0;
-  ContextMemory* owner = nullptr;   // of both
-  CUstream stream = nullptr;        // as any thread may name it; the legacy stream by its handle
-  std::uint64_t own_stream_of = 0;  // the thread whose default stream it is; 0: none's
+  ContextMemory* owner = nullptr;  // of both blocks
+  CUstream stream = nullptr;       // by a name valid in any thread; the legacy stream by its handle
+  std::uint64_t own_stream_of = 0;  // the thread whose default stream it is; 0: none
   std::uint64_t note =
-      0;  // the number of the last work that was submitted before it (SubmissionEpoch)
-  bool may_be_waited_for = false;  // the program may have, and counts on it
+      0;  // the epoch of the last work that was submitted before the copy (SubmissionEpoch)
+  bool may_be_waited_for = false;  // the program may have waited for it, and relies on that
 
   WindowBlock& target() const { return static_cast<WindowBlock&>(*to.allocation); }
   WindowBlock& source() const { return static_cast<WindowBlock&>(*from.allocation); }

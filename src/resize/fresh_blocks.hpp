@@ -9,17 +9,17 @@
 
 namespace cuvmm {
 
-// The last blocks that the program was given, and how much work had been submitted by then: while
-// that is still the last, nobody can have touched them. Not synchronised.
+// The blocks most recently given to the program, each with the submission epoch at that time. While
+// no work has been submitted since, nothing can have touched the block. Not synchronised.
 class FreshBlocks {
  public:
-  // `note`: of the last work that was submitted before.
+  // `note`: the epoch of the last work that was submitted before.
   void add(CUdeviceptr address, std::uint64_t buffer_id, std::uint64_t note) {
     blocks_[next_] = {address, buffer_id, note};
     next_ = (next_ + 1) % blocks_.size();
   }
 
-  // Something was put into it, or will be, that leaves no note.
+  // Call if the block gets contents in a way that does not advance the epoch.
   void forget(std::uint64_t buffer_id) {
     for (Block& block : blocks_) {
       if (block.buffer_id == buffer_id) block = {};

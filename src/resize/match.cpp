@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which copies may be put off. Whatever is left in doubt is copied.
+// Which copies may be deferred. If any doubt remains, the copy is made.
 #include <algorithm>
 
 #include "base/undo.hpp"
@@ -14,7 +14,7 @@ bool Resizer::no_work_since(std::uint64_t note) const {
   return !dependencies_.submission_epoch.is_left() && dependencies_.submission_epoch.take() == note;
 }
 
-// From the start of one block to the start of another that nobody has touched yet.
+// Whether it copies from the start of one block to the start of another that is still untouched.
 bool Resizer::is_resize(const DeferredCopy& copy) const {
   const AllocationFacts& to = copy.to.facts;
   const AllocationFacts& from = copy.from.facts;
@@ -25,7 +25,7 @@ bool Resizer::is_resize(const DeferredCopy& copy) const {
   return note && no_work_since(*note);
 }
 
-// By other processes, devices or contexts.
+// Whether other processes, devices or contexts may use the memory.
 bool Resizer::is_shared(const DeferredCopy& copy) const {
   const AllocationFacts& from = copy.from.facts;
   if (copy.to.facts.pins != 0 || from.pins != 0) return true;
@@ -44,14 +44,14 @@ bool Resizer::is_worth_while(const DeferredCopy& copy, WhyRun& why) const {
   why = WhyRun::NoWholeChunk;
   if (change.bytes == 0) return false;
   why = WhyRun::CostsMore;
-  // In `elide` memory is what counts.
+  // With VMM_RESIZE=elide, memory counts, not time.
   return mode_ == Resize::Elide ||
          CostModel{copy.owner->device().granule()}.wins(change, copy.size);
 }
 
-// From here on every call that could notice comes by us and waits for our lock; what began before
-// that is seen here. So what holds now holds until the copy is run or elided, but for threads that
-// are in the middle of a call, for which elide() looks again.
+// Once pending_ is set, every call that could notice reaches us and waits for our lock; calls that
+// began earlier are seen here. So what holds now holds until the copy is run or elided. The
+// exception is threads in the middle of a call, for which elide() checks again.
 bool Resizer::is_certain(DeferredCopy& copy, StreamName stream, WhyRun& why) {
   pending_ = copy;
   renew_notice();
@@ -72,7 +72,7 @@ bool Resizer::is_certain(DeferredCopy& copy, StreamName stream, WhyRun& why) {
     copy.own_stream_of = PerThreadUse::this_thread();
   }
   pending_ = copy;
-  // Streams are asked only while no thread is held up in a launch on one of them.
+  // Query streams only while no thread is blocked in a launch on one of them.
   if (!dependencies_.gate.close(now_ns())) return false;
   const Undo open{[this] { dependencies_.gate.open(); }};
   return is_ordered_after_everything(dependencies_.driver, dependencies_.clock,

@@ -8,12 +8,12 @@ bool is_idle(const Driver& driver, CUstream stream) {
   return driver.cuStreamQuery(stream) == CUDA_SUCCESS;
 }
 
-// The default streams, which need not be among those that we know.
+// Checks the default streams, which the stream table may not contain.
 bool default_streams_are_ordered(const Driver& driver, const PerThreadUse& per_thread,
                                  const StreamState& stream) {
   if (stream.kind == StreamKind::Legacy) return true;
   if (!per_thread.is_by_this_thread_at_most()) return false;
-  // Another thread may have to run the copy, and can do so on the legacy stream alone.
+  // Another thread may have to run the copy, and can use only the legacy stream for it.
   if (!is_idle(driver, CU_STREAM_PER_THREAD)) return false;
   return stream.is_blocking() || is_idle(driver, CU_STREAM_LEGACY);
 }

@@ -6,10 +6,9 @@
 
 namespace cuvmm {
 
-// Whether all the work that its context has been given is ordered before what `stream` is given
-// next, or done. Work that is not could look at memory while the copy is put off, and what cannot
-// be said for certain counts as running. Not while anything is captured, and with the context
-// current.
+// Whether all work submitted to the stream's context is done, or ordered before the next work on
+// `stream`. Any other work could observe memory while the copy is deferred; if in doubt, work
+// counts as running. The context must be current, and no capture may be live.
 bool is_ordered_after_everything(const Driver& driver, StreamClock& clock,
                                  const PerThreadUse& per_thread, const StreamState& stream);
 

@@ -12,20 +12,20 @@
 namespace cuvmm {
 namespace {
 
-// Larger chunks cost less to map, but only whole ones can be given back.
+// Larger chunks cost less to map, but only whole chunks can be released.
 constexpr Size largest_chunk = 256 * MiB;
 
-// So many addresses the device translates by one table. A buffer that ends in a table of its own
-// costs a table more at each turn, made and ended again.
+// The addresses that the device translates by one page table. A buffer that ends in a table of its
+// own costs one more table, created and destroyed each time.
 constexpr Size table_reach = 512 * MiB;
 
-// After everything else that could give memory back has been asked.
+// After all other clients that could release memory.
 constexpr int reclaim_order = 1;
 
 void end_event(const Driver& driver, CUevent event) {
   release_or_defer(Deferred::Copy, [&driver, event] {
     const CUresult answer = driver.cuEventDestroy(event);
-    // It went with its context.
+    // The event was destroyed with its context.
     const bool is_gone = answer == CUDA_ERROR_INVALID_HANDLE ||
                          answer == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
                          answer == CUDA_ERROR_INVALID_CONTEXT;
@@ -83,7 +83,7 @@ Size Resizable::physical_bytes() const {
   return mapping_.mapped_bytes();
 }
 
-// Chunks lie side by side from the first byte on.
+// The chunks are adjacent, starting at the first byte.
 Size Resizable::mapped_end() const {
   return mapping_.mapped_bytes();
 }
@@ -110,7 +110,8 @@ Result<void> Resizable::resize(Size size, const After& after) {
   return {};
 }
 
-// As few chunks as may be; without the lock, since others are asked to give some back.
+// Takes as few chunks as possible. Called without the lock, because other holders are asked to
+// release memory.
 Result<std::vector<ChunkRef>> Resizable::take(Size bytes) {
   ChunkStore& store = device_.store();
   std::vector<ChunkRef> chunks;
@@ -129,7 +130,7 @@ Result<std::vector<ChunkRef>> Resizable::take(Size bytes) {
   return chunks;
 }
 
-// The chunks that were had are free in the store now, and not yet released.
+// The chunks that were taken are free in the store now, and not yet released.
 Error Resizable::refusal(Error error, Size wanted) const {
   if (error.kind != ErrorKind::OutOfMemory) return error;
   error.doing = "grow a resizable buffer";
@@ -148,13 +149,13 @@ Result<void> Resizable::grow(Size size) {
       (void)settle();
       end = mapped_end();
       if (end >= wanted) {
-        // What was to go once a stream has come so far is needed again.
+        // Memory that was to go once a stream has passed is needed again.
         for (Shrink& shrink : shrinks_) shrink.keep = std::max(shrink.keep, wanted);
         size_ = std::max(size_, size);
         return {};
       }
     }
-    // Unless it ends behind the addresses, what was made for this goes back to the driver.
+    // Unless they get mapped, chunks created for this return to the driver.
     ChunkStore& store = device_.store();
     Undo release{
         [&store, where = device_.location(),
@@ -189,7 +190,7 @@ Result<void> Resizable::release_mapping_beyond(Size keep) {
 Result<void> Resizable::shrink_now(Size size) {
   TRY(driver_.check(driver_.cuCtxSynchronize_v2000(), "wait for what uses the buffer"));
   const Holding holding{lock_};
-  // Work of other contexts may still wait for these.
+  // Pending shrinks may belong to work of other contexts that is still running.
   (void)settle();
   if (shrinks_.empty()) {
     TRY(release_mapping_beyond(whole(size)));
@@ -220,8 +221,7 @@ Result<void> Resizable::shrink_after(Size size, CUstream stream) {
   return {};
 }
 
-// Takes out what the streams have passed, in the order in which it was asked for. Returns how much
-// went.
+// Unmaps what the streams have passed, in the order of the requests. Returns how many bytes.
 Size Resizable::settle() {
   const Size before = mapped_end();
   while (!shrinks_.empty()) {

@@ -10,13 +10,12 @@
 
 namespace cuvmm {
 
-// A buffer with addresses for all that it may ever need, and memory behind as much as it has. It
-// grows and shrinks where it lies, and nothing is ever copied.
+// A buffer with addresses for its maximum size and memory for its current size. It grows and
+// shrinks in place, and nothing is ever copied.
 class Resizable final : private ReclaimClient {
  public:
-  // When memory that it no longer has may be taken from behind its addresses. None: once all work
-  // of the current context is done, which is waited for. A stream: once that has come so far, which
-  // is not.
+  // When memory beyond a smaller size may be unmapped. nullopt: after a wait for all work of the
+  // current context. A stream: once the stream has reached this point, without waiting for it.
   using After = std::optional<CUstream>;
 
   static Result<std::unique_ptr<Resizable>> create(const Driver& driver, DeviceMemory& device,
@@ -30,14 +29,14 @@ class Resizable final : private ReclaimClient {
   Size size() const;
   Size physical_bytes() const;
 
-  // All or nothing. What it grows by can be used by work that is submitted from now on.
+  // All or nothing. Work submitted from now on can use the bytes that are added.
   Result<void> resize(Size size, const After& after);
 
-  // Whether some memory waits for a stream to come so far. Looks.
+  // Whether some memory still waits for a stream. First unmaps what streams have passed.
   bool is_waiting();
 
  private:
-  // Beyond so many bytes nothing is needed any more once the event has happened.
+  // Once the event has completed, nothing beyond the first `keep` bytes is needed.
   struct Shrink {
     Size keep;
     CUcontext context;
@@ -67,7 +66,7 @@ class Resizable final : private ReclaimClient {
   mutable Lock lock_{LockOrder::Resizable};  // guards what follows
   Mapping mapping_;
   Size size_ = 0;
-  std::vector<Shrink> shrinks_;  // in the order in which they were asked for
+  std::vector<Shrink> shrinks_;  // in the order of the requests
 
   ReclaimRegistration registration_;  // ends first
 };

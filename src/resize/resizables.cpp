@@ -23,7 +23,7 @@ Result<std::shared_ptr<Resizable>> Resizables::find(CUdeviceptr address) {
                .subject = "none begins there"};
 }
 
-// First it has no bytes left, which can fail; then it is gone.
+// First shrinks the buffer to nothing, which can fail, and then removes it.
 Result<void> Resizables::release(CUdeviceptr address, const Resizable::After& after) {
   std::shared_ptr<Resizable> released = TRY(find(address));
   TRY(released->resize(0, after));
@@ -42,7 +42,7 @@ Result<void> Resizables::release(CUdeviceptr address, const Resizable::After& af
 }
 
 void Resizables::drop_those_done() {
-  std::vector<std::shared_ptr<Resizable>> gone;  // end without the lock
+  std::vector<std::shared_ptr<Resizable>> gone;  // destroyed without the lock
   const Holding holding{lock_};
   std::erase_if(leaving_, [&](std::shared_ptr<Resizable>& one) {
     if (one->is_waiting()) return false;

@@ -11,7 +11,7 @@ namespace cuvmm {
 class Resizables {
  public:
   Result<CUdeviceptr> reserve(const Driver& driver, DeviceMemory& device, Size most);
-  // NotFound where no buffer begins there. While another thread releases it, it lives on.
+  // NotFound if no buffer begins there. The buffer stays alive even if another thread releases it.
   Result<std::shared_ptr<Resizable>> find(CUdeviceptr address);
   Result<void> release(CUdeviceptr address, const Resizable::After& after);
 
@@ -20,7 +20,7 @@ class Resizables {
 
   Lock lock_{LockOrder::Resizables};  // guards what follows
   std::map<CUdeviceptr, std::shared_ptr<Resizable>> all_;
-  std::vector<std::shared_ptr<Resizable>> leaving_;  // released, and a stream still has to come by
+  std::vector<std::shared_ptr<Resizable>> leaving_;  // released, but still waiting for a stream
 };
 
 }  // namespace cuvmm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a copy that was put off ends: run before whatever could notice, or elided at the free.
+// How a deferred copy ends: it is run before a call that could notice, or elided at the free.
 #include "resize/resizer.hpp"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace cuvmm {
 namespace {
 
-// What other threads are given to come out of calls that submit work. Those that take longer wait
-// for something themselves.
+// How long to wait for other threads to leave calls that submit work. A thread that takes longer is
+// itself waiting for something.
 constexpr std::uint64_t patience_ns = 2'000'000;
 
 void record(TraceEvent event, const DeferredCopy& copy, Size bytes, std::uint32_t detail) {
@@ -64,7 +64,8 @@ void Resizer::renew_notice() {
 }
 
 Answer Resizer::defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName stream) {
-  // Since some work nothing was allocated, so nothing is untouched: most large copies end here.
+  // Work was submitted after the last allocation, so no block is untouched. Most large copies end
+  // here.
   if (dependencies_.submission_epoch.is_left()) return std::nullopt;
   const auto target = dependencies_.memory.find_start(to);
   const auto source = dependencies_.memory.find_start(from);
@@ -81,7 +82,7 @@ Answer Resizer::defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName st
   WhyRun why{};
   const Match matches = match(copy, stream, why);
   if (matches == Match::Whole) {
-    // An elision submits no work, and yet the program has bytes there from now on.
+    // An elision submits no work, yet the target has contents from now on.
     fresh_.forget(copy.to.facts.buffer_id);
     ++counters_.deferred;
     record(TraceEvent::CopyDeferred, copy, size, 0);
@@ -97,14 +98,14 @@ CUresult Resizer::before(Caller caller) {
   const Holding holding{lock_};
   CUresult answer = pending_ ? run(WhyRun::NextCall) : CUDA_SUCCESS;
   if (answer == CUDA_SUCCESS) answer = keep_promises([](const Promise&) { return true; });
-  // What only waits or ends something does not need what could not be had, and may help to have it.
+  // A call that only waits or ends something does not need the missing memory, and may free some.
   if (caller != Caller::Waits || (!pending_ && promises_.empty())) return answer;
   if (pending_) pending_->may_be_waited_for = true;
   return CUDA_SUCCESS;
 }
 
-// A copy that is put off still is one there is no memory for. All that it comes after gets done,
-// and then any stream will do.
+// If a copy is still deferred after the announcement, there was no memory for it. Wait for
+// everything that it comes after; then any stream will do.
 void Resizer::stream_ends(CUstream stream) {
   if (!is_pending()) return;
   const Holding holding{lock_};
@@ -113,7 +114,7 @@ void Resizer::stream_ends(CUstream stream) {
   pending_->stream = CU_STREAM_LEGACY;
 }
 
-// Memory for what was given without. What was promised and cannot be had is promised still.
+// Gives memory to blocks that were handed out without. If there is none, the promise remains.
 CUresult Resizer::keep_promises(const std::function<bool(const Promise&)>& wanted) {
   CUresult answer = CUDA_SUCCESS;
   const auto is_kept = [&](const Promise& promise) {
@@ -133,8 +134,8 @@ void Resizer::forget_promise_to(std::uint64_t buffer_id) {
   renew_notice();
 }
 
-// A stream that is done with everything that it had before is one that the program may have waited
-// for: then there is only the copy itself to wait for.
+// If the stream has finished all earlier work, the program may have waited for it: then only the
+// copy itself remains to wait for.
 CUresult Resizer::submit_once(const DeferredCopy& copy) const {
   const Driver& driver = dependencies_.driver;
   const InContext in_context{driver, copy.owner->context()};
@@ -153,8 +154,7 @@ CUresult Resizer::submit_once(const DeferredCopy& copy) const {
   return answer;
 }
 
-// The program was told that the copy is done, so what is refused once is tried again with more
-// room.
+// The program was told that the copy is done, so a refused copy is tried again after making room.
 CUresult Resizer::submit(const DeferredCopy& copy) const {
   const CUresult answer = submit_once(copy);
   if (answer == CUDA_SUCCESS || says_nothing_runs(answer)) return answer;
@@ -178,9 +178,9 @@ ResizeCounters Resizer::counters() const {
   return counters_;
 }
 
-// Now, on the stream that it was meant for. Where memory for it cannot be had, or the driver
-// refuses it, it stays deferred, and the call that made us run it fails. Of a context that is lost,
-// so is it.
+// Makes the copy now, on the stream that it was meant for. If there is no memory for it, or the
+// driver refuses, it stays deferred, and the call that made us run it fails. If the context is
+// lost, so is the copy.
 CUresult Resizer::run(WhyRun why) {
   const DeferredCopy copy = *pending_;
   const auto is_to_its_target = [&](const Promise& promise) {
@@ -208,7 +208,7 @@ std::optional<Resizer::Dropped> Resizer::drop_promise_to(CUdeviceptr address) {
   return dropped;
 }
 
-// The free was refused. What the copy would read may have changed since.
+// Called if the free was refused. The copy's source may have changed since.
 void Resizer::take_up_again(const Dropped& dropped) {
   const Holding holding{lock_};
   promises_.push_back(dropped.promise);
@@ -231,7 +231,7 @@ Answer Resizer::free_source(CUdeviceptr address) {
     owner = pending_->owner;
     source = pending_->from.facts.buffer_id;
   }
-  // As the free would wait, and without our lock: others may run the copy meanwhile.
+  // Wait as the free would, without our lock: other threads may run the copy meanwhile.
   const bool is_done =
       !dependencies_.captures.any() && dependencies_.memory.wait_before_free(*owner);
   const Holding holding{lock_};
@@ -241,14 +241,14 @@ Answer Resizer::free_source(CUdeviceptr address) {
   return ran == CUDA_SUCCESS ? std::nullopt : Answer{ran};
 }
 
-// Everything before the copy is done, and no thread gives the device work until we are through.
+// Called when all work before the copy is done. No thread submits work until this returns.
 Answer Resizer::elide() {
   const DeferredCopy copy = *pending_;
   std::optional<WhyRun> why = WhyRun::Busy;
   if (dependencies_.gate.close(now_ns() + patience_ns)) {
     const Undo open{[this] { dependencies_.gate.open(); }};
     why = doubt(copy);
-    // Once for each change, since it looks at every descriptor of the process.
+    // Only here, once for each elision, since it examines every descriptor of the process.
     if (!why && dependencies_.memory.may_be_registered_by_address()) why = WhyRun::Shared;
     if (!why && !dependencies_.memory.try_release(copy.from)) why = WhyRun::Changed;
     if (!why) {
@@ -276,8 +276,8 @@ Answer Resizer::elide() {
   return ran == CUDA_SUCCESS ? std::nullopt : Answer{ran};
 }
 
-// What lies beyond the chunks that moved. Nothing else runs. Where one wait is refused another may
-// not be, and nothing may be unmapped before the copy is through.
+// Copies what lies beyond the chunks that moved, while nothing else runs. Nothing may be unmapped
+// before the copy is done, so if the driver refuses one kind of wait, tries another.
 Result<void> Resizer::copy_rest(const DeferredCopy& copy, Size done) const {
   const Driver& driver = dependencies_.driver;
   const InContext in_context{driver, copy.owner->context()};

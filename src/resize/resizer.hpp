@@ -16,22 +16,22 @@
 namespace cuvmm {
 
 struct ResizeCounters {
-  std::uint64_t deferred = 0;  // copies that were put off
+  std::uint64_t deferred = 0;  // copies deferred
   std::uint64_t elided = 0;    // of those, replaced by a mapping
-  Size elided_bytes = 0;       // that were not copied
-  // That were put off, or could have been but for the reason.
+  Size elided_bytes = 0;       // not copied
+  // Copies that were deferred, or would have been but for the reason, and were run.
   std::array<std::uint64_t, 16> run{};  // by WhyRun
 };
 
-// `B = malloc(more); memcpy(B, A); free(A)` without moving a byte. The copy is put off; if the free
-// of A is the next call that could notice, A's chunks are put behind B's addresses instead. Any
-// other such call runs the copy first (docs/life_of_a_resize.md).
+// `B = malloc(more); memcpy(B, A); free(A)` without moving a byte. The copy is deferred. If the
+// free of A is the next call that could notice, A's chunks are put behind B's addresses instead.
+// Any other such call runs the copy first (docs/life_of_a_resize.md).
 //
-// One copy at a time is put off, by whichever thread; every call that could notice waits for the
-// lock under which that is decided.
+// At most one copy is deferred at a time, over all threads. Every call that could notice waits for
+// the lock under which that is decided.
 class Resizer {
  public:
-  // Who tells us of calls that could notice. Called under our lock.
+  // Begins and ends the announcement of calls that could notice (before()). Called under our lock.
   class Notice {
    public:
     virtual void begin() = 0;
@@ -40,7 +40,7 @@ class Resizer {
    protected:
     ~Notice() = default;
   };
-  // All of it outlives the resizer.
+  // All of it must outlive the resizer.
   struct Dependencies {
     const Driver& driver;
     Memory& memory;
@@ -52,27 +52,28 @@ class Resizer {
   };
   Resizer(const Dependencies& dependencies, Notice& notice, Resize mode);
 
-  // As Memory::allocate. In `elide` the first bytes of the block may have no memory until the next
-  // call that could notice.
+  // Like Memory::allocate. With VMM_RESIZE=elide the first bytes of the block may have no memory
+  // until the next call that could notice.
   Answer allocate(CUdeviceptr* address, Size size);
 
-  // False at once for what is too small ever to be put off.
+  // A quick test: false if the copy is too small to be deferred.
   bool may_be_deferred(Size size) const {
     return size >= smallest_.load(std::memory_order_relaxed);
   }
-  // Instead of announcing a linear copy: CUDA_SUCCESS where it is put off, an error where what was
-  // put off before could not be done. Nothing where it is to be announced and made.
+  // Called for a linear copy instead of announcing it. Returns CUDA_SUCCESS if the copy is
+  // deferred, an error if an earlier deferred copy could not be made, and nullopt if the caller
+  // must announce and make the copy.
   Answer defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName stream);
 
-  // A blocking free; `ordinary()` announces and makes it. Not called where it is the free that a
-  // copy was put off for.
+  // A blocking free. `ordinary()` announces and makes it; it is not called if this free completes
+  // an elision.
   template <class Free>
   CUresult free(CUdeviceptr address, Free&& ordinary) {
     if (!is_pending()) return ordinary();
     if (const Answer answer = free_source(address)) return *answer;
     return free_target(address, ordinary);
   }
-  // The same in the order of a stream, before which a copy from there is run.
+  // The same in the order of a stream. A deferred copy from that block is run first.
   template <class Free>
   CUresult free_ordered(CUdeviceptr address, Free&& ordinary) {
     if (!is_pending()) return ordinary();
@@ -80,35 +81,35 @@ class Resizer {
     return free_target(address, ordinary);
   }
 
-  // Before a call that could notice. What the call is answered without having been made, where that
-  // is not CUDA_SUCCESS.
+  // Announces a call that could notice. If the result is not CUDA_SUCCESS, the call must not be
+  // made and answers the result.
   enum class Caller : std::uint8_t {
-    Works,  // it needs what it names to be there
+    Works,  // it needs the memory that it names
     Waits,  // it only waits, or ends something
   };
   CUresult before(Caller caller);
 
-  // A context is in use, or has ended.
+  // Call when a context comes into use, and when it has ended.
   void context_began(CUcontext context);
   void context_ended(CUcontext context);
-  // A stream is about to end, and the call was announced.
+  // Call when a stream is about to end, after announcing that call.
   void stream_ends(CUstream stream);
-  // There is work that we cannot ask about.
+  // Call when there is work that we cannot query.
   void order_is_lost() { order_is_lost_.store(true); }
 
-  // Something waits for the next call that could notice.
+  // Whether a copy or a promise waits for the next call that could notice.
   bool is_pending() const { return is_pending_.load(std::memory_order_acquire); }
   ResizeCounters counters() const;
 
  private:
-  // Bytes of a block that were given without memory behind them.
+  // A block that was handed out with bytes that have no memory yet.
   struct Promise {
     AllocationMap::Found block;
     ContextMemory* owner;
 
     bool is_to(std::uint64_t buffer_id) const { return block.facts.buffer_id == buffer_id; }
   };
-  // What a block that is being freed takes with it: nobody will ever look at it.
+  // What is dropped with a block that is being freed, because nothing can observe it any more.
   struct Dropped {
     Promise promise;
     std::optional<DeferredCopy> copy;
@@ -146,7 +147,7 @@ class Resizer {
   CUresult run(WhyRun why);
   CUresult submit(const DeferredCopy& copy) const;
   CUresult submit_once(const DeferredCopy& copy) const;
-  // The promises that `wanted(const Promise&)`: none is left of these, or what is wrong.
+  // Keeps the promises that `wanted(const Promise&)` selects. Returns the first error.
   CUresult keep_promises(const std::function<bool(const Promise&)>& wanted);
   void forget_promise_to(std::uint64_t buffer_id);
   void renew_notice();
@@ -162,7 +163,7 @@ class Resizer {
 
   mutable Lock lock_{LockOrder::Resize};  // guards what follows
   std::optional<DeferredCopy> pending_;
-  std::vector<Promise> promises_;  // several where threads were given blocks at the same time
+  std::vector<Promise> promises_;  // several if threads were given blocks at the same time
   FreshBlocks fresh_;
   std::vector<Context> contexts_;
   ResizeCounters counters_;

@@ -13,8 +13,8 @@ namespace cuvmm {
 
 enum class Access : std::uint8_t { None, Read, ReadWrite };
 
-// Which devices may use memory through one mapping, and how. Two words, compared and copied as a
-// value; devices beyond the 64th are not served.
+// Which devices may use memory through one mapping, and how. A value of two words. Devices beyond
+// the 64th are not served.
 class AccessSet {
  public:
   static constexpr int most_devices = 64;
@@ -40,7 +40,7 @@ class AccessSet {
   }
   constexpr bool is_none() const { return readers_ == 0; }
 
-  // Every device that either set names.
+  // The union of both sets.
   friend constexpr AccessSet operator|(const AccessSet& a, const AccessSet& b) {
     AccessSet both;
     both.readers_ = a.readers_ | b.readers_;
@@ -52,12 +52,12 @@ class AccessSet {
   std::string print() const;  // "0:rw 1:r", "none"
 
  private:
-  std::uint64_t readers_ = 0;  // may read; writers are among them
+  std::uint64_t readers_ = 0;  // may read; includes the writers
   std::uint64_t writers_ = 0;
 };
 
-// What cuMemSetAccess is told to bring memory from `before` to `after`: a line for each device
-// that either names, so that what a device had and shall not keep is taken away.
+// The arguments to cuMemSetAccess that change access from `before` to `after`: one line for each
+// device in either, so that access that a device loses is revoked.
 class AccessChange {
  public:
   AccessChange(const AccessSet& before, const AccessSet& after);

@@ -10,8 +10,8 @@ namespace cuvmm {
 
 class Budget;
 
-// The right to hold so many bytes of physical memory; goes back to its budget when it ends. The
-// budget outlives it.
+// The right to hold a number of bytes of physical memory. Its destructor returns it to the budget,
+// which must outlive it.
 class Commitment {
  public:
   Commitment() = default;
@@ -26,7 +26,7 @@ class Commitment {
   ~Commitment();
 
   Size size() const { return budget_ != nullptr ? size_ : 0; }
-  // The keeper ends it: Commitment{budget, size} is the same commitment again.
+  // Leaves ending it to the caller: Commitment{budget, size} is the same commitment again.
   void keep() { budget_ = nullptr; }
 
  private:
@@ -34,16 +34,16 @@ class Commitment {
   Size size_ = 0;
 };
 
-// How much physical memory may be held at one location: a local limit here; leased_budget.hpp has
-// what a broker of several processes leases.
+// How much physical memory may be held at one location. LocalBudget is a limit within the process;
+// for memory leased from a broker between processes, see leased_budget.hpp.
 class Budget {
  public:
   virtual ~Budget() = default;
 
-  // OutOfMemory, with what was available, where it cannot be granted now.
+  // OutOfMemory, with the available bytes, if it cannot be granted now.
   Result<Commitment> commit(Size size);
 
-  // Memory that the program takes from the driver past us. It is there whether it fits or not, so
+  // Memory that the program takes from the driver natively. It exists whether it fits or not, so
   // noting it cannot fail.
   virtual void note_native(Size size) = 0;
   virtual void forget_native(Size size) = 0;
@@ -54,7 +54,7 @@ class Budget {
  protected:
   virtual bool grant(Size size) = 0;
   virtual void take_back(Size size) = 0;
-  // For a budget that is made of others.
+  // For budgets that combine others.
   static bool grant_of(Budget& other, Size size) { return other.grant(size); }
   static void take_back_of(Budget& other, Size size) { other.take_back(size); }
 
@@ -62,13 +62,13 @@ class Budget {
   friend class Commitment;
 };
 
-// A limit within this process. Everything may be called from any thread.
+// A limit within this process. Thread-safe.
 class LocalBudget : public Budget {
  public:
   explicit LocalBudget(Size limit = unlimited) : limit_(limit) {}
 
   Size limit() const { return limit_.load(std::memory_order_relaxed); }
-  // What is held already stays, even where it is more than that.
+  // Memory that is held already stays, even if it exceeds the new limit.
   void set_limit(Size limit) { limit_.store(limit, std::memory_order_relaxed); }
 
   Size committed_bytes() const;
@@ -84,7 +84,7 @@ class LocalBudget : public Budget {
  private:
   std::atomic<Size> limit_;
   std::atomic<Size> held_{0};    // committed and native together: one number to compare and swap
-  std::atomic<Size> native_{0};  // of which native
+  std::atomic<Size> native_{0};  // the native part of held_
 };
 
 }  // namespace cuvmm

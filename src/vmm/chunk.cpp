@@ -13,8 +13,8 @@
 namespace cuvmm {
 namespace {
 
-// Device flags for a location that is no device make the driver refuse the chunk, and so does the
-// RDMA flag on a device without it.
+// The driver refuses device flags for a location that is not a device, and the RDMA flag on a
+// device without RDMA.
 Result<bool> takes_rdma_flag(const Driver& driver, Location where) {
   if (!where.is_device()) return false;
   return TRY(device_attribute(driver, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
@@ -44,7 +44,7 @@ Result<Location> location_of(const CUmemAllocationProp& found) {
   }
 }
 
-// `time` is one at which the chunk was ours for certain; 0: now.
+// `time` is a moment at which the chunk was certainly ours; 0: now.
 void record(TraceEvent event, CUmemGenericAllocationHandle handle, Size size, Location where,
             std::uint64_t time = 0) {
   const bool on_device = where.is_device();
@@ -86,7 +86,7 @@ Result<Chunk> Chunk::import_fd(const Driver& driver, const Fd& fd, Size size) {
   TRY(driver.check(driver.cuMemImportFromShareableHandle(&handle, descriptor,
                                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                    "import chunk", size));
-  // Owned from here on, wherever it turns out to lie.
+  // Own the handle first; the location is set below.
   Chunk chunk{driver, handle, size, Location::device(0), Export::Yes, true};
   CUmemAllocationProp found{};
   TRY(driver.check(driver.cuMemGetAllocationPropertiesFromHandle(&found, handle),
@@ -143,7 +143,7 @@ Result<Fd> Chunk::export_fd() const {
   TRY(driver_->check(driver_->cuMemExportToShareableHandle(
                          &fd, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                      "export chunk", size_));
-  // Memory must not live on in programs that are started; the driver says nothing of this.
+  // Started programs must not keep the memory alive. The driver does not say whether it sets this.
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   return Fd{fd};
 }

@@ -13,26 +13,26 @@ namespace cuvmm {
 enum class Export : std::uint8_t { No, Yes };
 
 // Physical memory behind one driver handle: indivisible, and mapped only as a whole. Owns the
-// handle; the memory itself lives on while it is mapped anywhere or another process holds it.
+// handle; the memory itself lives while it is mapped anywhere or another process holds it.
 class Chunk {
  public:
-  // `size` is a multiple of granularity_of(where).
+  // `size` must be a multiple of granularity_of(where).
   static Result<Chunk> create(const Driver& driver, Size size, Location where, Export exportable);
 
-  // A chunk of another process. The driver does not tell how large it is: the exporter must, and a
-  // wrong size is refused when the chunk is mapped. The descriptor stays the caller's.
+  // Imports a chunk of another process. The driver does not report its size, so the exporter must;
+  // the driver refuses to map a chunk with a wrong size. The caller keeps the descriptor.
   static Result<Chunk> import_fd(const Driver& driver, const Fd& fd, Size size);
 
   Chunk(Chunk&& other) noexcept;
   Chunk& operator=(Chunk&& other) noexcept;
   ~Chunk();
 
-  // A descriptor that another process can import. Its holders and importers keep the
-  // memory alive.
+  // A descriptor that another process can import. The memory lives while any process holds the
+  // descriptor or has imported it.
   Result<Fd> export_fd() const;
 
-  // Releases the handle before the destructor would, and says so when the driver refuses; the
-  // handle is then still owned.
+  // Releases the handle before the destructor would. If the driver refuses, returns the error and
+  // still owns the handle.
   Result<void> release();
 
   CUmemGenericAllocationHandle handle() const { return handle_; }
@@ -54,12 +54,12 @@ class Chunk {
   const Driver* driver_;  // nullptr: nothing is owned
   CUmemGenericAllocationHandle handle_;
   Size size_;
-  [[no_unique_address]] Location location_;  // its last bytes are the next members'
+  [[no_unique_address]] Location location_;  // the next members use its tail padding
   Export exportable_;
   bool imported_;
 };
 
-// The step that sizes and offsets of memory at `where` are multiples of.
+// The granularity of sizes and offsets of memory at `where`.
 Result<Size> granularity_of(const Driver& driver, Location where);
 
 }  // namespace cuvmm

@@ -10,7 +10,7 @@ namespace cuvmm {
 
 struct ChunkRecord;
 
-// Where chunks go that nobody refers to any more.
+// Where a chunk goes when its last reference is dropped.
 class ChunkHome {
  public:
   virtual void come_home(ChunkRecord* record) = 0;
@@ -20,27 +20,27 @@ class ChunkHome {
   ~ChunkHome() = default;
 };
 
-// A chunk and how many refer to it. Made by a ChunkHome, or homeless by ChunkRef::adopt.
+// A chunk and its reference count. Created by a ChunkHome, or without a home by ChunkRef::adopt.
 struct ChunkRecord {
   ChunkRecord(Chunk&& owned, ChunkHome* where_from) : chunk(std::move(owned)), home(where_from) {}
 
   Chunk chunk;
   ChunkHome* const home;
   std::atomic<std::uint32_t> references{1};
-  // Once another process may hold the memory it is for ever: the driver does not tell when it ends.
+  // Never reset: the driver does not report when other processes stop holding the memory.
   std::atomic<bool> exported{false};
 };
 
-// A counted pointer to a chunk. A chunk may lie at several addresses and in nobody's hands alone:
-// every mapping of it holds a ChunkRef, and so does who took it from a store. When the last one
-// goes, the chunk goes home: free in its store, or released where it has none.
+// A counted pointer to a chunk. A chunk may be mapped at several addresses and has no single owner:
+// every mapping of it holds a ChunkRef, and so does the caller that took it from a store. When the
+// last one goes, the chunk returns to its store as a free chunk, or is released if it has no store.
 class ChunkRef {
  public:
   ChunkRef() = default;
   static ChunkRef adopt(Chunk chunk) {
     return ChunkRef{new ChunkRecord{std::move(chunk), nullptr}};
   }
-  // Takes over one reference that is counted already.
+  // Adopts one reference that is already counted.
   static ChunkRef taking(ChunkRecord* record) { return ChunkRef{record}; }
 
   ChunkRef(const ChunkRef& other) : record_(other.record_) {
@@ -63,11 +63,12 @@ class ChunkRef {
     return std::less<ChunkRecord*>{}(a.record_, b.record_);
   }
 
-  // Only this one refers to the chunk; stays true while nobody copies it.
+  // Whether this is the only reference. Stays true until this reference is copied.
   bool is_sole() const { return record_->references.load(std::memory_order_acquire) == 1; }
   bool exported() const { return record_->exported.load(std::memory_order_acquire); }
 
-  // As Chunk::export_fd. An exported chunk is released, never reused, with its last reference.
+  // See Chunk::export_fd(). When the last reference goes, an exported chunk is released and never
+  // reused.
   Result<Fd> export_fd() const {
     Fd fd = TRY(record_->chunk.export_fd());
     const bool first = !record_->exported.exchange(true, std::memory_order_acq_rel);

@@ -10,81 +10,81 @@
 
 namespace cuvmm {
 
-// What a store holds at one location. physical_in_use and physical_free together with what the
-// driver would not release are what counts against the budget.
+// What a store holds at one location. physical_in_use, physical_free and physical_unreleased count
+// against the budget.
 struct ChunkCounters {
-  Size physical_in_use = 0;    // somebody refers to them; exported ones included
-  Size physical_free = 0;      // kept for the next who asks
+  Size physical_in_use = 0;    // chunks with references; including exported ones
+  Size physical_free = 0;      // kept for later requests
   Size physical_exported = 0;  // of those in use: another process may hold them
   Size physical_unreleased =
-      0;  // no longer used, but the driver refused to release it; tried again
+      0;  // no longer used, but the driver refused its release; to be tried again
 };
 
-// A device's chunks: those that are free, and the right to have them. It may hold memory of other
-// locations too, the host's or a neighbour's, each within the budget of that location.
+// A device's chunks: the free ones, and the limit. A store may also hold memory of other locations,
+// the host's or a neighbour's, each within the budget of that location.
 //
-// A taken chunk belongs to its references (ChunkRef); with the last one it
-// comes home by itself. An exported chunk does not come home: other processes may still write to
-// it, so it is released instead. It counts as long as this process refers to it or maps it, which
-// is as far as this process can know: the driver does not tell when an importer is done.
+// A taken chunk belongs to its references (ChunkRef). When the last one goes, the chunk returns to
+// the store by itself. An exported chunk does not return: other processes may still write to it, so
+// it is released instead. It counts while this process refers to it or maps it. This process cannot
+// know more, because the driver does not report when an importer is done.
 //
-// Everything may be called from any thread.
+// Thread-safe.
 class ChunkStore {
  public:
   explicit ChunkStore(const Driver& driver);
-  // Free chunks are released. Those still in use keep what they need of the store alive, and are
+  // Releases free chunks. Chunks still in use keep alive what they need of the store, and are
   // released with their last reference.
   ~ChunkStore();
   ChunkStore(const ChunkStore&) = delete;
   ChunkStore& operator=(const ChunkStore&) = delete;
 
-  // Lets the store hold memory at `where`, within the budget. Once more than `most_free` bytes are
-  // free there, those that have been free for longest are released. Before the first chunk is
-  // taken.
+  // Lets the store hold memory at `where`, within the budget. When more than `most_free` bytes are
+  // free there, it releases the chunks that have been free for longest. Call before the first chunk
+  // is taken.
   Result<void> serve(Location where, std::shared_ptr<Budget> budget, Size most_free = unlimited);
 
-  // Lets the store hold memory elsewhere, for what the device has no room for; places that were
-  // named first are used first. At any time.
+  // Lets the store hold memory elsewhere, for use when the device has no room. Places added first
+  // are used first. Can be called at any time.
   Result<void> serve_spilled(Location where, std::shared_ptr<Budget> budget);
   bool spills() const;
 
   // A chunk from elsewhere: a free one of that size, else a new one within the budget of its place.
-  // OutOfMemory where no place has any.
+  // OutOfMemory if no place has any.
   Result<ChunkRef> take_spilled(Size size, Export exportable = Export::No);
-  // What is elsewhere, of all places together, and what could still be had there.
+  // What is held elsewhere, over all places, and how much more is available there.
   ChunkCounters spilled() const;
   Size spill_room() const;
-  // One more free chunk on the host, ready for the next request: pinning takes long. Where none can
-  // be had, nothing changes.
+  // Creates one more free chunk on the host, ready for the next request, because pinning takes
+  // long. If that fails, nothing changes.
   Result<void> make_spilled_ready(Size size);
-  // Releases `wanted` bytes of what is free elsewhere, also of what the clients have mapped and
-  // nobody uses. Returns how much went.
+  // Releases up to `wanted` bytes of free memory elsewhere, including what clients have mapped but
+  // do not use. Returns how many bytes it released.
   Size reclaim_spilled(Size wanted);
 
-  // A free chunk of that kind, else a new one within the budget. Where that is exhausted, or the
-  // driver has no memory, free chunks of other sizes are released, then the reclaim clients asked
-  // in their order (but `asker`, who cannot be asked while he asks), and then it is tried once
+  // A free chunk of that kind, else a new one within the budget. If the budget is exhausted, or the
+  // driver has no memory, the store releases free chunks of other sizes, then asks the reclaim
+  // clients in their order (except `asker`, which is making this request), and then tries once
   // more.
   Result<ChunkRef> take(const ChunkKind& kind, const ReclaimClient* asker = nullptr);
   // All `count` or none.
   Result<std::vector<ChunkRef>> take_many(const ChunkKind& kind, std::size_t count,
                                           const ReclaimClient* asker = nullptr);
-  // A free one or nothing. Never calls the driver.
+  // A free chunk, or an empty reference. Never calls the driver.
   ChunkRef take_free(const ChunkKind& kind);
 
-  // The same as letting the reference end: the chunk is free once nobody else refers to it.
+  // The same as destroying the reference: the chunk is free once no other reference exists.
   void give(ChunkRef chunk) { chunk = {}; }
 
-  // Releases free chunks, those that have been free for longest first, until no more than `down_to`
-  // bytes are free at that location. Returns how much has been released.
+  // Releases free chunks, those that have been free for longest first, until at most `down_to`
+  // bytes are free at that location. Returns how many bytes it released.
   Size trim(Location where, Size down_to);
-  // Releases `wanted` bytes if it can: free chunks first, then what the clients release.
+  // Releases up to `wanted` bytes: free chunks first, then what the clients release.
   Size reclaim(Location where, Size wanted, const ReclaimClient* asker = nullptr);
 
   [[nodiscard]] ReclaimRegistration add_client(ReclaimClient& client, int order);
 
   ChunkCounters counters(Location where) const;
-  // nullptr where the store does not serve the location.
+  // nullptr if the store does not serve the location.
   Budget* budget(Location where) const;
 
   InvariantViolation violation() const;

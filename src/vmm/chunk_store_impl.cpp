@@ -69,14 +69,14 @@ Result<ChunkRef> ChunkStore::Impl::make(const ChunkKind& kind, Size still_wanted
   Result<ChunkRef> made = try_to_make(kind, *shelf);
   if (made.ok() || made.error().kind != ErrorKind::OutOfMemory) return made;
 
-  // What is missing: after a driver's refusal all of it, after the budget's what it has not got.
+  // If the driver refused, everything is missing; if the budget did, what exceeds it.
   const Size there = made.error().driver_code != 0 ? 0 : shelf->budget->available();
   Size missing = still_wanted > there ? still_wanted - there : kind.size;
   const Size released = release_free(kind.location, missing);
   if (released < missing) {
     missing -= released;
     clients_.ask(missing, kind.location, asker);
-    // What came home may be just what is wanted.
+    // A chunk that returned may be of the wanted kind.
     if (ChunkRef free = take_free(kind)) return free;
     release_free(kind.location, missing);
   }
@@ -90,7 +90,7 @@ Result<ChunkRef> ChunkStore::Impl::make(const ChunkKind& kind, Size still_wanted
   return error;
 }
 
-// The right to hold it says nothing that the chunk does not say, and is not kept beside it.
+// The commitment is not stored: the chunk's size and its shelf's budget define it.
 Result<StoredChunk*> ChunkStore::Impl::create(const ChunkKind& kind, LocalChunks& shelf) {
   Commitment right = TRY(shelf.budget->commit(kind.size));
   Chunk created = TRY(Chunk::create(driver_, kind.size, kind.location, kind.exportable));
@@ -98,8 +98,8 @@ Result<StoredChunk*> ChunkStore::Impl::create(const ChunkKind& kind, LocalChunks
   return new StoredChunk{std::move(created), this, shelf};
 }
 
-// Gives the right back to the budget, which may have locks of its own. What is not released yet is
-// remembered as owed to the driver.
+// Returns the commitment to the budget, which may take locks of its own. If the handle is not
+// released yet, the chunk's destructor releases it, or defers that.
 void ChunkStore::Impl::end(StoredChunk* chunk) {
   const Commitment right{*chunk->shelf->budget, chunk->chunk.size()};
   delete chunk;
@@ -115,7 +115,7 @@ Result<ChunkRef> ChunkStore::Impl::try_to_make(const ChunkKind& kind, LocalChunk
 
 void ChunkStore::Impl::come_home(ChunkRecord* record) {
   auto* const chunk = static_cast<StoredChunk*>(record);
-  StoredChunk* going = nullptr;  // in a row; until they have gone they keep this alive
+  StoredChunk* going = nullptr;  // a list; these chunks keep this object alive until released
   {
     const Holding holding{lock_};
     LocalChunks& shelf = *chunk->shelf;
@@ -156,7 +156,7 @@ bool ChunkStore::Impl::release(StoredChunk* chunk) {
     shelf.free.leave(*chunk);
   }
   end(chunk);
-  std::shared_ptr<Impl> last;  // ends after the lock is given back
+  std::shared_ptr<Impl> last;  // destroyed after the lock is released
   const Holding holding{lock_};
   if (--chunk_count_ == 0) last = std::move(self_);
   return released;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of a ChunkStore.
+// The implementation of ChunkStore.
 #pragma once
 
 #include <atomic>
@@ -27,20 +27,20 @@ struct LocalChunks {
   Size unreleased = 0;
 };
 
-// Lives until the store is closed and its last chunk gone, so that chunks always have a home to
-// come to.
+// Lives until the store is closed and its last chunk is gone, so that chunks always have a home to
+// return to.
 class ChunkStore::Impl final : private ChunkHome {
  public:
   explicit Impl(const Driver& driver) : driver_(driver) {}
 
   Result<void> add(Location where, std::shared_ptr<Budget> budget, LocalChunks::For purpose,
                    Size most_free);
-  // Releases what is free. What is in use keeps the impl alive.
+  // Releases the free chunks. Chunks in use keep the impl alive.
   static void close(const std::shared_ptr<Impl>& impl);
 
   ChunkRef take_free(const ChunkKind& kind);
   std::vector<ChunkRef> take_free(const ChunkKind& kind, std::size_t most);
-  // A new chunk; `still_wanted` bytes are what the caller will ask for, this one included.
+  // A new chunk. `still_wanted`: bytes that the caller will request in total, including this one.
   Result<ChunkRef> make(const ChunkKind& kind, Size still_wanted, const ReclaimClient* asker);
 
   // chunk_store_spilled.cpp
@@ -66,14 +66,14 @@ class ChunkStore::Impl final : private ChunkHome {
   LocalChunks* find_shelf(Location where) const;
   LocalChunks* shelf_at(Location where) const;  // under the lock
   Result<ChunkRef> try_to_make(const ChunkKind& kind, LocalChunks& shelf);
-  // A new chunk within the budget, and the end of one, which the driver has released.
+  // Creates a chunk within the budget; ends a chunk that the driver has released.
   Result<StoredChunk*> create(const ChunkKind& kind, LocalChunks& shelf);
   static void end(StoredChunk* chunk);
-  // Releases free chunks of the shelf while `more` says so. Returns how many bytes went.
+  // Releases free chunks of the shelf while `more` returns true. Returns how many bytes.
   template <class More>
   Size release_while(LocalChunks& shelf, More more);
   static void record_trim(Location where, Size released, Size kept, std::uint32_t chunks);
-  // Not under the lock: the driver takes its time.
+  // Not under the lock, because the driver call is slow.
   bool release(StoredChunk* chunk);
   void retry_unreleased();
   ChunkRef in_use(StoredChunk* chunk);
@@ -85,12 +85,12 @@ class ChunkStore::Impl final : private ChunkHome {
   ReclaimClients clients_;
 
   mutable Lock lock_{LockOrder::ChunkStore};        // guards what follows
-  std::vector<std::unique_ptr<LocalChunks>> impl_;  // few; only added to, before chunks are taken
+  std::vector<std::unique_ptr<LocalChunks>> impl_;  // few, one per location; never removed
   std::vector<StoredChunk*> unreleased_;
   std::atomic<bool> spills_{false};  // readable without the lock
   std::size_t chunk_count_ = 0;      // in use, free and unreleased
   bool closed_ = false;
-  std::shared_ptr<Impl> self_;  // once closed, until the last chunk is gone
+  std::shared_ptr<Impl> self_;  // set when closed, until the last chunk is gone
 };
 
 }  // namespace cuvmm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chunks that a store holds elsewhere, for what its device has no room for.
+// The chunks that a store holds elsewhere, for use when its device has no room.
 #include "trace/record_event.hpp"
 #include "vmm/chunk_store_impl.hpp"
 
@@ -14,8 +14,8 @@ std::vector<Location> ChunkStore::Impl::spill_places() const {
   return places;
 }
 
-// A free one at any place before a new one at the best: pinning memory takes a hundred times as
-// long as mapping it.
+// Prefers a free chunk at any place to a new one at the best place: pinning memory takes a hundred
+// times as long as mapping it.
 Result<ChunkRef> ChunkStore::Impl::take_spilled(Size size, Export exportable) {
   const std::vector<Location> places = spill_places();
   for (const Location& where : places) {
@@ -36,12 +36,12 @@ Result<ChunkRef> ChunkStore::Impl::take_spilled(Size size, Export exportable) {
     }
     refusal = made.error();
   }
-  // One place may fail for a reason of its own; that memory is wanting is what counts.
+  // A place may fail for another reason, but to the caller this is a lack of memory.
   refusal.kind = ErrorKind::OutOfMemory;
   return refusal;
 }
 
-// A place whose memory cannot be exported still serves.
+// If the place cannot make exportable memory, takes a chunk that is not exportable.
 Result<ChunkRef> ChunkStore::Impl::take_spilled_at(const ChunkKind& kind) {
   Result<ChunkRef> made = make(kind, kind.size, nullptr);
   if (made.ok() || made.error().kind == ErrorKind::OutOfMemory) return made;
@@ -56,7 +56,7 @@ Result<void> ChunkStore::Impl::make_spilled_ready(Size size) {
     if (!where.is_host()) continue;
     LocalChunks& shelf = *find_shelf(where);
     StoredChunk* const chunk = TRY(create({size, where, Export::No}, shelf));
-    chunk->references.store(0, std::memory_order_relaxed);  // nobody has it yet
+    chunk->references.store(0, std::memory_order_relaxed);  // it begins as a free chunk
     const Holding holding{lock_};
     ++chunk_count_;
     shelf.free.join(*chunk);
@@ -93,7 +93,7 @@ Size ChunkStore::Impl::spill_room() const {
   return room;
 }
 
-// Spilled memory is that which lies elsewhere and in somebody's use.
+// Records when a chunk elsewhere comes into use or is no longer in use.
 void ChunkStore::Impl::record_spill(TraceEvent event, const Chunk& chunk) const {
   const Location where = chunk.location();
   CUVMM_TRACE(.event = event, .flags = where.is_device() ? std::uint16_t{0} : trace_flag::on_host,

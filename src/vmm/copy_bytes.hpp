@@ -7,15 +7,15 @@
 
 namespace cuvmm {
 
-// The stream that copies contents, and the device of its context, which must be current. The stream
-// outlives every deferred release (deferred_release.hpp).
+// The stream for copies of contents, and the device of its context, which must be current. The
+// stream must outlive every deferred release (deferred_release.hpp).
 struct CopyBy {
   CUstream stream = nullptr;
   int device = 0;
 };
 
-// Copies on a stream that are waited for together. Pieces that follow one another, between the same
-// two locations, become one copy.
+// Copies on one stream, with one wait for all of them. Consecutive adjacent pieces between the same
+// two locations become one copy.
 class CopyBytes {
  public:
   CopyBytes(const Driver& driver, CUstream stream) : driver_(driver), stream_(stream) {}
@@ -27,8 +27,8 @@ class CopyBytes {
   // Waits until everything added is done.
   Result<void> finish();
 
-  // After a failure: whether nothing of it runs any more, waiting for the stream where it must.
-  // Until then the memory must stay where it is.
+  // After a failure: returns whether none of the copies is still running, waiting for the stream if
+  // necessary. Until it returns true, the memory must stay where it is.
   bool is_over();
 
  private:
@@ -49,7 +49,7 @@ class CopyBytes {
   const Driver& driver_;
   CUstream stream_;
   Piece piece_{0, 0, 0, Location::device(0), Location::device(0)};
-  bool runs_ = false;  // something was submitted and not waited for
+  bool runs_ = false;  // something was submitted but not waited for
 };
 
 }  // namespace cuvmm

@@ -21,7 +21,7 @@ struct Ledger {
   std::atomic<std::size_t> count{0};  // readable without the lock
 };
 
-// Leaked: destructors of other statics may still owe something.
+// Leaked, because destructors of other statics may still defer releases.
 Ledger*& ledger() {
   static Ledger* one = new Ledger;
   return one;
@@ -50,7 +50,7 @@ std::size_t retry_releases() {
   }
   std::stable_sort(debts.begin(), debts.end(),
                    [](const Debt& a, const Debt& b) { return a.what < b.what; });
-  // Without the lock: what a paid debt kept alive ends here, and that may take other locks.
+  // Without the lock, since destroying what a completed release owned may take other locks.
   const auto unpaid = std::stable_partition(
       debts.begin(), debts.end(), [](const Debt& debt) { return taken_back(debt.ask()); });
   const auto paid = static_cast<std::size_t>(unpaid - debts.begin());
@@ -60,7 +60,7 @@ std::size_t retry_releases() {
                       std::make_move_iterator(debts.end()));
     book.count -= paid;
   }
-  // Ends what the paid ones held, which may give back, and owe, more.
+  // Destroys what completed releases owned. That may release more, and defer it again.
   debts.clear();
   return deferred_releases();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Giving things back to the driver where nobody can be told that it refused: in destructors. What
-// it refuses twice is remembered and offered again before the next chunk or reservation is made.
+// Releasing driver objects in destructors, which cannot report that the driver refused. A release
+// refused twice is remembered, and tried again before the next chunk or reservation is created.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 
 namespace cuvmm {
 
-// In the order in which the driver can take them: addresses only once nothing lies behind them, and
+// In the order in which the driver accepts them: addresses only once nothing is mapped there, and
 // nothing that a copy may still use.
 enum class Deferred : std::uint8_t { Copy, Mapping, Addresses, Handle };
 
-// CUDA_ERROR_DEINITIALIZED: the process ends and the driver has taken everything back by itself.
+// CUDA_ERROR_DEINITIALIZED: the process is exiting, and the driver has released everything itself.
 inline bool taken_back(CUresult answer) {
   return answer == CUDA_SUCCESS || answer == CUDA_ERROR_DEINITIALIZED;
 }
@@ -25,26 +25,26 @@ namespace detail {
 void defer(Deferred what, std::function<CUresult()> ask);
 }  // namespace detail
 
-// `ask` is the driver call. Whatever must live until the call succeeds travels inside it.
+// `ask` makes the driver call. It must own whatever has to live until the call succeeds.
 template <class Ask>
 void release_or_defer(Deferred what, Ask ask) {
   if (taken_back(ask()) || taken_back(ask())) return;
   detail::defer(what, std::move(ask));
 }
 
-// The same for what has been asked already, in vain. `ask` ends with what it holds once it
-// succeeds.
+// The same after the driver has already refused. `ask` and everything that it owns are destroyed
+// once it succeeds.
 inline void defer_release(Deferred what, std::function<CUresult()> ask) {
   detail::defer(what, std::move(ask));
 }
 
-// How much the driver still has to take back; 0 unless it refused, which no healthy one does.
+// The number of deferred releases. 0 unless the driver refused, which a healthy driver never does.
 std::size_t deferred_releases();
 
-// Offers all of it again. Returns what is left.
+// Tries all of them again. Returns how many are left.
 std::size_t retry_releases();
 
-// A forked child owes nothing: the handles are its parent's.
+// A forked child has nothing to release: the handles are its parent's.
 void forget_deferred_after_fork();
 
 }  // namespace cuvmm

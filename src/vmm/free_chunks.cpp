@@ -89,7 +89,7 @@ InvariantViolation FreeChunks::violation(const LocalChunks* shelf) const {
     std::size_t count = 0;
     const StoredChunk* newer = nullptr;
     for (const StoredChunk* chunk = stack.newest; chunk != nullptr; chunk = chunk->older) {
-      if (++count > stack.free_count) break;  // a ring, perhaps
+      if (++count > stack.free_count) break;  // possibly a cycle
       if (chunk->newer != newer) complain("a link back is wrong");
       if (newer != nullptr && chunk->freed_at >= newer->freed_at) complain("one is out of order");
       if (chunk->stack != &stack || chunk->shelf != shelf) complain("one lies at a wrong place");

@@ -10,7 +10,7 @@
 
 namespace cuvmm {
 
-// What one chunk is as good as another in.
+// Chunks of the same kind are interchangeable.
 struct ChunkKind {
   Size size;
   Location location;
@@ -31,11 +31,12 @@ struct StoredChunk : ChunkRecord {
   FreeStack* stack = nullptr;  // of its kind
   StoredChunk* newer = nullptr;
   StoredChunk* older = nullptr;
-  std::uint64_t freed_at = 0;  // counts up
+  std::uint64_t freed_at = 0;  // increases with each free
 };
 static_assert(sizeof(StoredChunk) <= 88, "10^5 of them are in use");
 
-// Free chunks of one size, the last freed on top: its memory is the likeliest to be warm.
+// Free chunks of one size, most recently freed on top: its memory is the likeliest to be in a
+// cache.
 struct FreeStack {
   Size size = 0;
   StoredChunk* newest = nullptr;
@@ -44,18 +45,19 @@ struct FreeStack {
   std::size_t members = 0;  // free or in use
 };
 
-// The free chunks of one location by size. Knows those in use too, by their number, so that a size
-// that nobody has any more costs nothing.
+// The free chunks of one location, by size. Also counts the chunks in use, so that a size without
+// any chunks costs nothing.
 class FreeChunks {
  public:
-  // A chunk has been made, or is about to be deleted; it is not free at either time.
+  // Call when a chunk has been created, and before it is deleted. It must not be free at either
+  // time.
   void join(StoredChunk& chunk);
   void leave(StoredChunk& chunk);
 
   void push(StoredChunk& chunk);
-  // nullptr where there is none. An exportable chunk also serves requests for a plain one.
+  // nullptr if there is none. An exportable chunk also serves requests for one that is not.
   StoredChunk* pop(Size size, Export exportable);
-  // The one that has been free for longest, whatever its size.
+  // The chunk that has been free for longest, of any size.
   StoredChunk* pop_oldest();
 
   Size free_bytes() const { return free_bytes_; }

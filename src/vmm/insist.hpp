@@ -3,7 +3,7 @@
 
 namespace cuvmm {
 
-// Runs a step of an undo, twice if it fails: there is no other way out.
+// Runs a step of an undo, a second time if it fails: an undo has no alternative.
 template <class Step>
 bool insist(Step step) {
   return step().ok() || step().ok();

@@ -50,7 +50,7 @@ Size LeasedBudget::take_surplus(Size most) {
   return static_cast<Size>(taken);
 }
 
-// Each change is by what was seen, so commitments that are made meanwhile count with the next.
+// Changes both counters only by the value read, so commitments made meanwhile count the next time.
 Size LeasedBudget::lease_what_is_held() {
   const std::int64_t left = left_.load();
   left_.fetch_sub(left);

@@ -11,26 +11,26 @@ namespace cuvmm {
 
 class LeasedBudget;
 
-// Who leases memory to this process' budgets.
+// Leases memory to the budgets of this process.
 class Lessor {
  public:
-  // A device by its UUID, since ordinals mean something in one process only.
+  // Devices are named by UUID, since ordinals are valid only within one process.
   using Uuid = std::array<std::uint8_t, 16>;
 
-  static constexpr Uuid the_host{};  // where a device's is asked for
+  static constexpr Uuid the_host{};  // stands for the host in place of a device
 
-  // A device's budget begins, or the host's; nothing is committed yet. Afterwards a device's may
-  // have a lower limit.
+  // Call when the budget of a device, or of the host, begins, before anything is committed. May
+  // lower the limit of a device's budget.
   virtual void begin(LeasedBudget& budget, const Uuid& device, Size memory) = 0;
 
   enum class Extended : std::uint8_t { Yes, No, NobodyLeases };
-  // Leases more, if that can be had without others being asked. The caller may hold locks: it waits
-  // for a moment at most.
+  // Leases more, if that is possible without asking other processes. The caller may hold locks, so
+  // this waits only for a moment.
   virtual Extended extend(LeasedBudget& budget, Size size) = 0;
-  // Waits until so much more is leased, which others may have to give back first. The caller holds
-  // no lock; this thread's call counts as not under way meanwhile, so the process may be paused in
-  // it. It waits until now_ns() is `longest`, but only until `until` for what processes hold that
-  // lease nothing. False where that was not enough.
+  // Waits until `size` more bytes are leased, which others may have to give back first. The caller
+  // must hold no lock. Meanwhile this thread's call does not count as in flight, so the process may
+  // be paused. Waits until now_ns() is `longest`, but only until `until` for memory held by
+  // processes that lease nothing. Returns false if that was not enough.
   virtual bool wait_for(LeasedBudget& budget, Size size, std::uint64_t until,
                         std::uint64_t longest) = 0;
 
@@ -38,33 +38,33 @@ class Lessor {
   ~Lessor() = default;
 };
 
-// A local limit, and within it what is leased. Allocating within the lease asks nobody.
+// A local limit and, within it, a lease. Committing within the lease asks no other process.
 class LeasedBudget final : public LocalBudget {
  public:
   explicit LeasedBudget(Size limit = unlimited) : LocalBudget(limit), own_limit_(limit) {}
 
-  // Before anything is committed.
+  // Call before anything is committed.
   void lease_from(Lessor& lessor) { lessor_.store(&lessor, std::memory_order_release); }
   Lessor* lessor() const { return lessor_.load(std::memory_order_acquire); }
 
-  // The process' own limit stays the upper bound.
+  // The process's own limit remains the upper bound.
   void set_leased_limit(Size limit) { set_limit(std::min(limit, own_limit_)); }
   Size own_limit() const { return own_limit_; }
 
-  // This and what follows by one thread at a time.
+  // This and the following functions are called by one thread at a time.
   void add_lease(Size size) {
     leased_.fetch_add(signed_size(size), std::memory_order_relaxed);
     left_.fetch_add(signed_size(size), std::memory_order_acq_rel);
   }
-  // Takes back what is leased and not committed, up to `most`. Returns how much.
+  // Takes back up to `most` bytes that are leased but not committed. Returns how many.
   Size take_surplus(Size most);
-  // Leased and not committed; 0 where more is committed than leased, since nobody leased for a
-  // while.
+  // Leased but not committed bytes. 0 if more is committed than leased, because the lessor was
+  // absent for a time.
   Size surplus() const;
-  // What is committed is what is leased from here on. Returns it.
+  // Makes the lease equal to what is committed. Returns that.
   Size lease_what_is_held();
 
-  // Waits for others, where somebody leases. False where that does not help.
+  // Waits for other processes if there is a lessor. Returns false if that does not help.
   bool wait_for_more(Size size, std::uint64_t until, std::uint64_t longest) {
     Lessor* const from = lessor();
     return from != nullptr && from->wait_for(*this, size, until, longest);
@@ -79,7 +79,7 @@ class LeasedBudget final : public LocalBudget {
   const Size own_limit_;
   std::atomic<Lessor*> lessor_{nullptr};
   std::atomic<std::int64_t> leased_{0};
-  std::atomic<std::int64_t> left_{0};  // of that
+  std::atomic<std::int64_t> left_{0};  // leased but not committed
 };
 
 }  // namespace cuvmm

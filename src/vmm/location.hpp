@@ -9,8 +9,8 @@
 
 namespace cuvmm {
 
-// Where physical memory lies: on a device, or on a NUMA node of the host. A neighbour's memory is
-// memory of another device than the one whose addresses it stands behind.
+// Where physical memory lies: on a device, or on a NUMA node of the host. A neighbour is a device
+// other than the one whose addresses the memory is mapped at.
 class Location {
  public:
   static constexpr Location device(int ordinal) { return Location{Kind::Device, ordinal}; }
@@ -35,8 +35,8 @@ class Location {
   Kind kind_;
 };
 
-// Of memory, seen from the device whose addresses it stands behind: on it, or spilled, on the host
-// or on a neighbour.
+// Where memory is, as seen from the device at whose addresses it is mapped: on that device, or
+// spilled to the host or a neighbour.
 enum class Residency : std::uint8_t { Near, Far };
 
 constexpr Residency residency(const Location& memory, int device) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Doing what a plan says, or undoing what was done of it.
+// Carrying out a plan, and undoing it.
 #include <algorithm>
 #include <utility>
 
@@ -9,8 +9,8 @@
 namespace cuvmm {
 namespace {
 
-// Calls `act(first, last)` for each run of steps that follow one another in the same mapping, byte
-// to byte, with the same rights.
+// Calls `act(first, last)` for each run of contiguous steps in the same mapping with the same
+// rights.
 template <class Steps, class Act>
 Result<void> for_each_run(const Steps& steps, Act act) {
   for (auto first = steps.begin(); first != steps.end();) {
@@ -74,7 +74,7 @@ Result<void> MapPlan::give_access_to_mapped() {
 }
 
 Result<void> MapPlan::change_access(const Allow& allow, Progress& progress) {
-  // Chunks side by side may have had different rights: one call takes away what any of them had.
+  // Adjacent chunks may have had different rights: one call revokes what any of them had.
   std::vector<Allowed> changed;
   AccessSet had;
   for (auto at = allow.mapping->first_reaching(allow.stretch.offset);
@@ -88,7 +88,7 @@ Result<void> MapPlan::change_access(const Allow& allow, Progress& progress) {
     }
   }
   if (changed.size() == 1 && changed.front().before == allow.access) return {};
-  // Remembered first: a refused call may have reached some of the chunks.
+  // Recorded first, because a refused call may have changed some of the chunks.
   progress.allowed.insert(progress.allowed.end(), changed.begin(), changed.end());
   return allow.mapping->set_access(allow.stretch, had, allow.access);
 }
@@ -110,7 +110,7 @@ bool MapPlan::undo(Progress& progress) {
 
 bool MapPlan::put_back(Leaving& leaving) {
   const Stretch where = leaving.entry.mapped().where();
-  // What was mapped in its place may have refused to go.
+  // The driver may have refused to unmap what was mapped in its place.
   const auto there = leaving.mapping->first_reaching(where.offset);
   const bool vacant = there == leaving.mapping->chunks_.end() || there->first >= where.end();
   if (vacant && insist([&] { return leaving.mapping->attach(std::move(leaving.entry)); })) {
@@ -130,7 +130,7 @@ bool MapPlan::give_access_to_put_back() {
   };
   std::vector<Back> back;
   for (const Leaving& leaving : leaving_) {
-    // Attaching empties the entry; what is left out still holds its own.
+    // Attaching empties the entry, so a full one was left out.
     if (!leaving.entry.empty()) continue;
     const Stretch where = leaving.mapping->find(leaving.offset)->where();
     back.push_back({leaving.mapping, where, leaving.access});

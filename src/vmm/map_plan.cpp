@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saying what is to change, and whether that can be. Doing it is map_commit.cpp.
+// Building and validating a plan. map_commit.cpp carries it out.
 #include "vmm/map_plan.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ Error refusal(ErrorKind kind, const char* doing, const char* why, Size asked) {
   return {.kind = kind, .doing = doing, .subject = why, .asked = asked};
 }
 
-// Sort key of a step: where it lies, then the order in which steps were added.
+// Sort key of a step: its place, then the order in which steps were added.
 struct Said {
   const Mapping* mapping;
   Size offset;
@@ -23,7 +23,7 @@ struct Said {
   }
 };
 
-// Plans are mostly said upwards, and then cost no sorting.
+// Most plans are built in address order and need no sorting.
 template <class Steps>
 void put_in_order(Steps& steps) {
   if (std::is_sorted(steps.begin(), steps.end())) return;
@@ -113,7 +113,7 @@ bool MapPlan::is_leaving(const Mapping* mapping, Size offset) const {
 Result<void> MapPlan::check_maps() const {
   const Mapping* mapping = nullptr;
   Mapping::Iterator place;
-  Size reached = 0;  // by the chunks planned before, in this mapping
+  Size reached = 0;  // end of the previous planned chunk in this mapping
   for (const Map& map : maps_) {
     if (!map.chunk) return Error::invalid(mapping_in, "no chunk");
     const Stretch where{map.offset, map.chunk->size()};

@@ -8,36 +8,38 @@
 
 namespace cuvmm {
 
-// What is to change in one mapping or several, then done as a whole: either every change happens,
-// or those done are undone in reverse and commit() says why. Order in which things are said does
-// not matter: chunks are unmapped first, then mapped, then access is given, once for each
+// A transaction of changes to one mapping or several. Either every change happens, or completed
+// steps are undone in reverse and commit() returns the error. The order in which changes are added
+// does not matter: chunks are unmapped first, then mapped, then access is set, once for each
 // contiguous stretch with the same rights.
 //
-// Unmapping is not ordered with streams and waits for nothing: the caller knows that no work uses
-// what goes. The mappings stay where they are, and unchanged by others, from the first change
-// that is planned until the commit.
+// Unmapping is not ordered with streams and waits for nothing: the caller guarantees that no work
+// uses what is unmapped. From the first planned change until the commit, the mappings must not be
+// moved or changed by others.
 class MapPlan {
  public:
-  // The one chunk that begins at `offset`, as it was mapped: the driver refuses parts.
+  // Unmaps the chunk that begins at `offset`, as it was mapped: the driver cannot unmap part of
+  // one.
   void unmap(Mapping& mapping, Size offset);
-  // Every chunk in the stretch, of which there is at least one. None may reach over its ends.
+  // Unmaps all chunks in the stretch. There must be at least one, and none may cross its ends.
   void unmap(Mapping& mapping, Stretch stretch);
   void map(Mapping& mapping, Size offset, ChunkRef chunk, AccessSet access);
-  // For chunks that lie there now and stay. The stretch is wholly mapped and cuts no chunk.
+  // Sets the access to chunks that are mapped now and stay. The stretch must be wholly mapped and
+  // must not cut a chunk.
   void allow(Mapping& mapping, Stretch stretch, AccessSet access);
 
   bool is_empty() const { return unmaps_.empty() && maps_.empty() && allows_.empty(); }
 
-  // Whether it could be done, asked of the bookkeeping alone.
+  // Checks the plan against the bookkeeping, without driver calls.
   Result<void> validate();
 
-  // Validates, then does it. Afterwards the plan is empty; after an Error it is as it was and may
-  // be committed again. The chunks taken out live on only where somebody else refers to them.
+  // Validates the plan, then carries it out. Afterwards the plan is empty; after an Error it is
+  // unchanged and may be committed again. Unmapped chunks live on only if other references exist.
   Result<void> commit();
 
-  // After a commit whose undo the driver refused as well, which its Error says: chunks that could
-  // not be put back where they lay. They live while the plan does. The mappings say what is really
-  // mapped. Empty in all other cases.
+  // The chunks that could not be put back, if the driver refused both a commit and its undo (the
+  // Error says so); otherwise empty. They live as long as the plan does. The mappings record what
+  // is really mapped.
   const std::vector<MappedChunk>& left_out() const { return left_out_; }
 
  private:
@@ -65,7 +67,7 @@ class MapPlan {
     Size begin() const { return stretch.offset; }
     bool operator<(const Allow& b) const { return before(mapping, begin(), b.mapping, b.begin()); }
   };
-  // A chunk on its way out: first its place, then the entry itself.
+  // A chunk being unmapped: `place` until it is unmapped, `entry` after that.
   struct Leaving {
     Mapping* mapping;
     Mapping::Iterator place;
@@ -73,7 +75,7 @@ class MapPlan {
     AccessSet access;  // as it was
     Mapping::Chunks::node_type entry;
   };
-  // A stretch whose rights have been changed, and those it had.
+  // A stretch whose access has been changed, and its access before.
   struct Allowed {
     Mapping* mapping;
     Stretch stretch;
@@ -99,7 +101,7 @@ class MapPlan {
   Result<void> carry_out(Progress& progress);
   Result<void> give_access_to_mapped();
   Result<void> change_access(const Allow& allow, Progress& progress);
-  // Whether all of it could be undone.
+  // Returns whether everything could be undone.
   bool undo(Progress& progress);
   bool put_back(Leaving& leaving);
   bool give_access_to_put_back();
@@ -108,7 +110,7 @@ class MapPlan {
   std::vector<Unmap> unmaps_;
   std::vector<Map> maps_;
   std::vector<Allow> allows_;
-  std::vector<Leaving> leaving_;  // what unmaps_ means, in order; made by validate()
+  std::vector<Leaving> leaving_;  // the chunks that unmaps_ covers, in order; set by validate()
   std::vector<MappedChunk> left_out_;
 };
 

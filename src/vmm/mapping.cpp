@@ -46,7 +46,7 @@ Mapping::~Mapping() {
 
 void Mapping::unmap_all() {
   for (auto& [offset, mapped] : chunks_) {
-    // The reference goes with the call: the chunk is not free while it is still mapped.
+    // The deferred call owns the reference, so that the chunk is not free while it is still mapped.
     release_or_defer(
         Deferred::Mapping,
         [driver = driver_, address = address_of(offset), size = mapped.chunk->size(),

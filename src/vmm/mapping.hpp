@@ -12,7 +12,7 @@
 
 namespace cuvmm {
 
-// A chunk where it lies: it covers its whole size from the offset on.
+// A chunk and where it is mapped. It covers its whole size from the offset on.
 struct MappedChunk {
   Size offset;
   ChunkRef chunk;
@@ -21,12 +21,12 @@ struct MappedChunk {
   Stretch where() const { return {offset, chunk->size()}; }
 };
 
-// The chunks behind a reservation, or a stretch of one, and who may use them. Offsets count from
-// the mapping's first address. Always says what the driver really has mapped: every driver call
-// that changes it is followed by its entry here before the next call is made.
+// The chunks behind a reservation, or a stretch of one, and the access to them. Offsets count from
+// the mapping's first address. A mapping always records what the driver really has mapped: it is
+// updated after each driver call, before the next one.
 //
-// Only MapPlan changes it. Not synchronised: the owner takes care. The reservation
-// outlives it, and two mappings of one reservation do not overlap.
+// Only MapPlan changes a mapping. Not synchronised; the owner must do that. The reservation must
+// outlive it, and mappings of one reservation must not overlap.
 class Mapping {
  public:
   static Mapping of(const Reservation& reservation);
@@ -34,7 +34,7 @@ class Mapping {
 
   Mapping(Mapping&&) noexcept = default;
   Mapping& operator=(Mapping&& other) noexcept;
-  // Unmaps what is still mapped. The caller knows that nothing uses it any more.
+  // Unmaps what is still mapped. The caller guarantees that nothing uses it.
   ~Mapping();
 
   const Driver& driver() const { return *driver_; }
@@ -44,22 +44,22 @@ class Mapping {
   CUdeviceptr address_of(Size offset) const { return address_ + offset; }
 
   Size mapped_bytes() const { return mapped_bytes_; }
-  // Of them, those that lie elsewhere than on the device that is at home here.
+  // The mapped bytes that lie elsewhere than on the home device.
   Size far_bytes() const { return far_bytes_; }
-  // Before anything is mapped.
+  // Sets the home device. Call before anything is mapped.
   void be_at_home_on(int device) { home_ = device; }
   std::size_t chunk_count() const { return chunks_.size(); }
 
-  // The chunk that covers `offset`; nullptr where there is none. Valid until the next change.
+  // The chunk that covers `offset`; nullptr if there is none. Valid until the next change.
   const MappedChunk* find(Size offset) const;
 
-  // All chunks that have bytes in the stretch, upwards.
+  // All chunks that have bytes in the stretch, in address order.
   std::vector<MappedChunk> chunks_in(Stretch stretch) const;
 
-  // Chunks lie behind every byte of it.
+  // Whether every byte of the stretch is mapped.
   bool covers(Stretch stretch) const;
 
-  // Upwards through everything: `visit(const MappedChunk&)`.
+  // Calls `visit(const MappedChunk&)` for all chunks, in address order.
   template <class Visit>
   void for_each(Visit visit) const {
     for (const auto& [offset, mapped] : chunks_) visit(mapped);
@@ -78,10 +78,10 @@ class Mapping {
 
   // The first chunk that ends beyond `offset`.
   Iterator first_reaching(Size offset) const;
-  // The same for a caller that goes upwards: `from` is where it was before.
+  // The same for a caller that proceeds in address order. `from` is its previous position.
   Iterator first_reaching(Size offset, Iterator from) const;
 
-  // One driver call each, and the entry that it changes.
+  // Each makes one driver call and updates the entry.
   Result<Iterator> attach(MappedChunk mapped, Iterator hint);
   Result<Iterator> attach(Chunks::node_type&& node);
   Result<Chunks::node_type> detach(Iterator place);

@@ -35,7 +35,7 @@ Size ReclaimClients::ask(Size wanted, Location where, const ReclaimClient* asker
   std::uint64_t id = 0;
   while (got < wanted) {
     Holding holding{lock_};
-    // By number, since entries come and go while nobody holds the lock.
+    // Resume by number, since entries may change while the lock is not held.
     const auto next = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
       return entry.comes_after(order, id) && entry.client != asker;
     });

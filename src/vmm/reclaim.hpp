@@ -11,12 +11,12 @@
 
 namespace cuvmm {
 
-// Somebody who holds chunks that he could do without.
+// A holder of chunks that it may be able to spare.
 class ReclaimClient {
  public:
-  // Releases chunks at `where`, `wanted` bytes if it can, and returns how many. Called with
-  // no lock of the store held, but on a thread that asked for memory and may hold locks of its own:
-  // so a client tries its locks and never waits for them, and answers 0 when it cannot.
+  // Releases chunks at `where`, up to `wanted` bytes, and returns how many bytes. Called with no
+  // lock of the store held, but on a thread that asked for memory and may hold locks of its own. So
+  // a client only tries its locks, never waits for them, and returns 0 if it cannot take one.
   virtual Size reclaim(Size wanted, Location where) = 0;
 
  protected:
@@ -25,7 +25,7 @@ class ReclaimClient {
 
 class ReclaimClients;
 
-// A client is asked until this ends; ending waits for a call that is under way.
+// A client is asked until its registration ends. The destructor waits for a call in progress.
 class ReclaimRegistration {
  public:
   ReclaimRegistration() = default;
@@ -45,13 +45,14 @@ class ReclaimRegistration {
   std::uint64_t id_ = 0;
 };
 
-// Who is asked for memory, and in which order: low numbers first, equal ones as they came.
+// The clients that are asked for memory, in ascending order numbers, and those with equal numbers
+// in the order of registration.
 class ReclaimClients {
  public:
   [[nodiscard]] ReclaimRegistration add(ReclaimClient& client, int order);
 
-  // Asks one after the other until they have released `wanted` bytes; skips `asker`. Returns
-  // how many bytes they report.
+  // Asks the clients one after the other, except `asker`, until they have released `wanted` bytes.
+  // Returns how many bytes they report.
   Size ask(Size wanted, Location where, const ReclaimClient* asker);
 
  private:

@@ -22,7 +22,7 @@ Result<Reservation> Reservation::create(const Driver& driver, Size size, Size gr
   const auto answer = driver.cuMemAddressReserve(&address, size, alignment, hint, 0);
   if (answer != CUDA_SUCCESS) {
     Error error = driver.error_of(answer, doing, size);
-    // No memory is asked for here.
+    // This call takes addresses, not memory.
     if (error.kind == ErrorKind::OutOfMemory) error.kind = ErrorKind::OutOfAddresses;
     return error;
   }

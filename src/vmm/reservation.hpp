@@ -9,12 +9,12 @@
 
 namespace cuvmm {
 
-// Addresses without memory. Whatever is mapped into them must be gone before they are.
+// Addresses without memory. Everything that is mapped there must be unmapped before they end.
 class Reservation {
  public:
-  // `granule` is the step of everything that will be mapped here, the largest where locations with
-  // several are mixed; `alignment` of the first address is the granule where it is 0. The driver
-  // may not follow the hint.
+  // `granule` is the granularity of everything that will be mapped here; for locations with
+  // different granules, the largest of them. `alignment` is that of the first address; 0 means the
+  // granule. The driver may ignore the hint.
   static Result<Reservation> create(const Driver& driver, Size size, Size granule,
                                     Size alignment = 0, CUdeviceptr hint = 0);
 
@@ -31,10 +31,10 @@ class Reservation {
     return *this;
   }
   ~Reservation() { end(); }
-  // Gives the addresses back, and goes on to say which they were.
+  // Releases the addresses. address() and size() keep their values.
   void end();
 
-  // Until it ends.
+  // Valid until end().
   const Driver& driver() const { return *driver_; }
   CUdeviceptr address() const { return address_; }
   Size size() const { return size_; }

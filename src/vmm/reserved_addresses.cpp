@@ -15,7 +15,7 @@ struct Book {
   std::map<CUdeviceptr, Size> sizes;                      // by first address; a few dozen
 };
 
-// Leaked: destructors of other statics may still hold reservations.
+// Leaked, because destructors of other statics may still hold reservations.
 Book*& book() {
   static Book* one = new Book;
   return one;

@@ -6,18 +6,18 @@
 
 namespace cuvmm {
 
-// The addresses that this process holds as Reservations. A program that names some of them in a
-// call about mappings of its own is to be refused: to the driver all mappings of a process are one
-// program's. Any thread.
+// The addresses of all Reservations in this process. A program that names any of them in a call
+// about its own mappings must be refused, because the driver does not distinguish our mappings from
+// the program's. Thread-safe.
 namespace reserved_addresses {
 
 void add(CUdeviceptr address, Size size);
-// Before the driver has them back, since it may give them to the program at once.
+// Call before the driver gets them back, since it may give them to the program at once.
 void remove(CUdeviceptr address);
 // Whether any of these bytes is reserved by us.
 bool intersect(CUdeviceptr address, Size size);
 
-// In the child: its parent's threads may hold the lock.
+// Called in the child, where the lock may be held by a thread of the parent.
 void forget_after_fork();
 
 }  // namespace reserved_addresses

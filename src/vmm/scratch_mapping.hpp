@@ -7,9 +7,9 @@
 
 namespace cuvmm {
 
-// Addresses for the time of a copy, to put chunks behind that lie elsewhere or nowhere yet.
+// A temporary mapping for a copy, of chunks that are mapped elsewhere or not at all yet.
 struct ScratchMapping {
-  // Chunks side by side, for that device to read and write.
+  // Maps the chunks side by side, with read and write access for the device.
   static Result<std::shared_ptr<ScratchMapping>> of(const Driver& driver, Size granule,
                                                     const std::vector<ChunkRef>& chunks,
                                                     int device) {

@@ -5,8 +5,8 @@
 
 namespace cuvmm {
 
-// Bytes [offset, offset + size) of something larger. Ask fits() before anything else: only then is
-// end() a number that did not wrap.
+// Bytes [offset, offset + size) of something larger. Check fits() first: otherwise end() may have
+// wrapped around.
 struct Stretch {
   Size offset = 0;
   Size size = 0;

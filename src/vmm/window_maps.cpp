@@ -65,7 +65,7 @@ Result<void> WindowMaps::set_access(const AccessSet& access, const std::vector<M
   std::size_t changed = 0;
   Result<void> outcome;
   for (const MappedRun& run : all) {
-    ++changed;  // a refused call may have reached some of it
+    ++changed;  // a refused call may have changed part of it
     outcome = change_access(run, access_, access);
     if (!outcome.ok()) break;
   }

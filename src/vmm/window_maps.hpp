@@ -10,15 +10,15 @@
 
 namespace cuvmm {
 
-// Addresses with memory behind them, side by side.
+// Contiguous addresses with memory behind them.
 struct MappedRun {
   CUdeviceptr address;
   Size bytes;
 };
 
-// What windows need of the driver. A Mapping would keep a node for each granule, where a window's
-// own record says all of it already; so the callers keep the books, and each call here either
-// happens or changes nothing, but where it says so. Not synchronised.
+// The driver calls that windows need. A Mapping would keep a node for each granule, although the
+// window's own record already has that information. So the callers do the bookkeeping, and each
+// call here happens or changes nothing, unless it says otherwise. Not synchronised.
 class WindowMaps {
  public:
   WindowMaps(const Driver& driver, int device, AccessSet access)
@@ -28,18 +28,18 @@ class WindowMaps {
   AccessSet access() const { return access_; }
   Size mapped_bytes() const { return mapped_bytes_; }
 
-  // Nobody may use it before allow(), over which all windows have the same rights.
+  // The memory must not be used before allow(), which gives the rights that all windows have.
   Result<void> map(CUdeviceptr address, const ChunkRef& chunk);
   Result<void> allow(CUdeviceptr address, Size bytes);
   Result<void> unmap(CUdeviceptr address, const ChunkRef& chunk);
 
-  // At the end, when nobody can be told that the driver refused: it is asked again later.
+  // For use at the end, when a refusal cannot be reported: the driver is asked again later.
   void unmap_or_defer(CUdeviceptr address, const ChunkRef& chunk);
-  // Nothing is mapped any more.
+  // Call when nothing is mapped any longer.
   void forget_all() { mapped_bytes_ = 0; }
 
-  // Other memory behind the same addresses. Where the driver refuses both this and its undoing,
-  // `left` says what it left there.
+  // Maps other memory behind the same addresses. If the driver refuses both this and the undo,
+  // `left` says what is there.
   enum class Left : std::uint8_t { After, AfterUnusable, Before, BeforeUnusable, Nothing };
   struct Swapped {
     Left left = Left::After;
@@ -47,7 +47,7 @@ class WindowMaps {
   };
   Swapped swap_backing(CUdeviceptr address, const ChunkRef& before, const ChunkRef& after);
 
-  // The rights to everything that is mapped, all of it or nothing.
+  // Sets the rights to everything that is mapped. All or nothing.
   Result<void> set_access(const AccessSet& access, const std::vector<MappedRun>& all);
 
  private:

@@ -33,7 +33,7 @@ bool AllocationSpanSearch::is_part(const Tile* tile) const {
   return is_within(wanted_.reach, range) && may_use(range, wanted_.stream, order_, wanted_.use);
 }
 
-// False where the run is, or will be, found by another of its holes.
+// Returns false if another hole of the run covers it.
 bool AllocationSpanSearch::collect_run(Range& hole) {
   const bool all = wanted_.effort == Effort::All;
   std::size_t walk = all ? endless : usual_walk;
@@ -46,7 +46,7 @@ bool AllocationSpanSearch::collect_run(Range& hole) {
   run_.clear();
   Size holes = 0;
   Size whole = 0;
-  bool is_beyond = false;  // the hole that is asked for
+  bool is_beyond = false;  // past `hole`
   for (Tile* tile = first; is_part(tile); tile = tile->after) {
     if (is_beyond && walk-- == 0) break;
     is_beyond |= tile == &hole;
@@ -63,8 +63,8 @@ bool AllocationSpanSearch::collect_run(Range& hole) {
 
 void AllocationSpanSearch::consider_run_of(Range& hole) {
   if (!collect_run(hole) || run_end() - run_begin() < wanted_.size) return;
-  // The least is missing where the span begins or ends with a free range; a run of one hole has
-  // none.
+  // The least memory is missing if the span begins or ends at an end of a free range. A run of one
+  // hole has none.
   if (run_.size() == 1) consider(run_begin());
   const Size last = run_end() - wanted_.size;
   for (const Part& part : run_) {
@@ -98,7 +98,7 @@ const AllocationSpanSearch::Part& AllocationSpanSearch::part_at(Size offset) con
   return *std::prev(above);
 }
 
-// Memory comes in units: an edge within a hole takes all of the unit that it lies in.
+// Memory comes in units: an edge within a hole takes the whole unit.
 Size AllocationSpanSearch::holes_up_to(Size offset, Edge edge) const {
   const Part& part = part_at(offset);
   if (part.range->kind != TileKind::Hole) return part.holes_before;
@@ -107,7 +107,7 @@ Size AllocationSpanSearch::holes_up_to(Size offset, Edge edge) const {
   return part.holes_before + (whole - part.range->begin());
 }
 
-// An edge within a chunk takes all of the chunk.
+// An edge within a chunk takes the whole chunk.
 Size AllocationSpanSearch::whole_up_to(Size offset, Edge edge) {
   const Part& part = part_at(offset);
   if (part.range->kind != TileKind::Free || !is_idle(*part.range, order_)) {

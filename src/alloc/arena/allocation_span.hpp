@@ -9,24 +9,24 @@
 
 namespace cuvmm::arena {
 
-// Missing memory of a span: an end of a hole, or all of it.
+// Missing memory of a span: one end of a hole, or all of it.
 struct Gap {
   Range* hole;
   Stretch missing;  // in units
 
-  // Chunks that are laid from that end may be more than is missing.
+  // Chunks laid from that end may exceed what is missing.
   bool is_at_the_back() const { return missing.offset != hole->begin(); }
 };
 
-// Addresses that a block could be built at: free ranges that the stream may use, and holes.
+// Addresses at which a block could be built: free ranges that the stream may use, and holes.
 struct AllocationSpan {
   Stretch where;
   Size missing = 0;
-  Range* first = nullptr;  // where it begins
+  Range* first = nullptr;  // contains the beginning
   std::vector<Gap> gaps;
 };
 
-// Whether `is_one(const Range&)` holds for one of the free ranges that the span takes.
+// Whether `is_one(const Range&)` is true for any of the free ranges in the span.
 template <class IsOne>
 bool any_free_in(const AllocationSpan& span, IsOne is_one) {
   const Range* range = span.first;
@@ -46,16 +46,16 @@ inline bool is_within(ResidencyFilter reach, const Range& range) {
          (reach == ResidencyFilter::Far) == (range.residency == Residency::Far);
 }
 
-// The stream may use the range's memory by now; or it may once it has been told to follow the free.
+// Whether the stream may use the range's memory now, or could after waiting for the free.
 enum class Use : std::uint8_t { Now, AfterFollowing };
 bool may_use(const Range& range, StreamId stream, const StreamOrder& order, Use use = Use::Now);
 
-// No work uses the range's memory any more: it may leave, or move to other addresses.
+// Whether no work uses the range's memory any longer, so that it may leave or move.
 inline bool is_idle(const Range& range, const StreamOrder& order) {
   return range.ticket.is_for_anyone() || order.is_done(range.ticket);
 }
 
-// Looks for the span where the least memory is missing.
+// Searches for the span that lacks the least memory.
 class AllocationSpanSearch {
  public:
   enum class Effort : std::uint8_t { Usual, All };
@@ -63,8 +63,8 @@ class AllocationSpanSearch {
     Size size;
     StreamId stream;
     Effort effort;
-    // What could be moved or is at hand, that of the span itself included: of the sites for which
-    // the rest is enough, the best. `unlimited` where there is more.
+    // Bytes that are at hand or could be moved, including those in the span itself, which must stay
+    // there. Spans for which the rest suffices are preferred. `unlimited` if there is more.
     Size spare = unlimited;
     ResidencyFilter reach = ResidencyFilter::Near;
     Use use = Use::Now;
@@ -77,14 +77,14 @@ class AllocationSpanSearch {
   std::optional<AllocationSpan> find();
 
  private:
-  // In the usual effort. Each hole costs a walk of so many ranges to each side.
+  // Limits of the usual effort: the number of holes, and of ranges on each side of a hole.
   static constexpr std::size_t usual_holes = 32;
   static constexpr std::size_t usual_walk = 32;
 
-  // Free ranges and holes side by side, upwards.
+  // One of several adjacent free ranges and holes, in address order.
   struct Part {
     Range* range;
-    Size holes_before;  // bytes of the run's holes and whole chunks below
+    Size holes_before;  // bytes of holes, and of whole chunks, lower in the run
     Size whole_before;
   };
   struct Rated {
@@ -116,7 +116,7 @@ class AllocationSpanSearch {
   const Wanted wanted_;
   std::vector<Part> run_;
   Rated best_;
-  Range* first_ = nullptr;  // of the best
+  Range* first_ = nullptr;  // of the best span
   std::vector<Gap> gaps_;
 };
 

@@ -13,7 +13,7 @@ using arena::StreamCache;
 
 namespace {
 
-// A stream keeps this share of a device's memory at the most.
+// A stream's cache keeps at most this share of a device's memory.
 constexpr Size share_of_cache = 8;
 
 ArenaSettings complete(ArenaSettings settings) {
@@ -67,7 +67,7 @@ Result<Block*> Arena::allocate(Size asked, StreamId stream) {
     StreamCache& cache = cache_of(stream);
     const Holding cached = cache.lock();
     if (Block* const block = cache.take(size, stream)) return block;
-    // Free ranges merge only here, so what the stream keeps must go where it can.
+    // Only free ranges in the layout can join, so flush what the stream keeps.
     holding.lock();
     if (!cache.is_empty()) flush(cache);
   } else {
@@ -81,7 +81,7 @@ Result<Block*> Arena::allocate(Size asked, StreamId stream) {
 }
 
 void Arena::free(Block& block, const FreeTicket& ticket) {
-  // Far blocks serve requests that find no room on the device, not the next of their size.
+  // Far memory is for requests that find no room on the device, not for the next one of this size.
   if (ticket.is_for_anyone() || ticket.stream != block.stream ||
       block.residency == Residency::Far) {
     const Holding holding{lock_};

@@ -34,60 +34,61 @@ struct ArenaSettings {
   Size smallest_chunk = 0;  // a multiple of the granule; 0: the granule
   ChunkPolicy chunks;
   Export exportable = Export::No;
-  Duration wait{1'000'000};  // the longest for pending frees
+  Duration wait{1'000'000};  // the longest wait for pending frees
   int reclaim_order = 0;     // among the clients of the store
 };
 
 struct ArenaCounters {
   Size live = 0;    // blocks that the program holds
-  Size cached = 0;  // blocks that streams keep for themselves
-  Size free = 0;    // the rest of what is mapped
+  Size cached = 0;  // blocks in the streams' caches
+  Size free = 0;    // the remaining mapped bytes
   Size mapped = 0;
-  Size spilled = 0;       // of what is mapped
-  Size spilled_free = 0;  // of what is free
+  Size spilled = 0;       // of the mapped bytes
+  Size spilled_free = 0;  // of the free bytes
   Size reserved = 0;
   Size largest_free = 0;
   std::uint64_t blocks = 0;   // live and cached
-  std::uint64_t created = 0;  // chunks that the store had not got
+  std::uint64_t created = 0;  // chunks that the store had to create
   std::uint64_t mapped_chunks = 0;
   std::uint64_t moved_chunks = 0;  // so far
   Size moved = 0;
   std::uint64_t waits = 0;    // of threads, for pending frees
-  std::uint64_t follows = 0;  // of streams, for each other's
+  std::uint64_t follows = 0;  // waits of streams, for frees of other streams
 };
 
-// A reservation that blocks are cut from, best fit, over mapped memory. Where none of the free
-// ranges is large enough it extends one that ends at addresses without memory, by new chunks, or
-// by free ones that it moves there from where they are of no use. Nothing live moves.
+// A reservation from which blocks are cut, best fit, where memory is mapped. If no free range is
+// large enough, the arena extends one that ends at addresses without memory: by new chunks, or by
+// free chunks that it moves there from places where they are of no use. Live memory never moves.
 //
-// Free on its own stream a block costs no driver call, and the stream's next allocation of that
-// size has it again. Others' frees are waited for only when nothing else is left.
+// Freeing a block on its own stream takes no driver call, and the stream's next allocation of that
+// size reuses it. The arena waits for other streams' frees only as a last resort.
 //
-// Everything may be called from any thread. The store, the order and the driver outlive the arena.
+// Thread-safe. The store, the order and the driver must outlive the arena.
 class Arena final : public EvictionSource, private ReclaimClient {
  public:
   static Result<std::unique_ptr<Arena>> create(const Driver& driver, ChunkStore& store,
                                                StreamOrder& order, const ArenaSettings& settings);
-  // As end().
+  // Releases the same as end(), under the same condition.
   ~Arena() = default;
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // For work that `stream` is given from now on; no_stream: for anything at once.
+  // The block can be used by work submitted to `stream` from now on; no_stream: by any work at
+  // once.
   Result<Block*> allocate(Size asked, StreamId stream);
   void free(Block& block, const FreeTicket& ticket);
 
-  // Who may use the blocks, those of later too. All or nothing.
+  // Sets the access of all devices to present and future blocks. All or nothing.
   Result<void> set_access(const AccessSet& access);
   AccessSet access() const;
 
-  // The chunks that a block of a program's lies in, in order.
+  // The chunks behind a block that the program holds, in order.
   std::vector<MappedChunk> chunks_behind(const Block& block) const;
 
-  // Gives free chunks to the store, those that were not used for longest first, as long as `keep`
-  // bytes stay mapped. Returns how much went.
+  // Gives free chunks to the store, least recently used first, while at least `keep` bytes stay
+  // mapped. Returns how many bytes it gave.
   Size trim(Size keep);
-  // The same for `wanted` bytes of them, where there are so many.
+  // The same, until `wanted` bytes are given or none are left.
   Size release(Size wanted);
 
   // EvictionSource
@@ -95,25 +96,27 @@ class Arena final : public EvictionSource, private ReclaimClient {
   void begin_eviction(EvictionSet& evicted) override;
   Result<void> take_out(EvictedChunk& one) override;
   Result<void> put_back(std::span<EvictedChunk> some) override;
-  // Its books have had nothing there, and go on so.
+  // Nothing to do: the arena's mapping has no chunks there, which is a valid state.
   void count_as_restored(std::span<EvictedChunk> /*some*/) override {}
   void end_eviction() override;
 
-  // For good: all blocks are gone, everything that was mapped, and the addresses. The caller
+  // Ends the arena: releases all blocks, everything that is mapped, and the addresses. The caller
   // guarantees that no work uses any of it.
   void end();
-  // The same where nothing is held and no work can use any of it. Whether it has ended.
+  // The same, if nothing is held and no work can use any of it. Returns whether the arena has
+  // ended.
   bool end_if_empty();
 
   bool contains(CUdeviceptr address) const { return reservation_.contains(address, 1); }
   ArenaCounters counters() const;
   RegionUse use() const;
-  // What it holds, to the trace. For a process that ends: nothing where somebody is at work.
+  // Records in the trace what the arena holds. For a process that is exiting: does nothing if
+  // another thread has the lock.
   void tell_trace() const;
   Size mapped_bytes() const { return mapped_.load(std::memory_order_relaxed); }
   Size spilled_free() const { return far_free_.load(std::memory_order_relaxed); }
 
-  // Walks everything. Nobody else may work on the arena meanwhile.
+  // Walks everything. No other thread may use the arena meanwhile.
   InvariantViolation violation() const;
   void check() const { must_hold(violation()); }
 
@@ -126,19 +129,19 @@ class Arena final : public EvictionSource, private ReclaimClient {
   arena::StreamCache& cache_of(StreamId stream) { return caches_[stream % cache_count]; }
   void flush(arena::StreamCache& cache);  // under its lock and ours
   void flush_all();
-  // The caches that may hold what the stream can use. The others stay, so that their streams find
-  // there what they freed.
+  // Flushes the caches that may hold memory that the stream can use. The others keep their blocks
+  // for the streams that freed them.
   void flush_usable(StreamId stream);
   Size cached_bytes() const;
 
-  // Under the lock: a block of what is free, or nullptr.
+  // Under the lock: a block from the free ranges, or nullptr.
   Block* take_own(Size size, StreamId stream, arena::Patience patience,
                   arena::ResidencyFilter reach);
   Block* take_ordered(Size size, StreamId stream, arena::Patience patience,
                       arena::ResidencyFilter reach);
   Block* carve(arena::Range* range, Size size, StreamId stream);
   void give_back(Block& block, const FreeTicket& ticket);
-  // Under the lock: how far the device has come with what is pending. Memory that a pool
+  // Under the lock: finds out how far the device has come with pending work. Memory that a pool
   // excludes from opportunistic reuse may still be given to others.
   enum class Taker : std::uint8_t { ThisArena, Others };
   void look_at_pending(Taker taker = Taker::ThisArena);
@@ -146,7 +149,7 @@ class Arena final : public EvictionSource, private ReclaimClient {
   Result<Block*> search_further(Size size, StreamId stream);
 
   Result<Block*> build(arena::Build& build);
-  // Under the lock: nullptr where chunks are missing.
+  // Under the lock: nullptr if chunks are missing.
   Result<Block*> try_to_build(arena::Build& build);
   Result<Block*> build_at(const arena::AllocationSpan& span, arena::Build& build);
   bool holds_pending_of_others(const arena::AllocationSpan& span, StreamId stream) const;
@@ -159,15 +162,17 @@ class Arena final : public EvictionSource, private ReclaimClient {
   bool is_hopeless(Size size) const;
   bool must_go_far(const arena::Build& build) const;
   bool is_waiting_futile(const arena::Build& build) const;
-  // Under the lock. With so many bytes of chunks beside what is here.
+  // Under the lock. `chunks`: bytes of chunks available besides the arena's own.
   Error out_of_memory(Size asked, Error refusal, Size chunks) const;
 
-  // Not under the lock. take_chunks(): into the hand what is lacking, or as much as there is.
+  // Not under the lock. take_chunks() takes what is lacking, or as much as there is, into the
+  // build's hand.
   Result<void> take_chunks(arena::Build& build);
-  // Of `size`; where that means to release another, one of those, of `most` at the most.
+  // A chunk of `size`. If the store would have to release a free one of another size for it, takes
+  // that one instead, of `most` bytes at most.
   Result<ChunkRef> take_chunk(Size size, Size most);
   ChunkPolicy::Supply supply() const;
-  // Whether there is more in hand now.
+  // Returns whether the build has more in hand now.
   Result<bool> take_under_pressure(arena::Build& build);
   Result<void> take_spilled(arena::Build& build);
   std::vector<FreeTicket> frees_to_follow(const arena::Build& build) const;  // under the lock
@@ -175,21 +180,21 @@ class Arena final : public EvictionSource, private ReclaimClient {
   bool wait_for_pending(const arena::Build& build);
 
   Size reclaim(Size wanted, Location where) override;
-  // Under the lock: whole free chunks go to the store, those that were not used for longest first.
-  // `choose(chunk, bytes gone so far)` says which.
+  // Under the lock: gives whole free chunks to the store, least recently used first.
+  // `choose(chunk, bytes chosen so far)` selects them.
   enum class Choice : std::uint8_t { Keep, Released, Stop };
   template <class Choose>
   Size release_chunks(Choose choose);
   void release_wanted(const std::function<bool(const Chunk&)>& wanted);
   void release_spilled();
-  void mend();  // what is broken, where the driver takes it out by now
+  void mend();  // unmaps broken ranges, if the driver allows it by now
   arena::Rearrangement rearrangement() { return {*layout_, mapping_, access_, settings_.device}; }
   void follow_chunks();  // arena_eviction.cpp
   std::vector<Stretch> far_within(const Stretch& where) const;
   void end_addresses();
   Mapping empty_mapping() const;
   void note_mapped();
-  // Under the lock, where a trace is taken.
+  // Under the lock. Does nothing unless a trace is taken.
   void tell() const;
 
   ChunkStore& store_;
@@ -197,7 +202,7 @@ class Arena final : public EvictionSource, private ReclaimClient {
   const ArenaSettings settings_;
   const Location here_;
   const TracedArena traced_;
-  Reservation reservation_;  // the lock is for its end
+  Reservation reservation_;  // the lock guards only its end
   const arena::StreamCache::Bounds cache_bounds_;
 
   std::array<arena::StreamCache, cache_count> caches_;  // each has its lock
@@ -206,7 +211,7 @@ class Arena final : public EvictionSource, private ReclaimClient {
   AccessSet access_;
   Mapping mapping_;
   std::unique_ptr<arena::Layout> layout_;
-  bool is_away_ = false;  // some of what layout_ says is mapped is not
+  bool is_away_ = false;  // during an eviction: some of the mapped tiles have no chunks
   std::uint64_t moved_chunks_ = 0;
   Size moved_bytes_ = 0;
   bool has_ended_ = false;
@@ -215,7 +220,7 @@ class Arena final : public EvictionSource, private ReclaimClient {
 
   std::atomic<std::uint64_t> created_{0};
   std::atomic<std::uint64_t> follows_{0};
-  // As mapping and layout say, readable without the lock.
+  // Copies of what mapping and layout say, readable without the lock.
   std::atomic<Size> mapped_{0};
   std::atomic<Size> far_mapped_{0};
   std::atomic<Size> far_free_{0};

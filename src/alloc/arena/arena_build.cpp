@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building a block where no free range is large enough: with new chunks, with chunks that move, or
-// with memory whose pending work is waited for.
+// Building a block if no free range is large enough: with new chunks, with chunks that move, or
+// with memory after a wait for its pending work.
 #include <algorithm>
 
 #include "alloc/arena/arena.hpp"
@@ -18,8 +18,8 @@ using arena::Rearrangement;
 using arena::ResidencyFilter;
 using arena::WholeChunks;
 
-// Chunks are taken, and pending work is waited for, without the lock: both may come back to arenas.
-// So each attempt starts from what there is by then, with the chunks in hand.
+// Taking chunks and waiting for pending work happen without the lock, because both may call back
+// into arenas. So each attempt starts from the current state, with the chunks in hand.
 Result<Block*> Arena::build(Build& build) {
   Holding holding{lock_};
   BuildTurns::Turn turn{turns_};
@@ -76,7 +76,7 @@ Result<Block*> Arena::build(Build& build) {
     if (build.reach == ResidencyFilter::Near && store_.spills()) {
       tried.add(ReclaimSteps::Elsewhere);
       build.reach = further(build);
-      if (build.reach == ResidencyFilter::Far) build.hand.clear();  // for those that may lie near
+      if (build.reach == ResidencyFilter::Far) build.hand.clear();  // for others to use near
       continue;
     }
     const Size had = build.hand_bytes();
@@ -85,16 +85,17 @@ Result<Block*> Arena::build(Build& build) {
   }
 }
 
-// What is free on the device is used where it is a good part of the block. Else the block lies far
-// as a whole, without a chunk that moves: to unmap one that lies far takes tens of milliseconds
-// while kernels read what is there.
+// Free memory on the device is used if it is a good part of the block. Otherwise the whole block
+// lies far, and no chunk moves: unmapping a far chunk takes tens of milliseconds while kernels read
+// far memory.
 ResidencyFilter Arena::further(const Build& build) const {
   constexpr Size good_part = 4;
   const Size near = movable_bytes(ResidencyFilter::Near) + build.hand_bytes();
   return near < build.size / good_part ? ResidencyFilter::Far : ResidencyFilter::Both;
 }
 
-// With all that work may still use, the device has not got so much; elsewhere there may be room.
+// Whether the device lacks memory for the block even counting memory with pending work, while there
+// may be room elsewhere.
 bool Arena::must_go_far(const Build& build) const {
   if (build.reach != ResidencyFilter::Near || !store_.spills()) return false;
   const arena::FreeRanges& free = layout_->free();
@@ -102,7 +103,8 @@ bool Arena::must_go_far(const Build& build) const {
   return near < build.size;
 }
 
-// Then it is a question of how much of it: a wait costs less than to use much memory from afar.
+// Even if the block must go partly far, a wait may pay off: it costs less than using much memory
+// from afar.
 bool Arena::is_waiting_futile(const Build& build) const {
   if (!must_go_far(build)) return false;
   constexpr Size much = 64 * MiB;
@@ -143,7 +145,7 @@ Result<Block*> Arena::try_to_build(Build& build) {
 }
 
 Result<Block*> Arena::build_at(const AllocationSpan& span, Build& build) {
-  // New chunks that did not have to be fought for.
+  // The build has new chunks, got without pressure.
   const bool has_room = !build.is_under_pressure && !build.hand.empty();
   GapFill fill{span};
   Rearrangement change = rearrangement();
@@ -209,7 +211,7 @@ Result<void> Arena::commit(Rearrangement& change) {
   return done;
 }
 
-// Tight: moving comes before new memory, and both before waiting.
+// With Grow::Tight, moving comes before new memory, and both come before waiting.
 bool Arena::may_move(const Build& build) const {
   if (build.reach == ResidencyFilter::Far) return false;
   return build.is_under_pressure || settings_.grow == Grow::Tight;
@@ -225,8 +227,8 @@ Size Arena::movable_bytes(ResidencyFilter reach) const {
   return bytes;
 }
 
-// Rather than this thread, the stream that asks could wait: for the frees of one place that would
-// do, and for nothing else, since what it does not use it may have to be ahead of.
+// The requesting stream can wait instead of this thread: for the frees of one sufficient place and
+// for nothing else, since other work may have to run after its own.
 std::vector<FreeTicket> Arena::frees_to_follow(const Build& build) const {
   if (build.stream == no_stream) return {};
   const auto may_be_part = [&](const Range& range) {
@@ -258,7 +260,7 @@ std::vector<FreeTicket> Arena::frees_to_follow(const Build& build) const {
   return frees;
 }
 
-// Whether the stream waits for all of them now.
+// Returns whether the stream now waits for all of them.
 bool Arena::follow(const std::vector<FreeTicket>& frees, StreamId stream) {
   if (frees.empty()) return false;
   for (const FreeTicket& freed : frees) {
@@ -273,14 +275,14 @@ bool Arena::wait_for_pending(const Build& build) {
   {
     const Holding holding{lock_};
     const arena::FreeRanges& free = layout_->free();
-    // Where one after the other will not do, all at once.
+    // If waiting for one at a time will not suffice, wait for all at once.
     const bool wants_all = must_go_far(build);
     for (Range* range = free.by_age().oldest(); range != nullptr; range = range->newer) {
       if (arena::is_idle(*range, order_)) continue;
       pending = range->ticket;
       if (!wants_all) break;
     }
-    // Small ones may be large together.
+    // Small ranges may be large enough once joined.
     if (pending.is_for_anyone()) {
       free.for_each_stream([&](StreamId, const arena::SizeIndex& index) {
         index.for_each([&](const Range& range) {
@@ -296,8 +298,8 @@ bool Arena::wait_for_pending(const Build& build) {
   return true;
 }
 
-// More than all that could ever be had, were others to give up all they hold: nothing need be
-// tried, and nobody need give up anything.
+// Whether the size exceeds everything that could become available even if all others released what
+// they hold. Then nothing needs to be tried, and no other holder has to release anything.
 bool Arena::is_hopeless(Size size) const {
   const ChunkPolicy::Supply has = supply();
   const Size near = mapping_.mapped_bytes() - mapping_.far_bytes();
@@ -307,8 +309,7 @@ bool Arena::is_hopeless(Size size) const {
   return saturating_sum(has.room, ours, others, elsewhere) < size;
 }
 
-// What could be had in one piece is what lies so, or all chunks that may lie wherever they are
-// needed.
+// The largest available piece is the largest free range, or all chunks that can be moved together.
 Error Arena::out_of_memory(Size asked, Error refusal, Size chunks) const {
   refusal.kind = ErrorKind::OutOfMemory;
   refusal.doing = "allocate";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live memory of an arena leaves and comes back under the same addresses. Tiles stay as they are.
+// Evicting live memory of an arena and restoring it at the same addresses. Tiles stay as they are.
 #include <algorithm>
 
 #include "alloc/arena/arena.hpp"
@@ -118,7 +118,7 @@ void Arena::end_eviction() {
   note_mapped();
 }
 
-// Tiles say again where their memory lies.
+// Updates the residency of all tiles from the mapping.
 void Arena::follow_chunks() {
   std::vector<Range*> free;
   layout_->for_each([&](Tile& tile) {

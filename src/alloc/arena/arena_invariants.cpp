@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk over a whole arena.
+// The invariant check of a whole arena.
 #include <string>
 #include <unordered_set>
 
@@ -29,7 +29,7 @@ InvariantViolation Arena::violation() const {
     return "arena: at offset " + std::to_string(where.offset) + ": " + what;
   };
 
-  // Memory lies behind every tile but the holes, each chunk behind those that it should.
+  // Every tile except the holes has memory, and each chunk lies behind the right tiles.
   Size mapped = 0;
   std::size_t cached_tiles = 0;
   for (const Tile* tile = layout_->first(); tile != nullptr; tile = tile->after) {

@@ -14,7 +14,7 @@ Block* Arena::take_own(Size size, StreamId stream, Patience patience, ResidencyF
   const auto in_reach = [reach](const Range& range) { return arena::is_within(reach, range); };
   Range* best = free.best_fit(stream, size, patience, in_reach);
   if (stream != no_stream) {
-    // Of equal ones its own: the others serve everybody.
+    // Between equal ranges prefer the stream's own: the others can serve any stream.
     Range* const anyones = free.best_fit(no_stream, size, patience, in_reach);
     if (anyones != nullptr && (best == nullptr || anyones->size() < best->size())) best = anyones;
   }

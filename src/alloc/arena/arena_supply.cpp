@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks from the store and back to it.
+// Taking chunks from the store and giving them back.
 #include <algorithm>
 
 #include "alloc/arena/arena.hpp"
@@ -67,8 +67,8 @@ Result<void> Arena::take_chunks(Build& build) {
   return {};
 }
 
-// The store may have something again by now. Large chunks that are free but find no gap to lie in
-// are given to it, which makes small ones of them.
+// The store may have chunks again by now. Free chunks that are too large for any gap are given to
+// it, so that small ones can be made of their memory.
 Result<bool> Arena::take_under_pressure(Build& build) {
   const std::size_t before = build.hand.size();
   const auto has_more = [&]() -> Result<bool> {
@@ -98,8 +98,8 @@ Result<bool> Arena::take_under_pressure(Build& build) {
   return has_more();
 }
 
-// Large ones first: each costs the same to map, and small ones take longer to pin. Where the block
-// lies far as a whole and there is plenty of room, more than is lacking, for those that come next.
+// Large chunks first: each costs the same to map, and small ones take longer to pin. If the whole
+// block lies far and there is plenty of room, takes more than is lacking, for later blocks.
 Result<void> Arena::take_spilled(Build& build) {
   constexpr Size largest = 32 * MiB;
   constexpr Size small_part = 64;
@@ -146,7 +146,7 @@ Size Arena::release_chunks(Choose choose) {
     }
   }
   if (change.is_empty()) return 0;
-  // What the driver refuses to unmap stays where it is.
+  // Chunks that the driver refuses to unmap stay where they are.
   (void)commit(change);
   tell();
   return change.gone_bytes();
@@ -170,8 +170,8 @@ void Arena::release_wanted(const std::function<bool(const Chunk&)>& wanted) {
       [&](const Chunk& chunk, Size) { return wanted(chunk) ? Choice::Released : Choice::Keep; });
 }
 
-// Free spilled memory makes place for chunks of the device once that has room for as much. Before,
-// it would soon be needed again, and costs much to unmap.
+// Releases free spilled memory once the device has room for as much. Before that it would soon be
+// needed again, and unmapping it is expensive.
 void Arena::release_spilled() {
   const Size far = layout_->free().far_bytes();
   if (far == 0 || supply().room < far) return;
@@ -194,7 +194,7 @@ Size Arena::release(Size wanted) {
 
 Size Arena::reclaim(Size wanted, Location where) {
   if (!(where == here_) && far_free_.load(std::memory_order_relaxed) == 0) return 0;
-  // The thread that asks may be in the middle of anything, so nothing is waited for.
+  // The calling thread may hold any lock, so only try the locks here.
   for (StreamCache& cache : caches_) {
     const Holding cached = cache.try_lock();
     if (!cached.owns_lock() || cache.is_empty()) continue;

@@ -10,23 +10,23 @@
 
 namespace cuvmm::arena {
 
-// An allocation for which no free range was large enough, and the chunks that it has got so far.
-// What is left of them goes back to the store with it.
+// An allocation for which no free range was large enough, and the chunks that it has taken so far.
+// Those that it does not use return to the store when it ends.
 struct Build {
   Size size;
   StreamId stream;
 
   std::vector<ChunkRef> hand;
-  Size largest_chunk = unlimited;  // the store had none that was larger
+  Size largest_chunk = unlimited;  // the store had no larger one
 
-  // The device had no chunk at all.
+  // The device had no more chunks.
   bool is_under_pressure = false;
-  // Not only near: nothing on the device could be made to do, so that spilled memory will.
+  // Other than Near if memory of the device did not suffice, so that spilled memory is used.
   ResidencyFilter reach = ResidencyFilter::Near;
-  std::uint64_t until = 0;  // no longer, then
+  std::uint64_t until = 0;  // when to give up
   Error refusal;
 
-  // What was missing when it was last tried; nothing where no addresses were found.
+  // What was missing at the last attempt; empty if it found no addresses.
   std::vector<GapFill::Lack> lacks;
 
   Size hand_bytes() const {
@@ -41,12 +41,12 @@ struct Build {
   }
 };
 
-// Builds under pressure go one after the other, and each waits for the others' chunks before it
-// gives up: else two of them, each with a half of the last memory in hand, would both be refused.
-// Everything is called under the arena's lock, which waiting gives back.
+// Builds under pressure run one after the other, and each waits until no other build has chunks in
+// hand before it gives up. Otherwise two builds, each holding half of the last memory, would both
+// fail. All functions are called under the arena's lock, which they release while they wait.
 class BuildTurns {
  public:
-  // One build, from its beginning to its end.
+  // One build, from start to end.
   class Turn {
    public:
     explicit Turn(BuildTurns& turns) : turns_(turns) { ++turns_.working_; }
@@ -55,9 +55,9 @@ class BuildTurns {
     Turn& operator=(const Turn&) = delete;
 
     bool take_now();
-    // Waits for it, with no chunks in hand. False: it did not come in time.
+    // Waits for the turn. The build must have no chunks in hand. Returns false on timeout.
     bool take(Holding& holding, std::uint64_t until);
-    // Until nobody else has chunks in hand. False where that was so already, or not in time.
+    // Waits until no other build has chunks in hand. Returns false if none had any, or on timeout.
     bool wait_for_others(Holding& holding, std::uint64_t until);
 
    private:
@@ -66,7 +66,7 @@ class BuildTurns {
   };
 
  private:
-  int working_ = 0;  // builds, those excepted that wait for their turn
+  int working_ = 0;  // builds that are not waiting for their turn
   bool is_taken_ = false;
   Condition changed_;
 };

@@ -6,14 +6,14 @@
 namespace cuvmm {
 namespace {
 
-// Found by replaying bench/traces: with these both finish at 1.005 times what is live at the peak,
-// and without a limit take a few hundred chunks. A chunk of which a share stays unusable may be at
-// most such a share of all memory, and smaller where little is left.
+// Found by replaying bench/traces: with these values both traces finish at 1.005 times the peak of
+// live memory, and without a limit take a few hundred chunks. Part of a chunk may stay unusable, so
+// a chunk is at most this share of all memory, and smaller if little is left.
 constexpr Size share_of_all = 2048;
 constexpr Size share_of_room = 1024;
 
-// An arena grows by no more than this share of itself beyond what it needs, so that a small one
-// takes little.
+// Beyond what it needs, an arena grows by at most this share of its size, so that a small one takes
+// little.
 constexpr Size share_of_mapped = 32;
 
 Size power_below(Size size, Size smallest) {

@@ -6,23 +6,22 @@
 
 namespace cuvmm {
 
-// How large the chunks are that an arena grows by. Mapping costs about the same for each chunk
-// whatever its size, so large ones are fast; but only chunks that are wholly free can move, so
-// what lies free between live blocks in large ones is lost to the last bytes under a limit.
+// The size of the chunks by which an arena grows. Mapping a chunk costs about the same whatever its
+// size, so large chunks are fast. But only wholly free chunks can move, so free memory between live
+// blocks in large chunks cannot serve the last allocations under a limit.
 struct ChunkPolicy {
   // No chunk is larger, however much memory there is.
   Size largest = 64 * MiB;
 
-  // What there is when a chunk is chosen.
+  // The memory available when a chunk's size is chosen.
   struct Supply {
-    Size held = 0;    // of the store's chunks, by whomever
-    Size room = 0;    // that could be had beside it
+    Size held = 0;    // the store's chunks in use, by any holder
+    Size room = 0;    // available in addition
     Size mapped = 0;  // by this arena
   };
 
-  // The size of the next chunk where `need` bytes are missing and `gap` are there to lay it in:
-  // `smallest` times a power of two, and no larger than the gap, of which there is at least
-  // `smallest`.
+  // The size of the next chunk if `need` bytes are missing in a gap of `gap` bytes: `smallest`
+  // times a power of two, and no larger than the gap, which must have at least `smallest` bytes.
   Size choose(Size need, Size gap, Size smallest, Grow grow, const Supply& supply) const;
 
  private:

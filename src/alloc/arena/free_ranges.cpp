@@ -41,7 +41,7 @@ void FreeRanges::remove(Range& range) {
   --count_;
 }
 
-// Streams come and go, and their numbers are never used again.
+// Streams come and go, and their numbers are never reused.
 void FreeRanges::leave(Range& range) {
   if (range.ticket.is_for_anyone()) return for_anyone_.remove(range);
   const auto found = streams_.find(range.ticket.stream);

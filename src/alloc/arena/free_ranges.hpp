@@ -9,25 +9,25 @@
 
 namespace cuvmm::arena {
 
-// The free ranges of an arena: by the stream that each belongs to and its size, and those of a unit
-// and up also by when they were last in use. A range keeps its owner while it is in here.
+// The free ranges of an arena, indexed by owning stream and size, and those of at least one unit
+// also by last use. A range keeps its owner while it is in here.
 class FreeRanges {
  public:
   explicit FreeRanges(Size unit) : unit_(unit) {}
 
   void add_as_newest(Range& range);
-  // A part that was cut off `from`, which is in here: of the same age.
+  // Adds a part that was cut off `from`, which is in here. The part has the same age.
   void add_beside(Range& range, Range& from);
   void remove(Range& range);
 
-  // Changes of a range that is in here.
+  // Change a range that is in here.
   void resize(Range& range, const Stretch& where);
   void give_to(Range& range, const FreeTicket& ticket);
   void be(Range& range, Residency residency);
-  // As young as `other`, which is in here too.
+  // Makes the range as recent as `other`, which is in here too.
   void share_age(Range& range, Range& other);
 
-  // Among the ranges of that owner alone; no_stream: among those for anyone.
+  // Searches only the ranges of that owner; no_stream: those that are free for any stream.
   template <class Accept>
   Range* best_fit(StreamId owner, Size size, Patience patience, Accept accept) const {
     const SizeIndex* const index = find(owner);
@@ -37,7 +37,7 @@ class FreeRanges {
     return best_fit(owner, size, patience, [](const Range&) { return true; });
   }
 
-  // Streams that work is pending of: `visit(StreamId, const SizeIndex&)`.
+  // Calls `visit(StreamId, const SizeIndex&)` for each stream that owns ranges.
   template <class Visit>
   void for_each_stream(Visit visit) const {
     for (const auto& [stream, index] : streams_) {
@@ -53,7 +53,7 @@ class FreeRanges {
   Size largest() const;
 
  private:
-  // So many streams keep an index that has no ranges.
+  // At most this many streams keep an index without ranges.
   static constexpr std::size_t most_unused = 64;
 
   const SizeIndex* find(StreamId owner) const;

@@ -19,7 +19,7 @@ class GapFill {
     Range* hole;
     Size offset;
   };
-  // Where a chunk of that size goes; nothing where it is of no use.
+  // Where a chunk of that size goes; nullopt if it is of no use.
   std::optional<Spot> lay(Size size) {
     for (Open& open : open_) {
       if (open.need() == 0 || size > open.room()) continue;

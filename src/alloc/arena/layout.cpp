@@ -6,7 +6,7 @@
 namespace cuvmm::arena {
 namespace {
 
-// One range may be made of two: what is anybody's is also the stream's.
+// Whether two ranges may become one: memory that is free for any stream is free for this one too.
 bool may_join(const FreeTicket& a, const FreeTicket& b) {
   return a.is_for_anyone() || b.is_for_anyone() || a.stream == b.stream;
 }
@@ -20,7 +20,8 @@ FreeTicket later(const FreeTicket& a, const FreeTicket& b) {
   return a.tick >= b.tick ? a : b;
 }
 
-// Memory of two frees is one range. Only one of them says when its last part was freed.
+// Whether joining makes one range of the memory of two frees. Its ticket is then only that of the
+// last.
 bool merges(const FreeTicket& a, const FreeTicket& b) {
   return !a.is_for_anyone() && !b.is_for_anyone() && a.tick != b.tick;
 }

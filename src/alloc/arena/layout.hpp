@@ -10,50 +10,52 @@
 
 namespace cuvmm::arena {
 
-// What lies where in an arena: tiles from its first byte to its last. Knows no driver: who maps and
-// unmaps says so here. Neighbours of the same kind are one tile, but for blocks, and for free
-// ranges that belong to different streams, or lie near and far. Not synchronised.
+// What lies where in an arena: tiles from its first byte to its last. The layout makes no driver
+// calls; callers that map and unmap report it here. Neighbours of the same kind form one tile,
+// except for blocks, and for free ranges that belong to different streams or differ in residency.
+// Not synchronised.
 class Layout {
  public:
   // `unit` is the size of the smallest chunk: holes begin and end at its multiples.
   Layout(CUdeviceptr base, Size size, Size unit);
 
-  // The front of a free range becomes a block.
+  // Turns the front of a free range into a block.
   Block& carve(Range& range, Size size, StreamId stream);
-  // `where` lies within free ranges side by side, of which `first` is any.
+  // Turns `where` into a block. It lies within adjacent free ranges, and `first` is any of them.
   Block& carve(Range& first, const Stretch& where, StreamId stream);
-  // The block is gone; its memory is free, of the ticket's stream.
+  // Ends the block. Its memory becomes free for the ticket's stream.
   void give_back(Block& block, const FreeTicket& ticket);
-  // The same for a block of which those stretches lie far, in address order.
+  // The same for a block of which the stretches in `far`, in address order, lie far.
   void give_back(Block& block, const FreeTicket& ticket, const std::vector<Stretch>& far);
 
-  // A range of its own for a part of `range`, not joined with its neighbours until join(). What is
-  // below the part stays in `range`.
+  // Makes `part` of `range` a range of its own, not joined with its neighbours until join(). The
+  // addresses below the part stay in `range`.
   Range& cut(Range& range, const Stretch& part);
   void turn_into(Range& range, TileKind kind, Residency residency = Residency::Near);
-  // Of a free range those stretches lie far, in address order, and the rest near. Parts that differ
-  // are ranges of their own, not joined with their neighbours until join_all().
+  // Records that the stretches in `far`, in address order, of a free range lie far, and the rest
+  // near. Parts that differ become ranges of their own, not joined with their neighbours until
+  // join_all().
   void mark(Range& range, const std::vector<Stretch>& far);
   void join_all();
-  // With neighbours that it may be one with. Where several were cut, the last in address order
-  // joins first. Returns what it is part of then.
+  // Joins the range with neighbours if possible. If several were cut, join the last in address
+  // order first. Returns the range that it is part of then.
   Range& join(Range& range);
-  // What is free on either side of the block, each with its other neighbour.
+  // Joins the free range on either side of the block with that range's other neighbour.
   void join_beside(const Block& block);
 
-  // Ranges whose pending work is done, as far as is known, become anybody's.
+  // Ranges whose pending work is known to be done become free for any stream.
   void settle(const StreamOrder& order);
 
-  // Nothing is mapped any more, and no block is left.
+  // Forgets everything: nothing is mapped, and there are no blocks.
   void clear();
 
   const FreeRanges& free() const { return free_; }
   const RangeList& holes() const { return holes_; }
   const RangeList& broken() const { return broken_; }
-  // The addresses at the end that have no memory; nullptr where the last byte has.
+  // The hole at the end of the addresses; nullptr if the last byte has memory.
   Range* tail() const;
   const Tile* first() const { return first_; }
-  // Upwards through all tiles; none may come or go meanwhile.
+  // Visits all tiles in address order. The visitor must not add or remove any.
   template <class Visit>
   void for_each(Visit visit) {
     for (Tile* tile = first_; tile != nullptr; tile = tile->after) visit(*tile);
@@ -66,7 +68,7 @@ class Layout {
   Size block_bytes() const { return block_bytes_; }
   std::size_t block_count() const { return block_count_; }
 
-  // Everything but what is mapped, which it does not know.
+  // Checks everything except what is mapped, which the layout does not know.
   InvariantViolation violation() const;
 
  private:

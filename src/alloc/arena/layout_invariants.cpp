@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk over an arena's tiles.
+// The invariant check of an arena's tiles.
 #include <string>
 #include <unordered_set>
 
@@ -8,7 +8,7 @@
 namespace cuvmm::arena {
 namespace {
 
-// Walks tile by tile and remembers the first thing that is wrong.
+// Walks tile by tile and remembers the first violation.
 class TileWalk {
  public:
   TileWalk(const Layout& layout) : layout_(layout) {}

@@ -7,7 +7,7 @@
 
 namespace cuvmm::arena {
 
-// Ranges in a row, the oldest first. A range is in one list at the most.
+// A list of ranges, oldest first. A range is in at most one list.
 class RangeList {
  public:
   Range* oldest() const { return oldest_; }
@@ -16,7 +16,7 @@ class RangeList {
 
   void push(Range& range) { insert_after(newest_, range); }
 
-  // `place` nullptr: as the oldest.
+  // If `place` is nullptr, inserts the range as the oldest.
   void insert_after(Range* place, Range& range) {
     range.older = place;
     range.newer = place != nullptr ? place->newer : oldest_;

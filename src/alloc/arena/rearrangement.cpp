@@ -14,7 +14,7 @@ void put_last_first(Steps& steps) {
             [](const auto& a, const auto& b) { return a.where().offset > b.where().offset; });
 }
 
-// Stretches side by side are one event.
+// Adjacent stretches are recorded as one event.
 class RunOfChunks {
  public:
   RunOfChunks(TraceEvent event, const Layout& layout, int device)
@@ -100,7 +100,7 @@ void Rearrangement::follow(Range& tile) {
 void Rearrangement::follow_all(Joining joining) {
   for (const Going& going : going_) follow(*going.range);
   for (const Coming& coming : coming_) follow(*coming.hole);
-  // Joining takes the record away from what is above, or from the tile itself, so downwards.
+  // Joining may end the record of the range above, or of the tile itself, so go downwards.
   auto going = going_.begin();
   for (const Coming& coming : coming_) {
     for (; going != going_.end() && going->stretch.offset > coming.offset; ++going) {

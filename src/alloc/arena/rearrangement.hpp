@@ -9,30 +9,31 @@
 
 namespace cuvmm::arena {
 
-// Chunks that come into an arena, go from it, or move within, all at once or none. The tiles
-// follow what the mapping says, also where the driver refused even the undoing.
+// Chunks that enter an arena, leave it, or move within it, as one transaction. The tiles follow the
+// mapping, even if the driver refuses to undo a failed change.
 //
-// The caller that takes a chunk out knows that no work uses it any more.
+// The caller guarantees that no work uses a chunk that moves or leaves.
 class Rearrangement {
  public:
   Rearrangement(Layout& layout, Mapping& mapping, const AccessSet& access, int device)
       : layout_(layout), mapping_(mapping), access_(access), device_(device) {}
 
-  // What comes is for a block that is carved from it next, and joins its neighbours after that
-  // (Layout::join_beside). Else what another stream has pending would have the rest of it.
+  // Chunks that arrive are for a block that the caller carves from them next. They join their
+  // neighbours only after that (Layout::join_beside): otherwise the rest of them would join memory
+  // that other streams have pending.
   void is_for_a_block() { is_for_a_block_ = true; }
 
-  // A chunk of nobody's.
+  // Brings in a chunk that is not mapped in the arena.
   void bring(const GapFill::Spot& to, ChunkRef chunk);
-  // A chunk that lies wholly within a free range.
+  // Moves a chunk that lies wholly within a free range.
   void move(const GapFill::Spot& to, Range& from, const MappedChunk& chunk);
-  // The same goes to nobody, or out of what is broken.
+  // Unmaps such a chunk, or one in a broken range.
   void release(Range& from, const MappedChunk& chunk);
 
   bool is_empty() const { return coming_.empty() && going_.empty(); }
   Result<void> commit();
 
-  // After a commit that succeeded.
+  // Valid after a successful commit.
   Range& lowest_that_came() const { return *lowest_; }
   Size moved_bytes() const { return moved_bytes_; }
   std::size_t moved_count() const { return moved_count_; }
@@ -43,7 +44,7 @@ class Rearrangement {
     Range* hole;
     Size offset;
     ChunkRef chunk;
-    Size from;  // offset where it lay; nowhere: nobody's
+    Size from;  // its old offset; `nowhere` if it was not mapped
     Stretch where() const { return {offset, chunk->size()}; }
   };
   struct Going {
@@ -54,8 +55,8 @@ class Rearrangement {
   };
   static constexpr Size nowhere = unlimited;
 
-  // Tiles of their own for what comes and goes, the last in address order first: a cut leaves the
-  // record to what is below.
+  // Cuts tiles for the chunks that come and go, in descending address order: a cut leaves the
+  // record with the lower part.
   void cut_tiles();
   void follow(Range& tile);
   enum class Joining : std::uint8_t { Now, Later };

@@ -9,14 +9,13 @@
 
 namespace cuvmm::arena {
 
-// How many ranges of one class are looked at before the best so far is taken.
+// How many ranges of one class to examine before taking the best so far.
 using Patience = std::size_t;
 inline constexpr Patience usual_patience = 32;
 inline constexpr Patience endless = ~Patience{0};
 
 // Free ranges by size, in classes: one for each size up to 512 KiB, then 64 for each power of two.
-// Which class is the first with any range in it costs a look at a few words, however many ranges
-// there are.
+// Finding the first non-empty class takes a few words of bitmap, however many ranges there are.
 class SizeIndex {
  public:
   void add(Range& range);
@@ -25,8 +24,8 @@ class SizeIndex {
   std::size_t count() const { return count_; }
   Size bytes() const { return bytes_; }
 
-  // The smallest range of `size` bytes and up that is accepted; between equal ones of a large
-  // class, the first in address order. With endless patience exact, else nearly.
+  // The smallest accepted range of at least `size` bytes; between equal ranges of a large class,
+  // the lowest in address order. Exact with endless patience, otherwise approximate.
   template <class Accept>
   Range* best_fit(Size size, Patience patience, Accept accept) const {
     for (std::size_t c = next_used(class_of(size)); c < classes; c = next_used(c + 1)) {
@@ -54,8 +53,8 @@ class SizeIndex {
   Size largest() const;
 
  private:
-  static constexpr std::size_t exact_classes = 1024;  // sizes below so many steps
-  static constexpr int first_power = 10;              // that many steps are 2^10
+  static constexpr std::size_t exact_classes = 1024;  // for sizes below this many steps
+  static constexpr int first_power = 10;              // 2^10 steps
   static constexpr int powers = 28;                   // up to 128 TiB
   static constexpr int bits_in_power = 6;
   static constexpr std::size_t classes = exact_classes + (std::size_t{powers} << bits_in_power);
@@ -73,7 +72,7 @@ class SizeIndex {
     return a.size() != b.size() ? a.size() < b.size() : a.begin() < b.begin();
   }
 
-  // The first class from `from` on that has any range; `classes` where none has.
+  // The first non-empty class from `from` on; `classes` if there is none.
   std::size_t next_used(std::size_t from) const {
     if (from >= classes) return classes;
     std::size_t word = from / 64;
@@ -87,8 +86,8 @@ class SizeIndex {
   }
 
   std::array<Range*, classes> first_{};
-  std::array<std::uint64_t, words> used_{};  // a bit a class
-  std::uint64_t used_words_ = 0;             // a bit a word of used_
+  std::array<std::uint64_t, words> used_{};  // one bit per class
+  std::uint64_t used_words_ = 0;             // one bit per word of used_
   std::size_t count_ = 0;
   Size bytes_ = 0;
 };

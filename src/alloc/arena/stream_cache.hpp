@@ -11,13 +11,13 @@
 
 namespace cuvmm::arena {
 
-// Blocks that were freed on a stream and wait for its next allocation of just their size. To the
-// arena they are blocks still. Streams whose numbers fall together share one.
+// Blocks that were freed on a stream and wait for its next allocation of exactly their size. To the
+// arena they are still blocks. Streams whose numbers map to the same cache share it.
 //
-// Everything but the locking and bytes() is called with the lock held.
+// Everything except the locking and bytes() is called with the lock held.
 class alignas(64) StreamCache {
  public:
-  // As much as is kept.
+  // The most that a cache keeps.
   struct Bounds {
     std::size_t blocks = 1024;
     Size bytes = unlimited;
@@ -26,17 +26,17 @@ class alignas(64) StreamCache {
   [[nodiscard]] Holding lock() const { return Holding{lock_}; }
   [[nodiscard]] Holding try_lock() const { return Holding{lock_, std::try_to_lock}; }
 
-  // The block of that size and stream that was freed last, or nothing.
+  // The most recently freed block of that size and stream, or nullptr.
   Block* take(Size size, StreamId stream);
-  // False where it has no room. The block is its stream's.
+  // Returns false if the cache is full. The block must have been freed on its own stream.
   bool put(Block& block, std::uint64_t tick, const Bounds& bounds);
 
   bool is_empty() const { return count_ == 0; }
-  // Where all blocks are of one stream: a free that is no later than any of theirs.
+  // If all blocks are of one stream: a free that is no later than any of theirs.
   std::optional<FreeTicket> oldest() const {
     return is_of_one_stream_ ? std::optional{oldest_} : std::nullopt;
   }
-  // Forgets all blocks: `absorb(Block&, FreeTicket)` has each.
+  // Removes all blocks and calls `absorb(Block&, FreeTicket)` with each.
   template <class Absorb>
   void empty_into(Absorb absorb) {
     for (const std::uint32_t used : used_) {
@@ -77,14 +77,14 @@ class alignas(64) StreamCache {
   static constexpr std::size_t most_bins = bin_count / 2;
 
   static std::size_t place_of(Size size, StreamId stream);
-  // The bin for them, or the unused one where it would be.
+  // The bin for that size and stream, or the unused one where it belongs.
   Bin& find(Size size, StreamId stream);
 
   mutable Lock lock_{LockOrder::StreamCache};  // guards what follows
-  std::vector<Bin> bins_;                      // open addressing; none before the first block
-  std::vector<std::uint32_t> used_;            // which of them
+  std::vector<Bin> bins_;                      // open addressing; empty before the first block
+  std::vector<std::uint32_t> used_;            // the bins in use
   std::size_t count_ = 0;
-  FreeTicket oldest_;  // of the block that came when it was empty
+  FreeTicket oldest_;  // of the block that was put while the cache was empty
   bool is_of_one_stream_ = false;
   std::atomic<Size> bytes_{0};  // readable without the lock
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an arena's addresses are laid out in: tiles side by side, from its first byte to its last.
+// The tiles that partition an arena's addresses, from the first byte to the last.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,14 @@
 namespace cuvmm {
 namespace arena {
 
-// Blocks begin at, and are as large as, multiples of it.
+// Offsets and sizes of blocks are multiples of it.
 inline constexpr Size step = 512;
 
 enum class TileKind : std::uint8_t {
-  Block,   // the program's, or kept in a stream's cache
-  Free,    // mapped and nobody's
+  Block,   // held by the program, or kept in a stream's cache
+  Free,    // mapped but unallocated
   Hole,    // addresses without memory
-  Broken,  // mapped, but the driver refused both to grant the rights to it and to take it out
+  Broken,  // mapped, but the driver refused both to set the access and to unmap it
 };
 
 struct Tile {
@@ -30,24 +30,24 @@ struct Tile {
   explicit Tile(TileKind of) : kind(of) {}
 };
 
-// Every tile that is not a block.
+// A tile that is not a block.
 struct Range : Tile {
   Range() : Tile(TileKind::Hole) {}
 
   Stretch where;
-  FreeTicket ticket;                      // of a free one: since when
-  bool is_merged = false;                 // of several frees, of which the ticket is the last
-  Residency residency = Residency::Near;  // the memory of a free one, all of it
+  FreeTicket ticket;                      // free ranges: when it was freed
+  bool is_merged = false;                 // holds several frees; the ticket is that of the last
+  Residency residency = Residency::Near;  // free ranges: of all their memory
 
-  // Free: others of its owner and size class.
+  // Free ranges: links within the same owner and size class.
   Range* next_of_class = nullptr;
   Range* previous_of_class = nullptr;
-  // Free ones of a unit and up by their last use; holes and broken ones in any order.
+  // Links by last use for free ranges of at least a unit; in any order for holes and broken ranges.
   Range* older = nullptr;
   Range* newer = nullptr;
-  std::uint64_t used_at = 0;  // counts up
+  std::uint64_t used_at = 0;  // increases with each use
 
-  // The whole chunks within a free one, where that is known.
+  // Free ranges: the whole chunks within, if `knows_whole`.
   Stretch whole;
   bool knows_whole = false;
 
@@ -59,18 +59,18 @@ struct Range : Tile {
 
 }  // namespace arena
 
-// What an arena hands out.
+// A block that an arena hands out.
 struct Block : Allocation, arena::Tile {
   Block() : Tile(arena::TileKind::Block) {}
   Block*& next_unused() { return below; }
 
-  StreamId stream = no_stream;  // that it was allocated for
+  StreamId stream = no_stream;  // for which it was allocated
 
-  bool is_behind_others = false;  // other streams' work used it still when it was allocated
+  bool is_behind_others = false;  // other streams' work still used it when it was allocated
   // Guarded by the lock of the stream's cache.
   bool is_cached = false;
   std::atomic<Residency> residency{Residency::Near};  // Far: some of it
-  Block* below = nullptr;                             // the next of its size
+  Block* below = nullptr;                             // the next in its bin
   std::uint64_t tick = 0;                             // of its free
 };
 static_assert(sizeof(Block) <= 96, "a million of them are live");

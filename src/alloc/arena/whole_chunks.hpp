@@ -6,13 +6,13 @@
 
 namespace cuvmm::arena {
 
-// Which chunks lie wholly within a free range. They lie side by side: only those at its ends may
-// reach beyond it.
+// The chunks that lie wholly within a free range. They are adjacent: only the chunks at the ends of
+// the range may reach beyond it.
 class WholeChunks {
  public:
   explicit WholeChunks(const Mapping& mapping) : mapping_(mapping) {}
 
-  // From the first one's first byte to the last one's last.
+  // From the first byte of the first one to the last byte of the last.
   Stretch of(Range& range) const {
     if (!range.knows_whole) {
       range.whole = find(range.where);

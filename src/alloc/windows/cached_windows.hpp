@@ -10,22 +10,23 @@
 namespace cuvmm {
 
 // Freed blocks whose windows are still mapped, by size: ready ones, for the next block of that
-// size, and pending ones, until the work of their time is done. Not synchronised.
+// size, and pending ones, which earlier work may still use. Not synchronised.
 class CachedWindows {
  public:
-  // Before the block is touched in any other way.
+  // A block must be removed before it is changed in any way.
   void add_ready(WindowBlock& block);
   void add_pending(WindowBlock& block);
-  void remove(WindowBlock& block);  // either
+  void remove(WindowBlock& block);  // ready or pending
 
-  // The last freed ready one of that size; nullptr where there is none. It stays.
+  // The most recently freed ready block of that size, or nullptr. Does not remove it.
   WindowBlock* find_ready(Size granted) const;
-  // A pending one of that size whose work is done; looks at few. It stays.
+  // A pending block of that size whose work is done, or nullptr. Examines only a few. Does not
+  // remove it.
   WindowBlock* find_done(Size granted, const StreamOrder& order) const;
 
   WindowBlock* oldest_pending() const { return pending_.first(); }
   static WindowBlock* pending_after(const WindowBlock& block) { return Ages::after(block); }
-  // Ready for longest; large ones have chunks of their own.
+  // The blocks that have been ready for longest. Large ones have chunks of their own.
   WindowBlock* oldest_small() const { return small_.first(); }
   WindowBlock* oldest_large() const { return large_.first(); }
 
@@ -37,13 +38,13 @@ class CachedWindows {
 
  private:
   static constexpr int few = 8;
-  // Sizes that nobody has freed lately cost a little memory; so many of them do not matter.
+  // Sizes without cached blocks cost a little memory each; up to this many do not matter.
   static constexpr std::size_t sizes_kept = 4096;
 
   using Sizes = LinkedList<WindowBlock, &WindowBlock::of_size>;
   using Ages = LinkedList<WindowBlock, &WindowBlock::of_age>;
   struct OfSize {
-    Sizes ready;  // the last freed first
+    Sizes ready;  // most recently freed first
     Sizes pending;
     bool is_empty() const { return ready.is_empty() && pending.is_empty(); }
   };

@@ -11,12 +11,12 @@ namespace {
 
 constexpr std::uint64_t all_ones = ~std::uint64_t{0};
 
-// Bits [begin, end) of a word, of which at least one is.
+// Bits [begin, end) of a word; the range must not be empty.
 std::uint64_t ones(Size begin, Size end) {
   return (end == 64 ? all_ones : (std::uint64_t{1} << end) - 1) & (all_ones << begin);
 }
 
-// Calls `visit(word, mask)` for each word that the bits [begin, end) lie in, while it says true.
+// Calls `visit(word, mask)` for each word with bits of [begin, end), while it returns true.
 template <class Visit>
 bool for_each_word(Size begin, Size end, Visit visit) {
   for (Size word = begin / 64; word * 64 < end; ++word) {
@@ -63,9 +63,9 @@ void Colouring::put_in_order() {
   choose_groups();
 }
 
-// A search that fails has looked at every chunk, once for each shape of piece. Where there are too
-// many of both, a chunk's pieces go to chunks of its own group only: the same share of full and of
-// nearly empty ones, so that little is lost.
+// A search that fails has examined every chunk, once for each shape of piece. If there are too many
+// of both, a chunk's pieces go only to chunks of its own group. Each group has the same share of
+// full and of nearly empty chunks, so little is lost.
 void Colouring::choose_groups() {
   constexpr Size most_looks = 400'000'000;
   const auto looks = [this](Size shapes) { return shapes * chunks_.size(); };
@@ -96,7 +96,7 @@ bool Colouring::try_to_empty(Index position) {
   for (Index piece = chunks_[source].first; piece != none; piece = pieces_[piece].next) {
     leaving.push_back(piece);
   }
-  // The longest first: it finds no room soonest.
+  // Longest first, because the longest piece is the likeliest to find no room.
   std::stable_sort(leaving.begin(), leaving.end(), [this](Index a, Index b) {
     return pieces_[a].end - pieces_[a].begin > pieces_[b].end - pieces_[b].begin;
   });
@@ -115,8 +115,8 @@ bool Colouring::try_to_empty(Index position) {
   return true;
 }
 
-// Out of the targets again. The cursors may stay where they are: the pieces of one chunk do not
-// overlap, so none of them took the room of another.
+// Takes the pieces out of their targets again. The cursors stay valid: the pieces of one chunk do
+// not overlap, so none of them took the room of another.
 void Colouring::take_back(const std::vector<Index>& leaving, const std::vector<Index>& next_before,
                           Index source) {
   for (std::size_t i = next_before.size(); i-- > 0;) {
@@ -131,8 +131,8 @@ void Colouring::take_back(const std::vector<Index>& leaving, const std::vector<I
   }
 }
 
-// From the fullest downwards, so that what is nearly empty can be emptied next. A chunk that has
-// such a piece itself is not in question, so the one that is being emptied needs no mention.
+// Searches from the fullest chunk downwards, so that nearly empty chunks can be emptied next. The
+// chunk being emptied needs no check: it has the piece itself, so it has no room for it.
 Colouring::Index Colouring::find_target(const Piece& piece, Index group) {
   const Search search{shape_of(piece), group};
   const auto count = static_cast<Index>(order_.size());

@@ -10,12 +10,12 @@
 
 namespace cuvmm {
 
-// Which chunks can be emptied, and which chunk each of their pieces goes to, at its own bytes
-// there.
+// Determines which chunks can be emptied, and to which chunk each of their pieces goes, at the same
+// offset.
 //
-// Pieces that overlap need different chunks, as neighbours on a map need different colours: no
-// fewer chunks will do than the most pieces over any one offset. Where all pieces keep to the same
-// slots, that many are reached. Knows nothing of blocks or of the driver.
+// Pieces that overlap need different chunks, as neighbours on a map need different colours. So the
+// minimum number of chunks is the largest number of pieces over any one offset. If all pieces keep
+// to the same slots, that minimum is reached. Knows nothing of blocks or the driver.
 class Colouring {
  public:
   using Index = std::uint32_t;
@@ -27,14 +27,15 @@ class Colouring {
   explicit Colouring(Size granule);
 
   Index add_chunk(Role role);
-  // Bytes of that chunk that are taken; pieces of one chunk do not overlap.
+  // Marks bytes of that chunk as taken. Pieces of one chunk must not overlap.
   Index add_piece(Index chunk, Stretch where);
 
-  // Empties up to `most` more, those that cost least first: every piece is remapped, which takes
-  // longer than its copy. Returns how many.
+  // Empties up to `most` more chunks, those with the fewest pieces first: remapping a piece takes
+  // longer than copying it. Returns how many.
   std::size_t empty(std::size_t most);
 
-  // In the order in which they should be: each piece of theirs goes straight to its last chunk.
+  // The chunks in the order in which to empty them: then each piece goes straight to its final
+  // chunk.
   const std::vector<Index>& emptied() const { return emptied_; }
   Index chunk_of(Index piece) const { return pieces_[piece].at; }
 
@@ -46,7 +47,7 @@ class Colouring {
   struct Chunk {
     Role role;
     bool is_empty = false;
-    Index first = none;  // piece in it
+    Index first = none;  // its first piece
     Index pieces = 0;
     Size bytes = 0;
   };
@@ -54,10 +55,10 @@ class Colouring {
     std::uint32_t begin;  // in steps
     std::uint32_t end;
     Index at;
-    Index next = none;  // in the same chunk
+    Index next = none;  // next piece in the same chunk
     Size bytes() const { return Size{end - begin} * step; }
   };
-  // For a piece of one shape, among the chunks of one group.
+  // A search for room for a piece of one shape, among the chunks of one group.
   struct Search {
     std::uint64_t shape;
     Index group;
@@ -83,16 +84,16 @@ class Colouring {
     return std::uint64_t{piece.begin} << 32 | piece.end;
   }
 
-  const Size words_;       // a chunk, a bit a step
-  const Size cell_steps_;  // 64 cells a chunk
+  const Size words_;       // per chunk, one bit per step
+  const Size cell_steps_;  // per cell, 64 cells per chunk
   std::vector<Chunk> chunks_;
   std::vector<Piece> pieces_;
   std::vector<std::uint64_t> taken_;  // exactly
-  std::vector<std::uint64_t> cells_;  // a word a chunk: cells that lie within one piece
+  std::vector<std::uint64_t> cells_;  // one word per chunk: cells that lie within one piece
   std::vector<Index> order_;          // cheapest first, those that stay last
-  std::size_t next_ = 0;              // position that was not tried yet
+  std::size_t next_ = 0;              // first position not yet tried
   Index groups_ = 1;                  // position p belongs to group p % groups_
-  // How far each search has come: chunks of the group that rank above have no room, and never will.
+  // How far each search has come: chunks of the group that rank higher will never have room.
   std::unordered_map<Search, Index, SearchHash> cursors_;
   std::vector<Index> emptied_;
 };

@@ -11,7 +11,7 @@ struct Links {
   T* previous = nullptr;
 };
 
-// A list through members of what is in it, so that joining and leaving allocate nothing.
+// An intrusive list: adding and removing members allocate nothing.
 template <class T, Links<T> T::*links>
 class LinkedList {
  public:
@@ -41,7 +41,8 @@ class LinkedList {
     if (member != nullptr) remove(*member);
     return member;
   }
-  // For validity walks: how many, or nothing that could be true where the links do not agree.
+  // For invariant checks: the number of members, or an impossible number if the links are
+  // inconsistent.
   std::size_t count() const {
     std::size_t members = 0;
     const T* before = nullptr;

@@ -10,8 +10,8 @@ namespace cuvmm {
 
 struct WindowBlock;
 
-// A chunk's pieces, by the block that each is of: a vector of half the size. There are 10^5 of
-// them, and a chunk has no more pieces than it has steps of 512 bytes.
+// A chunk's pieces, each represented by its block: a vector of half the usual size, because there
+// are 10^5 of them. A chunk has at most as many pieces as it has steps of 512 bytes.
 class PieceList {
  public:
   using Iterator = WindowBlock* const*;
@@ -25,7 +25,7 @@ class PieceList {
   std::size_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
   WindowBlock* front() const { return blocks_[0]; }
-  // For who changes it while walking.
+  // For callers that change the list while walking it.
   std::vector<WindowBlock*> copy() const { return {begin(), end()}; }
 
   void reserve(std::size_t room) {

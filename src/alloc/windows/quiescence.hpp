@@ -7,19 +7,20 @@
 
 namespace cuvmm {
 
-// A time in which nothing but us touches the memory of a context's blocks: what moving live ones
-// stands on. Called with no lock held.
+// A period in which only we touch the memory of a context's blocks: the precondition for moving
+// live ones. Called with no lock held.
 class Quiescence {
  public:
   virtual ~Quiescence() = default;
 
-  // Holds new work back and waits for all that could touch the memory. False, with nothing held
-  // back, where that is not done when now_ns() is `until`, or live memory must not move at all.
-  // From then until end() the context is current on this thread, and its captures are relaxed.
+  // Blocks new work and waits for all work that could touch the memory. Returns false, with nothing
+  // blocked, if such work remains when now_ns() reaches `until`, or live memory must not move at
+  // all. After success and until end(), the context is current on this thread and the thread's
+  // capture mode is relaxed.
   virtual bool begin(std::uint64_t until) = 0;
   virtual void end() = 0;
 
-  // Between the two: a stream that has no other work, for the copies.
+  // Between begin() and end(): a stream without other work, for the copies.
   virtual CopyBy copy_by() = 0;
 };
 

@@ -14,29 +14,30 @@ namespace cuvmm {
 
 struct ChunkFormat;
 
-// A chunk of one granule that pieces of several blocks share: each is mapped whole into the windows
-// of all of them, and every block keeps to its own bytes. At 10^5 of them, small.
+// A chunk of one granule that pieces of several blocks share. It is mapped whole into the windows
+// of all of them, and each block uses only its own bytes. There are 10^5 of these, so they are
+// small.
 struct SharedChunk {
-  // Tells it from those that had the record before and will have it after. 0: nobody has it.
+  // Distinguishes the chunk from earlier and later users of the record. 0: the record is unused.
   using Id = std::uint32_t;
   // Bytes of a granule, which is far below 4 GiB.
   using Bytes = std::uint32_t;
 
   ChunkRef chunk;
-  ChunkFormat* format = nullptr;  // what it was made for
-  PieceList pieces;               // by offset, none over another; freed ones that are mapped too
+  ChunkFormat* format = nullptr;  // for which it was made
+  PieceList pieces;               // by offset, not overlapping; including freed but mapped ones
   SlotOrder order;                // in which that format's slots are handed out here
   Id id = 0;
-  std::uint32_t place = 0;  // among all
+  std::uint32_t place = 0;  // index among all chunks
   Bytes vacant_bytes = 0;   // in no piece
   Bytes largest_vacancy = 0;
-  std::uint16_t in_use = 0;        // of the pieces: neither ready nor leaving
-  std::uint16_t pinned = 0;        // of the pieces
-  std::uint16_t copies = 0;        // that run through windows of this chunk: none is unmapped
-  bool retired : 1 = false;        // another process may write to any of it: no new blocks, ever
-  bool emptying : 1 = false;       // compaction moves its pieces away
-  bool is_open : 1 = false;        // among those of its format with a slot to hand out
-  std::uint8_t vacancy_class = 0;  // among those with vacant bytes; 0: none
+  std::uint16_t in_use = 0;        // pieces that are neither ready nor leaving
+  std::uint16_t pinned = 0;        // pieces
+  std::uint16_t copies = 0;        // in flight through windows of this chunk: do not unmap any
+  bool retired : 1 = false;        // another process may write to any of it: never takes new blocks
+  bool emptying : 1 = false;       // compaction is moving its pieces away
+  bool is_open : 1 = false;        // in its format's list of chunks with a slot to hand out
+  std::uint8_t vacancy_class = 0;  // the list by vacancy that it is in; 0: none
   Links<SharedChunk> of_format;
   Links<SharedChunk> of_class;
   Links<SharedChunk> of_idle;
@@ -47,12 +48,12 @@ struct SharedChunk {
   bool takes_blocks() const { return !retired && !emptying && pinned == 0; }
   Stretch where(const WindowBlock& block) const { return block.placed(size()).piece(); }
 
-  // No piece has bytes there.
+  // Whether no piece has bytes there.
   bool is_vacant(Stretch wanted) const {
     const auto at = first_reaching(wanted.offset);
     return at == pieces.end() || where(**at).offset >= wanted.end();
   }
-  // The same, if ready ones were unmapped.
+  // The same, if ready pieces were unmapped.
   bool could_be_vacant(Stretch wanted) const {
     return std::none_of(first_reaching(wanted.offset), pieces.end(), [&](const WindowBlock* piece) {
       return piece->state != WindowBlock::State::Ready && where(*piece).overlaps(wanted);
@@ -67,7 +68,7 @@ struct SharedChunk {
     return found;
   }
 
-  // Upwards through what is in no piece, while `visit(Stretch)` says true.
+  // Visits the bytes that are in no piece, in address order, while `visit(Stretch)` returns true.
   template <class Visit>
   void for_each_vacancy(Visit visit) const {
     Size reached = 0;

@@ -6,12 +6,12 @@
 namespace cuvmm {
 namespace {
 
-// A new chunk for a new size is quick, and its slots stay in step; but a program of many sizes
-// would fill the card with chunks that hold one block each.
+// A new chunk for a new size is quick, and keeps its slots in step. But a program that uses many
+// sizes would fill the card with chunks that hold one block each, so vacant memory is bounded.
 constexpr Size vacant_at_ease = 4;  // granules
-constexpr Size vacant_share = 16;   // one part in so many of all shared chunks
+constexpr Size vacant_share = 16;   // 1/16 of all shared chunks
 
-constexpr std::size_t chunks_of_a_rare_size = 4;  // fewer than that
+constexpr std::size_t chunks_of_a_rare_size = 4;  // a size with fewer chunks is rare
 
 }  // namespace
 
@@ -25,7 +25,7 @@ ChunkFormat& SharedChunks::record_of(const Format& format) {
   return *record;
 }
 
-// They come round after 2^32 chunks, when no batch is left that remembers one.
+// IDs repeat after 2^32 chunks, when no batch can still refer to the earlier chunk.
 SharedChunk::Id SharedChunks::next_id() {
   if (++last_id_ == 0) ++last_id_;
   return last_id_;
@@ -170,7 +170,7 @@ std::optional<Stretch> SharedChunks::vacant_slot(const SharedChunk& chunk) const
   return std::nullopt;
 }
 
-// Starts at a random one, so that guests spread over their host's offsets.
+// Starts at a random slot, so that pieces of other sizes spread over the chunk's offsets.
 std::optional<Stretch> SharedChunks::vacant_slot(const SharedChunk& chunk, const Format& format) {
   const Size count = format.slot_count(granule_);
   const Size first = random_.below(count);
@@ -193,8 +193,8 @@ std::optional<SharedChunks::VacantSlot> SharedChunks::find(const Format& format,
   if (format.cut != Cut::Slots) {
     return find_slot(format, look == Look::Hard ? all_.size() : few);
   }
-  // Slots that are in step with those of its own size let compaction do more; of a size that is
-  // rare it is better that they leave no gaps.
+  // Keeping to the slots of its size helps compaction. For a rare size, leaving no gaps matters
+  // more.
   const bool is_rare = own == formats_.end() || own->second->chunks < chunks_of_a_rare_size;
   if (!is_rare) {
     if (const auto place = find_slot(format, few)) return place;

@@ -16,7 +16,7 @@ struct ChunkFormat {
   Format format;
   std::uint64_t seed = 0;
   std::uint64_t made = 0;                                 // so far
-  std::size_t chunks = 0;                                 // there are
+  std::size_t chunks = 0;                                 // now
   LinkedList<SharedChunk, &SharedChunk::of_format> open;  // with a slot to hand out
 };
 
@@ -24,14 +24,14 @@ inline Residency SharedChunk::residency() const {
   return format->format.residency;
 }
 
-// How hard to look for a vacant place.
+// How hard to search for a vacant place.
 enum class Look : std::uint8_t {
-  Lightly,  // beside pieces of the same size; elsewhere only where much memory residency vacant
+  Lightly,  // beside pieces of the same size; elsewhere only if much memory is vacant
   Hard,     // anywhere
 };
 
-// All chunks that are shared by pieces, and where there is room in them. Knows nothing of the
-// driver, nor of addresses. Not synchronised.
+// All chunks that pieces share, and the room in them. Knows nothing of the driver or of addresses.
+// Not synchronised.
 class SharedChunks {
  public:
   struct VacantSlot {
@@ -43,7 +43,8 @@ class SharedChunks {
   SharedChunks(const SharedChunks&) = delete;
   SharedChunks& operator=(const SharedChunks&) = delete;
 
-  // A chunk of one granule, for pieces of that format. It holds none: put() one or remove() it.
+  // Adds a chunk of one granule, for pieces of that format. It is empty: put() a piece into it or
+  // remove() it.
   SharedChunk& add(ChunkRef chunk, const Format& format);
   ChunkRef remove(SharedChunk& chunk);
 
@@ -52,28 +53,28 @@ class SharedChunks {
   std::optional<VacantSlot> find(const Format& format, Look look);
   VacantSlot first_slot(SharedChunk& fresh) const;
 
-  // A block's piece takes its bytes in that chunk, vacant until now, and is in use.
+  // The block's piece takes its bytes in that chunk, which must be vacant, and is in use.
   void put(SharedChunk& chunk, WindowBlock& block);
-  // A piece that is not in use leaves its bytes vacant.
+  // Removes a piece that is not in use. Its bytes become vacant.
   void take_out(SharedChunk& chunk, WindowBlock& block);
 
-  // How many pieces of it are in use: what the program holds, or work may still touch.
+  // Count the pieces in use: held by the program, or possibly touched by work.
   void use(SharedChunk& chunk) {
     if (chunk.in_use++ == 0) idle_.remove(chunk);
   }
   void end_use(SharedChunk& chunk) {
     if (--chunk.in_use == 0) idle_.push_back(chunk);
   }
-  // Without a piece in use, for longest.
+  // The chunk that has been without a piece in use for longest.
   SharedChunk* oldest_idle() const { return idle_.first(); }
   static SharedChunk* idle_after(const SharedChunk& chunk) { return Idle::after(chunk); }
 
-  // After a change of what says whether it takes blocks.
+  // Call after a change to the pieces, or to anything that takes_blocks() depends on.
   void refile(SharedChunk& chunk);
-  // It has got another chunk, which lies there.
+  // Call after the memory behind it was replaced by a chunk of that residency.
   void set_residency(SharedChunk& chunk, Residency residency);
 
-  // nullptr where that chunk is gone.
+  // nullptr if that chunk is gone.
   static SharedChunk* if_still(SharedChunk* chunk, SharedChunk::Id id) {
     return chunk->id == id ? chunk : nullptr;
   }
@@ -83,14 +84,14 @@ class SharedChunks {
   Size physical_bytes() const { return all_.size() * granule_; }
   Size vacant_bytes() const { return vacant_bytes_; }
   Size far_bytes() const { return far_count_ * granule_; }  // of physical_bytes()
-  // Of those, what pieces take.
+  // The far bytes that pieces take.
   Size far_bytes_taken() const { return far_bytes() - far_vacant_; }
 
   InvariantViolation violation() const;
 
  private:
-  static constexpr std::size_t classes = 64;  // of vacancies by their size, each as wide
-  static constexpr std::size_t few = 16;      // chunks looked at where memory is plenty
+  static constexpr std::size_t classes = 64;  // of vacancies by size, all of the same width
+  static constexpr std::size_t few = 16;      // chunks to examine while memory is plentiful
   using Idle = LinkedList<SharedChunk, &SharedChunk::of_idle>;
 
   struct FormatHash {
@@ -125,7 +126,7 @@ class SharedChunks {
   std::unordered_map<Format, std::unique_ptr<ChunkFormat>, FormatHash> formats_;
   std::array<LinkedList<SharedChunk, &SharedChunk::of_class>, classes + 1> by_vacancy_;
   Idle idle_;
-  Size vacant_bytes_ = 0;  // where blocks can be put
+  Size vacant_bytes_ = 0;  // in chunks that take blocks
   std::size_t far_count_ = 0;
   Size far_vacant_ = 0;
 };

@@ -7,9 +7,9 @@
 namespace cuvmm {
 namespace {
 
-// Block t of chunk j is block j * count + t of all, and takes slot t + j * turn of the order. For
-// one slot, then, the number of the block grows by count - turn from chunk to chunk: a number with
-// neither 2 nor 3 in it visits all remainders alike.
+// Block t of chunk j is block j * count + t overall, and takes slot t + j * turn of the order. So
+// for one slot, the block's number grows by count - turn from chunk to chunk. If that step is
+// divisible by neither 2 nor 3, all remainders occur equally often.
 Size turn_between_chunks(Size count) {
   Size turn = 0;
   while (std::gcd(count + SlotOrder::chunks_alike - turn, SlotOrder::chunks_alike) != 1) ++turn;

@@ -8,7 +8,7 @@
 
 namespace cuvmm {
 
-// Numbers that look random and can be repeated (SplitMix64, public domain).
+// Reproducible pseudo-random numbers (SplitMix64, public domain).
 class RandomNumbers {
  public:
   explicit RandomNumbers(std::uint64_t seed) : state_(seed) {}
@@ -18,25 +18,25 @@ class RandomNumbers {
     mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
     return mixed ^ (mixed >> 31);
   }
-  // Below `bound`, which is small: the bias is of no account.
+  // Below `bound`, which is small, so the bias is negligible.
   std::uint64_t below(std::uint64_t bound) { return next() % bound; }
 
  private:
   std::uint64_t state_;
 };
 
-// In which order a chunk's slots are handed out. Compaction needs as many chunks as the most live
-// pieces over any one offset, so what a program frees should thin all offsets alike. Random orders
-// do that up to chance. Programs free regularly, though: every second block, every third. So twelve
-// chunks that follow one another share a random order, each turned against the one before it such
-// that these combs take every slot equally often from the twelve. More alike would be worse for
-// combs of other periods than chance is.
+// The order in which a chunk's slots are handed out. Compaction needs as many chunks as the largest
+// number of live pieces over any one offset, so frees should thin out all offsets alike. Random
+// orders do that on average. But programs also free regularly, every second block or every third.
+// So twelve consecutive chunks share a random order, rotated from one chunk to the next such that
+// these patterns hit every slot equally often over the twelve. With more than twelve, patterns of
+// other periods would fare worse than with independent random orders.
 class SlotOrder {
  public:
   static constexpr std::uint64_t chunks_alike = 12;  // divisible by 2, 3 and 4
 
   SlotOrder() = default;
-  // Of the chunk with that number, of those with as many slots and the same seed.
+  // For chunk number `chunk` among those with the same seed and number of slots.
   SlotOrder(std::uint64_t seed, std::uint64_t chunk, Size slot_count);
 
   std::vector<std::uint16_t> slots(Size slot_count) const;

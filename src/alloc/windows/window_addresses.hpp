@@ -11,30 +11,30 @@
 
 namespace cuvmm {
 
-// The addresses that windows are cut from, in granules; reserved in steps as they are needed. A
+// The addresses from which windows are cut, in granules. They are reserved in steps as needed. A
 // window lies within one reservation. Not synchronised.
 class WindowAddresses {
  public:
   struct Bounds {
     Size granule;
-    Size step;  // at least so much at once, where the driver grants it
-    Size most;  // in all
+    Size step;  // reserve at least this much at once, if the driver grants it
+    Size most;  // in total
   };
   WindowAddresses(const Driver& driver, const Bounds& bounds) : driver_(driver), bounds_(bounds) {}
   WindowAddresses(const WindowAddresses&) = delete;
   WindowAddresses& operator=(const WindowAddresses&) = delete;
 
-  // OutOfAddresses where there are none.
+  // OutOfAddresses if there are none.
   Result<CUdeviceptr> take(Size bytes);
-  // Nothing lies behind them any more.
+  // Nothing may be mapped there any longer.
   void give(CUdeviceptr address, Size bytes);
 
   Size reserved_bytes() const { return reserved_bytes_; }
   Size free_bytes() const { return free_bytes_; }
-  // Bytes [first, second) of one reservation's, or of none.
+  // Whether all these bytes lie within one reservation.
   bool in_one_reservation(CUdeviceptr address, Size bytes) const;
 
-  // Nothing is taken: ends all reservations.
+  // Ends all reservations. No addresses may be taken.
   void clear();
 
   InvariantViolation violation() const;
@@ -54,7 +54,7 @@ class WindowAddresses {
   const Driver& driver_;
   const Bounds bounds_;
   std::vector<Reservation> reservations_;
-  std::set<CUdeviceptr> seams_;  // where a reservation begins: free runs do not reach across
+  std::set<CUdeviceptr> seams_;  // where reservations begin: free runs do not cross them
   std::map<CUdeviceptr, Size> free_;
   std::set<std::pair<Size, CUdeviceptr>> by_size_;
   Size reserved_bytes_ = 0;

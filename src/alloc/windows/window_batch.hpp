@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compaction is to do, and what of it is under way.
+// Planned compaction, and the part of it that is in flight.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ struct Windows::BatchMove {
   WindowBlock* block;
   SharedChunk* to;
   SharedChunk::Id to_id;
-  CUdeviceptr way = 0;  // a granule of addresses that `to` lies behind while it is written
+  CUdeviceptr way = 0;  // a granule of addresses through which `to` is written
 };
 
 struct Windows::BatchSource {
@@ -25,11 +25,11 @@ struct Windows::BatchSource {
 struct Windows::Batch {
   std::vector<BatchSource> sources;
   CUstream stream = nullptr;
-  std::shared_ptr<ScratchMapping> place;  // that the copies go to, where it is no window
+  std::shared_ptr<ScratchMapping> place;  // the target of the copies if it is not a window
 };
 
 struct Windows::Plan {
-  std::vector<BatchSource> sources;  // those that cost least first
+  std::vector<BatchSource> sources;  // cheapest first
   std::size_t chunks() const { return sources.size(); }
 };
 

@@ -14,33 +14,33 @@ namespace cuvmm {
 
 struct SharedChunk;
 
-// Pins under which others may hold the memory for longer than the block lives.
+// Pins under which others may hold the memory after the block has been freed.
 inline constexpr std::uint8_t held_by_others =
     pin::exported | pin::legacy_ipc | pin::dma_buf | pin::multicast;
 
-// A block of blocking memory and its window, which stays mapped when the block is freed, for the
-// next one of that size. At 10^6 of them every byte is a megabyte.
+// A block of blocking memory and its window, which stays mapped after the block is freed, for the
+// next block of that size. With 10^6 of them every byte costs a megabyte.
 struct WindowBlock : Allocation {
   enum class State : std::uint8_t {
     Unused,
     Live,      // the program holds it
     Ready,     // freed; any request may take it
-    Pending,   // freed, but work of that time may still touch it
+    Pending,   // freed, but earlier work may still touch it
     Moving,    // live, and being copied to another chunk
     Released,  // freed while being copied
-    Leaving,   // freed, and to be unmapped, which the driver has refused so far
+    Leaving,   // freed and to be unmapped, but the driver has refused so far
   };
-  // What lies at the addresses of its piece. Anything but Usable only after the driver refused
-  // both a change and its undoing.
+  // What lies behind the addresses of its piece. Other than Usable only if the driver refused both
+  // a change and its undo.
   enum class Behind : std::uint8_t { Nothing, Mapped, Usable };
 
-  // Chunks of its own, for the whole granules, in order.
+  // The block's own chunks, for its whole granules, in order.
   struct Whole {
     std::vector<ChunkRef> chunks;
-    Size bytes = 0;           // of them, mapped
+    Size bytes = 0;           // mapped, of the chunks
     Size deferred_bytes = 0;  // at the beginning, before the first chunk: no memory yet (back())
-    Size far_bytes = 0;       // of those, spilled
-    std::size_t place = 0;    // among all blocks that have some
+    Size far_bytes = 0;       // of `bytes`, spilled
+    std::size_t place = 0;    // index among all blocks with chunks of their own
   };
 
   FreeTicket ticket() const { return {freed_on, tick}; }
@@ -51,10 +51,10 @@ struct WindowBlock : Allocation {
   PlacedBlock placed(Size granule) const { return {address(), granted(), granule}; }
   WindowBlock*& next_unused() { return of_age.next; }
 
-  SharedChunk* shared = nullptr;  // that its piece lies in
+  SharedChunk* shared = nullptr;  // in which its piece lies
   std::unique_ptr<Whole> whole;
-  Links<WindowBlock> of_size;  // among freed ones of its size
-  Links<WindowBlock> of_age;   // among freed ones in the order in which they were freed
+  Links<WindowBlock> of_size;  // freed blocks of its size
+  Links<WindowBlock> of_age;   // freed blocks in the order in which they were freed
   std::uint64_t tick = 0;
   StreamId freed_on = no_stream;
   State state = State::Unused;

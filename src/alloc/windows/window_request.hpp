@@ -9,21 +9,22 @@
 
 namespace cuvmm {
 
-// What is at hand so far. It goes back to the store with the request.
+// An allocation in progress, and the chunks that it has taken so far. Those that it does not use
+// return to the store when it ends.
 struct Windows::Request {
   Shape shape;
   Look look = Look::Lightly;
   std::vector<ChunkRef> whole = {};  // chunks for the whole granules
   Size whole_bytes = 0;
-  ChunkRef spare = {};          // to be shared, for the piece
-  bool needs_spare = false;     // no place for the piece was found, when it was last looked for
-  std::vector<Size> cuts = {};  // where chunks of the block that it may take over from end
-  Size deferred_bytes = 0;      // at the beginning, to be left without memory
-  Residency reach = Residency::Near;  // Far: the device has no room, however hard one looks
+  ChunkRef spare = {};                // a chunk to share, for the piece
+  bool needs_spare = false;           // the last search found no place for the piece
+  std::vector<Size> cuts = {};        // ends of the chunks of the block that it may take over from
+  Size deferred_bytes = 0;            // at the beginning, to be left without memory
+  Residency reach = Residency::Near;  // Far: the device has no room after all attempts
 
   Size backed_whole() const { return shape.whole_bytes() - deferred_bytes; }
   Size missing_whole() const { return backed_whole() - whole_bytes; }
-  // Of the next chunk, the largest that crosses no cut.
+  // Size of the next chunk: the largest that crosses no cut.
   Size next_whole() const {
     const Size reached = deferred_bytes + whole_bytes;
     const auto cut = std::upper_bound(cuts.begin(), cuts.end(), reached);
@@ -35,7 +36,7 @@ struct Windows::Request {
   }
 };
 
-// Where memory cannot be had as it lies, more can be tried.
+// Whether the failure is a lack of room, for which more can be tried.
 inline bool is_for_want_of_room(const Error& error) {
   return error.kind == ErrorKind::OutOfMemory || error.kind == ErrorKind::OutOfAddresses;
 }

@@ -8,20 +8,21 @@
 
 namespace cuvmm {
 
-// What a block is rounded up to. Nothing coarser: 20 blocks of 100 KiB fit into a granule.
+// Block sizes are multiples of it. It is small so that, say, 20 blocks of 100 KiB fit into a
+// granule.
 inline constexpr Size window_step = 512;
 
-// Blocks from here on begin at a granule, because their chunks can then be put behind another
-// block's addresses: 16 MiB with the usual granule.
+// Blocks of at least this size begin at a granule boundary, because their chunks can then be put
+// behind another block's addresses. 16 MiB with the usual granule.
 constexpr Size smallest_at_granule(Size granule) {
   return 8 * granule;
 }
 
-// Where in a chunk pieces of one size lie, so that those of different blocks fit together.
+// Where in a chunk pieces of one size lie, so that pieces of different blocks fit together.
 enum class Cut : std::uint8_t {
-  Slots,      // side by side from the chunk's first byte on: blocks below a granule
-  Edges,      // at its beginning or at its end: what larger blocks have over whole granules
-  Beginning,  // the same, of blocks that begin at a granule
+  Slots,      // side by side from the chunk's first byte: blocks below a granule
+  Edges,      // at its beginning or its end: the remainders of larger blocks
+  Beginning,  // at its beginning: the remainders of blocks that begin at a granule
 };
 
 struct Format {
@@ -33,7 +34,7 @@ struct Format {
     if (cut == Cut::Slots) return granule / size;
     return cut == Cut::Edges ? 2 : 1;
   }
-  // The two edges overlap where a piece is larger than half a granule.
+  // The two edges overlap if a piece is larger than half a granule.
   constexpr Stretch slot(Size index, Size granule) const {
     if (cut == Cut::Slots) return {index * size, size};
     return {index == 0 ? 0 : granule - size, size};
@@ -41,7 +42,7 @@ struct Format {
   friend constexpr bool operator==(const Format&, const Format&) = default;
 };
 
-// What a block of that size is made of: whole granules, and a piece of one that it shares.
+// What a block of a given size consists of: whole granules, and a piece of one that it shares.
 struct Shape {
   Size granted = 0;
   Size granule = 0;
@@ -56,13 +57,13 @@ struct Shape {
     return {granted < smallest_at_granule(granule) ? Cut::Edges : Cut::Beginning, piece_bytes(),
             residency};
   }
-  // How far into its window the block begins, with its piece at that place of a granule. A large
-  // block's piece comes first, and ends with its granule, or last, and begins with it.
+  // The offset in its window at which the block begins, if its piece lies at `piece` in a granule.
+  // A large block's piece comes either first and ends with its granule, or last and begins with it.
   constexpr Size begins_at(Stretch piece) const { return piece.offset; }
 };
 
-// A block at its addresses. They alone say which bytes of a granule its piece takes, for as long as
-// it lives: its memory can move to the same bytes of another chunk, and to no others.
+// A block at its addresses. They alone determine which bytes of a granule its piece takes, for as
+// long as it lives. So its memory can move to the same bytes of another chunk, and nowhere else.
 struct PlacedBlock {
   CUdeviceptr address = 0;
   Size granted = 0;
@@ -78,7 +79,7 @@ struct PlacedBlock {
     if (offset != 0) return {offset, granule - offset};
     return {0, granted % granule};
   }
-  // The granule of addresses that the piece lies in.
+  // The granule of addresses in which the piece lies.
   constexpr CUdeviceptr piece_window() const {
     const bool is_last = granted >= granule && is_multiple(address, granule);
     return is_last ? address + whole_bytes() : window();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a context's windows, and of what the program does with a block between having it and
-// giving it back.
+// Creating and ending a context's windows, and everything that happens to a live block.
 #include "alloc/windows/windows.hpp"
 
 #include <algorithm>
@@ -12,8 +11,9 @@
 namespace cuvmm {
 namespace {
 
-// The smallest blocks that are served take as many granules of addresses as fit into one.
 constexpr const char* name_of_windows = "blocking, windows";
+
+// The smallest blocks take a granule of addresses each, so a granule of memory can need this many.
 constexpr Size windows_a_granule = 33;
 
 Size most_addresses(const WindowSettings& settings) {
@@ -78,7 +78,7 @@ void Windows::pin(WindowBlock& block, std::uint8_t why) {
   if (!was_pinned) ++chunk->pinned;
   if ((why & held_by_others) != 0) chunk->retired = true;
   shared_.refile(*chunk);
-  // Nobody may have its freed slots: their windows serve no purpose any more.
+  // Its freed slots may not be reused, so their windows are useless.
   for (WindowBlock* piece : chunk->pieces.copy()) {
     if (piece->state == WindowBlock::State::Ready) give_up(*piece);
   }
@@ -146,10 +146,10 @@ Result<void> Windows::set_access(const AccessSet& access) {
 
 void Windows::release_all() {
   const Holding holding{lock_};
-  if (addresses_.reserved_bytes() == 0) return;  // nothing was taken, or all of it has gone
+  if (addresses_.reserved_bytes() == 0) return;  // never used, or released already
   tell();
   for (const auto& batch : unfinished_) {
-    // Its blocks end here; a context that is gone, or broken, copies nothing any more.
+    // The batch's blocks end here. If this fails, the context is gone or broken and copies nothing.
     (void)driver_.cuStreamSynchronize(batch->stream);
   }
   unfinished_.clear();

@@ -24,55 +24,55 @@ namespace cuvmm {
 struct WindowSettings {
   int device = 0;
   Size granule = usual_granule;  // of the device
-  Size device_memory = 0;        // of the card: nobody can have more
-  AccessSet access;              // who may use all windows
+  Size device_memory = 0;        // total memory of the card
+  AccessSet access;              // to all windows
   Size reserve_step = 64 * GiB;  // of addresses
   Size reserve_most = 0;         // 0: what the smallest windows need for the whole card
   Export exportable = Export::No;
-  Duration wait{1'000'000};  // under pressure, before the answer is out of memory
-  int reclaim_order = 0;     // among those whom the store asks for memory
+  Duration wait{1'000'000};  // under pressure, before failing with out of memory
+  int reclaim_order = 0;     // among the clients of the store
   std::uint64_t seed = 1;
-  Quiescence* quiescence = nullptr;  // nullptr: nothing live is ever moved. Outlives the windows
+  Quiescence* quiescence = nullptr;  // nullptr: live memory never moves. Outlives the windows
 };
 
-// What is done so that another block's chunks can be put behind this one's addresses later. The
-// block that it probably takes over from is the one with the most whole chunks that fit.
+// How to prepare a block so that another block's chunks can be put behind its addresses later. The
+// likely other block is the one with the most bytes in whole chunks that fit.
 struct GrowHint {
   enum class Kind : std::uint8_t {
     None,
-    Cuts,     // its chunks end where those of that block end
-    Promise,  // and in their place it has no memory, until back() or transfer()
+    Cuts,     // its chunks end where the other block's do
+    Promise,  // and it has no memory in their place until back() or transfer()
   };
   Kind kind = Kind::None;
-  Size granules_at_least = 0;  // in fewer there is nothing to gain
+  Size granules_at_least = 0;  // per chunk on average; smaller chunks gain nothing
 };
 
 struct WindowCounters {
   std::size_t live_blocks = 0;
   Size live_bytes = 0;  // granted
   std::size_t cached_blocks = 0;
-  Size cached_bytes = 0;    // granted once, freed since, and still mapped
-  Size vacant_bytes = 0;    // of shared chunks, where blocks can be put
+  Size cached_bytes = 0;    // freed but still mapped
+  Size vacant_bytes = 0;    // of shared chunks that take blocks
   Size physical_bytes = 0;  // all chunks held
-  Size spilled_bytes = 0;   // of them
-  Size spilled_taken = 0;   // of those, what blocks take
+  Size spilled_bytes = 0;   // of physical_bytes
+  Size spilled_taken = 0;   // of spilled_bytes, taken by blocks
   Size mapped_bytes = 0;    // of windows: a chunk counts once in each
   Size reserved_bytes = 0;
   Size compacted_bytes = 0;  // so far
   std::size_t compacted_blocks = 0;
-  std::size_t compacted_chunks = 0;  // that were emptied
+  std::size_t compacted_chunks = 0;  // emptied
 };
 
-// How live pieces are moved, by somebody who knows that nothing touches them meanwhile.
+// How to move live pieces. The caller guarantees that nothing touches them meanwhile.
 struct Compaction {
   CopyBy copy;
   Duration wait{
-      1'000'000};  // for what is copied at once, which takes far less on a device that runs
+      1'000'000};  // for the copies of one batch, which take far less on a device that works
 };
 
-// Blocking memory of one context, from 64 KiB up. Every block has address granules of its own, and
-// keeps its address for life; the chunks behind them are shared, and change. Everything may be
-// called from any thread.
+// Blocking memory of one context, in blocks from 64 KiB up. Every block has address granules of its
+// own and keeps its address for life; the chunks behind them are shared and may change.
+// Thread-safe.
 class Windows final : public EvictionSource, public ReclaimClient {
  public:
   static Result<std::unique_ptr<Windows>> create(const Driver& driver, ChunkStore& store,
@@ -82,53 +82,53 @@ class Windows final : public EvictionSource, public ReclaimClient {
   Windows(const Windows&) = delete;
   Windows& operator=(const Windows&) = delete;
 
-  // Under pressure, and only then: gives cached windows up, waits for pending frees, moves live
-  // pieces together. OutOfMemory where all that is not enough, or not in time.
+  // Only under pressure, releases cached windows, waits for pending frees, and compacts live
+  // pieces. OutOfMemory if all that is not enough, or not in time.
   Result<WindowBlock*> allocate(Size asked, const GrowHint& grow_hint = {});
 
-  // What could be put behind `to` instead of a copy of the first bytes of `from`: chunks that lie
+  // What could be put behind `to` instead of copying the first bytes of `from`: the chunks that lie
   // wholly within them.
   struct Movable {
     Size bytes = 0;
     std::size_t chunks = 0;
-    std::size_t replaced = 0;  // chunks of `to` that go
-    Size filler = 0;           // bytes that need new chunks, since one that goes reaches further
+    std::size_t replaced = 0;  // chunks of `to` that are unmapped
+    Size filler = 0;  // bytes that need new memory, because the last of those reaches further
     friend bool operator==(const Movable&, const Movable&) = default;
   };
   Movable movable(const WindowBlock& from, const WindowBlock& to, Size bytes) const;
-  // Does that, and ends `from`, which nobody holds any more. `copy_rest` copies what lies beyond so
-  // many bytes, and waits for it. After an Error both are as they were, but for what
-  // deferred_bytes() says of `to`. The caller is in a quiescent period.
+  // Does that, and ends `from`, which the program must have released. `copy_rest` copies everything
+  // beyond the given number of bytes, and waits for the copy. After an Error both blocks are as
+  // they were, except for what deferred_bytes() reports for `to`. The context must be quiescent.
   Result<Movable> transfer(WindowBlock& from, WindowBlock& to, Size bytes,
                            const std::function<Result<void>(Size)>& copy_rest);
-  // Memory for the bytes of a live block that have none yet, whatever they hold.
+  // Maps memory, with undefined contents, behind the bytes of a live block that have none yet.
   Result<void> back(WindowBlock& block);
   Size deferred_bytes(const WindowBlock& block) const;
 
-  // All work that could touch it is done.
+  // All work that could touch the block must be done.
   void free(WindowBlock& block);
-  // It may still be touched until the ticket is done.
+  // Work may still touch the block until the ticket is done.
   void free_after(WindowBlock& block, const FreeTicket& ticket);
 
-  // From here on the block keeps its chunks, and they take no new blocks; `why` is of namespace
-  // pin. Where another process may hold the memory, its slot is not used again either.
+  // From now on the block keeps its chunks, and they take no new blocks. `why` is from namespace
+  // pin. If another process may hold the memory, the block's slot is never reused either.
   void pin(WindowBlock& block, std::uint8_t why);
   void unpin(WindowBlock& block, std::uint8_t why);
-  // What lies behind a live block: offsets count from the granule that it begins in.
+  // The chunks behind a live block. Offsets count from the granule in which it begins.
   std::vector<MappedChunk> chunks_behind(const WindowBlock& block) const;
 
-  // For all windows, those to come included; all or none.
+  // Sets the access to all present and future windows. All or nothing.
   Result<void> set_access(const AccessSet& access);
 
   Size reclaim(Size wanted, Location where) override;
-  // Gives cached windows up, until no more than `keep` bytes are held beyond live ones or nothing
-  // more can be had without moving. Returns how much went.
+  // Releases cached windows until at most `keep` bytes are held in addition to live ones, or
+  // nothing more can be released without moving. Returns how many bytes it released.
   Size trim(Size keep);
-  // The same until `wanted` bytes went.
+  // The same, until `wanted` bytes are released.
   Size release(Size wanted);
 
-  // Moves live pieces until `wanted` bytes of chunks have gone back to the store, or no more can
-  // be. The caller is in a quiescent period. Returns how much went.
+  // Moves live pieces until `wanted` bytes of chunks have returned to the store, or no more can.
+  // The context must be quiescent. Returns how many bytes it released.
   Result<Size> compact(Size wanted, const Compaction& how);
 
   // EvictionSource
@@ -139,35 +139,37 @@ class Windows final : public EvictionSource, public ReclaimClient {
   void count_as_restored(std::span<EvictedChunk> some) override;
   void end_eviction() override;
 
-  // All blocks end, live ones too. No work is left that could touch them.
+  // Ends all blocks, including live ones. No work may be left that could touch them.
   void release_all();
 
   WindowCounters counters() const;
   RegionUse use() const;
-  // What they hold, to the trace. For a process that ends: nothing where somebody is at work.
+  // Records in the trace what the windows hold. For a process that is exiting: does nothing if
+  // another thread has the lock.
   void tell_trace() const;
   InvariantViolation violation() const;
   void check() const { must_hold(violation()); }
 
  private:
-  struct Request;      // one allocation under way
-  struct BatchMove;    // a piece, and the chunk that compaction moves it to
+  struct Request;      // one allocation in progress
+  struct BatchMove;    // a piece, and the chunk to which compaction moves it
   struct BatchSource;  // a chunk and all its pieces in use
-  struct Plan;         // what compaction is to move
-  struct Batch;        // what it copies at once
-  class Turn;          // the right to make room by force: one thread at a time
+  struct Plan;         // the moves of a compaction
+  struct Batch;        // the moves whose copies are submitted together
+  class Turn;          // the right to reclaim under pressure: one thread at a time
   using Ages = LinkedList<WindowBlock, &WindowBlock::of_age>;
 
   Windows(const Driver& driver, ChunkStore& store, StreamOrder& order,
           const WindowSettings& settings);
   ChunkKind kind(Size size) const;
-  // Under the lock. The trace, where it is taken and they hold another amount of memory than when
-  // it was told last.
+  // Under the lock. tell_of_change() records only if the amount of memory held has changed since
+  // the last record. Neither does anything unless a trace is taken.
   void tell_of_change();
   void tell() const;
   Size held() const { return shared_.physical_bytes() + whole_bytes_; }
 
-  // windows_allocate.cpp, windows_pressure.cpp. `try_` and what is called by it: under the lock.
+  // windows_allocate.cpp, windows_pressure.cpp. try_place() and everything that it calls run under
+  // the lock.
   Result<WindowBlock*> place(Request& request);
   Result<WindowBlock*> place_under_pressure(Request& request, Error refusal);
   Result<WindowBlock*> try_place(Request& request);
@@ -210,7 +212,7 @@ class Windows final : public EvictionSource, public ReclaimClient {
   void add_large(WindowBlock& block);
   void remove_large(WindowBlock& block);
 
-  // windows_transfer.cpp. The first takes the lock, the others are called under it.
+  // windows_transfer.cpp. take_backing() takes the lock, the others are called under it.
   Result<std::vector<ChunkRef>> take_backing(Size wanted);
   std::vector<Size> likely_cuts(const Shape& shape, Size at_least) const;
   enum class Filler : std::uint8_t { Allowed, None };
@@ -245,7 +247,8 @@ class Windows final : public EvictionSource, public ReclaimClient {
   std::vector<MappedRun> all_mapped() const;
   InvariantViolation violation_of_blocks() const;
   InvariantViolation violation_of_addresses() const;
-  // Each once: a moving piece lies in two chunks, and is at home in one.
+  // Visits each block once: a moving piece lies in two chunks, but only one of them is its
+  // `shared`.
   template <class Visit>
   void for_each_block(Visit visit) const {
     for (const SharedChunk* chunk : shared_.all()) {
@@ -271,23 +274,23 @@ class Windows final : public EvictionSource, public ReclaimClient {
   WindowAddresses addresses_;
   SharedChunks shared_;
   CachedWindows cached_;
-  std::vector<WindowBlock*> large_;   // those with chunks of their own, freed ones too
-  Ages leaving_;                      // to be unmapped as soon as the driver lets us
-  Error unmap_refusal_;               // why not, since somebody came under pressure
-  std::vector<WindowBlock*> adrift_;  // live, and not usable since the driver refused an undo
-  std::vector<std::unique_ptr<Batch>> unfinished_;  // copies that outlived their time
-  WindowCounters counters_;                         // live and compacted ones only
+  std::vector<WindowBlock*> large_;   // blocks with chunks of their own, including freed ones
+  Ages leaving_;                      // to be unmapped as soon as the driver allows it
+  Error unmap_refusal_;               // the last refusal since a thread came under pressure
+  std::vector<WindowBlock*> adrift_;  // live, but unusable because the driver refused an undo
+  std::vector<std::unique_ptr<Batch>> unfinished_;  // copies that outlasted their time limit
+  WindowCounters counters_;                         // only the live and the compacted ones
   Size whole_bytes_ = 0;                            // of chunks that belong to one block
   Size all_deferred_bytes_ = 0;                     // of live blocks, without memory
-  Size whole_far_bytes_ = 0;                        // of those
-  std::uint64_t changes_ = 0;                       // that may let compaction do better than before
-  std::uint64_t worth_while_from_ = 0;              // changes_, for compaction to free
-  Size futile_bytes_ = 0;                           // so much or more
-  bool is_away_ = false;                            // some of what is said to be mapped is not
+  Size whole_far_bytes_ = 0;                        // of whole_bytes_
+  std::uint64_t changes_ = 0;                       // that may let compaction free more
+  std::uint64_t worth_while_from_ = 0;              // the value of changes_ at which to plan again
+  Size futile_bytes_ = 0;                           // compaction for this much or more is futile
+  bool is_away_ = false;                            // during an eviction: chunks are missing
   bool turn_is_taken_ = false;
-  bool is_compacting_ = false;  // who has the turn
+  bool is_compacting_ = false;  // the thread that has the turn
   Condition turn_ended_;
-  Size told_held_ = 0;  // to the trace
+  Size told_held_ = 0;  // last recorded in the trace
   Size told_compacted_ = 0;
 
   ReclaimRegistration registration_;  // ends first

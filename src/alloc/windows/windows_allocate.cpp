@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocation: a cached window, else a new one over memory that lies vacant or comes from the store.
+// Allocation: a cached window, or else a new one over vacant memory or chunks from the store.
 #include "alloc/windows/window_request.hpp"
 
 namespace cuvmm {
@@ -26,7 +26,7 @@ Result<WindowBlock*> Windows::allocate(Size asked, const GrowHint& grow_hint) {
     const Size live = counters_.live_bytes - all_deferred_bytes_;
     const Size not_live = most - std::min(most, live);
     if (granted == 0 || granted - request.deferred_bytes > not_live) {
-      // However much is given up for it. Programs find out by halving what they ask for.
+      // Hopeless, however much is released. Programs find the limit by halving their request.
       holding.unlock();
       return Error{.kind = ErrorKind::OutOfMemory,
                    .doing = doing,
@@ -54,7 +54,7 @@ Result<WindowBlock*> Windows::place(Request& request) {
   }
 }
 
-// A block, or nullptr where the request still misses something.
+// Returns a block, or nullptr if the request still lacks memory.
 Result<WindowBlock*> Windows::try_place(Request& request) {
   if (WindowBlock* const cached = take_cached(request.shape.granted)) return cached;
   std::optional<SharedChunks::VacantSlot> place;
@@ -70,12 +70,12 @@ Result<WindowBlock*> Windows::try_place(Request& request) {
   const Residency spare_residency = cuvmm::residency(request.spare->location(), settings_.device);
   SharedChunk& fresh = shared_.add(request.spare, request.shape.format(spare_residency));
   Result<WindowBlock*> block = map_block(request, shared_.first_slot(fresh));
-  // Before its first piece it is nobody's, and after a failure nobody's again.
+  // A failure leaves the new chunk without a piece.
   if (!block.ok() && fresh.id != 0) remove_if_vacant(fresh);
   return block;
 }
 
-// As few and as large chunks as it takes: mapping one costs the same whatever its size.
+// Takes few and large chunks, because mapping a chunk costs the same whatever its size.
 Result<void> Windows::take_missing(Request& request) {
   if (request.reach == Residency::Far) return take_spilled(request);
   while (request.missing_whole() != 0) {
@@ -89,7 +89,7 @@ Result<void> Windows::take_missing(Request& request) {
     }
     request.add_whole(std::move(one).value());
   }
-  // Not to be had in one: what there is, so that what is missing is known.
+  // Not available in one piece: take single granules, so that it is known what is missing.
   while (request.missing_whole() != 0) {
     request.add_whole(TRY(store_.take(kind(granule_), this)));
   }
@@ -99,7 +99,7 @@ Result<void> Windows::take_missing(Request& request) {
   return {};
 }
 
-// What the device still has, and the rest from elsewhere, in few and large chunks.
+// Takes what the device still has, and the rest from elsewhere in few and large chunks.
 Result<void> Windows::take_spilled(Request& request) {
   const auto take = [this](Size size) -> Result<ChunkRef> {
     Result<ChunkRef> near = store_.take(kind(granule_), this);
@@ -121,7 +121,7 @@ Result<void> Windows::take_spilled(Request& request) {
   return {};
 }
 
-// No more than that, whatever we give up and move.
+// An upper bound on what can become available, whatever we release and move.
 Size Windows::obtainable_bytes() const {
   const Location here = Location::device(settings_.device);
   const Budget* const budget = store_.budget(here);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compaction. Live pieces are copied, while nothing else touches them, to vacant bytes of other
-// chunks, which are mapped in some window already; then those chunks are put behind the addresses
-// of the pieces. What fails leaves a piece where it was.
+// Compaction. While nothing else touches them, live pieces are copied to vacant bytes of other
+// chunks, which are already mapped in some window. Then those chunks are mapped behind the
+// addresses of the pieces. If a move fails, the piece stays where it was.
 #include <time.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using State = WindowBlock::State;
 using Behind = WindowBlock::Behind;
 
-// So much is copied at once: little enough that the lock is not held for long.
+// Few enough that the lock is not held for long.
 constexpr std::size_t pieces_a_batch = 512;
 
 constexpr int plans_at_most = 3;
@@ -56,7 +56,7 @@ bool takes_part(const SharedChunk& chunk) {
   return chunk.takes_blocks() && chunk.copies == 0 && chunk.in_use != 0;
 }
 
-// To a chunk that is mapped for the copies alone, and holds nothing yet.
+// Whether the target is already mapped for the copies alone, and holds nothing yet.
 template <class Move>
 bool has_a_way(const Move& move) {
   return move.way != 0;
@@ -64,7 +64,7 @@ bool has_a_way(const Move& move) {
 
 }  // namespace
 
-// Which chunks, up to so many, and where their pieces go. What is ready counts as vacant.
+// Selects up to `chunks` chunks to empty, and where their pieces go. Ready pieces count as vacant.
 Windows::Plan Windows::plan_compaction(std::size_t chunks) const {
   Colouring colouring{granule_};
   std::vector<SharedChunk*> chunk_of;
@@ -103,7 +103,8 @@ Windows::Plan Windows::plan_compaction(std::size_t chunks) const {
 
 Result<Size> Windows::compact(Size wanted, const Compaction& how) {
   Size freed = 0;
-  // Between two batches others may have taken what was vacant: what that spoils is planned anew.
+  // Between two batches other threads may take vacant bytes. Plan again for the moves that this
+  // spoils.
   for (int plans = 0; freed < wanted && plans < plans_at_most; ++plans) {
     Plan plan;
     {
@@ -150,8 +151,7 @@ Result<void> Windows::carry_out(Plan& plan, const Compaction& how, Size& freed) 
   return {};
 }
 
-// Reserves for every piece the bytes that it goes to. A chunk of which something has changed since
-// it was planned is left out.
+// Reserves the target bytes of every piece. Leaves out chunks that have changed since the plan.
 void Windows::begin(Batch& batch) {
   std::erase_if(batch.sources, [this](BatchSource& source) { return !begin_one(source); });
   std::erase_if(batch.sources, [this](BatchSource& source) {
@@ -198,7 +198,8 @@ bool Windows::begin_one(BatchSource& source) {
   return true;
 }
 
-// Through a window of any other block of that chunk: none of them is unmapped while copies run.
+// Finds addresses through which to write each target: the window of any block in it. None of those
+// windows is unmapped while copies run.
 bool Windows::find_ways(BatchSource& source) const {
   return std::all_of(source.moves.begin(), source.moves.end(), [this](BatchMove& move) {
     if (has_a_way(move)) return true;
@@ -211,7 +212,7 @@ bool Windows::find_ways(BatchSource& source) const {
   });
 }
 
-// Before anything was copied.
+// Undoes begin_one(), before anything was copied.
 void Windows::give_up_moves(BatchSource& source) {
   for (const BatchMove& move : source.moves) {
     if (move.block->state == State::Moving) cancel(*move.block, *move.to);
@@ -234,7 +235,7 @@ Result<void> Windows::copy(const Batch& batch) const {
   return {};
 }
 
-// The copies are over. `copied`: and hold what the pieces hold.
+// Called when the copies have ended. `copied`: all of them succeeded.
 Result<void> Windows::finish(Batch& batch, bool copied, Size& freed) {
   for (const BatchSource& source : batch.sources) {
     for (const BatchMove& move : source.moves) {
@@ -257,7 +258,7 @@ Result<void> Windows::finish(Batch& batch, bool copied, Size& freed) {
   return outcome;
 }
 
-// Puts the chunk that holds the copy behind the addresses of the piece.
+// Maps the chunk that has the copy behind the addresses of the piece.
 Result<void> Windows::exchange(SharedChunk& from, const BatchMove& move) {
   using Left = WindowMaps::Left;
   WindowBlock& block = *move.block;
@@ -284,18 +285,18 @@ Result<void> Windows::exchange(SharedChunk& from, const BatchMove& move) {
   return done.outcome;
 }
 
-// The piece stays where it is, and what it was to have there is vacant again.
+// The piece stays where it is, and its target bytes become vacant again.
 void Windows::cancel(WindowBlock& block, SharedChunk& target) {
   shared_.end_use(target);
   shared_.take_out(target, block);
   if (std::exchange(block.state, State::Live) != State::Released) return;
-  // Freed meanwhile, and counted then.
+  // Freed meanwhile; end_life() has updated the counters.
   const FreeTicket ticket = block.ticket();
   if (ticket.is_for_anyone() || order_.is_done(ticket)) return keep(block);
   cached_.add_pending(block);
 }
 
-// Whether the chunk has gone back to the store.
+// Returns whether the chunk has returned to the store.
 bool Windows::end_emptying(const BatchSource& source) {
   SharedChunk& chunk = *source.chunk;
   const auto is_gone = [&] { return chunk.id != source.id; };
@@ -310,7 +311,7 @@ bool Windows::end_emptying(const BatchSource& source) {
   return false;
 }
 
-// Copies that outlived their time: what they wrote is out of date by now.
+// Ends batches whose copies outlasted their time limit. What they wrote is out of date by now.
 void Windows::settle_batches() {
   if (unfinished_.empty()) return;
   const RelaxedCapture relaxed{driver_};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live memory of windows leaves and comes back under the same addresses: chunks that pieces share,
-// each mapped into many windows, and chunks of one block's own.
+// Evicting live memory of windows and restoring it at the same addresses: chunks that pieces share,
+// each mapped into many windows, and chunks that belong to one block.
 #include "alloc/eviction_set.hpp"
 #include "alloc/windows/windows.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 using State = WindowBlock::State;
 using Behind = WindowBlock::Behind;
 
-// The index of a chunk that is shared.
+// The EvictedChunk::index of a shared chunk.
 constexpr std::size_t shared_chunk = ~std::size_t{0};
 
 const char* why_it_stays(const SharedChunk& chunk) {

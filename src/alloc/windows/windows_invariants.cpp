@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The validity walk.
+// The invariant check.
 #include <algorithm>
 #include <unordered_map>
 
@@ -127,7 +127,7 @@ InvariantViolation Windows::violation_of_blocks() const {
       for (const BatchMove& move : source.moves) ++copies[move.to];
     }
   }
-  // A batch that is under way right now is in nobody's books but its own.
+  // A batch in progress is recorded nowhere else.
   if (moves > in_state[State::Moving] + in_state[State::Released]) {
     return "windows: moves are remembered that are over";
   }
@@ -137,7 +137,7 @@ InvariantViolation Windows::violation_of_blocks() const {
   return {};
 }
 
-// The windows and what is free tile what is reserved.
+// The windows and the free addresses tile the reserved addresses.
 InvariantViolation Windows::violation_of_addresses() const {
   std::vector<MappedRun> runs;
   for_each_block([&](const WindowBlock& block) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocation under pressure, by one thread at a time: cached windows are given up, frees waited
-// for, live pieces moved together.
+// Allocation under pressure, by one thread at a time: releases cached windows, waits for frees, and
+// compacts live pieces.
 #include <unordered_set>
 
 #include "alloc/reclaim_steps.hpp"
@@ -11,21 +11,22 @@
 namespace cuvmm {
 namespace {
 
-// A thread that stops a device to make room makes some for the next ones too.
+// A thread that stops the device to make room also makes some for the next requests.
 constexpr Size chunks_to_spare = 16;
 
-// Others may take what one has made room for.
+// Other threads may take the room that this one has made.
 constexpr int compactions_at_most = 4;
 
-// A plan that was in vain is made again after one change for so many chunks: it looks at them all.
+// A plan examines all chunks. So after a futile one, the number of changes to wait for before the
+// next grows by one per this many chunks.
 constexpr std::size_t chunks_a_change = 1024;
 
 }  // namespace
 
 class Windows::Turn {
  public:
-  // Waits for it, but for no longer than the settings say; while live pieces are moved, no work
-  // runs that could be waiting for us, and that time does not count.
+  // Waits for the turn, no longer than the settings say. Time in which live pieces are moved does
+  // not count: no work runs then that could be waiting for this thread.
   explicit Turn(Windows& windows) : windows_(windows) {
     Holding holding{windows.lock_};
     std::uint64_t until = windows.deadline();
@@ -105,16 +106,15 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
   return refusal;
 }
 
-// What the store would have to have.
+// The bytes that the store would have to supply.
 Size Windows::missing_bytes(const Request& request) {
   const bool has_place = !request.shape.has_piece() || request.spare ||
                          shared_.find(request.shape.format(), request.look).has_value();
   return request.missing_whole() + (has_place ? 0 : granule_);
 }
 
-// Cached windows, in favour of what the request misses. Whole chunks first: that is quick. Then,
-// for a piece, one window after the other, those that nobody has wanted for longest. Whether there
-// were any.
+// Releases cached windows for what the request lacks. Whole chunks first, which is quick; then, for
+// a piece, one window at a time, least recently freed first. Returns whether there were any.
 bool Windows::give_up_for(const Request& request) {
   const std::size_t before = cached_.ready();
   const Size missing = missing_bytes(request);
@@ -128,7 +128,8 @@ bool Windows::give_up_for(const Request& request) {
   return cached_.ready() != before;
 }
 
-// There is memory, but no addresses for it, or the driver has too much mapped.
+// For the case that memory is available, but addresses are not, or the driver refuses more
+// mappings.
 void Windows::give_up_some() {
   constexpr int small_ones = 1024;
   while (cached_.oldest_large() != nullptr) give_up(*cached_.oldest_large());
@@ -137,7 +138,7 @@ void Windows::give_up_some() {
   }
 }
 
-// Whether some work is done that kept freed blocks from being used.
+// Returns whether work that kept freed blocks from being reused is now done.
 bool Windows::wait_for_a_free(std::uint64_t until) {
   FreeTicket oldest;
   std::unordered_set<StreamId> streams;
@@ -157,12 +158,12 @@ bool Windows::wait_for_a_free(std::uint64_t until) {
   }
   if (!order_.wait(oldest, until)) return false;
   const Holding holding{lock_};
-  // None, where another thread has seen it first.
+  // May settle none, if another thread was first.
   settle_pending();
   return true;
 }
 
-// Whether live pieces were moved such that it is worth while trying again.
+// Compacts live pieces. Returns whether a retry is worthwhile.
 Result<bool> Windows::make_room(const Request& request) {
   Size missing = 0;
   {
@@ -172,7 +173,7 @@ Result<bool> Windows::make_room(const Request& request) {
     if (changes_ < worth_while_from_ && futile_bytes_ <= missing) return false;
     const Size can_be = plan_compaction(missing / granule_).chunks() * granule_;
     if (can_be < missing) {
-      // Nothing is gained by stopping the device, nor by planning again before much has changed.
+      // Stopping the device gains nothing, nor does planning again before much has changed.
       worth_while_from_ = changes_ + 1 + shared_.all().size() / chunks_a_change;
       futile_bytes_ = missing;
       return false;
@@ -199,7 +200,7 @@ void Windows::forget_refusals() {
 void Windows::set_compacting(bool is_compacting) {
   const Holding holding{lock_};
   is_compacting_ = is_compacting;
-  turn_ended_.notify_all();  // who waits for the turn has more time, or less, from now on
+  turn_ended_.notify_all();  // deadlines of the threads that wait for the turn change
 }
 
 }  // namespace cuvmm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of freed blocks: kept mapped for the next of their size, and given up again.
+// Freed blocks: keeping them mapped for the next block of their size, and releasing them.
 #include <unordered_set>
 
 #include "alloc/windows/window_batch.hpp"
@@ -35,7 +35,7 @@ void Windows::end_life(WindowBlock& block, const FreeTicket& ticket) {
   cached_.add_pending(block);
 }
 
-// For the next block of its size. It was in use until now, and is in no list.
+// Keeps a block for the next one of its size. It was in use until now, and is in no list.
 void Windows::keep(WindowBlock& block) {
   if (block.shared != nullptr) shared_.end_use(*block.shared);
   if (is_reusable(block)) return cached_.add_ready(block);
@@ -45,7 +45,7 @@ void Windows::keep(WindowBlock& block) {
 bool Windows::is_reusable(const WindowBlock& block) const {
   if (block.whole != nullptr && (block.pins() & held_by_others) != 0) return false;
   if (block.whole != nullptr && block.whole->deferred_bytes != 0) return false;
-  // The next one may find room on the device.
+  // The next block may find room on the device.
   if (residency(block) == Residency::Far) return false;
   if (block.shared == nullptr) return true;
   return block.shared->takes_blocks() && block.piece_behind == Behind::Usable;
@@ -62,7 +62,7 @@ Size Windows::far_bytes_of(const ChunkRef& chunk) const {
                                                                                  : 0;
 }
 
-// A chunk of a block's own is mapped behind it from now on, or no longer.
+// Account for a chunk of a block's own that is now mapped, or no longer.
 void Windows::add_bytes_of(WindowBlock::Whole& whole, const ChunkRef& chunk) {
   whole.bytes += chunk->size();
   whole_bytes_ += chunk->size();
@@ -82,8 +82,8 @@ void Windows::give_up(WindowBlock& ready) {
   unmap_block(ready);
 }
 
-// Unmaps the window of a block that nobody holds, that is not in use and in no list, and forgets
-// it. Where the driver refuses, what it left is tried again later.
+// Unmaps the window of a block that is not held, not in use and in no list, and ends the block. If
+// the driver refuses, tidy() tries the rest again.
 void Windows::unmap_block(WindowBlock& block) {
   if (!adrift_.empty()) std::erase(adrift_, &block);
   if (!unmap_all(block)) {
@@ -103,7 +103,7 @@ void Windows::unmap_block(WindowBlock& block) {
   records_.give_back(block);
 }
 
-// From the back, so that what is still mapped begins at the window's beginning.
+// Unmaps from the back, so that the chunks that remain after a refusal are the first ones.
 bool Windows::unmap_all(WindowBlock& block) {
   const PlacedBlock placed = block.placed(granule_);
   if (block.piece_behind != Behind::Nothing) {
@@ -122,7 +122,7 @@ bool Windows::unmap_all(WindowBlock& block) {
   return true;
 }
 
-// Asked twice before it counts as refused.
+// Tries twice before it reports a refusal.
 bool Windows::unmap_one(CUdeviceptr address, const ChunkRef& chunk) {
   if (maps_.unmap(address, chunk).ok()) return true;
   const Result<void> again = maps_.unmap(address, chunk);
@@ -148,7 +148,7 @@ void Windows::remove_large(WindowBlock& block) {
   block.whole.reset();
 }
 
-// All windows of a chunk without a piece in use. Whether the chunk is gone.
+// Releases all windows of a chunk without a piece in use. Returns whether the chunk is gone.
 bool Windows::give_up_pieces(SharedChunk& idle) {
   const SharedChunk::Id id = idle.id;
   for (WindowBlock* piece : idle.pieces.copy()) {
@@ -157,7 +157,7 @@ bool Windows::give_up_pieces(SharedChunk& idle) {
   return SharedChunks::if_still(&idle, id) == nullptr;
 }
 
-// Chunks that no piece in use lies in, until so many bytes of them have gone back to the store.
+// Releases chunks without a piece in use, until `wanted` bytes have returned to the store.
 Size Windows::give_up_whole_chunks(Size wanted) {
   const Size before = shared_.physical_bytes() + whole_bytes_;
   const auto given_up = [&] { return before - shared_.physical_bytes() - whole_bytes_; };
@@ -189,7 +189,8 @@ std::size_t Windows::settle_pending() {
   return settled;
 }
 
-// How far the device has come with what was freed: nobody else asks, where no stream is used again.
+// Finds out how far the device has come with freed blocks. If no stream is used again, nothing else
+// does.
 void Windows::look_at_pending() {
   std::unordered_set<StreamId> streams;
   for (const WindowBlock* block = cached_.oldest_pending(); block != nullptr;
@@ -198,7 +199,7 @@ void Windows::look_at_pending() {
   }
 }
 
-// What the driver refused, and what was waited for in vain, is tried again.
+// Retries what the driver refused and what did not finish in time.
 void Windows::tidy() {
   settle_batches();
   look_at_pending();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What resizing does with windows: the chunks of one block are put behind the addresses of another,
-// so that its bytes are there without having been copied.
+// Resizing: maps the chunks of one block behind the addresses of another, so that the bytes are
+// there without being copied.
 #include <algorithm>
 
 #include "alloc/windows/windows.hpp"
@@ -12,10 +12,10 @@ using State = WindowBlock::State;
 
 constexpr const char* handing_over = "put chunks behind another block";
 
-// So many blocks are looked at for the one that a new one probably takes over from.
+// How many blocks to examine for the one that a new block probably takes over from.
 constexpr std::size_t blocks_looked_at = 256;
 
-// More chunks than that cost more to map than there is to gain.
+// Mapping more chunks than this costs more than it gains.
 constexpr std::size_t cuts_at_most = 32;
 
 Size sum_of(const std::vector<ChunkRef>& chunks) {
@@ -32,7 +32,7 @@ std::vector<ChunkRef> first_of(const WindowBlock::Whole& whole, std::size_t coun
 bool may_take_part(const WindowBlock& block, Size granule) {
   if (block.state != State::Live || block.pinned() || block.whole == nullptr) return false;
   if (block.shared != nullptr && block.piece_behind != WindowBlock::Behind::Usable) return false;
-  // Another holder of the chunk is about to make it known to others.
+  // A chunk with another reference is about to be exported.
   const auto& chunks = block.whole->chunks;
   return is_multiple(block.address(), granule) &&
          std::all_of(chunks.begin(), chunks.end(),
@@ -43,7 +43,7 @@ bool may_give(const WindowBlock& block, Size granule) {
   return may_take_part(block, granule) && block.whole->deferred_bytes == 0;
 }
 
-// Where the first chunks end that lie wholly within so many bytes.
+// The ends of the chunks that lie wholly within the block's first `bytes` bytes.
 std::vector<Size> ends_within(const WindowBlock& block, Size bytes) {
   std::vector<Size> ends;
   Size end = 0;
@@ -57,8 +57,8 @@ std::vector<Size> ends_within(const WindowBlock& block, Size bytes) {
 
 }  // namespace
 
-// Where the chunks end of the block that a new one of that size probably takes over from, if they
-// have `at_least` so many bytes on average.
+// The ends of the chunks of the block that a new one of that size probably takes over from, if the
+// chunks average at least `at_least` bytes.
 std::vector<Size> Windows::likely_cuts(const Shape& shape, Size at_least) const {
   std::vector<Size> best;
   if (shape.granted < smallest_at_granule(granule_)) return best;
@@ -69,7 +69,7 @@ std::vector<Size> Windows::likely_cuts(const Shape& shape, Size at_least) const 
     std::vector<Size> ends = ends_within(block, shape.whole_bytes());
     if (!ends.empty() && (best.empty() || ends.back() > best.back())) best = std::move(ends);
   }
-  // Each chunk has to be worth it: what is cut and then copied after all only costs more to map.
+  // The chunks must be worth it: if the copy is made after all, the cuts only cost more to map.
   if (best.empty() || best.size() > cuts_at_most || best.back() < at_least * best.size()) return {};
   return best;
 }
@@ -101,8 +101,8 @@ Size Windows::deferred_bytes(const WindowBlock& block) const {
   return block.whole != nullptr ? block.whole->deferred_bytes : 0;
 }
 
-// The block has no memory behind its first bytes, where its chunks end as well. Each step is true
-// to the books by itself, and asked for twice.
+// Unmaps the chunks behind the block's first bytes; one of its chunks must end there. Each step
+// keeps the bookkeeping exact, and is tried twice.
 Result<void> Windows::take_front(WindowBlock& block, Size bytes) {
   WindowBlock::Whole& whole = *block.whole;
   while (whole.deferred_bytes < bytes) {
@@ -117,7 +117,7 @@ Result<void> Windows::take_front(WindowBlock& block, Size bytes) {
   return {};
 }
 
-// The last first, so that what lacks memory is always the beginning.
+// Maps the last chunk first, so that the part without memory is always at the beginning.
 Result<void> Windows::put_front(WindowBlock& block, const std::vector<ChunkRef>& chunks) {
   WindowBlock::Whole& whole = *block.whole;
   for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
@@ -131,8 +131,8 @@ Result<void> Windows::put_front(WindowBlock& block, const std::vector<ChunkRef>&
   return maps_.allow(block.address() + whole.deferred_bytes, sum_of(chunks));
 }
 
-// Other chunks behind a block's first bytes, up to where one of its own ends. After an Error those
-// before, or none.
+// Maps other chunks behind a block's first bytes, up to the end of one of its own. After an Error
+// the old chunks are there, or none.
 Result<void> Windows::exchange_front(WindowBlock& block, const std::vector<ChunkRef>& chunks,
                                      const std::vector<ChunkRef>& before) {
   const Size bytes = block.whole->deferred_bytes + sum_of(before);
@@ -147,7 +147,7 @@ void Windows::put_back(WindowBlock& block, Size bytes, const std::vector<ChunkRe
     if (!take_front(block, bytes).ok()) continue;
     if (before.empty() || put_front(block, before).ok()) return;
   }
-  // What the driver refuses so often has no memory then, and back() tries again.
+  // If the driver refuses that often, these bytes have no memory until back() tries again.
   (void)take_front(block, bytes);
 }
 
@@ -195,7 +195,7 @@ Result<Windows::Movable> Windows::transfer(WindowBlock& from, WindowBlock& to, S
   return plan;
 }
 
-// The block ends, and its window with it: what lay behind it lies elsewhere now.
+// Ends the block and its window. The chunks that were moved lie behind another block now.
 void Windows::end_emptied(WindowBlock& block) {
   ++changes_;
   --counters_.live_blocks;
@@ -205,8 +205,8 @@ void Windows::end_emptied(WindowBlock& block) {
   unmap_block(block);
 }
 
-// One chunk where there is one of that size: of the store's, after others have given theirs up, or
-// in host memory. Else many of a granule.
+// One chunk of that size if possible: from the store, at first as it is and then after releasing
+// cached windows, or spilled. Otherwise many chunks of one granule.
 Result<std::vector<ChunkRef>> Windows::take_backing(Size wanted) {
   const Result<ChunkRef> one = store_.take(kind(wanted), this);
   if (one.ok()) return std::vector{*one};
