@@ -63,7 +63,7 @@ namespace detail {
   std::abort();
 }
 [[noreturn]] inline void no_error() {
-  std::fputs("cuvmm: error() was asked of a call that succeeded\n", stderr);
+  std::fputs("cuvmm: error() was called on a successful result\n", stderr);
   std::abort();
 }
 }  // namespace detail

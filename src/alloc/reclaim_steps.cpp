@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::array<const char*, 6> parts{"new memory",
                                            "moving free chunks",
-                                           "giving up what is cached",
+                                           "releasing cached blocks",
                                            "waiting for pending work",
                                            "moving live blocks",
                                            "memory elsewhere"};

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "alloc/windows/windows.hpp"
-#include "vmm/scratch_mapping.hpp"
 
 namespace cuvmm {
 
@@ -13,7 +12,7 @@ struct Windows::BatchMove {
   WindowBlock* block;
   SharedChunk* to;
   SharedChunk::Id to_id;
-  CUdeviceptr way = 0;  // a granule of addresses through which `to` is written
+  CUdeviceptr write_address = 0;  // a granule of addresses through which `to` is written
 };
 
 struct Windows::BatchSource {
@@ -25,7 +24,6 @@ struct Windows::BatchSource {
 struct Windows::Batch {
   std::vector<BatchSource> sources;
   CUstream stream = nullptr;
-  std::shared_ptr<ScratchMapping> place;  // the target of the copies if it is not a window
 };
 
 struct Windows::Plan {

@@ -231,7 +231,7 @@ class Windows final : public EvictionSource, public ReclaimClient {
   void begin(Batch& batch);
   bool begin_one(BatchSource& source);
   bool can_begin(const BatchSource& source) const;
-  bool find_ways(BatchSource& source) const;
+  bool find_write_addresses(BatchSource& source) const;
   void give_up_moves(BatchSource& source);
   Result<void> copy(const Batch& batch) const;
   Result<void> finish(Batch& batch, bool copied, Size& freed);

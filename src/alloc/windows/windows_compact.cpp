@@ -56,12 +56,6 @@ bool takes_part(const SharedChunk& chunk) {
   return chunk.takes_blocks() && chunk.copies == 0 && chunk.in_use != 0;
 }
 
-// Whether the target is already mapped for the copies alone, and holds nothing yet.
-template <class Move>
-bool has_a_way(const Move& move) {
-  return move.way != 0;
-}
-
 }  // namespace
 
 // Selects up to `chunks` chunks to empty, and where their pieces go. Ready pieces count as vacant.
@@ -155,7 +149,7 @@ Result<void> Windows::carry_out(Plan& plan, const Compaction& how, Size& freed) 
 void Windows::begin(Batch& batch) {
   std::erase_if(batch.sources, [this](BatchSource& source) { return !begin_one(source); });
   std::erase_if(batch.sources, [this](BatchSource& source) {
-    if (find_ways(source)) return false;
+    if (find_write_addresses(source)) return false;
     give_up_moves(source);
     return true;
   });
@@ -174,8 +168,7 @@ bool Windows::can_begin(const BatchSource& source) const {
   }
   return std::all_of(source.moves.begin(), source.moves.end(), [&](const BatchMove& move) {
     return move.block->shared == &chunk && may_move(*move.block) && move.to->id == move.to_id &&
-           (has_a_way(move) || takes_part(*move.to)) &&
-           move.to->could_be_vacant(chunk.where(*move.block));
+           takes_part(*move.to) && move.to->could_be_vacant(chunk.where(*move.block));
   });
 }
 
@@ -200,12 +193,11 @@ bool Windows::begin_one(BatchSource& source) {
 
 // Finds addresses through which to write each target: the window of any block in it. None of those
 // windows is unmapped while copies run.
-bool Windows::find_ways(BatchSource& source) const {
+bool Windows::find_write_addresses(BatchSource& source) const {
   return std::all_of(source.moves.begin(), source.moves.end(), [this](BatchMove& move) {
-    if (has_a_way(move)) return true;
     for (const WindowBlock* piece : move.to->pieces) {
       if (piece->shared != move.to || piece->piece_behind != Behind::Usable) continue;
-      move.way = piece->placed(granule_).piece_window();
+      move.write_address = piece->placed(granule_).piece_window();
       return true;
     }
     return false;
@@ -227,7 +219,7 @@ Result<void> Windows::copy(const Batch& batch) const {
       const PlacedBlock placed = move.block->placed(granule_);
       const Stretch piece = placed.piece();
       TRY(driver_.check(
-          driver_.cuMemcpyDtoDAsync(move.way + piece.offset, placed.piece_window() + piece.offset,
+          driver_.cuMemcpyDtoDAsync(move.write_address + piece.offset, placed.piece_window() + piece.offset,
                                     piece.size, batch.stream),
           "copy a piece of a block", piece.size));
     }
