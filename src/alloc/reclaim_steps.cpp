@@ -12,7 +12,7 @@ constexpr std::array<const char*, 6> parts{"new memory",
                                            "releasing cached blocks",
                                            "waiting for pending work",
                                            "moving live blocks",
-                                           "memory elsewhere"};
+                                           "spilled memory"};
 constexpr std::size_t combinations = std::size_t{1} << parts.size();
 
 std::string words_of(std::size_t bits) {
