@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what of a shared card.
+// Which process holds how much of a shared card.
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -89,8 +89,8 @@ TEST_F(SharedCards, ACardThatNobodyUsesAnyMoreIsMadeAnew) {
   EXPECT_EQ(later.look().devices, 2);
 }
 
-// The program forks or starts another one, and says which once that runs: until then the system
-// has not closed what it is not to have.
+// The child writes a byte once it runs. Until then the system has not yet closed the descriptors
+// that it must not inherit.
 pid_t once_it_runs(int reads_from, pid_t started) {
   char byte = 0;
   return ::read(reads_from, &byte, 1) == 1 ? started : -1;
@@ -131,7 +131,7 @@ CHILD_ROLE(holds_memory_and_starts_a_program) {
   hold_memory_and_start(link, &program_that_waits);
 }
 
-// Its children live on; its memory still goes with it.
+// The children outlive the process, but its memory is freed with it.
 void expect_memory_to_go_with(const std::string& role, Member& survivor,
                               const std::vector<std::string>& environment) {
   Child holder{role, {}, environment};
@@ -166,7 +166,7 @@ TEST_F(SharedCards, TheEndOfAForkedChildFreesNothing) {
   EXPECT_EQ(survivor.look().free, memory - 60 * MiB);
 }
 
-// More than half of it each time, so that no two may have it at once.
+// Takes more than half of the card each time, so that no two processes can hold it at once.
 CHILD_ROLE(takes_most_of_it_often) {
   GIVEN(driver().cuInit(0));
   PrimaryContext context;

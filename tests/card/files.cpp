@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file behind a shared card, and what stands in its way.
+// The file behind a shared card, and the obstacles to opening it.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -77,7 +77,7 @@ TEST_F(SharedCards, ProcessesOfAnotherVersionAreNotDisturbed) {
   EXPECT_EQ(start_answer(environment()), CUDA_SUCCESS);
 }
 
-// As a process does that is alive, at each of the places.
+// Locks every other place, as live processes would.
 TEST_F(SharedCards, ACardIsForSoManyProcesses) {
   Member user = member();
   const OwnedFd books{::open(file().c_str(), O_RDWR)};
@@ -93,14 +93,14 @@ TEST_F(SharedCards, ACardIsForSoManyProcesses) {
   EXPECT_EQ(start_answer(environment()), CUDA_SUCCESS);
 }
 
-// The answer while there is no room for a file, and the answer once there is.
+// The answer while no file can be created or opened, and the answer afterwards.
 struct TwoAnswers {
   CUresult without = CUDA_SUCCESS;
   CUresult with = CUDA_SUCCESS;
 };
 
 void send_answers(Link& link, int resource, rlim_t least) {
-  (void)driver();  // loading it takes descriptors of its own
+  (void)driver();  // loading the driver takes descriptors of its own
   rlimit before{};
   ::getrlimit(resource, &before);
   rlimit none = before;
@@ -137,7 +137,7 @@ TEST_F(SharedCards, AProcessWithoutDescriptorsIsToldAndMayTryAgain) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-// As programs do that become daemons.
+// As programs do when they become daemons.
 CHILD_ROLE(closes_what_is_open) {
   GIVEN(driver().cuInit(0));
   PrimaryContext context;

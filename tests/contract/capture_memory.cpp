@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a capture allows to be done to memory, by its mode and the thread's. Measured on an H200
+// Which memory operations a capture allows, by its mode and the thread's mode. Measured on an H200
 // unless marked.
 #include "streams_support.hpp"
 
@@ -9,7 +9,7 @@ namespace {
 class CaptureMemory : public DriverContract {
  protected:
   void TearDown() override {
-    // A thread's mode outlives a test.
+    // A thread's mode would outlive the test.
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     EXPECT_CUDA(driver().cuThreadExchangeStreamCaptureMode(&mode));
     EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL) << "the test left the thread in another mode";
@@ -159,7 +159,7 @@ TEST_F(CaptureMemory, AThreadLocalCaptureLeavesOtherThreadsFree) {
   EXPECT_CUDA(driver().cuMemFree(memory));
 }
 
-// What cuvmm does for its own memory while a program captures.
+// As cuvmm does for its own memory while the program captures.
 TEST_F(CaptureMemory, ARelaxedThreadMayDoMemoryWorkInsideAGlobalCapture) {
   const GivenStream capturing;
   const GivenStream other;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a capture does not allow, and what happens to it then. Measured on an H200 unless marked.
+// What a capture forbids, and what then happens to it. Measured on an H200 unless marked.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {

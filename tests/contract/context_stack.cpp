@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts: made, pushed, popped, destroyed.
+// Creating, pushing, popping and destroying contexts.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -150,7 +150,7 @@ TEST_F(Contexts, ADestroyedContextOnTheStackAnswersThatItIsGone) {
   const CUcontext other = created();
   CUdeviceptr memory = 0;
 
-  // Destroyed by another thread, it stays current on this one.
+  // After another thread destroys the context, it stays current on this one.
   CallElsewhere destroy{[&] { return driver().cuCtxDestroy(other); }};
   ASSERT_CUDA(destroy.answer());
 

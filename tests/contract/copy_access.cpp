@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which memory copies and sets may name: refused at the call, before anything is done. All measured
-// on an H200, or two.
+// Which memory copies and sets may name: the call itself is refused, before any work is done. All
+// measured on one or two H200s.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {

@@ -57,7 +57,7 @@ class GraphNodes : public DriverContract {
     return copy;
   }
 
-  // One more on the word at an address.
+  // Adds a node that increments the word at the address.
   CUgraphNode add_increment(CUgraph graph, std::vector<CUgraphNode> after, CUdeviceptr at) {
     std::uint32_t count = 1;
     void* parameters[] = {&at, &count, nullptr};
@@ -155,7 +155,7 @@ TEST_F(GraphNodes, AHostNodeCallsItsFunction) {
 
 TEST_F(GraphNodes, KernelParametersAreCopiedWhenTheNodeIsAdded) {
   const GivenGraph graph;
-  add_increment(graph, {}, word(0));  // its parameters died with the call
+  add_increment(graph, {}, word(0));  // its parameters have gone out of scope
 
   run(graph);
 

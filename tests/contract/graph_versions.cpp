@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same graph work through the other signatures and the less common calls.
+// Graph operations through other signatures and less common calls.
 #include <atomic>
 
 #include "streams_support.hpp"
@@ -183,7 +183,7 @@ TEST_F(GraphVersions, AUserObjectDiesWithTheGraphThatHoldsIt) {
     EXPECT_EQ(destroyed, 0);
   }
 
-  // The destructor may run on another thread, some time after.
+  // The destructor may run later, on another thread.
   for (int i = 0; i < 2000 && destroyed == 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches: how parameters get to a kernel, and which launches are refused.
+// Launches: how parameters reach a kernel, and which launches are refused.
 #include <array>
 #include <cstring>
 
@@ -44,7 +44,7 @@ TEST_F(Launches, ParametersOfEverySizeArrive) {
   EXPECT_EQ(received(), sent);
 }
 
-// The kernel's parameters as they lie in its parameter space.
+// The kernel's parameters as laid out in its parameter space.
 struct Packed {
   std::uint8_t small = 0xA1;
   std::uint16_t medium = 0xB2B3;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Managed memory: what is said about it, and told again. All measured on an H200.
+// Managed memory: advice, and the queries that report it. All measured on an H200.
 #include <array>
 
 #include "streams_support.hpp"

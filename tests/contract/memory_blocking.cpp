@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuMemAlloc and cuMemFree. When a free waits for work: free_waits_for_work.cpp.
+// cuMemAlloc and cuMemFree. free_waits_for_work.cpp has when a free waits for work.
 #include <thread>
 
 #include "support/child.hpp"
@@ -116,8 +116,8 @@ TEST_F(BlockingMemory, ComesBackToFreeMemory) {
   EXPECT_EQ(memory_info().free, free_before);
 }
 
-// How much a block takes depends on what other blocks left over, so this is asked in a process
-// that has none.
+// The size of a block depends on what other blocks have left over, so this runs in a process that
+// has no other blocks.
 CHILD_ROLE(counts_what_blocks_take) {
   PrimaryContext context;
   const Size at_first = memory_info().free;

@@ -34,7 +34,7 @@ class GivenHost {
   void* bytes_ = nullptr;
 };
 
-// Ordinary memory of the program's own.
+// Ordinary memory that the program allocated itself.
 class OwnMemory {
  public:
   OwnMemory()

@@ -14,7 +14,7 @@ namespace {
 
 class Modules : public DriverContract {};
 
-// A variable with a value, one without, and two entries.
+// One variable with a value, one without, and two entries.
 constexpr char small_ptx[] = R"(
 .version 7.0
 .target sm_50
@@ -213,7 +213,7 @@ TEST_F(Modules, AModuleBelongsToItsContext) {
   EXPECT_CUDA(synchronize());
 }
 
-// A card may crash on a handle that is none, so only the simulated driver is asked.
+// A card may crash on an invalid handle, so only the simulated driver is asked.
 TEST_F(Modules, AFunctionOfAnUnloadedModuleIsRefused) {
   NEEDS_SIMULATED_DRIVER();
   GivenModule module;

@@ -97,7 +97,7 @@ TEST_F(Libraries, AKernelLaunchesInWhicheverContextIsCurrent) {
   EXPECT_TRUE(all_words_are(memory.address(), 16, 8));
 }
 
-// Measured: launches take a CUkernel in a function's place, questions about functions do not.
+// Measured: launches accept a CUkernel in place of a function, queries about functions do not.
 TEST_F(Libraries, AKernelIsNoFunctionWhenItsParametersAreAskedFor) {
   NEEDS_CALL(cuFuncGetParamInfo);
   const GivenLibrary library;

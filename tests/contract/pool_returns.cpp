@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a pool's memory serves others again, and when it goes back to the device.
+// When a pool's memory becomes available to others, and when it goes back to the device.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -155,7 +155,8 @@ TEST_F(PoolReturns, WhatAPoolHoldsUnusedServesOtherCallsOnAFullDevice) {
   EXPECT_LT(reserved(pool), most);
 }
 
-// Whatever the pool may reuse, and though neither the stream nor the pool is there to be asked.
+// Holds whatever the pool's reuse attributes are, and although neither the stream nor the pool can
+// be queried any more.
 TEST_F(PoolReturns, WhatAnEndedPoolHeldServesOtherCallsOnceItsWorkIsDone) {
   const Size most = round_down(memory_info().free / 10 * 7, 2 * MiB);
   const GivenStream busy;

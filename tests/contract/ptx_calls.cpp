@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of PTX that call themselves or are called through pointers, variables that begin with
-// addresses, and the memory that kernels take by malloc.
+// PTX functions that call themselves or are called through pointers, variables initialized with
+// addresses, and memory that kernels allocate with malloc.
 #include <functional>
 
 #include "ptx_programs.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program can ask about the three kinds of memory. Measured, row by row: libraries choose
-// their way by these answers.
+// What a program can query about the three kinds of memory. Measured, row by row: libraries choose
+// their code paths by these answers.
 #include <unistd.h>
 
 #include "query_support.hpp"
@@ -204,7 +204,7 @@ TEST_F(AskedAboutMapped, ItsCopiesCannotBeMadeToWait) {
   EXPECT_ANSWER(CUDA_ERROR_NOT_SUPPORTED, set_sync_memops(memory_->address()));
 }
 
-// What the driver grants beyond the size that was asked for is nobody's.
+// Memory that the driver grants beyond the requested size belongs to nobody.
 TEST_F(AskedAboutBlocking, NothingLiesPastTheSizeThatWasAskedFor) {
   const GivenBlocking small{1000};
   const CUdeviceptr past = small.address() + 1000;
@@ -244,7 +244,7 @@ TEST_F(AskedAboutMapped, ItCanBeADmaBuf) {
   EXPECT_CUDA(get_dma_buf(memory_->address(), asked_size));
 }
 
-// What all three answer alike
+// Queries that all three kinds answer alike.
 void expect_device_memory(CUdeviceptr address) {
   EXPECT_EQ(asked<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address), 0);
   EXPECT_EQ(asked<unsigned>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be asked about pointers that are no device memory, several things at once, and how much
-// memory there is.
+// Queries about pointers that are not device memory, about several attributes at once, and about
+// how much memory there is.
 #include <array>
 
 #include "query_support.hpp"

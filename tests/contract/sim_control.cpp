@@ -99,7 +99,7 @@ TEST_F(SimControl, ModelledTimeIsThatOfTheMeasuredCalls) {
   EXPECT_NEAR(sim()->modelled_microseconds() - before, 57, 1);
 }
 
-// Of what has been done, since a card's time passes when its work runs.
+// Waits for the work of the calls, since a card's time passes when work runs.
 template <class Calls>
 double modelled(const Calls& calls) {
   const double before = sim()->modelled_microseconds();
@@ -142,7 +142,7 @@ TEST_F(SimControl, ModelledTimeOfAPoolIsThatOfGrowingItOnce) {
     GIVEN(driver().cuMemFreeAsync(given_from(pool, 1 * MiB, stream), stream));
   };
   EXPECT_GT(modelled(take_and_give), 30);
-  const CUdeviceptr kept = given_from(pool, 1 * MiB, stream);  // or the pool shrinks at the wait
+  const CUdeviceptr kept = given_from(pool, 1 * MiB, stream);  // else the wait shrinks the pool
   EXPECT_NEAR(modelled(take_and_give), 1.2, 0.1);
   GIVEN(driver().cuMemFreeAsync(kept, stream));
 }
@@ -168,7 +168,7 @@ TEST_F(SimControl, ABlockTakenAgainIsEmpty) {
     GIVEN(driver().cuMemsetD8(freed, 0xAB, size));
   }
   const GivenBlocking again{size};
-  EXPECT_EQ(again.address(), freed);  // else this shows nothing
+  EXPECT_EQ(again.address(), freed);  // otherwise the test shows nothing
   std::vector<std::byte> bytes(size, std::byte{0xCD});
   GIVEN(driver().cuMemcpyDtoH(bytes.data(), again.address(), size));
   EXPECT_EQ(bytes, std::vector<std::byte>(size));
@@ -269,7 +269,7 @@ TEST_F(SimControl, DelaysAreSetByTheEnvironment) {
 
 CHILD_ROLE(leaves_a_stream) {
   ASSERT_NE(std::freopen(arguments.at(0).c_str(), "w", stderr), nullptr);
-  left_behind<PrimaryContext>();  // whose end would end the stream
+  left_behind<PrimaryContext>();  // its destruction would end the stream
   CUstream stream = nullptr;
   GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams as objects: flags, priorities, ids, contexts, and what is refused.
+// Streams as objects: flags, priorities, ids, contexts, and refusals.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -188,7 +188,7 @@ TEST_F(StreamCreation, TheDefaultStreamsCannotBeDestroyed) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_HANDLE, driver().cuStreamDestroy(per_thread_stream));
 }
 
-// A card may crash on a handle that is none, so only the simulated driver is asked.
+// A card may crash on an invalid handle, so only the simulated driver is asked.
 TEST_F(StreamCreation, AHandleThatIsNoStreamIsRefused) {
   NEEDS_SIMULATED_DRIVER();
   int not_a_stream = 0;

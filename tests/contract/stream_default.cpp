@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams that nobody creates: the legacy one and each thread's own.
+// The streams that always exist: the legacy stream and each thread's own.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -168,7 +168,7 @@ TEST_F(DefaultStream, AnEventRecordedOnTheLegacyStreamIsBehindBlockingStreams) {
   EXPECT_CUDA(driver().cuEventSynchronize(event));
 }
 
-// Measured: a wait counts as work, of the legacy stream as of a blocking one.
+// Measured: a wait counts as work, on the legacy stream and on a blocking one alike.
 TEST_F(DefaultStream, AWaitOnTheLegacyStreamHoldsBlockingStreamsBack) {
   const GivenStream slow;
   const GivenStream blocking{CU_STREAM_DEFAULT};

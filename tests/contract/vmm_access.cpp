@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may touch mapped memory. What happens to those who may not: vmm_faults.cpp.
+// Which devices may touch mapped memory. vmm_faults.cpp has what happens to those that may not.
 #include "support/kernels.hpp"
 #include "support/memory.hpp"
 

@@ -12,7 +12,7 @@ constexpr Size chunk_size = 4 * MiB;
 
 class HostChunk : public DriverContract {
  protected:
-  // The node nearest the device; 0 where the host has but one.
+  // The node nearest to the device; 0 if the host has only one.
   static CUmemAllocationProp nearest() {
     return chunk_properties(
         host_node_location(std::max(0, attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID))));

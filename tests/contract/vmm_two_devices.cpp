@@ -55,7 +55,7 @@ TEST_F(TwoDevices, OneUsesAChunkOfTheOther) {
   NEEDS_PEERS();
   const Size free_before = memory_info().free;
   auto mapped = given_mapped(1, chunk_size, chunk_properties(device_location(1)));
-  EXPECT_EQ(memory_info().free, free_before);  // the memory is the other's
+  EXPECT_EQ(memory_info().free, free_before);  // the memory is the other device's
   fill_pattern(mapped.address(), chunk_size, 51);
   expect_pattern(mapped.address(), chunk_size, 51);
   ASSERT_CUDA(launch(kernels().fill, nullptr, mapped.address(), std::uint32_t{8},
