@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients of the service can do, and what they cannot do to others.
+// What clients of the service can do, and that they cannot harm each other.
 #include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -49,7 +49,7 @@ TEST_F(NodeService, AForkedChildDoesNotKeepItsParentsLease) {
   if (parent == 0) {
     RawClient client = RawClient::at(*this, "parent");
     if (!client.lease(200 * MiB)) ::_exit(1);
-    if (::fork() == 0) {  // it keeps the socket open
+    if (::fork() == 0) {  // the child keeps the socket open
       ::sleep(30);
       ::_exit(0);
     }
@@ -178,7 +178,7 @@ TEST_F(NodeService, OneThatDoesNotReadLosesItsConnection) {
   start();
   RawClient slow = RawClient::at(*this, "slow");
   RawClient good = RawClient::at(*this, "good");
-  // Each is refused with an answer that nobody reads.
+  // The service refuses each request with an answer that the client never reads.
   for (RequestId i = 0; i < 6000; ++i) {
     slow.say(LeaseAsk{i, slow.device(), 500 * MiB, true});
     if (i % 50 == 0) ::usleep(5000);
@@ -252,12 +252,12 @@ TEST_F(NodeService, AnotherUserIsTurnedAwayFromAUsersService) {
   const std::string path = socket();
   ::chmod(path.c_str(), 0666);
   ::chmod(file("").c_str(), 0755);
-  service().signal(SIGSTOP);  // nothing is said before it looks who it is
+  service().signal(SIGSTOP);  // the service must not answer before it checks the user
   const pid_t child = ::fork();
   if (child == 0) {
     if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(3);
     RawClient stranger{path};
-    // The service runs as root, which is another user than this.
+    // The service runs as root, a different user from this process.
     ::_exit(stranger.is_open() && stranger.is_ended(20'000) ? 0 : 4);
   }
   ::usleep(100'000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The service's configuration: what it means, and what is said of what it cannot mean.
+// The service's configuration: its meaning, and its error messages.
 #include <signal.h>
 
 #include "daemon/config.hpp"

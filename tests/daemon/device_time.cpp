@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that share a device's time by their boards.
+// Clients that share a device's time through their boards.
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 using node::TimeGrant;
 
-// One that does what it says on its board, and no more.
+// A client that does no more than its board says.
 class TimeClient {
  public:
   TimeClient(const NodeService& service, const std::string& name, std::uint32_t cap = 100)
@@ -44,7 +44,7 @@ class TimeClient {
     words().wants.store(does ? 1 : 0);
     raw_.say(node::TimeNews{});
   }
-  // Where it has lost the grant: nothing of it is in flight.
+  // If the client has lost the grant: reports that nothing of it is in flight.
   void report_drained() {
     const std::uint32_t word = words().grant.load();
     if (node::grant_in(word) != TimeGrant::None || words().drained.exchange(word) == word) return;
@@ -83,7 +83,7 @@ TEST_F(DeviceTime, OfTwoThatWantItIsHandedOverAgainAndAgain) {
   TimeGrant before = TimeGrant::None;
   EXPECT_TRUE(comes_true([&] {
     for (int i = 0; i < 40; ++i) {
-      // The client that loses the grant hears of it first.
+      // Reads the grant of the client that loses it first.
       const TimeGrant of_first = first.grant();
       both |= of_first == TimeGrant::Held && second.grant() == TimeGrant::Held &&
               first.grant() == TimeGrant::Held;
@@ -183,7 +183,7 @@ TEST(TimeConfiguration, SaysPolicyAndCaps) {
             "f.toml:3: cap: it has to be a whole number from 1 to 100");
 }
 
-// Programs that know nothing of all this.
+// Programs that know nothing of time grants.
 class ProgramsThatShareTime : public NodeService {
  protected:
   std::vector<std::string> busy(const std::string& name, const std::vector<std::string>& more = {},

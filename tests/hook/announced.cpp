@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subsystems with something pending hear of every call that could notice, before the driver sees
-// it. One test a row of driver_api.def, so that a new row is held to it from its first day.
+// Subsystems with pending state are notified of every call that could observe it, before the driver
+// sees the call. One test per row of driver_api.def, so that new rows are covered from the start.
 #include <gtest/gtest.h>
 
 #include "hook/driver_behind.hpp"
@@ -87,7 +87,7 @@ TEST_P(NeutralRow, DisturbsNobodyAndLeavesNoNote) {
 
 INSTANTIATE_TEST_SUITE_P(All, NeutralRow, ::testing::ValuesIn(rows(true)), name_of);
 
-// The tests above would see it if a call were forwarded unannounced.
+// Shows that the tests above would notice a call that is forwarded unannounced.
 TEST(Announcement, IsMissedWhereACallIsMadeInside) {
   engine_over_silent_driver();
   take_reached();

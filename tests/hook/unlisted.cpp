@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that a newer driver has and our lists lack.
+// Functions that a newer driver has and cuvmm's lists lack.
 #include "hook/unlisted.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ void* ask_door(const char* name, int version) {
   return found;
 }
 
-// More arguments than registers carry, of both kinds.
+// More arguments than fit in registers, both integers and floating point.
 struct Given {
   long words[8];
   double numbers[10];
@@ -77,7 +77,7 @@ TEST(UnlistedFunction, IsHandedOutAsTheSameEntryEachTime) {
   EXPECT_EQ(reinterpret_cast<decltype(&newer_copy)>(first)(), CUDA_SUCCESS);
 }
 
-// The name is known, the signature is not: never taken for the one that we know.
+// The name is known but not the signature: it must not be taken for the known one.
 TEST(UnlistedFunction, MayHaveANameThatIsListed) {
   engine_over_silent_driver();
   static const auto newer = [](int) { return CUDA_ERROR_ALREADY_MAPPED; };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A capture is over when its stream or its context is, though nobody has said so; from then on
-// memory is served as before.
+// A capture is over once its stream or its context has ended, even if the program never ended the
+// capture; from then on memory is served as before.
 #include <gtest/gtest.h>
 
 #include <thread>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is allocated in a green context is its device's primary context's, and outlives it.
+// Memory allocated in a green context belongs to its device's primary context, and outlives the
+// green context.
 #include <gtest/gtest.h>
 
 #include "hook_sim/doors.hpp"

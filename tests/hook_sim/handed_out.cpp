@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that others are to reach by its place stays there.
+// Memory stays where it is once others reach it by its physical location.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies on the legacy stream that name another context's memory: what the driver is asked for
-// then, and what the program is answered where the driver refuses it.
+// Copies on the legacy stream that name another context's memory: which driver calls they make, and
+// what the program gets if the driver refuses them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -38,7 +38,7 @@ class JoinedLegacyStreams : public ::testing::Test {
     others_ = given_memory();
     ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
     own_ = given_memory();
-    EXPECT_EQ(copy(others_), CUDA_SUCCESS);  // what the engine keeps, it has from now on
+    EXPECT_EQ(copy(others_), CUDA_SUCCESS);  // creates what the engine keeps from the first copy on
   }
   void TearDown() override {
     fail("");

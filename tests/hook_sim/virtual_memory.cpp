@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls about mappings are refused on every address that we have reserved, and on no other.
+// Mapping calls are refused on every address that cuvmm has reserved, and on no other.
 #include <gtest/gtest.h>
 
 #include "hook_sim/doors.hpp"
@@ -111,7 +111,7 @@ TEST_F(MappingCalls, WorkOnMemoryOfTheProgramsOwn) {
   EXPECT_DONE(free_addresses(address, 2 * granule));
 }
 
-// Bookkeeping ends before the driver has the addresses back.
+// cuvmm forgets the addresses before it returns them to the driver.
 TEST_F(MappingCalls, WorkWhereOursHaveEnded) {
   Engine& engine = *Engine::get();
   const CUdeviceptr ours = [&] {
