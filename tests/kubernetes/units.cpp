@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which units a container gets, and what it is told.
+// Which units a container gets, and the environment it is given.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients of the scheduler: with the preload library in front there are some, else not.
+// Clients of the scheduler: they exist with the preload library in front, otherwise not.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

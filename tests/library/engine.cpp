@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which engine the library has, and what it says of the devices.
+// Which engine the library has, and what it reports about the devices.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,7 +13,7 @@
 namespace cuvmm::test {
 namespace {
 
-// What the test's runner says this process is: with the preload library in front or not.
+// The engine that the test's runner declares: with the preload library in front or not.
 cuvmm_engine_kind expected_engine() {
   return is_preloaded() ? CUVMM_ENGINE_PRELOADED : CUVMM_ENGINE_OWN;
 }

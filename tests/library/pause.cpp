@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that leaves its devices by itself, by the C and the C++ API.
+// A program that vacates its own devices, through the C and the C++ API.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

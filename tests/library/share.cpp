@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharing by the public interface. Here both sides are threads of one process; tests/share has two
-// processes, tests/examples two programs.
+// Sharing through the public interface. Here both sides are threads of one process; tests/share has
+// two processes, tests/examples two programs.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is granted what, and who is refused.
+// Which requests are granted, and which are refused.
 #include "policy_world.hpp"
 
 namespace cuvmm::test {
@@ -19,7 +19,7 @@ TEST(Leases, WhatIsReturnedIsFree) {
   ASSERT_TRUE(world.lease(client, 100));
   world.give_back(client, 30);
   EXPECT_EQ(world.policy.books().free(card), 30 * GiB);
-  world.give_back(client, 1000);  // more than it has
+  world.give_back(client, 1000);  // more than it has leased
   EXPECT_EQ(world.policy.books().free(card), 100 * GiB);
   EXPECT_EQ(world.leased(client), 0u);
 }
@@ -76,7 +76,7 @@ TEST(Leases, ACancelledRequestIsNeverGranted) {
   const ClientId client = world.come();
   const RequestId request = world.ask(client, 30);
   EXPECT_EQ(world.policy.waited_for(client, card), 30 * GiB);
-  world.tell(RequestCancelled{holder, request});  // of another client: not its own
+  world.tell(RequestCancelled{holder, request});  // another client's request
   EXPECT_EQ(world.policy.waited_for(client, card), 30 * GiB);
   world.tell(RequestCancelled{client, request});
   EXPECT_EQ(world.policy.waiting_requests(), 0u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What client and service may say, and that nothing else is ever taken for it.
+// The messages that client and service may send, and that nothing else is ever taken for one.
 #include "node/observer_message.hpp"
 
 #include <gtest/gtest.h>
@@ -119,7 +119,7 @@ TEST(NodeMessages, KeepTheirFields) {
   EXPECT_EQ(std::get<Accepted>(*accepted).priority, -7);
 }
 
-// What another version of this build has to be able to read: these bytes never change.
+// Other versions of cuvmm must be able to read these messages: these bytes never change.
 TEST(NodeMessages, LieOnTheWireAsDocumented) {
   const Bytes bytes = encode(LeaseReturn{uuid, 0x0102});
   const std::vector<int> expected{'C', 'V', 'N', 'D', 4,  0,  0,  0,  1, 2, 3, 4, 5, 6, 7, 8,
@@ -212,8 +212,8 @@ TEST(NodeVersions, AreTheNewestThatBothSpeak) {
   EXPECT_EQ(common_version(Greeting{.oldest = 1, .newest = 0}), std::nullopt);
 }
 
-// What libFuzzer does better, where there is no clang for it: the same target, on changes of the
-// corpus that it begins with.
+// A fallback for libFuzzer where there is no clang: the same target, on mutations of its initial
+// corpus.
 TEST(NodeMessages, ChangedAtRandomAreRefusedOrReadAlike) {
   PRINT_SEED_ON_FAILURE();
   std::mt19937_64 random{seed()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom the policy asks for memory, for how much, and how that ends.
+// Which clients the policy asks for memory, how much, and how the requests end.
 #include "policy_world.hpp"
 
 namespace cuvmm::test {

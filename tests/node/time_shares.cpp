@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gets how much of a device's time, and when.
+// Which client gets how much of a device's time, and when.
 #include <numeric>
 #include <random>
 
@@ -215,7 +215,7 @@ TEST(TimeGrants, WorkThatOutlastsThemEndsThemOnItsDeviceForAWhile) {
     policy.wants(id, 0, true, 2);
   }
   EXPECT_FALSE(policy.is_suspended(0));
-  // At first what was launched before anybody competed may be in flight for long.
+  // Work launched before anyone competed may stay in flight for a long time.
   Microseconds now = 3;
   const auto let_pass = [&](Microseconds until, bool report) {
     for (; now < until && !policy.is_suspended(0); now += 100) {
@@ -227,7 +227,7 @@ TEST(TimeGrants, WorkThatOutlastsThemEndsThemOnItsDeviceForAWhile) {
   };
   let_pass(4 * second, true);
   EXPECT_FALSE(policy.is_suspended(0));
-  // Then neither reports the end of its work any more.
+  // From now on neither client reports the end of its work.
   let_pass(5 * second, false);
   EXPECT_TRUE(policy.is_suspended(0));
   EXPECT_LT(now, 4 * second + settings.longest_quantum + settings.outlasts + 20 * ms);
@@ -253,8 +253,8 @@ TEST(TimeTurns, WhoHasAMemoryTurnHasTheDeviceToo) {
   EXPECT_NEAR(world.share(second_one), 0.5, 0.05);
 }
 
-// Of 1 to 16 programs with random terms, some of which are killed or stopped: those that always
-// have work get their shares, nobody waits without end, and the same history is decided the same.
+// 1 to 16 programs with random terms, some of which are killed or stopped: programs that always
+// have work get their shares, and none waits forever.
 TEST(RandomTimeHistories, GiveSharesByWeightAndStarveNobody) {
   PRINT_SEED_ON_FAILURE();
   for (std::uint64_t history = 0; history < scaled(20); ++history) {
@@ -303,8 +303,8 @@ TEST(RandomTimeHistories, GiveSharesByWeightAndStarveNobody) {
   }
 }
 
-// A party that waits while the device is free gets it, each time: a million hand-overs between
-// programs of all rules, of which any may be killed, stopped, or without work for a while.
+// A party that waits while the device is free gets it, every time: a million hand-overs between
+// programs under all rules, any of which may be killed, stopped, or idle for a while.
 TEST(RandomTimeHistories, LoseNoHandOver) {
   PRINT_SEED_ON_FAILURE();
   const std::uint64_t wanted = scaled(100'000);

@@ -56,7 +56,8 @@ class Model {
   using Stream = int;
 
   Stream add_stream(StreamKind kind, std::size_t context = 0);
-  // A created stream's pending work goes on. Whether the legacy stream still waits for it is open.
+  // A destroyed stream's pending work goes on. Whether the legacy stream still waits for it is
+  // open.
   void destroy_stream(Stream stream);
   StreamKind kind_of(Stream stream) const { return streams_[at(stream)].kind; }
 
@@ -78,7 +79,7 @@ class Model {
   Node submit_record(Stream stream);
   // A wait for what is complete may be left out.
   Node submit_wait(Stream stream, const EventRecord& record);
-  // Host functions of different streams possibly run in the order in which they were submitted.
+  // Host functions of different streams possibly run in the order of their submission.
   Node submit_host_function(Stream stream);
   static EventRecord either(const EventRecord& first, const EventRecord& second);
   Past past_of(const EventRecord& record) const;
@@ -94,8 +95,8 @@ class Model {
   bool is_surely_blocked(const Past& past) const;
   bool is_possibly_blocked(const Past& past) const;
 
-  // What waiting for a stream waits for. The legacy stream stands for all blocking and per-thread
-  // streams of its context, also of threads that have ended.
+  // The work that a wait for the stream covers. The legacy stream stands for all blocking and
+  // per-thread streams of its context, including those of threads that have ended.
   Past work_of(Stream stream) const;
   Past work_of_context(std::size_t context) const;
   Past work_of_all() const;

@@ -29,7 +29,7 @@ class PoolCompactionTest : public PoolTest {
   }
 };
 
-// What others have mapped.
+// Lent memory is mapped by others.
 TEST_F(PoolCompactionTest, WhatWasLentStaysWhereItIsAndAlone) {
   pool.reset();
   world->places = world->make_places({.exportable = Export::Yes});
@@ -43,7 +43,7 @@ TEST_F(PoolCompactionTest, WhatWasLentStaysWhereItIsAndAlone) {
     return {};
   }));
   ASSERT_EQ(lent.size(), 1u);
-  ASSERT_OK(pool->deallocate({granule / 2, granule / 2}));  // room for others
+  ASSERT_OK(pool->deallocate({granule / 2, granule / 2}));  // room for other pieces
   const PoolCompaction done = GIVEN_VALUE(pool->compact());
   EXPECT_TRUE(done.moves.empty());
   EXPECT_EQ(done.physical_released, 0u);
@@ -156,7 +156,7 @@ TEST_F(PoolCompactionTest, NoMoreThanSixteenShareAChunk) {
   EXPECT_SOUND(*pool);
 }
 
-// The driver unmaps under running work, so an allocation must not come to that.
+// The driver unmaps even under running work, so an allocation must never unmap.
 TEST_F(PoolCompactionTest, AnAllocationUnmapsNothing) {
   if (!simulated()) GTEST_SKIP() << "only the simulated driver counts its calls";
   given({0, granule / 4}, 10);
@@ -176,9 +176,9 @@ TEST_F(PoolCompactionTest, AnAllocationUnmapsNothing) {
   EXPECT_SOUND(*pool);
 }
 
-// Bytes written by work that runs during the allocation, or is submitted then, must be there in the
-// end. With a slow unmap (VMM_SIM_DELAY=cuMemUnmap=300us) every round of an allocation that maps
-// live memory anew loses some.
+// Bytes written by work that runs or is submitted during the allocation must survive it. With a
+// slow unmap (VMM_SIM_DELAY=cuMemUnmap=300us), an allocation that remaps live memory loses some in
+// every round.
 TEST_F(PoolCompactionTest, AnAllocationChangesNothingUnderRunningWork) {
   const Stretch busy{0, granule / 4};
   for (int round = 0; round < 20 && !HasFailure(); ++round) {
@@ -246,7 +246,7 @@ TEST_F(PoolCompactionTest, MovesWhatIsMovableAndNothingElse) {
   }
   EXPECT_EQ(pool->stats().physical, granule);
   EXPECT_SOUND(*pool);
-  // Moved ones are movable still, and freed where they are now.
+  // Moved allocations are still movable, and are freed at their new place.
   for (const Move& move : done.moves) ASSERT_OK(pool->deallocate({move.to, move.size}));
 }
 
@@ -304,7 +304,7 @@ TEST_F(PoolCompactionTest, ChunksOfDifferentDevicesAreNotShared) {
   ASSERT_OK(pool->compact());
   EXPECT_EQ(pool->stats().physical_at, (std::vector<Size>{granule, granule}));
   expect_mark(*pool, {2 * granule + 16384, 4096}, 30);
-  pool.reset();  // before its places
+  pool.reset();  // before its places end
 }
 
 }  // namespace

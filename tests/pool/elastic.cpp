@@ -145,7 +145,7 @@ TEST_F(ElasticPoolTest, UnmapsNothingThatAFencedStreamStillUses) {
   const Size at = GIVEN_VALUE(pool->allocate(granule));
   const GivenStream stream;
   {
-    // Held up until the host says so, then written to: a fault would be sticky.
+    // Blocked until the host releases it, then written: a fault would be sticky.
     SlowWork running{kernels(), stream};
     GIVEN(driver().cuMemsetD8Async(pool->base_address() + at, 7, granule, stream));
     ASSERT_OK(pool->fence(stream));
@@ -197,7 +197,7 @@ TEST_F(ElasticPoolTest, AStreamThatIsCapturedCannotBeFenced) {
   EXPECT_CUDA(driver().cuGraphDestroy(graph));
 }
 
-// One request over both devices: a kernel reads and writes across every seam, on either device.
+// One request over both devices: kernels of both read and write across every seam.
 TEST_F(ElasticPoolTest, KernelsOfEveryDeviceCrossTheSeams) {
   NEEDS_DEVICES(2);
   PoolWorld both{driver(), {.devices = {0, 1}, .placement = PoolPlacement::Stripe}};
@@ -231,7 +231,7 @@ TEST_F(ElasticPoolTest, TheHostsMemoryServesWhereTheDeviceIsFull) {
   EXPECT_TRUE(with_host.places->location(0).is_host());
 }
 
-// "A call that fails changes nothing": the device is as it was, for others too.
+// "A call that fails changes nothing": the device is unchanged, for others too.
 TEST_F(ElasticPoolTest, WhatIsRefusedKeepsNothingOfTheDevice) {
   const auto pool = world->elastic(16);
   world->budgets[0]->set_limit(8 * granule);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fences that are added while somebody waits for those before.
+// Fences that are added while another thread waits for earlier ones.
 #include <functional>
 #include <thread>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models under one limit: who gets memory, from whom, and what becomes of contents.
+// Models under one limit: which model gets memory, from which others, and what happens to contents.
 #include <thread>
 
 #include "pool_world.hpp"
@@ -26,7 +26,7 @@ class SharedPoolTest : public PoolTest {
     return GIVEN_VALUE(pool->register_model(id, std::move(settings)));
   }
   Size physical_of(const char* id) { return GIVEN_VALUE(pool->model_stats(id)).memory.physical; }
-  // The global usage, the models' sum, and what the driver says that this process holds.
+  // The pool's usage, the sum over the models, and the driver's count for this process agree.
   void expect_sum(std::initializer_list<const char*> ids) {
     Size sum = 0;
     for (const char* id : ids) sum += physical_of(id);
@@ -201,7 +201,7 @@ TEST_F(SharedPoolTest, WhatACallbackUsesItMayUseFromInside) {
         }});
   given("b");
   ASSERT_OK(pool->allocate("a", 3 * granule));
-  // It is asked, and what it deactivates is taken.
+  // The callback runs, and the memory that it deactivates is taken.
   ASSERT_OK(pool->allocate("b", 2 * granule));
   EXPECT_EQ(physical_of("a"), 0u);
 }
@@ -229,8 +229,8 @@ TEST_F(SharedPoolTest, TenThousandModelsSlowNone) {
     ASSERT_OK(pool->register_model("model " + std::to_string(i),
                                    {.capacity = granule, .priority = i % 7}));
   }
-  // Costs by number of calls, since clocks lie on a busy machine: nothing is asked of the driver
-  // that one model alone would not ask.
+  // Measures cost as a number of driver calls, since clocks are unreliable on a busy machine: with
+  // many models there are no more calls than with one.
   const std::uint64_t before = simulated() ? sim()->calls(nullptr) : 0;
   ASSERT_OK(pool->allocate("model 5000", granule));
   ASSERT_OK(pool->deallocate("model 5000", {0, granule}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thing of every kind that a program can do, and the record that it leaves.
+// One operation of every kind that a program can do, and the record that it leaves.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,7 +13,7 @@
 namespace cuvmm::test {
 namespace {
 
-// The trace of events_program, and the handles that it printed by the names that it gave them.
+// The trace of events_program, and the handles that it printed, by name.
 struct Told {
   std::vector<TraceRecord> records;
   std::map<std::string, std::uint64_t> handles;
@@ -48,7 +48,7 @@ const Told& told() {
   return result;
 }
 
-// The n-th record that a function left.
+// The n-th record of calls to a function.
 TraceRecord record_of(const char* call, std::size_t n = 0) {
   const Told& all = told();
   for (std::size_t i = 0; i < all.records.size(); ++i) {

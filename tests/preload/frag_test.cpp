@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The example that shows fragmentation, as a user starts it.
+// The example that shows fragmentation, run as a user would run it.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -36,7 +36,7 @@ TEST(FragTest, SucceedsUnderCuvmmAndSaysSo) {
   }
 }
 
-// The bytes of a key of the windows' object; 0 where there is none.
+// The bytes of a key of the windows' object; 0 if it is missing.
 unsigned long long of_the_windows(const std::string& stats, const std::string& key) {
   const auto begin = stats.rfind('{', stats.find("blocking, windows"));
   const auto at = stats.find("\"" + key + "\": ", begin);

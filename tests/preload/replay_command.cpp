@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm replay: what a shell sees of it, and what the given traces come to.
+// cuvmm replay: what a shell sees of it, and its results for the given traces.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -149,7 +149,7 @@ TEST(ReplayCommand, ReplaysWhatRunRecorded) {
   EXPECT_GT(object["live_peak_bytes"], 0);
 }
 
-// What PyTorch reserved on the card for these (one H200), in MiB.
+// What PyTorch reserved on the card for these traces (one H200), in MiB.
 struct Reserved {
   const char* trace;
   const char* policy;
@@ -172,7 +172,7 @@ TEST_P(GivenTraces, ModelReservesWhatPytorchReservedOnTheCard) {
   EXPECT_NEAR(mib, GetParam().mib, 0.03 * GetParam().mib);
 }
 
-// Where PyTorch itself finished on the card.
+// The limits within which PyTorch itself finished on the card.
 TEST_P(GivenTraces, ModelFinishesWherePytorchFinished) {
   const std::string limit = std::string{GetParam().policy} == "caching" ? "1.25x" : "1.02x";
   const auto object =
@@ -199,7 +199,7 @@ TEST_P(ArenaOnGivenTraces, NeverMovesWhileMemoryIsPlenty) {
   EXPECT_EQ(replayed({given_trace(GetParam())})["moves"], 0);
 }
 
-// The same policy, written for a trial and run on the card, took 28,130 and 19,772 MiB.
+// The same policy, written for a trial and run on the card, used 28,130 and 19,772 MiB.
 TEST_P(ArenaOnGivenTraces, TakesInSmallestChunksWhatTheTrialOnTheCardTook) {
   const auto object = replayed({given_trace(GetParam()), "--chunk", "2M"});
   const double card = std::string{GetParam()} == "train_var" ? 28'130 : 19'772;

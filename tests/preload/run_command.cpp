@@ -29,7 +29,7 @@ TEST(RunCommand, HandsOnTheExitStatus) {
   EXPECT_EQ(run({"--sim", "--", "sh", "-c", "exit 7"}).status, 7);
 }
 
-// As some that start us leave it. The program finds it as they left it.
+// Some parents leave SIGCHLD ignored. The program finds it as the parent left it.
 TEST(RunCommand, HandsOnTheExitStatusWhereSigchldIsIgnored) {
   const auto run_so = [](const std::string& what) {
     return run_program({"bash", "-c", "trap '' CHLD; exec " + cli() + " run --sim -- " + what});
@@ -177,7 +177,7 @@ TEST(RunCommand, LetsFrameworksUseTheDriver) {
   EXPECT_EQ(run({"--sim", "--", "sh", "-c", show}).out, "\n");
 }
 
-// What counts is the library's name, wherever it lies.
+// Only the library's name counts, not its place.
 TEST(RunCommand, SuggestsFrameworksOnceToAProgramThatBringsPyTorch) {
   const std::string library = own_folder() + "/libc10_cuda.so";
   std::filesystem::copy_file(library_of_programs("plugin"), library);
@@ -192,7 +192,7 @@ TEST(RunCommand, SuggestsFrameworksOnceToAProgramThatBringsPyTorch) {
   EXPECT_EQ(run(words, brings).err, "");
 }
 
-// The loader's variables end a name at a blank and at a colon.
+// The loader's variables separate names by blanks and colons.
 TEST(RunCommand, RunsFromAFolderWithABlankAndAColon) {
   namespace fs = std::filesystem;
   const fs::path root = fs::path{own_folder()} / "a place: ü";
@@ -237,7 +237,7 @@ TEST(RunCommand, KeepsWhatIsPreloadedAlready) {
   EXPECT_EQ(finished.out, preload_library() + ":libm.so.6\n");
 }
 
-// Or it would end the program: it must come before all others.
+// The sanitizer's runtime must be first in the list, or it ends the program.
 TEST(RunCommand, LeavesTheRuntimesOfSanitizersInFront) {
   const Finished finished =
       run({"--sim", "--", "sh", "-c", "echo $LD_PRELOAD"},
@@ -330,7 +330,7 @@ TEST(StatsCommand, CountsWorkByKind) {
   EXPECT_EQ(text.find("prefetches"), std::string::npos) << "there were none";
 }
 
-// 40 MiB is the largest that memory_program holds at a time; granules round it up.
+// memory_program holds at most 40 MiB at a time; granules round it up.
 TEST(StatsCommand, CountsTheChunksBehindTheMemoryThatWeServe) {
   const std::string here = own_folder() + "/run.trace";
   ASSERT_EQ(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory served to whole programs that know nothing of it.
+// Memory served to complete programs that know nothing of cuvmm.
 #include <gtest/gtest.h>
 
 #include "preload/run_program.hpp"
@@ -25,7 +25,7 @@ TEST(Serving, GivesAProgramWhatItWouldHaveNatively) {
   EXPECT_EQ(finished.err, "");
 }
 
-// Where device memory cannot be served, the driver serves it, and one line says so.
+// If cuvmm cannot serve device memory, the driver serves it, and one line says so.
 class ServingGivesUp : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ServingGivesUp, AndTheProgramRunsNatively) {
@@ -43,7 +43,8 @@ INSTANTIATE_TEST_SUITE_P(WhereTheTrialFails, ServingGivesUp,
                                            "cuMemMap:1=CUDA_ERROR_NOT_SUPPORTED",
                                            "cuMemSetAccess:1=CUDA_ERROR_INVALID_DEVICE"));
 
-// A comb of blocks, every second freed: nothing large fits natively, nearly all of it under us.
+// A comb of blocks, every second freed: natively nothing large fits; under cuvmm nearly all of it
+// does.
 TEST(Serving, MakesOneAllocationOfWhatWasFreedInPieces) {
   EXPECT_EQ(run_program({example("frag_test")}, natively()).status, 1);
   const Finished finished = run_program({example("frag_test")}, served());
