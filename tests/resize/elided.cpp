@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing moves no data, and nobody can tell.
+// Resizing moves no data, and the program cannot tell.
 #include "resize/world.hpp"
 
 namespace cuvmm::test {
@@ -7,7 +7,7 @@ namespace {
 
 class Elided : public ResizeTest {
  protected:
-  // As a program grows: allocate, copy, free. Returns the new block.
+  // Resizes as programs do: allocate, copy, free. Returns the new block.
   CUdeviceptr resize(CUdeviceptr from, Size size, Size to_size) {
     const CUdeviceptr to = given_block(to_size);
     EXPECT_DONE(copy(to, from, std::min(size, to_size)));
@@ -115,7 +115,7 @@ TEST_F(Elided, AChainOfCopiesWithoutALookInBetween) {
   EXPECT_DONE(free(address));
 }
 
-// Shrinking can move only chunks that fit, and what has grown has such.
+// Shrinking can move only chunks that fit, and a block that has grown has such chunks.
 TEST_F(Elided, AShrinkOfWhatHasGrown) {
   CUdeviceptr address = given_filled(block, 5);
   address = resize(address, block, 4 * block);
@@ -126,7 +126,7 @@ TEST_F(Elided, AShrinkOfWhatHasGrown) {
   EXPECT_DONE(free(address));
 }
 
-// The last granule of a block is shared with others, so what lies there is copied.
+// A block shares its last granule with others, so the contents there are copied.
 TEST_F(Elided, WhatCannotMoveIsCopied) {
   const Size odd = block + 5 * KiB;
   const CUdeviceptr a = given_filled(odd, 6);
@@ -140,7 +140,7 @@ TEST_F(Elided, WhatCannotMoveIsCopied) {
   EXPECT_DONE(free(neighbour));
 }
 
-// A block that the allocator has kept is one chunk, of which the copy covers only the beginning.
+// A block from the allocator's cache is one chunk, and the copy covers only its beginning.
 TEST_F(Elided, AChunkThatIsCoveredInPartIsReplaced) {
   const CUdeviceptr kept = given_block(3 * block);
   EXPECT_DONE(free(kept));
@@ -185,7 +185,7 @@ TEST_F(Elided, ByAnotherThreadsFree) {
   EXPECT_DONE(free(b));
 }
 
-// The program's own work on A comes before the copy, so the elision waits for it as the free does.
+// The program's own work on A comes before the copy, so the elision waits for it as a free does.
 TEST_F(Elided, AfterWorkThatStillRunsOnTheOldBlock) {
   const CUdeviceptr a = given_filled(block, 1);
   ASSERT_DONE(launch_through_door(kernels_->spin, CUstream{}, std::uint64_t{3'000'000}));

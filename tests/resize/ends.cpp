@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies that are put off when the process ends, forks, or calls what nobody knows: each in a
-// process of its own.
+// Deferred copies when the process exits, forks, or calls an unknown function: each in its own
+// process.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 namespace cuvmm::test {
 namespace {
 
-// A process with one copy put off.
+// A process with one deferred copy.
 struct PutOff {
   PutOff() {
     open_driver();
@@ -61,14 +61,14 @@ CHILD_ROLE(calls_what_nobody_knows) {
   EXPECT_DONE(through_door<Call::cuMemFree_v2>(put_off.from));
   EXPECT_EQ(PutOff::read(put_off.to + block - 4), PutOff::mark);
   EXPECT_EQ(PutOff::resizer().counters().elided, 0U);
-  // And from then on none is put off any more.
+  // From then on no copy is deferred.
   CUdeviceptr other = 0;
   EXPECT_DONE(through_door<Call::cuMemAlloc_v2>(&other, std::size_t{4 * block}));
   EXPECT_DONE(through_door<Call::cuMemcpyDtoD_v2>(other, put_off.to, std::size_t{2 * block}));
   EXPECT_FALSE(PutOff::resizer().is_pending());
 }
 
-// The child has neither the memory nor the copy; its parent's is as it was.
+// The child has neither the memory nor the copy; the parent's are unaffected.
 CHILD_ROLE(forks_with_a_copy_put_off) {
   const PutOff put_off;
   const pid_t forked = ::fork();

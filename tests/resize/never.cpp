@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is never put off: whatever leaves a doubt is copied when the program says so.
+// Copies that are never deferred: in any doubtful case the copy runs when the program asks for it.
 #include "resize/world.hpp"
 
 namespace cuvmm::test {
@@ -11,7 +11,7 @@ class Never : public ResizeTest {
     ResizeTest::SetUp();
     a_ = given_filled(block, 1);
   }
-  // The whole of it, as a resize would be; nothing is put off, and the contents are right.
+  // Copies the whole block, as a resize would; nothing is deferred, and the contents are right.
   void expect_copied(CUdeviceptr b, std::optional<WhyRun> why = std::nullopt) {
     EXPECT_DONE(copy(b, a_, block));
     EXPECT_FALSE(is_pending());
@@ -42,7 +42,7 @@ TEST_F(Never, ABlockSinceWhichWorkWasSubmitted) {
   expect_copied(b);
 }
 
-// The first copy was elided, so that no work was submitted by it.
+// The first copy was elided, so it submitted no work.
 TEST_F(Never, ABlockThatWasResizedInto) {
   constexpr Size large = 1000 * granule;
   constexpr Size small = 600 * granule;
@@ -64,7 +64,7 @@ TEST_F(Never, WhileCallsAreScheduled) {
   Scheduling& scheduling = Engine::get()->scheduling();
   scheduling.set_policy(Schedule::Fifo);
   const CUdeviceptr b = given_block(2 * block);
-  EXPECT_FALSE(is_pending());  // nothing is promised
+  EXPECT_FALSE(is_pending());  // no promise was made
   expect_copied(b);
   scheduling.set_policy(Schedule::Off);
 }
@@ -80,7 +80,7 @@ TEST_F(Never, NotFromTheStart) {
 
 TEST_F(Never, MoreThanThereIs) {
   const CUdeviceptr b = given_block(2 * block);
-  copy(b, a_, block + 64 * KiB);  // the driver's to answer
+  copy(b, a_, block + 64 * KiB);  // left to the driver to answer
   EXPECT_FALSE(is_pending());
 }
 
@@ -106,7 +106,7 @@ TEST_F(Never, WhileUnorderedWorkRuns) {
   ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream));
 }
 
-// Nobody can ask such a stream any more, and its work goes on.
+// Such a stream can no longer be queried, and its work goes on.
 TEST_F(Never, WhileUnorderedWorkOfAStreamThatHasEndedRuns) {
   CUstream stream = nullptr;
   ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
@@ -120,7 +120,7 @@ TEST_F(Never, WhileUnorderedWorkOfAStreamThatHasEndedRuns) {
   flag.set();
   ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
   EXPECT_FALSE(flag.given_up_on());
-  EXPECT_DONE(free(given_put_off(b, block, 2 * block)));  // now that it is done
+  EXPECT_DONE(free(given_put_off(b, block, 2 * block)));  // now that the work is complete
 }
 
 TEST_F(Never, OnAStreamThatTheDefaultStreamsWorkIsNotOrderedBefore) {
@@ -187,7 +187,7 @@ TEST_F(Never, WhileACaptureIsLive) {
   ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream));
 }
 
-// Memory of a pool is another kind.
+// Pool memory is of another kind.
 TEST_F(Never, ToStreamOrderedMemory) {
   CUdeviceptr b = 0;
   ASSERT_DONE(through_door<Call::cuMemAllocAsync>(&b, std::size_t{2 * block}, CUstream{}));
@@ -197,7 +197,7 @@ TEST_F(Never, ToStreamOrderedMemory) {
   ASSERT_DONE(through_door<Call::cuMemFreeAsync>(b, CUstream{}));
 }
 
-// Where copying is faster than mapping, or no chunk fits.
+// When copying is faster than mapping, or no chunk fits.
 TEST_F(Never, WhatDoesNotPay) {
   if (promises()) GTEST_SKIP() << "memory counts more there";
   const CUdeviceptr small = given_filled(16 * granule, 2);

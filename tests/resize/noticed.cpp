@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that could notice a copy that is put off has it run first: the list of
-// docs/life_of_a_resize.md, line by line.
+// Everything that could notice a deferred copy runs it first: the list of docs/life_of_a_resize.md,
+// line by line.
 #include <set>
 #include <sstream>
 
@@ -26,7 +26,7 @@ class Noticed : public ResizeTest {
     b_ = given_put_off(a_, block, 2 * block);
   }
 
-  // Adds one to every word of `other_`.
+  // The graph adds one to every word of `other_`.
   void make_graph() {
     CUgraph graph = nullptr;
     ASSERT_DONE(
@@ -38,7 +38,7 @@ class Noticed : public ResizeTest {
     ASSERT_DONE(through_door<Call::cuGraphDestroy>(graph));
   }
 
-  // The copy has been run, once, and the free that follows elides nothing.
+  // The copy has been run, once, and the following free elides nothing.
   void expect_run(std::uint32_t seed_of_b = 1) {
     EXPECT_FALSE(is_pending());
     EXPECT_EQ(run(WhyRun::NextCall), 1U) << why_run();
@@ -96,7 +96,7 @@ TEST_F(Noticed, ALaunchThatNamesNeither) {
       launch_through_door(kernels_->add_one, stream_, std::uint64_t{other_}, std::uint32_t{16}));
   expect_run();
 }
-// Adds to A after it was copied, and to what A has beyond: B keeps what was copied.
+// Adds to A after it was copied, and to the rest of A: B keeps what was copied.
 TEST_F(Noticed, ALaunchThatWritesTheOldBlock) {
   ASSERT_DONE(launch_through_door(kernels_->add_one, CUstream{}, std::uint64_t{a_},
                                   static_cast<std::uint32_t>(block / 4)));
@@ -256,7 +256,7 @@ TEST_F(Noticed, TheEndOfTheContext) {
   EXPECT_NE(free(a_), CUDA_SUCCESS);
   EXPECT_EQ(elided(), 0U);
 }
-// Nothing that only asks about addresses and sizes needs the bytes.
+// Calls that only ask about addresses and sizes do not need the bytes.
 TEST_F(Noticed, NotByAQuestion) {
   CUdeviceptr start = 0;
   size_t size = 0;
@@ -269,14 +269,15 @@ TEST_F(Noticed, NotByAQuestion) {
   expect_filled(b_, block, 1);
 }
 
-// The same for every row of the driver's functions that could, called with nothing but zeros.
+// The same for every row of the driver's functions that could notice, called with nothing but
+// zeros.
 TEST_F(ResizeTest, EveryRowWithAnEffectRunsTheCopyFirst) {
   const CUdeviceptr a = given_filled(block, 1);
   std::uint64_t rows = 0;
   for (std::size_t row = 0; row < call_count; ++row) {
     const CallInfo& call = all_calls()[row];
     if (call.effect == Effect::Neutral) continue;
-    // These end the context or the process' capture mode; they have tests of their own.
+    // These end the context or the process's capture mode; they have tests of their own.
     if (call.name.starts_with("cuDevicePrimaryCtxRe")) continue;
     SCOPED_TRACE(call.symbol);
     const CUdeviceptr b = given_block(2 * block);
@@ -294,8 +295,8 @@ TEST_F(ResizeTest, EveryRowWithAnEffectRunsTheCopyFirst) {
   EXPECT_DONE(free(a));
 }
 
-// What no pending work can tell from its not having been called: it asks, prepares, or makes what
-// has no memory of the device. A new row that is Neutral is to be thought about, and then added.
+// Calls that pending work cannot observe: they query, prepare, or create things without device
+// memory. Think about each new Neutral row before adding it here.
 constexpr const char* neutral = R"(
 cuGetErrorString cuGetErrorName cuInit cuDriverGetVersion cuGetExportTable cuGetProcAddress
 cuGetProcAddress_v2 cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetUuid

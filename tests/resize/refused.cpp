@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy that is put off was promised to the program. Where the driver refuses it when it has to be
-// run, the call that needed it fails, and it stays deferred until it can be made.
+// A deferred copy was promised to the program. If the driver refuses it when it has to be run, the
+// call that needed it fails, and the copy stays deferred until it can be made.
 #include "resize/world.hpp"
 #include "support/zero_calls.hpp"
 
@@ -26,11 +26,11 @@ class Refused : public ResizeTest {
     expect_filled(b_, block, seed_);
     expect_filled(a_, block, seed_);
   }
-  static inline std::uint32_t seed_ = 100;  // of each test its own: memory keeps what lay in it
+  static inline std::uint32_t seed_ = 100;  // unique per test: memory keeps old contents
   CUdeviceptr other_ = 0;
   CUdeviceptr a_ = 0;
   CUdeviceptr b_ = 0;
-  CUdeviceptr fresh_ = 0;  // could be resized into as well
+  CUdeviceptr fresh_ = 0;  // another block that could be resized into
 };
 
 TEST_F(Refused, OnceIsTriedAgainAndNobodyIsTold) {
@@ -60,7 +60,7 @@ TEST_F(Refused, AProgramThatTriesAnAllocationAgainLosesNothing) {
   expect_both_filled();
 }
 
-// A mere wait is not held up, and the copy is there for the next reader.
+// A mere wait still succeeds, and the copy is made for the next reader.
 TEST_F(Refused, AWaitIsMadeNevertheless) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
@@ -69,7 +69,7 @@ TEST_F(Refused, AWaitIsMadeNevertheless) {
   expect_both_filled();
 }
 
-// Neither the elision nor the copy in its place.
+// Both the elision and the copy in its place are refused.
 TEST_F(Refused, AFreeThatCanDoNeitherIsToldAndMayTryAgain) {
   const std::string faults = std::string{refused_twice} +
                              ",cuMemMap:1=CUDA_ERROR_OUT_OF_MEMORY,"
@@ -101,7 +101,7 @@ TEST_F(Refused, AnotherResizeIsToldAndMayTryAgain) {
   expect_both_filled();
 }
 
-// Nobody could be given what is lost with the context.
+// The context is lost, and its contents with it.
 TEST_F(Refused, ByAContextThatIsLostItIsGoneToo) {
   ASSERT_EQ(sim()->set_faults("cuMemcpyDtoDAsync:1=CUDA_ERROR_LAUNCH_FAILED"), 0);
   EXPECT_EQ(set_other(other_), CUDA_ERROR_LAUNCH_FAILED);
@@ -109,7 +109,7 @@ TEST_F(Refused, ByAContextThatIsLostItIsGoneToo) {
   EXPECT_FALSE(is_pending());
 }
 
-// Whatever the call is that finds the copy put off.
+// Whichever call finds the deferred copy.
 TEST_F(ResizeTest, NoRowLosesACopyThatIsRefused) {
   std::uint32_t seed = 1000;
   for (std::size_t row = 0; row < call_count; ++row) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of every kind, by the CUDA runtime.
+// Memory of every kind, through the CUDA runtime.
 #include <cstring>
 
 #include "runtime/runtime_checks.hpp"

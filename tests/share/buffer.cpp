@@ -39,13 +39,13 @@ int open_descriptors() {
   return count;
 }
 
-// What the driver opens for itself at the first export is there before anything is counted.
+// The first export makes the driver open descriptors of its own, so it comes before any count.
 int open_descriptors_once_exported(const Buffer& buffer) {
   for (std::size_t i = 0; i < buffer.chunk_count(); ++i) NEEDED(buffer.export_fd(i));
   return open_descriptors();
 }
 
-// An importer that fetches every chunk of so many grants, and releases each.
+// An importer that fetches every chunk of this many grants, and releases each.
 std::thread importer_of(const std::string& path, int grants, std::atomic<int>& failures) {
   return std::thread{[path, grants, &failures] {
     auto session = Session::connect(path, test_token(), in_time());
@@ -121,7 +121,7 @@ TEST_F(ShareBuffer, IsGrantedStillWhenItIsGone) {
   EXPECT_EQ(failures, 0);
 }
 
-// Else the memory would live as long as the child does.
+// Otherwise the memory would live as long as the child.
 TEST_F(ShareBuffer, LeavesAForkedChildNoDescriptor) {
   const Buffer buffer = given_buffer(2);
   const int before = open_descriptors_once_exported(buffer);

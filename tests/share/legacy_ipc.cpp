@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IPC handles of blocking memory that we serve, as the hooks use them.
+// IPC handles of blocking memory that cuvmm serves, as the hooks use them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ namespace {
 constexpr Size large = 5 * MiB;
 constexpr unsigned lazily = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
 
-// A process' memory and its IPC.
+// A process's memory and its IPC.
 class IpcWorld {
  public:
   explicit IpcWorld(const Driver& on, const MemorySettings& settings = {},
@@ -71,7 +71,7 @@ class LegacyIpcTest : public DriverContract {
     EXPECT_EQ(retry_releases(), 0u);
     DriverContract::TearDown();
   }
-  // A thread takes back what importers release.
+  // Waits for this count, since a separate thread takes back what importers release.
   bool comes_to(std::size_t kept) const {
     const auto until = in_time();
     while (world->memory.lending().kept() != kept) {
@@ -108,7 +108,8 @@ CHILD_ROLE(borrows) {
   EXPECT_FALSE(world.memory.find(first).has_value());
 }
 
-// As for the driver's own memory: what a capture of another thread allows, and what breaks it.
+// As for the driver's own memory: calls that a capture of another thread allows, and calls that
+// break it.
 CHILD_ROLE(closes_beside_captures) {
   PrimaryContext context;
   IpcWorld world{driver()};
@@ -318,7 +319,7 @@ TEST_F(LegacyIpcTest, OfTheDriversOwnMemoryIsTheDriversBusiness) {
   EXPECT_EQ(world->ipc.close(0x1234), std::nullopt);
 }
 
-// A stopped owner costs its own importers their patience, and others nothing.
+// A stopped owner costs its own importers their timeout, and others nothing.
 CHILD_ROLE(lends_and_stops) {
   left_behind<PrimaryContext>();
   auto& world = left_behind<IpcWorld>(driver());
@@ -333,7 +334,7 @@ TEST_F(LegacyIpcTest, OfAnOwnerThatDoesNotAnswerIsGivenUp) {
   EXPECT_EQ(world->ipc.open(&opened, hopeless, lazily), Answer{CUDA_ERROR_TIMEOUT});
 }
 
-// The system lists a socket that is connected to beside the one that listens, under its name.
+// The system lists a connected socket beside the listening one, under the same name.
 bool is_connected_to(const CUipcMemHandle& handle) {
   std::ifstream sockets{"/proc/net/unix"};
   const std::string name = share::IpcHandle::read(handle).socket_name();
@@ -364,7 +365,7 @@ TEST_F(LegacyIpcTest, OfAnOwnerThatDoesNotAnswerHoldsUpNoOthers) {
   waits.join();
 }
 
-// As daemons do. What the program opens then has our numbers.
+// As daemons do. The files that the program opens then reuse cuvmm's descriptor numbers.
 CHILD_ROLE(lends_and_closes_all) {
   auto world = std::make_unique<IpcWorld>(driver());
   {
@@ -398,7 +399,7 @@ TEST_F(LegacyIpcTest, TouchesNoFilesOfAProgramThatClosedOurs) {
   EXPECT_EQ(lender.wait(), 0);
 }
 
-// Each driver call of an opening fails in turn, until none is left that could.
+// Each driver call of an open fails in turn, until no failing call is left.
 TEST_F(LegacyIpcTest, ThatCannotBeOpenedLeavesNothingBehind) {
   world.reset();
   Child owner{"lends"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be said, and that nothing else is ever taken for it.
+// The messages that may be sent, and that nothing else is ever taken for one.
 #include "share/message.hpp"
 
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST(ShareMessage, ThatGrantsBeyondItsChunksIsRefused) {
   EXPECT_FALSE(decode(encoded(grant), 0).ok());
 }
 
-// What decodes encodes to the same bytes, whatever it is.
+// Bytes that decode encode to the same bytes, whatever they are.
 void expect_sound(std::span<const std::byte> bytes, std::size_t descriptors) {
   const auto read = decode(bytes, descriptors);
   if (!read.ok()) return;
@@ -105,7 +105,7 @@ void expect_sound(std::span<const std::byte> bytes, std::size_t descriptors) {
   EXPECT_EQ(encoded(*read), Bytes(bytes.begin(), bytes.end()));
 }
 
-// The corpus of the fuzzer, and what becomes of it when bits of it change.
+// The fuzzer's corpus, and mutations of it with some bits changed.
 TEST(ShareMessage, OfTheFuzzersCorpusAndItsMutationsHarmsNothing) {
   std::vector<Bytes> corpus;
   const std::filesystem::path folder = CUVMM_SOURCE_DIR "/tests/fuzz/share_message";

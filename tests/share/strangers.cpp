@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gets nothing, and stops nobody.
+// Strangers get nothing, and stop nobody.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -19,7 +19,7 @@ namespace {
 using namespace share;
 using What = HostEvent::What;
 
-// A host that is given time by a thread, until the test is over.
+// A host that a thread serves until the test is over.
 class RunningHost {
  public:
   explicit RunningHost(const HostSettings& settings) : host_(NEEDED(Host::open(settings))) {
@@ -141,7 +141,7 @@ TEST(ShareStrangers, WhoComeInVainAreToldSo) {
 
 TEST(ShareStrangers, WhoComeAsTheExporterGoesAreToldSo) {
   const SharePlace place;
-  auto host = NEEDED(Host::open(host_settings(place.socket())));  // and nobody gives it time
+  auto host = NEEDED(Host::open(host_settings(place.socket())));  // which no thread serves
   std::optional<Result<Session>> came;
   std::thread comes{[&] { came = Session::connect(place.socket(), test_token(), in_time()); }};
   std::this_thread::sleep_for(std::chrono::milliseconds{100});
@@ -151,15 +151,15 @@ TEST(ShareStrangers, WhoComeAsTheExporterGoesAreToldSo) {
   EXPECT_EQ(came->error().kind, ErrorKind::NotFound);
 }
 
-// As root: another user is one setuid away.
+// As root, since another user is one setuid away.
 TEST(ShareStrangers, OfAnotherUserGetNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
   const SharePlace place;
   RunningHost host{host_settings(place.socket())};
   ASSERT_EQ(::chmod(place.folder().c_str(), 0755), 0);
-  ASSERT_EQ(::chmod(place.socket().c_str(), 0666), 0);  // all that keeps them out by itself
+  ASSERT_EQ(::chmod(place.socket().c_str(), 0666), 0);  // removes the only other protection
   constexpr uid_t nobody = 65534;
-  // All that takes memory is done before the fork, as other threads run.
+  // Everything that allocates memory comes before the fork, as other threads run.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, place.socket().c_str(), sizeof address.sun_path - 1);
@@ -243,7 +243,7 @@ TEST(ShareSocket, OfAForkedChildIsClosed) {
     ::_exit(0);
   }
   ASSERT_EQ(::read(to_parent[0], &byte, 1), 1);
-  host.reset();  // the only one who listens
+  host.reset();  // the only listener
   EXPECT_EQ(connect_to(place.socket(), soon()).error().kind, ErrorKind::NotFound);
   EXPECT_TRUE(Host::open(host_settings(place.socket())).ok());  // nor does the child hold the lock
   for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) ::close(end);
