@@ -272,7 +272,6 @@ TEST_F(LibraryPools, WhatWasMovedFromRefusesEveryCall) {
   SharedPool from = std::move(*made);
   ASSERT_TRUE(from.register_model("a", MiB).ok());
   SharedPool to = std::move(from);
-
   // NOLINTNEXTLINE(bugprone-use-after-move): that is the claim
   EXPECT_EQ(from.unregister_model("a").error().kind(), ErrorKind::InvalidArgument);
   EXPECT_EQ(from.register_model("b", MiB).error().kind(), ErrorKind::InvalidArgument);

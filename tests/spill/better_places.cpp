@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When memory was last used, and which should therefore lie where.
+// When memory was last used, and which memory should therefore be near or far.
 #include <gtest/gtest.h>
 
 #include "spill/better_places.hpp"
@@ -66,7 +66,7 @@ TEST(LastUsesOfMemory, OfAChunkThatBlocksShareTheLatestCounts) {
   EXPECT_EQ(chunks[1].residency, Residency::Far);
 }
 
-// A kernel is given a block's first address, and uses all of it.
+// A kernel gets a block's first address, and uses all of the block.
 TEST(LastUsesOfMemory, AreOfAllChunksOfABlock) {
   LastUses uses;
   uses.cover(base, 64 * MiB);
@@ -119,7 +119,7 @@ TEST(BetterPlacesForMemory, WhatIsHeldForAMomentIsLetBe) {
   EXPECT_FALSE(find_better_places({near(4, 1), fresh_far}, plenty).are_any());
 }
 
-// By who holds it: what comes next may lie where the one before did.
+// By holder: the next allocation may lie where the previous one did.
 TEST(BetterPlacesForMemory, WhatIsHeldForLongIsKnownByItsHolder) {
   const auto held_by = [](std::uint64_t holder) {
     return std::vector<HeldChunk>{{base, 2 * MiB, Location::device(0), 1, base, 2 * MiB, holder}};

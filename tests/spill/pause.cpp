@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that leaves its device and comes back.
+// A process that vacates its device and comes back.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ TEST_F(PauseTest, AProgramWithoutMemoryCanBePausedToo) {
   ASSERT_DONE(program.pauser->resume(Partly::No));
 }
 
-// Whatever context its work is in: a kernel may use memory of another one's.
+// Work of any context counts: a kernel may use another context's memory.
 TEST_F(PauseTest, WorkOfAContextThatHasNoMemoryIsWaitedFor) {
   Program program{driver(), {}};
   program.take_a_little_of_everything();
@@ -89,7 +89,7 @@ TEST_F(PauseTest, WorkOfAContextThatHasNoMemoryIsWaitedFor) {
   program.free_all();
 }
 
-// Memory of a device's pool outlives the context that it was taken in.
+// Memory of a device's pool outlives the context in which it was allocated.
 TEST_F(PauseTest, WithoutAContextItIsRefusedAndTheProgramGoesOn) {
   Program program{driver(), {}};
   CUcontext own = nullptr;
@@ -145,7 +145,8 @@ TEST_F(PauseTest, WhatAnotherProcessHoldsStays) {
   program.expect_intact();
 }
 
-// As compaction leaves it: the program that set it may transfer without the driver.
+// Compaction leaves such memory in place too: the program that set the attribute may transfer
+// without the driver.
 TEST_F(PauseTest, MemoryWithSyncMemopsStays) {
   Program program{driver(), {}};
   program.add(8 * MiB, false);
@@ -221,7 +222,7 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrGoesOnPartly) {
   EXPECT_FALSE(program.calls.is_shut());
   program.expect_intact();
 
-  // The rest comes back by the next pause and resume.
+  // The next pause and resume bring the rest back.
   budget.set_limit(64 * MiB);
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
   ASSERT_DONE(program.pauser->resume(Partly::No));
@@ -230,8 +231,8 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrGoesOnPartly) {
   program.free_all();
 }
 
-// Whatever call fails, the program goes on with all that it had, or stays paused and can be asked
-// again.
+// Whichever call fails, the program continues with all its memory, or stays paused and can be
+// resumed later.
 TEST_F(PauseTest, LosesNothingWhateverCallFails) {
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
@@ -262,7 +263,7 @@ TEST_F(PauseTest, LosesNothingWhateverCallFails) {
   }
 }
 
-// Memory that comes back is new memory, whose handles may differ.
+// Restored memory is new memory, whose handles may differ.
 std::string held_whatever_the_handles() {
   return std::regex_replace(held_by_the_process(), std::regex("chunk 0x[0-9a-f]+"), "chunk");
 }
@@ -316,7 +317,7 @@ TEST_F(PauseTest, SpilledMemoryComesThroughItToo) {
   MemorySettings settings;
   settings.limit = SizeLimit::of_bytes(16 * MiB);
   settings.spill = {SpillTo::Host, SizeLimit::of_bytes(64 * MiB)};
-  settings.compact = Compact::Off;  // whose stream lives as long as the context
+  settings.compact = Compact::Off;  // its stream would live as long as the context
   Program program{driver(), settings};
   std::mt19937_64 random{seed()};
   PRINT_SEED_ON_FAILURE();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the host that is pinned before it is needed.
+// Host memory that is pinned before it is needed.
 #include "spill/spill_ahead.hpp"
 
 #include "paused_program.hpp"
@@ -66,7 +66,7 @@ TEST_F(SpillAheadTest, WhatNobodyNeedsForLongGoesBack) {
   EXPECT_EQ(spilled(program).physical_free, 0u);
 }
 
-// What is mapped and free is as good as ready, and goes back like it.
+// Mapped free memory is as good as ready memory, and is released in the same way.
 TEST_F(SpillAheadTest, WhatIsMappedAndFreeCountsAsReady) {
   Program program{driver(), settings()};
   program.add(62 * MiB, false);
@@ -86,7 +86,7 @@ TEST_F(SpillAheadTest, WhatIsMappedAndFreeCountsAsReady) {
   EXPECT_EQ(spilled(program).physical_free, 0u);
 }
 
-// The next time that so much is needed, it is there, and more.
+// If as much is needed again, it is ready, and more.
 TEST_F(SpillAheadTest, AsMuchIsReadyAsWasNeededAtTheMostAndMore) {
   MemorySettings chosen = settings();
   chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(1 * GiB)};
