@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an arena does, one by one.
+// An arena's behaviours, one by one.
 #include "alloc_arena_world.hpp"
 #include "support/faulty_driver.hpp"
 
@@ -82,7 +82,7 @@ TEST_F(ArenaTest, AnotherStreamDoesNotTakeWhatMayStillBeInUse) {
   EXPECT_EQ(world.given_block(2 * MiB, 1).address(), address);
 }
 
-// The chunk below is free as a whole, and pending on the other stream.
+// The whole chunk below is free, but pending on the other stream.
 TEST_F(ArenaTest, TheRestOfANewChunkStaysForTheStreamThatItWasMappedFor) {
   ArenaWorld& world = given({.grow = Grow::Tight});
   world.free(world.given_block(world.granules(1), 1), 1);
@@ -163,7 +163,7 @@ TEST_F(ArenaTest, AFreeRangeBehindAHoleIsExtendedDownwards) {
   world.free_for_anyone(hole);
   world.arena().trim(0);
   world.free_for_anyone(behind);
-  // Three granules are there and two missing, at the end and before it alike, but the end is not
+  // Three granules are there and two are missing, both at the end and before it, but the end is not
   // free.
   const Block& block = world.given_block(world.granules(5));
   EXPECT_EQ(block.address(), first.end() + world.granules(2));
@@ -216,7 +216,7 @@ TEST_F(ArenaTest, TrimBeginsWithWhatWasNotUsedForLongest) {
   world.free_for_anyone(*blocks[3]);
   world.free_for_anyone(*blocks[1]);
   ASSERT_EQ(world.arena().trim(world.granules(4)), world.granules(1));
-  // What was freed first is a hole now, so that only the other is had at once.
+  // The block freed first is a hole now, so only the other can be allocated without mapping.
   EXPECT_EQ(world.given_block(world.granules(1)).address(), blocks[0]->end());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an arena is made of, without a driver.
+// The parts of an arena, without a driver.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -25,7 +25,7 @@ class ArenaThreads : public ArenaTest {
   }
 };
 
-// Blocks are marked in a table of all steps: a thread with another's memory would find it.
+// A table marks each step of allocated memory: a thread that gets another's memory notices.
 class Claims {
  public:
   explicit Claims(Size bytes) : steps_(bytes / 512) {}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory as the hooks use it: what is ours to serve, what is refused, and what is left to the
-// driver.
+// Memory as the hooks use it: what cuvmm serves, what is refused, and what is left to the driver.
 #include <vector>
 
 #include "alloc/pointer_answers.hpp"

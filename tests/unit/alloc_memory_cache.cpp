@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// VMM_CACHE: how much of a device is kept while nobody uses it.
+// VMM_CACHE: how much unused memory of a device is kept.
 #include <vector>
 
 #include "alloc_memory_world.hpp"
@@ -16,7 +16,7 @@ class BoundedCache : public MemoryTest {
     MemoryTest::SetUp();
     begin({.cache = SizeLimit::of_bytes(bound)});
   }
-  // All that is held of the device and that the program does not hold.
+  // All device memory that is held but not by the program.
   Size kept() {
     const MemoryCounters counters = memory().counters(0);
     return counters.chunks.physical_free + counters.mapped_free;
@@ -86,7 +86,7 @@ TEST_F(BoundedCache, OfNothingKeepsNothing) {
   EXPECT_EQ(memory().counters(0).physical_held(), 0U);
 }
 
-// A refused release is tried again, and counts until then.
+// A refused release is tried again, and counts as held until then.
 TEST_F(BoundedCache, HoldsAgainOnceTheDriverTakesMemoryBack) {
   const CUdeviceptr first = given(16 * MiB);
   const CUdeviceptr second = given(16 * MiB);

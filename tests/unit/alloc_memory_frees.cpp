@@ -13,7 +13,7 @@ namespace {
 
 constexpr Size large = 8 * MiB;
 
-// Not a byte is left for the driver to give.
+// Leaves the driver not a byte to allocate.
 class FullCard {
  public:
   FullCard() {
@@ -54,7 +54,8 @@ TEST_F(MemoryTest, AFreeOnAnotherDevicesStreamIsWaitedForByWhoLacksTheMemory) {
   EXPECT_CUDA(driver().cuCtxSetCurrent(primary()));
 }
 
-// A capture that began a moment ago must not be broken by a wait that the driver's free has not.
+// A capture that has just begun must not be broken by a wait that the driver's own free would not
+// make.
 TEST_F(MemoryTest, OnceThereWasACaptureAFreeWaitsAsTheDriversDoes) {
   const CUdeviceptr address = given(large);
   captures.began();
@@ -88,7 +89,7 @@ TEST_F(MemoryTest, AWaitThatFailsLeavesTheAllocationHeld) {
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
 }
 
-// What is current then is another context, whose work tells nothing.
+// The current context is then another one, whose work proves nothing.
 TEST_F(MemoryTest, AFreeWaitsForNoOtherContextInPlaceOfOneThatIsGone) {
   OwnContext own;
   const CUdeviceptr address = given(large);
@@ -144,7 +145,7 @@ TEST_F(MemoryTest, NothingIsWaitedForTwice) {
   EXPECT_TRUE(waits(third)) << "there may be work that nobody told us of";
 }
 
-// The work ends when somebody waits for it, or after the free has not.
+// The work ends when the free waits for it, or after the free has returned without waiting.
 TEST_F(MemoryTest, OnAFullCardAFreeWaitsForWorkThatRunsThoughThereWasACapture) {
   const CUdeviceptr address = given(large);
   captures.began();

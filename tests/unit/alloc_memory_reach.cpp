@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocking memory of another device is let be reached by copies, and by nothing else.
+// Copies, and nothing else, can reach blocking memory of another device.
 #include "alloc_memory_world.hpp"
 #include "driver/current_context.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory beyond what the device, or the limit, has room for: where it comes from, and that it goes
-// back as soon as it can.
+// Memory beyond what the device or the limit has room for: where it comes from, and that it is
+// returned as soon as possible.
 #include <algorithm>
 
 #include "alloc/memory.hpp"
@@ -76,7 +76,7 @@ TEST_F(ArenaSpill, RoomOnTheDeviceReplacesFreeSpilledMemory) {
   EXPECT_EQ(spilled(), 0u);
 }
 
-// Little is free on the device, in places: it stays there, for what fits, and nothing moves.
+// The device has little free memory, scattered: that stays for blocks that fit, and nothing moves.
 TEST_F(ArenaSpill, WithLittleRoomOnTheDeviceABlockLiesFarAsAWhole) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 12, .spill_granules = 16});
@@ -101,7 +101,7 @@ TEST_F(ArenaSpill, WhereNotAllOfItMayLieFarTheDeviceGivesWhatItHas) {
   world().expect_intact(large);
 }
 
-// It would soon be needed again.
+// The spilled memory would soon be needed again.
 TEST_F(ArenaSpill, ALittleRoomOnTheDeviceDoesNotReplaceMuchFreeSpilledMemory) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 2, .spill_granules = 8});
@@ -124,8 +124,8 @@ TEST_F(ArenaSpill, BlocksThatShareASpilledChunkComeAndGoByThemselves) {
   for (const Block* block : blocks) world().expect_intact(*block);
 }
 
-// What work may still use can be moved once that is done: to wait for much of it costs less than to
-// use as much more from afar.
+// Memory with pending work can be moved once the work is complete: waiting for much of it costs
+// less than using as much more far memory.
 TEST_F(ArenaSpill, MuchPendingMemoryIsWaitedForSoThatLessLiesFar) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 12, .spill_granules = 16});
@@ -309,7 +309,7 @@ TEST_F(MemorySpill, ANeighboursMemoryCountsAgainstItsOwnLimit) {
   EXPECT_EQ(memory_->device_memory(1)->budget().committed_bytes(), 0u);
 }
 
-// Its own memory comes first: what lies there for nobody any more is given back to it.
+// The neighbour's own allocations come first: free memory spilled to it is returned to it.
 TEST_F(MemorySpill, ANeighbourUnderPressureGetsWhatWasFreedThere) {
   NEEDS_DEVICES(2);
   begin(settings(SpillTo::Peer, limit));
@@ -329,7 +329,7 @@ TEST_F(MemorySpill, ANeighbourUnderPressureGetsWhatWasFreedThere) {
   EXPECT_EQ(memory_->free(near), Answer{CUDA_SUCCESS});
 }
 
-// Two places without a bound, whose sum no number holds.
+// Two places without a limit: their sum would overflow.
 TEST_F(MemorySpill, WithoutABoundItGoesWhereverThereIsRoom) {
   NEEDS_DEVICES(2);
   MemorySettings chosen = settings(SpillTo::Auto, limit);
@@ -342,7 +342,7 @@ TEST_F(MemorySpill, WithoutABoundItGoesWhereverThereIsRoom) {
   EXPECT_EQ(memory_->free(first), Answer{CUDA_SUCCESS});
 }
 
-// The driver, which might have some, is not asked for what the limit forbids.
+// The driver might have more, but is not asked for memory beyond the limit.
 TEST_F(MemorySpill, TheLimitHoldsWhereTheAddressesRunOut) {
   MemorySettings chosen = settings(SpillTo::Host, limit);
   chosen.spill.limit = SizeLimit::none();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What blocks are made of, and what becomes of freed ones while memory is plenty.
+// How blocks are built, and what happens to freed ones while memory is plentiful.
 #include <set>
 
 #include "alloc_windows_world.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that windows are made of, each alone.
+// The parts of windows, each alone.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -28,7 +28,7 @@ TEST(WindowShape, AddressesTellWhichBytesOfAGranuleAPieceTakes) {
       EXPECT_EQ(placed.window(), window);
       EXPECT_EQ(placed.window_bytes(), shape.window_bytes());
       EXPECT_EQ(placed.whole_bytes(), shape.whole_bytes());
-      // Whole granules and the piece's own are the window.
+      // Together the whole granules and the piece's granule are the window.
       if (shape.whole_bytes() != 0) {
         EXPECT_EQ(std::min(placed.whole(), placed.piece_window()), window);
         EXPECT_NE(placed.whole(), placed.piece_window());
@@ -47,8 +47,8 @@ TEST(SlotOrder, HandsOutEverySlotOnce) {
   }
 }
 
-// How many chunks too many a comb needs that keeps all but every `period`-th block, as a share of
-// what was freed.
+// How many excess chunks a comb needs that keeps all but every `period`-th block, as a share of the
+// freed chunks.
 double lost_to_a_comb(Size count, Size period) {
   constexpr Size chunks = 1536;
   std::vector<Size> live(count);
@@ -76,7 +76,7 @@ struct PieceOfChunk {
   Stretch where;
 };
 
-// Pieces side by side from random sizes, of which about half are left.
+// Adjacent pieces of random sizes, of which about half are kept.
 std::vector<PieceOfChunk> random_pieces(std::mt19937_64& random, std::size_t chunks, Size smallest,
                                         Size largest) {
   std::vector<PieceOfChunk> pieces;
@@ -92,7 +92,7 @@ std::vector<PieceOfChunk> random_pieces(std::mt19937_64& random, std::size_t chu
   return pieces;
 }
 
-// Pieces that overlap need a chunk each, so no fewer chunks can hold them.
+// Overlapping pieces need a chunk each, so this is the fewest chunks that can hold them.
 std::size_t most_over_one_offset(const std::vector<PieceOfChunk>& pieces) {
   std::map<Size, int> changes;
   for (const PieceOfChunk& piece : pieces) {
@@ -191,7 +191,7 @@ TEST(Colouring, EmptiesTheCheapestFirst) {
 TEST(Colouring, MorePiecesThanCanBeLookedAtTogetherStillPack) {
   if (test_scale() < 1) GTEST_SKIP() << "takes a while under a sanitizer";
   std::mt19937_64 random{seed()};
-  constexpr std::size_t chunks = 12'000;  // with as many shapes that is more than one group
+  constexpr std::size_t chunks = 12'000;  // with that many shapes there is more than one group
   const auto pieces = random_pieces(random, chunks, 64 * KiB, 512 * KiB);
   const Coloured coloured = empty_all(pieces, chunks);
   EXPECT_LT(static_cast<double>(coloured.chunks_left), 1.15 * static_cast<double>(coloured.fewest));

@@ -90,7 +90,7 @@ TEST_F(WindowsTest, MovesLivePiecesTogetherWhenNothingElseHelps) {
 }
 
 TEST_F(WindowsTest, ACardThatIsCompletelyFullNeedsNoMemoryToMoveAnything) {
-  // Not a limit of ours: the driver itself has nothing left.
+  // Not cuvmm's limit: the driver itself has nothing left.
   const GivenBallast ballast{128 * MiB};
   WindowsWorld world{driver(), unlimited / 2};
   auto blocks = world.fill_with(1 * MiB);
@@ -252,8 +252,8 @@ TEST_F(WindowsTest, CompactsForOthersWhoAreQuietThemselves) {
   expect_true(world.windows(), blocks);
 }
 
-// A comb of 1 MiB blocks, and compaction whose copies have not begun, because work lies in front of
-// them: as if the device were too busy.
+// A comb of 1 MiB blocks, and a compaction whose copies have not begun because they are queued
+// behind other work, as on a device that is too busy.
 class BusyCompaction : public WindowsTest {
  protected:
   void begin(Duration wait) {
@@ -267,7 +267,7 @@ class BusyCompaction : public WindowsTest {
       large_ = (*world_)->allocate(freed_);
     }};
     while (!world_->quiescence.is_quiet()) std::this_thread::yield();
-    // The copies are submitted next; they cannot run.
+    // The copies are submitted next but cannot run.
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
   }
   void let_copies_run() { busy_->end(); }
@@ -295,7 +295,7 @@ TEST_F(BusyCompaction, CopiesThatDoNotEndInTimeLeaveEverythingWhereItWas) {
   end();
   EXPECT_EQ(outcome(large_), "out of memory");
   EXPECT_EQ((*world_)->violation().value_or("nothing"), "nothing");
-  // Freed now, while their bytes are still to be read, and others beside them.
+  // Blocks whose bytes are still to be copied are freed now, and others too.
   for (int i = 0; i < 20; ++i) {
     (*world_)->free(*blocks_.back());
     blocks_.pop_back();
@@ -319,7 +319,7 @@ TEST_F(BusyCompaction, WindowsThatCopiesGoThroughStayMapped) {
   end();
   world_->free_all(blocks_);
   blocks_.clear();
-  // Would give all cached windows up, one after the other.
+  // Would release all cached windows, one after the other.
   (void)(*world_)->allocate(1900 * KiB);
   EXPECT_EQ((*world_)->violation().value_or("nothing"), "nothing");
   let_copies_run();

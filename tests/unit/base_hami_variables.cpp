@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HAMi-core's variables as options of ours.
+// HAMi-core's variables as cuvmm options.
 #include <gtest/gtest.h>
 
 #include <map>

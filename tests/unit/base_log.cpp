@@ -223,7 +223,7 @@ TEST_F(Log, FileNameHoldsProcessAndHost) {
   EXPECT_EQ(lines_of(in_folder("log.") + pid).size(), 1u);
 }
 
-// Each is answered with an Error and one warning, and lines go to standard error.
+// Each refusal returns an Error and logs one warning; lines then go to standard error.
 class LogRefuses : public Log {
  protected:
   void expect_refused(const std::string& path) {
@@ -280,7 +280,7 @@ TEST_F(Log, AFullDiskEndsTheFileWithOneWarning) {
   EXPECT_EQ(parsed(lines[2]).text, "second");
 }
 
-// The number of our file among this process' descriptors.
+// The descriptor number of the file at `path` in this process.
 int number_of(const std::string& path) {
   for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
     std::error_code gone;
@@ -301,7 +301,7 @@ TEST_F(Log, AProgramsOwnFileUnderOurOldNumberGetsNoLine) {
   EXPECT_EQ(contents(in_folder("theirs")), "");
   EXPECT_EQ(parsed(lines_of(standard_error()).at(1)).text, "text");
   ASSERT_TRUE(set_up_log({}));
-  EXPECT_EQ(::write(ours, "mine", 4), 4);  // and it was not closed
+  EXPECT_EQ(::write(ours, "mine", 4), 4);  // the program's file was not closed
   ::close(ours);
 }
 
@@ -325,7 +325,7 @@ TEST_F(Log, AReaderThatHasGoneDoesNotEndTheProgram) {
   EXPECT_EQ(::sigismember(&blocked, SIGPIPE), 0);
 }
 
-// Does it in a child, where a signal would end it.
+// Runs the work in a child, since a signal would end this process.
 int status_of_child(const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {

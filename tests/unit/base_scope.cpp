@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ends by itself: Undo and Fd.
+// Objects that clean up after themselves: Undo and Fd.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 

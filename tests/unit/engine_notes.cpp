@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the program's calls between two waits.
+// What is known about the program's calls between two waits.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -39,8 +39,8 @@ TEST(SubmissionEpoch, CanBeLeftAgain) {
   EXPECT_NE(note.take(), taken);
 }
 
-// Threads submit (count) and leave the note, then wait, each unless it knows that a wait which
-// began after the last note covers it. Two contexts are waited for apart.
+// Threads submit (count) and leave the note, then wait, unless they know that a wait which began
+// after the last note covers it. The two contexts are waited for separately.
 TEST(SubmissionEpoch, WithAnOldNumberMeansWorkThatWasWaitedFor) {
   struct Context {
     std::atomic<std::uint64_t> covered_note{~std::uint64_t{0}};

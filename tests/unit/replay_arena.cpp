@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm's own allocator, as traces are played to it.
+// cuvmm's own allocator, with traces played to it.
 #include "replay/arena_policy.hpp"
 #include "unit/vmm_world.hpp"
 
@@ -39,7 +39,8 @@ class ReplayArena : public DriverContract {
   std::optional<Simulation> simulation_;
 };
 
-// Blocks of which every second one is freed, then one of nearly all that was freed.
+// Allocates blocks, frees every second one, then allocates one block of nearly all the freed
+// memory.
 ReplayTrace comb(Size block, std::uint64_t count, Kind kind) {
   TraceBuilder builder;
   const auto allocate = [&](std::uint64_t address, Size size) {

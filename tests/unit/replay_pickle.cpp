@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's pickles as data, and PyTorch's memory snapshots among them.
+// Python's pickles as data, including PyTorch's memory snapshots.
 #include "replay/pickle.hpp"
 
 #include <filesystem>
@@ -25,7 +25,7 @@ std::string refusal(const std::string& bytes) {
   return read ? "it was read" : read.error().text();
 }
 
-// Each as pickle.dumps() writes it, by protocol.
+// Each value as pickle.dumps() writes it, in each protocol.
 TEST(Pickle, ValuesOfEveryProtocolAreRead) {
   for (
       const std::string& bytes :
@@ -117,7 +117,7 @@ TEST(Pickle, NoMoreMemoryIsTakenThanIsAllowed) {
   EXPECT_EQ(refused.error().kind, ErrorKind::OutOfMemory);
 }
 
-// What pickle.dumps(VALUE, 2) would write, for snapshots.
+// Writes snapshots as pickle.dumps(VALUE, 2) would.
 class Made {
  public:
   Made& dict() { return raw("}("); }
@@ -231,7 +231,7 @@ TEST(PytorchSnapshot, WhatIsNoneIsNamed) {
             std::string::npos);
 }
 
-// What libFuzzer does better, where there is none.
+// A fallback for libFuzzer, which does it better.
 TEST(PytorchSnapshot, ChangedOnesAreReadOrRefused) {
   std::vector<std::string> corpus;
   for (const auto& entry :

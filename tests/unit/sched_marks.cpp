@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The marks that the scheduler sets in the work of streams.
+// The marks that the scheduler places in streams.
 #include "sched/event_marks.hpp"
 #include "support/driver_under_test.hpp"
 #include "support/faulty_driver.hpp"

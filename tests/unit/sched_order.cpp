@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operation has to be issued after, by the rules of streams and events.
+// What an operation must be issued after, by the rules of streams and events.
 #include <gtest/gtest.h>
 
 #include "unit/sched_world.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 class OrderRules : public testing::Test {
  protected:
-  // Submits in that lane. The places of other lanes that it comes after.
+  // Submits in this lane. Returns the positions in other lanes that it comes after.
   std::vector<QueuePosition> submit(Lane& lane, const Request& request) {
     Operation* operation = lane.take_place();
     order_.submitted(request, {&lane, operation->number}, operation->after);
@@ -93,7 +93,7 @@ TEST_F(OrderRules, ALegacyStreamIsNotDoneWhileBlockingOnesWait) {
   StreamState& idle = streams_.add(StreamKind::Blocking);
   EXPECT_TRUE(has(order_.of_stream(legacy), a_));
   submit(b_, on(legacy));
-  EXPECT_TRUE(order_.of_stream(idle).empty());  // has no work of its own
+  EXPECT_TRUE(order_.of_stream(idle).empty());  // an idle stream has no work of its own
   EXPECT_TRUE(has(order_.before_work_on(idle), b_));
 }
 

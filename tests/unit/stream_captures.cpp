@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A capture that begins while other threads make calls that would break it, and one that ends with
-// its stream or its context.
+// Captures that begin while other threads make calls that would break them, and captures that end
+// with their stream or context.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -56,7 +56,7 @@ TEST(Captures, BeginWhenTheCallHasBeenMade) {
   EXPECT_GE(began_at, made_at);
 }
 
-// The wait of a call for work may take as long as it likes.
+// A call's wait for work may take any length of time.
 TEST(Captures, BeginInTheEndWhereTheCallWaits) {
   Captures captures;
   const Captures::HeldOff call{captures};
@@ -93,7 +93,7 @@ TEST(Captures, GoOnWhereTheDriverDoesNotEndTheirContext) {
   EXPECT_FALSE(captures.any());
 }
 
-// The driver may give the next stream the same handle before it returns.
+// The driver may give the same handle to the next stream before the destroying call returns.
 TEST(Captures, OfTheNextStreamWithThatHandleGoOn) {
   Captures captures;
   captures.began({.context = context, .handle = stream});

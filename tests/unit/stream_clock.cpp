@@ -143,7 +143,7 @@ TEST_F(StreamClockTest, AnAllocationOfMemoryThatNothingUsesIsDoneAtOnce) {
   hold_legacy();
   allocate_on(blocking.name());
   EXPECT_TRUE(operations_are_done(blocking.name()));
-  // It does not stand for a free that follows.
+  // It does not cover a later free.
   free_on(blocking.name());
   EXPECT_FALSE(operations_are_done(blocking.name()));
   release_legacy();
@@ -163,7 +163,7 @@ TEST_F(StreamClockTest, AFreeOnABlockingStreamIsNotDoneBeforeTheLegacyWorkAheadO
   EXPECT_TRUE(operations_are_done(blocking.name()));
 }
 
-// The driver says that the stream is idle, which tells nothing of what stands behind the barrier.
+// The driver reports the stream as idle, which proves nothing about the frees behind the barrier.
 TEST_F(StreamClockTest, AnIdleStreamIsNotProofOfFreesBehindTheLegacyStream) {
   HeldStream blocking = held(CU_STREAM_DEFAULT);
   hold_legacy();
@@ -217,7 +217,7 @@ TEST_F(StreamClockTest, AnOperationThatTheStreamDoesNotTakeIsRefused) {
   EXPECT_FALSE(there.has_barrier.load());
 }
 
-// Other threads cannot name the stream, and a mark on the legacy stream would hold others up.
+// Other threads cannot name the stream, and a mark on the legacy stream would hold up other work.
 TEST_F(StreamClockTest, EachFreeOnAThreadsOwnStreamLeavesAMark) {
   FreeTicket ticket;
   const CUcontext current = context();
@@ -226,7 +226,7 @@ TEST_F(StreamClockTest, EachFreeOnAThreadsOwnStreamLeavesAMark) {
     ticket = free_on({.handle = CU_STREAM_PER_THREAD});
   }};
   other.join();
-  captures.began();  // so that no stream can be asked
+  captures.began();  // so that no stream can be queried
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
   captures.ended();
 }
@@ -246,7 +246,7 @@ TEST_F(StreamClockTest, MarksAreBoundedOnAStreamThatNeverGetsOn) {
   EXPECT_TRUE(clock->wait(last, in_ms(10'000)));
 }
 
-// What a thread has gathered of a context's streams is worth nothing once one comes or goes.
+// A thread's cached list of a context's streams is invalid once a stream comes or goes.
 TEST_F(StreamClockTest, TheLegacyStreamComesAfterStreamsThatWereMadeSince) {
   const StreamName legacy_stream{};
   EXPECT_TRUE(clock->place_on(legacy_stream).empty());
@@ -342,7 +342,7 @@ TEST_F(StreamClockTest, AStreamFollowsAnotherWithoutAnybodyWaiting) {
   EXPECT_CUDA(driver().cuStreamSynchronize(second));
 }
 
-// A mark that was made later contains what the asker may have to be ahead of.
+// A later mark covers work that the asking stream may have to precede.
 TEST_F(StreamClockTest, NoStreamFollowsAFreeByALaterMark) {
   HeldStream first = held();
   HeldStream second = held();

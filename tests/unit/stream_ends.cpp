@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and contexts that end, with work that goes on, beside threads that ask about it.
+// Streams and contexts that end while their work goes on and other threads query it.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -61,7 +61,8 @@ TEST_F(StreamEnds, WhoWaitedForAContextHasWaitedForStreamsThatEnded) {
   EXPECT_TRUE(clock->table().ended_of(context()).empty());
 }
 
-// A record serves another stream once its own is long gone: what was waited for is not that one's.
+// A stream's record is reused after the stream has ended: a wait that covered the old stream says
+// nothing about the new one.
 TEST_F(StreamEnds, WhatWasWaitedForIsNotOfAStreamThatCameSince) {
   const StreamState* record = nullptr;
   std::optional<Horizon> horizon;
@@ -90,7 +91,7 @@ TEST_F(StreamEnds, WhatWasWaitedForIsNotOfAStreamThatCameSince) {
   EXPECT_FALSE(clock->is_done(freed));
 }
 
-// To destroy an event waits while a cuMemFree waits in another thread (measured), and learning of a
+// Destroying an event waits while a cuMemFree waits in another thread (measured), and registering a
 // stream is part of calls that never wait.
 TEST_F(StreamEnds, EventsOfStreamsThatEndedServeOthersAndAreNotDestroyed) {
   static std::atomic<int> made{0};
@@ -134,7 +135,7 @@ TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
   was_named = false;
   real = &driver();
   Driver watched = driver();
-  // All work is asked about beginning with the legacy stream: slowly, while the other is there.
+  // A query of all work starts with the legacy stream: slowly, while the other stream exists.
   watched.cuStreamQuery = [](CUstream stream) -> CUresult {
     if (stream == CU_STREAM_LEGACY) {
       ++questions;
@@ -151,7 +152,8 @@ TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
     GIVEN(driver().cuCtxSetCurrent(here));
     watching.is_all_done(here);
   };
-  // Behind the first wait the end of the stream and, having seen it alive, a second one.
+  // While the first query waits, the stream ends, and a second query starts that has still seen it
+  // alive.
   std::thread first{ask_all};
   while (questions.load() == 0) usleep(1000);
   std::thread ender{[&] {
@@ -166,7 +168,7 @@ TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
   EXPECT_FALSE(was_named.load());
 }
 
-// Its events go with it.
+// The context's events end with it.
 TEST_F(StreamEnds, NothingOfAContextIsNamedToTheDriverWhileItEnds) {
   static std::atomic<int> named{0};
   static const Driver* real = nullptr;
@@ -201,7 +203,7 @@ TEST_F(StreamEnds, NothingOfAContextIsNamedToTheDriverWhileItEnds) {
   EXPECT_TRUE(watching.wait(all, in_ms(10'000)));
 }
 
-// Natively the legacy stream does not come to wait for more because a stream ends.
+// Natively the legacy stream does not wait for more because a stream ends.
 TEST_F(StreamEnds, NothingIsGivenToTheLegacyStreamBecauseABlockingOneEnds) {
   FreeTicket ticket;
   HeldStream running = held(CU_STREAM_DEFAULT);

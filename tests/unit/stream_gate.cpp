@@ -102,7 +102,7 @@ TEST(Gate, PassesMayNest) {
   closer.join();
 }
 
-// As a program's own seccomp filter does it, here for one thread.
+// As a program's own seccomp filter does, but for one thread.
 bool refuse_membarrier() {
   sock_filter lines[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -133,10 +133,10 @@ TEST(Gate, ClosesOnceThreadsKnowThatTheSystemMakesNoBarriersAnyMore) {
   const Gate::Pass pass{gate};
 }
 
-// The thread that closed the gate is alone with what the others touch only inside.
+// The thread that closed the gate has exclusive use of state that others touch only inside.
 TEST(Gate, KeepsManyThreadsApart) {
   Gate gate;
-  std::uint64_t shared = 0;  // touched under the gate alone
+  std::uint64_t shared = 0;  // touched only while the gate is closed
   std::atomic<std::uint64_t> inside{0};
   std::atomic<bool> together{false};
   std::vector<std::thread> threads;
@@ -175,7 +175,7 @@ TEST(GracePeriod, IsOverAtOnceWhereNobodyElseIsInside) {
   EXPECT_TRUE(period->is_over());
 }
 
-// Also where it has gone in again since.
+// Even if it has entered again since.
 TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasComeOut) {
   for (const auto of :
        {CallBarrier::Of::Calls, CallBarrier::Of::Work, CallBarrier::Of::Questions}) {

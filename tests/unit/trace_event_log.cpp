@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events as lines of the log.
+// Events as log lines.
 #include "trace/event_log.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace among files: what it may not touch, and what becomes of it when there is no room.
+// A trace in the file system: which files it must not touch, and what happens to it when there is
+// no room.
 #include "trace/trace_file.hpp"
 
 #include <fcntl.h>
@@ -103,7 +104,7 @@ TEST_F(TraceAmongFiles, DeviceMayStandForAFile) {
   EXPECT_EQ(sink.records(), 1u);
 }
 
-// No file of this process grows beyond so many bytes while it lives.
+// While it lives, no file of this process can grow beyond this many bytes.
 class SmallDisk {
  public:
   explicit SmallDisk(Size room) {
@@ -177,7 +178,7 @@ TEST_F(TraceAmongFiles, ClosedByTheProgramIsNotWrittenToAgain) {
   CUVMM_TRACE(.address = 1);
   ASSERT_TRUE((*writer)->flush());
 
-  // What daemons do: all numbers closed, and then used again.
+  // As daemons do: all descriptors closed, and their numbers reused.
   const std::string theirs = in_folder("theirs");
   for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
     std::error_code none;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts that hold memory tell a trace.
+// What the parts that hold memory write to a trace.
 #include "trace/writer.hpp"
 #include "unit/trace_world.hpp"
 #include "unit/vmm_world.hpp"

@@ -81,7 +81,7 @@ TEST_F(MappingTest, AccessIsSetOncePerContiguousStretchAndRights) {
   FaultyDriver watched{driver()};
   VmmWorld world{watched, 16};
   MapPlan plan;
-  // Said in no order: granules 0-2 and 4-5 for reading and writing, 6 for reading.
+  // Declared in no particular order: granules 0-2 and 4-5 for reading and writing, 6 for reading.
   plan.map(world.mapping, 4 * world.granule, world.chunk(2), read_write());
   plan.map(world.mapping, 0, world.chunk(), read_write());
   plan.map(world.mapping, 6 * world.granule, world.chunk(), AccessSet::of(0, Access::Read));
@@ -181,7 +181,7 @@ TEST_F(MappingTest, WhatCouldNotBePutBackIsSaidAndKept) {
   MapPlan plan;
   plan.unmap(world.mapping, 0);
   plan.map(world.mapping, 0, world.chunk(), read_write());
-  faulty.fail_from(2, CUDA_ERROR_UNKNOWN);  // unmaps, and then nothing works any more
+  faulty.fail_from(2, CUDA_ERROR_UNKNOWN);  // the unmap works, later calls fail
   const auto result = plan.commit();
   faulty.stop_failing();
   ASSERT_FALSE(result.ok());

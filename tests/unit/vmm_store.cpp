@@ -9,7 +9,7 @@ namespace {
 
 class StoreTest : public VmmTest {};
 
-// Calls back, and remembers what it was asked for.
+// Calls back, and records what it was asked for.
 class Client final : public ReclaimClient {
  public:
   explicit Client(std::function<Size(Size)> answer = [](Size) { return Size{0}; })
@@ -76,7 +76,7 @@ TEST_F(StoreTest, KeepsNoMoreFreeThanItMayAndTheLastFreedOfThat) {
   EXPECT_EQ(store.counters(world.here).physical_free, 2 * world.granule);
   EXPECT_EQ(budget->committed_bytes(), 2 * world.granule);
   EXPECT_EQ(GIVEN_VALUE(store.take(world.kind()))->handle(), last);
-  GIVEN_VALUE(store.take(world.kind(3)));  // larger than all that may be kept
+  GIVEN_VALUE(store.take(world.kind(3)));  // larger than all that may be cached
   EXPECT_LE(store.counters(world.here).physical_free, 2 * world.granule);
   store.check();
 }
@@ -142,7 +142,7 @@ TEST_F(StoreTest, WhatTheProgramTakesNativelyCounts) {
   world.budget->note_native(3 * world.granule);
   EXPECT_EQ(world.budget->native_bytes(), 3 * world.granule);
   EXPECT_EQ(outcome(world.store.take(world.kind(2))), "out of memory");
-  world.budget->note_native(9 * world.granule);  // it is there, fit or not
+  world.budget->note_native(9 * world.granule);  // it exists, whether it fits or not
   EXPECT_EQ(world.budget->available(), 0u);
   EXPECT_EQ(outcome(world.store.take(world.kind(1))), "out of memory");
   world.budget->forget_native(12 * world.granule);
@@ -159,7 +159,7 @@ TEST_F(StoreTest, AnExportedChunkCountsUntilItIsGoneAndIsNeverReused) {
     (void)GIVEN_VALUE(chunk.export_fd());
     EXPECT_EQ(world.store.counters(world.here).physical_exported, world.granule);
     EXPECT_EQ(outcome(world.store.take(world.kind(2))), "out of memory");
-    // Still mapped though nobody else refers to it: still counted.
+    // Still mapped although no other reference is left: still counted.
     MapPlan plan;
     plan.map(world.mapping, 0, chunk, read_write());
     ASSERT_OK(plan.commit());

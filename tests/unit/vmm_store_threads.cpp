@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store that many threads use. Under the thread sanitizer this is where races would show.
+// A store that many threads use. Under ThreadSanitizer, races would show here.
 #include <atomic>
 #include <random>
 #include <thread>
@@ -12,7 +12,7 @@ namespace {
 
 class StoreThreads : public VmmTest {};
 
-// Holds chunks under a lock of its own, and releases some when asked and not busy.
+// Holds chunks under its own lock, and releases some when asked unless it is busy.
 class Holder final : public ReclaimClient {
  public:
   void hold(ChunkRef chunk) {

@@ -119,7 +119,7 @@ TEST(MemoryWalk, FollowsOneDevice) {
   walk.add(there);
   walk.add(allocated(2, 8192, 100));
   EXPECT_EQ(told.begun, 1);
-  walk.add(freed(3, 4096));  // by a thread whose context is of another device
+  walk.add(freed(3, 4096));  // by a thread whose current context is of another device
   EXPECT_EQ(told.gone, 1);
 }
 

@@ -24,7 +24,7 @@ constexpr TraceEvent all_events[] = {
 TEST(LogLine, OfEveryEventIsReadBack) {
   const view::LogLines lines;
   for (const TraceEvent event : all_events) {
-    if (event == TraceEvent::Note) continue;  // words for a person
+    if (event == TraceEvent::Note) continue;  // text for people
     const TraceRecord record{.time = 7000,
                              .event = event,
                              .flags = 3,
@@ -39,7 +39,7 @@ TEST(LogLine, OfEveryEventIsReadBack) {
     const auto read = lines.read(line_of(record));
     ASSERT_TRUE(read && read->event) << line_of(record);
     EXPECT_EQ(read->process, 42U);
-    // What the line leaves out is 0.
+    // Fields that the line omits are 0.
     EXPECT_EQ(line_of(*read->event), line_of(record));
   }
 }
@@ -51,7 +51,7 @@ TEST(LogLine, SaysWhyACopyRanInAWord) {
   const auto read = view::LogLines{}.read(line_of(record));
   ASSERT_TRUE(read && read->event);
   EXPECT_EQ(read->event->detail, 2U);
-  record.detail = 99;  // of a later version
+  record.detail = 99;  // from a later version
   EXPECT_NE(line_of(record).find(" why=99"), std::string::npos) << line_of(record);
 }
 

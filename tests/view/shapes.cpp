@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans, rasters, what is mapped, and how full memory is.
+// Spans, rasters, mapped memory, and how full memory is.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -123,8 +123,8 @@ TEST(Occupancy, OfAnEmptyMemoryIsWhole) {
   EXPECT_EQ(empty.fragmentation(), 0);
 }
 
-// measured: after a comb of 1 MiB blocks the driver has nothing in one piece, after one of 2 MiB
-// blocks all that is free
+// Measured: after a comb of 1 MiB blocks the driver has nothing in one piece; after one of 2 MiB
+// blocks it has all that is free.
 TEST(Occupancy, KnowsWhatTheDriverCanPutTogether) {
   const auto small =
       OccupancyCounter{}.count(comb(MiB, 64 * MiB, trace_flag::native), {}, 64 * MiB);
@@ -136,7 +136,7 @@ TEST(Occupancy, KnowsWhatTheDriverCanPutTogether) {
   EXPECT_EQ(large.fragmentation(), 0);
 }
 
-// Windows: each block has addresses of its own, and two share a chunk.
+// Windows: each block has its own addresses, and two share a chunk.
 TEST(Occupancy, CountsAChunkOnceHoweverManyWindowsShareIt) {
   LiveBlocks live;
   MappedMemory mapped;
