@@ -19,7 +19,7 @@ void write_file(const std::string& path, const std::string& text) {
   ::chmod(path.c_str(), S_IRUSR | S_IWUSR);
 }
 
-TEST_F(SharedCards, WhatAnotherRunLeftInTheFileDoesNotMatter) {
+TEST_F(SharedCards, StaleFileContentsAreIgnored) {
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{1} << 20}) {
     write_file(file(), std::string(size, 'x'));
     Member user = member();
@@ -60,12 +60,12 @@ TEST_F(SharedCards, ALinkIsNotFollowed) {
   ::unlink(target.c_str());
 }
 
-TEST_F(SharedCards, APipeInItsPlaceIsRefusedAndNotWaitedFor) {
+TEST_F(SharedCards, APipeInPlaceOfTheFileIsRefusedAtOnce) {
   ASSERT_EQ(::mkfifo(file().c_str(), 0600), 0);
   EXPECT_EQ(start_answer(environment()), CUDA_ERROR_OPERATING_SYSTEM);
 }
 
-TEST_F(SharedCards, ProcessesOfAnotherVersionAreNotDisturbed) {
+TEST_F(SharedCards, AProcessOfAnotherVersionIsLeftAlone) {
   Member user = member();
   const OwnedFd books{::open(file().c_str(), O_RDWR)};
   std::uint64_t mark = 0;
@@ -78,7 +78,7 @@ TEST_F(SharedCards, ProcessesOfAnotherVersionAreNotDisturbed) {
 }
 
 // Locks every other place, as live processes would.
-TEST_F(SharedCards, ACardIsForSoManyProcesses) {
+TEST_F(SharedCards, ACardHasAMaximumNumberOfProcesses) {
   Member user = member();
   const OwnedFd books{::open(file().c_str(), O_RDWR)};
   struct flock others {};
@@ -121,7 +121,7 @@ CHILD_ROLE(starts_without_descriptors) {
   send_answers(link, RLIMIT_NOFILE, 0);
 }
 
-TEST_F(SharedCards, AFullFileSystemIsAnAnswerAndNoCrash) {
+TEST_F(SharedCards, AFullFileSystemIsReportedAsAnError) {
   Child child{"starts_without_room", {}, environment()};
   const auto answers = child.link().receive<TwoAnswers>();
   EXPECT_EQ(answers.without, CUDA_ERROR_OPERATING_SYSTEM);
@@ -129,7 +129,7 @@ TEST_F(SharedCards, AFullFileSystemIsAnAnswerAndNoCrash) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST_F(SharedCards, AProcessWithoutDescriptorsIsToldAndMayTryAgain) {
+TEST_F(SharedCards, StartWithoutDescriptorsFailsAndMayBeRetried) {
   Child child{"starts_without_descriptors", {}, environment()};
   const auto answers = child.link().receive<TwoAnswers>();
   EXPECT_EQ(answers.without, CUDA_ERROR_OPERATING_SYSTEM);
@@ -154,7 +154,7 @@ CHILD_ROLE(closes_what_is_open) {
   link.wait_for_signal();
 }
 
-TEST_F(SharedCards, AProcessThatClosesAllFilesGoesOn) {
+TEST_F(SharedCards, AProcessThatClosesAllFilesKeepsWorking) {
   Member other = member();
   Child child{"closes_what_is_open", {}, environment({"VMM_SIM_BACKING=none"})};
   EXPECT_EQ(child.link().receive<CUresult>(), CUDA_SUCCESS);

@@ -109,7 +109,7 @@ TEST_F(SharedCards, NvmlShowsWhatEachProcessHolds) {
   EXPECT_EQ(held_by(seen, second.pid()), 20 * MiB);
 }
 
-TEST_F(SharedCards, NvmlShowsNothingOfAKilledProcess) {
+TEST_F(SharedCards, NvmlForgetsAKilledProcess) {
   Member killed = member();
   ASSERT_EQ(killed.allocate(8 * MiB), CUDA_SUCCESS);
   killed.kill();
@@ -118,7 +118,7 @@ TEST_F(SharedCards, NvmlShowsNothingOfAKilledProcess) {
   EXPECT_EQ(seen.process_count, 0u);
 }
 
-TEST_F(SharedCards, NvmlAndTheDriverCallADeviceTheSame) {
+TEST_F(SharedCards, NvmlAndTheDriverAgreeOnTheUuid) {
   Member user{environment({"VMM_SIM_DEVICES=2"})};
   const Seen seen = seen_from_outside(environment());
   EXPECT_EQ(seen.devices, 2u);
@@ -132,7 +132,7 @@ TEST_F(SharedCards, NvmlAndTheDriverCallADeviceTheSame) {
   EXPECT_EQ(seen.uuid, text);
 }
 
-TEST_F(SharedCards, NvmlKnowsACardThatNobodyUses) {
+TEST_F(SharedCards, NvmlReportsACardThatNobodyUses) {
   const Seen seen = seen_from_outside(environment({"VMM_SIM_DEVICES=3"}));
   EXPECT_EQ(seen.devices, 3u);
   EXPECT_EQ(seen.memory.total, memory);

@@ -11,14 +11,14 @@
 namespace cuvmm::test {
 namespace {
 
-TEST_F(SharedCards, AProcessByItselfKeepsItsTurn) {
+TEST_F(SharedCards, AProcessAloneKeepsItsTurn) {
   Member alone = member();
   ASSERT_EQ(alone.allocate(2 * MiB), CUDA_SUCCESS);
   ASSERT_EQ(alone.compute(1000), CUDA_SUCCESS);
   EXPECT_EQ(alone.look().card.compute_turns, 1u);
 }
 
-TEST_F(SharedCards, WorkIsChargedWhatTheCostModelSays) {
+TEST_F(SharedCards, WorkIsChargedByTheCostModel) {
   Member alone = member();
   ASSERT_EQ(alone.allocate(2 * MiB), CUDA_SUCCESS);
   ASSERT_EQ(alone.compute(100), CUDA_SUCCESS);
@@ -97,7 +97,7 @@ CHILD_ROLE(rank) {
   }
 }
 
-TEST_F(SharedCards, KernelsThatWaitForEachOtherBothEnd) {
+TEST_F(SharedCards, KernelsThatWaitForEachOtherBothFinish) {
   const OwnedFd file = SharedWords::file();
   Child first{"rank", {"0"}, environment()};
   Child second{"rank", {"1"}, environment()};
@@ -149,7 +149,7 @@ TEST_F(SharedCards, ALongKernelLeavesTurnsToOthersAndEnds) {
   EXPECT_EQ(kernel.end(), 0);
 }
 
-TEST_F(SharedCards, AStoppedProcessKeepsNobodyWaiting) {
+TEST_F(SharedCards, AStoppedProcessBlocksNoOthers) {
   Member other = member();
   ASSERT_EQ(other.allocate(2 * MiB), CUDA_SUCCESS);
   LongKernel kernel{environment()};
@@ -160,7 +160,7 @@ TEST_F(SharedCards, AStoppedProcessKeepsNobodyWaiting) {
   EXPECT_EQ(kernel.end(), 0);
 }
 
-TEST_F(SharedCards, AKilledProcessKeepsNobodyWaiting) {
+TEST_F(SharedCards, AKilledProcessBlocksNoOthers) {
   Member other = member();
   ASSERT_EQ(other.allocate(2 * MiB), CUDA_SUCCESS);
   LongKernel kernel{environment()};
@@ -170,7 +170,7 @@ TEST_F(SharedCards, AKilledProcessKeepsNobodyWaiting) {
   EXPECT_EQ(other.look().card.processes, 1u);
 }
 
-TEST_F(SharedCards, CopiesNeedNoTurnOfTheKernels) {
+TEST_F(SharedCards, CopiesDoNotWaitForAComputeTurn) {
   Member other = member();
   ASSERT_EQ(other.allocate(2 * MiB), CUDA_SUCCESS);
   LongKernel kernel{environment()};

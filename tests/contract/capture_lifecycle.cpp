@@ -264,7 +264,7 @@ TEST_F(Capture, TheThreeSignaturesOfCaptureInfoAgree) {
   EXPECT_EQ(static_cast<CUgraph>(graph), third.graph);
 }
 
-TEST_F(Capture, EveryCaptureHasAnIdOfItsOwn) {
+TEST_F(Capture, EveryCaptureHasAUniqueId) {
   const GivenStream stream;
   CUstreamCaptureStatus status{};
   cuuint64_t first = 0;

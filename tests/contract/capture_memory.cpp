@@ -56,11 +56,11 @@ TEST_F(CaptureMemory, AThreadLocalCaptureRefusesFree) {
   expect_that_free_is_refused(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
-TEST_F(CaptureMemory, AGlobalCaptureAllowsToCreateAChunk) {
+TEST_F(CaptureMemory, AGlobalCaptureAllowsCreatingAChunk) {
   expect_that_virtual_memory_is_created(CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-TEST_F(CaptureMemory, AThreadLocalCaptureAllowsToCreateAChunk) {
+TEST_F(CaptureMemory, AThreadLocalCaptureAllowsCreatingAChunk) {
   expect_that_virtual_memory_is_created(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
@@ -95,7 +95,7 @@ TEST_F(CaptureMemory, ARelaxedCaptureAllowsUnmapping) {
   expect_well(stream);
 }
 
-TEST_F(CaptureMemory, ARelaxedCaptureAllowsToReleaseAChunk) {
+TEST_F(CaptureMemory, ARelaxedCaptureAllowsReleasingAChunk) {
   const GivenStream stream;
   GivenMapped mapped = given_mapped(1, granularity());
   ASSERT_CUDA(mapped.mapping(0).unmap());
@@ -104,7 +104,7 @@ TEST_F(CaptureMemory, ARelaxedCaptureAllowsToReleaseAChunk) {
   expect_well(stream);
 }
 
-TEST_F(CaptureMemory, ARelaxedCaptureAllowsToGiveAddressesBack) {
+TEST_F(CaptureMemory, ARelaxedCaptureAllowsFreeingAddresses) {
   const GivenStream stream;
   GivenReservation reservation{granularity()};
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -112,7 +112,7 @@ TEST_F(CaptureMemory, ARelaxedCaptureAllowsToGiveAddressesBack) {
   expect_well(stream);
 }
 
-TEST_F(CaptureMemory, AGlobalCaptureAllowsToGiveAddressesBack) {
+TEST_F(CaptureMemory, AGlobalCaptureAllowsFreeingAddresses) {
   const GivenStream stream;
   GivenReservation reservation{granularity()};
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -160,7 +160,7 @@ TEST_F(CaptureMemory, AThreadLocalCaptureLeavesOtherThreadsFree) {
 }
 
 // As cuvmm does for its own memory while the program captures.
-TEST_F(CaptureMemory, ARelaxedThreadMayDoMemoryWorkInsideAGlobalCapture) {
+TEST_F(CaptureMemory, ARelaxedThreadMayManageMemoryDuringAGlobalCapture) {
   const GivenStream capturing;
   const GivenStream other;
   const GivenEvent event;

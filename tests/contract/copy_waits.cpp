@@ -126,7 +126,7 @@ TEST_F(CopyWaits, AnAsynchronousCopyWithinTheHostWaits) {
   });
 }
 
-TEST_F(CopyWaits, BlockingCopiesCareForNoCaptureMode) {
+TEST_F(CopyWaits, BlockingCopiesIgnoreTheCaptureMode) {
   const GivenStream capturing;
   const GivenStream other;
   GIVEN(driver().cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -214,7 +214,7 @@ TEST_F(BatchWaits, APageableTargetWaitsForNothing) {
   });
 }
 
-TEST_F(BatchWaits, NoCaptureHoldsABatchNorIsBrokenByOne) {
+TEST_F(BatchWaits, BatchesCannotBeCapturedAndBreakNoCapture) {
   NEEDS_CALL(cuMemcpyBatchAsync_v2);
   const GivenStream stream;
   GIVEN(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));

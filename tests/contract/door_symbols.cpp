@@ -61,7 +61,7 @@ TEST_P(DoorOfRow, IsOpenToItsNameAndVersion) {
   EXPECT_NE(function_of(GetParam().name.data(), GetParam().since), nullptr);
 }
 
-TEST_P(DoorOfRow, LeadsToThePerThreadFormWhereThereIsOne) {
+TEST_P(DoorOfRow, LeadsToThePerThreadFormIfThereIsOne) {
   const CallInfo& row = GetParam();
   const int version = std::max(row.since, per_thread_since);
   if (version >= row.until) GTEST_SKIP() << "replaced before there were per-thread forms";
@@ -91,14 +91,14 @@ TEST_F(Door, LeadsToTheSignatureOfTheVersion) {
   EXPECT_NE(function_of("cuMemcpyBatchAsync", 12080), function_of("cuMemcpyBatchAsync", 13000));
 }
 
-TEST_F(Door, SaysWhereTheVersionIsTooLow) {
+TEST_F(Door, SaysThatTheVersionIsTooLow) {
   const Found found = find("cuMemAllocAsync", 11010);
   EXPECT_CUDA(found.answer);
   EXPECT_EQ(found.status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
   EXPECT_EQ(found.function, nullptr);
 }
 
-TEST_F(Door, SaysWhereThereIsNoSuchFunction) {
+TEST_F(Door, SaysThatThereIsNoSuchFunction) {
   const Found found = find("cuMakeCoffee", 12000);
   EXPECT_CUDA(found.answer);
   EXPECT_EQ(found.status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
@@ -126,7 +126,7 @@ TEST_F(Door, RefusesVersionsBeyondTheDriver) {
       driver().cuGetProcAddress("cuMemAlloc", &function, driver().version + 1000, 0, nullptr));
 }
 
-TEST_F(Door, NeedsNoPlaceForTheStatus) {
+TEST_F(Door, NeedsNoStatusOutput) {
   void* function = nullptr;
   EXPECT_CUDA(driver().cuGetProcAddress("cuMemAlloc", &function, 12000, 0, nullptr));
   EXPECT_EQ(function, function_of("cuMemAlloc", 12000));
@@ -154,7 +154,7 @@ TEST_F(Door, OfTheOlderFormFindsTheSame) {
   EXPECT_EQ(function, function_of("cuMemAlloc", 12000));
 }
 
-TEST_F(Door, OfTheOlderFormFailsWhereThereIsNoSuchFunction) {
+TEST_F(Door, OfTheOlderFormFailsForAnUnknownFunction) {
   void* function = nullptr;
   EXPECT_ANSWER(CUDA_ERROR_NOT_FOUND,
                 driver().cuGetProcAddress_v11030("cuMakeCoffee", &function, 12000, 0));

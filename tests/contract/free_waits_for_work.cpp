@@ -102,7 +102,7 @@ TEST_F(FreeWaits, SubmissionsOfOtherThreadsWaitWhileAFreeWaits) {
   EXPECT_CUDA(driver().cuEventDestroy(created));
 }
 
-TEST_F(FreeWaits, QueriesAndWaitsOfOtherThreadsGoOnWhileAFreeWaits) {
+TEST_F(FreeWaits, QueriesAndWaitsOfOtherThreadsProceedWhileAFreeWaits) {
   const GivenStream busy;
   const GivenStream idle;
   GivenBlocking memory{2 * MiB};
@@ -335,7 +335,7 @@ TEST_F(FreeWaits, ReservingDoesNotWait) {
   work.end();
 }
 
-TEST_F(FreeWaits, GivingAddressesBackDoesNotWait) {
+TEST_F(FreeWaits, FreeingAddressesDoesNotWait) {
   const GivenStream stream;
   GivenReservation reservation{granularity()};
   SlowWork work{kernels(), stream};

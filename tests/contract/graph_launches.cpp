@@ -252,7 +252,7 @@ TEST_F(GraphLaunches, TheOldInstantiateSignatureWorks) {
   EXPECT_CUDA(driver().cuGraphExecDestroy(exec));
 }
 
-TEST_F(GraphLaunches, ACapturedForkAndJoinReplaysRight) {
+TEST_F(GraphLaunches, ACapturedForkAndJoinReplaysCorrectly) {
   const GivenStream stream;
   const GivenStream side;
   const GivenEvent fork;

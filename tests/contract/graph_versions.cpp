@@ -114,7 +114,7 @@ TEST_F(GraphVersions, QueriesInTheSecondSignature) {
   EXPECT_EQ(count, 0u);
 }
 
-TEST_F(GraphVersions, ADisabledNodeIsPassedOver) {
+TEST_F(GraphVersions, ADisabledNodeIsSkipped) {
   NEEDS_CALL(cuGraphNodeSetEnabled);
   const GivenGraph graph;
   const GivenStream stream;
@@ -133,7 +133,7 @@ TEST_F(GraphVersions, ADisabledNodeIsPassedOver) {
   EXPECT_EQ(read_word(word(1)), 1u);
 }
 
-TEST_F(GraphVersions, AnInstanceByParametersSaysHowItWent) {
+TEST_F(GraphVersions, InstantiationWithParametersReportsItsResult) {
   NEEDS_CALL(cuGraphInstantiateWithParams);
   const GivenGraph graph;
   const GivenStream stream;

@@ -97,7 +97,7 @@ CHILD_ROLE(asks_about_opened_memory) {
   EXPECT_CUDA(driver().cuIpcCloseMemHandle(address));
 }
 
-TEST_F(IpcMemory, OpenedIsAnAllocationToThoseWhoAsk) {
+TEST_F(IpcMemory, OpenedIsReportedAsAnAllocation) {
   auto block = given_blocking(shared_size);
   Child child{"asks_about_opened_memory"};
   child.link().send(handle_of(block.address()));
@@ -125,7 +125,7 @@ TEST_F(IpcMemory, CannotBeOpenedInItsOwnProcess) {
                 driver().cuIpcOpenMemHandle(&address, handle_of(block.address()), lazily));
 }
 
-TEST_F(IpcMemory, MayBeAskedForItsHandleAgain) {
+TEST_F(IpcMemory, MayHaveItsHandleQueriedTwice) {
   auto block = given_blocking(shared_size);
   EXPECT_CUDA(driver().cuMemsetD8(block.address(), 1, shared_size));
   (void)handle_of(block.address());

@@ -119,7 +119,7 @@ TEST_F(LaunchFaults, WritingToReadOnlyMemoryLosesTheContext) {
   EXPECT_EQ(run_child("writes_to_read_only_memory"), 0);
 }
 
-TEST_F(LaunchFaults, AFaultOnOneStreamIsTheWholeContexts) {
+TEST_F(LaunchFaults, AFaultOnOneStreamLosesTheWholeContext) {
   EXPECT_EQ(run_child("writes_to_unmapped_memory_on_a_stream"), 0);
 }
 

@@ -93,7 +93,7 @@ TEST_F(PoolAllocations, ABlockingFreeEndsAnAsyncAllocation) {
 }
 
 // Measured on 580.159, odd as it is: a program that watches the mark must see the same under cuvmm.
-TEST_F(PoolAllocations, ABlockingFreeGoesOnCountingAsUsed) {
+TEST_F(PoolAllocations, ABlockingFreeStillCountsAsUsed) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   const GivenPool pool;

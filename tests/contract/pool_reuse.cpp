@@ -169,7 +169,7 @@ TEST_F(PoolReuse, BelowTheThresholdMemoryIsKept) {
   EXPECT_GE(reserved(pool), block);
 }
 
-TEST_F(PoolReuse, AboveTheThresholdASynchronizeGivesMemoryBack) {
+TEST_F(PoolReuse, AboveTheThresholdASynchronizeReleasesMemory) {
   const GivenStream stream;
   const GivenPool pool;
   const CUdeviceptr memory = given_from(pool, block, stream);
@@ -180,7 +180,7 @@ TEST_F(PoolReuse, AboveTheThresholdASynchronizeGivesMemoryBack) {
   EXPECT_EQ(reserved(pool), 0u);
 }
 
-TEST_F(PoolReuse, TrimGivesUnusedMemoryBack) {
+TEST_F(PoolReuse, TrimReleasesUnusedMemory) {
   const GivenStream stream;
   const GivenPool pool;
   keep_everything(pool);

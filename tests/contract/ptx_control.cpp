@@ -26,7 +26,7 @@ void expect_values(const PtxLines& lines, std::size_t count,
     ASSERT_EQ(found[i], expected(i)) << "thread " << i << " of\n" << lines.lines;
 }
 
-TEST_F(PtxControl, LanesLoopAsOftenAsEachWants) {
+TEST_F(PtxControl, EachLaneHasItsOwnLoopCount) {
   expect_values({.operand_type = "u32", .result_type = "u32", .lines = R"(
     mov.u32 %d, 0;
     mov.u32 %x, %b;
@@ -43,7 +43,7 @@ TEST_F(PtxControl, LanesLoopAsOftenAsEachWants) {
                 });
 }
 
-TEST_F(PtxControl, AJumpGoesByItsTable) {
+TEST_F(PtxControl, AnIndirectBranchUsesItsTable) {
   expect_values({.operand_type = "u32", .result_type = "u32", .lines = R"(
     and.b32 %x, %a, 3;
   $places: .branchtargets $zero, $one, $two, $one;
@@ -205,7 +205,7 @@ TEST_F(PtxControl, LanesVoteAndReduce) {
 }
 
 // Lanes that diverged meet at instructions that need all of them.
-TEST_F(PtxControl, LanesThatDivergedMeetAgain) {
+TEST_F(PtxControl, DivergedLanesReconverge) {
   expect_values({.operand_type = "u32", .result_type = "u32", .lines = R"(
     and.b32 %x, %a, 1;
     setp.eq.u32 %p, %x, 0;
@@ -304,7 +304,7 @@ TEST_F(PtxControl, VariablesOfTheModuleAreFound) {
                 64, [](std::uint64_t i) { return 35 + i; });
 }
 
-TEST_F(PtxControl, SpecialRegistersTellAThreadItsPlace) {
+TEST_F(PtxControl, SpecialRegistersIdentifyTheThread) {
   expect_values({.operand_type = "u32", .result_type = "u32", .lines = R"(
     mov.u32 %x, %laneid;
     mov.u32 %y, %lanemask_lt;

@@ -92,7 +92,7 @@ void expect_ieee() {
   }
 }
 
-TEST_F(PtxFloats, AreRoundedInEachWay) {
+TEST_F(PtxFloats, AreRoundedInEveryMode) {
   expect_ieee<float>();
   expect_ieee<double>();
 }
@@ -162,7 +162,7 @@ TEST_F(PtxFloats, AreComparedAndRoundedToWholeNumbers) {
   expect_simple<double>();
 }
 
-TEST_F(PtxFloats, ApproximateFunctionsAreNearTheTruth) {
+TEST_F(PtxFloats, ApproximateFunctionsAreWithinTheirError) {
   // Clamps the operands to the function's range.
   const std::string in_range = "min.f32 %a, %a, 0f41200000; max.f32 %a, %a, 0fC1200000;";
   const auto clamped = [](float a) {
@@ -228,7 +228,7 @@ To saturated(From value) {
   return static_cast<To>(whole);
 }
 
-TEST_F(PtxFloats, BecomeIntegersWithinTheirRange) {
+TEST_F(PtxFloats, ConvertToIntegersWithSaturation) {
   const auto floats = float_operands(32);
   const auto doubles = float_operands(64);
   expect_conversion<float, std::int32_t>("cvt.rzi.s32.f32 %d, %a;", "f32", "s32", floats,
@@ -245,7 +245,7 @@ TEST_F(PtxFloats, BecomeIntegersWithinTheirRange) {
                                    [](double a) { return static_cast<float>(a); });
 }
 
-TEST_F(PtxFloats, AreMadeOfIntegers) {
+TEST_F(PtxFloats, ConvertFromIntegers) {
   expect_conversion<std::int32_t, float>("cvt.rn.f32.s32 %d, %a;", "s32", "f32",
                                          integer_operands(32),
                                          [](std::int32_t a) { return static_cast<float>(a); });

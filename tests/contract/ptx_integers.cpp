@@ -212,7 +212,7 @@ TEST_F(PtxIntegers, PredicatesAreCombined) {
 }
 
 // Random straight-line code with a well-defined result for any operands.
-TEST_F(PtxIntegers, RandomProgramsComeOutAsTheHostSays) {
+TEST_F(PtxIntegers, RandomProgramsMatchTheHost) {
   struct Step {
     const char* text;
     std::uint32_t (*value)(std::uint32_t, std::uint32_t);

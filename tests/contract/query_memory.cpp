@@ -88,7 +88,7 @@ TEST_F(AskedAboutMapped, ItsAddressRangeIsTheMapping) {
   EXPECT_EQ(address_range(inside_).begin, memory_->address() + 2 * MiB);
   EXPECT_EQ(address_range(inside_).size, 2 * MiB);
 }
-TEST_F(AskedAboutBlocking, ItsAddressRangeMayBeAskedByHalves) {
+TEST_F(AskedAboutBlocking, ItsBaseAndSizeMayBeQueriedAlone) {
   CUdeviceptr begin = 0;
   size_t size = 0;
   EXPECT_CUDA(driver().cuMemGetAddressRange(&begin, nullptr, inside_));
@@ -96,7 +96,7 @@ TEST_F(AskedAboutBlocking, ItsAddressRangeMayBeAskedByHalves) {
   EXPECT_EQ(begin, memory_->address());
   EXPECT_EQ(size, asked_size);
 }
-TEST_F(AskedAboutBlocking, ItsAddressRangeIsWhatWasAskedForToTheByte) {
+TEST_F(AskedAboutBlocking, ItsAddressRangeIsTheRequestedSizeToTheByte) {
   auto odd = given_blocking(1000);
   EXPECT_EQ(address_range(odd.address()).size, 1000u);
 }
@@ -205,7 +205,7 @@ TEST_F(AskedAboutMapped, ItsCopiesCannotBeMadeToWait) {
 }
 
 // Memory that the driver grants beyond the requested size belongs to nobody.
-TEST_F(AskedAboutBlocking, NothingLiesPastTheSizeThatWasAskedFor) {
+TEST_F(AskedAboutBlocking, NothingLiesPastTheRequestedSize) {
   const GivenBlocking small{1000};
   const CUdeviceptr past = small.address() + 1000;
   CUdeviceptr begin = 0;

@@ -50,7 +50,7 @@ TEST_F(SimControl, TheNthCallFailsAndNoOther) {
   EXPECT_EQ(address, 0u);
 }
 
-TEST_F(SimControl, SeveralFaultsCountEachForItself) {
+TEST_F(SimControl, EachFaultCountsItsOwnCalls) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   ASSERT_EQ(
       sim()->set_faults("cuMemGetInfo:1=CUDA_ERROR_UNKNOWN, cuMemAlloc:1=CUDA_ERROR_NOT_PERMITTED"),
@@ -158,7 +158,7 @@ TEST_F(SimControl, CountersFollowBlockingMemory) {
   EXPECT_EQ(counters().physical_bytes, before.physical_bytes);
 }
 
-TEST_F(SimControl, ABlockTakenAgainIsEmpty) {
+TEST_F(SimControl, AReusedBlockIsEmpty) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   constexpr Size size = 2 * MiB;
   CUdeviceptr freed = 0;
@@ -199,14 +199,14 @@ TEST_F(SimControl, CountersFollowVirtualMemory) {
   EXPECT_EQ(counters().reserved_bytes, before.reserved_bytes);
 }
 
-TEST_F(SimControl, ThereAreNoCountersOfADeviceThatIsNot) {
+TEST_F(SimControl, AnInvalidDeviceHasNoCounters) {
   cuvmm_sim_counters read{};
   EXPECT_EQ(sim()->read_counters(device_count(), &read), -1);
   EXPECT_EQ(sim()->read_counters(-1, &read), -1);
   EXPECT_EQ(sim()->read_counters(0, nullptr), -1);
 }
 
-TEST_F(SimControl, WhatIsNotGivenBackIsNamed) {
+TEST_F(SimControl, LeaksAreNamed) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   const uint64_t before = sim()->leaks(nullptr, 0);
   {
@@ -284,7 +284,7 @@ std::string report_of(const std::vector<std::string>& environment) {
   return text;
 }
 
-TEST_F(SimControl, LeaksAreReportedAtExitWhereItIsAskedFor) {
+TEST_F(SimControl, LeaksAreReportedAtExitOnRequest) {
   const std::string report = report_of({"VMM_SIM_LEAKS=report"});
   EXPECT_NE(report.find("not given back: stream 0x"), std::string::npos) << report;
   EXPECT_EQ(report_of({"VMM_SIM_LEAKS=off"}), "");

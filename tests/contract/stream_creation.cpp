@@ -38,7 +38,7 @@ TEST_F(StreamCreation, UnknownFlagsAreRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuStreamCreate(&stream, 0x80));
 }
 
-TEST_F(StreamCreation, NowhereToPutTheStreamIsRefused) {
+TEST_F(StreamCreation, WithoutAnOutputItIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuStreamCreate(nullptr, CU_STREAM_DEFAULT));
 }
 
@@ -86,7 +86,7 @@ TEST_F(StreamCreation, DefaultPriorityIsZero) {
   EXPECT_EQ(priority_of(default_stream), 0);
 }
 
-TEST_F(StreamCreation, EveryStreamHasAnIdOfItsOwn) {
+TEST_F(StreamCreation, EveryStreamHasAUniqueId) {
   NEEDS_CALL(cuStreamGetId);
   const GivenStream one;
   const GivenStream another;

@@ -55,7 +55,7 @@ TEST_F(DefaultStream, NonBlockingStreamsDoNotWaitForLegacyWork) {
   work.end();
 }
 
-TEST_F(DefaultStream, LegacyWorkLiesBetweenTheWorkOfTwoBlockingStreams) {
+TEST_F(DefaultStream, LegacyWorkRunsBetweenTheWorkOfTwoBlockingStreams) {
   const GivenStream before{CU_STREAM_DEFAULT};
   const GivenStream after{CU_STREAM_DEFAULT};
   const GivenBlocking memory{4 * KiB};

@@ -146,7 +146,7 @@ TEST_F(StreamOperations, FreeOnANonBlockingStreamDoesNotWaitForLegacyWork) {
   work.end();
 }
 
-TEST_F(StreamOperations, FreeOnTheLegacyStreamLiesBetweenTheWorkOfTwoBlockingStreams) {
+TEST_F(StreamOperations, FreeOnTheLegacyStreamComesBetweenTheWorkOfTwoBlockingStreams) {
   const GivenStream before{CU_STREAM_DEFAULT};
   const GivenStream after{CU_STREAM_DEFAULT};
   const GivenBlocking other{4 * KiB};

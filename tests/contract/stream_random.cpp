@@ -288,11 +288,11 @@ class RandomPrograms : public DriverContract {
   }
 };
 
-TEST_F(RandomPrograms, ShortOnesComeOutAsTheOracleSays) {
+TEST_F(RandomPrograms, ShortOnesMatchTheOracle) {
   run_programs(scaled(150), 12);
 }
 
-TEST_F(RandomPrograms, LongOnesComeOutAsTheOracleSays) {
+TEST_F(RandomPrograms, LongOnesMatchTheOracle) {
   run_programs(scaled(50), 120);
 }
 

@@ -147,7 +147,7 @@ TEST_F(StreamValues, WideAddressesMustBeAlignedToEight) {
                                               CU_STREAM_WRITE_VALUE_DEFAULT));
 }
 
-TEST_F(StreamValues, AnAddressThatIsNoMemoryIsRefused) {
+TEST_F(StreamValues, AnInvalidAddressIsRefused) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   GivenBlocking memory{2 * MiB};

@@ -56,7 +56,7 @@ TEST_F(ChunkOfMemory, BeyondTheCardIsOutOfMemory) {
   EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, create(beyond_the_card()));
 }
 
-TEST_F(ChunkOfMemory, BeyondWhatIsFreeIsOutOfMemory) {
+TEST_F(ChunkOfMemory, LargerThanFreeMemoryIsOutOfMemory) {
   const Size most = round_down(memory_info().free, granularity());
   auto half = given_chunk(round_down(most / 2, granularity()));
   EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, create(most));
@@ -88,7 +88,7 @@ TEST_F(ChunkOfMemory, OfNoLocationIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, create(granularity(), properties));
 }
 
-TEST_F(ChunkOfMemory, OfADeviceThatIsNotThereIsRefused) {
+TEST_F(ChunkOfMemory, OfAMissingDeviceIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_DEVICE,
                 create(granularity(), chunk_properties(device_location(device_count()))));
 }

@@ -87,7 +87,7 @@ CHILD_ROLE(copies_from_unmapped_addresses) {
 class MemoryFault : public DriverContract {};
 
 // The driver checks before it sets, so nothing is broken.
-TEST_F(MemoryFault, IsNoneWhereASetIsRefusedForReadOnlyAccess) {
+TEST_F(MemoryFault, DoesNotFollowARefusedSetOfReadOnlyMemory) {
   auto mapped = given_mapped(1, granularity());
   ASSERT_CUDA(set_access(mapped.address(), granularity(), CU_MEM_ACCESS_FLAGS_PROT_READ));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemsetD8(mapped.address(), 1, granularity()));
@@ -110,11 +110,11 @@ TEST_F(MemoryFault, OfAKernelThatRunsOffTheEndOfAMappingStays) {
   EXPECT_EQ(run_child("runs_off_the_end_by_kernel"), 0);
 }
 
-TEST_F(MemoryFault, OrRefusalMeetsACopyWithoutAccess) {
+TEST_F(MemoryFault, OrRefusalFollowsACopyWithoutAccess) {
   EXPECT_EQ(run_child("copies_from_memory_without_access"), 0);
 }
 
-TEST_F(MemoryFault, OrRefusalMeetsACopyFromUnmappedAddresses) {
+TEST_F(MemoryFault, OrRefusalFollowsACopyFromUnmappedAddresses) {
   EXPECT_EQ(run_child("copies_from_unmapped_addresses"), 0);
 }
 

@@ -39,7 +39,7 @@ TEST_F(HostChunk, IsMemoryToCopiesAndKernels) {
   EXPECT_EQ(read_word(mapped.address() + chunk_size - 4), 7u);
 }
 
-TEST_F(HostChunk, AndADeviceChunkStandBehindOneRange) {
+TEST_F(HostChunk, AndADeviceChunkMayBackOneRange) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   auto reserved = given_reservation(2 * chunk_size);
   auto on_device = given_chunk(chunk_size);

@@ -155,7 +155,7 @@ TEST_F(MappingOfMemory, ThatNeverWasMayBeUnmapped) {
   EXPECT_CUDA(unmap(reserved.address(), granule_));
 }
 
-TEST_F(MappingOfMemory, OfBlockingMemoryIsNotTheProgramsToUnmap) {
+TEST_F(MappingOfMemory, OfBlockingMemoryCannotBeUnmappedByTheProgram) {
   auto block = given_blocking(granule_);
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, unmap(block.address(), granule_));
   EXPECT_CUDA(driver().cuMemsetD8(block.address(), 1, granule_));

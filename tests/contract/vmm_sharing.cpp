@@ -83,7 +83,7 @@ TEST_F(SharedChunk, RemembersItsPropertiesWhereItIsImported) {
   EXPECT_EQ(found.location.id, 0);
 }
 
-TEST_F(SharedChunk, CannotBeExportedUnlessThatWasAskedForAtItsBirth) {
+TEST_F(SharedChunk, CannotBeExportedUnlessCreatedForExport) {
   auto chunk = given_chunk(chunk_size);
   int fd = -1;
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
@@ -97,7 +97,7 @@ TEST_F(SharedChunk, CannotBeExportedWithFlags) {
                 driver().cuMemExportToShareableHandle(&fd, chunk.handle(), fd_type, 1));
 }
 
-TEST_F(SharedChunk, CannotBeImportedFromAFileThatIsNone) {
+TEST_F(SharedChunk, CannotBeImportedFromAnInvalidDescriptor) {
   OwnedFd file{::open("/dev/null", O_RDWR | O_CLOEXEC)};
   CUmemGenericAllocationHandle handle = 0;
   EXPECT_ANSWER(CUDA_ERROR_UNKNOWN, import(&handle, file.get()));

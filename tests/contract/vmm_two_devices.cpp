@@ -84,12 +84,12 @@ CHILD_ROLE(reads_on_a_device_without_access) {
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, launched != CUDA_SUCCESS ? launched : synchronize());
 }
 
-TEST_F(TwoDevices, FaultWhereOnlyOneHasAccess) {
+TEST_F(TwoDevices, FaultIfOnlyTheOtherHasAccess) {
   NEEDS_PEERS();
   EXPECT_EQ(run_child("reads_on_a_device_without_access"), 0);
 }
 
-TEST_F(TwoDevices, CountTheirMemoryApart) {
+TEST_F(TwoDevices, CountTheirMemorySeparately) {
   NEEDS_DEVICES(2);
   PrimaryContext other{1};
   const Size free_before = memory_info().free;

@@ -71,7 +71,7 @@ TEST_F(DeviceTime, IsFreeForAllWithoutAPolicy) {
   EXPECT_EQ(second.grant(), TimeGrant::Open);
 }
 
-TEST_F(DeviceTime, OfTwoThatWantItIsHandedOverAgainAndAgain) {
+TEST_F(DeviceTime, IsHandedOverRepeatedlyBetweenTwoClients) {
   start({"--time", "share"});
   TimeClient first{*this, "first"};
   EXPECT_EQ(first.grant(), TimeGrant::Open) << "nobody else is there";
@@ -100,7 +100,7 @@ TEST_F(DeviceTime, OfTwoThatWantItIsHandedOverAgainAndAgain) {
   EXPECT_TRUE(comes_true([&] { return first.grant() == TimeGrant::Held; }));
 }
 
-TEST_F(DeviceTime, IsTakenFromOneThatReportsNothingAndFromOneThatIsGone) {
+TEST_F(DeviceTime, IsTakenFromASilentOrDepartedClient) {
   start({"--time", "share"});
   TimeClient other{*this, "other"};
   {
@@ -113,7 +113,7 @@ TEST_F(DeviceTime, IsTakenFromOneThatReportsNothingAndFromOneThatIsGone) {
   EXPECT_TRUE(comes_true([&] { return other.grant() == TimeGrant::Open; }));
 }
 
-TEST_F(DeviceTime, WaitingClientsSeeThatTheServiceLives) {
+TEST_F(DeviceTime, WaitingClientsSeeTheServicesHeartbeat) {
   start({"--time", "share"});
   TimeClient holder{*this, "holder"};
   TimeClient waiting{*this, "waiting"};
@@ -144,7 +144,7 @@ TEST_F(DeviceTime, ACapIsTheSmallestOfWishAndRuleAndChangesAtOnce) {
   EXPECT_EQ(observer.hear<node::ObserverAnswer>()->why_not, "there is no client of that name");
 }
 
-TEST_F(DeviceTime, ABoardOfAnybodysMakingChangesNobodyElsesTime) {
+TEST_F(DeviceTime, AForgedBoardDoesNotAffectOtherClients) {
   start({"--time", "share"});
   TimeClient liar{*this, "liar"};
   TimeClient honest{*this, "honest"};
@@ -166,7 +166,7 @@ TEST_F(DeviceTime, ABoardOfAnybodysMakingChangesNobodyElsesTime) {
   }));
 }
 
-TEST(TimeConfiguration, SaysPolicyAndCaps) {
+TEST(TimeConfiguration, SetsPolicyAndCaps) {
   const auto parsed = [](const std::string& text) {
     return daemon::parse_config(text, "f.toml", daemon::Serves::OneUser);
   };
@@ -246,7 +246,7 @@ TEST_F(ProgramsThatShareTime, ABusyOneFinishesBesideOneThatIsStoppedOrKilled) {
   }
 }
 
-TEST_F(ProgramsThatShareTime, BusyOnesGoOnWhenTheServiceIsStoppedOrKilled) {
+TEST_F(ProgramsThatShareTime, BusyOnesContinueWhenTheServiceIsStoppedOrKilled) {
   for (const int signal : {SIGSTOP, SIGKILL}) {
     start({"--time", "share"});
     std::vector<std::string> may_go_on{"VMM_NODE=auto", "VMM_NODE_SOCKET=" + socket()};

@@ -17,7 +17,7 @@ bool wait_for_more(LeasedBudget& budget, Size size, std::uint64_t milliseconds,
                               now + std::max(milliseconds, longest) * 1'000'000);
 }
 
-TEST(LeasedBudgets, AskForABatchAndThenNobody) {
+TEST(LeasedBudgets, LeaseABatchAndThenServeFromIt) {
   LeasedWorld world;
   world.begin();
   node::LeaseAsk ask;
@@ -32,7 +32,7 @@ TEST(LeasedBudgets, AskForABatchAndThenNobody) {
   EXPECT_EQ(world.budget.surplus(), 0u);
 }
 
-TEST(LeasedBudgets, AskForNoMoreThanTheyNeedWhereABatchIsRefused) {
+TEST(LeasedBudgets, AskForTheExactNeedIfABatchIsRefused) {
   LeasedWorld world;
   world.begin();
   EXPECT_TRUE(world.commit(2 * MiB, [&] {
@@ -99,7 +99,7 @@ TEST(LeasedBudgets, WaitLongerForOtherClientsThanForForeignProcesses) {
   EXPECT_FALSE(leased) << "and is not asked for again";
 }
 
-TEST(LeasedBudgets, AServiceThatDoesNotAnswerIsDoneWithout) {
+TEST(LeasedBudgets, ProceedWithoutAServiceThatDoesNotAnswer) {
   LeasedWorld world;
   world.begin();
   EXPECT_TRUE(world.commit(2 * MiB)) << "the driver decides";
@@ -110,7 +110,7 @@ TEST(LeasedBudgets, AServiceThatDoesNotAnswerIsDoneWithout) {
   EXPECT_FALSE(strict.commit(2 * MiB));
 }
 
-TEST(LeasedBudgets, SayWhatTheyHoldToAServiceThatComesBack) {
+TEST(LeasedBudgets, ReportTheirHoldingsToAServiceThatComesBack) {
   LeasedWorld world;
   world.begin();
   ASSERT_TRUE(world.commit(6 * MiB, [&] { world.service.grant_next(); }));
@@ -136,7 +136,7 @@ TEST(LeasedBudgets, ReturnWhatTheyHaveToSpare) {
   EXPECT_EQ(world.budget.surplus(), batch);
 }
 
-TEST(LeasedBudgets, GiveTheirCacheBackWhenAsked) {
+TEST(LeasedBudgets, ReleaseTheirCacheWhenAsked) {
   LeasedWorld world;
   world.begin();
   ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));

@@ -42,7 +42,7 @@ TEST_F(ProgramsOfANode, ThreeProgramsThatEachNeedMostOfACardAllFinish) {
   EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
 }
 
-TEST_F(ProgramsOfANode, NativelyOnlyOneOfThemCan) {
+TEST_F(ProgramsOfANode, NativelyOnlyOneOfThemFinishes) {
   RunningProgram first{program("a", 160, 1500), {"VMM_NODE=off"}, file("a")};
   ASSERT_TRUE(comes_true([&] { return !read_file("a").empty(); }));
   RunningProgram second{program("b", 160, 5), {"VMM_NODE=off", "VMM_WAIT=0"}, file("b")};
@@ -71,7 +71,7 @@ TEST_F(ProgramsOfANode, ProgramsRunOnWhenTheServiceIsKilledAndReportWhenItIsBack
   EXPECT_EQ(one.wait(), 0) << read_file("one");
 }
 
-TEST_F(ProgramsOfANode, WithoutTheServiceOnlyThoseRunThatDoNotRequireIt) {
+TEST_F(ProgramsOfANode, WithoutTheServiceOnlyProgramsThatDoNotRequireItRun) {
   RunningProgram any{program("any", 64, 3), automatic(*this), file("any")};
   EXPECT_EQ(any.wait(), 0) << read_file("any");
   RunningProgram strict{program("strict", 64, 3), required(*this), file("strict")};
@@ -79,7 +79,7 @@ TEST_F(ProgramsOfANode, WithoutTheServiceOnlyThoseRunThatDoNotRequireIt) {
   EXPECT_NE(read_file("strict").find("VMM_NODE=require"), std::string::npos) << read_file("strict");
 }
 
-TEST_F(ProgramsOfANode, AStoppedServiceDelaysAProgramAndNothingMore) {
+TEST_F(ProgramsOfANode, AStoppedServiceOnlyDelaysAProgram) {
   start();
   service().signal(SIGSTOP);
   RunningProgram one{program("one", 96, 10), automatic(*this), file("one")};
@@ -268,7 +268,7 @@ TEST_F(ProgramsOfANode, NvmlTellsAllThereIsWhereThereIsNoLimit) {
 
 // How many blocks of 32 MiB a program takes when it takes 75% of the memory that it is told there
 // is.
-TEST_F(ProgramsOfANode, HamisVariablesAreLimitsWhereNoneOfOursIsSet) {
+TEST_F(ProgramsOfANode, HamisVariablesAreLimitsUnlessOursAreSet) {
   std::vector<std::string> command = program("any", 0, 1);
   *std::find(command.begin(), command.end(), "--mib") = "--memory";
   *(std::find(command.begin(), command.end(), "--memory") + 1) = "75";

@@ -22,7 +22,7 @@ std::string symbol_of(const testing::TestParamInfo<Call>& row) {
 
 class EndedEvent : public testing::TestWithParam<Call> {};
 
-TEST_P(EndedEvent, IsForgottenBeforeAnotherMayHaveItsHandle) {
+TEST_P(EndedEvent, IsForgottenBeforeItsHandleIsReused) {
   scheduler().event_began(event, context);
   let_driver_do(GetParam(), [] {
     EXPECT_EQ(scheduler().context_of(event), nullptr);

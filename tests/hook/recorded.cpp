@@ -47,7 +47,7 @@ void call_every_row(Flavour flavour) {
   }
 }
 
-TEST(EveryRow, LeavesOneRecordWhereItHasAnEffect) {
+TEST(EveryRow, LeavesOneRecordIfItHasAnEffect) {
   std::map<std::uint16_t, int> left;
   for (const TraceRecord& record : records_of([] { call_every_row(Flavour::Legacy); })) {
     if (record.call != no_call) ++left[record.call];
@@ -58,7 +58,7 @@ TEST(EveryRow, LeavesOneRecordWhereItHasAnEffect) {
   }
 }
 
-TEST(EveryRow, SaysWhatTheDriverAnswered) {
+TEST(EveryRow, RecordsTheDriversAnswer) {
   for (const TraceRecord& record : records_of([] { call_every_row(Flavour::Legacy); })) {
     if (record.call == no_call || record.call == static_cast<std::uint16_t>(Call::cuMemFree_v2)) {
       continue;  // the free of a null pointer succeeds without asking the driver
@@ -67,7 +67,7 @@ TEST(EveryRow, SaysWhatTheDriverAnswered) {
   }
 }
 
-TEST(EveryRow, SaysThatItIsThePerThreadForm) {
+TEST(EveryRow, RecordsThePerThreadForm) {
   for (const TraceRecord& record : records_of([] { call_every_row(Flavour::PerThread); })) {
     if (record.call == no_call) continue;
     EXPECT_TRUE((record.flags & trace_flag::per_thread) != 0) << all_calls()[record.call].symbol;
@@ -75,7 +75,7 @@ TEST(EveryRow, SaysThatItIsThePerThreadForm) {
   }
 }
 
-TEST(EveryRow, LeavesNothingWhereNobodyListens) {
+TEST(EveryRow, LeavesNoRecordWithoutATrace) {
   const auto records = records_of([] {});
   call_every_row(Flavour::Legacy);
   EXPECT_TRUE(records.empty());

@@ -42,7 +42,7 @@ CUresult newer_copy() {
   return CUDA_SUCCESS;
 }
 
-TEST(UnlistedFunction, KeepsSightUntilItIsCalled) {
+TEST(UnlistedFunction, KeepsHookCoverageFullUntilItIsCalled) {
   engine_over_silent_driver();
   let_driver_have("cuMemTeleportAsync", reinterpret_cast<void*>(&take_many));
   ASSERT_TRUE(hook_coverage().is_whole());
@@ -69,7 +69,7 @@ TEST(UnlistedFunction, KeepsSightUntilItIsCalled) {
   EXPECT_EQ(listener.heard().front().effect, every_effect);
 }
 
-TEST(UnlistedFunction, IsHandedOutAsTheSameEntryEachTime) {
+TEST(UnlistedFunction, HasTheSameEntryEachTime) {
   engine_over_silent_driver();
   let_driver_have("cuMemFoldAsync", reinterpret_cast<void*>(&newer_copy));
   void* first = ask_door("cuMemFoldAsync", 14000);
@@ -78,7 +78,7 @@ TEST(UnlistedFunction, IsHandedOutAsTheSameEntryEachTime) {
 }
 
 // The name is known but not the signature: it must not be taken for the known one.
-TEST(UnlistedFunction, MayHaveANameThatIsListed) {
+TEST(UnlistedFunction, MayHaveAListedName) {
   engine_over_silent_driver();
   static const auto newer = [](int) { return CUDA_ERROR_ALREADY_MAPPED; };
   CUresult (*const function)(int) = newer;
@@ -89,7 +89,7 @@ TEST(UnlistedFunction, MayHaveANameThatIsListed) {
   EXPECT_EQ(reinterpret_cast<CUresult (*)(int)>(entry)(0), CUDA_ERROR_ALREADY_MAPPED);
 }
 
-TEST(UnlistedFunction, IsNotOneThatIsKnownToChangeNothing) {
+TEST(UnlistedFunction, DoesNotIncludeCallsKnownToBeHarmless) {
   engine_over_silent_driver();
   void* real = reinterpret_cast<void*>(&newer_copy);
   const std::uint32_t before = hook_coverage().unlisted();

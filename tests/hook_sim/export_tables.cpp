@@ -30,7 +30,7 @@ CUresult ask_for_table(const CUuuid& id) {
   return through_door<Call::cuGetExportTable>(&table, &id);
 }
 
-TEST(ExportTables, AreKnownByTheirNumbers) {
+TEST(ExportTables, AreIdentifiedByUuid) {
   EXPECT_TRUE(hook::is_known_export_table(
       named("\x6B\xD5\xFB\x6C\x5B\xF4\xE7\x4A\x89\x87\xD9\x39\x12\xFD\x9D\xF9")));
   EXPECT_TRUE(hook::is_known_export_table(
@@ -40,7 +40,7 @@ TEST(ExportTables, AreKnownByTheirNumbers) {
                "6375766D-6D20-7369-6D75-6C6174696F6E");
 }
 
-TEST(ExportTables, ThatTheDriverLacksChangeNothing) {
+TEST(ExportTables, MissingInTheDriverChangeNothing) {
   open_driver();
   EXPECT_EQ(ask_for_table(named("nobody knows me!")), CUDA_ERROR_NOT_FOUND);
   EXPECT_TRUE(Engine::get()->sees_everything());
@@ -93,7 +93,7 @@ void hold_unseen(CUstream stream, CUdeviceptr word) {
   std::_Exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
-TEST(ExportTablesDeathTest, AnUnknownOneEndsSightAndIsNamed) {
+TEST(ExportTablesDeathTest, AnUnknownOneEndsHookCoverageAndIsNamed) {
   open_driver();
   const bool is_served = Engine::get()->serving() != nullptr;
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -102,7 +102,7 @@ TEST(ExportTablesDeathTest, AnUnknownOneEndsSightAndIsNamed) {
 }
 
 // Through the third door.
-TEST(ExportTablesDeathTest, AnUnknownOneEndsSightHoweverItIsAskedFor) {
+TEST(ExportTablesDeathTest, AnUnknownOneEndsHookCoverageThroughAnyDoor) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto ask = [] {
     void* found = nullptr;

@@ -36,7 +36,7 @@ class GreenContext : public ::testing::Test {
   CUcontext context_ = nullptr;
 };
 
-TEST_F(GreenContext, HasMemoryOfTheDriversOwn) {
+TEST_F(GreenContext, HasMemoryThatTheDriverServes) {
   ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
   EXPECT_FALSE(memory().find(given()));
   ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(primary_));

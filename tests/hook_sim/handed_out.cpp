@@ -58,7 +58,7 @@ TEST_F(BoundToAMulticastObject, IsEveryBlockOfTheRange) {
   EXPECT_EQ(bound(), (std::vector<bool>{true, true, false}));
 }
 
-TEST_F(BoundToAMulticastObject, IsNothingWhereTheDriverRefuses) {
+TEST_F(BoundToAMulticastObject, IsNothingIfTheDriverRefuses) {
   EXPECT_NE(bind(blocks_[0], 0), CUDA_SUCCESS);
   EXPECT_EQ(bound(), (std::vector<bool>{false, false, false}));
 }

@@ -80,7 +80,7 @@ TEST_F(EventOfALaunch, IsProofAgainOnceItIsRecordedAsUsual) {
 }
 
 // The graph records the event whenever it runs.
-TEST_F(EventOfALaunch, IsNoProofAgainWhereTheLaunchWasCaptured) {
+TEST_F(EventOfALaunch, IsNoProofAgainOnceTheLaunchIsCaptured) {
   CUgraph graph = nullptr;
   CUlaunchAttribute attribute{};
   attribute.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;

@@ -66,7 +66,7 @@ class JoinedLegacyStreams : public ::testing::Test {
   std::uint32_t word_ = 0;
 };
 
-TEST_F(JoinedLegacyStreams, ACopyOfOwnMemoryAsksForNothing) {
+TEST_F(JoinedLegacyStreams, ACopyWithinItsOwnContextMakesNoExtraCalls) {
   const std::uint64_t before = calls_of("cuEventRecord");
   EXPECT_DONE(copy(own_));
   EXPECT_EQ(calls_of("cuEventRecord"), before);
@@ -74,7 +74,7 @@ TEST_F(JoinedLegacyStreams, ACopyOfOwnMemoryAsksForNothing) {
   EXPECT_EQ(calls_of("cuEventRecord"), before + 2);
 }
 
-TEST_F(JoinedLegacyStreams, AStepThatTheDriverRefusesIsAnsweredAndLeavesNothing) {
+TEST_F(JoinedLegacyStreams, ARefusedStepIsReportedAndLeavesNothingBehind) {
   for (const char* step : {"cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"}) {
     for (const int time : {1, 2}) {
       const std::uint64_t before = left();

@@ -90,7 +90,7 @@ TEST_F(LimitedBesideACapture, PitchedAndManagedMemoryCount) {
 }
 
 // Memory allocated on a captured stream belongs to its graph.
-TEST_F(LimitedBesideACapture, APoolsMemoryCountsWhereItsStreamIsNotCaptured) {
+TEST_F(LimitedBesideACapture, PoolMemoryCountsUnlessItsStreamIsCaptured) {
   const CUmemPoolProps shareable{.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                  .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};

@@ -90,14 +90,14 @@ TEST_F(PlacedByUse, QueriesAnswerDeviceMemory) {
   }
 }
 
-TEST_F(PlacedByUse, WhatCopiesName) {
+TEST_F(PlacedByUse, MemoryNamedByCopiesMovesIn) {
   expect_to_come_in([](CUdeviceptr address) {
     std::uint32_t word = 0;
     EXPECT_EQ(through_door<Call::cuMemcpyDtoH_v2>(&word, address + 8, sizeof word), CUDA_SUCCESS);
   });
 }
 
-TEST_F(PlacedByUse, WhatKernelsAreGiven) {
+TEST_F(PlacedByUse, MemoryNamedByKernelsMovesIn) {
   const CUfunction kernel = kernels_->add_one;
   expect_to_come_in([&](CUdeviceptr address) {
     std::uint32_t none = 0;
@@ -109,7 +109,7 @@ TEST_F(PlacedByUse, WhatKernelsAreGiven) {
   });
 }
 
-TEST_F(PlacedByUse, WhatKernelsAreGivenInOnePiece) {
+TEST_F(PlacedByUse, MemoryNamedInPackedParametersMovesIn) {
   const CUfunction kernel = kernels_->add_one;
   expect_to_come_in([&](CUdeviceptr address) {
     struct {

@@ -19,7 +19,7 @@ CUcontext some_context(std::uintptr_t number) {
   return reinterpret_cast<CUcontext>(number);
 }
 
-TEST(EndingContexts, ABeginningWaitsForTheEndOfItsHandleAlone) {
+TEST(EndingContexts, ANewContextWaitsOnlyForTheEndOfItsOwnHandle) {
   EndingContexts contexts;
   std::atomic<bool> has_begun{false};
   std::thread beginning;
@@ -37,7 +37,7 @@ TEST(EndingContexts, ABeginningWaitsForTheEndOfItsHandleAlone) {
   EXPECT_TRUE(has_begun);
 }
 
-TEST(EndingContexts, ABeginningDoesNotWaitForEver) {
+TEST(EndingContexts, ANewContextDoesNotWaitForever) {
   EndingContexts contexts;
   const EndingContexts::Ending ending{contexts, some_context(1)};
   const std::uint64_t began = now_ns();
@@ -102,7 +102,7 @@ TEST(Contexts, RefusedDestroyKeepsContext) {
 // Frees and queries look memory up without a lock. Whatever a thread finds stays valid while it
 // looks, even if the pool or context ends meanwhile, and each query returns either the right answer
 // or that there is nothing.
-TEST(Turnover, PoolsAndContextsEndWhileOthersLookTheirMemoryUp) {
+TEST(Turnover, PoolsAndContextsMayEndDuringLookupsOfTheirMemory) {
   open_driver();
   ASSERT_EQ(through_door<Call::cuInit>(0u), CUDA_SUCCESS);
   CUcontext context = nullptr;

@@ -40,7 +40,7 @@ TEST(LibraryClients, BeginAreBoundAndEnd) {
   EXPECT_TRUE(set_policy(Policy::Off).ok());
 }
 
-TEST(LibraryClients, RefuseWhatDoesNotFit) {
+TEST(LibraryClients, RefuseInvalidArguments) {
   if (!is_preloaded()) GTEST_SKIP() << "needs the preload library";
   cuvmm_client client = 77;
   EXPECT_EQ(cuvmm_client_create("x", 101, 1, &client, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);

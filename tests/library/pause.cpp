@@ -60,7 +60,7 @@ TEST(LibraryPause, PutsEverythingBackWhereItWas) {
   EXPECT_EQ(CALL(cuDevicePrimaryCtxRelease)(0), CUDA_SUCCESS);
 }
 
-TEST(LibraryPause, RefusesWhatDoesNotFit) {
+TEST(LibraryPause, RefusesInvalidArguments) {
   if (!is_served()) GTEST_SKIP() << "needs the preload library, in VMM mode";
   cuvmm_pause_report report;
   std::memset(&report, 0x5a, sizeof report);

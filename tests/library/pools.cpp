@@ -106,7 +106,7 @@ TEST(LibraryResultsDeathTest, ReadingTheValueOfAFailedCallSaysWhyItFailed) {
   EXPECT_DEATH(static_cast<void>(Result<void>{}.error()), "asked of a call that succeeded");
 }
 
-TEST_F(LibraryPools, ErrorsSayWhatWasAskedAndWhatThereWas) {
+TEST_F(LibraryPools, ErrorsHaveRequestedAndAvailableBytes) {
   auto pool = ElasticPool::create(8 * MiB, {.physical_limit = 4 * MiB});
   ASSERT_TRUE(pool.ok());
   const auto beyond = pool->allocate_at(7 * MiB, 2 * MiB);
@@ -266,7 +266,7 @@ TEST_F(LibraryPools, ModelsAreFoundByNameOrNot) {
   EXPECT_STREQ(pool->allocate("b", 1).error().model(), "b");
 }
 
-TEST_F(LibraryPools, WhatWasMovedFromRefusesEveryCall) {
+TEST_F(LibraryPools, AMovedFromPoolRefusesEveryCall) {
   auto made = SharedPool::create(8 * MiB);
   ASSERT_TRUE(made.ok());
   SharedPool from = std::move(*made);
@@ -304,7 +304,7 @@ TEST_F(LibraryPools, CallbacksMayCallTheDriverAndThePool) {
 }
 
 // Pool memory counts once, against the same limit as other memory.
-TEST_F(LibraryPools, TheDriversAnswerCountsPools) {
+TEST_F(LibraryPools, MemoryInfoCountsPools) {
   std::size_t free_before = 0;
   std::size_t free_now = 0;
   std::size_t total = 0;
@@ -317,7 +317,7 @@ TEST_F(LibraryPools, TheDriversAnswerCountsPools) {
   EXPECT_EQ(free_before - free_now, 32 * MiB);
 }
 
-TEST_F(LibraryPools, WhatIsRefusedLeavesTheDeviceAsItWas) {
+TEST_F(LibraryPools, ARefusedCallLeavesTheDeviceUnchanged) {
   const auto held = [] {
     const auto info = device_info(0);
     return info->physical_in_use + info->physical_cached;
@@ -351,7 +351,7 @@ TEST(LibraryPoolsInC, MissingPointersAreRefusedAndNothingHappens) {
   cuvmm_shared_pool_destroy(nullptr);
 }
 
-TEST(LibraryPoolsInC, AllocatingTellsOffsetAndAddressEitherWay) {
+TEST(LibraryPoolsInC, BothWaysToAllocateReportOffsetAndAddress) {
   cuvmm_elastic_pool* pool = nullptr;
   ASSERT_EQ(cuvmm_elastic_pool_create(64 * MiB, nullptr, &pool, nullptr), CUVMM_OK);
   const uint64_t base = cuvmm_elastic_pool_base_address(pool);
@@ -402,7 +402,7 @@ TEST(LibraryPoolsInC, AModelsAllocationsBeginAtItsBaseAddress) {
   cuvmm_shared_pool_destroy(pool);
 }
 
-TEST(LibraryPoolsInC, WhatIsReservedMustBeUnused) {
+TEST(LibraryPoolsInC, ReservedFieldsMustBeZero) {
   cuvmm_elastic_pool* pool = nullptr;
   cuvmm_elastic_pool_options options{};
   options.reserved[0] = 1;

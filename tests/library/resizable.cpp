@@ -83,7 +83,7 @@ TEST_F(Resizables, HaveNoAccessBeyondTheirSize) {
   EXPECT_NE(CALL(cuMemcpyDtoH)(&byte, buffer.address() + granule_, 1), CUDA_SUCCESS);
 }
 
-TEST_F(Resizables, RefuseWhatDoesNotFitAndStayAsTheyWere) {
+TEST_F(Resizables, RefuseInvalidSizesAndStayUnchanged) {
   ResizableBuffer buffer = given(16 * MiB);
   ASSERT_TRUE(buffer.resize(4 * MiB).ok());
   write(buffer.address(), 4 * MiB, 7);
@@ -129,7 +129,7 @@ struct Held {
   std::atomic<bool> go{false};
 };
 
-TEST_F(Resizables, InTheOrderOfAStreamNobodyWaits) {
+TEST_F(Resizables, ResizeInStreamOrderWithoutWaiting) {
   ResizableBuffer buffer = given(16 * MiB);
   ASSERT_TRUE(buffer.resize(4 * MiB, stream_).ok());
   ASSERT_TRUE(buffer.resize(16 * MiB, stream_).ok());  // with a chunk that can be released whole
@@ -168,7 +168,7 @@ TEST_F(Resizables, ShrinkWhileAnotherStreamIsCaptured) {
   EXPECT_EQ(CALL(cuStreamDestroy)(captured), CUDA_SUCCESS);
 }
 
-TEST_F(Resizables, WhatIsNeededAgainStays) {
+TEST_F(Resizables, KeepMemoryThatIsNeededAgain) {
   ResizableBuffer buffer = given(16 * MiB);
   ASSERT_TRUE(buffer.resize(16 * MiB).ok());
   Held held;
@@ -218,7 +218,7 @@ TEST_F(Resizables, ManyThreadsResizeOne) {
   expect(buffer.address(), 64 * granule_, 5);
 }
 
-TEST_F(Resizables, TellWhatBecameOfTheProgramsCopies) {
+TEST_F(Resizables, ReportTheFateOfTheProgramsCopies) {
   const auto info = resize_info();
   ASSERT_TRUE(info.ok()) << info.error().message();
   EXPECT_EQ(cuvmm_get_resize_info(nullptr, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);

@@ -97,7 +97,7 @@ TEST(ObserverMessages, AreReadAsTheyWereWritten) {
   EXPECT_EQ(one_of_each_observed().size(), std::variant_size_v<ObserverMessage>);
 }
 
-TEST(ObserverMessages, AreNoneOfAClientsAndTheOtherWayRound) {
+TEST(ObserverMessages, AreDistinctFromClientMessages) {
   for (const ObserverMessage& message : one_of_each_observed()) {
     EXPECT_EQ(decode(encode_observed(message)).error().kind, ErrorKind::NotAvailable);
   }
@@ -120,7 +120,7 @@ TEST(NodeMessages, KeepTheirFields) {
 }
 
 // Other versions of cuvmm must be able to read these messages: these bytes never change.
-TEST(NodeMessages, LieOnTheWireAsDocumented) {
+TEST(NodeMessages, HaveTheDocumentedWireFormat) {
   const Bytes bytes = encode(LeaseReturn{uuid, 0x0102});
   const std::vector<int> expected{'C', 'V', 'N', 'D', 4,  0,  0,  0,  1, 2, 3, 4, 5, 6, 7, 8,
                                   9,   10,  11,  12,  13, 14, 15, 16, 2, 1, 0, 0, 0, 0, 0, 0};
@@ -151,7 +151,7 @@ TEST(NodeMessages, OfALaterVersionMayHaveMoreFields) {
   }
 }
 
-TEST(NodeMessages, OfAnUnknownKindMayBePassedOver) {
+TEST(NodeMessages, OfAnUnknownKindMayBeSkipped) {
   Bytes bytes = encode(LeaseGrant{3});
   for (const int kind : {0, 60, 255}) {
     bytes[4] = std::byte(kind);
@@ -161,7 +161,7 @@ TEST(NodeMessages, OfAnUnknownKindMayBePassedOver) {
   }
 }
 
-TEST(NodeMessages, ThatAreNotOursOrTooLongAreRefused) {
+TEST(NodeMessages, ThatAreForeignOrTooLongAreRefused) {
   Bytes bytes = encode(LeaseGrant{3});
   Bytes long_one = bytes;
   long_one.resize(longest_message + 1);
@@ -170,7 +170,7 @@ TEST(NodeMessages, ThatAreNotOursOrTooLongAreRefused) {
   EXPECT_EQ(decode(bytes).error().kind, ErrorKind::InvalidArgument);
 }
 
-TEST(NodeMessages, WithValuesThatNobodyKnowsAreRefused) {
+TEST(NodeMessages, WithUnknownValuesAreRefused) {
   Bytes report = encode(UseReport{});
   report.back() = std::byte{2};
   EXPECT_FALSE(decode(report).ok());
@@ -204,7 +204,7 @@ TEST(NodeMessages, NameNoMoreHoldersThanThereIsRoomFor) {
   EXPECT_EQ(std::get<LeaseRefusal>(*read).holders.size(), most_holders);
 }
 
-TEST(NodeVersions, AreTheNewestThatBothSpeak) {
+TEST(NodeVersions, AreTheNewestThatBothSidesSupport) {
   EXPECT_EQ(common_version(Greeting{}), newest_protocol);
   EXPECT_EQ(common_version(Greeting{.oldest = 1, .newest = 900}), newest_protocol);
   EXPECT_EQ(common_version(Greeting{.oldest = 900, .newest = 901}), std::nullopt);

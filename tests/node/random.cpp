@@ -37,7 +37,7 @@ TEST(RandomHistories, OfAnyClientsEndEveryRequestAndKeepTheBooksExact) {
   });
 }
 
-TEST(RandomHistories, AreDecidedTheSameEachTime) {
+TEST(RandomHistories, AreDecidedDeterministically) {
   NodeHistory first{seed(), Manners::Any};
   NodeHistory again{seed(), Manners::Any};
   first.run(2'000);

@@ -34,7 +34,7 @@ TEST(TimeShares, FollowTheWeightsWhateverTheKernelsLengths) {
   }
 }
 
-TEST(TimeShares, WhatOneLeavesTheOtherGets) {
+TEST(TimeShares, GoUnusedToTheOtherClient) {
   TimeWorld world{by(TimeRule::Share)};
   const ClientId busy = world.add({.terms = {.weight = 1}});
   world.add({.terms = {.weight = 99}, .burst_every = 50 * ms, .kernels_of_burst = 20});
@@ -44,7 +44,7 @@ TEST(TimeShares, WhatOneLeavesTheOtherGets) {
   EXPECT_GT(world.device_time(busy), 4.8 * second);
 }
 
-TEST(TimeShares, OfOneThatComesBackAreNotThoseItMissed) {
+TEST(TimeShares, AreNotRepaidAfterAnAbsence) {
   TimeWorld world{by(TimeRule::Share)};
   const ClientId always = world.add({});
   const ClientId late = world.add({.burst_every = 20 * second, .kernels_of_burst = 40'000});
@@ -78,7 +78,7 @@ TEST(TimeCap, IsHeldOverEverySecondEvenAlone) {
   }
 }
 
-TEST(TimeCap, IsHeldBesideABusyNeighbourWhichGetsTheRest) {
+TEST(TimeCap, LeavesTheRestToABusyNeighbour) {
   TimeWorld world{by(TimeRule::Share)};
   const ClientId capped = world.add({.terms = {.cap = 30}, .kernel = ms});
   const ClientId other = world.add({.kernel = ms});
@@ -158,7 +158,7 @@ TEST(TimeGroups, MembersInDifferentProcessesHoldTheirGrantsAtTheSameTime) {
   EXPECT_EQ(policy.grant_of(3, 1), TimeGrant::None);
 }
 
-TEST(TimeGrants, AreNotNeededWhereNobodyElseIsAtWork) {
+TEST(TimeGrants, AreNotNeededByALoneClient) {
   TimePolicy policy{by(TimeRule::Share)};
   policy.came(1, {}, 1);
   policy.uses(1, 0, 1);
@@ -206,7 +206,7 @@ TEST(TimeGrants, OfAKilledHolderEndAtOnce) {
   EXPECT_EQ(world.policy.grant_of(other, 0), TimeGrant::Open);
 }
 
-TEST(TimeGrants, WorkThatOutlastsThemEndsThemOnItsDeviceForAWhile) {
+TEST(TimeGrants, AreSuspendedOnADeviceWhoseWorkOutlastsThem) {
   TimeSettings settings = by(TimeRule::Share);
   TimePolicy policy{settings};
   for (const ClientId id : {1, 2}) {
@@ -238,7 +238,7 @@ TEST(TimeGrants, WorkThatOutlastsThemEndsThemOnItsDeviceForAWhile) {
   EXPECT_NE(policy.grant_of(1, 0), policy.grant_of(2, 0));
 }
 
-TEST(TimeTurns, WhoHasAMemoryTurnHasTheDeviceToo) {
+TEST(TimeTurns, AMemoryTurnIncludesTheDevice) {
   TimeWorld world{by(TimeRule::Turns)};
   const ClientId first = world.add({.kernel = ms});
   const ClientId second_one = world.add({.kernel = ms});
@@ -305,7 +305,7 @@ TEST(RandomTimeHistories, GiveSharesByWeightAndStarveNobody) {
 
 // A party that waits while the device is free gets it, every time: a million hand-overs between
 // programs under all rules, any of which may be killed, stopped, or idle for a while.
-TEST(RandomTimeHistories, LoseNoHandOver) {
+TEST(RandomTimeHistories, LoseNoHandover) {
   PRINT_SEED_ON_FAILURE();
   const std::uint64_t wanted = scaled(100'000);
   std::uint64_t seen = 0;

@@ -30,7 +30,7 @@ class ThreeThatDoNotFit : public ::testing::Test {
   std::map<ClientId, RequestId> asked_;
 };
 
-TEST_F(ThreeThatDoNotFit, TakeTurnsAndNobodyIsRefused) {
+TEST_F(ThreeThatDoNotFit, TakeTurnsWithoutRefusals) {
   for (const ClientId client : {first, second_one, third}) want(client);
   std::set<ClientId> had;
   for (int turn = 0; turn < 6; ++turn) {
@@ -90,7 +90,7 @@ TEST_F(ThreeThatDoNotFit, TurnsEndByThemselves) {
   EXPECT_TRUE(has(second_one)) << "nobody wants its memory";
 }
 
-TEST_F(ThreeThatDoNotFit, AClientThatDiesInItsTurnLeavesAllToTheNext) {
+TEST_F(ThreeThatDoNotFit, AClientThatDiesInItsTurnFreesItsMemoryForTheNext) {
   want(first);
   want(second_one);
   want(third);
@@ -100,7 +100,7 @@ TEST_F(ThreeThatDoNotFit, AClientThatDiesInItsTurnLeavesAllToTheNext) {
   EXPECT_TRUE(has(third));
 }
 
-TEST_F(ThreeThatDoNotFit, WorkThatOutlastsATurnEndsTurnsAndSaysSo) {
+TEST_F(ThreeThatDoNotFit, WorkThatOutlastsATurnEndsTurnsAndIsReported) {
   want(first);
   want(second_one);
   ASSERT_TRUE(world.has_turn(second_one));
@@ -129,7 +129,7 @@ TEST_F(ThreeThatDoNotFit, AHolderThatDoesNotYieldIsNamedToTheAsker) {
   EXPECT_EQ(refused->holders.at(0).client, first);
 }
 
-TEST(Turns, WeightDecidesHowManyOneHas) {
+TEST(Turns, WeightsSetTheNumberOfTurns) {
   TurnTable table{{}};
   const std::vector<TurnWish> both{{"heavy", {card}, 3}, {"light", {card}, 1}};
   std::map<std::string, int> had;
@@ -189,7 +189,7 @@ TEST_F(ThreeThatDoNotFit, AGuaranteeThatIsGivenWhileItWaitsHasItsDeadlineFromThe
   EXPECT_NE(world.refusal(asked_[third]), nullptr);
 }
 
-TEST(Turns, WhoComesAnewHasNoCredit) {
+TEST(Turns, ANewClientHasNoCredit) {
   TurnTable table{{}};
   Microseconds now = 0;
   for (int i = 0; i < 100; ++i) {
@@ -205,7 +205,7 @@ TEST(Turns, WhoComesAnewHasNoCredit) {
   EXPECT_NEAR(had["old"], 10, 2);
 }
 
-TEST(Turns, WhoWasAwayHasNoCredit) {
+TEST(Turns, AReturningClientHasNoCredit) {
   TurnTable table{{}};
   Microseconds now = 0;
   const TurnWish here{"here", {card}, 1};
@@ -225,7 +225,7 @@ TEST(Turns, WhoWasAwayHasNoCredit) {
   EXPECT_NEAR(had["away"], 10, 2);
 }
 
-TEST(Turns, AGroupOnTwoCardsIsNotPassedOverForEver) {
+TEST(Turns, AGroupOnTwoCardsIsNotStarved) {
   TurnTable table{{}};
   const TurnWish here{"here", {card}, 1};
   const TurnWish there{"there", {other_card}, 1};

@@ -30,7 +30,7 @@ class PoolCompactionTest : public PoolTest {
 };
 
 // Lent memory is mapped by others.
-TEST_F(PoolCompactionTest, WhatWasLentStaysWhereItIsAndAlone) {
+TEST_F(PoolCompactionTest, LentMemoryStaysInPlaceAndUnshared) {
   pool.reset();
   world->places = world->make_places({.exportable = Export::Yes});
   pool = world->elastic(8);
@@ -50,7 +50,7 @@ TEST_F(PoolCompactionTest, WhatWasLentStaysWhereItIsAndAlone) {
   EXPECT_EQ(pool->stats().physical, 2 * granule);
 }
 
-TEST_F(PoolCompactionTest, GranulesOutOfEachOthersWayShareOneChunk) {
+TEST_F(PoolCompactionTest, GranulesWithDisjointBytesShareOneChunk) {
   const Stretch first{0, granule / 2};
   const Stretch second{granule + granule / 2, granule / 2};
   given(first, 10);
@@ -66,14 +66,14 @@ TEST_F(PoolCompactionTest, GranulesOutOfEachOthersWayShareOneChunk) {
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(PoolCompactionTest, BytesInEachOthersWayStayApart) {
+TEST_F(PoolCompactionTest, GranulesWithOverlappingBytesStaySeparate) {
   given({0, granule / 2 + 1}, 10);
   given({granule + granule / 2, granule / 2}, 20);
   EXPECT_EQ(GIVEN_VALUE(pool->compact()).physical_released, 0u);
   EXPECT_EQ(pool->stats().physical, 2 * granule);
 }
 
-TEST_F(PoolCompactionTest, BytesThatASharingGranuleHasAreWithheldUntilItIsFreed) {
+TEST_F(PoolCompactionTest, BytesUsedByASharingGranuleAreWithheldUntilItIsFreed) {
   const Stretch first{0, granule / 2};
   const Stretch second{granule + granule / 2, granule / 2};
   given(first, 10);
@@ -93,7 +93,7 @@ TEST_F(PoolCompactionTest, BytesThatASharingGranuleHasAreWithheldUntilItIsFreed)
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(PoolCompactionTest, TheNextCompactionSeparatesWhatWasAskedFor) {
+TEST_F(PoolCompactionTest, TheNextCompactionSeparatesGranulesOnDemand) {
   const Stretch first{0, granule / 2};
   const Stretch second{granule + granule / 2, granule / 2};
   given(first, 10);
@@ -110,7 +110,7 @@ TEST_F(PoolCompactionTest, TheNextCompactionSeparatesWhatWasAskedFor) {
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(PoolCompactionTest, WithoutMemoryForASeparationItGoesOnSharing) {
+TEST_F(PoolCompactionTest, GranulesStaySharedWithoutMemoryToSeparateThem) {
   world->budgets[0]->set_limit(2 * granule);
   given({0, 1000}, 10);
   given({granule + 2000, 1000}, 20);
@@ -124,7 +124,7 @@ TEST_F(PoolCompactionTest, WithoutMemoryForASeparationItGoesOnSharing) {
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(PoolCompactionTest, AnAllocationInNobodysWayNeedsNoSplit) {
+TEST_F(PoolCompactionTest, AnAllocationWithoutConflictNeedsNoSplit) {
   given({0, 1000}, 10);
   given({granule + granule / 2, 1000}, 20);
   ASSERT_OK(pool->compact());
@@ -216,7 +216,7 @@ TEST_F(PoolCompactionTest, AnAllocationChangesNothingUnderRunningWork) {
   }
 }
 
-TEST_F(PoolCompactionTest, SharersMayGoInAnyOrder) {
+TEST_F(PoolCompactionTest, SharersMayBeFreedInAnyOrder) {
   for (Size at = 0; at < 4; ++at) given({at * granule + at * 4096, 4096}, 10 * at);
   EXPECT_EQ(GIVEN_VALUE(pool->compact()).physical_released, 3 * granule);
   for (const Size at : {0, 2, 1}) {
@@ -229,7 +229,7 @@ TEST_F(PoolCompactionTest, SharersMayGoInAnyOrder) {
   EXPECT_EQ(pool->stats().physical, 0u);
 }
 
-TEST_F(PoolCompactionTest, MovesWhatIsMovableAndNothingElse) {
+TEST_F(PoolCompactionTest, MovesOnlyMovableAllocations) {
   const AllocationTraits movable{.movable = Movable::Yes};
   given({0, granule / 4}, 10);
   given({2 * granule, granule / 4}, 20, movable);
@@ -250,7 +250,7 @@ TEST_F(PoolCompactionTest, MovesWhatIsMovableAndNothingElse) {
   for (const Move& move : done.moves) ASSERT_OK(pool->deallocate({move.to, move.size}));
 }
 
-TEST_F(PoolCompactionTest, AGranuleWithSomethingFixedIsNotEmptied) {
+TEST_F(PoolCompactionTest, AGranuleWithAFixedAllocationIsNotEmptied) {
   const AllocationTraits movable{.movable = Movable::Yes};
   given({0, granule - 4096}, 10);
   given({2 * granule, 4096}, 20, movable);

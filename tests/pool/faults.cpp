@@ -114,7 +114,7 @@ TEST_F(PoolFaults, Compacting) {
   }
 }
 
-TEST_F(PoolFaults, SeparatingWhatShares) {
+TEST_F(PoolFaults, SeparatingSharers) {
   for (const CUresult fault : {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN}) {
     for_each_failing_call(
         scenario(
@@ -154,7 +154,7 @@ TEST_F(PoolFaults, ParkingAndUnparking) {
       }));
 }
 
-TEST_F(PoolFaults, GettingNewMemoryForWhatWasLost) {
+TEST_F(PoolFaults, ReplacingLostMemory) {
   sweep_faults(scenario(
       [](ElasticWorld& world) -> Result<void> {
         TRY(world.pool->unpark());

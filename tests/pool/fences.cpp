@@ -81,7 +81,7 @@ TEST_F(PoolFencesTest, NothingIsUnmappedBeforeAFenceThatWasAddedDuringTheWait) {
   }
 }
 
-TEST_F(PoolFencesTest, WhereFencesKeepComingNothingChanges) {
+TEST_F(PoolFencesTest, NothingChangesWhileFencesKeepComing) {
   submit_fenced_work();
   before_wait = [&] { running.back()->end(); };
   after_wait = [&] { submit_fenced_work(); };

@@ -187,7 +187,7 @@ using PoolRandom = VmmTest;
 
 // 100,000 steps at the scale of ./dev test, over both kinds of pools; ./dev stress runs ten times
 // as many.
-TEST_F(PoolRandom, AnElasticPoolIsWhatItsOracleSays) {
+TEST_F(PoolRandom, AnElasticPoolMatchesItsOracle) {
   PRINT_SEED_ON_FAILURE();
   PoolWorld world{driver()};
   Oracle oracle{world, seed()};
@@ -202,7 +202,7 @@ TEST_F(PoolRandom, AnElasticPoolIsWhatItsOracleSays) {
 
 // Models with evictable memory, activated and deactivated at random under a limit: unless a model
 // is told of a loss, it still has what it wrote.
-TEST_F(PoolRandom, ASharedPoolLosesNothingUntold) {
+TEST_F(PoolRandom, ASharedPoolReportsEveryLoss) {
   PRINT_SEED_ON_FAILURE();
   constexpr int count = 6;
   PoolWorld world{driver()};

@@ -53,7 +53,7 @@ TEST_F(SharedPoolTest, NamesAreUniqueAndKnown) {
   EXPECT_EQ(pool->stats().models, 0u);
 }
 
-TEST_F(SharedPoolTest, EveryModelHasAddressesOfItsOwn) {
+TEST_F(SharedPoolTest, EveryModelHasItsOwnAddresses) {
   const CUdeviceptr a = given("a");
   const CUdeviceptr b = given("b");
   EXPECT_TRUE(a + 8 * granule <= b || b + 8 * granule <= a);
@@ -63,7 +63,7 @@ TEST_F(SharedPoolTest, EveryModelHasAddressesOfItsOwn) {
   expect_sum({"a", "b"});
 }
 
-TEST_F(SharedPoolTest, TheLimitHoldsWhereNobodyGivesBack) {
+TEST_F(SharedPoolTest, TheLimitHoldsIfNoModelGivesMemoryBack) {
   given("a");
   given("b");
   ASSERT_OK(pool->allocate("a", 3 * granule));
@@ -75,7 +75,7 @@ TEST_F(SharedPoolTest, TheLimitHoldsWhereNobodyGivesBack) {
   expect_sum({"a", "b"});
 }
 
-TEST_F(SharedPoolTest, AMinimumIsAlwaysThere) {
+TEST_F(SharedPoolTest, AMinimumIsAlwaysAvailable) {
   given("a", {.minimum = 2 * granule});
   given("b");
   EXPECT_EQ(outcome(pool->allocate("b", 3 * granule)), "out of memory");
@@ -87,7 +87,7 @@ TEST_F(SharedPoolTest, AMinimumIsAlwaysThere) {
   expect_sum({"a", "b"});
 }
 
-TEST_F(SharedPoolTest, AMaximumIsNeverPassed) {
+TEST_F(SharedPoolTest, AMaximumIsNeverExceeded) {
   given("a", {.maximum = granule});
   ASSERT_OK(pool->allocate("a", granule));
   const auto refused = pool->allocate("a", 1);
@@ -136,7 +136,7 @@ TEST_F(SharedPoolTest, EvictableMemoryIsTakenAndItsModelTold) {
   expect_sum({"a", "b"});
 }
 
-TEST_F(SharedPoolTest, NobodyLosesContentsInVain) {
+TEST_F(SharedPoolTest, NoModelLosesContentsInVain) {
   std::vector<Stretch> lost;
   given("a", {.lost = [&](Stretch stretch) { lost.push_back(stretch); }});
   given("b");
@@ -164,7 +164,7 @@ TEST_F(SharedPoolTest, ContentsAreKeptWhileThereIsRoom) {
   expect_sum({"a", "b"});
 }
 
-TEST_F(SharedPoolTest, ADeactivatedModelIsTakenFromAndLearnsIt) {
+TEST_F(SharedPoolTest, ADeactivatedModelLosesMemoryAndIsTold) {
   std::vector<Stretch> lost;
   const CUdeviceptr base = given("a", {.lost = [&](Stretch stretch) { lost.push_back(stretch); }});
   given("b");
@@ -193,7 +193,7 @@ TEST_F(SharedPoolTest, TwoModelsTakeTurns) {
   }
 }
 
-TEST_F(SharedPoolTest, WhatACallbackUsesItMayUseFromInside) {
+TEST_F(SharedPoolTest, ACallbackMayUseThePool) {
   given("a", {.reclaim = [&](Size) {
           EXPECT_OK(pool->deactivate("a"));
           EXPECT_OK(pool->model_stats("a"));
@@ -206,7 +206,7 @@ TEST_F(SharedPoolTest, WhatACallbackUsesItMayUseFromInside) {
   EXPECT_EQ(physical_of("a"), 0u);
 }
 
-TEST_F(SharedPoolTest, UnregisteringWaitsForACallbackElsewhere) {
+TEST_F(SharedPoolTest, UnregisteringWaitsForACallbackInAnotherThread) {
   std::atomic<bool> in_callback{false};
   std::atomic<bool> left_callback{false};
   given("a", {.reclaim = [&](Size) {
@@ -223,7 +223,7 @@ TEST_F(SharedPoolTest, UnregisteringWaitsForACallbackElsewhere) {
   asks.join();
 }
 
-TEST_F(SharedPoolTest, TenThousandModelsSlowNone) {
+TEST_F(SharedPoolTest, TenThousandModelsCostNoExtraDriverCalls) {
   constexpr int count = 10'000;
   for (int i = 0; i < count; ++i) {
     ASSERT_OK(pool->register_model("model " + std::to_string(i),

@@ -57,7 +57,7 @@ TEST_P(Beside, AHookOfDlsymIsAskedAndSeesTheLookups) {
   EXPECT_EQ(memory_events(trace()).allocations, allocations);
 }
 
-TEST_P(Beside, AllOfThemTogetherLetTheProgramBe) {
+TEST_P(Beside, AllTogetherLeaveTheProgramUnchanged) {
   const std::string others = library_of_programs("malloc_hook") + ":" +
                              library_of_programs("naive_dlsym") + ":" +
                              library_of_programs("interposer");

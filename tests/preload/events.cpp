@@ -162,7 +162,7 @@ TEST(EventOf, ContextsStreamsAndEventsBeginAndEnd) {
   expect_event(record_of("cuDevicePrimaryCtxRelease"), TraceEvent::PrimaryRelease);
 }
 
-TEST(EventOf, MemoryIsSharedAndAskedAbout) {
+TEST(EventOf, MemoryIsSharedAndQueried) {
   const TraceRecord exported = record_of("cuIpcGetMemHandle");
   expect_event(exported, TraceEvent::Export);
   EXPECT_EQ(exported.address, told()["memory"]);
@@ -182,7 +182,7 @@ TEST(EventOf, APoolBeginsChangesAndEnds) {
   EXPECT_EQ(record_of("cuMemPoolDestroy").address, told()["pool"]);
 }
 
-TEST(EventOf, VirtualMemoryIsReservedMappedAndGivenBack) {
+TEST(EventOf, VirtualMemoryIsReservedMappedAndFreed) {
   constexpr std::uint64_t granule = 2 << 20;
   const TraceEvent events[] = {TraceEvent::Reserve,  TraceEvent::Create, TraceEvent::Map,
                                TraceEvent::Access,   TraceEvent::Unmap,  TraceEvent::Release,
@@ -199,14 +199,14 @@ TEST(EventOf, VirtualMemoryIsReservedMappedAndGivenBack) {
   EXPECT_EQ(record_of("cuMemMap").other, record_of("cuMemCreate").other);
 }
 
-TEST(EventOf, EveryCallSaysWhereItWent) {
+TEST(EventOf, EveryCallNamesItsTarget) {
   const TraceRecord launch = record_of("cuLaunchKernel");
   EXPECT_EQ(launch.device, 0);
   EXPECT_GT(launch.context, 0u);
   EXPECT_EQ(record_of("cuMemcpyHtoD").context, launch.context);
 }
 
-TEST(Log, TellsTheSameEventsAsTheTrace) {
+TEST(Log, HasTheSameEventsAsTheTrace) {
   const Finished finished = run_program(
       {program("events")}, under_cuvmm({{"VMM_MODE", "MONITOR"}, {"VMM_LOG_LEVEL", "DEBUG"}}));
   EXPECT_EQ(finished.status, 0);
@@ -217,7 +217,7 @@ TEST(Log, TellsTheSameEventsAsTheTrace) {
   }
 }
 
-TEST(Log, TellsOfMemoryAloneAtInfo) {
+TEST(Log, HasOnlyMemoryEventsAtInfo) {
   const Finished finished = run_program(
       {program("events")}, under_cuvmm({{"VMM_MODE", "MONITOR"}, {"VMM_LOG_LEVEL", "INFO"}}));
   for (const char* line :

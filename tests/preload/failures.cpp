@@ -98,13 +98,13 @@ TEST(Failure, OfAFullDiskEndsTheTraceAndNotTheProgram) {
 
 // cuvmm makes this call at its start and programs hardly ever do. Only cuvmm's call is refused; the
 // program would notice a refusal of its own.
-TEST(Failure, OfOurFirstCallOfTheDriver) {
+TEST(Failure, OfOurFirstDriverCall) {
   expect_native_run_with_one_line(
       run_memory({{"VMM_SIM_FAULT", "cuDriverGetVersion:1=CUDA_ERROR_NOT_INITIALIZED"}}),
       "runs without cuvmm");
 }
 
-TEST(Failure, OfOurFirstCallIsOneLineInEveryThread) {
+TEST(Failure, OfOurFirstCallIsOneLineOverAllThreads) {
   const Finished finished = run_program(
       {program("threads")},
       under_cuvmm({{"VMM_SIM_FAULT", "cuDriverGetVersion:1=CUDA_ERROR_NOT_INITIALIZED"}}));
@@ -113,7 +113,7 @@ TEST(Failure, OfOurFirstCallIsOneLineInEveryThread) {
   EXPECT_LE(lines_in(finished.err), 1u) << finished.err;
 }
 
-TEST(Failure, ToDescribeDevicesInTheTraceIsNoMatter) {
+TEST(Failure, ToDescribeDevicesDoesNotMatter) {
   const std::string trace = own_folder() + "/run.trace";
   const Finished finished = run_memory({{"VMM_MODE", "MONITOR"},
                                         {"VMM_TRACE_FILE", trace},
@@ -153,7 +153,7 @@ class FileOfOurs : public ::testing::TestWithParam<const char*> {
   const std::string folder_ = own_folder();
 };
 
-TEST_P(FileOfOurs, IsForItsOwnerAlone) {
+TEST_P(FileOfOurs, IsPrivateToItsOwner) {
   EXPECT_EQ(run_memory(writing_to(here())).status, 0);
   struct stat facts {};
   ASSERT_EQ(stat(here().c_str(), &facts), 0);

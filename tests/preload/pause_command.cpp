@@ -49,7 +49,7 @@ TEST(PauseCommand, AProgramFindsItsMemoryAgain) {
   EXPECT_NE(finished.out.find("all of 400 steps found what they had written"), std::string::npos);
 }
 
-TEST(PauseCommand, AClientsCallsAreIssuedFirst) {
+TEST(PauseCommand, QueuedCallsAreIssuedFirst) {
   const Finished finished =
       run_beside("for i in 1 2 3; do " + cli() + " pause $program; sleep 0.1; " + cli() +
                      " resume $program; done",
@@ -61,7 +61,7 @@ TEST(PauseCommand, AClientsCallsAreIssuedFirst) {
 }
 
 // The work that it does at exit waits, and it is resumed as usual.
-TEST(PauseCommand, WhileItEndsAProgramIsResumed) {
+TEST(PauseCommand, AnEndingProgramCanBeResumed) {
   const Finished finished = run_beside(
       "exec 3>told; " + cli() + " pause $program && echo >&3 && sleep 0.5 && kill -0 $program && " +
           cli() + " resume $program && wait $runner && ls cuvmm; exit",
@@ -140,7 +140,7 @@ class ProgramThatEnds {
 };
 
 // `--all` asks for every program, and this one has ended.
-TEST(PauseCommand, AProgramThatEndsMeanwhileFailsOnlyWhereItWasNamed) {
+TEST(PauseCommand, AnEndingProgramIsAnErrorOnlyIfNamed) {
   const std::string place = own_folder();
   const ProgramThatEnds ends{place + "/cuvmm"};
   const auto pause = [&](const std::string& which) {
@@ -154,20 +154,20 @@ TEST(PauseCommand, AProgramThatEndsMeanwhileFailsOnlyWhereItWasNamed) {
   EXPECT_NE(named.err.find("the other process has gone"), std::string::npos) << named.err;
 }
 
-TEST(PauseCommand, WithoutASocketNobodyCanBeTold) {
+TEST(PauseCommand, FailsWithoutAControlSocket) {
   const Finished finished = run_program({cli(), "pause", "1"}, {{"XDG_RUNTIME_DIR", own_folder()}});
   EXPECT_EQ(finished.status, 1);
   EXPECT_NE(finished.err.find("no control socket"), std::string::npos) << finished.err;
 }
 
-TEST(PauseCommand, TheSocketGoesWithTheProgram) {
+TEST(PauseCommand, TheSocketEndsWithTheProgram) {
   const Finished finished =
       run_beside("wait $runner && ls " + own_folder() + "/cuvmm; exit", "--memory 25 --steps 50");
   EXPECT_EQ(finished.status, 0) << finished.err;
   EXPECT_EQ(finished.out.find("control-"), std::string::npos) << finished.out;
 }
 
-TEST(PauseCommand, WrongUseIsSaid) {
+TEST(PauseCommand, RefusesWrongUsage) {
   EXPECT_EQ(run_program({cli(), "pause"}).status, 2);
   EXPECT_EQ(run_program({cli(), "pause", "--timeout", "soon", "1"}).status, 2);
 }

@@ -51,7 +51,7 @@ class ReplayPolicy : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(All, ReplayPolicy, ::testing::ValuesIn(policies),
                          [](const auto& test) { return std::string{test.param}; });
 
-TEST_P(ReplayPolicy, SaysInOneFlatObjectWhatCameOfATrace) {
+TEST_P(ReplayPolicy, SummarizesATraceInOneFlatObject) {
   const auto object = replayed({small_trace(), "--policy", GetParam(), "--limit", "64M"});
   EXPECT_EQ(object["completed"], true);
   EXPECT_EQ(object["events"], 31);
@@ -66,7 +66,7 @@ TEST_P(ReplayPolicy, SaysInOneFlatObjectWhatCameOfATrace) {
   for (const auto& value : object) EXPECT_TRUE(value.is_primitive());
 }
 
-TEST_P(ReplayPolicy, ExitsWithThreeWhereMemoryIsNotEnough) {
+TEST_P(ReplayPolicy, ExitsWithThreeOnOutOfMemory) {
   const std::string trace = small_trace();
   const auto object = replayed({trace, "--policy", GetParam(), "--limit", "12M"}, 3);
   EXPECT_EQ(object["completed"], false);
@@ -132,7 +132,7 @@ TEST(ReplayCommand, NamesTheLineThatItCannotRead) {
   EXPECT_EQ(replay({"/no/such/file"}).status, 1);
 }
 
-TEST(ReplayCommand, SaysWhatHasNoEffect) {
+TEST(ReplayCommand, WarnsOfOptionsWithoutEffect) {
   const Finished finished = replay({small_trace(), "--policy", "driver", "--chunk", "2M"});
   EXPECT_EQ(finished.status, 0);
   EXPECT_NE(finished.err.find("--chunk: has no effect on the policy driver"), std::string::npos);
@@ -195,12 +195,12 @@ TEST_P(ArenaOnGivenTraces, FinishesWithHalfAPercentMoreThanIsLive) {
   }
 }
 
-TEST_P(ArenaOnGivenTraces, NeverMovesWhileMemoryIsPlenty) {
+TEST_P(ArenaOnGivenTraces, NeverMovesWhileMemoryIsPlentiful) {
   EXPECT_EQ(replayed({given_trace(GetParam())})["moves"], 0);
 }
 
 // The same policy, written for a trial and run on the card, used 28,130 and 19,772 MiB.
-TEST_P(ArenaOnGivenTraces, TakesInSmallestChunksWhatTheTrialOnTheCardTook) {
+TEST_P(ArenaOnGivenTraces, WithSmallestChunksMatchesTheTrialOnTheCard) {
   const auto object = replayed({given_trace(GetParam()), "--chunk", "2M"});
   const double card = std::string{GetParam()} == "train_var" ? 28'130 : 19'772;
   EXPECT_NEAR(object["physical_peak_bytes"].get<double>() / MiB, card, 0.01 * card);

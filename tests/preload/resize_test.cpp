@@ -42,7 +42,7 @@ TEST(ResizeTest, PeaksAtTheNewSizeOnAPromise) {
   EXPECT_TRUE(says(finished, "physical peak 1024.00 MiB"));
 }
 
-TEST(ResizeTest, CopiesWhereThatIsAskedFor) {
+TEST(ResizeTest, CopiesOnRequest) {
   const Finished finished = resize_test(under_cuvmm({{"VMM_RESIZE", "off"}}));
   EXPECT_EQ(finished.status, 0);
   EXPECT_TRUE(says(finished, "copied 960.00 MiB"));

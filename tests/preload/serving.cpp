@@ -17,7 +17,7 @@ Finished memory_program(const Variables& variables) {
   return run_program({program("memory_linked")}, variables);
 }
 
-TEST(Serving, GivesAProgramWhatItWouldHaveNatively) {
+TEST(Serving, BehavesAsTheDriverDoes) {
   const Finished natively_run = memory_program(natively());
   const Finished finished = memory_program(served());
   EXPECT_EQ(finished.status, 0) << finished.err;
@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(WhereTheTrialFails, ServingGivesUp,
 
 // A comb of blocks, every second freed: natively nothing large fits; under cuvmm nearly all of it
 // does.
-TEST(Serving, MakesOneAllocationOfWhatWasFreedInPieces) {
+TEST(Serving, MakesOneAllocationFromScatteredMemory) {
   EXPECT_EQ(run_program({example("frag_test")}, natively()).status, 1);
   const Finished finished = run_program({example("frag_test")}, served());
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
@@ -57,7 +57,7 @@ TEST(Serving, KeepsTheLimit) {
   EXPECT_NE(limited.out.find("1.00 GiB free of 1.00 GiB"), std::string::npos) << limited.out;
 }
 
-TEST(Serving, CountsWhatAProgramTakesOfTheDriverAgainstTheLimit) {
+TEST(Serving, CountsNativeAllocationsAgainstTheLimit) {
   const Finished finished = run_program({program("native")}, served({{"VMM_LIMIT", "1G"}}));
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_NE(finished.out.find("at first: 1024 of 1024 MiB free"), std::string::npos)

@@ -38,7 +38,7 @@ TEST_F(Elided, AllOfTheNewBlockCanBeUsed) {
   EXPECT_DONE(free(b));
 }
 
-TEST_F(Elided, EveryWayToCopyIsPutOff) {
+TEST_F(Elided, EveryKindOfCopyIsDeferred) {
   CUstream stream = nullptr;
   ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
   const auto ptds = [](Call call) {
@@ -105,7 +105,7 @@ TEST_F(Elided, GrowthByDoublingAndByHalves) {
   }
 }
 
-TEST_F(Elided, AChainOfCopiesWithoutALookInBetween) {
+TEST_F(Elided, AChainOfCopiesWithoutAReadInBetween) {
   CUdeviceptr address = given_filled(block, 4);
   for (Size larger = 2 * block; larger <= 16 * block; larger *= 2) {
     address = resize(address, block, larger);
@@ -116,7 +116,7 @@ TEST_F(Elided, AChainOfCopiesWithoutALookInBetween) {
 }
 
 // Shrinking can move only chunks that fit, and a block that has grown has such chunks.
-TEST_F(Elided, AShrinkOfWhatHasGrown) {
+TEST_F(Elided, AShrinkOfAGrownBlock) {
   CUdeviceptr address = given_filled(block, 5);
   address = resize(address, block, 4 * block);
   fill(address, 4 * block, 5);
@@ -127,7 +127,7 @@ TEST_F(Elided, AShrinkOfWhatHasGrown) {
 }
 
 // A block shares its last granule with others, so the contents there are copied.
-TEST_F(Elided, WhatCannotMoveIsCopied) {
+TEST_F(Elided, CopiesBytesThatCannotMove) {
   const Size odd = block + 5 * KiB;
   const CUdeviceptr a = given_filled(odd, 6);
   const CUdeviceptr neighbour = given_filled(9 * KiB + block, 8);
@@ -141,7 +141,7 @@ TEST_F(Elided, WhatCannotMoveIsCopied) {
 }
 
 // A block from the allocator's cache is one chunk, and the copy covers only its beginning.
-TEST_F(Elided, AChunkThatIsCoveredInPartIsReplaced) {
+TEST_F(Elided, APartlyCoveredChunkIsReplaced) {
   const CUdeviceptr kept = given_block(3 * block);
   EXPECT_DONE(free(kept));
   const CUdeviceptr a = given_filled(2 * block, 9);

@@ -94,7 +94,7 @@ TEST_F(PausedResize, QueriesAnswerDeviceMemoryWhileItIsAway) {
 }
 
 // Facts that only the driver knows are queried once the memory is there.
-TEST_F(PausedResize, WhatOnlyTheDriverKnowsWaits) {
+TEST_F(PausedResize, QueriesThatOnlyTheDriverCanAnswerWait) {
   const CUdeviceptr a = given_filled(block, 1);
   expect_to_wait_for_resuming([a] {
     std::uint64_t size = 0;
@@ -113,7 +113,7 @@ TEST_F(PausedResize, WhatOnlyTheDriverKnowsWaits) {
 }
 
 // A pause waits for the stream's own work and for the copy that was deferred for it.
-TEST_F(PausedResize, AStreamThatEndsTakesThePutOffCopyWithIt) {
+TEST_F(PausedResize, AnEndingStreamRunsItsDeferredCopy) {
   const CUdeviceptr a = given_filled(block, 1);
   CUstream stream = nullptr;
   ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));

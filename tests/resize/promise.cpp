@@ -41,7 +41,7 @@ TEST_F(Promise, AGrowFromMoreThanHalfOfTheCardToNearlyAll) {
   EXPECT_DONE(free(b));
 }
 
-TEST_F(Promise, IsKeptWithMemoryThatIsThere) {
+TEST_F(Promise, IsKeptFromFreeMemory) {
   const CUdeviceptr a = given_filled(8 * MiB, 1);
   const CUdeviceptr b = given_block(16 * MiB);
   fill(b, 16 * MiB, 2);
@@ -51,7 +51,7 @@ TEST_F(Promise, IsKeptWithMemoryThatIsThere) {
   EXPECT_DONE(free(b));
 }
 
-TEST_F(Promise, OfACopyThatIsRunIsKeptToo) {
+TEST_F(Promise, IsKeptIfTheCopyRuns) {
   const CUdeviceptr a = given_filled(8 * MiB, 1);
   const CUdeviceptr b = given_put_off(a, 8 * MiB, 16 * MiB);
   expect_filled(b, 8 * MiB, 1);
@@ -62,7 +62,7 @@ TEST_F(Promise, OfACopyThatIsRunIsKeptToo) {
 }
 
 // The next operation gets the error, and the old block is unchanged.
-TEST_F(Promise, ThatCannotBeKeptIsOutOfMemory) {
+TEST_F(Promise, FailsWithOutOfMemoryIfItCannotBeKept) {
   const CUdeviceptr a = given_filled(percent(60), 1);
   const CUdeviceptr b = given_block(percent(90));
   EXPECT_EQ(through_door<Call::cuMemsetD8_v2>(b, static_cast<unsigned char>(1), std::size_t{64}),
@@ -73,7 +73,7 @@ TEST_F(Promise, ThatCannotBeKeptIsOutOfMemory) {
   EXPECT_DONE(free(a));
 }
 
-TEST_F(Promise, OfAPutOffCopyThatCannotBeKeptIsOutOfMemory) {
+TEST_F(Promise, OfADeferredCopyFailsWithOutOfMemoryIfItCannotBeKept) {
   const CUdeviceptr a = given_filled(percent(60), 1);
   const CUdeviceptr b = given_put_off(a, percent(60), percent(90));
   std::uint32_t word = 0;
@@ -129,7 +129,7 @@ class PromiseOfFreedBlock : public Promise {
   }
 };
 
-TEST_F(PromiseOfFreedBlock, IsKeptWhereTheFreeWasRefused) {
+TEST_F(PromiseOfFreedBlock, IsKeptIfTheFreeIsRefused) {
   const CUdeviceptr a = given_filled(8 * MiB, 1);
   const CUdeviceptr b = given_block(16 * MiB);
   expect_refused_free(b);
@@ -141,7 +141,7 @@ TEST_F(PromiseOfFreedBlock, IsKeptWhereTheFreeWasRefused) {
   EXPECT_DONE(free(a));
 }
 
-TEST_F(PromiseOfFreedBlock, IsKeptWithItsCopyWhereTheFreeWasRefused) {
+TEST_F(PromiseOfFreedBlock, IsKeptWithItsCopyIfTheFreeIsRefused) {
   const CUdeviceptr a = given_filled(8 * MiB, 1);
   const CUdeviceptr b = given_put_off(a, 8 * MiB, 16 * MiB);
   expect_refused_free(b);
@@ -250,7 +250,7 @@ TEST_F(PromisedToAStream, TheCopyIsDoneForTheStreamWaitedFor) {
 }
 
 // A stream that nobody has waited for may itself be waiting for the very thread that calls cuvmm.
-TEST_F(Promise, OfACopyBehindWorkThatRunsIsKeptWithoutAWait) {
+TEST_F(Promise, OfACopyBehindRunningWorkIsKeptWithoutAWait) {
   const GivenStream first;
   const GivenStream second;
   const CUdeviceptr a = given_filled(percent(30), 1);
@@ -290,7 +290,7 @@ TEST_F(Promise, QueriesAnswerDeviceMemory) {
   EXPECT_DONE(free(a));
 }
 
-TEST_F(Promise, ThatIsGivenBackLeavesNothing) {
+TEST_F(Promise, OfAFreedBlockLeavesNothingBehind) {
   const CUdeviceptr a = given_filled(percent(60), 1);
   const CUdeviceptr b = given_block(percent(90));
   EXPECT_DONE(free(b));

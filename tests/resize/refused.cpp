@@ -33,7 +33,7 @@ class Refused : public ResizeTest {
   CUdeviceptr fresh_ = 0;  // another block that could be resized into
 };
 
-TEST_F(Refused, OnceIsTriedAgainAndNobodyIsTold) {
+TEST_F(Refused, OnceIsRetriedSilently) {
   ASSERT_EQ(sim()->set_faults("cuMemcpyDtoDAsync:1=CUDA_ERROR_OUT_OF_MEMORY"), 0);
   EXPECT_DONE(set_other(other_));
   sim()->set_faults(nullptr);
@@ -41,7 +41,7 @@ TEST_F(Refused, OnceIsTriedAgainAndNobodyIsTold) {
   expect_both_filled();
 }
 
-TEST_F(Refused, TheCallIsToldAndTheCopyIsMadeForTheNext) {
+TEST_F(Refused, TheCallFailsAndTheNextOneRunsTheCopy) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_EQ(set_other(other_), CUDA_ERROR_OUT_OF_MEMORY);
   sim()->set_faults(nullptr);
@@ -61,7 +61,7 @@ TEST_F(Refused, AProgramThatTriesAnAllocationAgainLosesNothing) {
 }
 
 // A mere wait still succeeds, and the copy is made for the next reader.
-TEST_F(Refused, AWaitIsMadeNevertheless) {
+TEST_F(Refused, AWaitSucceedsNevertheless) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
   sim()->set_faults(nullptr);
@@ -70,7 +70,7 @@ TEST_F(Refused, AWaitIsMadeNevertheless) {
 }
 
 // Both the elision and the copy in its place are refused.
-TEST_F(Refused, AFreeThatCanDoNeitherIsToldAndMayTryAgain) {
+TEST_F(Refused, AFreeFailsAndMayBeRetried) {
   const std::string faults = std::string{refused_twice} +
                              ",cuMemMap:1=CUDA_ERROR_OUT_OF_MEMORY,"
                              "cuMemMap:2=CUDA_ERROR_OUT_OF_MEMORY";
@@ -82,7 +82,7 @@ TEST_F(Refused, AFreeThatCanDoNeitherIsToldAndMayTryAgain) {
   expect_filled(b_, block, seed_);
 }
 
-TEST_F(Refused, AStreamOrderedFreeOfTheOldBlockIsToldAndMayTryAgain) {
+TEST_F(Refused, AStreamOrderedFreeOfTheOldBlockFailsAndMayBeRetried) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_EQ(through_door<Call::cuMemFreeAsync>(a_, CUstream{}), CUDA_ERROR_OUT_OF_MEMORY);
   sim()->set_faults(nullptr);
@@ -91,7 +91,7 @@ TEST_F(Refused, AStreamOrderedFreeOfTheOldBlockIsToldAndMayTryAgain) {
   expect_filled(b_, block, seed_);
 }
 
-TEST_F(Refused, AnotherResizeIsToldAndMayTryAgain) {
+TEST_F(Refused, AnotherResizeFailsAndMayBeRetried) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_EQ(copy(fresh_, a_, block), CUDA_ERROR_OUT_OF_MEMORY);
   sim()->set_faults(nullptr);
@@ -102,7 +102,7 @@ TEST_F(Refused, AnotherResizeIsToldAndMayTryAgain) {
 }
 
 // The context is lost, and its contents with it.
-TEST_F(Refused, ByAContextThatIsLostItIsGoneToo) {
+TEST_F(Refused, ByALostContextTheCopyIsDropped) {
   ASSERT_EQ(sim()->set_faults("cuMemcpyDtoDAsync:1=CUDA_ERROR_LAUNCH_FAILED"), 0);
   EXPECT_EQ(set_other(other_), CUDA_ERROR_LAUNCH_FAILED);
   sim()->set_faults(nullptr);
@@ -110,7 +110,7 @@ TEST_F(Refused, ByAContextThatIsLostItIsGoneToo) {
 }
 
 // Whichever call finds the deferred copy.
-TEST_F(ResizeTest, NoRowLosesACopyThatIsRefused) {
+TEST_F(ResizeTest, NoRowLosesARefusedCopy) {
   std::uint32_t seed = 1000;
   for (std::size_t row = 0; row < call_count; ++row) {
     const CallInfo& call = all_calls()[row];

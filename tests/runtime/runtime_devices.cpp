@@ -39,7 +39,7 @@ TEST_F(RuntimeDevices, PropertiesAreThoseOfTheDriversDevice) {
   EXPECT_EQ(value, properties.maxThreadsPerBlock);
 }
 
-TEST_F(RuntimeDevices, OneThatIsNotThereIsRefused) {
+TEST_F(RuntimeDevices, AMissingOneIsRefused) {
   const int count = device_count();
   EXPECT_EQ(cudaSetDevice(count), cudaErrorInvalidDevice);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
@@ -82,7 +82,7 @@ TEST_F(RuntimeDevices, MemoryIsCopiedFromOneToAnother) {
   EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
 }
 
-TEST_F(RuntimeDevices, AResetGivesMemoryBackAndTheNextCallStartsAnew) {
+TEST_F(RuntimeDevices, AResetFreesMemoryAndTheNextCallStartsAgain) {
   void* memory = nullptr;
   std::size_t before = 0;
   std::size_t after = 0;
@@ -133,7 +133,7 @@ const void* table_of(const char (&id)[17]) {
 }
 
 // The log says so once, however often the table is requested.
-TEST(RuntimeTablesDeathTest, OneThatIsMissingIsNamed) {
+TEST(RuntimeTablesDeathTest, AMissingOneIsNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::string name = "private table 6E6F626F-6479-206B-6E6F-7773206D6521";
   const auto ask = [&] {

@@ -222,7 +222,7 @@ TEST(RuntimeKernelsDeathTest, AnAddressWithoutMemoryIsReportedWithItsThread) {
   std::_Exit(answer == expected ? 0 : 1);
 }
 
-TEST(RuntimeKernelsDeathTest, AVariableThatNoFileHasIsNamed) {
+TEST(RuntimeKernelsDeathTest, AnUndefinedVariableIsNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       launch_and_expect("ld.global.u32 %r1, [elsewhere];\n",
@@ -230,7 +230,7 @@ TEST(RuntimeKernelsDeathTest, AVariableThatNoFileHasIsNamed) {
       ::testing::ExitedWithCode(0), "a variable of another module \\(elsewhere\\)");
 }
 
-TEST(RuntimeKernelsDeathTest, AnAddressThatNoFileHasIsNamed) {
+TEST(RuntimeKernelsDeathTest, AnUndefinedAddressIsNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(launch_and_expect("", ".global .align 8 .u64 pointer[2] = {0, elsewhere};\n",
                                 cudaErrorNotSupported),

@@ -126,7 +126,7 @@ class Program {
 
 class ScheduledFaults : public testing::TestWithParam<CUresult> {};
 
-TEST_P(ScheduledFaults, AreToldOrMadeUpFor) {
+TEST_P(ScheduledFaults, AreReportedOrRecoveredFrom) {
   if (!simulated()) GTEST_SKIP() << "only the simulated driver fails when it is told to";
   const CUresult fault = GetParam();
   const char* fault_name = nullptr;
@@ -246,7 +246,7 @@ INSTANTIATE_TEST_SUITE_P(Of, RefusedOrder, testing::Values("cuEventRecord", "cuS
 // The event may itself depend on work that is still in a lane.
 using RefusedRecord = RefusedOrder;
 
-TEST_P(RefusedRecord, HoldsUpNothingForGood) {
+TEST_P(RefusedRecord, DoesNotBlockOtherWorkForever) {
   const Driver& driver = hooked();
   EXPECT_CUDA(driver.cuStreamWaitValue32(first_, memory_, 1, CU_STREAM_WAIT_VALUE_GEQ));
   refuse(GetParam());

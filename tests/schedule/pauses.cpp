@@ -7,7 +7,7 @@ namespace cuvmm::test {
 namespace {
 
 // The device waits for a call that the pause blocks.
-TEST(PausedSchedule, WhatCannotBeIssuedInTimeEndsThePause) {
+TEST(PausedSchedule, CallsThatCannotBeIssuedInTimeEndThePause) {
   const Deadline deadline{30};
   const GivenContext context;
   const Kernels kernels;

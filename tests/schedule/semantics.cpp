@@ -34,7 +34,7 @@ CUlaunchConfig one_thread_on(CUstream stream) {
   return config;
 }
 
-TEST_F(Semantics, WhatTheDriverRefusesIsRefusedAtTheCall) {
+TEST_F(Semantics, ErrorsOfTheDriverAreReportedAtTheCall) {
   const HookedStream stream;
   std::uint64_t nanoseconds = 0;
   void* parameters[] = {&nanoseconds};
@@ -149,7 +149,7 @@ TEST_F(Semantics, ConfiguredLaunchesKeepTheirAttributes) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
-TEST_F(Semantics, QuestionsAboutQueuedWorkSayNotReady) {
+TEST_F(Semantics, QueriesOfQueuedWorkAnswerNotReady) {
   const HookedStream stream;
   CUevent event = nullptr;
   ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DEFAULT));
@@ -164,7 +164,7 @@ TEST_F(Semantics, QuestionsAboutQueuedWorkSayNotReady) {
   EXPECT_CUDA(hooked().cuEventDestroy(event));
 }
 
-TEST_F(Semantics, ThreadsWithoutAClientComeAfterWhatIsQueued) {
+TEST_F(Semantics, ThreadsWithoutAClientComeAfterQueuedWork) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
   const HookedStream stream;
@@ -182,7 +182,7 @@ TEST_F(Semantics, ThreadsWithoutAClientComeAfterWhatIsQueued) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
-TEST_F(Semantics, AnErrorThatStaysIsToldByTheWaitAndByAllThatFollows) {
+TEST_F(Semantics, AStickyErrorIsReportedByTheWaitAndAllLaterCalls) {
   CUcontext context = nullptr;
   ASSERT_CUDA(hooked().cuCtxCreate_v3020(&context, 0, 0));
   CUmodule module = nullptr;
@@ -200,7 +200,7 @@ TEST_F(Semantics, AnErrorThatStaysIsToldByTheWaitAndByAllThatFollows) {
   context_.make_current();
 }
 
-TEST_F(Semantics, ACaptureTakesWhatItsStreamIsGiven) {
+TEST_F(Semantics, ACaptureRecordsTheWorkOfItsStream) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
   const HookedStream stream;
@@ -249,7 +249,7 @@ TEST_F(Semantics, ACaptureBehindQueuedWorkIsNotBroken) {
 }
 
 // As libraries do before each of their launches; with more queued than may be in flight.
-TEST_F(Semantics, SettingWhatIsSetAlreadyWaitsForNothing) {
+TEST_F(Semantics, SettingAnUnchangedAttributeWaitsForNothing) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
   constexpr auto attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -322,7 +322,7 @@ TEST_F(Semantics, TurningOffLosesNothing) {
 }
 
 // On memory that the driver serves, as all memory is in monitor mode.
-TEST_F(Semantics, SetsOfMemoryThatIsToBeWaitedForAreDoneWhenTheyReturn) {
+TEST_F(Semantics, SetsOfSyncMemopsMemoryAreDoneWhenTheyReturn) {
   CUdeviceptr memory = 0;
   const unsigned on = 1;
   ASSERT_CUDA(driver().cuMemAlloc(&memory, 4));

@@ -46,7 +46,7 @@ CHILD_ROLE(calls_what_nobody_knows) {
 
 namespace {
 
-TEST(UnlistedFunctions, ComeAfterAllThatIsQueued) {
+TEST(UnlistedFunctions, ComeAfterAllQueuedWork) {
   EXPECT_EQ(run_child("calls_what_nobody_knows"), 0);
 }
 

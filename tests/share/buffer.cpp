@@ -93,7 +93,7 @@ TEST_F(ShareBuffer, KeepsNoMoreDescriptorsThanAProcessCanSpare) {
   EXPECT_EQ(exports(), most + 2 * 2);
 }
 
-TEST_F(ShareBuffer, KeepsNothingOnceItIsGone) {
+TEST_F(ShareBuffer, KeepsNoDescriptorsAfterItsEnd) {
   const std::string held = held_by_the_process();
   const int without = open_descriptors();
   {
@@ -106,7 +106,7 @@ TEST_F(ShareBuffer, KeepsNothingOnceItIsGone) {
   EXPECT_EQ(held_by_the_process(), held);
 }
 
-TEST_F(ShareBuffer, IsGrantedStillWhenItIsGone) {
+TEST_F(ShareBuffer, StaysGrantedAfterItsEnd) {
   std::optional<Granted> granted;
   {
     const Buffer buffer = given_buffer(2);

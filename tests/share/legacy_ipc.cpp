@@ -143,7 +143,7 @@ CHILD_ROLE(closes_beside_captures) {
   }
 }
 
-TEST_F(LegacyIpcTest, IsClosedBesideACaptureWhereTheDriverWouldDoSo) {
+TEST_F(LegacyIpcTest, IsClosedBesideACaptureIfTheDriverWouldDoSo) {
   const CUdeviceptr address = world->allocate(large);
   Child child{"closes_beside_captures"};
   child.link().send(world->handle_of(address));
@@ -187,7 +187,7 @@ TEST_F(LegacyIpcTest, HandlesAreTheSameEachTimeAndForEveryAddressWithin) {
   EXPECT_NE(std::memcmp(&first, &second, sizeof first), 0);
 }
 
-TEST_F(LegacyIpcTest, FreedWhileOpenItStaysAndCountsUntilItIsClosed) {
+TEST_F(LegacyIpcTest, MemoryFreedWhileOpenCountsUntilItIsClosed) {
   for (const Size size : {4 * KiB, 100 * KiB, 8 * MiB}) {
     SCOPED_TRACE(size);
     world = std::make_unique<IpcWorld>(driver(),
@@ -223,7 +223,7 @@ CHILD_ROLE(borrows_and_dies) {
   ::raise(SIGKILL);
 }
 
-TEST_F(LegacyIpcTest, OfAnImporterThatDiesIsTakenBack) {
+TEST_F(LegacyIpcTest, MemoryOfADeadImporterIsTakenBack) {
   const CUdeviceptr address = world->allocate(large);
   Child child{"borrows_and_dies"};
   child.link().send(world->handle_of(address));
@@ -250,7 +250,7 @@ CHILD_ROLE(lends) {
   link.wait_for_signal();
 }
 
-TEST_F(LegacyIpcTest, OutlivesItsOwnerWhereItIsOpenAndNowhereElse) {
+TEST_F(LegacyIpcTest, OutlivesItsOwnerOnlyWhereItIsOpen) {
   CUipcMemHandle handle{};
   CUdeviceptr opened = 0;
   {
@@ -268,7 +268,7 @@ TEST_F(LegacyIpcTest, OutlivesItsOwnerWhereItIsOpenAndNowhereElse) {
   EXPECT_EQ(again, 0u);
 }
 
-TEST_F(LegacyIpcTest, ThatItsOwnerFreedIsNotPermitted) {
+TEST_F(LegacyIpcTest, OpeningFreedMemoryIsNotPermitted) {
   Child owner{"lends"};
   const auto handle = owner.link().receive<CUipcMemHandle>();
   owner.link().send('f');
@@ -279,7 +279,7 @@ TEST_F(LegacyIpcTest, ThatItsOwnerFreedIsNotPermitted) {
   EXPECT_EQ(owner.wait(), 0);
 }
 
-TEST_F(LegacyIpcTest, WithAnotherSecretIsNotHadNorWithAnotherToken) {
+TEST_F(LegacyIpcTest, CannotBeOpenedWithAWrongSecretOrToken) {
   Child owner{"lends"};
   const auto handle = owner.link().receive<CUipcMemHandle>();
   auto wrong = share::IpcHandle::read(handle);
@@ -311,7 +311,7 @@ TEST_F(LegacyIpcTest, IsRefusedAsTheDriverDoes) {
   EXPECT_EQ(world->memory.free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
-TEST_F(LegacyIpcTest, OfTheDriversOwnMemoryIsTheDriversBusiness) {
+TEST_F(LegacyIpcTest, OfTheDriversOwnMemoryIsLeftToTheDriver) {
   CUipcMemHandle handle{};
   CUdeviceptr opened = 0;
   EXPECT_EQ(world->ipc.handle_of(0x1234, &handle), std::nullopt);
@@ -327,7 +327,7 @@ CHILD_ROLE(lends_and_stops) {
   ::raise(SIGSTOP);
 }
 
-TEST_F(LegacyIpcTest, OfAnOwnerThatDoesNotAnswerIsGivenUp) {
+TEST_F(LegacyIpcTest, AnOpenFromASilentOwnerTimesOut) {
   Child stopped{"lends_and_stops"};
   const auto hopeless = stopped.link().receive<CUipcMemHandle>();
   CUdeviceptr opened = 0;
@@ -345,7 +345,7 @@ bool is_connected_to(const CUipcMemHandle& handle) {
   return ends > 1;
 }
 
-TEST_F(LegacyIpcTest, OfAnOwnerThatDoesNotAnswerHoldsUpNoOthers) {
+TEST_F(LegacyIpcTest, ASilentOwnerDelaysNoOtherImporters) {
   world = std::make_unique<IpcWorld>(driver(), MemorySettings{}, std::chrono::hours{1});
   auto stopped = std::make_unique<Child>("lends_and_stops");
   Child lives{"lends"};
@@ -391,7 +391,7 @@ CHILD_ROLE(lends_and_closes_all) {
   }
 }
 
-TEST_F(LegacyIpcTest, TouchesNoFilesOfAProgramThatClosedOurs) {
+TEST_F(LegacyIpcTest, TouchesNoFilesOfAProgramThatClosedAll) {
   if (thread_sanitizer) GTEST_SKIP() << "to close what another thread uses is a race by its nature";
   Child lender{"lends_and_closes_all"};
   lender.link().wait_for_signal();
@@ -400,7 +400,7 @@ TEST_F(LegacyIpcTest, TouchesNoFilesOfAProgramThatClosedOurs) {
 }
 
 // Each driver call of an open fails in turn, until no failing call is left.
-TEST_F(LegacyIpcTest, ThatCannotBeOpenedLeavesNothingBehind) {
+TEST_F(LegacyIpcTest, AFailedOpenLeavesNothingBehind) {
   world.reset();
   Child owner{"lends"};
   const auto handle = owner.link().receive<CUipcMemHandle>();

@@ -47,7 +47,7 @@ std::vector<Message> one_of_each() {
           Refused{.why = Refusal::Freed}};
 }
 
-TEST(ShareMessage, IsReadAsItWasWritten) {
+TEST(ShareMessage, RoundTrips) {
   for (const Message& message : one_of_each()) {
     const Bytes bytes = encoded(message);
     const auto read = decode(bytes, descriptors_of(message));
@@ -80,7 +80,7 @@ TEST(ShareMessage, WithMoreOrFewerDescriptorsThanItSaysIsRefused) {
   EXPECT_FALSE(decode(encoded(chunks), 0).ok());
 }
 
-TEST(ShareMessage, OfAnotherVersionIsNamedAsSuch) {
+TEST(ShareMessage, OfAnotherVersionIsReportedAsSuch) {
   Bytes bytes = encoded(Hello{test_token()});
   bytes[4] = std::byte{protocol_version + 1};
   const auto read = decode(bytes, 0);
@@ -106,7 +106,7 @@ void expect_sound(std::span<const std::byte> bytes, std::size_t descriptors) {
 }
 
 // The fuzzer's corpus, and mutations of it with some bits changed.
-TEST(ShareMessage, OfTheFuzzersCorpusAndItsMutationsHarmsNothing) {
+TEST(ShareMessage, OfTheFuzzersCorpusOrAMutationIsHarmless) {
   std::vector<Bytes> corpus;
   const std::filesystem::path folder = CUVMM_SOURCE_DIR "/tests/fuzz/share_message";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -94,7 +94,7 @@ TEST(ShareLongPaths, AreBoundAndConnectedTo) {
   EXPECT_EQ(connect_to(path, in_time()).error().kind, ErrorKind::NotFound);
 }
 
-TEST(ShareSockets, OfTheLivingAreNeitherReplacedNorTakenAway) {
+TEST(ShareSockets, OfLiveProcessesAreNeitherReplacedNorRemoved) {
   const SharePlace place;
   const std::string path = place.socket();
   auto first = ListeningSocket::open(path, ListeningSocket::Replace::Nothing);
@@ -110,7 +110,7 @@ TEST(ShareSockets, OfTheLivingAreNeitherReplacedNorTakenAway) {
   EXPECT_TRUE(connect_to(path, in_time()).ok());
 }
 
-TEST_F(SharePlaces, WhereOneFolderIsAnothersTheNextIsTaken) {
+TEST_F(SharePlaces, AFolderOfAnotherUserIsSkipped) {
   ASSERT_TRUE(fs::create_directory(user.folder("/tmp")));
   EXPECT_EQ(AnotherUser::run([] {
               const auto had = private_folder();
@@ -127,7 +127,7 @@ void leave_a_dead_socket_at(const std::string& path) {
   (void)::bind(dead.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
 }
 
-TEST_F(SharePlaces, ADeadSocketInTheBestFolderHidesNoLivingOne) {
+TEST_F(SharePlaces, ADeadSocketInTheBestFolderHidesNoLiveOne) {
   ASSERT_EQ(::chown(place.folder().c_str(), AnotherUser::number, AnotherUser::number), 0);
   EXPECT_EQ(AnotherUser::run([&] {
               const auto path = usual_place_to_listen();
@@ -155,7 +155,7 @@ void take_the_usual_names(const AnotherUser& user) {
   for (const char* const shared : {"/tmp", "/dev/shm"}) fs::create_directory(user.folder(shared));
 }
 
-TEST_F(SharePlaces, WhoseUsualNamesAreAllTakenHasAFreshOne) {
+TEST_F(SharePlaces, AFreshFolderIsMadeIfAllUsualNamesAreTaken) {
   take_the_usual_names(user);
   EXPECT_EQ(AnotherUser::run([] {
               const auto fresh = private_folder();
@@ -169,7 +169,7 @@ TEST_F(SharePlaces, WhoseUsualNamesAreAllTakenHasAFreshOne) {
             0);
 }
 
-TEST_F(SharePlaces, AFreshFolderThatOthersMadeIsNotTaken) {
+TEST_F(SharePlaces, AFreshFolderOfAnotherUserIsNotUsed) {
   take_the_usual_names(user);
   const std::string theirs = user.folder("/tmp") + "-AAAAAA";
   ASSERT_TRUE(fs::create_directory(theirs));
@@ -180,7 +180,7 @@ TEST_F(SharePlaces, AFreshFolderThatOthersMadeIsNotTaken) {
             0);
 }
 
-TEST_F(SharePlaces, WhoLooksFindsAFreshFolderToo) {
+TEST_F(SharePlaces, ConnectingFindsAFreshFolderToo) {
   take_the_usual_names(user);
   ASSERT_EQ(::chown(place.folder().c_str(), AnotherUser::number, AnotherUser::number), 0);
   EXPECT_EQ(AnotherUser::run([&] {
@@ -237,7 +237,7 @@ TEST_F(SharePlaces, OnlyDeadSocketsOfTheUserAreRemoved) {
 }
 
 // As after setuid() in a daemon.
-TEST_F(SharePlaces, ADeadSocketGoesWhereProcIsClosedToo) {
+TEST_F(SharePlaces, ADeadSocketIsRemovedWithoutAccessToProc) {
   EXPECT_EQ(AnotherUser::run([&] {
               const std::string dead = *private_folder() + "/control-1-1";
               leave_a_dead_socket_at(dead);
@@ -248,7 +248,7 @@ TEST_F(SharePlaces, ADeadSocketGoesWhereProcIsClosedToo) {
             0);
 }
 
-TEST(PrivateFolders, StayWhatTheyWereWhenTheirPathIsReplaced) {
+TEST(PrivateFolders, StayTheSameWhenTheirPathIsReplaced) {
   const SharePlace place;
   const SharePlace elsewhere;
   const std::string path = place.folder() + "/cuvmm";
@@ -285,7 +285,7 @@ class FilesInTheirPlace {
   std::array<std::array<int, 2>, 200> pipes_{};
 };
 
-TEST(ShareFiles, OfAProgramThatClosesOursAreLeftAlone) {
+TEST(ShareFiles, AreLeftAloneAfterTheProgramClosedOurs) {
   const SharePlace place;
   const pid_t child = ::fork();
   if (child == 0) {

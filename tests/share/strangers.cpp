@@ -49,7 +49,7 @@ TEST(ShareStrangers, WithAWrongTokenGetNothing) {
   EXPECT_TRUE(Session::connect(place.socket(), test_token(), in_time()).ok());
 }
 
-TEST(ShareStrangers, OfAnotherVersionAreToldSo) {
+TEST(ShareStrangers, OfAnotherVersionGetARefusal) {
   const SharePlace place;
   RunningHost host{host_settings(place.socket())};
   const Fd socket = NEEDED(connect_to(place.socket(), in_time()));
@@ -66,7 +66,7 @@ TEST(ShareStrangers, OfAnotherVersionAreToldSo) {
   EXPECT_FALSE(receive(socket, in_time()).ok());  // and then nothing more
 }
 
-TEST(ShareStrangers, WhoSayNothingAreDroppedAndStopNobody) {
+TEST(ShareStrangers, ThatSayNothingAreDroppedAndBlockNobody) {
   const SharePlace place;
   HostSettings settings = host_settings(place.socket());
   settings.patience = std::chrono::milliseconds{50};
@@ -78,7 +78,7 @@ TEST(ShareStrangers, WhoSayNothingAreDroppedAndStopNobody) {
   EXPECT_TRUE(says_gone(answer.error())) << said(answer);
 }
 
-TEST(ShareStrangers, WhoAskBeforeTheyAreKnownAreDropped) {
+TEST(ShareStrangers, ThatAskBeforeAGreetingAreDropped) {
   const SharePlace place;
   RunningHost host{host_settings(place.socket())};
   const Fd rude = NEEDED(connect_to(place.socket(), in_time()));
@@ -86,7 +86,7 @@ TEST(ShareStrangers, WhoAskBeforeTheyAreKnownAreDropped) {
   EXPECT_FALSE(receive(rude, in_time()).ok());
 }
 
-TEST(ShareStrangers, WhoSendNonsenseAreDropped) {
+TEST(ShareStrangers, ThatSendNonsenseAreDropped) {
   const SharePlace place;
   RunningHost host{host_settings(place.socket())};
   for (const std::size_t length : {std::size_t{1}, std::size_t{16}, longest_packet + 1000}) {
@@ -98,7 +98,7 @@ TEST(ShareStrangers, WhoSendNonsenseAreDropped) {
   EXPECT_TRUE(Session::connect(place.socket(), test_token(), in_time()).ok());
 }
 
-TEST(ShareStrangers, SendDescriptorsWithoutLeavingThemHere) {
+TEST(ShareStrangers, CannotLeaveDescriptorsBehind) {
   const SharePlace place;
   const auto host = NEEDED(Host::open(host_settings(place.socket())));
   const Fd rude = NEEDED(connect_to(place.socket(), in_time()));
@@ -115,7 +115,7 @@ TEST(ShareStrangers, SendDescriptorsWithoutLeavingThemHere) {
   EXPECT_EQ(::read(reading.number(), &byte, 1), 0) << "somebody still holds the other end";
 }
 
-TEST(ShareStrangers, MoreThanMayComeAreRefused) {
+TEST(ShareStrangers, BeyondTheMaximumAreRefused) {
   const SharePlace place;
   HostSettings settings = host_settings(place.socket());
   settings.most_peers = 2;
@@ -128,7 +128,7 @@ TEST(ShareStrangers, MoreThanMayComeAreRefused) {
   EXPECT_STREQ(third.error().subject, name_of(Refusal::TooMany));
 }
 
-TEST(ShareStrangers, WhoComeInVainAreToldSo) {
+TEST(ShareStrangers, WaitingAtTheExportersEndAreTold) {
   const SharePlace place;
   auto host = std::make_unique<RunningHost>(host_settings(place.socket()));
   auto waits = NEEDED(Session::connect(place.socket(), test_token(), in_time()));
@@ -139,7 +139,7 @@ TEST(ShareStrangers, WhoComeInVainAreToldSo) {
   EXPECT_STREQ(nothing.error().subject, name_of(Refusal::Ended));
 }
 
-TEST(ShareStrangers, WhoComeAsTheExporterGoesAreToldSo) {
+TEST(ShareStrangers, ConnectingAtTheExportersEndAreTold) {
   const SharePlace place;
   auto host = NEEDED(Host::open(host_settings(place.socket())));  // which no thread serves
   std::optional<Result<Session>> came;
@@ -209,7 +209,7 @@ TEST(ShareSocket, IsGoneWithItsHostAndMayBeOpenedAgain) {
   EXPECT_TRUE(Host::open(host_settings(place.socket())).ok());
 }
 
-TEST(ShareSocket, ThatNobodyListensAtIsRemovedFromTheFolder) {
+TEST(ShareSocket, WithoutAListenerIsRemovedFromTheFolder) {
   const SharePlace place;
   const std::string path = place.folder() + "/ipc-old.sock";
   {

@@ -21,7 +21,7 @@ TEST(Granted, IsCountedHoweverSlurmWritesIt) {
   EXPECT_EQ(units("gpumem"), 1U);
 }
 
-TEST(Granted, IsNothingWhereOthersAre) {
+TEST(Granted, IsNothingIfOnlyOtherResourcesAre) {
   for (const char* list : {"", "gpu:2", "gpumemory:4096", "gres:gpu:gpumem:3", ",", "(null)"}) {
     EXPECT_FALSE(granted_of("gpumem", list)) << list;
   }

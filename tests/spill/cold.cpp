@@ -110,7 +110,7 @@ TEST_F(ColdMemoryOfAProgram, IsNoMoreThanMayBeSpilled) {
   EXPECT_LE(placement->cold(device_of(*program)), 4 * MiB);
 }
 
-TEST_F(ColdMemoryOfAProgram, IsNoneWhileGraphsRunWhoseMemoryIsNotSeen) {
+TEST_F(ColdMemoryOfAProgram, IsNoneWhileGraphsWithUnseenMemoryRun) {
   begin(leased());
   look_for(60);
   EXPECT_NE(placement->cold(device_of(*program)), 0u);
@@ -119,7 +119,7 @@ TEST_F(ColdMemoryOfAProgram, IsNoneWhileGraphsRunWhoseMemoryIsNotSeen) {
   EXPECT_EQ(placement->cold(device_of(*program)), 0u);
 }
 
-TEST_F(ColdMemoryOfAProgram, IsNotLookedForWhereNobodyLeases) {
+TEST_F(ColdMemoryOfAProgram, IsNotLookedForWithoutALeasedBudget) {
   MemorySettings alone = leased();
   alone.lessor = nullptr;
   begin(alone);
@@ -128,7 +128,7 @@ TEST_F(ColdMemoryOfAProgram, IsNotLookedForWhereNobodyLeases) {
 }
 
 // Memory that the host's budget has no room for stays on the device.
-TEST_F(ColdMemoryOfAProgram, StaysWhereTheHostHasNoRoomForIt) {
+TEST_F(ColdMemoryOfAProgram, StaysIfTheHostHasNoRoomForIt) {
   MemorySettings settings = leased();
   settings.lessor = nullptr;
   settings.host = std::make_shared<LeasedBudget>(8 * MiB);

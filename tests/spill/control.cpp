@@ -187,7 +187,7 @@ bool comes_to_pass(const std::function<bool()>& what) {
   return true;
 }
 
-TEST_F(ControlTest, AResumeCallsAPauseOffThatStillWaits) {
+TEST_F(ControlTest, AResumeCancelsAWaitingPause) {
   auto& process = *new Process{driver()};
   process.control->start();
   EndlessWork work{driver(), process};
@@ -210,7 +210,7 @@ TEST_F(ControlTest, AResumeCallsAPauseOffThatStillWaits) {
   process.end();
 }
 
-TEST_F(ControlTest, APauseThatNobodyWaitsForAnyMoreIsCalledOff) {
+TEST_F(ControlTest, AnAbandonedPauseIsCancelled) {
   auto& process = *new Process{driver()};
   process.control->start();
   EndlessWork work{driver(), process};
@@ -255,7 +255,7 @@ class CallUnderWay {
   std::thread thread_;
 };
 
-TEST_F(ControlTest, AResumeCallsAPauseOffThatWaitsForACall) {
+TEST_F(ControlTest, AResumeCancelsAPauseThatWaitsForACall) {
   auto& process = *new Process{driver()};
   process.control->start();
   CallUnderWay call{process.calls};
@@ -274,7 +274,7 @@ TEST_F(ControlTest, AResumeCallsAPauseOffThatWaitsForACall) {
   process.end();
 }
 
-TEST_F(ControlTest, APauseWhoseAskerIsGoneHoldsNobodyWhileACallRuns) {
+TEST_F(ControlTest, AnAbandonedPauseBlocksNobodyWhileACallRuns) {
   auto& process = *new Process{driver()};
   process.control->start();
   CallUnderWay call{process.calls};
@@ -303,7 +303,7 @@ TEST_F(ControlTest, APauseThatTimesOutNamesTheCallAndItsThread) {
 }
 
 // The host memory that a timed-out pause requested is still being cleared when the next one comes.
-TEST_F(ControlTest, AfterAPauseThatTimedOutTheNextOneIsServed) {
+TEST_F(ControlTest, APauseSucceedsAfterOneThatTimedOut) {
   auto& process = *new Process{driver()};
   CUdeviceptr address = 0;
   ASSERT_EQ(process.memory->allocate(&address, 256 * MiB), Answer{CUDA_SUCCESS});
@@ -328,7 +328,7 @@ TEST_F(ControlTest, AfterAPauseThatTimedOutTheNextOneIsServed) {
 }
 
 // With the name that a process of another namespace with the same number would have.
-TEST_F(ControlTest, AFileOfAnotherIsNeitherReplacedNorTakenAway) {
+TEST_F(ControlTest, AnotherProcessesFileIsNeitherReplacedNorRemoved) {
   auto first = share::ControlSocket::open();
   ASSERT_TRUE(first.ok()) << first.error().text();
   const auto second = share::ControlSocket::open();
@@ -343,7 +343,7 @@ TEST_F(ControlTest, AFileOfAnotherIsNeitherReplacedNorTakenAway) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "cuvmm" / name));
 }
 
-TEST_F(ControlTest, GarbageFillsNoLog) {
+TEST_F(ControlTest, GarbageDoesNotFloodTheLog) {
   const std::string log = folder_ / "log";
   ASSERT_TRUE(set_up_log({.file = log}).ok());
   auto socket = share::ControlSocket::open();
@@ -364,7 +364,7 @@ TEST_F(ControlTest, GarbageFillsNoLog) {
 }
 
 // Otherwise programs that clean up /tmp would take the socket for a stale one.
-TEST_F(ControlTest, ASocketThatIsServedDoesNotGrowOld) {
+TEST_F(ControlTest, AServedSocketStaysFresh) {
   auto socket = share::ControlSocket::open();
   ASSERT_TRUE(socket.ok()) << socket.error().text();
   const auto path = folder_ / "cuvmm" / only_name_in(folder_ / "cuvmm");
@@ -376,7 +376,7 @@ TEST_F(ControlTest, ASocketThatIsServedDoesNotGrowOld) {
   EXPECT_GT(facts.st_mtime, 1);
 }
 
-TEST_F(ControlTest, WhatTheDeadLeaveIsNoProcess) {
+TEST_F(ControlTest, ADeadProcessesSocketIsNoProcess) {
   ASSERT_TRUE(share::private_folder().ok());
   const std::string name = "control-1-1";
   const Fd dead{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
@@ -388,7 +388,7 @@ TEST_F(ControlTest, WhatTheDeadLeaveIsNoProcess) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST_F(ControlTest, WithoutASocketNobodyCanBeTold) {
+TEST_F(ControlTest, WithoutASocketATellFails) {
   const auto told = share::tell(1, request(ControlWhat::State), soon());
   ASSERT_FALSE(told.ok());
   EXPECT_EQ(told.error().kind, ErrorKind::NotFound);

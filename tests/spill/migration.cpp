@@ -111,7 +111,7 @@ class MigrationTest : public PauseTest {
   }
 };
 
-TEST_F(MigrationTest, MemoryGoesAndComesUnderItsAddresses) {
+TEST_F(MigrationTest, MemoryMovesOutAndInAtTheSameAddresses) {
   Program program{driver(), settings()};
   program.take_some_of_everything();
   ASSERT_NE(spilled(program), 0u);
@@ -163,7 +163,7 @@ TEST_F(MigrationTest, TwoBlocksChangePlaces) {
   program.free_all();
 }
 
-TEST_F(MigrationTest, WhatAnotherProcessHoldsStays) {
+TEST_F(MigrationTest, MemoryOpenInAnotherProcessStays) {
   Program program{driver(), settings()};
   program.add(8 * MiB, false);
   program.add(8 * MiB, true);
@@ -183,7 +183,7 @@ TEST_F(MigrationTest, MemoryWithSyncMemopsStays) {
   expect_nothing_leaves(program);
 }
 
-TEST_F(MigrationTest, WorkThatDoesNotEndInTimeLeavesAllInPlace) {
+TEST_F(MigrationTest, UnfinishedWorkLeavesEverythingInPlace) {
   Program program{driver(), settings()};
   program.add(8 * MiB, true);
   const CallBarrier::Pass inside{program.calls};
@@ -198,7 +198,7 @@ TEST_F(MigrationTest, WorkThatDoesNotEndInTimeLeavesAllInPlace) {
   program.expect_intact();
 }
 
-TEST_F(MigrationTest, RandomOnesKeepEveryByte) {
+TEST_F(MigrationTest, RandomMigrationsKeepEveryByte) {
   Program program{driver(), settings()};
   LastUses uses;
   Placement placement{parts_of(program), uses};
@@ -228,7 +228,7 @@ enum class Failing { Once, FromThereOn };  // the latter counts from the start o
 
 // Whichever call fails, the program continues with all its memory, wherever that now resides; or it
 // is held until the driver can map the unbacked addresses again.
-TEST_F(MigrationTest, LosesNothingWhateverCallFails) {
+TEST_F(MigrationTest, LosesNothingWhicheverCallFails) {
   int stuck = 0;
   for (const Failing failing : {Failing::Once, Failing::FromThereOn}) {
     for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
@@ -270,7 +270,7 @@ TEST_F(MigrationTest, LosesNothingWhateverCallFails) {
 }
 
 // The driver has ended and has taken everything back: there is nothing to lose or to wait for.
-TEST_F(MigrationTest, AProgramThatEndsInTheMiddleOfItIsNotHeld) {
+TEST_F(MigrationTest, AProgramThatEndsDuringAMigrationIsNotHeld) {
   for_each_call_failing_from({}, CUDA_ERROR_DEINITIALIZED, [](FaultyDriver&, Changing& changing) {
     EXPECT_FALSE(changing.placement.is_stuck());
     changing.look();
@@ -280,7 +280,7 @@ TEST_F(MigrationTest, AProgramThatEndsInTheMiddleOfItIsNotHeld) {
   });
 }
 
-TEST_F(MigrationTest, AProgramThatIsHeldGoesOnOnceTheDriverHasEnded) {
+TEST_F(MigrationTest, AHeldProgramContinuesOnceTheDriverHasEnded) {
   int stuck = 0;
   for_each_call_failing_from(begin_of_exchange, CUDA_ERROR_UNKNOWN,
                              [&](FaultyDriver& faulty, Changing& changing) {
@@ -294,14 +294,14 @@ TEST_F(MigrationTest, AProgramThatIsHeldGoesOnOnceTheDriverHasEnded) {
   EXPECT_GT(stuck, 0) << "where the driver maps nothing any more";
 }
 
-TEST_F(MigrationTest, WhoHoldsAProgramMayEndWithTheDriver) {
+TEST_F(MigrationTest, APlacementThatHoldsAProgramMayEndWithTheDriver) {
   for_each_call_failing_from(
       begin_of_exchange, CUDA_ERROR_UNKNOWN,
       [](FaultyDriver& faulty, Changing&) { faulty.fail_from(1, CUDA_ERROR_DEINITIALIZED); });
 }
 
 // Memory that a program uses moves in, memory that it does not use moves out.
-TEST_F(MigrationTest, TheBlockThatIsUsedComesInForTheOneThatIsNot) {
+TEST_F(MigrationTest, AUsedBlockMovesInForAnUnusedOne) {
   MemorySettings chosen = settings();
   chosen.limit = SizeLimit::of_bytes(160 * MiB);
   chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(1 * GiB)};

@@ -15,7 +15,7 @@
 namespace cuvmm::test {
 namespace {
 
-TEST_F(PauseTest, GivesAllDeviceMemoryBackAndRestoresIt) {
+TEST_F(PauseTest, ReleasesAllDeviceMemoryAndRestoresIt) {
   Program program{driver(), {}};
   program.take_some_of_everything();
   const Size before = memory_info().free;
@@ -38,7 +38,7 @@ TEST_F(PauseTest, GivesAllDeviceMemoryBackAndRestoresIt) {
   program.free_all();
 }
 
-TEST_F(PauseTest, SaysTheSameWhenAskedAgain) {
+TEST_F(PauseTest, IsIdempotent) {
   Program program{driver(), {}};
   program.take_some_of_everything();
   const auto nothing = program.pauser->resume(Partly::No);
@@ -90,7 +90,7 @@ TEST_F(PauseTest, WorkOfAContextThatHasNoMemoryIsWaitedFor) {
 }
 
 // Memory of a device's pool outlives the context in which it was allocated.
-TEST_F(PauseTest, WithoutAContextItIsRefusedAndTheProgramGoesOn) {
+TEST_F(PauseTest, WithoutAContextItIsRefusedAndTheProgramContinues) {
   Program program{driver(), {}};
   CUcontext own = nullptr;
   ASSERT_CUDA(driver().cuCtxCreate_v3020(&own, 0, device()));
@@ -125,7 +125,7 @@ TEST_F(PauseTest, KernelsReadTheSameWordsAfterwards) {
   EXPECT_EQ(program.memory->free(address), Answer{CUDA_SUCCESS});
 }
 
-TEST_F(PauseTest, WhatAnotherProcessHoldsStays) {
+TEST_F(PauseTest, MemoryOpenInAnotherProcessStays) {
   Program program{driver(), {}};
   program.add(8 * MiB, false);
   program.add(256 * KiB, false);
@@ -174,7 +174,7 @@ TEST_F(PauseTest, MemoryWithSyncMemopsStays) {
   program.expect_intact();
 }
 
-TEST_F(PauseTest, WorkThatDoesNotEndInTimeRefusesIt) {
+TEST_F(PauseTest, IsRefusedIfWorkDoesNotEndInTime) {
   Program program{driver(), {}};
   program.add(4 * MiB, false);
   std::atomic<bool> ends{false};
@@ -201,7 +201,7 @@ TEST_F(PauseTest, WorkThatDoesNotEndInTimeRefusesIt) {
   EXPECT_CUDA(driver().cuStreamDestroy(stream));
 }
 
-TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrGoesOnPartly) {
+TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {
   MemorySettings settings;
   settings.limit = SizeLimit::of_bytes(64 * MiB);
   Program program{driver(), settings};
@@ -233,7 +233,7 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrGoesOnPartly) {
 
 // Whichever call fails, the program continues with all its memory, or stays paused and can be
 // resumed later.
-TEST_F(PauseTest, LosesNothingWhateverCallFails) {
+TEST_F(PauseTest, LosesNothingWhicheverCallFails) {
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
     for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario;
@@ -268,7 +268,7 @@ std::string held_whatever_the_handles() {
   return std::regex_replace(held_by_the_process(), std::regex("chunk 0x[0-9a-f]+"), "chunk");
 }
 
-TEST_F(PauseTest, IsRefusedBeforeAnythingIsPinnedThatTheHostsBudgetDoesNotAllow) {
+TEST_F(PauseTest, BeyondTheHostsBudgetIsRefusedBeforeAnythingIsPinned) {
   MemorySettings settings;
   settings.host = std::make_shared<LeasedBudget>(16 * MiB);
   Program program{driver(), settings};
@@ -281,7 +281,7 @@ TEST_F(PauseTest, IsRefusedBeforeAnythingIsPinnedThatTheHostsBudgetDoesNotAllow)
   program.expect_to_go_on();
 }
 
-TEST_F(PauseTest, WhatItPinsCountsAgainstTheHostsBudgetUntilItIsGivenBack) {
+TEST_F(PauseTest, PinnedMemoryCountsAgainstTheHostsBudgetUntilReleased) {
   MemorySettings settings;
   settings.host = std::make_shared<LeasedBudget>(64 * MiB);
   Program program{driver(), settings};
@@ -313,7 +313,7 @@ TEST_F(PauseTest, AThousandTimesLeakNothing) {
   program.free_all();
 }
 
-TEST_F(PauseTest, SpilledMemoryComesThroughItToo) {
+TEST_F(PauseTest, SpilledMemorySurvivesItToo) {
   MemorySettings settings;
   settings.limit = SizeLimit::of_bytes(16 * MiB);
   settings.spill = {SpillTo::Host, SizeLimit::of_bytes(64 * MiB)};

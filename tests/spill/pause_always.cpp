@@ -220,7 +220,7 @@ TEST_F(PauseAlways, HostMemoryIsKeptForTheNextTimeAndGivenBackWhenIdle) {
   program.expect_intact();
 }
 
-TEST_F(PauseAlways, HostMemoryIsPinnedAheadButNoMoreThanThereIsToMove) {
+TEST_F(PauseAlways, NoMoreHostMemoryIsPinnedAheadThanCanBeMoved) {
   Program program{driver(), {}};
   program.add(8 * MiB, false);
   while (program.pauser->look_after_stock(unlimited, Duration{0})) {

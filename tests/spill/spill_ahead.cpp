@@ -49,7 +49,7 @@ TEST_F(SpillAheadTest, AQuarterOfTheBoundIsReadyWhenTheDeviceIsNearlyFull) {
   program.free_all();
 }
 
-TEST_F(SpillAheadTest, WhatNobodyNeedsForLongGoesBack) {
+TEST_F(SpillAheadTest, LongUnusedMemoryIsReleased) {
   Program program{driver(), settings()};
   program.add(62 * MiB, false);
   SpillAhead ahead;
@@ -67,7 +67,7 @@ TEST_F(SpillAheadTest, WhatNobodyNeedsForLongGoesBack) {
 }
 
 // Mapped free memory is as good as ready memory, and is released in the same way.
-TEST_F(SpillAheadTest, WhatIsMappedAndFreeCountsAsReady) {
+TEST_F(SpillAheadTest, MappedFreeMemoryCountsAsReady) {
   Program program{driver(), settings()};
   program.add(62 * MiB, false);
   program.add(32 * MiB, true);
@@ -87,7 +87,7 @@ TEST_F(SpillAheadTest, WhatIsMappedAndFreeCountsAsReady) {
 }
 
 // If as much is needed again, it is ready, and more.
-TEST_F(SpillAheadTest, AsMuchIsReadyAsWasNeededAtTheMostAndMore) {
+TEST_F(SpillAheadTest, MoreThanThePeakNeedIsReady) {
   MemorySettings chosen = settings();
   chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(1 * GiB)};
   Program program{driver(), chosen};

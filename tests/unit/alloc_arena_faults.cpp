@@ -135,7 +135,7 @@ TEST_F(ArenaFaults, Trimming) {
 }
 
 // Once a driver that refused everything works again, so does the arena.
-TEST_F(ArenaFaults, WhatIsBrokenIsMended) {
+TEST_F(ArenaFaults, RecoversOnceTheDriverWorksAgain) {
   for (std::uint64_t number = 1; number < 40; ++number) {
     SCOPED_TRACE("from driver call " + std::to_string(number));
     FaultyDriver faulty{driver()};

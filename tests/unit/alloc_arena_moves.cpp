@@ -31,7 +31,7 @@ class ArenaMoves : public ArenaTest {
   }
 };
 
-TEST_F(ArenaMoves, EveryFreeChunkOfACombCanBeHadAsOneBlock) {
+TEST_F(ArenaMoves, AllFreeChunksOfACombServeOneBlock) {
   ArenaWorld& world = given({.limit_granules = 32});
   const auto live = given_comb(world);
   const Block& block = world.given_block(world.granules(16));
@@ -41,7 +41,7 @@ TEST_F(ArenaMoves, EveryFreeChunkOfACombCanBeHadAsOneBlock) {
   world.expect_intact(block);
 }
 
-TEST_F(ArenaMoves, NoMoreMovesThanIsMissing) {
+TEST_F(ArenaMoves, MovesOnlyAsMuchAsIsMissing) {
   ArenaWorld& world = given({.limit_granules = 8});
   const auto blocks = world.given_blocks(8, world.granule);
   for (const std::size_t i : {1u, 2u, 3u, 5u}) world.free_for_anyone(*blocks[i]);
@@ -85,7 +85,7 @@ TEST_F(ArenaMoves, PendingWorkIsWaitedForWhenNothingElseIsLeft) {
   for (const Block* one : live) world.expect_intact(*one);
 }
 
-TEST_F(ArenaMoves, WhatIsStillInUseIsNeitherMovedNorHadByAnotherStream) {
+TEST_F(ArenaMoves, PendingMemoryIsNeitherMovedNorReusedByAnotherStream) {
   ArenaWorld& world = given({.limit_granules = 8});
   const auto blocks = world.given_blocks(8, world.granule);
   const CUdeviceptr freed = blocks[3]->address();
@@ -107,7 +107,7 @@ TEST_F(ArenaMoves, WhatIsStillInUseIsNeitherMovedNorHadByAnotherStream) {
   EXPECT_OK(world.arena().allocate(world.granules(1), 1));
 }
 
-TEST_F(ArenaMoves, RefusedBeyondTheLimitAndHadAfterAFree) {
+TEST_F(ArenaMoves, RefusesBeyondTheLimitUntilAFree) {
   ArenaWorld& world = given({.limit_granules = 4});
   Block& block = world.given_block(world.granules(3));
   EXPECT_EQ(outcome(world.arena().allocate(world.granules(2), 1)), "out of memory");
@@ -128,7 +128,7 @@ TEST_F(ArenaMoves, PartlyNewAndPartlyMoved) {
 
 // A free chunk of eight granules and eight small free chunks before a gap of two, with nothing
 // behind: the large chunk fits nowhere.
-TEST_F(ArenaMoves, ALargeFreeChunkIsMadeSmall) {
+TEST_F(ArenaMoves, ALargeFreeChunkIsReplacedBySmallOnes) {
   ArenaWorld& world = given({.reserve_granules = 21, .largest_chunk = 8 * usual_granule});
   Block& large = world.given_block(world.granules(8));
   ASSERT_EQ(world.arena().counters().mapped_chunks, 1u);
@@ -148,7 +148,7 @@ TEST_F(ArenaMoves, ALargeFreeChunkIsMadeSmall) {
   EXPECT_LE(world.budget->committed_bytes(), world.budget->limit());
 }
 
-TEST_F(ArenaMoves, ChunksOfAnotherArenaAreHad) {
+TEST_F(ArenaMoves, TakesFreeChunksOfAnotherArena) {
   ArenaWorld& world = given({.limit_granules = 8});
   const auto other = world.make_arena();
   Block& block = *GIVEN_VALUE(other->allocate(world.granules(6), 1));
@@ -161,7 +161,7 @@ TEST_F(ArenaMoves, ChunksOfAnotherArenaAreHad) {
 }
 
 // Each request takes its chunks one by one; if both hold half of them, they must not both give up.
-TEST_F(ArenaMoves, OfTwoWhoAskForMoreThanHalfOneIsServed) {
+TEST_F(ArenaMoves, OfTwoRequestsForMoreThanHalfOneSucceeds) {
   ArenaWorld& world = given({.limit_granules = 20, .wait = Duration{10'000'000}});
   std::atomic<int> arrived{0};
   std::array<Block*, 2> had{};
@@ -192,7 +192,7 @@ TEST_F(ArenaMoves, OfTwoWhoAskForMoreThanHalfOneIsServed) {
   other.join();
 }
 
-TEST_F(ArenaMoves, WhatCannotBeHadIsRefusedBeforeAnythingIsGivenUp) {
+TEST_F(ArenaMoves, AnImpossibleRequestIsRefusedBeforeAnythingIsReleased) {
   ArenaWorld& world = given({.limit_granules = 8});
   const auto other = world.make_arena();
   other->free(*GIVEN_VALUE(other->allocate(world.granules(4), 1)), {});
@@ -205,7 +205,7 @@ TEST_F(ArenaMoves, WhatCannotBeHadIsRefusedBeforeAnythingIsGivenUp) {
 
 // At the end less is missing, but the memory free there is all that can move: the arena must build
 // on the halves of chunks.
-TEST_F(ArenaMoves, WhatCannotMoveIsBuiltOn) {
+TEST_F(ArenaMoves, BuildsOnMemoryThatCannotMove) {
   ArenaWorld& world = given({.limit_granules = 6, .reserve_granules = 48});
   const Size half = world.granule / 2;
   world.given_block(half);

@@ -73,7 +73,7 @@ TEST(AllocationMap, FindsTheEndOfAnAllocationOfManySpans) {
   EXPECT_FALSE(map.find(base + 4 * MiB + 100 * GiB));
 }
 
-TEST(AllocationMap, WhatIsNotHeldIsNotFound) {
+TEST(AllocationMap, AReleasedAllocationIsNotFound) {
   Held held;
   AllocationMap map;
   PlainAllocation& one = held.at(base, 4096);
@@ -85,7 +85,7 @@ TEST(AllocationMap, WhatIsNotHeldIsNotFound) {
   EXPECT_TRUE(map.find(base));
 }
 
-TEST(AllocationMap, OneOfAllWhoFreeTheSameGetsIt) {
+TEST(AllocationMap, OnlyOneOfSeveralFreesSucceeds) {
   Held held;
   AllocationMap map;
   map.add(held.at(base, 4096));
@@ -95,7 +95,7 @@ TEST(AllocationMap, OneOfAllWhoFreeTheSameGetsIt) {
   EXPECT_FALSE(seen->allocation->try_release(seen->facts));
 }
 
-TEST(AllocationMap, RecordThatServesAnotherIsNotLetGoByOldFacts) {
+TEST(AllocationMap, OldFactsDoNotReleaseAReusedRecord) {
   Held held;
   AllocationMap map;
   PlainAllocation& one = held.at(base, 4096);
@@ -108,7 +108,7 @@ TEST(AllocationMap, RecordThatServesAnotherIsNotLetGoByOldFacts) {
   EXPECT_TRUE(one.is_held());
 }
 
-TEST(AllocationMap, SmallOnesUnderALargeOneAreForgotten) {
+TEST(AllocationMap, ReleasedSmallOnesUnderALargeOneAreForgotten) {
   Held held;
   AllocationMap map;
   std::vector<PlainAllocation*> small;
@@ -130,7 +130,7 @@ TEST(AllocationMap, SmallOnesUnderALargeOneAreForgotten) {
 }
 
 // Cached allocations stay listed while the table around them grows.
-TEST(AllocationMap, KeepsWhatIsNotHeldWhileItsTableGrows) {
+TEST(AllocationMap, KeepsReleasedAllocationsWhileItsTableGrows) {
   Held held;
   AllocationMap map;
   std::vector<PlainAllocation*> kept;
@@ -221,7 +221,7 @@ TEST(AllocationMap, RandomOperations) {
   }
 }
 
-TEST(AllocationMap, ReadersSeeWholeAllocationsWhileOthersComeAndGo) {
+TEST(AllocationMap, ReadersSeeConsistentAllocationsDuringChanges) {
   AllocationMap map;
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> seen{0};

@@ -26,7 +26,7 @@ TEST_F(MemoryTest, KeepsNoMoreThanItIsToldTo) {
 }
 
 // The attribute restricts the pool's own reuse only.
-TEST_F(MemoryTest, APoolThatReusesNothingByChanceGivesOthersWhatIsDone) {
+TEST_F(MemoryTest, WithoutOpportunisticReuseAPoolStillReleasesCompletedFrees) {
   CUmemoryPool standard = nullptr;
   GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
   memory().pool(standard)->order().allow_opportunistic(false);
@@ -80,7 +80,7 @@ TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
   }
 }
 
-TEST_F(MemoryTest, OfAContextThatEndedIsNoAllocationAnyMore) {
+TEST_F(MemoryTest, OfAnEndedContextIsForgotten) {
   CUdeviceptr address = 0;
   {
     OwnContext own;
@@ -147,7 +147,7 @@ TEST_F(MemoryTest, PoolsAndContextsStayWhileAnotherThreadMayLookAtThem) {
   EXPECT_EQ(memory().retired_count(), 0U);
 }
 
-TEST_F(MemoryTest, AHandleThatEndedIsTheDriversUntilItBeginsAgain) {
+TEST_F(MemoryTest, AnEndedContextIsLeftToTheDriverUntilItBeginsAgain) {
   const CUcontext current = current_context(driver());
   memory().context_ended(current);
   CUdeviceptr address = 0;
@@ -157,7 +157,7 @@ TEST_F(MemoryTest, AHandleThatEndedIsTheDriversUntilItBeginsAgain) {
   EXPECT_EQ(memory().free(given(large)), Answer{CUDA_SUCCESS});
 }
 
-TEST_F(MemoryTest, AfterALostContextEverythingNewIsAskedOfTheDriver) {
+TEST_F(MemoryTest, AfterALostContextNewAllocationsAreLeftToTheDriver) {
   const CUdeviceptr address = given(large);
   memory().context_is_lost();
   CUdeviceptr more = 0;

@@ -39,7 +39,7 @@ TEST_F(MemoryTest, AFreeOfAnInnerOrFreedAddressIsRefused) {
   EXPECT_EQ(memory().free(address), std::nullopt) << "the driver refuses what it never gave";
 }
 
-TEST_F(MemoryTest, AFreeOnAnotherDevicesStreamIsWaitedForByWhoLacksTheMemory) {
+TEST_F(MemoryTest, AnAllocationMayWaitForAFreeOnAnotherDevicesStream) {
   NEEDS_DEVICES(2);
   const CUdeviceptr block = given_ordered(large);
   {
@@ -56,7 +56,7 @@ TEST_F(MemoryTest, AFreeOnAnotherDevicesStreamIsWaitedForByWhoLacksTheMemory) {
 
 // A capture that has just begun must not be broken by a wait that the driver's own free would not
 // make.
-TEST_F(MemoryTest, OnceThereWasACaptureAFreeWaitsAsTheDriversDoes) {
+TEST_F(MemoryTest, AfterACaptureAFreeWaitsAsTheDriversDoes) {
   const CUdeviceptr address = given(large);
   captures.began();
   captures.ended();
@@ -68,7 +68,7 @@ TEST_F(MemoryTest, OnceThereWasACaptureAFreeWaitsAsTheDriversDoes) {
   EXPECT_EQ(faulty.count_of("cuMemFree"), freed + 1);
 }
 
-TEST_F(MemoryTest, AFreeOnAFullCardDoesNotFailForWantOfMemory) {
+TEST_F(MemoryTest, AFreeOnAFullCardNeedsNoMemory) {
   const CUdeviceptr address = given(large);
   captures.began();
   captures.ended();
@@ -90,7 +90,7 @@ TEST_F(MemoryTest, AWaitThatFailsLeavesTheAllocationHeld) {
 }
 
 // The current context is then another one, whose work proves nothing.
-TEST_F(MemoryTest, AFreeWaitsForNoOtherContextInPlaceOfOneThatIsGone) {
+TEST_F(MemoryTest, AFreeInAnEndedContextWaitsForNoOtherContext) {
   OwnContext own;
   const CUdeviceptr address = given(large);
   own.leave();
@@ -105,7 +105,7 @@ TEST_F(MemoryTest, AFreeWaitsForNoOtherContextInPlaceOfOneThatIsGone) {
   end();
 }
 
-TEST_F(MemoryTest, BesideACaptureAFreeTriesNoOtherContextInPlaceOfOneThatIsGone) {
+TEST_F(MemoryTest, BesideACaptureAFreeInAnEndedContextTriesNoOtherContext) {
   OwnContext own;
   const CUdeviceptr address = given(large);
   own.leave();
@@ -120,7 +120,7 @@ TEST_F(MemoryTest, BesideACaptureAFreeTriesNoOtherContextInPlaceOfOneThatIsGone)
   end();
 }
 
-TEST_F(MemoryTest, AWaitForAContextThatIsGoneWaitsForNoOther) {
+TEST_F(MemoryTest, AWaitForAnEndedContextWaitsForNoOtherContext) {
   OwnContext own;
   own.leave();
   faulty.forget_calls();
@@ -146,7 +146,7 @@ TEST_F(MemoryTest, NothingIsWaitedForTwice) {
 }
 
 // The work ends when the free waits for it, or after the free has returned without waiting.
-TEST_F(MemoryTest, OnAFullCardAFreeWaitsForWorkThatRunsThoughThereWasACapture) {
+TEST_F(MemoryTest, OnAFullCardAFreeWaitsForWorkEvenAfterACapture) {
   const CUdeviceptr address = given(large);
   captures.began();
   captures.ended();

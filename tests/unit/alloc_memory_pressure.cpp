@@ -53,7 +53,7 @@ class MemoryUnderPressure : public DriverContract {
   std::optional<Memory> memory_;
 };
 
-TEST_F(MemoryUnderPressure, WaitsForAThreadThatIsLettingGo) {
+TEST_F(MemoryUnderPressure, WaitsForAThreadThatIsReleasing) {
   CUdeviceptr cached = 0;
   ASSERT_EQ(memory().allocate_ordered(&cached, 16 * MiB, StreamName{}), Answer{CUDA_SUCCESS});
   ASSERT_EQ(memory().free_ordered(cached, StreamName{}), Answer{CUDA_SUCCESS});

@@ -52,14 +52,14 @@ TEST_F(DevicesByAddress, AreSeenWhileTheyAreOpen) {
   }
 }
 
-TEST_F(DevicesByAddress, AreNotMistakenForWhatElseIsThere) {
+TEST_F(DevicesByAddress, ExcludeOtherDeviceFiles) {
   make("/dev/nvidia-fs0");
   open("/dev/infiniband/rdma_cm");
   EXPECT_FALSE(holds_device_by_address(root_));
 }
 
 // The device found last is checked first, whatever has become of its descriptor number.
-TEST_F(DevicesByAddress, AreAnsweredForByTheOneThatWasFoundLast) {
+TEST_F(DevicesByAddress, AreStillFoundAfterADescriptorIsReused) {
   open("/dev/infiniband/uverbs0");
   EXPECT_TRUE(holds_device_by_address(root_));
   const int first = open_;
@@ -73,7 +73,7 @@ TEST_F(DevicesByAddress, AreAnsweredForByTheOneThatWasFoundLast) {
   EXPECT_FALSE(holds_device_by_address(root_));
 }
 
-TEST_F(DevicesByAddress, AreKnownOnceTheyWereFoundAndUntilTheyAreClosed) {
+TEST_F(DevicesByAddress, AreRememberedUntilTheyAreClosed) {
   open("/dev/infiniband/uverbs0");
   EXPECT_TRUE(holds_device_by_address(root_));
   EXPECT_TRUE(still_holds_device_by_address(root_));
@@ -82,7 +82,7 @@ TEST_F(DevicesByAddress, AreKnownOnceTheyWereFoundAndUntilTheyAreClosed) {
 }
 
 // As after chroot(): devices opened before are still open.
-TEST_F(DevicesByAddress, AreLookedForWhereDevicesAreNotSeenAnyMore) {
+TEST_F(DevicesByAddress, AreFoundWithoutADeviceFolder) {
   open("/dev/infiniband/uverbs3");
   std::filesystem::remove_all(root_ + "/dev");
   EXPECT_TRUE(holds_device_by_address(root_));

@@ -32,7 +32,7 @@ Size natively(Size memory, Size block, Size granule) {
 
 class WindowsComb : public WindowsTest, public ::testing::WithParamInterface<Comb> {};
 
-TEST_P(WindowsComb, ComesBackAsOneBlock) {
+TEST_P(WindowsComb, IsRecoveredAsOneBlock) {
   PRINT_SEED_ON_FAILURE();
   const Comb& comb = GetParam();
   if (test_scale() < 1 && comb.memory > 1 * GiB) GTEST_SKIP() << "too much for a sanitizer";
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Comb{64 * MiB, Freed::AtRandom, comb_size, 1.0}),
     name_of_comb);
 
-TEST_F(WindowsTest, ACombOfAllSizesMostlyComesBack) {
+TEST_F(WindowsTest, ACombOfAllSizesIsMostlyRecovered) {
   PRINT_SEED_ON_FAILURE();
   WindowsWorld world{driver(), 1 * GiB};
   std::mt19937_64 random{seed()};

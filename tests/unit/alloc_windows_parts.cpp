@@ -63,7 +63,7 @@ double lost_to_a_comb(Size count, Size period) {
   return (most - ideal) / (static_cast<double>(chunks) - ideal);
 }
 
-TEST(SlotOrder, RegularCombsThinAllSlotsAlike) {
+TEST(SlotOrder, RegularCombsThinAllSlotsEvenly) {
   PRINT_SEED_ON_FAILURE();
   for (Size count = 1; count <= 32; ++count) {
     EXPECT_LT(lost_to_a_comb(count, 2), 0.05) << count << " slots, every second";
@@ -166,7 +166,7 @@ TEST(Colouring, PiecesOfAllSizesNeedFewMore) {
   EXPECT_LT(static_cast<double>(coloured.chunks_left), 1.10 * static_cast<double>(coloured.fewest));
 }
 
-TEST(Colouring, ChunksThatStayTakePiecesAndAreNotEmptied) {
+TEST(Colouring, RemainingChunksReceivePiecesAndAreNotEmptied) {
   PRINT_SEED_ON_FAILURE();
   std::mt19937_64 random{seed()};
   const auto pieces = random_pieces(random, 60, 256 * KiB, 256 * KiB);
@@ -188,7 +188,7 @@ TEST(Colouring, EmptiesTheCheapestFirst) {
   EXPECT_NE(colouring.chunk_of(moved), 3u);
 }
 
-TEST(Colouring, MorePiecesThanCanBeLookedAtTogetherStillPack) {
+TEST(Colouring, MorePiecesThanOneGroupStillPack) {
   if (test_scale() < 1) GTEST_SKIP() << "takes a while under a sanitizer";
   std::mt19937_64 random{seed()};
   constexpr std::size_t chunks = 12'000;  // with that many shapes there is more than one group
@@ -212,14 +212,14 @@ TEST_F(WindowAddressesTest, AreReservedInStepsUpToABound) {
   EXPECT_EQ(outcome(addresses.take(granule)), "out of addresses");
 }
 
-TEST_F(WindowAddressesTest, AreReservedInSmallerStepsWhereTheDriverRefuses) {
+TEST_F(WindowAddressesTest, AreReservedInSmallerStepsIfTheDriverRefuses) {
   WindowAddresses addresses{driver(), {granule, 1024 * TiB, 4096 * TiB}};
   ASSERT_OK(addresses.take(granule));
   EXPECT_LT(addresses.reserved_bytes(), 1024 * TiB);
   EXPECT_EQ(outcome(addresses.take(1025 * TiB)), "out of addresses");
 }
 
-TEST_F(WindowAddressesTest, GivenBackTheyAreOneAgain) {
+TEST_F(WindowAddressesTest, MergeWhenReturned) {
   PRINT_SEED_ON_FAILURE();
   std::mt19937_64 random{seed()};
   WindowAddresses addresses{driver(), {granule, 256 * MiB, 256 * MiB}};

@@ -178,7 +178,7 @@ class RandomWindows : public WindowsTest {
   int spilled_ = 0;  // number of times that memory was spilled
 };
 
-TEST_F(RandomWindows, BlocksStayWhereTheyAreAndKeepWhatIsInThem) {
+TEST_F(RandomWindows, BlocksKeepTheirAddressesAndContents) {
   PRINT_SEED_ON_FAILURE();
   for (std::uint64_t i = 0; i < scaled(6000) && !HasFailure(); ++i) {
     SCOPED_TRACE("step " + std::to_string(i));

@@ -80,7 +80,7 @@ TEST(Fd, MovedIsClosedOnce) {
   EXPECT_EQ(third.number(), number);
 }
 
-TEST(Fd, GivenUpStaysOpen) {
+TEST(Fd, ReleasedStaysOpen) {
   int number;
   {
     Fd file = opened();

@@ -166,7 +166,7 @@ TEST(LoadDriver, PerThreadFormIsAskedForInAVersionThatHasIt) {
   EXPECT_EQ(place(driver->cuMemcpyHtoD_per_thread), named.at("cuMemcpyHtoD_v2_ptds"));
 }
 
-TEST(LoadDriver, WhatCuGetProcAddressDoesNotKnowIsFoundBySymbol) {
+TEST(LoadDriver, FunctionsUnknownToCuGetProcAddressAreFoundBySymbol) {
   NamedDriver named{12080};
   named.has_get_proc_address();
   const auto driver = named.load();
@@ -175,7 +175,7 @@ TEST(LoadDriver, WhatCuGetProcAddressDoesNotKnowIsFoundBySymbol) {
   EXPECT_FALSE(driver->has(Call::cuMemcpyBatchAsync_v2));
 }
 
-TEST(LoadDriver, NoDriverIsSaid) {
+TEST(LoadDriver, AMissingDriverIsReported) {
   NamedDriver named{13000};
   named.is_not_installed();
   const auto driver = named.load();
@@ -183,7 +183,7 @@ TEST(LoadDriver, NoDriverIsSaid) {
   EXPECT_EQ(driver.error().kind, ErrorKind::DriverMissing);
 }
 
-TEST(LoadDriver, ALibraryThatIsNoDriverIsSaid) {
+TEST(LoadDriver, ALibraryThatIsNoDriverIsReported) {
   NamedDriver named{13000};
   named.is_not_a_driver();
   EXPECT_EQ(named.load().error().kind, ErrorKind::DriverMissing);
@@ -199,7 +199,7 @@ TEST(LoadDriver, ADriverTooOldIsRefusedWithBothVersions) {
             "the driver has 10.2");
 }
 
-TEST(LoadDriver, TheOldestDriverIsEnough) {
+TEST(LoadDriver, TheOldestSupportedDriverLoads) {
   const NamedDriver named{11000};
   const auto driver = named.load();
   ASSERT_TRUE(driver) << driver.error().text();
@@ -277,12 +277,12 @@ TEST(DriverCheck, TurnsAnAnswerIntoATypedError) {
             "map chunk: out of memory (CUDA_ERROR_OUT_OF_MEMORY, CUDA error 2), 2.00 MiB asked");
 }
 
-TEST(ToCuda, GivesTheDriversOwnAnswerBack) {
+TEST(ToCuda, KeepsTheDriversOwnAnswer) {
   const Error error{.kind = ErrorKind::DriverFailed, .driver_code = CUDA_ERROR_ILLEGAL_ADDRESS};
   EXPECT_EQ(to_cuda(error), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-TEST(ToCuda, SaysWhatADriverWouldHaveSaid) {
+TEST(ToCuda, MapsOurErrorsToDriverErrors) {
   const std::pair<ErrorKind, CUresult> table[] = {
       {ErrorKind::InvalidArgument, CUDA_ERROR_INVALID_VALUE},
       {ErrorKind::InvalidOption, CUDA_ERROR_INVALID_VALUE},

@@ -200,13 +200,13 @@ TEST(DriverTable, EveryPerThreadFormBelongsToARow) {
   }
 }
 
-TEST(DriverTable, WhatIsNotHookedHasItsReason) {
+TEST(DriverTable, UnhookedFunctionsHaveAReason) {
   for (const Row& row : not_hooked_rows()) {
     EXPECT_GE(row.reason.size(), 10u) << text_of(row);
   }
 }
 
-TEST(DriverTable, WhatSubmitsOrChangesMemoryIsHooked) {
+TEST(DriverTable, FunctionsThatSubmitOrChangeMemoryAreHooked) {
   const char* prefixes[] = {"cuMemcpy",      "cuMemset",  "cuLaunch", "cuStreamBeginCapture",
                             "cuGraphLaunch", "cuMemPool", "cuIpc",    "cuMemMap",
                             "cuStreamWait"};
@@ -216,7 +216,7 @@ TEST(DriverTable, WhatSubmitsOrChangesMemoryIsHooked) {
   }
 }
 
-TEST(DriverTable, RequiredIsOnlyWhatTheOldestDriverMayHave) {
+TEST(DriverTable, RequiredFunctionsExistInTheOldestDriver) {
   for (const CallInfo& call : all_calls()) {
     if (call.need != Need::Required) continue;
     EXPECT_LE(call.since, 11000) << call.symbol;

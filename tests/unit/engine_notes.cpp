@@ -20,7 +20,7 @@ TEST(SubmissionEpoch, IsNotThereBeforeAnyWork) {
   EXPECT_FALSE(note.is_left());
 }
 
-TEST(SubmissionEpoch, IsTakenOnceHoweverOftenItWasLeft) {
+TEST(SubmissionEpoch, IsTakenOnceHoweverOftenItAdvanced) {
   SubmissionEpoch note;
   const std::uint64_t before = note.take();
   note.leave();
@@ -41,7 +41,7 @@ TEST(SubmissionEpoch, CanBeLeftAgain) {
 
 // Threads submit (count) and leave the note, then wait, unless they know that a wait which began
 // after the last note covers it. The two contexts are waited for separately.
-TEST(SubmissionEpoch, WithAnOldNumberMeansWorkThatWasWaitedFor) {
+TEST(SubmissionEpoch, WithAnUnchangedNumberMeansAllWorkWasWaitedFor) {
   struct Context {
     std::atomic<std::uint64_t> covered_note{~std::uint64_t{0}};
     std::atomic<std::uint64_t> waited_for{0};
@@ -81,7 +81,7 @@ TEST(SubmissionEpoch, WithAnOldNumberMeansWorkThatWasWaitedFor) {
   EXPECT_GT(skipped, 0U);
 }
 
-TEST(HookCoverage, IsLostOnceAndForGood) {
+TEST(HookCoverage, IsLostPermanently) {
   HookCoverage coverage;
   EXPECT_TRUE(coverage.is_whole());
   EXPECT_TRUE(coverage.lose());

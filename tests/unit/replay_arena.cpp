@@ -52,7 +52,7 @@ ReplayTrace comb(Size block, std::uint64_t count, Kind kind) {
   return builder.finish();
 }
 
-TEST_F(ReplayArena, StreamOrderedCombGivesAllOfItsFreeChunksBack) {
+TEST_F(ReplayArena, AllFreeChunksOfAStreamOrderedCombAreReused) {
   const Outcome outcome = played(comb(2 * MiB, 64, Kind::StreamOrdered), {.limit = 128 * MiB});
   EXPECT_TRUE(outcome.completed) << outcome.refusal.text();
   EXPECT_GT(outcome.counters.moves, 0u);
@@ -81,7 +81,7 @@ TEST_F(ReplayArena, MoreThanTheLimitIsOutOfMemory) {
   }
 }
 
-TEST_F(ReplayArena, ChunksHaveTheSizeThatIsAskedFor) {
+TEST_F(ReplayArena, ChunksHaveTheRequestedSize) {
   TraceBuilder builder;
   builder.allocate({.address = 1, .size = 64 * MiB});
   const ReplayTrace trace = builder.finish();

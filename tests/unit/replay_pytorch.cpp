@@ -125,7 +125,7 @@ TEST(CachingModel, StreamsDoNotShareBuffers) {
   EXPECT_EQ(world.creates(), 2u);
 }
 
-TEST(CachingModel, WholeFreeBuffersAreGivenBackWhenTheCardIsFull) {
+TEST(CachingModel, WholeFreeBuffersAreReleasedWhenTheCardIsFull) {
   Caching world(100 * MiB);
   world.free(world.allocate(60 * MiB));
   world.allocate(80 * MiB);
@@ -188,7 +188,7 @@ TEST(ExpandableModel, PieceThatCannotGrowIsTakenFirst) {
   EXPECT_EQ(world.peak(), 100 * MiB);
 }
 
-TEST(ExpandableModel, StreamsAndPoolsHaveBuffersOfTheirOwn) {
+TEST(ExpandableModel, StreamsAndPoolsHaveTheirOwnBuffers) {
   Expandable world;
   world.free(world.allocate(20 * MiB, 1));
   world.allocate(20 * MiB, 2);

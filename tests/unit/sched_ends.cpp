@@ -7,7 +7,7 @@ namespace {
 
 using SchedulingEnds = SchedulerTest;
 
-TEST_F(SchedulingEnds, ContextsThatEndAtOnceAreAllLeft) {
+TEST_F(SchedulingEnds, ContextsMayEndConcurrently) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState* streams[] = {&streams_.add(StreamKind::NonBlocking, 1),
@@ -40,7 +40,7 @@ TEST_F(SchedulingEnds, ParkingEndsThePace) {
 }
 
 // The process's end did not wait for the call that the issuing thread was in.
-TEST_F(SchedulingEnds, WhoWaitsReturnsWhereTheIssuingThreadHasStopped) {
+TEST_F(SchedulingEnds, WaitersReturnIfTheIssuingThreadHasStopped) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState& stream = streams_.add();

@@ -29,7 +29,7 @@ class Marks : public DriverContract {
   CUstream stream_ = nullptr;
 };
 
-TEST_F(Marks, StandInTheWorkOfALiveStream) {
+TEST_F(Marks, AreSetInALiveStream) {
   Batch between = batch();
   EXPECT_TRUE(marks_.mark_begin(between));
   EXPECT_TRUE(marks_.mark_end(between));

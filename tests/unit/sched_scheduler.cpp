@@ -111,7 +111,7 @@ TEST_F(Scheduling, AnOpenBatchIsMarkedBeforeARecordOnTheLegacyStream) {
 }
 
 // Each mark delays the work behind it.
-TEST_F(Scheduling, WhatFollowsOnItsStreamHasNoBeginOfItsOwn) {
+TEST_F(Scheduling, FollowingBatchesOfAStreamNeedNoBegin) {
   Scheduler& scheduler = start({.policy = Schedule::Fair});
   const StreamState& one = streams_.add();
   const StreamState& two = streams_.add();
@@ -182,7 +182,7 @@ TEST_F(Scheduling, AClientsEndDrainsItsLane) {
   EXPECT_EQ(submit(client, on(stream), 99), Taken::No);
 }
 
-TEST_F(Scheduling, ThreadsThatDieLeaveTheirWorkToBeDone) {
+TEST_F(Scheduling, WorkOfDeadThreadsIsStillIssued) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState& stream = streams_.add();
@@ -215,7 +215,7 @@ TEST_F(Scheduling, StoppingLosesNothingAndStartingTakesAgain) {
   EXPECT_EQ(issued_.count(), static_cast<std::size_t>(taken.load()));
 }
 
-TEST_F(Scheduling, ACallerWithATurnComesAfterWhatItsLaneHolds) {
+TEST_F(Scheduling, ACallerWithATurnComesAfterQueuedWorkOfItsLane) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState& stream = streams_.add();
@@ -226,7 +226,7 @@ TEST_F(Scheduling, ACallerWithATurnComesAfterWhatItsLaneHolds) {
   }
 }
 
-TEST_F(Scheduling, ACallerInTheDriverHoldsNobodyBack) {
+TEST_F(Scheduling, ACallerInTheDriverBlocksNobody) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState& stream = streams_.add();
@@ -236,7 +236,7 @@ TEST_F(Scheduling, ACallerInTheDriverHoldsNobodyBack) {
   EXPECT_EQ(issued_.count(), 1U);
 }
 
-TEST_F(Scheduling, ClientsThatWaitForEachOthersEventsGoOn) {
+TEST_F(Scheduling, ClientsThatWaitForEachOthersEventsMakeProgress) {
   Scheduler& scheduler = start({.policy = Schedule::Priority});
   Client& low = scheduler.create_client("low", -5, 1);
   Client& high = scheduler.create_client("high", 5, 1);
@@ -254,7 +254,7 @@ TEST_F(Scheduling, ClientsThatWaitForEachOthersEventsGoOn) {
   for (int i = 0; i < 800; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], i);
 }
 
-TEST_F(Scheduling, WhatIsInFlightMayWaitForWhatIsNot) {
+TEST_F(Scheduling, WorkInFlightMayWaitForQueuedWork) {
   Scheduler& scheduler = start({.policy = Schedule::Priority, .patience = Duration{2'000}});
   Client& low = scheduler.create_client("low", 0, 1);
   scheduler.create_client("high", 5, 1);
@@ -309,7 +309,7 @@ TEST_F(Scheduling, FairGivesDeviceTimeByWeight) {
   scheduler.settle_all();
 }
 
-TEST_F(Scheduling, ARefusalIsToldOnceAtTheNextWait) {
+TEST_F(Scheduling, ARefusalIsReportedOnceAtTheNextWait) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState& stream = streams_.add();

@@ -22,7 +22,7 @@ std::uint64_t run_ns() {
          static_cast<std::uint64_t>(run.tv_nsec);
 }
 
-TEST(Captures, BeginWhenNobodyHoldsThemOff) {
+TEST(Captures, BeginAtOnceUnlessHeldOff) {
   Captures captures;
   { const Captures::HeldOff over{captures}; }
   captures.began();
@@ -32,7 +32,7 @@ TEST(Captures, BeginWhenNobodyHoldsThemOff) {
   EXPECT_TRUE(captures.ever());
 }
 
-TEST(Captures, ACallSeesOneThatLives) {
+TEST(Captures, AreSeenByCallsWhileLive) {
   Captures captures;
   EXPECT_TRUE(Captures::HeldOff{captures}.none_lives());
   captures.began();
@@ -57,7 +57,7 @@ TEST(Captures, BeginWhenTheCallHasBeenMade) {
 }
 
 // A call's wait for work may take any length of time.
-TEST(Captures, BeginInTheEndWhereTheCallWaits) {
+TEST(Captures, BeginEventuallyIfTheCallWaits) {
   Captures captures;
   const Captures::HeldOff call{captures};
   const std::uint64_t run_before = run_ns();
@@ -84,7 +84,7 @@ TEST(Captures, LiveUntilTheDriverHasEndedTheirStream) {
   EXPECT_FALSE(captures.any());
 }
 
-TEST(Captures, GoOnWhereTheDriverDoesNotEndTheirContext) {
+TEST(Captures, StayLiveIfTheDriverDoesNotEndTheirContext) {
   Captures captures;
   captures.began({.context = context, .handle = stream});
   { const Captures::Ending refused{captures, context}; }
@@ -94,7 +94,7 @@ TEST(Captures, GoOnWhereTheDriverDoesNotEndTheirContext) {
 }
 
 // The driver may give the same handle to the next stream before the destroying call returns.
-TEST(Captures, OfTheNextStreamWithThatHandleGoOn) {
+TEST(Captures, OfTheNextStreamWithThatHandleStayLive) {
   Captures captures;
   captures.began({.context = context, .handle = stream});
   Captures::Ending ending{captures, stream};

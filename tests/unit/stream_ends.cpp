@@ -16,7 +16,7 @@ namespace {
 
 class StreamEnds : public StreamClockTest {};
 
-TEST_F(StreamEnds, AllWorkOfAContextIncludesWhatAStreamLeavesBehind) {
+TEST_F(StreamEnds, WorkOfAContextIncludesThatOfEndedStreams) {
   HeldStream other = held();
   FreeTicket all;
   {
@@ -45,7 +45,7 @@ TEST_F(StreamEnds, WhatIsFreedAfterAStreamEndedComesAfterItsWorkToo) {
   }
 }
 
-TEST_F(StreamEnds, WhoWaitedForAContextHasWaitedForStreamsThatEnded) {
+TEST_F(StreamEnds, WaitingForAContextCoversEndedStreams) {
   FreeTicket freed;
   {
     HeldStream stream = held();
@@ -63,7 +63,7 @@ TEST_F(StreamEnds, WhoWaitedForAContextHasWaitedForStreamsThatEnded) {
 
 // A stream's record is reused after the stream has ended: a wait that covered the old stream says
 // nothing about the new one.
-TEST_F(StreamEnds, WhatWasWaitedForIsNotOfAStreamThatCameSince) {
+TEST_F(StreamEnds, AnOldWaitDoesNotCoverALaterStream) {
   const StreamState* record = nullptr;
   std::optional<Horizon> horizon;
   {
@@ -93,7 +93,7 @@ TEST_F(StreamEnds, WhatWasWaitedForIsNotOfAStreamThatCameSince) {
 
 // Destroying an event waits while a cuMemFree waits in another thread (measured), and registering a
 // stream is part of calls that never wait.
-TEST_F(StreamEnds, EventsOfStreamsThatEndedServeOthersAndAreNotDestroyed) {
+TEST_F(StreamEnds, EventsOfEndedStreamsAreReusedAndNotDestroyed) {
   static std::atomic<int> made{0};
   static std::atomic<int> destroyed{0};
   static const Driver* real = nullptr;
@@ -125,7 +125,7 @@ TEST_F(StreamEnds, EventsOfStreamsThatEndedServeOthersAndAreNotDestroyed) {
 }
 
 // A thread that lacks memory queries streams, whatever other threads do with them.
-TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
+TEST_F(StreamEnds, AnEndedStreamIsNotPassedToTheDriver) {
   static std::atomic<int> questions{0};
   static std::atomic<CUstream> ended{nullptr};
   static std::atomic<bool> was_named{false};
@@ -169,7 +169,7 @@ TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
 }
 
 // The context's events end with it.
-TEST_F(StreamEnds, NothingOfAContextIsNamedToTheDriverWhileItEnds) {
+TEST_F(StreamEnds, NothingOfAnEndingContextIsPassedToTheDriver) {
   static std::atomic<int> named{0};
   static const Driver* real = nullptr;
   real = &driver();
@@ -204,7 +204,7 @@ TEST_F(StreamEnds, NothingOfAContextIsNamedToTheDriverWhileItEnds) {
 }
 
 // Natively the legacy stream does not wait for more because a stream ends.
-TEST_F(StreamEnds, NothingIsGivenToTheLegacyStreamBecauseABlockingOneEnds) {
+TEST_F(StreamEnds, TheEndOfABlockingStreamAddsNoLegacyWork) {
   FreeTicket ticket;
   HeldStream running = held(CU_STREAM_DEFAULT);
   running.hold();
@@ -236,7 +236,7 @@ TEST_F(StreamEnds, AThreadThatEndsLeavesItsStreamToBeForgotten) {
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
 }
 
-TEST_F(StreamEnds, AStreamThatEndedIsWaitedForToTheEnd) {
+TEST_F(StreamEnds, AnEndedStreamsWorkIsWaitedFor) {
   FreeTicket ticket;
   {
     HeldStream stream = held();
@@ -249,7 +249,7 @@ TEST_F(StreamEnds, AStreamThatEndedIsWaitedForToTheEnd) {
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
 }
 
-TEST_F(StreamEnds, WhatWasFreedInAContextThatIsGoneIsDone) {
+TEST_F(StreamEnds, FreesInAnEndedContextAreDone) {
   FreeTicket ticket;
   {
     OwnContext own;

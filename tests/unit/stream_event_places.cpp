@@ -37,7 +37,7 @@ TEST(EventPlaces, KnowWhereAnEventWasRecordedLast) {
   EXPECT_FALSE(places.may_know(event(1)));
 }
 
-TEST(EventPlaces, ForgetAPlaceThatWasReachedButNotALaterOne) {
+TEST(EventPlaces, ForgetAReachedPlaceButNotALaterOne) {
   EventPlaces places;
   record(places, event(1), after(5));
   const EventPlaces::Recorded first = places.last_record(event(1));
@@ -104,7 +104,7 @@ TEST(EventPlaces, KnowNothingOfTwoRecordsAtOnce) {
 }
 
 // Each thread has its own events, and all share one.
-TEST(EventPlaces, AreAskedAndToldByManyThreads) {
+TEST(EventPlaces, MayBeReadAndWrittenByManyThreads) {
   constexpr std::uint64_t threads = 4;
   constexpr std::uint64_t rounds = 2000;
   EventPlaces places;

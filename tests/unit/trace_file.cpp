@@ -45,7 +45,7 @@ struct stat facts_of(const std::string& path) {
   return facts;
 }
 
-TEST_F(TraceAmongFiles, IsForItsOwnerAlone) {
+TEST_F(TraceAmongFiles, IsPrivateToItsOwner) {
   const mode_t before = ::umask(0);
   const auto file = create_trace_file(in_folder("t"));
   ::umask(before);
@@ -56,7 +56,7 @@ TEST_F(TraceAmongFiles, IsForItsOwnerAlone) {
   EXPECT_FALSE(file->name_was_taken);
 }
 
-TEST_F(TraceAmongFiles, WhatExistsIsKept) {
+TEST_F(TraceAmongFiles, AnExistingFileIsKept) {
   write_file(in_folder("t"), "somebody's");
   const std::string own = in_folder("t") + "." + std::to_string(::getpid());
   for (const std::string& expected : {own, own + ".1", own + ".2"}) {
@@ -97,7 +97,7 @@ TEST_F(TraceAmongFiles, FullDiskAtTheStartIsAnErrorAndLeavesNoFile) {
             "write trace file: refused by the system (No space left on device)");
 }
 
-TEST_F(TraceAmongFiles, DeviceMayStandForAFile) {
+TEST_F(TraceAmongFiles, MayBeADevice) {
   TraceSink sink = given_sink("/dev/null");
   sink.add(std::vector{record_number(0, 0)}, 0, 0);
   sink.finish(0, 1, 1);
@@ -151,7 +151,7 @@ TEST_F(TraceAmongFiles, FullDiskEndsTheTraceButNotTheProgram) {
   EXPECT_EQ(warnings(), 1u);
 }
 
-TEST_F(TraceAmongFiles, SizeCapIsKeptAndWhatFollowsIsCounted) {
+TEST_F(TraceAmongFiles, SizeCapHoldsAndLaterEventsAreCounted) {
   constexpr Size cap = 200'000;
   auto writer =
       TraceWriter::start({.file = in_folder("t"), .ring_records = 1 << 16, .size_cap = cap});

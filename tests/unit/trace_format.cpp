@@ -44,7 +44,7 @@ TEST(Checksum, GoesOnFromWhereItWas) {
   }
 }
 
-TEST(TraceEvents, NumbersAreTheirOwn) {
+TEST(TraceEvents, NumbersAreUnique) {
   std::set<int> numbers;
   std::size_t count = 0;
 #define CUVMM_TRACE_EVENT(name, number, ...) \
@@ -67,14 +67,14 @@ TEST(TraceEvents, StandInTheDocs) {
       << describe_trace_events();
 }
 
-TEST(TraceEvents, WordsAreReadAsTheyWereWritten) {
+TEST(TraceEvents, WordsRoundTrip) {
   EXPECT_EQ(note_of(trace_note("step 12")), "step 12");
   const std::string longest = "exactly thirty-two bytes of text";
   EXPECT_EQ(note_of(trace_note(longest)), longest);
   EXPECT_EQ(note_of(trace_note(longest + " and more")), longest);
 }
 
-TEST(TraceHeader, ComesBackAsItWas) {
+TEST(TraceHeader, RoundTrips) {
   const TraceHeader header = small_header();
   const std::string encoded = trace_format::encode(header);
   EXPECT_EQ(encoded.size() % trace_format::unit, 0u);

@@ -9,7 +9,7 @@ namespace {
 
 class TraceOfMemory : public VmmTest {};
 
-TEST_F(TraceOfMemory, SaysWhatTheStoreGaveBackAndWhatItKept) {
+TEST_F(TraceOfMemory, RecordsWhatTheStoreReleasedAndKept) {
   const OwnFolder folder;
   const std::string path = folder.in("t");
   Size granule = 0;

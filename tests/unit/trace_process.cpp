@@ -54,7 +54,7 @@ int in_child(Work&& work) {
 #define SKIP_WHERE_CHILDREN_START_NO_THREADS() \
   if (thread_sanitizer) GTEST_SKIP() << "the thread sanitizer allows no thread in a forked child"
 
-TEST_F(TraceOfProcess, KilledTraceIsReadableToWhatWasFlushed) {
+TEST_F(TraceOfProcess, KilledTraceIsReadableUpToTheLastFlush) {
   SKIP_WHERE_CHILDREN_START_NO_THREADS();
   EXPECT_EQ(in_child([&] {
               const auto writer = started({.file = in_folder("t")});
@@ -123,7 +123,7 @@ TEST_F(TraceOfProcess, ForkedChildLeavesTheTraceToItsParent) {
   EXPECT_EQ(opened(in_folder("t")).note(), "");
 }
 
-TEST_F(TraceOfProcess, ForkedChildThatForgetsNothingDoesNoHarm) {
+TEST_F(TraceOfProcess, ForkedChildThatKeepsRecordingDoesNoHarm) {
   const auto writer = started({.file = in_folder("t"), .ring_records = 64});
   record_number(1);
   EXPECT_EQ(in_child([&] {

@@ -33,7 +33,7 @@ bool is_in_time_order(const std::vector<TraceRecord>& records) {
                         [](const auto& a, const auto& b) { return a.time < b.time; });
 }
 
-TEST_F(TraceReading, GivesBackWhatWasWritten) {
+TEST_F(TraceReading, RoundTrips) {
   const std::string path = in_folder("t");
   write_trace(path, 3, 5);
   TraceReader trace = opened(path);
@@ -192,7 +192,7 @@ TEST_F(TraceReading, FlippedBitCostsItsBlockAndNothingElse) {
   }
 }
 
-TEST_F(TraceReading, WhatIsNoTraceIsRefusedInOneLine) {
+TEST_F(TraceReading, OtherFilesAreRefusedInOneLine) {
   const std::string path = in_folder("t");
   for (const std::string& content :
        {std::string(), std::string("CUVMMTR"), std::string(1000, '\0'), std::string(1000, 'x'),
@@ -267,7 +267,7 @@ TEST_F(TraceReading, BlocksAndEventsOfLaterVersionsAreSkippedOrPassedOn) {
   EXPECT_EQ(trace.health().damaged, 0u);
 }
 
-TEST_F(TraceReading, BlockThatLiesAboutItsRecordsIsLeftOut) {
+TEST_F(TraceReading, InconsistentBlockIsSkipped) {
   const std::string good = block_of({record_number(7, 100)});
   const auto backwards = block_of({record_number(1, 9), record_number(2, 3)});
   BlockHeader one_thread{.type = trace_format::BlockType::Records, .records = 1, .thread = 5};

@@ -42,7 +42,7 @@ std::map<std::uint32_t, std::vector<std::uint64_t>> notes_in(const std::string& 
   return notes;
 }
 
-TEST(TraceRing, LosesWhatItHasNoRoomForAndCountsIt) {
+TEST(TraceRing, CountsRecordsThatDoNotFit) {
   TraceRing* ring = TraceRing::create(16);
   ASSERT_NE(ring, nullptr);
   for (std::uint64_t number = 0; number < 20; ++number)
@@ -252,7 +252,7 @@ TEST_F(TraceWriting, OnlyOneAtATime) {
   }
 }
 
-TEST_F(TraceWriting, RefusedStartLeavesTheWayFree) {
+TEST_F(TraceWriting, ARefusedStartDoesNotPreventALaterOne) {
   EXPECT_FALSE(TraceWriter::start({.file = in_folder("none/t")}));
   EXPECT_FALSE(trace_is_on());
   started({.file = in_folder("t")});
@@ -335,7 +335,7 @@ class HeldUpWriter {
   struct sigaction before_ {};
 };
 
-TEST_F(TraceWriting, WhatCannotBeFinishedInTimeIsNotWaitedFor) {
+TEST_F(TraceWriting, FinishGivesUpAtItsDeadline) {
   const auto writer = started({.file = in_folder("t")});
   {
     const HeldUpWriter held_up;

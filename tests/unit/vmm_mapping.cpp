@@ -43,7 +43,7 @@ TEST_F(MappingTest, AMappingOfAStretchStaysInsideTheReservation) {
   EXPECT_EQ(outcome(Mapping::of(world.addresses, {unlimited, 2})), "invalid argument");
 }
 
-TEST_F(MappingTest, KnowsWhoLiesWhere) {
+TEST_F(MappingTest, FindsTheChunkAtAnyOffset) {
   VmmWorld world{driver()};
   world.given_mapped(1, {1, 2}, 1);
   const Size granule = world.granule;
@@ -62,7 +62,7 @@ TEST_F(MappingTest, KnowsWhoLiesWhere) {
   expect_true(world.mapping);
 }
 
-TEST_F(MappingTest, UnmapsWhatIsStillMappedWhenItEnds) {
+TEST_F(MappingTest, UnmapsTheRestWhenItEnds) {
   VmmWorld world{driver()};
   {
     Mapping part = GIVEN_VALUE(Mapping::of(world.addresses, world.stretch(4, 2)));
@@ -173,7 +173,7 @@ TEST_F(MappingTest, AFailedPlanMayBeCommittedAgain) {
   expect_true(world.mapping);
 }
 
-TEST_F(MappingTest, WhatCouldNotBePutBackIsSaidAndKept) {
+TEST_F(MappingTest, ChunksThatCouldNotBePutBackAreReportedAndKept) {
   FaultyDriver faulty{driver()};
   VmmWorld world{faulty};
   world.given_mapped(0, {1, 1}, 4);
@@ -295,7 +295,7 @@ const BadPlan bad_plans[] = {
 
 class PlanThatCannotBe : public VmmTest, public ::testing::WithParamInterface<BadPlan> {};
 
-TEST_P(PlanThatCannotBe, IsATypedErrorBeforeTheDriverIsAsked) {
+TEST_P(PlanThatCannotBe, IsATypedErrorBeforeAnyDriverCall) {
   FaultyDriver watched{driver()};
   VmmWorld world{watched};
   world.given_mapped(0, {1, 1, 2}, 1);

@@ -261,7 +261,7 @@ class RandomChanges : public VmmTest {
   bool succeeded_ = false;
 };
 
-TEST_F(RandomChanges, LeaveWhatTheModelSays) {
+TEST_F(RandomChanges, MatchTheModel) {
   PRINT_SEED_ON_FAILURE();
   const std::uint64_t count = scaled(2000);
   for (std::uint64_t step = 0; step < count; ++step) {

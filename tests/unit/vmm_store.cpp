@@ -44,7 +44,7 @@ TEST_F(StoreTest, KindsAreKeptApart) {
   EXPECT_TRUE(world.store.take_free(world.kind(2)));
 }
 
-TEST_F(StoreTest, AnExportableChunkServesWhoDoesNotAskForOne) {
+TEST_F(StoreTest, AnExportableChunkServesAnOrdinaryRequest) {
   VmmWorld world{driver()};
   world.store.give(GIVEN_VALUE(world.store.take({world.granule, world.here, Export::Yes})));
   EXPECT_TRUE(world.store.take_free(world.kind())->exportable());
@@ -65,7 +65,7 @@ TEST_F(StoreTest, CountersFollowEveryChunk) {
   world.store.check();
 }
 
-TEST_F(StoreTest, KeepsNoMoreFreeThanItMayAndTheLastFreedOfThat) {
+TEST_F(StoreTest, KeepsTheLastFreedUpToItsBound) {
   VmmWorld world{driver()};
   ChunkStore store{driver()};
   const auto budget = std::make_shared<LocalBudget>();
@@ -87,7 +87,7 @@ TEST_F(StoreTest, ABudgetWithoutALimitHasNoEnd) {
   EXPECT_EQ(budget.available(), unlimited);
 }
 
-TEST_F(StoreTest, TrimReleasesWhatHasBeenFreeForLongest) {
+TEST_F(StoreTest, TrimReleasesTheLongestFreeFirst) {
   VmmWorld world{driver()};
   auto chunks = world.chunks({1, 2, 1});
   const auto oldest = chunks[0]->handle();
@@ -103,7 +103,7 @@ TEST_F(StoreTest, TrimReleasesWhatHasBeenFreeForLongest) {
   world.store.check();
 }
 
-TEST_F(StoreTest, TheLimitHoldsAndSaysWhatThereWas) {
+TEST_F(StoreTest, TheLimitHoldsAndTheErrorHasTheFreeBytes) {
   VmmWorld world{driver()};
   world.budget->set_limit(4 * world.granule);
   const auto three = world.chunks({3});
@@ -136,7 +136,7 @@ TEST_F(StoreTest, ManyAreTakenAllOrNone) {
   world.store.check();
 }
 
-TEST_F(StoreTest, WhatTheProgramTakesNativelyCounts) {
+TEST_F(StoreTest, NativeAllocationsCount) {
   VmmWorld world{driver()};
   world.budget->set_limit(4 * world.granule);
   world.budget->note_native(3 * world.granule);
@@ -149,7 +149,7 @@ TEST_F(StoreTest, WhatTheProgramTakesNativelyCounts) {
   EXPECT_OK(world.store.take(world.kind(4)));
 }
 
-TEST_F(StoreTest, AnExportedChunkCountsUntilItIsGoneAndIsNeverReused) {
+TEST_F(StoreTest, AnExportedChunkCountsUntilItsEndAndIsNeverReused) {
   VmmWorld world{driver()};
   world.budget->set_limit(2 * world.granule);
   {
@@ -191,7 +191,7 @@ TEST_F(StoreTest, BadRequestsAreTypedErrors) {
   world.store.check();
 }
 
-TEST_F(StoreTest, ClientsAreAskedInTheirOrderUntilItIsEnough) {
+TEST_F(StoreTest, ClientsAreAskedInOrderUntilEnoughIsReclaimed) {
   VmmWorld world{driver()};
   world.budget->set_limit(4 * world.granule);
   std::vector<ChunkRef> held = world.chunks({1, 1, 2});
@@ -219,7 +219,7 @@ TEST_F(StoreTest, ClientsAreAskedInTheirOrderUntilItIsEnough) {
   world.store.check();
 }
 
-TEST_F(StoreTest, WhatAClientLetGoOfIsTakenAsItIsWhereItFits) {
+TEST_F(StoreTest, AReclaimedChunkThatFitsIsTakenDirectly) {
   FaultyDriver watched{driver()};
   VmmWorld world{watched};
   world.budget->set_limit(1 * world.granule);
@@ -236,7 +236,7 @@ TEST_F(StoreTest, WhatAClientLetGoOfIsTakenAsItIsWhereItFits) {
   EXPECT_EQ(watched.names().size(), 0u);
 }
 
-TEST_F(StoreTest, WhoAsksIsNotAsked) {
+TEST_F(StoreTest, TheAskingClientIsNotAsked) {
   VmmWorld world{driver()};
   world.budget->set_limit(world.granule);
   const ChunkRef held = world.chunk();
@@ -249,7 +249,7 @@ TEST_F(StoreTest, WhoAsksIsNotAsked) {
   EXPECT_EQ(other.asked.size(), 1u);
 }
 
-TEST_F(StoreTest, AClientIsAskedNoMoreOnceItsRegistrationEnded) {
+TEST_F(StoreTest, AClientIsNotAskedAfterItsRegistrationEnds) {
   VmmWorld world{driver()};
   world.budget->set_limit(world.granule);
   const ChunkRef held = world.chunk();
@@ -259,7 +259,7 @@ TEST_F(StoreTest, AClientIsAskedNoMoreOnceItsRegistrationEnded) {
   EXPECT_EQ(client.asked.size(), 0u);
 }
 
-TEST_F(StoreTest, ADriverWithoutMemoryIsReclaimedForToo) {
+TEST_F(StoreTest, ReclaimsWhenTheDriverHasNoMemory) {
   FaultyDriver faulty{driver()};
   VmmWorld world{faulty};
   ChunkRef held = world.chunk(2);
@@ -296,7 +296,7 @@ TEST_F(StoreTest, ReclaimMakesRoomForOthers) {
   EXPECT_EQ(client.asked.size(), 1u);
 }
 
-TEST_F(StoreTest, WhatTheDriverDoesNotReleaseStaysCounted) {
+TEST_F(StoreTest, UnreleasedChunksStayCounted) {
   FaultyDriver faulty{driver()};
   VmmWorld world{faulty};
   world.store.give(world.chunk());

@@ -42,7 +42,7 @@ class Holder final : public ReclaimClient {
   std::vector<ChunkRef> held_;
 };
 
-TEST_F(StoreThreads, TakeAndGiveWithinTheLimitAndLoseNothing) {
+TEST_F(StoreThreads, TakeAndReturnWithinTheLimitWithoutLoss) {
   PRINT_SEED_ON_FAILURE();
   constexpr int threads = 4;
   constexpr Size limit_in_granules = 12;
@@ -115,7 +115,7 @@ TEST_F(StoreThreads, ARegistrationEndsWhileOthersAsk) {
   asking.join();
 }
 
-TEST_F(StoreThreads, AChunkSharedByThreadsComesHomeOnce) {
+TEST_F(StoreThreads, AChunkSharedByThreadsIsReturnedOnce) {
   VmmWorld world{driver()};
   for (std::uint64_t round = 0; round < scaled(200); ++round) {
     ChunkRef chunk = world.chunk();

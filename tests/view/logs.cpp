@@ -21,7 +21,7 @@ constexpr TraceEvent all_events[] = {
 #undef CUVMM_TRACE_EVENT
 };
 
-TEST(LogLine, OfEveryEventIsReadBack) {
+TEST(LogLine, OfEveryEventRoundTrips) {
   const view::LogLines lines;
   for (const TraceEvent event : all_events) {
     if (event == TraceEvent::Note) continue;  // text for people
@@ -55,7 +55,7 @@ TEST(LogLine, SaysWhyACopyRanInAWord) {
   EXPECT_NE(line_of(record).find(" why=99"), std::string::npos) << line_of(record);
 }
 
-TEST(LogLine, ThatIsNoneIsLeftOut) {
+TEST(LogLine, OfAnotherKindIsSkipped) {
   const view::LogLines lines;
   for (const char* line :
        {"", "cuvmm", "cuvmm[x] INFO 1 map", "cuvmm[1] LOUD 1 map", "cuvmm[1] INFO soon map",

@@ -45,7 +45,7 @@ TEST(Picture, ShowsWhatLiesWhereAndWhen) {
   EXPECT_EQ(picture.requested_peak, 20 * MiB);
 }
 
-TEST(Picture, TellsMappedFromUsed) {
+TEST(Picture, DistinguishesMappedFromUsed) {
   const Picture picture =
       picture_of({mapped(0, base, 4 * MiB, 1), allocated(1000, base, 2 * MiB, 0), freed(2000, base),
                   unmapped(3000, base, 4 * MiB), freed(4000, 1)},
@@ -65,7 +65,7 @@ TEST(Picture, BeginsWhereMemoryIsTaken) {
   EXPECT_EQ(picture.end, 1'000'901U);
 }
 
-TEST(Picture, MarksWhatWasRefused) {
+TEST(Picture, MarksRefusals) {
   const Picture picture =
       picture_of({allocated(0, base, MiB),
                   {.time = 700, .event = TraceEvent::AllocateFailed, .device = 0, .size = 99 * MiB},

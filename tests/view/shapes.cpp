@@ -21,7 +21,7 @@ using view::Raster;
 using view::Span;
 using view::SpanSet;
 
-TEST(SpanSet, IsWhatASetOfAddressesWouldBe) {
+TEST(SpanSet, MatchesASetOfAddresses) {
   std::mt19937_64 random{11};
   SpanSet spans;
   std::set<std::uint64_t> expected;
@@ -116,7 +116,7 @@ LiveBlocks comb(Size block, Size whole, std::uint16_t flags) {
   return live;
 }
 
-TEST(Occupancy, OfAnEmptyMemoryIsWhole) {
+TEST(Occupancy, OfEmptyMemoryIsUnfragmented) {
   const auto empty = OccupancyCounter{}.count({}, {}, 64 * MiB);
   EXPECT_EQ(empty.free, 64 * MiB);
   EXPECT_EQ(empty.in_one_piece, 64 * MiB);
