@@ -87,13 +87,13 @@ CHILD_ROLE(forks_with_a_copy_put_off) {
 
 namespace {
 
-TEST(PutOffCopies, AreLeftByAProcessThatExits) {
+TEST(DeferredCopies, AreLeftByAProcessThatExits) {
   EXPECT_EQ(run_child("exits_with_a_copy_put_off"), 0);
 }
-TEST(PutOffCopies, AreRunBeforeAFunctionThatIsInNoList) {
+TEST(DeferredCopies, AreRunBeforeAFunctionThatIsInNoList) {
   EXPECT_EQ(run_child("calls_what_nobody_knows"), 0);
 }
-TEST(PutOffCopies, OutliveAFork) {
+TEST(DeferredCopies, OutliveAFork) {
   EXPECT_EQ(run_child("forks_with_a_copy_put_off"), 0);
 }
 

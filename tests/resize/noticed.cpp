@@ -12,7 +12,7 @@ namespace {
 
 constexpr Size other_bytes = 64 * KiB;
 
-class Noticed : public ResizeTest {
+class DeferredCopyIsRunBy : public ResizeTest {
  protected:
   void SetUp() override {
     ResizeTest::SetUp();
@@ -59,92 +59,92 @@ class Noticed : public ResizeTest {
   std::vector<std::uint32_t> host_ = std::vector<std::uint32_t>(other_bytes / 4);
 };
 
-TEST_F(Noticed, ReadingTheOldBlockByACopy) {
+TEST_F(DeferredCopyIsRunBy, ReadingTheOldBlockByACopy) {
   ASSERT_DONE(
       through_door<Call::cuMemcpyDtoH_v2>(static_cast<void*>(host_.data()), a_, other_bytes));
   expect_run();
 }
-TEST_F(Noticed, ReadingTheNewBlockByACopy) {
+TEST_F(DeferredCopyIsRunBy, ReadingTheNewBlockByACopy) {
   expect_filled(b_, block, 1);
   expect_run();
 }
-TEST_F(Noticed, WritingTheOldBlockByACopy) {
+TEST_F(DeferredCopyIsRunBy, WritingTheOldBlockByACopy) {
   ASSERT_DONE(through_door<Call::cuMemcpyDtoD_v2>(a_, other_, other_bytes));
   expect_run();
 }
-TEST_F(Noticed, WritingTheNewBlockByACopy) {
+TEST_F(DeferredCopyIsRunBy, WritingTheNewBlockByACopy) {
   ASSERT_DONE(through_door<Call::cuMemcpyDtoD_v2>(b_ + block, other_, other_bytes));
   expect_filled(b_ + block, other_bytes, 50);
   expect_run();
 }
-TEST_F(Noticed, CopyingWhatWasCopied) {
+TEST_F(DeferredCopyIsRunBy, CopyingWhatWasCopied) {
   ASSERT_DONE(through_door<Call::cuMemcpyDtoDAsync_v2>(other_, b_, other_bytes, CUstream{}));
   ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
   expect_filled(other_, other_bytes, 1);
   expect_run();
 }
-TEST_F(Noticed, SettingTheOldBlock) {
+TEST_F(DeferredCopyIsRunBy, SettingTheOldBlock) {
   ASSERT_DONE(through_door<Call::cuMemsetD8_v2>(a_, static_cast<unsigned char>(9), block));
   expect_run();
 }
-TEST_F(Noticed, SettingTheNewBlock) {
+TEST_F(DeferredCopyIsRunBy, SettingTheNewBlock) {
   ASSERT_DONE(through_door<Call::cuMemsetD8_v2>(b_ + block, static_cast<unsigned char>(9), block));
   expect_run();
 }
-TEST_F(Noticed, ALaunchThatNamesNeither) {
+TEST_F(DeferredCopyIsRunBy, ALaunchThatNamesNeither) {
   ASSERT_DONE(
       launch_through_door(kernels_->add_one, stream_, std::uint64_t{other_}, std::uint32_t{16}));
   expect_run();
 }
 // Adds to A after it was copied, and to the rest of A: B keeps what was copied.
-TEST_F(Noticed, ALaunchThatWritesTheOldBlock) {
+TEST_F(DeferredCopyIsRunBy, ALaunchThatWritesTheOldBlock) {
   ASSERT_DONE(launch_through_door(kernels_->add_one, CUstream{}, std::uint64_t{a_},
                                   static_cast<std::uint32_t>(block / 4)));
   expect_run();
 }
-TEST_F(Noticed, AGraphLaunch) {
+TEST_F(DeferredCopyIsRunBy, AGraphLaunch) {
   ASSERT_DONE(through_door<Call::cuGraphLaunch>(graph_, stream_));
   expect_run();
 }
-TEST_F(Noticed, RecordingAnEvent) {
+TEST_F(DeferredCopyIsRunBy, RecordingAnEvent) {
   ASSERT_DONE(through_door<Call::cuEventRecord>(event_, CUstream{}));
   ASSERT_DONE(through_door<Call::cuEventSynchronize>(event_));
   expect_run();
 }
-TEST_F(Noticed, AskingForAnEvent) {
+TEST_F(DeferredCopyIsRunBy, QueryingAnEvent) {
   ASSERT_DONE(through_door<Call::cuEventQuery>(event_));
   expect_run();
 }
-TEST_F(Noticed, WaitingForAnEvent) {
+TEST_F(DeferredCopyIsRunBy, WaitingForAnEvent) {
   ASSERT_DONE(through_door<Call::cuEventSynchronize>(event_));
   expect_run();
 }
-TEST_F(Noticed, AskingForAStream) {
+TEST_F(DeferredCopyIsRunBy, QueryingAStream) {
   through_door<Call::cuStreamQuery>(stream_);
   expect_run();
 }
-TEST_F(Noticed, WaitingForAStream) {
+TEST_F(DeferredCopyIsRunBy, WaitingForAStream) {
   ASSERT_DONE(through_door<Call::cuStreamSynchronize>(CUstream{}));
   expect_run();
 }
-TEST_F(Noticed, WaitingForTheContext) {
+TEST_F(DeferredCopyIsRunBy, WaitingForTheContext) {
   ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
   expect_run();
 }
-TEST_F(Noticed, AStreamThatWaitsForAnEvent) {
+TEST_F(DeferredCopyIsRunBy, AStreamThatWaitsForAnEvent) {
   ASSERT_DONE(through_door<Call::cuStreamWaitEvent>(stream_, event_, 0u));
   expect_run();
 }
-TEST_F(Noticed, AWaitForAValue) {
+TEST_F(DeferredCopyIsRunBy, AWaitForAValue) {
   ASSERT_DONE(through_door<Call::cuStreamWaitValue32_v2>(stream_, other_, ~cuuint32_t{0},
                                                          unsigned{CU_STREAM_WAIT_VALUE_AND}));
   expect_run();
 }
-TEST_F(Noticed, AValueThatIsWritten) {
+TEST_F(DeferredCopyIsRunBy, AValueThatIsWritten) {
   ASSERT_DONE(through_door<Call::cuStreamWriteValue32_v2>(stream_, other_, cuuint32_t{3}, 0u));
   expect_run();
 }
-TEST_F(Noticed, AHostFunction) {
+TEST_F(DeferredCopyIsRunBy, AHostFunction) {
   static std::atomic<int> calls{0};
   calls = 0;
   ASSERT_DONE(through_door<Call::cuLaunchHostFunc>(
@@ -153,51 +153,51 @@ TEST_F(Noticed, AHostFunction) {
   EXPECT_EQ(calls, 1);
   expect_run();
 }
-TEST_F(Noticed, AskingForAnIpcHandle) {
+TEST_F(DeferredCopyIsRunBy, ExportingAnIpcHandle) {
   CUipcMemHandle handle{};
   through_door<Call::cuIpcGetMemHandle>(&handle, b_);
   expect_run();
 }
-TEST_F(Noticed, RetainingTheHandle) {
+TEST_F(DeferredCopyIsRunBy, RetainingTheHandle) {
   CUmemGenericAllocationHandle handle{};
   through_door<Call::cuMemRetainAllocationHandle>(&handle, reinterpret_cast<void*>(b_));
   expect_run();
 }
-TEST_F(Noticed, ADmaBuf) {
+TEST_F(DeferredCopyIsRunBy, ADmaBuf) {
   int fd = -1;
   through_door<Call::cuMemGetHandleForAddressRange>(static_cast<void*>(&fd), b_, std::size_t{block},
                                                     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0ull);
   const OwnedFd owned{fd};
   expect_run();
 }
-TEST_F(Noticed, SyncMemops) {
+TEST_F(DeferredCopyIsRunBy, SyncMemops) {
   const unsigned on = 1;
   ASSERT_DONE(through_door<Call::cuPointerSetAttribute>(static_cast<const void*>(&on),
                                                         CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a_));
   expect_run();
 }
-TEST_F(Noticed, PeerToPeerTokens) {
+TEST_F(DeferredCopyIsRunBy, PeerToPeerTokens) {
   CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens{};
   through_door<Call::cuPointerGetAttribute>(static_cast<void*>(&tokens),
                                             CU_POINTER_ATTRIBUTE_P2P_TOKENS, b_);
   expect_run();
 }
-TEST_F(Noticed, PeerToPeerTokensAmongOthers) {
+TEST_F(DeferredCopyIsRunBy, PeerToPeerTokensAmongOthers) {
   CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens{};
   CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_P2P_TOKENS};
   void* answers[] = {&tokens};
   through_door<Call::cuPointerGetAttributes>(1u, which, answers, b_);
   expect_run();
 }
-TEST_F(Noticed, PeerAccess) {
+TEST_F(DeferredCopyIsRunBy, PeerAccess) {
   through_door<Call::cuCtxEnablePeerAccess>(context_, 0u);
   expect_run();
 }
-TEST_F(Noticed, AnotherAllocation) {
+TEST_F(DeferredCopyIsRunBy, AnotherAllocation) {
   EXPECT_DONE(free(given_block(other_bytes)));
   expect_run();
 }
-TEST_F(Noticed, AChunkOfTheProgramsOwn) {
+TEST_F(DeferredCopyIsRunBy, AChunkOfTheProgramsOwn) {
   CUmemGenericAllocationHandle chunk = 0;
   const CUmemAllocationProp where{.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
@@ -205,11 +205,11 @@ TEST_F(Noticed, AChunkOfTheProgramsOwn) {
   EXPECT_DONE(through_door<Call::cuMemRelease>(chunk));
   expect_run();
 }
-TEST_F(Noticed, TheFreeOfAnotherBlock) {
+TEST_F(DeferredCopyIsRunBy, TheFreeOfAnotherBlock) {
   EXPECT_DONE(free(other_));
   expect_run();
 }
-TEST_F(Noticed, AStreamOrderedFreeOfTheOldBlock) {
+TEST_F(DeferredCopyIsRunBy, AStreamOrderedFreeOfTheOldBlock) {
   ASSERT_DONE(through_door<Call::cuMemFreeAsync>(a_, stream_));
   EXPECT_FALSE(is_pending());
   ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
@@ -217,12 +217,12 @@ TEST_F(Noticed, AStreamOrderedFreeOfTheOldBlock) {
   EXPECT_EQ(elided(), 0U);
   EXPECT_DONE(free(b_));
 }
-TEST_F(Noticed, AnotherStreamsWork) {
+TEST_F(DeferredCopyIsRunBy, AnotherStreamsWork) {
   ASSERT_DONE(through_door<Call::cuMemsetD8Async>(other_, static_cast<unsigned char>(1),
                                                   std::size_t{64}, stream_));
   expect_run();
 }
-TEST_F(Noticed, AnotherThreadsCall) {
+TEST_F(DeferredCopyIsRunBy, AnotherThreadsCall) {
   std::thread([&] {
     through_door<Call::cuCtxSetCurrent>(context_);
     EXPECT_DONE(through_door<Call::cuMemsetD8Async>(other_, static_cast<unsigned char>(1),
@@ -230,7 +230,7 @@ TEST_F(Noticed, AnotherThreadsCall) {
   }).join();
   expect_run();
 }
-TEST_F(Noticed, ACaptureThatBegins) {
+TEST_F(DeferredCopyIsRunBy, ACaptureThatBegins) {
   ASSERT_DONE(through_door<Call::cuStreamBeginCapture_v2>(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
   EXPECT_FALSE(is_pending());
   CUgraph graph = nullptr;
@@ -238,18 +238,18 @@ TEST_F(Noticed, ACaptureThatBegins) {
   ASSERT_DONE(through_door<Call::cuGraphDestroy>(graph));
   expect_run();
 }
-TEST_F(Noticed, TheEndOfAStream) {
+TEST_F(DeferredCopyIsRunBy, TheEndOfAStream) {
   ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream_));
   expect_run();
 }
-TEST_F(Noticed, TheFreeOfTheNewBlock) {
+TEST_F(DeferredCopyIsRunBy, TheFreeOfTheNewBlock) {
   EXPECT_DONE(free(b_));
   EXPECT_FALSE(is_pending());
   expect_filled(a_, block, 1);
   EXPECT_DONE(free(a_));
   EXPECT_EQ(elided(), 0U);
 }
-TEST_F(Noticed, TheEndOfTheContext) {
+TEST_F(DeferredCopyIsRunBy, TheEndOfTheContext) {
   kernels_.reset();  // not through a door
   ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
   EXPECT_FALSE(is_pending());
@@ -257,7 +257,7 @@ TEST_F(Noticed, TheEndOfTheContext) {
   EXPECT_EQ(elided(), 0U);
 }
 // Calls that only ask about addresses and sizes do not need the bytes.
-TEST_F(Noticed, NotByAQuestion) {
+TEST_F(DeferredCopyIsRunBy, NoMereQuery) {
   CUdeviceptr start = 0;
   size_t size = 0;
   size_t total = 0;

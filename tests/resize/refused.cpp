@@ -10,7 +10,7 @@ namespace {
 constexpr const char* refused_twice =
     "cuMemcpyDtoDAsync:1=CUDA_ERROR_OUT_OF_MEMORY,cuMemcpyDtoDAsync:2=CUDA_ERROR_OUT_OF_MEMORY";
 
-class Refused : public ResizeTest {
+class RefusedDeferredCopy : public ResizeTest {
  protected:
   void SetUp() override {
     ResizeTest::SetUp();
@@ -33,7 +33,7 @@ class Refused : public ResizeTest {
   CUdeviceptr fresh_ = 0;  // another block that could be resized into
 };
 
-TEST_F(Refused, OnceIsRetriedSilently) {
+TEST_F(RefusedDeferredCopy, OnceIsRetriedSilently) {
   ASSERT_EQ(sim()->set_faults("cuMemcpyDtoDAsync:1=CUDA_ERROR_OUT_OF_MEMORY"), 0);
   EXPECT_DONE(set_other(other_));
   sim()->set_faults(nullptr);
@@ -41,7 +41,7 @@ TEST_F(Refused, OnceIsRetriedSilently) {
   expect_both_filled();
 }
 
-TEST_F(Refused, TheCallFailsAndTheNextOneRunsTheCopy) {
+TEST_F(RefusedDeferredCopy, TheCallFailsAndTheNextOneRunsTheCopy) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_EQ(set_other(other_), CUDA_ERROR_OUT_OF_MEMORY);
   sim()->set_faults(nullptr);
@@ -51,7 +51,7 @@ TEST_F(Refused, TheCallFailsAndTheNextOneRunsTheCopy) {
   expect_both_filled();
 }
 
-TEST_F(Refused, AProgramThatTriesAnAllocationAgainLosesNothing) {
+TEST_F(RefusedDeferredCopy, AProgramThatTriesAnAllocationAgainLosesNothing) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   CUdeviceptr more = 0;
   EXPECT_EQ(through_door<Call::cuMemAlloc_v2>(&more, std::size_t{block}), CUDA_ERROR_OUT_OF_MEMORY);
@@ -61,7 +61,7 @@ TEST_F(Refused, AProgramThatTriesAnAllocationAgainLosesNothing) {
 }
 
 // A mere wait still succeeds, and the copy is made for the next reader.
-TEST_F(Refused, AWaitSucceedsNevertheless) {
+TEST_F(RefusedDeferredCopy, AWaitSucceedsNevertheless) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
   sim()->set_faults(nullptr);
@@ -70,7 +70,7 @@ TEST_F(Refused, AWaitSucceedsNevertheless) {
 }
 
 // Both the elision and the copy in its place are refused.
-TEST_F(Refused, AFreeFailsAndMayBeRetried) {
+TEST_F(RefusedDeferredCopy, AFreeFailsAndMayBeRetried) {
   const std::string faults = std::string{refused_twice} +
                              ",cuMemMap:1=CUDA_ERROR_OUT_OF_MEMORY,"
                              "cuMemMap:2=CUDA_ERROR_OUT_OF_MEMORY";
@@ -82,7 +82,7 @@ TEST_F(Refused, AFreeFailsAndMayBeRetried) {
   expect_filled(b_, block, seed_);
 }
 
-TEST_F(Refused, AStreamOrderedFreeOfTheOldBlockFailsAndMayBeRetried) {
+TEST_F(RefusedDeferredCopy, AStreamOrderedFreeOfTheOldBlockFailsAndMayBeRetried) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_EQ(through_door<Call::cuMemFreeAsync>(a_, CUstream{}), CUDA_ERROR_OUT_OF_MEMORY);
   sim()->set_faults(nullptr);
@@ -91,7 +91,7 @@ TEST_F(Refused, AStreamOrderedFreeOfTheOldBlockFailsAndMayBeRetried) {
   expect_filled(b_, block, seed_);
 }
 
-TEST_F(Refused, AnotherResizeFailsAndMayBeRetried) {
+TEST_F(RefusedDeferredCopy, AnotherResizeFailsAndMayBeRetried) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_EQ(copy(fresh_, a_, block), CUDA_ERROR_OUT_OF_MEMORY);
   sim()->set_faults(nullptr);
@@ -102,7 +102,7 @@ TEST_F(Refused, AnotherResizeFailsAndMayBeRetried) {
 }
 
 // The context is lost, and its contents with it.
-TEST_F(Refused, ByALostContextTheCopyIsDropped) {
+TEST_F(RefusedDeferredCopy, ByALostContextTheCopyIsDropped) {
   ASSERT_EQ(sim()->set_faults("cuMemcpyDtoDAsync:1=CUDA_ERROR_LAUNCH_FAILED"), 0);
   EXPECT_EQ(set_other(other_), CUDA_ERROR_LAUNCH_FAILED);
   sim()->set_faults(nullptr);

@@ -293,9 +293,9 @@ const BadPlan bad_plans[] = {
      }},
 };
 
-class PlanThatCannotBe : public VmmTest, public ::testing::WithParamInterface<BadPlan> {};
+class InvalidPlan : public VmmTest, public ::testing::WithParamInterface<BadPlan> {};
 
-TEST_P(PlanThatCannotBe, IsATypedErrorBeforeAnyDriverCall) {
+TEST_P(InvalidPlan, IsATypedErrorBeforeAnyDriverCall) {
   FaultyDriver watched{driver()};
   VmmWorld world{watched};
   world.given_mapped(0, {1, 1, 2}, 1);
@@ -309,7 +309,7 @@ TEST_P(PlanThatCannotBe, IsATypedErrorBeforeAnyDriverCall) {
   EXPECT_EQ(describe(world.mapping), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(, PlanThatCannotBe, ::testing::ValuesIn(bad_plans),
+INSTANTIATE_TEST_SUITE_P(, InvalidPlan, ::testing::ValuesIn(bad_plans),
                          [](const auto& test) { return test.param.what; });
 
 TEST_F(MappingTest, ChunksOfTwoDevicesLieBehindOneStretch) {
