@@ -107,7 +107,7 @@ TEST_F(SharedCards, KernelsThatWaitForEachOtherBothFinish) {
   EXPECT_EQ(second.wait(), 0);
 }
 
-// Announces that its kernel runs; the kernel runs until somebody sets the second flag.
+// Announces that its kernel runs; the kernel runs until the test sets the second flag.
 CHILD_ROLE(runs_a_long_kernel) {
   GIVEN(driver().cuInit(0));
   PrimaryContext context;

@@ -9,7 +9,7 @@ import pickletools
 
 from cli_support import CliTest, cuvmm, frag_trace, main
 
-# What the viewer's own reader, in JavaScript, understands of pickle.
+# The pickle opcodes that the viewer's own JavaScript reader understands.
 VIEWER_OPCODES = {
     "PROTO", "EMPTY_DICT", "MARK", "SHORT_BINUNICODE", "BINUNICODE", "BININT1", "BININT2", "LONG1",
     "EMPTY_LIST", "APPENDS", "SETITEMS", "STOP",

@@ -31,8 +31,8 @@ struct Block {
   CUstream stream = nullptr;    // that its last work was submitted to
   bool is_used = false;         // work has been submitted
   std::uint32_t stamp = 0;      // what its bytes are derived from, once all its work is done
-  std::atomic<int> pending{0};  // work begun and not ended: stays above 0 where work faulted
-  std::atomic<int> entered{0};  // work that has begun; short of the full amount where it faulted
+  std::atomic<int> pending{0};  // work that has not run yet
+  std::atomic<int> entered{0};  // work begun and not ended: stays above 0 where work faulted
 
   CUdeviceptr end() const { return address + size; }
 };

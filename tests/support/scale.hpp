@@ -28,7 +28,7 @@ inline std::uint64_t scaled(std::uint64_t count) {
       1, static_cast<std::uint64_t>(static_cast<double>(count) * test_scale()));
 }
 
-// Where random tests are shortened, a sweep over failing calls tries only every sweep_step()-th.
+// If random tests are shortened, a sweep over failing calls tries only every sweep_step()-th.
 inline std::uint64_t sweep_step() {
   return test_scale() >= 1 ? 1 : static_cast<std::uint64_t>(1 / test_scale());
 }
