@@ -113,7 +113,7 @@ TEST_F(CopyAccess, PeerCopiesCannotBeCaptured) {
   EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, driver().cuStreamEndCapture(stream, &graph));
 }
 
-// Rows whose length or distance is left out -------------------------------------------------------
+// Omitted and given pitches -----------------------------------------------------------------------
 
 TEST_F(CopyAccess, AnOmittedPitchDefaultsToTheRowLength) {
   const GivenBlocking memory{accessed};

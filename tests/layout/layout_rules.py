@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The house: which folder may include what. One table; docs/layout.md says why."""
 
-# Folder of src -> the folders it names. `+` means: and all that those may include.
+# Folder of src -> the folders it may include. `+` adds everything that those may include.
 SOURCE_FOLDERS = {
     "base": [],
     "trace": ["base"],

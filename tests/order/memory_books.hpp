@@ -63,7 +63,7 @@ class MemoryBooks {
   std::size_t live_bytes() const { return live_bytes_; }
 
   struct Grant {
-    Past also;  // what the allocation comes after beside the rules of streams
+    Past also;  // what the allocation comes after in addition to the rules of streams
     bool is_reuse = false;
     bool is_behind_blocked_work = false;
   };

@@ -126,7 +126,7 @@ std::size_t Program::any_event_of(std::size_t context) {
   }
 }
 
-// Mostly one of the stream's own device.
+// Usually a pool of the stream's own device.
 int Program::any_pool_for(Stream stream) {
   const auto& pools = world_.pools();
   for (;;) {

@@ -181,7 +181,7 @@ TEST_F(PoolFaults, FencingAndWaiting) {
   }
 }
 
-// The quota of a shared pool follows every failure.
+// The accounting of a shared pool stays correct after every failure.
 struct ModelsWorld : PoolWorld {
   explicit ModelsWorld(const Driver& with)
       : PoolWorld(with), pool(GIVEN_VALUE(SharedPool::create(places, 4 * granule()))) {

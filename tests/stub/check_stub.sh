@@ -191,7 +191,7 @@ import re
 stub, private, end = False, 0, None
 for line in open("/proc/self/smaps"):
     if mapping := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
-        # Its zeroed data has no name, and follows at once.
+        # Its zero-initialized data is an unnamed mapping right behind it.
         stub = "libcuvmm_stub" in line or (stub and len(line.split()) == 5 and mapping[1] == end)
         end = mapping[2]
     elif stub and line.startswith("Private_Dirty:"):

@@ -78,7 +78,7 @@ struct Thunk<member, call, CUresult (*)(Parameters...)> {
     const auto instead = faulty.before(call);
     if (!instead) return (faulty.inner().*member)(parameters...);
     if (gives_back(call) && *instead == CUDA_ERROR_DEINITIALIZED) {
-      (void)faulty.inner().cuCtxSynchronize_v2000();  // nothing runs any more
+      (void)faulty.inner().cuCtxSynchronize_v2000();  // until nothing runs any more
       faulty.took_back(call, (faulty.inner().*member)(parameters...));
     }
     return *instead;

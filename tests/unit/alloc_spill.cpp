@@ -202,7 +202,7 @@ TEST_F(WindowsSpill, AFreedSpilledBlockIsNotKeptForTheNext) {
   EXPECT_EQ(world->counters().spilled_bytes, 0u);
 }
 
-// As the hooks use it.
+// Memory as the hooks use it.
 class MemorySpill : public DriverContract {
  protected:
   void begin(const MemorySettings& settings) {
