@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# For those who type make. All of it is in ./dev.
+# For users of make. ./dev does everything.
 .PHONY: all quick test demo clean
 all:
 	./dev build
 quick:
 	./dev quick
-# Both begin with what takes seconds.
+# Both begin with the part that takes seconds.
 test: quick
 	./dev test
 demo: quick

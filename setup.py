@@ -14,7 +14,7 @@ except ImportError:
     from wheel.bdist_wheel import bdist_wheel
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
-# What a package of Python has no use for.
+# Installed files that a Python package does not need.
 LEFT_OUT = ("include", "share", os.path.join("lib", "cmake"), os.path.join("lib", "pkgconfig"))
 
 

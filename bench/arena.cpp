@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An arena's allocation and free over a driver that does nothing. Goals: a warm pair of a size just
-// freed at most 0.25 us on one thread and twice that on eight streams' threads; with a million live
-// blocks over a hundred thousand chunks within twice that, and at most 1 us in random order.
+// Benchmarks an arena's allocation and free over a driver that does nothing. Goals: a warm pair of
+// a size just freed takes at most 0.25 us on one thread and twice that on eight streams' threads;
+// with a million live blocks over a hundred thousand chunks, at most twice that, and at most 1 us
+// in random order.
 #include <atomic>
 #include <random>
 
@@ -11,7 +12,7 @@
 namespace cuvmm::bench {
 namespace {
 
-// Streams that are done as soon as they are asked.
+// Streams whose work is always done.
 class QuickOrder final : public StreamOrder {
  public:
   bool is_before(const FreeTicket& freed, StreamId asker) const override {
@@ -51,7 +52,7 @@ void WarmPair(benchmark::State& state) {
 }
 BENCHMARK(WarmPair);
 
-// Without a stream nothing is kept: the range is merged and cut each time.
+// Without a stream, nothing is cached: the range is merged and split each time.
 void PairWithoutAStream(benchmark::State& state) {
   Ground ground;
   Block& held = ground.allocate(1 * MiB, no_stream);
@@ -73,7 +74,7 @@ void WarmPairOnItsOwnStream(benchmark::State& state) {
     Block& block = shared_ground->allocate(1 * MiB, stream);
     shared_ground->arena->free(block, {stream, ++tick});
   }
-  // What a thread waits for its pair: the time above is shared among the threads.
+  // The time per pair that a thread waits; the time above is divided among the threads.
   state.counters["ns_a_pair"] = benchmark::Counter(
       static_cast<double>(now_ns() - began) / static_cast<double>(state.iterations()),
       benchmark::Counter::kAvgThreads);
@@ -86,7 +87,7 @@ BENCHMARK(WarmPairOnItsOwnStream)->Threads(1)->Threads(2)->Threads(8)->UseRealTi
 
 constexpr std::size_t million = 1'000'000;
 
-// A million blocks of about 200 KiB, so that their memory is a hundred thousand chunks.
+// A million blocks of about 200 KiB, whose memory is a hundred thousand chunks.
 struct Crowd {
   Crowd() : ground(256 * GiB, usual_granule) {
     blocks.reserve(million);
@@ -121,7 +122,7 @@ void WarmPairAmongAMillion(benchmark::State& state) {
 }
 BENCHMARK(WarmPairAmongAMillion);
 
-// Any block goes, and one of any size comes.
+// Frees a random block and allocates one of a random size.
 void RandomPairAmongAMillion(benchmark::State& state) {
   Crowd& all = crowd();
   for ([[maybe_unused]] auto _ : state) {
@@ -134,7 +135,7 @@ void RandomPairAmongAMillion(benchmark::State& state) {
 }
 BENCHMARK(RandomPairAmongAMillion)->Iterations(2'000'000);
 
-// A thousand go in any order, then a thousand come.
+// Frees a thousand blocks in random order, then allocates a thousand.
 void RandomThousandAmongAMillion(benchmark::State& state) {
   Crowd& all = crowd();
   std::vector<std::size_t> chosen(1000);
@@ -152,7 +153,8 @@ void RandomThousandAmongAMillion(benchmark::State& state) {
 }
 BENCHMARK(RandomThousandAmongAMillion)->Iterations(1000)->Unit(benchmark::kMicrosecond);
 
-// Half of the chunks are free, one beside each live one; one block of all that is free.
+// Half of the chunks are free, each beside a live one. Allocates one block as large as all free
+// memory.
 void MoveAChunk(benchmark::State& state) {
   const auto count = static_cast<std::size_t>(state.range(0));
   double moved = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every benchmark program stands on: a driver with a current context, and medians.
+// The basis of all benchmark programs: a driver with a current context, and medians.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -11,17 +11,17 @@
 
 namespace cuvmm::bench {
 
-// The simulated driver, or with CUVMM_TEST_DRIVER=libcuda.so.1 the machine's own; device 0's
-// primary context is current. Ends the program with one line where there is none.
+// The simulated driver, or with CUVMM_TEST_DRIVER=libcuda.so.1 the machine's own. Device 0's
+// primary context is current. Ends the program with one line if there is no driver.
 const Driver& driver();
 bool simulated();
-// Found from where the program lies, since a build is carried to where the cards are.
+// Relative to the program, since builds are copied to machines with cards.
 const char* simulated_driver_path();
 
-// A driver whose mapping calls do nothing and succeed: what remains is our own time.
+// A driver whose mapping calls succeed and do nothing, so that only our own time remains.
 const Driver& silent_driver();
 
-// Ends the program where a benchmark cannot go on.
+// Ends the program if the condition does not hold.
 void need(bool holds, const char* what);
 template <class Outcome>
 auto need_ok(Outcome outcome, const char* what) {
@@ -35,11 +35,10 @@ inline void need_success(CUresult answer, const char* what) {
   need(answer == CUDA_SUCCESS, what);
 }
 
-// Wall is what a program waits; Thread counts only what this thread computes, whatever else the
-// machine does.
+// Wall is elapsed time. Thread is this thread's CPU time, unaffected by other load.
 enum class Clock { Wall, Thread };
 
-// Times of the same work, of which the middle one counts: one interruption changes nothing.
+// Times of the same work. The median counts, so that one interruption does not matter.
 class Times {
  public:
   explicit Times(Clock clock = Clock::Wall) : clock_(clock) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What our books take of the host's memory, counted by the heap, with a million live allocations on
-// a hundred thousand chunks. Goals: 128 bytes an allocation, 256 a chunk. Fails where it is more
-// than it should be, so that it is a test as well.
+// Measures the host memory of our bookkeeping, as the heap counts it, with a million live
+// allocations on a hundred thousand chunks. Goals: 128 bytes per allocation, 256 per chunk. Fails
+// if it is more, so it is a test as well.
 #include <malloc.h>
 
 #include <cstdio>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t chunks = 100'000;
 constexpr Size memory = 256 * GiB;
-// What a live allocation and a chunk may take.
+// Allowed bytes per live allocation and per chunk.
 struct Goal {
   double a_block;
   double a_chunk;
@@ -42,7 +42,7 @@ double heap() {
   return static_cast<double>(now.uordblks) + static_cast<double>(now.hblkhd);
 }
 
-// All that stands behind a program's memory of one kind.
+// Everything behind a program's memory of one kind.
 struct Ground {
   Ground() : store(silent_driver()) {
     need_ok(store.serve(Location::device(0), std::make_shared<LocalBudget>(memory)), "a store");
@@ -114,7 +114,8 @@ void count(benchmark::State& state, const Held& few) {
   }
 }
 
-// Blocks that have a chunk each, without what such a block takes.
+// Holds blocks with one chunk each. Subtracts the blocks' own bytes, so that the chunks' bytes
+// remain.
 template <class Of>
 Held one_a_chunk(Size size, std::size_t bytes_a_block) {
   Held few = hold<Of>(chunks, size);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program pays for the calls that it makes most, as a plain program over the driver: run
-// natively and under `cuvmm run` in each mode, in turns, it shows what cuvmm costs
-// (tools/gpu_parts/calls.sh). Times are the calling thread's, with the device kept from being the
-// bottleneck where that is possible.
+// Measures the most frequent calls of programs, as a plain program over the driver. Run natively
+// and under `cuvmm run` in each mode, in turns, it shows what cuvmm costs
+// (tools/gpu_parts/calls.sh). Times are the calling thread's; where possible, the device is not the
+// bottleneck.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -11,7 +11,7 @@
 #include "bench/must_work.hpp"
 #include "cuvmm/sim.h"
 
-// So that it runs on the simulated driver as well.
+// The kernel for the simulated driver.
 CUVMM_SIM_KERNEL(nothing) {
   static_cast<void>(launch);
 }
@@ -25,7 +25,7 @@ constexpr const char* empty_kernel = R"(
 .address_size 64
 .visible .entry nothing() { ret; }
 )";
-constexpr int calls_between_waits = 256;  // fewer than the driver's queue holds
+constexpr int calls_between_waits = 256;  // fewer than fit into the driver's queue
 constexpr std::size_t MiB = std::size_t{1} << 20;
 
 class Card {
@@ -58,7 +58,7 @@ Card& card() {
   return one;
 }
 
-// Waits for the device now and then, outside the time that is counted.
+// Waits for the device now and then, outside the measured time.
 template <class Call>
 void submit(benchmark::State& state, Call call) {
   card();
@@ -107,7 +107,7 @@ void CurrentContext(benchmark::State& state) {
   for (auto _ : state) MUST_WORK(cuCtxGetCurrent, &context);
 }
 
-// A kernel and the wait for it: what a program pays that waits after each step.
+// A kernel and the wait for it, as in a program that waits after each step.
 void LaunchAndWait(benchmark::State& state) {
   card();
   for (auto _ : state) {

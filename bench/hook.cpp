@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call pays for going through a door, over a driver whose functions do nothing. Goals: at
-// most 20 ns more than calling that function directly, by one thread and by 64; with a trace at
-// most 60 ns an event.
+// Measures the cost of a call's door over a driver whose functions do nothing. Goals: at most 20 ns
+// more than calling that function directly, with one thread and with 64; with a trace, at most 60
+// ns per event.
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
 #include <time.h>
@@ -22,7 +22,7 @@ namespace {
 
 using hook::Row;
 
-// A row's function in the driver that does nothing.
+// The function for one row in the driver that does nothing.
 template <Call call, class Function>
 struct Nothing;
 template <Call call, class... Arguments>
@@ -75,14 +75,14 @@ typename Row<call>::Function direct() {
   return engine().driver().*Row<call>::legacy;
 }
 
-// What this thread computes, however many threads share a processor.
+// This thread's CPU time, however many threads share a processor.
 double thread_ns() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
 }
 
-constexpr int calls_in_a_turn = 2048;  // fits into a trace's ring
+constexpr int calls_in_a_turn = 2048;  // fits into a trace's ring buffer
 
 template <class Work>
 double ns_of_a_call(Work&& work) {
@@ -94,7 +94,7 @@ double ns_of_a_call(Work&& work) {
   return (thread_ns() - begin) / calls_in_a_turn;
 }
 
-// The middle one of all turns counts, so that interruptions change nothing.
+// Takes the median of all turns, so that interruptions do not matter.
 class Turns {
  public:
   void add(double ns) { ns_.push_back(ns); }
@@ -112,7 +112,7 @@ void report(benchmark::State& state, const char* name, double value) {
   state.counters[name] = benchmark::Counter(value, benchmark::Counter::kAvgThreads);
 }
 
-// Directly and through the door, in turns.
+// Calls directly and through the door, in turns.
 template <class Direct, class Door>
 void compare(benchmark::State& state, Direct&& straight, Door&& hooked) {
   Turns without;
@@ -154,7 +154,7 @@ void ForwardedSet(benchmark::State& state) {
 void ForwardedEventQuery(benchmark::State& state) {
   compare_row<Call::cuEventQuery>(state, nullptr);
 }
-// On a stream that all threads share.
+// A stream that all threads share.
 CUstream some_stream() {
   static int stream;
   return reinterpret_cast<CUstream>(&stream);
@@ -193,7 +193,7 @@ void finish_trace(const benchmark::State&) {
   std::filesystem::remove_all(folder);
 }
 
-// Bursts that fit into a ring, flushed between them outside of the time.
+// Bursts that fit into a ring buffer, which is flushed between them outside the measured time.
 template <Call call, class... Arguments>
 void traced_row(benchmark::State& state, Arguments... arguments) {
   const auto straight = direct<call>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the simulated driver runs kernels from their PTX. Goals: 50 million simple instructions
-// a second on one processor; a vector add of a million elements in a second. A card does the same
-// much faster: CUVMM_TEST_DRIVER shows by how much.
+// Measures how fast the simulated driver runs kernels from their PTX. Goals: 50 million simple
+// instructions per second on one processor; a vector add of a million elements in a second.
+// CUVMM_TEST_DRIVER shows how much faster a card is.
 #include <cstdint>
 
 #include "bench/bench_driver.hpp"
@@ -88,7 +88,7 @@ void run(CUfunction function, unsigned blocks, unsigned threads, void** paramete
   need_success(driver().cuStreamSynchronize(nullptr), "cuStreamSynchronize");
 }
 
-// One block, which one processor runs.
+// One block, which runs on one processor.
 void SimpleInstructions(benchmark::State& state) {
   constexpr unsigned threads = 256;
   constexpr unsigned instructions_a_round = 6;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What committing physical memory costs within a lease, beside the same without a service.
+// Measures the cost of committing physical memory within a lease, and without a service.
 #include <benchmark/benchmark.h>
 
 #include "vmm/leased_budget.hpp"

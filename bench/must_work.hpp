@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For a benchmark that is a plain program over the driver: each of its calls works, or the program
-// says which one did not, and ends.
+// For benchmarks that are plain programs over the driver: if a call fails, the program names the
+// call and ends.
 #pragma once
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls that are no part of a resize pay for the chance that one is, in a process that has
-// large blocks, over the simulated driver. Goal: at most 10 ns.
+// Measures what resize detection costs calls that are not part of a resize, in a process with large
+// blocks, over the simulated driver. Goal: at most 10 ns.
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
 #include <time.h>
@@ -19,7 +19,7 @@ typename hook::Row<call>::Function door() {
       hook::all_doors()[static_cast<std::size_t>(call)].legacy);
 }
 
-// Two blocks that could be the two of a resize.
+// Two blocks that could be a resize's old and new block.
 struct World {
   World() {
     ::setenv("VMM_SIM_BACKING", "none", 1);
@@ -32,7 +32,7 @@ struct World {
       if (door<Call::cuMemAlloc_v2>()(one, block) != CUDA_SUCCESS) std::abort();
     }
     resizer = Engine::get()->serving()->resizer();
-    if (resizer == nullptr || !resizer->is_worth_a_look(block)) std::abort();
+    if (resizer == nullptr || !resizer->may_be_deferred(block)) std::abort();
   }
   static World& get() {
     static auto* world = new World;
@@ -44,24 +44,24 @@ struct World {
   Resizer* resizer = nullptr;
 };
 
-// As a copy's hook asks (hook/serve.hpp).
-Answer put_off(World& world, std::size_t size) {
-  if (!world.resizer->is_worth_a_look(size)) return std::nullopt;
+// The same check as in a copy's hook (hook/serve.hpp).
+Answer try_defer_copy(World& world, std::size_t size) {
+  if (!world.resizer->may_be_deferred(size)) return std::nullopt;
   return world.resizer->defer(world.to, world.from, size, {});
 }
 
 void ASmallCopy(benchmark::State& state) {
   World& world = World::get();
-  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(put_off(world, 4096));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(try_defer_copy(world, 4096));
 }
 BENCHMARK(ASmallCopy);
 
-// After other work, as nearly every copy comes.
+// A copy after other work, as nearly every copy is.
 void ALargeCopyAfterWork(benchmark::State& state) {
   World& world = World::get();
   door<Call::cuMemsetD8Async>()(world.from, 0, 64, nullptr);
   for ([[maybe_unused]] auto _ : state) {
-    if (put_off(world, block)) std::abort();
+    if (try_defer_copy(world, block)) std::abort();
   }
 }
 BENCHMARK(ALargeCopyAfterWork);

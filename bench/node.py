@@ -93,7 +93,7 @@ def grow(path, device, rounds):
     times = []
     for i in range(rounds):
         if i % 20 == 0:
-            time.sleep(0.002)  # below what the service takes for a flood
+            time.sleep(0.002)  # below the service's rate limit
         began = time.perf_counter_ns()
         granted = client.lease(2 * MIB)
         times.append((time.perf_counter_ns() - began) / 1000)
@@ -156,7 +156,7 @@ def begin(path, device, seed):
         try:
             live(path, device, seed)
         finally:
-            os._exit(1)  # only a kill is what is expected
+            os._exit(1)  # the process must end by a signal only
     return child
 
 

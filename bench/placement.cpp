@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two blocks that do not both fit on the device, of which one is used: how fast that is when it was
-// spilled, and how fast once cuvmm has had time to bring it in. A plain program over the driver,
-// for `cuvmm run --limit 8G --spill host:16G` (tools/gpu_parts/placement.sh).
+// Two blocks that do not both fit on the device, of which only one is used. Measures its speed
+// while it is spilled, and once cuvmm has had time to migrate it back. A plain program over the
+// driver, for `cuvmm run --limit 8G --spill host:16G` (tools/gpu_parts/placement.sh).
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// 0 where there is no memory for it.
+// Returns 0 if there is no memory for the block.
 CUdeviceptr filled(std::size_t size, unsigned char byte) {
   CUdeviceptr address = 0;
   if (CALL(cuMemAlloc)(&address, size) == CUDA_ERROR_OUT_OF_MEMORY) return 0;
@@ -23,7 +23,7 @@ CUdeviceptr filled(std::size_t size, unsigned char byte) {
   return address;
 }
 
-// In GB/s, of one reading and writing of all of it.
+// Reads and writes the whole block once. Returns GB/s.
 double use(CUdeviceptr address, std::size_t size) {
   const auto began = Clock::now();
   MUST_WORK(cuMemsetD8, address, 3, size);
@@ -32,7 +32,7 @@ double use(CUdeviceptr address, std::size_t size) {
          1e9;
 }
 
-// Of memory that the limit has room for, a half each and a quarter more.
+// Each block takes three quarters of the memory within the limit.
 void UseSpilledBlock(benchmark::State& state) {
   CUdevice device = 0;
   CUcontext context = nullptr;
@@ -62,7 +62,7 @@ void UseSpilledBlock(benchmark::State& state) {
   }
   unsigned char there = 0;
   MUST_WORK(cuMemcpyDtoH, &there, unused + size - 1, 1);
-  if (there != 1) state.SkipWithError("what was moved out has other bytes");
+  if (there != 1) state.SkipWithError("the contents of evicted memory have changed");
   state.counters["first_gb_s"] = first;
   state.counters["settled_gb_s"] = settled;
   MUST_WORK(cuMemFree, used);

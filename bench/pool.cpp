@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pools' own time. Goals: to allocate and to deallocate a cached granule at most 1 us each
-// beyond the driver's calls; statistics at the same cost whatever a pool holds; 10,000 models
-// registered slow none; to activate a model of 10 GiB on a card, in chunks of 64 MiB, within 5% of
-// the driver's own calls.
+// Measures the pools' own time. Goals: allocating and deallocating a cached granule take at most 1
+// us each beyond the driver's calls; statistics cost the same whatever a pool holds; 10,000
+// registered models slow none down; activating a model of 10 GiB on a card, in chunks of 64 MiB,
+// takes at most 5% more than the driver's own calls.
 #include <string>
 
 #include "bench/bench_driver.hpp"
@@ -31,7 +31,7 @@ struct Ground {
   std::shared_ptr<const PoolPlaces> places;
 };
 
-// Over a driver that does nothing: what remains is the pool's own time.
+// Runs over a driver that does nothing, so that only the pool's own time remains.
 void AllocateAndDeallocateCachedGranules(benchmark::State& state) {
   const auto granules = static_cast<Size>(state.range(0));
   const Ground ground{silent_driver()};
@@ -95,8 +95,8 @@ void OneModelAmongMany(benchmark::State& state) {
 }
 BENCHMARK(OneModelAmongMany)->ArgName("models")->Arg(1)->Arg(100)->Arg(10'000);
 
-// The model's chunks are kept aside, and mapped again; the same chunks by the driver's own calls,
-// turn by turn. 10 GiB, or half of what the device has.
+// Maps the model's cached chunks again, and maps the same chunks with the driver's own calls, in
+// turns. 10 GiB, or half of the device's memory.
 void ActivateAModel(benchmark::State& state) {
   const Size granule = static_cast<Size>(state.range(0)) * MiB;
   size_t memory = 0;

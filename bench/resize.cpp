@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a grow by cuMemAlloc, cuMemcpyDtoD and cuMemFree costs, as a plain program over the driver:
-// run natively and under `cuvmm run` with each VMM_RESIZE it shows what resizing gains
-// (tools/gpu_parts/resize.sh). Goals: from copy to free within 10% of the mapping calls that it
-// cannot do without, and for 1 GiB at most 350 us, and for
-// 16 GiB a sixth of what it takes natively; a resizable buffer's growth within 5% of the
-// driver's own calls.
+// Measures the cost of growing a buffer with cuMemAlloc, cuMemcpyDtoD and cuMemFree, as a plain
+// program over the driver. Run natively and under `cuvmm run` with each VMM_RESIZE, it shows what
+// resizing gains (tools/gpu_parts/resize.sh). Goals: from copy to free, within 10% of the mapping
+// calls that it cannot do without, for 1 GiB at most 350 us, and for 16 GiB a sixth of the native
+// time; a resizable buffer's growth within 5% of the driver's own calls.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -33,7 +32,7 @@ class Card {
     MUST_WORK(cuCtxSetCurrent, context);
     MUST_WORK(cuMemGetInfo, &free, &total);
   }
-  // Simulated devices are small.
+  // Simulated devices are small, so scale sizes down.
   std::size_t scaled(std::size_t size) const { return total >= 64 * GiB ? size : size / 16; }
 
   std::size_t free = 0;
@@ -85,8 +84,8 @@ void must_hold(CUdeviceptr address, std::uint32_t word) {
   check(there == word ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, "reading what was written");
 }
 
-// Whether chunks can be registered for RDMA, as cudaMalloc's memory can and so cuvmm's too: the
-// driver takes longer to map those.
+// Whether chunks can be registered for RDMA, as cudaMalloc's memory can, and therefore cuvmm's. The
+// driver takes longer to map such chunks.
 bool takes_rdma() {
   int supported = 0;
   MUST_WORK(cuDeviceGetAttribute, &supported,
@@ -94,7 +93,7 @@ bool takes_rdma() {
   return supported != 0;
 }
 
-// One chunk as cuvmm makes them, mapped by the driver's own calls.
+// A chunk like cuvmm's, mapped with the driver's own calls.
 struct Chunk {
   enum class Export { No, Yes };
   Chunk(std::size_t of, Export exportable) : size(of) {
@@ -131,8 +130,8 @@ CUdeviceptr reserve(std::size_t size, std::size_t alignment = 0) {
   return address;
 }
 
-// The calls that no elision can do without: the free's wait, the new block's first chunk goes, the
-// old block's comes, and goes where it lay.
+// The calls that every elided copy needs: the free's wait, unmapping the new block's first chunk,
+// mapping the old block's chunk in its place, and unmapping that chunk where it was.
 class BareSequence {
  public:
   explicit BareSequence(std::size_t size)
@@ -161,15 +160,14 @@ class BareSequence {
   const CUdeviceptr at_;
 };
 
-// A resizable buffer from 1 to 2 GiB, and the same chunks mapped directly, both with their chunks
-// at hand. Each is mapped first every other time, and unmapped first every other time of these:
-// what a call costs the driver depends on the one before. A wait, as shrinking has one, lies
-// between the unmapping and the mapping of both.
+// Grows a resizable buffer from 1 to 2 GiB, and maps the same chunks directly; both have their
+// chunks at hand. Which one maps first alternates, and within that, which one unmaps first, since
+// the time of a driver call depends on the call before. Between unmapping and mapping, both wait,
+// as shrinking does.
 void ResizeInPlace(benchmark::State& state) {
   const std::size_t size = card().scaled(GiB);
   const std::size_t piece = std::min(size, 256 * MiB);
-  // As a resizable buffer does: where one needs a translation table more than the other, that costs
-  // 16 us.
+  // Aligned like a resizable buffer: an additional translation table on one side would cost 16 us.
   const CUdeviceptr before = reserve(2 * size, 512 * MiB);
   const CUdeviceptr at = before + size;
   std::vector<std::unique_ptr<Chunk>> chunks;
@@ -225,7 +223,7 @@ void ResizeInPlace(benchmark::State& state) {
 }
 BENCHMARK(ResizeInPlace)->UseManualTime()->Iterations(101)->Unit(benchmark::kMicrosecond);
 
-// From the copy to the free, of a block that has become twice as large.
+// The time from the copy to the free when a block doubles.
 void GrowFromCopyToFree(benchmark::State& state) {
   const std::size_t size = card().scaled(static_cast<std::size_t>(state.range(0)) * MiB);
   BareSequence bare{size};
@@ -259,7 +257,7 @@ BENCHMARK(GrowFromCopyToFree)
     ->Iterations(31)
     ->Unit(benchmark::kMicrosecond);
 
-// Doubles until it has 16 GiB: allocations, copies and frees, all of them for the first time.
+// Doubles a buffer up to 16 GiB: allocations, copies and frees, each for the first time.
 void GrowTo16GiB(benchmark::State& state) {
   const std::size_t largest = card().scaled(16 * GiB);
   Times times;
@@ -284,7 +282,7 @@ void GrowTo16GiB(benchmark::State& state) {
 }
 BENCHMARK(GrowTo16GiB)->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
 
-// Natively that takes one and a half of the card.
+// Natively, this takes 1.5 times the card's memory.
 void GrowFrom60To90Percent(benchmark::State& state) {
   const std::size_t percent = card().free / 100 / (2 * MiB) * (2 * MiB);
   double granted = 0;

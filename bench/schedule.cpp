@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What scheduling adds to a call, over the simulated driver's fastest kernel (one that does
-// nothing, with VMM_SIM_BACKING=none). Goals: a submission returns in 0.5 us, at most 1 us more is
-// spent for an operation than without, and one scheduler issues a million operations a second.
+// Measures what scheduling adds to a call, over the simulated driver's fastest kernel (which does
+// nothing, with VMM_SIM_BACKING=none). Goals: a submission returns in 0.5 us, an operation takes at
+// most 1 us more than without scheduling, and one scheduler issues a million operations per second.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ constexpr const char* ptx = R"(
 .visible .entry nothing(.param .u64 one, .param .u32 two) { ret; }
 )";
 
-constexpr int in_a_turn = 400;  // fit into a lane
+constexpr int in_a_turn = 400;  // fits into a lane
 
 struct World {
   World() {
@@ -62,7 +62,7 @@ void launch(Launch* function) {
   function(world.kernel, 1, 1, 1, 1, 1, 1, 0, world.stream, parameters, nullptr);
 }
 
-// The middle turn's time for a launch until it returns, and until all is done.
+// The median turn's time of a launch until it returns, and until everything is done.
 template <class Launch, class Wait>
 void measure(benchmark::State& state, Launch* function, Wait* wait) {
   World& world = World::get();
@@ -116,8 +116,8 @@ BENCHMARK_CAPTURE(scheduled, round_robin, Schedule::RoundRobin)->UseRealTime();
 BENCHMARK_CAPTURE(scheduled, priority, Schedule::Priority)->UseRealTime();
 BENCHMARK_CAPTURE(scheduled, fair, Schedule::Fair)->UseRealTime();
 
-// The scheduler itself: lanes, order and issuing thread, with operations that do nothing and a
-// device that is done at once.
+// Measures the scheduler itself: lanes, order and issuing thread, with operations that do nothing
+// and a device that finishes at once.
 class NoDevice final : public DriverSide {
  public:
   void thread_begins() override {}

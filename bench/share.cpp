@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it takes to share memory with another process, beside the driver's own calls made by hand in
-// two processes with nothing but a socket between them; how many grants a second; and what copies
-// reach through the mapping. The program is its own importers.
+// Measures the time to share memory with another process, compared with the driver's own calls in
+// two processes with only a socket between them; the number of grants per second; and the bandwidth
+// of copies through the mapping. The program is its own importers.
 //
 //   cuvmm_bench_share [--benchmark_out=FILE]
 #include <fcntl.h>
@@ -59,7 +59,7 @@ void use_device() {
   MUST_WORK(cuCtxSetCurrent, context);
 }
 
-// Of a copy from one half of it to the other, reads and writes together.
+// The bandwidth of a copy from one half to the other, counting reads and writes.
 double gb_a_second(CUdeviceptr address) {
   constexpr std::uint64_t half = one_gib / 2;
   std::vector<double> times;
@@ -72,7 +72,7 @@ double gb_a_second(CUdeviceptr address) {
   return 2 * static_cast<double>(half) / 1e3 / median(times);
 }
 
-// One step's time, and the time of all of them so far.
+// Measures the time of each step.
 class Steps {
  public:
   double next() {
@@ -84,7 +84,7 @@ class Steps {
   Clock::time_point last_ = Clock::now();
 };
 
-// Our importer: as often as it is granted something, it maps, reports, and releases.
+// The importer with cuvmm: for every grant, it maps, reports, and releases.
 enum Tag : std::uint64_t { take_only, tell_mapping_time, tell_bandwidth };
 
 int import_by_us(const std::string& path) {
@@ -105,7 +105,7 @@ int import_by_us(const std::string& path) {
   }
 }
 
-// What the driver's calls take that an importer cannot do without.
+// Times of the driver calls that an importer cannot do without.
 struct ByHand {
   double import = 0;
   double reserve = 0;
@@ -132,7 +132,7 @@ ByHand map_by_hand(int descriptor, CUdeviceptr& address, CUmemGenericAllocationH
   return took;
 }
 
-// A message of a few bytes with at most one descriptor.
+// Sends a message of a few bytes with at most one descriptor.
 void say(int socket, const void* bytes, std::size_t size, int descriptor = -1) {
   iovec data{const_cast<void*>(bytes), size};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -150,7 +150,7 @@ void say(int socket, const void* bytes, std::size_t size, int descriptor = -1) {
   }
   if (::sendmsg(socket, &packet, MSG_NOSIGNAL) < 0) std::exit((std::perror("sendmsg"), 2));
 }
-// False where the other side has gone.
+// Returns false if the other side has gone.
 bool hear(int socket, void* bytes, std::size_t size, int* descriptor = nullptr) {
   iovec data{bytes, size};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -192,7 +192,7 @@ std::uint32_t wait_for(ShareHost& host, cuvmm_share_event_kind kind) {
   }
 }
 
-// The same program as another process.
+// Starts the same program as another process.
 pid_t start(const char* program, const char* role, const std::string& with) {
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -200,7 +200,7 @@ pid_t start(const char* program, const char* role, const std::string& with) {
   ::_exit(127);
 }
 
-// Each round's times of something.
+// The times of one quantity, by round.
 class Times {
  public:
   void add(double time) { times_.push_back(time); }
@@ -234,7 +234,7 @@ void share_by_hand(int socket, const SharedBuffer& buffer, Figures& figures) {
   figures.by_hand_map.add(took.map);
   figures.by_hand_access.add(took.access);
   ::close(descriptor);
-  if (!hear(socket, &byte, 1)) std::exit(2);  // it has released its memory
+  if (!hear(socket, &byte, 1)) std::exit(2);  // the importer has released its memory
 }
 
 void share_by_us(ShareHost& host, std::uint64_t peer, const SharedBuffer& buffer,
@@ -247,7 +247,7 @@ void share_by_us(ShareHost& host, std::uint64_t peer, const SharedBuffer& buffer
   wait_for(host, CUVMM_SHARE_RELEASED);
 }
 
-// What is timed, in the words of the two forms in which it is told.
+// The measured quantities, with their names in both output formats.
 constexpr struct {
   const char* words;
   const char* name;
@@ -277,7 +277,7 @@ void print(const Figures& figures) {
   std::printf("%-58s %8.0f GB/s\n", "copy within 1 GiB: in the other process", figures.remote_gb_s);
 }
 
-// As google-benchmark writes it, so that what reads its results reads these.
+// Writes google-benchmark's format, so that its readers can read these results.
 void write(const std::string& path, const Figures& figures) {
   std::ofstream file{path};
   const std::string of_share =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs to begin: a program that never touches CUDA, alone, with the preload library, and
-// under `cuvmm run`; a program's first driver call. Goal: `cuvmm run -- true` at most 10 ms more
-// than `true`.
+// Measures start-up: a program that never uses CUDA, alone, with the preload library, and under
+// `cuvmm run`; and a program's first driver call. Goal: `cuvmm run -- true` takes at most 10 ms
+// more than `true`.
 #include <benchmark/benchmark.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -27,7 +27,7 @@ std::string build_folder() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().string();
 }
 
-// From its start to its end; -1 where it fails.
+// The command's run time; -1 if it fails.
 double ms_to_run(std::vector<std::string> command, std::vector<std::string> variables = {}) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stream-ordered memory costs where other streams are busy: run natively and under `cuvmm run`
-// in turns, it shows whether a program waits, or works, where the driver does not
+// Measures the cost of stream-ordered memory while other streams are busy. Run natively and under
+// `cuvmm run` in turns, it shows whether a program waits or works when the driver does not
 // (tools/gpu_parts/streams.sh).
 #include <benchmark/benchmark.h>
 #include <unistd.h>
@@ -63,7 +63,7 @@ class Streams {
   std::vector<CUstream> streams_;
 };
 
-// Work that waits on a stream until it is released.
+// Work that blocks a stream until released.
 class Held {
  public:
   explicit Held(CUstream stream) {
@@ -80,7 +80,7 @@ class Held {
   std::atomic<bool> is_released_{false};
 };
 
-// One stream of many: the others have allocated, worked and freed, and are idle.
+// One stream of many. The others have allocated, worked and freed, and are idle.
 void PairAmong64Streams(benchmark::State& state) {
   context();
   const Streams streams{64, CU_STREAM_NON_BLOCKING};
@@ -102,7 +102,7 @@ void PairAmong64Streams(benchmark::State& state) {
   }
 }
 
-// A blocking stream: its allocations are behind what the legacy stream does.
+// A blocking stream, whose allocations come after the legacy stream's work.
 void pairs_on_a_blocking_stream(benchmark::State& state, bool legacy_is_busy) {
   constexpr int pairs = 100;
   context();
@@ -129,8 +129,8 @@ void PairBehindABusyLegacyStream(benchmark::State& state) {
   pairs_on_a_blocking_stream(state, true);
 }
 
-// Two threads with default streams of their own, one with long work, one with short steps: the time
-// of a step, which the long work must not enter.
+// Two threads with their own default streams, one with long work, one with short steps. Measures
+// the time of a step, which must not include the long work.
 void ShortStepBesideALongThread(benchmark::State& state) {
   CUcontext const shared = context();
   std::atomic<bool> stop{false};
@@ -163,8 +163,8 @@ void ShortStepBesideALongThread(benchmark::State& state) {
   long_thread.join();
 }
 
-// A block of a new size for one stream, while 50 others, each with work that waits, go on
-// allocating and freeing: nothing that they freed can be used.
+// A block of a new size for one stream, while 50 other streams, each with blocked work, go on
+// allocating and freeing, so that none of their freed memory can be reused.
 void NewBlockAmong50BusyStreams(benchmark::State& state) {
   constexpr std::size_t busy = 50;
   context();

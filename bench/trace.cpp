@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace costs the program that is traced, and how fast one is read. Goals: an event at most
-// 60 ns with its clock, without a trace one load; 10 million records read in at most 2 s.
+// Measures what a trace costs the traced program, and how fast it can be read. Goals: an event
+// takes at most 60 ns including its clock, and one load without a trace; 10 million records are
+// read in at most 2 s.
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
 
@@ -27,7 +28,7 @@ T need(Result<T> result) {
   return std::move(*result);
 }
 
-// A folder that goes with its last user.
+// A folder that its last user removes.
 class Folder {
  public:
   Folder() {
@@ -60,8 +61,8 @@ void EventWithoutTrace(benchmark::State& state) {
 }
 BENCHMARK(EventWithoutTrace);
 
-// Bursts that fit into a ring, flushed between them outside of the time: what a program that also
-// does something else pays for an event.
+// Bursts that fit into a ring buffer, which is flushed between them outside the measured time: the
+// cost of an event in a program that does other things too.
 constexpr std::uint64_t burst = 2048;
 std::unique_ptr<Folder> folder;
 std::unique_ptr<TraceWriter> writer;
@@ -103,7 +104,8 @@ BENCHMARK(EventInBursts)
     ->Threads(2)
     ->Threads(8);
 
-// Without a pause: more than any program asks for. What the writer cannot keep up with is lost.
+// Without pauses, which is more than any program needs. Events are lost if the writer cannot keep
+// up.
 void EventWithoutPause(benchmark::State& state) {
   for ([[maybe_unused]] auto _ : state) {
     for (std::uint64_t number = 0; number < burst; ++number) record(number);
@@ -124,7 +126,7 @@ BENCHMARK(EventWithoutPause)
     ->Threads(1)
     ->Threads(2);
 
-// A trace of so many records by so many threads, in rounds as the writer makes them.
+// Writes a trace of `records` records by `threads` threads, in rounds like the writer's.
 void write_trace(const std::string& path, std::uint64_t records, std::uint32_t threads) {
   auto sink = need(TraceSink::create(path, {}, unlimited));
   std::vector<TraceRecord> block(trace_format::records_in_a_block);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mapping core against the same driver calls made directly, in one run, interleaved. Goals: of
-// our own time at most 2 us a chunk planned and committed and 100 ns a take and a give; on a card,
-// within 5% of the calls alone. The simulated blocking pair, at most 5 us, keeps tests fast.
+// Compares the mapping core with the same driver calls made directly, interleaved in one run.
+// Goals: our own time is at most 2 us per chunk planned and committed and 100 ns per take and give;
+// on a card, the core is within 5% of the calls alone. The simulated blocking pair, at most 5 us,
+// keeps tests fast.
 #include <cstdlib>
 #include <random>
 
@@ -14,7 +15,7 @@ namespace {
 
 const Location here = Location::device(0);
 
-// Chunks, and addresses for all of them side by side.
+// Chunks, and contiguous addresses for all of them.
 struct Ground {
   Ground(const Driver& with, Size chunk_size, std::size_t count)
       : driver(with),
@@ -64,13 +65,13 @@ struct Ground {
   std::vector<ChunkRef> chunks;
 };
 
-// Through the core and directly, turn by turn, so that both meet the same machine.
+// Alternates between the core and direct calls, so that both run under the same conditions.
 struct Comparison {
   explicit Comparison(Clock clock)
       : core_map(clock), core_unmap(clock), direct_map(clock), direct_unmap(clock) {}
   Times core_map, core_unmap, direct_map, direct_unmap;
 
-  // The time of the core's turn.
+  // Runs one turn of each. Returns the time of the core's turn.
   double turn(Ground& ground) {
     direct_map.measure([&] { ground.map_directly(); });
     direct_unmap.measure([&] { ground.unmap_directly(); });
@@ -105,7 +106,7 @@ BENCHMARK(PlanAndCommit1000ChunksOverASilentDriver)
     ->Iterations(101)
     ->Unit(benchmark::kMillisecond);
 
-// 512 MiB a turn, or one chunk of 1 GiB.
+// 512 MiB per turn, or one chunk of 1 GiB.
 void CoreAgainstDirectCalls(benchmark::State& state) {
   const Size chunk_size = static_cast<Size>(state.range(0)) * MiB;
   const std::size_t count = chunk_size >= 512 * MiB ? 1 : 512 * MiB / chunk_size;
@@ -130,8 +131,8 @@ BENCHMARK(CoreAgainstDirectCalls)
 
 constexpr std::size_t many = 100'000;
 
-// Half of 100,000 chunks are in use; each round gives one of them back, the newest or any, and
-// takes one: its time is that of both.
+// Half of 100,000 chunks are in use. Each round gives one of them back, the newest or a random one,
+// and takes one; its time covers both.
 template <class Choose>
 void take_and_give(benchmark::State& state, Choose choose) {
   ChunkStore store{silent_driver()};
@@ -158,7 +159,7 @@ void TakeAndGiveAnyOf100000(benchmark::State& state) {
 BENCHMARK(TakeAndGiveTheNewestOf100000);
 BENCHMARK(TakeAndGiveAnyOf100000);
 
-// The driver's own blocking pair; over the simulated one it says how fast tests can be.
+// The driver's own blocking pair. On the simulated driver, it limits the speed of tests.
 void BlockingAllocAndFree(benchmark::State& state) {
   const Size size = static_cast<Size>(state.range(0)) * KiB;
   for ([[maybe_unused]] auto _ : state) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocking memory through windows. Goals: a pair of allocation and free that finds a cached window
-// at most 1 us, with a million live blocks too; a comb of small blocks gives back 95% of what was
-// freed. Compaction's own time is what remains over a driver that does nothing; on a card, with
-// CUVMM_TEST_DRIVER=libcuda.so.1, it is all of it.
+// Benchmarks blocking memory through windows. Goals: a pair of allocation and free that finds a
+// cached window takes at most 1 us, even with a million live blocks; a comb of small blocks gives
+// back 95% of the freed memory. Compaction's own time is the time over a driver that does nothing;
+// on a card, with CUVMM_TEST_DRIVER=libcuda.so.1, the total is measured.
 #include <algorithm>
 #include <cstdlib>
 #include <random>
@@ -13,7 +13,7 @@
 namespace cuvmm::bench {
 namespace {
 
-// Everything is done: the programs here give the device no work.
+// Reports all work as done, since these benchmarks give the device none.
 class NothingRuns final : public StreamOrder, public Quiescence {
  public:
   NothingRuns() {
@@ -67,7 +67,7 @@ void CachedAllocAndFree(benchmark::State& state) {
 }
 BENCHMARK(CachedAllocAndFree)->ArgName("KiB")->Arg(64)->Arg(1024)->Arg(3072)->Arg(65536);
 
-// The next block is any of those that were freed: none of their records is warm.
+// Picks a random freed block, so that no record is in the processor's caches.
 void CachedAllocAndFreeAmongAMillion(benchmark::State& state) {
   constexpr std::size_t count = 1'000'000;
   Ground ground{silent_driver(), 128 * GiB};
@@ -83,7 +83,7 @@ void CachedAllocAndFreeAmongAMillion(benchmark::State& state) {
 }
 BENCHMARK(CachedAllocAndFreeAmongAMillion)->ArgName("any")->Arg(0)->Arg(1);
 
-// Our own time for a block that is new: what the driver takes for mapping it comes on top.
+// Our own time for a new block, without the driver's time to map it.
 void NewSmallBlocks(benchmark::State& state) {
   const Size size = static_cast<Size>(state.range(0)) * KiB;
   Times times;
@@ -103,7 +103,7 @@ BENCHMARK(NewSmallBlocks)
     ->Iterations(5)
     ->Unit(benchmark::kMillisecond);
 
-// Memory full of blocks of which every second is freed.
+// Memory full of blocks, every second of which is freed.
 struct Comb : Ground {
   Comb(const Driver& with, Size memory, Size size) : Ground(with, memory) {
     const auto all = fill_with(size);
@@ -116,10 +116,10 @@ struct Comb : Ground {
   }
   std::size_t blocks = 0;
   Size freed = 0;
-  Size freed_whole = 0;  // of which granules of their own
+  Size freed_whole = 0;  // of that, whole granules
 };
 
-// The most that compaction can give back, found on a comb of its own.
+// The most that compaction can give back, measured with a separate comb.
 Size compactable(const Driver& with, Size memory, Size size) {
   Comb comb{with, memory, size};
   const Size without_moving = comb.windows->trim(0);
@@ -128,7 +128,7 @@ Size compactable(const Driver& with, Size memory, Size size) {
   return std::max(without_moving + all, comb.freed_whole) - comb.freed_whole;
 }
 
-// How much comes back as one block when every second of the blocks that fill the memory is freed.
+// How much memory comes back as one block after every second of the blocks that fill it is freed.
 void comb(benchmark::State& state, const Driver& with, Size memory, Size size) {
   Times times;
   double share = 0;
@@ -155,7 +155,7 @@ void comb(benchmark::State& state, const Driver& with, Size memory, Size size) {
   state.counters["us_a_moved_block"] = times.median_microseconds() / std::max(moved, 1.0);
 }
 
-// Over a driver that does nothing, copies included: our own time, for 8 GiB and for a whole card.
+// Our own time for 8 GiB and for a whole card, over a driver that does nothing, not even copies.
 void CombOverASilentDriver(benchmark::State& state) {
   static const Driver* const still = [] {
     auto* driver = new Driver{silent_driver()};
@@ -179,7 +179,7 @@ BENCHMARK(CombOverASilentDriver)
     ->Iterations(3)
     ->Unit(benchmark::kMillisecond);
 
-// On a card 8 GiB, as the comb of docs/driver_facts.md; simulated, what a process can map.
+// 8 GiB on a card, like the comb of docs/driver_facts.md; simulated, as much as a process can map.
 void Comb(benchmark::State& state) {
   comb(state, driver(), (simulated() ? 3 : 8) * GiB, static_cast<Size>(state.range(0)) * KiB);
 }

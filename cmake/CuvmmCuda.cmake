@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# cuvmm_cuda: the folder with cuda.h and cudaTypedefs.h of CUDA 13.0 or newer. Only declarations
-# are used: nothing is linked.
+# cuvmm_cuda: the folder with cuda.h and cudaTypedefs.h of CUDA 13.0 or newer. Only declarations are
+# used; nothing is linked.
 include(CuvmmCudaSearch)
 
 set(CUVMM_CUDA_INCLUDE "" CACHE PATH "folder with cuda.h and cudaTypedefs.h, 13.0 or newer")
 cuvmm_cuda_version("${CUVMM_CUDA_INCLUDE}" version)
-if(version LESS 13000)   # not given, or gone since the last configuration
+if(version LESS 13000)   # not set, or removed since the last configuration
   cuvmm_find_cuda(found)
   set(CUVMM_CUDA_INCLUDE "${found}" CACHE PATH "" FORCE)
   cuvmm_cuda_version("${CUVMM_CUDA_INCLUDE}" version)

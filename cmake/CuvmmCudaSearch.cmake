@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where cuda.h and cudaTypedefs.h of CUDA 13.0 or newer lie: CUDA_HOME, an installed toolkit, or
-# what ./dev fetched, in this order. Also a script, so that ./dev decides by the same rule:
-# cmake -P prints the folder, or fails where there is none. CUVMM_IGNORE_TOOLKIT=1 in the
-# environment leaves only what ./dev fetched.
+# Finds cuda.h and cudaTypedefs.h of CUDA 13.0 or newer in CUDA_HOME, an installed toolkit, or the
+# files fetched by ./dev, in this order. Also a script, so that ./dev decides by the same rule:
+# cmake -P prints the folder, or fails if there is none. CUVMM_IGNORE_TOOLKIT=1 in the environment
+# leaves only the files fetched by ./dev.
 get_filename_component(CUVMM_ROOT "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
 
 function(cuvmm_cuda_version directory result)

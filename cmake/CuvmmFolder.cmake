@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# cuvmm_folder(NAME DEPENDS a b ... [SMALL regex [FAST regex]]): the folder src/NAME as the static library
-# cuvmm_NAME. What it may include is what it depends on; tests/layout checks the includes themselves.
-# Files whose names SMALL finds, and FAST does not, are made small rather than fast.
+# cuvmm_folder(NAME DEPENDS a b ... [SMALL regex [FAST regex]]): builds the folder src/NAME as the
+# static library cuvmm_NAME. It may include only its dependencies; tests/layout checks the includes
+# themselves. Files whose names match SMALL, but not FAST, are optimised for size rather than speed.
 function(cuvmm_folder name)
   cmake_parse_arguments(arg "" "SMALL;FAST" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp")

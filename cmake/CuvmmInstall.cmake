@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What is installed and where, find_package(cuvmm), pkg-config, and the target `uninstall`.
+# Installation: files and places, find_package(cuvmm), pkg-config, and the target `uninstall`.
 include(CMakePackageConfigHelpers)
-# Two components, which are the two packages: what runs, and what programs are built with.
+# Two components, which become the two packages: one to run programs, one to build them.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME cuvmm)
 set(CUVMM_DEVELOPMENT cuvmm_dev)
 set(CUVMM_INSTALL_SIM "${CMAKE_INSTALL_LIBDIR}/cuvmm/sim")
@@ -18,7 +18,7 @@ target_include_directories(cuvmm_headers INTERFACE
 set_target_properties(cuvmm_headers PROPERTIES EXPORT_NAME headers)
 install(TARGETS cuvmm_headers EXPORT cuvmmTargets)
 
-# Alone in its folder and without the link name libcuda.so, so that nothing finds it by accident.
+# In a folder of its own and without the link name libcuda.so, so that nothing finds it by accident.
 install(TARGETS cuvmm_sim cuvmm_sim_nvml LIBRARY DESTINATION "${CUVMM_INSTALL_SIM}" NAMELINK_SKIP)
 
 set(CUVMM_PC_LIBS "")
@@ -26,7 +26,7 @@ if(TARGET cuvmm)
   install(TARGETS cuvmm EXPORT cuvmmTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     NAMELINK_COMPONENT ${CUVMM_DEVELOPMENT})
   target_link_libraries(cuvmm INTERFACE cuvmm_headers)
-  # The C++ headers need it; a project of C alone is asked for nothing.
+  # The C++ headers need C++20; a C-only project is not affected.
   target_compile_features(cuvmm INTERFACE cxx_std_20)
   set(CUVMM_PC_LIBS "-L\${libdir} -lcuvmm")
 endif()
@@ -41,12 +41,12 @@ foreach(program cuvmm_cli cuvmmd)
   endif()
 endforeach()
 
-# Units of systemd, where a package installs them; they name /usr/bin.
+# systemd units, where packages install them. They refer to /usr/bin.
 install(FILES "${PROJECT_SOURCE_DIR}/src/daemon/systemd/cuvmmd.service"
               "${PROJECT_SOURCE_DIR}/src/daemon/systemd/cuvmmd.socket"
   DESTINATION "lib/systemd/system")
 
-# The Python package, which `cuvmm plot` draws with, too. The system's Python looks for packages in a
+# The Python package, which `cuvmm plot` also uses. The system's Python looks for packages in a
 # folder of its own, so an installation in /usr has a link there.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/cuvmm" DESTINATION "${CMAKE_INSTALL_DATADIR}/cuvmm/python"
   FILES_MATCHING PATTERN "*.py" PATTERN "page.*" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
@@ -58,7 +58,7 @@ install(CODE "
     file(INSTALL \"${python_link}\" DESTINATION \"/usr/lib/python3/dist-packages\")
   endif()")
 
-# Completions and manuals, where the build made them.
+# Completions and manuals, if the build generated them.
 get_property(generated GLOBAL PROPERTY CUVMM_GENERATED)
 if(generated)
   install(FILES "${generated}/cuvmm.bash" RENAME cuvmm OPTIONAL

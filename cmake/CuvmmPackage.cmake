@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Debian packages: cuvmm (what runs) and libcuvmm-dev (what programs are built with). `cpack` in the
-# build folder makes them.
+# Debian packages: cuvmm (to run programs) and libcuvmm-dev (to build them). `cpack` in the build
+# folder creates them.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME cuvmm)
 set(CPACK_PACKAGE_VENDOR "cuvmm")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Builds from nothing compile a dozen files at a time, since most of their time goes into headers that
-# all of them include; the debug build, which people edit against, compiles each by itself. Names that
-# files keep to themselves meet there, so two of a group that clash want better names, or a header.
+# Clean builds compile a dozen files at a time, since most of their time goes into headers that all
+# of them include. The debug build, for editing, compiles each file separately. File-local names of
+# a group share one translation unit, so if two clash, choose better names, or a header.
 option(CUVMM_TOGETHER "compile a dozen source files at a time" OFF)
 
-# cuvmm_together(TARGET): which files go together depends on their names alone, so that a new file
-# meets one group and moves no others, until there are twice as many.
+# cuvmm_together(TARGET): the grouping depends on file names alone, so that a new file joins one
+# group and does not move others, until there are twice as many.
 function(cuvmm_together target)
   if(NOT CUVMM_TOGETHER)
     return()

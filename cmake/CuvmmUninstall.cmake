@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DMANIFEST=... -P: removes what cmake --install wrote, then the folders of ours that this
-# left empty. Folders that every installation shares (bin, lib, include) stay.
+# cmake -DMANIFEST=... -P: removes the files that cmake --install wrote, then those of our folders
+# that are now empty. Folders shared by all installations (bin, lib, include) stay.
 if(NOT EXISTS "${MANIFEST}")
   message(FATAL_ERROR "Nothing to uninstall: there is no ${MANIFEST}.")
 endif()
@@ -13,7 +13,7 @@ foreach(file IN LISTS files)
   endif()
   get_filename_component(folder "${file}" DIRECTORY)
   if(file MATCHES "/cuvmm/.*[.]py$")
-    file(REMOVE_RECURSE "${folder}/__pycache__")  # which Python has made, and no list names
+    file(REMOVE_RECURSE "${folder}/__pycache__")  # created by Python, and in no list
   endif()
   while(folder MATCHES "/(cuvmm|libcuvmm-dev)(/|$)")
     file(GLOB left "${folder}/*")

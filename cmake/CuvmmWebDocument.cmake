@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The live view is one document: its style and its script go into it, and it goes into cuvmm_observe.
+# The live view is one document: the style and the scripts are embedded in it, and it is embedded in
+# cuvmm_observe.
 set(web "${PROJECT_SOURCE_DIR}/src/observe/web")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   "${web}/node.html" "${web}/node.css" "${web}/node.js" "${web}/charts.js")
@@ -8,7 +9,7 @@ file(READ "${web}/charts.js" WEB_CHARTS)
 file(READ "${web}/node.js" WEB_SCRIPT)
 configure_file("${web}/node.html" "${PROJECT_BINARY_DIR}/generated/node.html" @ONLY)
 file(READ "${PROJECT_BINARY_DIR}/generated/node.html" WEB_DOCUMENT)
-# A compiler need not take string literals of any length.
+# Compilers may limit the length of string literals.
 string(LENGTH "${WEB_DOCUMENT}" length)
 set(WEB_LITERALS "")
 foreach(begin RANGE 0 ${length} 8000)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps its device busy and reports how much of the device's time it got, to show how programs
-// share a card. Runs on a real card and on the simulated one:
+// share a card. Runs on a real card and on the simulated driver:
 //
 //   build/bin/busy --kernel 50us --seconds 5 [--graph] [--every 10ms --burst 20] [--json]
 //
-// `device_seconds` is the number of kernels times the time of one, which is measured beforehand, so
-// that other programs' work does not count. `p50_us` and `p99_us` are percentiles of the time from
-// a kernel's launch (with --every: from the first of a burst) until its end is seen.
+// `device_seconds` is the number of kernels times the time of one kernel, which is measured
+// beforehand, so that other programs' work does not count. `p50_us` and `p99_us` are percentiles of
+// the time from a kernel's launch (with --every: from the first launch of a burst) until the
+// program sees its end.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -26,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int most_ahead = 16;  // launches that are not waited for yet
+constexpr int most_ahead = 16;  // launches not yet waited for
 constexpr int kernels_of_graph = 8;
 constexpr int calibrations = 20;
 
@@ -86,7 +87,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// What is launched again and again: a kernel that fills the device, or a graph of some.
+// The work launched repeatedly: a kernel that fills the device, or a graph of several.
 class Work {
  public:
   explicit Work(const Settings& settings) : kernel_ns_(settings.kernel_ns) {
@@ -103,7 +104,7 @@ class Work {
     CHECK(cuDeviceGetAttribute, &processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
     blocks_ = static_cast<unsigned>(processors);
     CHECK(cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
-    // What a program has; the node's service learns from it which devices it uses.
+    // Programs have memory; from it, the node's service learns which devices they use.
     CUdeviceptr memory = 0;
     CHECK(cuMemAlloc, &memory, 1 << 20);
     if (settings.graph) make_graph();
@@ -122,7 +123,7 @@ class Work {
   void wait(int which) { CHECK(cuEventSynchronize, done_[which]); }
   void wait() { CHECK(cuStreamSynchronize, stream_); }
 
-  // One kernel's time, on a device that is its own for a moment: the shortest that was seen.
+  // The time of one kernel when it has the device to itself: the shortest of several runs.
   double kernel_seconds() {
     double best = 1e9;
     for (int i = 0; i < calibrations; ++i) {

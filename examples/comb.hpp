@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comb: fill a card with blocks, free every second one, ask for nearly all that was freed as
-// one allocation. Who has memory to give (the driver, the runtime) is a Memory.
+// The comb: fills a card with blocks, frees every second one, and requests nearly all of the freed
+// memory as one allocation. The source of memory (the driver, the runtime) is a Memory.
 #pragma once
 
 #include <dlfcn.h>
@@ -34,7 +34,7 @@ class Memory {
   virtual Size free() = 0;
   virtual Address allocate(Size size) = 0;  // 0: out of memory
   virtual void release(Address address) = 0;
-  // Rows of `width` bytes, one after the other on the host, `pitch` bytes apart on the device.
+  // Rows of `width` bytes, contiguous on the host and `pitch` bytes apart on the device.
   virtual void write(Address to, Size pitch, const void* from, Size width, Size rows) = 0;
   virtual void read(void* to, Address from, Size pitch, Size width, Size rows) = 0;
 };
@@ -46,8 +46,8 @@ class Memory {
 
 struct Request {
   Size block = 512 * KiB;
-  Size fill = 0;          // bytes of the comb; 0: all that is free
-  Size every = 64 * KiB;  // distance of what is written into a block, and looked at again
+  Size fill = 0;          // bytes of the comb; 0: all free memory
+  Size every = 64 * KiB;  // distance of the marks that are written to a block and checked
 };
 
 inline std::string pretty(Size bytes) {
@@ -64,7 +64,7 @@ inline std::string pretty(Size bytes) {
   return text;
 }
 
-// "512K", "2M", "3G"; 0 where it is none.
+// Parses "512K", "2M" or "3G". Returns 0 if the text is not a size.
 inline Size size_of(const char* text) {
   char* end = nullptr;
   const unsigned long long number = std::strtoull(text, &end, 10);
@@ -120,7 +120,7 @@ inline Request read_words(int count, char** words) {
   return request;
 }
 
-// How this process' memory is served, as far as it can be seen from inside.
+// How this process' memory is served, as far as the process can tell.
 inline std::string mode() {
   std::ifstream maps{"/proc/self/maps"};
   bool has_cuvmm = false;
@@ -157,8 +157,8 @@ inline std::string in_seconds(const Stopwatch& watch) {
   return text;
 }
 
-// What is written into blocks: every word depends on its block and on its place there, so a block
-// that holds another one's bytes, or its own at another place, is found out.
+// The contents of blocks. Every word depends on its block and its position, so that a block with
+// another block's bytes, or its own at another position, is detected.
 class Contents {
  public:
   Contents(Memory& memory, Size every) : memory_(memory), every_(every) {}
@@ -258,7 +258,7 @@ class Comb {
     say("left free", pretty(memory_.free()));
   }
 
-  // What is left when no more blocks fit or were asked for would make the question easier.
+  // Allocates the rest too, since memory left free would make the large request easier.
   void take_the_rest() {
     constexpr Size granule = 2 * MiB;
     while (const Address rest = memory_.allocate(granule)) {
@@ -293,7 +293,7 @@ class Comb {
     return large_ != 0;
   }
 
-  // To the granule.
+  // Precise to a granule.
   Size largest_below(Size refused) {
     Size had = 0;
     while (refused - had > 2 * MiB) {
@@ -339,12 +339,12 @@ class Comb {
     }
   }
 
-  static constexpr std::uint64_t number_of_large = 1 << 23;  // no block of the comb has it
+  static constexpr std::uint64_t number_of_large = 1 << 23;  // not the number of any block
 
   Memory& memory_;
   const Request request_;
   Contents contents_;
-  std::vector<Address> blocks_;  // 0 where it was freed
+  std::vector<Address> blocks_;  // 0 once freed
   std::vector<Address> ballast_;
   Size ballast_bytes_ = 0;
   Address large_ = 0;

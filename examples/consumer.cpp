@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the buffer that producer.cpp gives, maps it and looks at what is in it.
+// Takes the buffer that producer.cpp grants, maps it and checks its contents.
 #include "sharing.hpp"
 
 namespace {
@@ -26,7 +26,7 @@ SharedImport receive(ShareSession& session, const Options& options) {
   return taken(std::move(import));
 }
 
-// The first integer that is not what it should be; integer_count where all are.
+// The index of the first wrong integer; integer_count if all are right.
 std::size_t first_wrong(const SharedMapping& mapping) {
   std::vector<std::uint32_t> data(integer_count);
   check(CALL(cuMemcpyDtoH)(data.data(), mapping.address(), buffer_size), "cuMemcpyDtoH");

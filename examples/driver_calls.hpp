@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Driver functions by CALL(cuInit)(0). They are looked up when the program runs, so that no driver
-// need be there when it is built; each once, as frameworks do it. Who includes this has a
-// missing_driver(const char* symbol), which says so and ends the program.
+// Calls driver functions as CALL(cuInit)(0). Each function is looked up once, at run time, so that
+// no driver is needed to build, and just as frameworks do it. A file that includes this must define
+// missing_driver(const char* symbol), which reports the symbol and ends the program.
 #pragma once
 
 #include <cuda.h>
@@ -19,7 +19,7 @@ Function* find(const char* symbol, Missing missing) {
 
 }  // namespace driver_calls
 
-// The symbols that cuda.h means by these names.
+// The symbols behind the names in cuda.h.
 #define DRIVER_SYMBOL_TEXT(name) #name
 #define DRIVER_SYMBOL(name) DRIVER_SYMBOL_TEXT(name)
 #define CALL(name)                                                               \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the program, which says its name as `program`, where there is no driver or a call fails.
+// Ends the program, with its name in `program`, if there is no driver or a call fails.
 #pragma once
 
 #include <cuda.h>

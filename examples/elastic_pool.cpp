@@ -3,8 +3,8 @@
 //
 //   c++ -std=c++20 elastic_pool.cpp -o elastic_pool $(pkg-config --cflags --libs cuvmm) -ldl
 //
-// Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exit 0
-// where everything is as it should be.
+// Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exit
+// status 0 if everything is right.
 #include <cstdio>
 #include <vector>
 
@@ -34,7 +34,8 @@ unsigned char first_byte(std::uint64_t address) {
   return byte;
 }
 
-// A set returns before it is done. The fence tells the pool, so that it unmaps nothing too early.
+// A memset returns before it has finished. The fence keeps the pool from unmapping memory too
+// early.
 void fill(cuvmm::ElasticPool& pool, std::uint64_t address, unsigned char value,
           std::uint64_t size) {
   must(CALL(cuMemsetD8)(address, value, size) == CUDA_SUCCESS, "a set failed");
@@ -55,14 +56,14 @@ int main() {
               static_cast<double>(pool.granule()) / MiB);
   print("nothing yet", pool);
 
-  // Far apart, each with memory behind it alone.
+  // Stretches far apart; the addresses between them have no memory.
   for (std::uint64_t i = 0; i < 16; ++i) {
     const auto stretch = must(pool.allocate_at(i * 8 * GiB, 48 * MiB));
     fill(pool, stretch.address, static_cast<unsigned char>(i + 1), 48 * MiB);
   }
   print("16 stretches, 8 GiB apart", pool);
 
-  // All memory is in use: the pool says what is missing, and everything stays as it is.
+  // All memory is in use. The pool reports what is missing, and nothing changes.
   const auto refused = pool.allocate(512 * MiB);
   must(!refused.ok() && refused.error().kind() == cuvmm::ErrorKind::OutOfPhysicalMemory,
        "more than there is was granted");
@@ -77,7 +78,7 @@ int main() {
   print("and used for one large piece", pool);
   must(pool.deallocate(large).ok(), "cannot deallocate");
 
-  // Small pieces, one in a granule: compaction holds them in fewer.
+  // Small pieces, one per granule. Compaction packs them into fewer granules.
   std::vector<std::uint64_t> small;
   for (std::uint64_t i = 0; i < 64; ++i) {
     const std::uint64_t offset = 4 * GiB + i * pool.granule() + i % 8 * 256 * KiB;

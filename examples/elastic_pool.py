@@ -10,7 +10,7 @@ import array
 import sys
 from pathlib import Path
 
-# Of the source tree, or of the installation that this program is part of.
+# The package of the source tree, or of the installation that contains this program.
 HERE = Path(__file__).resolve().parent
 for package in (HERE.parent / "python", HERE.parents[1] / "share" / "cuvmm" / "python"):
     if package.exists():
@@ -39,7 +39,7 @@ def through_cupy(view, count, first):
         seen += 1
         cupy.cuda.Stream.null.synchronize()
         assert seen.data.ptr == view.address, "cupy has copied it"
-    except Exception as why:  # not installed, or no card of its own
+    except Exception as why:  # not installed, or no real card
         print(f"cupy is not asked ({type(why).__name__})")
         return
     assert view.tobytes() == (numbers(count, first + 1)).tobytes(), "cupy wrote somewhere else"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fragmentation, shown with the driver's own cuMemAlloc and cuMemFree. The same program runs on a
-// real card and on the simulated driver, with cuvmm in front of it or without:
+// Shows fragmentation with the driver's own cuMemAlloc and cuMemFree. The same program runs on a
+// real card and on the simulated driver, with cuvmm or without:
 //
 //   build/bin/frag_test
 //   build/bin/cuvmm run --sim -- build/bin/frag_test
@@ -90,7 +90,7 @@ class DriverMemory final : public comb::Memory {
   CUcontext context_ = nullptr;
   decltype(&cuMemAlloc) allocate_ = CALL(cuMemAlloc);
   decltype(&cuMemFree) free_ = CALL(cuMemFree);
-  // Unaligned: takes any pitch.
+  // The unaligned variant accepts any pitch.
   decltype(&cuMemcpy2DUnaligned) copy_ = CALL(cuMemcpy2DUnaligned);
 };
 

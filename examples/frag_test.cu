@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fragmentation as a CUDA program meets it: cudaMalloc and cudaFree, and kernels that write the
-// blocks and read them back. The same program runs on a real card and on the simulated driver:
+// Fragmentation in a CUDA program: cudaMalloc and cudaFree, and kernels that write the blocks and
+// read them back. The same program runs on a real card and on the simulated driver:
 //
 //   nvcc -O2 -o frag_test frag_test.cu
 //   cuvmm run --sim --mode off -- ./frag_test    fails: the free memory is in pieces
@@ -17,7 +17,7 @@ void check(cudaError_t answer, const char* what) {
   if (answer != cudaSuccess) comb::give_up(what, answer);
 }
 
-// Rows of `width` words, whose beginnings lie `pitch` words apart in `block`.
+// Writes rows of `width` words that begin `pitch` words apart in `block`.
 __global__ void write_rows(std::uint32_t* block, std::size_t pitch, const std::uint32_t* rows,
                            unsigned width) {
   const std::size_t row = blockIdx.x;
@@ -36,7 +36,7 @@ __global__ void read_rows(std::uint32_t* rows, const std::uint32_t* block, std::
 
 class RuntimeMemory final : public comb::Memory {
  public:
-  // What the kernels need is there before the card is full.
+  // Allocates what the kernels need before the card is full.
   RuntimeMemory() {
     check(cudaMalloc(&staging_, staging_bytes), "cudaMalloc of the staging buffer");
     write_rows<<<1, 32>>>(staging_, 1, staging_, 1);
@@ -59,7 +59,7 @@ class RuntimeMemory final : public comb::Memory {
     void* address = nullptr;
     const cudaError_t answer = cudaMalloc(&address, size);
     if (answer == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // or the next call reports it again
+      cudaGetLastError();  // otherwise the next call reports it again
       return 0;
     }
     check(answer, "cudaMalloc");
@@ -100,7 +100,7 @@ class RuntimeMemory final : public comb::Memory {
   static std::uint32_t* words_at(comb::Address address) {
     return reinterpret_cast<std::uint32_t*>(address);
   }
-  // As many at once as the staging buffer holds.
+  // Processes as many rows at a time as the staging buffer holds.
   template <class Function>
   static void for_some_rows(comb::Size width, comb::Size rows, Function&& function) {
     const comb::Size most = staging_bytes / width;

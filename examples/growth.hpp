@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A buffer that doubles as programs make it do: a larger one, a copy, a free. Who has memory to
-// give (the driver, the runtime) is a Memory.
+// Doubles a buffer as programs do: a larger buffer, a copy, a free. The source of memory (the
+// driver, the runtime) is a Memory.
 #pragma once
 
 #include <dlfcn.h>
@@ -44,11 +44,11 @@ class Memory {
 };
 
 struct Request {
-  Size largest = 0;  // bytes at the end; 0: 16 GiB, or what the device has room for
-  int times = 4;     // that it doubles
+  Size largest = 0;  // bytes at the end; 0: 16 GiB, or as much as the device has room for
+  int times = 4;     // number of doublings
 };
 
-// "512M", "16G"; 0 where it is none.
+// Parses "512M" or "16G". Returns 0 if the text is not a size.
 inline Size size_of(const char* text) {
   char* end = nullptr;
   const unsigned long long number = std::strtoull(text, &end, 10);
@@ -70,7 +70,7 @@ inline Request read_words(int count, char** words) {
   return request;
 }
 
-// What cuvmm says of itself, where it stands before the driver and its library lies beside.
+// cuvmm's own figures, if this process runs under it and its library can be found.
 class Cuvmm {
  public:
   Cuvmm() {
@@ -86,7 +86,7 @@ class Cuvmm {
   }
   bool is_here() const { return is_here_; }
   bool can_tell() const { return !is_here_ || get_ != nullptr; }
-  // Bytes of copies that were asked for and not made so far.
+  // Bytes of copies elided so far.
   Size elided_bytes() const {
     std::uint64_t info[8] = {};
     return get_ != nullptr && get_(info, nullptr) == 0 ? info[1] : 0;
@@ -134,7 +134,7 @@ class Growth {
  private:
   static constexpr Size stamp_every = 4 * MiB;
 
-  // Natively a grow to N needs N and a half.
+  // Natively, growing to N takes 1.5 N.
   Size what_fits() {
     Size largest = 16 * GiB;
     while (largest > 256 * MiB && largest * 2 > memory_.total() / 2) largest /= 2;
@@ -164,7 +164,7 @@ class Growth {
     peak_ = std::max(peak_, free_before_ - std::min(free_before_, memory_.free()));
   }
 
-  // Words far apart that say where they are.
+  // Writes words, far apart, that contain their own position.
   void write_marks(Address buffer, Size from, Size to) {
     for (Size at = from; at < to; at += stamp_every) {
       const std::uint64_t words[2] = {at, ~at};

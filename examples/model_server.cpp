@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server with the weights of a model on the card, that answers requests one at a time: several of
-// them share a card with cuvmmd, and the idle ones' weights lie on the host (docs/node.md).
+// A server with a model's weights on the card, which answers requests one at a time. With cuvmmd,
+// several servers share a card, and the weights of idle ones are on the host (docs/node.md).
 //
 //   yes | head -2 | build/bin/cuvmm run --sim=memory=1G -- build/bin/model_server --mib 300
 //
-// A line of input is a request. Its answer says whether every word that was looked at in the
-// weights is right, and how long it took: "right 1.234 ms". Exit status 0 where all were right.
+// A line of input is a request. The answer says whether all sampled words of the weights are right,
+// and how long it took: "right 1.234 ms". Exit status 0 if all were right.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t block_size = std::size_t{32} << 20;
 constexpr std::size_t looked_at = 4096;
 
-// Each block holds a word of its own.
+// Fills each block with a word of its own.
 std::vector<CUdeviceptr> load_weights(std::size_t mib, unsigned seed) {
   std::vector<CUdeviceptr> blocks;
   for (std::size_t taken = 0; taken + block_size <= mib << 20; taken += block_size) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has to hold in an example: else it says why, as `program`, and ends.
+// Checks a condition. If it does not hold, prints the reason after the name in `program`, and ends
+// the program.
 #pragma once
 
 #include <cstdio>

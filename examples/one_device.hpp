@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel that keeps all of a device busy for a given time: PTX on a card, and on the simulated
-// driver a host function that has the one device to itself meanwhile.
+// A kernel that keeps a whole device busy for a given time: PTX on a card; on the simulated driver,
+// a host function that has the one device to itself while it runs.
 #pragma once
 
 #include <sys/prctl.h>
@@ -39,8 +39,8 @@ inline void sleep_ns(std::uint64_t ns) {
   ::nanosleep(&time, nullptr);
 }
 
-// Who comes first is served first; of those that wait, the urgent ones before the others, as a card
-// takes the work of streams of a higher priority.
+// First come, first served, but urgent waiters go before others, just as a card prefers streams of
+// a higher priority.
 class Device {
  public:
   void use(std::uint64_t ns, bool urgent) {

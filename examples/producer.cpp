@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives a buffer of device memory to another process (consumer.cpp), which finds it by itself:
+// Grants a buffer of device memory to another process (consumer.cpp), which finds this one by
+// itself:
 //
 //   build/bin/producer                 in one terminal, then
 //   build/bin/consumer                 in another
 //
-// On the simulated driver: build/bin/cuvmm run --sim -- build/bin/producer, and so the consumer.
+// On the simulated driver: build/bin/cuvmm run --sim -- build/bin/producer, and likewise for the
+// consumer.
 #include <unistd.h>
 
 #include "cuvmm/engine.hpp"
@@ -17,7 +19,7 @@ using cuvmm::SharedBuffer;
 using cuvmm::ShareEvent;
 using cuvmm::ShareHost;
 
-// Before anything else is done: with another producer there, nothing of it would be of use.
+// Called first, since all other work would be useless if another producer is running.
 ShareHost listen(const Options& options) {
   auto host = options.socket.empty() ? ShareHost::listen() : ShareHost::listen(options.socket);
   if (!host.ok() && host.error().kind() == cuvmm::ErrorKind::AlreadyExists) {
@@ -35,8 +37,8 @@ void fill(const SharedBuffer& buffer, const Options& options) {
   say("Copied test data to GPU");
 }
 
-// The next event of that kind, of that consumer: this producer serves one, and others that come are
-// told so when it ends. A consumer that leaves instead has failed.
+// Waits for the consumer's next event of that kind. This producer serves one consumer; others learn
+// this when it ends. If the consumer leaves instead, it has failed.
 ShareEvent wait_for(ShareHost& host, cuvmm_share_event_kind kind, const Options& options,
                     std::uint64_t consumer = 0) {
   for (;;) {
@@ -56,7 +58,7 @@ ShareEvent wait_for(ShareHost& host, cuvmm_share_event_kind kind, const Options&
 void produce(const Options& options) {
   const Device device;
   ShareHost host = listen(options);
-  // Only now: a driver may be too old for what its device could do.
+  // Ask only now: a driver may be too old for a device's capabilities.
   const auto granule = taken(cuvmm::device_info(0)).granule;
   say("VMM support: yes");
   say("Memory granularity: %llu bytes", static_cast<unsigned long long>(granule));
@@ -74,7 +76,7 @@ void produce(const Options& options) {
 
   fill(buffer, options);
 
-  // The host exports for itself; this one shows that there is nothing more to it than a file.
+  // The host exports on its own; this call shows that an export is merely a file descriptor.
   const int descriptor = taken(buffer.export_chunk(0));
   say("Exported allocation as FD: %d", descriptor);
   ::close(descriptor);

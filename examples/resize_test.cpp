@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Growing a buffer, with the driver's own cuMemAlloc, cuMemcpyDtoD and cuMemFree. The same program
-// runs on a real card and on the simulated driver, with cuvmm in front of it or without:
+// Grows a buffer with the driver's own cuMemAlloc, cuMemcpyDtoD and cuMemFree. The same program
+// runs on a real card and on the simulated driver, with cuvmm or without:
 //
 //   build/bin/resize_test
 //   build/bin/cuvmm run --sim -- build/bin/resize_test

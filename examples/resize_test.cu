@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A buffer that grows as CUDA programs make it grow: cudaMalloc of a larger one, cudaMemcpy,
-// cudaFree. Kernels write it and read it back. Runs on a real card and on the simulated driver:
+// Grows a buffer as CUDA programs do: cudaMalloc of a larger one, cudaMemcpy, cudaFree. Kernels
+// write it and read it back. Runs on a real card and on the simulated driver:
 //
 //   nvcc -O2 -o resize_test resize_test.cu
 //   cuvmm run --sim -- ./resize_test
@@ -34,7 +34,7 @@ class RuntimeMemory final : public growth::Memory {
  public:
   RuntimeMemory() {
     check(cudaMalloc(&found_, sizeof(Mark)), "cudaMalloc of a mark");
-    write_mark<<<1, 1>>>(found_, Mark{});  // loads the kernels, before anything is measured
+    write_mark<<<1, 1>>>(found_, Mark{});  // load the kernels before measuring
     read_mark<<<1, 1>>>(found_, found_);
     check(cudaDeviceSynchronize(), "the kernels");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What producer and consumer have in common: the driver, the pattern, and how they give up.
+// Code shared by producer and consumer: the driver, the pattern, and error handling.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace sharing {
 
 inline const char* program = "";
 
-// One line that says what to do, and the end.
+// Prints one line with the remedy and ends the program.
 [[noreturn, gnu::format(printf, 1, 2)]] inline void give_up(const char* format, ...) {
   va_list words;
   va_start(words, format);
@@ -29,7 +29,7 @@ inline const char* program = "";
   std::exit(1);
 }
 
-// A line at once, so that two programs in one terminal, or a pipe, show what happens when.
+// Prints a line unbuffered, so that the output of two programs in one terminal or pipe is in order.
 [[gnu::format(printf, 1, 2)]] inline void say(const char* format, ...) {
   va_list words;
   va_start(words, format);
@@ -60,7 +60,7 @@ inline void check(const cuvmm::Result<void>& result) {
 }
 
 struct Options {
-  std::string socket;  // empty: the usual place
+  std::string socket;  // empty: the usual socket
   std::chrono::seconds timeout{60};
   bool corrupt = false;
 };

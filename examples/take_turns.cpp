@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that needs most of a card, for two programs to take turns with: each is paused while the
-// other runs, and finds its memory again at the same addresses, with what it had written there.
+// Work that needs most of a card, so that two such programs must take turns: each is paused while
+// the other runs, and then finds its memory at the same addresses with the same contents.
 //
 //   build/bin/cuvmm run --control -- build/bin/take_turns --memory 60% --steps 200 &
 //   build/bin/cuvmm pause $!        # its device memory is free now, and it waits
 //   build/bin/cuvmm resume $!       # it goes on where it was
 //
-// Each step writes a number to every block and checks what the step before left. Blocks that
-// --cold names are written once and checked at the end. Exit status 0 where every number was right.
+// Each step writes a number to every block and checks the number of the step before. Blocks for
+// --cold are written once and checked at the end. Exit status 0 if every number was right.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -30,8 +30,8 @@ constexpr std::size_t looked_at = 4096;
 
 struct Wanted {
   double share = 0.5;        // of the card
-  std::size_t mib = 0;       // rather than that
-  std::size_t cold_mib = 0;  // of that, left alone by all steps
+  std::size_t mib = 0;       // if set, overrides `share`
+  std::size_t cold_mib = 0;  // the part of it that no step touches
   int steps = 50;
   int rest_ms = 20;  // between steps
 };
@@ -49,7 +49,7 @@ Wanted read_arguments(int count, char** words) {
   return wanted;
 }
 
-// Half by cuMemAlloc, half by cuMemAllocAsync.
+// Allocates half by cuMemAlloc, half by cuMemAllocAsync.
 std::vector<CUdeviceptr> take_blocks(const Wanted& wanted) {
   std::size_t free = 0;
   std::size_t total = 0;
@@ -69,7 +69,7 @@ std::vector<CUdeviceptr> take_blocks(const Wanted& wanted) {
   return blocks;
 }
 
-// Whether both ends of every block hold the number of the step before, as they should.
+// Whether both ends of every block hold the previous step's number.
 bool is_right(const std::vector<CUdeviceptr>& blocks, std::uint32_t number) {
   std::vector<std::uint32_t> words(looked_at / 4);
   for (std::size_t i = 0; i < blocks.size(); ++i) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two clients of one device: one wants an answer every 10 ms, the other all of the rest. How long
-// the first waits and how much the second gets: alone, beside each other, with stream priorities,
-// and under each policy of the scheduler. Then two that both want all of it, by weights. The same
-// program runs on a card and on the simulated driver; the policies need cuvmm in front of it:
+// Two clients of one device: one wants an answer every 10 ms, the other all remaining time.
+// Measures how long the first waits and how much the second gets: alone, side by side, with stream
+// priorities, and under each policy of the scheduler. Then two clients that both want the whole
+// device share it by weight. The same program runs on a card and on the simulated driver; the
+// policies need cuvmm:
 //
 //   build/bin/cuvmm run --sim -- build/bin/two_clients [ANSWERS [MICROSECONDS]]
 //
@@ -25,12 +26,12 @@ using namespace std::chrono_literals;
 
 constexpr auto answer_every = 10ms;
 constexpr int usual_answers = 150;
-constexpr double longest_s = 2.5;  // of one line, however slow the device is
+constexpr double longest_s = 2.5;  // for one line, however slow the device is
 constexpr int kernels_of_an_answer = 20;
 constexpr std::uint64_t short_kernel_ns = 50'000;
 constexpr std::uint64_t middle_kernel_ns = 100'000;
 constexpr std::uint64_t usual_long_kernel_ns = 200'000;
-constexpr int most_ahead = 32;  // kernels that the second client has submitted and not waited for
+constexpr int most_ahead = 32;  // kernels that the second client has submitted but not waited for
 
 [[noreturn]] void give_up(const char* what, int answer) {
   std::fprintf(stderr, "two_clients: %s answers %d\n", what, answer);
@@ -52,7 +53,7 @@ void check(CUresult answer, const char* what) {
     check(function(__VA_ARGS__), DRIVER_SYMBOL(name)); \
   } while (false)
 
-// The device, and a kernel that fills it.
+// A device and a kernel that fills it.
 class Device {
  public:
   explicit Device(std::uint64_t of_long_kernel) : long_kernel_ns(of_long_kernel) {
@@ -94,7 +95,7 @@ class Device {
   int greatest_ = 0;
 };
 
-// A scheduled thread's client, or none.
+// The client of a scheduled thread, if any.
 struct Claims {
   const char* name;
   int priority;
@@ -124,7 +125,7 @@ struct Setting {
 
 struct Outcome {
   std::vector<double> answer_us;
-  double busy_share = 0;  // of the second client's kernels
+  double busy_share = 0;  // the second client's share of the device
 
   double percentile(double share) {
     if (answer_us.empty()) return 0;
@@ -137,7 +138,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Asks at its times, whether the last answer is there or not.
+// Asks at fixed times, whether or not the last answer has arrived.
 void answer(const Device& device, const Setting& setting, int answers, Outcome& outcome) {
   device.make_current();
   const MaybeClient client{setting.policy != cuvmm::Policy::Off, {"answers", 10, 3}};
@@ -157,7 +158,7 @@ void answer(const Device& device, const Setting& setting, int answers, Outcome& 
   CHECK(cuStreamDestroy, stream);
 }
 
-// Keeps so many kernels ahead of the device until it is to end; counts those that are done.
+// Keeps `most_ahead` kernels submitted ahead of the device until told to end. Counts finished ones.
 class Worker {
  public:
   Worker(const Device& device, std::uint64_t kernel_ns) : device_(device), kernel_ns_(kernel_ns) {
@@ -203,7 +204,7 @@ void work(const Device& device, const Setting& setting, const std::atomic<bool>&
       static_cast<double>(finished * device.long_kernel_ns) * 1e-9 / seconds_since(begin);
 }
 
-// Scheduling by that policy, until the end of the scope.
+// Schedules by the policy until the end of the scope.
 class Scheduled {
  public:
   explicit Scheduled(cuvmm::Policy policy) : policy_(policy) {
@@ -236,7 +237,7 @@ Outcome run(const Device& device, const Setting& setting, int answers) {
   return outcome;
 }
 
-// Two that both always have work, in kernels of two lengths: how they share the device.
+// Shows how two clients that always have work share the device, with kernels of two lengths.
 void show_shares(const Device& device, const char* name, cuvmm::Policy policy, int answers) {
   const Scheduled scheduled{policy};
   std::atomic<bool> ends{false};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two models that take turns under one limit: each has addresses for all that it ever needs, and
-// memory while it works. Its pointers never change.
+// Two models that take turns under one limit: each has addresses for all memory that it ever needs,
+// and memory while it works. Its pointers never change.
 //
 //   c++ -std=c++20 two_models.cpp -o two_models $(pkg-config --cflags --libs cuvmm) -ldl
 //
-// Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exit 0
-// where everything is as it should be.
+// Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exit
+// status 0 if everything is right.
 #include <cstdio>
 #include <string>
 
@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t MiB = 1 << 20;
 constexpr std::uint64_t GiB = 1 << 30;
 
-// A model with weights that can be loaded anew, and a cache that it can do without.
+// A model with weights that can be reloaded, and a cache that it can do without.
 class Model {
  public:
   Model(cuvmm::SharedPool& pool, std::string name, unsigned char weight)
@@ -31,7 +31,7 @@ class Model {
                                    .lost = [this](std::uint64_t, std::uint64_t) { ++losses_; }}));
   }
 
-  // Before each request. Weights are loaded only where they are not there any more.
+  // Call this before each request. Loads weights only if they were evicted.
   void serve() {
     const bool first = weights_.size == 0;
     if (first) weights_ = must(pool_.allocate(name_, 300 * MiB));
@@ -46,8 +46,8 @@ class Model {
     unsigned char weight = 0;
     must(CALL(cuMemcpyDtoH)(&weight, weights_.address + 123 * MiB, 1) == CUDA_SUCCESS,
          "a copy failed");
-    must(weight == weight_, "the weights are others");
-    // What the device still does with this memory is done before anybody takes it.
+    must(weight == weight_, "the weights have changed");
+    // The device must finish its work on this memory before another model takes it.
     must(pool_.fence(name_, nullptr));
   }
   void rest() { must(pool_.deactivate(name_)); }
@@ -67,7 +67,7 @@ class Model {
   int losses() const { return losses_; }
 
  private:
-  // Asked while another model needs memory.
+  // Called when another model needs memory.
   void give_back(std::uint64_t) {
     if (cache_.size == 0) return;
     must(pool_.deallocate(name_, cache_));
@@ -78,7 +78,7 @@ class Model {
   const std::string name_;
   const unsigned char weight_;
   std::uint64_t base_ = 0;
-  cuvmm::PoolAllocation weights_;  // of size 0 until it is made
+  cuvmm::PoolAllocation weights_;  // of size 0 until allocated
   cuvmm::PoolAllocation cache_;
   int loads_ = 0;
   int losses_ = 0;

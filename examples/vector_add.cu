@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum of two vectors, as the first CUDA program of many has it. Nothing in it knows of cuvmm:
+// The sum of two vectors, the first CUDA program of many people. It does not know about cuvmm:
 //
 //   nvcc -o vector_add vector_add.cu
 //   cuvmm run --sim -- ./vector_add
@@ -11,13 +11,13 @@
 #include <cstdlib>
 #include <vector>
 
-#define CHECK(call)                                                              \
-  do {                                                                           \
-    const cudaError_t answer = (call);                                           \
-    if (answer != cudaSuccess) {                                                 \
+#define CHECK(call)                                                                    \
+  do {                                                                                 \
+    const cudaError_t answer = (call);                                                 \
+    if (answer != cudaSuccess) {                                                       \
       std::fprintf(stderr, "vector_add: %s: %s\n", #call, cudaGetErrorString(answer)); \
-      std::exit(3);                                                              \
-    }                                                                            \
+      std::exit(3);                                                                    \
+    }                                                                                  \
   } while (false)
 
 __global__ void add(const float* a, const float* b, float* sum, int count) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ./dev bench: every benchmark program; what each printed, and the same as JSON, under the
+# ./dev bench: runs every benchmark program, and records its output, also as JSON, under the
 # machine's name.
 results=bench/results/$(machine_here)
 mkdir -p "$results"
@@ -9,7 +9,7 @@ programs=(build/bin/cuvmm_bench_*)
 for program in "${programs[@]}"; do
   name=${program##*/cuvmm_bench_}
   run=()
-  # These are plain programs over the driver: where the machine has none, over the simulated one.
+  # These are plain programs over the driver. Without a driver, they run over the simulated one.
   if [[ $name =~ ^(calls|streams|placement|resize|share)$ ]] && ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
     run=(build/bin/cuvmm run --sim --mode off --)
   fi
@@ -18,10 +18,14 @@ for program in "${programs[@]}"; do
     --benchmark_context=commit="$(commit_built)" --benchmark_context=machine="$(machine_here)" 2>&1 |
     tee "$results/$name.txt"
 done
-echo "== node"
-{
-  echo "commit $(commit_built)"
-  echo "machine $(machine_here)"
-  python3 -B bench/node.py build --kills 0 --json "$results/node.json"
-} 2>&1 | tee "$results/node.txt"
+of_the_node() {  # SCRIPT ARGUMENT…
+  echo "== $1"
+  {
+    echo "commit $(commit_built)"
+    echo "machine $(machine_here)"
+    python3 -B "bench/$1.py" build "${@:2}" --json "$results/$1.json"
+  } 2>&1 | tee "$results/$1.txt"
+}
+of_the_node node --kills 0
+of_the_node page
 echo "results in $results"

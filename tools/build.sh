@@ -4,9 +4,9 @@
 configure() {  # PRESET
   local folder options=()
   folder=$(build_folder "$1")
-  [[ ! -e $folder/build.ninja ]] || return 0   # ninja configures anew by itself where it must
+  [[ ! -e $folder/build.ninja ]] || return 0   # ninja reconfigures by itself if necessary
   [[ -z ${CUVMM_CUDA_INCLUDE:-} ]] || options+=("-DCUVMM_CUDA_INCLUDE=$CUVMM_CUDA_INCLUDE")
-  # A folder that was copied from elsewhere cannot be configured over.
+  # A build folder copied from elsewhere cannot be reconfigured.
   rm -f "$folder/CMakeCache.txt"
   cmake --preset "$1" "${options[@]}" >&2
 }
@@ -24,7 +24,7 @@ build_preset() {  # PRESET [TARGET…]
   mark_build "$(build_folder "$1")"
 }
 
-mark_build() {  # FOLDER: with its commit, and with the shared libraries that other machines may lack
+mark_build() {  # FOLDER: adds its commit, and the shared libraries that other machines may lack
   local program library
   mkdir -p "$1/lib/cuvmm"
   commit_here >"$1/lib/cuvmm/commit"
@@ -36,7 +36,7 @@ mark_build() {  # FOLDER: with its commit, and with the shared libraries that ot
   done
 }
 
-# The presets say what a sanitizer needs and by how much random tests are shortened.
+# The presets define the sanitizers' settings and how much random tests are shortened.
 run_tests() {  # PRESET
   ensure_packages "$build_needs"
   ensure_runtimes
@@ -53,7 +53,7 @@ run_tests() {  # PRESET
   return "$status"
 }
 
-# What was skipped and why, a line a reason, since ctest says neither for what passed.
+# Prints one line per reason for skipped tests, since ctest reports none if tests pass.
 say_skipped() {  # LOG of ctest
   awk '/^skipped: / { sub(/^skipped: /, ""); why[$0]++ }
        after_skip { why[$0]++; after_skip = 0 }
@@ -61,9 +61,10 @@ say_skipped() {  # LOG of ctest
        END { for (reason in why) printf "skipped: %d, %s\n", why[reason], reason }' "$1" | sort
 }
 
-# ThreadSanitizer gives up where the kernel scatters addresses more widely than it was made for
-# (vm.mmap_rnd_bits), and leaves few for the simulated driver, which then finds some of them taken.
-# So programs run without that where the machine allows it. Prints what has to stand before them.
+# ThreadSanitizer gives up if the kernel randomizes more address bits than it supports
+# (vm.mmap_rnd_bits). It also leaves few addresses to the simulated driver, which then finds some of
+# them taken. So programs run without randomization if the machine allows it. Prints the prefix for
+# commands.
 tsan_launcher() {  # COMPILER
   local folder launcher
   folder=$(mktemp -d)

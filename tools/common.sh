@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# What dev and its parts share. Sourced; expects `root`, the repository's root, as current folder.
+# Functions shared by dev and its parts. Sourced; expects the repository's root in `root` and as the
+# current folder.
 
 say() { printf 'dev: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# nproc, or what CUVMM_JOBS says.
+# CUVMM_JOBS, or else nproc.
 jobs_here() { printf '%s' "${CUVMM_JOBS:-$(nproc)}"; }
 
 build_folder() {  # PRESET
@@ -18,10 +19,10 @@ commit_here() {
   printf '%s' "$commit"
 }
 
-# The commit that build/ is of, wherever it was carried to.
+# The commit of build/, even if it was copied from another machine.
 commit_built() { cat build/lib/cuvmm/commit 2>/dev/null || printf unknown; }
 
-# Results lie under the machine's name: its processor and how many of them, since host names say
+# Results are stored under the machine's name: its processor model and count, since host names say
 # nothing. CUVMM_MACHINE overrides it.
 machine_here() {
   local model

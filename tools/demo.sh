@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# ./dev demo: what the driver allows, then what a program gets of it; on the card where there is one.
+# ./dev demo: shows what the driver allows, then what programs gain from it. Uses the card if there
+# is one.
 if nvidia-smi -L >/dev/null 2>&1; then
   export CUVMM_TEST_DRIVER=libcuda.so.1
   say "on $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1 | sed 's/, /, driver /')"
@@ -16,7 +17,7 @@ options=(-o demo-output)
 [[ -n ${CUVMM_TEST_DRIVER:-} ]] || options+=(--sim)
 build/bin/cuvmm demo "${options[@]}"
 
-# Programs that use the library: they are linked to it, and need no preload.
+# Programs that are linked to the library, and need no preload library.
 driver_path=()
 [[ -n ${CUVMM_TEST_DRIVER:-} ]] || driver_path=("LD_LIBRARY_PATH=$PWD/build/lib/cuvmm/sim")
 say "a pool with far more addresses than there is memory:"
@@ -35,7 +36,7 @@ XDG_RUNTIME_DIR=$place env "${driver_path[@]}" build/bin/consumer | sed 's/^/   
 wait "$producer"
 rm -rf "$place"
 
-# A plain program again; nothing of it knows of cuvmm.
+# A plain program again, which does not know about cuvmm.
 simulated=()
 [[ -n ${CUVMM_TEST_DRIVER:-} ]] || simulated=(--sim)
 say "a program that grows a buffer: a larger one, a copy, a free; natively:"
@@ -45,7 +46,7 @@ build/bin/cuvmm run "${simulated[@]}" --mode vmm -- build/bin/resize_test
 say "and with new memory given on the promise of the old (VMM_RESIZE=elide):"
 VMM_RESIZE=elide build/bin/cuvmm run "${simulated[@]}" --mode vmm -- build/bin/resize_test
 
-# Programs as nvcc makes them; without nvcc, the C++ ones above have shown the same.
+# Programs compiled by nvcc. Without nvcc, the C++ programs above have shown the same.
 if [[ -x build/bin/vector_add ]]; then
   say "a CUDA program, with a kernel:"
   build/bin/cuvmm run "${simulated[@]}" -- build/bin/vector_add

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Three programs that each need 60% of a card: natively two of them end for want of memory; with the
-# node's service all three finish. On a simulated card that they share; ends with 1 where that is
-# not so. Usage: demo_node.sh [BUILD [--card]]: with --card on the real one, of which they get 24 GiB, and
-# without the native part, since nothing keeps it to so much.
+# Runs three programs that each need 60% of a card. Natively, two of them run out of memory; with
+# the node's service, all three finish. Runs on a simulated card that they share; exit status 1 if
+# the outcome differs. Usage: demo_node.sh [BUILD [--card]]. With --card, it runs on the real card,
+# where the programs get 24 GiB, and skips the native part, since nothing limits that.
 set -euo pipefail
 build=${1:-build}
 on_card=${2:-}
@@ -22,7 +22,7 @@ else
   sim=(--sim="card=$card,memory=512M") capacity=() mib=307
 fi
 
-# Prints how many of three have found what they had written, all the time.
+# Prints how many of three programs always found the data they had written.
 run_three() {  # OPTION…
   local name right=0 processes=()
   for name in A B C; do

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ./dev format: clang-format 14, whose form is the project's, over every C and C++ source.
+# ./dev format: runs clang-format 14, which defines the project's format, on all C and C++ sources.
 options=(-i)
 if [[ ${1:-} == --check ]]; then options=(--dry-run --Werror); fi
 find src include tests bench examples -type f \

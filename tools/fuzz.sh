@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# ./dev fuzz [SECONDS]: libFuzzer over what reads bytes that others have written, so long each, from
-# the corpus in tests/fuzz on. A find ends it with 1 and stays in build-fuzz. Needs clang.
+# ./dev fuzz [SECONDS]: runs libFuzzer on each parser of untrusted bytes for that time, starting
+# with the corpus in tests/fuzz. A finding ends it with status 1 and stays in build-fuzz. Needs
+# clang.
 seconds=${1:-10}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || { say "fuzz takes seconds, not '$seconds'"; exit 2; }
 
-# The first clang that has libFuzzer.
+# Prints the first clang that has libFuzzer.
 fuzzing_clang() {
   local clang folder
   folder=$(mktemp -d)

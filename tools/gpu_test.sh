@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# ./dev gpu-test [PART…] [--out DIR]: what build/ holds, on the real card. Downloads and builds
-# nothing, so that a build can be carried to a machine that has a card and no network.
+# ./dev gpu-test [PART…] [--out DIR]: tests build/ on the real card. Downloads and builds nothing,
+# so that a build can be copied to a machine that has a card but no network.
 #
-# A part is a script in tools/gpu_parts. What it prints becomes NAME.txt. NAME.json says on which
-# card and of which commit, whether it passed, and what the part wrote into $CUVMM_PART_DETAILS.
+# A part is a script in tools/gpu_parts. Its output becomes NAME.txt. NAME.json names the card and
+# the commit, says whether the part passed, and contains the details that the part wrote to
+# $CUVMM_PART_DETAILS.
 all_parts=()
 for script in tools/gpu_parts/*.sh; do all_parts+=("$(basename "$script" .sh)"); done
 
@@ -22,7 +23,7 @@ while (($# > 0)); do
 done
 ((${#parts[@]} > 0)) || parts=("${all_parts[@]}")
 
-# Those that CUDA_VISIBLE_DEVICES leaves to see, as 0 or 0,1.
+# The cards visible through CUDA_VISIBLE_DEVICES, as 0 or 0,1.
 cards() {
   nvidia-smi --query-gpu=name --format=csv,noheader "$@" 2>/dev/null | sort | uniq -c | sed -E 's/^ +([0-9]+) /\1 x /'
 }

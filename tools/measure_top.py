@@ -72,7 +72,7 @@ def main():
     holders = begin(build, count)
     try:
         watched = list(children_of(holders))
-        time.sleep(2)  # a thread names itself once it runs
+        time.sleep(2)  # a thread sets its name once it runs
         before = sum(map(time_of_figures, watched))
         taken, memory = watch(build, seconds)
         theirs = sum(map(time_of_figures, watched)) - before

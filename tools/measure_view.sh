@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# measure_view.sh BUILD: how long the command line takes for a trace of ten million events, and with
-# how much memory. Prints what bench/results keeps as view.txt.
+# measure_view.sh BUILD: measures the command line's time and memory for a trace of ten million
+# events. bench/results keeps its output as view.txt.
 set -euo pipefail
 build=$(readlink -f "$1")
 trial=$(mktemp -d)

@@ -25,14 +25,14 @@ GOALS = ROOT / "bench" / "goals.json"
 README = ROOT / "README.md"
 HEADLINE = ROOT / "bench" / "headline.json"
 BEGINS, ENDS = "<!-- made by tools/measured.py -->\n", "<!-- end -->\n"
-STANDARD = {  # of every google-benchmark result: the rest are counters of its own
+STANDARD = {  # standard fields of google-benchmark; all others are the benchmark's own counters
     "name", "family_index", "per_family_instance_index", "run_name", "run_type", "repetitions",
     "repetition_index", "threads", "iterations", "real_time", "cpu_time", "time_unit",
     "aggregate_name", "aggregate_unit", "label", "items_per_second", "bytes_per_second",
 }
 
 
-BOUNDS = ("_least", "_most")  # beside a figure of several rounds: the smallest and the largest
+BOUNDS = ("_least", "_most")  # suffixes of the smallest and largest value of several rounds
 
 
 def number(value):

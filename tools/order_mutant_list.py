@@ -12,7 +12,7 @@ SEARCH, BUILD = "src/alloc/arena/arena_search.cpp", "src/alloc/arena/arena_build
 COPY, JOIN = "src/hook/named_copy.cpp", "src/hook/legacy_join.cpp"
 POOL, FREE, MEMORY = "src/alloc/pool_order.hpp", "src/alloc/memory_free.cpp", "src/alloc/memory.cpp"
 
-# After every call of the kind, everything that was freed in any context counts as done.
+# After every such call, everything freed in any context counts as done.
 PROVE_EVERYTHING = """    if constexpr (%s) {
       if (Serving* const all = engine_.serving(); all != nullptr && answer == CUDA_SUCCESS) {
         for (StreamState* one : all->clock.table().everything_of_all()) {
@@ -43,8 +43,8 @@ MUTANTS = [
     ("pending ranges settle at once", 1, LAYOUT, "if (order.is_free_for_anyone(range.ticket)) done", "done"),
     ("any stream may use any free range", 1, SITE, "if (since.is_for_anyone() || since.stream == stream) return true;", "return true;"),
     ("memory that moves need not be idle", 1, BUILD, "if (!arena::is_idle(*range, order_) || !arena::is_within(reach, *range)) continue;\n    const Stretch chunks", "if (!arena::is_within(reach, *range)) continue;\n    const Stretch chunks"),
-    # 2. What synchronizing or querying proves.
-    ("a free does not stand behind the legacy rule", 2, OPERATIONS, "answer_ = stand_as_barrier();", "answer_ = CUDA_SUCCESS;"),
+    # 2. What synchronization and queries prove.
+    ("a free does not stand behind the legacy rule", 2, OPERATIONS, "answer_ = record_barrier();", "answer_ = CUDA_SUCCESS;"),
     ("an allocation behind others does not stand behind the legacy rule", 2, OPERATIONS, "if (!is_ahead_of_barrier_) return CUDA_SUCCESS;\n  before_", "return CUDA_SUCCESS;\n  before_"),
     ("the usual search does not say that memory is behind others", 2, SEARCH, "block->is_behind_others = is_pending;", ""),
     ("a site does not say that its memory is behind others", 2, BUILD, "return order_.is_across_barrier(range.ticket, stream); });", "return static_cast<void>(range), false; });"),
@@ -70,7 +70,7 @@ MUTANTS = [
     ("following waits on the host", 3, CLOCK, "answer = driver_.cuStreamWaitEvent(to->handle, event, 0);", "answer = driver_.cuEventSynchronize(event);"),
     ("any mark may be followed", 3, CLOCK, "[&](const Mark& mark) { return mark.is_exact && mark.tick == freed.tick; });", "[&](const Mark& mark) { return mark.tick >= freed.tick; });"),
     ("the newest mark is followed", 3, CLOCK, "if (mark.is_exact && mark.tick == freed.tick) event = mark.events.front();", "event = mark.events.front();"),
-    ("a look records on the legacy stream", 12, CLOCK, "  poll(*state, Zeal::Sparing);", "  poll(*state, Zeal::Sparing);\n  Mark late{.tick = state->tick.load(), .events = {}};\n  if (record_on(*state, CU_STREAM_LEGACY, late)) add_mark(*state, std::move(late));"),
+    ("a look records on the legacy stream", 12, CLOCK, "  poll(*state, PollEffort::Sparing);", "  poll(*state, PollEffort::Sparing);\n  Mark late{.tick = state->tick.load(), .events = {}};\n  if (record_on(*state, CU_STREAM_LEGACY, late)) add_mark(*state, std::move(late));"),
     # 4. Events.
     ("a record does not end what was known", 4, EVENTS, "change(group, [&](Group& known) { known.places.erase(event_); });", ""),
     ("answers count although the event was recorded again", 4, EVENTS, "return !recorded.place.empty() && look_up(event).serial == recorded.serial;", "return !recorded.place.empty();"),
@@ -113,18 +113,18 @@ MUTANTS = [
     ("ended threads' work is taken for done", 11, TABLE, "    end(*place->second);\n    place = by_key_.erase(place);\n    note_change();\n  }\n}\n\nvoid StreamTable::context_ends", "    place->second->advance(last_tick);\n    end(*place->second);\n    place = by_key_.erase(place);\n    note_change();\n  }\n}\n\nvoid StreamTable::context_ends"),
     ("ended streams' work is taken for done", 11, MARKS, "if (in_context.ok() && record_on(*state, handle, last)) {\n      add_mark(*state, std::move(last));\n    } else", "state->advance(last_tick);\n    if (false) {\n    } else"),
     ("a stream that gets an old handle is the old one", 11, TABLE, "end(*found->second);\n  by_key_.erase(found);", ""),
-    ("the work of ended streams is left to nobody", 11, MARKS, "leave_behind(*state);\n  table_", "table_"),
+    ("the work of ended streams is left to nobody", 11, MARKS, "record_final_event(*state);\n  table_", "table_"),
     # 12. Waits that a native program would not see.
     ("every allocation stands behind the legacy rule", 12, MEMORY, "if (PoolMemory::is_behind_others(**made)) {", "{"),
-    ("frees that stand behind the legacy rule wait on the host", 12, OPERATIONS, "CUresult Operation::stand_as_barrier() {", "CUresult Operation::stand_as_barrier() {\n  clock_.driver_.cuStreamSynchronize(stream_.handle);"),
+    ("frees that stand behind the legacy rule wait on the host", 12, OPERATIONS, "CUresult Operation::record_barrier() {", "CUresult Operation::record_barrier() {\n  clock_.driver_.cuStreamSynchronize(stream_.handle);"),
     ("frees make all blocking streams wait", 12, OPERATIONS, "before_ = stream_.tick.load(std::memory_order_acquire);\n  if (is_ahead", "before_ = stream_.tick.load(std::memory_order_acquire);\n  if (Mark all; clock_.record_on(stream_, CU_STREAM_LEGACY, all)) clock_.retire(stream_, all);\n  if (is_ahead"),
     ("streams are asked whether they are idle while others submit", 12, WAITS, "void StreamClock::ask_whether_idle(StreamState& state) {", "void StreamClock::ask_whether_idle(StreamState& state) {\n  if (state.handle != nullptr) driver_.cuStreamSynchronize(state.handle);"),
     # 13. Synchronous calls.
     ("synchronous copies prove their context", 13, DOOR, END_OF_CALL, PROVE_EVERYTHING % "copies_or_sets"),
-    # The frees of blocking memory.
+    # Frees of blocking memory.
     ("a stream-ordered free of blocking memory has no ticket", 1, FREE, "end_blocking(*found, ticket);", "end_blocking(*found, {});"),
     ("after a capture a blocking free waits for nothing", 8, FREE, "const CUresult answer = free_as_the_driver_does();\n    if (answer", "const CUresult answer = CUDA_SUCCESS;\n    if (answer"),
-    # What cuvmm itself records and destroys.
+    # Events that cuvmm itself records and destroys.
     ("events of ended streams are destroyed", 12, TABLE, "  if (events.empty()) return true;\n", "  for (CUevent event : events) driver_.cuEventDestroy(event);\n  events.clear();\n  if (events.empty()) return true;\n"),
     ("a scheduled record on the legacy stream leaves other marks for later", 12, "src/sched/issuer_flight.cpp", "if (request.stream->kind == StreamKind::Legacy) close_batch();", ""),
 ]

@@ -18,8 +18,8 @@ from order_mutant_list import MUTANTS
 
 ROOT = Path(__file__).resolve().parent.parent
 COPY = ROOT / "build-mutants"
-# (name, environment, simulated driver, options of cuvmm run, of the programs). Where there is little memory, what one
-# stream has freed soon goes to another.
+# (name, environment, simulated driver, options of cuvmm run, options of the programs). With little
+# memory, one stream's freed memory soon goes to another stream.
 RACES = "cuEventQuery=50us,cuStreamWaitEvent=50us,cuEventRecord=20us"
 SETTINGS = [
     ("small", {"VMM_WAIT": "1ms"}, "memory=64M", [], []),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Runs cuvmm_order_tests on the simulated driver in its settings, for tools/stress.sh (sourced). Ends
-# with the first violation, which the program prints with its trace and its seed.
-run_order_programs() {  # PROGRAMS, of all settings together
+# Runs cuvmm_order_tests on the simulated driver in several settings, for tools/stress.sh (sourced).
+# Ends at the first violation, which the program prints with its trace and its seed.
+run_order_programs() {  # PROGRAMS: total for all settings
   local -a names=() commands=()
   local order sim=build/lib/cuvmm/sim program=build/bin/cuvmm_order_tests
   local served="build/bin/cuvmm run --quiet --mode vmm"
@@ -16,12 +16,13 @@ run_order_programs() {  # PROGRAMS, of all settings together
   setting "native, three contexts" "env VMM_SIM_DEVICES=2 LD_LIBRARY_PATH=$sim $program --contexts 3"
   setting "three contexts" "env VMM_WAIT=1ms $served --sim=devices=2,memory=64M -- $program --contexts 3 --memory 48"
   setting "resize by promise" "env VMM_RESIZE=elide $served --sim -- $program"
-  # To a neighbour: a copy between the host and memory that was spilled there is one that the driver waits for.
+  # Spill to a neighbour, since the driver waits for copies between the host and memory spilled to
+  # the host.
   setting "spilled" "env VMM_WAIT=1ms $served --sim=devices=2 --limit 16M --spill peer -- $program"
   setting "scheduled" "env VMM_CLIENT=order $served --sim --schedule fair -- $program"
   setting "races" "env VMM_SIM_DELAY=cuEventQuery=50us,cuStreamWaitEvent=50us,cuEventRecord=20us VMM_WAIT=1ms $served --sim=memory=64M -- $program --memory 48"
 
-  # As many processes at a time as there are processors, each with seeds of its own.
+  # One process per processor at a time, each with its own seeds.
   local parts=$(($(nproc) > 2 ? $(nproc) : 2))
   local each=$((($1 + parts * ${#names[@]} - 1) / (parts * ${#names[@]})))
   local index part seed=1 status=0 folder process

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# quick.sh BUILD OUTPUT: in seconds, what cuvmm changes for a program. Two example tests with the
-# driver's own memory and served by cuvmm, with their times and graphs of both; and a producer and a
-# consumer of the same memory. On the card where there is one. Fails where one of them does.
+# quick.sh BUILD OUTPUT: shows in seconds what cuvmm changes for a program. Runs two example tests
+# with the driver's own memory and under cuvmm, with times and graphs of both, and a producer and a
+# consumer of shared memory. Uses the card if there is one. Fails if one of them fails.
 set -euo pipefail
 build=$(readlink -f "$1")
 mkdir -p "$2"
@@ -14,14 +14,14 @@ heading() { printf '\n== %s\n' "$*"; }
 
 simulated=() small=() fill=() largest=()
 if nvidia-smi -L >/dev/null 2>&1; then
-  fill=(--fill 8G)   # with blocks; a large card would take half a minute
+  fill=(--fill 8G)   # filling a whole large card would take half a minute
   echo "on $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1 | sed 's/, /, driver /')"
 else
   echo "no card here: on the simulated driver"
   simulated=(--sim) small=(--sim=memory=64M) largest=(--largest 512M)
 fi
 
-# Result and time of every run, for the summary.
+# The result and time of every run, for the summary.
 declare -A result seconds
 trial() {  # NAME HOW MODE EXPECTED-STATUS PROGRAM...
   local name=$1 how=$2 mode=$3 expected=$4 sim=("${simulated[@]}") began ended ended_with=0
@@ -29,7 +29,7 @@ trial() {  # NAME HOW MODE EXPECTED-STATUS PROGRAM...
   [[ $name != frag_test || ${#small[@]} == 0 ]] || sim=("${small[@]}")
   heading "$name, $how"
   began=$(date +%s%N)
-  # What is refused on purpose would stand between the program's own lines.
+  # Keep the log of intended refusals out of the program's own output.
   rm -f "$output/$name.$mode.trace" "$output/$name.$mode.log"
   "$build/bin/cuvmm" run --quiet "${sim[@]}" --mode "$mode" --trace "$output/$name.$mode.trace" \
     --log-file "$output/$name.$mode.log" -- "$@" >"$work/said" 2>&1 || ended_with=$?
@@ -66,7 +66,7 @@ else
   status=1
 fi
 
-# Only graphs need Python's packages, so nothing fails without them.
+# Only graphs need Python packages, so nothing fails without them.
 draw() {  # NAME
   "$build/bin/cuvmm" plot --quiet -o "$output/graph_$1.png" -- "$output/$1.monitor.trace" "$output/$1.vmm.trace"
 }

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sets up what a build needs and this machine lacks: Debian packages first, then Python packages in
-# .venv. Does nothing where all is there. Sourced by dev after common.sh.
+# Installs what a build needs and this machine lacks: first Debian packages, then Python packages in
+# .venv. Does nothing if everything is installed. Sourced by dev after common.sh.
 
-# package, and what shows that it is there: a command, a header, a file, or a Python module.
+# Each package, and the evidence that it is installed: a command, a header, a file, or a Python
+# module.
 build_needs='
 g++                  command g++
 cmake                command cmake
@@ -21,12 +22,12 @@ liblz4-dev           header  lz4.h
 libzstd-dev          header  zstd.h'
 test_needs='
 procps               command pgrep'
-# What the device plugin for Kubernetes is built with; a machine without it builds all else.
+# Needed to build the device plugin for Kubernetes. Without them, everything else is built.
 kubernetes_needs='
 libgrpc++-dev          header  grpcpp/grpcpp.h
 protobuf-compiler      command protoc
 protobuf-compiler-grpc command grpc_cpp_plugin'
-# What tests start for real where it is there: container runtimes, Slurm, and other C libraries.
+# Tests use these if they are installed: container runtimes, Slurm, and other C libraries.
 cluster_needs='
 podman               command podman
 runc                 command runc
@@ -57,7 +58,8 @@ missing_packages() {  # NEEDS
   done <<<"$1"
 }
 
-# `sudo` where it answers without a terminal, or where there is one to type a password into.
+# Prints the command to run as root: sudo if it needs no password or there is a terminal to type
+# one.
 become_root() {
   if [[ $(id -u) == 0 ]]; then
     printf env
@@ -99,7 +101,7 @@ ensure_venv() {
   python3 -m venv --clear .venv || die "python3 -m venv failed: is python3-venv installed?"
 }
 
-# Installs a requirements file once: a stamp in .venv carries the hash of what was installed.
+# Installs a requirements file once. A stamp in .venv records the hash of the installed file.
 ensure_python_packages() {  # REQUIREMENTS
   local hash stamp
   hash=$(sha256sum <"$1" | cut -c1-16)
@@ -122,13 +124,13 @@ ensure_cuda_header() {
     die "cuda.h could not be had. Install a CUDA toolkit, 13.0 or newer, or set CUVMM_CUDA_INCLUDE."
 }
 
-# Programs build and run without it, so a machine without a network only loses the plots.
+# Programs build and run without plots, so a machine without a network loses only those.
 ensure_plots() {
   ensure_python_packages requirements.txt ||
     say "the Python packages for plots could not be had: all else works, plots will not"
 }
 
-# A machine without a network or rights skips the tests that need them, which say so.
+# Without a network or root, the tests that need these packages are skipped and say so.
 ensure_test_needs() {
   (ensure_packages "$test_needs") || true
   ensure_plots
@@ -138,9 +140,10 @@ ensure_test_needs() {
     say "grpcio could not be had: the device plugin will not be tested"
   ensure_python_packages requirements-ray.txt ||
     say "Ray could not be had: it is not tested with"
+  ensure_viewers
 }
 
-# A build folder that was configured without them is configured anew.
+# Reconfigures a build folder that was configured without these packages.
 ensure_kubernetes_needs() {  # PRESET
   [[ -n $(missing_packages "$kubernetes_needs") ]] || return 0
   if (ensure_packages "$kubernetes_needs"); then
@@ -150,14 +153,36 @@ ensure_kubernetes_needs() {  # PRESET
   fi
 }
 
-# In CI only, or where CUVMM_CLUSTERS=1 asks for it: they bring services of their own. What is not
-# there is skipped by the tests, which say so.
+# Only in CI or with CUVMM_CLUSTERS=1, since these packages start their own services. Tests skip and
+# report what is missing.
 ensure_clusters() {
   [[ -n ${CI:-} || -n ${CUVMM_CLUSTERS:-} ]] || return 0
   (ensure_packages "$cluster_needs") || true
 }
 
-# What is not there is skipped by the tests, which say so.
+# Installs PyTorch's own reader of memory snapshots, only in CI or with CUVMM_VIEWERS=1. It is one
+# Python file that needs nothing else of PyTorch. The wheels for macOS are the smallest ones with it.
+ensure_viewers() {
+  [[ -n ${CI:-} || -n ${CUVMM_VIEWERS:-} ]] || return 0
+  local folder=.venv/viewers wheel
+  [[ ! -e $folder/_memory_viz.py ]] || return 0
+  ensure_venv
+  wheel=$(mktemp -d)
+  if .venv/bin/python -m pip download --quiet --no-deps --only-binary=:all: --dest "$wheel" \
+    --platform macosx_11_0_arm64 --python-version 3.12 torch==2.6.0 >&2; then
+    mkdir -p "$folder"
+    .venv/bin/python - "$wheel"/torch-*.whl "$folder/_memory_viz.py" <<'PYTHON'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel, open(sys.argv[2], "wb") as file:
+    file.write(wheel.read("torch/cuda/_memory_viz.py"))
+PYTHON
+  else
+    say "PyTorch's reader of snapshots could not be had: exports are not tested with it"
+  fi
+  rm -rf "$wheel"
+}
+
+# Tests skip and report what is missing.
 ensure_runtimes() {
   local package beside folder
   while read -r package beside; do

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# ./dev stress: the tests labelled `stress` with the full counts of the random ones, on record.
+# ./dev stress: runs the tests labelled `stress`, with the full counts for random tests, and records
+# the results.
 export CUVMM_TEST_SCALE=${CUVMM_TEST_SCALE:-10}
-# Of each setting of stress.*: in four settings and three orders, ten million in all.
+# Per setting of stress.*: ten million in total over four settings and three orders.
 export CUVMM_STRESS_OPERATIONS=${CUVMM_STRESS_OPERATIONS:-850000}
 results=bench/results/$(machine_here)
 mkdir -p "$results"
@@ -13,8 +14,8 @@ mkdir -p "$results"
   ctest --preset release --label-regex stress --no-tests=error
 } | tee "$results/stress.txt"
 
-# Programs beside the model of stream order, natively and served in several settings, in two
-# processes at a time. Each setting has its own seeds.
+# Runs random programs against the model of stream order, natively and served in several settings,
+# in two processes at a time. Each setting has its own seeds.
 order_programs=${CUVMM_ORDER_PROGRAMS:-1000000}
 source tools/order_programs.sh
 {
@@ -24,7 +25,7 @@ source tools/order_programs.sh
   run_order_programs "$order_programs"
 } | tee "$results/order.txt"
 
-# Clients of a node's service, killed at random.
+# Clients of a node's service, killed at random times.
 {
   echo "commit $(commit_built)"
   echo "machine $(machine_here)"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the parts that try programs natively and under cuvmm (sourced): what each came to in each mode.
-# The page docs/measured.md has it in one table (tools/same_results.py).
+# For parts that run programs natively and under cuvmm (sourced): records each program's result in
+# each mode. docs/measured.md shows them in one table (tools/same_results.py).
 source tools/common.sh
 told=''
 
-# RESULT is `passed`, `failed`, `skipped`, or `different`: it passed and said something else than
-# natively. What of the rest is not as natively makes it different too.
+# RESULT is `passed`, `failed`, `skipped`, or `different`, which means that the program passed but
+# its output differs from the native one. A difference in any further NAME also counts as different.
 tell() {  # PROGRAM MODE RESULT [NAME JSON]…
   local line
   line="{\"program\": $(json_text "$1"), \"mode\": $(json_text "$2"), \"result\": $(json_text "$3")"
@@ -19,7 +19,7 @@ tell() {  # PROGRAM MODE RESULT [NAME JSON]…
 
 all_told() { printf '[%s]\n' "$told"; }
 
-# The words to put before a command, into `before`.
+# Sets `before` to the command prefix for a mode.
 run_in() {  # MODE
   before=(env)
   [[ $1 == native ]] || before=(build/bin/cuvmm run --mode "$1" --)

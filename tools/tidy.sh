@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# ./dev tidy [FILE…]: clang-tidy 14 over what is compiled, or over the files named. All of it goes
-# a dozen files at a time (cmake/CuvmmTogether.cmake), which takes a fifth of the time. What passed
-# is not looked at again until it, what it includes of the project or the checks change.
+# ./dev tidy [FILE…]: runs clang-tidy 14 on all compiled files, or on the given ones. All files are
+# checked a dozen at a time (cmake/CuvmmTogether.cmake), which takes a fifth of the time. Files that
+# passed are not checked again until they, their includes from this project, or the checks change.
 if (($# > 0)); then preset=debug; else preset=tidy; fi
 configure "$preset"
 tidy_folder=$(build_folder "$preset")
 stamps=$tidy_folder/tidy
-# Headers that the build generates.
+# Generated headers.
 [[ ! -d $tidy_folder/src/kubernetes/generated ]] ||
   cmake --build "$tidy_folder" --target cuvmm_deviceplugin_files >/dev/null
 mkdir -p "$stamps"
 export tidy_folder stamps
 
-# Following every path through a program takes most of the time. In src up to a bound, and not at
-# all in the tests, which the sanitizers see run.
-depth_of() {  # FILE: options, a line each
+# The analysis of paths takes most of the time. It is bounded in src and off in tests, which run
+# under the sanitizers.
+depth_of() {  # FILE: prints one option per line
   case ${1#build-tidy/} in
     tests/* | bench/*) printf -- '--checks=-bugprone-suspicious-include,-clang-analyzer-*,-performance-*' ;;
     *) printf -- '--checks=-bugprone-suspicious-include\n'
@@ -33,7 +33,7 @@ tidy_one() {  # FILE HASH
 }
 export -f depth_of tidy_one
 
-# Only what is compiled has flags that clang-tidy could use.
+# Only compiled files have flags that clang-tidy can use.
 if (($# > 0)); then
   files=("$@")
 else

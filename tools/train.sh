@@ -1,27 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the parts that train on the card (sourced): one workload by several allocators, and a table.
+# For parts that train on the card (sourced): runs one workload with several allocators, and prints
+# a table.
 #
-# A setting is the name of an allocator, with what it is held to: `native`, `expandable`, `async`
+# A setting is the name of an allocator, optionally with a limit: `native`, `expandable`, `async`
 # (cudaMallocAsync), `cuvmm` (behind cudaMallocAsync), `cuvmm-native` (behind PyTorch's own cache),
-# `cuvmm-no-cache`, `cuvmm-spill` and `cuvmm-peer` (as `cuvmm`, and what it has no room for goes to
-# the host, or to another card); `async@1.02` may use 1.02 of the peak of live bytes. cuvmm keeps to that by
-# --limit; for the others all of the card but that and 256 MiB is taken by a ballast.
+# `cuvmm-no-cache`, `cuvmm-spill` and `cuvmm-peer` (like `cuvmm`, but memory that does not fit goes
+# to the host, or to another card). `async@1.02` may use 1.02 times the peak of live bytes. cuvmm
+# enforces this with --limit; for the others, a ballast takes the rest of the card except for 256
+# MiB.
 status=0
 train_lines=$(mktemp)
 trap 'rm -f "$train_lines"' EXIT
 train_began=$SECONDS train_longest=0
 train_budget=$((${CUVMM_MINUTES:-8} * 60))
 
-# The peak of live bytes as PyTorch's own allocator counts it, from earlier runs: into peak_bytes and
-# peak_mib.
+# Sets peak_bytes and peak_mib to the peak of live bytes in earlier runs, as PyTorch's own allocator
+# counts it.
 known_peak() {  # WORKLOAD
   peak_mib=16175
   [[ $1 == train_var ]] && peak_mib=26748
   peak_bytes=$((peak_mib << 20))
 }
 
-# The peak of live bytes without a limit: what PyTorch's allocator counts, and 128 MiB that its
-# libraries ask the driver for. From a trace, into peak_bytes and peak_mib.
+# Sets peak_bytes and peak_mib to the peak of live bytes without a limit, measured with a trace. It
+# includes PyTorch's own count and the 128 MiB that its libraries request from the driver.
 measure_peak() {  # WORKLOAD
   local trace
   trace=$(mktemp -d)
@@ -62,9 +64,9 @@ train() {  # SETTING WORKLOAD
   return 0
 }
 
-# As many rounds as there is time for: in turns, so that what else goes on on the machine hits all
-# alike, and each run can be compared with those of its own round. CUVMM_SETTINGS names other
-# settings than the part's own, CUVMM_ROUNDS another number of rounds.
+# Runs as many rounds as time allows. The settings alternate, so that other load on the machine
+# affects all alike and runs of one round are comparable. CUVMM_SETTINGS overrides the part's
+# settings, CUVMM_ROUNDS the number of rounds.
 train_in_turns() {  # WORKLOAD ROUNDS SETTING…
   local workload=$1 rounds=${CUVMM_ROUNDS:-$2} round setting
   shift 2
@@ -81,7 +83,8 @@ train_in_turns() {  # WORKLOAD ROUNDS SETTING…
   done
 }
 
-# The table, and its figures for the part's JSON. Fails where cuvmm behind cudaMallocAsync did.
+# Prints the table and writes its figures for the part's JSON. Fails if cuvmm behind cudaMallocAsync
+# failed.
 train_table() {  # WORKLOAD
   python3 -B tools/train_table.py "$train_lines" "$1" "$peak_mib" "$CUVMM_PART_DETAILS" || status=1
 }

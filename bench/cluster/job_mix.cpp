@@ -11,10 +11,10 @@ namespace {
 constexpr std::size_t steps = 20;
 using Quantiles = std::array<double, steps>;  // at 2.5%, 7.5%, …, 97.5%
 
-// Thousandths of a card, of the 3,078 pods that ask for a part of one.
+// Thousandths of a card, for the 3,078 pods that ask for part of a card.
 constexpr Quantiles part_of_card{160, 230, 320, 320, 370, 470, 470, 470, 470, 470,
                                  550, 650, 650, 810, 810, 810, 810, 810, 810, 810};
-// Seconds from being scheduled to being deleted.
+// Seconds from scheduling to deletion.
 constexpr Quantiles runs_on_part{25,  47,  65,  89,   124,  154,  200,  247,  339,   464,
                                  596, 810, 947, 1157, 1496, 2368, 3661, 6486, 12549, 40513};
 constexpr Quantiles runs_on_card{45,  66,   107,  154,  197,  224,  286,  379,  531,  661,
@@ -22,10 +22,10 @@ constexpr Quantiles runs_on_card{45,  66,   107,  154,  197,  224,  286,  379,  
 constexpr Quantiles runs_on_cards{23,  37,   62,   118,  150,  217,   425,   450,   521,    553,
                                   768, 1071, 2321, 2933, 4319, 13054, 23925, 61202, 101998, 977323};
 
-// So many of the trace's pods ask for this.
+// A demand, and the number of the trace's pods that have it.
 struct Demand {
   unsigned pods;
-  unsigned cards;  // 0: a part of one
+  unsigned cards;  // 0: part of a card
   const Quantiles* runs;
 };
 constexpr std::array demands{Demand{3078, 0, &runs_on_part}, Demand{3911, 1, &runs_on_card},

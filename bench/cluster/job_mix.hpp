@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs as a published trace has them: drawn from the distributions of Alibaba's
+// Jobs like those of a published trace, drawn from the distributions of Alibaba's
 // cluster-trace-gpu-v2023 (openb_pod_list_default.csv; 7,064 pods that ask for GPUs), which Weng et
 // al. describe in "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
 // Gradient Descent", USENIX ATC 2023.
@@ -22,8 +22,8 @@ struct Job {
   Size asked = 0;  // of each card
 };
 
-// Jobs in the order in which they arrive, so many that they ask for `load` times the memory that
-// there is. The same seed gives the same jobs.
+// Jobs in order of arrival, at a rate at which they ask for `load` times the available memory. The
+// same seed gives the same jobs.
 class JobMix {
  public:
   JobMix(unsigned cards, double load, std::uint64_t seed);
@@ -31,7 +31,7 @@ class JobMix {
 
   // The mean of cards * asked / card_memory * runs.
   static double mean_work();
-  static constexpr double longest_run = 86'400;  // of the trace's 18 weeks, a tail is cut off
+  static constexpr double longest_run = 86'400;  // cuts off a tail of the trace's 18 weeks
 
  private:
   double uniform() { return std::uniform_real_distribution<double>{}(random_); }

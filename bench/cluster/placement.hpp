@@ -13,17 +13,17 @@ namespace cuvmm::cluster {
 
 // How a card is divided among jobs.
 enum class Sharing : std::uint8_t {
-  WholeCards,      // a job gets whole cards, whatever it asked for
-  FixedFractions,  // a part of a card is 1, 2, 3, 4 or 7 sevenths, as of multi-instance devices
-  KeptShares,      // what was asked for is guaranteed
-  LentShares,      // a part of that is guaranteed, the rest borrowed where others do not need it
+  WholeCards,      // a job gets whole cards, whatever it asks for
+  FixedFractions,  // a part is 1, 2, 3, 4 or 7 sevenths of a card, as on multi-instance devices
+  KeptShares,      // the whole request is guaranteed
+  LentShares,      // part of the request is guaranteed, the rest borrowed while others can spare it
 };
 
-// How much of a card is booked for a job.
+// The memory of a card that is booked for a job.
 Size booked_for(const Job& job, Sharing sharing, double guaranteed_part);
 
-// Which card of which machine a job gets: the one with the least room that suffices. Jobs on
-// several cards get empty ones of one machine.
+// Chooses a job's card and machine: the card with the least room that suffices. Jobs on several
+// cards get empty cards of one machine.
 class Placement {
  public:
   explicit Placement(unsigned cards);
@@ -36,7 +36,7 @@ class Placement {
 
   std::vector<Size> free_;                            // by card
   std::set<std::pair<Size, unsigned>> by_room_;       // free, card
-  std::vector<unsigned> empty_;                       // cards of a machine
+  std::vector<unsigned> empty_;                       // empty cards of each machine
   std::set<std::pair<unsigned, unsigned>> by_empty_;  // empty cards, machine
 };
 

@@ -8,17 +8,15 @@ namespace cuvmm::cluster {
 namespace {
 
 constexpr double second = 1e6;
-// A job on a part of a card needs so much of what it asked for, and all of it in every fourth
-// phase.
+// A job on part of a card needs this share of its request, and all of it in every fourth phase.
 constexpr double least_need = 0.5;
 constexpr node::Microseconds long_phase = 900'000'000;
 constexpr node::Microseconds short_phase = 300'000'000;
 constexpr node::Microseconds ask_again_after = 30'000'000;
-constexpr double moved_per_second = 20.0 * static_cast<double>(GiB);  // to the host, and back
-constexpr std::size_t looked_at = 256;  // of those that wait, for one that fits
+constexpr double moved_per_second = 20.0 * static_cast<double>(GiB);  // to the host and back
+constexpr std::size_t looked_at = 256;  // waiting jobs examined for one that fits
 
-// Turns for jobs of minutes and hours: the service's own defaults are for programs that people
-// watch.
+// Turns for jobs of minutes and hours. The service's defaults are for interactive programs.
 node::PolicyTimes times() {
   return {.stays = 10'000'000, .shortest_quantum = 10'000'000, .longest_quantum = 120'000'000};
 }
@@ -106,7 +104,7 @@ void Simulation::on_arrival() {
   queue.push_back({coming_, ++jobs_});
   coming_ = mix_.next();
   push(micros(coming_.arrives), Kind::Arrival, 0);
-  // Those before it did not fit when there last was room.
+  // The jobs before it did not fit when room last became free.
   if (queue.size() <= looked_at && start(queue.back())) queue.pop_back();
 }
 
@@ -140,13 +138,13 @@ bool Simulation::start(const Waiting& waiting) {
   if (is_lent(running)) {
     running.need =
         static_cast<Size>(static_cast<double>(running.job.asked) * least_need) / MiB * MiB;
-    running.phase_left = long_phase / (1 + waiting.id % 4);  // not all of them at once
+    running.phase_left = long_phase / (1 + waiting.id % 4);  // jobs change phase at different times
   }
   node::ClientTerms terms;
   for (const unsigned card : running.cards) {
     terms.shares[place_of(card)] = {booked, std::max(booked, running.job.asked)};
   }
-  running.is_stalled = true;  // until it has its memory
+  running.is_stalled = true;  // until it gets its memory
   tell(running.machine, node::ClientCame{waiting.id, terms, {}});
   ask_for_need(waiting.id, running);
   return true;
@@ -173,7 +171,7 @@ void Simulation::step(std::uint64_t id, std::uint64_t generation) {
   if (!running.is_stalled) plan(id, running);
 }
 
-// Its next step, unless something stalls it before.
+// Plans the job's next step, unless something stalls it earlier.
 void Simulation::plan(std::uint64_t id, Running& running) {
   push(now_ + std::min(running.left, running.phase_left), Kind::JobStep, id, ++running.generation);
 }
@@ -215,7 +213,7 @@ void Simulation::stall(Running& running) {
   ++running.generation;
 }
 
-// A job on several cards has all of them to itself, so its first card stands for all.
+// A job on several cards has them to itself, so its first card stands for all.
 void Simulation::ask_for_need(std::uint64_t id, Running& running) {
   if (running.leased >= running.need) return resume(id, running);
   if (running.has_asked) return;
@@ -228,7 +226,7 @@ void Simulation::ask_for_need(std::uint64_t id, Running& running) {
 void Simulation::resume(std::uint64_t id, Running& running) {
   count_time(running);
   running.is_stalled = false;
-  // What was moved to the host comes back first; that time counts as stalled.
+  // Memory moved to the host is moved back first; that time counts as stalled.
   const double move =
       static_cast<double>(std::exchange(running.to_move_back, 0)) / moved_per_second;
   const Microseconds moving = micros(move);
@@ -273,7 +271,7 @@ void Simulation::obey(unsigned machine, const node::Decisions& decisions) {
   }
 }
 
-// It keeps no cache and has no cold memory, so only a pause gives anything back.
+// A job keeps no cache and has no cold memory, so only a pause gives memory back.
 void Simulation::obey_reclaim(unsigned machine, const node::ReclaimRequested& asked) {
   node::ReclaimAnswered answer{asked.client, asked.revision, asked.place,
                                node::ReclaimOutcome::Refused, 0};

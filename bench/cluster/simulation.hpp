@@ -17,8 +17,8 @@ struct SimulationRequest {
   unsigned cards = 100;
   Sharing sharing = Sharing::KeptShares;
   double hours = 24;
-  double load = 1.0;             // memory asked for, of what there is
-  double guaranteed_part = 0.8;  // of what a job asks for, where shares are lent
+  double load = 1.0;             // requested memory as a share of all memory
+  double guaranteed_part = 0.8;  // of a job's request, with LentShares
   std::uint64_t seed = 1;
 };
 
@@ -26,20 +26,20 @@ struct SimulationFigures {
   std::uint64_t arrived = 0;
   std::uint64_t started = 0;
   std::uint64_t finished = 0;
-  double wait_median = 0;  // seconds; of those that still wait, so far
+  double wait_median = 0;  // seconds; includes jobs that still wait
   double wait_95 = 0;
-  double running_per_card = 0;  // jobs that run and are not stalled
-  double served = 0;            // memory that these asked for, of what there is
-  double stalled = 0;           // of the jobs' time on cards
+  double running_per_card = 0;  // running jobs that are not stalled
+  double served = 0;            // their requested memory as a share of all memory
+  double stalled = 0;           // share of the jobs' time on cards
   std::uint64_t grants = 0;     // by the policy
   std::uint64_t refusals = 0;
-  std::uint64_t pauses = 0;  // that the policy asked for
+  std::uint64_t pauses = 0;  // requested by the policy
   double moved_gib = 0;      // by them
-  std::uint64_t broken = 0;  // guarantees that were not kept
+  std::uint64_t broken = 0;  // guarantees not kept
 };
 
-// A cluster whose every machine has a NodePolicy of its own. Each job is a client of it, obeys it
-// at once, and needs half of what it asked for most of the time and all of it for the rest.
+// A cluster in which every machine has its own NodePolicy. Each job is a client of its machine's
+// policy, obeys at once, and needs half of its request most of the time and all of it for the rest.
 class Simulation {
  public:
   explicit Simulation(const SimulationRequest& request);
@@ -53,7 +53,7 @@ class Simulation {
     std::uint64_t order = 0;
     Kind kind = Kind::Arrival;
     std::uint64_t subject = 0;     // job or machine
-    std::uint64_t generation = 0;  // of the job's plans: an older step does not count
+    std::uint64_t generation = 0;  // of the job's plan; older steps are ignored
     bool operator>(const Event& other) const {
       return time != other.time ? time > other.time : order > other.order;
     }
@@ -71,7 +71,7 @@ class Simulation {
     Size to_move_back = 0;
     Microseconds left = 0;        // of its run
     Microseconds phase_left = 0;  // until its need changes
-    Microseconds since = 0;       // counted until
+    Microseconds since = 0;       // time is counted up to here
     std::uint64_t generation = 0;
     node::RequestId requests = 0;
   };
@@ -114,11 +114,11 @@ class Simulation {
   std::uint64_t jobs_ = 0;
   Microseconds now_ = 0;
   Job coming_;
-  std::map<unsigned, std::deque<Waiting>, std::greater<>> waiting_;  // by cards: most first
+  std::map<unsigned, std::deque<Waiting>, std::greater<>> waiting_;  // by cards, most first
   std::unordered_map<std::uint64_t, Running> running_;
   std::vector<double> waits_;
   SimulationFigures figures_;
-  double run_seconds_ = 0;  // of jobs, within what is measured
+  double run_seconds_ = 0;  // of jobs, within the measured period
   double stalled_seconds_ = 0;
   double served_seconds_ = 0;  // cards' memory * seconds
 };

@@ -147,14 +147,14 @@ class PoolAllocation(Structure):
 
 
 POOL = c_void_p
-OBJECT = c_void_p  # whatever else the library has made
+OBJECT = c_void_p  # any other object created by the library
 MADE = POINTER(c_void_p)
 CLIENT = c_uint32
 NUMBER = POINTER(c_uint64)
 ALLOCATION = POINTER(PoolAllocation)
 CALLBACK_MOVED = (Moved, c_void_p, POINTER(Compaction))
 
-# Calls that answer a status; each takes a cuvmm_error* after these.
+# Calls that return a status. Each takes a cuvmm_error* after these arguments.
 CHECKED = {
     "get_engine_info": (POINTER(EngineInfo),),
     "get_device_info": (c_int32, POINTER(DeviceInfo)),
@@ -213,7 +213,7 @@ CHECKED = {
     "get_away_info": (POINTER(AwayInfo),),
 }
 
-# Calls that cannot fail: what they answer, and what they take.
+# Calls that cannot fail: result type, then argument types.
 PLAIN = {
     "version": (c_uint32,),
     "status_name": (c_char_p, c_int32),

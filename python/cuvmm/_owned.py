@@ -38,7 +38,7 @@ class Owned:
         try:
             self.close()
         except CuvmmError:
-            pass  # nobody is there to be told
+            pass  # there is no caller to raise to
 
     def close(self) -> None:
         """Ends the object. A second time does nothing."""
@@ -48,7 +48,7 @@ class Owned:
         try:
             self._end(handle)
         except CuvmmError:
-            self._handle = handle  # refused, it is still there
+            self._handle = handle  # refused, so the object still exists
             raise
 
     def _take(self) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Shape = Union[SupportsIndex, Iterable[SupportsIndex]]
 
-# The letters of __cuda_array_interface__ for what torch, cupy and numpy call their types.
+# The type codes of __cuda_array_interface__ for the type names of torch, cupy and numpy.
 TYPES = {
     "bool": "|b1", "int8": "|i1", "uint8": "|u1", "int16": "<i2", "uint16": "<u2", "int32": "<i4",
     "uint32": "<u4", "int64": "<i8", "uint64": "<u8", "float16": "<f2", "float32": "<f4",

@@ -17,7 +17,7 @@ from .errors import CuvmmError, NotFound, OutOfPhysicalMemory, TimedOut
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-# What the command line says of a failure, and what is raised then; else CuvmmError.
+# Error texts of the command line and the exceptions for them; otherwise CuvmmError.
 _SAID = (("no such process", NotFound), ("not found", NotFound), ("timed out", TimedOut),
          ("out of memory", OutOfPhysicalMemory), ("No such file", FileNotFoundError))
 
@@ -33,7 +33,7 @@ def error_of(said: str) -> Exception:
 def command(*words: PathLike, accept: Sequence[int] = (0,)) -> str:
     """Runs `cuvmm WORDS` and returns its output. Raises where its exit status is none of `accept`."""
     variables = dict(os.environ)
-    # The program itself is not to be served, nor its Python, which draws.
+    # Neither the command line nor the Python that draws should run under cuvmm.
     variables.pop("LD_PRELOAD", None)
     variables.setdefault("CUVMM_PYTHON", sys.executable)
     finished = subprocess.run([places.program(), *(os.fspath(word) for word in words)], env=variables,
@@ -106,7 +106,7 @@ class Trace:
         try:
             return self.svg()
         except CuvmmError:
-            return None  # no matplotlib; the table says the most of it
+            return None  # no matplotlib; the table shows the essentials
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><td>{html.escape(str(name))}</td><td>{html.escape(str(value))}</td></tr>"

@@ -14,8 +14,8 @@ _OPTIONS = ("mode", "limit", "trace_file", "log_level", "log_file", "grow", "cac
             "resize", "schedule", "schedule_window", "client", "priority", "weight", "node",
             "node_socket", "node_wait", "name", "group", "guarantee", "cap")
 
-# What makes PyTorch, by both names of its variable, and JAX ask the driver for stream-ordered
-# memory. All of one framework's are set, or none.
+# Variables that make PyTorch (whose variable has two names) and JAX request stream-ordered memory
+# from the driver. Either all of a framework's variables are set, or none.
 _FRAMEWORKS = (("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync"),
                ("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync")), \
               (("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async"),

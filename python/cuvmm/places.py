@@ -9,7 +9,7 @@ import shutil
 import stat
 from typing import Iterable
 
-# A Debian package puts a link to this folder where Python looks.
+# A Debian package has a link to this folder in Python's search path.
 _HERE = os.path.dirname(os.path.realpath(__file__))
 _INSTALLED = os.path.join("share", "cuvmm", "python", "cuvmm")
 
@@ -43,7 +43,7 @@ def program() -> str:
     """The command line, `cuvmm`."""
     beside = [os.path.join(prefix, "bin", "cuvmm") for prefix in _PREFIXES]
     on_path = shutil.which("cuvmm")
-    # A script of that name may be what started us.
+    # The `cuvmm` in PATH may be the script that started us.
     own = [on_path] if on_path and not _is_script(on_path) else []
     return _first(beside + own, "the program cuvmm")
 

@@ -28,7 +28,7 @@ except ImportError:  # `share` and `environment` work without Ray
 FIELD = "cuvmm"
 PLUGIN = "cuvmm.ray.CuvmmPlugin"
 _PLUGINS = "RAY_RUNTIME_ENV_PLUGINS"
-_SHARE = "CUVMM_RAY_SHARE"  # in a worker: what it was limited for
+_SHARE = "CUVMM_RAY_SHARE"  # in a worker: the share that its limit is for
 _WEIGHT_OF_A_CARD = 100
 _LEAST_SHARE = 0.0001       # Ray's own resolution
 

@@ -26,7 +26,8 @@ class SharedPool(Owned):
 
     def __init__(self, physical_limit: int, places: Optional[Places] = None) -> None:
         super().__init__()
-        self._callbacks: Dict[str, _capi.ModelOptions] = {}  # what the library has pointers to
+        # Kept alive, since the library has pointers to them.
+        self._callbacks: Dict[str, _capi.ModelOptions] = {}
         places = places or Places()
         in_c = places._in_c()
         pool = c_void_p()
@@ -58,7 +59,7 @@ class SharedPool(Owned):
 
     def unregister_model(self, model: str) -> None:
         """Gives everything of the model back, after its fences and its callbacks."""
-        # Taken out first: another thread may register the name anew as soon as it is free.
+        # Remove it first: another thread may register the name again as soon as it is free.
         kept = self._callbacks.pop(model, None)
         try:
             self._lib.shared_pool_unregister_model(self._open, model.encode())

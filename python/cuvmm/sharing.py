@@ -178,7 +178,7 @@ class SharedMapping(Owned):
         self._device = signed("device", device)
         self._lib.shared_import_map(of._open, self._device, whole("hint", hint), byref(mapping),
                                     byref(address))
-        self._import = of  # which outlives its mappings
+        self._import = of  # must outlive its mappings
         self._handle = mapping
         self._address = address.value
         about = of.info()

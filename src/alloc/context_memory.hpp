@@ -66,6 +66,11 @@ class ContextMemory {
   Moved moved() const;
   std::size_t compacted_blocks() const { return windows_->counters().compacted_blocks; }  // so far
 
+  template <class Visit>
+  void for_each_region(Visit visit) const {
+    visit(small_->use());
+    visit(windows_->use());
+  }
   // As Arena says.
   void tell_trace() const {
     small_->tell_trace();

@@ -107,7 +107,7 @@ Answer Memory::refuse(const Error& error, Size asked, const DeviceMemory& device
 // One thread at a time, or each would take what the others have just reclaimed.
 // With no lock of an arena or of windows held, theirs can be waited for; a reclaim cannot.
 template <class Attempt>
-Result<Allocation*> Memory::again_under_pressure(DeviceMemory& device, Size size, Attempt attempt) {
+Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size, Attempt attempt) {
   constexpr int most_attempts = 16;  // others may be faster so often
   const std::uint64_t began = now_ns();
   const auto after = [&](Duration wait) {
@@ -147,7 +147,7 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   if (size > owner->device().memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   auto made = owner->allocate(size, grow_hint);
   if (lacks_memory(made)) {
-    made = again_under_pressure(owner->device(), size,
+    made = retry_under_pressure(owner->device(), size,
                                 [&] { return owner->allocate(size, grow_hint); });
   }
   if (!made.ok()) return refuse(made.error(), size, owner->device());
@@ -207,7 +207,7 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
                                    StreamClock::Operation::Kind::Allocation};
   auto made = pool->allocate(size, stream.id);
   if (lacks_memory(made)) {
-    made = again_under_pressure(device, size, [&] { return pool->allocate(size, stream.id); });
+    made = retry_under_pressure(device, size, [&] { return pool->allocate(size, stream.id); });
   }
   if (!made.ok()) return refuse(made.error(), size, device);
   if (PoolMemory::is_behind_others(**made)) {

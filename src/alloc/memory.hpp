@@ -121,6 +121,8 @@ class Memory {
   bool has_sync_memops() const { return sync_memops_.load(std::memory_order_relaxed) != 0; }
 
   MemoryCounters counters(int device) const;
+  // Of all contexts and pools of the device, those that have ended included.
+  std::vector<RegionUse> regions(int device) const;
   // What each arena and the windows hold, to the trace. For a process that ends: waits for nobody.
   void tell_trace() const;
 
@@ -235,7 +237,7 @@ class Memory {
   // Tries again as long as others release something: what one kind of memory keeps, or still
   // waits for, may be what another lacks.
   template <class Attempt>
-  Result<Allocation*> again_under_pressure(DeviceMemory& device, Size size, Attempt attempt);
+  Result<Allocation*> retry_under_pressure(DeviceMemory& device, Size size, Attempt attempt);
   Size reclaim_from_others(const DeviceMemory& device, Size wanted);
   Size release_on(const DeviceMemory& device, Size wanted);
   // Gives back what the device keeps beyond VMM_CACHE and no work uses any more.

@@ -197,6 +197,14 @@ MemoryCounters Memory::counters(int ordinal) const {
   return counters;
 }
 
+std::vector<RegionUse> Memory::regions(int ordinal) const {
+  std::vector<RegionUse> all;
+  const auto add = [&](const RegionUse& use) { all.push_back(use); };
+  for_each_context(ordinal, [&](const ContextMemory& memory) { memory.for_each_region(add); });
+  for_each_pool(ordinal, [&](const PoolMemory& pool) { pool.for_each_region(add); });
+  return all;
+}
+
 MemoryInfo Memory::info(const MemoryInfo& of_the_driver) {
   CUdevice ordinal = 0;
   if (dependencies_.driver.cuCtxGetDevice_v2000(&ordinal) != CUDA_SUCCESS) return of_the_driver;

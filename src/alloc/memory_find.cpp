@@ -76,7 +76,7 @@ Result<Memory::Lent> Memory::lend(CUdeviceptr address, const Lending::Secret& fr
   constexpr const char* doing = "lend memory";
   const auto found = find_holder(address);
   if (!found || !is_blocking(found->facts)) {
-    return Error::invalid(doing, "it is no blocking memory of ours");
+    return Error::invalid(doing, "it is not blocking memory that cuvmm serves");
   }
   auto& owner = *static_cast<ContextMemory*>(found->facts.owner);
   if (owner.device().exportable() == Export::No) {

@@ -124,7 +124,7 @@ CUresult Memory::wait_for_the_current_context() {
     const CUresult answer = free_as_the_driver_does();
     if (answer != CUDA_ERROR_OUT_OF_MEMORY) return answer;
   }
-  const Captures::HeldOff held_off{dependencies_.captures};
+  const Captures::CaptureBlock held_off{dependencies_.captures};
   return held_off.none_lives() ? dependencies_.driver.cuCtxSynchronize_v2000()
                                : free_as_the_driver_does();
 }

@@ -87,6 +87,11 @@ class PoolMemory {
   Size release(Size wanted);
   std::uint64_t moved_chunks() const;  // so far
   Moved moved() const;
+  template <class Visit>
+  void for_each_region(Visit visit) const {
+    visit(large_->use());
+    visit(small_->use());
+  }
   // As Arena says.
   void tell_trace() const {
     large_->tell_trace();

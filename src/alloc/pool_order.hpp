@@ -32,7 +32,7 @@ class PoolOrder final : public StreamOrder {
   void look(StreamId stream) override {
     if (is_opportunistic_.load(std::memory_order_relaxed)) order_.look(stream);
   }
-  void look_before_leaving(StreamId stream) override { order_.look(stream); }
+  void poll_for_eviction(StreamId stream) override { order_.look(stream); }
   bool is_across_barrier(const FreeTicket& freed, StreamId asker) const override {
     return order_.is_across_barrier(freed, asker);
   }

@@ -8,7 +8,7 @@
 
 namespace cuvmm {
 
-// A length of time as options and waits have it.
+// A length of time, for options and waits.
 using Duration = std::chrono::microseconds;
 inline constexpr Duration an_hour{3600ll * 1'000'000};
 
@@ -16,7 +16,7 @@ constexpr std::uint64_t in_ns(Duration duration) {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds{duration}.count());
 }
 
-// Since the machine started, the same for all its processes; never goes back.
+// Time since boot, the same in all processes; never decreases.
 inline std::uint64_t now_ns() {
   timespec now;
   ::clock_gettime(CLOCK_MONOTONIC, &now);

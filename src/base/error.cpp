@@ -22,7 +22,7 @@ std::string system_text(int code) {
   return ::strerror_r(code, buffer, sizeof buffer);
 }
 
-// The part in brackets: the subject, and the error codes.
+// The part in parentheses: the subject and the error codes.
 std::string details(const Error& error) {
   std::string text;
   const auto add = [&text](const std::string& part) {
@@ -81,7 +81,7 @@ std::string Error::text() const {
   text += name_of(kind);
   if (const std::string brackets = details(*this); !brackets.empty()) text += " (" + brackets + ")";
 
-  if (kind == ErrorKind::NotAvailable) {  // these two are versions there
+  if (kind == ErrorKind::NotAvailable) {  // both values are versions here
     if (asked != 0) text += ", needs CUDA " + version_text(asked);
     if (available != 0) text += ", the driver has " + version_text(available);
     return text;

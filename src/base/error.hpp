@@ -9,42 +9,42 @@ namespace cuvmm {
 using Size = std::uint64_t;
 
 enum class ErrorKind : std::uint8_t {
-  InvalidArgument,  // the caller's numbers do not fit: zero, overflow, unaligned, out of range
+  InvalidArgument,  // the caller's numbers are wrong: zero, overflow, unaligned, out of range
   InvalidOption,    // an option's text does not parse
   OutOfMemory,      // physical memory, or the limit
   OutOfAddresses,   // no contiguous addresses of that size
-  InvalidGranule,   // no granule that memory can be mapped in
+  InvalidGranule,   // memory cannot be mapped in granules of that size
   InvalidOffset,    // bytes beyond the end
-  AlreadyMapped,    // something lies there
-  NotMapped,        // nothing lies there
+  AlreadyMapped,    // the range is already in use
+  NotMapped,        // nothing is mapped there
   NotFound,         // no such thing
-  AlreadyExists,    // there is one of that name
+  AlreadyExists,    // the name is taken
   NotAvailable,     // this driver is too old for the function
-  NotSupported,     // this device, or this build, cannot
-  DriverMissing,    // no libcuda, or not one that we can use
-  DriverFailed,     // the driver refused; driver_code says how
-  SystemFailed,     // the operating system refused; system_code says how
+  NotSupported,     // this device or this build lacks the feature
+  DriverMissing,    // no libcuda, or one that cuvmm cannot use
+  DriverFailed,     // a driver call failed; see driver_code
+  SystemFailed,     // a system call failed; see system_code
   TimedOut,
 };
 
-// What went wrong, small enough to travel by value. `doing` and `subject` are string literals or
-// live as long as the process.
+// What went wrong, small enough to pass by value. `doing` and `subject` are string literals or live
+// as long as the process.
 struct Error {
   ErrorKind kind = ErrorKind::DriverFailed;
-  int driver_code = 0;       // a CUresult, where the driver was asked
-  int system_code = 0;       // an errno, where the system was asked
-  const char* doing = "";    // what was being done: "map chunk"
-  const char* subject = "";  // what it was done to, or why it was refused
-  Size asked = 0;            // bytes asked for, where that says something
-  Size available = 0;        // bytes there were; `unlimited` says nothing
-  std::uint32_t tried = 0;   // the steps tried before it failed, as the asker's bits
-  bool counts = false;       // those two are numbers of something else than bytes
+  int driver_code = 0;       // a CUresult, if a driver call failed
+  int system_code = 0;       // an errno, if a system call failed
+  const char* doing = "";    // the step that failed: "map chunk"
+  const char* subject = "";  // what the step was applied to, or why it failed
+  Size asked = 0;            // bytes requested; 0 if not applicable
+  Size available = 0;        // bytes available; 0 or `unlimited`: not applicable
+  std::uint32_t tried = 0;   // the steps tried before it failed; the caller defines the bits
+  bool counts = false;       // `asked` and `available` count something other than bytes
 
   static Error invalid(const char* doing, const char* why, Size asked = 0) {
     return {.kind = ErrorKind::InvalidArgument, .doing = doing, .subject = why, .asked = asked};
   }
 
-  // One line for a person: "map chunk: out of memory (CUDA error 2), 2.00 MiB asked".
+  // One readable line: "map chunk: out of memory (CUDA error 2), 2.00 MiB asked".
   std::string text() const;
 };
 

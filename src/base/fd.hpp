@@ -8,8 +8,8 @@
 
 namespace cuvmm {
 
-// A file descriptor that closes itself. Closing keeps errno, so that a failure's reason survives
-// the way out.
+// A file descriptor that closes itself. Closing preserves errno, so that the reason of a failure
+// survives the cleanup.
 class Fd {
  public:
   Fd() = default;
@@ -29,13 +29,13 @@ class Fd {
   bool is_open() const { return number_ >= 0; }
   int number() const { return number_; }
 
-  // Gives the descriptor up: the caller closes it.
+  // Gives up the descriptor; the caller must close it.
   [[nodiscard]] int release() { return std::exchange(number_, -1); }
 
   void close() {
     if (number_ < 0) return;
     const int kept = errno;
-    ::close(release());  // not again on EINTR: Linux has closed it by then
+    ::close(release());  // do not retry on EINTR: Linux has already closed it
     errno = kept;
   }
 

@@ -39,7 +39,7 @@ std::string expand_file_name(std::string_view pattern) {
 }
 
 Result<Fd> open_private_file_to_add_to(const std::string& path) {
-  // O_NONBLOCK: the open of a pipe that nobody reads must not hang the program.
+  // O_NONBLOCK: opening a pipe without a reader must not block the program.
   Fd file{::open(path.c_str(),
                  O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
                  S_IRUSR | S_IWUSR)};

@@ -9,12 +9,12 @@
 
 namespace cuvmm {
 
-// Puts the process' number for %p, the host's name for %h and a % for %%.
+// Replaces %p by the process ID, %h by the host name, and %% by %.
 std::string expand_file_name(std::string_view pattern);
 
-// Opens a file of our own to add to: created for its owner alone (0600), through no symbolic link,
-// not passed on to other programs. What is in it stays. A file of somebody else's, or one that is
-// neither a plain file nor a device, is refused.
+// Opens a file for appending, and creates it if needed, private to its owner (0600). Does not
+// follow a symbolic link, truncate, or let child programs inherit the descriptor. Fails if another
+// user owns the file, or if it is neither a regular file nor a character device.
 Result<Fd> open_private_file_to_add_to(const std::string& path);
 
 }  // namespace cuvmm

@@ -7,7 +7,7 @@
 
 namespace cuvmm {
 
-// Asked on the way out of failures too, whose reason stays.
+// Also called on error paths, so it preserves errno.
 std::optional<FileIdentity> FileIdentity::of(int descriptor) {
   const int kept = errno;
   struct stat facts;

@@ -8,12 +8,12 @@
 
 namespace cuvmm {
 
-// Which file it is, whatever name or number it has by now.
+// Identifies a file independently of its path and descriptor number.
 struct FileIdentity {
   dev_t device = 0;
   ino_t inode = 0;
 
-  // Nothing where there is none. Of a link itself, not of what it leads to.
+  // nullopt if the file does not exist. at() identifies a symbolic link itself, not its target.
   static std::optional<FileIdentity> of(int descriptor);
   static std::optional<FileIdentity> at(const std::string& path);
 

@@ -4,7 +4,7 @@
 namespace cuvmm {
 namespace {
 
-// 0 is no limit.
+// 0 means no limit.
 std::optional<Size> size_in(const Environment& environment, const std::string& name) {
   const char* const text = environment(name.c_str());
   const auto size = text == nullptr ? std::nullopt : OptionType<Bytes>::read(text);

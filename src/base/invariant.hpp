@@ -8,9 +8,10 @@
 
 namespace cuvmm {
 
-// What a validity walk found wrong, in words, or nothing. Every structure with an invariant has
-//   InvariantViolation violation() const;   walks all of it
-//   void check() const;            the same, and ends the process with the words
+// A description of what a consistency check found wrong, or nothing. Every structure with an
+// invariant has
+//   InvariantViolation violation() const;   checks the whole structure
+//   void check() const;                     the same, but aborts with the description
 using InvariantViolation = std::optional<std::string>;
 
 inline void must_hold(const InvariantViolation& violation) {

@@ -42,8 +42,8 @@ std::string describe_locks() {
 namespace detail {
 namespace {
 
-// The locks that this thread holds, a bit a LockOrder. Bits are enough, since no thread may hold
-// two locks of one order, and a mask needs neither memory nor a destructor at the thread's end.
+// The locks that this thread holds, one bit per LockOrder. Bits are enough, since a thread may not
+// hold two locks of the same order, and a mask needs no memory and no destructor.
 thread_local std::uint64_t held = 0;
 
 static_assert(std::size(rows) <= 64, "a bit each");
@@ -56,7 +56,7 @@ LockOrder latest_held() {
   return static_cast<LockOrder>(63 - std::countl_zero(held));
 }
 
-// Says it without memory or stdio, which may be what the lock was taken for.
+// Reports without allocation or stdio, since the lock may have been taken for either.
 [[noreturn]] void abort_over(const char* what, LockOrder order, const char* and_then,
                              const char* other) {
   char line[256];
@@ -79,7 +79,8 @@ void check_order_before_lock(LockOrder order) {
 }
 
 void remember_lock(LockOrder order) {
-  // Only after a try_lock, which may break the order, since it does not wait, but may not double.
+  // Reachable only after try_lock(), which may break the order because it does not wait, but must
+  // not take two locks of one order.
   if (held & bit(order)) abort_over("taking ", order, " while holding ", name_of(order));
   held |= bit(order);
 }

@@ -9,9 +9,9 @@
 
 namespace cuvmm {
 
-// Every lock of the project, in the order in which they may be taken: a thread that holds one may
-// take only later ones, and no two of one order. Debug builds abort with both names where that is
-// broken. The list is base/lock_order.def.
+// Every lock of the project, in the order in which locks may be taken: a thread that holds one may
+// take only later ones, and no two of the same order. On a violation, debug builds abort and name
+// both locks. The list is base/lock_order.def.
 enum class LockOrder : std::uint8_t {
 #define CUVMM_LOCK(name, guards) name,
 #include "base/lock_order.def"
@@ -20,7 +20,7 @@ enum class LockOrder : std::uint8_t {
 
 const char* name_of(LockOrder order);
 
-// The order in Markdown, as it stands in docs/locking.md.
+// The order as a Markdown table, as it appears in docs/locking.md.
 std::string describe_locks();
 
 namespace detail {
@@ -79,7 +79,7 @@ using Holding = std::unique_lock<Lock>;
 using Writing = std::unique_lock<SharedLock>;
 using Reading = std::shared_lock<SharedLock>;
 
-// A condition that is waited for under a Lock.
+// A condition variable to be waited on under a Lock.
 using Condition = std::condition_variable_any;
 
 }  // namespace cuvmm

@@ -24,8 +24,8 @@ namespace {
 
 constexpr std::size_t longest_line = 1024;  // below PIPE_BUF: one write to a pipe stays whole
 
-// Where lines go. Which file it is stands beside its number, because programs that close all
-// numbers (daemon does) give ours to a file of theirs, which must not receive our lines.
+// Where lines go. The file's identity is kept with its number: a program that closes all
+// descriptors (as daemon() does) may reuse the number for a file that must not receive log lines.
 struct LogFile {
   std::atomic<int> number{-1};
   FileIdentity file;
@@ -35,7 +35,7 @@ struct LogFile {
   }
 };
 
-// The same for standard error: closed, its number is the next file's that the program opens.
+// The same for standard error: if it is closed, the program's next file gets its number.
 struct StandardError {
   std::atomic<bool> is_known{false};
   std::optional<FileIdentity> first;
@@ -44,7 +44,7 @@ struct StandardError {
     first = FileIdentity::of(STDERR_FILENO);
     is_known.store(true, std::memory_order_release);
   }
-  // As it was at first; or put by the program where its output goes, or to a terminal.
+  // True if it is the original file, the same file as standard output, or a terminal.
   bool takes_lines() const {
     const auto now = FileIdentity::of(STDERR_FILENO);
     if (!now) return false;
@@ -116,7 +116,7 @@ class Line {
   std::size_t size() const { return size_; }
 
  private:
-  std::size_t room() const { return longest_line - size_; }  // with one for what ends the line
+  std::size_t room() const { return longest_line - size_; }  // includes one byte for the line end
 
   void add(int wanted) {
     if (wanted < 0) return;
@@ -134,9 +134,10 @@ void write_to_standard_error(const Line& line) {
   write_whole(STDERR_FILENO, line.text(), line.size());
 }
 
-// The file is given up, with one warning; what follows goes to standard error.
+// Gives up the file with one warning; later lines go to standard error.
 void give_file_up(const char* why) {
-  if (log_file.number.exchange(-1, std::memory_order_relaxed) < 0) return;  // another thread has
+  // Another thread was first.
+  if (log_file.number.exchange(-1, std::memory_order_relaxed) < 0) return;
   CUVMM_LOG(Warning, "log file lost, logging to standard error: %s", why);
 }
 
@@ -161,7 +162,7 @@ Result<void> open_log_file(std::string_view pattern) {
     return opened.error();
   }
   log_file.file = FileIdentity::of(opened->number()).value_or(FileIdentity{});
-  log_file.number.store(out_of_the_way(std::move(*opened)).release(), std::memory_order_release);
+  log_file.number.store(move_to_high_number(std::move(*opened)).release(), std::memory_order_release);
   return {};
 }
 

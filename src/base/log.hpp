@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log: one line a record, to standard error or to a file (docs/log_format.md). Each line is
-// one write(2) from a buffer on the stack, so that lines of several threads and processes never
-// mix, nothing is allocated, and no lock can be left behind in a forked child.
+// The log: one line per record, to standard error or to a file (docs/log_format.md). Each line is
+// one write(2) from a buffer on the stack. So lines of different threads and processes never
+// interleave, logging allocates nothing, and a forked child can inherit no locked lock.
 #pragma once
 
 #include <atomic>
@@ -12,28 +12,28 @@
 
 namespace cuvmm {
 
-// How much is logged, as VMM_LOG_LEVEL says it.
+// How much is logged; set by VMM_LOG_LEVEL.
 enum class LogLevel : std::uint8_t { Error, Warning, Info, Debug };
 
-// What a line is. Each level logs its own and those before it.
+// The severity of a line. Each level logs its own severity and more severe ones.
 enum class Severity : std::uint8_t { Error, Warning, Info, Debug };
 
 struct LogSetup {
   const char* name =
-      "cuvmm";  // who speaks, at the start of each line; lives as long as the process
+      "cuvmm";  // the program's name at the start of each line; must live as long as the process
   LogLevel level = LogLevel::Warning;
-  std::string_view file = {};  // may hold %p and %h; empty: standard error
+  std::string_view file = {};  // may contain %p and %h; empty: standard error
 };
 
-// Until it is called: errors and warnings, on standard error. A file that cannot be had is
-// answered with its Error and one warning, and standard error is used. Not for two threads at once.
+// Until this is called, errors and warnings go to standard error. If the file cannot be used,
+// returns the Error, logs one warning, and uses standard error. Not thread-safe.
 Result<void> set_up_log(const LogSetup& setup);
 
 namespace detail {
 extern std::atomic<Severity> least_severe_logged;
 [[gnu::format(printf, 2, 3)]] void write_log(Severity severity, const char* format, ...);
-// Takes it for the one that it is now, as at the start of the process; for tests that put another
-// in its place.
+// Records the current standard error as the original one, as process startup does. For tests that
+// replace it.
 void look_at_standard_error();
 }  // namespace detail
 
@@ -41,7 +41,7 @@ inline bool is_logged(Severity severity) {
   return severity <= detail::least_severe_logged.load(std::memory_order_relaxed);
 }
 
-// True for the first caller in this process.
+// first() returns true for the first caller in this process.
 class Once {
  public:
   bool first() {
@@ -54,7 +54,7 @@ class Once {
 };
 
 // CUVMM_LOG(Info, "map address=0x%llx size=%llu", ...): a macro, so that a line that is not logged
-// costs a load and a branch, whatever its arguments would.
+// costs a load and a branch, whatever its arguments.
 #define CUVMM_LOG(severity, ...)                                            \
   do {                                                                      \
     if (::cuvmm::is_logged(::cuvmm::Severity::severity)) {                  \
@@ -62,7 +62,7 @@ class Once {
     }                                                                       \
   } while (false)
 
-// The same, once for each place in the code.
+// The same, but only once per call site.
 #define CUVMM_LOG_ONCE(severity, ...)                                           \
   do {                                                                          \
     static constinit ::cuvmm::Once said_here;                                   \

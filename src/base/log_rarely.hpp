@@ -6,7 +6,7 @@
 
 namespace cuvmm {
 
-// At most one line in ten seconds of what others can make us say as often as they like.
+// Limits messages that other processes or the program can trigger at will to one per ten seconds.
 class Rarely {
  public:
   static constexpr std::uint64_t between_us = 10'000'000;
@@ -17,7 +17,7 @@ class Rarely {
     left_out_.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
-  // Lines since the last one that was written.
+  // The number of lines suppressed since the last one written.
   unsigned left_out() { return left_out_.exchange(0, std::memory_order_relaxed); }
 
  private:
@@ -25,7 +25,7 @@ class Rarely {
   std::atomic<unsigned> left_out_{0};
 };
 
-// As CUVMM_LOG, but at most once in ten seconds for each place in the code.
+// Like CUVMM_LOG, but at most once in ten seconds per call site.
 #define CUVMM_LOG_RARELY(severity, ...)                                                        \
   do {                                                                                         \
     static constinit ::cuvmm::Rarely rarely_here;                                              \

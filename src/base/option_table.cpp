@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t longest_shown = 80;
 
-// As much of a value as fits in a line, with nothing in it that could end or disguise the line.
+// A value shortened to fit in a line, with characters replaced that could end or disguise the line.
 std::string shown(std::string_view value) {
   std::string text(value.substr(0, longest_shown));
   for (char& c : text) {

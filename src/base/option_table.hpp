@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all tables of options have in common. A table is a struct with a member a row of its .def
-// list; base/options.hpp shows how one is made.
+// The common part of all option tables. A table is a struct with one member per row of its .def
+// list; see base/options.hpp for an example.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace cuvmm {
 enum class Origin : std::uint8_t { Default, Environment, CommandLine };
 const char* name_of(Origin origin);
 
-// A value that was refused. The option keeps the value it had.
+// A rejected value. The option keeps its previous value.
 struct OptionProblem {
   std::string name;
   std::string value;
@@ -30,7 +30,7 @@ struct OptionProblem {
   std::string text() const;
 };
 
-// One option as it stands, for people: `cuvmm config`, --help, docs/options.md.
+// The current state of an option, for display: `cuvmm config`, --help, docs/options.md.
 struct OptionValue {
   const char* name;
   std::string value;
@@ -40,13 +40,13 @@ struct OptionValue {
   Origin origin;
 };
 
-// Answers like getenv: nullptr where the name is not set.
+// Behaves like getenv: returns nullptr if the name is not set.
 using Environment = std::function<const char*(const char* name)>;
 
-// The process' own environment; empty under secure execution, where it is an attacker's word.
+// The process's own environment. Empty under secure execution, where an attacker controls it.
 Environment process_environment();
 
-// One row of a .def list, for any table that has it.
+// One row of a .def list, for any table that contains it.
 struct OptionRow {
   const char* name;
   const char* comment;
@@ -61,13 +61,13 @@ std::optional<OptionProblem> read_row(const OptionRow& row, void* table, std::st
 std::string describe(std::span<const OptionRow> rows, const void* defaults);
 }  // namespace detail
 
-// Adds to Table, which has one member a row and `static constexpr std::array rows()`, all that can
-// be done with rows. `count` is their number.
+// Gives Table all operations on its rows. Table has one member per row and `static constexpr
+// std::array rows()`; `count` is the number of rows.
 template <class Table, std::size_t count>
 class OptionTable {
  public:
-  // Defaults, and over them what the environment sets. A name set to nothing counts as not set.
-  // What is refused keeps its default and stands in problems().
+  // The defaults, overridden by the environment. A variable set to the empty string counts as
+  // unset. A rejected value leaves the default and is added to problems().
   static Table from_environment(const Environment& environment = process_environment()) {
     Table table;
     for (const OptionRow& row : Table::rows()) {
@@ -81,7 +81,7 @@ class OptionTable {
   }
   const std::vector<OptionProblem>& problems() const { return problems_; }
 
-  // Sets one option by its name; says what is wrong where that cannot be.
+  // Sets one option by name. Returns the problem if the name or value is invalid.
   [[nodiscard]] std::optional<OptionProblem> set(std::string_view name, std::string_view text,
                                                  Origin origin) {
     const auto rows = Table::rows();
@@ -104,7 +104,7 @@ class OptionTable {
     return values;
   }
 
-  // The table in Markdown, as it stands in docs/options.md.
+  // The table in Markdown, as it appears in docs/options.md.
   static std::string describe() {
     const Table defaults;
     return detail::describe(Table::rows(), &defaults);
@@ -118,7 +118,7 @@ class OptionTable {
   std::vector<OptionProblem> problems_;
 };
 
-// The row of `member` in Table, for a .def list's macro.
+// The row for `member` of Table, for use in a .def list's macro.
 #define CUVMM_OPTION_ROW(Table, member, name, comment)                           \
   ::cuvmm::OptionRow {                                                           \
     name, comment,                                                               \

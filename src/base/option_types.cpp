@@ -10,7 +10,7 @@ constexpr std::uint64_t day_in_us = 24ull * 3600 * 1'000'000;
 constexpr Size least_alignment = 4 * KiB;
 constexpr int most_devices = 1024;
 
-// Microseconds that one `unit` has; 0 where it is none.
+// Microseconds per `unit`; 0 if it is not a unit.
 std::uint64_t us_in_unit(std::string_view unit) {
   if (equal_in_any_case(unit, "us")) return 1;
   if (equal_in_any_case(unit, "ms")) return 1'000;
@@ -38,7 +38,7 @@ std::optional<Alignment> OptionType<Alignment>::read(std::string_view text) {
   return Alignment{*size};
 }
 
-// A number needs its unit, except for 0: nobody can tell whether "100" means seconds.
+// A number needs its unit, except for 0: "100" could mean seconds or milliseconds.
 std::optional<Duration> OptionType<Duration>::read(std::string_view text) {
   text = without_outer_blanks(text);
   const auto number = take_decimal(text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an option's value may be. Each type says how it is read, how it is printed (so that it
-// reads back as the same value) and what is allowed; an option has the type of its default.
+// The types of option values. Each type defines how a value is read, how it is printed (so that it
+// reads back as the same value), and which values are allowed. An option has its default's type.
 #pragma once
 
 #include <concepts>
@@ -17,7 +17,7 @@
 
 namespace cuvmm {
 
-// The values of an enum class, by number. An enum with such names can be an option.
+// The names of an enum class's values, by number. An enum with names can be an option.
 template <class Enum>
 inline constexpr std::nullptr_t choice_names = nullptr;
 
@@ -26,20 +26,20 @@ concept Choice = std::is_enum_v<T> && requires {
   choice_names<T>.size();
 };
 
-// A whole number between two bounds.
+// A whole number within two bounds.
 template <int Least, int Most>
 struct Bounded {
   int value = Least;
   constexpr operator int() const { return value; }
 };
 
-// An amount of memory, never a share: "8G".
+// An amount of memory, not a share: "8G".
 struct Bytes {
   Size value = 0;
   constexpr operator Size() const { return value; }
 };
 
-// An amount of memory that is a power of two and at least the host's own 4 KiB: "2M".
+// An amount of memory that is a power of two and at least 4 KiB, the host's page size: "2M".
 struct Alignment {
   Size value = 0;
   constexpr operator Size() const { return value; }
@@ -51,7 +51,7 @@ struct DeviceList {
   bool operator==(const DeviceList&) const = default;
 };
 
-// The version of CUDA that a driver says it has, as cuDriverGetVersion does: 13000 is "13.0".
+// The CUDA version of a driver, encoded as by cuDriverGetVersion: 13000 is "13.0".
 struct DriverVersion {
   int value = 0;
   constexpr operator int() const { return value; }

@@ -71,16 +71,16 @@ inline constexpr std::size_t option_count = 0
     ;
 }  // namespace detail
 
-// How this process wants cuvmm to be: read once, then passed around as a value.
+// The configuration of cuvmm in this process: read once, then passed around as a value.
 struct Options : OptionTable<Options, detail::option_count> {
 #define CUVMM_OPTION(member, name, value, comment) decltype(value) member = value;
 #include "base/options.def"
 #undef CUVMM_OPTION
 
-  HamiVariables hami;  // where no option of ours says otherwise
+  HamiVariables hami;  // used unless an option of cuvmm's overrides them
 
   static const std::array<OptionRow, detail::option_count>& rows();
-  // As every table, with HAMi-core's variables.
+  // As for every table, plus HAMi-core's variables.
   static Options from_environment(const Environment& environment = process_environment());
 };
 

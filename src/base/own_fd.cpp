@@ -5,7 +5,7 @@
 
 namespace cuvmm {
 
-Fd out_of_the_way(Fd file) {
+Fd move_to_high_number(Fd file) {
   constexpr int least_number = 200;
   const int kept = errno;
   Fd moved{::fcntl(file.number(), F_DUPFD_CLOEXEC, least_number)};
@@ -13,7 +13,7 @@ Fd out_of_the_way(Fd file) {
   return moved.is_open() ? std::move(moved) : std::move(file);
 }
 
-OwnFd::OwnFd(Fd file) : file_(out_of_the_way(std::move(file))) {
+OwnFd::OwnFd(Fd file) : file_(move_to_high_number(std::move(file))) {
   if (file_.is_open()) identity_ = FileIdentity::of(file_.number());
 }
 

@@ -8,10 +8,10 @@
 
 namespace cuvmm {
 
-// A descriptor of ours that stays open while the program runs. Programs that close all numbers
-// (daemon does) give ours to files of theirs, which are neither to be used nor to be closed: so
-// each time it is asked whether it still is the file it was. Its number is out of the way of
-// programs that count on low ones, where the limit leaves one.
+// A descriptor of cuvmm's that stays open while the program runs. A program that closes all
+// descriptors (as daemon() does) may reuse the number for its own file, which cuvmm must neither
+// use nor close. So each use first checks that the number still refers to the original file. The
+// number is high, if the limit allows, to stay clear of programs that expect low ones.
 class OwnFd {
  public:
   OwnFd() = default;
@@ -22,14 +22,15 @@ class OwnFd {
   OwnFd& operator=(const OwnFd&) = delete;
   ~OwnFd() { close(); }
 
-  // And still ours.
+  // Open, and still the original file.
   bool is_open() const;
   int number() const { return file().number(); }
-  // For a call, or a closed one.
+  // Returns the descriptor for use in a call, or a closed one.
   const Fd& file() const;
   void close();
 
-  // What it was made with, whatever has become of it; nothing where it was made with none.
+  // The original number and file, even if the program has closed it since; nullopt if there never
+  // was a file.
   struct Made {
     int number = -1;
     FileIdentity file;
@@ -41,7 +42,7 @@ class OwnFd {
   std::optional<FileIdentity> identity_;
 };
 
-// Under a number out of the way, if there is one.
-Fd out_of_the_way(Fd file);
+// Moves the descriptor to a high number if one is free.
+Fd move_to_high_number(Fd file);
 
 }  // namespace cuvmm

@@ -11,7 +11,7 @@
 
 namespace cuvmm {
 
-// A value or the Error that stood in its way. Factories return it; constructors cannot fail.
+// A value, or the Error that prevented it. Factories return Results; constructors cannot fail.
 template <class T>
 class [[nodiscard]] Result {  // NOLINT(bugprone-exception-escape): it is assigned as a T is
  public:
@@ -21,7 +21,7 @@ class [[nodiscard]] Result {  // NOLINT(bugprone-exception-escape): it is assign
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
-  // Reading what is not there is a mistake in our code, not a state of the world.
+  // Reading a value that is absent is a bug in cuvmm, not a runtime condition: aborts.
   T& value() & {
     T* const held = std::get_if<0>(&state_);
     if (held == nullptr) std::abort();
@@ -73,13 +73,13 @@ T take(Result<T>&& result) {
 
 }  // namespace cuvmm
 
-// The value of a Result, or return its Error to our caller.
+// Yields the value of a Result, or returns its Error from the enclosing function.
 #define TRY(expression) CUVMM_TRY_AS(CUVMM_UNIQUE(try_result_), expression)
 
-// The value of a Result that cannot be an Error; `why` says why it cannot.
+// The value of a Result that cannot fail; `why` gives the reason.
 #define MUST(expression, why) CUVMM_MUST_AS(CUVMM_UNIQUE(must_result_), expression, why)
 
-// The names differ, so that one may stand inside another.
+// Unique names, so that one TRY may be nested inside another.
 #define CUVMM_JOIN_NOW(a, b) a##b
 #define CUVMM_JOIN(a, b) CUVMM_JOIN_NOW(a, b)
 #define CUVMM_UNIQUE(name) CUVMM_JOIN(name, __COUNTER__)

@@ -29,7 +29,7 @@ std::string OptionType<SimOrder>::print(SimOrder value) {
   return "?";
 }
 
-// What may stand in a file's name, and never leads out of its folder.
+// Accepts only characters that are safe in a file name and cannot leave its folder.
 std::optional<CardName> OptionType<CardName>::read(std::string_view text) {
   constexpr std::size_t longest = 64;
   text = without_outer_blanks(text);

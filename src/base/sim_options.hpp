@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated driver's options stand here because the machinery does; nothing but src/sim, the
-// command line and tests need them.
+// The simulated driver's options. They are here because the option machinery is; only src/sim, the
+// command line and tests use them.
 #pragma once
 
 #include "base/options.hpp"
@@ -20,7 +20,7 @@ struct SimOrder {
   bool operator==(const SimOrder&) const = default;
 };
 
-// Of a card that processes share; empty where they share none.
+// The name of a simulated card shared between processes; empty if it is not shared.
 struct CardName {
   std::string name;
   bool operator==(const CardName&) const = default;

@@ -8,9 +8,9 @@
 namespace cuvmm {
 namespace {
 
-constexpr std::string_view unit_letters = "BKMGTPE";  // each 1024 of the one before
+constexpr std::string_view unit_letters = "BKMGTPE";  // each 1024 times the previous
 
-// How far "K", "KB", "KiB" shift bytes: 10. Nothing and "B": 0.
+// The shift for a unit: 10 for "K", "KB" and "KiB", 0 for "B" and the empty string.
 std::optional<unsigned> shift_of_unit(std::string_view unit) {
   if (unit.empty() || equal_in_any_case(unit, "B")) return 0;
   const std::size_t power = unit_letters.find(upper(unit.front()), 1);
@@ -40,17 +40,17 @@ std::string exact_text(Size bytes) {
 
 Result<Size> parse_size(std::string_view text) {
   text = without_outer_blanks(text);
-  if (text.empty()) return not_a_size("nothing is written there");
+  if (text.empty()) return not_a_size("the value is empty");
   const auto number = take_decimal(text);
   if (!number) return not_a_size("not a number, or too large");
   const auto shift = shift_of_unit(without_outer_blanks(text));
   if (!shift) return not_a_size("not a unit: B, K, M, G, T, P or E");
-  if (*shift == 0 && number->fraction != 0) return not_a_size("a part of a byte");
+  if (*shift == 0 && number->fraction != 0) return not_a_size("a fraction of a byte");
   if (number->whole > unlimited >> *shift) return not_a_size("too large");
 
   __extension__ using Wide = unsigned __int128;
   const Size part = static_cast<Size>((Wide{number->fraction} << *shift) / Decimal::scale);
-  return (number->whole << *shift) + part;  // the part is less than one unit: it fits
+  return (number->whole << *shift) + part;  // the fraction is less than one unit, so the sum fits
 }
 
 std::string print_size(Size bytes) {

@@ -15,8 +15,7 @@ inline constexpr Size GiB = Size{1} << 30;
 inline constexpr Size TiB = Size{1} << 40;
 inline constexpr Size unlimited = ~Size{0};
 
-// The driver's granularity on every card measured so far; what runs asks the driver
-// (granularity()).
+// The driver's granularity on every card measured so far. At run time, ask granularity().
 inline constexpr Size usual_granule = 2 * MiB;
 
 constexpr bool is_power_of_two(Size n) {
@@ -29,7 +28,7 @@ constexpr bool is_multiple(Size n, Size step) {
   return n % step == 0;
 }
 
-// Sums of what may be unlimited: no more than that.
+// Addition that saturates at `unlimited`.
 constexpr Size saturating_sum(Size a, Size b) {
   return a > unlimited - b ? unlimited : a + b;
 }
@@ -38,7 +37,7 @@ constexpr Size saturating_sum(Size a, Size b, More... more) {
   return saturating_sum(saturating_sum(a, b), more...);
 }
 
-// Rounds up to a multiple of `step`; 0 when the result does not fit.
+// Rounds up to a multiple of `step`; 0 if the result does not fit.
 constexpr Size round_up(Size n, Size step) {
   const Size rest = n % step;
   if (rest == 0) return n;
@@ -49,20 +48,20 @@ constexpr Size round_up(Size n, Size step) {
 // "512", "64K", "16G", "1.5GiB", "2TB": binary units, any case, an optional fraction.
 Result<Size> parse_size(std::string_view text);
 
-// "1.50 GiB", "512 B", "unlimited": for people, rounded to three significant digits.
+// For display, rounded to three significant digits: "1.50 GiB", "512 B", "unlimited".
 std::string print_size(Size bytes);
 
-// A limit as a person writes it: bytes ("16G") or a share of what there is ("80%").
+// A limit as a user writes it: bytes ("16G") or a share of the total ("80%").
 class SizeLimit {
  public:
   static Result<SizeLimit> parse(std::string_view text);
   static constexpr SizeLimit none() { return SizeLimit{unlimited, 0}; }
   static constexpr SizeLimit of_bytes(Size bytes) { return SizeLimit{bytes, 0}; }
 
-  // The limit in bytes where `whole` bytes exist.
+  // The limit in bytes, given a total of `whole` bytes.
   Size of(Size whole) const;
   bool is_none() const { return bytes_ == unlimited && share_ == 0; }
-  // As it is written: "16G", "80%", "none". Read back, it is the same limit.
+  // The written form: "16G", "80%", "none". Parses back to the same limit.
   std::string print() const;
   bool operator==(const SizeLimit&) const = default;
 

@@ -5,8 +5,8 @@
 
 namespace cuvmm {
 
-// Starts a thread of ours, on which no signal of the program's is handled. Faults are not kept from
-// it: the driver may start threads of its own there, which inherit what is blocked. 0, or an errno.
+// Starts a cuvmm thread with the program's signals blocked. Fault signals stay unblocked, since the
+// driver may start threads from it, which inherit the mask. Returns 0 or an errno.
 int start_thread(pthread_t* thread, void* (*run)(void*), void* with);
 
 }  // namespace cuvmm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading words and numbers the same way in every locale.
+// Parsing words and numbers, independently of the locale.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ constexpr char upper(char c) {
 bool equal_in_any_case(std::string_view a, std::string_view b);
 std::string_view without_outer_blanks(std::string_view text);
 
-// A decimal number without sign or exponent, kept in integers so that nothing is rounded.
+// A decimal number without sign or exponent, stored as integers to avoid rounding.
 struct Decimal {
   static constexpr std::uint64_t scale = 1'000'000'000;
   std::uint64_t whole = 0;
-  std::uint64_t fraction = 0;  // in billionths; digits past the ninth do not count
+  std::uint64_t fraction = 0;  // in billionths; further digits are ignored
 };
 
-// Take a number off the front of `text`. Nothing where there is none or it does not fit.
+// Remove a number from the front of `text`. Return nullopt if there is none or it does not fit.
 std::optional<std::uint64_t> take_whole_number(std::string_view& text);
 std::optional<Decimal> take_decimal(std::string_view& text);
 

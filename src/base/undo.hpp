@@ -5,7 +5,7 @@
 
 namespace cuvmm {
 
-// Takes back what has been begun, at the end of the scope, unless it is kept:
+// Rolls back at the end of the scope, unless keep() is called:
 //
 //   Undo undo{[&] { driver.cuMemRelease(handle); }};
 //   TRY(what_may_fail());

@@ -8,8 +8,8 @@
 
 namespace cuvmm {
 
-// Holds back from this thread what a write may raise: neither a reader that has gone (SIGPIPE) nor
-// a limit on the size of files (SIGXFSZ) is to end a program for what we write. Keeps errno.
+// Blocks the signals that a write may raise on this thread: a reader that has gone (SIGPIPE) or a
+// file size limit (SIGXFSZ) must not kill the program because of cuvmm's output. Preserves errno.
 class WithoutWriteSignals {
  public:
   WithoutWriteSignals() {
@@ -20,7 +20,7 @@ class WithoutWriteSignals {
     ::sigemptyset(&ours_);
     sigset_t pending;
     ::sigpending(&pending);
-    // What was there before is the program's.
+    // A signal that was already pending belongs to the program.
     for (const int signal : {SIGPIPE, SIGXFSZ}) {
       if (::sigismember(&pending, signal) != 1) ::sigaddset(&ours_, signal);
     }

@@ -38,7 +38,7 @@ cuvmm_status status_of(const Error& error) {
   switch (error.kind) {
     case ErrorKind::InvalidArgument:
     case ErrorKind::InvalidOption:
-      // A driver that calls our own numbers invalid has another reason.
+      // If the driver rejects arguments that cuvmm chose, the cause is not the caller's argument.
       return error.driver_code != 0 ? CUVMM_ERROR_DRIVER_FAILED : CUVMM_ERROR_INVALID_ARGUMENT;
     case ErrorKind::OutOfMemory:
       return CUVMM_ERROR_OUT_OF_PHYSICAL_MEMORY;

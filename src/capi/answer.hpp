@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an Error to what a C caller is told.
+// Converts an Error to what a C caller receives.
 #pragma once
 
 #include "base/result.hpp"
@@ -10,8 +10,8 @@ namespace cuvmm::capi {
 cuvmm_status status_of(const Error& error);
 const char* name_of(cuvmm_status status);
 
-// Fills in `out` where there is one, and answers its status. Details that only the call knows are
-// given by `and_say`, which is called on what will be written.
+// Fills in `out` unless it is null, and returns its status. `and_say` adds details known only to
+// the call to the error before it is written.
 cuvmm_status refuse(const Error& error, cuvmm_error* out);
 template <class AndSay>
 cuvmm_status refuse(const Error& error, cuvmm_error* out, AndSay and_say) {

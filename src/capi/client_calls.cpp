@@ -15,7 +15,7 @@ static_assert(static_cast<int>(Schedule::Off) == CUVMM_SCHEDULE_OFF &&
 constexpr int highest_priority = 100;
 constexpr int largest_weight = 10'000;
 
-// Only the preload library sees the program's calls, and only where it is on.
+// Only the preload library sees the program's calls, and only while it is on.
 Result<Scheduling*> scheduling(const char* doing) {
   const auto refused = [&](const char* why) {
     return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
@@ -28,7 +28,7 @@ Result<Scheduling*> scheduling(const char* doing) {
   return &running.scheduling();
 }
 
-// Clients can be made before there is a policy.
+// Clients can be created before a policy is set.
 Result<Scheduler*> scheduler(const char* doing) {
   return &TRY(scheduling(doing))->ready_parts().scheduler;
 }
@@ -92,7 +92,7 @@ Result<cuvmm_client_figures> figures_of(cuvmm_client number) {
 }  // namespace
 
 cuvmm_status set_policy(int32_t policy, cuvmm_error* error) {
-  // Before we are inside, where no engine is made.
+  // Start the engine outside the hook bypass, inside which none is created.
   if (const auto started = engine(); !started.ok()) return refuse(started.error(), error);
   const HookBypass bypass;
   return answer(choose_policy(policy), error);

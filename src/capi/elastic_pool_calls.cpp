@@ -25,7 +25,7 @@ Result<std::unique_ptr<ElasticPool>> create(std::uint64_t capacity,
 cuvmm_status elastic_pool_create(uint64_t capacity, const cuvmm_elastic_pool_options* options,
                                  cuvmm_elastic_pool** pool, cuvmm_error* error) {
   if (pool == nullptr) return refuse_missing_pointer("make an elastic pool", error);
-  // Before we are inside, where no engine is made.
+  // Start the engine outside the hook bypass, inside which none is created.
   if (const auto started = engine(); !started.ok()) return refuse(started.error(), error);
   const HookBypass bypass;
   auto made = create(capacity, options);

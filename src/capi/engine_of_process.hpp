@@ -6,7 +6,7 @@
 
 namespace cuvmm::capi {
 
-// The engine behind every call of the C API, made by the first one.
+// The engine behind every call of the C API; the first call creates it.
 inline Result<Engine*> engine() {
   Engine* const running = Engine::get();
   if (running != nullptr) return running;

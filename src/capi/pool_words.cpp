@@ -62,7 +62,7 @@ void say_where(const Error& error, Stretch stretch, cuvmm_error& details) {
     text += std::string(form) + std::to_string(number) + why;
     std::snprintf(details.message, sizeof details.message, "%s", text.c_str());
   };
-  if (error.asked == 0) return;  // it is about no place
+  if (error.asked == 0) return;  // the error is not about a place
   const Size in_the_way = stretch.offset + error.available;
   if (error.kind == ErrorKind::AlreadyMapped) say(" reach what lies at offset ", in_the_way);
   if (error.kind == ErrorKind::NotMapped) say(", and nothing lies at offset ", in_the_way);

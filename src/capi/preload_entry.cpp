@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the preload library alone.
+// Linked into the preload library only.
 #include "capi/table.hpp"
 
 namespace cuvmm::capi {

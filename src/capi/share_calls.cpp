@@ -10,17 +10,17 @@
 #include "share/imported.hpp"
 #include "share/rendezvous.hpp"
 
-// What the pointers of the C API point to.
+// The objects behind the C API's opaque pointers.
 struct cuvmm_shared_buffer {
-  cuvmm::Lock lock{cuvmm::LockOrder::IpcSession};  // guards what follows
+  cuvmm::Lock lock{cuvmm::LockOrder::IpcSession};  // guards the members below
   cuvmm::share::Buffer buffer;
 };
 struct cuvmm_share_host {
-  cuvmm::Lock lock{cuvmm::LockOrder::IpcOpened};  // guards what follows
+  cuvmm::Lock lock{cuvmm::LockOrder::IpcOpened};  // guards the members below
   std::unique_ptr<cuvmm::share::Host> host;
 };
 struct cuvmm_share_session {
-  cuvmm::Lock lock{cuvmm::LockOrder::IpcSession};  // guards what follows
+  cuvmm::Lock lock{cuvmm::LockOrder::IpcSession};  // guards the members below
   cuvmm::share::Session session;
 };
 struct cuvmm_shared_import {
@@ -45,7 +45,7 @@ bool has_reserved(const std::uint64_t* reserved, std::size_t count) {
   return std::any_of(reserved, reserved + count, [](std::uint64_t word) { return word != 0; });
 }
 
-// An answer where it belongs, or its refusal.
+// Calls `give` on success; otherwise reports the error.
 template <class T, class Give>
 cuvmm_status answer(const Result<T>& result, cuvmm_error* error, Give give) {
   if (!result.ok()) return refuse(result.error(), error);
@@ -99,7 +99,7 @@ Result<cuvmm_share_event> next_event(share::Host& host, Deadline until) {
         told.kind = CUVMM_SHARE_LEFT;
         return told;
       case What::Asked:
-        // Here memory is sent, and there is nothing to ask for.
+        // This side only sends memory; there is nothing to request from it.
         static_cast<void>(host.refuse(event->peer, share::Refusal::Unknown).ok());
         break;
     }
@@ -118,20 +118,20 @@ Result<GrantAccess> access_of(const cuvmm_share_grant& wanted) {
     case CUVMM_SHARE_READ_ONLY:
       return GrantAccess::ReadOnly;
     default:
-      return Error::invalid(granting, "access of no known kind");
+      return Error::invalid(granting, "unknown kind of access");
   }
 }
 
 Result<share::Granted> granted(const cuvmm_shared_buffer& buffer, const cuvmm_share_grant& wanted) {
   const GrantAccess access = TRY(access_of(wanted));
   const std::uint64_t there = buffer.buffer.chunk_count();
-  if (wanted.first_chunk >= there) return Error::invalid(granting, "chunks that are not there");
+  if (wanted.first_chunk >= there) return Error::invalid(granting, "no such chunks");
   const std::uint64_t count =
       wanted.chunk_count != 0 ? wanted.chunk_count : there - wanted.first_chunk;
   return buffer.buffer.grant(wanted.first_chunk, count, access, wanted.tag);
 }
 
-// Exported now, so that no compaction moves it before the importer fetches it.
+// Exports the chunks now, so that no compaction moves them before the importer fetches them.
 Result<share::Granted> granted(const ElasticPool& pool, Stretch stretch,
                                const cuvmm_share_grant& wanted) {
   share::Granted all{.chunks = {}, .offset = 0, .size = stretch.size};
@@ -154,7 +154,8 @@ Result<share::Granted> granted(const ElasticPool& pool, Stretch stretch,
 Result<share::Imported> receive(share::Session& session, Deadline until) {
   Engine& running = *TRY(engine());
   const HookBypass bypass;
-  TRY(running.stores().device_count());  // starts the driver, which an importer may not have yet
+  // Initializes the driver, which an importer may not have done yet.
+  TRY(running.stores().device_count());
   const share::Grant grant = TRY(session.receive(until));
   auto imported = share::Imported::fetch(running.driver(), session, grant, until);
   if (!imported.ok()) static_cast<void>(session.release(grant.id, until).ok());
@@ -344,7 +345,7 @@ cuvmm_status share_release(cuvmm_share_session* session, cuvmm_shared_import* im
   const HookBypass bypass;
   const std::uint64_t grant = import->imported.grant().id;
   delete import;
-  // Without a session, what is left is for the exporter to notice when the connection ends.
+  // Without a session, the exporter notices when the connection ends.
   if (session == nullptr) return CUVMM_OK;
   const Holding holding{session->lock};
   const auto released = session->session.release(grant, after(timeout));

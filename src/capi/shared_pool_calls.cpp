@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* using_shared_pool = "use a shared pool";
 
-// What concerns a model says which, and why in a model's words.
+// Adds the model's name to the details and the message of an error.
 cuvmm_status refuse_model(const Error& error, const char* model, cuvmm_error* out,
                           Stretch stretch = {}) {
   return refuse(error, out, [&](cuvmm_error& details) {
@@ -67,7 +67,7 @@ Result<ModelSettings> model_settings(std::uint64_t capacity, const cuvmm_model_o
 cuvmm_status shared_pool_create(uint64_t physical_limit, const cuvmm_places* places,
                                 cuvmm_shared_pool** pool, cuvmm_error* error) {
   if (pool == nullptr) return refuse_missing_pointer("make a shared pool", error);
-  // Before we are inside, where no engine is made.
+  // Start the engine outside the hook bypass, inside which none is created.
   if (const auto started = engine(); !started.ok()) return refuse(started.error(), error);
   const HookBypass bypass;
   const auto all = pool_places(places);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libcuvmm.so asks for: the C API as a table of functions over the engine that gave it out.
+// The C API as a table of functions, which libcuvmm.so requests from the engine that serves it.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 namespace cuvmm::capi {
 
 struct Table {
-  std::uint32_t size;  // of the table as its engine knows it
+  std::uint32_t size;  // size of the table in its own engine's version
   std::uint32_t version;
 #define CUVMM_CALL(returns, name, parameters, arguments, otherwise) returns(*name) parameters;
 #include "capi/api.def"
 #undef CUVMM_CALL
 };
 
-// The calls themselves, each over this library's engine.
+// The calls themselves, on this library's engine.
 #define CUVMM_CALL(returns, name, parameters, arguments, otherwise) returns name parameters;
 #include "capi/api.def"
 #undef CUVMM_CALL
 
-// The table of the engine in this library, and which library that is.
+// The table of this library's engine, and which library that is.
 const Table& own_table();
 extern const cuvmm_engine_kind kind_of_this_engine;
 
@@ -30,5 +30,5 @@ inline constexpr std::uint32_t version_number =
 
 }  // namespace cuvmm::capi
 
-// Exported by the preload library under this name, which a later, incompatible table would change.
+// Exported by the preload library. An incompatible table would get a new name.
 extern "C" const cuvmm::capi::Table* cuvmm_engine_v1(void);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm advise: a trace under every policy, and what follows from that.
+// cuvmm advise: replays a trace with every policy and recommends one.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/wait.h>
@@ -31,7 +31,7 @@ struct AdviseRequest {
   bool json = false;
 };
 
-// Of the peak of live bytes.
+// Multiples of the peak of live bytes.
 constexpr std::array tried_shares{1.0, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0};
 
 struct Played {
@@ -39,7 +39,7 @@ struct Played {
   Size peak = 0;
 };
 
-// In a process of its own: one process can have one simulated driver.
+// Replays in a child process, since a process can have only one simulated driver.
 class Player {
  public:
   Player(const ReplayTrace& trace, std::string sim_driver)
@@ -90,8 +90,8 @@ class Player {
   const std::string sim_driver_;
 };
 
-// The least of the tried shares with which it completes. A policy that completes with some memory
-// is taken to complete with more.
+// The smallest of the tried limits with which the policy completes. A policy that completes with
+// some amount of memory is assumed to complete with more.
 Result<Size> least_of(const Player& player, const PolicyNeed& need, Size live) {
   const auto limit_of = [&](double share) {
     return round_up(static_cast<Size>(static_cast<double>(live) * share), usual_granule);
@@ -120,7 +120,7 @@ Result<std::vector<PolicyNeed>> needs_of(const AdviceFacts& facts, const Player&
     PolicyNeed need{.policy = policy, .peak = TRY(player.play(policy, unlimited)).peak};
     need.least = TRY(least_of(player, need, facts.live_peak));
     need.fits = need.least <= facts.limit;
-    // Between two of the tried ones, the limit itself decides.
+    // The limit lies between two of the tried ones, so try the limit itself.
     if (!need.fits && facts.limit >= std::max(facts.live_peak, usual_granule) &&
         TRY(player.play(policy, facts.limit)).completed) {
       need.fits = true;
@@ -193,7 +193,7 @@ int give_advice(const AdviseRequest& request) {
   if (!trace) return fail(exit_failed, request.trace, trace.error());
   const ReplayTrace served = replay::with_refused_requests(*trace);
   if (served.events.empty()) {
-    say(request.trace + ": it tells of no allocation of device memory");
+    say(request.trace + ": it contains no allocation of device memory");
     return exit_failed;
   }
   const auto sim = find_sim_directory();
@@ -244,7 +244,7 @@ void add_advise(CLI::App& app, int& exit_status) {
   command
       ->add_option("--limit", request->limit,
                    "physical memory: 16G, or 1.02x for a multiple of the trace's peak of live "
-                   "bytes; default: what there was at the first refused request, if any")
+                   "bytes; default: the memory at the first refused request, if any")
       ->type_name("SIZE|FACTORx");
   command->add_flag("--json", request->json, "print one JSON object");
   command->add_option("trace", request->trace, "what to judge")->required()->type_name("TRACE");

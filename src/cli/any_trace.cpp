@@ -6,7 +6,7 @@
 namespace cuvmm::cli {
 namespace {
 
-constexpr std::int16_t the_device = 0;  // those histories are each of one device
+constexpr std::int16_t the_device = 0;  // each of these histories covers one device
 
 TraceRecord record_of(const replay::ReplayTrace& trace, const replay::ReplayEvent& event) {
   const bool is_allocation = event.action == replay::Action::Allocate;

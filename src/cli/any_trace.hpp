@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces of cuvmm, and what others have recorded: PyTorch's memory snapshots and histories, logs of
-// RMM.
+// cuvmm's traces and other programs' recordings: PyTorch's memory snapshots and histories, RMM's
+// logs.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace cuvmm::cli {
 
-// A recording of cuvmm's, or the requests that somebody else recorded. The error says what a file
-// is that is neither.
+// Opens a recording of cuvmm's, or the requests recorded by another program. For any other file,
+// the error says what it is.
 using AnyTrace = std::variant<view::Recording, replay::ReplayTrace>;
 Result<AnyTrace> open_any_trace(const std::string& path);
 
-// The same as a recording, for commands that show or export events.
+// Opens either as a recording, for commands that show or export events.
 Result<view::Recording> open_any_recording(const std::string& path);
 
 }  // namespace cuvmm::cli

@@ -11,12 +11,12 @@
 
 namespace cuvmm::cli {
 
-// What each arena, and the windows of each context, held when the trace was told of them last.
+// The last figures in the trace of each arena and of each context's windows.
 class ArenaSummary {
  public:
   void add(const TraceRecord& record);
 
-  // "arenas": [...], where there were any.
+  // Adds "arenas": [...] if there were any.
   void add_to(const TraceHeader& header, nlohmann::json& object) const;
   void print(const TraceHeader& header) const;
 

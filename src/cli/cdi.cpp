@@ -10,7 +10,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "base/beside_us.hpp"
+#include "base/installed_file.hpp"
 #include "base/sim_options.hpp"
 #include "cli/commands.hpp"
 #include "cli/driver_here.hpp"
@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* doing = "describe shares";
-// Where a container has our files.
+// The path of our files inside a container.
 constexpr const char* inside = "/opt/cuvmm";
 
 struct CdiRequest {
@@ -49,7 +49,7 @@ std::string print_uuid(const CUuuid& uuid) {
   return text;
 }
 
-// A simulated card that processes share is made by this, too, so that its file can be mounted.
+// Also creates the file of a simulated card that processes share, so that it can be mounted.
 Result<std::vector<CdiDevice>> devices_here(const CdiRequest& request) {
   std::string path = "libcuda.so.1";
   if (request.simulated) path = TRY(find_sim_directory()) + "/" + path;
@@ -69,7 +69,7 @@ Result<std::vector<CdiDevice>> devices_here(const CdiRequest& request) {
   return devices;
 }
 
-// Where containers are to find cuvmmd: its usual socket, where it has run. Empty: nowhere.
+// The socket of cuvmmd for containers: by default the usual one, if cuvmmd has run. Empty: none.
 std::string node_socket(const CdiRequest& request) {
   if (request.socket == "none") return {};
   if (!request.socket.empty()) return request.socket;
@@ -85,7 +85,7 @@ bool is_in_a_folder(const fs::path& path) {
   return path.is_absolute() && fs::is_directory(path.parent_path());
 }
 
-// The service's folder, so that a container finds a service that is started anew.
+// Mounts the socket's folder, so that a container finds the service after a restart.
 void add_service(const fs::path& socket, CdiSurroundings& to) {
   if (socket.empty()) return;
   to.mounts.push_back({.host = socket.parent_path().string(), .container = "/run/cuvmm"});
@@ -95,17 +95,17 @@ void add_service(const fs::path& socket, CdiSurroundings& to) {
 Result<void> add_preload(const CdiRequest& request, CdiSurroundings& to) {
   const std::string stub = fmt::format("{}/libcuvmm_stub.so", inside);
   to.mounts.push_back(
-      {.host = TRY(find_beside_us("libcuvmm_stub.so", "find the stub of the preload library")),
+      {.host = TRY(find_installed_file("libcuvmm_stub.so", "find the stub of the preload library")),
        .container = stub});
   to.mounts.push_back(
-      {.host = TRY(find_beside_us("libcuvmm_preload.so", "find the preload library")),
+      {.host = TRY(find_installed_file("libcuvmm_preload.so", "find the preload library")),
        .container = fmt::format("{}/libcuvmm_preload.so", inside)});
   if (request.preload == "environment") {
     to.environment.push_back("LD_PRELOAD=" + stub);
     return {};
   }
   to.mounts.push_back(
-      {.host = TRY(find_beside_us("cuvmm/container/ld.so.preload", "find the list of preloads")),
+      {.host = TRY(find_installed_file("cuvmm/container/ld.so.preload", "find the list of preloads")),
        .container = "/etc/ld.so.preload"});
   return {};
 }
@@ -133,7 +133,7 @@ Result<CdiSurroundings> surroundings_of(const CdiRequest& request, const std::st
   return surroundings;
 }
 
-// At once, since runtimes read the folder whenever they start a container.
+// Replaces the file atomically, since runtimes read the folder whenever they start a container.
 Result<void> write_file(const std::string& path, const std::string& text) {
   const std::string draft = path + ".new";
   std::ofstream file{draft};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Specifications of the Container Device Interface: what a container runtime adds to a container
-// that asks for a device by name.
+// Specifications of the Container Device Interface: the changes that a container runtime makes to a
+// container that asks for a device by name.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@
 namespace cuvmm::cli {
 
 struct CdiDevice {
-  int index = 0;     // as the driver counts
+  int index = 0;     // the driver's ordinal
   std::string uuid;  // "GPU-…"
   Size memory = 0;
 };
@@ -25,7 +25,7 @@ struct CdiMount {
   bool is_writable = false;
 };
 
-// What every container with a share gets.
+// Mounts and variables of every container with a share.
 struct CdiSurroundings {
   std::vector<CdiMount> mounts;
   std::vector<std::string> environment;  // "NAME=VALUE"
@@ -34,14 +34,14 @@ struct CdiSurroundings {
 inline constexpr const char* usual_cdi_version = "0.5.0";
 bool is_cdi_version(const std::string& text);
 
-// The parts of "4G,50%", by which gpu0-4g and gpu0-50pct are named.
+// Splits "4G,50%"; these shares name the devices gpu0-4g and gpu0-50pct.
 std::vector<std::string> cdi_shares(const std::string& list);
-// What is wrong with them, if anything: one that is no size, is of nothing, or stands twice, or is
-// more than a device has.
+// The problem with the shares, if any: a share that is not a size, is zero, is repeated, or exceeds
+// a device's memory.
 std::optional<std::string> problem_of_shares(const std::vector<std::string>& shares,
                                              const std::vector<CdiDevice>& devices);
 
-// The shares have no problem.
+// Precondition: problem_of_shares() found no problem.
 nlohmann::ordered_json cdi_specification(const std::string& version,
                                          const std::vector<CdiDevice>& devices,
                                          const std::vector<std::string>& shares,

@@ -14,7 +14,7 @@
 namespace cuvmm::cli {
 namespace {
 
-// "4g", "50pct": what a device's name may hold.
+// "4g" or "50pct": only characters that a device's name may contain.
 std::string name_of(const std::string& share) {
   std::string name;
   for (const char letter : share)
@@ -73,7 +73,7 @@ nlohmann::ordered_json cdi_specification(const std::string& version,
   for (const CdiDevice& device : devices) {
     for (const std::string& share : shares) {
       const Size limit = OptionType<SizeLimit>::read(share)->of(device.memory);
-      // By UUID, which means the same whichever devices the container has besides.
+      // By UUID, which does not depend on the container's other devices.
       described.push_back(
           {{"name", fmt::format("gpu{}-{}", device.index, name_of(share))},
            {"containerEdits",

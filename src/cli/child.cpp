@@ -19,14 +19,14 @@ namespace {
 
 std::atomic<pid_t> child{0};
 
-// What a terminal sends reaches the child by itself, since it is in our process group; what
-// somebody sends to us alone is handed on.
+// Signals from a terminal reach the child directly, since it is in our process group. Signals sent
+// only to us are forwarded.
 void hand_on(int signal, siginfo_t* what, void*) {
   const pid_t whom = child.load();
   if (whom > 0 && what->si_code <= 0) kill(whom, signal);
 }
 
-// Everything that can be caught and means something to a program, but what concerns our own child.
+// All signals that can be caught and mean something to a program, except those about our child.
 template <class Act>
 void for_each_handed_on(Act act) {
   for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT,
@@ -47,7 +47,7 @@ void for_each_handed_on(Act act) {
   _exit(why == ENOENT ? exit_not_found : exit_not_executable);
 }
 
-// Returns when the child has ended, or at once where the kernel has no such descriptors.
+// Returns when the child has ended, or at once if the kernel has no pidfds.
 void look_until_it_ends(pid_t process, const std::function<void(pid_t)>& look) {
   constexpr int between_looks_ms = 2000;
   look(process);
@@ -63,12 +63,12 @@ void look_until_it_ends(pid_t process, const std::function<void(pid_t)>& look) {
 }  // namespace
 
 int run_child(const std::vector<std::string>& command, const std::function<void(pid_t)>& look) {
-  // Held back until both sides know which process is the child.
+  // Block signals until both processes know which one is the child.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   sigprocmask(SIG_BLOCK, &all, &before);
-  // Ignored, as somebody may have left it to us, the kernel would throw the child's status away.
+  // If we inherited an ignored SIGCHLD, the kernel would discard the child's status.
   struct sigaction usual {};
   struct sigaction inherited {};
   usual.sa_handler = SIG_DFL;

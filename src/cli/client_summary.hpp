@@ -10,13 +10,13 @@
 
 namespace cuvmm::cli {
 
-// What each of the scheduler's clients did.
+// Totals for each of the scheduler's clients.
 class ClientSummary {
  public:
   void add(const TraceRecord& record);
   bool is_empty() const { return clients_.empty(); }
 
-  // "clients": [...], where there were any.
+  // Adds "clients": [...] if there were any.
   void add_to(const TraceHeader& header, nlohmann::json& object) const;
   void print(const TraceHeader& header) const;
 

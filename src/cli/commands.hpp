@@ -5,7 +5,7 @@
 
 namespace cuvmm::cli {
 
-// Each adds its subcommand. When that is chosen, its callback sets `exit_status`.
+// Each function adds its subcommand, whose callback sets `exit_status`.
 void add_run(CLI::App& app, int& exit_status);
 void add_cdi(CLI::App& app, int& exit_status);
 void add_config(CLI::App& app, int& exit_status);

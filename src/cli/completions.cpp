@@ -6,7 +6,7 @@
 namespace cuvmm::cli {
 namespace {
 
-// Whether it takes processes that are running, as `cuvmm COMMAND --list` names them.
+// Whether the operands are running processes, which `cuvmm COMMAND --list` lists.
 bool takes_processes(const DescribedCommand& command) {
   return command.operand.starts_with("PID");
 }

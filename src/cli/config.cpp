@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm config: every option, its value, and where that came from.
+// cuvmm config: prints every option, its value, and the value's origin.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -16,7 +16,8 @@ bool differs(const OptionValue& row) {
   return row.value != row.default_value;
 }
 
-// Those that differ from their defaults, or those that do not. Whether there were any.
+// Prints the options that differ from their defaults, or those that do not. Returns whether there
+// were any.
 bool print_rows(const std::vector<OptionValue>& rows, bool that_differ) {
   bool has_printed = false;
   for (const OptionValue& row : rows) {
@@ -41,7 +42,7 @@ nlohmann::json as_json(const std::vector<OptionValue>& rows) {
   return list;
 }
 
-// Refused values, as a user who runs a program sees them: one line each.
+// Prints refused values in one line each, just as a program under cuvmm would.
 template <class Table>
 int say_problems(const Table& table) {
   std::vector<OptionProblem> problems = table.problems();

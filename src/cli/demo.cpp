@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm demo: what cuvmm does, shown with programs that know nothing of it.
+// cuvmm demo: shows what cuvmm does for programs that know nothing about it.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ struct DemoRequest {
 // A program that fails with the driver's own memory and succeeds with cuvmm's.
 struct Scene {
   const char* program;
-  const char* name;   // in the names of its files
+  const char* name;   // in the names of its output files
   const char* words;  // what it does
 };
 constexpr Scene scenes[] = {
@@ -70,7 +70,7 @@ class Demo {
         .string();
   }
 
-  // Natively it has to fail, or there would be nothing to show.
+  // The program must fail natively, or there would be nothing to show.
   bool play(const Scene& scene) {
     const auto program = find_program(scene.program);
     if (!program) {
@@ -92,7 +92,7 @@ class Demo {
 
   int run(const Scene& scene, const std::string& program, const Watched& how) {
     const std::string trace = file(scene, how.mode, ".trace");
-    // What is refused on purpose would stand between the program's own lines.
+    // Keep the log of intended refusals out of the program's own output.
     const std::string log = file(scene, how.mode, ".log");
     std::error_code none;
     fs::remove(trace, none);
@@ -113,7 +113,7 @@ class Demo {
     if (run_child(command) == 0) {
       pictures_.push_back(picture);
     } else {
-      cannot_draw_ = std::string_view{ending} == ".png";  // the other needs another package
+      cannot_draw_ = std::string_view{ending} == ".png";  // the other format needs another package
     }
   }
 

@@ -6,7 +6,7 @@
 namespace cuvmm::cli {
 namespace {
 
-// "{arena,expandable}", as CLI11 writes a list of choices into a type's name.
+// Parses "{arena,expandable}", which is how CLI11 writes choices into a type's name.
 std::vector<std::string> choices_in(const std::string& type) {
   std::vector<std::string> choices;
   const std::size_t begin = type.find('{');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line as data: what completions and manuals are made of.
+// The command line as data, for completions and manuals.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct DescribedOption {
   std::vector<std::string> flags;  // "-o", "--output"
   std::string value;               // "FILE"; empty for a flag
   std::string text;
-  std::vector<std::string> choices;  // where only some values are allowed
+  std::vector<std::string> choices;  // if only some values are allowed
 };
 
 struct DescribedCommand {
@@ -24,12 +24,12 @@ struct DescribedCommand {
   std::vector<DescribedOption> options;
 };
 
-// The program itself first, then its commands; hidden ones are left out.
+// The program itself, then its commands except hidden ones.
 std::vector<DescribedCommand> described(const CLI::App& app);
 
 // `shell` is bash, zsh or fish.
 std::string completions(const std::vector<DescribedCommand>& commands, const std::string& shell);
-// The manual of the program, or of one command, in the form of man(7).
+// The manual page of the program or of one command, in man(7) format.
 std::string manual(const std::vector<DescribedCommand>& commands, const DescribedCommand& of);
 
 }  // namespace cuvmm::cli

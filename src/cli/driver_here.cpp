@@ -8,7 +8,7 @@
 
 namespace cuvmm::cli {
 
-// The card's device files first: opening the driver itself takes milliseconds.
+// Checks the device files first, since opening the driver takes milliseconds.
 bool has_driver() {
   for (const char* device : {"/dev/nvidiactl", "/dev/dxg", "/dev/nvgpu"}) {
     if (access(device, F_OK) == 0) return true;

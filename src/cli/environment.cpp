@@ -8,7 +8,7 @@
 namespace cuvmm::cli {
 namespace {
 
-// gcc's libasan.so.8, clang's libclang_rt.asan-x86_64.so
+// Such as gcc's libasan.so.8 and clang's libclang_rt.asan-x86_64.so.
 bool is_sanitizer(std::string_view library) {
   constexpr std::array<std::string_view, 6> beginnings{"libasan.",  "libtsan.",   "liblsan.",
                                                        "libubsan.", "libhwasan.", "libclang_rt."};

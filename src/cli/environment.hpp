@@ -6,11 +6,11 @@
 
 namespace cuvmm::cli {
 
-// Puts `entry` first in a list of paths in the environment, and keeps what is there.
+// Prepends `entry` to a list of paths in the environment.
 void put_first(const char* variable, std::string_view entry, char separator = ':');
 
-// Puts a library before those that LD_PRELOAD names, but behind runtimes of sanitizers, which end
-// every program where another library comes before them.
+// Puts a library in front of those in LD_PRELOAD, but behind sanitizer runtimes, which abort every
+// program in which another library comes first.
 void preload(const std::string& library);
 
 }  // namespace cuvmm::cli

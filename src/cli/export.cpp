@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm export: a trace in the format of another program.
+// cuvmm export: converts a trace to another program's format.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 
 namespace cuvmm::cli {
 
-// What `cuvmm stats` says of what PyTorch or RMM recorded.
+// The output of `cuvmm stats` for recordings of PyTorch and RMM.
 void print_foreign_stats(const replay::ReplayTrace& trace, bool json);
 
 }  // namespace cuvmm::cli

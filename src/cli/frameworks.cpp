@@ -14,7 +14,7 @@ struct Setting {
   const char* name;
   const char* value;
 };
-// PyTorch's variable has two names, and which one counts depends on the version.
+// PyTorch's variable has two names; the version decides which one counts.
 constexpr std::array pytorch{Setting{"PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync"},
                              Setting{"PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync"}};
 constexpr std::array jax{Setting{"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async"},
@@ -28,8 +28,8 @@ bool is_any_set(const Settings& settings) {
   return false;
 }
 
-// All of a framework's variables, or none: half of them would say two things. Whether they were
-// set; what they are now follows.
+// Sets all of a framework's variables or none, so that they never disagree. Returns whether it set
+// them; `now` becomes their present value.
 template <class Settings>
 bool set(const Settings& settings, std::string& now) {
   const bool is_chosen = is_any_set(settings);

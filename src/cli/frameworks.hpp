@@ -8,20 +8,20 @@
 
 namespace cuvmm::cli {
 
-// Sets, unless it is set, what makes PyTorch and JAX ask the driver for stream-ordered memory,
-// which cuvmm serves, rather than keep memory in caches of their own. What was done, and what that
-// means for PyTorch's own tools, in a line each.
+// Makes PyTorch and JAX request stream-ordered memory from the driver, which cuvmm serves, instead
+// of using their own caches. Leaves variables that are already set. Returns one line for each
+// framework on what was done and what that means for PyTorch's own tools.
 std::vector<std::string> let_frameworks_use_the_driver();
 
-// Notices a program that has brought PyTorch, with its own cache in use, while it runs.
+// Watches a running program to detect PyTorch with its own cache in use.
 class FrameworkWatch {
  public:
-  // Whether there is something to watch for: nobody has chosen for PyTorch.
+  // Watches only if the user has not chosen an allocator for PyTorch.
   FrameworkWatch();
   bool is_needed() const { return is_needed_ && !found_; }
   void look_at(pid_t process);
 
-  // What could be done, in a line; empty where nothing was noticed.
+  // One line of advice; empty if nothing was detected.
   std::string suggestion() const;
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm generate: what the build installs for shells and for man. Hidden from --help.
+// cuvmm generate: writes the shell completions and manual pages that the build installs. Hidden
+// from --help.
 #include <fmt/core.h>
 
 #include "cli/commands.hpp"

@@ -4,26 +4,26 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/beside_us.hpp"
+#include "base/installed_file.hpp"
 #include "cli/loadable.hpp"
 
 namespace cuvmm::cli {
 namespace fs = std::filesystem;
 
 Result<std::string> find_preload_library() {
-  return loadable(TRY(find_beside_us("libcuvmm_preload.so", "find the preload library")));
+  return loadable(TRY(find_installed_file("libcuvmm_preload.so", "find the preload library")));
 }
 
 Result<std::string> find_sim_directory() {
   const std::string driver =
-      TRY(find_beside_us("cuvmm/sim/libcuda.so.1", "find the simulated driver"));
+      TRY(find_installed_file("cuvmm/sim/libcuda.so.1", "find the simulated driver"));
   return loadable(fs::path{driver}.parent_path().string());
 }
 
-// Installed, in the build tree, and in a Python package of which we are a part.
+// Looks in an installation, in the build tree, and in a Python package that contains us.
 Result<std::string> find_python_package() {
   const std::string plot =
-      TRY(find_beside_us("cuvmm/plot/__main__.py", "find the Python package that draws",
+      TRY(find_installed_file("cuvmm/plot/__main__.py", "find the Python package that draws",
                          {"../share/cuvmm/python", "../../python", "../../.."}));
   return fs::path{plot}.parent_path().parent_path().parent_path().string();
 }
@@ -38,7 +38,7 @@ std::string find_python(const std::string& package_folder) {
 }
 
 Result<std::string> find_program(const char* name) {
-  return find_beside_us(name, "find a program of cuvmm's", {".", "../libexec/cuvmm"});
+  return find_installed_file(name, "find a program of cuvmm's", {".", "../libexec/cuvmm"});
 }
 
 }  // namespace cuvmm::cli

@@ -7,15 +7,15 @@
 
 namespace cuvmm::cli {
 
-// Where this installation (or build tree) keeps what `cuvmm` hands to other programs, found from
-// where the running program lies, so that it may be moved as a whole.
+// The files of this installation (or build tree) that `cuvmm` hands to other programs. They are
+// found relative to the running program, so that an installation can be moved as a whole.
 Result<std::string> find_preload_library();
 Result<std::string> find_sim_directory();
-// The folder that holds the Python package, and the interpreter that is to run it: what
-// CUVMM_PYTHON names, else the one of the build tree, else python3.
+// The folder with the Python package, and the interpreter to run it: CUVMM_PYTHON if set, else that
+// of the build tree, else python3.
 Result<std::string> find_python_package();
 std::string find_python(const std::string& package_folder);
-// A file that is installed beside us: "libexec/cuvmm/frag_test".
+// A file installed with us, such as "libexec/cuvmm/frag_test".
 Result<std::string> find_program(const char* name);
 
 }  // namespace cuvmm::cli

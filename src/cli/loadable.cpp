@@ -38,7 +38,7 @@ Result<std::string> loadable(const std::string& path) {
     return Error::invalid("name a library without blanks and colons",
                           "XDG_RUNTIME_DIR itself has such a letter");
   }
-  // The last part of the name stays, since programs see it.
+  // Keep the last path component, since programs see it.
   const fs::path folder = fs::path{own} / fmt::format("link-{:016x}", hash_of(path));
   const fs::path link = folder / fs::path{path}.filename();
   std::error_code error;
@@ -48,7 +48,7 @@ Result<std::string> loadable(const std::string& path) {
   const fs::path draft = folder / fmt::format(".{}", ::getpid());
   fs::remove(draft, error);
   fs::create_symlink(path, draft, error);
-  if (!error) fs::rename(draft, link, error);  // atomic, even if another process does the same
+  if (!error) fs::rename(draft, link, error);  // atomic, even if other processes do the same
   if (error) return failed(error);
   return link.string();
 }

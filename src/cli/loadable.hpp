@@ -7,9 +7,9 @@
 
 namespace cuvmm::cli {
 
-// The path as the loader's variables can hold it. LD_PRELOAD ends a name at a blank and at a colon,
-// LD_LIBRARY_PATH at a colon and a semicolon, and neither knows quotes: such a path gets another
-// name, a symbolic link in this user's own folder.
+// A path that the loader's variables can hold. LD_PRELOAD separates names by blanks and colons,
+// LD_LIBRARY_PATH by colons and semicolons, and neither supports quotes. A path with such a
+// character is replaced by a symbolic link in this user's own folder.
 Result<std::string> loadable(const std::string& path);
 
 }  // namespace cuvmm::cli

@@ -40,7 +40,7 @@ int run(int count, char** words) {
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {
-    // Asking for help or the version is no mistake; all else is wrong usage.
+    // Requests for help or the version succeed; everything else is wrong usage.
     return app.exit(error) == 0 ? 0 : 2;
   }
   return exit_status;

@@ -10,8 +10,8 @@
 namespace cuvmm::cli {
 namespace {
 
-// What man(7) would take for its own: backslashes, hyphens that are to be copied, lines that begin
-// with a dot or a quote.
+// Escapes what man(7) would interpret: backslashes, hyphens, which must survive copying, and lines
+// that begin with a dot or a quote.
 std::string plain(const std::string& text) {
   std::string safe;
   bool begins_line = true;
@@ -49,7 +49,7 @@ std::string option_lines(const DescribedCommand& command) {
   return text;
 }
 
-// As --help has it, with its line ends.
+// The text of --help with its line breaks.
 std::string as_it_stands(const std::string& text) {
   return text.empty() ? "" : ".PP\n.nf\n" + plain(text) + "\n.fi\n";
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm metrics: the node's metrics once, from its service or from what processes publish.
+// cuvmm metrics: prints the node's metrics once, from its service or from the processes' published
+// figures.
 #include <fmt/core.h>
 
 #include "cli/commands.hpp"

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "node/service_socket.hpp"
+#include "observe/http_request.hpp"
 #include "observe/node_metrics.hpp"
 #include "observe/snapshot_json.hpp"
 #include "share/system_error.hpp"
@@ -41,7 +42,7 @@ Fd connect_to_web(const std::string& path) {
   return socket;
 }
 
-// The body of the service's answer; empty where there is none.
+// The body of the service's answer; empty if there is none.
 std::string get(const std::string& socket_path, const std::string& path, const char* accept) {
   const Fd socket = connect_to_web(socket_path);
   if (!socket.is_open()) return "";
@@ -67,7 +68,7 @@ std::string get(const std::string& socket_path, const std::string& path, const c
   return answer.substr(end + 4);
 }
 
-// Passes on what the service shows this user.
+// Passes on what the service shows to this user.
 class ServiceSource final : public NodeSource {
  public:
   explicit ServiceSource(std::string socket) : socket_(std::move(socket)) {}
@@ -80,6 +81,11 @@ class ServiceSource final : public NodeSource {
     std::string state = get(socket_, "/state", "*/*");
     while (!state.empty() && state.back() == '\n') state.pop_back();
     return state.empty() ? R"({"schema":1,"problem":"cuvmmd does not answer"})" : state;
+  }
+  std::string client(const observe::WebViewer&, const std::string& label) override {
+    std::string client = get(socket_, "/client?label=" + observe::percent_encoded(label), "*/*");
+    while (!client.empty() && client.back() == '\n') client.pop_back();
+    return client;
   }
 
  private:
@@ -95,6 +101,9 @@ class ProcessSource final : public NodeSource {
     return print_metrics(snapshot(), format);
   }
   std::string state(const observe::WebViewer&) override { return print_json(snapshot()); }
+  std::string client(const observe::WebViewer&, const std::string& label) override {
+    return print_client_json(snapshot(), label);
+  }
 
  private:
   observe::Snapshot snapshot() const {

@@ -8,18 +8,18 @@
 
 namespace cuvmm::cli {
 
-// What can be seen from here: as the node's service serves it, where there is one, else what this
-// user's processes publish.
+// The node's state as seen from here: from the node's service if there is one, or else from the
+// figures of this user's processes.
 class NodeSource : public observe::WebSource {
  public:
   virtual ~NodeSource() = default;
-  // Only this user and root.
+  // Only this user and root may look.
   std::optional<observe::WebViewer> viewer_of(uid_t user) const override;
 };
 
 std::unique_ptr<NodeSource> source_here(observe::ShowsArguments arguments);
 
-// Asks for new figures, and waits for them for a moment.
+// Asks for new figures and waits briefly for them.
 void wait_for_figures(observe::WebSource& source);
 
 }  // namespace cuvmm::cli

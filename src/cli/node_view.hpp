@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node's service, as the command line asks it.
+// The command line's queries to the node's service.
 #pragma once
 
 #include <string>
@@ -12,20 +12,20 @@
 
 namespace cuvmm::cli {
 
-// All that the service shows at one moment.
+// The service's whole state at one moment.
 struct NodeView {
   std::vector<node::PlaceState> places;
   std::vector<node::ClientState> clients;
   std::vector<node::HoldingState> holdings;
   std::vector<node::MoveState> moves;
-  std::vector<node::TimeState> times;  // of the clients that share the devices' time
+  std::vector<node::TimeState> times;  // of the clients that share device time
 
   const node::TimeState* time_of(node::ClientId client) const;
 };
 
-// NotFound where no service listens: at VMM_NODE_SOCKET, or at the usual places.
+// NotFound if no service listens at VMM_NODE_SOCKET or the usual sockets.
 Result<NodeView> look_at_node();
-// Of a TermsAsk or a TimeTermsAsk.
+// Sends a TermsAsk or a TimeTermsAsk.
 Result<node::ObserverAnswer> ask_for_terms(const node::ObserverMessage& asked);
 
 std::vector<std::string> lines_of(const NodeView& view);

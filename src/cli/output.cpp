@@ -18,8 +18,8 @@ namespace {
 constexpr std::uint64_t between_bars_us = 100'000;
 constexpr int bar_width = 30;
 
-// Bytes of the letter of UTF-8 that the text begins with; 0 where it begins with none, or with one
-// that a terminal obeys.
+// Length in bytes of the UTF-8 character at the beginning of the text; 0 if it is invalid or a
+// control character.
 std::size_t length_of_letter(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -29,7 +29,7 @@ std::size_t length_of_letter(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Forms that are too long, halves of pairs, what lies beyond Unicode, and the control letters.
+  // Reject overlong forms, surrogates, values beyond Unicode, and control characters.
   if (first == 0xe0 && byte(1) < 0xa0) return 0;
   if (first == 0xed && byte(1) >= 0xa0) return 0;
   if (first == 0xf0 && byte(1) < 0x90) return 0;
@@ -66,7 +66,7 @@ bool is_capable_terminal(int stream) {
   return kind != nullptr && *kind != '\0' && std::string_view{kind} != "dumb";
 }
 
-// As setlocale(3) looks at them.
+// The variables in the order of setlocale(3).
 Letters letters_here() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* const value = std::getenv(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the command line speaks: colours and progress where a person looks, nothing of both where a
-// file or a program does.
+// The command line's output: with colours and progress on a terminal, without either in a file or a
+// pipe.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +9,31 @@
 
 namespace cuvmm::cli {
 
-// What programs that run cuvmm see of it.
+// Exit statuses.
 inline constexpr int exit_failed = 1;
 inline constexpr int exit_usage = 2;
 
 // One line on standard error: "cuvmm: what".
 void say(const std::string& what);
 
-// A terminal on that stream that can be drawn on.
+// Whether the stream is a terminal that can move its cursor.
 bool is_capable_terminal(int stream);
 
-// What a terminal of this environment can show.
+// The characters that a terminal with this environment can show.
 enum class Letters { Ascii, Unicode };
 Letters letters_here();
 
-// The text without what a terminal would obey, and without what is no UTF-8: a question mark each.
+// Replaces control characters and invalid UTF-8 by question marks.
 std::string printable(std::string_view text);
 
-// Colours on that stream: a terminal that is not dumb, and no NO_COLOR in the environment.
+// Whether to use colours on the stream: a terminal that is not dumb, and no NO_COLOR in the
+// environment.
 bool has_colours(int stream);
 enum class Tone { Good, Doubtful, Bad, Faint, Strong };
 std::string in_tone(std::string_view text, Tone tone, int stream);
 
-// A bar on standard error that is drawn over itself and gone when it ends; nothing where that is no
-// terminal. Drawn at most ten times a second.
+// A progress bar on standard error, redrawn at most ten times a second and erased at the end. Draws
+// nothing if standard error is not a terminal.
 class ProgressBar {
  public:
   explicit ProgressBar(std::string what);
@@ -49,7 +50,7 @@ class ProgressBar {
   std::uint64_t last_drawn_us_ = 0;
 };
 
-// Columns of the terminal on that stream; 80 where it is none.
+// Columns of the terminal on the stream; 80 if it is not a terminal.
 int terminal_width(int stream);
 
 }  // namespace cuvmm::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm pause, cuvmm resume: processes leave their devices and come back.
+// cuvmm pause, cuvmm resume: moves processes off their devices and back.
 #include <fmt/core.h>
 #include <signal.h>
 
@@ -39,7 +39,7 @@ bool is_running(int process) {
   return process > 0 && (::kill(process, 0) == 0 || errno != ESRCH);
 }
 
-// Its times are the simulated driver's, not a card's.
+// Whether the process runs on the simulated driver, so that its times are not a card's.
 bool is_simulated(int process) {
   std::ifstream maps{fmt::format("/proc/{}/maps", process)};
   for (std::string line; std::getline(maps, line);) {
@@ -83,12 +83,12 @@ nlohmann::json as_json(int process, const Result<ControlAnswer>& answer) {
           {"text", printable(answer.ok() ? std::string{said.text.data()} : answer.error().text())}};
 }
 
-// Where every process is meant, one that ended meanwhile is no longer among them.
+// With --all, a process that has ended since the listing does not count.
 bool has_ended_meanwhile(const PauseRequest& request, int process, const Error& error) {
   return request.all && (share::says_gone(error) || !is_running(process));
 }
 
-// Whether it did what was asked.
+// Returns whether the process did as requested.
 bool tell_one(const PauseRequest& request, int process, Duration timeout, nlohmann::json& all) {
   ControlRequest words;
   words.what = request.what;
@@ -102,7 +102,7 @@ bool tell_one(const PauseRequest& request, int process, Duration timeout, nlohma
     fmt::print(stderr, "cuvmm: {}: {}\n", process, why);
     return false;
   }
-  // Copying comes on top of the wait for the work that runs.
+  // Copying comes on top of the wait for running work.
   constexpr Duration for_copies{600ll * 1'000'000};
   const auto answer = share::tell(process, words, share::Deadline::after(timeout + for_copies));
   if (!answer.ok() && has_ended_meanwhile(request, process, answer.error())) return true;
@@ -119,7 +119,7 @@ bool tell_one(const PauseRequest& request, int process, Duration timeout, nlohma
   return false;
 }
 
-// As the program was started; empty for one that cannot be seen.
+// The program's command line; empty if it is not accessible.
 std::string command_of(int process) {
   std::ifstream file{fmt::format("/proc/{}/cmdline", process), std::ios::binary};
   std::string words{std::istreambuf_iterator<char>{file}, {}};
@@ -128,7 +128,7 @@ std::string command_of(int process) {
   return printable(words);
 }
 
-// For completions, too: a number, a tab and a command, as fish takes them.
+// Also used by completions: a PID, a tab and a command, the format that fish expects.
 int list_processes() {
   for (const pid_t process : share::controlled_processes()) {
     fmt::print("{}\t{}\n", process, command_of(process));

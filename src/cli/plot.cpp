@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm plot: traces as pictures. They are read and thinned here; the Python package draws them.
+// cuvmm plot: draws traces. This program reads and thins them; the Python package draws them.
 #include <fmt/core.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ struct PlotRequest {
   bool quiet = false;
 };
 
-ProgressBar* bar = nullptr;  // of the one trace that is being read
+ProgressBar* bar = nullptr;  // for the trace being read
 
 bool has_ending(const std::string& path, std::initializer_list<const char*> endings) {
   const std::string ending = std::filesystem::path{path}.extension().string();
@@ -53,7 +53,7 @@ int write_data(const std::string& path, const std::string& data) {
   return exit_failed;
 }
 
-// The data goes by a file that has no name, which the child inherits.
+// Passes the data in an unnamed file, which the child inherits.
 int draw(const std::string& data, const PlotRequest& request) {
   const auto package = find_python_package();
   if (!package) {

@@ -24,7 +24,7 @@ std::size_t padded(std::size_t size) {
   return (size + 3) / 4 * 4;
 }
 
-// The content of the note that is named "cuvmm", out of several that follow each other.
+// The content of the note named "cuvmm" in a sequence of ELF notes.
 std::string content_of_our_note(const std::string& notes) {
   for (std::size_t at = 0; at + sizeof(Elf64_Nhdr) <= notes.size();) {
     Elf64_Nhdr head;

@@ -5,8 +5,8 @@
 
 namespace cuvmm::cli {
 
-// The version that a preload library carries in its file; empty where it carries none. Loading it
-// would hook this process.
+// Reads a preload library's version from its file, since loading it would hook this process. Empty
+// if the file contains no version.
 std::string version_of_preload(const std::string& library);
 
 }  // namespace cuvmm::cli

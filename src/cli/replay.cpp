@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm replay: a trace's requests played to an allocator, or to the model of another one.
+// cuvmm replay: replays a trace's requests with an allocator or a model of another one.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -95,7 +95,7 @@ void print_summary(const PolicySettings& settings, const ReplayTrace& trace,
   print_figure("completed", outcome.completed ? "yes" : "no");
 }
 
-// What the words mean; a line on standard error where they mean nothing.
+// Parses the arguments. Prints a line on standard error if they are wrong.
 std::optional<PolicySettings> settings_of(const ReplayWords& words) {
   PolicySettings settings;
   const auto name = std::find(replay::policy_names.begin(), replay::policy_names.end(),

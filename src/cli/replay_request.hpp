@@ -7,7 +7,7 @@
 
 namespace cuvmm::cli {
 
-// What stands on the command line of `cuvmm replay`, as text.
+// The arguments of `cuvmm replay`, as text.
 struct ReplayWords {
   std::string trace;
   std::string policy = "arena";
@@ -17,7 +17,7 @@ struct ReplayWords {
   bool json = false;
 };
 
-// A limit as it is written: "16G", or as a multiple of the trace's peak of live bytes: "1.02x".
+// A limit: "16G", or a multiple of the trace's peak of live bytes: "1.02x".
 class ReplayLimit {
  public:
   static Result<ReplayLimit> parse(std::string_view text);
@@ -25,7 +25,7 @@ class ReplayLimit {
 
  private:
   Size bytes_ = unlimited;
-  std::uint64_t billionths_ = 0;  // of the peak; 0: bytes_ counts
+  std::uint64_t billionths_ = 0;  // of the peak; 0: use bytes_
 };
 
 }  // namespace cuvmm::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm run: a command with the preload library in front of it.
+// cuvmm run: runs a command with the preload library.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ namespace {
 
 struct RunRequest {
   std::vector<std::string> command;
-  // Options by the names that the library reads them by.
+  // Options by their names in the environment.
   std::map<std::string, std::string> options;
   bool simulated = false;
   bool frameworks = false;
@@ -44,7 +44,7 @@ std::string flag_of(const std::string& name) {
   return flag;
 }
 
-// Everything is in the environment; what is left is to run it and to say what it came to.
+// Runs the command, with all options already in the environment, and prints the summary.
 int run_under_us(const RunRequest& request) {
   const char* trace = std::getenv("VMM_TRACE_FILE");
   const TraceNames traces{trace != nullptr ? trace : ""};
@@ -54,7 +54,7 @@ int run_under_us(const RunRequest& request) {
     process = child;
     if (frameworks.is_needed() && !request.quiet) frameworks.look_at(child);
   });
-  if (const std::string instead = traces.what_was_written_instead(); !instead.empty()) say(instead);
+  if (const std::string instead = traces.renamed_note(); !instead.empty()) say(instead);
   if (request.quiet) return status;
   if (trace != nullptr) print_run_summary(traces.written(process));
   if (const std::string suggestion = frameworks.suggestion(); !suggestion.empty()) say(suggestion);
@@ -117,7 +117,7 @@ void add_run(CLI::App& app, int& exit_status) {
       "\n"
       "Exit status: the program's own; 128+N after signal N; 125 if cuvmm fails, 126 if the\n"
       "program cannot be executed, 127 if it is not found, 2 on wrong usage.");
-  // A flag that may carry a value, so that it never takes the command for one.
+  // A flag with an optional value, so that it never takes the command for its value.
   command->add_flag("--sim", request->simulation,
                     "run on the simulated driver; --sim=devices=2,memory=8G sets what it has, and "
                     "card=NAME lets all programs that name it share one card");
@@ -145,7 +145,7 @@ void add_run(CLI::App& app, int& exit_status) {
          "highest runs "
          "first");
   option("--cap", "VMM_CAP", "PERCENT",
-         "of each device's time that it gets at the most, even if nobody else wants it");
+         "largest share of each device's time, even if no other program wants it");
   option("--group", "VMM_GROUP", "NAME",
          "programs that wait for each other: they get and lose turns together");
   option("--trace", "VMM_TRACE_FILE", "FILE",

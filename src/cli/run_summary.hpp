@@ -8,11 +8,11 @@
 
 namespace cuvmm::cli {
 
-// " (simulated)" where the trace is of the simulated driver, whose times say nothing of a card's.
+// " (simulated)" for traces of the simulated driver, whose times say nothing about a card's.
 const char* note_on_times(const TraceHeader& header);
 
-// What a run came to, on standard error, in few lines, and what to type next; of children, their
-// traces. Nothing where a trace cannot be read: the run itself went well.
+// Prints a short summary of a run, further commands to try, and the children's traces to standard
+// error. Prints nothing if a trace cannot be read, since the run itself succeeded.
 void print_run_summary(const std::vector<std::string>& traces);
 
 }  // namespace cuvmm::cli

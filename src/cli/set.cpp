@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm set: other terms for clients of the node's service while they run.
+// cuvmm set: changes the terms of running clients of the node's service.
 #include <fmt/core.h>
 
 #include "base/option_types.hpp"
@@ -97,7 +97,7 @@ void add_set(CLI::App& app, int& exit_status) {
                    "memory is reclaimed from the lowest priority first")
       ->check(CLI::Range(-100, 100));
   command
-      ->add_option("--cap", request->cap, "percent of each device's time that it gets at the most")
+      ->add_option("--cap", request->cap, "largest share of each device's time, in percent")
       ->check(CLI::Range(1, 100));
   command->callback([request, &exit_status] { exit_status = set(*request); });
 }

@@ -44,7 +44,7 @@ namespace {
 
 constexpr std::string_view sim_prefix = "VMM_SIM_";
 
-// "devices", as --sim takes them.
+// The keys that --sim accepts, such as "devices".
 std::vector<std::string> simulation_keys() {
   std::vector<std::string> keys;
   for (const OptionRow& row : SimOptions::rows()) {

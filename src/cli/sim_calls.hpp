@@ -8,8 +8,9 @@
 
 namespace cuvmm::cli {
 
-// What is wrong with VMM_SIM_FAULT or VMM_SIM_DELAY, which name calls: the options' own table takes
-// any text, since it knows no functions. Nothing for any other name.
+// The problem with the value of VMM_SIM_FAULT or VMM_SIM_DELAY, if any. These options name calls,
+// and the options' own table accepts any text, since it knows no functions. Returns nothing for
+// other options.
 std::optional<OptionProblem> problem_of_calls(const std::string& option, const std::string& value);
 
 }  // namespace cuvmm::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm stats: a trace's summary, in one pass.
+// cuvmm stats: summarizes a trace in one pass.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t records_a_report = 65'536;
 
-// One process' trace, read to its end.
+// The totals of one process' trace.
 struct Summary {
   TraceSummary memory;
   ArenaSummary arenas;
@@ -75,7 +75,7 @@ void print_summary(const view::Recording& trace, const Summary& summary) {
   if (memory.failed_frees > 0) print_line("frees refused", memory.failed_frees);
   print_line("peak of live bytes", print_size(memory.live_peak_bytes));
   print_line("peak of physical bytes", print_size(memory.physical_peak_bytes));
-  print_line("of these used at the most", fmt::format("{:.1f}%", 100 * memory.utilisation()));
+  print_line("peak utilization", fmt::format("{:.1f}%", 100 * memory.utilisation()));
   if (memory.spilled_peak_bytes > 0) {
     print_line("peak of spilled bytes", print_size(memory.spilled_peak_bytes));
   }

@@ -17,7 +17,7 @@ bool begins_with_digit_after(const std::string& text, const std::string& beginni
          std::isdigit(static_cast<unsigned char>(text[beginning.size()])) != 0;
 }
 
-// %p is that process, all else is left to expand_file_name.
+// Replaces %p by that process; expand_file_name handles everything else.
 std::string with_process(const std::string& pattern, pid_t process) {
   std::string name;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
@@ -59,7 +59,7 @@ std::set<std::string> TraceNames::beside() const {
   return names;
 }
 
-std::string TraceNames::what_was_written_instead() const {
+std::string TraceNames::renamed_note() const {
   if (!was_taken_) return {};
   std::string text;
   for (const std::string& one : beside()) {

@@ -9,16 +9,17 @@
 
 namespace cuvmm::cli {
 
-// Where a program's traces go when the name that was asked for is taken: what exists is kept, and
-// each process writes to NAME.PID instead.
+// The names of a program's traces if the requested name is taken: existing files are kept, and each
+// process writes to NAME.PID instead.
 class TraceNames {
  public:
-  // Before the program runs. A name with %p is never taken.
+  // Create this before the program runs. A name with %p is never taken.
   explicit TraceNames(const std::string& pattern);
 
-  // After it has run: one line that names what was written instead; empty where all is as asked.
-  std::string what_was_written_instead() const;
-  // The traces that the run left, that of the process first.
+  // Call this after the program has run. Returns one line that names the file written instead;
+  // empty if the requested name was used.
+  std::string renamed_note() const;
+  // The traces that the run wrote; that of `process` comes first.
   std::vector<std::string> written(pid_t process) const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace cuvmm::cli {
 
-// What a trace says of memory. Records are added in the order of time.
+// A trace's memory totals. Add records in the order of time.
 class TraceSummary final : private view::MemorySink {
  public:
   TraceSummary() : walk_(*this) {}
@@ -20,16 +20,16 @@ class TraceSummary final : private view::MemorySink {
 
   std::uint64_t events = 0;
   std::uint64_t allocations = 0;         // granted
-  std::uint64_t failed_allocations = 0;  // refused, to the program
+  std::uint64_t failed_allocations = 0;  // refused to the program
   std::uint64_t frees = 0;
   std::uint64_t failed_frees = 0;
   std::uint64_t last_time_ns = 0;
-  Size live_peak_bytes = 0;      // device memory that the program held
-  Size physical_peak_bytes = 0;  // of the devices: chunks, and what the driver gave by itself
-  Size spilled_peak_bytes = 0;   // behind its addresses, and elsewhere than on their device
+  Size live_peak_bytes = 0;      // the program's device memory
+  Size physical_peak_bytes = 0;  // of the devices: chunks and the driver's own allocations
+  Size spilled_peak_bytes = 0;   // mapped at its addresses but not resident on their device
   Size live_at_end() const { return walk_.sums().requested; }
 
-  // How much of the most physical memory the program's own bytes ever filled.
+  // The peak of the program's bytes as a share of the peak of physical memory.
   double utilisation() const {
     if (physical_peak_bytes == 0) return 0;
     return static_cast<double>(live_peak_bytes) / static_cast<double>(physical_peak_bytes);

@@ -10,9 +10,9 @@
 namespace cuvmm::cli {
 namespace {
 
-constexpr std::int16_t not_ready = 600;  // a query's plain answer, no refusal
+constexpr std::int16_t not_ready = 600;  // the normal answer to a query, not a failure
 
-// An event's key, and those of its bytes and its time where it has them.
+// An event's key, and the keys of its bytes and its time if it has them.
 struct Row {
   TraceEvent event;
   const char* words;
@@ -52,7 +52,7 @@ constexpr Row rows[] = {
     {TraceEvent::Call, "other calls", "other_calls"},
 };
 
-// Why copies that looked like a resize were made after all (src/base/why_run.def).
+// Why copies that looked like a resize were not elided (src/base/why_run.def).
 struct Reason {
   std::uint32_t number;
   const char* words;

@@ -11,14 +11,14 @@
 
 namespace cuvmm::cli {
 
-// What a trace says of the program's work: how often it did what, how many bytes, how long.
+// A trace's totals for the program's work: counts, bytes and times by kind of event.
 class WorkSummary {
  public:
   void add(const TraceRecord& record);
 
-  // Keys of a flat object, all of them always.
+  // Adds keys to a flat object; always the same ones.
   void add_to(nlohmann::json& object) const;
-  // Lines for a person: what did not occur is left out.
+  // Prints only what occurred.
   void print() const;
 
   struct Tally {
@@ -28,11 +28,11 @@ class WorkSummary {
   };
   const Tally& of(TraceEvent event) const { return tallies_[static_cast<std::size_t>(event)]; }
 
-  // Calls that were answered by cuvmm; nothing where the trace's end is missing.
+  // Calls that cuvmm answered itself; empty if the trace's end is missing.
   const Tally& own_time() const { return own_time_; }
 
  private:
-  static constexpr std::size_t most_events = 128;  // numbers of events, rounded up
+  static constexpr std::size_t most_events = 128;  // number of event kinds, rounded up
   static constexpr std::size_t most_reasons = 16;
 
   std::array<Tally, most_events> tallies_{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients say, as events of the policy, and its decisions, as messages to them.
+// Turns clients' messages into events for the policy, and its decisions into messages.
 #include "daemon/broker.hpp"
 
 #include "base/log.hpp"
@@ -69,7 +69,7 @@ std::optional<std::string> Broker::configure(const ServiceConfig& config, Micros
     const PlaceKind kind = place == host_place ? PlaceKind::Host : PlaceKind::Device;
     for (const Decision& decision : tell(PlaceConfigured{place, kind, bytes}, now)) {
       if (const auto* const refused = std::get_if<CapacityRefused>(&decision)) {
-        return "clients that are there are guaranteed " + as_text(refused->guaranteed) +
+        return "connected clients are guaranteed " + as_text(refused->guaranteed) +
                ", more than " + as_text(refused->capacity);
       }
     }
@@ -145,7 +145,7 @@ bool Broker::said(ConnectionId id, std::span<const std::byte> packet, Microsecon
   if (message.error().kind != ErrorKind::NotAvailable) return false;
   const auto observed = decode_observed(packet);
   if (observed.ok()) return observe(id, found->second, *observed, now);
-  // A kind that a newer version has may be passed over, once a version is agreed upon.
+  // Ignore kinds of a newer version once a version has been agreed on.
   return observed.error().kind == ErrorKind::NotAvailable && found->second.is_client;
 }
 
@@ -174,10 +174,10 @@ bool Broker::on(ConnectionId id, Party& party, const HeldAlready& said, Microsec
     if (place) party.wishes->places[*place] = said;
     return --party.places_to_come != 0 || accept(id, party, now);
   }
-  if (!place) return true;  // its leases there will be refused
+  if (!place) return true;  // its requests there will be refused
   if (*place != host_place) time_.uses(id, *place, now);
   party.wishes->places[*place] = said;
-  party.wishes->places[*place].bytes = 0;  // it asks for what it holds
+  party.wishes->places[*place].bytes = 0;  // it requests leases for what it holds
   for (const Decision& decision : tell(TermsChanged{id, entitle(party)}, now)) {
     if (std::holds_alternative<TermsRefused>(decision)) {
       party.wishes->places[*place].guarantee = 0;
@@ -273,7 +273,7 @@ void Broker::saw_use(std::uint32_t device, const DeviceUse& use, Microseconds no
   for (const auto& [id, party] : parties_) {
     const NodeClient* const client = policy_.books().find_client(id);
     if (client == nullptr) continue;
-    // What is leased need not have been taken yet.
+    // A client may not have allocated all that it has leased.
     const auto known = use.processes.find(party.peer.process);
     const Size most = known != use.processes.end() ? known->second
                       : use.processes.empty()      ? node::unlimited

@@ -18,21 +18,21 @@ namespace cuvmm::daemon {
 
 using ConnectionId = std::uint64_t;
 
-// What the service knows of its machine, and whom it serves.
+// The service's machine, and the users it serves.
 struct BrokerSettings {
   Serves serves = Serves::OneUser;
-  uid_t user = 0;  // that the service runs as
+  uid_t user = 0;  // the service's own user
   std::vector<NodeDevice> devices;
   node::PolicyTimes times;
 };
 
-// Says in messages what the policy says in events and decisions: who the clients are, what they may
-// have, which of their numbers mean which device. It has no socket: packets go out by `send`.
+// Translates between clients' messages and the policies' events and decisions: identifies clients,
+// applies their terms, and maps UUIDs to places. It has no socket: packets leave through `send`.
 class Broker {
  public:
   using Send = std::function<void(ConnectionId, std::vector<std::byte> packet)>;
-  using End = std::function<void(ConnectionId)>;  // after what was sent has gone out
-  // With a descriptor, which stays the sender's.
+  using End = std::function<void(ConnectionId)>;  // closes it after the packets sent so far
+  // Also sends a file descriptor, which the caller keeps.
   using SendWith = std::function<void(ConnectionId, std::vector<std::byte> packet, int descriptor)>;
 
   Broker(BrokerSettings settings, Send send, End end, SendWith send_with = {})
@@ -46,23 +46,23 @@ class Broker {
                   [this](node::ClientId client) { return parties_[client].peer.user; },
                   [this](node::PlaceId place) { return place_name(place); }}) {}
 
-  // Guarantees that do not fit, or a device that is not there, are refused, with the reason, and
-  // what was configured before stays. Clients that are there get their new terms.
+  // Returns a problem if the guarantees do not fit or a device does not exist; the previous
+  // configuration then stays. Connected clients get their new terms.
   std::optional<std::string> configure(const ServiceConfig& config, node::Microseconds now);
 
   void connected(ConnectionId id, Peer peer, node::Microseconds now);
-  // False where the sender must be disconnected.
+  // Returns false if the sender must be disconnected.
   bool said(ConnectionId id, std::span<const std::byte> packet, node::Microseconds now);
   void gone(ConnectionId id, node::Microseconds now);
 
-  // What NVML says of a device: what its processes hold beyond their leases is foreign.
+  // Takes NVML's figures for a device. Memory in use beyond the clients' leases counts as foreign.
   void saw_use(std::uint32_t device, const DeviceUse& use, node::Microseconds now);
   void time_passed(node::Microseconds now);
   std::optional<node::Microseconds> next_wake() const;
 
   std::size_t client_count() const { return policy_.books().clients().size(); }
   const node::NodePolicy& policy() const { return policy_; }
-  // Everything, as metrics and the live view show it.
+  // The whole state, for metrics and the live view.
   observe::Snapshot snapshot(node::Microseconds now) const;
 
  private:
@@ -77,11 +77,11 @@ class Broker {
   };
   struct Party {  // a connection
     Peer peer;
-    std::optional<Wishes> wishes;  // a client's
+    std::optional<Wishes> wishes;  // once it has greeted
     std::size_t places_to_come = 0;
     bool is_client = false;                          // accepted
     std::optional<node::TermsAsk> set_by_hand = {};  // `cuvmm set`
-    std::optional<std::uint32_t> cap_wish = {};      // of one that takes part in sharing time
+    std::optional<std::uint32_t> cap_wish = {};      // of a client that shares device time
     std::optional<std::uint32_t> cap_by_hand = {};
   };
   struct Move {
@@ -92,7 +92,7 @@ class Broker {
     bool is_open = true;
   };
 
-  // A client's messages.
+  // Messages of clients.
   bool on(ConnectionId id, Party& party, const node::Greeting& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::HeldAlready& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::LeaseAsk& said, node::Microseconds now);
@@ -109,23 +109,23 @@ class Broker {
   }
   bool accept(ConnectionId id, Party& party, node::Microseconds now);
 
-  // An observer's.
+  // Messages of observers.
   bool observe(ConnectionId id, const Party& party, const node::ObserverMessage& said,
                node::Microseconds now);
   void show_state(ConnectionId id, node::Microseconds now) const;
-  // nullptr where it may.
+  // Returns nullptr if `by` may change terms.
   const char* why_may_not_change(const Party& by, std::uint16_t version) const;
   node::ObserverAnswer change_terms(const Party& by, const node::TermsAsk& asked,
                                     node::Microseconds now);
   node::ObserverAnswer change_cap(const Party& by, const node::TimeTermsAsk& asked,
                                   node::Microseconds now);
 
-  // Of the devices' time (broker_time.cpp).
+  // Device time (broker_time.cpp).
   node::TimeTerms time_terms(ConnectionId id, const Party& party) const;
   void renew_time_terms(node::Microseconds now);
   void show_time(ConnectionId id, node::ClientId client) const;
 
-  // What the client is entitled to: its wishes, as far as the rules and its user allow.
+  // The client's entitlement: its wishes, as far as the rules and its user allow them.
   node::ClientTerms entitle(const Party& party) const;
 
   node::Decisions tell(const node::NodeEvent& event, node::Microseconds now);
@@ -150,7 +150,7 @@ class Broker {
   ServiceConfig config_;
   node::NodePolicy policy_;
   TimeKeeper time_;
-  std::map<ConnectionId, Party> parties_;  // a client's number is its connection's
+  std::map<ConnectionId, Party> parties_;  // a client's ID is its connection's ID
   std::deque<Move> moves_;
   std::optional<node::Microseconds> began_;
   NodeHistory history_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What observers of the node are shown, and terms that are changed by hand.
+// Shows the state to observers, and lets them change terms.
 #include "base/log.hpp"
 #include "daemon/broker.hpp"
 
@@ -28,7 +28,7 @@ const char* words_for(ReclaimStep step) {
 bool Broker::observe(ConnectionId id, const Party& party, const ObserverMessage& said,
                      Microseconds now) {
   const auto answer = [&](const ObserverMessage& words) { send_(id, encode_observed(words)); };
-  // A service of one user shows nothing to others; that of the machine shows all to everybody.
+  // A user's service is visible only to that user and root; the machine's service, to all users.
   const bool may_look = settings_.serves == Serves::AllUsers || party.peer.user == settings_.user ||
                         party.peer.user == 0;
   if (const auto* const ask = std::get_if<StateAsk>(&said)) {
@@ -100,7 +100,7 @@ void Broker::show_state(ConnectionId id, Microseconds now) const {
   show(StateEnd{.up_for = now - began_.value_or(now)});
 }
 
-// Those who have been asked for memory on behalf of somebody, else those whose turn it is.
+// The clients that have been asked for memory of the place, or else those with a turn.
 std::string Broker::awaited_by(ClientId client, PlaceId place) const {
   if (policy_.waited_for(client, place) == 0) return "";
   std::string names;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The books as metrics and the live view show them.
+// The state as metrics and the live view show it.
 #include "daemon/broker.hpp"
 
 namespace cuvmm::daemon {
@@ -45,6 +45,11 @@ observe::Snapshot Broker::snapshot(Microseconds now) const {
     client.weight = facts.terms.weight;
     client.priority = facts.terms.priority;
     client.tally = history_.tally_of(id, now);
+    if (time_.knows(id)) {
+      const TimeUse use = time_.use_of(id);
+      client.time = observe::TimeSample{
+          .cap = time_.cap_of(id), .held_us = use.held, .waited_us = use.waited};
+    }
     bool waits = false;
     for (const auto& [place, wish] : party->second.wishes->places) {
       const MemoryShare share = facts.terms.share_at(place);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of devices, as the broker has to do with it.
+// The broker's part in sharing device time.
 #include "daemon/broker.hpp"
 
 namespace cuvmm::daemon {

@@ -22,7 +22,7 @@ constexpr std::int64_t least_priority = -100;
 constexpr std::int64_t most_priority = 100;
 constexpr std::int64_t most_weight = 10'000;
 
-// Reads one file. The first problem is what is reported.
+// Reads one file. Reports only the first problem.
 class ConfigParser {
  public:
   ConfigParser(std::string path, Serves serves) : path_(std::move(path)), serves_(serves) {}
@@ -50,7 +50,7 @@ class ConfigParser {
  private:
   void read_capacity(const toml::node& node) {
     const toml::table* const table = node.as_table();
-    if (table == nullptr) return problem(node, "capacity", "it has to be a table: [capacity]");
+    if (table == nullptr) return problem(node, "capacity", "must be a table: [capacity]");
     for (const auto& [key, value] : *table) {
       const auto size = size_of(value, key.str());
       if (!size) return;
@@ -64,7 +64,7 @@ class ConfigParser {
 
   void read_time(const toml::node& node) {
     const toml::table* const table = node.as_table();
-    if (table == nullptr) return problem(node, "time", "it has to be a table: [time]");
+    if (table == nullptr) return problem(node, "time", "must be a table: [time]");
     for (const auto& [key, value] : *table) {
       if (key != "policy") {
         problem(value, key.str(), "there is no such key; allowed is policy");
@@ -78,10 +78,10 @@ class ConfigParser {
 
   void read_clients(const toml::node& node) {
     const toml::array* const rules = node.as_array();
-    if (rules == nullptr) return problem(node, "client", "it has to be a list: [[client]]");
+    if (rules == nullptr) return problem(node, "client", "must be a list: [[client]]");
     for (const toml::node& rule : *rules) {
       const toml::table* const table = rule.as_table();
-      if (table == nullptr) return problem(rule, "client", "it has to be a list: [[client]]");
+      if (table == nullptr) return problem(rule, "client", "must be a list: [[client]]");
       read_client(*table);
     }
   }
@@ -107,7 +107,7 @@ class ConfigParser {
       read_user(rule, value);
     } else if (key == "cgroup") {
       rule.cgroup = text_of(value, key);
-      if (!rule.cgroup.starts_with('/')) problem(value, key, "it has to begin with /");
+      if (!rule.cgroup.starts_with('/')) problem(value, key, "must begin with /");
     } else if (key == "guarantee") {
       rule.guarantee = size_of(value, key).value_or(0);
     } else if (key == "limit") {
@@ -140,14 +140,14 @@ class ConfigParser {
   std::string text_of(const toml::node& value, std::string_view key) {
     const auto text = value.value<std::string>();
     if (text && value.is_string() && !text->empty()) return *text;
-    problem(value, key, "it has to be text in quotes");
+    problem(value, key, "must be text in quotes");
     return {};
   }
 
   std::optional<Size> size_of(const toml::node& value, std::string_view key) {
     const auto text = value.value<std::string>();
     const auto size = text && value.is_string() ? OptionType<Bytes>::read(*text) : std::nullopt;
-    if (!size) problem(value, key, "it has to be a size in quotes, as \"16G\"");
+    if (!size) problem(value, key, "must be a size in quotes, such as \"16G\"");
     if (!size) return std::nullopt;
     return size->value;
   }
@@ -157,7 +157,7 @@ class ConfigParser {
     const auto number = value.value<std::int64_t>();
     if (number && value.is_integer() && *number >= least && *number <= most) return *number;
     problem(value, key,
-            "it has to be a whole number from " + std::to_string(least) + " to " +
+            "must be a whole number from " + std::to_string(least) + " to " +
                 std::to_string(most));
     return least;
   }

@@ -12,26 +12,27 @@
 
 namespace cuvmm::daemon {
 
-// What clients that fit are entitled to, at each device. All that is named has to fit.
+// The entitlement of matching clients at each device. A client matches if all criteria that are set
+// match.
 struct ClientRule {
   std::string name;
   std::optional<uid_t> user;
-  std::string cgroup;  // it, and those below it
+  std::string cgroup;  // this cgroup and those below it
   Size guarantee = 0;
   std::optional<Size> limit;
   std::optional<std::uint32_t> weight;
   std::optional<int> priority;
   std::optional<std::uint32_t> cap;  // percent of each device's time
-  unsigned line = 0;                 // in the file
+  unsigned line = 0;                 // in the configuration file
 };
 
 struct ServiceConfig {
-  std::map<std::string, Size> capacity;  // by number or UUID of the device
+  std::map<std::string, Size> capacity;  // by the device's index or UUID
   std::optional<Size> host;
   std::vector<ClientRule> rules;
   node::TimeSettings time;
 
-  Size guaranteed() const;  // to one client of each rule
+  Size guaranteed() const;  // with one client for each rule
 };
 
 struct ConfigRead {
@@ -40,11 +41,11 @@ struct ConfigRead {
   bool ok() const { return problem.empty(); }
 };
 
-// Whose clients a service serves. A name is what a client says of itself, so for several users a
-// rule that gives something away has to name the user or the cgroup.
+// Whose clients a service serves. Clients choose their own names, so if there are several users, a
+// rule with a guarantee or a raised priority must name a user or a cgroup.
 enum class Serves : std::uint8_t { OneUser, AllUsers };
 
-// "share", …
+// Reads "off", "share", "priority" or "turns".
 std::optional<node::TimeRule> read_time_rule(const std::string& text);
 
 ConfigRead read_config(const std::string& path, Serves serves);

@@ -11,7 +11,7 @@
 
 namespace cuvmm::daemon {
 
-// NVML's binary interface, which is a fixed one; its header is in no package that a build needs.
+// NVML's stable binary interface. The build does not depend on any package with its header.
 using NvmlHandle = struct NvmlOpaque*;
 struct NvmlMemoryInfo {
   unsigned long long total;

@@ -21,17 +21,17 @@ struct NodeDevice {
   Size memory = 0;
 };
 
-// What is used of a device, and by whom as far as NVML tells.
+// A device's memory in use, and the processes that NVML reports for it.
 struct DeviceUse {
   Size used = 0;
   std::map<pid_t, Size> processes;
 };
 
-// This machine's devices as NVML sees them. It is looked up when the service runs, so one binary
-// serves every machine.
+// This machine's devices as NVML sees them. The library is loaded at run time, so one binary serves
+// every machine.
 class Nvml {
  public:
-  // NotFound where there is no such library, NotSupported where it lacks a function.
+  // NotFound if the library cannot be loaded, NotSupported if it lacks a function.
   static Result<Nvml> load(const char* library = "libnvidia-ml.so.1");
 
   Nvml(Nvml&&) noexcept;
@@ -47,11 +47,11 @@ class Nvml {
   std::unique_ptr<Calls> calls_;
 };
 
-// "GPU-…" as NVML and nvidia-smi write it.
+// "GPU-…", the format of NVML and nvidia-smi.
 std::string print_uuid(const node::PlaceUuid& uuid);
 std::optional<node::PlaceUuid> read_uuid(const std::string& text);
 
-// All of the host's memory but what the system needs itself.
+// The host's memory, less a reserve for the system.
 Size host_capacity();
 
 }  // namespace cuvmm::daemon

@@ -81,13 +81,13 @@ void NodeHistory::before(const ClientCame& event, Microseconds now) {
   const bool is_taken = std::any_of(clients_.begin(), clients_.end(), [&](const auto& one) {
     return one.second.label == known.label;
   });
-  // A connection's number is never used again.
+  // Connection IDs are never reused.
   if (is_taken) known.label += "#" + std::to_string(event.client);
   clients_.insert_or_assign(event.client, std::move(known));
   add(NodeEventKind::Joined, event.client, now);
 }
 
-// The only event that is undone: the client has never been there.
+// The only event that is amended: the client never joined.
 void NodeHistory::after(const TermsRefused& decision, Microseconds) {
   if (events_.empty() || events_.back().sample.kind != NodeEventKind::Joined) return;
   events_.back().sample.outcome = "refused";
@@ -118,7 +118,7 @@ void NodeHistory::before(const RequestCancelled& event, Microseconds now) {
   sample.device = names_.place(found->second.place);
   sample.asked = found->second.bytes;
   sample.took_us = now - found->second.since;
-  sample.cause = "gave up waiting";
+  sample.cause = "timed out";
   note_wait(event.client, event.request, now);
 }
 
@@ -126,7 +126,7 @@ void NodeHistory::after(const LeaseGranted& decision, Microseconds now) {
   note_wait(decision.client, decision.request, now);
 }
 
-// What is not to be had at once is asked for again, by a request that waits.
+// After NotAtOnce, the client asks again with a request that waits.
 void NodeHistory::after(const LeaseRefused& decision, Microseconds now) {
   const auto waited = waiting_.find({decision.client, decision.request});
   const Microseconds since = waited == waiting_.end() ? now : waited->second.since;
@@ -148,7 +148,7 @@ void NodeHistory::after(const LeaseRefused& decision, Microseconds now) {
   if (Known* const known = find(decision.client)) ++known->tally.refusals[{place, decision.why}];
 }
 
-// A client that asks again and again would leave no room for what else happens.
+// Merge repeated refusals, so that a client that keeps asking does not crowd out other events.
 bool NodeHistory::note_again(const NodeEventSample& refused, Microseconds now) {
   constexpr std::size_t looked_at = 8;
   const std::size_t count = std::min(events_.size(), looked_at);

@@ -14,8 +14,8 @@
 
 namespace cuvmm::daemon {
 
-// What the policy has done so far, for those who look: a tally for each client, and the latest
-// events with their causes.
+// The policy's history for observers: a tally for each client, and the latest events with their
+// causes.
 class NodeHistory {
  public:
   struct Names {
@@ -25,10 +25,10 @@ class NodeHistory {
   };
   explicit NodeHistory(Names names) : names_(std::move(names)) {}
 
-  // One event of the policy, and what it decided.
+  // Records one event and the policy's decisions on it.
   void note(const node::NodeEvent& event, const node::Decisions& decisions, node::Microseconds now);
 
-  // The name that no other client has; stays as long as the client.
+  // The client's unique name, which it keeps as long as it is connected.
   std::string label_of(node::ClientId client) const;
   observe::ClientTally tally_of(node::ClientId client, node::Microseconds now) const;
   // How long the oldest request has waited.
@@ -41,7 +41,7 @@ class NodeHistory {
     std::string label;
     uid_t user = 0;
     observe::ClientTally tally = {};
-    node::Microseconds turn_since = 0;  // 0: it has none
+    node::Microseconds turn_since = 0;  // 0: it has no turn
   };
   struct Waiting {
     node::PlaceId place = 0;
@@ -51,7 +51,7 @@ class NodeHistory {
   struct Happened {
     observe::NodeEventSample sample;
     node::Microseconds at = 0;
-    node::Revision revision = 0;  // of a reclaim that is open
+    node::Revision revision = 0;  // of a reclaim request
     node::ReclaimStep step = {};
   };
 

@@ -30,7 +30,7 @@ struct DaemonRequest {
   bool simulated = false;
   bool check = false;
   bool all_users = false;
-  std::string time;  // a policy's name; empty: the configuration's
+  std::string time;  // a policy's name; empty: from the configuration
   std::string log_level = "info";
   std::vector<std::string> http;
   std::string http_token_file;
@@ -41,7 +41,7 @@ void complain(const std::string& text) {
   std::fprintf(stderr, "cuvmmd: %s\n", text.c_str());
 }
 
-// Where nobody says otherwise: root serves the machine, everybody else himself.
+// The default: root serves the machine, other users serve themselves.
 Result<std::string> usual_socket(Serves serves) {
   const std::vector<std::string> usual = node::usual_service_sockets();
   if (serves == Serves::AllUsers) {
@@ -56,7 +56,7 @@ Result<std::string> usual_socket(Serves serves) {
   return usual.front();
 }
 
-// What systemd hands over: descriptors from 3 on, that of HTTP after that of clients.
+// The sockets passed by systemd, from descriptor 3 on: first the clients', then that for HTTP.
 struct InheritedSockets {
   std::optional<int> clients;
   std::optional<int> http;

@@ -15,8 +15,8 @@ namespace {
 #define SO_PEERPIDFD 77
 #endif
 
-// Of that very process, where the system can say so (Linux 6.5); else of the process that has its
-// number now.
+// The pidfd of the peer itself, if the kernel supports that (Linux 6.5); otherwise, of the process
+// that has its PID now.
 Fd pidfd_of(const Fd& connection, pid_t process) {
   int pidfd = -1;
   socklen_t size = sizeof pidfd;
@@ -27,7 +27,7 @@ Fd pidfd_of(const Fd& connection, pid_t process) {
   return Fd{static_cast<int>(::syscall(SYS_pidfd_open, process, 0))};
 }
 
-// "0::/system.slice/train.service" of the one hierarchy that systems have by now.
+// Reads the cgroup v2 line, such as "0::/system.slice/train.service".
 std::string cgroup_of(pid_t process) {
   std::ifstream file{"/proc/" + std::to_string(process) + "/cgroup"};
   std::string line;

@@ -11,17 +11,17 @@
 
 namespace cuvmm::daemon {
 
-// Who is at the other end of a connection, as the system says.
+// The process at the other end of a connection, as the kernel reports it.
 struct Peer {
-  pid_t process = 0;  // 0: of another namespace
+  pid_t process = 0;  // 0: in another PID namespace
   uid_t user = 0;
-  std::string cgroup;  // empty where it cannot be told
-  Fd pidfd;            // readable once the process has ended; closed where there is none
+  std::string cgroup;  // empty if unknown
+  Fd pidfd;            // readable once the process has ended; closed if unavailable
 };
 
 Result<Peer> identify(const Fd& connection);
 
-// Whether all that the rule names fits; `name` is what the peer calls itself.
+// Whether the peer meets all criteria of the rule. `name` is the peer's own choice.
 bool fits(const ClientRule& rule, const Peer& peer, const std::string& name);
 
 }  // namespace cuvmm::daemon

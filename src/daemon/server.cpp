@@ -22,12 +22,12 @@ namespace {
 
 constexpr const char* serving_node = "serve the node";
 constexpr std::size_t most_connections = 1024;
-constexpr std::size_t most_unsent = 1024;  // packets to one that does not read
-// One that talks without end gets so many messages a second, and as many at once.
+constexpr std::size_t most_unsent = 1024;  // packets to a client that does not read
+// The rate and burst limit for messages from one client.
 constexpr double messages_per_second = 20'000;
-constexpr int most_at_a_time = 64;           // before others have their turn
+constexpr int most_at_a_time = 64;           // messages from one client before others are served
 constexpr long poll_every_ns = 250'000'000;  // NVML
-constexpr int quiet_polls = 4;               // one of so many is made while nobody says anything
+constexpr int quiet_polls = 4;               // while clients are silent, only every fourth is made
 
 constexpr std::uint64_t id_bits = 56;
 
@@ -84,7 +84,7 @@ Result<std::unique_ptr<Server>> Server::open(const ServerSettings& settings,
   self->devices_ = devices;
   BrokerSettings of_broker{.serves = settings.serves, .user = ::geteuid()};
   of_broker.devices = std::move(devices);
-  // A pause moves memory: so much a second is expected at least, pinning it included.
+  // A pause moves memory. Expect at least this rate, including the time to pin memory.
   of_broker.times.reclaim_within = 1'000'000;
   of_broker.times.guarantee_within = 2'000'000;
   of_broker.times.moved_per_second = GiB;
@@ -100,7 +100,7 @@ Result<std::unique_ptr<Server>> Server::open(const ServerSettings& settings,
       });
   if (const auto problem = self->broker_->configure(settings.read, now_us())) {
     CUVMM_LOG(Error, "%s", problem->c_str());
-    return Error::invalid(serving_node, "its configuration cannot be held");
+    return Error::invalid(serving_node, "its configuration cannot be satisfied");
   }
   server->web_ = TRY(Web::open(settings.web, settings.serves, *server->broker_));
   TRY(server->watch(server->web_->descriptor(), EPOLLIN, Source::Web, 0));
@@ -145,7 +145,7 @@ Result<void> Server::run() {
           break;
         case Source::Poll:
           drain(poll_timer_);
-          // Asking NVML is nearly all that an idle service does.
+          // NVML queries are nearly all of the work of an idle service.
           quiet_polls_ = std::exchange(has_heard_, false) ? 0 : quiet_polls_ + 1;
           if (quiet_polls_ % quiet_polls == 0) poll_use();
           break;
@@ -169,7 +169,7 @@ Result<void> Server::run() {
           break;
       }
     }
-    end_those_that_are_ending();
+    close_ending_connections();
   }
 }
 
@@ -215,7 +215,7 @@ void Server::let_in() {
     if (!socket.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EMFILE && errno != ENFILE) return;
-      // Else the one who waits would be reported for ever.
+      // Otherwise epoll would report the waiting client forever.
       CUVMM_LOG_RARELY(Warning, "no descriptors are left; clients are turned away");
       spare_.close();
       Fd turned_away{::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC)};
@@ -238,7 +238,7 @@ void Server::let_in() {
     if (!watch(connection.socket.number(), EPOLLIN | EPOLLRDHUP, Source::Connection, id).ok()) {
       continue;
     }
-    // Its socket may live on in a child that it forked.
+    // The socket may outlive the process in a forked child.
     if (connection.pidfd >= 0) {
       static_cast<void>(watch(connection.pidfd, EPOLLIN, Source::Process, id).ok());
     }
@@ -269,7 +269,7 @@ void Server::receive(ConnectionId id) {
         got > 0 && may_say_more(connection) &&
         broker_->said(id, std::span{packet}.first(static_cast<std::size_t>(got)), now_us());
     if (is_heard) continue;
-    if (got > 0) CUVMM_LOG_RARELY(Warning, "a client said what is no message, or too much");
+    if (got > 0) CUVMM_LOG_RARELY(Warning, "a client sent an invalid message, or too many: its connection is closed");
     connection.is_ending = some_are_ending_ = true;
   }
 }
@@ -313,8 +313,9 @@ void Server::want_room(ConnectionId id, Connection& connection, bool wanted) con
   ::epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, connection.socket.number(), &event);
 }
 
-// What one leaves may make others' requests come true, and end somebody else in turn.
-void Server::end_those_that_are_ending() {
+// Memory that a client leaves behind may settle other requests, and thereby end further
+// connections.
+void Server::close_ending_connections() {
   while (some_are_ending_) {
     some_are_ending_ = false;
     for (auto next = connections_.begin(); next != connections_.end();) {
@@ -323,7 +324,7 @@ void Server::end_those_that_are_ending() {
         continue;
       }
       const ConnectionId id = next->first;
-      next = connections_.erase(next);  // its pidfd ends with the broker's record
+      next = connections_.erase(next);  // the broker's record still owns its pidfd
       broker_->gone(id, now_us());
     }
   }

@@ -15,39 +15,39 @@
 namespace cuvmm::daemon {
 
 struct ServerSettings {
-  std::string socket;                    // where it listens, unless it was handed a socket
-  std::optional<int> inherited;          // by systemd
-  std::string config;                    // the file that is read again at SIGHUP; empty: none
-  ServiceConfig read;                    // what it says now, and what the command line said
-  std::map<std::string, Size> capacity;  // of the command line, which goes before the file's
+  std::string socket;                    // where it listens, unless it inherited a socket
+  std::optional<int> inherited;          // from systemd
+  std::string config;                    // the file to read again at SIGHUP; empty: none
+  ServiceConfig read;                    // its contents, overridden by the command line
+  std::map<std::string, Size> capacity;  // from the command line, which overrides the file
   std::optional<node::TimeRule> time;    // the same
   Serves serves = Serves::OneUser;
   WebOptions web;
 };
 
-// The service's sockets: one thread that waits for clients, timers and signals, and hands what they
-// say to the broker. A client that sends garbage or too many messages, or does not read what it
-// is sent, loses its connection; nobody else notices.
+// The service's event loop: one thread that waits for clients, timers and signals, and passes
+// clients' messages to the broker. A client that sends garbage or too many messages, or does not
+// read its own, is disconnected without affecting others.
 class Server {
  public:
-  // AlreadyExists where a service listens there.
+  // AlreadyExists if another service listens there.
   static Result<std::unique_ptr<Server>> open(const ServerSettings& settings,
                                               std::vector<NodeDevice> devices,
                                               std::optional<Nvml> nvml);
 
-  // Until SIGTERM or SIGINT.
+  // Runs until SIGTERM or SIGINT.
   Result<void> run();
 
  private:
   struct Connection {
     Fd socket;
-    int pidfd = -1;  // the broker's
+    int pidfd = -1;  // owned by the broker
     struct Unsent {
       std::vector<std::byte> packet;
-      Fd descriptor = {};  // that goes with it
+      Fd descriptor = {};  // sent along with it
     };
-    std::deque<Unsent> unsent = {};  // while the other side does not read
-    double tokens = 0;               // for messages
+    std::deque<Unsent> unsent = {};  // until the other side reads
+    double tokens = 0;               // messages that the client may send now
     node::Microseconds tokens_at = 0;
     bool is_ending = false;
     bool wants_room = false;
@@ -66,7 +66,7 @@ class Server {
   void send(ConnectionId id, std::vector<std::byte> packet, Fd descriptor = {});
   void flush(ConnectionId id, Connection& connection);
   void want_room(ConnectionId id, Connection& connection, bool wanted) const;
-  void end_those_that_are_ending();
+  void close_ending_connections();
 
   const ServerSettings settings_;
   std::optional<share::ListeningSocket> own_socket_;
@@ -76,7 +76,7 @@ class Server {
   Fd timer_;
   Fd poll_timer_;
   Fd signals_;
-  Fd spare_;  // closed for a moment to refuse somebody when there are no descriptors left
+  Fd spare_;  // closed briefly to turn a client away when no descriptors are left
   std::optional<Nvml> nvml_;
   std::vector<NodeDevice> devices_;
   std::unique_ptr<Broker> broker_;
@@ -84,7 +84,7 @@ class Server {
   std::map<ConnectionId, Connection> connections_;
   ConnectionId last_id_ = 0;
   bool some_are_ending_ = false;
-  bool has_heard_ = true;  // of a client since NVML was last polled
+  bool has_heard_ = true;  // from a client since the last poll
   int quiet_polls_ = 0;
 };
 

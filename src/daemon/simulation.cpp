@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/beside_us.hpp"
+#include "base/installed_file.hpp"
 #include "base/option_types.hpp"
 #include "base/sim_options.hpp"
 
@@ -31,7 +31,7 @@ std::optional<std::string> set_simulation(const std::string& text) {
 Result<Nvml> load_nvml(bool is_simulated) {
   if (!is_simulated) return Nvml::load();
   const std::string library = TRY(
-      find_beside_us("cuvmm/sim/libnvidia-ml.so.1", "find the simulated driver's libnvidia-ml"));
+      find_installed_file("cuvmm/sim/libnvidia-ml.so.1", "find the simulated driver's libnvidia-ml"));
   return Nvml::load(library.c_str());
 }
 

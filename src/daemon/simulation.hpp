@@ -8,8 +8,8 @@
 
 namespace cuvmm::daemon {
 
-// What --sim says, as "card=mine,memory=8G", into this process' environment, where the simulated
-// driver looks for it. Returns what is wrong with it.
+// Puts the value of --sim, such as "card=mine,memory=8G", into this process' environment, where the
+// simulated driver reads it. Returns the problem with the value, if any.
 std::optional<std::string> set_simulation(const std::string& text);
 
 // The machine's NVML, or the simulated driver's.

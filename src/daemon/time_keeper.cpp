@@ -21,7 +21,7 @@ namespace {
 
 constexpr Microseconds beat_every = 100'000;
 
-// What nobody can make smaller, so that reading it never faults.
+// Sealed against shrinking, so that reading the board never faults.
 Fd make_board_file() {
   Fd file{::memfd_create("cuvmm-grants", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   const bool is_made =
@@ -30,7 +30,7 @@ Fd make_board_file() {
   return is_made ? std::move(file) : Fd{};
 }
 
-// By a signal or a debugger.
+// Whether a signal or a debugger has stopped the process.
 bool is_stopped_now(pid_t process) {
   if (process <= 0) return false;
   std::ifstream file{"/proc/" + std::to_string(process) + "/stat"};
@@ -59,7 +59,7 @@ std::optional<int> TimeKeeper::came(ClientId client, pid_t process, const TimeTe
                                                MAP_SHARED, file.number(), 0)
                                       : MAP_FAILED;
   if (memory == MAP_FAILED) {
-    CUVMM_LOG_RARELY(Warning, "no memory for a client's board; its launches wait for nobody");
+    CUVMM_LOG_RARELY(Warning, "no memory for a client's board; its device time is not shared");
     return {};
   }
   Client& known = clients_[client];
@@ -149,7 +149,7 @@ void TimeKeeper::tell(const TimePolicy::Decisions& decisions) {
   }
 }
 
-// Waiting threads see by it that the service lives.
+// The heartbeat tells waiting threads that the service is alive.
 void TimeKeeper::beat(Microseconds now) {
   beaten_at_ = now;
   for (auto& [id, client] : clients_) {

@@ -14,21 +14,22 @@
 
 namespace cuvmm::daemon {
 
-// The policy of device time, and the boards that carry it to clients. What a client writes
-// on its board is not trusted: it decides about nothing but that client's own time.
+// Applies the time policy through the boards shared with clients. A client's entries on its board
+// are not trusted: they affect only that client's own time.
 class TimeKeeper {
  public:
   explicit TimeKeeper(std::vector<NodeDevice> devices) : devices_(std::move(devices)) {}
 
   void configure(const node::TimeSettings& settings, node::Microseconds now);
 
-  // The descriptor of its board, which stays ours; nothing where there is no memory for one.
+  // Returns the descriptor of the client's board, which TimeKeeper owns; nothing if there is no
+  // memory for a board.
   std::optional<int> came(node::ClientId client, pid_t process, const node::TimeTerms& terms,
                           node::Microseconds now);
   void uses(node::ClientId client, node::PlaceId device, node::Microseconds now);
   void terms_changed(node::ClientId client, const node::TimeTerms& terms, node::Microseconds now);
   void left(node::ClientId client, node::Microseconds now);
-  // It has written on its board.
+  // The client has changed its board.
   void news(node::ClientId client, node::Microseconds now);
   void has_memory_turn(node::ClientId client, bool has, node::Microseconds now);
 
@@ -38,11 +39,11 @@ class TimeKeeper {
   bool knows(node::ClientId client) const { return clients_.contains(client); }
   std::uint32_t cap_of(node::ClientId client) const;
   node::TimeUse use_of(node::ClientId client) const { return policy_.use_of(client); }
-  // On any device.
+  // Whether it competes with others on any device.
   bool competes(node::ClientId client) const;
 
  private:
-  // A board's mapping ends with it.
+  // Unmaps a board.
   struct Unmap {
     void operator()(node::GrantBoard* board) const;
   };
@@ -64,7 +65,7 @@ class TimeKeeper {
   const std::vector<NodeDevice> devices_;
   node::TimePolicy policy_;
   std::map<node::ClientId, Client> clients_;
-  std::uint32_t last_number_ = 0;  // of a grant
+  std::uint32_t last_number_ = 0;  // sequence number of a grant
   node::Microseconds beaten_at_ = 0;
 };
 

@@ -60,7 +60,7 @@ Result<std::unique_ptr<Web>> Web::open(const WebOptions& options, Serves serves,
   return web;
 }
 
-// A user's own service shows nothing to others.
+// Only its own user and root may see a user's own service.
 std::optional<observe::WebViewer> Web::viewer_of(uid_t user) const {
   if (user == 0 || user == ::geteuid()) return observe::WebViewer{.sees_all = true};
   if (serves_ == Serves::OneUser) return {};
@@ -80,6 +80,10 @@ std::string Web::metrics(const observe::WebViewer& viewer, observe::MetricFormat
 
 std::string Web::state(const observe::WebViewer& viewer) {
   return print_json(snapshot_for(viewer));
+}
+
+std::string Web::client(const observe::WebViewer& viewer, const std::string& label) {
+  return print_client_json(snapshot_for(viewer), label);
 }
 
 }  // namespace cuvmm::daemon

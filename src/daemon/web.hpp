@@ -9,13 +9,13 @@ namespace cuvmm::daemon {
 
 struct WebOptions {
   std::vector<observe::WebAddress> addresses;
-  std::string usual_socket;      // served too, if it can be had; empty: there is none
-  std::optional<int> inherited;  // a Unix socket, by systemd
-  std::string token_file;        // its first line is the token; empty: there is none
+  std::string usual_socket;      // also served if it can be opened; empty: none
+  std::optional<int> inherited;  // a Unix socket from systemd
+  std::string token_file;        // its first line is the token; empty: none
   observe::ShowsArguments arguments = observe::ShowsArguments::No;
 };
 
-// The service as a source of metrics and of the live view, and the server that serves them.
+// Serves the metrics and the live view of the node service.
 class Web final : public observe::WebSource {
  public:
   static Result<std::unique_ptr<Web>> open(const WebOptions& options, Serves serves,
@@ -29,6 +29,7 @@ class Web final : public observe::WebSource {
   std::optional<observe::WebViewer> viewer_of(uid_t user) const override;
   std::string metrics(const observe::WebViewer& viewer, observe::MetricFormat format) override;
   std::string state(const observe::WebViewer& viewer) override;
+  std::string client(const observe::WebViewer& viewer, const std::string& label) override;
 
  private:
   Web(observe::ShowsArguments arguments, Serves serves, const Broker& broker)

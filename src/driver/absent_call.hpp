@@ -5,8 +5,8 @@
 
 namespace cuvmm {
 
-// The row whose missing function this thread called last; absent functions set it (load.cpp).
-// Every check() takes it back, so that a later refusal is not put down to it.
+// The row of the missing function that this thread called last; set by the stand-ins for absent
+// functions (load.cpp). Every check() clears it, so that a later error is not attributed to it.
 extern constinit thread_local const CallInfo* last_absent_call;
 
 }  // namespace cuvmm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What driver_api.def says, as C++: one Call per row, and what is known of each.
+// driver_api.def as C++: one Call per row, and the row's properties.
 #pragma once
 
 #include <array>
@@ -21,19 +21,19 @@ enum class Call : std::uint16_t {
 
 enum class Need : std::uint8_t { Required, Optional };
 
-// Which form a call has beside the one where stream 0 is the legacy stream.
+// The form that a call has besides the one in which stream 0 is the legacy stream.
 enum class Flavours : std::uint8_t {
-  Legacy,         // only that one
-  LegacyAndPtds,  // symbol_ptds: an implicit stream that means the thread's own
-  LegacyAndPtsz,  // symbol_ptsz: stream 0 means the thread's own
+  Legacy,         // no other form
+  LegacyAndPtds,  // symbol_ptds: the implicit stream is the thread's default stream
+  LegacyAndPtsz,  // symbol_ptsz: stream 0 is the thread's default stream
 };
 
 struct CallInfo {
   std::string_view name;
   const char* symbol;
-  const char* per_thread_symbol;  // nullptr where there is none
+  const char* per_thread_symbol;  // nullptr if there is none
   int since;
-  int until;  // Now, or the version that replaced it
+  int until;  // Now, or the version that replaced this signature
   Flavours flavours;
   Effect effect;
   Need need;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way our own code sees cuda.h: with every version of every signature declared, and with
-// no macro that turns cuMemAlloc into cuMemAlloc_v2.
+// How cuvmm includes cuda.h: with every version of every signature declared, and without the macros
+// that turn cuMemAlloc into cuMemAlloc_v2.
 #pragma once
 
 #ifndef __CUDA_API_VERSION_INTERNAL

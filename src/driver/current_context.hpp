@@ -5,7 +5,7 @@
 
 namespace cuvmm {
 
-// nullptr where the thread has none.
+// nullptr if the thread has none.
 inline CUcontext current_context(const Driver& driver) {
   CUcontext context = nullptr;
   return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
@@ -29,7 +29,7 @@ class InContext {
   InContext(const InContext&) = delete;
   InContext& operator=(const InContext&) = delete;
 
-  // False where the context is gone.
+  // False if the context no longer exists.
   bool ok() const { return answer_ == CUDA_SUCCESS; }
   CUresult answer() const { return answer_; }
 
@@ -39,7 +39,7 @@ class InContext {
   bool pushed_ = false;
 };
 
-// -1 where the context is gone.
+// -1 if the context no longer exists.
 inline int device_of(const Driver& driver, CUcontext context) {
   const InContext in_context{driver, context};
   CUdevice device = -1;

@@ -12,7 +12,7 @@ inline Result<int> device_attribute(const Driver& driver, CUdevice_attribute whi
   return value;
 }
 
-// A driver that has not heard of an attribute cannot do what it stands for.
+// A driver that does not know an attribute lacks the feature that it describes.
 inline int device_attribute_or(int otherwise, const Driver& driver, CUdevice_attribute which,
                                int device) {
   int value = 0;

@@ -30,7 +30,7 @@ ErrorKind kind_of(CUresult answer) {
 
 constinit thread_local const CallInfo* last_absent_call = nullptr;
 
-// The members come first, two a row, in the order of driver_api.def.
+// The members come first, two per row, in the order of driver_api.def.
 static_assert(std::is_standard_layout_v<Driver> &&
               offsetof(Driver, version) == call_count * sizeof(FunctionPair));
 

@@ -13,7 +13,7 @@ namespace {
 constexpr int oldest_driver = 11000;
 constexpr int per_thread_since = 7000;
 
-// Stands where the driver has no such function.
+// Stands in for a function that the driver lacks.
 template <Call call, class Function>
 struct Absent;
 template <Call call, class... Arguments>
@@ -36,10 +36,10 @@ class SymbolSource {
     return reinterpret_cast<Function>(doors_.symbol(library_, symbol));
   }
 
-  // cuGetProcAddress first: it is how the driver wants to be asked. It may answer with another
-  // signature than the row's where a newer one took the name over below `since`, so a row that
-  // has been replaced is asked for by its symbol, which cannot be mistaken. Per-thread
-  // forms are not known to it below the version that brought them.
+  // Prefer cuGetProcAddress, the interface that the driver recommends. Its answer may have another
+  // signature than the row's if a newer one took over the name below `since`, so a replaced row is
+  // looked up by its symbol, which is unambiguous. cuGetProcAddress does not know per-thread forms
+  // below the version that introduced them.
   void* find(const CallInfo& call, const char* symbol, cuuint64_t flags, int driver_version) const {
     if (driver_version < call.since) return nullptr;
     const bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
@@ -66,7 +66,7 @@ class SymbolSource {
   PFN_cuGetProcAddress_v11030 get_v1_;
 };
 
-// The addresses of a row's two forms, or of what stands for them.
+// The addresses of a row's two forms, or of their stand-ins.
 struct Forms {
   void* legacy;
   void* per_thread;

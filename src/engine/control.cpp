@@ -16,22 +16,22 @@ namespace {
 
 constexpr Duration no_time{0};
 constexpr Duration a_moment{2'000'000};
-// With what the thread of Control's own is at, which is never much at a time.
+// For the upkeep thread, whose steps are short.
 constexpr Duration upkeep_at_most{10'000'000};
 
-// The socket of this process, for the process' end: nothing is joined then.
+// The socket of this process, for use at exit, when no thread is joined.
 std::atomic<share::ControlSocket*> open_socket{nullptr};
 
-// Whose thread must not call the driver when that ends.
+// Its thread must stay out of the driver once the process is ending.
 std::atomic<Control*> looking_after_host{nullptr};
 
-// Whose socket it is.
+// The owner of the socket.
 std::atomic<Control*> controlled{nullptr};
 std::atomic<bool> process_ends{false};
 
 void close_socket() {
   process_ends.store(true);
-  // A paused one is needed still: what the program has to do before it ends waits until it is
+  // A paused process still needs its socket: whatever it must do before exiting waits until it is
   // resumed.
   Control* const control = controlled.load();
   if (control != nullptr && control->is_paused()) return;
@@ -60,10 +60,10 @@ share::ControlAnswer as_answer(const Report& report) {
 
 }  // namespace
 
-// The thread that pauses or resumes, or the one that looks after memory.
+// Exclusive right to operate, for a thread that pauses or resumes, or for the upkeep thread.
 class Control::Alone {
  public:
-  // Waits so long for a pause or a resume that is under way, and so long for upkeep.
+  // Waits up to for_request for a pause or resume in progress, and up to for_upkeep for upkeep.
   Alone(std::atomic<Busy>& busy, Busy as, Duration for_request, Duration for_upkeep) : busy_(busy) {
     const std::uint64_t began = now_us();
     for (;;) {
@@ -150,12 +150,12 @@ void Control::place() {
   bool notes = false;
   uses_.begin_next_moment();
   for (DeviceMemory* device : memory_.served_devices()) {
-    notes |= placement_.look_after(*device, now_ns()) == Placement::Attention::Uses;
+    notes |= placement_.step(*device, now_ns()) == Placement::Attention::Uses;
   }
   LastUses::watch(notes ? &uses_ : nullptr);
 }
 
-Duration Control::look_once() {
+Duration Control::run_upkeep() {
   constexpr Duration shortest{100};
   constexpr Duration a_moment_of_use{100'000};
   constexpr Duration usual{50'000};
@@ -166,9 +166,9 @@ Duration Control::look_once() {
   bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
   for (DeviceMemory* device : memory_.served_devices()) {
     const Size mapped = memory_.spilled_free_on(device->ordinal());
-    has_more |= spill_ahead_.look_after(*device, mapped, now_ns());
+    has_more |= spill_ahead_.step(*device, mapped, now_ns());
   }
-  // The driver pins under a lock that the program's own calls need: they get as much of it.
+  // The driver pins under a lock that the program's calls need too, so rest for as long.
   const Duration took{now_us() - began};
   const Duration rest = has_more ? std::clamp(took, shortest, usual) : usual;
   if (places_.load() && now_us() >= next_placing_us_) {
@@ -188,15 +188,15 @@ void Control::publish() {
   }
 }
 
-void* Control::look_after_host(void* control) {
+void* Control::run_upkeep_thread(void* control) {
   ::pthread_setname_np(::pthread_self(), "cuvmm-host");
   for (;;) {
-    const Duration rest = static_cast<Control*>(control)->look_once();
+    const Duration rest = static_cast<Control*>(control)->run_upkeep();
     ::usleep(static_cast<useconds_t>(rest.count()));
   }
 }
 
-void Control::stay_out() {
+void Control::shut_down() {
   stays_out_.store(true);
   constexpr Duration a_second{1'000'000};
   const Alone what_is_under_way_is_over{busy_, Busy::Request, a_second, a_second};
@@ -204,14 +204,14 @@ void Control::stay_out() {
 
 void Control::stop_looking_after_host() {
   Control* const control = looking_after_host.load();
-  if (control != nullptr && control->process_ == ::getpid()) control->stay_out();
+  if (control != nullptr && control->process_ == ::getpid()) control->shut_down();
 }
 
 void Control::start_looking_after_host() {
   if (looks_after_host_.exchange(true)) return;
   process_ = ::getpid();
   if (looking_after_host.exchange(this) == nullptr) std::atexit(&Control::stop_looking_after_host);
-  if (!start_detached(&Control::look_after_host, this)) {
+  if (!start_detached(&Control::run_upkeep_thread, this)) {
     CUVMM_LOG(Warning, "cannot start the thread that releases pinned memory; it stays pinned");
   }
 }
@@ -251,7 +251,7 @@ void Control::start() {
     return;
   }
   controlled.store(this);
-  open_socket.store(new share::ControlSocket{std::move(*opened)});  // lives as long as the process
+  open_socket.store(new share::ControlSocket{std::move(*opened)});  // never freed
   static std::atomic<bool> registered{false};
   if (!registered.exchange(true)) std::atexit(&close_socket);
   if (!ahead_.is_none()) start_looking_after_host();

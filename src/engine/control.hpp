@@ -14,12 +14,13 @@
 
 namespace cuvmm {
 
-// By which a process is paused and resumed: from within, and by a socket where VMM_CONTROL=on. A
-// thread of its own has host memory ready for a pause and for what spills, and gives back what is
-// not needed.
+// Pauses and resumes the process, on request from within it or, with VMM_CONTROL=on, through a
+// socket. An upkeep thread pins host memory ahead of pauses and spilling, and releases what is not
+// needed.
 class Control {
  public:
-  // Host memory for so much is kept ready; what else is pinned goes back when idle for so long.
+  // Keeps `ahead` bytes of host memory ready; other pinned memory is released after `idle` of
+  // disuse.
   Control(const ProgramParts& dependencies, SizeLimit ahead, Duration idle = Duration{10'000'000})
       : memory_(dependencies.memory),
         ahead_(ahead),
@@ -28,17 +29,18 @@ class Control {
         placement_(dependencies, uses_),
         kernels_(dependencies.driver) {}
 
-  // Starts the thread that serves the socket. Where it cannot be had, one line says so.
+  // Starts the thread that serves the socket. Logs a warning if that fails.
   void start();
-  // Starts the thread that has memory pinned before it is needed, and gives it back.
+  // Starts the upkeep thread, which pins host memory before it is needed and releases it again.
   void start_looking_after_host();
-  // That thread moves spilled memory to the device where it is used much, and other memory out.
+  // Lets that thread move heavily used spilled memory to the device, and other memory off it.
   void start_placing() { places_.store(true); }
-  // The parameters of kernels that were launched meanwhile.
+  // Cached parameter layouts of the program's kernels.
   KnownKernels& kernels() { return kernels_; }
-  // Nothing is pinned or moved any more, from the end of what is under way: for the end of the
-  // process, since the driver ends with it. A paused process is still resumed, or it could not end.
-  void stay_out();
+  // For the end of the process: after the operation in progress, nothing is pinned or moved, since
+  // the driver ends with the process. A paused process can still be resumed; otherwise it could not
+  // exit.
+  void shut_down();
 
   Result<PauseReport> pause(Duration timeout, Strict strict,
                             const StillWanted& is_wanted = &always_wanted);
@@ -46,15 +48,15 @@ class Control {
   bool is_paused() const { return is_paused_.load(); }
   Size paused_bytes() const { return paused_bytes_.load(); }
   Size ready_bytes() const { return ready_bytes_.load(); }
-  // Memory of the device that could lie elsewhere without being missed, and that is put there;
-  // where VMM_SPILL does not allow that, none.
+  // Cold device memory that can be moved elsewhere, and the call that moves it. Zero if VMM_SPILL
+  // does not allow that.
   Size cold_bytes(int device) const;
   Result<Size> move_out_cold(DeviceMemory& device, Size wanted, Duration within);
-  // Those that have moved memory.
+  // Counts only operations that found memory to move.
   const PauseTally& pauses() const { return pauses_; }
   const PauseTally& resumes() const { return resumes_; }
   const Placement& placement() const { return placement_; }
-  // Of all devices; costs a lock for each.
+  // Of all devices. Takes a lock for each.
   ChunkCounters spilled() const;
 
  private:
@@ -62,10 +64,10 @@ class Control {
   class Alone;
 
   static void* serve(void* control);
-  static void* look_after_host(void* control);
+  static void* run_upkeep_thread(void* control);
   static void stop_looking_after_host();
-  // How long the thread may rest.
-  Duration look_once();
+  // Returns how long the thread may sleep.
+  Duration run_upkeep();
   void place();
   void publish();
   Size ahead_bytes() const;
@@ -74,19 +76,19 @@ class Control {
   Memory& memory_;
   const SizeLimit ahead_;
   const Duration idle_;
-  // One at a time. Not a lock of the order: what is called under it takes them all.
+  // Admits one operation at a time. Not a lock in the lock order: operations take all locks.
   std::atomic<Busy> busy_{Busy::No};
   std::atomic<bool> looks_after_host_{false};
   std::atomic<bool> stays_out_{false};
-  pid_t process_ = 0;  // that has the thread
+  pid_t process_ = 0;  // the process that has the upkeep thread
   Pauser pauser_;
-  SpillAhead spill_ahead_;  // of the thread that looks after it alone
+  SpillAhead spill_ahead_;  // for the upkeep thread only
   std::atomic<bool> places_{false};
   std::uint64_t next_placing_us_ = 0;
   LastUses uses_;
-  Placement placement_;  // the same
+  Placement placement_;  // changed only under busy_
   KnownKernels kernels_;
-  // As it says, for those who are not alone with it.
+  // Published copies for threads that do not hold busy_.
   std::atomic<bool> is_paused_{false};
   std::atomic<Size> paused_bytes_{0};
   std::atomic<Size> ready_bytes_{0};

@@ -5,7 +5,7 @@ namespace cuvmm {
 
 Result<int> DeviceStores::device_count() {
   constexpr const char* doing = "look for devices";
-  // Under no lock: the driver may call back while it starts.
+  // Hold no lock here: the driver may call back during initialization.
   TRY(driver_.check(driver_.cuInit(0), doing));
   int count = 0;
   TRY(driver_.check(driver_.cuDeviceGetCount(&count), doing));

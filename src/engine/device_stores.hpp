@@ -10,18 +10,18 @@
 
 namespace cuvmm {
 
-// The process' physical memory for those who ask for chunks themselves (pools, sharing): each
-// device's chunk store, and the host's. Where the program's own allocations are served from such
-// stores too, they are the same ones, so that all of it counts against one limit.
+// The process's physical memory for subsystems that map chunks themselves (pools, sharing): the
+// chunk store of each device, and of the host. If cuvmm also serves the program's allocations, they
+// use the same stores, so that everything counts against one limit.
 class DeviceStores {
  public:
-  // `memory` is what serves the program's allocations; nullptr where nobody does.
+  // `memory` serves the program's allocations; nullptr if the driver does.
   DeviceStores(const Driver& driver, const MemorySettings& settings, Memory* memory)
       : driver_(driver), settings_(settings), memory_(memory) {}
 
-  // Starts the driver where the program has not. NotSupported where there is no device.
+  // Initializes the driver if the program has not. NotSupported if there is no device.
   Result<int> device_count();
-  // Valid as long as the process. NotSupported where the device cannot map memory.
+  // Valid for the life of the process. NotSupported if the device cannot map memory.
   Result<DeviceMemory*> device(int ordinal);
   // Chunks on a NUMA node of the host.
   Result<ChunkStore*> host(int node);
@@ -31,7 +31,7 @@ class DeviceStores {
   const MemorySettings settings_;
   Memory* const memory_;
 
-  Lock lock_{LockOrder::Devices};  // guards what follows
+  Lock lock_{LockOrder::Devices};  // guards the members below
   std::array<std::unique_ptr<DeviceMemory>, AccessSet::most_devices> devices_;
   std::map<int, std::unique_ptr<ChunkStore>> hosts_;
 };

@@ -22,8 +22,8 @@ inline constexpr auto device_work = [] {
 }();
 }  // namespace detail
 
-// Calls that take a device's time. Not those that only order or signal work, nor host functions:
-// what is in flight may wait for them.
+// Calls that take a device's time. Excludes calls that only order or signal work, and host
+// functions, since work in flight may depend on them.
 constexpr bool is_device_work(Call call) {
   return detail::device_work[static_cast<std::size_t>(call)];
 }

@@ -11,13 +11,13 @@
 
 namespace cuvmm {
 
-// Contexts that the driver has been told to end, until our books say so as well. A context that
-// begins meanwhile may have the same handle, and must not find in the books what ends.
+// Contexts that the driver is destroying but cuvmm's records still list. A new context may get the
+// same handle, and must not find the old context's records.
 //
-// Without a lock, which would be held while the driver waits for a context's work.
+// Lock-free, since a lock would be held while the driver waits for a context's work.
 class EndingContexts {
  public:
-  // One of them, to the end of the scope.
+  // Lists one context until the end of the scope.
   class Ending {
    public:
     Ending(EndingContexts& all, CUcontext context) : place_(all.enter(context)) {}
@@ -31,8 +31,8 @@ class EndingContexts {
     std::atomic<CUcontext>* const place_;
   };
 
-  // Before a context that has begun is entered into the books. Where it takes longer than a second
-  // this is not the handle of one that is gone, but of one whose work is waited for.
+  // Call before recording a new context. Waits at most one second: if it takes longer, the handle
+  // belongs not to a destroyed context but to one whose work the driver still waits for.
   void wait_until_ended(CUcontext context) const {
     if (!is_ending(context)) return;
     const std::uint64_t until = now_ns() + longest_ns;
@@ -45,7 +45,7 @@ class EndingContexts {
  private:
   static constexpr std::uint64_t longest_ns = 1'000'000'000;
 
-  // nullptr where so many end at once.
+  // nullptr if too many contexts are ending at once.
   std::atomic<CUcontext>* enter(CUcontext context) {
     if (context == nullptr) return nullptr;
     for (std::atomic<CUcontext>& place : places_) {

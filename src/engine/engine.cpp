@@ -22,7 +22,7 @@
 namespace cuvmm {
 namespace {
 
-std::atomic<bool> cannot_start{false};  // and so is not tried again
+std::atomic<bool> cannot_start{false};  // so it is not tried again
 constexpr std::uint64_t longest_start_us = 2'000'000;
 
 void warn_of(const Options& options) {
@@ -45,7 +45,7 @@ const char* name_of_call(std::uint16_t call) {
   return call < call_count ? all_calls()[call].symbol : nullptr;
 }
 
-// Without served memory there is nothing to pause.
+// Returns nullptr if there is no served memory to pause.
 std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, CallBarrier& calls,
                                       Scheduling& scheduling, SizeLimit ahead) {
   if (serving == nullptr) return nullptr;
@@ -88,7 +88,7 @@ Engine::Engine(const Driver& driver, Options options)
 Engine::~Engine() = default;
 
 Engine* Engine::start() {
-  // The driver itself may call while it is being loaded.
+  // The driver may call back while it is being loaded.
   if (HookBypass::is_active() || cannot_start.load(std::memory_order_relaxed)) return nullptr;
   const HookBypass bypass;
   Engine* mine = make();
@@ -104,8 +104,9 @@ Engine* Engine::start() {
   return mine;
 }
 
-// Several threads may all get here: loading the driver takes the loader's lock, which a thread that
-// would have to wait for another may hold. So each makes an engine, and all but one are dropped.
+// Several threads may get here at once. Loading the driver takes the loader's lock, which a thread
+// that another would wait for may already hold. So each thread makes an engine, and all but one are
+// discarded.
 Engine* Engine::make() {
   Options options = Options::from_environment();
   if (::getauxval(AT_SECURE) != 0) options.mode = Mode::Off;
@@ -118,13 +119,13 @@ Engine* Engine::make() {
 }
 
 void Engine::set_up() {
-  // A log file that cannot be had has been warned of, and standard error is used instead.
+  // On failure, a warning has been logged, and the log goes to standard error.
   static_cast<void>(set_up_log({.level = options_.log_level, .file = options_.log_file}).ok());
   log_events(&name_of_call);
   warn_of(options_);
   if (!is_on()) return;
   start_trace(options_);
-  // Registered later, so called before the trace is finished.
+  // Registered after the trace's handler, so runs before the trace is finished.
   if (trace_is_on() && serving_ != nullptr) std::atexit(&tell_trace_of_memory);
   scheduling_.start_as_asked();
   if (options_.publish == Switch::On) start_publishing(*this);
@@ -138,11 +139,11 @@ void Engine::set_up() {
 }
 
 void Engine::leave_node() {
-  if (tenancy_ != nullptr) tenancy_->stay_out();
+  if (tenancy_ != nullptr) tenancy_->shut_down();
 }
 
-// For the thread that sets it up, which needs no lock that we could hold. nullptr after a while, so
-// that whatever goes wrong there does not stop this thread too.
+// Waits for the thread that sets up the engine; that thread needs no lock that this one could hold.
+// Returns nullptr after a timeout, so that a failure there does not block this thread too.
 Engine* Engine::wait_for_start() {
   const std::uint64_t deadline = now_us() + longest_start_us;
   while (now_us() < deadline) {
@@ -162,8 +163,8 @@ void Engine::forget_in_children() {
   if (!registered.exchange(true)) pthread_atfork(nullptr, nullptr, &Engine::forget_after_fork);
 }
 
-// The child shares nothing that its parent's threads or the driver hold. What the old engine owns
-// is left as it lies: freeing it could need a lock that another thread held at the fork.
+// The child shares nothing with the parent's threads or its driver. The old engine's resources are
+// leaked: freeing them could need a lock that another thread held at the fork.
 void Engine::forget_after_fork() {
   forget_trace();
   forget_publishing();

@@ -22,69 +22,69 @@ namespace cuvmm {
 class Control;
 class Tenancy;
 
-// What runs behind the hooks: one per process. Made at the program's first driver call, never
-// destroyed; a forked child gets one of its own when it first calls.
+// The per-process core behind the hooks. Created at the program's first driver call and never
+// destroyed; a forked child creates its own at its first call.
 class Engine {
  public:
-  // nullptr where no driver can be had, and to what runs while the engine is being made: then the
-  // driver is to be called as if we were not there. Takes no lock, since it may be reached from a
-  // library's constructor while the loader holds its own.
+  // Returns nullptr if no driver loads, and during engine construction; then call the driver
+  // directly, as if cuvmm were absent. Takes no lock, since a library's constructor may call it
+  // while the loader holds its own lock.
   static Engine* get() {
     Engine* engine = current_.load(std::memory_order_acquire);
     return engine != nullptr ? engine : start();
   }
-  // The engine, where there is one already. Starts nothing.
+  // Returns the engine if it already exists. Starts nothing.
   static Engine* running() { return current_.load(std::memory_order_acquire); }
 
   const Driver& driver() const { return driver_; }
   const Options& options() const { return options_; }
   Mode mode() const { return options_.mode; }
 
-  // False in VMM_MODE=OFF: every call goes to the driver as if we were not there.
+  // False with VMM_MODE=OFF: every call goes straight to the driver.
   bool is_on() const { return options_.mode != Mode::Off; }
 
-  // Every call of the program that the driver is about to see. What the program is answered
-  // instead, where that is not CUDA_SUCCESS.
+  // Call before passing any program call to the driver. If the result is not CUDA_SUCCESS, return
+  // it to the program instead.
   CUresult before(const CallSite& site) { return watch_.before(site); }
   Watch& watch() { return watch_; }
 
-  // What serves the program's memory; nullptr where the driver does.
+  // Serves the program's memory; nullptr if the driver does.
   Serving* serving() const { return serving_.get(); }
-  // By which the process is paused; nullptr where its memory is the driver's.
+  // Pauses the process; nullptr if the driver serves its memory.
   Control* control() const { return control_.get(); }
-  // At the end of the process: nothing is done for other programs any more.
+  // For the end of the process: stops serving other programs' requests.
   void leave_node();
-  // Physical memory for those who map it themselves.
+  // Physical memory for subsystems that map it themselves.
   DeviceStores& stores() { return stores_; }
-  // Every call that could touch memory or work passes the first, from its beginning to its end;
-  // those that give the device work pass the gate as well.
+  // Every call that could touch memory or work holds a pass of calls() from start to end; calls
+  // that submit device work hold a pass of the gate as well.
   CallBarrier& calls() { return calls_; }
-  // Never shut: for calls that do not wait in a pause, and look at pools or contexts of ours.
+  // Never closed: for calls that do not wait during a pause but read cuvmm's pools or contexts.
   CallBarrier& questions() { return questions_; }
   Gate& gate() { return gate_; }
-  // Whether and how the clients' calls are put in order.
+  // Whether and how the scheduler orders clients' calls.
   Scheduling& scheduling() { return scheduling_; }
   Captures& captures() { return captures_; }
   // Whether and when calls wait for other processes.
   TimeLease& time_lease() { return time_lease_; }
 
-  // Left by every call that submits, once the driver has answered it.
+  // Every call that submits leaves a note, after the driver's answer.
   SubmissionEpoch& submission_epoch() { return submission_epoch_; }
-  // Told of the same calls, by the stream that each was for.
+  // Notified of the same calls, by stream.
   LegacyBarrier& legacy_barrier() { return legacy_barrier_; }
-  // Before every call that gives a thread's own default stream work.
+  // Notified before every call that submits work to a per-thread default stream.
   PerThreadUse& per_thread_use() { return per_thread_use_; }
 
-  // Those that are being destroyed.
+  // Contexts that are being destroyed.
   EndingContexts& ending_contexts() { return ending_contexts_; }
 
-  // What the program resizes where it lies (capi).
+  // Allocations that the program resizes in place (C API).
   Resizables& resizables() { return resizables_; }
 
-  // Whether any of these addresses is reserved for memory of ours.
+  // Whether cuvmm has reserved any of these addresses.
   static bool has_reserved(CUdeviceptr address, Size size);
 
-  // False once the program has called what none of our lists knows.
+  // False once the program has called a function that is on neither list (hook_coverage.hpp).
   bool sees_everything() const { return hook_coverage().is_whole(); }
 
  private:
@@ -113,18 +113,18 @@ class Engine {
   EndingContexts ending_contexts_;
   Scheduling scheduling_;
   TimeLease time_lease_{{driver_, watch_, calls_, captures_, legacy_barrier_}};
-  const std::unique_ptr<Tenancy> tenancy_;  // leases what is served
+  const std::unique_ptr<Tenancy> tenancy_;  // leases memory to serving_
   const std::unique_ptr<Serving> serving_;
   const std::unique_ptr<Control> control_;
   DeviceStores stores_;
   Resizables resizables_;
 };
 
-// Where the engine finds the driver. The hooks set both before the program can reach it.
+// Where the engine finds the driver. The hooks set both members before the program can reach it.
 struct DriverSource {
-  // The real dlopen and dlsym, past any hook of ours.
+  // The real dlopen and dlsym, bypassing cuvmm's hooks.
   LoaderDoors doors = LoaderDoors::of_the_system();
-  // The library that the program itself opened, where that is known.
+  // The library that the program itself opened, if known.
   std::atomic<const char*> path{"libcuda.so.1"};
 };
 DriverSource& driver_source();

@@ -3,8 +3,8 @@
 
 namespace cuvmm {
 
-// While it lives, this thread runs code of ours: the driver calls that it makes, and those that
-// the driver makes in turn, go straight through every hook.
+// While it lives, this thread runs cuvmm's own code: its driver calls, and the calls that the
+// driver makes in turn, bypass every hook.
 class HookBypass {
  public:
   HookBypass() { ++depth_; }
@@ -16,13 +16,13 @@ class HookBypass {
 
  private:
   friend class HooksRestored;
-  // Initial-exec, so that reading it calls nothing: a lookup may happen while the loader holds its
-  // lock, and in a thread that is only half made.
+  // Initial-exec, so that reading it calls no function: a lookup may happen while the loader holds
+  // its lock, or on a thread that is not fully initialized.
   [[gnu::tls_model("initial-exec")]] static inline constinit thread_local int depth_ = 0;
 };
 
-// While it lives, this thread runs code of the program's that we called: its driver calls go
-// through the hooks as if it had never been inside.
+// While it lives, this thread runs program code called by cuvmm: its driver calls go through the
+// hooks as if no bypass were active.
 class HooksRestored {
  public:
   HooksRestored() : depth_before_(HookBypass::depth_) { HookBypass::depth_ = 0; }

@@ -8,8 +8,8 @@
 
 namespace cuvmm {
 
-// How often a process was paused, or resumed, and how long that took. Written by one thread at a
-// time, read by any.
+// How often a process was paused (or resumed), and how long that took. One writer at a time; any
+// thread may read.
 class PauseTally {
  public:
   void note(const PauseReport& report) {

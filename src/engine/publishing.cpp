@@ -25,7 +25,7 @@ using share::DeviceFigures;
 using share::Figures;
 using share::PublishedFigures;
 
-// Never destroyed: its thread may still be at work when the process ends.
+// Never destroyed: its thread may still be running when the process ends.
 std::atomic<PublishedFigures*> published{nullptr};
 
 struct Work {
@@ -57,6 +57,33 @@ DeviceFigures figures_of(const Memory& memory, const Control* control, const Dev
   return figures;
 }
 
+share::RegionFigures figures_of(const RegionUse& use, int device) {
+  share::RegionFigures figures{.device = static_cast<std::uint32_t>(device),
+                               .blocks = static_cast<std::uint32_t>(use.blocks),
+                               .held = use.held,
+                               .used = use.used,
+                               .cached = use.cached,
+                               .spilled = use.spilled,
+                               .reserved = use.reserved};
+  std::strncpy(figures.what.data(), use.what, figures.what.size() - 1);
+  return figures;
+}
+
+// Those that hold the most, and how many are left out. Those that hold nothing are not shown.
+void add_regions(Figures& figures, const Memory& memory) {
+  std::vector<share::RegionFigures> all;
+  for (const DeviceMemory* device : memory.served_devices()) {
+    for (const RegionUse& use : memory.regions(device->ordinal())) {
+      if (use.held != 0) all.push_back(figures_of(use, device->ordinal()));
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.held > b.held; });
+  const std::size_t shown = std::min(all.size(), Figures::most_regions);
+  std::copy_n(all.begin(), shown, figures.regions.begin());
+  figures.region_count = static_cast<std::uint32_t>(shown);
+  figures.regions_left_out = static_cast<std::uint32_t>(all.size() - shown);
+}
+
 Figures figures_of(const Engine& engine) {
   Figures figures;
   const Serving* const serving = engine.serving();
@@ -73,6 +100,7 @@ Figures figures_of(const Engine& engine) {
     if (figures.device_count == Figures::most_devices) break;
     figures.devices[figures.device_count++] = figures_of(serving->memory, control, *device);
   }
+  add_regions(figures, serving->memory);
   return figures;
 }
 
@@ -82,7 +110,8 @@ Result<void> answer_next(const Work& work) {
   return work.figures.answer(figures_of(work.engine), *question);
 }
 
-// Until nobody can ask any more. What else goes wrong may pass, as a moment without descriptors.
+// Loops until no query can arrive any more. Other errors may be transient, such as a lack of
+// descriptors.
 Error answer_questions(const Work& work) {
   constexpr useconds_t shortest = 50'000;
   constexpr useconds_t longest = 5'000'000;

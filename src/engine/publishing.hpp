@@ -5,11 +5,11 @@ namespace cuvmm {
 
 class Engine;
 
-// Publishes the engine's memory counts to this user's processes (`cuvmm top`): a thread that
-// sleeps until it is asked. Where it cannot be had, the program runs without, and the log says so.
+// Publishes the engine's memory counts to this user's processes (`cuvmm top`) through a thread that
+// sleeps until it is queried. On failure, logs it, and the program runs without.
 void start_publishing(Engine& engine);
 
-// In a forked child.
+// Call in a forked child.
 void forget_publishing();
 
 }  // namespace cuvmm

@@ -9,22 +9,22 @@
 
 namespace cuvmm {
 
-// Memory whose free is queued, so that a second free of it is refused at once, as the driver would.
+// Memory whose free is queued, so that a second free is refused at once, as natively.
 class QueuedFrees {
  public:
-  // False where it is on its way already.
+  // Returns false if a free of this address is already queued.
   bool begin(CUdeviceptr address) {
     const Holding holding{lock_};
     return addresses_.insert(address).second;
   }
-  // Before the memory can become somebody else's.
+  // Call before the memory can be reused.
   void end(CUdeviceptr address) {
     const Holding holding{lock_};
     addresses_.erase(address);
   }
 
  private:
-  Lock lock_{LockOrder::QueuedFrees};  // guards what follows
+  Lock lock_{LockOrder::QueuedFrees};  // guards the members below
   std::unordered_set<CUdeviceptr> addresses_;
 };
 

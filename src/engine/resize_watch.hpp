@@ -7,11 +7,11 @@
 
 namespace cuvmm {
 
-// Lets a resizer hear of every call that could notice a copy that is put off, by the calls'
+// Notifies a resizer of every call that could notice a deferred copy, judging by the calls'
 // effects.
 class ResizeWatch final : public Watcher, public Resizer::Notice {
  public:
-  // `calls`: what every call passes that touches memory.
+  // `calls`: the barrier that every call that touches memory enters.
   ResizeWatch(Watch& watch, CallBarrier& calls, const Resizer::Dependencies& dependencies,
               Resize mode)
       : watch_(watch), calls_(calls), resizer_(dependencies, *this, mode) {}
@@ -20,10 +20,10 @@ class ResizeWatch final : public Watcher, public Resizer::Notice {
 
   CUresult before(const CallSite& site) override {
     const bool works = (gives_work(site.effect) || has(site.effect, Effect::Exposes)) &&
-                       site.call != Call::cuMemFreeAsync;  // whose work needs nothing
+                       site.call != Call::cuMemFreeAsync;  // its work needs no deferred copy
     if (works) return resizer_.before(Resizer::Caller::Works);
-    // Such a call touches nothing of its own accord, and so may not have passed; but it runs what
-    // is put off.
+    // Such a call touches nothing itself, so it may not have entered the barrier; but it runs the
+    // deferred copies.
     const CallBarrier::Pass pass{calls_};
     return resizer_.before(Resizer::Caller::Waits);
   }

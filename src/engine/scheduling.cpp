@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration longest_park{100'000};
 
-// What the issuing threads call goes straight through every hook, as long as they live.
+// Makes the issuing threads' calls bypass every hook for as long as they live.
 void begin_issuing_thread() {
   alignas(HookBypass) static thread_local std::byte never_ended[sizeof(HookBypass)];
   new (never_ended) HookBypass;
@@ -25,7 +25,7 @@ void begin_issuing_thread() {
 void park_at_exit() {
   Engine* const engine = Engine::running();
   if (engine == nullptr) return;
-  engine->time_lease().stay_out();
+  engine->time_lease().shut_down();
   engine->scheduling().park();
 }
 
@@ -43,7 +43,7 @@ Scheduling::Parts::Parts(const Driver& driver, const Captures& captures,
       kernels(driver),
       scheduler(marks, settings) {}
 
-// Two threads may both make them; the first to publish wins.
+// Two threads may both create them; the first to publish wins.
 Scheduling::Parts& Scheduling::ready_parts() {
   if (Parts* known = parts()) return *known;
   auto* mine = new Parts{driver_, captures_, settings_of(options_)};
@@ -74,13 +74,13 @@ Client& Scheduling::create_client(std::string name, int priority, int weight) {
 void Scheduling::set_policy(Schedule policy) {
   if (policy != Schedule::Off && has_ended_.load()) {
     CUVMM_LOG_ONCE(Warning,
-                   "the program makes calls that are not known here: nothing is scheduled");
+                   "the program called a driver function that cuvmm does not know: scheduling is off");
     return;
   }
   if (policy != Schedule::Off) {
     Parts& known = ready_parts();
     known.scheduler.set_policy(policy);
-    if (!is_on()) known.kernels.forget_all();  // what happened while nobody looked
+    if (!is_on()) known.kernels.forget_all();  // kernels may have changed while off
     known.scheduler.accept();
     on_.store(true, std::memory_order_release);
     return;
@@ -89,7 +89,7 @@ void Scheduling::set_policy(Schedule policy) {
   on_.store(false, std::memory_order_release);
 }
 
-void Scheduling::end_for_good() {
+void Scheduling::disable_permanently() {
   has_ended_.store(true);
   set_policy(Schedule::Off);
 }

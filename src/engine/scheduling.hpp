@@ -10,10 +10,10 @@
 
 namespace cuvmm {
 
-// Scheduling in this process: off until somebody asks for it, and then on or off as he likes.
+// Scheduling in this process: off until requested; can be switched on and off later.
 class Scheduling {
  public:
-  // All that there is once it was on. Never destroyed, since threads may be in the middle of it.
+  // Everything that scheduling needs. Never destroyed, since threads may be inside it.
   struct Parts {
     Parts(const Driver& driver, const Captures& captures, const ScheduleSettings& settings);
 
@@ -27,46 +27,46 @@ class Scheduling {
   Scheduling(const Driver& driver, const Captures& captures, const Options& options)
       : driver_(driver), captures_(captures), options_(options) {}
 
-  // Asked by every call of the program.
+  // Checked by every call of the program.
   bool is_on() const { return on_.load(std::memory_order_acquire); }
-  // Where it was on once; else nullptr.
+  // nullptr unless scheduling was on at some time.
   Parts* parts() const { return parts_.load(std::memory_order_acquire); }
 
-  // The same, made where they are not there.
+  // The same, created on first use.
   Parts& ready_parts();
 
-  // Traces have it by its name.
+  // The name appears in traces.
   Client& create_client(std::string name, int priority, int weight);
 
-  // As the process was told: by a policy, and as one client where that has a name.
+  // Applies the process's options: a policy, and a client name if there is one.
   void start_as_asked();
-  // Off: all that was taken has been issued when it returns.
+  // When switching off, everything queued has been issued on return.
   void set_policy(Schedule policy);
   Schedule policy() const;
-  // A function is called of which nothing is known: it is to come after all that was taken, and
-  // from here on nothing is taken any more.
-  void end_for_good();
+  // Call when the program calls an unknown function: it must come after everything queued.
+  // Scheduling stays off from then on.
+  void disable_permanently();
 
-  // All that has been taken so far has been issued when it returns true; false where that was not
-  // so by now_ns() `until`.
+  // Returns true once everything queued so far has been issued, false if now_ns() reaches `until`
+  // first.
   bool settle_all(std::uint64_t until) {
     Parts* const known = parts();
     return known == nullptr || known->scheduler.settle_all(until);
   }
 
-  // Graphs record events of the program or wait for them, whenever they are launched.
+  // Graphs record or wait for the program's events whenever they are launched.
   void graphs_use_events() { graphs_use_events_.store(true, std::memory_order_release); }
   bool do_graphs_use_events() const { return graphs_use_events_.load(std::memory_order_acquire); }
 
-  // What ends, is forgotten; whether scheduling is on or not. Before the driver hears of it, since
-  // afterwards another thread may have the handle.
+  // Forgets a handle, whether scheduling is on or not. Call before the driver destroys it, since
+  // another thread may get the same handle afterwards.
   void stream_ends(CUstream stream);
   void event_ends(CUevent event);
   void context_ends(CUcontext context);
-  void context_stays(CUcontext context);  // it was refused, or was not the last release
+  void context_stays(CUcontext context);  // the driver refused, or it was not the last release
   void context_ended(CUcontext context);
 
-  // At the process' end, and in a child: see Scheduler::park.
+  // For the end of the process, and for a child; see Scheduler::park.
   void park();
 
  private:

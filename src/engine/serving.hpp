@@ -24,7 +24,7 @@ inline MemorySettings memory_settings(const Options& options, Lessor* lessor = n
           .lessor = lessor};
 }
 
-// All that serves the program's memory, in VMM_MODE=VMM.
+// Everything that serves the program's memory with VMM_MODE=VMM.
 struct Serving {
   // What the engine knows of the program.
   struct Program {
@@ -57,12 +57,12 @@ struct Serving {
         options.resize);
   }
 
-  // nullptr where every copy is made.
+  // nullptr if every copy is really made.
   Resizer* resizer() { return resizing != nullptr ? &resizing->resizer() : nullptr; }
 
   StreamClock clock;
   Memory memory;
-  LegacyIpc ipc;  // ends before what it lends
+  LegacyIpc ipc;  // destroyed before the memory that it lends
   std::unique_ptr<ResizeWatch> resizing;
   Captures& captures;
 };

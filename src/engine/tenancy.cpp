@@ -14,7 +14,7 @@
 namespace cuvmm {
 namespace {
 
-// One at a time with the end of the process.
+// Excludes other holders and the end of the process.
 class Busy {
  public:
   Busy(std::atomic_flag& flag, const std::atomic<bool>& stays_out) : flag_(flag) {
@@ -101,7 +101,7 @@ void Tenancy::move_out_cold(LeasedBudget& budget, Size wanted, Duration within) 
     const auto moved = engine_.control()->move_out_cold(*device, wanted, within);
     if (!moved.ok()) CUVMM_LOG_RARELY(Info, "%s", moved.error().text().c_str());
   }
-  free_cache(budget, wanted);  // where it lay
+  free_cache(budget, wanted);  // its old chunks are now cached
 }
 
 bool Tenancy::is_idle() {
@@ -139,13 +139,13 @@ bool Tenancy::has_held_calls() const {
 }
 
 void Tenancy::wait_outside(const std::function<void()>& wait) {
-  const CallBarrier::SteppedOut stepped_out{engine_.calls()};
+  const CallBarrier::OutsideBarrier stepped_out{engine_.calls()};
   wait();
 }
 
-void Tenancy::stay_out() {
+void Tenancy::shut_down() {
   stays_out_.store(true);
-  engine_.time_lease().stay_out();
+  engine_.time_lease().shut_down();
   const std::uint64_t until = now_us() + 1'000'000;
   while (is_busy_.test_and_set() && now_us() < until) ::usleep(50);
   is_busy_.clear();

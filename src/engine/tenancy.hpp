@@ -12,16 +12,16 @@ namespace cuvmm {
 
 class Engine;
 
-// The engine's program as a tenant of the node's service (src/lease). Its memory and its pauses are
-// the engine's; once the process exits, they are left alone except for a resume.
+// Makes the engine's program a tenant of the node service (src/lease), with the engine's memory and
+// pauses. Once the process is exiting, leaves them alone, except for a resume.
 class Tenancy final : private lease::Tenant {
  public:
-  // nullptr where the options or the lack of a service say so.
+  // nullptr if the options disable it or there is no service.
   static std::unique_ptr<Tenancy> of(Engine& engine, const Options& options);
 
   Lessor& lessor() { return leases_; }
-  // For the end of the process. Waits a moment for what is under way.
-  void stay_out();
+  // For the end of the process. Waits up to one second for the operation in progress.
+  void shut_down();
 
  private:
   Tenancy(Engine& engine, lease::LeaseSettings settings);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch waits for while processes share a device's time.
+// How launches wait while processes share a device's time.
 #include "engine/time_lease.hpp"
 
 #include <unistd.h>
@@ -19,16 +19,16 @@ namespace {
 using node::TimeGrant;
 
 constexpr std::uint64_t ms = 1'000'000;
-// The service says that it lives every 100 ms while anybody waits, and grants within little more
-// than a second.
+// While any client waits, the service updates its heartbeat every 100 ms, and grants within little
+// more than a second.
 constexpr std::uint64_t longest_silence_ns = 500 * ms;
 constexpr std::uint64_t longest_wait_ns = 5'000 * ms;
 constexpr std::uint64_t natively_for_ns = 10'000 * ms;
-// What is in flight may wait for the very call that waits for it.
+// Work in flight may depend on the very call that waits for it.
 constexpr std::uint64_t patience_ns = 5 * ms;
 constexpr std::uint32_t most_let_through = 1'024;
 constexpr std::uint32_t long_window_us = 1'000;
-constexpr std::uint64_t idle_after_ns = ms / 2;  // a program that waits for each kernel has pauses
+constexpr std::uint64_t idle_after_ns = ms / 2;  // a program that waits for each kernel has gaps
 constexpr std::uint64_t rest_ns = 1'000 * ms;
 
 Duration as_duration(std::uint64_t ns) {
@@ -42,13 +42,13 @@ void TimeLease::begin(lease::Leases& leases, lease::Grants& grants) {
   grants_ = &grants;
   pthread_t thread{};
   if (start_thread(&thread, &TimeLease::run, this) != 0) {
-    CUVMM_LOG(Warning, "no thread for sharing device time; launches wait for nobody");
+    CUVMM_LOG(Warning, "cannot start the thread that shares device time; launches do not wait for other processes");
     return;
   }
   ::pthread_detach(thread);
 }
 
-// A capture's calls give no device anything, and an event of ours would break some.
+// Captured calls give the device no work, and an event of cuvmm's would break some captures.
 CUresult TimeLease::before(const CallSite& site) {
   const bool is_work = site.call < Call{call_count} && is_device_work(site.call);
   if (!is_work || stays_out_.load() || dependencies_.captures.any()) return CUDA_SUCCESS;
@@ -93,7 +93,7 @@ bool TimeLease::may_launch(OfDevice& device) {
   return grant == TimeGrant::Held && has_room(device);
 }
 
-// The own thread is woken too: it has something to look after.
+// Also wakes this process's own thread, which now has work to track.
 void TimeLease::wants(OfDevice& device) {
   if (device.words->wants.exchange(1) != 0) return;
   leases_->say_time_news();
@@ -104,7 +104,7 @@ bool TimeLease::has_room(OfDevice& device) {
   const std::uint32_t window_us = device.words->window.load(std::memory_order_relaxed);
   if (window_us == 0) return true;
   const Holding holding{lock_};
-  // So that kernels longer than the window do not leave the device idle between two of them.
+  // Two, so that kernels longer than the window leave no gap between them on the device.
   const std::size_t least = window_us >= long_window_us ? 2 : 1;
   if (device.flight_count < least) return true;
   if (device.in_flight_ns < std::uint64_t{window_us} * 1'000) return true;
@@ -116,7 +116,7 @@ bool TimeLease::has_room(OfDevice& device) {
 void TimeLease::wait_to_launch(OfDevice& device) {
   device.waiting.fetch_add(1);
   const std::uint64_t asked_at = now_ns();
-  // A pause of the process waits for this call, so the call does not wait any longer then.
+  // A pause of the process waits for this call, so the call stops waiting when a pause begins.
   const auto may_wait = [&] {
     return counts() && !stays_out_.load() && !dependencies_.calls.is_shut();
   };
@@ -126,9 +126,9 @@ void TimeLease::wait_to_launch(OfDevice& device) {
     if (node::grant_in(word) == TimeGrant::None) {
       const std::uint64_t beat = grants_->board()->beat_ns.load(std::memory_order_relaxed);
       if (now > std::max(beat, asked_at) + longest_silence_ns) {
-        go_on_natively("the node's service is silent");
+        suspend_sharing("the node's service is silent");
       } else if (now > asked_at + longest_wait_ns) {
-        go_on_natively("no grant of device time has come");
+        suspend_sharing("no grant of device time has come");
       } else {
         wait_while_shared(device.words->grant, word, Duration{5'000});
       }
@@ -151,9 +151,9 @@ void TimeLease::wait_to_launch(OfDevice& device) {
   device.waiting.fetch_sub(1);
 }
 
-void TimeLease::go_on_natively(const char* why) {
+void TimeLease::suspend_sharing(const char* why) {
   natively_until_.store(now_ns() + natively_for_ns);
-  CUVMM_LOG_RARELY(Warning, "%s: this process launches as without the service for %.0f s", why,
+  CUVMM_LOG_RARELY(Warning, "%s: launching without sharing device time for %.0f s", why,
                    static_cast<double>(natively_for_ns) / 1e9);
 }
 
@@ -197,7 +197,7 @@ void TimeLease::look_at_board() {
   }
 }
 
-// How long until it is worth another look.
+// Returns the time until the next look, in ns.
 std::uint64_t TimeLease::look_at(OfDevice& device) {
   const std::uint64_t now = now_ns();
   node::GrantWords& words = *device.words;
@@ -222,7 +222,7 @@ std::uint64_t TimeLease::look_at(OfDevice& device) {
     if (is_idle) {
       words.wants.store(0);
       leases_->say_time_news();
-      // Somebody may have begun to wait in between.
+      // A thread may have begun to wait in between.
       if (device.waiting.load() != 0) wants(device);
     }
   }
@@ -235,7 +235,7 @@ std::uint64_t TimeLease::look_at(OfDevice& device) {
   return is_in_flight ? std::clamp(rest, shortest_rest, longest_look) : rest;
 }
 
-void TimeLease::stay_out() {
+void TimeLease::shut_down() {
   stays_out_.store(true);
   const std::uint64_t until = now_ns() + 1'000 * ms;
   while (is_looking_.load() && now_ns() < until) ::usleep(50);

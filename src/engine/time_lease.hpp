@@ -13,13 +13,14 @@
 
 namespace cuvmm {
 
-// This process' part in sharing its devices' time with others (docs/scheduling.md). While others
-// compete, it watches the calls that give a device work: a call waits until the process has the
-// grant and little enough in flight. A thread of its own tells the service when it has no work left
-// or, after the grant, nothing in flight. While nobody competes it watches nothing.
+// Shares this process's device time with other processes (docs/scheduling.md). While others
+// compete, it watches the calls that submit device work: a call waits until the process holds the
+// grant and has little enough in flight. A dedicated thread tells the service when the process has
+// no work left or, after losing the grant, nothing in flight. Without competition it watches
+// nothing.
 //
-// Every wait has a bound after which the call goes on as natively: no program hangs because of
-// another, or of the service.
+// Every wait is bounded, after which the call proceeds natively: no program hangs because of
+// another program or of the service.
 class TimeLease final : public lease::TimeSharer, private Watcher {
  public:
   struct Dependencies {
@@ -33,28 +34,28 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
 
   void begin(lease::Leases& leases, lease::Grants& grants) override;
 
-  // Whether submitted() is to be called.
+  // Whether submitted() must be called.
   bool counts() const { return counts_.load(std::memory_order_acquire); }
-  // After the driver has taken the call, on the thread that made it. Equal kinds take about equally
-  // long.
+  // Call after the driver has accepted the call, on the thread that made it. Calls of one kind are
+  // assumed to take about the same time.
   void submitted(Call call, StreamName stream, std::uint64_t kind);
 
-  // Before the driver ends it: no event of it is asked about any more.
+  // Call before the driver destroys the context: its events are not queried again.
   void context_ends(CUcontext context);
-  // Nothing waits any more, and the thread stays out of the driver: for the end of the process.
-  void stay_out();
+  // For the end of the process: no call waits any longer, and the thread stays out of the driver.
+  void shut_down();
 
  private:
-  // A stream, and what was submitted to it since the last mark.
+  // A stream, and the work submitted to it since the last mark.
   struct Stream {
     CUcontext context = nullptr;
     CUstream handle = nullptr;
-    std::uint64_t thread = 0;  // whose default stream it is
+    std::uint64_t thread = 0;  // owner of the default stream
     std::uint32_t operations = 0;
     std::uint64_t estimate_ns = 0;
-    std::uint64_t kind = 0;  // of all of them; 0: of several
+    std::uint64_t kind = 0;  // shared by all operations; 0 if they differ
     std::uint64_t began_at = 0;
-    CUevent last_mark = nullptr;  // that has happened
+    CUevent last_mark = nullptr;  // the last that completed
     std::uint64_t last_mark_at = 0;
 
     bool is(const Stream& other) const {
@@ -64,25 +65,26 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   // Work up to a mark in its stream.
   struct Flight {
     Stream of;
-    CUevent mark = nullptr;  // none: the legacy stream, which a mark would make wait for others
+    // nullptr on the legacy stream, where a mark would order other streams.
+    CUevent mark = nullptr;
   };
   static constexpr std::size_t most_streams = 16;
   static constexpr std::size_t most_flights = 64;
   static constexpr std::size_t most_spare = 64;
-  // Never freed, since threads look at it without a lock.
+  // Never freed, since threads read it without a lock.
   struct OfDevice {
-    node::GrantWords* words = nullptr;      // none: the service does not know the device
-    std::atomic<std::uint32_t> waiting{0};  // threads
+    node::GrantWords* words = nullptr;      // nullptr: the service does not know the device
+    std::atomic<std::uint32_t> waiting{0};  // number of threads
     // Under lock_.
     Estimates estimates;
     std::array<Stream, most_streams> streams;
     std::size_t stream_count = 0;
-    std::array<Flight, most_flights> flights;  // in the order in which they were submitted
+    std::array<Flight, most_flights> flights;  // in submission order
     std::size_t flight_count = 0;
-    std::uint64_t in_flight_ns = 0;  // by estimates
-    std::uint64_t ends_at = 0;       // the same, of what has no mark yet too
+    std::uint64_t in_flight_ns = 0;  // estimated
+    std::uint64_t ends_at = 0;       // estimated, including work without a mark
     std::uint64_t progress_at = 0;
-    std::uint32_t let_through = 0;  // operations that need no room
+    std::uint32_t let_through = 0;  // operations admitted without room
     std::uint32_t next_to_let_through = 1;
     std::uint64_t idle_since = 0;
   };
@@ -94,7 +96,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   bool has_room(OfDevice& device);
   void wait_to_launch(OfDevice& device);
   void wants(OfDevice& device);
-  void go_on_natively(const char* why);
+  void suspend_sharing(const char* why);
 
   static Stream* find(OfDevice& device, const Stream& stream);
   CUevent mark(const Stream& stream);
@@ -110,7 +112,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   std::uint64_t look_at(OfDevice& device);
 
   const Dependencies dependencies_;
-  lease::Leases* leases_ = nullptr;  // these two before the thread is started
+  lease::Leases* leases_ = nullptr;  // set, with grants_, before the thread starts
   lease::Grants* grants_ = nullptr;
   std::atomic<bool> counts_{false};
   std::atomic<bool> stays_out_{false};
@@ -118,7 +120,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   std::atomic<std::uint64_t> natively_until_{0};
   std::array<std::atomic<OfDevice*>, node::GrantBoard::most_devices> devices_{};
 
-  Lock lock_{LockOrder::TimeLease};  // guards what follows
+  Lock lock_{LockOrder::TimeLease};  // guards the members below
   struct Spare {
     CUcontext context;
     CUevent event;

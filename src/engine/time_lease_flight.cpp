@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process has in flight while it shares a device's time, and how long that takes.
+// Tracks this process's work in flight while it shares a device's time, and how long that work
+// takes.
 #include <pthread.h>
 
 #include <algorithm>
@@ -11,14 +12,14 @@
 namespace cuvmm {
 namespace {
 
-// A mark costs the device some microseconds between two kernels, so short ones share one.
+// A mark costs the device some microseconds between two kernels, so short kernels share one.
 constexpr std::uint64_t mark_every_ns = 100'000;
 constexpr std::uint32_t mark_every_operations = 64;
 
 }  // namespace
 
 void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
-  // What waits for its own end is not in flight any more.
+  // A call that waits for its own completion leaves nothing in flight.
   const bool has_ended = has(info(call).effect, Effect::Waits);
   if (has_ended || stays_out_.load() || dependencies_.captures.any()) return;
   OfDevice* const device = device_of_this_thread();
@@ -31,7 +32,7 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
     const Holding holding{lock_};
     Stream* known = find(*device, now_marked);
     if (known == nullptr) {
-      // Of more streams than that, those seen last are known.
+      // When the table is full, start over: the most recent streams refill it.
       if (device->stream_count == most_streams) device->stream_count = 0;
       known = &device->streams[device->stream_count++];
       *known = now_marked;
@@ -67,10 +68,10 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
   }
 }
 
-// On a legacy stream that orders others, an event would be a barrier that the program knows nothing
-// of. nullptr where there is none.
+// Returns nullptr if no mark is possible. On a legacy stream that orders others, an event would be
+// a barrier that the program did not ask for.
 CUevent TimeLease::mark(const Stream& stream) {
-  const Captures::HeldOff held_off{dependencies_.captures};
+  const Captures::CaptureBlock held_off{dependencies_.captures};
   if (!held_off.none_lives()) return nullptr;
   const LegacyBarrier::Alone alone{dependencies_.legacy};
   if (stream.handle == CU_STREAM_LEGACY && !alone.is_alone()) return nullptr;
@@ -97,7 +98,7 @@ CUevent TimeLease::take_event(CUcontext context) {
                                                                                       : nullptr;
 }
 
-// Under lock_.
+// The caller holds lock_.
 void TimeLease::give_back(CUcontext context, CUevent event) {
   if (event == nullptr) return;
   if (spare_count_ < most_spare) {
@@ -118,14 +119,14 @@ bool TimeLease::is_done(const Flight& flight) {
   if (flight.mark != nullptr) {
     return dependencies_.driver.cuEventQuery(flight.mark) != CUDA_ERROR_NOT_READY;
   }
-  const Captures::HeldOff held_off{dependencies_.captures};
+  const Captures::CaptureBlock held_off{dependencies_.captures};
   if (!held_off.none_lives()) return false;
   const InContext in_context{dependencies_.driver, flight.of.context};
   return !in_context.ok() ||
          dependencies_.driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_ERROR_NOT_READY;
 }
 
-// Under lock_. Flights of one stream end in their order.
+// The caller holds lock_. The flights of one stream complete in order.
 void TimeLease::look_at_flights(OfDevice& device, std::uint64_t now) {
   if (device.flight_count == 0) {
     if (now >= device.ends_at) device.in_flight_ns = 0;
@@ -147,8 +148,8 @@ void TimeLease::look_at_flights(OfDevice& device, std::uint64_t now) {
   if (left == 0) device.ends_at = std::min(device.ends_at, now + mark_every_ns);
 }
 
-// Behind other work of its stream it began when that ended; else the whole time is its, the
-// driver's included.
+// Work queued after other work of its stream began when that work ended; otherwise, all the elapsed
+// time counts, the driver's included.
 void TimeLease::has_ended(OfDevice& device, const Flight& flight, std::uint64_t now) {
   const Stream& of = flight.of;
   device.progress_at = now;
@@ -174,7 +175,7 @@ void TimeLease::has_ended(OfDevice& device, const Flight& flight, std::uint64_t 
   stream->last_mark_at = now;
 }
 
-// Its events go with it.
+// The context's events are destroyed with it.
 void TimeLease::context_ends(CUcontext context) {
   const Holding holding{lock_};
   const auto forget = [&](auto& all, std::size_t& count, auto context_of) {

@@ -16,7 +16,7 @@ namespace {
 
 std::atomic<bool> devices_described{false};
 
-// Beside each other and away from all else: every thread that is served adds to both.
+// Together on one cache line, away from other data: every thread being served updates both.
 struct alignas(64) OwnTime {
   std::atomic<std::uint64_t> calls{0};
   std::atomic<std::uint64_t> nanoseconds{0};
@@ -51,7 +51,7 @@ void start_trace(const Options& options) {
     CUVMM_LOG(Warning, "%s; the program runs without a trace", started.error().text().c_str());
     return;
   }
-  // Never destroyed: its thread may still be at work when the process ends.
+  // Never destroyed: its thread may still be running when the process ends.
   set_current_trace(std::move(*started).release());
   std::atexit(&finish_trace);
 }

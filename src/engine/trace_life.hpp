@@ -8,19 +8,19 @@
 
 namespace cuvmm {
 
-// The trace of this process, from the engine's start to the process' end. Does nothing where no
-// trace was asked for; where its file cannot be had, one line says so and the program goes on.
+// Starts the process's trace, which ends with the process. Does nothing if no trace was requested;
+// if the file cannot be created, logs a warning and the program runs without.
 void start_trace(const Options& options);
 
-// Adds the devices, once the driver has been started by the program.
+// Adds the devices, once the program has initialized the driver.
 void describe_devices_in_trace(const Driver& driver);
 
-// Around a call that is answered here, not by the driver: how many there were, and what they took
-// in all, is the trace's last record.
+// Bracket a call that cuvmm answers instead of the driver. The number of such calls and their total
+// time form the trace's last record.
 [[gnu::cold]] std::uint64_t begin_own_time();
 [[gnu::cold]] void end_own_time(std::uint64_t began);
 
-// In a forked child.
+// Call in a forked child.
 void forget_trace();
 
 }  // namespace cuvmm

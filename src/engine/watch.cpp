@@ -13,7 +13,8 @@ void Watch::begin(Watcher& watcher, Effect effects) {
     renew_wanted();
     return;
   }
-  std::abort();  // the parts that may watch are known when the engine is built, and fewer
+  // Cannot happen: the set of watchers is fixed when the engine is built, and is smaller.
+  std::abort();
 }
 
 void Watch::end(Watcher& watcher) {
@@ -26,7 +27,8 @@ void Watch::end(Watcher& watcher) {
 }
 
 void Watch::renew_wanted() {
-  // Several may do so at once: who stored what is out of date by then sees it, and does it again.
+  // Several threads may do this at once. A thread that stored an outdated value sees that and
+  // retries.
   const auto all_wanted = [this] {
     std::uint8_t all = 0;
     for (const Registration& registration : registrations_) all |= registration.effects.load();

@@ -10,29 +10,30 @@
 
 namespace cuvmm {
 
-// A driver call of the program, as those who hold something pending see it.
+// A driver call of the program, as subsystems with pending work see it.
 struct CallSite {
   Call call;
   Effect effect;
 };
 
-// A function that is in neither list. It has no row: info() is not for it.
+// A function on neither list. It has no row, so do not pass it to info().
 inline constexpr Call unlisted_call = static_cast<Call>(call_count);
 inline constexpr Effect every_effect = Effect::Submits | Effect::Reads | Effect::Writes |
                                        Effect::Waits | Effect::Destroys | Effect::Exposes;
 
-// Somebody with something pending that a call of the program could notice.
+// A subsystem with something pending that a program's call could notice.
 class Watcher {
  public:
-  // Before the driver sees the call. May call the driver; must not throw. What the program is
-  // answered instead, where that is not CUDA_SUCCESS: what is pending could not be done first.
+  // Called before the driver sees the call. May call the driver; must not throw. A result other
+  // than CUDA_SUCCESS is returned to the program: the pending work could not be done first.
   virtual CUresult before(const CallSite& site) = 0;
 
  protected:
   ~Watcher() = default;
 };
 
-// Who is told before which calls. Costs a load and a branch while nobody waits for that effect.
+// Notifies watchers before calls with certain effects. Costs a load and a branch while no watcher
+// wants that effect.
 class Watch {
  public:
   CUresult before(const CallSite& site) {
@@ -41,8 +42,8 @@ class Watch {
     return CUDA_SUCCESS;
   }
 
-  // From here on, and until ended, the watcher sees every call that has one of these effects.
-  // A call that is already past before() may not be seen.
+  // Until end(), the watcher sees every call that has one of these effects. It may miss a call that
+  // is already past before().
   void begin(Watcher& watcher, Effect effects);
   void end(Watcher& watcher);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second door: what dlsym answers. RTLD_NEXT and RTLD_DEFAULT mean something that depends on
-// who calls, which the real dlsym reads from the return address; so a call that we do not decide
-// ourselves is jumped to, with the caller's registers and stack as they were.
+// The second door: what dlsym returns. RTLD_NEXT and RTLD_DEFAULT depend on the caller, which the
+// real dlsym identifies by the return address. So a lookup that cuvmm does not answer itself is a
+// jump to the real dlsym, with the caller's registers and stack unchanged.
 #include <dlfcn.h>
 
 #include <cerrno>
@@ -12,13 +12,13 @@
 #include "hook/nvml.hpp"
 
 extern "C" {
-// What the assembler below calls, and where it jumps.
+// Used by the assembly below: the function that it calls and the jump target.
 [[gnu::visibility("hidden")]] void* (*cuvmm_next_dlsym)(void*, const char*) = nullptr;
 [[gnu::visibility("hidden")]] void* cuvmm_decide_dlsym(void** library, const char* name);
 }
 
-// rdi and rsi are the arguments; a result other than null is the answer. The library may be changed
-// where it was kept on the stack.
+// rdi and rsi hold the arguments; a non-null result is the answer. cuvmm_decide_dlsym may change
+// the library, which is saved on the stack.
 asm(R"(
 .pushsection .text
 .globl cuvmm_dlsym
@@ -72,21 +72,21 @@ Dlsym find_real_dlsym() {
   return nullptr;
 }
 
-// Another preload library's may stand between us and glibc's. The program's lookups go there, ours
-// to glibc.
+// Another preload library's dlsym may stand between cuvmm's and glibc's. The program's lookups go
+// there, cuvmm's own to glibc.
 Dlsym find_next_dlsym(Dlsym real) {
   void* next = real != nullptr ? real(RTLD_NEXT, "dlsym") : nullptr;
   return next != nullptr ? reinterpret_cast<Dlsym>(next) : real;
 }
 
-// The file that the program opened may be gone by its first call.
+// The file that the program opened may no longer exist at its first call.
 void* open_driver(const char* path) {
   constexpr int how = RTLD_NOW | RTLD_LOCAL;
   void* const library = dlopen(path, how);
   return library != nullptr ? library : dlopen("libcuda.so.1", how);
 }
 
-// Runs before any constructor of the program, and on demand for still earlier callers.
+// Runs before any constructor of the program, or on demand for callers that run even earlier.
 [[gnu::constructor(101)]] void prepare() {
   if (cuvmm_next_dlsym != nullptr) return;
   const int kept_errno = errno;
@@ -112,7 +112,7 @@ bool driver_is_loaded() {
   return driver != nullptr;
 }
 
-// Where no such name can be found.
+// A library in which no driver symbol can be found.
 void* library_without_driver() {
   return dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
 }
@@ -120,8 +120,8 @@ void* library_without_driver() {
 }  // namespace
 }  // namespace cuvmm::hook
 
-// Null: let the real dlsym answer. Decided by the name first, so that a lookup which is none of
-// ours (cudaMalloc, cudnnCreate) costs four comparisons and touches nothing.
+// Returns nullptr to let the real dlsym answer. Checks the name first, so that an unrelated lookup
+// (cudaMalloc, cudnnCreate) costs four comparisons and touches nothing.
 void* cuvmm_decide_dlsym(void** library, const char* name) {
   using namespace cuvmm::hook;
   if (cuvmm_next_dlsym == nullptr) prepare();
@@ -135,8 +135,8 @@ void* cuvmm_decide_dlsym(void** library, const char* name) {
   if (*library != RTLD_DEFAULT && *library != RTLD_NEXT) {
     return door_for_symbol(*library, name, cuvmm_next_dlsym);
   }
-  // Our exported symbols are found as any others are. But who only asks whether there is a driver
-  // must not take them for one.
+  // cuvmm's exported symbols are found like any others. But a program that only checks whether a
+  // driver is present must not mistake them for one.
   if (has_door(name) && !driver_is_loaded()) *library = library_without_driver();
   return nullptr;
 }

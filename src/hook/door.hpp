@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program is handed instead of a driver function. Every row of driver_api.def has a door in
-// each of its flavours; a row with a body of its own (CUVMM_HOOK) goes through it, the others are
-// forwarded with their effect announced.
+// A door is the function that a program is given in place of a driver function. Every row of
+// driver_api.def has a door in each of its flavours. If the row has a body (CUVMM_HOOK), the door
+// calls it; otherwise it announces the row's effect and forwards the call.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@
 
 namespace cuvmm::hook {
 
-// Whether stream 0 means the legacy stream or the calling thread's own.
+// Whether stream 0 means the legacy stream or the calling thread's default stream.
 enum class Flavour : std::uint8_t { Legacy, PerThread };
 
-// How a row's two members of the driver table are reached.
+// Gives access to a row's two members of the driver table.
 template <Call call>
 struct Row;
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
@@ -40,11 +40,11 @@ struct Row;
 #undef CUVMM_API
 #undef CUVMM_API_OLD
 
-// What a refusal means for the memory that we serve. True where it was want of memory, and we have
-// given some back.
-bool is_worth_another_try(Engine& engine, CUresult refusal);
+// Tells served memory about a driver error. Returns true if the driver lacked memory and cuvmm has
+// released some, so that the call is worth retrying.
+bool should_retry(Engine& engine, CUresult refusal);
 
-// The calls that programs make all the time, whose doors are made for speed.
+// Frequent calls, whose doors are compiled for speed.
 template <Call call>
 inline constexpr bool is_common = false;
 #define CUVMM_COMMON(symbol, flavours) \
@@ -53,8 +53,8 @@ inline constexpr bool is_common = false;
 #include "hook/common_doors.def"
 #undef CUVMM_COMMON
 
-// Which side of the legacy barrier was given work. Calls without a stream are work of the default
-// stream where they copy or set, and may be anybody's where they do something else.
+// Notes which side of the legacy barrier was given work. Without a stream argument, a copy or set
+// is work of the default stream; any other call may be work of either side.
 [[gnu::always_inline]] inline void note_side(Engine& engine, Call call, Flavour flavour,
                                              CUstream stream, bool names_stream) {
   const std::string_view name = info(call).name;
@@ -66,8 +66,8 @@ inline constexpr bool is_common = false;
   is_legacy ? barrier.legacy_submitted() : barrier.blocking_submitted();
 }
 
-// What has to be noted once the driver has taken work. The second is both, of calls that are not
-// common.
+// What to record once the driver has accepted work. note_submitted() does all of it, for calls that
+// are not common.
 void note_device_work(Engine& engine, Call call, Flavour flavour, CUstream stream,
                       std::uint64_t kind);
 void note_submitted(Engine& engine, Call call, Flavour flavour, CUstream stream, bool names_stream);
@@ -81,26 +81,26 @@ class Forward {
   Engine& engine() const { return engine_; }
   Flavour flavour() const { return flavour_; }
 
-  // Tells those waiting for such a call; then the driver answers; then records that there
-  // is work. Work that the driver refused counts as well: it may have begun some of it.
+  // Announces the call to watchers, calls the driver, then records that work was submitted. Work
+  // that the driver refused counts too, since it may have started part of it.
   template <class... Arguments>
   CUresult operator()(Arguments... arguments) const {
     if (const CUresult refused = announce(); refused != CUDA_SUCCESS) return refused;
     return announced(arguments...);
   }
 
-  // What the program is to be answered instead of the call, where that is not CUDA_SUCCESS.
+  // If the result is not CUDA_SUCCESS, return it to the program instead of making the call.
   [[nodiscard]] CUresult announce() const { return announce_as(info(call).effect); }
-  // A call that does more than its row says, by its arguments.
+  // For calls whose arguments give them more effects than their row states.
   [[nodiscard]] CUresult announce_as(Effect effect) const { return engine_.before({call, effect}); }
 
-  // The rest of it, for a body that may answer without the driver once it has announced the call.
+  // The steps after announce(), for a body that may answer without the driver.
   template <class... Arguments>
   CUresult announced(Arguments... arguments) const {
     const auto call_driver = [&] {
       for (bool again = false;; again = true) {
         const CUresult answer = through_the_gate(arguments...);
-        if (answer == CUDA_SUCCESS || again || !is_worth_another_try(engine_, answer)) {
+        if (answer == CUDA_SUCCESS || again || !should_retry(engine_, answer)) {
           return answer;
         }
       }
@@ -112,7 +112,7 @@ class Forward {
     }
   }
 
-  // To the driver, and nothing else.
+  // Calls the driver and does nothing else.
   template <class... Arguments>
   CUresult unannounced(Arguments... arguments) const {
     const auto member = flavour_ == Flavour::Legacy ? Row<call>::legacy : Row<call>::per_thread;
@@ -124,7 +124,7 @@ class Forward {
   static constexpr bool copies_or_sets = submits && (info(call).name.starts_with("cuMemcpy") ||
                                                      info(call).name.starts_with("cuMemset"));
 
-  // A copy or set, or a graph that is given one.
+  // A copy or set, or a graph call that adds one.
   template <class CallDriver, class... Arguments>
   CUresult copied(const CallDriver& call_driver, Arguments... arguments) const {
     if (!copies_need_care(engine_)) [[likely]]
@@ -164,7 +164,8 @@ class Forward {
     return answer;
   }
 
-  // Launches of one function or graph in one shape are of one kind; of other calls, all are.
+  // Launches of one function or graph in one shape are of one kind. All other calls of a row are of
+  // one kind.
   template <class... Arguments>
   static std::uint64_t kind_among(const Arguments&... arguments) {
     std::uint64_t kind = static_cast<std::uint64_t>(call) + 1;
@@ -201,11 +202,11 @@ class Forward {
     return stream;
   }
 
-  // The calling thread's default stream, by its handle.
+  // Whether the argument names the calling thread's default stream by its handle.
   template <class Argument>
   static bool names_own_stream(const Argument& argument) {
     if constexpr (std::is_same_v<Argument, CUstream>) return argument == CU_STREAM_PER_THREAD;
-    if constexpr (std::is_same_v<Argument, CUDA_LAUNCH_PARAMS*>) return true;  // one of many may
+    if constexpr (std::is_same_v<Argument, CUDA_LAUNCH_PARAMS*>) return true;  // one of several may
     if constexpr (std::is_same_v<Argument, const CUlaunchConfig*>) {
       return argument != nullptr && argument->hStream == CU_STREAM_PER_THREAD;
     }
@@ -216,7 +217,7 @@ class Forward {
   Flavour flavour_;
 };
 
-// The type of a row's body: its forward, then the row's own arguments.
+// The type of a row's body: it takes its Forward, then the row's own arguments.
 template <Call call, class Function>
 struct BodyOf;
 template <Call call, class... Arguments>
@@ -224,8 +225,8 @@ struct BodyOf<call, CUresult (*)(Arguments...)> {
   using Type = CUresult(const Forward<call>& forward, Arguments...);
 };
 
-// The bodies, declared for every row and defined for some: a body whose arguments do not fit its
-// row does not compile, and one that nobody wrote is null.
+// The bodies, declared for every row and defined for some. A body whose arguments do not match its
+// row fails to compile; an undefined one is null.
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
   [[gnu::weak,                                                        \
     gnu::visibility("hidden")]] BodyOf<Call::symbol, PFN_##name##_v##since>::Type hook_##symbol;
@@ -238,10 +239,10 @@ struct BodyOf<call, CUresult (*)(Arguments...)> {
   CUresult hook_##symbol([[maybe_unused]] const Forward<Call::symbol>& forward __VA_OPT__(, ) \
                              __VA_ARGS__)
 
-// The addresses that programs are handed, per row.
+// The addresses that programs are given, per row.
 struct DoorPair {
   void* legacy;
-  void* per_thread;  // nullptr where the row has no such flavour
+  void* per_thread;  // nullptr if the row has no such flavour
 };
 const std::array<DoorPair, call_count>& all_doors();
 

@@ -24,8 +24,8 @@ struct NamedDoor {
 
 constexpr std::size_t most_doors = 2 * call_count;
 
-// Made once for the process. Two threads may both make one; the first to publish its own wins.
-// No lock, not even that of a local static: a child may be forked while another thread is here.
+// Made once per process. Two threads may both make one; the first to publish wins. Uses no lock,
+// not even that of a local static: a child may be forked while another thread is here.
 template <class Table, class... Arguments>
 const Table& made_once(const Arguments&... arguments) {
   static constinit std::atomic<const Table*> published{nullptr};
@@ -37,7 +37,7 @@ const Table& made_once(const Arguments&... arguments) {
   return *nobodys;
 }
 
-// Sorted by symbol, both flavours.
+// Sorted by symbol, in both flavours.
 struct NamedDoors {
   std::array<NamedDoor, most_doors> doors;
   std::size_t count = 0;
@@ -63,7 +63,7 @@ struct NamedDoors {
   }
 };
 
-// The file that an address was loaded from is the driver's.
+// Whether the address lies in the driver's library; `file` is that library's path.
 bool is_of_driver(void* address, const char** file) {
   Dl_info where{};
   if (dladdr(address, &where) == 0 || where.dli_fname == nullptr) return false;
@@ -73,9 +73,9 @@ bool is_of_driver(void* address, const char** file) {
   return std::strncmp(name, "libcuda.so", 10) == 0;
 }
 
-// The loader's own string ends with the library, which the program may close before its first call.
-// Few are ever kept, one for each driver that a program opens; they stay, since others may read
-// them.
+// The loader's own string disappears with the library, which the program may close before its first
+// call. Only a few copies are kept, one per driver that a program opens. They are never freed,
+// since other threads may read them.
 struct KeptPath {
   const KeptPath* before;
   char path[PATH_MAX];
@@ -90,7 +90,7 @@ const char* find_kept(const char* path) {
   return nullptr;
 }
 
-// nullptr where there is no memory for it, or where it could name no file.
+// nullptr if there is no memory for it, or the path is too long to be valid.
 const char* keep(const char* path) {
   if (const char* const known = find_kept(path)) return known;
   const std::size_t size = std::strlen(path) + 1;
@@ -125,13 +125,13 @@ void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*
   if (ours) note_driver(file);
   if (ours && door == nullptr) door = entry_of_unlisted_symbol(name, real);
   errno = kept_errno;
-  // Not found: the jump to the real dlsym fails again, for the caller's dlerror.
+  // If the symbol was not found, the jump to the real dlsym fails again and sets dlerror.
   return ours ? door : real;
 }
 
 namespace {
 
-// Which door stands for which function of this engine's driver.
+// Maps the functions of this engine's driver to their doors.
 class RealDoors {
  public:
   explicit RealDoors(const Driver& driver) : driver_(driver) {
@@ -145,8 +145,8 @@ class RealDoors {
   }
 
  private:
-  // A driver may answer cuGetProcAddress with another address than its symbol has, so both are
-  // known. `since` asks for exactly this signature.
+  // cuGetProcAddress may return another address than the symbol's, so both are stored. Passing
+  // `since` requests exactly this signature.
   void add(Call call) {
     if (!driver_.has(call)) return;
     const CallInfo& row = info(call);
@@ -160,7 +160,7 @@ class RealDoors {
             pair.per_thread);
   }
 
-  // Of several rows of one function the first counts.
+  // If several rows share a function, the first one counts.
   void add_one(void* real, void* door) {
     if (real != nullptr) doors_.try_emplace(real, door);
   }
@@ -183,7 +183,7 @@ class RealDoors {
 }  // namespace
 
 void* door_for_function(Engine& engine, void* real) {
-  // One table for the one driver of the process; two engines after a fork have the same.
+  // The process has one driver and so one table; a forked child's engine uses the same.
   return made_once<RealDoors>(engine.driver()).find(real);
 }
 

@@ -5,15 +5,16 @@
 
 namespace cuvmm::hook {
 
-// Whether a symbol is one of ours.
+// Whether this driver symbol has a door.
 bool has_door(const char* symbol);
 
-// The door that stands for what dlsym(library, name) finds, where that is the driver's; else null.
-// Leaves errno as it was, and dlerror as the real lookup would.
+// What dlsym(library, name) returns to the program: the door, if dlsym finds a function of the
+// driver, otherwise what dlsym finds. nullptr under a HookBypass. Preserves errno; sets dlerror as
+// the real lookup would.
 void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*, const char*));
 
-// The door for a function that cuGetProcAddress answered; null where none of our rows is exactly
-// that function. For code that is HookBypass.
+// The door for a function returned by cuGetProcAddress; nullptr if no row is exactly that function.
+// The caller holds a HookBypass.
 void* door_for_function(Engine& engine, void* real);
 
 }  // namespace cuvmm::hook

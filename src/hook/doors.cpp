@@ -4,12 +4,12 @@
 
 namespace cuvmm::hook {
 
-// Made in common_doors.cpp.
+// Instantiated in common_doors.cpp.
 #define CUVMM_COMMON(symbol, flavours) CUVMM_EACH_##flavours(extern, symbol)
 #include "hook/common_doors.def"
 #undef CUVMM_COMMON
 
-// A symbol is one jump through a slot, so that templates can be exported under C names.
+// Each symbol is a jump through a slot, so that templates can be exported under C names.
 #define CUVMM_SLOT(symbol, function)                                                           \
   extern "C" {                                                                                 \
   [[gnu::visibility("hidden")]] void* cuvmm_door_##symbol = reinterpret_cast<void*>(function); \
@@ -45,7 +45,7 @@ namespace cuvmm::hook {
   reinterpret_cast<void*>(CUVMM_ENTER(symbol, Flavour::PerThread))
 #define CUVMM_OTHER_LegacyAndPtsz CUVMM_OTHER_LegacyAndPtds
 
-// Addresses that the loader fills in, so that nothing is left to be done at the first use.
+// The loader fills in these addresses, so the first use needs no initialization.
 static const std::array<DoorPair, call_count> doors = {{
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need)     \
   DoorPair{reinterpret_cast<void*>(CUVMM_ENTER(symbol, Flavour::Legacy)), \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a door does. The commonest (hook/common_doors.def) are made for speed in
-// common_doors.cpp, the others for size in doors.cpp: there are a thousand, and a program uses few.
+// The code of a door. The most frequent calls (hook/common_doors.def) are compiled for speed in
+// common_doors.cpp, all others for size in doors.cpp: there are a thousand, and a program uses few.
 #pragma once
 
 #include "hook/door.hpp"
@@ -11,7 +11,7 @@
 
 namespace cuvmm::hook {
 
-// Their bodies make records that say more.
+// Their bodies make more detailed records.
 constexpr bool takes_or_frees_memory(std::string_view name) {
   return name.starts_with("cuMemAlloc") || name.starts_with("cuMemHostAlloc") ||
          name.starts_with("cuMemFree");
@@ -22,7 +22,7 @@ struct BehindDoor;
 
 template <Call call, auto* body, auto* description, class... Arguments>
 struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
-  // One for all doors of a row.
+  // Shared by all doors of a row.
   [[gnu::noinline]] static CUresult go_in(Arguments... arguments, Flavour flavour) {
     return pass(flavour, arguments...);
   }
@@ -32,7 +32,7 @@ struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
     if (engine == nullptr) return call_natively<call>(flavour, arguments...);
     const Forward<call> forward{*engine, flavour};
     if (HookBypass::is_active() || !engine->is_on()) return forward.unannounced(arguments...);
-    // What the driver itself calls from here on goes straight through.
+    // Calls that the driver makes from here on bypass the hooks.
     const HookBypass bypass;
     [[maybe_unused]] const Pass pass{engine->calls(), call};
     if constexpr (names_memory<call, Arguments...>) {
@@ -55,7 +55,7 @@ struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
     return answer;
   }
 
-  // Whatever could touch memory or work waits while the process is paused.
+  // Calls that could touch memory or work wait while the process is paused.
   static constexpr bool waits_in_a_pause =
       has(info(call).effect,
           Effect::Submits | Effect::Reads | Effect::Writes | Effect::Destroys | Effect::Exposes);
@@ -64,7 +64,7 @@ struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
   };
   using Pass = std::conditional_t<waits_in_a_pause, CallBarrier::Pass, NoPass>;
 
-  // A call that no pending work could notice is not worth a record of its own.
+  // A call that cannot affect pending work is not worth its own record.
   static bool is_recorded() {
     if (description != nullptr) return true;
     return info(call).effect != Effect::Neutral && !takes_or_frees_memory(info(call).name);

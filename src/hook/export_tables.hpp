@@ -7,11 +7,11 @@
 
 namespace cuvmm::hook {
 
-// Whether nobody submits work or touches memory unseen through this private table of the driver's
-// (driver/export_tables.def).
+// Whether this private driver table is known to offer no unseen way to submit work or to touch
+// memory (driver/export_tables.def).
 bool is_known_export_table(const CUuuid& id);
 
-// As it stands in the list, with a 0 behind it.
+// In the list's format, null-terminated.
 std::array<char, 37> text_of(const CUuuid& id);
 
 }  // namespace cuvmm::hook

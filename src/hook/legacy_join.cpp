@@ -10,7 +10,7 @@ namespace cuvmm::hook {
 void LegacyJoin::add(CUcontext owner) {
   const auto end = owners_.begin() + count_;
   if (std::find(owners_.begin(), end, owner) != end) return;
-  // Copies of batches alone name the memory of so many; those of a batch have no order anyway.
+  // Only batch copies name memory of so many contexts, and those are unordered anyway.
   if (count_ == most_owners) return;
   owners_[count_++] = owner;
 }
@@ -45,7 +45,7 @@ CUresult LegacyJoin::begin() const {
   const CUcontext current = current_context(driver);
   Scheduling::Parts* const scheduled = engine_->scheduling().parts();
   for (std::size_t i = 0; i < count_; ++i) {
-    // Each device has a queue of its own. A copy across devices is never queued itself.
+    // Each device has its own queue. A copy across devices is itself never queued.
     if (scheduled != nullptr && device_of(driver, owners_[i]) != device_of(driver, current)) {
       scheduled->scheduler.settle_context(owners_[i]);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy or set on the legacy stream that names blocking memory of another context is work of that
-// context's legacy stream as well, on whichever device it is (measured): it comes after all that
-// was given to that context's blocking streams before, and before all that they are given later.
-// The driver does not know whose our memory is, so we make the two streams wait for each other.
+// A copy or set on the legacy stream that names another context's blocking memory is also work of
+// that context's legacy stream, on any device (measured): it comes after all earlier work of that
+// context's blocking streams, and before all their later work. The driver does not know which
+// context owns cuvmm's memory, so this class makes the two legacy streams wait for each other.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@ class LegacyJoin {
  public:
   explicit LegacyJoin(Engine& engine) : engine_(&engine) {}
 
-  // A context that owns memory which the call names.
+  // Adds a context that owns memory named by the call.
   void add(CUcontext owner);
 
-  // Before the driver is given the call: the current legacy stream waits for those of the owners.
+  // Call before the driver call: makes the current legacy stream wait for the owners'.
   CUresult begin() const;
-  // Afterwards: theirs wait for it.
+  // Call after the driver call: makes the owners' legacy streams wait for the current one.
   CUresult finish(CUresult answer) const;
 
  private:

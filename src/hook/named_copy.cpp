@@ -19,7 +19,7 @@ void NamedCopy::add(CUcontext context) {
   devices_ = devices_.with(device_of(engine_.driver(), context));
 }
 
-// A default stream is the current context's.
+// A default stream belongs to the current context, whose device is already included.
 void NamedCopy::add(CUstream stream) {
   if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return;
   const StreamState* const known = engine_.serving()->clock.table().find({.handle = stream});

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and sets that name memory of which the driver knows too little, since we mapped it:
+// Copies and sets that name memory about which the driver knows too little, since cuvmm mapped it:
 //   - another context's blocking memory. Without peer access, a program may copy to and from
-//     another device's but not set it (measured), so a device is granted access before such a copy
-//     names it; and on the legacy stream both contexts' legacy streams are in order (LegacyJoin);
+//     another device's memory but not set it (measured), so a device is granted access before such
+//     a copy names it. On the legacy stream, both contexts' legacy streams are ordered
+//     (LegacyJoin).
 //   - memory with SYNC_MEMOPS (SynchronousCopy).
 #pragma once
 
@@ -16,15 +17,15 @@
 
 namespace cuvmm::hook {
 
-// False costs two relaxed loads: one context owns all blocking memory, and no memory is
-// synchronous.
+// False, at the cost of two relaxed loads, while one context owns all blocking memory and no memory
+// has SYNC_MEMOPS.
 inline bool copies_need_care(const Engine& engine) {
   const Serving* const serving = engine.serving();
   return serving != nullptr &&
          (serving->memory.has_several_owners() || serving->memory.has_sync_memops());
 }
 
-// Whether the call puts a copy into a graph.
+// Whether the call adds a copy to a graph.
 constexpr bool adds_copies(std::string_view name) {
   return name == "cuGraphAddMemcpyNode" || name == "cuGraphMemcpyNodeSetParams" ||
          name == "cuGraphExecMemcpyNodeSetParams" || name == "cuGraphAddNode" ||
@@ -33,7 +34,7 @@ constexpr bool adds_copies(std::string_view name) {
 
 struct CopyTraits {
   bool is_set;
-  bool is_submitted;  // else it is put into a graph
+  bool is_submitted;  // false: it is added to a graph
   bool is_asynchronous;
 };
 constexpr CopyTraits copy_traits(std::string_view name) {
@@ -46,16 +47,16 @@ class NamedCopy {
  public:
   NamedCopy(Engine& engine, CopyTraits traits, StreamName stream);
 
-  // The devices that may carry it out: those of the current context, of the copy's stream and of
-  // the contexts that it names.
+  // Collects the devices that may execute the copy: those of the current context, the copy's stream
+  // and the contexts that it names.
   template <class... Arguments>
   void is_carried_out_by(Arguments... arguments) {
     (add(arguments), ...);
   }
-  // False where the driver would refuse the program's own memory.
+  // False if the driver would refuse the program's own memory here.
   bool may_name(CUdeviceptr address);
 
-  // Before the driver is given it, and afterwards.
+  // Call begin() before the driver call and finish() after it.
   CUresult begin();
   CUresult finish(CUresult answer) const;
 
@@ -83,7 +84,7 @@ class NamedCopy {
   std::optional<SynchronousCopy> synchronous_;
 };
 
-// CUDA_SUCCESS and a copy to finish, or what the driver would answer.
+// Returns CUDA_SUCCESS and a copy to finish, or the error to return to the program.
 template <class... Arguments>
 [[gnu::noinline, gnu::cold]] CUresult begin_named_copy(std::unique_ptr<NamedCopy>& copy,
                                                        Engine& engine, CopyTraits traits,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which memory the arguments of a copy or set name.
+// Finds the memory that the arguments of a copy or set name.
 #pragma once
 
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace cuvmm::hook {
 
-// Refers to any `visit(CUdeviceptr)`, so that one instantiation of NamedMemory serves them all.
+// Type-erased reference to a `visit(CUdeviceptr)`, so that one NamedMemory serves all.
 class AddressVisitor {
  public:
   template <class Visit>
@@ -24,8 +24,8 @@ class AddressVisitor {
   const void* with_;
 };
 
-// Visits each address; device memory may stand where the call says host. Stops, and answers true,
-// where the visitor does.
+// Visits each address, including host pointers, since device memory may be passed as host memory.
+// Stops and returns true when the visitor does.
 class NamedMemory {
  public:
   explicit NamedMemory(const AddressVisitor& visit) : visit_(visit) {}
@@ -34,7 +34,7 @@ class NamedMemory {
   bool any_of(Arguments... arguments) const {
     return (is(arguments) || ...);
   }
-  // Batches.
+  // Batch calls.
   template <class... Rest>
   bool any_of(CUdeviceptr* to, CUdeviceptr* from, size_t*, size_t count, Rest...) const {
     return is_one_of(to, count) || is_one_of(from, count);
@@ -76,7 +76,7 @@ class NamedMemory {
 
   template <class Copy>
   bool is_either_side(const Copy* copy) const {
-    if (copy == nullptr) return false;  // the driver's to refuse
+    if (copy == nullptr) return false;  // the driver will refuse it
     return is_side(copy->srcMemoryType, copy->srcDevice, copy->srcHost) ||
            is_side(copy->dstMemoryType, copy->dstDevice, copy->dstHost);
   }

@@ -3,8 +3,7 @@
 
 namespace cuvmm::hook {
 
-// Slow, and meant to be: a program that was answered the real cuGetProcAddress does not come here
-// again.
+// Need not be fast: a program that was given the real cuGetProcAddress does not come back here.
 void* native_function(const CallInfo& row, Flavour flavour) {
   const HookBypass bypass;
   const DriverSource& source = driver_source();

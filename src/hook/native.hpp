@@ -5,8 +5,8 @@
 
 namespace cuvmm::hook {
 
-// A row's function in the driver, found without an engine: for programs that run although we could
-// not start. nullptr where there is no driver, or none that has it.
+// A row's driver function, looked up without an engine: for programs that keep running although
+// cuvmm could not start. nullptr if there is no driver or it lacks the function.
 void* native_function(const CallInfo& row, Flavour flavour);
 
 template <Call call, class... Arguments>

@@ -36,7 +36,7 @@ struct NvmlMemoryV2 {
   unsigned long long used;
 };
 
-// NVML's own, of the library that the program found it in last.
+// NVML's own functions, from the library in which the program last found them.
 struct RealNvml {
   std::atomic<Answer (*)(Device, NvmlMemory*)> memory{nullptr};
   std::atomic<Answer (*)(Device, NvmlMemoryV2*)> memory_v2{nullptr};
@@ -56,7 +56,7 @@ void find_all(void* library, void* (*symbol)(void*, const char*)) {
   find(real_nvml.uuid, library, "nvmlDeviceGetUUID", symbol);
 }
 
-// For a program that is linked to it, and so calls ours without a lookup.
+// For a program linked to NVML, which calls cuvmm's functions without a lookup.
 void find_loaded() {
   if (real_nvml.uuid.load() != nullptr) return;
   void* const library = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
@@ -72,7 +72,7 @@ bool is_of_nvml(void* address) {
   return std::strncmp(slash != nullptr ? slash + 1 : where.dli_fname, soname, 15) == 0;
 }
 
-// "GPU-8a2f…", and "MIG-…" for a part of one.
+// "GPU-8a2f…", or "MIG-…" for a part of a GPU.
 Lessor::Uuid uuid_of(Device device) {
   Lessor::Uuid uuid{};
   std::array<char, 96> text{};
@@ -92,7 +92,7 @@ Lessor::Uuid uuid_of(Device device) {
   return uuid;
 }
 
-// The device of a program that has not asked for its memory yet is as its own options say.
+// Before the program has asked for memory on the device, its own options apply.
 MemoryInfo as_told(Device device, const MemoryInfo& seen) {
   if (Engine* const engine = Engine::running()) {
     if (engine->serving() == nullptr) return seen;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVML tells the program of a device's memory: no more than its limit, as cuMemGetInfo does.
-// Asking makes no driver call. Processes are listed as NVML lists them.
+// Limits the device memory that NVML reports to the program's limit, as cuMemGetInfo does. Makes no
+// driver call. The list of processes is left as NVML reports it.
 #pragma once
 
 namespace cuvmm::hook {
@@ -8,7 +8,7 @@ namespace cuvmm::hook {
 bool is_named_like_nvmls_memory(const char* name);
 bool nvml_is_loaded();
 
-// What stands for dlsym(library, name), where that is NVML's; else what the real lookup finds.
+// The door for dlsym(library, name) if it finds a function of NVML; otherwise what dlsym finds.
 void* nvml_door(void* library, const char* name, void* (*real_dlsym)(void*, const char*));
 
 }  // namespace cuvmm::hook

@@ -7,7 +7,7 @@
 
 namespace cuvmm::hook {
 
-// The packed form of a kernel's parameters: a list of a buffer and its size.
+// The packed form of a kernel's parameters: a list with a buffer and its size.
 struct PackedParameters {
   const void* bytes = nullptr;
   std::size_t size = 0;

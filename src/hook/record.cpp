@@ -8,7 +8,7 @@
 namespace cuvmm::hook {
 namespace {
 
-// While none has begun, no work needs to be asked about.
+// Until a capture has begun, work need not be checked for capture.
 constinit std::atomic<bool> captures_were_begun{false};
 
 bool is_work(TraceEvent event) {
@@ -30,8 +30,8 @@ bool is_work(TraceEvent event) {
   }
 }
 
-// What begins stands in the trace at the time at which it was there, all else at the time at which
-// the call began.
+// Events that begin something carry the time at which the call returned, all others the time at
+// which it began.
 bool begins_something(TraceEvent event) {
   switch (event) {
     case TraceEvent::Allocate:
@@ -49,8 +49,8 @@ bool begins_something(TraceEvent event) {
   }
 }
 
-// Work on a stream that captures has become a node of a graph. The two streams of the program's
-// own, 1 and 2, cannot be asked about without harm to another capture.
+// Work on a capturing stream has become a graph node. Default streams (1 and 2) cannot be queried
+// without harm to another capture.
 bool was_captured(const Driver& driver, const TraceRecord& event) {
   if (!captures_were_begun.load(std::memory_order_relaxed)) return false;
   if (event.stream <= 2 || !is_work(event.event)) return false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records a call in the trace and the log. Costs a load and a branch while both are off.
 //
-// A row is described by CUVMM_EVENT (src/hook/events): from the call's arguments and the driver's
-// answer, which record it leaves. A row without a description leaves an event Call, if it has an
-// effect. Both work for rows with and without a body.
+// CUVMM_EVENT (src/hook/events) describes a row: it computes the record from the call's arguments
+// and the driver's answer. A row without a description leaves a Call event if it has an effect.
+// Both work for rows with and without a body.
 #pragma once
 
 #include <algorithm>
@@ -16,31 +16,31 @@
 
 namespace cuvmm::hook {
 
-// The number by which a stream stands in the trace: 1 and 2 are the legacy and the thread's own.
+// The number of a stream in the trace. 1 and 2 are the legacy and the per-thread default stream.
 inline std::uint64_t stream_number(CUstream stream, Flavour flavour) {
   if (stream != nullptr) return reinterpret_cast<std::uint64_t>(stream);
   return flavour == Flavour::Legacy ? 1 : 2;
 }
 
-// A call that the driver has answered, as its description sees it.
+// An answered call, as passed to its description.
 struct Called {
   CUresult answer = CUDA_SUCCESS;
   Flavour flavour = Flavour::Legacy;
-  std::uint64_t began = 0;  // now_ns(); 0: not known
+  std::uint64_t began = 0;  // now_ns(); 0: unknown
   std::uint64_t took = 0;   // ns
 
-  // What out-parameters and structs hold is looked at only then.
+  // Out-parameters and structs may be read only if this is true.
   bool granted() const { return answer == CUDA_SUCCESS; }
   std::uint64_t stream(CUstream stream) const { return stream_number(stream, flavour); }
   std::uint64_t own_stream() const { return stream_number(nullptr, flavour); }
-  // For a field of 32 bits: at most 4.29 s.
+  // For a 32-bit field: at most 4.29 s.
   std::uint32_t took_briefly() const {
     return static_cast<std::uint32_t>(
         std::min<std::uint64_t>(took, std::numeric_limits<std::uint32_t>::max()));
   }
 };
 
-// The descriptions, declared for every row and defined for some, as bodies are.
+// The descriptions, declared for every row and defined for some, like bodies.
 template <Call call, class Function>
 struct DescriptionOf;
 template <Call call, class... Arguments>
@@ -59,13 +59,14 @@ struct DescriptionOf<call, CUresult (*)(Arguments...)> {
 #define CUVMM_EVENT(symbol, ...) \
   TraceRecord event_of_##symbol([[maybe_unused]] const Called& called __VA_OPT__(, ) __VA_ARGS__)
 
-// What has just been answered.
+// A call that has just been answered.
 Called called_at(std::uint64_t began, CUresult answer, Flavour flavour);
 
-// Fills in what every record of a call has (the row, the answer, when and where) and records it.
+// Fills in the fields common to all records of calls (the row, the answer, when and where) and
+// records it.
 void record_call(const Driver& driver, Call call, const Called& called, const TraceRecord& event);
 
-// The same for a call that nobody describes: its stream is known where an argument is one.
+// The same for a call without a description; `stream` is known if an argument is a stream.
 void record_plain_call(const Driver& driver, Call call, const Called& called, std::uint64_t stream);
 
 // The same for a body that makes its own record.

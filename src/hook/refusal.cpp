@@ -3,7 +3,7 @@
 
 namespace cuvmm::hook {
 
-bool is_worth_another_try(Engine& engine, CUresult refusal) {
+bool should_retry(Engine& engine, CUresult refusal) {
   Serving* serving = engine.serving();
   if (serving == nullptr) return false;
   if (is_sticky(refusal)) serving->memory.context_is_lost();

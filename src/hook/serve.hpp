@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a body serves a call itself, or leaves it to the driver.
+// How a body serves a call itself or leaves it to the driver.
 #pragma once
 
 #include "driver/current_context.hpp"
@@ -8,13 +8,13 @@
 
 namespace cuvmm::hook {
 
-// How the flavour of a call and its argument name a stream.
+// The stream that a call names by its flavour and its argument.
 template <Call call>
 StreamName stream_name(const Forward<call>& forward, CUstream stream) {
   return {.handle = stream, .null_is_per_thread = forward.flavour() == Flavour::PerThread};
 }
 
-// `serve(Memory&)` answers, or nothing where the call is the driver's business.
+// `serve(Memory&)` returns an answer, or nullopt to leave the call to the driver.
 template <Call call, class Serve>
 Answer served(const Forward<call>& forward, Serve&& serve) {
   Serving* serving = forward.engine().serving();
@@ -25,31 +25,31 @@ Answer served(const Forward<call>& forward, Serve&& serve) {
   return answer;
 }
 
-// Where an allocation of ours was granted more than the program asked for, the driver knows no
-// memory of its own.
-inline bool is_past_what_was_asked(const AllocationFacts& held, CUdeviceptr address) {
+// An allocation may be granted more than the program requested. The driver would know no memory
+// past the requested size.
+inline bool is_past_requested_size(const AllocationFacts& held, CUdeviceptr address) {
   return address - held.address >= held.asked;
 }
 
-// What puts copies off; nullptr where nobody does.
+// The resizer, which defers copies; nullptr if there is none.
 template <Call call>
 Resizer* resizer_of(const Forward<call>& forward) {
   Serving* serving = forward.engine().serving();
   return serving != nullptr ? serving->resizer() : nullptr;
 }
 
-// Nothing where a linear copy is to be made. In place of its announcement.
+// Call instead of announcing a linear copy. Returns nullopt if the copy must be made.
 template <Call call>
-Answer put_off(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
+Answer try_defer_copy(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
                CUstream stream) {
   Resizer* const resizer = resizer_of(forward);
-  if (resizer == nullptr || !resizer->is_worth_a_look(size)) return std::nullopt;
-  // What is queued cannot be asked about.
+  if (resizer == nullptr || !resizer->may_be_deferred(size)) return std::nullopt;
+  // The state of queued work is unknown.
   if (forward.engine().scheduling().is_on()) return std::nullopt;
   return resizer->defer(to, from, size, stream_name(forward, stream));
 }
 
-// The clock of streams, where somebody keeps one.
+// The stream clock; nullptr if there is none.
 template <Call call>
 StreamClock* clock_of(const Forward<call>& forward) {
   Serving* serving = forward.engine().serving();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is noted of work once the driver has taken it.
+// What is recorded once the driver has accepted work.
 #include "hook/door.hpp"
 
 namespace cuvmm::hook {

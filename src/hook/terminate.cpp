@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ library that is linked into ours names the exception that nobody caught, for which it
-// brings all that it takes to spell any C++ name: 60 KiB in every program that is preloaded. Ours
-// throws nothing, so it ends the program without.
+// Overrides the C++ runtime's terminate handler. The default one names the uncaught exception,
+// which needs code to print any C++ name: 60 KiB in every preloaded program. cuvmm throws nothing,
+// so this one only aborts.
 #include <cstdlib>
 
 namespace __gnu_cxx {

@@ -12,7 +12,7 @@
 #include "engine/hook_bypass.hpp"
 
 extern "C" {
-// What the assembler below reads and calls.
+// Used by the assembly below.
 [[gnu::visibility("hidden")]] std::atomic<void*>
     cuvmm_unlisted_functions[cuvmm::hook::most_unlisted] = {};
 [[gnu::visibility("hidden")]] std::atomic<bool> cuvmm_unlisted_was_called{false};
@@ -20,9 +20,9 @@ extern "C" {
 [[gnu::visibility("hidden")]] extern const char cuvmm_unlisted_entries[];
 }
 
-// Sixteen bytes an entry: its number into r11, which no caller counts on, then the common part.
-// That calls us once, with every register that may carry an argument kept, and jumps on with the
-// stack as it was.
+// Each entry has sixteen bytes: it loads its number into r11, which no caller relies on, and jumps
+// to the common part. The common part calls cuvmm once, with every register that may carry an
+// argument saved, and then jumps to the real function with the stack unchanged.
 asm(R"(
 .pushsection .text
 .p2align 4
@@ -100,7 +100,7 @@ constexpr std::size_t entry_size = 16;
 struct NotHooked {
   std::string_view name;
   std::string_view symbol;
-  std::string_view per_thread_symbol;  // empty where there is none
+  std::string_view per_thread_symbol;  // empty if there is none
   int since;
   int until;
 };
@@ -115,12 +115,12 @@ constexpr auto not_hooked = std::to_array<NotHooked>({
 #undef CUVMM_NOT_HOOKED
 });
 
-// Of another header than the lists are held against; starts and stops the profiler.
+// From a header other than the one that the lists are checked against; controls the profiler.
 bool is_of_the_profiler(std::string_view name) {
   return name.starts_with("cuProfiler");
 }
 
-// For a person who reads the log; cut where they are longer.
+// For the log; longer names are truncated.
 std::array<std::array<char, 64>, most_unlisted> names;
 std::atomic<std::size_t> taken{0};
 
@@ -138,11 +138,11 @@ void* known_entry(void* real) {
 
 void lose_sight(const char* name) {
   if (!hook_coverage().lose()) return;
-  CUVMM_LOG(Info, "function=%s is unknown to this version: cuvmm relies on full coverage no longer",
+  CUVMM_LOG(Info, "function=%s is unknown to this version: hook coverage is no longer full",
             name);
 }
 
-// Two threads that ask at once for the same function may get two entries, which do the same.
+// Two threads that request the same function at once may get two entries, which behave the same.
 void* new_entry(const char* name, void* real) {
   hook_coverage().handed_out_unlisted();
   CUVMM_LOG(Debug, "function=%s handed out, although no list names it", name);
@@ -165,10 +165,10 @@ void* entry_of(const char* name, void* real) {
 
 }  // namespace
 
-void settle_and_lose_sight(Engine& engine) {
+void settle_and_end_coverage(Engine& engine) {
   hook_coverage().lose();
-  engine.scheduling().end_for_good();
-  // Nothing is known of what comes, answers included.
+  engine.scheduling().disable_permanently();
+  // Nothing is known of the calls to come, so an error cannot be returned through them.
   static_cast<void>(engine.before({unlisted_call, every_effect}));
 }
 
@@ -188,17 +188,17 @@ void* entry_of_unlisted_symbol(const char* symbol, void* real) {
 
 }  // namespace cuvmm::hook
 
-// Subsystems with something pending hear of it while coverage is still complete.
+// Settles pending work before the function runs, while every call so far has been seen.
 void cuvmm_call_of_unlisted(unsigned index) {
   using namespace cuvmm;
   const int kept_errno = errno;
   Engine* engine = Engine::running();
   if (engine != nullptr && engine->is_on() && !HookBypass::is_active()) {
     const HookBypass bypass;
-    // A thread that quiesces the program learns of it before it begins, or after it is done.
+    // A thread that quiesces the program learns of this before it begins or after it is done.
     const CallBarrier::Pass pass{engine->calls()};
     hook::lose_sight(hook::names[index].data());
-    hook::settle_and_lose_sight(*engine);
+    hook::settle_and_end_coverage(*engine);
   } else {
     hook::lose_sight(hook::names[index].data());
   }

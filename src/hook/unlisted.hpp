@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of the driver that are in neither driver_api.def nor not_hooked.def, as a newer driver
-// has them. Nothing is known of their arguments, so they are handed out behind an entry that only
-// jumps on; the first call of any of them ends full coverage (engine/hook_coverage.hpp).
+// Driver functions in neither driver_api.def nor not_hooked.def, as a newer driver may have. Their
+// arguments are unknown, so programs get an entry that only jumps to the function. The first call
+// of any of them ends full coverage (engine/hook_coverage.hpp).
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 
 namespace cuvmm::hook {
 
-// The entry that stands before `real`, or `real` where this function is known to change nothing
-// (not_hooked.def). By the name that cuGetProcAddress was asked for, and the version.
+// The entry in front of `real`, or `real` itself if the function is known to be harmless
+// (not_hooked.def). `name` and `version` are those passed to cuGetProcAddress.
 void* entry_of_unlisted(const char* name, int version, void* real);
 
-// The same by the name that dlsym was asked for.
+// The same for a symbol passed to dlsym.
 void* entry_of_unlisted_symbol(const char* symbol, void* real);
 
-// All that was pending is settled, while it is still true that all was seen so far; from then on no
-// shortcut is taken that relies on it. The caller says why, where it is the first.
-void settle_and_lose_sight(Engine& engine);
+// Ends hook coverage and settles all pending work, so that no shortcut that relies on coverage is
+// taken from then on. The caller logs the reason if coverage was full before.
+void settle_and_end_coverage(Engine& engine);
 
-// What there are entries for. A function beyond them ends full coverage when it is handed out.
+// The number of entries. If more functions are needed, handing one out ends full coverage.
 inline constexpr std::size_t most_unlisted = 512;
 
 }  // namespace cuvmm::hook

@@ -19,7 +19,7 @@ void note_words(LastUses& uses, const void* bytes, std::size_t size) {
   }
 }
 
-// By chance, so that of kernels that come in turns none is left out.
+// Samples at random, so that kernels launched in a fixed rotation are all sampled.
 bool is_noted() {
   [[gnu::tls_model("initial-exec")]] static constinit thread_local std::uint32_t chance = 1;
   chance = chance * 1664525 + 1013904223;
@@ -38,11 +38,11 @@ void note_parameters(Engine& engine, LastUses& uses, CUfunction function, void* 
     return;
   }
   if (parameters == nullptr || engine.control() == nullptr) return;
-  constexpr int any_device = 0;  // parameters are the same on each
+  constexpr int any_device = 0;  // parameters are the same on every device
   const auto facts = engine.control()->kernels().find(function, any_device);
   if (facts == nullptr) return;
   for (std::size_t i = 0; i < facts->parameters.size(); ++i) {
-    if (parameters[i] == nullptr) return;  // the driver's to refuse
+    if (parameters[i] == nullptr) return;  // the driver will refuse it
     note_words(uses, parameters[i], facts->parameters[i].size);
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls name of the program's memory, noted while somebody wants to know when it was last used
+// Notes the memory that the program's calls name, while its last use is tracked
 // (alloc/last_uses.hpp).
 #pragma once
 
@@ -17,12 +17,12 @@ constexpr bool is_launch_with_parameters(std::string_view name) {
          name == "cuLaunchCooperativeKernel";
 }
 
-// What the kernels of a graph are given is not looked at.
+// The parameters of a graph's kernels are not examined.
 constexpr bool is_launch_of_a_graph(std::string_view name) {
   return name == "cuGraphLaunch";
 }
 
-// After it handles of functions may be others'.
+// After such a call, function handles may be reused.
 constexpr bool ends_functions(std::string_view name) {
   return name == "cuModuleUnload" || name == "cuLibraryUnload" ||
          name.starts_with("cuCtxDestroy") || name.starts_with("cuDevicePrimaryCtxRe") ||
@@ -35,7 +35,7 @@ inline constexpr bool names_memory = is_launch_with_parameters(info(call).name) 
                                      (has(info(call).effect, Effect::Reads | Effect::Writes) &&
                                       (std::is_same_v<Arguments, CUdeviceptr> || ...));
 
-// Words of the parameters, wherever they could be addresses. Of one launch in a few.
+// Notes every word of the parameters that could be an address, for a sample of the launches.
 void note_parameters(Engine& engine, LastUses& uses, CUfunction function, void* const* parameters,
                      void* const* packed);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The version in a note of the library's file, so that it can be read without loading it (readelf
-// -n shows it too).
+// Stores the version as a note in the library file, so that it can be read without loading the
+// library (readelf -n shows it too).
 #include "cuvmm/version.h"
 
-// Sizes of name and content, the type, then both with zeros up to a multiple of four.
+// Sizes of name and content, the type, then both, padded with zeros to a multiple of four.
 asm(".pushsection .note.cuvmm, \"a\", @note\n"
     ".p2align 2\n"
     ".long 6\n"

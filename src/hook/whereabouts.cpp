@@ -6,10 +6,10 @@
 namespace cuvmm::hook {
 namespace {
 
-// Contexts that are live at a time and told apart; those beyond have the number 0.
+// The number of live contexts that can be told apart; any beyond that have the number 0.
 constexpr std::uint32_t most_contexts = 64;
 
-// A slot's number grows each time that its context is forgotten, so that none comes twice.
+// times_used grows whenever the slot's context is forgotten, so no number is used twice.
 struct Slot {
   std::atomic<CUcontext> context{nullptr};
   std::atomic<std::uint32_t> times_used{0};

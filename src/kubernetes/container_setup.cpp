@@ -18,7 +18,7 @@ ContainerSetup set_up_container(const Card& card, std::size_t units,
   if (!options.node_socket.empty()) {
     environment["VMM_NODE"] = options.node_is_required ? "require" : "auto";
     environment["VMM_NODE_SOCKET"] = options.node_socket;
-    // Its folder, since a service that starts again makes a new socket there.
+    // Mount the folder, since a restarted service creates a new socket there.
     const std::string folder = std::filesystem::path{options.node_socket}.parent_path().string();
     setup.mounts.push_back({folder, folder});
   }
@@ -26,7 +26,7 @@ ContainerSetup set_up_container(const Card& card, std::size_t units,
   if (!options.simulation.empty()) {
     environment.insert(options.simulation.begin(), options.simulation.end());
     environment["LD_LIBRARY_PATH"] = inside + "/cuvmm/sim";
-    // The books of a card that processes share are a file there.
+    // The state of a card that processes share is a file there.
     setup.mounts.push_back({"/dev/shm", "/dev/shm", false});
     return setup;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a container needs so that its programs run under cuvmm, within their share of a card.
+// The environment and mounts that make a container's programs run under cuvmm, within their share
+// of a card.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +12,16 @@
 
 namespace cuvmm::kubernetes {
 
-// How the container runtime learns which card it has to make visible.
+// How the container runtime learns which card to make visible.
 enum class CardExposure : std::uint8_t {
-  Environment,  // NVIDIA_VISIBLE_DEVICES, which NVIDIA's runtime reads
-  Cdi,          // nvidia.com/gpu=UUID, of the specification that nvidia-ctk generates
-  None,         // somebody else does, or there is no card
+  Environment,  // NVIDIA_VISIBLE_DEVICES, read by NVIDIA's runtime
+  Cdi,          // nvidia.com/gpu=UUID, from the specification that nvidia-ctk generates
+  None,         // another component does it, or there is no card
 };
 
 struct ContainerOptions {
   std::string libraries;    // host folder with libcuvmm_preload.so
-  std::string node_socket;  // host path of cuvmmd's; empty: its service is not used
+  std::string node_socket;  // host path of cuvmmd's socket; empty: do not use cuvmmd
   bool node_is_required = false;
   CardExposure exposure = CardExposure::Environment;
   std::map<std::string, std::string> simulation;  // VMM_SIM_…; empty: real cards
@@ -38,7 +39,7 @@ struct ContainerSetup {
   std::vector<std::string> cdi_devices;
 };
 
-// Where the libraries are in the container.
+// The libraries' folder inside the container.
 inline constexpr const char* libraries_inside = "/usr/local/lib/cuvmm";
 
 ContainerSetup set_up_container(const Card& card, std::size_t units,

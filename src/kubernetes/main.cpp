@@ -48,7 +48,7 @@ std::map<std::string, std::string> simulation_variables() {
   return found;
 }
 
-// Fills in what the words say; returns what is wrong with them.
+// Completes the request from its arguments. Returns the problem with them, if any.
 std::optional<std::string> read_words(PluginRequest& request) {
   if (request.is_simulated) {
     if (auto problem = daemon::set_simulation(request.simulation)) return problem;

@@ -53,7 +53,7 @@ Result<std::unique_ptr<Plugin>> Plugin::open(PluginPlace place, PluginService& s
   plugin->signals_ = Fd{::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)};
   if (!plugin->signals_.is_open()) return system_error("signals");
 
-  // Before anything is served or registered, so that no news is missed.
+  // Before anything is served or registered, so that no event is missed.
   plugin->folder_watch_ = Fd{::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
   const bool is_watched =
       plugin->folder_watch_.is_open() &&
@@ -67,7 +67,7 @@ Result<std::unique_ptr<Plugin>> Plugin::open(PluginPlace place, PluginService& s
 
 Result<void> Plugin::serve() {
   const std::string path = place_.folder + "/" + own_socket;
-  ::unlink(path.c_str());  // a killed plugin's
+  ::unlink(path.c_str());  // left by a killed plugin
   grpc::ServerBuilder builder;
   builder.AddListeningPort("unix://" + path, grpc::InsecureServerCredentials());
   builder.RegisterService(&service_);
@@ -93,7 +93,7 @@ Plugin::Registration Plugin::register_with_kubelet() {
   const std::string path = place_.folder + "/" + kubelet_socket;
   if (::access(path.c_str(), F_OK) != 0) return Registration::KubeletIsNotThere;
   grpc::ChannelArguments arguments;
-  // Else a channel to a kubelet that was killed is kept, and answers for the new one.
+  // Otherwise gRPC would reuse a channel to a killed kubelet for the new one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const auto channel =
       grpc::CreateCustomChannel("unix://" + path, grpc::InsecureChannelCredentials(), arguments);
@@ -132,7 +132,7 @@ Plugin::FolderNews Plugin::read_news() {
       if ((event->mask & (IN_DELETE_SELF | IN_IGNORED)) != 0) news.folder_is_gone = true;
       if (name == own_socket && is_gone) news.own_socket_is_gone = true;
       if (name == kubelet_socket && !is_gone) news.kubelet_is_new = true;
-      // The queue was full: anything may have happened.
+      // The queue overflowed: assume that the kubelet restarted.
       if ((event->mask & IN_Q_OVERFLOW) != 0) news.kubelet_is_new = true;
     }
   }

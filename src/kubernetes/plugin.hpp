@@ -12,20 +12,21 @@
 namespace cuvmm::kubernetes {
 
 struct PluginPlace {
-  std::string folder;    // the kubelet's, with kubelet.sock
+  std::string folder;    // the kubelet's folder, with kubelet.sock
   std::string resource;  // "cuvmm.dev/memory-gib"
 };
 
-// Serves the kubelet and registers with it, again whenever the kubelet starts anew: it then removes
-// every socket in its folder and makes its own anew. One thread runs it.
+// Serves the kubelet and registers with it, and does so again after every restart of the kubelet,
+// which removes all sockets in its folder and recreates its own. One thread runs it.
 class Plugin {
  public:
-  // `look_at_cards` is called every few seconds, to say which are healthy.
+  // Calls `look_at_cards` every few seconds to update the cards' health.
   static Result<std::unique_ptr<Plugin>> open(PluginPlace place, PluginService& service,
                                               std::function<void()> look_at_cards);
   ~Plugin();
 
-  // Until SIGTERM or SIGINT. An Error where the kubelet refuses the plugin, or its folder is gone.
+  // Runs until SIGTERM or SIGINT. Returns an Error if the kubelet refuses the plugin or its folder
+  // is gone.
   Result<void> run();
 
  private:

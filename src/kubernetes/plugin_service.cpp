@@ -8,7 +8,7 @@
 namespace cuvmm::kubernetes {
 namespace {
 
-// A watcher that has gone without a word is noticed so soon.
+// How soon a watcher that has disconnected silently is noticed.
 constexpr std::chrono::milliseconds looks_at_watcher_every{500};
 
 template <class Ids>

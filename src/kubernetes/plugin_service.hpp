@@ -10,14 +10,14 @@
 
 namespace cuvmm::kubernetes {
 
-// What the kubelet calls, on gRPC's threads.
+// The calls from the kubelet. They arrive on gRPC's threads.
 class PluginService final : public v1beta1::DevicePlugin::Service {
  public:
   PluginService(Units units, ContainerOptions options);
 
-  // Tells every watcher where that is news.
+  // Notifies all watchers if the health has changed.
   void set_health(std::size_t card, bool is_healthy);
-  // Ends all watches, so that the server can shut down. They begin anew after resume().
+  // Ends all watches, so that the server can shut down. New ones can begin after resume().
   void stop();
   void resume();
 
@@ -35,7 +35,7 @@ class PluginService final : public v1beta1::DevicePlugin::Service {
                                  v1beta1::PreStartContainerResponse* answer) override;
 
  private:
-  v1beta1::ListAndWatchResponse list() const;  // mutex_ is held
+  v1beta1::ListAndWatchResponse list() const;  // requires mutex_
 
   const ContainerOptions options_;
 
@@ -46,7 +46,7 @@ class PluginService final : public v1beta1::DevicePlugin::Service {
   bool is_stopped_ = false;  // guarded by mutex_
 };
 
-// What a plugin says of itself, when it registers and when it is asked.
+// The plugin's options, sent at registration and on request.
 v1beta1::DevicePluginOptions plugin_options();
 
 }  // namespace cuvmm::kubernetes

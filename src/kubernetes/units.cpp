@@ -26,7 +26,7 @@ Units::Units(std::vector<Card> cards) : cards_(std::move(cards)) {
 }
 
 std::string Units::id(std::size_t card, std::uint32_t number) const {
-  std::array<char, 16> digits{};  // of equal length, so that their order is that of the numbers
+  std::array<char, 16> digits{};  // of fixed length, so that IDs sort like numbers
   std::snprintf(digits.data(), digits.size(), "-%05u", unsigned{number});
   return cards_[card].uuid + digits.data();
 }

@@ -19,7 +19,7 @@ bool Grants::take(const Fd& file) {
   void* const memory = ::mmap(known, board_size, PROT_READ | PROT_WRITE,
                               MAP_SHARED | (known != nullptr ? MAP_FIXED : 0), file.number(), 0);
   if (memory == MAP_FAILED) return false;
-  // A child makes a connection of its own.
+  // A forked child makes its own connection.
   ::madvise(memory, board_size, MADV_DONTFORK);
   board_.store(static_cast<node::GrantBoard*>(memory), std::memory_order_release);
   return true;

@@ -8,15 +8,15 @@
 
 namespace cuvmm::lease {
 
-// This process' side of the board on which the node's service grants it the devices' time. The
-// board stays at one address for ever: while there is no service, all zero lies there, which lets
-// everything pass.
+// This process' side of the board on which the node's service grants it device time. The board's
+// address never changes. While there is no service, the board is all zero, which lets all launches
+// pass.
 class Grants {
  public:
-  // nullptr until the first board has come.
+  // nullptr until the first board arrives.
   node::GrantBoard* board() const { return board_.load(std::memory_order_acquire); }
 
-  // Called by the connection's thread alone.
+  // Only the connection's thread may call these.
   bool take(const Fd& file);
   void lose();
 
@@ -26,10 +26,10 @@ class Grants {
 
 class Leases;
 
-// What takes part in sharing the devices' time.
+// A participant in sharing device time.
 class TimeSharer {
  public:
-  // Once, when the first board has come. Both live as long as the process.
+  // Called once, when the first board arrives. Both arguments live as long as the process.
   virtual void begin(Leases& leases, Grants& grants) = 0;
 
  protected:

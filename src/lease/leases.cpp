@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked of the service.
+// The requests that this process makes to the service.
 #include "lease/leases.hpp"
 
 #include <pthread.h>
@@ -26,9 +26,9 @@ const char* words_for(RefusalReason why) {
     case RefusalReason::TooMany:
       return "too many requests wait already";
     case RefusalReason::BeyondCapacity:
-      return "guarantees and processes that are no clients leave less";
+      return "guarantees and other processes leave less";
     case RefusalReason::NotReturned:
-      return "those who were asked did not give it back";
+      return "the programs that were asked did not release it";
     case RefusalReason::TurnsAreOff:
       return "work that cannot be stopped keeps programs from taking turns";
     case RefusalReason::TookTooLong:
@@ -39,11 +39,11 @@ const char* words_for(RefusalReason why) {
   return "";
 }
 
-// What may be otherwise a moment later.
+// Whether the reason may be gone a moment later.
 bool may_pass(RefusalReason why, Size foreign) {
   switch (why) {
     case RefusalReason::BeyondCapacity:
-      return foreign != 0;  // of a process that just ended, perhaps
+      return foreign != 0;  // perhaps held by a process that has just ended
     case RefusalReason::TooMany:
     case RefusalReason::NotReturned:
     case RefusalReason::TurnsAreOff:
@@ -59,7 +59,7 @@ bool may_pass(RefusalReason why, Size foreign) {
 bool Leases::start_threads() {
   if (has_started_) return true;
   has_started_ = true;
-  for (void* (*run)(void*) : {&Leases::keep_connected, &Leases::do_what_is_asked}) {
+  for (void* (*run)(void*) : {&Leases::keep_connected, &Leases::serve_demands}) {
     pthread_t thread{};
     if (start_thread(&thread, run, this) != 0) {
       CUVMM_LOG(Warning, "cannot start the node client's thread; memory is not leased");
@@ -81,7 +81,7 @@ void Leases::begin(LeasedBudget& budget, const Uuid& device, Size memory) {
   if (!start_threads()) return;
   if (standing_ == Standing::Connected) send(use_of(place, 0));
   if (place.is_host()) return;
-  // Its limit is to be known before the program asks how much there is.
+  // The limit must be known before the program asks how much memory there is.
   const std::uint64_t until = now_ns() + a_moment;
   while (!place.has_terms && now_ns() < until) {
     heard_.wait_for(holding, std::chrono::nanoseconds{until - now_ns()});
@@ -122,7 +122,7 @@ bool Leases::is_connected() const {
   return standing_ == Standing::Connected;
 }
 
-// Asking takes as long as creating a chunk, so it is done for several.
+// A request takes as long as creating a chunk, so one request covers several chunks.
 Size Leases::batch_of(const Leased& place) {
   return std::clamp(round_down(place.memory / 64, 2 * MiB), 2 * MiB, 256 * MiB);
 }
@@ -131,7 +131,7 @@ void Leases::send_packet(const std::vector<std::byte>& packet) {
   if (!socket_.is_open()) return;
   const ssize_t sent =
       ::send(socket_.number(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  // One that does not read is as good as gone; the connection's thread notices.
+  // A service that does not read counts as gone; the connection's thread notices the shutdown.
   if (sent < 0) ::shutdown(socket_.number(), SHUT_RDWR);
 }
 
@@ -142,8 +142,8 @@ RequestId Leases::ask(Leased& place, Size bytes, bool at_once) {
   return request;
 }
 
-// What is granted is added to the lease whether anybody waits for it or not. Nothing where no
-// answer has come by then: the request is forgotten.
+// A grant is added to the lease even if no thread waits for it. Returns nothing if no answer
+// arrives by `until`; the request is then abandoned.
 std::optional<Leases::Pending> Leases::answer_to(Holding& holding, RequestId request,
                                                  std::uint64_t until) {
   for (;;) {
@@ -191,7 +191,7 @@ Lessor::Extended Leases::extend_at_once(Holding& holding, Leased& place, Size si
       case Pending::State::Granted:
         return Extended::Yes;
       case Pending::State::Refused:
-        // It does not know the device: that one is the driver's alone.
+        // The service does not know the device, so it does not lease its memory.
         if (answered->why == RefusalReason::UnknownPlace) return without_service();
         if (bytes == missing) return Extended::No;
         bytes = missing;
@@ -216,8 +216,8 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
   for (;;) {
     const Size surplus = budget.surplus();
     if (standing_ != Standing::Connected || is_silent_) return false;
-    // It came since the caller looked, or the driver's memory is a moment behind the leases. The
-    // caller tries again so many times and no more.
+    // Memory has arrived since the caller looked, or the driver's memory lags behind the leases.
+    // The caller retries a limited number of times.
     if (surplus >= size) {
       heard_.wait_for(holding, std::chrono::milliseconds{20});
       return true;
@@ -230,7 +230,7 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
     }
     if (answered->state == Pending::State::Granted) return true;
     if (answered->state == Pending::State::Lost) return false;
-    // Other clients give way in the end; a process that is none need not.
+    // Other clients give way eventually; a foreign process need not.
     const bool is_foreign = answered->why == RefusalReason::BeyondCapacity;
     const std::uint64_t last = is_foreign ? until : longest;
     if (!may_pass(answered->why, answered->foreign) || now_ns() >= last) {

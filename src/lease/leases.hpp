@@ -18,8 +18,8 @@
 namespace cuvmm::lease {
 
 struct LeaseSettings {
-  std::vector<std::string> sockets;  // the first that takes us
-  bool is_required = false;          // without the service nothing is leased
+  std::vector<std::string> sockets;  // the first that accepts this process is used
+  bool is_required = false;          // without the service, no memory is granted
   std::string name;
   std::string group;
   SizeLimit guarantee = SizeLimit::none();
@@ -28,16 +28,16 @@ struct LeaseSettings {
   std::uint32_t cap = 100;  // percent of each device's time
 };
 
-// Of those: root's and this user's.
+// Returns those of `sockets` that belong to root or this user.
 std::vector<std::string> sockets_that_may_be_trusted(const std::vector<std::string>& sockets);
 
-// This process as a client of the node's service. Two threads, from the first device on: one keeps
-// the connection and takes note of what the service says, the other does what it asks for. While
-// nobody answers, the driver decides what can be had, unless the service is required; what is held
-// is reported when it is back.
+// This process as a client of the node's service. Two threads start with the first device: one
+// keeps the connection and records the service's messages, the other carries out its requests.
+// While the service does not answer, only the driver limits memory, unless the service is required.
+// On reconnection, the process reports what it holds.
 class Leases final : public Lessor {
  public:
-  // `sharer` is told once that device time is shared as well; nullptr: it is not.
+  // Calls `sharer` once when device time is shared too. nullptr: do not share time.
   Leases(LeaseSettings settings, Tenant& tenant, TimeSharer* sharer = nullptr)
       : settings_(std::move(settings)), tenant_(tenant), sharer_(sharer) {}
 
@@ -47,7 +47,7 @@ class Leases final : public Lessor {
                 std::uint64_t longest) override;
 
   bool is_connected() const;
-  // What this process says on its board has changed.
+  // Tells the service that this process has changed its part of the board.
   void say_time_news();
 
  private:
@@ -57,12 +57,12 @@ class Leases final : public Lessor {
     node::PlaceUuid uuid{};
     Size memory = 0;
     bool has_terms = false;
-    Size away = 0;                        // of a paused program: what it needs to come back
-    node::RequestId comes_back_with = 0;  // asked for that; 0: nothing
+    Size away = 0;                        // of a paused program: bytes it needs to resume
+    node::RequestId comes_back_with = 0;  // the request for them; 0: none
     node::UseReport reported = {};
     std::uint64_t reported_at = 0;
     std::uint64_t surplus_since = 0;
-    std::uint64_t short_until = 0;  // it gave less than it had said
+    std::uint64_t short_until = 0;  // it gave less than it had reported
     Size held_before = 0;           // a pause
 
     bool is_host() const { return uuid == Lessor::the_host; }
@@ -84,7 +84,7 @@ class Leases final : public Lessor {
   void greet(Fd socket);
   void listen();
   void lose();
-  // False where the conversation is over.
+  // take_note() returns false if the connection must end.
   void take_board(const Fd& file);
   bool take_note(const node::Accepted& said);
   bool take_note(const node::Rejected& said);
@@ -93,9 +93,9 @@ class Leases final : public Lessor {
   bool take_note(const node::LeaseRefusal& said);
   bool take_note(const node::ReclaimDemand& said);
 
-  // The other one.
-  static void* do_what_is_asked(void* leases);
-  void look_after();
+  // The second thread.
+  static void* serve_demands(void* leases);
+  void serve_once();
   void reclaim(const node::ReclaimDemand& demand);
   bool pause_for(const node::ReclaimDemand& demand);
   void bring_back(std::uint64_t now);
@@ -126,24 +126,24 @@ class Leases final : public Lessor {
   const LeaseSettings settings_;
   Tenant& tenant_;
   TimeSharer* const sharer_;
-  Grants grants_;                // of the connection's thread
+  Grants grants_;                // connection's thread only
   bool shares_time_ = false;     // the same
-  std::uint64_t paused_at_ = 0;  // by the service's wish; of the second thread alone
+  std::uint64_t paused_at_ = 0;  // at the service's request; second thread only
   bool tenant_is_idle_ = false;  // the same
   std::uint64_t looked_at_ = 0;  // the same
 
-  mutable Lock lock_{LockOrder::Leases};  // guards what follows
-  Condition heard_;                       // from the service
-  Condition work_;                        // for the second thread
+  mutable Lock lock_{LockOrder::Leases};  // guards all members below
+  Condition heard_;                       // signalled when the service has sent something
+  Condition work_;                        // signalled when the second thread has work
   Standing standing_ = Standing::Apart;
   bool has_started_ = false;
-  bool is_silent_ = false;          // it has not answered for a moment
-  bool asks_no_guarantee_ = false;  // since it did not fit
+  bool is_silent_ = false;          // it did not answer in time
+  bool asks_no_guarantee_ = false;  // since the service could not hold it
   share::ForkClosedFd socket_;
   std::array<Leased, AccessSet::most_devices + 1> places_;  // and the host
   std::size_t place_count_ = 0;                             // only grows
   std::vector<Pending> pending_;
-  std::vector<Pending> abandoned_;  // nobody waits for the answer any more
+  std::vector<Pending> abandoned_;  // no thread waits for the answer any more
   std::vector<node::ReclaimDemand> demands_;
   node::RequestId last_request_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection to the service, and what is heard there.
+// The connection to the service, and the messages received on it.
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -103,14 +103,14 @@ void Leases::listen() {
   std::array<std::byte, longest_message + 1> packet{};
   bool was_reset = false;
   for (;;) {
-    // Closed by nobody else, and not under the lock: others send meanwhile.
+    // Only this thread closes the socket. It polls without the lock, since others send meanwhile.
     pollfd seen{.fd = socket_.number(), .events = POLLIN, .revents = 0};
     if (seen.fd < 0) return;
     if (::poll(&seen, 1, 1000) <= 0) continue;
     const share::ReceivedBytes received = share::receive_bytes(seen.fd, packet, MSG_DONTWAIT);
     const ssize_t got = received.size;
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    // What was sent before comes behind the news of the end.
+    // Data sent before the reset can still be read after ECONNRESET.
     if (got < 0 && errno == ECONNRESET && !std::exchange(was_reset, true)) continue;
     if (got <= 0) return;
     if (received.descriptors.size() == 1) {
@@ -154,7 +154,7 @@ void Leases::lose() {
 bool Leases::take_note(const Accepted&) {
   standing_ = Standing::Connected;
   if (sharer_ != nullptr) send(TimeWish{settings_.cap});
-  // Devices that were begun after the greeting are not known there yet.
+  // The service does not know devices that were added after the greeting.
   for (const Leased& place : places()) {
     if (!place.has_terms) send(use_of(place, 0));
   }
@@ -186,7 +186,7 @@ bool Leases::take_note(const LeaseGrant& said) {
     pending->state = Pending::State::Granted;
     return true;
   }
-  // It came too late for the asker; what is not needed is returned with the surplus.
+  // The grant came too late for its requester. Unneeded memory is returned with the surplus.
   for (const Pending& late : abandoned_) {
     if (late.request == said.request) late.place->budget->add_lease(late.bytes);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the service requests, and what it learns about the program.
+// Carries out the service's requests, and reports on the program.
 #include <pthread.h>
 
 #include "base/log_rarely.hpp"
@@ -15,7 +15,7 @@ constexpr std::uint64_t between_looks = 100 * a_millisecond;
 constexpr std::uint64_t between_reports = 1000 * a_millisecond;
 constexpr std::uint64_t surplus_stays = 1000 * a_millisecond;
 constexpr std::uint64_t short_for = 10'000 * a_millisecond;
-// A program that was paused and finds no room for so long goes on with a part of it on the host.
+// A paused program that finds no room for this long resumes with part of its memory on the host.
 constexpr std::uint64_t longest_held = 60'000 * a_millisecond;
 
 Size difference(Size a, Size b) {
@@ -24,13 +24,13 @@ Size difference(Size a, Size b) {
 
 }  // namespace
 
-void* Leases::do_what_is_asked(void* leases) {
+void* Leases::serve_demands(void* leases) {
   ::pthread_setname_np(::pthread_self(), "cuvmm-lease");
-  for (;;) static_cast<Leases*>(leases)->look_after();
+  for (;;) static_cast<Leases*>(leases)->serve_once();
 }
 
-void Leases::look_after() {
-  // While calls are held, soon.
+void Leases::serve_once() {
+  // React quickly while calls are held.
   const auto rest = std::chrono::milliseconds{paused_at_ != 0 ? 5 : 50};
   std::optional<ReclaimDemand> demand;
   {
@@ -81,8 +81,8 @@ void Leases::reclaim(const ReclaimDemand& demand) {
   find(demand.place)->short_until = now_ns() + short_for;
 }
 
-// What runs is waited for twice as long as the service waits. What does not end by then cannot be
-// made to take turns.
+// Waits for running work for half of the given time, then asks the service for more time and waits
+// once more. A program whose work does not end by then cannot take turns.
 bool Leases::pause_for(const ReclaimDemand& demand) {
   if (tenant_.is_paused()) return true;
   {
@@ -118,10 +118,11 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
   return true;
 }
 
-// Once calls are held, the memory that went is asked for again; what comes in turns is kept.
+// Once calls are held, asks for the memory that was moved away. What arrives piece by piece is
+// kept.
 void Leases::bring_back(std::uint64_t now) {
   if (!tenant_.is_paused()) {
-    paused_at_ = 0;  // somebody else resumed it
+    paused_at_ = 0;  // something else resumed it
     return;
   }
   if (!tenant_.has_held_calls()) {
@@ -159,7 +160,7 @@ bool Leases::has_all_to_come_back() {
 }
 
 void Leases::report(std::uint64_t now) {
-  // A program whose calls are held is about to ask.
+  // A program whose calls are held is about to ask for memory.
   const bool is_idle = tenant_is_idle_ && !tenant_.has_held_calls();
   for (std::size_t i = 0;; ++i) {
     LeasedBudget* budget = nullptr;
@@ -190,7 +191,7 @@ void Leases::report(std::uint64_t now) {
   }
 }
 
-// A batch stays for the next allocation.
+// Keeps one batch for the next allocation.
 void Leases::return_surplus(std::uint64_t now) {
   const Holding holding{lock_};
   if (standing_ != Standing::Connected || paused_at_ != 0) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How this process says something to the service.
+// Sends messages to the service.
 #pragma once
 
 #include "lease/leases.hpp"

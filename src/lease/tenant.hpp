@@ -9,32 +9,32 @@
 
 namespace cuvmm::lease {
 
-// The program whose memory is leased: what it can give back, and how. But for wait_outside() it is
-// asked by one thread at a time, which holds no lock.
+// The program whose memory is leased: what it can give back, and how. One thread at a time calls
+// these functions, without holding a lock; wait_outside() may be called by any thread.
 class Tenant {
  public:
-  // Memory that is free, and kept for the program's next allocation.
+  // Bytes of free memory kept for the program's next allocation.
   virtual Size cached(const LeasedBudget& budget) = 0;
-  // Gives so much of it back to the driver, if there is as much.
+  // Gives up to `wanted` bytes of it back to the driver.
   virtual void free_cache(LeasedBudget& budget, Size wanted) = 0;
 
-  // Memory that could lie on the host while the program runs, and would not be missed.
+  // Bytes of cold memory, which could be on the host while the program runs.
   virtual Size cold(const LeasedBudget& budget) = 0;
-  // Moves so much of it there, if there is as much; for calls and work it waits so long.
+  // Moves up to `wanted` bytes of it to the host. Waits up to `within` for calls and work to end.
   virtual void move_out_cold(LeasedBudget& budget, Size wanted, Duration within) = 0;
 
-  // No call since it was last asked, and no work under way.
+  // True if there was no call since the last query and no work is in flight.
   virtual bool is_idle() = 0;
 
-  // As Pauser has it: TimedOut where calls and work are not done in time.
+  // Like Pauser: TimedOut if calls and work do not end in time.
   virtual Result<void> pause(Duration within) = 0;
-  enum class Come : std::uint8_t { Whole, Partly };  // Partly: what finds no room, to the host
+  enum class Come : std::uint8_t { Whole, Partly };  // Partly: what finds no room stays on the host
   virtual Result<void> resume(Come how) = 0;
   virtual bool is_paused() const = 0;
-  // Calls wait for the end of the pause.
+  // Whether calls wait for the end of the pause.
   virtual bool has_held_calls() const = 0;
 
-  // Runs it while this thread's call does not count as under way.
+  // Runs `wait` while this thread's call does not count as in progress.
   virtual void wait_outside(const std::function<void()>& wait) = 0;
 
  protected:

@@ -22,7 +22,7 @@ const NodePlace* NodeBooks::find_place(PlaceId place) const {
 NodeClient& NodeBooks::add_client(ClientId client, const ClientTerms& terms) {
   NodeClient& added = clients_[client];
   added.terms = terms;
-  // No name that a client can give begins so.
+  // No name from a client can begin with this character.
   added.group = terms.group.empty() ? "\x01" + std::to_string(client) : terms.group;
   return added;
 }

@@ -12,22 +12,22 @@
 
 namespace cuvmm::node {
 
-// What one client has at one place.
+// One client's memory at one place.
 struct ClientHolding {
   Size leased = 0;
-  Size cache = 0;  // as it says
+  Size cache = 0;  // as it reports
   Size cold = 0;
-  bool refuses_to_pause = false;  // until it says something new
+  bool refuses_to_pause = false;  // until its next report
 };
 
 struct NodeClient {
   ClientTerms terms;
-  std::string group;  // its own where the terms name none
+  std::string group;  // a unique name if the terms name none
   std::map<PlaceId, ClientHolding> at;
   bool is_idle = false;
   Microseconds idle_since = 0;
-  Microseconds stays_until = 0;  // it was brought in at others' cost
-  bool is_stalled = false;       // let a deadline pass, and has not been heard of since
+  Microseconds stays_until = 0;  // end of its minimum stay; see PolicyTimes::stays
+  bool is_stalled = false;       // missed a deadline, and has sent nothing since
 
   const ClientHolding* find(PlaceId place) const {
     const auto found = at.find(place);
@@ -38,7 +38,7 @@ struct NodeClient {
     return holding == nullptr ? 0 : holding->leased;
   }
   Size guarantee(PlaceId place) const { return terms.share_at(place).guarantee; }
-  // What others may ask for.
+  // Bytes above the guarantee, which others may ask back.
   Size borrowed(PlaceId place) const {
     const Size kept = guarantee(place);
     return leased(place) > kept ? leased(place) - kept : 0;
@@ -53,7 +53,7 @@ struct NodePlace {
   Microseconds without_turns_until = 0;
 };
 
-// Who holds what. Only changes its own numbers; decides nothing.
+// Records who holds what. Makes no decisions.
 class NodeBooks {
  public:
   using Clients = std::map<ClientId, NodeClient>;
@@ -71,20 +71,20 @@ class NodeBooks {
   void remove_client(ClientId client);
 
   void add_lease(ClientId client, PlaceId place, Size bytes);
-  // No more than it has; returns what was taken.
+  // Removes no more than the client has leased. Returns the bytes removed.
   Size remove_lease(ClientId client, PlaceId place, Size bytes);
 
-  // What can be leased at once.
+  // Bytes that can be leased right away.
   Size free(PlaceId place) const;
-  // By how much more is leased or foreign than there is.
+  // By how much leased and foreign memory together exceed the capacity.
   Size overcommitted(PlaceId place) const;
-  // Of all clients but this one.
+  // Sum of the guarantees of all clients except `without`.
   Size guaranteed(PlaceId place, std::optional<ClientId> without = {}) const;
-  // Of what others are guaranteed, what they have not leased.
+  // Bytes that are guaranteed to other clients but that they have not leased.
   Size unclaimed(PlaceId place, ClientId without) const;
-  // What others hold or are guaranteed, whichever is more.
+  // Sum over all other clients of the larger of guarantee and lease.
   Size claimed(PlaceId place, ClientId without) const;
-  // What the client could have in addition, if all that others have borrowed came back.
+  // How much more the client could lease if all other groups returned what they have borrowed.
   Size reachable(PlaceId place, ClientId client) const;
   std::vector<Holder> holders(PlaceId place) const;
 

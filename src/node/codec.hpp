@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How messages of the node service are written and read: by both families of them.
+// Encodes and decodes both families of the node service's messages.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@
 namespace cuvmm::node {
 
 inline constexpr std::uint32_t message_mark = 0x444E5643;  // "CVND"
-inline constexpr std::size_t header_size = 8;              // mark, kind, and two bytes for later
+inline constexpr std::size_t header_size = 8;              // mark, kind, and two reserved bytes
 inline constexpr const char* reading_message = "read a message of the node service";
 
-// How many values an enum has that may travel.
+// The number of values of each enum that messages carry.
 template <class Enum>
 inline constexpr std::uint8_t value_count = 0;
 template <>
@@ -37,7 +37,7 @@ inline constexpr std::uint8_t value_count<PlaceKind> = 2;
 template <>
 inline constexpr std::uint8_t value_count<ReclaimEnd> = 4;
 
-// People read names in a terminal.
+// Names are printed to terminals, so control characters are not allowed.
 inline bool is_readable(char letter) {
   return static_cast<unsigned char>(letter) >= 0x20 && letter != 0x7F;
 }
@@ -77,7 +77,7 @@ class MessageWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Once something is wrong, all that follows reads as nothing.
+// After the first error it consumes nothing more; why_not() returns that error.
 class MessageReader {
  public:
   explicit MessageReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -96,7 +96,7 @@ class MessageReader {
   void operator()(bool& value) {
     std::uint8_t byte = 0;
     (*this)(byte);
-    if (byte > 1) return fail("neither yes nor no");
+    if (byte > 1) return fail("a boolean is neither 0 nor 1");
     value = byte == 1;
   }
   template <class Enum>
@@ -104,7 +104,7 @@ class MessageReader {
   void operator()(Enum& value) {
     std::uint8_t byte = 0;
     (*this)(byte);
-    if (byte >= value_count<Enum>) return fail("a value that nobody knows");
+    if (byte >= value_count<Enum>) return fail("an unknown value");
     value = static_cast<Enum>(byte);
   }
   void operator()(PlaceUuid& uuid) {
@@ -161,7 +161,7 @@ std::optional<Result<Family>> read_kind(std::size_t wanted, MessageReader& reade
   return read;
 }
 
-// Encodes one kind of message, so that a sender links no code for the others.
+// A kind's number at compile time, so that the sender of one kind links no code for the others.
 template <class Kind, std::size_t... kinds>
 constexpr std::uint16_t number_of_kind(std::index_sequence<kinds...>) {
   std::uint16_t number = 0;
@@ -189,7 +189,7 @@ std::vector<std::byte> encode_one(const Kind& message) {
   return writer.take();
 }
 
-// The kind of a packet of `size` bytes.
+// Checks the header of a packet of `size` bytes. Returns the message's kind.
 inline Result<std::uint16_t> read_header(MessageReader& reader, std::size_t size) {
   if (size < header_size || size > longest_message) {
     return Error::invalid(reading_message, "a message of the wrong length", size);
@@ -204,8 +204,8 @@ inline Result<std::uint16_t> read_header(MessageReader& reader, std::size_t size
   return kind;
 }
 
-// Passes the packet's message to `hear` if it is one of these kinds, and skips all others. Returns
-// false if the packet is no message, or if `hear` does.
+// Passes the packet's message to `hear` if it is one of these kinds, and ignores all other kinds.
+// Returns false if the packet is malformed or `hear` returns false.
 template <class... Kinds, class Hear>
 bool hear_one_of(std::span<const std::byte> packet, Hear&& hear) {
   MessageReader reader{packet};
@@ -220,7 +220,7 @@ bool hear_one_of(std::span<const std::byte> packet, Hear&& hear) {
   return goes_on;
 }
 
-// A family's kinds count from `first` on.
+// A family's kinds are numbered from `first`.
 template <std::uint16_t first, class Family>
 std::vector<std::byte> encode_as(const Family& message) {
   MessageWriter writer;

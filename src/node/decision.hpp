@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the policy decides.
+// The policy's decisions.
 #pragma once
 
 #include <optional>
@@ -19,15 +19,15 @@ struct LeaseGranted {
 
 enum class RefusalReason : std::uint8_t {
   UnknownPlace,
-  BeyondLimit,     // of the client
-  TooMany,         // requests of the client wait already
-  BeyondCapacity,  // what others are guaranteed, or foreign processes hold, leaves less
-  NotReturned,     // those who were asked did not give enough back
-  TurnsAreOff,     // it would take turns, which work that outlasts them prevents
+  BeyondLimit,     // the client's limit
+  TooMany,         // of the client's requests wait already
+  BeyondCapacity,  // guarantees of others and foreign processes leave less
+  NotReturned,     // other clients were asked, but did not return enough
+  TurnsAreOff,     // it needs a turn, but work that outlasted one has suspended turns
   TookTooLong,
-  NotAtOnce,  // others would have to be asked, or come first
+  NotAtOnce,  // it would have to wait or to take memory from others
 };
-// Who holds memory at a place, for the message that the asker gets.
+// A holder of memory at a place, named in a refusal.
 struct Holder {
   ClientId client = 0;
   Size leased = 0;
@@ -41,38 +41,38 @@ struct LeaseRefused {
   RefusalReason why = RefusalReason::UnknownPlace;
   Size free = 0;
   Size foreign = 0;
-  std::vector<Holder> holders;  // most first
+  std::vector<Holder> holders;  // largest first
 };
 
-// A client or its new terms are refused: the guarantees at that place add up to more than it has.
-// On the host, from which nothing is asked back, what is leased counts as well.
+// A client or its new terms are refused because the guarantees at that place exceed its capacity.
+// On the host, where nothing is reclaimed, leased memory counts as well.
 struct TermsRefused {
   ClientId client = 0;
   PlaceId place = 0;
   Size guaranteed = 0;
   Size capacity = 0;
 };
-// A capacity is refused for the same reason.
+// A new capacity is refused because the guarantees exceed it.
 struct CapacityRefused {
   PlaceId place = 0;
   Size guaranteed = 0;
   Size capacity = 0;
 };
 
-// How a client gives memory back, the mildest first.
+// How a client gives memory back, mildest first.
 enum class ReclaimStep : std::uint8_t {
-  Cache,  // free what it keeps
-  Cold,   // move memory to the host while it runs
-  Pause,  // stop, and move all of it
+  Cache,  // free cached memory
+  Cold,   // move cold memory to the host while the program runs
+  Pause,  // pause the program and move all of its memory
 };
 struct ReclaimRequested {
   ClientId client = 0;
   Revision revision = 0;
   PlaceId place = 0;
   ReclaimStep step = ReclaimStep::Cache;
-  Size bytes = 0;  // at least; 0: stop with the rest of the group
+  Size bytes = 0;  // at least; 0: pause with the rest of the group
   Microseconds deadline = 0;
-  std::optional<ClientId> asker;  // nobody: its own limit, or foreign use
+  std::optional<ClientId> asker;  // none: its limit was lowered, or the place is overcommitted
 };
 enum class ReclaimEnd : std::uint8_t { Applied, Refused, Expired, ClientGone };
 struct ReclaimEnded {
@@ -80,13 +80,13 @@ struct ReclaimEnded {
   Revision revision = 0;
   ReclaimEnd how = ReclaimEnd::Applied;
 };
-// An answer to a revision that has ended or never was.
+// An answer to a reclaim request that has ended or never existed.
 struct AnswerStale {
   ClientId client = 0;
   Revision revision = 0;
 };
 
-// Both come for all members of a group together.
+// All members of a group start and end a turn together.
 struct TurnStarted {
   ClientId client = 0;
   Microseconds quantum = 0;
@@ -94,7 +94,7 @@ struct TurnStarted {
 struct TurnEnded {
   ClientId client = 0;
 };
-// Until then everybody runs at that place as without the service.
+// No client takes turns at that place until then.
 struct TurnsSuspended {
   PlaceId place = 0;
   ClientId because_of = 0;

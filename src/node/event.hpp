@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the policy is told.
+// The events that drive the policy.
 #pragma once
 
 #include <variant>
@@ -8,18 +8,18 @@
 
 namespace cuvmm::node {
 
-// A place is there, or has another capacity.
+// A place was added, or its capacity changed.
 struct PlaceConfigured {
   PlaceId place = 0;
   PlaceKind kind = PlaceKind::Device;
   Size capacity = 0;
 };
-// What processes hold there that are no clients.
+// Memory at a place held by processes that are not clients.
 struct ForeignUseSeen {
   PlaceId place = 0;
   Size bytes = 0;
 };
-// A client comes. One that was there before says what it holds.
+// A client connected. One that reconnects reports what it already holds.
 struct ClientCame {
   ClientId client = 0;
   ClientTerms terms;
@@ -27,20 +27,20 @@ struct ClientCame {
 };
 struct TermsChanged {
   ClientId client = 0;
-  ClientTerms terms;  // its group stays
+  ClientTerms terms;  // the group never changes
 };
 struct ClientLeft {
   ClientId client = 0;
 };
-// Asks for more memory. `request` is the client's own number.
+// A client asks for more memory. The client chooses `request`.
 struct LeaseRequested {
   ClientId client = 0;
   RequestId request = 0;
   PlaceId place = 0;
   Size bytes = 0;
-  bool at_once = false;  // nobody is asked for it, and it does not wait
+  bool at_once = false;  // refused rather than waiting or taking memory from others
 };
-// Nobody waits for it any more.
+// The client no longer waits for the answer.
 struct RequestCancelled {
   ClientId client = 0;
   RequestId request = 0;
@@ -50,18 +50,18 @@ struct LeaseReturned {
   PlaceId place = 0;
   Size bytes = 0;
 };
-// What a client says of its memory at one place, and of its work.
+// A client's report on its memory at one place and on its activity.
 struct UseReported {
   ClientId client = 0;
   PlaceId place = 0;
-  Size cache = 0;  // free memory that it keeps
+  Size cache = 0;  // free memory that it keeps cached
   Size cold = 0;   // memory that it could move to the host without stopping
   bool is_idle = false;
 };
 
 enum class ReclaimOutcome : std::uint8_t {
   Applied,
-  Deferred,  // it needs more time: once
+  Deferred,  // it needs more time; allowed once
   Refused,
 };
 struct ReclaimAnswered {
@@ -69,9 +69,9 @@ struct ReclaimAnswered {
   Revision revision = 0;
   PlaceId place = 0;
   ReclaimOutcome outcome = ReclaimOutcome::Applied;
-  Size returned = 0;  // counts even if the revision has ended meanwhile
+  Size returned = 0;  // counts even if the revision has already ended
 };
-// Its work has been in flight for longer than a turn: it cannot be made to stop.
+// The client's work has been in flight for longer than a turn, so it cannot be stopped.
 struct WorkOutlastedTurn {
   ClientId client = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client of the node service and the service say to each other (docs/node.md). Each message
-// is one packet of a Unix socket: a header, then the kind's fields in the order of its fields(),
-// little-endian. A body may be longer than this version knows: fields are only added at the end.
+// The messages between the node service and its clients (docs/node.md). Each message is one packet
+// on a Unix socket: a header, then the fields in the order of the kind's fields(), little-endian. A
+// body may be longer than this version knows, since new fields are only added at the end.
 #pragma once
 
 #include <array>
@@ -20,32 +20,32 @@
 
 namespace cuvmm::node {
 
-inline constexpr std::uint16_t oldest_protocol = 1;  // that this build speaks
+inline constexpr std::uint16_t oldest_protocol = 1;  // supported by this build
 inline constexpr std::uint16_t newest_protocol = 1;
 inline constexpr std::size_t longest_name = 64;
-inline constexpr std::size_t most_holders = 16;  // that a refusal names
+inline constexpr std::size_t most_holders = 16;  // named in a refusal
 inline constexpr std::size_t longest_message = 4096;
 
-// A device by its UUID, since ordinals mean something in one process only; all zero: the host.
+// A device's UUID, since ordinals are only meaningful within one process. All zero: the host.
 using PlaceUuid = std::array<std::uint8_t, 16>;
 
-// From a client: the first thing said.
+// From a client: the first message.
 struct Greeting {
   std::uint16_t oldest = oldest_protocol;
   std::uint16_t newest = newest_protocol;
-  std::string name;  // for people; who it is, the service knows from the system
+  std::string name;  // for display; the kernel tells the service who the client is
   std::string group;
-  std::uint32_t weight = 1;  // wishes: the service decides
+  std::uint32_t weight = 1;  // weight and priority are requests: the service decides
   std::int32_t priority = 0;
-  std::uint8_t places = 0;  // so many HeldAlready follow before it is accepted
+  std::uint8_t places = 0;  // number of HeldAlready messages that follow before it is accepted
   static constexpr auto fields(auto& self, auto&& field) {
     field(self.oldest), field(self.newest), field(self.name), field(self.group), field(self.weight),
         field(self.priority), field(self.places);
   }
 };
-// A place that it uses, what it would like there, and what it holds already: it may have been a
-// client of a service that was restarted. Later: a place that it begins to use. Answered by
-// PlaceTerms.
+// From a client: a place it uses, the guarantee and limit it asks for there, and the memory it
+// already holds, since it may have been a client of a service that was restarted. After acceptance:
+// a place that it begins to use. Answered by PlaceTerms.
 struct HeldAlready {
   PlaceUuid place{};
   Size bytes = 0;
@@ -59,7 +59,7 @@ struct LeaseAsk {
   RequestId request = 0;
   PlaceUuid place{};
   Size bytes = 0;
-  bool at_once = false;  // refused unless it can be granted without asking anybody
+  bool at_once = false;  // refused unless it can be granted without reclaiming
   static constexpr auto fields(auto& self, auto&& field) {
     field(self.request), field(self.place), field(self.bytes), field(self.at_once);
   }
@@ -106,7 +106,7 @@ struct Rejected {
   Rejection why = Rejection::Version;
   std::uint16_t oldest = oldest_protocol;
   std::uint16_t newest = newest_protocol;
-  std::string text;  // for people
+  std::string text;  // for display
   static constexpr auto fields(auto& self, auto&& field) {
     field(self.why), field(self.oldest), field(self.newest), field(self.text);
   }
@@ -124,7 +124,7 @@ struct LeaseGrant {
   static constexpr auto fields(auto& self, auto&& field) { field(self.request); }
 };
 struct HolderNamed {
-  std::uint32_t process = 0;  // 0 where it has no number in the asker's namespace
+  std::uint32_t process = 0;  // 0 if it has no PID in the requester's namespace
   Size leased = 0;
   Size guarantee = 0;
   std::string name;
@@ -167,41 +167,40 @@ struct TurnsOff {
   static constexpr auto fields(auto& self, auto&& field) { field(self.place), field(self.length); }
 };
 
-// From a client: nobody waits for the answer any more. The answer may be on its way.
+// From a client: it no longer waits for the answer, which may already be on its way.
 struct LeaseCancel {
   RequestId request = 0;
   static constexpr auto fields(auto& self, auto&& field) { field(self.request); }
 };
 
-// From a client that has been accepted: it takes part in sharing the devices' time. Answered by
-// TimeBoard.
+// From an accepted client: it takes part in sharing device time. Answered by TimeBoard.
 struct TimeWish {
-  std::uint32_t cap = 100;  // percent of each device's time that it wants at the most
+  std::uint32_t cap = 100;  // the most it wants of each device's time, in percent
   static constexpr auto fields(auto& self, auto&& field) { field(self.cap); }
 };
-// From a client: what it says on its board has changed.
+// From a client: it has changed its part of the board.
 struct TimeNews {
   static constexpr auto fields(auto&, auto&&) {}
 };
-// From the service: the packet carries the descriptor of the client's board (grant_board.hpp).
+// From the service: the packet carries the file descriptor of the client's board (grant_board.hpp).
 struct TimeBoard {
   static constexpr auto fields(auto&, auto&&) {}
 };
 
-// A kind is a place in this list, from 1: new ones are added at the end.
+// A kind's number is its position in this list, counted from 1. Add new kinds at the end.
 using NodeMessage =
     std::variant<Greeting, HeldAlready, LeaseAsk, LeaseReturn, UseReport, ReclaimAnswer,
                  OutlastedTurn, Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal,
                  ReclaimDemand, TurnNotice, TurnsOff, LeaseCancel, TimeWish, TimeNews, TimeBoard>;
 
-// Names are cut to `longest_name`, holders to `most_holders`.
+// Truncates names to `longest_name` and holders to `most_holders`.
 std::vector<std::byte> encode(const NodeMessage& message);
 
-// InvalidArgument for what is no message: its sender is not to be listened to any more.
-// NotAvailable for a kind that this build does not know, which may be passed over.
+// InvalidArgument if the packet is malformed: disconnect its sender. NotAvailable if this build
+// does not know the kind: ignore the message.
 Result<NodeMessage> decode(std::span<const std::byte> packet);
 
-// The version to speak with one who greets so, or nothing where there is none.
+// The newest version that both sides support, if any.
 std::optional<std::uint16_t> common_version(const Greeting& greeting);
 
 }  // namespace cuvmm::node

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What somebody who looks at the node or changes a client's terms says to the service, and is
-// answered. The packets are those of node/message.hpp, the kinds count from 64; nobody greets, each
-// question names the version.
+// The messages between the service and observers, which show the node's state or change a client's
+// terms. The packets have the format of node/message.hpp; kinds are numbered from 64. There is no
+// greeting: every request names the protocol version.
 #pragma once
 
 #include "node/message.hpp"
@@ -11,13 +11,15 @@ namespace cuvmm::node {
 inline constexpr std::uint16_t first_observer_kind = 64;
 inline constexpr std::uint16_t observer_protocol = 1;
 
-// Asks for everything once: PlaceState, ClientState, HoldingState and MoveState, then StateEnd.
+// Asks for the whole state, once. Answered by PlaceState, ClientState, HoldingState and MoveState
+// messages, then StateEnd.
 struct StateAsk {
   std::uint16_t version = observer_protocol;
   static constexpr auto fields(auto& self, auto&& field) { field(self.version); }
 };
 
-// Changes the terms of all clients of that name, at all devices. By root and the service's user.
+// Changes the terms of all clients of that name, at all devices. Only root and the service's user
+// may do so.
 struct TermsAsk {
   std::uint16_t version = observer_protocol;
   std::string name;
@@ -39,7 +41,7 @@ struct TermsAsk {
 struct PlaceState {
   PlaceUuid place{};
   PlaceKind kind = PlaceKind::Device;
-  std::uint32_t index = 0;  // as NVML counts devices
+  std::uint32_t index = 0;  // NVML's device index
   Size capacity = 0;
   Size leased = 0;
   Size foreign = 0;
@@ -51,7 +53,7 @@ struct PlaceState {
 
 struct ClientState {
   ClientId client = 0;
-  std::uint32_t process = 0;  // in the namespace of the service; 0 where it cannot be told
+  std::uint32_t process = 0;  // PID in the service's namespace; 0 if unknown
   std::uint32_t user = 0;
   std::string name;
   std::string group;
@@ -75,20 +77,20 @@ struct HoldingState {
   Size limit = unlimited;
   Size cache = 0;
   Size waited_for = 0;
-  std::string waits_for;  // who has been asked for it, or has the turn
+  std::string waits_for;  // the clients asked for it, or the one with the turn
   static constexpr auto fields(auto& self, auto&& field) {
     field(self.client), field(self.place), field(self.leased), field(self.guarantee),
         field(self.limit), field(self.cache), field(self.waited_for), field(self.waits_for);
   }
 };
 
-// Memory that was asked back, the latest last.
+// One reclaim request; the latest comes last.
 struct MoveState {
   Microseconds ago = 0;   // when it was asked for
   Microseconds took = 0;  // until it ended
   PlaceUuid place{};
   std::string from;
-  std::string for_whom;  // empty: a lowered limit, or processes that are no clients
+  std::string for_whom;  // empty: a lowered limit or an overcommitted place
   ReclaimStep step = ReclaimStep::Cache;
   Size asked = 0;
   Size returned = 0;
@@ -100,11 +102,11 @@ struct MoveState {
 };
 
 struct StateEnd {
-  Microseconds up_for = 0;  // since the service was started
+  Microseconds up_for = 0;  // since the service started
   static constexpr auto fields(auto& self, auto&& field) { field(self.up_for); }
 };
 
-// The answer to TermsAsk, and to a question that cannot be answered.
+// The answer to TermsAsk and TimeTermsAsk, and to a request that cannot be answered.
 struct ObserverAnswer {
   std::uint32_t changed = 0;  // clients
   std::string why_not;        // empty: done
@@ -113,7 +115,7 @@ struct ObserverAnswer {
   }
 };
 
-// As TermsAsk, for the time of devices.
+// Like TermsAsk, for device time.
 struct TimeTermsAsk {
   std::uint16_t version = observer_protocol;
   std::string name;
@@ -123,13 +125,13 @@ struct TimeTermsAsk {
   }
 };
 
-// A client's time on its devices, after its ClientState.
+// A client's time on its devices. Follows its ClientState.
 struct TimeState {
   ClientId client = 0;
   std::uint32_t cap = 100;
-  Microseconds held = 0;    // of all its group, where it has one
-  Microseconds waited = 0;  // with work that it had no grant for
-  bool competes = false;    // it needs grants: others want a device of its too
+  Microseconds held = 0;    // by its whole group, if it has one
+  Microseconds waited = 0;  // with work but without a grant
+  bool competes = false;    // it needs grants, since others want one of its devices too
   static constexpr auto fields(auto& self, auto&& field) {
     field(self.client), field(self.cap), field(self.held), field(self.waited), field(self.competes);
   }
@@ -139,7 +141,7 @@ using ObserverMessage = std::variant<StateAsk, TermsAsk, PlaceState, ClientState
                                      MoveState, StateEnd, ObserverAnswer, TimeTermsAsk, TimeState>;
 
 std::vector<std::byte> encode_observed(const ObserverMessage& message);
-// As decode().
+// Fails like decode().
 Result<ObserverMessage> decode_observed(std::span<const std::byte> packet);
 
 }  // namespace cuvmm::node

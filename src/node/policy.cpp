@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the policy takes events in; policy_settle.cpp is what follows from them.
+// How the policy handles events. Their consequences are in policy_settle.cpp.
 #include "node/policy.hpp"
 
 namespace cuvmm::node {
@@ -8,7 +8,7 @@ Decisions NodePolicy::handle(const NodeEvent& event, Microseconds now) {
   now_ = std::max(now_, now);
   decisions_.clear();
   end_overdue();
-  remember_that_it_lives(event);
+  clear_stalled(event);
   std::visit([this](const auto& one) { on(one); }, event);
   settle();
   return std::move(decisions_);
@@ -37,7 +37,7 @@ Size NodePolicy::waited_for(ClientId client, PlaceId place) const {
 }
 
 // A client that let a deadline pass is not asked again until it sends something.
-void NodePolicy::remember_that_it_lives(const NodeEvent& event) {
+void NodePolicy::clear_stalled(const NodeEvent& event) {
   std::visit(
       [this](const auto& one) {
         if constexpr (requires { one.client; }) {
@@ -81,7 +81,7 @@ bool NodePolicy::terms_can_be_held(ClientId client, const ClientTerms& terms) {
 }
 
 void NodePolicy::on(const ClientCame& event) {
-  remove_client(event.client);  // it came back before it was seen to have gone
+  remove_client(event.client);  // it reconnected before its departure was noticed
   if (!terms_can_be_held(event.client, event.terms)) return;
   NodeClient& client = books_.add_client(event.client, event.terms);
   client.terms.weight = std::max(1U, event.terms.weight);
@@ -89,7 +89,7 @@ void NodePolicy::on(const ClientCame& event) {
   client.idle_since = now_;
   for (const auto& [place, bytes] : event.held) {
     const NodePlace* const known = books_.find_place(place);
-    // More than there is cannot be true.
+    // A claim beyond the capacity cannot be true.
     if (known != nullptr) books_.add_lease(event.client, place, std::min(bytes, known->capacity));
   }
   if (const GroupTurn* const turn = turns_.find(client.group)) {
@@ -103,7 +103,7 @@ void NodePolicy::on(const TermsChanged& event) {
   const std::string group = client->terms.group;
   std::vector<Right> rights;
   for (const Ask& ask : asks_) rights.push_back(right_of(ask));
-  // What has passed of a turn counts by the weight that its group had.
+  // Charge the turn so far at the group's old weight.
   turns_.count_until_now(client->group, weight_of(client->group), now_);
   client->terms = event.terms;
   client->terms.group = group;
@@ -134,7 +134,7 @@ void NodePolicy::remove_client(ClientId client) {
 void NodePolicy::on(const LeaseRequested& event) {
   NodeClient* const client = books_.find_client(event.client);
   if (client == nullptr) return;
-  client->is_idle = false;  // it is in a call that needs memory
+  client->is_idle = false;  // it is inside a call that needs memory
   if (books_.find_place(event.place) == nullptr) {
     return refuse_now(event, RefusalReason::UnknownPlace);
   }
@@ -188,7 +188,7 @@ void NodePolicy::on(const ReclaimAnswered& event) {
     open->bytes -= std::min(open->bytes, returned);
     return;
   }
-  // What it could not give at this step it will not give when asked again, until it says more.
+  // Until its next report, assume that the client has nothing more to give at this step.
   const bool gave_all = event.outcome == ReclaimOutcome::Applied && returned >= open->bytes;
   NodeClient& client = *books_.find_client(event.client);
   ClientHolding& holding = client.at[open->place];
@@ -209,7 +209,7 @@ void NodePolicy::on(const ReclaimAnswered& event) {
               event.outcome == ReclaimOutcome::Applied ? ReclaimEnd::Applied : ReclaimEnd::Refused);
 }
 
-// Its group cannot be made to give way, so at its places nobody is.
+// The group cannot be paused, so no group takes turns at its places.
 void NodePolicy::on(const WorkOutlastedTurn& event) {
   const NodeClient* const client = books_.find_client(event.client);
   if (client == nullptr) return;

@@ -12,22 +12,22 @@
 
 namespace cuvmm::node {
 
-// Who may hold how much memory of a machine, and when. A state machine: events in, decisions out,
-// the same for the same. It has no clock, no thread and no socket, and never touches memory.
+// Decides who may hold how much memory of a machine, and when. A deterministic state machine:
+// events in, decisions out. It has no clock, thread or socket, and never touches memory.
 class NodePolicy {
  public:
   explicit NodePolicy(const PolicyTimes& times = {}) : times_(times), turns_(times) {}
 
-  // `now` never goes back.
+  // `now` must never decrease.
   Decisions handle(const NodeEvent& event, Microseconds now);
-  // When it wants TimePassed at the latest.
+  // The latest time at which the caller must send TimePassed.
   std::optional<Microseconds> next_wake() const;
 
   const NodeBooks& books() const { return books_; }
   const OpenReclaims& open_reclaims() const { return reclaims_; }
   const TurnTable& turns() const { return turns_; }
   std::size_t waiting_requests() const { return asks_.size(); }
-  // What a client waits for at a place.
+  // Bytes that a client's waiting requests ask for at a place.
   Size waited_for(ClientId client, PlaceId place) const;
 
   static constexpr std::size_t most_waiting_of_a_client = 16;
@@ -35,16 +35,16 @@ class NodePolicy {
  private:
   struct Ask {
     LeaseRequested asked;
-    Microseconds began = 0;  // since when it has the right that it has
+    Microseconds began = 0;  // when it got its present right
     Microseconds deadline = 0;
     bool waits_for_turn = false;
     Microseconds no_turn_before = 0;
-    bool gathers = false;  // others were asked for memory on its behalf
+    bool gathers = false;  // memory is being reclaimed for it
   };
-  // For whom memory of a place is gathered, among the requests looked at so far.
+  // The memory being reclaimed at a place for the requests examined so far.
   struct Gathering {
     Size wanted = 0;
-    bool is_for_somebody = false;  // so what is free is not for those behind
+    bool is_reserved_for_others = false;  // so requests behind may not take free memory
     bool is_for_plain = false;
   };
 
@@ -62,11 +62,11 @@ class NodePolicy {
   void on(const WorkOutlastedTurn& event);
   void on(const TimePassed&) {}
 
-  void remember_that_it_lives(const NodeEvent& event);
+  void clear_stalled(const NodeEvent& event);
   bool terms_can_be_held(ClientId client, const ClientTerms& terms);
   void remove_client(ClientId client);
 
-  // What follows from whatever happened.
+  // The consequences of an event.
   void end_overdue();
   void settle();
   bool settle_place(PlaceId place);
@@ -74,20 +74,20 @@ class NodePolicy {
   bool start_turns();
   void note_turns_that_have_their_memory();
 
-  // A request's fate.
+  // How a request is settled.
   std::vector<std::size_t> order_of_asks(PlaceId place) const;
   Right right_of(const Ask& ask) const;
   Microseconds deadline_of(const Ask& ask) const;
   Size free_of_guarantees(PlaceId place, ClientId asker) const;
   std::optional<RefusalReason> impossible(const Ask& ask) const;
   bool settle_ask(std::size_t ask, Gathering& gathering);
-  bool grant(std::size_t ask);  // these two return true: the request has ended
+  bool grant(std::size_t ask);  // these two always return true: the request has ended
   bool refuse(std::size_t ask, RefusalReason why);
   void refuse_now(const LeaseRequested& asked, RefusalReason why);
   bool lenders_are_asked(PlaceId place) const;
   void wait_for_turn(Ask& ask);
   bool gather_for(Ask& ask, Right right, Gathering& gathering);
-  // Returns whether anybody was asked.
+  // Returns whether it asked any client.
   bool ask_for(const Shortage& shortage, Microseconds latest);
 
   Microseconds reclaim_time(ReclaimStep step, Size bytes) const;
@@ -107,7 +107,7 @@ class NodePolicy {
   NodeBooks books_;
   OpenReclaims reclaims_;
   TurnTable turns_;
-  std::vector<Ask> asks_;  // in the order in which they came
+  std::vector<Ask> asks_;  // in order of arrival
   Microseconds now_ = 0;
   Decisions decisions_;
 };

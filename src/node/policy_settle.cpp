@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from an event: grants, refusals, reclaim requests and turns, until nothing more
-// does.
+// The consequences of an event: grants, refusals, reclaim requests and turns, until nothing more
+// changes.
 #include "node/policy.hpp"
 
 namespace cuvmm::node {
@@ -23,7 +23,8 @@ void NodePolicy::settle() {
   }
 }
 
-// Requests within a guarantee first, then those of whose turn it is, then in the order of coming.
+// Requests within a guarantee come first, then those of groups with a turn, then all others. Within
+// each class, the order of arrival decides.
 std::vector<std::size_t> NodePolicy::order_of_asks(PlaceId place) const {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < asks_.size(); ++i) {
@@ -43,7 +44,7 @@ Right NodePolicy::right_of(const Ask& ask) const {
   return turns_.has_turn(client.group) ? Right::Turn : Right::Plain;
 }
 
-// On the host nothing is reclaimed, so what is guaranteed there is kept free.
+// Nothing is reclaimed on the host, so guaranteed memory is kept free there.
 Size NodePolicy::free_of_guarantees(PlaceId place, ClientId asker) const {
   const Size free = books_.free(place);
   const Size kept = books_.unclaimed(place, asker);
@@ -63,7 +64,7 @@ std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
   return {};
 }
 
-// Returns whether a request ended. One at a time, since each changes what the others can have.
+// Ends at most one request, since each changes what is left for the others. Returns whether it did.
 bool NodePolicy::settle_place(PlaceId place) {
   reclaim_beyond_limits(place);
   Gathering gathering;
@@ -78,7 +79,7 @@ bool NodePolicy::settle_ask(std::size_t index, Gathering& gathering) {
   Ask& ask = asks_[index];
   if (const auto why = impossible(ask)) return refuse(index, *why);
   const bool fits = ask.asked.bytes <= books_.free(ask.asked.place);
-  if (fits && !gathering.is_for_somebody) return grant(index);
+  if (fits && !gathering.is_reserved_for_others) return grant(index);
   if (ask.asked.at_once) return refuse(index, RefusalReason::NotAtOnce);
   const Right right = right_of(ask);
   if (right != Right::Plain) {
@@ -88,7 +89,7 @@ bool NodePolicy::settle_ask(std::size_t index, Gathering& gathering) {
   }
   if (gather_for(ask, right, gathering)) return false;
   if (right != Right::Plain) return refuse(index, RefusalReason::NotReturned);
-  if (gathering.is_for_somebody) return false;
+  if (gathering.is_reserved_for_others) return false;
   if (turns_are_off(books_.find_client(ask.asked.client)->group)) {
     return refuse(index, RefusalReason::TurnsAreOff);
   }
@@ -96,7 +97,7 @@ bool NodePolicy::settle_ask(std::size_t index, Gathering& gathering) {
   return false;
 }
 
-// Returns whether memory is on its way that the request has to wait for.
+// Returns whether the request must wait for memory that is being reclaimed.
 bool NodePolicy::gather_for(Ask& ask, Right right, Gathering& gathering) {
   const PlaceId place = ask.asked.place;
   const Size wanted = gathering.wanted + ask.asked.bytes;
@@ -109,16 +110,16 @@ bool NodePolicy::gather_for(Ask& ask, Right right, Gathering& gathering) {
   const bool is_on_its_way =
       reclaims_.expected(place) != 0 || (right != Right::Plain && lenders_are_asked(place));
   if (!is_on_its_way) ask.gathers = false;
-  // What others gather is not for those who wait for a turn.
+  // A request that waits for a turn gets no memory that is reclaimed for others.
   if (!is_on_its_way || (ask.waits_for_turn && !ask.gathers)) return false;
   gathering.wanted = wanted;
-  gathering.is_for_somebody = true;
+  gathering.is_reserved_for_others = true;
   gathering.is_for_plain |= right == Right::Plain;
   return true;
 }
 
-// A group that is being paused is not asked a second time, so what a member has borrowed meanwhile
-// comes once that has ended.
+// A group that is being paused is not asked a second time. Memory that a member has borrowed since
+// then can be asked for once the pause request has ended.
 bool NodePolicy::lenders_are_asked(PlaceId place) const {
   return std::any_of(reclaims_.all().begin(), reclaims_.all().end(), [&](const OpenReclaim& open) {
     const std::vector<ClientId> fellows = books_.members(books_.find_client(open.client)->group);
@@ -128,7 +129,7 @@ bool NodePolicy::lenders_are_asked(PlaceId place) const {
   });
 }
 
-// A client that was brought in earlier keeps its minimum time first.
+// Let clients that were brought in earlier have their minimum stay first.
 void NodePolicy::wait_for_turn(Ask& ask) {
   ask.waits_for_turn = true;
   ask.no_turn_before = now_;
@@ -168,7 +169,7 @@ void NodePolicy::end_reclaim(Revision revision, ReclaimEnd how) {
   decisions_.emplace_back(ReclaimEnded{ended.client, ended.revision, how});
 }
 
-// A limit that was lowered under what is leased: the client itself frees what it can.
+// If a limit was lowered below what is leased, asks the client to free what it can without a pause.
 void NodePolicy::reclaim_beyond_limits(PlaceId place) {
   if (books_.find_place(place)->kind == PlaceKind::Host) return;
   std::vector<PlannedReclaim> planned;
@@ -190,7 +191,7 @@ bool NodePolicy::grant(std::size_t ask) {
   const auto& [client, request, place, bytes, at_once] = granted.asked;
   books_.add_lease(client, place, bytes);
   NodeClient& holder = *books_.find_client(client);
-  // Where clients take turns, the turn is the time that they have.
+  // When clients take turns, the turn replaces the minimum stay.
   const bool turns_are_taken =
       !turns_.turns().empty() || std::any_of(asks_.begin(), asks_.end(),
                                              [](const Ask& other) { return other.waits_for_turn; });
@@ -225,7 +226,7 @@ bool NodePolicy::turns_are_off(const std::string& group) const {
   });
 }
 
-// A client that waits for memory is not idle, whatever it said.
+// A client that waits for memory is not idle, whatever it reported.
 bool NodePolicy::is_idle(const std::string& group) const {
   return books_.is_idle(group) && std::none_of(asks_.begin(), asks_.end(), [&](const Ask& ask) {
            return books_.find_client(ask.asked.client)->group == group;

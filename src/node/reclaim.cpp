@@ -9,7 +9,7 @@ namespace {
 struct LeaseHolder {
   ClientId id = 0;
   const NodeClient* client = nullptr;
-  Size borrowed = 0;  // that nobody has asked it for yet
+  Size borrowed = 0;  // and not asked back yet
 };
 
 class ReclaimPlanner {
@@ -35,7 +35,7 @@ class ReclaimPlanner {
   void find_lenders() {
     for (const auto& [id, client] : books_.clients()) {
       if (id == shortage_.asker || client.is_stalled) continue;
-      if (open_.has(id, shortage_.place)) continue;  // one thing at a time
+      if (open_.has(id, shortage_.place)) continue;  // one request at a time
       if (const Size borrowed = client.borrowed(shortage_.place); borrowed != 0) {
         lenders_.push_back({id, &client, borrowed});
       }
@@ -73,7 +73,7 @@ class ReclaimPlanner {
     return planned;
   }
 
-  // That gives what is wanted, or else the most.
+  // The mildest step that yields `wanted`, or else the one that yields most.
   ReclaimStep mildest_step(const LeaseHolder& lender, Size wanted, ReclaimStep most) const {
     if (available(lender, ReclaimStep::Cache) >= wanted || most == ReclaimStep::Cache) {
       return ReclaimStep::Cache;
@@ -84,7 +84,7 @@ class ReclaimPlanner {
     return may_pause(lender.client->group) ? ReclaimStep::Pause : ReclaimStep::Cold;
   }
 
-  // By steps that let the lender run on: each includes those before it.
+  // Bytes that the lender can give while it runs. A step includes the milder ones.
   Size available(const LeaseHolder& lender, ReclaimStep step) const {
     const ClientHolding& holding = *lender.client->find(shortage_.place);
     Size bytes = holding.cache;
@@ -92,7 +92,8 @@ class ReclaimPlanner {
     return std::min(bytes, lender.borrowed);
   }
 
-  // What a plain asker may not disturb.
+  // A Plain request must not disturb a higher priority, the holder of a turn, or a client during
+  // its minimum stay.
   bool may_move(const NodeClient& client) const {
     switch (shortage_.right) {
       case Right::Plain:
@@ -121,14 +122,15 @@ class ReclaimPlanner {
     return true;
   }
 
-  // All members at all places; returns what it gives at the place of the shortage.
+  // Plans a pause of all members at all places. Returns the bytes that this yields at the place of
+  // the shortage.
   Size plan_pause(const std::string& group, ReclaimPlan& planned) const {
     Size here = 0;
     for (const ClientId id : books_.members(group)) {
       const NodeClient& member = *books_.find_client(id);
       std::erase_if(planned, [&](const PlannedReclaim& milder) {
         const bool replaced = milder.client == id && milder.place == shortage_.place;
-        if (replaced) here -= milder.bytes;  // it was counted
+        if (replaced) here -= milder.bytes;  // already counted
         return replaced;
       });
       for (const auto& [place, holding] : member.at) {

@@ -10,12 +10,12 @@
 
 namespace cuvmm::node {
 
-// What an asker may take from others.
+// What a request may take from others.
 enum class Right : std::uint8_t {
-  Plain,       // caches; cold memory and idle clients of no higher priority, unless it is to stay
-  Overcommit,  // the same for nobody: there is less than was leased
-  Turn,        // all that is borrowed, busy or not
-  Guarantee,   // the same
+  Plain,       // caches; cold memory and idle clients of no higher priority, after their stay
+  Overcommit,  // caches, cold memory and idle clients; for no request, but since too much is leased
+  Turn,        // all that is borrowed, from busy clients too
+  Guarantee,   // as Turn
 };
 
 struct OpenReclaim {
@@ -28,14 +28,14 @@ struct OpenReclaim {
   bool was_deferred = false;
 };
 
-// The requests that have not ended.
+// The reclaim requests that have not ended.
 class OpenReclaims {
  public:
   OpenReclaim& open(ClientId client, PlaceId place, ReclaimStep step, Size bytes,
                     Microseconds deadline);
   const std::vector<OpenReclaim>& all() const { return open_; }
   OpenReclaim* find(ClientId client, Revision revision);
-  // Takes it off the list.
+  // Removes and returns the request, which must be open.
   OpenReclaim end(Revision revision);
 
   Size expected(PlaceId place) const;
@@ -61,14 +61,14 @@ struct Shortage {
   Size bytes = 0;
   Right right = Right::Plain;
   std::optional<ClientId> asker;
-  std::set<std::string> turn_holders;  // at that place: a plain asker leaves them what they use
+  std::set<std::string> turn_holders;  // at that place; a Plain request takes only their caches
   Microseconds now = 0;
 };
 
-// Whom to ask for what, so that the shortage ends: by the mildest step that is enough over all, and
-// of those who could, first the lowest priority, then who has borrowed most, then who has been idle
-// longest. A group is paused as a whole, at all its places. Where all of it is not enough: as much
-// as there is, and nothing for a plain asker.
+// Plans which clients to ask for how much so that the shortage ends. Uses the mildest step that
+// yields enough in total. Among possible lenders, the lowest priority comes first, then the most
+// borrowed, then the longest idle. A group is paused as a whole, at all its places. If everything
+// together is not enough, the plan takes all there is, but nothing for a Plain request.
 ReclaimPlan plan_reclaims(const NodeBooks& books, const OpenReclaims& open,
                           const Shortage& shortage);
 

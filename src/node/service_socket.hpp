@@ -6,10 +6,10 @@
 
 namespace cuvmm::node {
 
-// Where the service of this user and that of the machine listen, in this order:
+// The sockets of this user's service and of the machine's service, in this order:
 // $XDG_RUNTIME_DIR/cuvmm/cuvmmd.sock, /run/cuvmm/cuvmmd.sock.
 std::vector<std::string> usual_service_sockets();
-// Where a service that listens there serves HTTP: cuvmmd.http beside cuvmmd.sock.
+// The socket on which the service at `service_socket` serves HTTP: cuvmmd.http beside cuvmmd.sock.
 std::string web_socket_beside(const std::string& service_socket);
 
 }  // namespace cuvmm::node

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients of the node service are entitled to, and how long things may take.
+// The entitlements of the node service's clients, and the policy's time limits.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace cuvmm::node {
 using ClientId = std::uint64_t;
 using RequestId = std::uint64_t;
 using Revision = std::uint64_t;
-using Microseconds = std::uint64_t;  // a point in time or a length of it, on the caller's clock
+using Microseconds = std::uint64_t;  // a point in time or a duration, on the caller's clock
 
-// Where memory is leased: a device, or the host.
+// A device or the host, where memory is leased.
 using PlaceId = std::uint32_t;
 enum class PlaceKind : std::uint8_t { Device, Host };
 
@@ -28,10 +28,10 @@ struct MemoryShare {
 };
 
 struct ClientTerms {
-  std::map<PlaceId, MemoryShare> shares;  // none at a place: nothing guaranteed, no limit
-  std::uint32_t weight = 1;               // how much of the time it has where clients take turns
-  int priority = 0;                       // the lowest is asked for its memory first
-  std::string group;                      // clients that wait for each other; empty: by itself
+  std::map<PlaceId, MemoryShare> shares;  // a place without an entry: no guarantee, no limit
+  std::uint32_t weight = 1;               // its share of the time when clients take turns
+  int priority = 0;                       // memory is reclaimed from the lowest first
+  std::string group;                      // clients that wait for each other; empty: its own group
 
   MemoryShare share_at(PlaceId place) const {
     const auto found = shares.find(place);
@@ -40,18 +40,18 @@ struct ClientTerms {
 };
 
 struct PolicyTimes {
-  Microseconds guarantee_within = 1'000'000;  // a request within the guarantee ends by then
-  Microseconds request_within = 600'000'000;  // any other
-  Microseconds reclaim_within = 200'000;      // a client does what it was asked, or says why not
-  Size moved_per_second = 0;                  // a pause has so much more time; 0: none
-  Microseconds stays = 1'000'000;             // what was brought in for one client is left to it
+  Microseconds guarantee_within = 1'000'000;  // to settle a request within the guarantee
+  Microseconds request_within = 600'000'000;  // to settle any other request
+  Microseconds reclaim_within = 200'000;      // for a client to answer a reclaim request
+  Size moved_per_second = 0;                  // extends the deadlines of moves; 0: not at all
+  Microseconds stays = 1'000'000;             // minimum stay once others gave up memory for it
   Microseconds shortest_quantum = 100'000;
   Microseconds longest_quantum = 10'000'000;
-  std::uint64_t quantum_per_swap = 10;      // how much longer than the swap a turn is
-  Microseconds without_turns = 10'000'000;  // after work that outlasted a turn
+  std::uint64_t quantum_per_swap = 10;      // a turn's length as a multiple of its swap
+  Microseconds without_turns = 10'000'000;  // suspension after work outlasts a turn
 };
 
-// What moving so much adds to a deadline.
+// The time that moving `bytes` adds to a deadline.
 constexpr Microseconds time_to_move(const PolicyTimes& times, Size bytes) {
   if (times.moved_per_second == 0) return 0;
   return static_cast<Microseconds>(static_cast<double>(bytes) /

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the policy of device time is told, and what each client may do as a consequence.
+// How the time policy handles events, and what each client may do as a result.
 #include "node/time_policy.hpp"
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TimePolicy::Decisions TimePolicy::wants(ClientId client, PlaceId device, bool do
   const auto found = clients_.find(client);
   if (found == clients_.end()) return {};
   Member& member = found->second;
-  // Also when it ceases to: until then it has used the device.
+  // Also when it no longer wants the device, since it has used the device until now.
   member.wanted_at[device] = std::max<Microseconds>(now, 1);
   if (does) {
     member.wants.insert(device);
@@ -142,7 +142,7 @@ bool TimePolicy::has_waiting() const {
                      [](const auto& one) { return one.second.phase == Phase::Waiting; });
 }
 
-// A group is as its most demanding member.
+// A group has the highest weight, the highest priority and the lowest cap of its members.
 void TimePolicy::renew_terms(Party& party) {
   party.weight = 1;
   party.priority = -1'000'000;
@@ -155,7 +155,7 @@ void TimePolicy::renew_terms(Party& party) {
   }
 }
 
-// A context alone is no claim to a device, only work is.
+// A context alone gives no claim to a device; only work does.
 void TimePolicy::renew_devices() {
   for (auto& [name, party] : parties_) {
     party.devices.clear();
@@ -195,14 +195,14 @@ bool TimePolicy::is_free(const Party& party, PlaceId device) const {
     if (competes(other, device)) return false;
   }
   if (is_alone) return true;
-  // What it does while it is open nobody sees.
+  // While a grant is Open, nobody sees what its holder does.
   const bool was_open = std::any_of(party.members.begin(), party.members.end(), [&](ClientId id) {
     const auto told = clients_.at(id).told.find(device);
     return told != clients_.at(id).told.end() && told->second.grant == TimeGrant::Open;
   });
   if (competes(party, device)) return true;
   if (!was_open) return false;
-  // Only one of those that nobody has seen at work.
+  // Only one party that has not been seen at work may keep an Open grant.
   return std::none_of(parties_.begin(), parties_.end(), [&](const auto& other) {
     return &other.second != &party &&
            std::any_of(other.second.members.begin(), other.second.members.end(), [&](ClientId id) {
@@ -218,7 +218,7 @@ bool TimePolicy::is_below_others(const Party& party, PlaceId device) const {
   });
 }
 
-// Under the rule of priorities, such a party need not ask.
+// Under the Priority rule, such a party need not wait for a grant.
 bool TimePolicy::stands_above_all(const Party& party) const {
   if (settings_.rule != TimeRule::Priority || party.cap < 100) return false;
   for (const auto& [name, other] : parties_) {
@@ -232,7 +232,7 @@ bool TimePolicy::stands_above_all(const Party& party) const {
   return true;
 }
 
-bool TimePolicy::is_kept_out_by_turn(const Party& party) const {
+bool TimePolicy::is_blocked_by_turn(const Party& party) const {
   if (settings_.rule != TimeRule::Turns) return false;
   const auto has_turn = [&](const Party& one) {
     return std::any_of(one.members.begin(), one.members.end(),
@@ -253,7 +253,7 @@ TimeDecision TimePolicy::desired(ClientId client, const Member& member, PlaceId 
     wish.grant = TimeGrant::Open;
     return wish;
   }
-  // Queues stay short meanwhile, or the next quantum would find them long.
+  // Keep queues short during a suspension, so that the quanta after it do not start with long ones.
   if (is_suspended(device)) {
     wish.grant = TimeGrant::Held;
     wish.window = settings_.suspended_window;
@@ -273,7 +273,7 @@ TimePolicy::Decisions TimePolicy::decide(Microseconds now) {
   renew_devices();
   settle();
   Decisions changed;
-  // First who loses, then who gains.
+  // Revoke before granting.
   for (const bool gains : {false, true}) {
     for (auto& [id, member] : clients_) {
       for (const auto& [device, at] : member.wanted_at) {

@@ -12,40 +12,40 @@
 namespace cuvmm::node {
 
 enum class TimeRule : std::uint8_t {
-  Off,       // nobody waits for anybody
+  Off,       // no client waits for another
   Share,     // by weight
   Priority,  // the highest priority first, by weight among equals
-  Turns,     // a program that has a turn for its memory first, by weight among the others
+  Turns,     // the program with a memory turn first, by weight among the others
 };
 
 struct TimeTerms {
   std::uint32_t weight = 1;
   int priority = 0;
-  std::uint32_t cap = 100;  // percent of each device's time that it gets at the most
-  std::string group;        // empty: by itself
+  std::uint32_t cap = 100;  // the most it gets of each device's time, in percent
+  std::string group;        // empty: a party of its own
 };
 
 struct TimeSettings {
   TimeRule rule = TimeRule::Off;
-  Microseconds cycle = 20'000;  // all that want the device have had it once, if quanta allow
+  Microseconds cycle = 20'000;  // every waiting party gets the device once, if quanta allow
   Microseconds shortest_quantum = 2'000;
   Microseconds longest_quantum = 20'000;
-  Microseconds longest_wait = 1'000'000;    // then it is the next, whatever the rule says
-  Microseconds drain_grace = 5'000;         // for reporting that work has ended
-  Microseconds outlasts = 100'000;          // work in flight beyond a quantum
-  Microseconds settles_within = 3'000'000;  // the same, launched while nobody competed
+  Microseconds longest_wait = 1'000'000;    // after which a party is next, whatever the rule says
+  Microseconds drain_grace = 5'000;         // for a client to report that its work has ended
+  Microseconds outlasts = 100'000;          // how long work may stay in flight after a quantum
+  Microseconds settles_within = 3'000'000;  // the same, for work launched without competition
   Microseconds suspended_for = 10'000'000;
-  Microseconds remembered = 10'000'000;  // who has not wanted a device for so long competes no more
-  Microseconds window = 1'000;           // device time that a holder has in flight
-  Microseconds background_window = 200;  // the same, below others' priority
+  Microseconds remembered = 10'000'000;  // how long a client competes after its last work
+  Microseconds window = 1'000;           // device time that a holder may have in flight
+  Microseconds background_window = 200;  // the same, if others have a higher priority
   Microseconds suspended_window = 10'000;
   Microseconds cap_quantum = 5'000;
 };
 
 enum class TimeGrant : std::uint8_t {
   None,  // launches wait
-  Held,  // launches pass, with so much in flight
-  Open,  // nobody else competes: launches pass without a look
+  Held,  // launches pass, with at most the window in flight
+  Open,  // no competition: launches pass unchecked
 };
 
 struct TimeDecision {
@@ -55,51 +55,51 @@ struct TimeDecision {
   Microseconds window = 0;  // 0: no bound
 };
 
-// What a client has had so far.
+// A client's time so far.
 struct TimeUse {
   Microseconds held = 0;
   Microseconds waited = 0;
 };
 
-// Whose work runs on the devices of a machine, and when. A state machine without a clock, threads
-// or sockets, as NodePolicy is.
+// Decides whose work runs on a machine's devices, and when. Like NodePolicy, a state machine
+// without a clock, threads or sockets.
 //
-// A group of clients, or a client by itself, is a party. A party that wants any of its devices gets
-// all of them together, for a quantum, and is charged for the time until its work has ended. The
+// A party is a group of clients, or a client by itself. A party that wants any of its devices gets
+// all of them together for a quantum, and is charged for the time until its work has ended. The
 // party with the least time for its weight is next (start-time fair queueing). A party that wants
-// nothing loses its grant at once, so no device idles while somebody wants it.
+// nothing loses its grant at once, so no device idles while another party wants it.
 class TimePolicy {
  public:
   explicit TimePolicy(const TimeSettings& settings = {}) : settings_(settings) {}
 
-  // Each returns what has changed. `now` never goes back.
+  // Each returns the grants that it changed. `now` must never decrease.
   using Decisions = std::vector<TimeDecision>;
   Decisions configure(const TimeSettings& settings, Microseconds now);
   Decisions came(ClientId client, const TimeTerms& terms, Microseconds now);
   Decisions terms_changed(ClientId client, const TimeTerms& terms, Microseconds now);
   Decisions left(ClientId client, Microseconds now);
-  // It may give the device work from now on.
+  // The client may give the device work from now on.
   Decisions uses(ClientId client, PlaceId device, Microseconds now);
-  // It has work there, in flight or waiting, or none any more.
+  // The client has work for the device, in flight or waiting, or no longer has any.
   Decisions wants(ClientId client, PlaceId device, bool does, Microseconds now);
-  // Nothing that it launched before it lost the grant is in flight.
+  // Nothing that the client launched before it lost the grant is still in flight.
   Decisions drained(ClientId client, PlaceId device, Microseconds now);
-  // As far as it knows, its work in flight ends then.
+  // When the client's work in flight ends, as far as it knows.
   void in_flight_until(ClientId client, Microseconds when);
-  // The system has stopped it: it cannot report anything.
+  // Whether a signal or a debugger has stopped the process, so that it cannot report anything.
   Decisions is_stopped(ClientId client, bool is, Microseconds now);
-  // It has a turn for its memory (NodePolicy).
+  // Whether the client has a turn for its memory (NodePolicy).
   Decisions has_memory_turn(ClientId client, bool has, Microseconds now);
   Decisions passed(Microseconds now);
 
-  // When it needs passed() at the latest.
+  // The latest time at which the caller must call passed().
   std::optional<Microseconds> next_wake() const;
 
   const TimeSettings& settings() const { return settings_; }
   bool is_suspended(PlaceId device) const;
   TimeGrant grant_of(ClientId client, PlaceId device) const;
   TimeUse use_of(ClientId client) const;
-  // Work of these was in flight when their grant ended, and they have not reported its end.
+  // Clients that had work in flight when their grant ended, and have not reported its end.
   std::vector<ClientId> undrained() const;
   bool has_waiting() const;
   std::size_t client_count() const { return clients_.size(); }
@@ -109,7 +109,7 @@ class TimePolicy {
   struct Member {
     std::string party;
     TimeTerms terms;
-    std::map<PlaceId, Microseconds> wanted_at;  // of each device that it uses; 0: never
+    std::map<PlaceId, Microseconds> wanted_at;  // when it last wanted each device it uses; 0: never
     std::set<PlaceId> wants;
     std::set<PlaceId> undrained;
     Microseconds in_flight_until = 0;
@@ -122,20 +122,19 @@ class TimePolicy {
     std::uint32_t weight = 1;
     int priority = 0;
     std::uint32_t cap = 100;
-    // Of devices that others compete for, those that it wants or wanted lately, and whether it
-    // wants any now.
+    // The contested devices that it wants or has wanted lately, and whether it wants any now.
     std::set<PlaceId> devices;
     bool wants = false;
     Phase phase = Phase::Idle;
-    bool was_ready = false;  // to get its devices next
+    bool was_ready = false;  // could have been next at the last decision
     std::set<PlaceId> granted;
-    std::uint64_t used = 0;  // by weight; the start tag of what it gets next
-    Microseconds since = 0;  // that it waits, or has the grant
+    std::uint64_t used = 0;  // by weight; the start tag of its next quantum
+    Microseconds since = 0;  // when it began to wait, or got its grant
     Microseconds revoked_at = 0;
     Microseconds drain_by = 0;
-    bool goes_first = false;       // it waited too long
-    Microseconds was_free_at = 0;  // of the rules, on any device
-    std::int64_t credit = 0;       // of a party with a cap, at `credit_at`
+    bool goes_first = false;       // it has waited too long
+    Microseconds was_free_at = 0;  // when it last lost an Open grant, on any device
+    std::int64_t credit = 0;       // at `credit_at`, if it has a cap
     Microseconds credit_at = 0;
     TimeUse use;
   };
@@ -154,7 +153,7 @@ class TimePolicy {
   bool is_free(const Party& party, PlaceId device) const;
   bool stands_above_all(const Party& party) const;
   bool is_below_others(const Party& party, PlaceId device) const;
-  bool is_kept_out_by_turn(const Party& party) const;
+  bool is_blocked_by_turn(const Party& party) const;
   TimeDecision desired(ClientId client, const Member& member, PlaceId device) const;
 
   void settle();
@@ -182,7 +181,7 @@ class TimePolicy {
   std::map<ClientId, Member> clients_;
   Parties parties_;
   std::vector<Outlasting> outlasting_;
-  std::map<PlaceId, std::uint64_t> last_tag_;  // of the last holder, at its start
+  std::map<PlaceId, std::uint64_t> last_tag_;  // the start tag of the last holder
   std::map<PlaceId, Microseconds> suspended_until_;
 };
 

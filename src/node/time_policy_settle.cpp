@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gets the devices next, and when a grant is over.
+// Which party gets the devices next, and when a grant ends.
 #include <algorithm>
 
 #include "node/time_policy.hpp"
@@ -7,7 +7,7 @@
 namespace cuvmm::node {
 namespace {
 
-constexpr std::uint64_t tag_unit = 10'000;  // the largest weight, so that no charge is lost
+constexpr std::uint64_t tag_unit = 10'000;  // the largest weight, so that no charge rounds to 0
 
 bool have_common(const std::set<PlaceId>& a, const std::set<PlaceId>& b) {
   return std::any_of(a.begin(), a.end(), [&](PlaceId place) { return b.contains(place); });
@@ -35,15 +35,16 @@ bool TimePolicy::update_phases() {
     }
     if (party.phase == Phase::Idle) party.was_ready = false;
     if (party.phase != Phase::Waiting) continue;
-    const bool is_ready = is_eligible(name, party) && !is_kept_out_by_turn(party);
-    // Who comes back after a while has saved up nothing: it begins where the devices are now.
+    const bool is_ready = is_eligible(name, party) && !is_blocked_by_turn(party);
+    // A party that returns after a while has saved no credit: it starts at its devices' current
+    // tags.
     if (is_ready && !party.was_ready) {
       for (const PlaceId device : party.devices) {
         party.used = std::max(party.used, tag_at(device));
       }
     }
     party.was_ready = is_ready;
-    // The longest wait counts from when it could have been the next.
+    // The longest wait counts from when the party became eligible.
     if (!is_eligible(name, party)) {
       party.use.waited += now_ - party.since;
       party.since = now_;
@@ -88,7 +89,7 @@ bool TimePolicy::end_what_is_over() {
       ++i;
       continue;
     }
-    // A stopped process cannot say that its work has ended; that is no reason to give up.
+    // A stopped process cannot report that its work has ended, so this is no reason to suspend.
     const bool cannot_say =
         std::all_of(party.members.begin(), party.members.end(), [&](ClientId id) {
           return clients_.at(id).undrained.empty() || clients_.at(id).is_stopped;
@@ -106,8 +107,8 @@ void TimePolicy::suspend(const std::set<PlaceId>& devices) {
   renew_devices();
 }
 
-// A stopped process could not use what it got, and the work of one that outlasted its quantum is in
-// flight without a grant.
+// A stopped process could not use a grant, and work that outlasted its quantum is still in flight
+// without one.
 bool TimePolicy::is_eligible(const std::string& name, const Party& party) const {
   if (party.phase != Phase::Waiting || is_broke(party)) return false;
   const bool is_stopped = std::any_of(party.members.begin(), party.members.end(), [&](ClientId id) {
@@ -136,15 +137,15 @@ std::vector<std::string> TimePolicy::order_of_waiting() const {
   return names;
 }
 
-// A party gets all its devices at once. While it waits for some of them, nobody behind it gets
-// those it could have.
+// A party gets all its devices at once. While it waits for some of them, parties behind it get none
+// of its devices.
 bool TimePolicy::start_waiting() {
   bool changed = false;
   std::set<PlaceId> reserved;
   for (const std::string& name : order_of_waiting()) {
     Party& party = parties_.at(name);
     const std::set<PlaceId>& devices = party.devices;
-    if (!party.goes_first && is_kept_out_by_turn(party)) continue;
+    if (!party.goes_first && is_blocked_by_turn(party)) continue;
     if (!have_common(devices, reserved) && may_start(party, devices)) {
       start(party, devices);
       changed = true;
@@ -168,14 +169,15 @@ bool TimePolicy::may_start(const Party& party, const std::set<PlaceId>& devices)
     const Party& other = one.second;
     if (&other == &party || !have_common(other.granted, devices)) return false;
     if (other.phase == Phase::Running) return true;
-    // What a lower one has in flight is little, and not worth the wait for the report of its end.
+    // A party of lower priority has little in flight, so waiting for its drain report is not
+    // worthwhile.
     const bool is_above = settings_.rule == TimeRule::Priority && party.priority > other.priority;
     return other.phase == Phase::Draining && !is_above;
   });
 }
 
 bool TimePolicy::is_waited_for(const Party& party) const {
-  // For more devices than it has: it can have them only together.
+  // The party itself wants more devices than it has, and can get them only together.
   const bool wants_more =
       std::any_of(party.devices.begin(), party.devices.end(),
                   [&](PlaceId device) { return !party.granted.contains(device); });
@@ -185,7 +187,7 @@ bool TimePolicy::is_waited_for(const Party& party) const {
     if (!is_eligible(one.first, other)) return false;
     if (!have_common(other.devices, party.granted)) return false;
     if (other.goes_first) return true;
-    if (is_kept_out_by_turn(other)) return false;
+    if (is_blocked_by_turn(other)) return false;
     return settings_.rule != TimeRule::Priority || other.priority >= party.priority;
   });
 }
@@ -215,7 +217,7 @@ void TimePolicy::revoke(Party& party) {
   for (const ClientId id : party.members) {
     Member& member = clients_.at(id);
     for (const PlaceId device : party.granted) {
-      // Who is free of the rules there reports nothing.
+      // A party that needs no grant there reports nothing.
       if (!member.wants.contains(device) || !party.devices.contains(device)) continue;
       member.undrained.insert(device);
       ends = std::max(ends, member.in_flight_until);
@@ -240,14 +242,14 @@ void TimePolicy::finish(const std::string& name, Party& party) {
           return &other.second != self && other.second.phase != Phase::Idle &&
                  other.second.devices.contains(device);
         });
-    // Nobody is behind it there, and who comes next begins where it has come to.
+    // No party waits behind it there, so the next one starts at this party's tag.
     if (!is_contested) last_tag_[device] = std::max(last_tag_[device], party.used);
   }
   party.credit = credit_of(party);
   party.credit_at = now_;
   if (party.cap < 100) party.credit -= static_cast<std::int64_t>(held);
   if (party.phase == Phase::Draining && is_undrained(party)) {
-    // The queue of who has just been free of the rules may be long.
+    // A party that had an Open grant until recently may have a long queue.
     const bool was_free =
         party.was_free_at != 0 && now_ < party.was_free_at + settings_.settles_within;
     const Microseconds until = was_free ? party.was_free_at + settings_.settles_within
@@ -260,7 +262,7 @@ void TimePolicy::finish(const std::string& name, Party& party) {
   party.phase = party.wants ? Phase::Waiting : Phase::Idle;
 }
 
-// Where the device is in the time by weight, that of its holder included.
+// The device's position in weighted time, including its present holder's time.
 std::uint64_t TimePolicy::tag_at(PlaceId device) const {
   const auto last = last_tag_.find(device);
   std::uint64_t tag = last == last_tag_.end() ? 0 : last->second;
@@ -283,7 +285,7 @@ Microseconds TimePolicy::quantum_of(const Party& party) const {
                     settings_.shortest_quantum, settings_.longest_quantum);
 }
 
-// A cap is an allowance that grows with time. What it holds is charged when it ends.
+// A cap is an allowance that grows with time. A grant is charged when it ends.
 std::int64_t TimePolicy::credit_of(const Party& party) const {
   const auto most = static_cast<std::int64_t>(4 * settings_.cap_quantum);
   const auto gained = static_cast<std::int64_t>((now_ - party.credit_at) * party.cap / 100);
@@ -295,10 +297,10 @@ bool TimePolicy::is_broke(const Party& party) const {
   return credit_of(party) < static_cast<std::int64_t>(settings_.cap_quantum);
 }
 
-// When a holder has used up its allowance, or one that waits has enough of it.
+// When a holder exhausts its allowance, or a waiting party has regained enough.
 Microseconds TimePolicy::broke_at(const Party& party) const {
   if (party.phase == Phase::Running) {
-    // Both gain and loss are counted from the same moment at the earliest.
+    // From `since` on, the allowance grows and is spent at the same time.
     const std::int64_t at_start =
         party.credit +
         static_cast<std::int64_t>((party.since - std::min(party.since, party.credit_at)) *

@@ -40,7 +40,7 @@ std::vector<std::string> TurnTable::start(const std::vector<TurnWish>& wishes, M
   for (const TurnWish& wish : order) {
     if (!meet(wish.places, taken)) {
       Used& used = used_[wish.group];
-      // No credit for a time in which it did not want any.
+      // No credit for time in which it wanted no turn.
       used.time = std::max(used.time, newest_time_);
       newest_time_ = used.time;
       turns_.push_back({wish.group, wish.places, now, now, quantum_of(used), {}});

@@ -11,14 +11,14 @@
 
 namespace cuvmm::node {
 
-// A group's turn on places that it has to itself meanwhile.
+// A group's turn, during which it has these places to itself.
 struct GroupTurn {
   std::string group;
   std::set<PlaceId> places;
   Microseconds began = 0;
-  Microseconds counted_until = 0;  // the time since then is not in the group's account yet
+  Microseconds counted_until = 0;  // time up to then has been charged to the group
   Microseconds quantum = 0;
-  std::optional<Microseconds> has_its_memory_since;  // from when the quantum counts
+  std::optional<Microseconds> has_its_memory_since;  // the quantum starts then
 
   std::optional<Microseconds> ends_at() const {
     if (!has_its_memory_since) return {};
@@ -33,9 +33,9 @@ struct TurnWish {
   std::uint32_t weight = 1;
 };
 
-// Whose turn it is. Each group has used so much time by its weight; who has used least is next. A
-// group gets all its places at once; while it waits for some of them, nobody behind it gets those
-// it could have, so that none waits for ever.
+// Decides whose turn it is: the group that has used the least time for its weight is next. A group
+// gets all its places at once. While it waits for some of them, groups behind it get none of its
+// places, so that no group waits forever.
 class TurnTable {
  public:
   explicit TurnTable(const PolicyTimes& times) : times_(times) {}
@@ -47,19 +47,20 @@ class TurnTable {
   }
   std::set<std::string> holders(PlaceId place) const;
 
-  // Starts what can be started, and returns the groups.
+  // Starts all turns that can start now. Returns their groups.
   std::vector<std::string> start(const std::vector<TurnWish>& wishes, Microseconds now);
   void end(const std::string& group, std::uint32_t weight, Microseconds now);
-  // Its weight is about to change; nothing where it has no turn.
+  // Charges the group for its turn so far, before its weight changes. No effect without a turn.
   void count_until_now(const std::string& group, std::uint32_t weight, Microseconds now);
-  // The group has all that it asked for: how long that took decides how long its turns are.
+  // The group has all the memory it asked for. The time this took determines the length of its
+  // turns.
   void has_its_memory(GroupTurn& turn, Microseconds now);
-  // The group has no members any more.
+  // Call this once the group has no members.
   void forget(const std::string& group);
 
  private:
   struct Used {
-    std::uint64_t time = 0;  // in microseconds, by weight 1
+    std::uint64_t time = 0;  // in microseconds at weight 1
     Microseconds last_swap = 0;
   };
   Microseconds quantum_of(const Used& used) const;
@@ -67,7 +68,7 @@ class TurnTable {
   const PolicyTimes times_;
   std::vector<GroupTurn> turns_;
   std::map<std::string, Used> used_;
-  std::uint64_t newest_time_ = 0;  // of those who began last: who comes anew begins there
+  std::uint64_t newest_time_ = 0;  // of the group that started last; a new group starts there
 };
 
 }  // namespace cuvmm::node

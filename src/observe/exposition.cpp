@@ -22,7 +22,7 @@ std::string_view type_name(MetricType type, MetricFormat format) {
   return "";
 }
 
-// Bytes up to 2^53 are whole numbers in it.
+// Prints integers up to 2^53 exactly.
 std::string print_number(double value) {
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
   if (std::isnan(value)) return "NaN";
@@ -36,11 +36,11 @@ std::string print_number(double value) {
 
 std::string print_bound(std::uint64_t us) {
   std::string text = print_number(static_cast<double>(us) / 1e6);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // as OpenMetrics wants it
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";  // as OpenMetrics requires
   return text;
 }
 
-// Label values are UTF-8; what processes say of themselves may be anything.
+// Label values must be UTF-8, but processes may publish any bytes.
 void append_escaped(std::string& text, std::string_view value) {
   for (const char letter : value) {
     if (letter == '\\' || letter == '"') {
@@ -66,7 +66,7 @@ const char* content_type(MetricFormat format) {
              : "text/plain; version=0.0.4; charset=utf-8";
 }
 
-// Weights are not read: who names OpenMetrics at all can read it.
+// Ignores quality values: a client that names OpenMetrics at all can read it.
 MetricFormat format_for(std::string_view accept) {
   return accept.find("application/openmetrics-text") != std::string_view::npos
              ? MetricFormat::OpenMetrics
@@ -93,7 +93,7 @@ void Exposition::line(std::string_view suffix, const Labels& labels, double valu
   text_.append(name_).append(suffix);
   char before = '{';
   for (const Label& label : labels) {
-    if (label.value.empty()) continue;  // the same as no label
+    if (label.value.empty()) continue;  // equivalent to a missing label
     text_ += before;
     before = ',';
     text_.append(label.name).append("=\"");

@@ -11,17 +11,17 @@ namespace cuvmm::observe {
 
 enum class MetricFormat : std::uint8_t { Prometheus, OpenMetrics };
 const char* content_type(MetricFormat format);
-// What an Accept header asks for; the older format where it does not say.
+// The format that an Accept header asks for; Prometheus if it names none.
 MetricFormat format_for(std::string_view accept);
 
 enum class MetricType : std::uint8_t { Gauge, Counter, Histogram, Info };
 
-// A counter's name ends in _total, an info's in _info, and a unit is the end of what is before.
+// A counter's name ends in _total, an info's in _info. A unit, if any, comes right before that.
 struct Metric {
   std::string_view name;
   MetricType type = MetricType::Gauge;
   std::string_view unit;    // "bytes", "seconds", "ratio", or empty
-  std::string_view labels;  // for people
+  std::string_view labels;  // for the documentation
   std::string_view help;
 };
 
@@ -31,7 +31,8 @@ struct Label {
 };
 using Labels = std::vector<Label>;
 
-// Metrics as text: Prometheus 0.0.4 or OpenMetrics 1.0. All samples of a family follow its head.
+// Writes metrics as text: Prometheus 0.0.4 or OpenMetrics 1.0. Begin a family, then add all its
+// samples.
 class Exposition {
  public:
   explicit Exposition(MetricFormat format) : format_(format) {}
@@ -45,7 +46,7 @@ class Exposition {
   void line(std::string_view suffix, const Labels& labels, double value);
 
   const MetricFormat format_;
-  std::string name_;  // of the family that has begun, as its samples have it
+  std::string name_;  // of the current family's samples
   std::string text_;
 };
 

@@ -29,13 +29,37 @@ bool is_header_value(std::string_view text) {
   });
 }
 
-// Up to the separator, which is taken too. Nothing where there is none.
+// Takes the text up to the separator, and the separator. Returns nothing if there is none.
 std::optional<std::string_view> take_until(std::string_view& text, std::string_view separator) {
   const std::size_t end = text.find(separator);
   if (end == std::string_view::npos) return {};
   const std::string_view taken = text.substr(0, end);
   text.remove_prefix(end + separator.size());
   return taken;
+}
+
+std::optional<unsigned> hexadecimal_digit(char digit) {
+  if (is_digit(digit)) return digit - '0';
+  const char small = static_cast<char>(digit | 0x20);
+  if (small >= 'a' && small <= 'f') return small - 'a' + 10;
+  return {};
+}
+
+// Leaves invalid escapes as they are.
+std::string percent_decoded(std::string_view text) {
+  std::string decoded;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool is_whole = text[i] == '%' && i + 2 < text.size();
+    const auto high = is_whole ? hexadecimal_digit(text[i + 1]) : std::nullopt;
+    const auto low = is_whole ? hexadecimal_digit(text[i + 2]) : std::nullopt;
+    if (!high || !low) {
+      decoded += text[i];
+      continue;
+    }
+    decoded += static_cast<char>(*high * 16 + *low);
+    i += 2;
+  }
+  return decoded;
 }
 
 std::string value_in_query(std::string_view query, std::string_view name) {
@@ -50,7 +74,7 @@ std::string value_in_query(std::string_view query, std::string_view name) {
   return "";
 }
 
-// "[::1]:9435" and "localhost:9435"; nothing where it is none.
+// Accepts "[::1]:9435" and "localhost:9435". Returns nothing if the text is not a host.
 std::optional<std::string> host_without_port(std::string_view host) {
   std::string name;
   if (host.starts_with('[')) {
@@ -83,6 +107,7 @@ bool read_request_line(std::string_view line, HttpRequest& request) {
   const std::size_t query = target->find('?');
   if (query != std::string_view::npos) {
     request.token = value_in_query(target->substr(query + 1), "token");
+    request.label = percent_decoded(value_in_query(target->substr(query + 1), "label"));
   }
   return true;
 }
@@ -92,7 +117,7 @@ bool read_header(std::string_view line, HttpRequest& request, bool& has_host) {
   if (colon == std::string_view::npos) return false;
   const std::string_view name = line.substr(0, colon);
   const std::string_view value = without_outer_blanks(line.substr(colon + 1));
-  // A blank before the name would continue the line before.
+  // Leading whitespace would continue the previous line.
   if (!is_token(name) || !is_header_value(value)) return false;
   if (equal_in_any_case(name, "host")) {
     const auto host = host_without_port(value);
@@ -106,7 +131,7 @@ bool read_header(std::string_view line, HttpRequest& request, bool& has_host) {
     if (value.size() > scheme.size() && equal_in_any_case(value.substr(0, scheme.size()), scheme)) {
       request.token = without_outer_blanks(value.substr(scheme.size()));
     } else {
-      request.token = "?";  // of another kind, which is never right
+      request.token = "?";  // another scheme, which never matches
     }
   }
   return true;
@@ -131,6 +156,21 @@ HttpParse parse_request(std::string_view text) {
   }
   if (!has_host) return {State::Bad};
   return parse;
+}
+
+std::string percent_encoded(std::string_view text) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  std::string encoded;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    const char small = static_cast<char>(byte | 0x20);
+    if (is_digit(letter) || (small >= 'a' && small <= 'z')) {
+      encoded += letter;
+    } else {
+      encoded += {'%', digits[byte / 16], digits[byte % 16]};
+    }
+  }
+  return encoded;
 }
 
 bool is_loopback_name(std::string_view host) {

@@ -29,7 +29,8 @@ double seconds(std::uint64_t us) {
   return number(us) / 1e6;
 }
 
-// Of what is neither cached nor asked for: what rounding and holes between blocks cost.
+// The share of used memory that the program did not request: the cost of rounding and of holes
+// between blocks.
 std::optional<double> fragmentation(const share::DeviceFigures& figures) {
   const Size held = figures.physical + figures.spilled;
   const Size used = held > figures.cached ? held - figures.cached : 0;
@@ -44,7 +45,7 @@ TimeHistogram histogram_of(const share::PauseFigures& figures) {
   return histogram;
 }
 
-// Writes one family after the other, each from all clients.
+// Writes the families in turn, each with the samples of all clients.
 class MetricsPrinter {
  public:
   MetricsPrinter(const Snapshot& snapshot, MetricFormat format)
@@ -84,6 +85,12 @@ class MetricsPrinter {
   void each_tally(Visit visit) {
     for (const ClientSample& client : snapshot_.clients) {
       if (client.tally) visit(client, *client.tally);
+    }
+  }
+  void of_times(std::uint64_t (*microseconds)(const TimeSample&)) {
+    for (const ClientSample& client : snapshot_.clients) {
+      if (!client.time) continue;
+      text_.sample({{"client", client.label}}, seconds(microseconds(*client.time)));
     }
   }
   static Labels place_labels(const ClientSample& client, const HoldingSample& holding) {
@@ -215,6 +222,10 @@ void MetricsPrinter::print_family(Family family) {
       return each_tally([&](const ClientSample& client, const ClientTally& tally) {
         text_.sample({{"client", client.label}}, seconds(tally.turns_us));
       });
+    case Family::GpuSeconds:
+      return of_times([](const TimeSample& time) { return time.held_us; });
+    case Family::GpuWaitSeconds:
+      return of_times([](const TimeSample& time) { return time.waited_us; });
     case Family::LeaseWait:
       return each_tally([&](const ClientSample& client, const ClientTally& tally) {
         for (const auto& [device, waits] : tally.lease_waits) {
@@ -259,7 +270,7 @@ void MetricsPrinter::print_moved() {
       moved(client, one.device, "host", "device", "placement", one.figures->placed_in);
       moved(client, one.device, "device", "host", "placement", one.figures->placed_out);
     }
-    // Of all devices of the process.
+    // Summed over all devices of the process.
     if (client.pauses) moved(client, "", "device", "host", "pause", client.pauses->bytes);
     if (client.resumes) moved(client, "", "host", "device", "resume", client.resumes->bytes);
   }

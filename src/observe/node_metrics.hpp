@@ -9,10 +9,10 @@
 
 namespace cuvmm::observe {
 
-// Every family there is (docs/metrics.md), in the order in which they are written.
+// All families (docs/metrics.md), in the order of the output.
 std::span<const Metric> all_metrics();
 
-// All families, those without a sample too.
+// Prints all families, including those without samples.
 std::string print_metrics(const Snapshot& snapshot, MetricFormat format);
 
 }  // namespace cuvmm::observe

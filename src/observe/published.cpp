@@ -26,6 +26,22 @@ std::string arguments_of(std::string_view command) {
   return std::string{command};
 }
 
+std::string device_name(const share::DeviceFigures& figures) {
+  const std::string uuid = print_device_uuid(figures.uuid);
+  return uuid.empty() ? "device " + std::to_string(figures.ordinal) : uuid;
+}
+
+void add_regions(ClientSample& client, const share::Figures& now) {
+  client.regions_left_out = now.regions_left_out;
+  for (std::uint32_t i = 0; i < now.region_count; ++i) {
+    const auto device =
+        std::find_if(now.devices.begin(), now.devices.begin() + now.device_count,
+                     [&](const auto& one) { return one.ordinal == now.regions[i].device; });
+    if (device == now.devices.begin() + now.device_count) continue;
+    client.regions.push_back({.device = device_name(*device), .figures = now.regions[i]});
+  }
+}
+
 }  // namespace
 
 void PublishedProcesses::ask() {
@@ -39,7 +55,7 @@ void PublishedProcesses::ask() {
       return one.seen.path() == path && !one.seen.has_ended();
     });
     if (is_known) continue;
-    // One that has just ended, or is of another version, is not seen.
+    // Skips a process that has just ended or is of another version.
     if (auto seen = share::SeenFigures::open(path); seen.ok()) all_.push_back({std::move(*seen)});
   }
   for (Known& one : all_) one.seen.ask();
@@ -58,7 +74,7 @@ void PublishedProcesses::add_to(Snapshot& snapshot, ShowsArguments arguments) co
   for (const Known& one : all_) {
     const share::Publisher& who = one.seen.publisher();
     const share::Figures& now = one.seen.figures();
-    if (now.question == 0) continue;  // it has never answered
+    if (now.question == 0) continue;  // it has not answered yet
     // Numbers of processes of another namespace say nothing here.
     const bool is_here = who.namespace_of_process == share::namespace_of_processes();
     ClientSample* client = is_here ? snapshot.client_of(who.process) : nullptr;
@@ -84,14 +100,14 @@ void PublishedProcesses::add_to(Snapshot& snapshot, ShowsArguments arguments) co
     client->resumes = now.resumes;
     for (std::uint32_t i = 0; i < now.device_count; ++i) {
       const share::DeviceFigures& figures = now.devices[i];
-      std::string device = print_device_uuid(figures.uuid);
-      if (device.empty()) device = "device " + std::to_string(figures.ordinal);
+      const std::string device = device_name(figures);
       client->at(device).figures = figures;
       DeviceSample& place = snapshot.device(device);
       if (place.capacity != 0) continue;
       place.capacity = figures.memory;
       place.index = static_cast<int>(figures.ordinal);
     }
+    add_regions(*client, now);
   }
   snapshot.label_clients();
 }

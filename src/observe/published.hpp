@@ -10,17 +10,17 @@ namespace cuvmm::observe {
 
 enum class ShowsArguments : std::uint8_t { No, Yes };
 
-// What this user's processes publish of themselves. Never waits: they are asked at one moment, and
-// looked at later.
+// The figures that this user's processes publish. Never waits: ask() requests figures, look()
+// collects them later.
 class PublishedProcesses {
  public:
-  // Finds new processes and asks all for new figures.
+  // Finds new processes and asks all processes for new figures.
   void ask();
-  // Whether all have answered since. Takes in the answers that are there.
+  // Collects the answers that have arrived. Returns whether all processes have answered.
   bool look();
 
-  // Adds the last answers to the clients of the same processes, and the other processes as clients
-  // of their own.
+  // Adds the last answers to the clients of the same processes. Other processes become additional
+  // clients.
   void add_to(Snapshot& snapshot, ShowsArguments arguments) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node at one moment, as metrics and the live view show it. The service fills in leases and
-// events; processes publish the rest, which is all there is without a service.
+// The node's state at one moment, for metrics and the live view. The service fills in leases and
+// events; processes publish the rest. Without a service, there is only the rest.
 #pragma once
 
 #include <array>
@@ -19,22 +19,22 @@ inline constexpr const char* host_name = "host";  // in place of a device's UUID
 
 struct DeviceSample {
   std::string uuid;  // "GPU-…", or host_name
-  int index = 0;     // as NVML counts devices, or without a service as processes do
+  int index = 0;     // NVML's index, or without a service the processes' ordinal
   Size capacity = 0;
-  std::optional<Size> leased;  // nothing: without a service
+  std::optional<Size> leased;  // nothing without a service
   std::optional<Size> foreign;
 
   bool is_host() const { return uuid == host_name; }
 };
 
-// What the service knows of one client at one place.
+// The service's view of one client at one place.
 struct LeaseSample {
   Size leased = 0;
   Size guarantee = 0;
   Size limit = unlimited;
   Size waited_for = 0;
-  std::uint64_t waits_us = 0;  // the request that has waited longest
-  std::string waits_for;       // names of clients
+  std::uint64_t waits_us = 0;  // the longest wait of its pending requests
+  std::string waits_for;       // names of the clients it waits for
 };
 
 struct HoldingSample {
@@ -43,13 +43,26 @@ struct HoldingSample {
   std::optional<share::DeviceFigures> figures;
 };
 
-// What a client was granted, refused and asked for since it joined.
+// One arena, or a context's windows.
+struct RegionSample {
+  std::string device;  // its UUID
+  share::RegionFigures figures;
+};
+
+// A client's time on its devices (docs/scheduling.md).
+struct TimeSample {
+  std::uint32_t cap = 100;      // percent
+  std::uint64_t held_us = 0;    // while others competed for them
+  std::uint64_t waited_us = 0;  // with work at hand
+};
+
+// Counts of grants, refusals and reclaim requests since the client joined.
 struct ClientTally {
   struct Reclaims {
     std::map<node::ReclaimEnd, std::uint64_t> ended;
     Size bytes = 0;
   };
-  std::map<std::string, TimeHistogram> lease_waits;  // by device; of requests that had to wait
+  std::map<std::string, TimeHistogram> lease_waits;  // by device; only requests that had to wait
   std::map<std::pair<std::string, node::RefusalReason>, std::uint64_t> refusals;
   std::map<std::pair<std::string, node::ReclaimStep>, Reclaims> reclaims;
   std::uint64_t turns = 0;
@@ -61,21 +74,24 @@ inline constexpr std::array<const char*, 6> condition_names{"running", "idle",  
                                                             "turn",    "paused", "stalled"};
 
 struct ClientSample {
-  std::string label;  // names it in metrics: no two clients have the same
+  std::string label;  // a unique name for metrics
   int process = 0;
   unsigned user = 0;
   std::string group;
   std::uint32_t weight = 1;
   int priority = 0;
   ClientCondition condition = ClientCondition::Running;
-  std::string program;    // the command's first word, without its folder
-  std::string arguments;  // empty unless they are to be shown
+  std::string program;    // the command's first word, without its directory
+  std::string arguments;  // empty unless they may be shown
   std::string mode;
   std::string version;
-  bool answers = false;  // it publishes figures, and these are new
+  bool answers = false;  // it publishes figures, and they are current
   std::vector<HoldingSample> holdings;
-  std::optional<ClientTally> tally;  // by the service
-  std::optional<Size> paused;        // on the host, while it is paused
+  std::vector<RegionSample> regions;  // largest first
+  std::size_t regions_left_out = 0;
+  std::optional<TimeSample> time;    // from the service
+  std::optional<ClientTally> tally;  // from the service
+  std::optional<Size> paused;        // bytes on the host while it is paused
   std::optional<share::PauseFigures> pauses;
   std::optional<share::PauseFigures> resumes;
 
@@ -99,38 +115,38 @@ struct NodeEventSample {
   std::uint64_t ago_us = 0;
   NodeEventKind kind = NodeEventKind::Joined;
   std::string client;
-  unsigned user = 0;    // of the client
-  std::string other;    // on whose behalf; empty: nobody's
+  unsigned user = 0;    // the client's user
+  std::string other;    // the client on whose behalf, if any
   std::string device;   // empty: all
-  std::string cause;    // step, reason
-  std::string outcome;  // empty: under way, or there is none
+  std::string cause;    // a reclaim step or a refusal's reason
+  std::string outcome;  // empty: in progress, or none
   Size asked = 0;
   Size bytes = 0;
   std::uint64_t took_us = 0;
-  std::uint64_t times = 1;  // the same refusal again and again is one event
+  std::uint64_t times = 1;  // repetitions of a refusal count in one event
 };
 
 struct Snapshot {
   bool has_service = false;
-  std::uint64_t up_us = 0;  // of the service
+  std::uint64_t up_us = 0;  // the service's uptime
   std::vector<DeviceSample> devices;
   std::vector<ClientSample> clients;
-  std::vector<NodeEventSample> events;  // the latest last
-  std::size_t hidden_clients = 0;       // of users whom the viewer may not see
+  std::vector<NodeEventSample> events;  // latest last
+  std::size_t hidden_clients = 0;       // of users that the viewer may not see
 
   DeviceSample& device(const std::string& uuid);
   ClientSample* client_of(int process);
 
-  // Without the clients of other users, and without their names in what is left.
+  // Removes other users' clients, and their names from everything else.
   void hide_others(unsigned user);
-  // Gives each client without a label one that no other has.
+  // Gives each client without a label a unique one.
   void label_clients();
 };
 
 const char* name_of(node::ReclaimStep step);
 const char* name_of(node::ReclaimEnd end);
 const char* name_of(node::RefusalReason reason);
-// "GPU-…" as NVML writes it; empty where it is all zero.
+// "GPU-…" as NVML writes it; empty if all bytes are zero.
 std::string print_device_uuid(const std::array<std::uint8_t, 16>& uuid);
 
 }  // namespace cuvmm::observe

@@ -76,6 +76,10 @@ json as_json(const ClientSample& client) {
   object["paused_bytes"] = or_null(client.paused);
   if (client.pauses) object["pauses"] = as_json(*client.pauses);
   if (client.resumes) object["resumes"] = as_json(*client.resumes);
+  if (const auto& time = client.time) {
+    object["time"] = {
+        {"cap_percent", time->cap}, {"held_us", time->held_us}, {"waited_us", time->waited_us}};
+  }
   if (!client.tally) return object;
   object["turns"] = client.tally->turns;
   object["turns_us"] = client.tally->turns_us;
@@ -87,6 +91,14 @@ json as_json(const ClientSample& client) {
   }
   object["waits"] = {{"count", waits}, {"sum_us", waited_us}};
   return object;
+}
+
+json as_json(const RegionSample& region) {
+  const share::RegionFigures& now = region.figures;
+  return {{"device", region.device},        {"what", now.what.data()},
+          {"held_bytes", now.held},         {"used_bytes", now.used},
+          {"cached_bytes", now.cached},     {"spilled_bytes", now.spilled},
+          {"reserved_bytes", now.reserved}, {"blocks", now.blocks}};
 }
 
 json as_json(const NodeEventSample& event) {
@@ -104,7 +116,24 @@ json as_json(const NodeEventSample& event) {
           {"times", event.times}};
 }
 
+std::string on_one_line(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 }  // namespace
+
+std::string print_client_json(const Snapshot& snapshot, const std::string& label) {
+  for (const ClientSample& client : snapshot.clients) {
+    if (client.label != label) continue;
+    json object = {{"schema", 1},
+                   {"label", label},
+                   {"regions", json::array()},
+                   {"regions_left_out", client.regions_left_out}};
+    for (const RegionSample& one : client.regions) object["regions"].push_back(as_json(one));
+    return on_one_line(object);
+  }
+  return "";
+}
 
 std::string print_json(const Snapshot& snapshot) {
   json all = {{"schema", 1},
@@ -117,7 +146,7 @@ std::string print_json(const Snapshot& snapshot) {
   for (const auto& one : snapshot.devices) all["devices"].push_back(as_json(one));
   for (const auto& one : snapshot.clients) all["clients"].push_back(as_json(one));
   for (const auto& one : snapshot.events) all["events"].push_back(as_json(one));
-  return all.dump(-1, ' ', false, json::error_handler_t::replace);
+  return on_one_line(all);
 }
 
 }  // namespace cuvmm::observe

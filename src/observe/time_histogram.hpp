@@ -8,10 +8,10 @@
 
 namespace cuvmm::observe {
 
-// Lengths of time in buckets, as Prometheus has them.
+// A histogram of durations with Prometheus' buckets.
 class TimeHistogram {
  public:
-  // Upper bounds, ascending; one more bucket takes what is longer.
+  // Upper bounds, ascending. One more bucket counts longer durations.
   explicit TimeHistogram(std::span<const std::uint64_t> bounds_us)
       : bounds_us_(bounds_us), counts_(bounds_us.size() + 1) {}
 
@@ -40,7 +40,7 @@ class TimeHistogram {
   std::uint64_t sum_us_ = 0;
 };
 
-// From a millisecond to ten minutes, which is the longest that a request may wait.
+// From a millisecond to five minutes. A request may wait for ten minutes at most.
 inline constexpr std::array<std::uint64_t, 10> lease_wait_bounds_us{
     1'000,     10'000,     100'000,    300'000,    1'000'000,
     3'000'000, 10'000'000, 30'000'000, 60'000'000, 300'000'000};

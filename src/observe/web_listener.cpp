@@ -53,7 +53,7 @@ Result<Fd> listen_at_path(const std::string& path, mode_t mode) {
   std::memcpy(address.sun_path, fresh.data(), fresh.size());
   Fd socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   ::unlink(fresh.c_str());
-  // Given its name once it listens, so that who finds it can connect.
+  // Rename it only once it listens, so that a client that finds it can connect.
   if (!socket.is_open() ||
       ::bind(socket.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::chmod(fresh.c_str(), mode) != 0 || ::listen(socket.number(), most_waiting) != 0 ||
@@ -99,7 +99,7 @@ Result<Fd> listen_at_port(WebAddress& where) {
   return socket;
 }
 
-// As /proc/net/tcp writes it: words as they lie in memory, ports as numbers.
+// The format of /proc/net/tcp: address words in memory order, ports as numbers.
 std::string as_kernel_writes(const SocketAddress& address) {
   std::string text;
   std::array<char, 16> part{};
@@ -205,7 +205,7 @@ std::optional<uid_t> user_of_loopback_peer(const Fd& connection) {
       ::getpeername(connection.number(), there.generic(), &there.size) != 0) {
     return {};
   }
-  // The line of the other end has the two the other way round. Only while it is established (01):
+  // The other end's line has the two addresses swapped. Only established sockets (01) count, since
   // a socket that its process has closed is listed as root's.
   const std::string wanted = " " + as_kernel_writes(there) + " " + as_kernel_writes(here) + " 01 ";
   std::ifstream table{here.storage.ss_family == AF_INET6 ? "/proc/net/tcp6" : "/proc/net/tcp"};
@@ -213,7 +213,7 @@ std::optional<uid_t> user_of_loopback_peer(const Fd& connection) {
     const std::size_t found = line.find(wanted);
     if (found == std::string::npos) continue;
     unsigned user = 0;
-    // Queues, timer and retransmissions stand before the user.
+    // Queues, timer and retransmissions come before the user.
     if (std::sscanf(line.c_str() + found + wanted.size(), "%*s %*s %*s %u", &user) == 1)
       return user;
   }

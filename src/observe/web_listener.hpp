@@ -11,12 +11,12 @@
 
 namespace cuvmm::observe {
 
-// Where the live view and the metrics are served: "127.0.0.1:9435", "[::1]:9435", "9435" (of
+// An address of the live view and the metrics: "127.0.0.1:9435", "[::1]:9435", "9435" (on
 // 127.0.0.1), or the path of a Unix socket.
 struct WebAddress {
-  std::string path;  // of a Unix socket; empty: an address of the network
+  std::string path;  // of a Unix socket; empty: a network address
   std::string host;
-  std::uint16_t port = 0;  // 0: any
+  std::uint16_t port = 0;  // 0: any free port
   bool is_ipv6 = false;
   bool is_loopback = true;
 
@@ -25,20 +25,20 @@ struct WebAddress {
 inline constexpr std::uint16_t usual_web_port = 9435;
 std::optional<WebAddress> read_web_address(const std::string& text);
 
-// A socket that listens there.
+// A listening socket.
 class WebListener {
  public:
   static Result<WebListener> open(const WebAddress& address, mode_t mode_of_socket);
-  static WebListener adopt(Fd socket);  // a Unix socket that somebody else opened
+  static WebListener adopt(Fd socket);  // an inherited Unix socket
 
   WebListener(WebListener&& other) noexcept;
   WebListener& operator=(WebListener&&) = delete;
-  ~WebListener();  // takes the file of its own socket away
+  ~WebListener();  // removes the file of a socket that it opened
 
   int descriptor() const { return socket_.number(); }
-  // With the port that it has, where any was asked for.
+  // With the actual port if port 0 was requested.
   const WebAddress& address() const { return address_; }
-  // Who is at the other end of a connection. Nothing where the system cannot tell.
+  // The user at the other end of a connection; nothing if unknown.
   std::optional<uid_t> user_of(const Fd& connection) const;
 
  private:
@@ -49,7 +49,7 @@ class WebListener {
   Fd socket_;
 };
 
-// Who has the other end of a connection over loopback, as /proc/net/tcp says.
+// The user at the other end of a loopback connection, from /proc/net/tcp.
 std::optional<uid_t> user_of_loopback_peer(const Fd& connection);
 
 }  // namespace cuvmm::observe

@@ -22,12 +22,12 @@ constexpr std::size_t most_streams = 32;
 constexpr std::uint64_t second_us = 1'000'000;
 constexpr std::uint64_t to_ask_us = 10 * second_us;
 constexpr std::uint64_t to_read_us = 30 * second_us;
-// A process that does not answer, because it is stopped say, delays others by so much.
+// How long a process that does not answer, such as a stopped one, delays an answer.
 constexpr std::uint64_t for_figures_us = 100'000;
 constexpr std::uint64_t look_every_us = 5'000;
 constexpr std::uint64_t least_interval_us = 20'000;
 
-// What every answer carries: nothing is loaded from elsewhere, shown inside another site, or kept.
+// Headers of every answer: forbid loading from elsewhere, framing by other sites, and caching.
 constexpr const char* safety =
     "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; "
@@ -81,12 +81,12 @@ void WebServer::handle() {
     }
   }
   tick();
-  end_those_that_are_over();
+  close_finished_connections();
   set_timer();
 }
 
 void WebServer::accept(const WebListener& listener) {
-  // The rest stays in the queue of the socket until others have had their turn.
+  // Further connections stay in the socket's queue until others have been served.
   for (int i = 0; i < 16; ++i) {
     Fd socket{::accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
     if (!socket.is_open()) {
@@ -106,7 +106,7 @@ void WebServer::accept(const WebListener& listener) {
   }
 }
 
-// Drops the slowest: first those that have not asked yet.
+// Drops the slowest connection, preferably one without a complete request.
 void WebServer::make_room() {
   CUVMM_LOG_RARELY(Warning, "the live view has %zu connections; the slowest is closed",
                    connections_.size());
@@ -118,7 +118,7 @@ void WebServer::make_room() {
                                         });
   if (slowest == connections_.end()) return;
   slowest->is_over = true;
-  // It stays in the list until the events at hand have been looked at, without its socket.
+  // Its entry stays in the list until all present events have been handled.
   slowest->socket.close();
 }
 
@@ -131,7 +131,7 @@ void WebServer::read(Connection& connection) {
     connection.is_over = true;
     return;
   }
-  if (connection.stage != Stage::Reading) return;  // nothing more can be asked
+  if (connection.stage != Stage::Reading) return;  // a connection gets only one request
   connection.read.append(data.data(), static_cast<std::size_t>(got));
   HttpParse parse = parse_request(connection.read);
   if (parse.state == HttpParse::State::Incomplete) return;
@@ -146,7 +146,8 @@ void WebServer::read(Connection& connection) {
 void WebServer::answer(Connection& connection) {
   const HttpRequest& request = connection.request;
   const WebAddress& address = connection.listener->address();
-  // Else any site that a browser here visits could point a name of its own at this address.
+  // Otherwise any site open in a local browser could point a name of its own at this address (DNS
+  // rebinding).
   if (address.path.empty() && address.is_loopback && !is_loopback_name(request.host)) {
     return complain(connection, "421 Misdirected Request",
                     "The host has to be localhost, 127.0.0.1 or [::1].");
@@ -155,12 +156,15 @@ void WebServer::answer(Connection& connection) {
     return complain(connection, "405 Method Not Allowed", "Only GET and HEAD.",
                     "Allow: GET, HEAD\r\n");
   }
-  if (request.path == "/") {  // says nothing about anybody
+  if (request.path == "/") {  // contains nothing about any client
     return respond(connection, "200 OK", "text/html; charset=utf-8", std::string{web_document});
   }
   const bool is_stream = request.path == "/events";
-  if (!is_stream && request.path != "/metrics" && request.path != "/state") {
-    return complain(connection, "404 Not Found", "There are /, /metrics, /state and /events.");
+  const bool is_known = is_stream || request.path == "/metrics" || request.path == "/state" ||
+                        request.path == "/client";
+  if (!is_known) {
+    return complain(connection, "404 Not Found",
+                    "There are /, /metrics, /state, /client?label=LABEL and /events.");
   }
   const auto viewer = admit(connection);
   if (!viewer) return;
@@ -224,8 +228,8 @@ void WebServer::wait_for_figures(Connection& connection, Stage stage) {
   if (stage == Stage::Waiting) wants_figures_ = true;
 }
 
-// However many ask, processes are asked some times a second. Figures that were asked for before the
-// request would be older than it.
+// Limits how often processes are asked, however many requests arrive. Figures requested before a
+// request arrived would be too old for it.
 void WebServer::refresh(std::uint64_t now) {
   if (refreshing_since_us_ != 0 || now < refreshed_us_ + least_interval_us) return;
   const bool events_are_due =
@@ -239,7 +243,7 @@ void WebServer::refresh(std::uint64_t now) {
   refreshed_us_ = refreshing_since_us_ = now;
 }
 
-// Viewers who may see the same are shown the same text.
+// Renders the text once for all viewers with the same rights.
 void WebServer::deliver() {
   const std::uint64_t now = now_us();
   const bool streams_are_due = now >= next_event_us_;
@@ -257,6 +261,13 @@ void WebServer::deliver() {
       wants_figures_ = true;
     } else if (one.stage == Stage::Waiting && one.request.path == "/state") {
       respond(one, "200 OK", "application/json", state_for(one.viewer) + "\n");
+    } else if (one.stage == Stage::Waiting && one.request.path == "/client") {
+      const std::string client = source_.client(one.viewer, one.request.label);
+      if (client.empty()) {
+        complain(one, "404 Not Found", "There is no client of that label.");
+      } else {
+        respond(one, "200 OK", "application/json", client + "\n");
+      }
     } else if (one.stage == Stage::Waiting) {
       const MetricFormat format = format_for(one.request.accept);
       respond(one, "200 OK", content_type(format), source_.metrics(one.viewer, format));
@@ -266,7 +277,7 @@ void WebServer::deliver() {
 }
 
 void WebServer::send_event(Connection& connection, const std::string& state) {
-  if (!connection.unsent.empty()) return;  // it reads slowly: this state is not for it
+  if (!connection.unsent.empty()) return;  // a slow reader skips this state
   connection.unsent = "data: " + state + "\n\n";
   connection.until_us = now_us() + to_read_us;
   write(connection);
@@ -285,7 +296,7 @@ void WebServer::write(Connection& connection) {
     connection.unsent.erase(0, static_cast<std::size_t>(sent));
   }
   if (connection.unsent.empty() && connection.stage == Stage::Writing) {
-    // What was not read of the request must not make the answer be thrown away.
+    // Closing now, with unread input, could make the kernel discard the answer.
     ::shutdown(connection.socket.number(), SHUT_WR);
     connection.until_us = now_us() + second_us;
   }
@@ -315,7 +326,7 @@ void WebServer::tick() {
   deliver();
 }
 
-// Runs only while somebody is connected.
+// The timer runs only while a client is connected.
 void WebServer::set_timer() const {
   std::uint64_t next = UINT64_MAX;
   const std::uint64_t now = now_us();
@@ -335,7 +346,7 @@ void WebServer::set_timer() const {
   ::timerfd_settime(timer_.number(), TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-void WebServer::end_those_that_are_over() {
+void WebServer::close_finished_connections() {
   std::erase_if(connections_, [](const Connection& one) { return one.is_over; });
 }
 

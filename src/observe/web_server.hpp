@@ -14,16 +14,16 @@
 namespace cuvmm::observe {
 
 struct WebSettings {
-  std::string token;                      // who names it sees all; empty: there is none
-  std::uint64_t interval_us = 1'000'000;  // from one event of a stream to the next
+  std::string token;                      // clients that present it see everything; empty: none
+  std::uint64_t interval_us = 1'000'000;  // between events of a stream
 };
 
 // Serves the live view ("/"), its state ("/state" once, "/events" as server-sent events) and
-// "/metrics" over HTTP. It waits for nothing: the owner waits for descriptor() to be readable and
-// calls handle(). Reading is all that can be asked of it.
+// "/metrics" over HTTP, read-only. It never blocks: the owner waits until descriptor() is readable
+// and calls handle().
 //
-// A connection is answered once and closed. Those that are slow to ask or to read, and those beyond
-// a fixed number, are closed. A stream whose reader is slow skips states.
+// A connection gets one answer and is closed. Connections that are slow to ask or to read, and
+// those beyond a fixed number, are closed. A stream skips states while its reader is slow.
 class WebServer {
  public:
   static Result<std::unique_ptr<WebServer>> open(WebSettings settings, WebSource& source,
@@ -44,9 +44,9 @@ class WebServer {
     HttpRequest request = {};
     WebViewer viewer = {};
     std::string unsent = {};
-    std::uint64_t until_us = 0;  // when it is given up
+    std::uint64_t until_us = 0;  // its deadline
     bool wants_room = false;
-    bool is_due = false;  // waits for the figures that are awaited
+    bool is_due = false;  // waits for the figures being collected
     bool is_over = false;
   };
   using Connections = std::list<Connection>;
@@ -59,7 +59,7 @@ class WebServer {
   void make_room();
   void read(Connection& connection);
   void answer(Connection& connection);
-  // Nothing: it was answered that it may not.
+  // Returns nothing if it has refused the request.
   std::optional<WebViewer> admit(Connection& connection);
   void respond(Connection& connection, const char* status, const char* type,
                const std::string& body, const char* more = "");
@@ -72,7 +72,7 @@ class WebServer {
   void write(Connection& connection);
   void tick();
   void set_timer() const;
-  void end_those_that_are_over();
+  void close_finished_connections();
 
   const WebSettings settings_;
   WebSource& source_;
@@ -80,13 +80,13 @@ class WebServer {
   Fd epoll_;
   Fd timer_;
   Connections connections_;
-  std::uint64_t refreshing_since_us_ = 0;  // 0: no figures are awaited
+  std::uint64_t refreshing_since_us_ = 0;  // 0: no figures are being collected
   std::uint64_t refreshed_us_ = 0;
-  bool wants_figures_ = false;  // somebody waits for figures that have not been asked for
+  bool wants_figures_ = false;  // a connection waits for figures not asked for yet
   std::uint64_t next_event_us_ = 0;
 };
 
-// The live view: one document that needs nothing else.
+// The live view: one self-contained document.
 extern const std::string_view web_document;
 
 }  // namespace cuvmm::observe

@@ -8,12 +8,12 @@
 
 namespace cuvmm {
 
-// What a compaction will do. Until all of it is done nothing that is allocated now is written to:
-// what is moved goes to bytes that are free now, and its old place stays taken in `after`.
+// The plan of a compaction. Until all of it has been carried out, no currently allocated byte is
+// overwritten: moves go to bytes that are free now, and the bytes they leave stay taken in `after`.
 struct ElasticPool::CompactionPlan {
   struct Join {
     Size granule;
-    Size with;  // whose chunk it gets
+    Size with;  // the granule whose chunk it gets
   };
 
   explicit CompactionPlan(const FreeBytes& now) : after(now) {}
@@ -22,13 +22,13 @@ struct ElasticPool::CompactionPlan {
   FreeBytes after;
   std::vector<Move> moves;
   std::set<Size> emptied;
-  std::set<Size> receives;           // granules that moves go to
-  Granules separated;                // they get a chunk of their own again
-  std::vector<ChunkRef> own_chunks;  // which
+  std::set<Size> receives;           // destination granules of moves
+  Granules separated;                // granules that get a chunk of their own again
+  std::vector<ChunkRef> own_chunks;  // for `separated`, in its order
   std::vector<Join> joins;
 };
 
-// Free bytes in granules that are mapped anyway, where movable allocations may go.
+// Free bytes in mapped granules, to which movable allocations may move.
 class RoomInGranules {
  public:
   RoomInGranules(const FreeBytes& free, Size granule)
@@ -37,7 +37,7 @@ class RoomInGranules {
   void open(Size at) {
     for_free_in(at, [&](Stretch free) { room_.give(free); });
   }
-  // What was given out of it meanwhile stays so.
+  // Bytes taken from it in the meantime stay taken.
   void close(Size at) {
     for (const Stretch& free : room_.free_in({at * granule_, granule_})) room_.take(free);
   }

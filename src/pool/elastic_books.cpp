@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pool says of itself, and whether that is true.
+// A pool's statistics and consistency checks.
 #include <algorithm>
 #include <set>
 
@@ -26,7 +26,7 @@ void ElasticPool::recount() {
     if (bytes_.unallocated().is_free(mapped.where())) is_damaged_ = true;
   });
   if (!is_damaged_) return;
-  // Who shares with whom is what the mapping says.
+  // Rebuilds the sharing from the mapping.
   bytes_.share_nothing();
   std::map<ChunkRef, Size> first;
   ground_->mapping.for_each([&](const MappedChunk& mapped) {

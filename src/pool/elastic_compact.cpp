@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holding the same bytes in fewer chunks. All of it is planned, then copied, then the mapping is
-// changed as a whole; until that has happened everything is as it was.
+// Compaction: holding the same bytes in fewer chunks. All of it is planned, then copied, then the
+// mapping changes as a whole; until then everything is as it was.
 #include <algorithm>
 
 #include "pool/compaction_plan.hpp"
@@ -9,8 +9,9 @@ namespace cuvmm {
 namespace {
 
 constexpr const char* compacting = "compact a pool";
-constexpr std::size_t most_groups_tried = 64;  // for one granule
-// What is allocated in a granule is withheld in all that share its chunk: the books grow with this.
+constexpr std::size_t most_groups_tried = 64;  // per granule
+// Bytes allocated in a granule are withheld in all granules that share its chunk, so the
+// bookkeeping grows with this.
 constexpr std::size_t most_sharing = 16;
 
 Size bytes_of(const std::vector<Stretch>& stretches) {
@@ -19,7 +20,7 @@ Size bytes_of(const std::vector<Stretch>& stretches) {
   return bytes;
 }
 
-// Both upwards.
+// Both must be sorted by offset.
 bool overlap(const std::vector<Stretch>& a, const std::vector<Stretch>& b) {
   auto left = a.begin();
   auto right = b.begin();
@@ -39,12 +40,12 @@ std::map<Size, Size>::const_iterator first_reaching(const std::map<Size, Size>& 
   return below->first + below->second > offset ? below : above;
 }
 
-// Granules that have, or will have, one chunk.
+// Granules that share a chunk, or will.
 struct Group {
-  Size keeper;  // whose chunk it is
+  Size keeper;  // the granule whose chunk they share
   Location location;
   std::size_t members;
-  std::vector<Stretch> taken;  // by any of them, as offsets in the granule, upwards
+  std::vector<Stretch> taken;  // by any of them, as offsets in the granule, sorted
 
   void join(const std::vector<Stretch>& more) {
     ++members;
@@ -65,7 +66,7 @@ struct Partial {
 
 }  // namespace
 
-// Others may have it mapped: it keeps its contents, and nothing else comes to lie in it.
+// Other processes may have a lent chunk mapped, so it keeps its contents and receives no others.
 bool ElasticPool::is_lent(Size granule) const {
   const MappedChunk* const mapped = ground_->mapping.find(granule * this->granule());
   return mapped != nullptr && mapped->chunk.exported();
@@ -76,8 +77,8 @@ bool ElasticPool::reaches_into_lent(Size offset, Size size) const {
   return std::any_of(granules.begin(), granules.end(), [&](Size at) { return is_lent(at); });
 }
 
-// Granules that hold nothing but movable allocations are emptied, those with the fewest bytes
-// first, where all of what they hold fits into the free bytes of others.
+// Empties granules that hold only movable allocations, those with the fewest bytes first, if all
+// their bytes fit into the free bytes of others.
 void ElasticPool::plan_moves(CompactionPlan& plan) const {
   if (movable_.empty()) return;
   RoomInGranules room{bytes_.unallocated(), granule()};
@@ -132,7 +133,8 @@ void ElasticPool::plan_moves(CompactionPlan& plan) const {
   find_emptied(plan);
 }
 
-// Granules, those that a moved allocation only reached into among them, that lose all they hold.
+// Finds all granules that lose everything they hold, including those that a moved allocation only
+// extended into.
 void ElasticPool::find_emptied(CompactionPlan& plan) const {
   std::map<Size, Size> leaving;  // bytes by granule
   for (const Move& move : plan.moves) {
@@ -148,8 +150,8 @@ void ElasticPool::find_emptied(CompactionPlan& plan) const {
   }
 }
 
-// Granules where an allocation was refused withheld bytes get a chunk of their own again, and this
-// time nothing else comes to lie in them. One of those that share a chunk keeps it.
+// Gives granules in which an allocation was refused withheld bytes a chunk of their own again,
+// which this compaction shares with no other granule. One of those that share a chunk keeps it.
 Result<void> ElasticPool::plan_separation(CompactionPlan& plan) {
   const auto goes = [&](Size at) {
     return plan.emptied.contains(at) ||
@@ -167,12 +169,11 @@ Result<void> ElasticPool::plan_separation(CompactionPlan& plan) {
     return {};
   }
   if (chunks.error().kind != ErrorKind::OutOfMemory) return chunks.error();
-  plan.separated.clear();  // they go on sharing
+  plan.separated.clear();  // they continue to share
   return {};
 }
 
-// Granules that are only partly taken get the chunk of another where no byte of either is in the
-// other's way.
+// Lets partly used granules share another's chunk if their allocated bytes do not overlap.
 void ElasticPool::plan_sharing(CompactionPlan& plan) const {
   std::vector<Group> groups;
   std::vector<Partial> alone;
@@ -192,8 +193,8 @@ void ElasticPool::plan_sharing(CompactionPlan& plan) const {
         return std::find(plan.separated.begin(), plan.separated.end(), one) != plan.separated.end();
       });
       if (asked_for_.contains(*keeper)) return;
-      // What is separated or emptied is in the way too: until all has succeeded its contents are
-      // there.
+      // Granules to be separated or emptied count as well: until everything has succeeded, their
+      // contents are still there.
       const std::vector<Size>& members = bytes_.shared().sharing(at);
       Group group{*keeper, mapped.chunk->location(), members.size(), {}};
       for (const Size member : members) group.add(taken_in(member));
@@ -210,7 +211,7 @@ void ElasticPool::plan_sharing(CompactionPlan& plan) const {
     const Location location = ground_->mapping.find(one.granule * granule())->chunk->location();
     std::size_t tried = 0;
     bool joined = false;
-    // The last groups first: the largest pieces have filled the first ones.
+    // Starts with the last groups: the largest pieces have filled the first ones.
     for (auto group = groups.rbegin(); group != groups.rend() && tried < most_groups_tried;
          ++group, ++tried) {
       if (!(group->location == location) || group->members >= most_sharing ||
@@ -226,7 +227,7 @@ void ElasticPool::plan_sharing(CompactionPlan& plan) const {
   }
 }
 
-// The allocated bytes of granules into other chunks.
+// Copies the allocated bytes of granules into other chunks.
 Result<void> ElasticPool::copy_into(const Granules& granules, const std::vector<ChunkRef>& chunks) {
   const Driver& driver = places_->driver();
   const auto second = std::make_shared<Ground>(
@@ -254,7 +255,7 @@ Result<void> ElasticPool::copy_into(const Granules& granules, const std::vector<
       second);
 }
 
-// Copies end at granules' seams, since what lies behind them may lie in different places.
+// Splits copies at granule boundaries, since neighbouring granules may lie in different places.
 Result<void> ElasticPool::add_copy(CopyBytes& copying, Size to, Size from, Size size) const {
   const Mapping& mapping = ground_->mapping;
   while (size != 0) {
@@ -268,7 +269,7 @@ Result<void> ElasticPool::add_copy(CopyBytes& copying, Size to, Size from, Size 
   return {};
 }
 
-// On one stream, so that what is moved into a granule goes with it to the chunk that it joins.
+// Copies on one stream, so that bytes moved into a granule also reach the chunk that it joins.
 Result<void> ElasticPool::copy_for(const CompactionPlan& plan) {
   PoolCopies& copier = *TRY(copies());
   return copier.copy(
@@ -300,7 +301,7 @@ void ElasticPool::carry_out(const CompactionPlan& plan, const std::vector<Mapped
   for (const CompactionPlan::Join& join : plan.joins) bytes_.join(join.granule, join.with);
 }
 
-// All that can fail; after an Error everything is as it was.
+// Does everything that can fail; after an Error everything is as it was.
 Result<void> ElasticPool::change_mapping(const CompactionPlan& plan,
                                          const std::vector<MappedChunk>& gone) {
   if (!plan.separated.empty()) TRY(copy_into(plan.separated, plan.own_chunks));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pool's memory kept aside, taken, or given back as a whole.
+// Parking, evicting and closing a pool's memory.
 #include "pool/elastic_pool.hpp"
 #include "vmm/deferred_release.hpp"
 
@@ -59,7 +59,7 @@ Result<Activation> ElasticPool::unpark() {
 }
 
 Size ElasticPool::drop_parked() {
-  std::vector<MappedChunk> going;  // home after the lock
+  std::vector<MappedChunk> going;  // released after the lock
   const Holding holding{lock_};
   if (state_ != State::Parked || parked_.empty()) return 0;
   going.swap(parked_);
@@ -107,10 +107,10 @@ Size ElasticPool::evictable_bytes() const {
 
 void ElasticPool::close() {
   const Result<void> waited = fences_->wait();
-  // An error that stays has ended the work too.
+  // A sticky error has ended the work too.
   const bool work_is_over =
       waited.ok() || is_sticky(static_cast<CUresult>(waited.error().driver_code));
-  std::vector<MappedChunk> going;  // home after the lock
+  std::vector<MappedChunk> going;  // released after the lock
   const Holding holding{lock_};
   if (state_ == State::Closed) return;
   state_ = State::Closed;

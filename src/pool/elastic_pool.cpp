@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making a pool, taking and freeing its bytes. Parking is elastic_park.cpp, compaction
-// elastic_compact.cpp, what is counted elastic_books.cpp.
+// Creating a pool, and allocating and freeing its bytes. Parking is in elastic_park.cpp, compaction
+// in elastic_compact.cpp, statistics in elastic_books.cpp.
 #include "pool/elastic_pool.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr const char* allocating = "allocate in a pool";
 constexpr const char* freeing = "deallocate in a pool";
 constexpr Size place_alignment = 512;
 constexpr Size room_to_grow = 4;
-constexpr int most_waits = 16;  // for fences that come one after another
+constexpr int most_waits = 16;  // while new fences keep arriving
 
 Error refusal(ErrorKind kind, const char* doing, const char* subject, Size asked, Size available) {
   return {.kind = kind, .doing = doing, .subject = subject, .asked = asked, .available = available};
@@ -25,7 +25,7 @@ Error refusal(ErrorKind kind, const char* doing, Size asked, Size available) {
   return refusal(kind, doing, "", asked, available);
 }
 
-// With room to grow where nobody said how much, unless there are no addresses for that.
+// Reserves room to grow if no size was given, unless there are no addresses for that.
 Result<Reservation> reserve(const PoolPlaces& places, Size capacity, Size wanted) {
   const Driver& driver = places.driver();
   const Size granule = places.granule();
@@ -39,7 +39,7 @@ Result<Reservation> reserve(const PoolPlaces& places, Size capacity, Size wanted
   return Reservation::create(driver, capacity, granule);
 }
 
-// Allocations that reach into the stretch are no longer what they were.
+// Removes the marks of allocations that overlap the stretch.
 void forget_marks(std::map<Size, Size>& marks, Stretch stretch) {
   auto at = marks.lower_bound(stretch.offset);
   if (at != marks.begin()) {
@@ -115,8 +115,8 @@ Result<void> ElasticPool::allocate_at(Stretch stretch, AllocationTraits traits) 
   return place(stretch, traits);
 }
 
-// Why an allocation cannot lie there. Where bytes are merely withheld the next compact(), which may
-// map granules anew, makes room for it.
+// Why an allocation cannot lie there. If bytes are merely withheld, requests that the next
+// compact(), which may remap granules, make room.
 Error ElasticPool::conflict(Stretch stretch) {
   Error error = refusal(ErrorKind::AlreadyMapped, allocating, stretch.size,
                         bytes_.available().free_at_front(stretch));
@@ -128,7 +128,7 @@ Error ElasticPool::conflict(Stretch stretch) {
   return error;
 }
 
-// A fence may be added between the wait and the lock, so there is another look under it.
+// A fence may be added between the wait and the lock, so it checks again under the lock.
 Result<Holding> ElasticPool::lock_when_idle(const char* doing) {
   for (int waits = 0; waits < most_waits; ++waits) {
     TRY(fences_->wait());
@@ -137,7 +137,7 @@ Result<Holding> ElasticPool::lock_when_idle(const char* doing) {
   }
   return Error{.kind = ErrorKind::TimedOut,
                .doing = doing,
-               .subject = "fences keep coming: submit nothing that uses the pool meanwhile"};
+               .subject = "fences keep coming: submit nothing that uses the pool until this returns"};
 }
 
 Result<void> ElasticPool::deallocate(Stretch stretch) {
@@ -260,8 +260,8 @@ Result<PoolCopies*> ElasticPool::copies() {
   return copies_.get();
 }
 
-// The stretch is available. Everything that can fail comes before anything changes, and only
-// granules without memory are mapped: what is live stays as it is, whatever work uses it.
+// `stretch` must be available. Everything that can fail precedes any change, and only granules
+// without memory are mapped: live memory stays as it is, whatever work uses it.
 Result<void> ElasticPool::place(Stretch stretch, AllocationTraits traits) {
   const Granules wanted = without_memory(granules_of(stretch));
   if (!wanted.empty()) {
@@ -302,7 +302,7 @@ Result<void> ElasticPool::unmap(const std::vector<MappedChunk>& chunks) {
   return done;
 }
 
-// What was unmapped is no longer held, but for chunks that others share.
+// Stops counting unmapped chunks as held, except for those that other granules share.
 Size ElasticPool::forget_granules(const std::vector<MappedChunk>& gone) {
   Size freed = 0;
   for (const MappedChunk& chunk : gone) {

@@ -17,10 +17,10 @@
 
 namespace cuvmm {
 
-// Who says how much physical memory a pool may hold. Asked under the pool's lock.
+// Limits how much physical memory a pool may hold. Called under the pool's lock.
 class PoolQuota {
  public:
-  // OutOfMemory, with what is available, where it cannot be granted now.
+  // OutOfMemory, with the bytes available, if the claim cannot be granted now.
   virtual Result<void> claim(Size bytes) = 0;
   virtual void give_back(Size bytes) = 0;
 
@@ -28,15 +28,15 @@ class PoolQuota {
   ~PoolQuota() = default;
 };
 
-enum class Movable : std::uint8_t { No, Yes };    // compact() may give it another offset
-enum class Evictable : std::uint8_t { No, Yes };  // may be taken, contents and all
+enum class Movable : std::uint8_t { No, Yes };    // compact() may change its offset
+enum class Evictable : std::uint8_t { No, Yes };  // evict() may take it; its contents are lost
 
 struct AllocationTraits {
   Movable movable = Movable::No;
   Evictable evictable = Evictable::No;
 };
 
-// An allocation that compact() has moved.
+// An allocation moved by compact().
 struct Move {
   Size from;
   Size to;
@@ -52,38 +52,39 @@ struct PoolCompaction {
 struct ElasticStats {
   Size capacity = 0;
   Size allocated = 0;
-  Size physical = 0;  // chunks that the pool holds, shared ones once
+  Size physical = 0;  // chunks that the pool holds, each counted once
   std::size_t mapped_granules = 0;
-  Size free = 0;                  // addresses that nobody has
-  Size largest_free = 0;          // the largest that an allocation finds
+  Size free = 0;                  // unallocated addresses
+  Size largest_free = 0;          // the largest allocation that can succeed
   std::vector<Size> physical_at;  // by place
 
-  // 0: what is free is one piece; towards 1: many small ones.
+  // 0: all free addresses are contiguous; towards 1: many small pieces.
   double fragmentation() const {
     return free == 0 ? 0.0 : 1.0 - static_cast<double>(largest_free) / static_cast<double>(free);
   }
 };
 
-// What became of contents while a pool was parked.
+// What happened to the contents while a pool was parked.
 enum class Activation : std::uint8_t { Kept, Lost };
 
-// Addresses whose memory comes granule by granule as it is allocated, and goes with a granule's
-// last byte. What is allocated is known byte by byte, so allocations may share a granule, and
-// stretches that lie side by side may be freed as one. Nothing changes address but what is Movable.
+// A range of addresses whose memory is mapped granule by granule as it is allocated, and unmapped
+// with a granule's last byte. Allocation is tracked byte by byte, so allocations may share a
+// granule, and adjacent stretches may be freed as one. Only Movable allocations ever change
+// address.
 //
-// Invariant: what is mapped behind live bytes is changed by compact(), park() and evict() alone,
-// and only while nothing runs that the pool was told of (fence()). Allocating maps granules that
-// had no memory, and nothing else: PoolBytes sees to it that no live granule has to make room.
-// Deallocating unmaps granules that have lost their last byte, after the fences.
+// Invariant: only compact(), park() and evict() change the mapping behind live bytes, and only
+// while no work that the pool was told of (fence()) is running. Allocating only maps granules that
+// had no memory: PoolBytes ensures that no live granule has to make room. Deallocating waits for
+// the fences, then unmaps granules that have lost their last byte.
 //
-// Everything may be called from any thread.
+// Thread-safe.
 class ElasticPool {
  public:
   struct Settings {
     Size capacity = 0;                // rounded up to granules
-    Size most_capacity = 0;           // how far it may grow; 0: as far as it is now
+    Size most_capacity = 0;           // limit for grow(); 0: chosen by the pool
     Size physical_limit = unlimited;  // of this pool
-    PoolQuota* quota = nullptr;       // outlives the pool
+    PoolQuota* quota = nullptr;       // must outlive the pool
   };
   static Result<std::unique_ptr<ElasticPool>> create(std::shared_ptr<const PoolPlaces> places,
                                                      const Settings& settings);
@@ -96,40 +97,41 @@ class ElasticPool {
   Size capacity() const;
   const PoolPlaces& places() const { return *places_; }
 
-  // The offset of a free place, a multiple of 512 bytes.
+  // The offset of the new allocation, a multiple of 512 bytes.
   Result<Size> allocate(Size size, AllocationTraits traits = {});
-  // What refuses bytes by their place says in `available` how many from the first one on could have
-  // been had: the one after them is in the way.
+  // Functions that refuse a stretch report in `available` how many bytes from its beginning would
+  // have been accepted; the byte after them is in the way.
   //
-  // InvalidOffset. AlreadyMapped where any byte of it is allocated, or withheld because its granule
-  // shares a chunk with one that has that byte; the next compact() gives such a granule a chunk of
-  // its own, if there is memory.
+  // InvalidOffset. AlreadyMapped if any byte is allocated, or is withheld because its granule
+  // shares a chunk with one in which that byte is allocated; the next compact() gives such a
+  // granule a chunk of its own, if there is memory.
   Result<void> allocate_at(Stretch stretch, AllocationTraits traits = {});
-  // Any bytes that are allocated, be it parts or several allocations. Waits for the fences.
+  // Frees any allocated bytes, whether part of an allocation or several. Waits for the fences.
   Result<void> deallocate(Stretch stretch);
-  // Every byte is allocated, and mapped now.
+  // Whether every byte is allocated and currently mapped.
   bool is_mapped(Stretch stretch) const;
 
-  // Calls `lend` for the chunk of each granule, upwards, of a stretch of whole granules that is
-  // allocated to the last byte; InvalidOffset where it is none. What `lend` has exported is neither
-  // moved nor shared by compact() from then on.
+  // Calls `lend_one` for the chunk of each granule, in address order, of a stretch of whole, fully
+  // allocated granules; InvalidOffset if it is not whole granules, NotMapped if any byte of it is
+  // not allocated. From then on compact() neither moves nor shares the chunks that `lend_one`
+  // exported.
   Result<void> lend(Stretch stretch,
                     const std::function<Result<void>(const ChunkRef&)>& lend_one) const;
 
-  // Addresses only; up to what was reserved.
+  // Adds addresses, without memory, up to the reserved size.
   Result<void> grow(Size capacity);
   Size trim() const { return places_->trim(); }
   Result<void> fence(CUstream stream) { return fences_->add(stream); }
   Result<void> wait_for_fences() { return fences_->wait(); }
-  // The caller submits nothing that uses the pool meanwhile, fenced or not. TimedOut where fences
-  // keep coming.
+  // Until it returns, the caller must not submit work that uses the pool, fenced or not. TimedOut
+  // if fences keep coming.
   Result<PoolCompaction> compact();
 
   ElasticStats stats() const;
   InvariantViolation violation() const;
 
-  // Takes Evictable allocations until so many bytes are free, or there are none left: which ones.
-  // TimedOut where fences keep coming; then nothing is taken.
+  // Takes Evictable allocations until `wanted` bytes of physical memory are freed or none are left,
+  // and returns the allocations taken. TimedOut if fences keep coming; nothing is taken then.
   struct Evicted {
     std::vector<Stretch> allocations;
     Size physical = 0;
@@ -137,21 +139,21 @@ class ElasticPool {
   Result<Evicted> evict(Size wanted);
   Size evictable_bytes() const;
 
-  // Unmaps all memory and keeps it aside; addresses stay allocated. Waits for the fences; TimedOut
-  // where they keep coming.
+  // Unmaps all memory but keeps its chunks; addresses stay allocated. Waits for the fences;
+  // TimedOut if they keep coming.
   Result<void> park();
-  // Maps it again where it was, or new memory where it has been taken.
+  // Maps the chunks again where they were, or new ones if they have been taken.
   Result<Activation> unpark();
-  // Gives up the memory that is kept aside. Returns how many bytes that was.
+  // Releases the chunks of a parked pool. Returns the number of bytes.
   Size drop_parked();
   bool is_parked() const;
   Size parked_bytes() const;
 
-  // Everything is given back, and nothing can be allocated any more. Waits for the fences.
+  // Releases everything; nothing can be allocated afterwards. Waits for the fences.
   void close();
 
  private:
-  // What must outlive work that may still run.
+  // Must outlive any work that may still be running.
   struct Ground {
     explicit Ground(Reservation&& taken)
         : addresses(std::move(taken)), mapping(Mapping::of(addresses)) {}
@@ -165,28 +167,28 @@ class ElasticPool {
   ElasticPool(std::shared_ptr<const PoolPlaces> places, const Settings& settings, Size capacity,
               std::shared_ptr<Ground> ground);
 
-  // The lock, once no work runs that the pool was told of.
+  // Takes the lock once no work that the pool was told of is running.
   Result<Holding> lock_when_idle(const char* doing);
 
-  // All under the lock.
+  // These require the lock.
   Result<void> check_active(const char* doing) const;
   Result<void> check_stretch(const char* doing, Stretch stretch) const;
   Result<void> place(Stretch stretch, AllocationTraits traits);
-  Result<Size> remove(Stretch stretch);  // how much physical memory that freed
+  Result<Size> remove(Stretch stretch);  // returns the physical memory freed
   Granules granules_of(Stretch stretch) const;
   Granules without_memory(const Granules& granules) const;
   Error conflict(Stretch stretch);
   Granules emptied_by_removing(Stretch stretch) const;
   Stretch of_granule(Size granule) const { return {granule * this->granule(), this->granule()}; }
   Result<std::vector<ChunkRef>> take_chunks(const Granules& granules);
-  // For a change that takes chunks, before it does: unless it is kept, what was made for it goes
-  // back to the driver.
+  // Create before a change that takes chunks: unless it is kept, it returns chunks created for the
+  // change to the driver.
   auto release_what_was_made() const {
     return Undo{[places = places_.get(), before = places_->kept_bytes()] {
       places->release_beyond(before);
     }};
   }
-  // After a change that failed, and whose undoing may have failed too: what is really held.
+  // Recomputes what is really held, after a change failed and perhaps its undo too.
   void recount();
   Result<void> copy_into(const Granules& granules, const std::vector<ChunkRef>& chunks);
   Result<PoolCopies*> copies();
@@ -217,13 +219,13 @@ class ElasticPool {
   State state_ = State::Active;
   PoolBytes bytes_;
   std::set<Size> asked_for_;        // granules where an allocation was refused withheld bytes
-  std::map<Size, Size> movable_;    // allocations by offset, and their sizes
+  std::map<Size, Size> movable_;    // sizes of allocations by offset
   std::map<Size, Size> evictable_;  // the same
   std::vector<Size> physical_at_;   // by place
   Size physical_ = 0;
-  std::vector<MappedChunk> parked_;  // while it is parked and nobody took them
+  std::vector<MappedChunk> parked_;  // while it is parked and they have not been dropped
   bool parked_is_lost_ = false;
-  // The driver refused an undo: some allocated granule has no memory, or a free one has.
+  // The driver refused an undo: some allocated granule has no memory, or a free one has some.
   bool is_damaged_ = false;
   std::shared_ptr<PoolCopies> copies_;  // made when first needed
 };

@@ -22,7 +22,7 @@ bool is_default(CUstream stream) {
 Fences::Fence::~Fence() {
   if (event == nullptr) return;
   const InContext in_context{driver, context};
-  if (!in_context.ok()) return;  // the event ended with it
+  if (!in_context.ok()) return;  // the event ended with its context
   release_or_defer(Deferred::Handle,
                    [of = &driver, which = event] { return of->cuEventDestroy(which); });
 }
@@ -76,7 +76,7 @@ Result<void> Fences::add(CUstream stream) {
 }
 
 void Fences::forget(const std::vector<Shared>& over) {
-  std::vector<Shared> ending;  // after the lock
+  std::vector<Shared> ending;  // destroyed after the lock is released
   const Holding holding{lock_};
   std::erase_if(pending_, [&](const Shared& one) {
     if (std::find(over.begin(), over.end(), one) == over.end()) return false;

@@ -9,21 +9,23 @@
 
 namespace cuvmm {
 
-// Work that uses a pool's memory, as far as the pool was told of it. Each fence is an event behind
-// everything that its stream had been given by then.
+// The work that uses a pool's memory, as far as the pool was told of it. Each fence is an event
+// recorded behind all work submitted to its stream so far.
 class Fences {
  public:
   explicit Fences(const Driver& driver) : driver_(driver) {}
   Fences(const Fences&) = delete;
   Fences& operator=(const Fences&) = delete;
 
-  // Everything on the stream so far. The default streams are those of the current context.
+  // Adds a fence behind everything on the stream so far. Default streams are those of the current
+  // context.
   Result<void> add(CUstream stream);
 
-  // Until everything added before is done. Work of a context that has ended, or is dead by an
-  // error, is over too; the latter is said by an Error. After any other Error it may still run.
+  // Waits until all fences added before are done. Work of a context that has ended, or that an
+  // error has killed, counts as done; in the latter case it returns an Error. After any other Error
+  // the work may still be running.
   Result<void> wait();
-  // Nothing that was added runs any more. Does not wait.
+  // Whether all fences are done. Does not wait.
   bool is_idle() const;
 
  private:
@@ -49,7 +51,7 @@ class Fences {
 
   mutable Lock lock_{LockOrder::PoolFences};  // guards what follows
   std::vector<Shared> pending_;
-  std::size_t look_at_ = 16;  // how many there are when those that are done are looked for
+  std::size_t look_at_ = 16;  // number of fences at which to look for completed ones
 };
 
 }  // namespace cuvmm

@@ -12,9 +12,9 @@
 
 namespace cuvmm {
 
-// Which bytes of [0, capacity) nobody has, byte by byte. Free stretches never touch: neighbours are
-// one. Finding the best fit and every change cost the logarithm of their number; what is counted is
-// counted as it changes. Not synchronised.
+// The free bytes of [0, capacity). Adjacent free stretches are merged. A best-fit search and every
+// change take logarithmic time in the number of stretches; totals are kept up to date. Not
+// thread-safe.
 class FreeBytes {
  public:
   enum class Begin { AllFree, AllTaken };
@@ -24,31 +24,31 @@ class FreeBytes {
   Size free_bytes() const { return free_; }
   Size largest() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
 
-  // Every byte of it. The stretch fits.
+  // Whether every byte is. The stretch must lie within the capacity.
   bool is_free(Stretch stretch) const;
   bool is_taken(Stretch stretch) const;
 
-  // Where so many bytes fit at a multiple of `alignment`: in the smallest free stretch that has the
-  // room, the first of several.
+  // Best fit: the offset, a multiple of `alignment`, of `size` bytes in the smallest free stretch
+  // with room for them; the lowest if several are as small.
   std::optional<Size> find(Size size, Size alignment) const;
 
-  // How many bytes are free, or taken, from the stretch's first one on.
+  // How many bytes from the beginning of the stretch are free, or taken.
   Size free_at_front(Stretch stretch) const;
   Size taken_at_front(Stretch stretch) const;
 
-  // What is free or taken in the stretch, upwards, cut at its ends.
+  // The free or taken parts of the stretch, in address order, clipped to it.
   std::vector<Stretch> free_in(Stretch stretch) const;
   std::vector<Stretch> taken_in(Stretch stretch) const;
 
-  void take(Stretch stretch);  // is free
-  void give(Stretch stretch);  // is taken
+  void take(Stretch stretch);  // must be free
+  void give(Stretch stretch);  // must be taken
   void grow(Size capacity);
 
   InvariantViolation violation() const;
 
  private:
-  using ByOffset = std::map<Size, Size>;  // where it begins, where it ends
-  // The free stretch that begins at or before `offset`; end() where there is none.
+  using ByOffset = std::map<Size, Size>;  // begin to end
+  // The free stretch that begins at or before `offset`; end() if there is none.
   ByOffset::const_iterator at_or_before(Size offset) const;
   void add(Size begin, Size end);
   void remove(ByOffset::const_iterator place);
@@ -56,7 +56,7 @@ class FreeBytes {
   Size capacity_;
   Size free_ = 0;
   ByOffset by_offset_;
-  std::set<std::pair<Size, Size>> by_size_;  // size, where it begins
+  std::set<std::pair<Size, Size>> by_size_;  // size, begin
 };
 
 }  // namespace cuvmm

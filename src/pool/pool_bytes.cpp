@@ -74,7 +74,7 @@ InvariantViolation PoolBytes::violation() const {
   shared_.for_each([&](Size granule) { find_available(granule, expected); });
   const Stretch all{0, unallocated_.capacity()};
   if (available_.free_in(all) != expected.free_in(all)) {
-    return "pool bytes: what is available is not what nobody has";
+    return "pool bytes: available bytes do not match the bytes that are not allocated";
   }
   return {};
 }

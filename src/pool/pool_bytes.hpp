@@ -6,32 +6,31 @@
 
 namespace cuvmm {
 
-// Which bytes of a pool are allocated, which granules share a chunk, and which of the other bytes
-// an allocation may have.
+// Tracks which bytes of a pool are allocated, which granules share a chunk, and which of the
+// unallocated bytes are available to allocations.
 //
-// Invariant: each byte of a chunk is allocated at one address at most. What is allocated in a
-// granule is withheld in all that share its chunk, so an allocation never needs bytes that somebody
-// has, and no granule with live contents ever has to be mapped anew to make room for one. Not
-// synchronised.
+// Invariant: each byte of a chunk is allocated at one address at most. Bytes allocated in a granule
+// are withheld in all granules that share its chunk, so an allocation never needs bytes in use, and
+// no granule with live contents ever has to be remapped to make room for one. Not thread-safe.
 class PoolBytes {
  public:
   PoolBytes(Size capacity, Size granule)
       : granule_(granule), unallocated_(capacity), available_(capacity) {}
 
   const FreeBytes& unallocated() const { return unallocated_; }
-  // Those of them that are not withheld.
+  // The unallocated bytes that are not withheld.
   const FreeBytes& available() const { return available_; }
   bool is_withheld(Stretch stretch) const {
     return unallocated_.is_free(stretch) && !available_.is_free(stretch);
   }
   const SharedGranules& shared() const { return shared_; }
 
-  void take(Stretch stretch);  // is available
-  void give(Stretch stretch);  // is allocated
+  void take(Stretch stretch);  // must be available
+  void give(Stretch stretch);  // must be allocated
   void grow(Size capacity);
 
-  // From now on `granule`, which was alone, has the chunk of `with`. No byte that is allocated in
-  // it is allocated in a granule that has the chunk already.
+  // Makes `granule`, which must be alone, share the chunk of `with`. The bytes allocated in it must
+  // not overlap those allocated in granules that share the chunk already.
   void join(Size granule, Size with);
   void leave(Size granule);
   void share_nothing();
@@ -40,7 +39,7 @@ class PoolBytes {
 
  private:
   Stretch of_granule(Size at) const { return {at * granule_, granule_}; }
-  // What in the stretch has the same memory in other granules: `act(Stretch)`.
+  // Calls `act(Stretch)` for each part of other granules that aliases memory of the stretch.
   template <class Act>
   void for_each_alias(Stretch stretch, Act act) const;
   void find_available(Size granule, FreeBytes& available) const;

@@ -51,7 +51,7 @@ Result<void> PoolCopies::copy(const Add& add, std::shared_ptr<void> held) {
   Result<void> done = add(copying);
   if (done.ok()) done = copying.finish();
   if (done.ok() || copying.is_over()) return done;
-  // It may still be writing.
+  // The copy may still be writing.
   defer_release(Deferred::Copy, [self = shared_from_this(), kept = std::move(held)] {
     return self->driver_.cuStreamSynchronize(self->stream_);
   });

@@ -8,7 +8,7 @@
 
 namespace cuvmm {
 
-// Where a pool copies: a stream of its own in the primary context of its home device.
+// A pool's stream for copies, in the primary context of its home device.
 class PoolCopies : public std::enable_shared_from_this<PoolCopies> {
  public:
   static Result<std::shared_ptr<PoolCopies>> create(const Driver& driver, int device);
@@ -16,8 +16,8 @@ class PoolCopies : public std::enable_shared_from_this<PoolCopies> {
   PoolCopies(const PoolCopies&) = delete;
   PoolCopies& operator=(const PoolCopies&) = delete;
 
-  // What `add` says is copied, in its order, and waited for. `held` is what must live until nothing
-  // of it runs any more; after an Error that may be later.
+  // Runs the copies that `add` adds, in order, and waits for them. Keeps `held` alive until none of
+  // them runs any more, which after an Error may be later.
   using Add = std::function<Result<void>(CopyBytes&)>;
   Result<void> copy(const Add& add, std::shared_ptr<void> held);
 

@@ -19,14 +19,14 @@ Error not_supported(const char* why) {
 
 }  // namespace
 
-// The places in the order in which one request asks them.
+// The order in which one request tries the places.
 class PoolPlaces::Order {
  public:
   explicit Order(const PoolPlaces& places) : places_(places), is_full_(places.count(), false) {
     if (places.placement_ == PoolPlacement::LocalThenPeer) local_ = local_place();
   }
 
-  // The next to ask for that granule after `tried` others; count() where there is none left.
+  // The place to try for that granule after `tried` others; count() if none is left.
   std::size_t at(Size granule, std::size_t tried) const {
     const std::size_t count = places_.count();
     const std::size_t in_turn = places_.placement_ == PoolPlacement::Stripe ? places_.striped_ : 0;
@@ -66,8 +66,8 @@ Result<std::shared_ptr<const PoolPlaces>> PoolPlaces::create(const Driver& drive
   }
   const std::shared_ptr<PoolPlaces> places{new PoolPlaces{driver, settings}};
   for (const int device : settings.devices) {
-    // Also where only the host's memory is used: asking for the store starts the driver and finds
-    // out whether the device can map.
+    // Even if only host memory is used: asking for the store initialises the driver and detects
+    // whether the device supports mapping.
     TRY(store_of(Location::device(device)));
     places->access_ = places->access_.with(device);
     if (settings.host != HostUse::Only) TRY(places->add(Location::device(device), store_of));
@@ -99,9 +99,9 @@ Result<void> PoolPlaces::choose_granule(Size wanted) {
                  .asked = granule_,
                  .available = least_granule_};
   };
-  if (!is_power_of_two(granule_)) return refuse("it is no power of two");
+  if (!is_power_of_two(granule_)) return refuse("it is not a power of two");
   if (granule_ < smallest_granule) return refuse("it is smaller than 64 KiB");
-  if (!is_multiple(granule_, least_granule_)) return refuse("it is no multiple of the driver's");
+  if (!is_multiple(granule_, least_granule_)) return refuse("it is not a multiple of the driver's");
   return {};
 }
 
@@ -135,7 +135,7 @@ std::size_t PoolPlaces::index_of(Location location) const {
 
 Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules) const {
   Undo release{[this, before = kept_bytes()] { release_beyond(before); }};
-  std::vector<ChunkRef> taken;  // goes home before that
+  std::vector<ChunkRef> taken;  // released before that runs
   taken.reserve(granules.size());
   Order order{*this};
   Error refusal;

@@ -11,14 +11,14 @@
 
 namespace cuvmm {
 
-// Which of a pool's places a granule is taken from first. A place that is full is passed over.
+// The order in which a granule tries a pool's places. Full places are skipped.
 enum class PoolPlacement : std::uint8_t {
-  Pack,           // as the places were given: as few devices as possible
-  Stripe,         // neighbouring granules on devices in turn
+  Pack,           // in the given order, for as few devices as possible
+  Stripe,         // neighbouring granules on alternating devices
   LocalThenPeer,  // the device of the calling thread's context, then the others
 };
 
-// Whether granules may lie in the host's memory.
+// Whether granules may lie in host memory.
 enum class HostUse : std::uint8_t { Never, Last, Only };
 
 struct PlaceSettings {
@@ -27,26 +27,27 @@ struct PlaceSettings {
   PoolPlacement placement = PoolPlacement::Pack;
   HostUse host = HostUse::Never;
   int host_node = 0;
-  Export exportable = Export::No;  // Yes: memory of devices can be lent to other processes
+  Export exportable = Export::No;  // Yes: device memory can be lent to other processes
 };
 
-// Where the memory of pools comes from: the devices, and the host. All devices named may use all of
-// it. Immutable, and shared by the pools over the same places.
+// Where the memory of pools comes from: devices and the host. All the devices can access all of it.
+// Immutable, and shared by the pools over the same places.
 class PoolPlaces {
  public:
-  // The store with a location's chunks, which lives as long as the process.
+  // The chunk store of a location; it lives as long as the process.
   using StoreOf = std::function<Result<ChunkStore*>(Location)>;
 
-  // InvalidGranule; NotSupported where a device cannot reach another's memory or the host's.
+  // InvalidGranule; NotSupported if a device cannot access the memory of another device or of the
+  // host.
   static Result<std::shared_ptr<const PoolPlaces>> create(const Driver& driver,
                                                           const StoreOf& store_of,
                                                           const PlaceSettings& settings);
 
   const Driver& driver() const { return driver_; }
   Size granule() const { return granule_; }
-  // Of everything mapped in these pools.
+  // The access set of everything mapped in these pools.
   AccessSet access() const { return access_; }
-  // Whose context copies are made in.
+  // The device whose context runs copies.
   int home_device() const { return devices_.front(); }
 
   std::size_t count() const { return places_.size(); }
@@ -54,19 +55,19 @@ class PoolPlaces {
   std::size_t index_of(Location location) const;
   const ChunkStore& store(std::size_t index) const { return *places_[index].store; }
 
-  // A chunk for each granule, in their order: all or none, and then what was made on the way is
-  // released. An Error says how many bytes were wanted in `asked`, and in `available` how many
+  // A chunk for each granule, in their order: all or none; on failure, chunks created on the way
+  // are released. The Error says in `asked` how many bytes were wanted, and in `available` how many
   // could be had.
   Result<std::vector<ChunkRef>> take(const std::vector<Size>& granules) const;
 
-  // For calls that fail after they have taken chunks: once these are free again, gives what is kept
-  // beyond `before` (kept_bytes()) back to the driver.
+  // For calls that fail after taking chunks: once those are free again, returns what is cached
+  // beyond `before` (kept_bytes()) to the driver.
   std::vector<Size> kept_bytes() const;
   void release_beyond(const std::vector<Size>& before) const;
 
-  // Gives free chunks back to the driver, of every place. Returns how many bytes went.
+  // Returns the free chunks of every place to the driver. Returns the number of bytes.
   Size trim() const;
-  // Free chunks of every place that are kept.
+  // The size of the free chunks cached at all places.
   Size cached_bytes() const;
 
  private:
@@ -91,10 +92,10 @@ class PoolPlaces {
   const std::vector<int> devices_;
   const PoolPlacement placement_;
   const Export exportable_;
-  std::vector<PlaceStore> places_;  // devices in their order, then the host
-  std::size_t striped_ = 0;         // the first so many take turns
+  std::vector<PlaceStore> places_;  // devices in the given order, then the host
+  std::size_t striped_ = 0;         // the first `striped_` places take turns
   Size granule_ = 0;
-  Size least_granule_ = 0;  // what the driver asks for
+  Size least_granule_ = 0;  // the driver's minimum
   AccessSet access_;
 };
 

@@ -9,19 +9,19 @@
 
 namespace cuvmm {
 
-// Granules, by number, that have one chunk behind them all. Not synchronised.
+// Groups of granules, by number, with one chunk behind each group. Not thread-safe.
 class SharedGranules {
  public:
   bool is_empty() const { return groups_.empty(); }
   bool is_shared(Size granule) const { return groups_.contains(granule); }
-  // All that share the granule's chunk, itself among them; empty where nobody does.
+  // All granules that share the granule's chunk, including itself; empty if it is not shared.
   const std::vector<Size>& sharing(Size granule) const {
     static const std::vector<Size> nobody;
     const auto found = groups_.find(granule);
     return found != groups_.end() ? *found->second : nobody;
   }
 
-  // From now on `granule`, which was alone, has the chunk of `with`.
+  // Makes `granule`, which must be alone, share the chunk of `with`.
   void join(Size granule, Size with) {
     auto& group = groups_[with];
     if (group == nullptr) group = std::make_shared<std::vector<Size>>(1, with);
@@ -38,7 +38,7 @@ class SharedGranules {
   }
   void clear() { groups_.clear(); }
 
-  // Every granule that shares its chunk: `visit(Size)`.
+  // Calls `visit(Size)` for every granule that shares its chunk.
   template <class Visit>
   void for_each(Visit visit) const {
     for (const auto& [granule, group] : groups_) visit(granule);

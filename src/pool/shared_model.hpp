@@ -7,7 +7,7 @@
 
 namespace cuvmm {
 
-// One model of a shared pool. Its memory's quota asks the pool.
+// One model of a shared pool, and the quota of its memory, which refers to the pool.
 class SharedPool::Model final : public PoolQuota {
  public:
   Model(SharedPool& pool, std::string_view name, ModelSettings wanted)
@@ -20,10 +20,10 @@ class SharedPool::Model final : public PoolQuota {
   const ModelSettings settings;
   std::unique_ptr<ElasticPool> memory;  // immutable once the model is registered
 
-  // Under the pool's lock.
+  // Guarded by the pool's lock.
   Size physical = 0;
   ReclaimRank place{};
-  std::vector<std::thread::id> callbacks;  // the threads that run one of its callbacks
+  std::vector<std::thread::id> callbacks;  // threads currently running one of its callbacks
   Size claimed() const { return std::max(physical, settings.minimum); }
 
  private:

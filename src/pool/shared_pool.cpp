@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models and their memory. Who has to give memory back is shared_reclaim.cpp.
+// Models and their memory. Reclaim is in shared_reclaim.cpp.
 #include "pool/shared_pool.hpp"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* registering = "register a model";
 constexpr const char* finding = "look for a model";
-// An allocation that finds no memory although some was reclaimed for it tries again: others may
-// have been faster. Not for ever.
+// An allocation that fails although memory was reclaimed for it tries again, a limited number of
+// times: others may have taken the memory first.
 constexpr int most_attempts = 8;
 
 }  // namespace
@@ -26,7 +26,7 @@ Result<std::unique_ptr<SharedPool>> SharedPool::create(std::shared_ptr<const Poo
 }
 
 SharedPool::~SharedPool() {
-  // Memory first: it gives its quota back to what is still here.
+  // Closes the memory first, since it returns its quota to members of this object.
   for (const auto& [id, model] : models_) model->memory->close();
 }
 
@@ -88,7 +88,7 @@ Result<void> SharedPool::unregister_model(std::string_view id) {
       return Error{.kind = ErrorKind::NotFound, .doing = "unregister a model"};
     }
     model = found->second;
-    // From here on nobody finds it, and nobody begins to ask it.
+    // From here on it cannot be found, and no new callback of it starts.
     order_.erase(model->place);
     models_.erase(found);
     callback_ended_.wait(holding, [&] {
@@ -102,7 +102,7 @@ Result<void> SharedPool::unregister_model(std::string_view id) {
   return {};
 }
 
-// Under its lock: what the model may have more than it has now.
+// Requires the lock. How much more the model may have than it has now.
 Size SharedPool::available_to(const Model& model) const {
   const Size own = model.claimed() - model.physical;
   const Size common = limit_ - std::min(limit_, claimed_);

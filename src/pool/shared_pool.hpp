@@ -16,14 +16,14 @@ namespace cuvmm {
 
 struct ModelSettings {
   Size capacity = 0;         // addresses
-  Size minimum = 0;          // physical memory that is always there for it
-  Size maximum = unlimited;  // physical memory that it never goes beyond
-  int priority = 0;          // higher: asked later, and by no model of lower priority
+  Size minimum = 0;          // guaranteed physical memory
+  Size maximum = unlimited;  // upper limit of physical memory
+  int priority = 0;  // higher: reclaimed from later, and never for a model of lower priority
 
-  // Asked to give `wanted` bytes of physical memory back, by whatever calls. Called with no lock
-  // held, on the thread of who needs them.
+  // Asks the model to give back `wanted` bytes of physical memory, by any means. Called without
+  // locks held, on the thread that needs them.
   std::function<void(Size wanted)> reclaim;
-  // Told which bytes have lost their contents.
+  // Reports bytes whose contents were lost.
   std::function<void(Stretch lost)> lost;
 };
 
@@ -38,17 +38,17 @@ struct ModelStats {
 struct SharedStats {
   Size physical_limit = 0;
   Size physical = 0;  // of all models
-  Size cached = 0;    // free chunks kept by the places
+  Size cached = 0;    // free chunks cached at the places
   std::size_t models = 0;
 };
 
-// Many models' addresses over memory for those that work now. Each model has an elastic pool of its
-// own; what all of them hold stays within one limit. At the limit memory is reclaimed: models that
-// are not more important than the one that asks are gone through, the least important first and of
-// those the one that was used longest ago. What is deactivated is taken, then what is evictable,
-// then the model is asked. No model loses what it has up to its minimum.
+// Addresses for many models, with memory for those that are working. Each model has an elastic pool
+// of its own; together they stay within one limit. At the limit, memory is reclaimed from models
+// that are no more important than the requester: the least important first, and among equals the
+// least recently used. Deactivated memory is taken first, then evictable allocations, then the
+// model is asked. No model loses memory below its minimum.
 //
-// Everything may be called from any thread, from callbacks too.
+// Thread-safe, also from within callbacks.
 class SharedPool {
  public:
   static Result<std::unique_ptr<SharedPool>> create(std::shared_ptr<const PoolPlaces> places,
@@ -59,9 +59,9 @@ class SharedPool {
 
   const PoolPlaces& places() const { return *places_; }
 
-  // The model's first address. AlreadyExists; OutOfMemory where its minimum is not to be had.
+  // Returns the model's base address. AlreadyExists; OutOfMemory if its minimum cannot be granted.
   Result<CUdeviceptr> register_model(std::string_view id, ModelSettings settings);
-  // Gives everything of it back. Waits for its fences, and for its callbacks on other threads.
+  // Releases all its memory. Waits for its fences, and for its callbacks on other threads.
   Result<void> unregister_model(std::string_view id);
 
   Result<Size> allocate(std::string_view id, Size size, AllocationTraits traits = {});
@@ -70,9 +70,9 @@ class SharedPool {
   Result<void> fence(std::string_view id, CUstream stream);
   Result<PoolCompaction> compact(std::string_view id);
 
-  // Unmaps the model's memory; contents are kept while nobody needs it.
+  // Unmaps the model's memory; contents are kept until another model needs it.
   Result<void> deactivate(std::string_view id);
-  // Maps it where it was. Lost: new memory, whose contents mean nothing.
+  // Maps the memory where it was. Lost: it is new memory with undefined contents.
   Result<Activation> activate(std::string_view id);
 
   Result<CUdeviceptr> base_address(std::string_view id) const;
@@ -84,7 +84,7 @@ class SharedPool {
  private:
   class Model;
   using Shared = std::shared_ptr<Model>;
-  // Who is asked first comes first.
+  // The order in which models are reclaimed from.
   struct ReclaimRank {
     int priority;
     std::uint64_t last_use;
@@ -102,17 +102,17 @@ class SharedPool {
       : places_(std::move(places)), limit_(physical_limit) {}
 
   Result<Shared> find(std::string_view id) const;
-  Result<Shared> use(std::string_view id);  // and remember that it was used
+  Result<Shared> use(std::string_view id);  // finds it and marks it as used
   template <class T, class Try>
   Result<T> with_reclaim(const Shared& model, Try attempt);
 
   Result<void> claim(Model& model, Size bytes);
   void give_back(Model& model, Size bytes);
-  Size available_to(const Model& model) const;  // under the lock
+  Size available_to(const Model& model) const;  // requires the lock
 
   bool reclaim_for(const Model& asker, Size wanted);
-  // The next after that place; null where there is none left. A model used after `begun` is
-  // needed himself.
+  // The next model to reclaim from after that place; null if none is left. Skips models used after
+  // `begun`: they need their memory themselves.
   struct Asked {
     ReclaimRank place;
     Shared model;
@@ -128,13 +128,13 @@ class SharedPool {
   const std::shared_ptr<const PoolPlaces> places_;  // immutable after construction
   const Size limit_;
 
-  mutable Lock lock_{LockOrder::SharedPool};  // guards what follows, and what models say so of
+  mutable Lock lock_{LockOrder::SharedPool};  // also guards some members of models
   Condition callback_ended_;
   std::unordered_map<std::string, Shared, TextHash, std::equal_to<>> models_;
   std::map<ReclaimRank, Shared> order_;
   std::uint64_t clock_ = 0;
-  Size claimed_ = 0;   // what models hold, or may always hold
-  Size physical_ = 0;  // what they hold
+  Size claimed_ = 0;   // held by models, or guaranteed to them
+  Size physical_ = 0;  // held by models
 };
 
 }  // namespace cuvmm

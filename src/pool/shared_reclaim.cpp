@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for one model from others.
+// Reclaiming memory from some models for another.
 #include <algorithm>
 
 #include "pool/shared_model.hpp"
 
 namespace cuvmm {
 
-// By place, not by iterator: models come and go, and are used, while nobody holds the lock.
+// Uses places, not iterators: models come, go and are used while the lock is not held.
 SharedPool::Asked SharedPool::next_to_ask(const Model& asker, const ReclaimRank& after,
                                           std::uint64_t begun) const {
   const Holding holding{lock_};
@@ -19,7 +19,7 @@ SharedPool::Asked SharedPool::next_to_ask(const Model& asker, const ReclaimRank&
   return {after, nullptr};
 }
 
-// Without asking anybody. What lies below a model's minimum is no gain for others.
+// An estimate that asks no model. Memory below a model's minimum cannot be gained for others.
 Size SharedPool::could_be_taken(const Model& asker) const {
   Size bytes = 0;
   for (Asked next = next_to_ask(asker, ReclaimRank::before_all(), unlimited); next.model != nullptr;
@@ -33,9 +33,9 @@ Size SharedPool::could_be_taken(const Model& asker) const {
   return bytes;
 }
 
-// True where something was given back, so that it is worth trying again.
+// True if something was given back, so that it is worth trying again.
 bool SharedPool::reclaim_for(const Model& asker, Size wanted) {
-  // Nobody loses contents in vain.
+  // No model loses contents unless that can suffice.
   if (could_be_taken(asker) < wanted) return false;
   const auto available = [&] {
     const Holding holding{lock_};
@@ -69,15 +69,15 @@ void SharedPool::take_from(const Shared& model, Size wanted) {
   const Size before = above_minimum();
   const auto gained = [&] { return before - std::min(before, above_minimum()); };
   if (before != 0 && model->memory->is_parked()) return take_parked(model);
-  // Where there is nothing to take, the model's work is not waited for.
+  // If there is nothing to take, it does not wait for the model's work.
   if (before != 0 && model->memory->evictable_bytes() != 0) {
-    // What the driver refuses to unmap stays the model's.
+    // Memory that the driver refuses to unmap stays the model's.
     const auto evicted = model->memory->evict(std::min(wanted, before));
     if (evicted.ok() && !evicted->allocations.empty()) tell_lost(model, evicted->allocations);
   }
   if (gained() >= wanted || model->settings.reclaim == nullptr) return;
   call_out(model, [&] { model->settings.reclaim(wanted - gained()); });
-  // To deactivate itself is a way of giving back.
+  // The model may have given memory back by deactivating itself.
   if (gained() < wanted && model->memory->is_parked()) take_parked(model);
 }
 
@@ -96,7 +96,7 @@ template <class Call>
 void SharedPool::call_out(const Shared& model, Call call) {
   {
     const Holding holding{lock_};
-    // It may have been unregistered meanwhile: then its callbacks are not to be called any more.
+    // If it has been unregistered meanwhile, its callbacks must not be called any more.
     const auto found = models_.find(model->id);
     if (found == models_.end() || found->second != model) return;
     model->callbacks.push_back(std::this_thread::get_id());

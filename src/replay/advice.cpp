@@ -16,7 +16,8 @@ const PolicyNeed* need_of(const AdviceFacts& facts, PolicyName policy) {
   return found == facts.needs.end() ? nullptr : &*found;
 }
 
-// Within 5%, which is less than what programs take besides: modules, libraries, the context.
+// Within 5%, which is less than the memory that programs need in addition: modules, libraries, the
+// context.
 bool is_about(Size a, Size b) {
   return a <= b + b / 20;
 }

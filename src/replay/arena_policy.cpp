@@ -33,7 +33,7 @@ Result<void> ArenaPolicy::make_parts(const Settings& settings) {
   CUcontext context = nullptr;
   TRY(driver.check(driver.cuCtxGetCurrent(&context), "find the simulated context"));
   device_ = TRY(DeviceMemory::create(driver, 0, memory));
-  // Whose pool it is makes no difference here: nobody asks the driver for memory of it.
+  // The handle of the pool is irrelevant: nothing asks the driver for its memory.
   pool_ = TRY(PoolMemory::create(driver, *device_, order_, nullptr));
   context_ = TRY(ContextMemory::create(driver, *device_, order_, context,
                                        AccessSet::of(device_->ordinal()), quiescence_));
@@ -64,7 +64,7 @@ Result<void> ArenaPolicy::release(const ReplayEvent& event) {
     return Error{.kind = ErrorKind::NotFound, .doing = "free"};
   }
   if (event.kind == Kind::Blocking) {
-    context_->free_after(allocation, FreeTicket{});  // its work is done
+    context_->free_after(allocation, FreeTicket{});  // no work is pending
   } else {
     pool_->free(allocation, {.stream = event.stream, .tick = ++last_tick_});
   }

@@ -10,7 +10,7 @@
 
 namespace cuvmm::replay {
 
-// The trace tells when a block's memory may be used again, so that all of its frees are done.
+// The trace records when a block's memory may be reused, so every free counts as done.
 class TraceOrder final : public StreamOrder {
  public:
   bool is_before(const FreeTicket&, StreamId) const override { return true; }
@@ -19,7 +19,7 @@ class TraceOrder final : public StreamOrder {
   bool wait(const FreeTicket&, std::uint64_t) override { return true; }
 };
 
-// A trace has no work that could touch memory while it is moved.
+// A replay has no work that could touch memory while it moves.
 class TraceQuiescence final : public Quiescence {
  public:
   explicit TraceQuiescence(const Simulation& simulation) : simulation_(simulation) {}
@@ -33,7 +33,7 @@ class TraceQuiescence final : public Quiescence {
 
  private:
   const Simulation simulation_;
-  CUstream stream_ = nullptr;  // made when first needed
+  CUstream stream_ = nullptr;  // created on first use
 };
 
 // cuvmm's own allocator: the real code, on the simulated driver. Stream-ordered memory comes from
@@ -42,7 +42,7 @@ class ArenaPolicy final : public Policy {
  public:
   struct Settings {
     Size limit = unlimited;
-    Size chunk = 0;  // of all chunks of stream-ordered memory; 0: arenas choose
+    Size chunk = 0;  // size of all chunks of stream-ordered memory; 0: arenas choose
     Grow grow = Grow::Loose;
   };
   static Result<std::unique_ptr<Policy>> create(const Simulation& simulation,

@@ -5,7 +5,7 @@
 
 namespace cuvmm::replay {
 
-// PyTorch's default: buffers from cudaMalloc, kept until the driver has no more. Memory goes back
+// PyTorch's default: buffers from cudaMalloc, kept until the driver runs out. Memory is released
 // only in whole buffers.
 class CachingModel final : public PytorchModel {
  public:

@@ -20,14 +20,14 @@ inline std::vector<std::string_view> fields_of(std::string_view line) {
   }
 }
 
-// Where the columns that we need stand, by the head line; there may be others beside them.
+// The positions of the required columns, from the header line; other columns are allowed.
 template <std::size_t count>
 class CsvColumns {
  public:
   using Names = std::array<std::string_view, count>;
   using Values = std::array<std::string_view, count>;
 
-  // Nothing where one is missing.
+  // Nothing if a column is missing.
   static std::optional<CsvColumns> find(std::string_view head, const Names& names) {
     const auto fields = fields_of(head);
     CsvColumns columns;
@@ -41,7 +41,7 @@ class CsvColumns {
     return columns;
   }
 
-  // Nothing where the line has more or fewer fields than the head line.
+  // Nothing if the number of fields differs from the header line's.
   std::optional<Values> values(std::string_view line) const {
     const auto fields = fields_of(line);
     if (fields.size() != fields_) return {};
@@ -55,14 +55,14 @@ class CsvColumns {
   std::size_t fields_ = 0;
 };
 
-// A field as a violation shows it.
+// A field as error messages show it.
 inline std::string quoted(std::string_view field) {
   return "'" + std::string(field.substr(0, 80)) + "'";
 }
 
-// All of `text` as one number.
+// Parses all of `text` as one number.
 std::optional<std::uint64_t> read_decimal(std::string_view text);
-// As pointers are written: "0x7f00", "7f00", "(nil)".
+// A pointer: "0x7f00", "7f00", "(nil)".
 std::optional<std::uint64_t> read_pointer(std::string_view text);
 // A stream: decimal, or a pointer that begins with 0x.
 std::optional<std::uint64_t> read_stream(std::string_view text);

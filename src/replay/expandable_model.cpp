@@ -10,7 +10,7 @@ using State = Piece::State;
 
 namespace {
 
-// What a free piece can become: with the unmapped addresses after it.
+// The size a free piece can grow to, including the unmapped addresses after it.
 Size size_when_expanded(const Piece& piece) {
   const bool expands = piece.after != nullptr && piece.after->state == State::Unmapped;
   return piece.size + (expands ? piece.after->size : 0);
@@ -26,8 +26,8 @@ bool has_room(const Piece* piece, Size size) {
 
 }  // namespace
 
-// The best fit by what pieces can become: so requests keep away from the piece that is about to
-// grow, until nothing else fits.
+// Best fit by the size that pieces can grow to, so that requests avoid the piece that is about to
+// grow until nothing else fits.
 Piece* ExpandableModel::take_cached(Pool& pool, Size size, StreamId stream) {
   auto best = best_fit(pool, size, stream);
   if (best == pool.free.end()) return nullptr;
@@ -45,7 +45,7 @@ Piece* ExpandableModel::take_new(Pool& pool, Size size, StreamId stream) {
   Piece* piece = &place_for(pool, size, stream);
   if (piece->state == State::Unmapped && !map(*piece, std::min(piece->size, size))) return nullptr;
   while (piece->size < size) {
-    Piece* next = piece->after;  // unmapped, since free neighbours are one
+    Piece* next = piece->after;  // unmapped, since free neighbours are merged
     if (!map(*next, std::min(next->size, size - piece->size))) return nullptr;
     piece = next;
   }
@@ -78,7 +78,7 @@ bool ExpandableModel::map(Piece& piece, Size size) {
   const Size mapped = round_up(size, granule);  // unmapped pieces begin and end at granules
   const std::uint64_t granules = mapped / granule;
   if (!memory_.take(mapped)) {
-    // It creates granule by granule, and gives them back when one cannot be had.
+    // PyTorch creates granules one at a time, and releases them if one fails.
     const std::uint64_t created = memory_.available() / granule;
     memory_.charge(CardCall::Create, granule, created + 1);
     memory_.charge(CardCall::Release, granule, created);

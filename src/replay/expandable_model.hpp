@@ -5,9 +5,9 @@
 
 namespace cuvmm::replay {
 
-// PyTorch with expandable_segments:True: for each stream and pool one buffer of addresses that is
-// somewhat larger than the card, into which granules are mapped where the next request needs them.
-// Only when the driver has no more are granules unmapped that are wholly free.
+// PyTorch with expandable_segments:True: each stream and pool has one address range, somewhat
+// larger than the card, into which granules are mapped wherever the next request needs them. Wholly
+// free granules are unmapped only when the driver runs out.
 class ExpandableModel final : public PytorchModel {
  public:
   static constexpr Size usual_large_granule = pytorch::large_buffer;
@@ -24,10 +24,10 @@ class ExpandableModel final : public PytorchModel {
   Size granule_of(const Pool& pool) const {
     return pool.kind == PoolKind::Small ? pytorch::small_buffer : large_granule_;
   }
-  // The lowest place with so many bytes that are free or unmapped, a new buffer's if need be.
+  // The lowest place with `size` bytes that are free or unmapped, in a new buffer if necessary.
   Piece& place_for(Pool& pool, Size size, StreamId stream);
-  // Memory behind the first `size` bytes of an unmapped piece, in whole granules. The piece becomes
-  // a free one, and takes its free neighbours in. False where the driver has none.
+  // Maps memory behind the first `size` bytes of an unmapped piece, in whole granules. The piece
+  // becomes free and merges with its free neighbours. False if the driver has no memory.
   bool map(Piece& piece, Size size);
   void unmap_whole_granules(Piece& piece);
 

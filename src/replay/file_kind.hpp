@@ -7,7 +7,7 @@
 
 namespace cuvmm::replay {
 
-// What a file is, by its first bytes; of one that gzip has compressed, by those inside.
+// The kind of a file, by its first bytes, after decompression if it is compressed by gzip.
 enum class FileKind : std::uint8_t {
   CuvmmTrace,
   CuvmmLog,
@@ -23,7 +23,7 @@ enum class FileKind : std::uint8_t {
   Unknown
 };
 
-// SystemFailed where it cannot be opened or read: a folder, no such file, no right to.
+// SystemFailed if it cannot be opened or read: a folder, no such file, no permission.
 Result<FileKind> kind_of_file(const std::string& path);
 // "a zip archive, as torch.save() writes it".
 const char* name_of(FileKind kind);

@@ -11,7 +11,7 @@
 namespace cuvmm::replay {
 namespace {
 
-// The measured card's, or what it takes for a trace that is too large for it.
+// The measured card's memory, or enough for a trace that is too large for it.
 Size memory_of_card_for(const ReplayTrace& trace) {
   return std::max(measured_card_memory, round_up(2 * trace.live_peak_bytes, usual_granule));
 }

@@ -20,13 +20,14 @@ inline std::string_view name_of(PolicyName name) {
 
 struct PolicySettings {
   PolicyName name = PolicyName::Arena;
-  Size limit = unlimited;   // of physical memory, else the card's
-  Size chunk = 0;           // of arena and expandable: 0 for what they choose themselves
-  Grow grow = Grow::Loose;  // of arena
-  std::string sim_driver;   // where the simulated driver lies
+  Size limit = unlimited;   // physical memory; default: the card's
+  Size chunk = 0;           // for arena and expandable; 0: they choose
+  Grow grow = Grow::Loose;  // for arena
+  std::string sim_driver;   // path of the simulated driver
 };
 
-// For that trace. A process can make one that needs the simulated driver (arena, driver).
+// Creates a policy for that trace. A process can create only one policy that needs the simulated
+// driver (arena, driver).
 Result<std::unique_ptr<Policy>> make_policy(const PolicySettings& settings,
                                             const ReplayTrace& trace);
 

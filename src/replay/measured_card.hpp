@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The card that models speak of: one H200, driver 580.159. The simulated driver charges its own
-// calls by the same measurements.
+// The card that models are based on: one H200, driver 580.159. The simulated driver uses the same
+// measurements for its calls.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline constexpr Size measured_card_memory = round_down(141'000'000'000, usual_g
 
 enum class CardCall : std::uint8_t { Allocate, Free, Create, MapAndAccess, Unmap, Release };
 
-// Between measured sizes on a straight line; past the last one in proportion.
+// Interpolates linearly between measured sizes; beyond the last one, scales in proportion.
 double microseconds_of(CardCall call, Size bytes);
 
 }  // namespace cuvmm::replay

@@ -7,13 +7,13 @@
 
 namespace cuvmm::replay {
 
-// What a model has of the card: physical memory up to a limit, addresses without one, and the time
-// that its calls would have taken.
+// A model's view of the card: physical memory up to a limit, unlimited addresses, and the time that
+// its calls would have taken.
 class ModelledMemory {
  public:
   explicit ModelledMemory(Size limit) : limit_(limit) {}
 
-  // False, and nothing is taken, where it is not there.
+  // False, without taking anything, if not enough is available.
   bool take(Size size) {
     if (size > available()) return false;
     used_ += size;
@@ -22,7 +22,7 @@ class ModelledMemory {
   }
   void give_back(Size size) { used_ -= size; }
 
-  // Never the same ones again, and never side by side.
+  // Never returns the same addresses twice, nor adjacent ranges.
   std::uint64_t new_addresses(Size size, Size alignment) {
     const std::uint64_t begin = round_up(next_address_, alignment);
     next_address_ = begin + size + usual_granule;

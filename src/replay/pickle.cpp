@@ -11,7 +11,7 @@
 namespace cuvmm::replay {
 namespace {
 
-// Named as Python's pickletools names them.
+// The names are those of Python's pickletools.
 struct RefusedOpcode {
   unsigned char code;
   const char* name;
@@ -79,7 +79,7 @@ class Pickle::Machine {
     return taken;
   }
 
-  // What is made is counted by what it takes, about.
+  // Charges the approximate memory of the values created.
   Result<void> charge(Size bytes) {
     used_ += bytes;
     if (used_ <= most_bytes_) return {};
@@ -125,7 +125,7 @@ class Pickle::Machine {
     if (items.size() % 2 != 0) return damaged("a key without a value");
     return push_list(Kind::Dict, std::move(items));
   }
-  // Two's complement, of any length. One that fits no 64 bits is none that we need.
+  // Two's complement, of any length. We need none that exceeds 64 bits, so those become None.
   Result<void> push_long(std::uint64_t size) {
     const std::string_view raw = TRY(take_bytes(size));
     if (size > sizeof(std::int64_t)) return push_none();
@@ -158,7 +158,7 @@ class Pickle::Machine {
     return push_list(Kind::List, std::move(items));
   }
 
-  // To the list or dict that is on the stack.
+  // Appends to the list or dict on top of the stack.
   Result<void> append(Kind kind, const std::vector<PickleValue>& items) {
     const Value& to = made_.values_[TRY(top())];
     if (to.kind != kind) return damaged("items for what cannot take them");
@@ -175,7 +175,8 @@ class Pickle::Machine {
     return append(kind, items);
   }
 
-  // Python numbers them in turn, with holes where some were left out: never more than bytes.
+  // Python numbers memo entries consecutively, with gaps where some were removed, so no number
+  // exceeds the number of bytes.
   Result<void> put(std::uint64_t place) {
     const PickleValue value = TRY(top());
     if (place > bytes_.size()) return damaged("a memo that is too large");
@@ -193,7 +194,7 @@ class Pickle::Machine {
     return {};
   }
 
-  // Whether it was the last one.
+  // True after the last instruction.
   Result<bool> step(unsigned char code) {
     if (code == '.') return true;
     TRY(execute(code));
@@ -203,7 +204,7 @@ class Pickle::Machine {
     switch (code) {
       case 0x80:
         return check_protocol();
-      case 0x95:  // FRAME: how much to read at once
+      case 0x95:  // FRAME: the number of bytes to read at once
         return as_void(take<std::uint64_t>());
       case '(':
         TRY(charge(sizeof(PickleValue)));
@@ -315,7 +316,7 @@ class Pickle::Machine {
   const std::string_view bytes_;
   const Size most_bytes_;
   Size used_ = 0;
-  std::size_t at_ = 0;  // the instruction that is executed
+  std::size_t at_ = 0;  // the current instruction
   std::size_t next_ = 0;
   Pickle made_;
   std::vector<PickleValue> stack_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's pickles, read as data. A pickle is a program for a machine with a stack; this one knows
-// only the instructions that make plain values. Those that name a class or call something are
-// refused, so nothing of the file is ever executed.
+// Reads Python pickles as data. A pickle is a program for a stack machine; this one supports only
+// the instructions that build plain values. It refuses those that name a class or call something,
+// so nothing in the file is ever executed.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@
 
 namespace cuvmm::replay {
 
-// A value's number among those of its Pickle.
+// A value's number within its Pickle.
 using PickleValue = std::uint32_t;
 
 class Pickle {
  public:
-  // The bytes must outlive it. Protocols 2 to 5. InvalidArgument, with the place, where they are no
-  // such pickle; OutOfMemory where what is read would take more than `most_bytes`.
+  // Protocols 2 to 5. `bytes` must outlive the result. InvalidArgument, with the position, if they
+  // are not such a pickle; OutOfMemory if the values would take more than `most_bytes`.
   static Result<Pickle> read(std::string_view bytes, Size most_bytes = usual_most_bytes);
 
   PickleValue root() const { return root_; }
 
-  // Nothing where the value is of another type. A bool is a number, as in Python.
+  // Nothing if the value has another type. A bool is a number, as in Python.
   std::optional<std::int64_t> number(PickleValue value) const;
   std::optional<std::string_view> text(PickleValue value) const;
-  // nullptr where it is neither a list nor a tuple.
+  // nullptr if it is neither a list nor a tuple.
   const std::vector<PickleValue>* items(PickleValue value) const;
   bool is_dict(PickleValue value) const { return values_[value].kind == Kind::Dict; }
-  // Nothing where it is no dict, or has no such key. The last one counts.
+  // Nothing if it is not a dict or has no such key. The last of equal keys counts.
   std::optional<PickleValue> get(PickleValue dict, std::string_view key) const;
 
  private:
@@ -45,7 +45,7 @@ class Pickle {
       std::int64_t number;
       double real;
       const char* text;
-      std::uint32_t list;  // of lists_; a dict's holds keys and values in turn
+      std::uint32_t list;  // index in lists_; a dict's list alternates keys and values
     };
     Value() : number(0) {}
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the actions in PyTorch's memory history mean to another allocator.
+// The actions in PyTorch's memory history, as they concern another allocator.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace cuvmm::replay::pytorch {
 
 enum class Meaning : std::uint8_t { Allocate, Free, Refused, Take, GiveBack, Nothing, Unknown };
 
-// A block that another stream still uses is live after free_requested. Take and GiveBack are what
-// PyTorch's own allocator asks of the driver, in its segment_ actions.
+// A block in use by another stream stays live after free_requested. Take and GiveBack are PyTorch's
+// own requests to the driver, its segment_ actions.
 inline Meaning meaning_of(std::string_view action) {
   if (action == "alloc") return Meaning::Allocate;
   if (action == "free_completed") return Meaning::Free;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's own allocator (CUDACachingAllocator), by the rules of its versions 2.1 to 2.9 with
-// their default settings. How it gets memory from the driver is one of two ways, a class each:
+// PyTorch's own allocator (CUDACachingAllocator), by the rules of versions 2.1 to 2.9 with default
+// settings. There are two ways in which it gets memory from the driver, each a subclass:
 // CachingModel (the default) and ExpandableModel (expandable_segments:True).
 #pragma once
 
@@ -15,17 +15,17 @@ namespace cuvmm::replay {
 
 namespace pytorch {
 
-inline constexpr Size step = 512;                   // all sizes are multiples of it
-inline constexpr Size largest_small = 1 * MiB;      // requests up to it have a pool of their own
-inline constexpr Size small_buffer = 2 * MiB;       // which takes memory in these
-inline constexpr Size large_buffer = 20 * MiB;      // requests are cut from these
-inline constexpr Size least_own_buffer = 10 * MiB;  // from here on a request has its own,
-inline constexpr Size own_buffer_step = 2 * MiB;    // of a multiple of this
+inline constexpr Size step = 512;                   // all sizes are multiples of this
+inline constexpr Size largest_small = 1 * MiB;      // requests up to this size have their own pool,
+inline constexpr Size small_buffer = 2 * MiB;       // which takes memory in buffers of this size
+inline constexpr Size large_buffer = 20 * MiB;      // larger requests are cut from these
+inline constexpr Size least_own_buffer = 10 * MiB;  // requests from here on have their own buffer,
+inline constexpr Size own_buffer_step = 2 * MiB;    // a multiple of this
 
 enum class PoolKind : std::uint8_t { Small, Large };
 struct Pool;
 
-// A run of addresses within one buffer: used, free, or (where buffers expand) without memory.
+// A range of addresses within one buffer: used, free, or (in expandable buffers) without memory.
 struct Piece {
   enum class State : std::uint8_t { Free, Used, Unmapped };
   std::uint64_t address = 0;
@@ -74,23 +74,23 @@ class PytorchModel : public Policy {
 
   explicit PytorchModel(Size limit) : memory_(limit) {}
 
-  // A free piece of at least that size, taken out of the pool's free ones; nullptr where there is
-  // none.
+  // A free piece of at least that size, removed from the pool's free set; nullptr if there is none.
   virtual Piece* take_cached(Pool& pool, Size size, StreamId stream) = 0;
-  // The same from new memory; nullptr where the driver has none.
+  // The same from new memory; nullptr if the driver has none.
   virtual Piece* take_new(Pool& pool, Size size, StreamId stream) = 0;
-  // Gives the driver all free memory that it can have.
+  // Releases all free memory that can be released to the driver.
   virtual void release_cached() = 0;
-  // Whether what is left of a piece is worth being one by itself.
+  // Whether the rest of a piece is worth splitting off.
   virtual bool is_worth_cutting(PoolKind kind, Size rest) const = 0;
 
-  // The best fit of that stream, left in the pool; the pool's end where there is none.
+  // The best fit for that stream, left in the pool; end() if there is none.
   std::set<Piece*, pytorch::BySize>::iterator best_fit(Pool& pool, Size size, StreamId stream);
   Piece& make_piece(const Piece& as) { return pieces_.make() = as; }
   void forget_piece(Piece& piece) { pieces_.give_back(piece); }
-  // The piece keeps its first `size` bytes; returns the rest, in the same state and in no set.
+  // Truncates the piece to its first `size` bytes; returns the rest, in the same state and in no
+  // set.
   Piece& cut(Piece& piece, Size size);
-  // The piece, which is in no set, takes in its neighbours of the same state.
+  // Merges the piece, which must be in no set, with its neighbours of the same state.
   void merge(Piece& piece);
 
   Pool small_{PoolKind::Small};

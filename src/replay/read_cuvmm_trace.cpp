@@ -9,8 +9,8 @@
 namespace cuvmm::replay {
 namespace {
 
-// Memory that an allocator of device memory is asked for. A captured allocation becomes memory only
-// when its graph runs.
+// Whether the record is about memory from a device allocator. A captured allocation gets memory
+// only when its graph runs.
 bool is_device_memory(const TraceRecord& record) {
   constexpr std::uint16_t others =
       trace_flag::on_host | trace_flag::managed | trace_flag::captured | trace_flag::imported;
@@ -44,9 +44,9 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
       if (record->device != *device) {
         return Error{.kind = ErrorKind::NotSupported,
                      .doing = "read trace",
-                     .subject = "it tells of several devices"};
+                     .subject = "it covers several devices"};
       }
-      // Its free was lost while the trace was taken, or in a damaged block.
+      // The free was lost during recording, or in a damaged block.
       if (builder.is_live(record->address)) builder.free(time_us, record->address);
       builder.allocate({.time_us = time_us,
                         .address = record->address,

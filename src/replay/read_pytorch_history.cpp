@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// time_us,action,address,size,stream: what torch.cuda.memory._record_memory_history() keeps.
+// time_us,action,address,size,stream: the history that torch.cuda.memory._record_memory_history()
+// keeps.
 #include "replay/csv.hpp"
 #include "replay/pytorch_actions.hpp"
 #include "replay/read_trace.hpp"
@@ -36,10 +37,10 @@ Result<ReplayTrace> read_pytorch_history(TextLines& lines, std::string_view head
     const auto at = read_pointer(address);
     const auto bytes = read_decimal(size);
     const auto stream_name = read_stream(stream);
-    if (!time_us) return lines.error("time_us is no number: " + quoted(time));
-    if (!at) return lines.error("address is no hexadecimal number: " + quoted(address));
-    if (!bytes) return lines.error("size is no number: " + quoted(size));
-    if (!stream_name) return lines.error("stream is no number: " + quoted(stream));
+    if (!time_us) return lines.error("time_us is not a number: " + quoted(time));
+    if (!at) return lines.error("address is not a hexadecimal number: " + quoted(address));
+    if (!bytes) return lines.error("size is not a number: " + quoted(size));
+    if (!stream_name) return lines.error("stream is not a number: " + quoted(stream));
     if (meaning == Meaning::Take || meaning == Meaning::GiveBack) {
       if (action == "segment_map") builder.is_expandable();
       const auto size_taken = static_cast<std::int64_t>(*bytes);

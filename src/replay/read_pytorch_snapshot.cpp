@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.cuda.memory._snapshot(), as _dump_snapshot() pickles it: "segments" is what PyTorch held at
-// the end, "device_traces" what led to it, a list for each device.
+// torch.cuda.memory._snapshot(), as pickled by _dump_snapshot(): "segments" is the memory that
+// PyTorch held at the end, and "device_traces" is the history, one list per device.
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -36,7 +36,7 @@ class Snapshot {
 
   Result<ReplayTrace> read() {
     const Events* const events = TRY(find_events());
-    // One list may be in another more than once: no file has more events than bytes.
+    // Lists may be referenced repeatedly, but no honest file has more events than bytes.
     if (events->size() > most_events_) return unreadable("more events than bytes");
     TRY(read_events(*events));
     note_end();
@@ -47,7 +47,7 @@ class Snapshot {
   }
 
  private:
-  // That of the only device which has a history.
+  // The history of the only device that has one.
   Result<const Events*> find_events() {
     const auto traces = pickle_.get(pickle_.root(), "device_traces");
     if (!pickle_.is_dict(pickle_.root()) || !pickle_.get(pickle_.root(), "segments")) {
@@ -60,7 +60,7 @@ class Snapshot {
       const Events* const events = pickle_.items((*devices)[i]);
       if (events == nullptr) return unreadable("device_traces holds something else than lists");
       if (events->empty()) continue;
-      if (found != nullptr) return unreadable("it tells of several devices");
+      if (found != nullptr) return unreadable("it covers several devices");
       found = events;
       device_ = static_cast<std::int64_t>(i);
     }
@@ -72,7 +72,7 @@ class Snapshot {
     events_.reserve(list.size());
     for (const PickleValue value : list) {
       SnapshotEvent event = TRY(read_event(value));
-      // Older versions tell no time; then the order is all there is.
+      // Older versions record no time; then only the order is known.
       const auto time = pickle_.get(value, "time_us");
       const auto known = time ? pickle_.number(*time) : std::nullopt;
       event.time_us = known && *known >= 0 ? static_cast<std::uint64_t>(*known) : events_.size();
@@ -107,7 +107,7 @@ class Snapshot {
     const auto value = pickle_.get(event, name);
     const auto number = value ? pickle_.number(*value) : std::nullopt;
     if (!number) return event_error(std::string{name} + " is no number");
-    // Sums of sizes are to fit.
+    // Sums of sizes must not overflow.
     if (*number < 0 || *number > std::numeric_limits<std::int64_t>::max() / 2) {
       return event_error(std::string{name} + " is out of range");
     }
@@ -117,7 +117,7 @@ class Snapshot {
     return unreadable("event " + std::to_string(events_.size() + 1) + ": " + why);
   }
 
-  // What PyTorch held at the end: of the card, and blocks that the program held.
+  // Records the memory that PyTorch held at the end, and the blocks that the program held.
   void note_end() {
     const auto held = pickle_.get(pickle_.root(), "segments");
     const Events* const all = held ? pickle_.items(*held) : nullptr;
@@ -153,8 +153,8 @@ class Snapshot {
     return (value ? pickle_.number(*value) : std::nullopt).value_or(otherwise);
   }
 
-  // The history begins late: what is freed in it and was not allocated in it was live before, and
-  // so was what is live at the end and was not allocated in it.
+  // The history begins late. Blocks that are freed in it, or live at its end, without being
+  // allocated in it were live at its start.
   void begin_with_what_was_live() {
     std::unordered_set<std::uint64_t> seen;
     const auto was_live = [&](const SnapshotEvent& event) {
@@ -176,7 +176,7 @@ class Snapshot {
                                         .stream = event.stream};
     switch (event.meaning) {
       case Meaning::Allocate:
-        // Its free is missing, where the history was switched off for a while.
+        // The free is missing if the history was switched off for a while.
         if (builder_.is_live(event.address)) builder_.free(event.time_us, event.address);
         builder_.allocate(request);
         break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thread,Time,Action,Pointer,Size,Stream: what RMM's logging_resource_adaptor writes.
+// Thread,Time,Action,Pointer,Size,Stream: the log of RMM's logging_resource_adaptor.
 #include <optional>
 
 #include "base/text.hpp"
@@ -16,7 +16,7 @@ constexpr std::string_view thread_column = "Thread";
 constexpr std::uint64_t second_us = 1'000'000;
 constexpr std::uint64_t day_us = 24 * 60 * 60 * second_us;
 
-// "14:03:59.123456" or "14:03:59:123456", of the day, in microseconds.
+// "14:03:59.123456" or "14:03:59:123456" as microseconds since midnight.
 std::optional<std::uint64_t> time_of_day(std::string_view text) {
   std::uint64_t seconds = 0;
   for (const std::uint64_t most : {23, 59, 60}) {
@@ -40,7 +40,7 @@ std::optional<std::uint64_t> time_of_day(std::string_view text) {
   return seconds * second_us + fraction_us;
 }
 
-// The log tells the time of day, so it begins anew at midnight.
+// The log records the time of day, which restarts at midnight.
 class Clock {
  public:
   std::uint64_t since_first(std::uint64_t of_day) {
@@ -84,16 +84,16 @@ Result<ReplayTrace> read_rmm_log(TextLines& lines, std::string_view head) {
     const auto at = read_pointer(pointer);
     const auto bytes = read_decimal(size);
     const auto stream_name = read_stream(stream);
-    if (!of_day) return lines.error("Time is no time of a day: " + quoted(time));
-    if (!at) return lines.error("Pointer is no address: " + quoted(pointer));
-    if (!bytes) return lines.error("Size is no number: " + quoted(size));
-    if (!stream_name) return lines.error("Stream is no stream: " + quoted(stream));
+    if (!of_day) return lines.error("Time is not a time of day: " + quoted(time));
+    if (!at) return lines.error("Pointer is not an address: " + quoted(pointer));
+    if (!bytes) return lines.error("Size is not a number: " + quoted(size));
+    if (!stream_name) return lines.error("Stream is not a stream: " + quoted(stream));
     const std::uint64_t time_us = clock.since_first(*of_day);
     if (is_refused) {
       builder.refuse({.time_us = time_us, .size = *bytes, .stream = *stream_name}, 0);
       continue;
     }
-    if (*at == 0) continue;  // of nothing
+    if (*at == 0) continue;  // a request for no bytes
     if (is_free) {
       builder.free(time_us, *at);
       continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's requests, from what recorded them.
+// Reads a program's requests from recordings of them.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace cuvmm::replay {
 
-// A trace of ours, a memory snapshot of PyTorch, its memory history as comma-separated values, or
-// the log of RMM; all but the first compressed by gzip or not. What the file holds decides, not its
+// Reads a cuvmm trace, a PyTorch memory snapshot, a PyTorch memory history as comma-separated
+// values, or an RMM log; all but the first may be compressed by gzip. The contents decide, not the
 // name.
 Result<ReplayTrace> read_trace(const std::string& path);
 
-// Each by itself. The head line of the latter two has been read.
+// Readers for each format. For the last two, the header line has already been read.
 Result<ReplayTrace> read_cuvmm_trace(const std::string& path);
 Result<ReplayTrace> read_pytorch_snapshot(std::string_view bytes);
 Result<ReplayTrace> read_pytorch_snapshot_file(const std::string& path);

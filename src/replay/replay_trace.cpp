@@ -67,8 +67,8 @@ void TraceBuilder::reserve(std::int64_t more) {
   reserved_most_ = std::max(reserved_most_, reserved_);
 }
 
-// What was held before the trace began is what is left of the end's, or at least what was given
-// back of it.
+// The memory held before the trace began is that held at the end, minus the change; without that,
+// at least the net amount given back.
 ReplayTrace TraceBuilder::finish(Source source) {
   const std::int64_t at_first =
       reserved_at_end_

@@ -11,18 +11,18 @@
 
 namespace cuvmm::replay {
 
-// An allocation of the trace, by the order in which they came.
+// The number of an allocation, in the order of the trace.
 using BlockId = std::uint32_t;
 
 enum class Action : std::uint8_t { Allocate, Free };
 enum class Kind : std::uint8_t { StreamOrdered, Blocking };
 
-// What a program asked of its allocator. A free says that the memory may be used again.
+// A request to the program's allocator. A free means that the memory may be reused.
 struct ReplayEvent {
   std::uint64_t time_us = 0;
-  Size size = 0;  // asked for; of a free too
+  Size size = 0;  // requested bytes, also of a free
   BlockId block = 0;
-  StreamId stream = 1;  // of a free: the one that the block was allocated on
+  StreamId stream = 1;  // of a free: the stream that the block was allocated on
   Action action = Action::Allocate;
   Kind kind = Kind::StreamOrdered;
 
@@ -33,36 +33,36 @@ struct ReplayEvent {
 enum class Source : std::uint8_t { Cuvmm, PytorchTable, PytorchSnapshot, RmmLog };
 const char* name_of(Source source);  // "PyTorch memory snapshot"
 
-// A request that the program was refused, for want of memory.
+// A request that was refused for lack of memory.
 struct RefusedAllocation {
-  std::size_t before = 0;  // the event that came next
+  std::size_t before = 0;  // index of the next event
   std::uint64_t time_us = 0;
   Size size = 0;
   StreamId stream = 1;
   Kind kind = Kind::StreamOrdered;
-  Size reserved = 0;   // that PyTorch held then; 0: it is not said
-  Size live = 0;       // that the program held then
-  Size available = 0;  // that the card had besides; 0: it is not said
+  Size reserved = 0;   // held by PyTorch at that time; 0: unknown
+  Size live = 0;       // held by the program at that time
+  Size available = 0;  // free on the card besides; 0: unknown
 };
 
-// A program's requests in the order of time, whatever they were read from.
+// A program's requests in time order, from any source.
 struct ReplayTrace {
   std::vector<ReplayEvent> events;
   std::uint32_t allocations = 0;
   std::uint32_t streams = 0;
   std::uint64_t duration_us = 0;
   Size live_peak_bytes = 0;
-  Size largest_bytes = 0;            // asked for at once
-  std::uint64_t frees_left_out = 0;  // of memory that was allocated before the trace began
+  Size largest_bytes = 0;            // the largest request
+  std::uint64_t frees_left_out = 0;  // of memory allocated before the trace began
 
   Source source = Source::Cuvmm;
-  std::vector<std::uint64_t> addresses;  // as the trace has them, of each BlockId
+  std::vector<std::uint64_t> addresses;  // in the original program, by BlockId
   std::vector<RefusedAllocation> refusals;
-  bool is_expandable = false;    // PyTorch took its memory with expandable_segments:True
-  Size reserved_peak_bytes = 0;  // the most that PyTorch held of the card; 0: it is not said
+  bool is_expandable = false;    // PyTorch ran with expandable_segments:True
+  Size reserved_peak_bytes = 0;  // the most that PyTorch held; 0: unknown
 };
 
-// Makes a trace of events that tell of addresses.
+// Builds a trace from events that have addresses.
 class TraceBuilder {
  public:
   struct Request {
@@ -74,15 +74,15 @@ class TraceBuilder {
   };
 
   bool is_live(std::uint64_t address) const { return live_.contains(address); }
-  // Nothing may be live at that address. Requests for nothing are left out.
+  // Nothing may be live at that address. Requests for no bytes are left out.
   void allocate(const Request& request);
-  // Memory that is not live is counted and left out.
+  // Frees of memory that is not live are counted and left out.
   void free(std::uint64_t time_us, std::uint64_t address);
   void refuse(const Request& request, Size available);
-  // PyTorch takes memory from the card, or gives it back.
+  // PyTorch took memory from the card, or gave it back.
   void reserve(std::int64_t more);
   void is_expandable() { trace_.is_expandable = true; }
-  // So much it held when the trace ended: what it held at first follows.
+  // What it held when the trace ended, from which its initial memory follows.
   void reserved_at_end(Size bytes) { reserved_at_end_ = bytes; }
 
   ReplayTrace finish(Source source = Source::Cuvmm);
@@ -91,14 +91,14 @@ class TraceBuilder {
   StreamId number_of(std::uint64_t stream);
   void add(const ReplayEvent& event);
 
-  std::int64_t reserved_ = 0;  // since the trace began, as are the next two
+  std::int64_t reserved_ = 0;  // since the trace began, like the next two
   std::int64_t reserved_least_ = 0;
   std::int64_t reserved_most_ = 0;
   std::optional<Size> reserved_at_end_;
   ReplayTrace trace_;
   Size live_bytes_ = 0;
   std::unordered_map<std::uint64_t, ReplayEvent> live_;  // by address
-  std::unordered_map<std::uint64_t, StreamId> streams_;  // by the name that the trace gives it
+  std::unordered_map<std::uint64_t, StreamId> streams_;  // by its original id
 };
 
 }  // namespace cuvmm::replay

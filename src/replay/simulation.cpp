@@ -8,8 +8,8 @@
 namespace cuvmm::replay {
 namespace {
 
-// What comes out depends on the trace and on what was asked for, not on who is asking: all settings
-// of the simulated driver are ours. It reads them when it is first called.
+// Results must depend on the trace and the request only, not on the caller's environment, so this
+// overrides all settings of the simulated driver. It reads them at its first call.
 void set_up(Size card_memory) {
   for (const char* name : {"VMM_SIM_DRIVER", "VMM_SIM_ORDER", "VMM_SIM_FAULT", "VMM_SIM_DELAY",
                            "VMM_SIM_LEAKS", "VMM_SIM_GRANULARITY", "VMM_SIM_LOG_LEVEL"}) {
@@ -28,7 +28,7 @@ Error not_simulated(const char* why) {
 
 Result<Simulation> Simulation::start(const std::string& path, Size card_memory) {
   set_up(card_memory);
-  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // stays
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // never unloaded
   if (library == nullptr) return not_simulated("it cannot be opened");
   Simulation made;
   const auto find = [&](auto& function, const char* name) {

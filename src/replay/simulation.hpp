@@ -9,17 +9,17 @@
 
 namespace cuvmm::replay {
 
-// The simulated driver within this process, with books and without memory: one card, whose context
-// is current on this thread. A process has one, and it ends with the process.
+// The simulated driver within this process, keeping books without real memory: one card, whose
+// context is current on this thread. A process has one, which lasts until the process ends.
 class Simulation {
  public:
-  // `path` is of a simulated driver; another one is refused and not called.
+  // `path` must name a simulated driver; any other library is refused without calling it.
   static Result<Simulation> start(const std::string& path, Size card_memory);
 
   const Driver& driver() const { return *driver_; }
   Size card_memory() const { return card_memory_; }
 
-  // Since it was started.
+  // All count from start().
   Size physical_peak() const;
   double modelled_us() const { return modelled_us_() - modelled_us_before_; }
   std::uint64_t calls(const char* name) const { return calls_(name); }

@@ -19,7 +19,7 @@ gzFile zlib_file(void* file) {
   return static_cast<gzFile>(file);
 }
 
-// Errors point to texts that live as long as the process does. A file is given up at its first.
+// An Error's text must live as long as the process. Reading a file stops at its first error.
 const char* kept_text(std::string text) {
   static auto* all = new std::deque<std::string>;
   return all->emplace_back(std::move(text)).c_str();
@@ -101,7 +101,7 @@ Result<void> TextLines::read_more() {
   if (count < 0 && code == Z_ERRNO) {
     return Error{.kind = ErrorKind::SystemFailed, .system_code = errno, .doing = reading};
   }
-  const std::uint64_t line = number_ + 1;  // it is being read
+  const std::uint64_t line = number_ + 1;  // the line being read
   if (count < 0) return error_at(line, "the compressed data is damaged");
   if (count == 0 && code == Z_BUF_ERROR)
     return error_at(line, "the compressed data ends too early");

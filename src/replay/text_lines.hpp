@@ -11,13 +11,14 @@
 
 namespace cuvmm::replay {
 
-// What is wrong with a file that is being read.
+// An error in a file that is being read.
 Error unreadable(const std::string& why);
 
-// All bytes of a file, what gzip has compressed expanded. Refused where there are more than that.
+// All bytes of a file, decompressed if gzip compressed it. Refused if there are more than
+// `most_bytes`.
 Result<std::string> read_whole(const std::string& path, Size most_bytes);
 
-// A text file, compressed by gzip or not, line by line.
+// Reads a text file, compressed by gzip or not, line by line.
 class TextLines {
  public:
   static Result<TextLines> open(const std::string& path);
@@ -25,9 +26,9 @@ class TextLines {
   // The next line without its end, valid until the next call; false at the end of the file.
   Result<bool> next(std::string_view& line);
 
-  // Counted from 1: of the line that was read last.
+  // The number, from 1, of the line read last.
   std::uint64_t number() const { return number_; }
-  // What is wrong with that line.
+  // An error in that line.
   Error error(const std::string& why) const { return error_at(number_, why); }
 
  private:
@@ -40,7 +41,7 @@ class TextLines {
 
   std::unique_ptr<void, Close> file_;  // zlib's
   std::vector<char> buffer_;
-  std::size_t begin_ = 0;  // of what is not read yet, in buffer_
+  std::size_t begin_ = 0;  // of the unread bytes in buffer_
   std::size_t end_ = 0;
   bool at_end_ = false;
   std::uint64_t number_ = 0;

@@ -178,7 +178,7 @@ Result<void> Resizable::grow(Size size) {
   }
 }
 
-Result<void> Resizable::let_go_beyond(Size keep) {
+Result<void> Resizable::release_mapping_beyond(Size keep) {
   MapPlan plan;
   mapping_.for_each([&](const MappedChunk& mapped) {
     if (mapped.offset >= keep) plan.unmap(mapping_, mapped.offset);
@@ -192,7 +192,7 @@ Result<void> Resizable::shrink_now(Size size) {
   // Work of other contexts may still wait for these.
   (void)settle();
   if (shrinks_.empty()) {
-    TRY(let_go_beyond(whole(size)));
+    TRY(release_mapping_beyond(whole(size)));
   }
   for (Shrink& shrink : shrinks_) shrink.keep = std::min(shrink.keep, whole(size));
   size_ = size;
@@ -227,7 +227,7 @@ Size Resizable::settle() {
   while (!shrinks_.empty()) {
     const Shrink next = shrinks_.front();
     if (!has_happened(driver_, next.context, next.event)) break;
-    if (!let_go_beyond(next.keep).ok()) break;
+    if (!release_mapping_beyond(next.keep).ok()) break;
     end_event(driver_, next.event);
     shrinks_.erase(shrinks_.begin());
   }

@@ -55,7 +55,7 @@ class Resizable final : private ReclaimClient {
 
   // Under the lock.
   Size mapped_end() const;
-  Result<void> let_go_beyond(Size keep);
+  Result<void> release_mapping_beyond(Size keep);
   Size settle();
   Size reclaim(Size wanted, Location where) override;
 

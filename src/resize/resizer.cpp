@@ -281,11 +281,11 @@ Answer Resizer::elide() {
 Result<void> Resizer::copy_rest(const DeferredCopy& copy, Size done) const {
   const Driver& driver = dependencies_.driver;
   const InContext in_context{driver, copy.owner->context()};
-  if (!in_context.ok()) return Error::invalid("copy what was not mapped", "the context is gone");
+  if (!in_context.ok()) return Error::invalid("copy the rest", "the context is gone");
   const Size rest = copy.size - done;
   TRY(driver.check(driver.cuMemcpyDtoDAsync(copy.to_address() + done, copy.from_address() + done,
                                             rest, CU_STREAM_LEGACY),
-                   "copy what was not mapped", rest));
+                   "copy the rest", rest));
   const CUresult waited = driver.cuStreamSynchronize(CU_STREAM_LEGACY);
   if (waited == CUDA_SUCCESS || driver.cuCtxSynchronize_v2000() == CUDA_SUCCESS) return {};
   return driver.check(waited, "wait for that copy", rest);

@@ -57,7 +57,7 @@ class Resizer {
   Answer allocate(CUdeviceptr* address, Size size);
 
   // False at once for what is too small ever to be put off.
-  bool is_worth_a_look(Size size) const {
+  bool may_be_deferred(Size size) const {
     return size >= smallest_.load(std::memory_order_relaxed);
   }
   // Instead of announcing a linear copy: CUDA_SUCCESS where it is put off, an error where what was

@@ -13,21 +13,21 @@ namespace cuvmm {
 
 inline constexpr int most_scheduled_devices = 16;
 
-// Clients as they are counted, from 1 on; a number is never used again.
+// Clients are numbered from 1; a number is never reused.
 using ClientId = std::uint32_t;
 inline constexpr ClientId no_client = 0;
 
-// What a client has had so far.
+// A client's totals so far.
 struct ClientFigures {
   std::uint64_t operations = 0;  // issued
   std::uint64_t bytes = 0;
-  std::uint64_t queued_ns = 0;  // in its lanes, all operations together
+  std::uint64_t queued_ns = 0;  // time in its lanes, summed over all operations
   std::uint64_t longest_queued_ns = 0;
   std::uint64_t device_ns = 0;  // measured on the device
   std::uint64_t waits_for_room = 0;
 };
 
-// Somebody whose work is scheduled: its lanes, one a device that it uses, and its claims.
+// A user whose work is scheduled: its priority and weight, and a lane for each device that it uses.
 class Client {
  public:
   Client(std::string name, int priority, int weight, ClientId id)
@@ -38,11 +38,11 @@ class Client {
   int weight() const { return weight_; }
   ClientId id() const { return id_; }
 
-  // nullptr where it has not used the device yet.
+  // nullptr if it has not used the device yet.
   Lane* lane(int device) const {
     return lanes_[static_cast<std::size_t>(device)].load(std::memory_order_acquire);
   }
-  // Under the scheduler's lock.
+  // Requires the scheduler's lock.
   Lane& add_lane(int device, std::size_t capacity) {
     auto& place = owned_[static_cast<std::size_t>(device)];
     place = std::make_unique<Lane>(*this, device, capacity);
@@ -50,7 +50,7 @@ class Client {
     return *place;
   }
 
-  // Nobody may submit any more.
+  // From now on nothing may be submitted.
   void end() { ended_.store(true, std::memory_order_release); }
   bool has_ended() const { return ended_.load(std::memory_order_acquire); }
 

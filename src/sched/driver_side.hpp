@@ -12,38 +12,40 @@ namespace cuvmm {
 class Lane;
 struct Request;
 
-// What was issued together on one stream, between two marks in the stream's work.
+// Operations issued together on one stream, between two marks in the stream's work.
 struct Batch {
   Lane* lane = nullptr;
   CUcontext context = nullptr;
   StreamId stream = no_stream;
   CUstream handle = nullptr;
-  CUevent begin = nullptr;  // none where it begins when the one before it on the stream ends
+  CUevent begin = nullptr;  // null if it begins when the stream's previous batch ends
   CUevent end = nullptr;
   std::uint32_t operations = 0;
   std::uint64_t estimate_ns = 0;
-  std::uint64_t kind = 0;  // of all its operations; 0 where they are of several
+  std::uint64_t kind = 0;  // of all its operations; 0 if they differ
   std::uint64_t began_at = 0;
 };
 
-// The driver as the scheduler needs it beside the calls that it issues. Tests put their own in.
+// What the scheduler needs of the driver, apart from the calls that it issues. Tests substitute
+// their own.
 class DriverSide {
  public:
   virtual ~DriverSide() = default;
 
-  // On each issuing thread, before anything else.
+  // Runs on each issuing thread before anything else.
   virtual void thread_begins() = 0;
   virtual void make_current(CUcontext context) = 0;
 
-  // Marks in the stream's work. False where none can be made: then the batch counts as done.
+  // Insert marks into the stream's work. False if a mark cannot be made; the batch then counts as
+  // done.
   virtual bool mark_begin(Batch& batch) = 0;
   virtual bool mark_end(Batch& batch) = 0;
-  // The device time of a batch that is done; it gives its marks back. Time that another batch had
-  // the device before counts as that one's.
+  // The device time of a completed batch, whose marks it returns to the pool; nothing if the batch
+  // is still running. Time in which the device ran another batch counts as that batch's.
   virtual std::optional<std::uint64_t> device_time(Batch& batch) = 0;
-  // Whether the device is yet to come to what a record stands for, or a wait waits for.
-  virtual bool is_yet_to_come(const Request&) { return false; }
-  // Nobody will ask: its context is about to end.
+  // Whether the device has yet to reach the point that a record marks, or that a wait waits for.
+  virtual bool is_still_pending(const Request&) { return false; }
+  // Discards the batch: its context is about to end, so its time will not be asked for.
   virtual void drop(Batch&) {}
 };
 

@@ -6,8 +6,8 @@
 
 namespace cuvmm {
 
-// How long a lane's operations take on the device, learnt from those that are done. A guess for
-// what has not been seen, or was crowded out by something else.
+// How long a lane's operations take on the device, learnt from completed ones. A guess for kinds
+// that have not been seen, or that a hash collision has evicted.
 class Estimates {
  public:
   std::uint64_t of(std::uint64_t kind) const {

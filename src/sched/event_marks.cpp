@@ -9,7 +9,7 @@
 
 namespace cuvmm {
 
-// Stays relaxed: what is issued here belongs to no capture of this thread.
+// The capture mode stays relaxed: calls issued on this thread belong to none of its captures.
 void EventMarks::thread_begins() {
   begin_thread_();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -40,10 +40,10 @@ void EventMarks::give_back(CUcontext context, CUevent event) {
   contexts_[context].spare.push_back(event);
 }
 
-// An event on the legacy stream would break a capture, and so could one on any other; also one that
-// begins meanwhile.
+// Recording an event on the legacy stream would break a live capture, and so might one on any other
+// stream. CaptureBlock also keeps captures from beginning meanwhile.
 CUevent EventMarks::record(const Batch& batch) {
-  const Captures::HeldOff held_off{captures_};
+  const Captures::CaptureBlock held_off{captures_};
   if (!held_off.none_lives()) return nullptr;
   const InContext in_context{driver_, batch.context};
   if (!in_context.ok()) return nullptr;
@@ -54,7 +54,7 @@ CUevent EventMarks::record(const Batch& batch) {
   return nullptr;
 }
 
-// What ends a stream waits for its marks, but not for ever.
+// Skips streams that are ending: the call that ends one waits for its marks, but not indefinitely.
 bool EventMarks::record(CUevent event, const Batch& batch) const {
   const StreamTable::Staying staying{streams_};
   const StreamState* stream = streams_.by_id(batch.stream);
@@ -85,7 +85,7 @@ std::optional<std::uint64_t> EventMarks::device_time(Batch& batch) {
   const RelaxedCapture relaxed{driver_};
   const CUresult answer = driver_.cuEventQuery(batch.end);
   if (answer == CUDA_ERROR_NOT_READY) return std::nullopt;
-  if (answer != CUDA_SUCCESS) return 0;  // the context is lost, and the events with it
+  if (answer != CUDA_SUCCESS) return 0;  // the context is lost, and its events with it
   CUevent last_end = nullptr;
   {
     const Holding holding{lock_};
@@ -107,9 +107,9 @@ std::optional<std::uint64_t> EventMarks::device_time(Batch& batch) {
   return static_cast<std::uint64_t>(static_cast<double>(ran) * 1e6);
 }
 
-// A question to the legacy stream would break a capture, as a record would.
-bool EventMarks::is_yet_to_come(const Request& request) {
-  const Captures::HeldOff held_off{captures_};
+// Querying the legacy stream would break a capture, as a record would.
+bool EventMarks::is_still_pending(const Request& request) {
+  const Captures::CaptureBlock held_off{captures_};
   if (!held_off.none_lives()) return false;
   const InContext in_context{driver_, request.context};
   if (!in_context.ok()) return false;

@@ -11,10 +11,10 @@
 
 namespace cuvmm {
 
-// The real driver's side: marks are events with times.
+// The implementation for the real driver: marks are timing events.
 class EventMarks final : public DriverSide {
  public:
-  // `begin_thread` makes the calling thread one of ours.
+  // `begin_thread` registers the calling thread as an internal one.
   EventMarks(const Driver& driver, const Captures& captures, const StreamTable& streams,
              void (*begin_thread)())
       : driver_(driver), captures_(captures), streams_(streams), begin_thread_(begin_thread) {}
@@ -24,10 +24,10 @@ class EventMarks final : public DriverSide {
   bool mark_begin(Batch& batch) override;
   bool mark_end(Batch& batch) override;
   std::optional<std::uint64_t> device_time(Batch& batch) override;
-  bool is_yet_to_come(const Request& request) override;
+  bool is_still_pending(const Request& request) override;
   void drop(Batch& batch) override;
 
-  // Its events are gone with it.
+  // The context's events were destroyed with it.
   void context_ended(CUcontext context);
 
  private:
@@ -44,7 +44,7 @@ class EventMarks final : public DriverSide {
 
   struct OfContext {
     std::vector<CUevent> spare;
-    CUevent last_end = nullptr;  // of the batch that was done last
+    CUevent last_end = nullptr;  // of the batch that completed last
   };
   Lock lock_{LockOrder::Marks};  // guards what follows
   std::unordered_map<CUcontext, OfContext> contexts_;

@@ -9,7 +9,7 @@
 
 namespace cuvmm {
 
-// The first of a stream counts: those that follow are often its consequence.
+// Keeps a stream's first failure: later ones are often its consequences.
 void Failures::add(const Request& request, CUresult answer) {
   CUVMM_LOG(Info, "scheduler: %s was refused when it was issued (CUDA error %d)",
             info(request.call).symbol, static_cast<int>(answer));

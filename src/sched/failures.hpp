@@ -10,17 +10,17 @@
 
 namespace cuvmm {
 
-// What the driver refused after the program had been told that the call was taken. Told once, at
-// the next wait or question that covers it, as errors of the work itself are.
+// Errors of calls that the driver refused after the program had been told that they succeeded. Each
+// is reported once, by the next wait or query that covers it, like an error of the work itself.
 class Failures {
  public:
   void add(const Request& request, CUresult answer);
-  // CUDA_SUCCESS where there was none.
+  // CUDA_SUCCESS if there was none.
   CUresult take_of_stream(StreamId stream);
   CUresult take_of_context(CUcontext context);
   void context_ended(CUcontext context);
 
-  // A context is lost: from then on the driver answers every call itself.
+  // A context is lost: from now on the driver itself answers every call.
   void context_is_lost() { any_lost_.store(true, std::memory_order_release); }
   bool is_any_context_lost() const { return any_lost_.load(std::memory_order_acquire); }
 

@@ -54,7 +54,7 @@ void* Issuer::run_thread(void* issuer) {
   auto* self = static_cast<Issuer*>(issuer);
   const std::string name = "cuvmm-issue-" + std::to_string(self->device_);
   ::pthread_setname_np(::pthread_self(), name.c_str());
-  ::prctl(PR_SET_TIMERSLACK, 1'000UL);  // short sleeps are to be short
+  ::prctl(PR_SET_TIMERSLACK, 1'000UL);  // for accurate short sleeps
   self->run();
   self->abandon_lanes();
   self->has_stopped_.store(1);
@@ -79,8 +79,8 @@ void Issuer::abandon_lanes() {
   for (LaneState& state : lane_states_) state.lane->abandon();
 }
 
-// Stays awake for a moment, since work often comes at once; then sleeps, briefly while something
-// is in flight or has to wait.
+// Spins for a moment, since work often comes soon, then sleeps; only briefly while something is in
+// flight or waiting.
 void Issuer::rest(std::uint32_t& idle) {
   if (++idle < looks_before_sleep && waiting_.empty()) {
     __builtin_ia32_pause();
@@ -185,19 +185,19 @@ bool Issuer::step() {
   if (trace_is_on()) [[unlikely]]
     trace_decided(*next->lane, *next->lane->first(), device_, candidates_.size(), policy_.load());
   issue(*next, now);
-  waiting_.clear();  // something was done: nobody is known to wait
+  waiting_.clear();  // stale once something has been issued
   return true;
 }
 
-// The program was told that it has its order, and what it queued since relies on it. Where the
-// driver refuses to keep it, waiting here does; not for ever, since what is waited for may itself
-// wait for what is queued.
+// The program was told that this ordering holds, and what it has queued since relies on that. If
+// the driver refuses the record or wait, the thread keeps the order by waiting here itself; but not
+// indefinitely, since the awaited work may in turn wait for queued operations.
 void Issuer::has_failed(const Request& request, CUresult answer) {
   failures_.add(request, answer);
   if (request.event_use == EventUse::None) return;
   FutexWord nothing_changes{0};
   const std::uint64_t until = now_ns() + longest_to_keep_order_ns;
-  while (side_.is_yet_to_come(request) && !stops_.load() && now_ns() < until) {
+  while (side_.is_still_pending(request) && !stops_.load() && now_ns() < until) {
     wait_while(nothing_changes, 0, Duration{50});
   }
 }

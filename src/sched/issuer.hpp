@@ -14,8 +14,8 @@
 
 namespace cuvmm {
 
-// One device's issuing thread: chooses among the lanes that have something, and calls the driver.
-// It never waits for work of the device, only looks; but for a refused record or wait.
+// One device's issuing thread: it chooses among the lanes that have operations ready, and calls the
+// driver. It polls the device and never waits for its work, except after a refused record or wait.
 class Issuer {
  public:
   Issuer(int device, DriverSide& side, Failures& failures, const ScheduleSettings& settings,
@@ -24,39 +24,39 @@ class Issuer {
   Issuer& operator=(const Issuer&) = delete;
   ~Issuer();
 
-  // Its thread runs until stop(), which waits for it no longer than that. What is not issued then,
-  // its lanes lose.
+  // start() starts the thread, and stop() waits for it to end, for at most `at_most`. Operations
+  // not issued by then are lost, and their lanes abandoned.
   Result<void> start();
-  // From here on nobody is held back: all that is submitted is issued as fast as the driver takes
-  // it.
+  // Ends pacing: from now on every operation is issued as fast as the driver accepts it.
   void end_pacing() { pacing_has_ended_.store(true); }
   bool stop(Duration at_most);
 
-  // Until its client has ended and nothing of it is in flight.
+  // Adds a lane, which stays until its client has ended and none of its operations is in flight.
   void add(Lane& lane);
 
-  // The context is about to end: no mark and no thread of ours stays in it.
+  // The context is about to end: removes all marks, and the issuing thread, from it.
   void leave_context(CUcontext context);
 
-  // After an operation was published.
+  // Call after publishing an operation.
   void look_at(const Lane& lane, std::uint64_t number) {
     const std::uint32_t sleeps = sleeps_.load(std::memory_order_seq_cst);
     if (sleeps != 0 && lane.issued() + 1 == number) wake();
   }
   void wake();
 
-  // A caller whose turn it is calls the driver himself, and then says what he did.
+  // A caller whose turn it is makes the driver call itself, and reports the batch when it has
+  // finished.
   void caller_begins() { callers_.fetch_add(1, std::memory_order_acq_rel); }
   void caller_is_done(const Batch& batch, bool is_marked);
 
-  // What is issued gets its marks, so that none comes behind a wait of the program's as if it were
-  // work. Not for long.
+  // Waits briefly until the issued operations have their marks, so that no mark is recorded behind
+  // one of the program's waits and counts that as work.
   void wait_for_marks();
 
-  // What the thread is in the driver with; nullptr where it is not. And since when.
+  // The driver call that the thread is in, and since when; nullptr if it is in none.
   const char* call_in_progress(std::uint64_t& since) const;
 
-  // One step of the thread, for tests without one: true where something was issued.
+  // One step of the thread, for tests that run without it. True if something was issued.
   bool step();
 
  private:
@@ -106,7 +106,7 @@ class Issuer {
   std::atomic<std::uint64_t> call_since_{0};
   static constexpr std::uint32_t no_call_now = ~std::uint32_t{0};
 
-  std::atomic<std::uint64_t> batches_{0};  // opened and closed; odd while one is open
+  std::atomic<std::uint64_t> batches_{0};  // openings plus closings; odd while one is open
 
   FutexWord contexts_left_{0};
   std::atomic<bool> has_news_{false};
@@ -116,7 +116,7 @@ class Issuer {
   std::vector<CUcontext> to_leave_;
   std::uint32_t leaves_asked_for_ = 0;
 
-  // Of the issuing thread alone.
+  // The members below belong to the issuing thread.
   std::list<LaneState> lane_states_;
   struct Waiting {
     LaneState* state;
@@ -125,15 +125,15 @@ class Issuer {
   std::vector<Waiting> waiting_;
   std::vector<Candidate> candidates_;
   std::deque<Batch> flying_;
-  Batch batch_;  // open where it has a lane
+  Batch batch_;  // open if it has a lane
   CUcontext current_ = nullptr;
   std::uint32_t in_flight_ = 0;
-  bool is_paced_ = false;  // what was issued last, by what others have in flight
+  bool is_paced_ = false;  // whether the last choice was paced by the work of all lanes
   std::uint64_t in_flight_ns_ = 0;
   std::uint64_t share_of_last_ = 0;
   std::uint64_t turns_ = 0;
-  std::uint64_t progress_at_ = 0;  // something was issued or done, or nothing waited
-  std::uint64_t done_at_ = 0;      // something, last; now, where nothing is in flight
+  std::uint64_t progress_at_ = 0;  // last time that something was issued or done, or nothing waited
+  std::uint64_t done_at_ = 0;      // last completion; the current time while nothing is in flight
   std::uint64_t looked_at_ = 0;
   std::uint64_t batch_grew_at_ = 0;
 };

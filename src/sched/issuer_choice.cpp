@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is next: the policy's choice, what has to go before it, and whether it may run ahead.
+// Chooses the next operation: the policy's choice, what must be issued before it, and how far it
+// may run ahead.
 #include <algorithm>
 
 #include "sched/issuer.hpp"
@@ -13,7 +14,7 @@ constexpr std::uint64_t times_patience_beside_others = 50;
 
 }  // namespace
 
-// Who comes back after a while has not saved up a claim to the device.
+// A lane that was idle does not accumulate a claim to the device in that time.
 void Issuer::gather(std::uint64_t now) {
   waiting_.clear();
   candidates_.clear();
@@ -47,9 +48,10 @@ bool Issuer::is_ready(const Operation& operation) const {
                      [](const QueuePosition& position) { return position.is_issued(); });
 }
 
-// The chosen lane's operation may have to come after another lane's: then that one goes first,
-// whatever the policy thinks of it. nullptr where it has to wait for another device's thread, or
-// for an operation that is still being written. Ends, since the one submitted first waits for none.
+// Returns the lane to issue from so that `state` can proceed. If the first operation of the chosen
+// lane depends on another lane, that lane goes first, regardless of policy. nullptr if it has to
+// wait for another device's thread, or for an operation that is still being written. Terminates,
+// since the operation submitted first depends on none.
 LaneState* Issuer::first_needed_by(LaneState& state) {
   LaneState* needed = &state;
   while (needed != nullptr) {
@@ -76,7 +78,7 @@ bool Issuer::keeps_pace(LaneState& state, std::uint64_t now) {
   }
   others.any_higher = highest > state.client().priority();
   Pace pace = pace_of(policy, others, settings_.window);
-  // Who has waited long enough to be worth as much as the highest need not find the device empty.
+  // A lane that has aged to the highest priority need not wait until the device is empty.
   const std::uint64_t waited = now - std::min(now, std::max(first.submitted_at, state.issued_at));
   const auto steps = static_cast<std::uint64_t>(highest - state.client().priority());
   if (others.any_higher && waited > steps * aging_step_ns) pace.of_all = false;
@@ -107,7 +109,7 @@ LaneState* Issuer::decide(std::uint64_t now) {
     LaneState& state = *waiting_[best].state;
     if (LaneState* needed = first_needed_by(state)) {
       if (keeps_pace(state, now)) return needed;
-      break;  // those behind it in the policy's order must not pass it
+      break;  // lanes that the policy ranks lower must not overtake it
     }
     candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(best));
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(best));
@@ -128,14 +130,14 @@ bool Issuer::has_stalled(const LaneState& state, std::uint64_t now) const {
   return now - std::max(progress_at_, state.let_through_at) >= in_ns(settings_.patience);
 }
 
-// Nothing of this lane is done, while others may go on.
+// This lane makes no progress, although others may.
 bool Issuer::has_stalled_beside_others(const LaneState& state, std::uint64_t now) const {
   return state.in_flight != 0 &&
          now - state.done_at >= times_patience_beside_others * in_ns(settings_.patience) &&
          now - state.let_through_at >= in_ns(settings_.patience);
 }
 
-// Longer than what is in flight is known to take.
+// Whether nothing has completed for longer than the work in flight is estimated to take.
 bool Issuer::nothing_is_done(std::uint64_t now) const {
   std::uint64_t longest = 0;
   for (const Batch& batch : flying_) longest = std::max(longest, batch.estimate_ns);
@@ -143,10 +145,11 @@ bool Issuer::nothing_is_done(std::uint64_t now) const {
   return now - done_at_ >= patience + std::min(longest, times_patience_beside_others * patience);
 }
 
-// What is in flight may be waiting for what is not: for a value that another stream writes, or in a
-// host function. Only streams with nothing in flight can help, so only up to them. Or it waits for
-// what a thread does next that waits for the lane: then for all that the lane holds. By and by,
-// since a kernel that takes long looks the same.
+// Work in flight may be waiting for operations not issued yet: for a value that another stream
+// writes, or in a host function. Only an operation on a stream with nothing in flight can help, so
+// the lane is let through up to the first of these. Or work in flight waits for something that a
+// thread does after it has waited for the lane; then all that the lane holds is let through, in
+// growing steps, since a long-running kernel looks the same.
 void Issuer::let_through(LaneState& state, std::uint64_t now) {
   const bool beside_others = has_stalled_beside_others(state, now);
   const auto waiting = static_cast<std::uint32_t>(state.lane->waiting());

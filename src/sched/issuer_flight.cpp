@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was issued and is not known to be done, in batches between marks.
+// Issued operations that are not known to have completed, in batches between marks.
 #include <sched.h>
 
 #include <algorithm>
@@ -18,15 +18,15 @@ constexpr std::uint64_t longest_to_leave_ns = 100'000'000;
 
 }  // namespace
 
-// What goes to one stream without a pause is measured together.
+// Consecutive operations on one stream are measured together.
 void Issuer::join_batch(LaneState& state, const Request& request, std::uint64_t estimate,
                         std::uint64_t now) {
   if (request.stream == nullptr || request.stream->context != request.context) {
     close_batch();
     return;
   }
-  // A record takes no device time, and completes with the work before it on its stream. On the
-  // legacy stream it is a barrier: a mark that came after it would wait for all blocking streams.
+  // A record takes no device time and completes with the preceding work on its stream. On the
+  // legacy stream it is a barrier: a mark after it would wait for all blocking streams.
   if (request.event_use == EventUse::Records) {
     if (request.stream->kind == StreamKind::Legacy) close_batch();
     return;
@@ -36,7 +36,7 @@ void Issuer::join_batch(LaneState& state, const Request& request, std::uint64_t 
                      (!is_paced_ || batch_.estimate_ns + estimate <= in_ns(settings_.window));
   if (!joins) {
     close_batch();
-    // Behind another batch it begins where that one ends.
+    // A batch behind another on its stream begins where that one ends.
     const bool follows = is_in_flight(request.stream->id);
     batch_ = {.lane = state.lane,
               .context = request.context,
@@ -61,7 +61,7 @@ void Issuer::join_batch(LaneState& state, const Request& request, std::uint64_t 
 }
 
 // A mark costs the device some microseconds between two kernels. So a lane that nobody else waits
-// for gets few, while there is work before this batch that hides when more of it comes.
+// for gets few of them, as long as earlier batches keep the device busy.
 bool Issuer::may_grow(std::uint64_t now) const {
   return batch_.lane != nullptr && !is_paced_ && !flying_.empty() &&
          now - batch_grew_at_ < longest_between_ns && !marks_are_wanted_.load();
@@ -80,7 +80,7 @@ void Issuer::close_batch() {
   }
 }
 
-// Batches of one stream are done in order; those of several in any.
+// Batches of one stream complete in order; those of different streams in any order.
 void Issuer::look_at_device(std::uint64_t now) {
   looked_at_ = now;
   for (auto place = flying_.begin(); place != flying_.end();) {
@@ -110,7 +110,7 @@ void Issuer::is_done(Batch& batch, std::uint64_t ran, std::uint64_t now) {
   state->active_at = now;
   state->done_at = now;
   state->next_to_let_through = 1;
-  // What was estimated has been counted when it was issued.
+  // Replaces the estimate, counted at issue, by the measured time.
   state->share_used += state->by_weight(ran);
   state->share_used -= std::min(state->share_used, state->by_weight(batch.estimate_ns));
   if (ran != 0) state->estimates.learn(batch.kind, ran / std::max(1U, batch.operations));
@@ -144,7 +144,7 @@ void Issuer::leave_context(CUcontext context) {
   }
 }
 
-// Its batches are not waited for: they end with it.
+// Does not wait for the context's batches: they end with it.
 void Issuer::leave(CUcontext context) {
   if (batch_.context == context) close_batch();
   for (auto place = flying_.begin(); place != flying_.end();) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the issuing thread says of lanes that have waited too long.
+// Warnings about lanes that have waited too long.
 #include <algorithm>
 
 #include "base/log.hpp"

@@ -8,7 +8,7 @@
 
 namespace cuvmm {
 
-// Bytes of the caller's that are needed after his call has returned. Few of them lie in place.
+// A copy of the caller's bytes that outlives the call. Small ones are stored in place.
 template <std::size_t in_place>
 class KeptBytes {
  public:
@@ -21,7 +21,7 @@ class KeptBytes {
   KeptBytes(const KeptBytes&) = delete;
   KeptBytes& operator=(const KeptBytes&) = delete;
 
-  // False where there was no memory for them.
+  // False if the allocation failed.
   bool ok() const { return size_ <= in_place || far_ != nullptr; }
   std::byte* data() { return far_ != nullptr ? far_.get() : near_; }
   std::size_t size() const { return size_; }

@@ -43,7 +43,7 @@ void KnownKernels::forget_all() {
   taken_.clear();
 }
 
-// Both handles are given to launches; each is known to one of two functions.
+// Launches take either kind of handle; each of the two functions accepts only one kind.
 bool KnownKernels::ask_parameters(CUfunction function, KernelFacts& facts) const {
   for (std::size_t index = 0; index < most_parameters; ++index) {
     std::size_t offset = 0;
@@ -53,7 +53,7 @@ bool KnownKernels::ask_parameters(CUfunction function, KernelFacts& facts) const
       answer =
           driver_.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), index, &offset, &size);
     }
-    if (answer == CUDA_ERROR_INVALID_VALUE) return true;  // there are no more
+    if (answer == CUDA_ERROR_INVALID_VALUE) return true;  // past the last parameter
     if (answer != CUDA_SUCCESS) return false;
     facts.parameters.push_back(
         {static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(size)});

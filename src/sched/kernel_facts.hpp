@@ -11,8 +11,8 @@
 
 namespace cuvmm {
 
-// What is to be known of a kernel in order to launch it later, and to say at once what the driver
-// would refuse.
+// The properties of a kernel needed to launch it later, and to report at once what the driver would
+// refuse.
 struct KernelFacts {
   struct Parameter {
     std::uint32_t offset = 0;
@@ -20,7 +20,7 @@ struct KernelFacts {
   };
   std::vector<Parameter> parameters;
   std::uint32_t parameter_bytes = 0;
-  int most_threads = 0;         // a block
+  int most_threads = 0;         // per block
   int most_dynamic_shared = 0;  // bytes
 };
 
@@ -28,15 +28,15 @@ class KnownKernels {
  public:
   explicit KnownKernels(const Driver& driver) : driver_(driver) {}
 
-  // nullptr where the driver does not know the function, or cannot tell its parameters (before
+  // nullptr if the driver does not know the function, or cannot report its parameters (before
   // 12.4). The function may be a CUkernel.
   std::shared_ptr<const KernelFacts> find(CUfunction function, int device);
-  // Launches, by a number for all that the driver looks at before it takes one: what it has taken
-  // before, it takes again.
+  // Launches that the driver has accepted, keyed by a hash of everything that it checks: it will
+  // accept the same launch again.
   bool was_taken(std::uint64_t launch) const;
   void taken(std::uint64_t launch);
 
-  // Its handle may become another's, or its attributes may change.
+  // Call when a kernel's handle may be reused, or its attributes may change.
   void forget_all();
 
  private:

@@ -37,7 +37,7 @@ Operation* Lane::behind_first(std::size_t further) {
   return operation.is_ready.load(std::memory_order_acquire) ? &operation : nullptr;
 }
 
-// Says that it is issued first and looks for waiters second; who waits does it the other way round.
+// Publishes `issued_` before it checks for waiters; a waiter does the reverse.
 void Lane::first_is_issued() {
   const std::uint64_t number = issued_.load(std::memory_order_relaxed) + 1;
   Operation& operation = at(number);
@@ -75,8 +75,8 @@ bool Lane::wait_until_issued(std::uint64_t number, Duration at_most) {
   return issued() >= number;
 }
 
-// Half of it, so that who fills a lane and who empties it do not wake each other for each
-// operation.
+// Waits until half of the lane is free, so that producer and consumer do not wake each other for
+// every operation.
 bool Lane::wait_for_room(Duration at_most) {
   const std::uint64_t half = std::max<std::uint64_t>(1, capacity_ / 2);
   const std::uint64_t last = submitted();

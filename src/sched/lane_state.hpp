@@ -6,21 +6,21 @@
 
 namespace cuvmm {
 
-// A lane as its issuing thread deals with it.
+// The issuing thread's state of a lane.
 struct LaneState {
   Lane* lane = nullptr;
   Estimates estimates;
   std::uint64_t share_used = 0;  // device time by weight
   std::uint64_t last_turn = 0;
-  std::uint64_t issued_at = 0;  // something of it, last
-  std::uint64_t active_at = 0;  // had something to issue or in flight
-  std::uint64_t done_at = 0;    // something of it, last; now, where nothing is in flight
+  std::uint64_t issued_at = 0;  // time of the last issue
+  std::uint64_t active_at = 0;  // last time it had something to issue or in flight
+  std::uint64_t done_at = 0;    // last completion; the current time while nothing is in flight
   std::uint64_t in_flight_ns = 0;
   std::uint32_t in_flight = 0;    // operations
-  std::uint32_t let_through = 0;  // operations that need not keep the pace
+  std::uint32_t let_through = 0;  // operations exempt from pacing
   std::uint64_t let_through_at = 0;
-  std::uint32_t next_to_let_through = 1;  // of a lane that is waited for; doubles until one is done
-  std::uint64_t warned_of = 0;            // number of the operation that was named
+  std::uint32_t next_to_let_through = 1;  // while a thread waits for it; doubles until one is done
+  std::uint64_t warned_of = 0;            // number of the operation last warned about
 
   const Client& client() const { return lane->client(); }
   std::uint64_t by_weight(std::uint64_t ns) const {

@@ -14,7 +14,7 @@ namespace cuvmm {
 
 class Lane;
 
-// An operation of a lane, by its number there. Numbers begin with 1 and never come twice.
+// An operation, by its lane and its number there. Numbers begin with 1 and are never reused.
 struct QueuePosition {
   Lane* lane = nullptr;
   std::uint64_t number = 0;
@@ -24,31 +24,31 @@ struct QueuePosition {
 
 enum class EventUse : std::uint8_t { None, Records, WaitsFor };
 
-// Whose turn it is to call the driver when the policy has chosen an operation.
+// Who makes the driver call once the policy has chosen the operation.
 enum class IssuedBy : std::uint8_t { Scheduler, Caller };
 
-// What is to be known of a call in order to issue it at its time.
+// What the scheduler needs to know about a call.
 struct Request {
   Call call{};
-  CUcontext context = nullptr;          // that it is to be made in
+  CUcontext context = nullptr;          // to make the call in
   const StreamState* stream = nullptr;  // whose work it is
-  std::uint64_t kind = 0;  // calls of one kind take about as long: a function, a size of copies
+  std::uint64_t kind = 0;  // a function, or a size of copies: calls of one kind take about as long
   Size bytes = 0;
   EventUse event_use = EventUse::None;
   CUevent event = nullptr;
   IssuedBy issued_by = IssuedBy::Scheduler;
-  bool is_after_all = false;  // that any lane holds
+  bool is_after_all = false;  // runs after everything that any lane holds
 };
 
-// A recorded call of the driver.
+// A recorded driver call.
 struct Operation {
   Request request;
   std::uint64_t number = 0;          // in its lane
-  std::uint64_t order = 0;           // of all submissions of the process
+  std::uint64_t order = 0;           // among all submissions of the process
   std::uint64_t submitted_at = 0;    // now_ns()
-  std::vector<QueuePosition> after;  // of other lanes: to be issued before it
+  std::vector<QueuePosition> after;  // operations of other lanes that must be issued first
   RecordedCall action;
-  std::atomic<bool> is_ready{false};  // all of the above is written
+  std::atomic<bool> is_ready{false};  // publishes the fields above
 };
 
 }  // namespace cuvmm

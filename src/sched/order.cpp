@@ -58,8 +58,8 @@ void Order::order_stream(const Request& request, QueuePosition position, QueuePo
   if (stream.context != request.context) note(context.all, position);
 }
 
-// A wait means the record that was last when it was submitted. So a later record has to come after
-// the wait as well.
+// A wait refers to the last record at the time of its submission, so a later record must come after
+// the wait.
 void Order::order_event(const Request& request, QueuePosition position, QueuePositions& after) {
   OfEvent& event = events_[request.event];
   if (!event.record.is_issued() && event.record.lane != position.lane)
@@ -74,7 +74,7 @@ void Order::order_event(const Request& request, QueuePosition position, QueuePos
   event.context = request.stream->context;
 }
 
-// The legacy stream stands for every stream that waits for it.
+// The legacy stream includes the work of every stream that synchronizes with it.
 std::vector<QueuePosition> Order::of_stream(const StreamState& stream) const {
   QueuePositions found;
   const auto own = streams_.find(stream.id);

@@ -8,30 +8,31 @@
 
 namespace cuvmm {
 
-// What is submitted and not issued, seen by streams, events and contexts: from it follows what an
-// operation has to be issued after. Lanes keep the order of their own; this keeps the order between
-// lanes, and tells who waits for a stream or an event what he has to wait for.
+// Tracks submitted but unissued operations by stream, event and context, to determine what each
+// operation must be issued after. A lane keeps the order of its own operations; this keeps the
+// order between lanes, and tells waiters for a stream or an event which operations to wait for.
 //
-// The driver sees calls in the order in which they are issued, and orders the work itself. So all
-// that is needed is that the order of issue agrees with the order of submission wherever the driver
-// would see a difference. Not for several threads at once.
+// The driver sees calls in the order of issue, and orders the work itself. So the order of issue
+// need only agree with the order of submission where the driver would see a difference. Not
+// thread-safe.
 class Order {
  public:
-  // The operation is submitted now. What it has to be issued after, of other lanes.
+  // Registers an operation as submitted. `after` receives the operations of other lanes that must
+  // be issued before it.
   void submitted(const Request& request, QueuePosition position, std::vector<QueuePosition>& after);
 
-  // What has to be issued before a call that is made past the lanes, or before a wait.
+  // The operations to issue before a call that bypasses the lanes, or before a wait.
   std::vector<QueuePosition> of_stream(const StreamState& stream) const;
   std::vector<QueuePosition> before_work_on(const StreamState& stream) const;
   std::vector<QueuePosition> of_event(CUevent event) const;  // its last record
-  std::vector<QueuePosition> users_of(CUevent event) const;  // that, and who waits for it
+  std::vector<QueuePosition> users_of(CUevent event) const;  // its last record and its waits
   std::vector<QueuePosition> of_context(CUcontext context) const;
-  // Graph launches, which may record events that nobody sees.
+  // Graph launches: they may record events without cuvmm seeing it.
   std::vector<QueuePosition> of_graphs() const { return unissued(graphs_); }
 
-  // Recorded by a call that was made past the lanes.
+  // Recorded by a call that bypassed the lanes.
   void recorded_directly(CUevent event, CUcontext context);
-  // The context that it is of; nullptr where it is not known, or the event is shared.
+  // The event's context; nullptr if it is unknown or the event is shared.
   CUcontext context_of(CUevent event) const;
   void event_began(CUevent event, CUcontext context);
   void event_is_shared(CUevent event);
@@ -40,7 +41,7 @@ class Order {
   void context_ended(CUcontext context);
 
  private:
-  using QueuePositions = std::vector<QueuePosition>;  // at most one a lane: its latest
+  using QueuePositions = std::vector<QueuePosition>;  // at most one per lane: the latest
 
   struct OfEvent {
     CUcontext context = nullptr;
@@ -49,8 +50,8 @@ class Order {
     QueuePositions waits;  // for that record
   };
   struct OfContext {
-    QueuePositions legacy;    // work of the legacy stream
-    QueuePositions blocking;  // work of streams that wait for it
+    QueuePositions legacy;    // work on the legacy stream
+    QueuePositions blocking;  // work on streams that synchronize with it
     QueuePositions all;
   };
 

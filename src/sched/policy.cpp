@@ -6,7 +6,7 @@
 namespace cuvmm {
 namespace {
 
-// Far below what the driver takes before it makes the caller wait.
+// Far fewer than the driver accepts before it blocks the caller.
 constexpr std::uint32_t deepest = 256;
 
 std::int64_t aged(const Candidate& candidate, std::uint64_t now) {
@@ -42,8 +42,9 @@ std::size_t choose(Schedule policy, std::span<const Candidate> candidates, std::
   return best;
 }
 
-// Under `priority` one operation of the lower client may be in flight, since it cannot be called
-// back. The others keep the device busy while they are told that something is done: two.
+// Under `priority`, one operation of the lower client may be in flight, since it cannot be
+// recalled. The other policies allow two, which keeps the device busy until a completion is
+// noticed.
 Pace pace_of(Schedule policy, Others others, Duration window) {
   const auto most_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds{window}.count());
   if (policy == Schedule::Priority && others.any_higher) {

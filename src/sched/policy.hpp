@@ -9,37 +9,37 @@
 
 namespace cuvmm {
 
-// A lane that has something to issue, as a policy sees it.
+// A lane with an operation to issue, as a policy sees it.
 struct Candidate {
   int priority = 0;
   int weight = 1;
   std::uint64_t order = 0;          // of its first operation, among all submissions
-  std::uint64_t waiting_since = 0;  // its first operation, as the first
+  std::uint64_t waiting_since = 0;  // since its first operation became the first
   std::uint64_t share_used = 0;     // device time by weight
-  std::uint64_t last_turn = 0;      // when it was chosen last: the number of that choice
+  std::uint64_t last_turn = 0;      // the number of the last choice that fell on it
 };
 
-// Under `priority` a client is worth one step more for each such time that it has waited.
+// Under `priority`, a client gains one priority step for each such time that it has waited.
 inline constexpr std::uint64_t aging_step_ns = 50'000'000;
 
-// Who goes next: an index of `candidates`, which are not none.
-//   fifo         who submitted first
-//   round_robin  who was chosen the longest ago
-//   priority     the highest priority, which grows with waiting
-//   fair         who has had the least of the device for his weight
+// The index in `candidates` of the lane that goes next. `candidates` must not be empty.
+//   fifo         the earliest submission
+//   round_robin  the lane chosen the longest ago
+//   priority     the highest priority, which rises with waiting time
+//   fair         the least device time by weight
 std::size_t choose(Schedule policy, std::span<const Candidate> candidates, std::uint64_t now);
 
-// How far a lane may run ahead of the device, so that a later choice still means something.
+// How far a lane may run ahead of the device, so that later choices still matter.
 struct Pace {
-  std::uint64_t most_ns = 0;           // of device time in flight, as far as it can be estimated
-  std::uint32_t most_operations = 0;   // at the most; one that finds nothing in flight always may
-  std::uint32_t least_operations = 1;  // these may, however long they take
-  bool of_all = false;  // what all lanes have in flight counts, not only that of this one
+  std::uint64_t most_ns = 0;           // estimated device time in flight
+  std::uint32_t most_operations = 0;   // upper limit; with nothing in flight, one is always allowed
+  std::uint32_t least_operations = 1;  // always allowed, however long they take
+  bool of_all = false;                 // counts what all lanes have in flight, not only this one
 };
 
-// What a policy has to know of the other lanes of the device in order to pace one.
+// What a policy needs to know about the device's other lanes to pace one.
 struct Others {
-  bool any_active = false;  // had something to do not long ago
+  bool any_active = false;  // recently had something to do
   bool any_higher = false;  // of a higher priority
 };
 Pace pace_of(Schedule policy, Others others, Duration window);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVTX ranges around what clients wait for and what policies decide, where the header is there when
-// we are built and a profiler when we run. Without a profiler a range is a load and a branch.
+// NVTX ranges around the waits of clients and the decisions of policies; compiled in if the header
+// is present at build time, active if a profiler is attached. Without one, a range costs a load and
+// a branch.
 #pragma once
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
@@ -13,7 +14,7 @@
 namespace cuvmm {
 
 #ifdef CUVMM_HAS_NVTX
-// A profiler says where it is before the program starts.
+// A profiler sets this variable before the program starts.
 inline bool profiler_is_there() {
   static const bool is_there = std::getenv("NVTX_INJECTION64_PATH") != nullptr;
   return is_there;

@@ -10,8 +10,8 @@
 
 namespace cuvmm {
 
-// A call that waits to be made, with its own copy of all that it was given. Lies where it was put
-// and is never moved, so that putting one there allocates nothing.
+// A deferred call with its own copies of its arguments. Constructed in place and never moved, so
+// that recording a call does not allocate.
 class RecordedCall {
  public:
   static constexpr std::size_t most_bytes = 448;
@@ -21,7 +21,7 @@ class RecordedCall {
   RecordedCall(const RecordedCall&) = delete;
   RecordedCall& operator=(const RecordedCall&) = delete;
 
-  // `call()` answers a CUresult.
+  // `call()` returns a CUresult.
   template <class Call>
   void put(Call&& call) {
     using Kept = std::decay_t<Call>;
@@ -35,7 +35,7 @@ class RecordedCall {
 
   CUresult make() { return make_(bytes_); }
 
-  // What it holds is given back.
+  // Destroys the recorded call.
   void clear() {
     if (drop_ != nullptr) drop_(bytes_);
     drop_ = nullptr;

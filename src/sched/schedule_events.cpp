@@ -47,7 +47,7 @@ void trace_issued(const Lane& lane, const Operation& operation, int, std::uint64
   record_event(record);
 }
 
-// One for what went to the stream together, by the last of it.
+// One event per batch, under the number of its last operation.
 void trace_completed(const Lane& lane, const Batch& batch, int device, std::uint64_t ran) {
   CUVMM_TRACE(.event = TraceEvent::Completed, .flags = trace_flag::scheduled,
               .device = static_cast<std::int16_t>(device), .client = number_of(lane.client()),

@@ -9,7 +9,7 @@
 namespace cuvmm {
 namespace {
 
-// A child of a fork has another scheduler, and none of its parent's clients.
+// Names the scheduler too, because a forked child has another one, without its parent's clients.
 struct Binding {
   const Scheduler* scheduler;
   Client* client;
@@ -65,7 +65,7 @@ void Scheduler::park(Duration at_most) {
   }
 }
 
-// A name that is taken gets a number, so that figures and pictures tell the two apart.
+// Appends a number to a name that is taken, so that figures and traces distinguish the two.
 Client& Scheduler::create_client(std::string name, int priority, int weight) {
   const Holding holding{lock_};
   const auto is_taken = [&] {
@@ -178,7 +178,7 @@ Operation* Scheduler::take_place(Lane& lane, const Request& request) {
     }
     const ScheduleRange range{"Client:wait_scheduler"};
     if (!std::exchange(has_waited, true)) lane.client().count_wait_for_room();
-    if (!lane.wait_for_room(settings_.watchdog)) name_who_waits({&lane, lane.issued() + 1});
+    if (!lane.wait_for_room(settings_.watchdog)) warn_of_long_wait({&lane, lane.issued() + 1});
   }
 }
 
@@ -187,11 +187,11 @@ void Scheduler::wait_for(const QueuePosition& position) {
   const ScheduleRange range{"Client:wait_scheduler"};
   while (!position.lane->wait_until_issued(position.number, settings_.watchdog)) {
     if (position.lane->is_abandoned()) return;
-    name_who_waits(position);
+    warn_of_long_wait(position);
   }
 }
 
-void Scheduler::name_who_waits(const QueuePosition& position) {
+void Scheduler::warn_of_long_wait(const QueuePosition& position) {
   const Lane& lane = *position.lane;
   std::uint64_t since = 0;
   const Issuer* issuer = issuer_of(lane.device());

@@ -8,14 +8,14 @@
 
 namespace cuvmm {
 
-// Whether a call was taken. Where it was not, the caller makes it himself, once what it has to come
-// after has been issued.
+// Whether the scheduler took a call. If it did not, the caller makes the call itself, once
+// everything that must come before it has been issued.
 enum class Taken : std::uint8_t { No, Yes };
 
-// Clients submit operations; a thread a device issues them by policy.
+// Clients submit operations; one thread per device issues them by policy.
 //
-// Everything may be called from any thread, but for the issuing ones. While it takes
-// nothing, calls are passed on.
+// Thread-safe, but must not be called from the issuing threads. While it does not accept, calls are
+// passed on.
 class Scheduler {
  public:
   Scheduler(DriverSide& side, const ScheduleSettings& settings);
@@ -28,27 +28,28 @@ class Scheduler {
   void set_policy(Schedule policy) { policy_.store(policy); }
 
   void accept() { accepts_.store(true); }
-  // Takes nothing from here on, and has issued all that it has taken when it returns.
+  // Takes no more calls. When it returns, everything taken has been issued.
   void stop_accepting();
-  // At the process' end: takes nothing, and its threads stay out of the driver. Waits no longer
-  // than that for what has been taken.
+  // For the end of the process: takes no more calls and keeps its threads out of the driver. Waits
+  // at most `at_most` for the calls already taken.
   void park(Duration at_most);
 
   Client& create_client(std::string name, int priority, int weight);
-  // All that it has submitted has been issued when it returns. Its threads have no client then.
+  // When it returns, everything that the client submitted has been issued. Threads bound to it fall
+  // back to the client for all threads, if any.
   void end_client(Client& client);
   std::vector<Client*> clients() const;
-  // nullptr where there is none such, or it has ended.
+  // nullptr if there is no such client, or it has ended.
   Client* client(ClientId id) const;
 
-  // The client that this thread was bound to, else that of all threads; nullptr where there is
+  // The client that this thread is bound to, else the one for all threads; nullptr if there is
   // none.
   Client* client_of_this_thread() const;
   void bind_this_thread(Client* client);
   void bind_all_threads(Client* client) { of_all_threads_.store(client); }
 
-  // Takes the call, or waits until the client's lane has room for it. `call()` will be made on the
-  // issuing thread, in request.context.
+  // Takes the call, waiting while the client's lane is full. `call()` will run on the issuing
+  // thread, in request.context.
   template <class Call>
   Taken submit(Client& client, const Request& request, Call&& call) {
     const ScheduleRange range{"Client:submit_kernel"};
@@ -60,7 +61,7 @@ class Scheduler {
     return Taken::Yes;
   }
 
-  // Waits until the policy lets this call go. The caller then makes it himself, within the turn.
+  // Waits until the policy chooses this call. The caller then makes it within the turn's lifetime.
   class Turn {
    public:
     Turn(Scheduler& scheduler, Client& client, Request request);
@@ -68,7 +69,7 @@ class Scheduler {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    // False where the caller has to see to the order himself.
+    // False if the caller must keep the order itself.
     bool was_taken() const { return issuer_ != nullptr; }
 
    private:
@@ -78,15 +79,15 @@ class Scheduler {
     bool is_marked_ = false;
   };
 
-  // What has to be issued before something else may happen: until it is.
+  // Each waits until the operations that must precede something else have been issued.
   void settle_stream(const StreamState& stream);  // its work
   void settle_before_work_on(const StreamState& stream);
   void settle_event(CUevent event, bool with_waits);
   void settle_context(CUcontext context);
   void settle_graphs();
   void settle_all();
-  bool settle_all(std::uint64_t until);  // false where that was not so by then
-  // And what is issued has been marked: nothing of ours follows it into a stream.
+  bool settle_all(std::uint64_t until);  // false if they were not issued by then
+  // Waits until issued operations have their marks, so that no mark of ours enters a stream later.
   void wait_for_marks();
 
   bool has_unissued(const StreamState& stream) const;
@@ -94,19 +95,19 @@ class Scheduler {
 
   Failures& failures() { return failures_; }
 
-  // Order's notifications.
+  // Notifications for Order.
   CUcontext context_of(CUevent event) const;
   void event_began(CUevent event, CUcontext context);
   void event_recorded_directly(CUevent event, CUcontext context);
-  // Other processes record it or wait for it: it is never queued.
+  // Other processes record it or wait for it, so its operations are never queued.
   void event_is_shared(CUevent event);
   void event_ended(CUevent event);
   void stream_ended(const StreamState& stream);
-  void context_ends(CUcontext context);  // before the driver hears of it
+  void context_ends(CUcontext context);  // before the driver is called
   void context_ended(CUcontext context);
 
  private:
-  std::vector<QueuePosition> last_positions() const;  // of all lanes; under the lock
+  std::vector<QueuePosition> last_positions() const;  // of all lanes; requires the lock
   std::vector<QueuePosition> refuse_from_here();
   Lane* lane_of(Client& client, int device);
   Lane* make_lane(Client& client, int device);
@@ -126,7 +127,7 @@ class Scheduler {
   void wait_for(const std::vector<QueuePosition>& positions) {
     for (const QueuePosition& position : positions) wait_for(position);
   }
-  void name_who_waits(const QueuePosition& position);
+  void warn_of_long_wait(const QueuePosition& position);
 
   DriverSide& side_;
   const ScheduleSettings settings_;
@@ -138,7 +139,7 @@ class Scheduler {
 
   mutable Lock lock_{LockOrder::Schedule};  // guards what follows
   Order order_;
-  std::vector<std::unique_ptr<Client>> clients_;  // ended ones too, since lanes are asked about
+  std::vector<std::unique_ptr<Client>> clients_;  // also ended ones: their lanes may be queried
   std::vector<std::unique_ptr<Issuer>> owned_issuers_;
   std::uint64_t last_order_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for what is submitted to be issued, and what is learnt of streams and events.
+// Waits for submitted operations to be issued, and passes notifications on to Order.
 #include <algorithm>
 #include <chrono>
 #include <mutex>

@@ -9,12 +9,12 @@ namespace cuvmm {
 struct ScheduleSettings {
   Schedule policy = Schedule::Fifo;
   Duration window{50};
-  // Operations that a lane holds before submission waits.
+  // The number of operations that a lane holds before submission blocks.
   std::size_t capacity = 512;
-  // What is in flight may wait for what is not issued yet. After this long without anything being
-  // done, work of other streams is let through.
+  // Work in flight may depend on operations not issued yet. After this long without progress, work
+  // on other streams is let through.
   Duration patience{5'000};
-  // What has waited so long is named in the log.
+  // A wait this long is logged.
   Duration watchdog{10'000'000};
 };
 

@@ -18,8 +18,9 @@ Error refused(Refusal why) {
 
 }  // namespace
 
-// One conversation at a time. Once an answer did not come in time it may come later, and be taken
-// for another: such a connection only keeps what it brought.
+// One conversation at a time. After a timeout, the late answer could be mistaken for the answer to
+// a later request, so such a connection asks for nothing more; it only keeps the grants it already
+// brought.
 struct Borrower::Owner {
   Lock lock{LockOrder::IpcSession};  // guards what follows
   std::optional<Session> session;
@@ -82,7 +83,7 @@ Result<CUdeviceptr> Borrower::open(const IpcHandle& handle, CUcontext context) {
   return now.record->address();
 }
 
-// Not under the lock: it may take as long as the other process does.
+// Runs without the lock, since the other process may take its time.
 Result<Borrower::Held> Borrower::bring(const IpcHandle& handle, CUcontext context) {
   const Deadline until = Deadline::after(patience_);
   const AccessSet who = memory_.access_to(context);
@@ -127,7 +128,7 @@ Result<Imported> Borrower::fetch(const IpcHandle& handle, Held& held, Deadline u
   return imported;
 }
 
-// Unmapped first: from the release on the memory may be somebody else's.
+// Unmaps first: after the release the memory may belong to someone else.
 void Borrower::release(Held held) {
   held.mapped.reset();
   Owner& owner = *held.owner;
@@ -150,7 +151,7 @@ Borrower::All::iterator Borrower::find(CUdeviceptr address) {
   });
 }
 
-// The lock is not held while the driver and the owner are asked.
+// Releases the lock while it calls the driver and the owner.
 void Borrower::end(All::iterator opened, Holding& holding) {
   const Key key = opened->first;
   Opened& leaving = opened->second;

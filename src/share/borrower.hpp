@@ -13,32 +13,31 @@
 
 namespace cuvmm::share {
 
-// Memory of other processes that this one has opened by IPC handles: counted for each context, and
-// at one address as long as it is open there. Everything may be called from any thread; a process
-// that does not answer holds up those who wait for it, for as long as their patience, and no
-// others.
+// Memory of other processes that this process has opened through IPC handles. Each context counts
+// its opens; memory stays at one address in a context until its last close. Thread-safe. A process
+// that does not answer delays only the threads that wait for it, for at most `patience`.
 class Borrower {
  public:
-  // `patience`: with a process that does not answer. Answering takes microseconds, but one that is
-  // stopped may be continued.
+  // `patience`: how long to wait for a process that does not answer. An answer takes microseconds,
+  // but a stopped process may yet be continued.
   Borrower(const Driver& driver, Memory& memory, Duration patience)
       : driver_(driver), memory_(memory), patience_(patience) {}
-  // What is still open is unmapped.
+  // Unmaps whatever is still open.
   ~Borrower();
   Borrower(const Borrower&) = delete;
   Borrower& operator=(const Borrower&) = delete;
 
   Result<CUdeviceptr> open(const IpcHandle& handle, CUcontext context);
-  // NotFound where nothing opened begins there.
+  // NotFound if no opened memory begins there.
   Result<void> close(CUdeviceptr address);
 
-  // The driver has taken the context down, and nothing of it can be waited for.
+  // Call after the driver has destroyed the context, when its work can no longer be waited for.
   void context_ended(CUcontext context);
-  // Other devices than before may use the context's memory.
+  // The set of devices that may use the context's memory has changed.
   Result<void> access_changed(CUcontext context);
 
  private:
-  struct Owner;  // the connection to a process that memory was opened of
+  struct Owner;  // the connection to an exporting process
   struct Key {
     std::uint64_t instance;
     std::uint64_t memory;
@@ -46,7 +45,7 @@ class Borrower {
     auto operator<=>(const Key&) const = default;
   };
   enum class State : std::uint8_t { Opening, Open, Closing };
-  // What it takes to have memory open.
+  // The resources behind opened memory.
   struct Held {
     std::shared_ptr<Owner> owner;
     std::uint64_t grant = 0;
@@ -75,7 +74,7 @@ class Borrower {
   Lock lock_{LockOrder::IpcOpened};  // guards what follows
   Condition changed_;
   All all_;
-  std::map<std::uint64_t, std::shared_ptr<Owner>> owners_;  // by instance, as long as they answer
+  std::map<std::uint64_t, std::shared_ptr<Owner>> owners_;  // by instance, while they answer
   RecordPool<PlainAllocation> records_;
 };
 

@@ -24,7 +24,7 @@ struct Buffer::BufferMapping {
   explicit BufferMapping(Reservation&& addresses)
       : reservation(std::move(addresses)), mapping(Mapping::of(reservation)) {}
   Reservation reservation;
-  Mapping mapping;  // ends first
+  Mapping mapping;  // destroyed first
 };
 
 void Buffer::BufferMappingEnd::operator()(BufferMapping* place) const {
@@ -47,7 +47,7 @@ Result<Buffer> Buffer::create(const Driver& driver, const BufferSettings& settin
   TRY(need(driver, settings.device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
            "the device has no virtual memory management"));
   TRY(need(driver, settings.device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-           "the device gives no memory away by file descriptor"));
+           "the device cannot export memory by file descriptor"));
   const Location where = Location::device(settings.device);
   const Size granule = TRY(granularity_of(driver, where));
   if (settings.size == 0) return Error::invalid(making, "of no bytes");
@@ -92,7 +92,7 @@ Result<Fd> Buffer::export_fd(std::size_t chunk) const {
 Result<Granted> Buffer::grant(std::size_t first, std::size_t count, GrantAccess access,
                               std::uint64_t tag) const {
   if (count == 0 || first >= chunks_.size() || count > chunks_.size() - first) {
-    return Error::invalid("grant memory", "chunks that are not there");
+    return Error::invalid("grant memory", "no such chunks");
   }
   const auto from = static_cast<std::ptrdiff_t>(first);
   const auto end = from + static_cast<std::ptrdiff_t>(count);

@@ -13,15 +13,15 @@ namespace cuvmm::share {
 struct BufferSettings {
   int device = 0;
   Size size = 0;        // rounded up to chunks
-  Size chunk_size = 0;  // the steps that grants are made in; 0: one chunk for all of it
+  Size chunk_size = 0;  // the granularity of grants; 0: one chunk for all of it
 };
 
-// Memory of a device that this process shares with others: chunks in a row, in steps of which it is
-// granted, since the driver maps no part of a chunk. Counts against `store`'s limit where one is
-// given.
+// Device memory that this process shares with others, as a row of chunks. Grants are whole chunks,
+// since the driver cannot map part of one. Counts against the limit of `store`, if given.
 class Buffer {
  public:
-  // NotSupported where the device maps no memory, or gives none away by file descriptor.
+  // NotSupported if the device has no virtual memory management or cannot export memory as a file
+  // descriptor.
   static Result<Buffer> create(const Driver& driver, const BufferSettings& settings,
                                ChunkStore* store = nullptr);
 
@@ -30,12 +30,12 @@ class Buffer {
   Size chunk_size() const { return chunk_size_; }
   std::size_t chunk_count() const { return chunks_.size(); }
 
-  // All of it at addresses of this process, for its device. Once.
+  // Maps the whole buffer in this process for its device. At most once.
   Result<CUdeviceptr> map();
-  CUdeviceptr address() const;  // 0 before that
+  CUdeviceptr address() const;  // 0 before map()
 
   Result<Fd> export_fd(std::size_t chunk) const;
-  // So many chunks from that one on; InvalidArgument where it has not got them.
+  // Grants `count` chunks from `first` on; InvalidArgument if the buffer has fewer.
   Result<Granted> grant(std::size_t first, std::size_t count, GrantAccess access,
                         std::uint64_t tag = 0) const;
 
@@ -52,7 +52,7 @@ class Buffer {
   Size granule_;
   Size chunk_size_;
   std::vector<ChunkRef> chunks_;
-  std::vector<std::shared_ptr<KeptFile>> files_;  // of each
+  std::vector<std::shared_ptr<KeptFile>> files_;  // one per chunk
   std::unique_ptr<BufferMapping, BufferMappingEnd> place_;
 };
 

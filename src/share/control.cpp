@@ -20,34 +20,34 @@ constexpr const char* control_prefix = "control-";
 constexpr const char* controlling = "control a process";
 constexpr const char* serving = "serve a control request";
 
-// With a peer that connects and says nothing.
+// How long to wait for a peer that connects and sends nothing.
 constexpr Duration patience{2'000'000};
-constexpr std::size_t most_visitors = 64;  // at a time; others wait to be let in
+constexpr std::size_t most_visitors = 64;  // at a time; others wait in the backlog
 
-// Once resumed a process may come to its end before that has been said.
-constinit std::atomic<pid_t> tells_of_resuming{0};  // which process: a forked child tells nobody
+// A resumed process may exit before its answer has been sent; the destructor below waits for that.
+constinit std::atomic<pid_t> resume_answer_pending{0};  // by pid, so that a forked child does not wait
 
-class TellsOfResuming {
+class PendingResumeAnswer {
  public:
-  explicit TellsOfResuming(const ControlRequest& request) {
-    if (request.what == ControlWhat::Resume) tells_of_resuming.store(::getpid());
+  explicit PendingResumeAnswer(const ControlRequest& request) {
+    if (request.what == ControlWhat::Resume) resume_answer_pending.store(::getpid());
   }
-  ~TellsOfResuming() { tells_of_resuming.store(0); }
-  TellsOfResuming(const TellsOfResuming&) = delete;
-  TellsOfResuming& operator=(const TellsOfResuming&) = delete;
+  ~PendingResumeAnswer() { resume_answer_pending.store(0); }
+  PendingResumeAnswer(const PendingResumeAnswer&) = delete;
+  PendingResumeAnswer& operator=(const PendingResumeAnswer&) = delete;
 };
 
-[[gnu::destructor]] void end_when_it_is_told() {
+[[gnu::destructor]] void wait_for_resume_answer() {
   const auto until = Deadline::after(patience);
-  while (tells_of_resuming.load() == ::getpid() && !until.is_over()) ::poll(nullptr, 0, 1);
+  while (resume_answer_pending.load() == ::getpid() && !until.is_over()) ::poll(nullptr, 0, 1);
 }
 
-// Distinct among processes that run, whatever namespace each is of.
+// Unique among running processes, across pid namespaces.
 std::string name_of(pid_t process) {
   return control_prefix + std::to_string(process) + "-" + std::to_string(namespace_of_processes());
 }
 
-// One packet, of just that size. Nothing where none has come yet.
+// Receives one packet of exactly the size of `Words`; nothing if none has arrived yet.
 template <class Words>
 Result<std::optional<Words>> received(const Fd& socket, const char* doing) {
   Words words;
@@ -94,11 +94,11 @@ ControlAnswer refusal(const char* why) {
 }
 
 struct Reached {
-  pid_t process = 0;  // as it is numbered here; 0 where it is not visible here
+  pid_t process = 0;  // in our namespace; 0 if it is not visible here
   Fd socket;
 };
 
-// Everybody who listens in our folders.
+// Every process that listens in our folders.
 std::vector<Reached> reach_everybody(Deadline until) {
   std::vector<Reached> everybody;
   for (const std::string& path : folders_to_search()) {
@@ -124,7 +124,7 @@ Result<Fd> reach(pid_t process, Deadline until) {
         return Error{.kind = ErrorKind::NotFound, .doing = controlling};
       });
   if (by_name.ok()) return socket;
-  // It may run in a namespace within ours, where it has another number.
+  // It may run in a child namespace of ours, where its pid differs.
   for (Reached& one : reach_everybody(until)) {
     if (one.process == process) return std::move(one.socket);
   }
@@ -184,7 +184,7 @@ void ControlSocket::listen_to_visitors() {
 void ControlSocket::wait_for_visitors(Deadline until) const {
   std::vector<pollfd> waited{{listening_.socket().number(), POLLIN, 0}};
   for (const Visitor& visitor : visitors_) waited.push_back({visitor.socket.number(), POLLIN, 0});
-  // Those who say nothing are dropped in time, though nothing else happens.
+  // Wakes up regularly, so that silent visitors are dropped in time.
   const int longest = visitors_.empty() ? until.milliseconds_left() : 100;
   ::poll(waited.data(), waited.size(), std::min(longest, until.milliseconds_left()));
 }
@@ -199,7 +199,7 @@ void ControlSocket::serve(const Answering& answer, Deadline until) {
     if (next != visitors_.end()) {
       const Visitor visitor = std::move(*next);
       visitors_.erase(next);
-      const TellsOfResuming telling{*visitor.asks};
+      const PendingResumeAnswer telling{*visitor.asks};
       give(visitor.socket.file(),
            visitor.asks->version == control_version
                ? answer(*visitor.asks, [&] { return is_still_wanted(visitor.socket, answer); })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process is told from outside to pause and to resume: over a socket of its own, in the
-// folder of its user alone, by those who run as that user.
+// The control protocol: another process of the same user tells this one to pause or resume, over a
+// socket in that user's private folder.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ namespace cuvmm::share {
 enum class ControlWhat : std::uint32_t { Pause = 1, Resume = 2, State = 3 };
 
 namespace control_flag {
-inline constexpr std::uint32_t strict = 0x1;  // Pause: refuse where some memory cannot leave
-inline constexpr std::uint32_t partly = 0x2;  // Resume: go on with what came back
+inline constexpr std::uint32_t strict = 0x1;  // Pause: refuse if some memory cannot leave
+inline constexpr std::uint32_t partly = 0x2;  // Resume: continue with the memory that came back
 }  // namespace control_flag
 
 inline constexpr std::uint32_t control_version = 3;
@@ -36,43 +36,42 @@ struct ControlAnswer {
   std::uint32_t version = control_version;
   ControlOutcome outcome = ControlOutcome::Refused;
   std::uint64_t moved = 0;   // bytes
-  std::uint64_t stayed = 0;  // bytes that cannot leave, or did not come back
+  std::uint64_t stayed = 0;  // bytes that could not leave, or did not come back
   std::uint64_t took_us = 0;
-  std::uint64_t held_us = 0;    // of that, with the program standing still
-  std::uint64_t drain_us = 0;   // of took_us: until no call and no work was under way,
-  std::uint64_t host_us = 0;    // until memory of the host was there and pinned,
-  std::uint64_t copies_us = 0;  // until copies were done,
+  std::uint64_t held_us = 0;    // of took_us: while the program stood still
+  std::uint64_t drain_us = 0;   // of took_us: until no call and no work was in flight,
+  std::uint64_t host_us = 0;    // until host memory was allocated and pinned,
+  std::uint64_t copies_us = 0;  // until copies finished,
   std::uint64_t maps_us = 0;    // mapping and unmapping,
-  std::uint64_t chunks_us = 0;  // taking memory of the devices and giving it back
-  std::uint64_t ready = 0;      // bytes that the host has pinned for the next time
+  std::uint64_t chunks_us = 0;  // allocating and releasing device memory
+  std::uint64_t ready = 0;      // host bytes kept pinned for the next pause
   std::uint32_t is_paused = 0;
   std::uint32_t reserved = 0;
-  std::array<char, 256> text{};  // why it was refused, or why something stayed
+  std::array<char, 256> text{};  // why it was refused, or why some memory stayed
 
   void say(const std::string& words);
 };
 
-// The receiving side. It does nothing by itself: the caller of serve() gives it
-// the time.
+// The receiving side. It has no thread of its own: it runs inside serve().
 class ControlSocket {
  public:
-  // Whether what is asked for is still wanted: who asked is there, and nobody has asked for the
-  // opposite. Long steps ask now and then; other peers are answered meanwhile.
+  // Whether the request is still wanted: its sender is still connected, and nobody has requested
+  // the opposite. Long steps call it from time to time; it also answers other peers.
   using StillWanted = std::function<bool()>;
   using Answering = std::function<ControlAnswer(const ControlRequest&, const StillWanted&)>;
 
   static Result<ControlSocket> open();
-  // Answers peers one after the other until that time. One that is not let in gets nothing.
+  // Answers peers one at a time until the deadline. A peer that is not admitted gets no answer.
   void serve(const Answering& answer, Deadline until);
 
-  // Takes its file away, at the end of the process that opened it.
+  // Removes the socket's file. For the end of the process that opened it.
   void remove() const { listening_.remove_file(); }
 
  private:
   struct Visitor {
     OwnFd socket;
     std::uint64_t came_us = 0;
-    std::optional<ControlRequest> asks = {};  // once it has said it
+    std::optional<ControlRequest> asks = {};  // once received
   };
 
   explicit ControlSocket(ListeningSocket listening) : listening_(std::move(listening)) {}
@@ -85,11 +84,11 @@ class ControlSocket {
   std::vector<Visitor> visitors_;
 };
 
-// The other side. The process' number is the one it has here, in whatever namespace it runs.
-// NotFound where it has no such socket.
+// The sending side. `process` is the pid in the caller's namespace, whatever namespace the process
+// runs in. NotFound if it has no control socket.
 Result<ControlAnswer> tell(pid_t process, ControlRequest request, Deadline until);
 
-// Processes of this user that can be told from here. What the dead left is taken away.
+// Processes of this user that can be controlled from here. Removes the sockets of dead processes.
 std::vector<pid_t> controlled_processes();
 
 }  // namespace cuvmm::share

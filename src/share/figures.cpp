@@ -28,7 +28,7 @@ Error gone() {
   return {.kind = ErrorKind::NotFound, .doing = answering, .subject = "the file is gone"};
 }
 
-// Words with a blank between them, as many as fit.
+// The words of the command line, separated by spaces, as many as fit.
 void read_own_command(std::array<char, 256>& place) {
   const Fd file{::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC)};
   if (!file.is_open()) return;
@@ -36,13 +36,14 @@ void read_own_command(std::array<char, 256>& place) {
   if (got > 1) std::replace(place.begin(), place.begin() + got - 1, '\0', ' ');
 }
 
-// Beyond the limit of file sizes a write ends the process by a signal, unless it sees to that.
+// A write beyond RLIMIT_FSIZE would raise SIGXFSZ, which ends the process by default.
 bool may_write(std::size_t bytes) {
   rlimit limit{};
   return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes;
 }
 
-// Put in place as a whole, over what a dead process of the same number left there.
+// Puts the complete file in place atomically, replacing one left by a dead process with the same
+// pid.
 Result<Fd> make_file(const std::string& path, const FiguresLayout& content) {
   constexpr const char* doing = "publish figures";
   if (!may_write(sizeof content)) return Error::invalid(doing, "files may not be so large");
@@ -81,7 +82,7 @@ Result<PublishedFigures> PublishedFigures::publish(const Publisher& publisher) {
   content.publisher = publisher;
   const Fd file = TRY(make_file(path, content));
   const auto identity = FileIdentity::of(file.number());
-  // Not for a child: it has another number, and a file of its own.
+  // A forked child does not inherit the mapping: it publishes a file of its own.
   void* const mapping =
       ::mmap(nullptr, sizeof content, PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
   if (mapping == MAP_FAILED || !identity ||
@@ -110,8 +111,8 @@ PublishedFigures::~PublishedFigures() {
   ::munmap(mapping_, sizeof(FiguresLayout));
 }
 
-// Opened for each answer: a program that closes every descriptor closes none of ours, and none of
-// the program's files is ever taken for this one.
+// Opens the file for each answer, so that a program that closes every descriptor cannot break it,
+// and no file of the program is ever mistaken for this one.
 Result<Fd> PublishedFigures::open_again() const {
   Fd file{::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
   if (!file.is_open() && errno != ENOENT && errno != ELOOP) return system_error(answering);
@@ -125,7 +126,7 @@ Result<std::optional<std::uint32_t>> PublishedFigures::wait_for_question(Duratio
   auto* const question = static_cast<std::byte*>(mapping_) + offsetof(FiguresLayout, question);
   const long woken = ::syscall(SYS_futex, question, FUTEX_WAIT, answered_, &bound, nullptr, 0);
   if (woken != 0 && errno == ETIMEDOUT) return std::optional<std::uint32_t>{};
-  if (woken != 0 && errno == EFAULT) return gone();  // cut off
+  if (woken != 0 && errno == EFAULT) return gone();  // the file was truncated
   if (woken != 0 && errno != EAGAIN && errno != EINTR) return system_error("wait to be asked");
   const Fd file = TRY(open_again());
   std::uint32_t asked = 0;
@@ -150,7 +151,7 @@ Result<void> PublishedFigures::answer(Figures figures, std::uint32_t question) {
   return {};
 }
 
-// A forked child that ends must not take its parent's.
+// A forked child must not remove its parent's file when it ends.
 void PublishedFigures::remove() const {
   if (process_ == ::getpid()) ::unlink(path_.c_str());
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's memory counts, published to its user's processes (`cuvmm top`): a file in the
-// folder of that user alone. Nothing is written while nobody asks. Who looks raises the question's
-// number and wakes the process, which writes its answer behind the same number.
+// A process's memory counts, published to other processes of its user (`cuvmm top`) through a file
+// in that user's private folder. Nothing is written until someone asks: a reader increments the
+// question number and wakes the process, which writes its answer under the same number.
 //
-// Both sides read and write the file by system calls and map it only to wait and to wake: a file
-// that somebody cuts off then fails a call, and kills nobody.
+// Both sides read and write the file by system calls and map it only to wait and to wake, so that
+// truncating the file makes a call fail instead of killing a process.
 #pragma once
 
 #include <sys/types.h>
@@ -21,28 +21,40 @@
 
 namespace cuvmm::share {
 
-inline constexpr std::uint32_t figures_version = 2;
+inline constexpr std::uint32_t figures_version = 3;
 
-// Bytes, as the counters of the same names have them.
+// Byte counts, with the meanings of the counters of the same names.
 struct DeviceFigures {
   std::uint32_t ordinal = 0;
   std::uint32_t reserved = 0;
   Size memory = 0;          // of the card
   Size limit = 0;           // all ones: none
-  Size requested_live = 0;  // what the program asked for and holds
-  Size cached = 0;          // held, and nobody's
-  Size physical = 0;        // held of the device
+  Size requested_live = 0;  // requested by the program and not freed
+  Size cached = 0;          // held, but not in use
+  Size physical = 0;        // physical memory of the device
   Size spilled = 0;         // in use elsewhere
-  std::uint64_t moves = 0;  // chunks and blocks, so far
+  std::uint64_t moves = 0;  // chunks and blocks moved so far
   Size moved = 0;
-  std::array<std::uint8_t, 16> uuid{};  // all zero: the driver does not say
+  std::array<std::uint8_t, 16> uuid{};  // all zero: unknown
   std::uint64_t refusals = 0;           // allocations that found no memory, so far
-  Size placed_in = 0;                   // moved to the device because it was used, so far
-  Size placed_out = 0;                  // moved away because it was not
-  Size spilled_hot = 0;                 // spilled, and in use
+  Size placed_in = 0;                   // migrated to the device because it was in use, so far
+  Size placed_out = 0;                  // migrated away because it was not, so far
+  Size spilled_hot = 0;                 // spilled although in use
 };
 
-// Pauses of the whole process so far, or resumes.
+// One arena, or a context's windows.
+struct RegionFigures {
+  std::uint32_t device = 0;  // its ordinal
+  std::uint32_t blocks = 0;
+  std::array<char, 40> what{};  // zero-terminated
+  Size held = 0;                // physical memory, on the device and elsewhere
+  Size used = 0;                // by live blocks
+  Size cached = 0;              // by freed blocks kept for the next allocation of their size
+  Size spilled = 0;             // part of `held`
+  Size reserved = 0;            // addresses
+};
+
+// All pauses of the process so far, or all resumes.
 struct PauseFigures {
   static constexpr std::array<std::uint64_t, 8> bounds_us{
       10'000, 30'000, 100'000, 300'000, 1'000'000, 3'000'000, 10'000'000, 30'000'000};
@@ -53,53 +65,57 @@ struct PauseFigures {
     return bucket;
   }
 
-  std::array<std::uint64_t, bucket_count> counts{};  // the last: longer than all bounds
+  std::array<std::uint64_t, bucket_count> counts{};  // the last bucket: longer than every bound
   std::uint64_t sum_us = 0;
-  Size bytes = 0;  // that were moved
+  Size bytes = 0;  // moved in total
 };
 
 struct Figures {
   static constexpr std::size_t most_devices = 16;
+  static constexpr std::size_t most_regions = 32;
 
-  std::uint32_t checksum = 0;    // of what follows: who reads while it is written reads again
-  std::uint32_t question = 0;    // the one that is answered
+  std::uint32_t checksum = 0;    // of the rest, so that a reader notices a write in progress
+  std::uint32_t question = 0;    // the question this answers
   std::uint64_t time_us = 0;     // now_us()
-  std::uint32_t is_counted = 0;  // 0: the memory is the driver's, and nobody knows
+  std::uint32_t is_counted = 0;  // 0: the driver manages the memory, so there are no counts
   std::uint32_t device_count = 0;
   std::uint32_t is_paused = 0;
+  std::uint32_t region_count = 0;
+  std::uint32_t regions_left_out = 0;  // the smallest, by `held`
   std::uint32_t reserved = 0;
-  Size paused = 0;  // on the host, of a paused process
+  Size paused = 0;  // bytes on the host while the process is paused
   PauseFigures pauses;
   PauseFigures resumes;
   std::array<DeviceFigures, most_devices> devices{};
+  std::array<RegionFigures, most_regions> regions{};  // those that hold the most first
 };
 
-// Who publishes. Texts end with a zero.
+// The publishing process. Texts are zero-terminated.
 struct Publisher {
   std::uint64_t magic = 0;
   std::uint32_t version = figures_version;
   std::int32_t process = 0;
-  std::uint64_t namespace_of_process = 0;  // its inode: numbers of processes count within one
-  std::uint64_t start_ticks = 0;  // of the process: tells it from a later one of its number
+  std::uint64_t namespace_of_process = 0;  // inode of the pid namespace; pids are unique within one
+  std::uint64_t start_ticks = 0;  // start time, which distinguishes processes that reuse a pid
   std::array<char, 32> library_version{};
   std::array<char, 16> mode{};
   std::array<char, 64> name{};  // VMM_NAME
   std::array<char, 256> command{};
 
-  // This process, but for its mode and version.
+  // Describes this process, except for its mode and library version.
   static Publisher of_this_process();
 };
 
-// The file as it lies on the disk.
+// The layout of the file.
 struct FiguresLayout {
   Publisher publisher;
   std::uint32_t question = 0;
   std::uint32_t reserved = 0;
   Figures answer;
 };
-static_assert(sizeof(FiguresLayout) <= 4096);
+static_assert(sizeof(FiguresLayout) <= 8192);
 
-// The publishing side. It does nothing by itself: the waiting caller gives it the time.
+// The publishing side. It has no thread of its own: it works while the caller waits in it.
 class PublishedFigures {
  public:
   static Result<PublishedFigures> publish(const Publisher& publisher);
@@ -107,13 +123,13 @@ class PublishedFigures {
   PublishedFigures& operator=(PublishedFigures&&) = delete;
   ~PublishedFigures();
 
-  // Until somebody asks, or that long. The question; nothing where nobody asked.
-  // NotFound where the file is gone, or another has its name: nobody can ask any more. Any other
-  // Error may pass: the question stands there still.
+  // Waits until someone asks, for at most `at_most`. Returns the question, or nothing if nobody
+  // asked. NotFound if the file is gone or has been replaced, so nobody can ask again. Any other
+  // Error may be transient: the question is still in the file.
   Result<std::optional<std::uint32_t>> wait_for_question(Duration at_most);
   Result<void> answer(Figures figures, std::uint32_t question);
 
-  // Takes the file away, at the end of the process that made it.
+  // Removes the file. For the end of the process that made it.
   void remove() const;
 
  private:
@@ -127,10 +143,10 @@ class PublishedFigures {
   std::uint32_t answered_ = 0;
 };
 
-// The side of who looks: one process.
+// The reading side, for one process.
 class SeenFigures {
  public:
-  // InvalidArgument for a file that is not this user's alone, or none of ours.
+  // InvalidArgument if others may access the file, or if it is not a figures file.
   static Result<SeenFigures> open(const std::string& path);
   SeenFigures(SeenFigures&& other) noexcept;
   SeenFigures& operator=(SeenFigures&& other) noexcept;
@@ -139,13 +155,13 @@ class SeenFigures {
   const std::string& path() const { return path_; }
   const Publisher& publisher() const { return publisher_; }
   void ask();
-  // Whether the last question is answered; then figures() are new.
+  // Reads the file; true once the last question is answered and figures() is up to date.
   bool look();
-  // As they were last answered; question 0: never.
+  // The last answer; its question is 0 if there has been none.
   const Figures& figures() const { return figures_; }
-  // Takes away what a process that has ended left behind.
+  // Removes the file that an ended process left behind.
   void remove_file() const;
-  // The process has ended, or runs another program by now. False where that cannot be known.
+  // True if the process has ended or now runs another program. False if that cannot be determined.
   bool has_ended() const;
 
  private:
@@ -160,8 +176,8 @@ class SeenFigures {
   Figures figures_;
 };
 
-// Files of figures in the folders of this user, in no order, and folders that cannot be looked
-// into, with the reason. A folder that does not exist is no problem.
+// The figures files in this user's folders, unordered, and the folders that could not be read, with
+// the reason. A missing folder is not a problem.
 struct FiguresFiles {
   std::vector<std::string> paths;
   std::vector<std::string> problems;

@@ -18,7 +18,7 @@ constexpr const char* figures_prefix = "figures-";
 struct FiguresFileName {
   pid_t process = 0;
   std::uint64_t namespace_of_process = 0;
-  bool is_whole = false;  // else it was being made
+  bool is_whole = false;  // false: still being written
 };
 
 // "figures-4711-4026531836"; nothing for any other name.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both sides of figures know of the file and of processes.
+// What both sides share about the figures file.
 #pragma once
 
 #include "share/figures.hpp"
@@ -12,13 +12,13 @@ inline constexpr std::uint64_t figures_magic = 0x31'73'65'72'75'67'69'66;  // "f
 
 std::uint32_t checksum_of(const Figures& figures);
 
-// Distinct among processes that run, whatever namespace each is of.
+// Unique among running processes, across pid namespaces.
 std::string figures_file_name(const Publisher& publisher);
 
-// Names of whole files of figures, in no order.
+// Names of complete figures files, unordered.
 std::vector<std::string> figures_in(const PrivateFolder& folder);
-// Removes files whose process, by its number in the name, no longer runs. Leaves those of other
-// namespaces, whose processes cannot be seen from here.
+// Removes files whose process, identified by the pid in the name, no longer runs. Keeps files of
+// other pid namespaces, whose processes are not visible here.
 void remove_figures_of_the_dead(const PrivateFolder& folder);
 
 }  // namespace cuvmm::share

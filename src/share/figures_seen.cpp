@@ -20,8 +20,8 @@
 namespace cuvmm::share {
 namespace {
 
-// Whether the process has the file mapped, as it has until it ends or executes another program.
-// Yes, where it cannot be seen.
+// Whether the process has the file mapped, which it does until it ends or calls exec. Also true if
+// its mappings cannot be read.
 bool has_mapped(pid_t process, const std::string& path) {
   std::ifstream maps{"/proc/" + std::to_string(process) + "/maps"};
   bool read_any = false;
@@ -48,7 +48,7 @@ Result<SeenFigures> SeenFigures::open(const std::string& path) {
   if (::pread(file.number(), &publisher, sizeof publisher, 0) !=
           static_cast<ssize_t>(sizeof publisher) ||
       publisher.magic != figures_magic || facts.st_size < off_t{sizeof(FiguresLayout)}) {
-    return Error::invalid(doing, "it is none");
+    return Error::invalid(doing, "it is not a file of figures");
   }
   if (publisher.version != figures_version) {
     return Error{.kind = ErrorKind::NotSupported,
@@ -89,7 +89,7 @@ SeenFigures::~SeenFigures() {
 }
 
 void SeenFigures::ask() {
-  // From what stands there: others may look at the same process.
+  // Continues from the number in the file, since others may be looking at the same process.
   constexpr off_t place = offsetof(FiguresLayout, question);
   std::uint32_t question = 0;
   if (::pread(file_.number(), &question, sizeof question, place) !=
@@ -111,17 +111,19 @@ bool SeenFigures::look() {
           static_cast<ssize_t>(sizeof now) &&
       now.checksum == checksum_of(now)) {
     now.device_count = std::min<std::uint32_t>(now.device_count, Figures::most_devices);
+    now.region_count = std::min<std::uint32_t>(now.region_count, Figures::most_regions);
+    for (RegionFigures& region : now.regions) region.what.back() = '\0';
     figures_ = now;
   }
   return is_answered();
 }
 
-// By a later one too: that may be another's question, and is just as new.
+// An answer to a later question counts too: it may be another reader's, but it is just as recent.
 bool SeenFigures::is_answered() const {
   return question_ != 0 && figures_.question >= question_;
 }
 
-// Not what has been put in its place since.
+// Does not remove a file that has since replaced this one.
 void SeenFigures::remove_file() const {
   struct stat mine;
   struct stat there;
@@ -154,7 +156,7 @@ FiguresFiles find_figures() {
     if (looked.ok() || looked.error().kind == ErrorKind::NotFound) continue;
     found.problems.push_back(path + ": " + looked.error().text());
   }
-  // Others may have made any of these, which then says nothing.
+  // Other users may have made any of these folders, so an error here means nothing.
   for (const std::string& path : fresh_folders()) static_cast<void>(look_into(path).ok());
   return found;
 }

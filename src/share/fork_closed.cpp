@@ -9,16 +9,16 @@
 namespace cuvmm::share {
 namespace {
 
-// More than that are kept by a child, which costs it some waiting and nobody a failure. No lock: a
-// child may not take one.
+// A child keeps descriptors beyond this many, which costs it some waiting but breaks nothing. There
+// is no lock, because a forked child must not take one.
 constexpr std::size_t most_remembered = 512;
-constexpr int none = 0;  // so that the table is all zeros, and takes no room in the library's file
+constexpr int none = 0;  // so that the table is all zeros and takes no space in the library's file
 constexpr int being_written = -1;
 constexpr int entry_of(int descriptor) {
   return descriptor + 1;
 }
 
-// A number alone may have become a file of the program's.
+// Remembers the file as well: the number alone may by now be a descriptor of the program's.
 struct Remembered {
   std::atomic<int> entry{none};
   std::atomic<dev_t> device{0};
@@ -74,7 +74,7 @@ ForkClosedFd& ForkClosedFd::operator=(ForkClosedFd&& other) noexcept {
   return *this;
 }
 
-// Forgotten first: closed, its number is the next file's.
+// Forgets the number before closing it, since the next file opened may get the same one.
 void ForkClosedFd::close() {
   if (const auto made = file_.made()) forget(*made);
   file_.close();

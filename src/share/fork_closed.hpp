@@ -5,9 +5,9 @@
 
 namespace cuvmm::share {
 
-// A descriptor of ours that forked children do not keep. One that starts no other program would
-// keep its parent's: an importer that ends would seem to live on in its child, and connections
-// would wait for a listener that is gone.
+// A descriptor that forked children close. If a child that never calls exec kept its parent's
+// descriptors, an importer that ends would seem to live on in its child, and clients would keep
+// connecting to a listener that is gone.
 class ForkClosedFd {
  public:
   ForkClosedFd() = default;
@@ -16,10 +16,10 @@ class ForkClosedFd {
   ForkClosedFd& operator=(ForkClosedFd&& other) noexcept;
   ~ForkClosedFd() { close(); }
 
-  // And still ours: neither the program nor the fork has closed it.
+  // Whether it is open and still ours: closed neither by the program nor by a fork.
   bool is_open() const { return file_.is_open(); }
   int number() const { return file_.number(); }
-  // For a call, or a closed one.
+  // For use in a call; a closed Fd if it is no longer ours.
   const Fd& file() const { return file_.file(); }
   void close();
 

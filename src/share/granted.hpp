@@ -10,15 +10,15 @@
 
 namespace cuvmm::share {
 
-// What an exporter gives: chunks in a row, and the bytes of them that are meant. It refers to the
-// chunks, so they live, and count, until every importer has released them.
+// What an exporter grants: a row of chunks, and the range of bytes within them. It references the
+// chunks, so they stay allocated and counted until every importer has released them.
 struct Granted {
   std::vector<ChunkRef> chunks;
   Size offset = 0;
   Size size = 0;
   GrantAccess access = GrantAccess::ReadWrite;
   std::uint64_t tag = 0;
-  // Of each chunk, or none where they are exported each time.
+  // One per chunk, or empty to export each chunk every time.
   std::vector<std::shared_ptr<KeptFile>> files = {};
 
   Result<SentFile> file_of(std::size_t chunk) const {

@@ -13,17 +13,17 @@
 namespace cuvmm::share {
 namespace {
 
-// Beside known importers, those that have not said yet who they are.
+// Peers that may be connected at a time without having said Hello, beyond the known importers.
 constexpr std::size_t most_strangers = 512;
 
-// An importer says one thing and waits for the answer, so there is room for it; who leaves none
-// does not keep to the protocol.
+// An importer sends one message and waits for the answer, so its socket has room for the answer.
+// One that leaves no room violates the protocol.
 constexpr Deadline at_once{};
 
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings) {
-  // Before anybody can connect, and by nobody who may not listen.
+  // Once the place is ours, and before anyone can connect.
   const auto put_token_down = [&]() -> Result<void> {
     if (settings.token_path.empty()) return {};
     return write_token(settings.token_path, settings.token);
@@ -34,14 +34,15 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings) {
 }
 
 Host::~Host() {
-  if (listening_.is_of_this_process()) tell_those_in_vain();
+  if (listening_.is_of_this_process()) refuse_importers_without_grants();
   if (!settings_.token_path.empty() && listening_.is_of_this_process()) {
     ::unlink(settings_.token_path.c_str());
   }
 }
 
-// Else their connections would just break, as if this process had died.
-void Host::tell_those_in_vain() {
+// Tells importers without a grant that there will be none; otherwise their connections would break
+// as if this process had died.
+void Host::refuse_importers_without_grants() {
   accept_all();
   for (const auto& [id, peer] : peers_) {
     if (peer.grants.empty()) (void)say(peer, Refused{.why = Refusal::Ended});
@@ -76,12 +77,12 @@ Result<std::optional<HostEvent>> Host::wait(Deadline until, int also) {
       ids.push_back(id);
       strangers = strangers || !peer.known;
     }
-    // Strangers are dropped in time, though nothing else happens.
+    // Wakes up regularly while there are strangers, so that they are dropped in time.
     const int longest = strangers ? 100 : until.milliseconds_left();
     const int ready =
         ::poll(waited.data(), waited.size(), std::min(longest, until.milliseconds_left()));
     if (ready < 0 && errno != EINTR) return system_error("wait for importers");
-    drop_the_lost();
+    drop_closed_peers();
     drop_the_silent();
     if (ready > 0) {
       for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -114,7 +115,7 @@ void Host::accept_all() {
       continue;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
-    // Without descriptors nobody can be accepted; those who are there go on.
+    // Out of descriptors, for instance: no importer can be accepted, but the existing ones go on.
     if (errno != EAGAIN) {
       CUVMM_LOG_ONCE(Warning, "%s", system_error("accept an importer").text().c_str());
       ::poll(nullptr, 0, 10);
@@ -126,7 +127,7 @@ void Host::accept_all() {
 void Host::accept_one(Fd socket) {
   const auto who = checked_peer(socket);
   if (!who.ok()) {
-    CUVMM_LOG_RARELY(Warning, "%s; it gets nothing", who.error().text().c_str());
+    CUVMM_LOG_RARELY(Warning, "%s; the connection is refused", who.error().text().c_str());
     return;
   }
   if (peers_.size() - known_ >= most_strangers) return;
@@ -135,8 +136,8 @@ void Host::accept_one(Fd socket) {
   peer.came_us = now_us();
 }
 
-// The program has closed their sockets, with all that it had.
-void Host::drop_the_lost() {
+// Drops peers whose sockets the program has closed along with its own descriptors.
+void Host::drop_closed_peers() {
   for (auto at = peers_.begin(); at != peers_.end();) {
     const auto peer = at++;
     if (!peer->second.socket.is_open()) drop(peer->first);
@@ -160,7 +161,7 @@ void Host::drop(PeerId id) {
   if (peer == peers_.end()) return;
   const bool was_known = peer->second.known;
   if (was_known) --known_;
-  // One event for each grant, so that who counts them has no list of his own.
+  // One event per grant, so that the caller need not track which peer holds which grants.
   for (const auto& [grant, granted] : peer->second.grants) {
     add({.what = HostEvent::What::Released, .peer = id, .grant = grant, .asked = {}});
   }
@@ -168,13 +169,13 @@ void Host::drop(PeerId id) {
   if (was_known) add({.what = HostEvent::What::Left, .peer = id, .asked = {}});
 }
 
-// One message: the others wait their turn, so that nobody has all the time.
+// Handles one message, so that no peer can starve the others.
 Result<void> Host::serve(PeerId id, Peer& peer) {
   auto packet = receive(peer.socket.file(), at_once);
   if (!packet.ok() && packet.error().kind == ErrorKind::TimedOut) return {};
   if (!packet.ok()) {
     if (packet.error().kind == ErrorKind::NotAvailable) {
-      // Kept as it is in all versions, so that the other side can say what is wrong.
+      // Every version can decode this, so the other side can report the mismatch.
       (void)say(peer, Refused{.why = Refusal::Version});
     }
     return packet.error();
@@ -185,7 +186,7 @@ Result<void> Host::serve(PeerId id, Peer& peer) {
 Result<void> Host::take(PeerId id, Peer& peer, const Message& message) {
   using What = HostEvent::What;
   if (const auto* hello = std::get_if<Hello>(&message)) return greet(id, peer, *hello);
-  if (!peer.known) return Error::invalid("serve an importer", "it has not said who it is");
+  if (!peer.known) return Error::invalid("serve an importer", "it has not sent a greeting");
   if (const auto* ask = std::get_if<Ask>(&message)) {
     add({.what = What::Asked, .peer = id, .asked = *ask});
     return {};
@@ -193,7 +194,7 @@ Result<void> Host::take(PeerId id, Peer& peer, const Message& message) {
   if (const auto* fetch = std::get_if<Fetch>(&message)) return answer_fetch(id, peer, *fetch);
   if (const auto* said = std::get_if<Acknowledge>(&message)) {
     if (!peer.grants.contains(said->grant)) {
-      return Error::invalid("serve an importer", "it acknowledges what it was not given");
+      return Error::invalid("serve an importer", "it acknowledged memory that it was not given");
     }
     add({.what = What::Acknowledged,
          .peer = id,
@@ -204,12 +205,12 @@ Result<void> Host::take(PeerId id, Peer& peer, const Message& message) {
   }
   if (const auto* release = std::get_if<Release>(&message)) {
     if (peer.grants.erase(release->grant) == 0) {
-      return Error::invalid("serve an importer", "it releases what it was not given");
+      return Error::invalid("serve an importer", "it released memory that it was not given");
     }
     add({.what = What::Released, .peer = id, .grant = release->grant, .asked = {}});
     return say(peer, Released{release->grant});
   }
-  return Error::invalid("serve an importer", "it says what exporters say");
+  return Error::invalid("serve an importer", "it sent an exporter's message");
 }
 
 Result<void> Host::greet(PeerId id, Peer& peer, const Hello& hello) {
@@ -229,14 +230,14 @@ Result<void> Host::greet(PeerId id, Peer& peer, const Hello& hello) {
   return {};
 }
 
-// The descriptors live until the kernel has those of the packet.
+// `files` keeps the descriptors open until the kernel has duplicated them into the packet.
 Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
   const auto found = peer.grants.find(fetch.grant);
   if (found == peer.grants.end()) return say(peer, Refused{.why = Refusal::Unknown});
   const Granted& granted = found->second;
   const std::vector<ChunkRef>& chunks = granted.chunks;
   if (fetch.first >= chunks.size()) {
-    return Error::invalid("serve an importer", "it fetches chunks that are not there");
+    return Error::invalid("serve an importer", "it fetches no such chunks");
   }
   const std::size_t end = std::min(chunks.size(), fetch.first + most_descriptors);
   Chunks sent{.grant = fetch.grant, .first = fetch.first, .sizes = {}};
@@ -253,7 +254,7 @@ Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
     files.push_back(std::move(*file));
   }
   const auto said = say(peer, sent, numbers);
-  // As many descriptors are on their way as the user may have: the importer may try again.
+  // The user's limit of descriptors in flight is reached; the importer may retry.
   if (!said.ok() && said.error().system_code == ETOOMANYREFS) {
     CUVMM_LOG(Warning, "%s", said.error().text().c_str());
     return say(peer, Refused{.why = Refusal::Failed});

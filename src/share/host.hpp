@@ -12,18 +12,18 @@
 
 namespace cuvmm::share {
 
-using PeerId = std::uint64_t;  // never used again
+using PeerId = std::uint64_t;  // never reused
 using GrantId = std::uint64_t;
 
-// What an importer has done.
+// Something an importer did.
 struct HostEvent {
   enum class What : std::uint8_t {
-    Came,          // it is who it says it is
-    Asked,         // for memory: answered by grant() or refuse()
-    Fetched,       // it has all chunks of the grant
-    Acknowledged,  // what its program says of the grant
-    Released,      // it has the grant no more
-    Left,          // it has gone, with all its grants
+    Came,          // it has shown the right token
+    Asked,         // it asked for memory; answer with grant() or refuse()
+    Fetched,       // it has received all chunks of the grant
+    Acknowledged,  // its program acknowledged the grant, with a status
+    Released,      // it no longer holds the grant
+    Left,          // it has disconnected and released all its grants
   };
   What what = What::Came;
   PeerId peer = 0;
@@ -36,14 +36,14 @@ struct HostSettings {
   std::string path;  // of the socket
   ListeningSocket::Replace replace = ListeningSocket::Replace::Stale;
   Token token;
-  std::string token_path = {};  // where it is put down for importers to read; empty: nowhere
+  std::string token_path = {};  // file to write the token to, for importers; empty: none
   std::size_t most_peers = 4096;
-  Duration patience{2'000'000};  // with who has connected and not said who it is
+  Duration patience{2'000'000};  // how long to wait for a connected peer's Hello
 };
 
-// The exporter's side: a socket, the importers that have come, and what each of them holds. It does
-// nothing by itself: the caller of wait() gives it the time. No importer can hold it up; one that
-// is slow, lies or dies loses its own connection and nothing else. Not synchronised.
+// The exporter's side: a socket, the importers that have connected, and the grants that each holds.
+// It has no thread of its own: it works inside wait(). No importer can delay it; one that is slow,
+// lies or dies loses its own connection and nothing else. Not thread-safe.
 class Host {
  public:
   static Result<std::unique_ptr<Host>> open(const HostSettings& settings);
@@ -51,11 +51,11 @@ class Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // The next event; nothing where there is none by then. `also`: a descriptor that ends the wait
-  // when it becomes readable.
+  // The next event, or nothing if none arrives by the deadline. The wait also ends once the
+  // descriptor `also` becomes readable.
   Result<std::optional<HostEvent>> wait(Deadline until, int also = -1);
 
-  // To an importer that is there. NotFound where it has gone.
+  // Grants memory to a connected importer. NotFound if it has disconnected.
   Result<GrantId> grant(PeerId peer, Granted granted);
   Result<void> refuse(PeerId peer, Refusal why);
 
@@ -66,7 +66,7 @@ class Host {
  private:
   struct Peer {
     ForkClosedFd socket;
-    bool known = false;  // has shown the token
+    bool known = false;  // has presented the token
     std::uint64_t came_us = 0;
     std::map<GrantId, Granted> grants;
   };
@@ -75,7 +75,7 @@ class Host {
   Host(const HostSettings& settings, ListeningSocket listening)
       : settings_(settings), listening_(std::move(listening)) {}
 
-  void tell_those_in_vain();
+  void refuse_importers_without_grants();
   void refresh_files();
   void accept_all();
   void accept_one(Fd socket);
@@ -85,7 +85,7 @@ class Host {
   Result<void> answer_fetch(PeerId id, Peer& peer, const Fetch& fetch);
   Result<void> say(const Peer& peer, const Message& message, std::span<const int> files = {});
   void drop(PeerId id);
-  void drop_the_lost();
+  void drop_closed_peers();
   void drop_the_silent();
   void add(HostEvent event) { events_.push_back(event); }
 

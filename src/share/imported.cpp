@@ -7,7 +7,7 @@ struct MappedGrant::GrantMapping {
   explicit GrantMapping(Reservation&& addresses)
       : reservation(std::move(addresses)), mapping(Mapping::of(reservation)) {}
   Reservation reservation;
-  Mapping mapping;  // ends first
+  Mapping mapping;  // destroyed first
 };
 
 void MappedGrant::GrantMappingEnd::operator()(GrantMapping* place) const {
@@ -43,7 +43,7 @@ MappedGrant::MappedGrant(std::unique_ptr<GrantMapping> place, CUdeviceptr addres
 
 namespace {
 
-// What the exporter allows of it.
+// Limits the wanted access to what the exporter granted.
 AccessSet allowed(const AccessSet& wanted, GrantAccess granted) {
   if (granted == GrantAccess::ReadWrite) return wanted;
   AccessSet reading;

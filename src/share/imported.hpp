@@ -8,18 +8,18 @@
 
 namespace cuvmm::share {
 
-// Memory of another process, imported and not mapped yet. Refers to its chunks, as every mapping of
+// Memory imported from another process, not yet mapped. References its chunks, as every mapping of
 // it does.
 class Imported {
  public:
-  // All chunks of a grant; none where one of them cannot be had.
+  // Imports all chunks of a grant, or none if any of them fails.
   static Result<Imported> fetch(const Driver& driver, Session& session, const Grant& grant,
                                 Deadline until);
 
   Size total() const { return grant_.total; }
   const Grant& grant() const { return grant_; }
   const std::vector<ChunkRef>& chunks() const { return chunks_; }
-  // That the first chunk came by; it is closed.
+  // The number of the descriptor that carried the first chunk, which is closed by now.
   int first_descriptor() const { return first_descriptor_; }
   int device() const { return chunks_.front()->location().id(); }
 
@@ -32,22 +32,23 @@ class Imported {
   int first_descriptor_;
 };
 
-// Imported memory at addresses. Any number of these may be made of one Imported, and may outlive
+// A mapping of imported memory. One Imported can have any number of mappings, and they may outlive
 // it.
 class MappedGrant {
  public:
-  // For `who`, or where the grant is read-only for reading by them. `hint` as for reservations.
+  // Maps it for the devices in `who`, read-only if the grant is read-only. `hint` as for
+  // reservations.
   static Result<MappedGrant> map(const Driver& driver, const Imported& imported,
                                  const AccessSet& who, CUdeviceptr hint = 0);
 
   MappedGrant(MappedGrant&&) noexcept = default;
-  // The caller knows that no work uses it any more.
+  // Unmaps the previous memory: the caller must know that no work uses it any more.
   MappedGrant& operator=(MappedGrant&&) noexcept = default;
 
-  CUdeviceptr address() const { return address_; }  // of the bytes that were meant
+  CUdeviceptr address() const { return address_; }  // of the granted bytes within the chunks
   Size size() const { return size_; }
 
-  // Other devices than before may use it.
+  // Changes the set of devices that may use it.
   Result<void> set_access(const AccessSet& who);
 
  private:

@@ -9,15 +9,15 @@
 
 namespace cuvmm::share {
 
-// What the 64 bytes of a CUipcMemHandle are when the memory is ours: who to ask for it, and what to
-// say. The same bytes each time they are asked for, since programs compare them.
+// The contents of a 64-byte CUipcMemHandle for our memory: which process to ask, and how. The bytes
+// are the same for every request, since programs compare them.
 struct IpcHandle {
   static constexpr std::uint64_t ours = 0x3143'5049'6d6d'7675;  // "uvmmIPC1"
 
   std::uint64_t kind = 0;
   std::uint32_t process = 0;
   std::uint32_t reserved = 0;
-  std::uint64_t instance = 0;  // one process can be several: a fork, or its number again
+  std::uint64_t instance = 0;  // distinguishes a forked child, and a reused pid
   std::uint64_t memory = 0;
   Token token;   // of the process
   Token secret;  // of the memory
@@ -30,7 +30,7 @@ struct IpcHandle {
   bool is_ours() const { return kind == ours; }
   void write(CUipcMemHandle* bytes) const { std::memcpy(bytes, this, sizeof *this); }
 
-  // Of the process' socket, within its folder.
+  // The name of the process's socket in its folder.
   std::string socket_name() const {
     constexpr const char* digits = "0123456789abcdef";
     std::string name = ipc_prefix + std::to_string(process) + "-";

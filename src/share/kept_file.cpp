@@ -37,7 +37,7 @@ Result<SentFile> KeptFile::of(const ChunkRef& chunk) {
   const int number = keeping->number();
   const ForkClosedFd* nobody = nullptr;
   if (!kept_.compare_exchange_strong(nobody, keeping.get(), std::memory_order_acq_rel)) {
-    kept_by_the_process.fetch_sub(1);  // another thread keeps one meanwhile
+    kept_by_the_process.fetch_sub(1);  // another thread has cached one first
     return for_this_time(TRY(chunk.export_fd()));
   }
   static_cast<void>(keeping.release());

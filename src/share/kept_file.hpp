@@ -8,19 +8,19 @@
 
 namespace cuvmm::share {
 
-// A chunk's descriptor as it is sent: one that is kept for the next time, or one for this time.
+// A chunk's descriptor to send: either the cached one, or one exported just for this message.
 struct SentFile {
   int number = -1;
   Fd for_this_time;
 };
 
-// The descriptor of a chunk, exported at the first grant and kept for those that follow, since the
-// driver takes longer to export memory it has exported before than all the rest of a grant takes.
-// Holds the memory as the chunk does, so it goes with the last who grants the chunk. Any thread may
-// send at any time.
+// The cached descriptor of a chunk, exported at the first grant and reused by later ones, since the
+// driver takes longer to re-export memory than the rest of a grant takes. The descriptor keeps the
+// memory allocated, as the chunk does, so it lives only as long as someone still grants the chunk.
+// Thread-safe.
 class KeptFile {
  public:
-  // A process may have only so many descriptors: beyond these a chunk is exported each time.
+  // Descriptors are limited per process; beyond this many, chunks are exported each time.
   static constexpr int most_kept = 128;
 
   KeptFile() = default;
@@ -28,7 +28,7 @@ class KeptFile {
   KeptFile(const KeptFile&) = delete;
   KeptFile& operator=(const KeptFile&) = delete;
 
-  // `chunk` is the same each time.
+  // `chunk` must be the same in every call.
   Result<SentFile> of(const ChunkRef& chunk);
 
  private:

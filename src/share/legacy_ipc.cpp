@@ -7,7 +7,8 @@
 namespace cuvmm {
 namespace {
 
-// As the driver answers for memory of its own (measured): freed; its process has ended.
+// Matches the driver's answers for its own memory (measured): NotMapped is memory since freed; the
+// next two, an exporter that has ended.
 CUresult answer_to(const Error& error) {
   switch (error.kind) {
     case ErrorKind::NotMapped:
@@ -34,7 +35,7 @@ Answer LegacyIpc::handle_of(CUdeviceptr address, CUipcMemHandle* handle) {
     lent->write(handle);
     return CUDA_SUCCESS;
   }
-  // Stream-ordered memory has none natively either.
+  // The driver has no IPC handles for stream-ordered memory either.
   if (lent.error().kind != ErrorKind::InvalidArgument) {
     CUVMM_LOG(Warning, "cannot make an IPC handle: %s", lent.error().text().c_str());
   }

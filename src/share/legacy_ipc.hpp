@@ -6,12 +6,11 @@
 
 namespace cuvmm {
 
-// cuIpcGetMemHandle and what goes with it, for blocking memory that we serve: handles of 64 bytes,
-// opened by processes that serve memory themselves. Handles of the driver's own memory are left to
-// the driver.
+// cuIpcGetMemHandle and its counterparts for blocking memory that we serve: 64-byte handles, which
+// other processes under cuvmm can open. Handles to the driver's own memory are left to the driver.
 class LegacyIpc {
  public:
-  // `as_ours` runs what the answering thread does, as code of ours.
+  // `as_ours` runs the body of the answering thread as internal code.
   LegacyIpc(const Driver& driver, Memory& memory, share::AsOurs as_ours,
             Duration patience = std::chrono::seconds{5})
       : driver_(driver),
@@ -24,10 +23,10 @@ class LegacyIpc {
   Answer close(CUdeviceptr address);
 
   void context_ended(CUcontext context) { borrower_.context_ended(context); }
-  // Peers of the context have come or gone.
+  // Peer access of the context has changed.
   Result<void> access_changed(CUcontext context) { return borrower_.access_changed(context); }
 
-  // Whether a process that serves memory has made it.
+  // Whether a process under cuvmm made the handle.
   static bool is_ours(const CUipcMemHandle& handle) {
     return share::IpcHandle::read(handle).is_ours();
   }

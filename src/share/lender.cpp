@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t most_importers = 1024;
 constexpr Duration a_moment = std::chrono::seconds{1};
 
-// At the end of the process, which joins nothing: the file alone.
+// At process exit no thread is joined; only the socket's file is removed.
 std::string& socket_of_this_process() {
   static auto* const path = new std::string;
   return *path;
@@ -61,7 +61,7 @@ class Lender::LendServer {
   std::unique_ptr<Host> host_;
   std::map<GrantId, Lending::Id> lent_;
   std::atomic<bool> stops_{false};
-  OwnFd stopped_;  // readable once the other end is closed
+  OwnFd stopped_;  // readable once `stop_` is closed
   OwnFd stop_;
   pid_t process_ = 0;
   pthread_t thread_{};
@@ -91,7 +91,7 @@ Result<std::unique_ptr<Lender::LendServer>> Lender::LendServer::open(Memory& mem
 
 Result<void> Lender::LendServer::start() {
   constexpr const char* doing = "answer other processes";
-  // A pipe, since all of the system's event descriptors look like the same file.
+  // A pipe rather than an eventfd: FileIdentity cannot tell eventfds apart.
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return system_error(doing);
   stopped_ = OwnFd{Fd{ends[0]}};
@@ -110,7 +110,7 @@ Result<void> Lender::LendServer::start() {
 }
 
 Lender::LendServer::~LendServer() {
-  // A forked child has the record and not the thread.
+  // A forked child has this object but not the thread.
   if (!runs_ || process_ != ::getpid()) return;
   stops_.store(true);
   stop_.close();
@@ -125,8 +125,8 @@ void* Lender::LendServer::run(void* server) {
 
 void Lender::LendServer::work() {
   while (!stops_.load()) {
-    // Where the program closes the pipe too, nothing ends the wait: its number may be that of
-    // another file before it is waited for.
+    // Waits only for a moment at a time: if the program closes the pipe, nothing ends the wait,
+    // since its number may belong to another file by then.
     const auto event = host_->wait(Deadline::after(a_moment), stopped_.number());
     if (!event.ok()) {
       CUVMM_LOG(Warning, "%s; IPC handles of this process can no longer be opened",
@@ -179,7 +179,7 @@ Result<Lender::LendServer*> Lender::server() {
 
 Result<IpcHandle> Lender::lend(CUdeviceptr address) {
   const LendServer* const answering =
-      TRY(server());  // or the memory would stay where it is for nobody
+      TRY(server());  // first: memory that cannot be served must not be pinned
   const Token fresh = TRY(Token::make());
   const Memory::Lent lent = TRY(memory_.lend(address, fresh.bytes));
   return answering->handle_of(lent);

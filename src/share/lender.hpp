@@ -10,15 +10,15 @@
 
 namespace cuvmm::share {
 
-// Runs code of ours on a thread of ours.
+// Runs internal code on an internal thread.
 using AsOurs = std::function<void(const std::function<void()>&)>;
 
-// Gives blocking memory of this process to those who come with its IPC handle. A thread answers
-// them from the first handle on; before that there is neither thread nor socket.
+// Grants blocking memory of this process to processes that present its IPC handle. A thread serves
+// them, started with the first handle; before that there is neither a thread nor a socket.
 class Lender {
  public:
   Lender(Memory& memory, AsOurs as_ours);
-  // A process that holds our memory loses the connection, and keeps the memory.
+  // Closes the connections of importers; they keep the memory.
   ~Lender();
   Lender(const Lender&) = delete;
   Lender& operator=(const Lender&) = delete;
@@ -26,11 +26,11 @@ class Lender {
   // The IPC handle of the allocation that holds the address.
   Result<IpcHandle> lend(CUdeviceptr address);
 
-  // 0 as long as nothing was lent.
+  // 0 until the first lend().
   std::uint64_t instance() const { return instance_.load(std::memory_order_acquire); }
 
  private:
-  class LendServer;  // the thread, and what it works with
+  class LendServer;  // the thread and its state
   Result<LendServer*> server();
 
   Memory& memory_;
@@ -38,7 +38,7 @@ class Lender {
   std::atomic<std::uint64_t> instance_{0};
 
   Lock lock_{LockOrder::IpcLender};     // guards what follows
-  std::unique_ptr<LendServer> server_;  // from the first time on
+  std::unique_ptr<LendServer> server_;  // created by the first lend()
 };
 
 }  // namespace cuvmm::share

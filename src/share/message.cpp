@@ -7,11 +7,11 @@
 namespace cuvmm::share {
 namespace {
 
-// The first three fields stay as they are in every version to come.
+// The first three fields must never change, in any version.
 struct Header {
   std::uint32_t magic = 0;
   std::uint16_t version = 0;
-  std::uint16_t kind = 0;  // the place in Message, from 1
+  std::uint16_t kind = 0;  // the index in Message, plus 1
   std::uint32_t body = 0;  // bytes that follow
   std::uint32_t descriptors = 0;
 };
@@ -20,7 +20,7 @@ static_assert(sizeof(Header) == 16);
 constexpr std::uint32_t magic = 0x48535643;  // "CVSH"
 constexpr const char* reading = "read a message";
 
-// Chunks as it travels: the sizes follow.
+// Chunks on the wire; the sizes follow.
 struct ChunksBody {
   std::uint64_t grant = 0;
   std::uint32_t first = 0;
@@ -88,7 +88,7 @@ Result<Message> fixed<Chunks>(std::span<const std::byte> body, std::size_t descr
   if (body.size() < sizeof(ChunksBody)) return wrong("a message of the wrong length");
   const auto head = taken<ChunksBody>(body);
   const auto rest = body.subspan(sizeof head);
-  if (head.count == 0 || head.count > most_descriptors) return wrong("chunks of no number");
+  if (head.count == 0 || head.count > most_descriptors) return wrong("invalid number of chunks");
   if (rest.size() != head.count * sizeof(Size)) return wrong("a message of the wrong length");
   if (descriptors != head.count) return wrong("not as many descriptors as chunks");
   if (head.first >= most_chunks) return wrong("chunks beyond any grant");
@@ -104,7 +104,7 @@ Result<Message> fixed<Chunks>(std::span<const std::byte> body, std::size_t descr
 template <std::size_t... kinds>
 Result<Message> decode_kind(std::size_t kind, std::span<const std::byte> body,
                             std::size_t descriptors, std::index_sequence<kinds...>) {
-  Result<Message> decoded = wrong("a message of no known kind");
+  Result<Message> decoded = wrong("a message of unknown kind");
   ((kind == kinds
         ? void(decoded = fixed<std::variant_alternative_t<kinds, Message>>(body, descriptors))
         : void()),
@@ -121,7 +121,7 @@ const char* name_of(Refusal refusal) {
     case Refusal::Token:
       return "the exporter does not know this token";
     case Refusal::TooMany:
-      return "the exporter has as many importers as it takes";
+      return "the exporter has as many importers as it accepts";
     case Refusal::Unknown:
       return "the exporter knows no such memory";
     case Refusal::Freed:
@@ -129,7 +129,7 @@ const char* name_of(Refusal refusal) {
     case Refusal::Failed:
       return "the exporter could not; its log says why";
     case Refusal::OutOfTurn:
-      return "that may not be said now";
+      return "the message is not allowed in this state";
     case Refusal::Ended:
       return "the exporter has ended without giving this process any memory";
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two processes that share memory say to each other. Each message is one packet of a Unix
-// socket: a header, then the kind's own fields, then nothing. Both run on one machine, so numbers
-// are as the machine has them.
+// The protocol between two processes that share memory. Each message is one packet of a Unix
+// socket: a header, then the fields of its kind. Both processes run on one machine, so integers
+// have native byte order.
 //
 //   importer                          exporter
 //   Hello    version, token     →
 //                               ←     Welcome   or Refused
-//   Ask      which, its secret  →                              (only for what must be asked for)
+//   Ask      which, its secret  →                              (only for memory granted on request)
 //                               ←     Grant     or Refused
 //   Fetch    from which chunk   →
 //                               ←     Chunks    descriptors, at most 253 a packet
@@ -26,7 +26,7 @@
 namespace cuvmm::share {
 
 inline constexpr std::uint16_t protocol_version = 1;
-// The kernel takes no more with one packet.
+// The kernel's limit for one packet (SCM_MAX_FD).
 inline constexpr std::size_t most_descriptors = 253;
 // Sixteen tebibytes in granules of two mebibytes: more than any machine has.
 inline constexpr std::uint32_t most_chunks = 1u << 23;
@@ -35,13 +35,13 @@ enum class GrantAccess : std::uint32_t { ReadWrite = 0, ReadOnly = 1 };
 
 enum class Refusal : std::uint32_t {
   Version = 1,    // the exporter speaks another version
-  Token = 2,      // not the one beside the socket
-  TooMany = 3,    // as many importers as may be
+  Token = 2,      // wrong token
+  TooMany = 3,    // the exporter has reached its limit of importers
   Unknown = 4,    // no such memory, or a wrong secret
   Freed = 5,      // the memory was freed
-  Failed = 6,     // the exporter could not; its log says why
-  OutOfTurn = 7,  // not what may be said now
-  Ended = 8,      // the exporter goes, and has granted this importer nothing
+  Failed = 6,     // the exporter failed; its log says why
+  OutOfTurn = 7,  // the message is not valid in this state
+  Ended = 8,      // the exporter ends without having granted this importer anything
 };
 const char* name_of(Refusal refusal);
 
@@ -56,8 +56,8 @@ struct Ask {
   std::uint64_t memory = 0;
   Token secret;
 };
-// Memory that the importer may have: chunks in a row, of which it may use `size` bytes from
-// `offset` on.
+// Memory granted to the importer: a row of chunks, of which it may use `size` bytes from `offset`
+// on.
 struct Grant {
   std::uint64_t id = 0;
   Size total = 0;  // of all its chunks
@@ -65,7 +65,7 @@ struct Grant {
   Size size = 0;
   std::uint32_t chunks = 0;
   GrantAccess access = GrantAccess::ReadWrite;
-  std::uint64_t tag = 0;  // what the exporter's program says of it
+  std::uint64_t tag = 0;  // chosen by the exporter's program
 };
 struct Fetch {
   std::uint64_t grant = 0;
@@ -79,7 +79,7 @@ struct Chunks {
 };
 struct Acknowledge {
   std::uint64_t grant = 0;
-  std::uint32_t status = 0;  // 0: all is well; else what the two programs agreed on
+  std::uint32_t status = 0;  // 0: success; other values are up to the two programs
   std::uint32_t reserved = 0;
 };
 struct Release {
@@ -90,20 +90,20 @@ struct Released {
 };
 struct Refused {
   Refusal why = Refusal::Failed;
-  std::uint32_t version = protocol_version;  // that the exporter speaks
+  std::uint32_t version = protocol_version;  // the exporter's
 };
 
 using Message = std::variant<Hello, Welcome, Ask, Grant, Fetch, Chunks, Acknowledge, Release,
                              Released, Refused>;
 
-// No packet is longer.
+// The maximum size of a packet.
 inline constexpr std::size_t longest_packet = 32 + most_descriptors * sizeof(Size);
 
-// The bytes of a message in `room`, which holds longest_packet.
+// Encodes a message into `room`, which has longest_packet bytes, and returns the part used.
 std::span<const std::byte> encode(const Message& message, std::span<std::byte> room);
 
-// What has come, checked in full: lengths, ranges, and that as many descriptors came with it as it
-// says. Another version than ours is NotAvailable; anything else wrong is InvalidArgument.
+// Decodes and fully validates a packet: lengths, ranges, and the number of descriptors that came
+// with it. NotAvailable if the sender has another version; InvalidArgument for any other defect.
 Result<Message> decode(std::span<const std::byte> packet, std::size_t descriptors);
 
 }  // namespace cuvmm::share

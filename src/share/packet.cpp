@@ -16,7 +16,7 @@ bool is_end(int code) {
   return code == EPIPE || code == ECONNRESET || code == ENOTCONN;
 }
 
-// Every descriptor that came, whatever else is wrong with the packet.
+// Takes every descriptor received, even if the packet is otherwise malformed.
 std::vector<Fd> take_descriptors(msghdr& packet) {
   std::vector<Fd> taken;
   for (cmsghdr* at = CMSG_FIRSTHDR(&packet); at != nullptr; at = CMSG_NXTHDR(&packet, at)) {

@@ -7,11 +7,11 @@
 
 namespace cuvmm::share {
 
-// One sendmsg(): bytes, with duplicates of the descriptors. Answers as sendmsg() does.
+// One sendmsg(): bytes, with duplicates of the descriptors. Returns what sendmsg() returns.
 ssize_t send_bytes(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
                    int flags);
 
-// One recvmsg(): its answer, and every descriptor that came.
+// One recvmsg(): its result, and every descriptor received.
 struct ReceivedBytes {
   ssize_t size = -1;
   bool is_cut_off = false;
@@ -24,19 +24,20 @@ struct Packet {
   std::vector<Fd> descriptors;
 };
 
-// One packet, whole or not at all, with duplicates of the descriptors. Waits until the deadline for
-// a reader that does not keep up; says_gone() of the Error where there is none any more.
+// Sends one packet, whole or not at all, with duplicates of the descriptors. Waits until the
+// deadline if the reader is slow. If the reader is gone, says_gone() is true of the Error.
 Result<void> send(const Fd& socket, const Message& message, std::span<const int> descriptors,
                   Deadline until);
 
-// The next packet. TimedOut where none has come by then. What is no proper packet is an Error, and
-// what came with it is closed.
+// The next packet. TimedOut if none arrives by the deadline. A malformed packet is an Error, and
+// the descriptors that came with it are closed.
 Result<Packet> receive(const Fd& socket, Deadline until);
 
-// Until it can be read from (POLLIN) or written to (POLLOUT).
+// Waits until the socket is readable (POLLIN) or writable (POLLOUT).
 Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing);
 
-// The process at the other end runs as our user. What it calls itself there, or 0.
+// Checks that the process at the other end runs as our user. Returns its pid in our namespace, or
+// 0.
 Result<pid_t> checked_peer(const Fd& socket);
 
 }  // namespace cuvmm::share

@@ -23,12 +23,12 @@ class PrivateFolder {
   static Result<PrivateFolder> open_or_make(const std::string& path);
 
   std::string path_of(const std::string& name) const { return path_ + "/" + name; }
-  // Leads through the open folder, so it is valid as long as this is. Where /proc may not be used
-  // (after setuid(), say) it is the path.
+  // A path through the open folder, valid as long as this object. The plain path if /proc is not
+  // accessible (after setuid(), say).
   std::string open_path_of(const std::string& name) const;
 
   std::vector<std::string> names(const std::string& prefix) const;
-  // Whether it is a file of that type (S_IFSOCK, S_IFREG) and belongs to this user.
+  // Whether the file has that type (S_IFSOCK, S_IFREG) and belongs to this user.
   bool owns(const std::string& name, mode_t type) const;
   void remove(const std::string& name) const;
 
@@ -39,17 +39,18 @@ class PrivateFolder {
   Fd folder_;
 };
 
-// Ends the name of a file that is still being made.
+// The suffix of a file that is still being created.
 inline constexpr const char* being_made = ".new";
 
-// Best first: $XDG_RUNTIME_DIR/cuvmm, /tmp/cuvmm-UID, /dev/shm/cuvmm-UID.
+// In order of preference: $XDG_RUNTIME_DIR/cuvmm, /tmp/cuvmm-UID, /dev/shm/cuvmm-UID.
 std::vector<std::string> usual_folders();
 
-// Everybody may make folders in these, and nobody may remove or rename another user's.
+// World-writable directories with the sticky bit: anyone may create folders in them, and nobody may
+// remove or rename another user's.
 inline constexpr const char* shared_folders[] = {"/tmp", "/dev/shm"};
-// /tmp/cuvmm-UID-XXXXXX and the like, whatever names others have taken.
+// Creates a folder such as /tmp/cuvmm-UID-XXXXXX, whose name nobody can have taken in advance.
 Result<std::string> make_fresh_folder(const std::string& shared);
-// Those there are. Others can make some too: open() tells them apart.
+// The existing fresh folders. Other users can create some too; PrivateFolder::open() rejects those.
 std::vector<std::string> fresh_folders();
 
 }  // namespace cuvmm::share

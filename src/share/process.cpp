@@ -24,7 +24,7 @@ ProcessState state_of(pid_t process) {
   const ssize_t got = ::read(file.number(), text, sizeof text - 1);
   if (got <= 0) return {};
   text[got] = '\0';
-  // The program's name stands in brackets and may hold some itself.
+  // The program's name is in parentheses and may itself contain some.
   const char* const after_name = std::strrchr(text, ')');
   char state = 0;
   unsigned long long start = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which process one is, among those of other namespaces and of other times.
+// Identifies processes across pid namespaces and over time.
 #pragma once
 
 #include <sys/types.h>
@@ -8,12 +8,12 @@
 
 namespace cuvmm::share {
 
-// Numbers of processes count within one. Of this process; 0 where it cannot be known.
+// The pid namespace of this process, within which pids are unique; 0 if it is unknown.
 std::uint64_t namespace_of_processes();
 
 struct ProcessState {
-  bool runs = false;              // there is one, and it is no zombie
-  std::uint64_t start_ticks = 0;  // since the machine started
+  bool runs = false;              // it exists and is not a zombie
+  std::uint64_t start_ticks = 0;  // start time, since boot
 };
 ProcessState state_of(pid_t process);
 

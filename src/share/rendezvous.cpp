@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* folder_name = "share";
 
-// An Error's text lives as long as the process, and a program may try any number of paths: so many
-// texts are kept, once each, and what is refused beyond them is told without its path.
+// An Error's text must live as long as the process, and a program may try any number of paths. So
+// this keeps a limited number of texts, once each; errors beyond them omit the path.
 const char* kept_for_good(const std::string& text) {
   static constinit std::array<std::atomic<const char*>, 64> all{};
   for (auto& kept : all) {

@@ -6,14 +6,14 @@
 
 namespace cuvmm::share {
 
-// Where exporter and importer of one user meet when nobody names a place.
+// Where an exporter and an importer of one user meet if no path is given.
 Result<std::string> usual_place_to_listen();
 
-// A host at that path with a token of its own, which lies in a file beside it.
+// Opens a host at that path with a fresh token, stored in a file beside the socket.
 Result<std::unique_ptr<Host>> listen_at(const std::string& path);
-// By the token beside that path.
+// Connects with the token stored beside that path.
 Result<Session> connect_at(const std::string& path, Deadline until);
-// In the first of the user's folders where somebody listens.
+// Connects in the first of the user's folders in which a process listens.
 Result<Session> connect_at_the_usual_place(Deadline until);
 
 }  // namespace cuvmm::share

@@ -15,8 +15,8 @@
 namespace cuvmm::share {
 namespace {
 
-// By which a socket is bound or connected to. The system takes about a hundred letters; a longer
-// path is named by its folder's descriptor, which has to be open meanwhile.
+// The address to bind or connect a socket to. The system limits a path to about a hundred
+// characters; a longer one goes through a descriptor of its folder, which must stay open meanwhile.
 struct Address {
   sockaddr_un name{};
   Fd folder;
@@ -52,7 +52,8 @@ Result<Fd> new_socket() {
   return socket;
 }
 
-// Some file systems have none, and some folders take nothing.
+// Checks that a socket can be bound in the folder: some file systems have no sockets, and some
+// folders are not writable.
 Result<void> takes_sockets(const std::string& folder) {
   static std::atomic<unsigned> tries{0};
   const std::string path = folder + "/trial-" + std::to_string(::getpid()) + "-" +
@@ -86,7 +87,7 @@ Error nobody_listens(int code) {
           .subject = "no process listens there"};
 }
 
-// Held as long as its owner lives, whatever ends it.
+// The kernel releases the lock when its owner ends, however it ends.
 Result<Fd> lock_of(const std::string& path) {
   constexpr const char* doing = "listen at a socket";
   Fd lock{::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
@@ -98,7 +99,7 @@ Result<Fd> lock_of(const std::string& path) {
       .kind = ErrorKind::AlreadyExists, .doing = doing, .subject = "another process listens there"};
 }
 
-// Under that name, unless somebody living has it: what the dead have left there goes.
+// Gives the socket its final name, unless a living process has it. Removes a dead process's socket.
 Result<void> name_it(const std::string& fresh, const std::string& path) {
   constexpr const char* doing = "listen at a socket";
   for (int tries = 0; tries < 2; ++tries) {
@@ -107,7 +108,8 @@ Result<void> name_it(const std::string& fresh, const std::string& path) {
       return {};
     }
     if (errno != EEXIST && ::access(path.c_str(), F_OK) != 0) {
-      // A file system without second names: for a moment another may take it.
+      // A file system without hard links: rename() may overwrite a socket that another process
+      // creates at this moment.
       if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(doing);
       return {};
     }
@@ -161,7 +163,8 @@ Result<ListeningSocket> ListeningSocket::open(const std::string& path, Replace r
   if (replace == Replace::Stale) listening.lock_ = ForkClosedFd{TRY(lock_of(path))};
   TRY(prepare());
   listening.socket_ = ForkClosedFd{TRY(new_socket())};
-  // Bound under another name and given its own once it listens, so that who finds it can connect.
+  // Binds under a temporary name and renames once it listens, so that whoever finds the socket can
+  // connect.
   const std::string fresh = path + being_made;
   const Address address = TRY(Address::of(fresh));
   ::unlink(fresh.c_str());
@@ -174,7 +177,7 @@ Result<ListeningSocket> ListeningSocket::open(const std::string& path, Replace r
       return system_error(doing);
     }
     if (replace == Replace::Nothing) return name_it(fresh, path);
-    // Those who have the lock replace what is there in one step.
+    // The lock's holder replaces an existing file atomically.
     if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(doing);
     return {};
   }();
@@ -222,11 +225,11 @@ void ListeningSocket::refresh_file() const {
   if (is_of_this_process()) ::utimensat(AT_FDCWD, path_.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
-// The file of the lock stays: who removes it may remove the one that somebody else has just locked.
+// The lock file stays: removing it could remove one that another process has just locked.
 void ListeningSocket::close() {
   remove_file();
   if (is_of_this_process() && lock_.is_open()) {
-    ::flock(lock_.number(), LOCK_UN);  // others that have it open
+    ::flock(lock_.number(), LOCK_UN);  // explicitly, since others may have it open
   }
   path_.clear();
   socket_.close();
@@ -250,7 +253,7 @@ Result<Fd> connect_to(const std::string& path, Deadline until) {
     }
     if (errno != EINTR && errno != EAGAIN) return system_error(doing);
     if (until.is_over()) return Error{.kind = ErrorKind::TimedOut, .doing = doing};
-    // As many wait to be accepted as may: there is nothing to poll for.
+    // The backlog is full, and there is nothing to poll for.
     ::poll(nullptr, 0, 1);
   }
 }

@@ -13,27 +13,27 @@
 
 namespace cuvmm::share {
 
-// The first folder that takes sockets: a usual one, made if it is missing, or a fresh one if others
-// have taken the usual names.
+// The first folder that can hold sockets: a usual one, created if missing, or a fresh one if other
+// users have taken the usual names.
 Result<std::string> private_folder();
 // The usual folders and the fresh ones. Two processes may have chosen differently, so a search
 // covers all of them.
 std::vector<std::string> folders_to_search();
 
-// Tries that name in each folder until one succeeds. Else the first error other than NotFound.
-// Folders that are not this user's alone are left out.
+// Tries that name in each folder until one attempt succeeds; otherwise returns the first error that
+// is not NotFound. Skips folders that other users may access.
 Result<void> in_any_folder(const std::string& name,
                            const std::function<Result<void>(const std::string& path)>& attempt);
 
-// A socket that listens at a path, and is gone with this: so is its file.
+// A listening socket at a path. The destructor closes it and removes its file.
 class ListeningSocket {
  public:
   enum class Replace : std::uint8_t {
-    Stale,    // what a process that has ended left behind, of a name that many may want: by a lock
-    Nothing,  // nobody else has use for the name, so there is no lock beside it
+    Stale,    // replace a dead process's socket at a well-known name; guarded by a lock file
+    Nothing,  // the name is unique to this process, so there is no lock file
   };
-  // AlreadyExists where a living process listens there.
-  // `prepare` is what has to be done once the place is ours and before anybody can connect.
+  // AlreadyExists if a living process listens there. `prepare` runs once the path is ours and
+  // before anyone can connect.
   static Result<ListeningSocket> open(
       const std::string& path, Replace replace,
       const std::function<Result<void>()>& prepare = [] { return Result<void>{}; });
@@ -42,14 +42,15 @@ class ListeningSocket {
   ListeningSocket& operator=(ListeningSocket&& other) noexcept;
   ~ListeningSocket();
 
-  // Closed, where the program has closed it.
+  // A closed Fd if the program has closed it.
   const Fd& socket() const { return socket_.file(); }
   const std::string& path() const { return path_; }
-  // Not in a forked child, which has only a copy of this.
+  // False in a forked child, which has only a copy.
   bool is_of_this_process() const;
-  // Takes the file away, unless it is another one by now. Not in a forked child.
+  // Removes the file, unless it has been replaced. Does nothing in a forked child.
   void remove_file() const;
-  // Makes it look new, now and then: what cleans up /tmp takes old files away, sockets in use too.
+  // Updates the file's time. Call from time to time: cleaners of /tmp remove old files, even
+  // sockets in use.
   void refresh_file() const;
 
  private:
@@ -63,12 +64,12 @@ class ListeningSocket {
   ForkClosedFd socket_;
 };
 
-// NotFound where nobody listens there.
+// NotFound if no process listens there.
 Result<Fd> connect_to(const std::string& path, Deadline until);
 
-// Names `prefix…` of sockets in the folder that are ready to be connected to.
+// The names of sockets in the folder that begin with `prefix` and are ready for connections.
 std::vector<std::string> sockets_in(const PrivateFolder& folder, const std::string& prefix);
-// Removes those at which nobody listens any more.
+// Removes the sockets at which no process listens any more.
 void remove_stale_sockets(const PrivateFolder& folder, const std::string& prefix);
 
 }  // namespace cuvmm::share

@@ -14,7 +14,7 @@ Error refused(const char* doing, const Refused& answer) {
 }
 
 Error out_of_turn(const char* doing) {
-  return Error::invalid(doing, "the exporter says something else than the answer");
+  return Error::invalid(doing, "unexpected message from the exporter");
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ Result<Session> Session::connect(const std::string& path, const Token& token, De
   constexpr const char* doing = "connect to the exporter";
   Fd socket = TRY(connect_to(path, until));
   TRY(checked_peer(socket));
-  // Nobody listens there any more where it went before it answered.
+  // If the exporter left before it answered, no process listens there any more.
   const auto gone = [&](const Error& error) {
     return says_gone(error) ? refused(doing, {.why = Refusal::Ended}) : error;
   };
@@ -40,7 +40,7 @@ Result<Session> Session::connect(const std::string& path, const Token& token, De
   return Session{std::move(socket), static_cast<pid_t>(welcome->process)};
 }
 
-// Grants come when the exporter likes, so they may stand before an answer.
+// Grants arrive unsolicited, so some may precede the answer.
 Result<Packet> Session::next_answer(Deadline until) {
   for (;;) {
     Packet packet = TRY(cuvmm::share::receive(socket_.file(), until));

@@ -9,23 +9,24 @@
 
 namespace cuvmm::share {
 
-// The importer's side of one connection. As long as it lives, what it was granted counts at the
-// exporter as held by this process. Not synchronised.
+// The importer's side of one connection. While it lives, the exporter counts its grants as held by
+// this process. Not thread-safe.
 class Session {
  public:
-  // NotFound where nobody listens at the path, or the listener ended before it answered. A refusal
-  // is InvalidArgument, and its text the Refusal's name; NotAvailable where the versions differ.
+  // NotFound if no process listens at the path, or if the listener ended before it answered.
+  // NotAvailable if the versions differ. Any other refusal is InvalidArgument, with the Refusal's
+  // name as its text.
   static Result<Session> connect(const std::string& path, const Token& token, Deadline until);
 
   pid_t exporter() const { return exporter_; }
 
-  // The next grant that the exporter makes to this process. NotFound where it has ended without
-  // having made any.
+  // The next grant that the exporter makes to this process. NotFound if the exporter has ended
+  // without making any.
   Result<Grant> receive(Deadline until);
-  // Asks for one.
+  // Asks for a grant.
   struct Answer {
     std::optional<Grant> grant;
-    Refusal refusal = Refusal::Failed;  // where there is no grant
+    Refusal refusal = Refusal::Failed;  // if there is no grant
   };
   Result<Answer> ask(const Ask& what, Deadline until);
 
@@ -33,11 +34,11 @@ class Session {
     std::vector<Size> sizes;
     std::vector<Fd> descriptors;
   };
-  // The chunks from `first` on, as many as come at once. Of a grant that was received.
+  // Fetches chunks of a received grant from `first` on, as many as one packet holds.
   Result<Batch> fetch(const Grant& grant, std::uint32_t first, Deadline until);
 
   Result<void> acknowledge(const Grant& grant, std::uint32_t status, Deadline until);
-  // Whatever of it was imported is unmapped and released here.
+  // The caller has already unmapped and released everything it imported of the grant.
   Result<void> release(std::uint64_t grant, Deadline until);
 
  private:
@@ -46,7 +47,7 @@ class Session {
 
   ForkClosedFd socket_;
   pid_t exporter_ = 0;
-  std::deque<Grant> waiting_;  // came while something else was waited for
+  std::deque<Grant> waiting_;  // arrived while waiting for another answer
 };
 
 }  // namespace cuvmm::share

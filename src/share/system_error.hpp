@@ -8,7 +8,7 @@
 
 namespace cuvmm::share {
 
-// What the system has just said.
+// The error in errno.
 inline Error system_error(const char* doing, const char* subject = "") {
   return {
       .kind = ErrorKind::SystemFailed, .system_code = errno, .doing = doing, .subject = subject};
@@ -24,8 +24,8 @@ inline bool says_gone(const Error& error) {
   return error.kind == ErrorKind::SystemFailed && error.system_code == ECONNRESET;
 }
 
-// When a wait ends, on the clock of now_us(). However long: what never ends cannot be told from
-// what hangs.
+// When a wait ends, on the clock of now_us(). Every wait has an end: a wait without one cannot be
+// told from a hang.
 struct Deadline {
   std::uint64_t at_us = 0;
 

@@ -27,13 +27,13 @@ bool same(const Token& a, const Token& b) {
   std::uint8_t different = 0;
   for (std::size_t i = 0; i < a.bytes.size(); ++i) {
     different = static_cast<std::uint8_t>(different | (a.bytes[i] ^ b.bytes[i]));
-    // Or the compiler may stop at the first difference.
+    // Keeps the compiler from stopping at the first difference.
     __asm__ volatile("" : "+r"(different));
   }
   return different == 0;
 }
 
-// Put in place as a whole, so that nobody reads half of it.
+// Puts the complete file in place atomically, so that no reader sees half of it.
 Result<void> write_token(const std::string& path, const Token& token) {
   constexpr const char* doing = "write the token";
   const std::string fresh = path + ".new";

@@ -9,19 +9,19 @@
 
 namespace cuvmm::share {
 
-// 128 bits that nobody guesses: who knows them may have what they stand for. Never logged.
+// 128 random bits: whoever knows them may have what they stand for. Never logged.
 struct Token {
   std::array<std::uint8_t, 16> bytes{};
 
   static Result<Token> make();
 
-  // Takes as long for any two tokens.
+  // Takes constant time.
   friend bool same(const Token& a, const Token& b);
 };
 
-// The file beside a socket that holds its token, for its owner alone.
+// The file beside a socket that holds its token, readable only by its owner.
 Result<void> write_token(const std::string& path, const Token& token);
-// Refused where the file is not its owner's alone, and ours.
+// An Error if the file does not belong to this user, or others may access it.
 Result<Token> read_token(const std::string& path);
 
 }  // namespace cuvmm::share

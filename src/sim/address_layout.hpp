@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things lie in the process. Device addresses are a stretch of the process' own address
-// space that the host may not touch, so that host code which dereferences device memory faults.
-// Each device sees device memory through a view: the same stretch at a fixed distance, where a
-// mapping's bytes appear with the access that this device was granted. Kernels and copies work on
-// views.
+// Address layout of the process. Device addresses are a range of the process's own address space
+// that the host may not touch, so host code that dereferences device memory faults. Each device
+// sees device memory through a view: an address range of the same layout at a fixed distance, in
+// which the bytes of a mapping appear with the access that this device was granted. Kernels and
+// copies access memory through views.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 namespace cuvmm::sim {
 
 #if defined(__SANITIZE_THREAD__)
-// TSan follows memory only inside a few terabytes, so everything is smaller there.
+// TSan tracks only a few terabytes of memory, so all ranges are smaller under it.
 inline constexpr std::uint64_t device_addresses_begin = 0x7e80'0000'0000;
 inline constexpr Size device_addresses_size = 448 * GiB;
 inline constexpr std::uint64_t views_begin = device_addresses_begin + device_addresses_size;
 inline constexpr Size views_size = 448 * GiB;
-inline constexpr Size everyday_addresses_size = 64 * GiB;
+inline constexpr Size showable_addresses_size = 64 * GiB;
 #else
-// Between what programs are linked at (85 TiB) and where the system puts its own mappings (from
-// 128 TiB down); below lies what AddressSanitizer keeps for itself.
+// Between the link address of programs (85 TiB) and the system's own mappings (128 TiB downwards).
+// AddressSanitizer keeps the addresses below for itself.
 inline constexpr std::uint64_t device_addresses_begin = 17 * TiB;
 inline constexpr Size device_addresses_size = 67 * TiB;
 #if defined(__SANITIZE_ADDRESS__)
@@ -32,9 +32,9 @@ inline constexpr Size views_size = 19 * TiB;
 inline constexpr std::uint64_t views_begin = 88 * TiB;
 inline constexpr Size views_size = 32 * TiB;
 #endif
-// A reservation larger than this leaves the first stretch to the others: only so much of the
-// device addresses can be shown, and a program may reserve far more than it ever maps.
-inline constexpr Size everyday_addresses_size = 3 * TiB;
+// A reservation larger than this does not use the first part of the device addresses. Only that
+// part can be shown in views, and a program may reserve far more than it ever maps.
+inline constexpr Size showable_addresses_size = 3 * TiB;
 #endif
 
 constexpr bool is_device_address(std::uint64_t address) {

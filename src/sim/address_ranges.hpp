@@ -9,12 +9,12 @@
 
 namespace cuvmm::sim {
 
-// Which addresses of a stretch are free: first fit, lowest first, neighbours joined.
+// The free addresses of a range: first fit, lowest address first, neighbours merged.
 class AddressRanges {
  public:
   AddressRanges(std::uint64_t begin, Size size) { free_.emplace(begin, size); }
 
-  // Not below `from`.
+  // Returns no address below `from`.
   std::optional<std::uint64_t> take(Size size, Size alignment, std::uint64_t from = 0);
   bool take_at(std::uint64_t address, Size size);
   void give_back(std::uint64_t address, Size size);

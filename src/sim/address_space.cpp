@@ -24,7 +24,7 @@ CUdeviceptr AddressSpace::reserve(Size size, Size alignment, CUdeviceptr hint, O
     address = hint;
   } else {
     const CUdeviceptr from =
-        size > everyday_addresses_size ? device_addresses_begin + everyday_addresses_size : 0;
+        size > showable_addresses_size ? device_addresses_begin + showable_addresses_size : 0;
     address = free_addresses_.take(size, alignment, from).value_or(0);
   }
   if (address != 0) reservations_[address] = {.size = size, .owner = owner};
@@ -106,7 +106,7 @@ CUresult AddressSpace::map(CUdeviceptr address, std::shared_ptr<Chunk> chunk, Ow
   if (first_overlap(address, size) != mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
   if (!Views::can_show(address, size)) {
     CUVMM_LOG_ONCE(Warning,
-                   "memory cannot be shown this far up in the simulated addresses: cuMemMap "
+                   "this address is beyond what the simulated driver can map: cuMemMap "
                    "answers out of memory");
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -138,7 +138,7 @@ CUresult AddressSpace::unmap(CUdeviceptr address, Size size, Owner owner) {
   const auto first = first_overlap(address, size);
   if (first == mappings_.end()) return CUDA_SUCCESS;
   const auto last = mappings_.lower_bound(address + size);
-  // Part of a mapping is refused at either end.
+  // Refuses a range that cuts a mapping at either end.
   if (first->first < address || std::prev(last)->second.end() > address + size) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -161,8 +161,8 @@ CUresult AddressSpace::set_access(CUdeviceptr address, Size size, int who, Acces
       return CUDA_ERROR_INVALID_DEVICE;
     }
     if (!show(found->second, who, access)) {
-      // What was granted before this one stays granted, as on a card after a failed call: the
-      // caller unmaps or sets again. // assumed
+      // Mappings that were granted before this one stay granted, as on a card after a failed call:
+      // the caller unmaps them or sets access again. // assumed
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     found->second.access[index] = access;

@@ -19,13 +19,13 @@ namespace cuvmm::sim {
 class Context;
 class Pool;
 
-// Who asked for a reservation: only the program's own answer its cuMem* calls.
+// The owner of a reservation. The program's cuMem* calls see only its own.
 enum class Owner : std::uint8_t { Program, Driver };
 
-using AccessTable = std::array<Access, most_devices + 1>;  // a device each, the host last
+using AccessTable = std::array<Access, most_devices + 1>;  // one entry per device, the host last
 inline constexpr int host_access = most_devices;
 
-// A chunk behind addresses.
+// A chunk mapped at an address.
 struct Mapping {
   CUdeviceptr address = 0;
   std::shared_ptr<Chunk> chunk;
@@ -44,11 +44,11 @@ enum class AllocationKind : std::uint8_t {
   PinnedHost,  // cuMemAllocHost, cuMemHostAlloc
   Registered,  // cuMemHostRegister
   IpcImport,
-  ModuleVariable,  // lives and dies with its module
-  GraphReserved,   // a graph's, while no launch has allocated it: only its addresses are known
+  ModuleVariable,  // lives as long as its module
+  GraphReserved,   // a graph's, not allocated by a launch: only its addresses are known
 };
 
-// What the program holds.
+// An allocation that the program holds.
 struct Allocation {
   CUdeviceptr address = 0;
   Size size = 0;
@@ -56,55 +56,58 @@ struct Allocation {
   int device = 0;  // ordinal
   std::weak_ptr<Context> context;
   std::weak_ptr<Pool> pool;
-  std::uint64_t buffer_id = 0;  // never used twice
+  std::uint64_t buffer_id = 0;  // never reused
   bool sync_memops = false;
-  unsigned flags = 0;  // as it was asked for
-  int opens = 1;       // IpcImport: how often it was opened
+  unsigned flags = 0;  // as requested
+  int opens = 1;       // IpcImport: how many times it was opened
 
   CUdeviceptr end() const { return address + size; }
 };
 
-// Everything that has an address. One per process.
+// Everything in the process that has an address. One per process.
 class AddressSpace {
  public:
   AddressSpace();
 
-  // Reservations. Size and alignment are multiples of the granularity; 0 where there is no room.
+  // Reservations. Size and alignment are multiples of the granularity. Returns 0 if there is no
+  // room.
   CUdeviceptr reserve(Size size, Size alignment, CUdeviceptr hint, Owner owner);
   CUresult free_reservation(CUdeviceptr address, Size size, Owner owner);
 
-  // Mappings. The range must lie in a reservation of this owner and be free.
+  // Mappings. The range must lie in a reservation of this owner and be unmapped.
   CUresult map(CUdeviceptr address, std::shared_ptr<Chunk> chunk, Owner owner);
-  // All mappings in the range, which cuts none. Nothing mapped there is no error (measured).
+  // Removes all mappings in the range, which must not cut one. An empty range is no error
+  // (measured).
   CUresult unmap(CUdeviceptr address, Size size, Owner owner);
-  // The range must be exactly a row of mappings.
+  // The range must consist exactly of whole adjacent mappings.
   CUresult set_access(CUdeviceptr address, Size size, int who, Access access, Owner owner);
   std::optional<Access> access_of(CUdeviceptr address, int who) const;
   std::optional<Mapping> mapping_at(CUdeviceptr address) const;
-  // The program's reservation that holds the address: begin and size.
+  // Begin and size of the program's reservation that contains the address.
   std::optional<std::pair<CUdeviceptr, Size>> reservation_at(CUdeviceptr address) const;
 
-  // Reserves, creates, maps and grants in one: what the driver's own allocations are made of.
+  // Reserves, creates, maps and grants in one step. The driver's own allocations consist of such
+  // blocks.
   CUdeviceptr allocate_block(Device& device, Size size, const std::vector<int>& accessors);
   void free_block(CUdeviceptr address);
 
   // Allocations.
   void add(Allocation allocation);
-  std::optional<Allocation> take(CUdeviceptr address);  // by its exact address
-  // The same where the allocation is wanted; else it stays.
+  std::optional<Allocation> take(CUdeviceptr address);  // by its first address
+  // Like take(), but leaves the allocation in place unless `wanted` accepts it.
   std::optional<Allocation> take_if(CUdeviceptr address, bool (*wanted)(const Allocation&));
-  std::optional<Allocation> allocation_at(CUdeviceptr address) const;  // any address inside
+  std::optional<Allocation> allocation_at(CUdeviceptr address) const;  // any address inside it
   bool change(CUdeviceptr address, const std::function<void(Allocation&)>& change);
   std::vector<Allocation> allocations_if(
       const std::function<bool(const Allocation&)>& wanted) const;
 
-  // Whether device work may name these bytes: an allocation, or mappings without a gap. Host
-  // addresses always may.
+  // Whether device work may access these bytes: they lie in an allocation or in mappings without a
+  // gap. True for any host address.
   bool covers(CUdeviceptr address, Size size) const;
-  // The device through whose view the bytes are to be reached by work of `current`.
+  // The device through whose view work of device `current` accesses the bytes.
   int viewer_of(CUdeviceptr address, int current) const;
 
-  // Gives the chunk a file of its own, under running work.
+  // Moves the chunk's bytes to a file of its own, also while work that uses them is running.
   bool make_shareable(const std::shared_ptr<Chunk>& chunk);
 
   struct Totals {
@@ -114,7 +117,7 @@ class AddressSpace {
     std::uint64_t reservations = 0;
     std::array<std::uint64_t, 8> allocations{};  // by kind
   };
-  Totals totals(int device) const;  // the program's own; device < 0: all
+  Totals totals(int device) const;  // the program's own; device < 0: of all devices
   std::vector<Mapping> program_mappings() const;
   std::vector<std::pair<CUdeviceptr, Size>> program_reservations() const;
 
@@ -134,7 +137,7 @@ class AddressSpace {
   CUdeviceptr take_spare(Device& device, Size size, const CUmemAllocationProp& properties);
   bool keep_spare(CUdeviceptr address);
 
-  mutable SharedLock lock_{LockOrder::SimMemory};  // guards what follows
+  mutable SharedLock lock_{LockOrder::SimMemory};  // guards the members below
   AddressRanges free_addresses_;
   std::map<CUdeviceptr, Reservation> reservations_;
   Mappings mappings_;

@@ -10,7 +10,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// As the card's attributes have them.
+// The values of the card's attributes.
 constexpr Size most_width = 131072;
 constexpr Size most_height = 65536;
 constexpr Size most_width_and_height_3d = 16384;
@@ -20,7 +20,7 @@ Registry<Array, CUarray>& arrays() {
   return *all;
 }
 
-// 0 where it is no format of plain numbers.
+// Returns 0 if the format is not one of plain numbers.
 Size bytes_of(CUarray_format format) {
   switch (format) {
 #define CUVMM_ARRAY_FORMAT(format, bytes) \

@@ -20,11 +20,11 @@ struct ArrayShape {
   Size bytes() const { return row_bytes * rows * slices; }
 };
 
-// A CUDA array: device memory that only copies reach, since nothing here samples textures. Its
-// rows lie one after the other.
+// A CUDA array: device memory that is accessible only to copies, since the simulation samples no
+// textures. Its rows are contiguous.
 class Array {
  public:
-  // CUDA_SUCCESS and the array, or why there is none.
+  // Returns CUDA_SUCCESS and sets `array`, or returns the error.
   static CUresult create(const std::shared_ptr<Context>& context,
                          const CUDA_ARRAY3D_DESCRIPTOR& asked, CUarray* array);
   ~Array();
@@ -47,10 +47,10 @@ class Array {
   const CUdeviceptr storage_;
 };
 
-// nullptr where there is none such.
+// Return nullptr if there is no such array.
 std::shared_ptr<Array> find_array(CUarray array);
 std::shared_ptr<Array> remove_array(CUarray array);
-// A context's end takes its arrays along.
+// Destroys the arrays of a context that ends.
 void remove_arrays_of(const std::shared_ptr<Context>& context);
 
 }  // namespace cuvmm::sim

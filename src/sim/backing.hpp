@@ -7,11 +7,11 @@
 
 namespace cuvmm::sim {
 
-// The bytes behind one device's (or the host's) chunks: one sparse file in memory. Offsets are
-// never used twice, so they never fragment; what is given back is a hole.
+// The bytes behind the chunks of one device or of the host: one sparse memory file. Offsets are
+// never reused, so the file cannot fragment; freed extents become holes.
 class Backing {
  public:
-  // `.file` is -1 where the system has no memory file to give.
+  // Returns an extent whose `file` is -1 if the system cannot create a memory file.
   Extent take(Size size);
   void give_back(const Extent& extent);
 
@@ -21,7 +21,7 @@ class Backing {
   std::atomic<std::uint64_t> next_offset_{0};
 };
 
-// A file of its own for what another process is to see.
+// A separate file for memory that is shared with another process.
 Extent take_own_file(Size size);
 void close_own_file(const Extent& extent);
 

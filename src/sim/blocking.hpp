@@ -12,15 +12,15 @@ namespace cuvmm::sim {
 
 class Context;
 
-// Where a context's allocations of up to 1 MiB lie: many to a granule, at 512-byte steps. A granule
-// goes back to the device only when its last block does, which is how the real driver fragments
-// (measured: a comb of such blocks gives back nothing).
+// Storage for a context's allocations of up to 1 MiB: many share a granule, at 512-byte steps. A
+// granule returns to the device only when its last block is freed. The real driver fragments in the
+// same way (measured: freeing such blocks in a comb pattern returns nothing).
 class SmallBlocks {
  public:
   explicit SmallBlocks(Device& device) : device_(device) {}
 
   static bool serves(Size size) { return size <= 1 * MiB; }
-  // 0 where the device is full.
+  // Returns 0 if the device is full.
   CUdeviceptr take(Size size, const std::vector<int>& accessors);
   void give_back(CUdeviceptr address, Size size);
 
@@ -35,16 +35,16 @@ class SmallBlocks {
   void change(Granules::iterator granule, const std::function<void(Granule&)>& change);
 
   Device& device_;
-  Lock lock_{LockOrder::SimBlocking};  // guards what follows
+  Lock lock_{LockOrder::SimBlocking};  // guards the members below
   Granules granules_;
   std::set<std::pair<Size, CUdeviceptr>> by_largest_;
 };
 
-// cuMemAlloc without its arguments' checks.
+// cuMemAlloc without the checks of its arguments.
 CUresult allocate_blocking(const std::shared_ptr<Context>& context, Size size,
                            CUdeviceptr* address);
 
-// Gives back the memory of an allocation that AddressSpace no longer knows. Waits for nothing.
+// Frees the memory of an allocation that was already removed from the AddressSpace. Does not wait.
 void free_blocking_now(const Allocation& allocation);
 
 // cuMemFree of managed memory (api/host_memory.cpp).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bodies of the simulated functions, one a row: CUVMM_SIM(cuMemMap)(CUdeviceptr address, ...).
-// All are declared here with the row's own signature, so that a body that does not fit does not
-// compile; a row without a body answers CUDA_ERROR_NOT_SUPPORTED.
+// The bodies of the simulated functions, one per row: CUVMM_SIM(cuMemMap)(CUdeviceptr address,
+// ...). All are declared here with the row's signature, so that a body with another signature does
+// not compile. A row without a body returns CUDA_ERROR_NOT_SUPPORTED.
 #pragma once
 
 #include <type_traits>

@@ -18,9 +18,9 @@ void __tsan_write_range(void* begin, unsigned long size);
 
 namespace cuvmm::sim {
 
-// Around a copy or a set. ThreadSanitizer looks at its first bytes only: an access that races with
-// a copy races with its beginning nearly always, and most of the time of all tests went into the
-// rest.
+// Surrounds a copy or a set. ThreadSanitizer checks only its first bytes: an access that races with
+// a copy nearly always races with its beginning, and checking the rest took most of the time of the
+// whole test suite.
 #if defined(__SANITIZE_THREAD__)
 class BulkAccess {
  public:

@@ -18,7 +18,7 @@ thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 constexpr CUgraphEdgeData plain_edge{};
 
-// Programs that never capture pay for one load where events are asked after.
+// Programs that never capture pay for a single load when they query events.
 std::atomic<bool> any_event_captured{false};
 
 CUresult broken(Capture& capture, CUresult error) {
@@ -30,7 +30,7 @@ bool is_going_on(const Capture& capture) {
   return capture.is_valid() && !capture.has_ended();
 }
 
-// Whether a capture forbids this thread what may wait elsewhere.
+// Whether a capture forbids this thread to make calls that may wait for work elsewhere.
 bool forbids_unsafe_calls(const Capture& capture) {
   if (capture.is_of_this_thread() && capture.mode() != CU_STREAM_CAPTURE_MODE_RELAXED) return true;
   return thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
@@ -48,10 +48,10 @@ CUresult refuse_if(Affected&& affected, CUresult error) {
   return answer;
 }
 
-// A node for a captured stream.
+// Adds a node for a captured stream.
 CUresult add_node(Stream& stream, NodeWork work) {
   const auto capture = capture_of(stream);
-  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;  // it ended meanwhile
+  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;  // it ended in the meantime
   if (!capture->is_valid()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (work.context.expired()) work.context = stream.context;
   capture->add(stream, std::move(work));
@@ -92,7 +92,7 @@ bool is_captured(const Stream& stream) {
   return capture_of(stream) != nullptr;
 }
 
-// An event stays one of its capture after that has ended.
+// An event still belongs to its capture after the capture has ended.
 bool is_captured(const Event& event) {
   if (!any_event_captured.load()) return false;
   const Holding holding{graph_lock()};
@@ -135,7 +135,7 @@ CUresult capture_wait_event(Stream& stream, const std::shared_ptr<Event>& event,
   if (record.capture != nullptr) {
     if (!record.capture->has_ended()) return join_or_merge(stream, record);
     if (capture != nullptr) capture->invalidate();
-    return CUDA_ERROR_INVALID_VALUE;  // measured: what its capture became does not matter
+    return CUDA_ERROR_INVALID_VALUE;  // measured: whether its capture succeeded does not matter
   }
   if (event->recording() == nullptr) return CUDA_SUCCESS;
   return broken(*capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
@@ -147,7 +147,7 @@ CUresult capture_allocation(Stream& stream, Size size, CUmemoryPool pool, CUdevi
   if (pool != nullptr && Process::get().pools.find(pool) == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // The pool's device decides where; graphs have a pool of their own on it.
+  // The pool's device determines the location; graphs have their own pool on it.
   Device& device = context->device();
   const auto memory = GraphMemory::create(device, size, {device.ordinal()});
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -229,7 +229,7 @@ void leave_capture(Stream& stream) {
   const auto capture = capture_of(stream);
   if (capture == nullptr) return;
   if (!capture->is_origin(stream)) return capture->forget(stream);
-  // Nobody can end it any more.
+  // The capture can no longer be ended, as its origin stream is destroyed.
   const bool given = capture->is_into_given_graph();
   lost = capture->end();
   if (!given) lost->withdraw();

@@ -5,7 +5,8 @@
 
 namespace cuvmm::sim {
 
-// The calling thread's own mode (cuThreadExchangeStreamCaptureMode): the one before is returned.
+// Sets the calling thread's own mode (cuThreadExchangeStreamCaptureMode) and returns the previous
+// one.
 CUstreamCaptureMode exchange_thread_mode(CUstreamCaptureMode mode);
 
 }  // namespace cuvmm::sim

@@ -18,7 +18,7 @@ std::vector<std::shared_ptr<Capture>>& live() {
   return *all;
 }
 
-// The nodes and all that they depend on.
+// The nodes and everything that they depend on.
 std::set<const Node*> with_all_before(const Graph& graph, const CapturedStream& last) {
   std::vector<const Node*> open;
   std::set<const Node*> seen;
@@ -85,7 +85,7 @@ bool Capture::touches(const Context& context, bool only_blocking) const {
 }
 
 void Capture::join(Stream& stream) {
-  forget(stream);  // another one that had the same address
+  forget(stream);  // an earlier stream at the same address
   stream.capture = shared_from_this();
   CapturedStream joined;
   joined.context = stream.context;
@@ -104,7 +104,7 @@ Node& Capture::add(Stream& stream, NodeWork work) {
   CapturedStream& last = of(stream);
   Node& node = graph_->add(std::move(work));
   for (std::size_t i = 0; i < last.nodes.size(); ++i) {
-    // The program may have destroyed a node since.
+    // The program may have destroyed the node since.
     const auto before = graph_nodes().find(last.nodes[i]);
     if (before != nullptr && before->graph == graph_.get()) {
       graph_->connect(*before, node, last.edges[i]);

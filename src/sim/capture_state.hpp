@@ -12,10 +12,10 @@ namespace cuvmm::sim {
 
 struct Stream;
 
-// What the next node of a captured stream comes after.
+// The dependencies of the next node of a captured stream.
 struct CapturedStream {
   std::vector<CUgraphNode> nodes;
-  std::vector<CUgraphEdgeData> edges;  // one a node
+  std::vector<CUgraphEdgeData> edges;  // one per node
   std::weak_ptr<Context> context;
   bool is_blocking = false;
 
@@ -23,14 +23,14 @@ struct CapturedStream {
   void add(CUgraphNode node, const CUgraphEdgeData& edge);
 };
 
-// A sequence of captured work: it begins on one stream and spreads to those that wait for its
+// A sequence of captured work: it begins on one stream and spreads to streams that wait for its
 // events. Guarded by graph_lock().
 class Capture : public std::enable_shared_from_this<Capture> {
  public:
-  // In `graph`, behind `after`.
+  // Captures into `graph`, after the nodes in `after`.
   static std::shared_ptr<Capture> begin(Stream& stream, CUstreamCaptureMode mode,
                                         std::shared_ptr<Graph> graph, CapturedStream after);
-  // The same in a graph of its own.
+  // Captures into a new graph.
   static std::shared_ptr<Capture> begin(Stream& stream, CUstreamCaptureMode mode);
 
   const std::shared_ptr<Graph>& graph() const { return graph_; }
@@ -38,25 +38,25 @@ class Capture : public std::enable_shared_from_this<Capture> {
   CUstreamCaptureMode mode() const { return mode_; }
   bool is_of_this_thread() const { return thread_ == std::this_thread::get_id(); }
   bool is_origin(const Stream& stream) const { return origin_ == &stream; }
-  // The graph was there before, and stays whatever becomes of the capture.
+  // Whether the graph existed before, and so remains even if the capture fails.
   bool is_into_given_graph() const { return into_given_graph_; }
   bool is_valid() const { return valid_; }
   bool has_ended() const { return ended_; }
   void invalidate() { valid_ = false; }
 
-  // Whether it has streams of this context (and, if asked, blocking ones).
+  // Whether it includes streams (or only blocking streams) of this context.
   bool touches(const Context& context, bool only_blocking) const;
 
   void join(Stream& stream);
   CapturedStream& of(const Stream& stream) { return streams_.at(&stream); }
-  // The stream goes; its work must still be joined.
+  // Called when the stream is destroyed. Its work must still be joined.
   void forget(const Stream& stream);
 
-  // A node behind what the stream did last.
+  // Adds a node after the stream's last work.
   Node& add(Stream& stream, NodeWork work);
 
   bool is_joined() const;
-  // All its streams are free again. The graph is the caller's.
+  // Ends the capture of all its streams and gives the graph to the caller.
   std::shared_ptr<Graph> end();
 
  private:
@@ -73,9 +73,9 @@ class Capture : public std::enable_shared_from_this<Capture> {
   std::vector<CapturedStream> gone_;
 };
 
-// The capture that the stream is in; nullptr where it is in none.
+// Returns nullptr if the stream is not captured.
 std::shared_ptr<Capture> capture_of(const Stream& stream);
-// All that have not ended.
+// All captures that have not ended.
 std::vector<std::shared_ptr<Capture>> live_captures();
 bool is_anything_captured();
 

@@ -20,8 +20,8 @@ std::uint64_t next_id() {
   return ++last;
 }
 
-// Chunks with a file of their own, by the file: so that importing what one exported oneself gives
-// the same chunk, as on a card.
+// Chunks with a file of their own, by inode, so that a process that imports its own export gets the
+// same chunk, as on a card.
 class SharedChunks {
  public:
   static SharedChunks& get() {
@@ -73,7 +73,7 @@ std::shared_ptr<Chunk> Chunk::make(Device* device, const Extent& extent,
   return chunk;
 }
 
-std::shared_ptr<Chunk> Chunk::create_by_all_means(Device* device, Size size,
+std::shared_ptr<Chunk> Chunk::create_reclaiming(Device* device, Size size,
                                                   const CUmemAllocationProp& properties) {
   auto chunk = create(device, size, properties);
   if (chunk != nullptr || device == nullptr) return chunk;

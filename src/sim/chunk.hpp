@@ -11,22 +11,23 @@ namespace cuvmm::sim {
 
 class Device;
 
-// Physical memory: of a device, or of the host where device is nullptr. Alive while a handle, a
+// Physical memory of a device, or of the host if `device` is nullptr. Lives while a handle, a
 // mapping or an allocation holds it.
 class Chunk : public std::enable_shared_from_this<Chunk> {
  public:
-  // nullptr where the device is full (or the system has no memory file to give).
+  // Returns nullptr if the device is full or the system cannot create a memory file.
   static std::shared_ptr<Chunk> create(Device* device, Size size,
                                        const CUmemAllocationProp& properties);
-  // The same, taking back first what pools hold and nobody uses (measured: cuMemAlloc and
-  // cuMemCreate do). Not for a pool's own chunks.
-  static std::shared_ptr<Chunk> create_by_all_means(Device* device, Size size,
+  // The same, but if the device is full it first releases unused memory of pools, as cuMemAlloc and
+  // cuMemCreate do (measured). Not for a pool's own chunks.
+  static std::shared_ptr<Chunk> create_reclaiming(Device* device, Size size,
                                                     const CUmemAllocationProp& properties);
-  // Of bytes that another chunk left.
+  // Reuses the bytes that another chunk left behind.
   static std::shared_ptr<Chunk> create_of(Device& device, const Extent& left,
                                           const CUmemAllocationProp& properties);
-  // What somebody exported. The chunk itself where this process created it or has imported it
-  // already; else one that is counted where it was created. nullptr where the file is not such.
+  // Opens an exported chunk. Returns the same chunk if this process created it or has already
+  // imported it; otherwise a new one, which counts towards the memory of the process that created
+  // it. Returns nullptr if the file is not a memory file.
   static std::shared_ptr<Chunk> import(int file);
 
   ~Chunk();
@@ -39,15 +40,15 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   const CUmemAllocationProp& properties() const { return properties_; }
   std::uint64_t id() const { return id_; }
 
-  // Another process can see only a file of its own. The bytes move there under the caller's care
-  // (AddressSpace::make_shareable), since what shows them must be shown anew.
+  // Only a chunk with a file of its own can be shared with another process. The caller moves the
+  // bytes there (AddressSpace::make_shareable), since all views of them must be mapped anew.
   bool has_own_file() const { return own_file_; }
   void adopt_own_file(const Extent& extent);
 
-  // Empties the bytes and leaves them to another chunk; this one is to end.
+  // Clears the bytes and hands them over to another chunk. This chunk must then be destroyed.
   Extent leave_bytes();
 
-  // How often the program holds its handle: cuMemCreate, import and retain each count.
+  // How many times the program holds its handle: cuMemCreate, import and retain each add one.
   std::atomic<int> handles{0};
 
  private:

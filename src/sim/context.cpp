@@ -16,8 +16,8 @@ std::uint64_t next_context_id() {
   return ++last;
 }
 
-// Never given to a second thread, unlike std::thread::id: a new thread does not inherit the stream
-// of one that has ended.
+// Unlike std::thread::id, never reused: a new thread must not inherit the stream of one that has
+// ended.
 std::uint64_t number_of_this_thread() {
   static std::atomic<std::uint64_t> last{0};
   thread_local const std::uint64_t number = ++last;
@@ -33,8 +33,8 @@ std::shared_ptr<Stream> new_implicit_stream(const std::shared_ptr<Context>& cont
   return stream;
 }
 
-// No object that ends by itself: when the process ends, the main thread's would go before the
-// handlers, which may still call.
+// Not an object with a destructor: at process exit the main thread's object would be destroyed
+// before the exit handlers run, which may still make calls.
 thread_local std::vector<CUcontext>* this_threads_stack = nullptr;
 
 pthread_key_t key_of_stacks() {
@@ -90,7 +90,7 @@ void Context::add_stream(const std::shared_ptr<Stream>& stream) {
 }
 
 void Context::retire_stream(const std::shared_ptr<Stream>& stream) {
-  // Its submitted work still runs, whether anybody waits for it or not.
+  // Its submitted work still runs, even if no call waits for it.
   stream->queue->allow_all();
   const Writing writing{lock_};
   std::erase(streams_, stream);
@@ -135,15 +135,15 @@ void Context::forget_streams() {
 }
 
 void Context::wait_for_all_work() {
-  // All of it is looked up before the first wait: work that other threads submit meanwhile does not
-  // prolong the wait (measured).
+  // Collects all work before the first wait: work that other threads submit during the wait does
+  // not prolong it (measured).
   std::vector<Point> submitted;
   for (const auto& stream : streams()) {
     const std::vector<Point> work = work_of(*stream);
     submitted.insert(submitted.end(), work.begin(), work.end());
   }
   {
-    // It stays listed until it is done: other threads wait for it too.
+    // Retired work stays listed until it is done, since other threads wait for it too.
     const Reading reading{lock_};
     for (const RetiredWork& work : retired_work_) submitted.push_back(work.point);
   }

@@ -16,7 +16,7 @@ namespace cuvmm::sim {
 
 class Device;
 
-// A context: streams, and the errors that stick to it.
+// A context: its streams and its sticky error.
 class Context : public std::enable_shared_from_this<Context> {
  public:
   static std::shared_ptr<Context> create(Device& device, unsigned flags, bool primary);
@@ -28,42 +28,42 @@ class Context : public std::enable_shared_from_this<Context> {
   unsigned flags() const { return flags_.load(); }
   void set_flags(unsigned flags) { flags_.store(flags); }
 
-  // CUDA_SUCCESS, or the error after which nothing works here any more.
+  // CUDA_SUCCESS, or the error that every further call in this context returns.
   CUresult sticky_error() const { return sticky_.load(); }
   void fail(CUresult error);
 
   std::shared_ptr<Stream> legacy_stream() const { return legacy_; }
-  std::shared_ptr<Stream> per_thread_stream();  // the calling thread's
+  std::shared_ptr<Stream> per_thread_stream();  // of the calling thread
   void add_stream(const std::shared_ptr<Stream>& stream);
-  // The program destroyed it, or its thread has ended; what it was given still counts as this
-  // context's work.
+  // For a stream that the program destroyed, or whose thread has ended. Its pending work still
+  // counts as work of this context.
   void retire_stream(const std::shared_ptr<Stream>& stream);
-  // The calling thread ends, and its own stream with it.
+  // Retires the calling thread's own stream when the thread ends.
   void retire_per_thread_stream();
-  std::vector<std::shared_ptr<Stream>> streams() const;  // all, the implicit ones included
-  // What is left to do of all blocking streams there are and were: what the legacy stream waits
-  // for.
+  std::vector<std::shared_ptr<Stream>> streams() const;  // all, including the implicit ones
+  // The pending work of all blocking streams, retired ones included: the legacy stream waits for
+  // it.
   std::vector<Point> blocking_work() const;
 
-  // At the end: nothing of the context is kept alive by its own streams any more.
+  // Called when the context ends. Its own streams no longer keep any part of it alive.
   void forget_streams();
 
-  // Waits for all that any stream of this context was given until now.
+  // Waits for all work submitted to any stream of this context before the call.
   void wait_for_all_work();
 
   // Peers whose blocking memory this context may use.
   bool enable_peer(const std::shared_ptr<Context>& peer);
   bool disable_peer(const std::shared_ptr<Context>& peer);
   bool has_peer(const Context& peer) const;
-  // Devices from whose contexts this context's blocking memory may be used: its own first.
+  // The devices whose contexts may use this context's blocking memory; its own comes first.
   std::vector<int> accessors() const;
 
   SmallBlocks& small_blocks() { return small_blocks_; }
 
-  // Order of submissions where the legacy stream and blocking ones depend on each other.
+  // Orders submissions to the legacy stream and to blocking streams, as they depend on each other.
   Lock& submission_lock() { return submission_lock_; }
 
-  std::map<int, std::size_t> limits;  // cuCtxSetLimit; guarded by Process' lock
+  std::map<int, std::size_t> limits;  // cuCtxSetLimit; guarded by the lock of Process
   std::atomic<int> cache_config{0};
   std::atomic<int> shared_memory_config{0};
 
@@ -80,31 +80,31 @@ class Context : public std::enable_shared_from_this<Context> {
 
   Lock submission_lock_{LockOrder::SimContext};
 
-  mutable SharedLock lock_{LockOrder::SimStreams};  // guards what follows
+  mutable SharedLock lock_{LockOrder::SimStreams};  // guards the members below
   std::vector<std::shared_ptr<Stream>> streams_;
-  std::map<std::uint64_t, std::shared_ptr<Stream>> per_thread_;  // by the thread's number
+  std::map<std::uint64_t, std::shared_ptr<Stream>> per_thread_;  // by thread number
   struct RetiredWork {
     Point point;
-    bool is_blocking;  // the stream was
+    bool is_blocking;  // whether the stream was blocking
   };
   std::vector<RetiredWork> retired_work_;
   std::set<CUcontext> peers_;
 };
 
-// This thread's stack of contexts. Entries are handles, since a context may be destroyed while it
-// is somewhere on a stack.
+// The context stack of the calling thread. Its entries are handles, since a context may be
+// destroyed while it is on a stack.
 class ContextStack {
  public:
   static std::vector<CUcontext>& of_this_thread();
-  // nullptr where none is current, or the current one is gone.
+  // Returns nullptr if no context is current or the current one has been destroyed.
   static std::shared_ptr<Context> current();
 };
 
-// Whether this may be made current: a living context, or the primary one of a device, whose handle
-// is good while the context is not there.
+// Whether the handle can be made current: that of a living context, or of a device's primary
+// context, which is valid even while the context does not exist.
 bool may_be_current(CUcontext handle);
 
-// The current context, or the answer that a call without a usable one gives.
+// The current context, or the error for a call that has no usable one.
 struct CurrentContext {
   std::shared_ptr<Context> context;
   CUresult answer = CUDA_SUCCESS;
@@ -113,7 +113,7 @@ CurrentContext current_context();
 
 }  // namespace cuvmm::sim
 
-// The current context as `name`, or return why there is none to be used.
+// Declares the current context as `name`, or returns the error if there is no usable one.
 #define CUVMM_SIM_CONTEXT(name)                                        \
   const auto name##_found = ::cuvmm::sim::current_context();           \
   if (name##_found.answer != CUDA_SUCCESS) return name##_found.answer; \

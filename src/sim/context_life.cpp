@@ -38,7 +38,7 @@ std::vector<Allocation> blocking_allocations_of(const std::shared_ptr<Context>& 
 
 void end_context(const std::shared_ptr<Context>& context) {
   Process& process = Process::get();
-  for (const auto& stream : context->streams()) leave_capture(*stream);  // nobody can end them
+  for (const auto& stream : context->streams()) leave_capture(*stream);  // or they could never end
   context->wait_for_all_work();
   end_stored(context->handle());
   for (const Allocation& allocation : blocking_allocations_of(context)) {
@@ -46,7 +46,7 @@ void end_context(const std::shared_ptr<Context>& context) {
   }
   free_host_memory_of(context);
   remove_arrays_of(context);
-  process.contexts.remove(context->handle());  // a later addition to it fails
+  process.contexts.remove(context->handle());  // later additions to it fail
   remove_all_of(process.streams, context);
   remove_all_of(process.events, context);
   remove_all_of(process.modules, context);
@@ -54,10 +54,10 @@ void end_context(const std::shared_ptr<Context>& context) {
   for (const auto& other : process.contexts.all()) other->disable_peer(context);
 }
 
-void work_was_waited_for(Context& context) {
+void note_synchronized(Context& context) {
   pools_synchronised(context.device());
 }
-void work_was_waited_for(Context& context, const std::vector<Point>& work) {
+void note_synchronized(Context& context, const std::vector<Point>& work) {
   pools_synchronised(context.device(), &work);
 }
 

@@ -7,16 +7,16 @@
 
 namespace cuvmm::sim {
 
-// Lets its work finish, and takes from the process all that lived in it: streams, events, modules,
-// blocking memory. Chunks stay: they belong to the program (measured).
+// Waits for the context's work, then removes everything that lives in it from the process: streams,
+// events, modules, blocking memory. Chunks stay, as they belong to the program (measured).
 void end_context(const std::shared_ptr<Context>& context);
 
-// The program knows that work of this context is done: all of it, or up to these points. Pools give
-// back what they need not keep.
-void work_was_waited_for(Context& context);
-void work_was_waited_for(Context& context, const std::vector<Point>& work);
+// Called when the program has waited for all work of this context, or for the work up to these
+// points. Pools then release memory above their release thresholds.
+void note_synchronized(Context& context);
+void note_synchronized(Context& context, const std::vector<Point>& work);
 
-// Makes blocking memory of `owner` visible to the devices that now may use it, and to no other.
+// Makes blocking memory of `owner` accessible to exactly those devices that may use it now.
 void renew_peer_access(const std::shared_ptr<Context>& owner);
 
 }  // namespace cuvmm::sim

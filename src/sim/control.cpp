@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated driver's own interface (cuvmm/sim.h), but for the kernels.
+// The simulated driver's own interface (cuvmm/sim.h), except for the kernels.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -14,7 +14,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// Chunks of the program on this device, by handle or by mapping.
+// Counts the program's chunks on this device, whether held by handle or by mapping.
 std::uint64_t count_chunks(const Device& device) {
   std::set<const Chunk*> chunks;
   for (const auto& chunk : Process::get().chunks.all()) {
@@ -56,7 +56,7 @@ cuvmm_sim_card card_of(const Device& device) {
           .copy_ns = copy.busy_ns};
 }
 
-// Lines of text, as many as there is room for, always ended by a 0.
+// Writes as many lines as fit, always null-terminated.
 void write_lines(const std::vector<std::string>& lines, char* text, std::uint64_t size) {
   if (text == nullptr || size == 0) return;
   std::uint64_t left = size - 1;

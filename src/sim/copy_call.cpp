@@ -12,8 +12,8 @@
 namespace cuvmm::sim {
 namespace {
 
-// What an asynchronous copy from pageable memory takes along. A larger one waits for its turn
-// (measured: 2 MiB do not wait, one byte more does).
+// How many bytes an asynchronous copy from pageable memory stages. A larger copy waits until it has
+// run (measured: 2 MiB do not wait, one byte more does).
 constexpr Size most_staged_bytes = 2 * MiB;
 
 enum class Waits : std::uint8_t { No, Yes };
@@ -28,9 +28,9 @@ CUresult refuse_legacy_work_on(const Stream& stream) {
   return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : refuse_legacy_work(*context);
 }
 
-// The other contexts in whose order the work of a stream stands as well. Measured: a copy on the
-// legacy stream that names another context, or its blocking memory, is work of that context's
-// legacy stream too, on whichever device it is. On other streams it is not.
+// The other contexts in whose order a stream's work runs too. Measured: a copy on the legacy stream
+// that names another context, or that context's blocking memory, is also work of that context's
+// legacy stream, on any device. A copy on another stream is not.
 class OtherContexts {
  public:
   OtherContexts(const std::shared_ptr<Stream>& stream, const NamedContexts& named,
@@ -41,7 +41,7 @@ class OtherContexts {
     for (const NamedMemory* one : memory) add(one->owner.lock());
   }
 
-  // `submit()` in the order of all of them.
+  // Runs `submit()` in the order of all these contexts.
   template <class Submit>
   CUresult in_order(Submit submit) const {
     for (const auto& other : others_) {
@@ -105,8 +105,8 @@ CUresult submit_and_finish(const std::shared_ptr<Stream>& stream, Operation oper
 CUresult copy_blocking(const std::shared_ptr<Context>& context, const CopyPlan& plan,
                        const NamedContexts& named) {
   if (plan.is_empty()) return CUDA_SUCCESS;
-  // A copy from pageable memory may be on its last few bytes when the card's call returns; here it
-  // is done.
+  // On a card, a copy from pageable memory may still be writing its last few bytes when the call
+  // returns. Here it is done by then.
   const bool early = may_return_early(plan.source()) && may_return_early(plan.target());
   const auto stream = implicit_stream(context);
   return OtherContexts{stream, named, {&plan.source(), &plan.target()}}.in_order(
@@ -124,7 +124,7 @@ CUresult set_blocking(const std::shared_ptr<Context>& context, const SetPlan& pl
 CUresult copy_async(const std::shared_ptr<Stream>& stream, CopyPlan plan,
                     const NamedContexts& named) {
   if (plan.is_empty()) return CUDA_SUCCESS;
-  // A graph reads its sources whenever it runs.
+  // A graph reads its sources when it runs, so nothing is staged.
   if (is_captured(*stream)) return submit(stream, plan.operation());
   return OtherContexts{stream, named, {&plan.source(), &plan.target()}}.in_order(
       [&] { return submit_copy(stream, plan); });

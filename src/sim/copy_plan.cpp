@@ -16,7 +16,7 @@ namespace {
 
 // CU_DEVICE_ATTRIBUTE_MAX_PITCH
 constexpr Size most_pitch = 0x7FFF'FFFF;
-// Up to here the caller may run it itself.
+// The caller may run copies up to this size itself.
 constexpr Size most_short_bytes = 1 * MiB;
 
 struct Extent3 {
@@ -44,7 +44,7 @@ AskedSide target_of(const CUDA_MEMCPY3D& asked) {
           asked.dstY,          asked.dstZ,    asked.dstPitch,  asked.dstHeight};
 }
 
-// Arithmetic that remembers whether anything was too large.
+// Arithmetic that remembers overflow.
 class Checked {
  public:
   Size sum(Size a, Size b) {
@@ -63,8 +63,8 @@ class Checked {
   bool overflowed_ = false;
 };
 
-// Measured: a pitch or height of 0 is what the copy itself needs; one that is given must hold the
-// copy even where it is not used, and only where it is used is there a largest pitch.
+// Measured: a pitch or height of 0 means the size that the copy itself needs. A given one must be
+// large enough for the copy even if it is not used; the largest pitch applies only if it is used.
 CUresult place_rows(CUdeviceptr base, const AskedSide& asked, const Extent3& extent, CopySide* side,
                     Size* span) {
   Checked checked;
@@ -83,7 +83,7 @@ CUresult place_rows(CUdeviceptr base, const AskedSide& asked, const Extent3& ext
   *span = checked.sum(checked.product(extent.slices - 1, side->slice),
                       checked.sum(checked.product(extent.rows - 1, side->pitch), extent.width));
   checked.sum(side->address, *span);
-  // The card takes some sums that overflow and faults later; here they are refused.
+  // The card accepts some sums that overflow and faults later; here they are refused.
   return checked.overflowed() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -109,7 +109,7 @@ CUresult place_in_array(const AskedSide& asked, const Extent3& extent, CopySide*
 CUresult place(const AskedSide& asked, const Extent3& extent, int device, Use use, CopySide* side) {
   side->device = device;
   if (asked.type == CU_MEMORYTYPE_ARRAY) return place_in_array(asked, extent, side);
-  // Measured: a host side may name device memory too, and is then device memory.
+  // Measured: a side of type HOST may also name device memory, and is then treated as such.
   const CUdeviceptr base = asked.type == CU_MEMORYTYPE_HOST
                                ? reinterpret_cast<CUdeviceptr>(asked.host)
                                : asked.device_address;
@@ -221,7 +221,7 @@ Operation copy_operation(const CUDA_MEMCPY3D& asked, const Context& context) {
   CopyPlan plan;
   CopyPlan::make(asked, context.device().ordinal(), &plan);
   Operation operation = plan.operation();
-  operation.parameters = asked;  // a copy of nothing shows them too
+  operation.parameters = asked;  // even an empty copy reports them
   return operation;
 }
 

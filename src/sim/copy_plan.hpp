@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every copy and every set as one description, checked once and then run.
+// Describes every copy and every set in one form, which is checked once and then run.
 #pragma once
 
 #include <memory>
@@ -19,15 +19,15 @@ struct CopySide {
   CUdeviceptr address = 0;  // of the first byte
   Size pitch = 0;           // from row to row
   Size slice = 0;           // from slice to slice
-  int device = 0;           // the device that names it
+  int device = 0;           // the device of the context that names it
   NamedMemory memory;
 };
 
-// So many slices of so many rows of bytes, from one side to the other.
+// A number of slices, each a number of rows of bytes, copied from one side to the other.
 class CopyPlan {
  public:
-  // CUDA_SUCCESS and the plan, or what a call with these parameters answers. The devices are those
-  // of the contexts that name the sides.
+  // Returns CUDA_SUCCESS and sets `plan`, or returns the error for a call with these parameters.
+  // The devices are those of the contexts that name the sides.
   static CUresult make(const CUDA_MEMCPY3D& asked, int source_device, int target_device,
                        CopyPlan* plan);
   static CUresult make(const CUDA_MEMCPY3D& asked, int device, CopyPlan* plan) {
@@ -39,9 +39,9 @@ class CopyPlan {
   const NamedMemory& source() const { return source_.memory; }
   const NamedMemory& target() const { return target_.memory; }
 
-  // Whether the source can be staged: the host can read it.
+  // Whether the source can be staged, which requires that the host can read it.
   bool can_stage() const;
-  // Takes the source's bytes now, so that the program may change them at once.
+  // Copies the source's bytes now, so that the program may change them right away.
   void stage();
 
   Operation operation() const;
@@ -59,7 +59,7 @@ class CopyPlan {
   std::shared_ptr<std::byte[]> staged_;
 };
 
-// Rows of elements that all get one value.
+// Rows of elements that are all set to one value.
 class SetPlan {
  public:
   static CUresult make(const CUDA_MEMSET_NODE_PARAMS& asked, int device, SetPlan* plan);
@@ -76,14 +76,15 @@ class SetPlan {
   NamedMemory target_;
 };
 
-// For graph nodes that are added by hand: what adding one with these parameters answers in this
-// context, and the work itself where that is CUDA_SUCCESS.
+// For graph nodes that are added by hand. check_* returns the error for adding a node with these
+// parameters in this context; if it returns CUDA_SUCCESS, *_operation returns the work itself.
 CUresult check_copy(const CUDA_MEMCPY3D& asked, const Context& context);
 Operation copy_operation(const CUDA_MEMCPY3D& asked, const Context& context);
 CUresult check_set(const CUDA_MEMSET_NODE_PARAMS& asked, const Context& context);
 Operation set_operation(const CUDA_MEMSET_NODE_PARAMS& asked, const Context& context);
 
-// One dimension. Sides of type HOST go to the host members, others to the device members.
+// One dimension. The addresses of sides of type HOST go into the host members, others into the
+// device members.
 CUDA_MEMCPY3D linear_copy(CUmemorytype to_type, CUdeviceptr to, CUmemorytype from_type,
                           CUdeviceptr from, Size size);
 CUDA_MEMCPY3D as_3d(const CUDA_MEMCPY2D& copy);

@@ -14,18 +14,18 @@ struct Cost {
   double microseconds;
 };
 
-// What was measured at these sizes; between them on a straight line, past the last at its bytes
-// per microsecond.
+// The measured costs at these sizes. Between two points the cost is interpolated; beyond the last
+// one it grows at the last point's bytes per microsecond.
 using Curve = std::span<const Cost>;
 
 constexpr Cost blocking_alloc[] = {{0, 30}, {2 * MiB, 30}, {GiB, 122}, {16 * GiB, 975}};
 constexpr Cost blocking_free[] = {{0, 27}, {2 * MiB, 27}, {GiB, 314}, {16 * GiB, 6080}};
 constexpr Cost create[] = {{0, 9.8}, {2 * MiB, 9.8}, {GiB, 50}};
-// Granting access is in it: 512 mapped chunks cost the same under one cuMemSetAccess as under 512.
+// Includes cuMemSetAccess: 512 mapped chunks cost the same with one call as with 512.
 constexpr Cost map[] = {{0, 25},        {16 * MiB, 25},  {32 * MiB, 23.1},
                         {64 * MiB, 25}, {128 * MiB, 29}, {GiB, 88}};
 constexpr Cost unmap[] = {{0, 18}, {16 * MiB, 18}, {GiB, 40}};
-constexpr Cost release[] = {{0, 9}, {GiB, 360}};  // the small end is what 2 MiB of cuMemFree leave
+constexpr Cost release[] = {{0, 9}, {GiB, 360}};  // small end: a 2 MiB cuMemFree less the unmap
 constexpr Cost copy_within_device[] = {
     {0, 10}, {2 * MiB, 10}, {64 * MiB, 42}, {GiB, 511}, {4 * GiB, 2006}};
 constexpr Cost copy_between_devices[] = {{0, 10}, {GiB, 2718}};  // 395 GB/s
@@ -33,9 +33,9 @@ constexpr Cost copy_pinned[] = {{0, 10}, {GiB, 19452}};          // 55.2 GB/s
 constexpr Cost copy_pageable[] = {{0, 10}, {32 * MiB, 2722}};
 // assumed: a large set writes as fast as kernels do, 4.2 TB/s
 constexpr Cost set[] = {{0, 10}, {2 * MiB, 10}, {4 * GiB, 1023}};
-constexpr Cost async_alloc[] = {{0, 0.7}};  // of memory that the pool has
+constexpr Cost async_alloc[] = {{0, 0.7}};  // from memory that the pool already has
 constexpr Cost async_free[] = {{0, 0.5}};
-// assumed: as create, map, unmap and release of one chunk
+// assumed: the costs of create, map, unmap and release of one chunk
 constexpr Cost grow_pool[] = {{0, 35}, {16 * MiB, 35}, {32 * MiB, 34}, {GiB, 138}};
 constexpr Cost shrink_pool[] = {{0, 27}, {16 * MiB, 33}, {GiB, 400}};
 constexpr Cost export_fd[] = {{0, 999}};
@@ -118,7 +118,7 @@ double value_at(Curve curve, Size bytes) {
   return below.microseconds + share * (above->microseconds - below.microseconds);
 }
 
-// Entry asks at every call, so curves are looked up once.
+// Every call needs its curve, so the curves are built once.
 const std::array<Curve, row_count>& curves() {
   static const auto all = [] {
     std::array<Curve, row_count> made;

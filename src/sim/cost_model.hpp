@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls would have taken on the card that was measured: a model that sums
-// microseconds, no benchmark. What was not measured costs nothing.
+// The time that calls would have taken on the measured card. A model that adds up microseconds, not
+// a benchmark. Calls that were not measured cost nothing.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace cuvmm::sim {
 
-// Adds what a call costs however little it is asked for (0 bytes), or what these bytes cost on
-// top of that.
+// Adds the fixed cost of a call (for 0 bytes), or the additional cost of this many bytes.
 void cost_of(Row row, Size bytes);
 
-// What no single call stands for: charged as often as it is done, whichever call or graph asked.
+// Activities that no single call stands for. They are charged each time they happen, whichever call
+// or graph causes them.
 enum class Activity : std::uint8_t {
   CopyWithinDevice,
   CopyBetweenDevices,
@@ -28,7 +28,7 @@ void cost_of(Activity activity, Size bytes);
 
 double modelled_microseconds();
 
-// Of what this thread has done.
+// For the work of this thread.
 std::int64_t modelled_ns_of_this_thread();
 
 }  // namespace cuvmm::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuda.h as the simulated driver sees it: every version of every signature, and no macro that
-// turns cuMemAlloc into cuMemAlloc_v2.
+// cuda.h as the simulated driver needs it: all versions of all signatures, and no macros that turn
+// cuMemAlloc into cuMemAlloc_v2.
 #pragma once
 
 #ifndef __CUDA_API_VERSION_INTERNAL

@@ -17,7 +17,7 @@ class SharedCard;
 
 class Device {
  public:
-  // `card` is nullptr where no other process has a part of the device.
+  // `card` is nullptr if the device is not shared with other processes.
   Device(int ordinal, Size memory, SharedCard* card)
       : ordinal_(ordinal), memory_(memory), card_(card) {}
 
@@ -25,17 +25,17 @@ class Device {
   Size memory() const { return memory_; }
   SharedCard* card() const { return card_; }
 
-  // Counts bytes in and out. take() is false, and changes nothing, where they are not there.
+  // Count bytes in and out. If fewer bytes are free, take() returns false and changes nothing.
   bool take(Size bytes);
   void give_back(Size bytes);
   Size used() const { return used_.load(); }  // by this process
-  Size free() const;                          // for any process
+  Size free() const;                          // available to any process
   Size peak() const { return peak_.load(); }
 
   Backing& backing() { return backing_; }
 
-  // The primary context lives while it is retained. Its handle never changes: the CUDA
-  // runtime asks for it once, before and across resets.
+  // The primary context lives while it is retained. Its handle never changes: the CUDA runtime
+  // requests it once, before the first retain, and keeps it across resets.
   struct Primary {
     std::shared_ptr<Context> context;
     int retains = 0;
@@ -46,7 +46,7 @@ class Device {
     return reinterpret_cast<CUcontext>(const_cast<Primary*>(&primary));
   }
 
-  // Made when first asked for.
+  // Created on first use.
   std::shared_ptr<Pool> default_pool;  // guarded by Process' lock
   std::shared_ptr<Pool> current_pool;  // guarded by Process' lock
 

@@ -71,8 +71,7 @@ int value_of(CUdevice_attribute attribute, CUdevice device) {
     case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:  // yet a create may refuse it, as on a
-                                                            // card
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:  // a create may still refuse it
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
@@ -93,7 +92,7 @@ int value_of(CUdevice_attribute attribute, CUdevice device) {
 }  // namespace
 
 CUresult device_attribute(CUdevice_attribute attribute, CUdevice device, int* value) {
-  // 1 is the lowest and MAX lies one past the highest that this header knows.
+  // Attributes begin at 1, and MAX is one past the last attribute that this header knows.
   if (attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   *value = value_of(attribute, device);
   return CUDA_SUCCESS;

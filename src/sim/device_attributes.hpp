@@ -5,7 +5,8 @@
 
 namespace cuvmm::sim {
 
-// What a simulated device answers: the measured card's figures, and 0 for what it cannot do.
+// The attributes of a simulated device: the values of the measured card, and 0 for missing
+// features.
 CUresult device_attribute(CUdevice_attribute attribute, CUdevice device, int* value);
 
 }  // namespace cuvmm::sim

@@ -11,8 +11,8 @@ inline constexpr const char* device_name = "cuvmm simulated device";
 
 using DeviceUuid = std::array<std::uint8_t, 16>;
 
-// The same in every process of a card, and another one for each card; `card` is empty where
-// processes share none.
+// The same in all processes that share a card, and different for each card. `card` is empty if the
+// device is not shared.
 inline DeviceUuid device_uuid(std::string_view card, int ordinal) {
   constexpr std::string_view text = "cuvmm-simulated";
   DeviceUuid uuid{};

@@ -15,7 +15,7 @@ int new_dma_buf(Size size) {
   const bool sealed =
       ftruncate(file, static_cast<off_t>(size)) == 0 &&
       fcntl(file, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) == 0;
-  // Opened anew for writing alone, which the seals refuse, it can be neither read nor mapped.
+  // A write-only descriptor can be neither read nor mapped, and the seals refuse writes.
   char name[64];
   std::snprintf(name, sizeof name, "/proc/self/fd/%d", file);
   const int opaque = sealed ? open(name, O_WRONLY | O_CLOEXEC) : -1;

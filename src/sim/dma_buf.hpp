@@ -5,9 +5,9 @@
 
 namespace cuvmm::sim {
 
-// A file that stands for device memory among drivers. Nothing in the process can read, write or
-// map the card's either; its size can be asked for. Here it holds no memory, as there is no other
-// driver to look. -1 where the system has no file to give.
+// Creates a file that stands for device memory in exchanges between drivers. As with the dma-buf of
+// a card, the process cannot read, write or map it, but can query its size. It holds no memory, as
+// no other driver could access it. Returns -1 if the system cannot create a file.
 int new_dma_buf(Size size);
 
 }  // namespace cuvmm::sim

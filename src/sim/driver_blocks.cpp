@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver's own allocations are made of.
+// The blocks that back the driver's own allocations.
 #include <mutex>
 
 #include "sim/address_space.hpp"
@@ -15,7 +15,7 @@ CUdeviceptr AddressSpace::allocate_block(Device& device, Size size,
   CUdeviceptr address = take_spare(device, size, properties);
   bool whole = true;
   if (address == 0) {
-    auto chunk = Chunk::create_by_all_means(&device, size, properties);
+    auto chunk = Chunk::create_reclaiming(&device, size, properties);
     if (chunk == nullptr) return 0;
     address = reserve(size, settings().granularity, 0, Owner::Driver);
     if (address == 0) return 0;

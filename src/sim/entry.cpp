@@ -45,8 +45,8 @@ CUresult may_enter(Row row) {
   if (const CUresult fault = faults_before(row); fault != CUDA_SUCCESS) return fault;
   cost_of(row, 0);
   if (!works_before_start(row)) wait_behind_frees(row);
-  // In a forked child, another thread's lock on the queues may never be released.
-  if (!process.is_forked_child()) stir_queues();
+  // In a forked child, the queues may be locked forever by a thread that exists only in the parent.
+  if (!process.is_forked_child()) run_random_queues();
   return CUDA_SUCCESS;
 }
 

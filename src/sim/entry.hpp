@@ -6,8 +6,8 @@
 
 namespace cuvmm::sim {
 
-// What every call goes through before its body: is the driver started, is a fault to be injected,
-// what would it cost, which stream does 0 mean.
+// Runs before the body of every call: checks that the driver is started, injects faults, charges
+// the call's cost, and sets which stream 0 means.
 class Entry {
  public:
   Entry(Row row, Flavour flavour);
@@ -15,7 +15,7 @@ class Entry {
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
 
-  // CUDA_SUCCESS where the body is to run.
+  // CUDA_SUCCESS if the body should run, otherwise the error to return.
   CUresult answer() const { return answer_; }
 
  private:
@@ -23,15 +23,16 @@ class Entry {
   Flavour outer_;
 };
 
-// The flavour of the call that this thread is in.
+// The flavour of the call that this thread is executing.
 Flavour current_flavour();
 
-// Answers CUDA_ERROR_NOT_SUPPORTED and says so once a function in the log: never a silent success.
+// Returns CUDA_ERROR_NOT_SUPPORTED and logs this once per function, so that no call succeeds
+// silently.
 CUresult lacking(const char* symbol);
 CUresult lacking(const char* symbol, const char* what);
 
-// While it lives, this thread runs a host function or callback of the program, which may not call
-// the driver.
+// While it exists, this thread is running a host function or callback of the program, which must
+// not call the driver.
 class InHostFunction {
  public:
   InHostFunction();

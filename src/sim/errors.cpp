@@ -13,7 +13,7 @@ struct ErrorRow {
   const char* text;
 };
 
-// Sorted by number, as cuda.h has them.
+// Sorted by number, as in cuda.h.
 constexpr ErrorRow rows[] = {
 #define CUVMM_SIM_ERROR(name, text) {name, #name, text},
 #include "sim/errors.def"

@@ -8,11 +8,11 @@
 
 namespace cuvmm::sim {
 
-// What the driver calls an error and says of it; nullptr where it knows no such error.
+// The driver's name and description of an error; nullptr if the driver does not know the error.
 const char* name_of(CUresult error);
 const char* text_of(CUresult error);
 
-// The error of that name: "CUDA_ERROR_OUT_OF_MEMORY".
+// Finds an error by its name, such as "CUDA_ERROR_OUT_OF_MEMORY".
 std::optional<CUresult> error_named(std::string_view name);
 
 }  // namespace cuvmm::sim

@@ -14,7 +14,7 @@ namespace cuvmm::sim {
 
 class SharedRecord;
 
-// One record of an event: where in a stream it stands, and when it was reached.
+// One record of an event: its position in a stream, and the time at which it was reached.
 struct Recording {
   Point point;
   std::atomic<std::int64_t> reached_ns{0};
@@ -23,7 +23,7 @@ struct Recording {
 struct Event {
   std::weak_ptr<Context> context;
   unsigned flags = 0;
-  // CU_EVENT_INTERPROCESS: how far it is in all processes. Set when the event is made.
+  // CU_EVENT_INTERPROCESS: the event's progress in all processes. Set when the event is created.
   std::shared_ptr<SharedRecord> shared;
 
   std::shared_ptr<Recording> recording() const {
@@ -35,15 +35,15 @@ struct Event {
     last = std::move(recording);
   }
 
-  mutable SharedLock lock{LockOrder::SimHandles};  // guards what follows
+  mutable SharedLock lock{LockOrder::SimHandles};  // guards `last`
   std::shared_ptr<Recording> last;                 // nullptr: never recorded, so complete
 
   CapturedRecord captured;  // guarded by LockOrder::SimCapture
 };
 
-// Records the event at what the stream was given so far, past any capture.
+// Records the event after the work submitted to the stream so far, outside of any capture.
 void record_event(Event& event, const std::shared_ptr<Stream>& stream);
-// What the stream is given next comes after what the event stands for now.
+// Orders work submitted to the stream from now on after the event's current record.
 void order_after_event(const std::shared_ptr<Stream>& stream, const Event& event);
 
 }  // namespace cuvmm::sim

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Queues that chance may choose from, while Order::Random holds work back.
+// The queues among which SimWhen::Random picks while it holds work back.
 class Stirred {
  public:
   static Stirred& get() {
@@ -56,7 +56,7 @@ class Stirred {
 
 }  // namespace
 
-void stir_queues() {
+void run_random_queues() {
   if (settings().order.when == SimWhen::Random) Stirred::get().maybe_allow_one();
 }
 
@@ -84,7 +84,7 @@ Point Queue::submit(Work work, std::vector<Point> after, Duration duration) {
     running_ = true;
     holding.unlock();
     task.work();
-    task = {};  // what it held may take locks of its own when it goes
+    task = {};  // its destructor may take other locks
     holding.lock();
     finish_running();
     return {shared_from_this(), number};
@@ -136,7 +136,7 @@ void Queue::remember(const Followed& followed) {
     if (known.number < followed.number) known = followed;
     return;
   }
-  constexpr std::size_t most = 64;  // a forgotten one costs some reuse, no more
+  constexpr std::size_t most = 64;  // forgetting one only costs some reuse
   if (followed_.size() == most) followed_.erase(followed_.begin());
   followed_.push_back(followed);
 }

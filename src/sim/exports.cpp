@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The symbols of libcuda.so.1, and the table behind cuGetProcAddress, made from the two lists.
+// The symbols of libcuda.so.1 and the table behind cuGetProcAddress, generated from driver_api.def
+// and not_hooked.def.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -21,7 +22,7 @@ struct Door<row, body> {
   static CUresult call(Arguments... arguments) {
     const Entry entry{row, flavour};
     if (entry.answer() != CUDA_SUCCESS) return entry.answer();
-    // A row without a body is a weak symbol that nobody defined.
+    // A row without a body is an undefined weak symbol.
     if (body == nullptr) return lacking(entry_symbol());
     return body(arguments...);
   }
@@ -68,7 +69,7 @@ CUresult refuse() {
 
 }  // namespace
 
-// A symbol is one jump through a slot, so that templates can be exported under C names.
+// Each symbol is one jump through a slot, so that templates can be exported under C names.
 #define CUVMM_SLOT(symbol, function)                                                           \
   extern "C" {                                                                                 \
   [[gnu::visibility("hidden")]] void* cuvmm_slot_##symbol = reinterpret_cast<void*>(function); \

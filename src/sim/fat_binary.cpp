@@ -19,19 +19,19 @@ constexpr std::uint32_t wrapper_magic = 0x466243b1;
 constexpr std::uint32_t header_magic = 0xba55ed50;
 constexpr std::uint32_t with_linked_images = 2;  // a wrapper's version
 
-// What a program's registration points to.
+// The object that a program's registration points to.
 struct FatBinaryWrapper {
   std::uint32_t magic;
   std::uint32_t version;
   const void* data;
-  const void* linked;  // of version 2: pointers to more, up to a null
+  const void* linked;  // version 2: null-terminated list of further binaries
 };
 
 struct FatBinaryHeader {
   std::uint32_t magic;
   std::uint16_t version;
   std::uint16_t header_bytes;
-  std::uint64_t bytes;  // behind the header
+  std::uint64_t bytes;  // after the header
 };
 
 constexpr std::uint16_t kind_ptx = 1;
@@ -46,7 +46,7 @@ Value value_at(const std::byte* place) {
   return value;
 }
 
-// Where the fields lie.
+// Offsets of the fields.
 constexpr std::size_t smallest_image_header = 64;
 struct ImageFields {
   std::uint16_t kind;
@@ -97,14 +97,14 @@ bool text_of(const std::byte* image, const ImageFields& fields, std::string& tex
   return true;
 }
 
-// The sum of what one fat binary holds.
+// A summary of the contents of one fat binary.
 struct Found {
   std::uint32_t target = 0;  // of the best text so far
   bool has_code = false;
   bool is_too_new = false;
 };
 
-// The newest text that is not too new.
+// Finds the newest text that is not too new for the device.
 CUresult look_through(const std::byte* binary, Found& found, std::string& text) {
   if (value_at<std::uint32_t>(binary) != header_magic) return CUDA_ERROR_INVALID_IMAGE;
   const auto header_bytes = value_at<std::uint16_t>(binary + 6);
@@ -132,7 +132,8 @@ CUresult look_through(const std::byte* binary, Found& found, std::string& text) 
   return CUDA_SUCCESS;
 }
 
-// Those of the files that nvcc linked, and of the device's runtime library, which few need.
+// The binaries of the files that nvcc linked, and of the device runtime library, which few programs
+// need.
 std::vector<const std::byte*> linked_parts(const FatBinaryWrapper& wrapper) {
   std::vector<const std::byte*> parts;
   const auto* const* next = static_cast<const std::byte* const*>(wrapper.linked);
@@ -144,7 +145,7 @@ std::vector<const std::byte*> linked_parts(const FatBinaryWrapper& wrapper) {
 
 bool is_fat_binary(const void* image) {
   const auto* bytes = static_cast<const std::byte*>(image);
-  // The image may be no longer than its first bytes say: text is none of them.
+  // Compares byte by byte, as the image may be a text that is shorter than the magic number.
   for (const std::uint32_t magic : {wrapper_magic, header_magic}) {
     unsigned char expected[sizeof magic];
     std::memcpy(expected, &magic, sizeof magic);

@@ -48,7 +48,7 @@ std::optional<Name> name_index(std::string_view name) {
 
 struct Fault {
   Name name;
-  std::uint64_t calls_left;  // the one that makes it 0 fails
+  std::uint64_t calls_left;  // the call that makes it 0 fails
   CUresult error;
 };
 
@@ -57,7 +57,7 @@ struct Delay {
   std::uint32_t microseconds;
 };
 
-// Calls `one` with each part between commas; false as soon as that is.
+// Calls `one` with each comma-separated part. Returns false as soon as one call does.
 template <class One>
 bool for_each_part(std::string_view text, One&& one) {
   text = without_outer_blanks(text);
@@ -92,7 +92,7 @@ std::optional<Delay> parse_delay(std::string_view text) {
   return Delay{*name, static_cast<std::uint32_t>(time->count())};
 }
 
-// Made at the first call, never destroyed: calls come until the process is gone.
+// Created at the first call and never destroyed, since calls may come until the process ends.
 class Interference {
  public:
   static Interference& get() {
@@ -172,7 +172,7 @@ class Interference {
     return answer;
   }
 
-  // Sleeping is exact to some 50 microseconds only, so the rest is spent awake.
+  // Sleeping is accurate only to some 50 microseconds, so the rest is spent spinning.
   static void wait(std::uint32_t microseconds) {
     if (microseconds == 0) return;
     constexpr std::uint32_t inexact = 100;
@@ -188,7 +188,7 @@ class Interference {
   std::array<std::atomic<std::uint32_t>, row_count> delays_{};
   std::atomic<bool> faulty_{false};
 
-  Lock lock_{LockOrder::SimFaults};  // guards what follows
+  Lock lock_{LockOrder::SimFaults};  // guards the members below
   std::vector<Fault> faults_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests do to calls from outside: let the n-th one fail, let all take longer, count them.
+// Fault injection and call counts for tests: let the n-th call fail, delay calls, count them.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,19 @@
 
 namespace cuvmm::sim {
 
-// Counts the call and waits for as long as its delay says. CUDA_SUCCESS, or the error that this
-// call is to fail with.
+// Counts the call and waits for its delay. Returns CUDA_SUCCESS, or the error that this call has to
+// return.
 CUresult faults_before(Row row);
 
-// "cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY,cuMemCreate:1=CUDA_ERROR_OUT_OF_MEMORY": counted from now,
-// in place of all that were set before. False, and nothing changes, where the text does not parse.
+// For example "cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY,cuMemCreate:1=CUDA_ERROR_OUT_OF_MEMORY". Counts
+// from now on, and replaces all faults that were set before. If the text does not parse, returns
+// false and changes nothing.
 bool set_faults(std::string_view text);
 
-// "cuMemMap=25us,cuLaunchKernel=3us", likewise.
+// For example "cuMemMap=25us,cuLaunchKernel=3us". Same rules as for set_faults().
 bool set_delays(std::string_view text);
 
-// Calls so far by API name, all versions together; of every function where it is empty.
+// The number of calls so far by API name, all versions together; of all functions if it is empty.
 std::uint64_t calls_of(std::string_view name);
 
 }  // namespace cuvmm::sim

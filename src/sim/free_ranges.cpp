@@ -7,8 +7,8 @@
 namespace cuvmm::sim {
 namespace {
 
-// Whether a user of the one may use the other, now or later: both wait for nothing, or for
-// the same stream.
+// Whether the same streams may use both ranges, now or later: neither waits for anything, or both
+// wait for the same stream.
 bool are_alike(const std::vector<Point>& a, const std::vector<Point>& b) {
   if (a.empty() && b.empty()) return true;
   return a.size() == 1 && b.size() == 1 && a.front().queue == b.front().queue;
@@ -28,8 +28,8 @@ void add_points(std::vector<Point>& all, const std::vector<Point>& more) {
 
 }  // namespace
 
-// Nodes are changed in place or moved, never made anew where it can be avoided: this is what the
-// time of an allocation goes into.
+// Nodes are changed in place or moved instead of allocated anew where possible: node allocation
+// dominates the time of an allocation.
 void FreeRanges::resize(ByAddress::iterator range, Size size) {
   auto node = by_size_.extract({range->second.size, range->first});
   range->second.size = size;

@@ -13,19 +13,19 @@
 
 namespace cuvmm::sim {
 
-// Memory of a pool that no allocation holds.
+// Memory of a pool that belongs to no allocation.
 struct FreeRange {
   CUdeviceptr address = 0;
   Size size = 0;
-  // Where the work ends that may still use it. Empty: somebody waited for that, or nobody ever
-  // used it.
+  // The end of the work that may still use it. Empty if the program waited for that work, or if
+  // nothing ever used the memory.
   std::vector<Point> after;
 
   CUdeviceptr end() const { return address + size; }
 };
 
-// A pool's free memory by address and by size. Neighbours are one range where the same stream may
-// use both at the same time.
+// A pool's free memory, by address and by size. Neighbours are merged if the same stream may use
+// both at the same time.
 class FreeRanges {
  public:
   struct Rest {
@@ -36,7 +36,7 @@ class FreeRanges {
 
   void add(FreeRange range);
 
-  // Takes that many bytes from the smallest range that has them and is usable.
+  // Takes `size` bytes from the smallest usable range that is large enough.
   template <class Usable>
   std::optional<CUdeviceptr> take_best_fit(Size size, Usable&& usable) {
     for (auto fit = by_size_.lower_bound({size, 0}); fit != by_size_.end(); ++fit) {
@@ -49,11 +49,11 @@ class FreeRanges {
     return std::nullopt;
   }
 
-  // Takes exactly these bytes, whatever ranges they lie in; what lies in none stays out. Tells
-  // after what they may be used.
+  // Takes exactly these bytes, which may lie in several ranges; skips bytes that lie in none.
+  // Returns the points after which they may be used.
   std::vector<Point> take(CUdeviceptr address, Size size);
 
-  // Forgets the points for which `is_past` is true, and joins what that makes equal.
+  // Removes the points for which `is_past` is true, and merges ranges that become alike.
   template <class IsPast>
   void forget_points(IsPast&& is_past) {
     for (auto range = by_address_.begin(); range != by_address_.end();) {

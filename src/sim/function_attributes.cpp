@@ -15,7 +15,7 @@ bool is_attribute(CUfunction_attribute attribute) {
   return attribute >= 0 && attribute < CU_FUNC_ATTRIBUTE_MAX;
 }
 
-// Between which values a settable attribute lies.
+// The bounds of a settable attribute.
 std::optional<std::pair<int, int>> bounds_of(CUfunction_attribute attribute, Size shared_bytes) {
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:

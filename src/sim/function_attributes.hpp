@@ -8,18 +8,18 @@
 
 namespace cuvmm::sim {
 
-// The measured card's limits, as far as launches depend on them.
+// The measured card's limits that affect launches.
 inline constexpr int compute_capability = 90;
 inline constexpr unsigned most_threads_per_block = 1024;
 inline constexpr unsigned most_threads_per_multiprocessor = 2048;
 inline constexpr unsigned most_blocks_per_multiprocessor = 32;
 inline constexpr unsigned multiprocessors = 132;
 inline constexpr Size usual_shared_bytes_per_block = 48 * KiB;
-inline constexpr Size most_shared_bytes_per_block = 227 * KiB;  // opted in to
+inline constexpr Size most_shared_bytes_per_block = 227 * KiB;  // with opt-in
 inline constexpr Size shared_bytes_per_multiprocessor = 228 * KiB;
 inline constexpr Size reserved_shared_bytes_per_block = 1 * KiB;
 
-// What cuFuncGetAttribute tells and cuFuncSetAttribute changes.
+// The attributes that cuFuncGetAttribute returns and cuFuncSetAttribute changes.
 class FunctionAttributes {
  public:
   FunctionAttributes(const PtxEntry& entry, int ptx_target);
@@ -40,8 +40,8 @@ class FunctionAttributes {
   std::array<std::atomic<int>, CU_FUNC_ATTRIBUTE_MAX> values_{};
 };
 
-// How many blocks of this shape fit on a multiprocessor: by threads, blocks and shared memory.
-// Every function is taken to use 32 registers a thread, which never limits.
+// How many blocks of this shape fit on a multiprocessor, limited by threads, blocks and shared
+// memory. Assumes 32 registers per thread for every function, which is never the limit.
 unsigned blocks_per_multiprocessor(const FunctionAttributes& function, Size threads,
                                    Size dynamic_shared_bytes);
 

@@ -8,7 +8,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// Under the lock.
+// The caller holds graph_lock().
 CUresult add_locked(CUgraphNode* out, CUgraph handle, const Dependencies& dependencies,
                     NodeWork work) {
   const auto graph = Process::get().graphs.find(handle);
@@ -36,7 +36,7 @@ CUresult add_locked(CUgraphNode* out, CUgraph handle, const Dependencies& depend
 
 CUresult add_node(CUgraphNode* out, CUgraph graph, const Dependencies& dependencies,
                   NodeWork work) {
-  const NodeWork kept = work;  // what a refused node held is given back without the lock
+  const NodeWork kept = work;  // a refused node's resources are released without the lock
   const Holding holding{graph_lock()};
   return add_locked(out, graph, dependencies, std::move(work));
 }
@@ -84,7 +84,7 @@ bool is_edge(const CUgraphEdgeData& edge, const Node& from, const Node& to) {
     if (byte != 0) return false;
   }
   if (is_plain(edge)) return true;
-  // Only kernels say in other ways than by ending that what comes after them may begin.
+  // Only kernels can signal, other than by completing, that their dependents may begin.
   const bool from_kernel = from.type() == CU_GRAPH_NODE_TYPE_KERNEL;
   const bool to_kernel = to.type() == CU_GRAPH_NODE_TYPE_KERNEL;
   if (edge.to_port != 0 || edge.from_port > CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER) return false;

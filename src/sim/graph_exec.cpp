@@ -11,7 +11,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// One launch: what is to be done, in order, whatever becomes of the graph meanwhile.
+// The work of one launch in order, independent of later changes to the graph.
 struct LaunchPlan {
   struct Step {
     std::shared_ptr<const Operation> operation;
@@ -28,8 +28,8 @@ std::shared_ptr<Event> event_of(const Node& node) {
   return std::get<std::shared_ptr<Event>>(node.work.operation->parameters);
 }
 
-// Memory is allocated and freed in the order of the steps, before they run: all that a program can
-// tell is whether it may launch again.
+// Memory is allocated and freed in the order of the steps, before they run. The program can observe
+// only whether another launch is allowed.
 CUresult plan_memory(const GraphExec& exec, LaunchPlan& plan) {
   const bool frees_itself = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
   for (const Node* node : exec.steps) {
@@ -67,7 +67,7 @@ void run_steps(const std::vector<LaunchPlan::Step>& steps, Context& launched_in)
   }
 }
 
-// A launch into a captured stream is a node with all of the graph inside.
+// A launch into a captured stream becomes a node that contains the whole graph.
 CUresult capture_launch(GraphExec& exec, Stream& stream) {
   const auto capture = capture_of(stream);
   if (!capture->is_valid()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

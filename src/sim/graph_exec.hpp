@@ -12,20 +12,20 @@ namespace cuvmm::sim {
 
 struct Stream;
 
-// A graph made ready to be launched: a copy of its own, which later changes of the graph do not
-// reach. Guarded by graph_lock().
+// A graph ready to be launched. It has its own copy of the graph, which later changes of the graph
+// do not affect. Guarded by graph_lock().
 struct GraphExec : std::enable_shared_from_this<GraphExec> {
-  // nullptr where nodes depend on each other in a circle.
+  // Returns nullptr if the graph has a cycle.
   static std::shared_ptr<GraphExec> create(const Graph& graph, cuuint64_t flags);
 
   cuuint64_t flags = 0;
   std::shared_ptr<Graph> graph;
-  std::vector<Node*> steps;  // in an order that they may run in; inner graphs are unfolded
+  std::vector<Node*> steps;  // in a valid execution order, with child graphs inlined
 
   // Launches of one instance run one after the other.
   Point last_launch;
 
-  // The node that was made from this node of the graph; nullptr where there is none.
+  // Returns the node that was copied from `origin`, or nullptr.
   Node* find(CUgraphNode origin) const;
 
  private:
@@ -33,15 +33,15 @@ struct GraphExec : std::enable_shared_from_this<GraphExec> {
   std::map<CUgraphNode, Node*> by_origin_;
 };
 
-// Runs it in the stream's order, and after its own last launch; or, while the stream is captured,
-// makes it a node there.
+// Runs the graph in stream order and after its own last launch. If the stream is captured, adds the
+// graph as a node instead.
 CUresult launch_graph(const std::shared_ptr<GraphExec>& exec,
                       const std::shared_ptr<Stream>& stream);
 
-// Takes over what the nodes of a graph of the same shape do: all of it, or nothing.
+// Takes over the work of the nodes of a graph with the same topology: of all nodes, or of none.
 struct UpdateResult {
   CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
-  CUgraphNode node = nullptr;  // where it failed
+  CUgraphNode node = nullptr;  // the node at which it failed
 };
 UpdateResult update_nodes(Graph& ours, const Graph& theirs);
 

@@ -15,7 +15,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// Memory of graphs that were launched, as long as they live.
+// Memory of launched graphs that still exists.
 struct LaunchedMemory {
   Size launched = 0;
   Size used_high = 0;
@@ -27,7 +27,7 @@ struct All {
     static auto* all = new All;
     return *all;
   }
-  Lock lock{LockOrder::SimPool};  // guards what follows
+  Lock lock{LockOrder::SimPool};  // guards the members below
   std::map<CUdeviceptr, std::weak_ptr<GraphMemory>> known;
   std::map<CUdeviceptr, std::shared_ptr<GraphMemory>> allocated;
   std::array<LaunchedMemory, most_devices> use{};
@@ -37,7 +37,7 @@ struct All {
   }
 };
 
-// Queries see only what a launch has allocated (measured).
+// Queries see graph memory only while a launch has allocated it (measured).
 void show_as(CUdeviceptr address, AllocationKind kind) {
   Process::get().space().change(address,
                                 [kind](Allocation& allocation) { allocation.kind = kind; });
@@ -131,7 +131,7 @@ GraphMemoryUse graph_memory_use(int device) {
 }
 
 void trim_graph_memory(int device) {
-  std::vector<std::shared_ptr<GraphMemory>> alive;  // the last of them may die when this ends
+  std::vector<std::shared_ptr<GraphMemory>> alive;  // may be last references: drop after unlock
   All& all = All::get();
   const Holding holding{all.lock};
   for (const auto& [address, known] : all.known) {

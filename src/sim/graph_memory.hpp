@@ -11,11 +11,12 @@ namespace cuvmm::sim {
 
 class Device;
 
-// Memory of a graph's allocation node: its address holds from the node's creation to the end of
-// the graph and all that it was instantiated to. Here the memory is there as long as the address;
-// a card brings it at the launch. // assumed: nobody can tell but by how full the device is
+// The memory of a graph's allocation node. Its address is valid from the node's creation until the
+// graph and all its instances are destroyed. Here memory backs the address all that time; on a card
+// the launch maps it.
+// assumed: only the amount of free device memory shows the difference
 struct GraphMemory {
-  // nullptr where the device is full.
+  // Returns nullptr if the device is full.
   static std::shared_ptr<GraphMemory> create(Device& device, Size size,
                                              const std::vector<int>& accessors);
   ~GraphMemory();
@@ -25,24 +26,25 @@ struct GraphMemory {
   const CUdeviceptr address;
   const Size size;
   const int device;
-  bool was_launched = false;            // guarded with the rest of what is known of graph memory
-  std::vector<CUmemAccessDesc> access;  // as it was asked for; set before anybody knows of it
+  bool was_launched = false;            // guarded by the lock of all graph memory
+  std::vector<CUmemAccessDesc> access;  // as requested; set before the memory is in use
 
  private:
   GraphMemory(CUdeviceptr where, Size bytes, int ordinal)
       : address(where), size(bytes), device(ordinal) {}
 };
 
-// The graph memory that begins at this address, allocated or not.
+// Returns the graph memory that begins at this address, allocated or not.
 std::shared_ptr<GraphMemory> find_graph_memory(CUdeviceptr address);
 
-// A launch allocates it; false where it is allocated already. From then on it is kept until it is
-// freed, whatever becomes of the graph.
+// Called when a launch allocates it; returns false if it is already allocated. Afterwards it lives
+// until it is freed, even if the graph is destroyed.
 bool allocate_graph_memory(const std::shared_ptr<GraphMemory>& memory);
 bool is_allocated(const GraphMemory& memory);
 
-// Frees it, by a node or by the program (cuMemFree, cuMemFreeAsync). The caller drops what it gets
-// when the free takes effect; nullptr where this is no allocated graph memory.
+// Frees it, by a node or by the program (cuMemFree, cuMemFreeAsync). The caller drops the returned
+// reference when the free takes effect. Returns nullptr if there is no allocated graph memory at
+// the address.
 std::shared_ptr<GraphMemory> take_graph_memory(CUdeviceptr address);
 
 // cuDeviceGetGraphMemAttribute and its like.
@@ -53,8 +55,9 @@ struct GraphMemoryUse {
   Size reserved_high = 0;
 };
 GraphMemoryUse graph_memory_use(int device);
-// cuDeviceGraphMemTrim: what is not allocated is no longer kept, though its graphs live.
-// assumed: a launch that has not run yet does not hold what its own nodes free again
+// cuDeviceGraphMemTrim: no longer counts memory that is not allocated as reserved, even if its
+// graphs live.
+// assumed: a launch that has not run yet does not hold memory that its own nodes free again
 void trim_graph_memory(int device);
 void reset_graph_memory_high(int device, CUgraphMem_attribute which);
 

@@ -8,7 +8,7 @@
 namespace cuvmm::sim {
 namespace {
 
-using Pairs = std::vector<std::pair<Node*, const Node*>>;  // ours, and its new likeness
+using Pairs = std::vector<std::pair<Node*, const Node*>>;  // our node and its counterpart
 
 std::set<std::size_t> places_before(const Node& node,
                                     const std::unordered_map<const Node*, std::size_t>& places) {
@@ -17,7 +17,7 @@ std::set<std::size_t> places_before(const Node& node,
   return before;
 }
 
-// Nodes belong together by the order in which they were added.
+// Nodes are paired in the order in which they were added.
 UpdateResult pair_nodes(Graph& ours, const Graph& theirs, Pairs& pairs) {
   if (ours.nodes.size() != theirs.nodes.size()) {
     return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, nullptr};

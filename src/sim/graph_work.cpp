@@ -17,7 +17,7 @@ NodeWork work_of(Operation operation, const std::shared_ptr<Context>& context) {
   return {.operation = std::make_shared<Operation>(std::move(operation)), .context = context};
 }
 
-// None means the current one. nullptr where there is none such.
+// A null handle means the current context. Returns nullptr if there is no such context.
 std::shared_ptr<Context> named_context(CUcontext context) {
   return context == nullptr ? current_context().context : Process::get().contexts.find(context);
 }
@@ -60,7 +60,7 @@ CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1& asked) {
 CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS* asked, NodeWork* work) {
   if (asked == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
-  // A function is of one context; a kernel runs in the one that is named, or else current.
+  // A function belongs to one context; a kernel runs in the named context, or else the current one.
   if (const auto function = functions().find(asked->func)) {
     const auto module = function->module();
     if (module != nullptr) context = module->context.lock();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nodes do, made from the parameters that the program gives: CUDA_SUCCESS, or what a call with
-// such parameters answers. None of them may be called under graph_lock(), but child_work.
+// Creates the work of nodes from the parameters that the program passes. Each returns CUDA_SUCCESS
+// or the error for a call with these parameters. Except for child_work, none may be called under
+// graph_lock().
 #pragma once
 
 #include "sim/graph.hpp"
@@ -16,11 +17,11 @@ CUresult event_work(CUgraphNodeType type, CUevent event, NodeWork* work);
 CUresult allocation_work(CUDA_MEM_ALLOC_NODE_PARAMS* asked, NodeWork* work);
 CUresult free_work(CUdeviceptr address, NodeWork* work);
 NodeWork empty_work();
-// A clone of the graph.
+// Uses a clone of the graph.
 CUresult child_work(CUgraph graph, NodeWork* work);
 NodeWork child_work(std::shared_ptr<Graph> graph);
 
-// Version 1 of the kernel's parameters as version 2.
+// Converts version 1 of the kernel's parameters to version 2.
 CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1& asked);
 
 }  // namespace cuvmm::sim

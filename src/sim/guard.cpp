@@ -11,7 +11,7 @@ namespace {
 struct sigaction before_segv;
 struct sigaction before_bus;
 
-// Odd while a pause lasts. A fault that a pause may have caused is tried once more after it.
+// Odd during a pause. A fault that a pause may have caused is retried once after it.
 std::atomic<std::uint64_t> pauses{0};
 std::mutex one_pause;
 
@@ -22,7 +22,7 @@ void hand_on(int signal, siginfo_t* what, void* context) {
   } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     before.sa_handler(signal);
   } else {
-    sigaction(signal, &before, nullptr);  // faults again on return, and ends the program
+    sigaction(signal, &before, nullptr);  // the access faults again on return and ends the program
   }
 }
 
@@ -43,7 +43,7 @@ void Guard::on_fault(int signal, siginfo_t* what, void* context) {
       now = pauses.load();
     }
     frame->pauses_seen = now;
-    return;  // and tries again
+    return;  // retries the access
   }
   siglongjmp(frame->back, 1);
 }

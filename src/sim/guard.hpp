@@ -11,14 +11,15 @@
 
 namespace cuvmm::sim {
 
-// Device code of ours runs on host threads. A fault in it must end as the device's sticky error,
-// not as the death of the program, so what touches views runs guarded.
+// The simulation runs device code on host threads. A fault in it must become the device's sticky
+// error instead of killing the program, so code that accesses views runs guarded.
 class Guard {
  public:
-  // Once, before the first guarded work. Other faults go to the previous handler.
+  // Called once, before the first guarded work. Faults outside of guarded work go to the previous
+  // handler.
   static void install();
 
-  // Runs `work`; false if it faulted and was left where it stood.
+  // Runs `work`. Returns false if it faulted; it is then abandoned without unwinding.
   template <class Work>
   static bool run(Work&& work) {
     Frame frame;
@@ -33,11 +34,11 @@ class Guard {
     return true;
   }
 
-  // Leaves the innermost guarded work, as if it had faulted.
+  // Abandons the innermost guarded work, as if it had faulted.
   [[noreturn]] static void abandon();
 
-  // While it lives, guarded work that faults waits and then tries again: for moving bytes to
-  // another file under running work.
+  // While it exists, guarded work that faults waits and then retries. Used to move bytes to another
+  // file while work runs.
   class Pause {
    public:
     Pause();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the host functions behind kernels come from.
+// Looks up the host functions of kernels.
 #include <dlfcn.h>
 
 #include <map>
@@ -11,13 +11,13 @@
 namespace cuvmm::sim {
 namespace {
 
-// Found before exported ones.
+// Kernels that were set explicitly. They take precedence over exported ones.
 struct SetKernels {
   static SetKernels& get() {
     static auto* all = new SetKernels;
     return *all;
   }
-  SharedLock lock{LockOrder::SimHandles};  // guards what follows
+  SharedLock lock{LockOrder::SimHandles};  // guards the members below
   std::map<std::string, cuvmm_sim_kernel, std::less<>> kernels;
 };
 

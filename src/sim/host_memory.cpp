@@ -43,7 +43,7 @@ std::optional<Allocation> managed_allocation(CUdeviceptr address, Size size) {
   return allocation;
 }
 
-// assumed of registered and managed memory; measured of cuMemAllocHost
+// assumed for registered and managed memory; measured for cuMemAllocHost
 void free_host_memory_of(const std::shared_ptr<Context>& context) {
   AddressSpace& space = Process::get().space();
   const auto owned = space.allocations_if([&](const Allocation& allocation) {

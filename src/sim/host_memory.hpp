@@ -10,15 +10,15 @@ namespace cuvmm::sim {
 
 class Context;
 
-// Memory of the host that devices reach at the same address: page-locked and managed. 0 where the
-// system has none to give.
+// Host memory that devices access at the same address: page-locked and managed. Returns 0 if the
+// system has no memory.
 CUdeviceptr take_host_memory(Size size);
 void give_host_memory_back(CUdeviceptr address, Size size);
 
-// The managed allocation that holds all of these bytes.
+// Returns the managed allocation that contains all of these bytes.
 std::optional<Allocation> managed_allocation(CUdeviceptr address, Size size);
 
-// A context's end takes along what it allocated and registered on the host.
+// Frees and unregisters the host memory of a context that ends.
 void free_host_memory_of(const std::shared_ptr<Context>& context);
 
 }  // namespace cuvmm::sim

@@ -15,10 +15,10 @@
 namespace cuvmm::sim {
 namespace {
 
-// How compiled code begins.
+// The first bytes of compiled code.
 constexpr unsigned char elf[] = {0x7f, 'E', 'L', 'F'};
 
-// The image may be no longer than its first bytes say.
+// The image may be shorter than `magic`.
 template <std::size_t length>
 bool begins_with(const char* image, const unsigned char (&magic)[length]) {
   return std::strncmp(image, reinterpret_cast<const char*>(magic), length) == 0;

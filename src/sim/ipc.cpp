@@ -21,17 +21,17 @@ namespace {
 
 constexpr std::uint64_t kind_of_handle = 0x6d656d7672766375;
 
-// What the 64 bytes of a CUipcMemHandle are.
+// The layout of the 64 bytes of a CUipcMemHandle.
 struct MemoryHandle {
   std::uint64_t kind = 0;
   SharedFile file;
   Size offset = 0;  // of the allocation in its chunk
   Size size = 0;
-  std::uint64_t token = 0;  // of this allocation alone, the same each time it is asked for
+  std::uint64_t token = 0;  // unique to this allocation, and the same for each export of it
 };
 static_assert(sizeof(MemoryHandle) <= sizeof(CUipcMemHandle));
 
-// Chunks of other processes that are mapped here.
+// Chunks of other processes that are mapped in this one.
 class OpenedChunks {
  public:
   static OpenedChunks& get() {
@@ -88,7 +88,7 @@ class OpenedChunks {
     return CUDA_SUCCESS;
   }
 
-  // The opened allocation that begins there.
+  // Returns the opened allocation that begins at this address.
   static std::optional<Allocation> opened_at(CUdeviceptr address) {
     auto known = space().allocation_at(address);
     if (!known.has_value() || known->address != address ||
@@ -115,7 +115,7 @@ class OpenedChunks {
   static CUresult map(const std::vector<int>& accessors, const MemoryHandle& handle,
                       Opened* opened) {
     Fd file = open_shared(handle.file);
-    if (!file.is_open()) {  // measured: freed; its process ended
+    if (!file.is_open()) {  // measured: freed, or its process ended
       return is_alive(handle.file) ? CUDA_ERROR_NOT_PERMITTED : CUDA_ERROR_INVALID_HANDLE;
     }
     auto chunk = Chunk::import(file.number());
@@ -144,7 +144,7 @@ class OpenedChunks {
     opened_.erase(chunk);
   }
 
-  Lock lock_{LockOrder::SimIpc};  // guards what follows
+  Lock lock_{LockOrder::SimIpc};  // guards the members below
   All opened_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocking memory between processes (cuIpc*). What is shared is a chunk: the importing process
-// maps all of it once and finds the allocations at their offsets, as the real driver does
-// (measured).
+// Sharing of blocking memory between processes (cuIpc*). The unit of sharing is a chunk: the
+// importing process maps the whole chunk once and finds the allocations at their offsets, as with
+// the real driver (measured).
 #pragma once
 
 #include <memory>

@@ -18,7 +18,7 @@ namespace {
 constexpr unsigned most_blocks_y_z = 65535;
 constexpr unsigned most_threads_z = 64;
 
-// What the host function is called with. Nothing is allocated while it runs: a fault leaves it
+// The arguments of the host function, all allocated before it runs, since a fault abandons it
 // without unwinding.
 struct HostLaunch {
   cuvmm_sim_launch launch{};
@@ -56,7 +56,7 @@ CUresult check_shape(const CUDA_KERNEL_NODE_PARAMS& shape, const FunctionAttribu
   return CUDA_SUCCESS;
 }
 
-// The buffer that CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE speak of.
+// Reads the buffer that CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE describe.
 CUresult copy_extra(void* const* extra, std::vector<std::byte>& parameters) {
   const void* buffer = nullptr;
   size_t size = 0;
@@ -70,7 +70,7 @@ CUresult copy_extra(void* const* extra, std::vector<std::byte>& parameters) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  // Measured: too many bytes are refused, too few are not. Those that pad a struct may be there.
+  // Measured: too many bytes are refused, too few are not. Trailing padding of a struct is allowed.
   if (size > round_up(parameters.size(), 8)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   const size_t given = std::min(size, parameters.size());
   if (given != 0 && buffer == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -112,7 +112,7 @@ std::shared_ptr<HostLaunch> prepare(const Launch& launch, cuvmm_sim_kernel kerne
   return host;
 }
 
-// The kernel's PTX, which keeps its text and its parameters alive as long as the launch.
+// Prepares the kernel's PTX. The launch keeps the text and the parameters alive.
 CUresult prepare_interpreted(const Launch& launch, int device, Cooperation cooperation,
                              Operation& operation) {
   std::string missing;
@@ -161,7 +161,7 @@ CUresult make_launch(const CUDA_KERNEL_NODE_PARAMS& shape, const std::shared_ptr
   launch.shape.kernelParams = nullptr;
   launch.shape.extra = nullptr;
   operation = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .duration = Duration::Long};
-  // Without memory behind addresses there is nothing that a kernel could work on.
+  // Without backing there is no memory that a kernel could access, so it does not run.
   if (has_backing()) {
     const cuvmm_sim_kernel kernel = find_host_kernel(function.name());
     if (kernel == nullptr) {

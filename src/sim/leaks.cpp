@@ -56,7 +56,7 @@ const char* name_of(AllocationKind kind) {
   }
 }
 
-// What a graph holds and no launch allocated is the graph's, a module's variables are the module's.
+// Not the program's: memory of a graph that no launch has allocated, and a module's variables.
 bool is_the_programs(const Allocation& allocation) {
   switch (allocation.kind) {
     case AllocationKind::Async: {
@@ -104,7 +104,7 @@ void add_contexts(Lines& lines) {
   const Holding holding{process.lock};
   for (int ordinal = 0; ordinal < process.device_count(); ++ordinal) {
     for (int i = 0; i < process.device(ordinal)->primary.retains; ++i) {
-      lines.add("primary context of device %d: a retain", ordinal);
+      lines.add("primary context of device %d: retained, not released", ordinal);
     }
   }
 }
@@ -113,7 +113,7 @@ void add_contexts(Lines& lines) {
   const Process& process = Process::get();
   if (!process.started() || process.is_forked_child()) return;
   if (settings().leaks != SimLeaks::Report) return;
-  for (const std::string& leak : leaks()) CUVMM_LOG(Warning, "not given back: %s", leak.c_str());
+  for (const std::string& leak : leaks()) CUVMM_LOG(Warning, "leaked: %s", leak.c_str());
 }
 
 }  // namespace

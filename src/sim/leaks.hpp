@@ -6,7 +6,7 @@
 
 namespace cuvmm::sim {
 
-// A line for each thing that the program has not given back.
+// Returns one line for each thing that the program has not released.
 std::vector<std::string> leaks();
 
 }  // namespace cuvmm::sim

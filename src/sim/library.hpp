@@ -9,22 +9,22 @@
 
 namespace cuvmm::sim {
 
-// An entry of a library: a function in every context that uses it.
+// An entry of a library. It has one function in each context that uses it.
 struct Kernel {
   Kernel(const std::shared_ptr<Library>& of, const PtxEntry& what, int ptx_target)
       : library(of), entry(what), attributes(what, ptx_target) {}
 
   const std::weak_ptr<Library> library;
   const PtxEntry& entry;
-  FunctionAttributes attributes;  // what functions of later contexts begin with
+  FunctionAttributes attributes;  // initial attributes of its functions in later contexts
 
   CUkernel handle() const { return reinterpret_cast<CUkernel>(const_cast<Kernel*>(this)); }
-  // Its function in this context; loads the library there at the first use.
+  // Returns its function in this context. Loads the library there on first use.
   CUresult function_in(const std::shared_ptr<Context>& context,
                        std::shared_ptr<Function>& function);
 };
 
-// PTX loaded into no context in particular.
+// PTX that is loaded independently of a context.
 struct Library : std::enable_shared_from_this<Library> {
   static std::shared_ptr<Library> create(std::shared_ptr<const Ptx> ptx);
 
@@ -36,19 +36,19 @@ struct Library : std::enable_shared_from_this<Library> {
   CUresult module_in(const std::shared_ptr<Context>& context, std::shared_ptr<Module>& module);
   // Its modules in living contexts.
   std::vector<std::shared_ptr<Module>> modules();
-  // Takes all its handles from the program.
+  // Invalidates all its handles.
   void unload();
 
  private:
   explicit Library(std::shared_ptr<const Ptx> text) : ptx(std::move(text)) {}
-  Lock lock_{LockOrder::SimContext};  // guards what follows
+  Lock lock_{LockOrder::SimContext};  // guards the members below
   std::vector<std::weak_ptr<Module>> modules_;
 };
 
 Registry<Library, CUlibrary>& libraries();
 Registry<Kernel, CUkernel>& kernels();
 
-// The function that a launch names: a function's handle, or a kernel's cast to it.
+// Finds the function for a launch, by the function's handle or by a kernel's handle cast to it.
 CUresult find_function(CUfunction handle, const std::shared_ptr<Context>& context,
                        std::shared_ptr<Function>& function);
 

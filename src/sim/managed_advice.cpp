@@ -22,7 +22,7 @@ ManagedAdvices& ManagedAdvices::get() {
 
 void ManagedAdvices::add(CUdeviceptr address, Size size) {
   const Holding holding{lock_};
-  // The second marks the end.
+  // The second entry marks the end.
   allocations_[address] = {{begin_of(address), {}}, {end_of(address, size), {}}};
 }
 

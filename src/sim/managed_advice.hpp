@@ -13,20 +13,20 @@
 
 namespace cuvmm::sim {
 
-// What the program said about a stretch of managed memory. Nothing follows from it here, where
-// managed memory is host memory that all devices reach; but it can be asked for.
+// The program's advice for a range of managed memory. It has no effect here, since managed memory
+// is host memory that all devices can access, but it can be queried.
 struct ManagedAdvice {
   static constexpr CUmemLocation nowhere = {.type = CU_MEM_LOCATION_TYPE_INVALID,
                                             .id = CU_DEVICE_INVALID};
-  static constexpr int host = most_devices;  // of accessed_by
+  static constexpr int host = most_devices;  // index in accessed_by
 
   bool read_mostly = false;
   CUmemLocation preferred = nowhere;
   CUmemLocation prefetched_to = nowhere;
-  std::bitset<most_devices + 1> accessed_by;  // a device each, the host last
+  std::bitset<most_devices + 1> accessed_by;  // one bit per device, the host last
 };
 
-// The advice of every managed allocation, in steps of 4 KiB (measured).
+// The advice for all managed allocations, in steps of 4 KiB (measured).
 class ManagedAdvices {
  public:
   static ManagedAdvices& get();
@@ -34,18 +34,18 @@ class ManagedAdvices {
   void add(CUdeviceptr address, Size size);
   void remove(CUdeviceptr address);
 
-  // The range lies within the allocation.
+  // The range must lie within the allocation.
   void change(CUdeviceptr allocation, CUdeviceptr address, Size size,
               const std::function<void(ManagedAdvice&)>& change);
-  // Stretch by stretch.
+  // One element per range with the same advice, in address order.
   std::vector<ManagedAdvice> of(CUdeviceptr allocation, CUdeviceptr address, Size size) const;
 
  private:
-  // From where each holds, up to the next.
+  // Each entry holds from its address up to the next entry.
   using Pieces = std::map<CUdeviceptr, ManagedAdvice>;
   static Pieces::iterator split_at(Pieces& pieces, CUdeviceptr address);
 
-  mutable Lock lock_{LockOrder::SimManaged};  // guards what follows
+  mutable Lock lock_{LockOrder::SimManaged};  // guards the members below
   std::map<CUdeviceptr, Pieces> allocations_;
 };
 

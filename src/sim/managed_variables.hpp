@@ -14,8 +14,8 @@ namespace cuvmm::sim {
 struct Ptx;
 struct PtxVariable;
 
-// The __managed__ variables of a text: memory of the host, at one address for all contexts that
-// load the text, as long as one of them does.
+// The __managed__ variables of a PTX text: host memory at one address for all contexts that load
+// the text. Lives as long as one of them has it loaded.
 class ManagedVariables {
  public:
   struct Variable {

@@ -19,7 +19,7 @@ class Module;
 struct Library;
 struct Program;
 
-// An entry of a loaded module. What runs is a host function of the program, or its PTX.
+// An entry of a loaded module. Runs as a host function of the program, or by interpreting its PTX.
 class Function {
  public:
   Function(std::shared_ptr<const Ptx> ptx, const PtxEntry& entry, std::weak_ptr<Module> module);
@@ -32,15 +32,15 @@ class Function {
 
   FunctionAttributes attributes;
 
-  // What the interpreter runs, made at the first call; nullptr where the text has something that it
-  // does not know, which is then in `lacking`.
+  // The program for the interpreter, built on the first call. Returns nullptr if the interpreter
+  // does not know a construct in the text, and stores the construct in `lacking`.
   std::shared_ptr<const Program> program(std::string& lacking) const;
 
  private:
   const std::shared_ptr<const Ptx> ptx_;  // keeps entry_ alive
   const PtxEntry& entry_;
   const std::weak_ptr<Module> module_;
-  mutable Lock lock_{LockOrder::SimContext};  // guards what follows
+  mutable Lock lock_{LockOrder::SimContext};  // guards the members below
   mutable std::shared_ptr<const Program> program_;
   mutable std::string lacking_;
 };
@@ -66,9 +66,9 @@ class Module : public std::enable_shared_from_this<Module> {
   const std::vector<std::shared_ptr<Function>>& functions() const { return functions_; }
   std::shared_ptr<Function> find_function(std::string_view name) const;
   const ModuleVariable* find_variable(std::string_view name) const;
-  // Of a variable or function; 0 where there is none of that name.
+  // The address of a variable or function; 0 if there is none of that name.
   std::uint64_t address_of(const Ptx& ptx, std::string_view name) const;
-  // The library that this is an instance of, if it is one.
+  // Whether it is a library's instance in a context.
   bool is_of_library() const { return of_library_; }
 
   const std::weak_ptr<Context> context;
@@ -77,25 +77,26 @@ class Module : public std::enable_shared_from_this<Module> {
   Module(const std::shared_ptr<Context>& owner, bool of_library)
       : context(owner), of_library_(of_library) {}
   CUresult place_variables(const Ptx& ptx);
-  // In variables that begin with addresses, once all have theirs.
+  // Writes addresses into the variables that are initialised with them, once all addresses are
+  // known.
   CUresult fill_in_addresses(const Ptx& ptx);
 
   const bool of_library_;
   std::vector<std::shared_ptr<Function>> functions_;
   std::vector<ModuleVariable> variables_;
-  CUdeviceptr block_ = 0;  // what the variables lie in
+  CUdeviceptr block_ = 0;  // the allocation that contains the variables
 };
 
-// Functions by their handles.
+// Functions by handle.
 Registry<Function, CUfunction>& functions();
 
-// Reads an image that a program handed over. Binary code answers CUDA_ERROR_NOT_SUPPORTED in the
-// name of `symbol`.
+// Reads an image that the program passed in. For binary code, returns CUDA_ERROR_NOT_SUPPORTED and
+// logs it for `symbol`.
 CUresult read_image(const char* symbol, const void* image, std::shared_ptr<const Ptx>& ptx);
 CUresult read_image_file(const char* symbol, const char* path, std::shared_ptr<const Ptx>& ptx);
 
-// The host function of this entry: one that was set, else what the program exports under the name
-// cuvmm_sim_kernel_<entry>. nullptr where there is none.
+// The host function for this entry: one that was set, or else the function that the program exports
+// as cuvmm_sim_kernel_<entry>. Returns nullptr if there is none.
 cuvmm_sim_kernel find_host_kernel(const std::string& entry);
 
 }  // namespace cuvmm::sim

@@ -26,7 +26,8 @@ MemoryPlace place_of(const Mapping& mapping) {
              : MemoryPlace::Pinned;
 }
 
-// Copies reach the blocking memory of every device; sets and other kinds of memory need access.
+// Copies may access the blocking memory of any device; sets, and other kinds of memory, need
+// access.
 bool needs_access(const Allocation& allocation, Use use) {
   return use == Use::SetTarget || allocation.kind != AllocationKind::Blocking;
 }

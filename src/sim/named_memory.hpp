@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that a copy or a set names: may it, and who waits for whom. All measured on an H200
-// unless marked.
+// The memory that a copy or a set names: whether the access is allowed, and what has to wait for
+// what. All measured on an H200 unless marked.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Context;
 enum class MemoryPlace : std::uint8_t {
   Device,
   Managed,
-  Pinned,  // page-locked memory of the host, and chunks that lie on the host
+  Pinned,  // page-locked host memory, and chunks on the host
   Pageable,
 };
 
@@ -25,17 +25,17 @@ enum class Use : std::uint8_t { CopySource, CopyTarget, SetTarget };
 
 struct NamedMemory {
   MemoryPlace place = MemoryPlace::Device;
-  int device = -1;  // where it lies, if it is a device's
+  int device = -1;  // where it is, if on a device
   bool sync_memops = false;
-  std::weak_ptr<Context> owner;  // of blocking memory
+  std::weak_ptr<Context> owner;  // for blocking memory
 
   bool is_host() const { return place == MemoryPlace::Pinned || place == MemoryPlace::Pageable; }
 };
 
-// CUDA_SUCCESS, or CUDA_ERROR_INVALID_VALUE where `device` may not use these bytes so.
+// Returns CUDA_SUCCESS, or CUDA_ERROR_INVALID_VALUE if `device` may not use these bytes that way.
 CUresult name_memory(CUdeviceptr address, Size size, int device, Use use, NamedMemory* named);
 
-// Whether mappings that give `who` this access lie behind all of the bytes.
+// Whether mappings that grant `who` this access cover all of the bytes.
 bool is_granted(CUdeviceptr address, Size size, int who, Access access);
 
 }  // namespace cuvmm::sim

@@ -20,7 +20,7 @@ PointerFact none(Size width) {
   return {.answer = CUDA_ERROR_INVALID_VALUE, .value = 0, .width = width};
 }
 
-// Written even where the answer is that there is none.
+// There is no such pointer: the call returns an error, but still writes 0.
 PointerFact no_pointer() {
   return none(sizeof(CUdeviceptr));
 }
@@ -31,7 +31,7 @@ std::uint32_t flags_of(Access access) {
                                 : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
 }
 
-// Physical memory that is no chunk has an id too.
+// Physical memory that is not a chunk also has an id.
 constexpr std::uint64_t first_id_of_host_memory = std::uint64_t{1} << 32;
 
 Size width_of(CUpointer_attribute attribute) {

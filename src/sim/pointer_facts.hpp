@@ -13,24 +13,24 @@ namespace cuvmm::sim {
 
 class Context;
 
-// What an attribute of an address is, in the width in which it is written.
+// The value of an address's attribute, and the width in which to write it.
 struct PointerFact {
   CUresult answer = CUDA_SUCCESS;
   std::uint64_t value = 0;
   Size width = 0;
 };
 
-// All that is known of an address, as the current context (if any) sees it.
+// Everything that is known of an address, as seen from the current context, if any.
 class PointerFacts {
  public:
   explicit PointerFacts(CUdeviceptr address);
 
-  // Of no kind of memory, not even where it was reserved.
+  // Whether no memory is at the address, even if the address is reserved.
   bool is_unknown() const { return !allocation_.has_value() && !chunk_.has_value(); }
-  // INVALID_VALUE for what is no attribute, and for all of unknown addresses.
+  // Returns INVALID_VALUE for an unknown attribute, and for every attribute of an unknown address.
   PointerFact fact(CUpointer_attribute attribute) const;
-  // What cuPointerGetAttributes tells instead where there is no such fact. No width: nothing is
-  // written.
+  // The value that cuPointerGetAttributes reports instead if the fact does not exist. Width 0 means
+  // that nothing is written.
   PointerFact fact_or_default(CUpointer_attribute attribute) const;
 
   // cuMemGetAddressRange.
@@ -55,7 +55,7 @@ class PointerFacts {
   CUdeviceptr address_;
   std::shared_ptr<Context> current_;
   std::optional<Allocation> allocation_;
-  std::optional<Mapping> chunk_;  // mapped by the program: no allocation
+  std::optional<Mapping> chunk_;  // mapped by the program, without an allocation
   std::optional<Mapping> block_;  // behind an allocation on a device
   std::optional<std::pair<CUdeviceptr, Size>> reservation_;
 };

@@ -19,7 +19,7 @@ std::uint64_t next_pool_id() {
   return ++last;
 }
 
-// The queues whose work the stream's next comes after by the rules of the legacy stream.
+// The queues that the stream's next work comes after by the rules of the legacy stream.
 std::vector<const Queue*> queues_before(const Stream& stream) {
   const auto context = stream.context.lock();
   if (context == nullptr) return {};
@@ -37,7 +37,7 @@ std::vector<const Queue*> queues_before(const Stream& stream) {
 Pool::Pool(const Properties& properties)
     : properties_(properties), id_(next_pool_id()), memory_(properties.device) {}
 
-// Taking -----------------------------------------------------------------------------------------
+// Allocation --------------------------------------------------------------------------------------
 
 bool Pool::may_use(const Taker& taker, const std::vector<Point>& after, Reuse reuse) const {
   if (reuse == Reuse::AfterPending) return true;
@@ -50,8 +50,8 @@ bool Pool::may_use(const Taker& taker, const std::vector<Point>& after, Reuse re
   });
 }
 
-// Where neighbouring usable and unmapped addresses have room for `size`: at the beginning of each
-// such row, and where rows of memory that is already there begin and end in it.
+// Finds windows of `size` bytes in runs of adjacent usable and unmapped addresses: at the beginning
+// of each run, and at both ends of the mapped parts in it.
 template <class Usable>
 std::vector<Pool::Window> Pool::windows(Size size, Usable&& usable) const {
   struct Stretch {
@@ -59,7 +59,7 @@ std::vector<Pool::Window> Pool::windows(Size size, Usable&& usable) const {
     CUdeviceptr end;
     bool is_mapped;
   };
-  std::vector<Stretch> row;  // neighbours without a gap
+  std::vector<Stretch> row;  // adjacent, without a gap
   std::vector<Window> found;
 
   const Size piece = memory_.piece_size();
@@ -108,7 +108,7 @@ std::vector<Pool::Window> Pool::windows(Size size, Usable&& usable) const {
   return found;
 }
 
-// Maps what of the window is not: its free parts stay in free_.
+// Maps the unmapped parts of the window. Its free parts stay in free_.
 bool Pool::map_rest(const Window& window) {
   const Size piece = memory_.piece_size();
   const CUdeviceptr end = window.address + window.size;
@@ -148,8 +148,8 @@ std::optional<Pool::Taken> Pool::take(const Taker& taker, Size size, Reuse reuse
   auto found = windows(size, usable);
   if (found.empty() && memory_.add_addresses(size)) found = windows(size, usable);
   if (found.empty()) return std::nullopt;
-  // Memory that is there, in several ranges; else the smallest row of addresses, as the real driver
-  // chooses (measured); else where the least new memory is needed.
+  // First choice: mapped memory only, in several ranges. Then the smallest run of addresses, as the
+  // real driver chooses (measured). Then the window that needs the least new memory.
   const auto by_new_bytes = [](const Window& a, const Window& b) {
     return a.new_bytes < b.new_bytes;
   };
@@ -205,7 +205,7 @@ CUresult Pool::allocate(const std::shared_ptr<Stream>& stream, Size size, CUdevi
   return CUDA_SUCCESS;
 }
 
-// Giving back ------------------------------------------------------------------------------------
+// Freeing and releasing ---------------------------------------------------------------------------
 
 void Pool::put_back(const Allocation& allocation, std::vector<Point> after) {
   --live_;
@@ -296,7 +296,7 @@ bool Pool::is_done() const {
   });
 }
 
-// What a program asks and sets --------------------------------------------------------------------
+// Attributes --------------------------------------------------------------------------------------
 
 CUresult Pool::get_attribute(CUmemPool_attribute attribute, void* value) const {
   const Holding holding{lock_};
@@ -349,7 +349,7 @@ CUresult Pool::set_attribute(CUmemPool_attribute attribute, const void* value) {
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
       release_threshold_ = bytes();
-      freed_since_sync_ = true;  // what was kept until now may be too much
+      freed_since_sync_ = true;  // memory kept so far may now exceed it
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
       if (bytes() != 0) return CUDA_ERROR_INVALID_VALUE;

@@ -19,9 +19,9 @@ class Device;
 class PoolImport;
 struct Stream;
 
-// Stream-ordered memory. An address is handed out at once and may be used in the order of the
-// stream that asked for it; what is freed serves its own stream at once and others when its work
-// is done, or when they come after it anyway.
+// Stream-ordered memory. An address is returned at once and may be used in the order of the stream
+// that requested it. Freed memory is available to its own stream at once, and to other streams when
+// its pending work is done or when their work is ordered after it.
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
   struct Properties {
@@ -29,7 +29,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
     Size max_size = unlimited;
     unsigned handle_types = 0;
     bool is_default = false;
-    std::shared_ptr<PoolImport> import;  // another process' pool: it gives no memory of its own
+    std::shared_ptr<PoolImport> import;  // another process's pool: allocates no memory of its own
   };
   explicit Pool(const Properties& properties);
 
@@ -40,13 +40,15 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   CUresult allocate(const std::shared_ptr<Stream>& stream, Size size, CUdeviceptr* address);
 
-  // The allocation is no longer known to the address space. `after`: the work that may still use
-  // its memory.
+  // The allocation must already be removed from the address space. `after`: the work that may still
+  // use its memory.
   void give_back(const Allocation& allocation, std::vector<Point> after);
-  // The real driver goes on counting as used what cuMemFree frees (measured, 580.159).
+  // As give_back(), but the memory still counts as used. The real driver never subtracts memory
+  // that cuMemFree frees (measured, 580.159).
   void give_back_uncounted(const Allocation& allocation, std::vector<Point> after);
 
-  // Of an imported pool: how many allocations of the other process are mapped.
+  // For an imported pool: adds to the number of the other process's allocations that are mapped
+  // here.
   void count_import(int by);
 
   CUresult get_attribute(CUmemPool_attribute attribute, void* value) const;
@@ -54,20 +56,21 @@ class Pool : public std::enable_shared_from_this<Pool> {
   Access access_of(int who) const;
   CUresult set_access(int who, Access access);
 
-  // The program waited for work: for these points, or for all that is done by now. What only such
-  // work used is free for everybody, and goes back to the device beyond the release threshold.
+  // Called when the program has waited for these points, or for all work that is done by now.
+  // Memory used only by that work becomes available to all streams, and is returned to the device
+  // as far as it exceeds the release threshold.
   void synchronised(const std::vector<Point>* waited_for = nullptr);
-  // Gives free memory back as long as at least that much stays. Only what is known to be unused:
-  // what was freed, but not waited for, stays.
+  // Releases free memory, but keeps at least `kept` bytes mapped. Releases only memory known to be
+  // unused: memory that was freed, but whose work was not waited for, stays.
   void trim_to(Size kept);
 
-  // The program destroyed it: it lives on until its allocations are freed.
+  // Called when the program destroys the pool, which lives on until its allocations are freed.
   void retire();
-  // Whether it was retired and nothing uses its memory any more.
+  // Whether it was retired and none of its memory is in use any more.
   bool is_done() const;
 
  private:
-  // Who asks for memory, and whose work comes before his anyway.
+  // The stream that requests memory, and the queues whose work its own comes after in any case.
   struct Taker {
     const Queue* queue;
     std::vector<const Queue*> queues_before;
@@ -76,18 +79,19 @@ class Pool : public std::enable_shared_from_this<Pool> {
     CUdeviceptr address = 0;
     Size size = 0;
     Size new_bytes = 0;  // to be mapped
-    Size row = 0;        // usable and unmapped addresses that it is cut from
+    Size row = 0;        // size of the run of usable and unmapped addresses that contains it
   };
-  // A range taken, and what the taking stream must be made to follow first.
+  // A range that was taken, and the points that the taking stream must be ordered after first.
   struct Taken {
     CUdeviceptr address = 0;
     std::vector<Point> after;
   };
-  // What memory will do, from what the real driver prefers to what it falls back on (measured):
-  // what comes after its last use anyway; what happens to be done; what must be waited for.
+  // Which freed memory an allocation may reuse, from the real driver's preference to its last
+  // resort (measured): memory that the stream is ordered after anyway; memory whose work happens to
+  // be done; memory whose work must be waited for.
   enum class Reuse : std::uint8_t { InOrder, Opportunistic, AfterPending };
 
-  // All under lock_.
+  // The caller holds lock_ for all of these.
   bool may_use(const Taker& taker, const std::vector<Point>& after, Reuse reuse) const;
   std::optional<CUdeviceptr> take_mapped(const Taker& taker, Size size, Reuse reuse);
   std::optional<Taken> take(const Taker& taker, Size size, Reuse reuse);
@@ -102,7 +106,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   const Properties properties_;
   const std::uint64_t id_;
 
-  mutable Lock lock_{LockOrder::SimPool};  // guards what follows
+  mutable Lock lock_{LockOrder::SimPool};  // guards the members below
   PoolMemory memory_;
   FreeRanges free_;
   std::uint64_t live_ = 0;
@@ -117,24 +121,24 @@ class Pool : public std::enable_shared_from_this<Pool> {
   Size reserved_high_ = 0;
 };
 
-// The pools of a device, made when first asked for.
+// The pools of a device, created on first use.
 std::shared_ptr<Pool> default_pool_of(Device& device);
 std::shared_ptr<Pool> current_pool_of(Device& device);
-// A pool of the program's.
+// Creates a pool for the program.
 std::shared_ptr<Pool> create_pool(const Pool::Properties& properties);
-// CUDA_ERROR_INVALID_VALUE for a default pool.
+// Returns CUDA_ERROR_INVALID_VALUE for a default pool.
 CUresult destroy_pool(CUmemoryPool pool);
 
-// Releases a destroyed pool that nothing uses any more.
-void drop_if_done(const std::shared_ptr<Pool>& pool);
+// Releases a destroyed pool if none of its memory is in use any more.
+void release_if_unused(const std::shared_ptr<Pool>& pool);
 
-// The program waited for work of this device: up to these points, or for all.
+// Called when the program has waited for work of this device: up to these points, or all of it.
 void pools_synchronised(Device& device, const std::vector<Point>* waited_for = nullptr);
-// Gives back what pools of the device hold and nobody uses, for somebody who found none.
+// Releases the unused memory of the device's pools, for a caller that found the device full.
 void release_unused_pool_memory(Device& device);
 
-// cuMemFree of stream-ordered memory: does not wait, and the memory serves anybody at once: the
-// program that frees this way has waited for its work (measured).
+// cuMemFree of stream-ordered memory. Does not wait, and the memory is available to all streams at
+// once, since a program that frees this way has waited for its work (measured).
 CUresult free_async_without_waiting(const Allocation& allocation);
 
 }  // namespace cuvmm::sim

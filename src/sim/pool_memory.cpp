@@ -45,7 +45,7 @@ PoolMemory::PoolMemory(Device* device)
 PoolMemory::~PoolMemory() {
   for (const auto& [address, size] : reservations_) {
     for (CUdeviceptr piece = address; piece != address + size; piece += piece_size_) {
-      space().unmap(piece, piece_size_, Owner::Driver);  // refused where nothing is mapped
+      space().unmap(piece, piece_size_, Owner::Driver);  // refused if nothing is mapped
     }
     space().free_reservation(address, size, Owner::Driver);
   }

@@ -12,11 +12,11 @@ namespace cuvmm::sim {
 
 class Device;
 
-// A pool's addresses and the memory behind some of them, in pieces of 32 MiB as the real driver
-// has them (measured). Not safe for several threads: its pool's lock guards it.
+// The addresses of a pool and the memory behind some of them, in pieces of 32 MiB as in the real
+// driver (measured). Not thread-safe: guarded by the lock of its pool.
 class PoolMemory {
  public:
-  // Memory of the device, or of the host where it is nullptr.
+  // Uses memory of the device, or of the host if `device` is nullptr.
   explicit PoolMemory(Device* device);
   ~PoolMemory();
   PoolMemory(const PoolMemory&) = delete;
@@ -27,10 +27,10 @@ class PoolMemory {
 
   // Whole pieces without memory, by address.
   const std::map<CUdeviceptr, Size>& unmapped() const { return unmapped_; }
-  // More of them, in one stretch of at least that size.
+  // Adds addresses: one range of at least that size.
   bool add_addresses(Size at_least);
 
-  // Puts memory behind these whole pieces, which must be without: all of them, or none where the
+  // Maps memory behind these whole pieces, which must have none. Maps all of them, or none if the
   // device is full.
   bool map(CUdeviceptr address, Size size);
   void unmap(CUdeviceptr address, Size size);

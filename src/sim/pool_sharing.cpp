@@ -18,7 +18,7 @@
 
 namespace cuvmm::sim {
 
-// The catalogue's first bytes.
+// The beginning of the catalogue.
 struct CatalogueHeader {
   std::uint64_t kind = 0x6c6f6f706d767563;  // "cuvmpool"
   std::uint64_t token = 0;                  // of the pool
@@ -41,7 +41,7 @@ class PoolImport {
 
 namespace {
 
-// What the 64 bytes of an exported pointer are.
+// The layout of the 64 bytes of an exported pointer.
 struct ExportedPointer {
   std::uint64_t token = 0;  // of its pool
   CUdeviceptr address = 0;  // in the exporting process
@@ -77,17 +77,18 @@ struct Catalogue {
   std::uint64_t token = 0;
 };
 
-// Of pools that were exported; kept until the process ends, as the descriptors given out are.
+// The catalogues of exported pools. Kept until the process ends, like the descriptors that
+// were given out.
 struct Catalogues {
   static Catalogues& get() {
     static auto* const all = new Catalogues;  // outlives every thread
     return *all;
   }
-  std::mutex lock;  // guards what follows; nothing else is locked under it
+  std::mutex lock;                             // guards of_pool; no lock is taken under it
   std::map<std::uint64_t, Catalogue> of_pool;  // by id, since the pool may be gone
 };
 
-// The pool's catalogue, made where there is none: its file (-1: none to be had) and token.
+// The pool's catalogue, created on first use: its file (-1 if it cannot be created) and token.
 std::pair<int, std::uint64_t> catalogue_of(const Pool& pool) {
   Catalogues& all = Catalogues::get();
   const std::lock_guard holding{all.lock};
@@ -149,7 +150,7 @@ std::shared_ptr<Pool> import_pool(int descriptor) {
 
 namespace {
 
-// One piece of the other process at an address of ours.
+// Maps one piece of the other process at an address of this one.
 bool map_piece(const PoolImport& import, CUdeviceptr theirs, CUdeviceptr ours, const Pool& pool) {
   const Size step = import.header().piece_size;
   CatalogueEntry entry;
@@ -174,7 +175,7 @@ bool map_piece(const PoolImport& import, CUdeviceptr theirs, CUdeviceptr ours, c
 void unmap_pieces(CUdeviceptr begin, CUdeviceptr end) {
   const Size step = piece_size();
   for (CUdeviceptr piece = begin; piece != end; piece += step) {
-    space().unmap(piece, step, Owner::Driver);  // refused where nothing is mapped
+    space().unmap(piece, step, Owner::Driver);  // refused if nothing is mapped
   }
   space().free_reservation(begin, end - begin, Owner::Driver);
 }

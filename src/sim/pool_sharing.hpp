@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools between processes. The exporting pool's file is a catalogue: which process it is, and for
-// each piece of memory that holds an exported allocation the file behind it.
+// Sharing of pools between processes. The file of an exported pool is a catalogue: it names the
+// process and, for each piece of memory that contains an exported allocation, the file behind it.
 #pragma once
 
 #include <memory>
@@ -14,17 +14,17 @@ namespace cuvmm::sim {
 class Pool;
 struct Allocation;
 
-// A new descriptor of the pool's catalogue, which is made when first asked for; -1 where the
-// system has none to give.
+// Returns a new descriptor of the pool's catalogue, which is created on first use. Returns -1 if
+// the system cannot create one.
 int export_pool(const std::shared_ptr<Pool>& pool);
 CUresult export_pointer(const std::shared_ptr<Pool>& pool, const Allocation& allocation,
                         CUmemPoolPtrExportData* data);
 
-// The pool behind a catalogue; nullptr where the descriptor is none.
+// Returns the pool behind a catalogue, or nullptr if the descriptor is not a catalogue.
 std::shared_ptr<Pool> import_pool(int descriptor);
 CUresult import_pointer(const std::shared_ptr<Pool>& pool, const CUmemPoolPtrExportData& data,
                         CUdeviceptr* address);
-// Of an allocation that the address space no longer knows.
+// Unmaps an allocation that was already removed from the address space.
 void unmap_imported(const Allocation& allocation);
 
 }  // namespace cuvmm::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pools of the process, and what is freed past them.
+// The pools of the process, and frees that bypass streams.
 #include <algorithm>
 
 #include "sim/device.hpp"
@@ -11,7 +11,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// All pools that hold memory, destroyed ones too while that is in use.
+// All pools that hold memory, including destroyed ones whose memory is still in use.
 class AllPools {
  public:
   static AllPools& get() {
@@ -31,7 +31,7 @@ class AllPools {
     const Reading reading{lock_};
     std::vector<std::shared_ptr<Pool>> found;
     for (const auto& pool : pools_) {
-      // Work of any device may use memory of the host.
+      // Work of any device may use host memory.
       const Device* home = pool->properties().device;
       if (home == nullptr || home == &device) found.push_back(pool);
     }
@@ -39,7 +39,7 @@ class AllPools {
   }
 
  private:
-  mutable SharedLock lock_{LockOrder::SimHandles};  // guards what follows
+  mutable SharedLock lock_{LockOrder::SimHandles};  // guards the members below
   std::vector<std::shared_ptr<Pool>> pools_;
 };
 
@@ -52,7 +52,7 @@ std::shared_ptr<Pool> default_pool_under_lock(Device& device) {
 
 }  // namespace
 
-void drop_if_done(const std::shared_ptr<Pool>& pool) {
+void release_if_unused(const std::shared_ptr<Pool>& pool) {
   if (pool->is_done()) AllPools::get().remove(pool);
 }
 
@@ -83,18 +83,18 @@ CUresult destroy_pool(CUmemoryPool handle) {
     const Holding holding{process.lock};
     for (int ordinal = 0; ordinal < process.device_count(); ++ordinal) {
       Device& device = *process.device(ordinal);
-      if (device.current_pool == pool) device.current_pool = nullptr;  // the default one again
+      if (device.current_pool == pool) device.current_pool = nullptr;  // back to the default pool
     }
   }
   pool->retire();
-  drop_if_done(pool);
+  release_if_unused(pool);
   return CUDA_SUCCESS;
 }
 
 void pools_synchronised(Device& device, const std::vector<Point>* waited_for) {
   for (const auto& pool : AllPools::get().of(device)) {
     pool->synchronised(waited_for);
-    drop_if_done(pool);
+    release_if_unused(pool);
   }
 }
 
@@ -103,7 +103,7 @@ void release_unused_pool_memory(Device& device) {
     if (pool->properties().device == nullptr) continue;
     pool->synchronised();
     pool->trim_to(0);
-    drop_if_done(pool);
+    release_if_unused(pool);
   }
 }
 
@@ -113,7 +113,7 @@ CUresult free_async_without_waiting(const Allocation& allocation) {
     return take_graph_memory(allocation.address) != nullptr ? CUDA_SUCCESS
                                                             : CUDA_ERROR_INVALID_VALUE;
   }
-  // Only one of two threads that free it at once gets it.
+  // If two threads free it at once, only one of them gets it.
   const auto taken = Process::get().space().take(allocation.address);
   if (!taken.has_value()) return CUDA_ERROR_INVALID_VALUE;
   if (pool->is_imported()) {
@@ -121,7 +121,7 @@ CUresult free_async_without_waiting(const Allocation& allocation) {
   } else {
     pool->give_back_uncounted(*taken, {});
   }
-  drop_if_done(pool);
+  release_if_unused(pool);
   return CUDA_SUCCESS;
 }
 

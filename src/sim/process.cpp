@@ -26,7 +26,7 @@ CUresult Process::join_card() {
   if (!joined.ok()) return CUDA_ERROR_OPERATING_SYSTEM;
   card_ = std::move(*joined);
   if (card_->device_count() != shape.devices || card_->memory() != shape.memory) {
-    CUVMM_LOG(Info, "the card %s has %d devices of %llu bytes, as its first process said",
+    CUVMM_LOG(Info, "card %s: %d devices of %llu bytes, as set by its first process",
               options.card.name.c_str(), card_->device_count(),
               static_cast<unsigned long long>(card_->memory()));
   }
@@ -53,7 +53,7 @@ CUresult Process::start() {
   return CUDA_SUCCESS;
 }
 
-// Whatever becomes of the child, what its parent holds of the card lives with the parent alone.
+// The parent alone keeps its hold on the card, whatever the child does.
 void Process::begin_as_forked_child() {
   forked_ = true;
   if (card_ != nullptr) card_->close_in_child();

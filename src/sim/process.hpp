@@ -21,19 +21,19 @@ class Module;
 class Pool;
 class SharedCard;
 
-// The simulated driver of this process: made at the first call, never destroyed.
+// The simulated driver in this process: created at the first call, never destroyed.
 class Process {
  public:
   static Process& get();
 
-  // cuInit. Reserves addresses and makes the devices, once.
+  // cuInit. Reserves addresses and creates the devices, once.
   CUresult start();
   bool started() const { return started_.load(std::memory_order_acquire); }
-  // A forked child may use nothing that its parent started.
+  // A forked child must not use anything that its parent started.
   bool is_forked_child() const { return forked_.load(std::memory_order_relaxed); }
 
   int device_count() const { return static_cast<int>(devices_.size()); }
-  // nullptr where there is no such device.
+  // Returns nullptr if there is no such device.
   Device* device(int ordinal);
 
   AddressSpace& space() { return space_; }
@@ -48,7 +48,7 @@ class Process {
   Registry<Graph, CUgraph> graphs;
   Registry<GraphExec, CUgraphExec> graph_execs;
 
-  // Guards primary contexts, pools of devices, and starting.
+  // Guards primary contexts, the pools of devices, and start().
   Lock lock{LockOrder::SimProcess};
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profiler's three functions, which stand in cudaProfiler.h and so in neither list. Programs
-// bracket their work with them whether or not anybody profiles it.
+// The profiler's three functions. They are declared in cudaProfiler.h, and so are in neither
+// driver_api.def nor not_hooked.def. Programs bracket their work with them whether or not a
+// profiler is attached.
 #include "sim/cuda.hpp"
 #include "sim/process.hpp"
 
@@ -16,7 +17,7 @@ CUresult answer_if_started(CUresult answer) {
 
 extern "C" {
 
-// Its third parameter's type is gone from cuda.h of 13.0; an int by any name.
+// The type of its third parameter is gone from the cuda.h of 13.0; an int has the same ABI.
 [[gnu::visibility("default")]] CUresult cuProfilerInitialize(const char*, const char*, int) {
   return cuvmm::sim::answer_if_started(CUDA_ERROR_NOT_SUPPORTED);
 }

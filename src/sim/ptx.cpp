@@ -14,7 +14,7 @@ namespace {
 
 constexpr Size most_parameter_bytes = 32764;
 
-// The newest language that a driver of this version reads.
+// The newest PTX version that a driver of this version accepts.
 int newest_version() {
   struct Step {
     int driver;
@@ -69,7 +69,7 @@ class Reader {
     return true;
   }
 
-  // "sm_90", "sm_90a"; beside it stand words like "debug".
+  // "sm_90", "sm_90a", or other words such as "debug".
   bool target(std::string_view word) {
     if (word.substr(0, 3) != "sm_") return is_ptx_name(word);
     word.remove_prefix(3);
@@ -81,7 +81,7 @@ class Reader {
     return true;
   }
 
-  // Whether another of the linked texts has what this one only names.
+  // Whether every variable that is only declared is defined by another of the linked texts.
   bool has_externals() {
     for (const std::string& name : externals_) {
       const bool known = std::any_of(ptx_.variables.begin(), ptx_.variables.end(),
@@ -120,7 +120,7 @@ class Reader {
     }
     const std::string_view what = tokens_.take();
     if (what == ".address_size") return tokens_.take() == "64";
-    // Where the next of several linked texts begins.
+    // The next of several linked texts begins here.
     if (what == ".version") return !tokens_.take().empty();
     if (what == ".target") return targets();
     if (what == ".entry") return entry();
@@ -167,7 +167,7 @@ class Reader {
     read.name = tokens_.take();
     if (tokens_.now() == "(" && !parameters(read)) return false;
     if (!directives(read)) return false;
-    if (tokens_.skip(";")) return true;  // only announced
+    if (tokens_.skip(";")) return true;  // only declared
     if (!body(read)) return false;
     for (const PtxEntry& known : ptx_.entries) {
       if (known.name == read.name) return may_repeat_;
@@ -192,7 +192,7 @@ class Reader {
     return tokens_.skip(")");
   }
 
-  // What stands between the parameters and the body: `.maxntid 128, 1, 1`.
+  // The directives between the parameters and the body: `.maxntid 128, 1, 1`.
   bool directives(PtxEntry& read) {
     while (is_ptx_directive(tokens_.now())) {
       const std::string_view word = tokens_.take();
@@ -215,7 +215,7 @@ class Reader {
     return true;
   }
 
-  // Only the shared memory that it declares counts here.
+  // Only counts the shared memory that the body declares.
   bool body(PtxEntry& read) {
     if (tokens_.now() != "{") return false;
     std::size_t depth = 0;
@@ -285,7 +285,7 @@ class Reader {
 
   PtxTokens tokens_;
   Ptx& ptx_;
-  bool may_repeat_ = false;  // the declaration that is being read
+  bool may_repeat_ = false;  // of the declaration being read
   std::vector<std::string> externals_;
   std::string lacking_;
   CUresult answer_ = CUDA_SUCCESS;
@@ -294,7 +294,7 @@ class Reader {
 }  // namespace
 
 std::uint64_t Ptx::function_address(std::string_view name) const {
-  constexpr std::uint64_t first = 0xfc00000000000000;  // no address of the device or the host
+  constexpr std::uint64_t first = 0xfc00000000000000;  // not an address of the device or the host
   constexpr std::uint64_t step = 64;
   const auto found = std::find(functions.begin(), functions.end(), name);
   if (found == functions.end()) return 0;

@@ -27,7 +27,7 @@ class DeclarationReader {
  public:
   explicit DeclarationReader(PtxTokens& tokens) : tokens_(tokens) {}
 
-  // Behind the state space, up to and with the name and its dimensions.
+  // Reads from after the state space up to and including the name and its dimensions.
   bool declaration(Declaration& declared) {
     bool typed = false;
     while (is_ptx_directive(tokens_.now())) {
@@ -35,7 +35,7 @@ class DeclarationReader {
       if (word == ".align") {
         const auto alignment = read_ptx_integer(tokens_.take());
         if (!alignment || !is_power_of_two(*alignment) || *alignment > 512) return false;
-        // Behind .ptr it speaks of what is pointed to.
+        // After .ptr it applies to the memory pointed to.
         if (!declared.is_pointer) declared.alignment = *alignment;
       } else if (word == ".attribute") {
         if (tokens_.now() != "(") return false;
@@ -79,8 +79,8 @@ class DeclarationReader {
     return true;
   }
 
-  // One value, or rows of them in braces: what a row leaves out is zero only at the very end,
-  // since rows are given whole by every compiler.
+  // One value, or nested rows of values in braces. Values may be omitted only at the very end, as
+  // every compiler writes full rows.
   bool initial_value(const Declaration& declared, InitialValue& initial) {
     std::size_t depth = 0;
     do {
@@ -116,7 +116,8 @@ class DeclarationReader {
     return true;
   }
 
-  // `name`, `generic(name)`, each with `+4` behind it. Leaves zeros for the loader to fill.
+  // `name` or `generic(name)`, each optionally followed by `+4`. Leaves zeros for the loader to
+  // fill.
   bool address_value(std::string_view token, unsigned shift, Size size, InitialValue& initial) {
     PtxAddress address{
         .of = std::string{token}, .offset = initial.bytes.size(), .shift = shift, .size = size};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declarations of PTX: what variables and parameters are called, how large they are, and what
-// variables begin with.
+// PTX declarations: the names, sizes and initial values of variables and parameters.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +13,7 @@
 
 namespace cuvmm::sim {
 
-// Larger than any device, and small enough that sizes never overflow.
+// Larger than any device's memory, and small enough that sizes never overflow.
 inline constexpr Size most_ptx_bytes = TiB;
 
 struct DeclaredType {
@@ -22,12 +21,12 @@ struct DeclaredType {
   enum class Kind : std::uint8_t { Bits, Float, Opaque } kind = Kind::Bits;
 };
 
-// `.align 8 .v2 .f32 name[4][2]`: what all declarations have in common.
+// `.align 8 .v2 .f32 name[4][2]`: the common part of all declarations.
 struct Declaration {
   std::string name;
   DeclaredType type;
   Size lanes = 1;
-  std::optional<Size> elements;  // nothing: as many as it is given
+  std::optional<Size> elements;  // nothing: as many as the initial value has
   Size alignment = 0;
   bool is_array = false;
   bool managed = false;
@@ -36,16 +35,16 @@ struct Declaration {
   Size size() const { return type.size * lanes * elements.value_or(0); }
 };
 
-// Reads behind the state space, up to and with the name and its dimensions. False if the text is no
-// declaration.
+// Reads from after the state space up to and including the name and its dimensions. Returns false
+// if the text is not a declaration.
 bool read_declaration(PtxTokens& tokens, Declaration& declared);
 
 struct InitialValue {
-  std::vector<std::byte> bytes;  // with zeros where addresses belong
+  std::vector<std::byte> bytes;  // with zeros in place of addresses
   std::vector<PtxAddress> addresses;
 };
 
-// Reads behind the equals sign: one value, or rows of them in braces.
+// Reads from after the equals sign: one value, or nested rows of values in braces.
 bool read_initial_value(PtxTokens& tokens, const Declaration& declared, InitialValue& initial);
 
 }  // namespace cuvmm::sim

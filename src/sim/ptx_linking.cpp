@@ -18,7 +18,7 @@ bool declares(std::string_view token) {
          token == ".entry";
 }
 
-// The name that a declaration gives: behind its types, alignments, and a function's results.
+// The declared name: after the types, the alignment and a function's results.
 std::string_view declared_name(PtxTokens& tokens) {
   while (!tokens.at_end()) {
     if (tokens.now() == "(") {
@@ -35,7 +35,7 @@ std::string_view declared_name(PtxTokens& tokens) {
   return {};
 }
 
-// What the text declares outside of functions and shows to no other text.
+// The names that the text declares outside of functions and does not export.
 std::set<std::string_view> own_names(std::string_view text) {
   std::set<std::string_view> names;
   PtxTokens tokens{text};

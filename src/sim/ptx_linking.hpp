@@ -6,8 +6,8 @@
 
 namespace cuvmm::sim {
 
-// One text out of those of a program whose files were compiled apart (nvcc -rdc=true). Names that a
-// text keeps to itself get its number behind them, so that texts may use the same ones.
+// Links the texts of a program whose files were compiled separately (nvcc -rdc=true) into one.
+// Names local to a text get its number as a suffix, so that several texts may use the same name.
 std::string link_ptx(const std::vector<std::string>& texts);
 
 }  // namespace cuvmm::sim

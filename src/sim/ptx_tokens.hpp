@@ -7,7 +7,7 @@
 
 namespace cuvmm::sim {
 
-// PTX text as words, numbers, strings and single signs, without comments and blanks.
+// Splits PTX text into words, numbers, strings and single characters, without comments and blanks.
 class PtxTokens {
  public:
   explicit PtxTokens(std::string_view text) : rest_(text) { advance(); }
@@ -15,7 +15,7 @@ class PtxTokens {
   // Empty at the end of the text.
   std::string_view now() const { return now_; }
   bool at_end() const { return now_.empty(); }
-  // A comment or string that does not end, or a byte that PTX does not have.
+  // Whether it met an unterminated comment or string, or a byte that PTX does not allow.
   bool is_broken() const { return broken_; }
 
   std::string_view take() {
@@ -29,7 +29,7 @@ class PtxTokens {
     return true;
   }
 
-  // At `open`: skips to behind the `close` that belongs to it. False where there is none.
+  // Precondition: at `open`. Skips past the matching `close`; returns false if there is none.
   bool skip_balanced(char open, char close);
 
  private:
@@ -48,7 +48,7 @@ bool is_ptx_directive(std::string_view token);
 
 // "12", "0x1f", "017", "0b11", with an optional U.
 std::optional<std::uint64_t> read_ptx_integer(std::string_view token);
-// "0f3f800000" (4 bytes), "0d..." (8 bytes), "1.5": the value as its bits in a float of this size.
+// "0f3f800000" (4 bytes), "0d..." (8 bytes), "1.5". Returns the bits of a float of this size.
 std::optional<std::uint64_t> read_ptx_float(std::string_view token, unsigned size);
 
 }  // namespace cuvmm::sim

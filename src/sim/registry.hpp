@@ -9,8 +9,9 @@
 
 namespace cuvmm::sim {
 
-// What the program holds handles to. A handle is the object's address unless the object says
-// otherwise; it is looked up, so a stale or foreign one is recognised instead of followed.
+// The objects that the program holds handles to. A handle is the object's address, unless the
+// object defines handle(). Handles are looked up, so a stale or foreign handle is detected instead
+// of dereferenced.
 template <class Object, class Handle>
 class Registry {
  public:
@@ -58,7 +59,7 @@ class Registry {
   }
 
  private:
-  mutable SharedLock lock_{LockOrder::SimHandles};  // guards what follows
+  mutable SharedLock lock_{LockOrder::SimHandles};  // guards the members below
   std::unordered_map<Handle, std::shared_ptr<Object>> objects_;
 };
 

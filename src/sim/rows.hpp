@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of driver_api.def as the simulated driver needs them.
+// The rows of driver_api.def in the form that the simulated driver needs.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ inline constexpr std::size_t row_count = 0
 // Whether stream 0 means the legacy stream or the calling thread's own.
 enum class Flavour : std::uint8_t { Legacy, PerThread };
 
-// One function that a program can be handed: what cuGetProcAddress chooses from.
+// One function that cuGetProcAddress can return to a program.
 struct Entrance {
   const char* name;
   const char* symbol;
   int since;
   int until;
   void* legacy;
-  void* per_thread;  // nullptr where there is no such form
+  void* per_thread;  // nullptr if there is no such form
 };
 
 inline constexpr int Now = 1 << 30;

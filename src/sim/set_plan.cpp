@@ -17,7 +17,7 @@ bool is_element_size(unsigned size) {
   return size == 1 || size == 2 || size == 4;
 }
 
-// The bytes from the first to the last that are set; 0 where there is no such number.
+// The number of bytes from the first to the last byte set; 0 if it overflows.
 Size span_of(const CUDA_MEMSET_NODE_PARAMS& asked, Size pitch) {
   Size row = 0;
   Size others = 0;
@@ -30,7 +30,7 @@ Size span_of(const CUDA_MEMSET_NODE_PARAMS& asked, Size pitch) {
 
 template <class Element>
 void fill(std::byte* row, unsigned value, Size count) {
-  // Most of it by copies, which are faster than a loop, and many times so under a sanitizer.
+  // Fills most of the row by copying, which is faster than a loop, especially under a sanitizer.
   constexpr Size at_once = 4 * KiB / sizeof(Element);
   auto* const first = reinterpret_cast<Element*>(row);
   std::fill_n(first, std::min(count, at_once), static_cast<Element>(value));
@@ -49,7 +49,7 @@ CUresult SetPlan::make(const CUDA_MEMSET_NODE_PARAMS& asked, int device, SetPlan
   if (has_rows && !is_multiple(asked.pitch, asked.elementSize)) return CUDA_ERROR_INVALID_VALUE;
   if (has_rows && asked.pitch / asked.elementSize < asked.width) return CUDA_ERROR_INVALID_VALUE;
   const Size span = span_of(asked, asked.pitch);
-  // The card takes some spans that overflow and faults later; here they are refused.
+  // The card accepts some spans that overflow and faults later; here they are refused.
   if (span == 0) return CUDA_ERROR_INVALID_VALUE;
   NamedMemory target;
   const CUresult answer = name_memory(asked.dst, span, device, Use::SetTarget, &target);
@@ -90,7 +90,7 @@ Operation set_operation(const CUDA_MEMSET_NODE_PARAMS& asked, const Context& con
   SetPlan plan;
   SetPlan::make(asked, context.device().ordinal(), &plan);
   Operation operation = plan.operation();
-  operation.parameters = asked;  // a set of nothing shows them too
+  operation.parameters = asked;  // even an empty set reports them
   return operation;
 }
 

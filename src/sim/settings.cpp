@@ -7,7 +7,7 @@ namespace {
 SimOptions* read_once() {
   auto* options = new SimOptions{SimOptions::from_environment()};
   const LogSetup setup{.name = "cuvmm-sim", .level = options->log_level};
-  // Standard error can always be had.
+  // Cannot fail: the log goes to standard error.
   static_cast<void>(set_up_log(setup).ok());
   for (const OptionProblem& problem : options->problems()) {
     CUVMM_LOG(Warning, "%s", problem.text().c_str());

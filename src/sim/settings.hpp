@@ -8,8 +8,8 @@ namespace cuvmm::sim {
 
 inline constexpr int most_devices = 8;
 
-// The VMM_SIM_* options of this process, read once at the first use. What does not parse is said
-// once, and its default is used.
+// The VMM_SIM_* options of this process, read once on first use. A value that does not parse is
+// logged once and replaced by its default.
 const SimOptions& settings();
 
 inline bool has_backing() {

@@ -37,7 +37,7 @@ bool is_alive(const SharedFile& shared) {
   char path[64];
   char program[8];
   std::snprintf(path, sizeof path, "/proc/%d/exe", shared.process);
-  // One that ended and was not waited for has no program any more.
+  // A zombie process has no program any more.
   return readlink(path, program, sizeof program) > 0;
 }
 

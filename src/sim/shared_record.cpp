@@ -12,7 +12,7 @@ namespace cuvmm::sim {
 
 std::shared_ptr<SharedRecord> SharedRecord::map(Fd file) {
   if (!file.is_open()) return nullptr;
-  // A new file is all zeros, which is what counts begin with.
+  // A new file is all zeros, which is the initial state of the counts.
   void* counts =
       mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
   if (counts == MAP_FAILED) return nullptr;

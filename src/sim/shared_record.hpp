@@ -11,18 +11,18 @@
 
 namespace cuvmm::sim {
 
-// How far an event of several processes is: how often it was recorded, and which of its records
-// was reached last. Any of the processes may record it.
+// The progress of an event that several processes share: how often it was recorded, and its latest
+// record that was reached. Any of the processes may record it.
 class SharedRecord {
  public:
-  // nullptr where the system has no memory to give.
+  // Return nullptr if the system has no memory.
   static std::shared_ptr<SharedRecord> create();
   static std::shared_ptr<SharedRecord> open(const SharedFile& shared);
   ~SharedRecord();
   SharedRecord(const SharedRecord&) = delete;
   SharedRecord& operator=(const SharedRecord&) = delete;
 
-  // Where other processes of the same user find it.
+  // Lets other processes of the same user open it.
   std::optional<SharedFile> file() const;
 
   std::uint64_t begin() { return ++counts_->recorded; }

@@ -9,23 +9,23 @@
 
 namespace cuvmm::sim {
 
-// A block of the driver's own that was freed. Its addresses stay reserved and its home's view shows
-// it without access; its bytes are a hole. Allowing access again costs a fifth of showing anew,
-// which is most of what a blocking allocation takes here.
+// A freed block of the driver. Its addresses stay reserved, its home device's view still maps it
+// but without access, and its bytes are a hole. Allowing access again takes a fifth of the time of
+// mapping it anew, which is most of the time of a blocking allocation here.
 struct SpareBlock {
   CUdeviceptr address = 0;
-  int device = 0;  // ordinal of its home
+  int device = 0;  // ordinal of its home device
   Extent extent;
 };
 
-// The few that are kept, the oldest first. Guarded by whose member it is.
+// The few blocks that are kept, oldest first. Guarded by the lock of the object that contains it.
 class SpareBlocks {
  public:
   static bool serves(Size size) { return size <= largest; }
 
-  // The newest of this device and size.
+  // Returns the newest block of this device and size.
   std::optional<SpareBlock> take(int device, Size size);
-  // Returns the one that had to make room.
+  // Returns the block that was dropped to make room, if any.
   std::optional<SpareBlock> put(const SpareBlock& block);
 
  private:

@@ -11,8 +11,9 @@
 namespace cuvmm::sim {
 namespace {
 
-// What new work of this stream must come after beside its own stream: what it was told to wait
-// for, and the rules of the legacy stream. Under the context's submission lock.
+// The points outside its own queue that the stream's next work must come after: those that it was
+// told to wait for, and those required by the rules of the legacy stream. The caller holds the
+// context's submission lock.
 std::vector<Point> points_before(Stream& stream, const Context& context) {
   std::vector<Point> points = std::move(stream.next_after);
   stream.next_after.clear();
@@ -64,8 +65,8 @@ Point submit_now(const std::shared_ptr<Stream>& stream, Operation operation) {
   Work work = [context, operation = std::move(operation)] { run_operation(operation, *context); };
   std::vector<Point> after;
   {
-    // Held while the work gets its place, so that two threads cannot order a legacy and a
-    // blocking stream after each other; not while it runs.
+    // Held while the work is queued, so that two threads cannot order a legacy and a blocking
+    // stream after each other. Not held while it runs.
     const Holding holding{context->submission_lock()};
     after = points_before(*stream, *context);
     if (!is_eager() || duration == Duration::Long || !after.empty()) {

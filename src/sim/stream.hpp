@@ -25,44 +25,44 @@ struct Stream {
   std::uint64_t id = 0;
   std::shared_ptr<Queue> queue = Queue::create();
 
-  // Ordered with the legacy stream of its context.
+  // Whether it is ordered with the legacy stream of its context.
   bool is_blocking() const {
     return kind != StreamKind::Legacy && (flags & CU_STREAM_NON_BLOCKING) == 0;
   }
 
-  // What the next work must come after (cuStreamWaitEvent). Guarded by the context's
+  // The points that the next work must come after (cuStreamWaitEvent). Guarded by the context's
   // submission lock.
   std::vector<Point> next_after;
 
   // Set while the stream is captured. Guarded by LockOrder::SimCapture (capture.hpp).
   std::shared_ptr<Capture> capture;
 
-  // The handle that the program uses.
+  // The program's handle.
   CUstream handle() const { return reinterpret_cast<CUstream>(const_cast<Stream*>(this)); }
 };
 
 std::uint64_t next_stream_id();
 
-// The stream that a call names: NULL by the call's flavour, 1 and 2, or a created one. nullptr
-// where there is none such.
+// Finds the stream that a call names: NULL (by the call's flavour), 1, 2, or a created stream.
+// Returns nullptr if there is no such stream.
 std::shared_ptr<Stream> find_stream(const std::shared_ptr<Context>& current, CUstream stream);
-// What a call without a stream argument runs on.
+// The stream for calls without a stream argument.
 std::shared_ptr<Stream> implicit_stream(const std::shared_ptr<Context>& current);
 
-// Gives the stream an operation, or, while it is captured, the graph a node.
+// Submits an operation to the stream or, if it is captured, adds a node to the graph.
 CUresult submit(const std::shared_ptr<Stream>& stream, Operation operation);
-// The same past any capture, with the point that the operation is.
+// Submits outside of any capture, and returns the operation's point.
 Point submit_now(const std::shared_ptr<Stream>& stream, Operation operation);
-// The same for the record of an event, which is no work of a stream that has none (measured): it is
-// behind what the stream's next work would be behind, and neither a query nor a wait of the stream
-// sees it.
+// Like submit_now(), for the record of an event. A record does not count as work of a stream that
+// has none (measured): it runs after everything that the stream's next work would run after, but
+// queries of and waits for the stream ignore it.
 Point submit_record(const std::shared_ptr<Stream>& stream, Operation operation);
 
-// What the stream is given next comes after this point too.
+// Orders work submitted to the stream from now on after this point too.
 void order_after(Stream& stream, const Point& point);
 
-// Everything that the stream was given so far, and what it was told to wait for. The legacy stream
-// stands for every blocking stream of its context, also for those that are gone.
+// All work submitted to the stream so far, and the points that it was told to wait for. For the
+// legacy stream, also the work of all blocking streams of its context, destroyed ones included.
 std::vector<Point> work_of(Stream& stream);
 bool is_stream_done(Stream& stream);
 

@@ -14,7 +14,7 @@ struct Known {
     static auto* all = new Known;
     return *all;
   }
-  Lock lock{LockOrder::SimHandles};  // guards what follows
+  Lock lock{LockOrder::SimHandles};  // guards the members below
   std::unordered_map<CUuserObject, std::weak_ptr<UserObject>> objects;
 };
 

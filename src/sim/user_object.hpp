@@ -8,7 +8,7 @@
 
 namespace cuvmm::sim {
 
-// What the program wants to be told of when no graph uses it any more.
+// An object whose destructor the program wants called when no graph uses it any more.
 class UserObject {
  public:
   UserObject(void* object, CUhostFn destroy) : object_(object), destroy_(destroy) {}
@@ -16,7 +16,7 @@ class UserObject {
   UserObject(const UserObject&) = delete;
   UserObject& operator=(const UserObject&) = delete;
 
-  // References that the program holds itself keep the object. Both guarded by graph_lock().
+  // The program's own references also keep the object alive. Both guarded by graph_lock().
   unsigned own_references = 0;
   std::shared_ptr<UserObject> kept_by_program;
 
@@ -29,13 +29,13 @@ class UserObject {
   const CUhostFn destroy_;
 };
 
-// Objects that the program may name: a graph that uses one keeps it nameable too.
+// The objects that the program may name. A reference held by a graph also keeps the handle valid.
 struct UserObjects {
   static std::shared_ptr<UserObject> find(CUuserObject handle);
   static void add(const std::shared_ptr<UserObject>& object);
 };
 
-// References that a graph holds.
+// The references that a graph holds.
 class UserReference {
  public:
   UserReference(std::shared_ptr<UserObject> object, unsigned held)

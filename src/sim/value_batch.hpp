@@ -7,8 +7,8 @@
 
 namespace cuvmm::sim {
 
-// Waits for values and writes of values, in order, as one operation; or what a call that asks for
-// them answers.
+// Creates one operation that waits for values and writes values, in this order of steps. Returns
+// CUDA_SUCCESS, or the error for a call that requests these steps.
 CUresult make_value_batch(std::vector<CUstreamBatchMemOpParams> steps, Operation* operation);
 
 }  // namespace cuvmm::sim

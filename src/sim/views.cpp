@@ -12,7 +12,7 @@
 namespace cuvmm::sim {
 namespace {
 
-Size view_size = 0;  // each device's; set once by reserve()
+Size view_size = 0;  // of each device; set once by reserve()
 
 bool reserve_stretch(std::uint64_t address, Size size) {
   void* wanted = reinterpret_cast<void*>(address);
@@ -38,7 +38,7 @@ bool show_at(std::byte* where, const Extent& extent, Access access) {
   if (got != MAP_FAILED) return true;
   if (errno == ENOMEM) {
     CUVMM_LOG_ONCE(Warning,
-                   "the system allows this process no more maps (vm.max_map_count): "
+                   "the process has reached vm.max_map_count mappings: "
                    "cuMemSetAccess and allocations answer out of memory");
   }
   return false;

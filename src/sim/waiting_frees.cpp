@@ -14,7 +14,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// Virtual memory management, queries, waits, value writes and stream-ordered memory go on.
+// Virtual memory management, queries, waits, value writes and stream-ordered memory do not wait.
 constexpr bool waits_behind_frees(std::string_view name) {
   constexpr auto waiting = std::to_array<std::string_view>(
       {"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuEventCreate", "cuEventDestroy",
@@ -34,7 +34,7 @@ constexpr bool row_waits[] = {
 
 struct Waiting {
   std::atomic<int> frees{0};
-  std::mutex lock;  // guards what follows
+  std::mutex lock;  // guards the members below
   std::condition_variable changed;
   std::vector<const Context*> contexts;
 };

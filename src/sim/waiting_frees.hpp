@@ -8,8 +8,8 @@ namespace cuvmm::sim {
 
 class Context;
 
-// While a cuMemFree waits for the work of a context, most calls of other threads that submit
-// something there wait for it (measured).
+// While a cuMemFree waits for the work of a context, most calls of other threads that submit work
+// to that context wait for the free (measured).
 class WaitingFree {
  public:
   explicit WaitingFree(const Context& context);
@@ -21,8 +21,8 @@ class WaitingFree {
   const Context& context_;
 };
 
-// Returns once no cuMemFree waits in the calling thread's current context, if the row is one that
-// waits for those.
+// Returns once no cuMemFree waits in the calling thread's current context. Returns at once if the
+// row does not wait for frees.
 void wait_behind_frees(Row row);
 
 }  // namespace cuvmm::sim

@@ -9,7 +9,7 @@
 namespace cuvmm::slurm {
 namespace {
 
-// Slurm writes large counts with a letter: 4K is 4096.
+// Slurm writes large counts with a suffix: 4K is 4096.
 std::optional<std::uint64_t> read_count(std::string_view text) {
   std::uint64_t count = 0;
   const char* const end = text.data() + text.size();
@@ -25,7 +25,7 @@ std::optional<std::uint64_t> read_count(std::string_view text) {
   return count << shift;
 }
 
-// The count in "gpumem:gpu1(CNT:4096)", the form in a job's details.
+// The count in "gpumem:gpu1(CNT:4096)", the format of a job's details.
 std::optional<std::uint64_t> count_in_brackets(std::string_view one) {
   constexpr std::string_view before = "(CNT:";
   const std::size_t begin = one.find(before);
@@ -35,7 +35,8 @@ std::optional<std::uint64_t> count_in_brackets(std::string_view one) {
   return read_count(one);
 }
 
-// "gpumem:4096", "gpumem:gpu1:4096", "gres/gpumem=4096". Others are not this resource's.
+// Reads "gpumem:4096", "gpumem:gpu1:4096" or "gres/gpumem=4096". Returns nothing for other
+// resources.
 std::optional<SlurmGrant> read_one(std::string_view resource, std::string_view one) {
   const auto counted = count_in_brackets(one);
   one = one.substr(0, one.find('('));
@@ -51,7 +52,7 @@ std::optional<SlurmGrant> read_one(std::string_view resource, std::string_view o
   const std::size_t last = one.find_last_of(":=");
   const bool has_type = last != std::string_view::npos;
   const auto count = read_count(has_type ? one.substr(last + 1) : one);
-  if (!count) return SlurmGrant{.units = 1, .type = std::string{one}};  // a type alone is one of it
+  if (!count) return SlurmGrant{.units = 1, .type = std::string{one}};  // a type alone is one unit
   return SlurmGrant{.units = *count, .type = std::string{has_type ? one.substr(0, last) : ""}};
 }
 

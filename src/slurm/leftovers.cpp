@@ -28,7 +28,7 @@ bool read_number(std::string_view text, Number& number) {
   return problem == std::errc{} && rest == text.data() + text.size();
 }
 
-// "figures-PID-NAMESPACE" and "control-PID-NAMESPACE".
+// Parses "figures-PID-NAMESPACE" and "control-PID-NAMESPACE".
 std::optional<Owner> owner_of(std::string_view name) {
   for (const std::string_view before : {"figures-", "control-"}) {
     if (!name.starts_with(before)) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Slurm plugin (SPANK). Slurm counts GPU memory as a generic resource; this turns what a job
-// or step was granted into cuvmm's limit, and gives the programs of its tasks the preload library.
-// slurmd, slurmstepd, srun, sbatch and salloc load it, and resolve Slurm's own functions.
+// A Slurm plugin (SPANK). Slurm counts GPU memory as a generic resource. The plugin turns the grant
+// of a job or step into cuvmm's limit, and adds the preload library to its tasks' programs. slurmd,
+// slurmstepd, srun, sbatch and salloc load it, and resolve Slurm's own functions.
 #include <dlfcn.h>
 #include <grp.h>
 #include <pwd.h>
@@ -36,11 +36,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What plugstack.conf says: "required spank_cuvmm.so gres=gpumem unit=1M".
+// The arguments in plugstack.conf: "required spank_cuvmm.so gres=gpumem unit=1M".
 struct Settings {
   std::string resource = "gpumem";
   Size unit = MiB;
-  std::string preload;  // else the stub of the installation that this file is of
+  std::string preload;  // empty: the stub of this plugin's installation
 };
 
 struct JobOption {
@@ -86,7 +86,7 @@ std::array<JobOption, 3> options{{
 }};
 std::array<std::string, options.size()> values;
 
-// In srun, sbatch and salloc a wrong value ends the submission.
+// In srun, sbatch and salloc, a wrong value ends the submission.
 int take_value(int index, const char* value, int) {
   const JobOption& option = options.at(static_cast<std::size_t>(index));
   if (value == nullptr || !option.is_right(value)) {
@@ -98,7 +98,7 @@ int take_value(int index, const char* value, int) {
   return ESPANK_SUCCESS;
 }
 
-// Empty where a word is none of ours.
+// Returns nothing if an argument is unknown.
 std::optional<Settings> read_settings(int count, char** words) {
   Settings settings;
   for (int i = 0; i < count; ++i) {
@@ -120,7 +120,7 @@ std::optional<Settings> read_settings(int count, char** words) {
   return settings;
 }
 
-// LIB/cuvmm/slurm/spank_cuvmm.so has LIB/libcuvmm_stub.so.
+// Finds LIB/libcuvmm_stub.so from LIB/cuvmm/slurm/spank_cuvmm.so.
 std::string stub_of_this_installation() {
   Dl_info own{};
   if (dladdr(&plugin_name, &own) == 0 || own.dli_fname == nullptr) return {};
@@ -135,7 +135,7 @@ struct Place {
   std::uint32_t node = 0;
   std::uint32_t tasks = 1;
 
-  // Batch scripts and the like are no steps of the controller's.
+  // The controller does not know batch scripts and other special steps.
   bool is_numbered_step() const { return step < SLURM_MAX_NORMAL_STEP_ID; }
 };
 
@@ -153,7 +153,7 @@ struct Answer {
   std::optional<SlurmGrant> grant;
 };
 
-// What the step itself was granted, which may be less than its job.
+// The step's own grant, which may be less than its job's.
 Answer granted_to_step(const Settings& settings, const Place& place) {
   job_step_info_response_msg_t* steps = nullptr;
   if (slurm_get_job_steps(0, place.job, place.step, &steps, SHOW_ALL) != SLURM_SUCCESS) return {};
@@ -182,7 +182,7 @@ Answer granted_to_job(const Settings& settings, const Place& place) {
   return answer;
 }
 
-// One question for a step and node, two for a step that inherits its job's memory.
+// Asks the controller once per step and node, or twice if the step inherits its job's memory.
 Answer granted(const Settings& settings, const Place& place) {
   if (place.is_numbered_step()) {
     Answer answer = granted_to_step(settings, place);
@@ -210,7 +210,8 @@ bool preload(spank_t spank, const Settings& settings) {
   return set(spank, "LD_PRELOAD", known.empty() ? library : library + ":" + known);
 }
 
-// What the step's tasks get. False where it cannot be said, so that no task runs without its limit.
+// Sets up the environment of the step's tasks. Returns false if the limit is unknown, so that no
+// task runs without one.
 bool prepare_tasks(spank_t spank, const Settings& settings) {
   const auto place = place_of(spank);
   if (!place) return slurm_error("spank_cuvmm: this step is unknown to slurmstepd"), false;
@@ -226,7 +227,7 @@ bool prepare_tasks(spank_t spank, const Settings& settings) {
     is_ours = true;
     if (!set(spank, options[i].variable, values[i])) return false;
   }
-  if (!is_ours) return true;  // a job that asks for none of it stays as it is
+  if (!is_ours) return true;  // leave jobs that do not ask for the resource alone
   if (answer.grant) {
     const Size limit = limit_of_task(*answer.grant, settings.unit, place->tasks);
     if (limit == 0) return slurm_error("spank_cuvmm: no memory is left for a task"), false;
@@ -234,14 +235,14 @@ bool prepare_tasks(spank_t spank, const Settings& settings) {
     const auto device = device_of(*answer.grant);
     if (device && !set(spank, "CUDA_VISIBLE_DEVICES", std::to_string(*device))) return false;
   }
-  // Ranks wait for each other, so they get and lose their turns together.
+  // Ranks wait for each other, so they must get and lose their turns together.
   const std::string job = "slurm-" + std::to_string(place->job);
   const std::string step =
       place->is_numbered_step() ? job + "." + std::to_string(place->step) : job;
   return set(spank, "VMM_NAME", step) && set(spank, "VMM_GROUP", step) && preload(spank, settings);
 }
 
-// In a child, since slurmd's threads must keep their user.
+// Uses a child process, since slurmd's threads must keep their user.
 void clean_up_as(uid_t user, gid_t group) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -264,9 +265,9 @@ void clean_up_as(uid_t user, gid_t group) {
 
 using namespace cuvmm::slurm;
 
-// Only a negative answer of a required plugin stops Slurm.
+// Slurm stops only if a required plugin returns a negative value.
 //
-// Everywhere: a wrong word in plugstack.conf is said at once.
+// Called everywhere, so that a wrong argument in plugstack.conf is reported at once.
 CUVMM_SPANK int slurm_spank_init(spank_t spank, int count, char** words) {
   if (!read_settings(count, words)) return SLURM_ERROR;
   if (spank_context() == S_CTX_SLURMD || spank_context() == S_CTX_JOB_SCRIPT) return ESPANK_SUCCESS;
@@ -276,13 +277,13 @@ CUVMM_SPANK int slurm_spank_init(spank_t spank, int count, char** words) {
   return ESPANK_SUCCESS;
 }
 
-// In slurmstepd, once for a step and node, as the job's user.
+// Called in slurmstepd, once per step and node, as the job's user.
 CUVMM_SPANK int slurm_spank_user_init(spank_t spank, int count, char** words) {
   const auto settings = read_settings(count, words);
   return settings && prepare_tasks(spank, *settings) ? ESPANK_SUCCESS : SLURM_ERROR;
 }
 
-// Once for a job and node, when all its processes have ended.
+// Called once per job and node, after all its processes have ended.
 CUVMM_SPANK int slurm_spank_job_epilog(spank_t spank, int, char**) {
   uid_t user = 0;
   gid_t group = 0;

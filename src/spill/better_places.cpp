@@ -33,7 +33,8 @@ std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, cons
   std::vector<PlacedChunk> chunks;
   std::unordered_map<CUmemGenericAllocationHandle, std::size_t> places;
   chunks.reserve(held.size());
-  // A call that names a block may use all of it. A large one has many chunks, one after the other.
+  // A call that names a block may use all of it. The many chunks of a large block follow one
+  // another.
   CUdeviceptr blocks = 0;
   Size blocks_size = 0;
   LastUses::Moment last = 0;
@@ -60,7 +61,7 @@ std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, cons
 }
 
 BetterPlaces find_cold_places(std::vector<PlacedChunk> chunks, LastUses::Moment now, Size wanted) {
-  // Launches are sampled, so it takes some to be certain.
+  // Launches are sampled, so absence of uses is certain only after a while.
   constexpr LastUses::Moment cold_after = 30;
   BetterPlaces found;
   std::erase_if(chunks, [&](const PlacedChunk& one) {

@@ -8,10 +8,10 @@
 namespace cuvmm {
 namespace {
 
-// Before chunks are given back, so that what follows is being copied meanwhile.
+// Parts kept in flight before chunks are released, so that copying continues meanwhile.
 constexpr std::size_t parts_ahead = 2;
 
-// Mapped by one plan, which grants the rights to all of it by one call.
+// Mapped in one plan, which sets access with one call.
 constexpr Size removed_at_once = 64 * MiB;
 
 class Taking {
@@ -26,13 +26,13 @@ class Taking {
   const std::uint64_t began_;
 };
 
-// Contents of chunks, one after the other, into the stock from `begin` on, or out of it.
+// Copies the contents of chunks, in sequence, into the stock from `begin` on, or out of it.
 class Flow {
  public:
   Flow(HostStock& stock, Size begin, HostCopies& copies, PauseTimes& times)
       : stock_(stock), begin_(begin), copies_(copies), times_(times) {}
 
-  // `end_part(Size so far)` after each part of the stock.
+  // Calls `end_part(Size so far)` after each part of the stock.
   template <class EndPart>
   Result<void> copy(const EvictedChunk& one, const EndPart& end_part) {
     for (Size done = 0; done < one.size;) {
@@ -111,7 +111,7 @@ Result<void> DeviceSwapOut::release_up_to(Size offset, PauseTimes& times) {
       const Taking mapping{times.maps_us};
       const Result<void> taken = one.of->take_out(one);
       if (!taken.ok()) {
-        ++gone_;  // as far as that goes
+        ++gone_;  // it counts as taken out, as far as that got
         return taken;
       }
     }
@@ -156,7 +156,7 @@ Result<void> DeviceSwapOut::put_back_all(HostStock& stock, HostCopies& copies,
   return flow.finish();
 }
 
-// The next chunks of one owner's.
+// Maps the next group of chunks, all of one owner.
 Result<void> DeviceSwapOut::map_group(const Instead& instead, PauseTimes& times) {
   const std::span<EvictedChunk> all{evicted_.chunks.data(), gone_};
   std::size_t end = mapped_;
@@ -165,13 +165,13 @@ Result<void> DeviceSwapOut::map_group(const Instead& instead, PauseTimes& times)
     const Taking taking{times.chunks_us};
     for (; end < all.size() && all[end].of == all[mapped_].of; ++end) {
       if (end != mapped_ && size + all[end].size > removed_at_once) break;
-      // One may have it still, from a time when the driver would not take it back.
+      // A chunk may still be held from a take_out() that the driver refused.
       if (!all[end].chunk) all[end].chunk = TRY(take_chunk(all[end], instead));
       size += all[end].size;
     }
   }
   const Taking mapping{times.maps_us};
-  const std::size_t first = std::exchange(mapped_, end);  // may be mapped in part
+  const std::size_t first = std::exchange(mapped_, end);  // even if only some of them get mapped
   return all[first].of->put_back(all.subspan(first, end - first));
 }
 
@@ -181,7 +181,7 @@ Result<ChunkRef> DeviceSwapOut::take_chunk(const EvictedChunk& one, const Instea
   return instead(one);
 }
 
-// Their contents lie in the stock all the time.
+// Loses nothing: the contents are still in the stock.
 void DeviceSwapOut::undo_put_back() {
   for (std::size_t i = 0; i < gone_; ++i) {
     EvictedChunk& one = evicted_.chunks[i];

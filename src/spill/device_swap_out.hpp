@@ -11,18 +11,17 @@
 
 namespace cuvmm {
 
-// Where the time of a pause or a resume goes: what the thread that does it is busy with.
+// Where the time of a pause or a resume goes, as the thread that performs it sees it.
 struct PauseTimes {
-  std::uint64_t drain_us = 0;   // until no call and no work was under way
-  std::uint64_t host_us = 0;    // until memory of the host was there and pinned
+  std::uint64_t drain_us = 0;   // until no call and no work was in flight
+  std::uint64_t host_us = 0;    // until host memory was allocated and pinned
   std::uint64_t copies_us = 0;  // waiting for copies
   std::uint64_t maps_us = 0;    // mapping and unmapping
-  std::uint64_t chunks_us = 0;  // taking memory of the devices and giving it back
+  std::uint64_t chunks_us = 0;  // allocating and releasing device memory
 };
 
-// One device's chunks on their way to the host and back. Their contents lie in the stock from
-// `begin` on, in the order of their addresses. Nothing else touches the memory; the context is
-// current.
+// Swaps one device's chunks out to the host and back in. Their contents lie in the stock from
+// `begin` on, in address order. Nothing else may touch the memory, and the context must be current.
 class DeviceSwapOut {
  public:
   DeviceSwapOut(const Driver& driver, DeviceMemory& device, CUcontext context, EvictionSet evicted,
@@ -32,17 +31,18 @@ class DeviceSwapOut {
   Size bytes() const { return bytes_; }
   Size stayed() const { return evicted_.stayed; }
   const char* why() const { return evicted_.why; }
-  // Something has to be put back, or a copy may still run.
+  // True if something has to be put back, or a copy may still be running.
   bool has_begun() const { return gone_ != 0 || unfinished_ != nullptr; }
 
-  // Copies, and gives each chunk back as soon as its contents are there. After an Error some of
-  // them are away.
+  // Copies the chunks out, releasing each as soon as its contents have arrived. After an Error some
+  // of them are out.
   Result<void> take_out(HostStock& stock, PauseTimes& times);
-  // Where there is no memory for one, `instead` is asked, which may be nothing. After an Error all
-  // that was away is still, and the device has its memory back.
+  // Copies the chunks back in. If the device has no memory for one, asks `instead`, which may be
+  // empty. After an Error everything that was out is still out, and the memory taken for it has
+  // been released.
   using Instead = std::function<Result<ChunkRef>(const EvictedChunk&)>;
   Result<void> put_back(HostStock& stock, const Instead& instead, PauseTimes& times);
-  // Nothing is away any more.
+  // Call once everything is back.
   void end();
 
  private:
@@ -59,11 +59,11 @@ class DeviceSwapOut {
   const CUcontext context_;
   EvictionSet evicted_;
   const Size begin_;
-  std::vector<Size> ends_;  // of the chunks' contents, from `begin_` on
+  std::vector<Size> ends_;  // end offsets of the chunks' contents, relative to `begin_`
   Size bytes_ = 0;
-  std::size_t gone_ = 0;                    // the first so many chunks have been taken out
-  std::size_t mapped_ = 0;                  // of those, the first so many are mapped again
-  std::unique_ptr<HostCopies> unfinished_;  // that the driver will not say are over
+  std::size_t gone_ = 0;                    // the first `gone_` chunks have been taken out
+  std::size_t mapped_ = 0;                  // of those, the first `mapped_` are mapped again
+  std::unique_ptr<HostCopies> unfinished_;  // copies that the driver has not confirmed as finished
 };
 
 }  // namespace cuvmm

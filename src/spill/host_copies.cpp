@@ -21,7 +21,7 @@ Result<std::unique_ptr<HostCopies>> HostCopies::open(const Driver& driver, Direc
   return copies;
 }
 
-// What still runs on them ends by itself.
+// Copies still running on the streams finish on their own.
 HostCopies::~HostCopies() {
   for (CUevent event : events_) {
     if (event == nullptr) continue;

@@ -9,8 +9,8 @@
 
 namespace cuvmm {
 
-// Copies between a device and pinned memory of the host, part after part, on streams in turn, so
-// that one begins where another ends. Its context is current.
+// Copies between a device and pinned host memory, in parts on alternating streams, so that one part
+// begins as another ends. Its context must be current.
 class HostCopies {
  public:
   enum class Direction : std::uint8_t { Out, Back };
@@ -20,15 +20,15 @@ class HostCopies {
   HostCopies(const HostCopies&) = delete;
   HostCopies& operator=(const HostCopies&) = delete;
 
-  // Pieces that follow one another on both sides are copied as one.
+  // Merges pieces that are contiguous on both sides into one copy.
   Result<void> add(CUdeviceptr device, std::byte* host, Size size);
-  // What was added since the last part ended is a part, and under way. Waits where too many are.
+  // Ends the current part, which starts its copies. Waits if too many parts are in flight.
   Result<void> end_part();
-  // The first so many parts are done.
+  // Waits for the first `parts` parts.
   Result<void> wait_for(std::size_t parts);
   std::size_t parts() const { return begun_; }
   Result<void> wait_for_all() { return wait_for(begun_); }
-  // After a failure: whether none runs any more.
+  // After a failure: whether no copy is running any more.
   bool are_over();
 
  private:
@@ -51,7 +51,7 @@ class HostCopies {
   std::array<CUevent, parts_at_once> events_{};
   Piece piece_;
   std::size_t begun_ = 0;  // parts
-  std::size_t done_ = 0;   // of them, for all we know
+  std::size_t done_ = 0;   // of them, known to be complete
   bool runs_ = false;      // something was submitted and not waited for
   bool part_is_begun_ = false;
 };

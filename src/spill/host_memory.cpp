@@ -6,7 +6,7 @@
 
 namespace cuvmm {
 
-// MemAvailable, and no more than the limit of the control group leaves.
+// MemAvailable, capped by what is left of the control group's limit.
 Size available_host_memory() {
   Size available = 0;
   if (std::FILE* const facts = std::fopen("/proc/meminfo", "re")) {

@@ -15,15 +15,15 @@
 namespace cuvmm {
 namespace {
 
-constexpr Size unit = 2 * MiB;   // that the system has large translations for
-constexpr Size slab = 16 * MiB;  // that one thread touches at a time
+constexpr Size unit = 2 * MiB;   // the huge page size
+constexpr Size slab = 16 * MiB;  // what one thread touches at a time
 constexpr std::size_t threads_at_most = 12;
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
-// The kernel clears it now, and not while the driver pins it.
+// Makes the kernel clear the memory now, not while the driver pins it.
 void touch_all(std::byte* bytes, Size size) {
   if (::madvise(bytes, size, MADV_POPULATE_WRITE) == 0) return;
   constexpr Size smallest_unit = 4096;
@@ -43,7 +43,7 @@ void prefer_node(void* bytes, Size size, int node) {
 
 CUresult unpin_and_unmap(const Driver& driver, CUcontext context, std::byte* bytes, Size size) {
   const InContext in_context{driver, context};
-  // Without its context nothing of it is pinned.
+  // If its context is gone, nothing is pinned any more.
   if (in_context.ok()) {
     const CUresult answer = driver.cuMemHostUnregister(bytes);
     if (answer != CUDA_SUCCESS && answer != CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) return answer;
@@ -54,7 +54,7 @@ CUresult unpin_and_unmap(const Driver& driver, CUcontext context, std::byte* byt
 
 }  // namespace
 
-// What threads touch, slab after slab, each the next that nobody has taken.
+// The slabs to touch; each thread takes the next free one.
 struct HostStock::Touching {
   struct Slab {
     std::byte* bytes;
@@ -63,7 +63,7 @@ struct HostStock::Touching {
   std::vector<Slab> slabs;
   std::atomic<std::size_t> next{0};
   std::atomic<std::size_t> done{0};
-  // Set when all threads are there: to make one waits for the slabs that others touch.
+  // Set once all threads exist: creating one would wait for page faults of those already touching.
   FutexWord may_begin{0};
 
   void work() {
@@ -80,7 +80,8 @@ Result<void> HostStock::provide(Size bytes) {
   if (bytes <= this->bytes()) return {};
   const std::size_t had = pieces_.size();
   Size missing = round_up(bytes - this->bytes(), unit);
-  // All or nothing, so that two processes that want much do not each keep half of it.
+  // Commits all or nothing, so that of two processes that want much, each does not end up with
+  // half.
   if (budget_ != nullptr) {
     Commitment right = TRY(budget_->commit(missing));
     right.keep();
@@ -98,13 +99,13 @@ Result<void> HostStock::provide(Size bytes) {
   return added;
 }
 
-// Of what has been committed.
+// Takes over part of what has been committed.
 Commitment HostStock::right_to(Size size) const {
   return budget_ != nullptr ? Commitment{*budget_, size} : Commitment{};
 }
 
 Result<void> HostStock::add_piece(Size size, Commitment right) {
-  // So that it can begin at a unit.
+  // Leaves room to align the beginning to a unit.
   const Size asked = size + unit;
   void* const got =
       ::mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -180,17 +181,17 @@ HostStock::Part HostStock::at(Size offset) {
       pieces_.begin(), pieces_.end(), offset,
       [](Size wanted, const std::unique_ptr<Piece>& piece) { return wanted < piece->begin; });
   Piece& piece = **std::prev(above);
-  // To pin some while others are being touched slows both down: on the card it takes a fifth longer
-  // in all than one after the other.
+  // Pinning some memory while other memory is being touched slows both down: on the card it takes a
+  // fifth longer in all than one after the other.
   wait_for_all();
-  // Without it the copies are slower, and that is all.
+  // Without pinning, copies are merely slower.
   piece.is_pinned = piece.is_pinned || pin(piece);
   return {piece.bytes + (offset - piece.begin), piece.end() - offset};
 }
 
 bool HostStock::pin(Piece& piece) {
   piece.pinned_in = current_context(driver_);
-  if (piece.pinned_in == nullptr) return false;  // nobody could take it back
+  if (piece.pinned_in == nullptr) return false;  // without a context it could not be unpinned
   return driver_.cuMemHostRegister(piece.bytes, piece.size, CU_MEMHOSTREGISTER_PORTABLE) ==
          CUDA_SUCCESS;
 }
@@ -218,7 +219,7 @@ Size HostStock::give_back(Size down_to) {
     release(*pieces_.back());
     pieces_.pop_back();
   }
-  // What stays is touched when it is pinned.
+  // The remaining memory is touched when it is pinned.
   touching_.reset();
   return gone;
 }
@@ -228,7 +229,7 @@ void HostStock::release(Piece& piece) {
     ::munmap(piece.bytes, piece.size);
     return;
   }
-  // The addresses must not be another's while the driver takes them for ours.
+  // The addresses must not be reused while the driver still has them registered.
   cuvmm::release_or_defer(Deferred::Handle, [driver = &driver_, context = piece.pinned_in,
                                              bytes = piece.bytes, size = piece.size] {
     return unpin_and_unmap(*driver, context, bytes, size);

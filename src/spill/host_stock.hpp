@@ -11,15 +11,15 @@
 
 namespace cuvmm {
 
-// Memory of the host for contents that leave a device, pinned, so that they are copied at the
-// link's speed. What takes long is to get it: the kernel clears it, and the driver pins it. So
-// threads of its own touch it ahead of its users, in the system's large units, and each piece
-// is pinned when it is first asked for. It stays for the next time, until given back.
+// Pinned host memory for contents swapped out of a device; pinned, so that copies run at the link's
+// speed. Allocating it is slow, since the kernel clears it and the driver pins it. So internal
+// threads touch it ahead of use, in huge pages, and each piece is pinned on first use. It is kept
+// for the next time until given back.
 //
-// Not synchronised. Callers have a context current, and a HookBypass.
+// Not thread-safe. The caller needs a current context and a HookBypass.
 class HostStock {
  public:
-  // Within the budget, where there is one.
+  // Charges the budget, if given.
   explicit HostStock(const Driver& driver, Size piece = usual_piece,
                      std::shared_ptr<Budget> budget = nullptr)
       : driver_(driver), usual_piece_(piece), budget_(std::move(budget)) {}
@@ -27,37 +27,38 @@ class HostStock {
   HostStock(const HostStock&) = delete;
   HostStock& operator=(const HostStock&) = delete;
 
-  // On that NUMA node, where the system has one.
+  // Prefers that NUMA node, if the system has it.
   void be_near(int node) { node_ = node; }
 
-  // So much in all is there, or on its way. OutOfMemory where the budget does not allow it, and
-  // then nothing more is there than before, or where the system has no addresses.
+  // Makes the total at least `bytes`, which the threads may still be touching. OutOfMemory if the
+  // budget does not allow it, in which case nothing is added, or if the system has no addresses.
   Result<void> provide(Size bytes);
-  // Bytes from `offset` on, up to the end of their piece: there, and pinned unless the driver
-  // refused. Of what was provided.
+  // The bytes from `offset` to the end of their piece: touched, and pinned unless the driver
+  // refused. `offset` must lie within what was provided.
   struct Part {
     std::byte* bytes = nullptr;
     Size size = 0;
   };
   Part at(Size offset);
-  // Nothing is on its way any more.
+  // Waits until the threads have touched everything.
   void wait_for_all();
-  // Threads are still touching what was provided, so that wait_for_all() would wait for them.
+  // Threads are still touching memory, so wait_for_all() would block.
   bool is_on_its_way() const;
 
   Size bytes() const { return pieces_.empty() ? 0 : pieces_.back()->end(); }
   Size pinned_bytes() const;
-  // The driver may have unpinned what was pinned in a context that is gone.
+  // Checks again which pieces are pinned: the driver may have unpinned memory pinned in a context
+  // that has ended.
   void look_again();
-  // Until no more than that is left. Does not wait for threads that touch it: they stop. Returns
-  // how much went.
+  // Gives memory back until at most `down_to` is left. Stops the touching threads instead of
+  // waiting for them to finish. Returns the number of bytes released.
   Size give_back(Size down_to);
 
  private:
   static constexpr Size usual_piece = 128 * MiB;
 
   struct Piece {
-    Size begin;  // of all
+    Size begin;  // offset in the stock
     Size size;
     std::byte* bytes;
     Commitment right;
@@ -70,7 +71,8 @@ class HostStock {
   Commitment right_to(Size size) const;
   Result<void> add_piece(Size size, Commitment right);
   void touch(const std::vector<Piece*>& pieces);
-  // The threads end with the slab that they are at. What nobody has touched stays for touch().
+  // Makes the threads end after their current slab. The slabs that none has touched remain for
+  // touch().
   void stop_touching();
   static void* touch_some(void* touching);
   bool pin(Piece& piece);

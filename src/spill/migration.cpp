@@ -9,7 +9,7 @@
 namespace cuvmm {
 namespace {
 
-// Copied together, and mapped by one plan.
+// Copied together and mapped in one plan.
 constexpr Size exchanged_at_once = 256 * MiB;
 constexpr int tries = 3;
 
@@ -17,7 +17,7 @@ constexpr int tries = 3;
 
 struct Migration::CopyStream {
   explicit CopyStream(const Driver& with) : driver(with) {
-    // Else the legacy stream, which does as well: nothing else runs.
+    // Falls back to the legacy stream, which does as well: nothing else is running.
     if (driver.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) handle = nullptr;
   }
   ~CopyStream() {
@@ -79,7 +79,7 @@ Size Migration::move_all(std::span<EvictedChunk> some, const Take& take) {
       size += one.size;
     }
     const std::size_t count = fresh.size();
-    if (count == 0) break;  // no memory there
+    if (count == 0) break;  // no memory at the destination
     const Size done = move(some.first(count), std::move(fresh));
     if (done == 0) break;
     moved += done;
@@ -119,7 +119,7 @@ bool Migration::copy(const Group& group) {
     return copies.finish();
   };
   const bool copied = copy_all().ok();
-  if (!copied && !copies.is_over()) {  // it may still be writing there
+  if (!copied && !copies.is_over()) {  // the copy may still be writing there
     defer_release(Deferred::Copy, [stream = stream_, kept = *place] {
       return stream->driver.cuStreamSynchronize(stream->handle);
     });
@@ -127,7 +127,7 @@ bool Migration::copy(const Group& group) {
   return copied;
 }
 
-// Both chunks of each have the contents by now, so it does not matter which one is mapped.
+// Both chunks of each pair have the contents by now, so it does not matter which one is mapped.
 bool Migration::swap(Group& group) {
   for (std::size_t i = 0; i < group.leaving.size(); ++i) {
     EvictedChunk& one = group.leaving[i];

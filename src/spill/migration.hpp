@@ -13,10 +13,10 @@
 
 namespace cuvmm {
 
-// Live memory gets other chunks behind the same addresses, with its contents: of the device in
-// place of spilled ones, or the other way round. While nothing else touches it (hold_still()), and
-// with the context current. What a chunk held stays in it until the other one is mapped, so
-// wherever the driver refuses, nothing is lost.
+// Replaces the chunks behind live memory, keeping addresses and contents: near chunks for far ones,
+// or the reverse. Requires that nothing else touches the memory (hold_still()), and that the
+// context is current. A chunk keeps its contents until its replacement is mapped, so wherever the
+// driver refuses, nothing is lost.
 class Migration {
  public:
   struct CopyStream;
@@ -26,22 +26,22 @@ class Migration {
   Migration(const Migration&) = delete;
   Migration& operator=(const Migration&) = delete;
 
-  // First what lies on the device goes, then what lies elsewhere comes. As much as there is memory
-  // for; what fails stays where it was.
+  // Moves near chunks out first, then far ones in, as much as there is memory for. Whatever fails
+  // stays where it was.
   struct Moved {
     Size out = 0;
     Size in = 0;
   };
   Moved make();
 
-  // Some memory has nothing behind it, since the driver refuses to map either chunk. Its contents
-  // are kept; it must not be touched until mend() has put it back.
+  // True if some memory is unmapped because the driver refused to map either chunk. Its contents
+  // are kept, but it must not be touched until mend() has put it back.
   bool is_broken() const { return !broken_.empty(); }
   bool mend();
 
  private:
   struct Group {
-    std::span<EvictedChunk> leaving;  // of one owner, and all with contents to be moved
+    std::span<EvictedChunk> leaving;  // of one owner, all with contents to move
     std::vector<ChunkRef> before;
     std::vector<ChunkRef> after;
   };

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* pausing = "pause";
 constexpr const char* resuming = "resume";
 
-// Others on the host need some too.
+// Left to other processes on the host.
 constexpr Size left_to_the_host = 512 * MiB;
 
 std::uint64_t us_since(std::uint64_t began) {
@@ -40,7 +40,7 @@ Size Pauser::away_bytes() const {
   return bytes;
 }
 
-// More than will leave, where others hold some.
+// An upper bound: more than will leave if other processes hold some of it.
 Size Pauser::expected_bytes() const {
   Size bytes = on_host_bytes();
   for (const DeviceMemory* device : program_.memory.served_devices()) {
@@ -71,7 +71,7 @@ Result<void> Pauser::check_room_on_host(Size bytes) const {
   const Size most =
       stock_.bytes() + (available > left_to_the_host ? available - left_to_the_host : 0);
   if (bytes <= most) return {};
-  Error error = refused(ErrorKind::OutOfMemory, pausing, "the host has not got so much", bytes);
+  Error error = refused(ErrorKind::OutOfMemory, pausing, "the host has not enough memory", bytes);
   error.available = most;
   return error;
 }
@@ -80,12 +80,12 @@ void Pauser::list_what_leaves(PauseReport& report) {
   Size begin = 0;
   for (DeviceMemory* device : program_.memory.served_devices()) {
     EvictionSet evicted{.wants = [this](const Chunk& chunk) {
-      // What was spilled to a neighbour is to leave that one too.
+      // Memory spilled to a neighbouring device leaves that device too.
       return chunk.location().is_device() || ours_.contains(chunk.handle());
     }};
     program_.memory.begin_eviction(device->ordinal(), evicted);
     for (EvictedChunk& one : evicted.chunks) {
-      if (!one.home.is_host()) continue;  // came back to the host only, the last time
+      if (!one.home.is_host()) continue;  // the last resume brought it back only as far as the host
       one.home = device->location();
       one.exportable = device->exportable();
     }
@@ -124,7 +124,7 @@ Result<void> Pauser::take_all_out(PauseReport& report, Strict strict) {
   return {};
 }
 
-// Every device is tried; the first failure is what is said.
+// Tries every device; returns the first failure.
 Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
   DeviceSwapOut::Instead instead;
   if (partly == Partly::Yes && can_map_host_) {
@@ -150,15 +150,15 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
   if (is_paused_) return paused_;
   const std::uint64_t began = now_ns();
   const std::uint64_t until = deadline(timeout);
-  if (const char* const why = why_it_runs_on(program_)) {
+  if (const char* const why = why_not_quiescible(program_)) {
     return refused(ErrorKind::NotSupported, pausing, why);
   }
   find_host();
-  // What takes longest begins while the program still runs.
+  // The slowest step starts while the program still runs.
   const Size expected = expected_bytes();
   if (check_room_on_host(expected).ok()) (void)stock_.provide(expected);
   PauseReport report;
-  // Kept for the next time, whether this one succeeds or not.
+  // The stock is kept for the next pause, whether or not this one succeeds.
   stock_used_at_ = now_ns();
   const std::uint64_t held = now_ns();
   TRY(hold_still(program_, pausing, until, until, is_wanted));
@@ -170,7 +170,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
   if (!taken.ok()) {
     PauseReport back;
     Result<void> returned = put_all_back(back, Partly::No);
-    // A driver that refused once may not do so again.
+    // Retries once, since a refusal by the driver may be transient.
     if (!returned.ok()) returned = put_all_back(back, Partly::No);
     if (!returned.ok()) {
       paused_ = report;
@@ -198,7 +198,7 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   const RelaxedCapture relaxed{program_.driver};
   PauseReport report;
   Result<void> returned = put_all_back(report, partly);
-  // A driver that refused once may not do so again.
+  // Retries once, since a refusal by the driver may be transient.
   if (!returned.ok() && returned.error().kind != ErrorKind::OutOfMemory) {
     report.moved = 0;
     returned = put_all_back(report, partly);
@@ -208,7 +208,7 @@ Result<PauseReport> Pauser::resume(Partly partly) {
     Error error = returned.error();
     error.doing = resuming;
     if (error.kind == ErrorKind::OutOfMemory)
-      error.subject = "the device has no room; it is paused still";
+      error.subject = "the device has no room; the process stays paused";
     return error;
   }
   end_eviction();
@@ -223,7 +223,7 @@ Result<PauseReport> Pauser::resume(Partly partly) {
 
 bool Pauser::look_after_stock(Size ahead, Duration idle) {
   if (is_paused_ || (ahead == 0 && stock_.bytes() == 0)) return false;
-  // A failed pause has left it so. The next caller must not wait for that.
+  // A failed pause has left threads touching the stock. The next caller must not wait for them.
   if (stock_.is_on_its_way()) return false;
   constexpr Size step = 128 * MiB;
   const Size wanted = std::min(ahead, expected_bytes());

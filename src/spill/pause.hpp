@@ -11,20 +11,20 @@
 
 namespace cuvmm {
 
-enum class Strict : std::uint8_t { No, Yes };  // Yes: refuse where some memory cannot leave
-enum class Partly : std::uint8_t { No, Yes };  // Yes: go on with a part of it on the host
+enum class Strict : std::uint8_t { No, Yes };  // Yes: refuse if some memory cannot leave
+enum class Partly : std::uint8_t { No, Yes };  // Yes: continue with some memory on the host
 
-// What a pause or a resume has done.
+// The result of a pause or a resume.
 struct PauseReport {
   Size moved = 0;
-  Size stayed = 0;       // cannot leave, or has not come back to its device
-  const char* why = "";  // it stayed
+  Size stayed = 0;       // could not leave, or has not come back to its device
+  const char* why = "";  // why it stayed
   std::uint64_t took_us = 0;
-  std::uint64_t held_us = 0;  // of that, with the program standing still
+  std::uint64_t held_us = 0;  // of took_us: while the program stood still
   PauseTimes times;
 };
 
-// As others are told it, who have the same figures by the same names.
+// Copies the figures into a structure that has them under the same names.
 template <class Told>
 void copy_figures(const PauseReport& report, Told& told) {
   told.moved = report.moved;
@@ -38,13 +38,13 @@ void copy_figures(const PauseReport& report, Told& told) {
   told.chunks_us = report.times.chunks_us;
 }
 
-// Takes a process off its devices and puts it back. While it is paused its calls wait before they
-// begin, what it held lies in pinned memory of the host, and its addresses are kept without memory
-// behind them. A chunk is given back only once its contents are copied, and those are kept until
-// all is back; so wherever a failure stops it, nothing is lost, and it can be asked again.
+// Swaps a process out of its devices and back in. While it is paused, its calls block on entry, its
+// memory lies in pinned host memory, and its addresses are kept without memory behind them. A chunk
+// is released only once its contents have been copied, and the copies are kept until everything is
+// back; so wherever a failure stops it, nothing is lost, and it can be asked again.
 //
-// One call at a time. Not from a thread that holds locks of ours, nor while it is in a call of the
-// program's.
+// One call at a time. Must not be called by a thread that holds locks of ours or is inside one of
+// the program's calls.
 class Pauser {
  public:
   explicit Pauser(ProgramParts program, Size stock_piece = 128 * MiB)
@@ -55,24 +55,25 @@ class Pauser {
   Pauser(const Pauser&) = delete;
   Pauser& operator=(const Pauser&) = delete;
 
-  // TimedOut where calls and work under way are not done in time, OutOfMemory where the host has no
-  // room: then the program goes on as if nothing had been asked. So it does after a failure, unless
-  // what has left cannot be brought back: then it is paused, and can be resumed. Nothing is done
-  // where it is paused already.
-  // `is_wanted` is asked while work under way is waited for; where it is not, that ends as one that
-  // came too late.
+  // TimedOut if calls and work in flight do not finish in time; OutOfMemory if the host has no
+  // room. In both cases the program goes on as if nothing had been requested. It also does after
+  // other failures, unless evicted memory cannot be restored: then the process is paused, and can
+  // be resumed. Does nothing if it is already paused.
+  //
+  // `is_wanted` is polled while it waits for calls and work in flight; once that returns false, the
+  // wait ends as if it had timed out.
   Result<PauseReport> pause(Duration timeout, Strict strict,
                             const StillWanted& is_wanted = &always_wanted);
-  // OutOfMemory where the devices have no room now: then it stays paused, and may be asked again,
-  // or asked to go on with a part of its memory on the host.
+  // OutOfMemory if the devices have no room now. The process then stays paused; the caller may try
+  // again, or ask to continue with some of the memory on the host.
   Result<PauseReport> resume(Partly partly);
 
   bool is_paused() const { return is_paused_; }
-  // What is away, and what came back to the host only.
+  // Memory that is swapped out, and memory that came back only as far as the host.
   Size paused_bytes() const { return away_bytes() + on_host_bytes(); }
 
-  // Pins ahead, or gives back what nobody has used for `idle`, a piece at a time: so that `ahead`
-  // bytes are ready, but no more than there are on the devices. Whether there is more to do.
+  // Keeps `ahead` bytes ready, but no more than there are on the devices: pins ahead, or gives back
+  // memory unused for `idle`, a piece at a time. True if there is more to do.
   bool look_after_stock(Size ahead, Duration idle);
   Size ready_bytes() const { return stock_.pinned_bytes(); }
 
@@ -90,17 +91,17 @@ class Pauser {
   const ProgramParts program_;
   HostStock stock_;
   std::uint64_t stock_used_at_ = 0;
-  ChunkStore host_;  // chunks that are mapped where the device has no room
-  std::unordered_set<CUmemGenericAllocationHandle> ours_;  // of those
+  ChunkStore host_;  // host chunks mapped when the device has no room
+  std::unordered_set<CUmemGenericAllocationHandle> ours_;  // chunks of host_
   int node_ = 0;
   bool has_host_ = false;
   bool can_map_host_ = false;
-  std::vector<std::unique_ptr<DeviceSwapOut>> removals_;  // a device each
+  std::vector<std::unique_ptr<DeviceSwapOut>> removals_;  // one per device
   bool is_paused_ = false;
   PauseReport paused_;
 };
 
-// What the host can give without taking it from others, as the system says.
+// The memory that the host has available, according to the system.
 Size available_host_memory();
 
 }  // namespace cuvmm

@@ -18,7 +18,7 @@ constexpr std::uint64_t us = 1000;
 constexpr std::uint64_t ms = 1000 * us;
 constexpr std::uint64_t second = 1000 * ms;
 
-// A tenth of what the link to the host carries.
+// A tenth of the bandwidth of the link to the host.
 constexpr Size allowed_a_second = 4 * GiB;
 constexpr Size most_allowance = 16 * GiB;
 constexpr Size least_worth_a_stop = 64 * MiB;
@@ -37,7 +37,7 @@ void Placement::earn(Seen& seen, std::uint64_t now) {
   seen.looked_at = now;
 }
 
-// Where as much is read from afar as before, it comes and goes faster than it can be moved.
+// If no less far memory is in use than before, the working set changes faster than it can be moved.
 void Placement::judge(Seen& seen, std::uint64_t now) {
   if (seen.judge_at == 0 || now < seen.judge_at) return;
   seen.judge_at = 0;
@@ -49,7 +49,7 @@ void Placement::judge(Seen& seen, std::uint64_t now) {
   }
 }
 
-// What the device has to spare beyond what its memory needs to work with.
+// The device's free memory beyond a reserve for its working set.
 Size Placement::room_near(DeviceMemory& device) const {
   constexpr Size to_work_with = 4;
   const Size free = program_.memory.counters(device.ordinal()).mapped_free +
@@ -61,7 +61,7 @@ Size Placement::room_near(DeviceMemory& device) const {
   return room > kept ? room - kept : 0;
 }
 
-// From now on it is noted what is used of it.
+// Lists the memory held on the device, and has its uses recorded from now on.
 std::vector<HeldChunk> Placement::take_stock(Seen& seen, const DeviceMemory& device) {
   std::vector<HeldChunk> held = program_.memory.held_on(device.ordinal());
   for (const HeldChunk& one : held) uses_.cover(one.blocks, one.blocks_size);
@@ -85,20 +85,20 @@ Size Placement::cold(const DeviceMemory& device) const {
 Result<Size> Placement::move_out(DeviceMemory& device, Size wanted, Duration within) {
   Seen& seen = seen_[device.ordinal()];
   const BetterPlaces places = find_cold(seen, device, wanted);
-  seen.cold = 0;  // until it is looked for again
+  seen.cold = 0;  // until the next look
   if (!places.are_any()) return Size{0};
   const auto patience = static_cast<std::uint64_t>(std::chrono::nanoseconds{within}.count());
   return TRY(change(device, places, patience, patience)).out;
 }
 
-Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t now) {
+Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {
   if (is_stuck() && !mend()) return Attention::Uses;
   ChunkStore& store = device.store();
   if (!store.spills() || program_.is_scheduled()) return Attention::None;
   const Size spilled = store.spilled().physical_in_use;
   Seen& seen = seen_[device.ordinal()];
   earn(seen, now);
-  // Others may fill a device whose memory is leased, and want some of it.
+  // On a device with leased memory, other processes may need some of it.
   const bool is_leased = device.budget().lessor() != nullptr;
   if (is_leased && now - seen.cold_at > second) {
     seen.cold = find_cold(seen, device, unlimited).out;
@@ -108,7 +108,7 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
     tallies_[static_cast<std::size_t>(device.ordinal())].hot.store(0);
     if (is_leased) return Attention::Uses;
     if (!is_nearly_full(device)) return Attention::None;
-    // So that it is known what was used when, once something has to go.
+    // Records uses in advance, so that they are known once something has to leave.
     const Size has = device.chunk_counters().physical_in_use;
     if (std::exchange(seen.covered, has) != has) static_cast<void>(take_stock(seen, device));
     return Attention::Uses;
@@ -132,7 +132,7 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
                                                                      .most = seen.allowance,
                                                                      .least = least_worth_a_stop});
   if (!places.are_any()) return Attention::Uses;
-  // Some programs are in one call nearly all of the time: the more seldom it is tried, the longer.
+  // Some programs are nearly always inside a call: the less often it tries, the longer it waits.
   const std::uint64_t for_calls = std::clamp(seen.rest / 10, usual_for_calls, second / 5);
   const Result<Migration::Moved> moved = change(device, places, for_calls);
   if (!moved.ok()) {
@@ -150,13 +150,13 @@ Placement::Attention Placement::look_after(DeviceMemory& device, std::uint64_t n
   return Attention::Uses;
 }
 
-// What takes long goes on while the program still runs: free ranges of the device are taken apart,
-// and memory elsewhere is pinned, which is free then for who takes it next.
+// Does the slow part while the program still runs: breaks up free ranges of the device, and pins
+// far memory, which is then free for whoever takes it next.
 Result<void> Placement::make_ready(DeviceMemory& device, const BetterPlaces& places) {
   ChunkStore& store = device.store();
   if (places.in > places.out) {
     store.reclaim(device.location(), places.in - places.out);
-    // Leased, if others leave as much; else the program need not stand still for it.
+    // Checks that the lease can be had before the program has to stand still for it.
     if (device.budget().lessor() != nullptr) {
       const Commitment right = TRY(device.budget().commit(places.in - places.out));
     }
@@ -172,7 +172,7 @@ Result<void> Placement::make_ready(DeviceMemory& device, const BetterPlaces& pla
 
 Result<Migration::Moved> Placement::change(DeviceMemory& device, const BetterPlaces& places,
                                            std::uint64_t for_calls, std::uint64_t for_work) {
-  if (const char* const why = why_it_runs_on(program_)) {
+  if (const char* const why = why_not_quiescible(program_)) {
     return Error{.kind = ErrorKind::NotSupported, .doing = placing, .subject = why};
   }
   const CUcontext context = program_.memory.some_context_on(device.ordinal());

@@ -10,12 +10,12 @@ namespace {
 
 constexpr Size share_of_host = 16;
 
-// As arenas ask for it.
+// The largest chunk that arenas ask for.
 constexpr Size largest_chunk = 32 * MiB;
 
 constexpr std::uint64_t idle_ns = 30ull * 1'000'000'000;
 
-// The device is nearly full from here on.
+// Nearly full: less than one part in `last_share` is left.
 constexpr Size last_share = 8;
 
 }  // namespace
@@ -26,7 +26,7 @@ bool is_nearly_full(DeviceMemory& device) {
   return held > most - most / last_share;
 }
 
-bool SpillAhead::look_after(DeviceMemory& device, Size mapped, std::uint64_t now) {
+bool SpillAhead::step(DeviceMemory& device, Size mapped, std::uint64_t now) {
   ChunkStore& store = device.store();
   if (!store.spills()) return false;
   const ChunkCounters spilled = store.spilled();
@@ -38,11 +38,11 @@ bool SpillAhead::look_after(DeviceMemory& device, Size mapped, std::uint64_t now
   seen.most_used = std::max(seen.most_used, used);
   const Size ready = spilled.physical_free + mapped;
   if (is_full) {
-    // So much, when all that was needed at the most is needed again.
+    // Enough to reach the peak use again, plus `most_ahead_`.
     const Size beyond = seen.most_used - used + most_ahead_;
     const Size wanted =
         std::min({beyond, store.spill_room() / 4, available_host_memory() / share_of_host});
-    // As much again as there is, so that small chunks are there for what is left over.
+    // Roughly doubles what is ready, so that small chunks exist for the remainder.
     Size size = device.granule();
     while (size * 2 <= std::min(ready, largest_chunk)) size *= 2;
     if (ready + size <= wanted) return store.make_spilled_ready(size).ok();

@@ -15,7 +15,7 @@ namespace {
 
 enum class Ended : std::uint8_t { Well, TooLate, Unwanted };
 
-// Waits in parts, so that it is noticed soon where nobody wants it any more.
+// Waits in intervals, so that it soon notices when the result is no longer wanted.
 Ended wait_in_parts(const std::function<bool(std::uint64_t)>& wait, std::uint64_t until,
                     const StillWanted& is_wanted) {
   constexpr std::uint64_t a_part = 100'000'000;  // ns
@@ -27,8 +27,8 @@ Ended wait_in_parts(const std::function<bool(std::uint64_t)>& wait, std::uint64_
   }
 }
 
-// Errors point to texts that live as long as the process does. Kept by one at a time, as the thread
-// that holds a program still is one at a time; each text once.
+// An Error's text must live as long as the process. Keeps each text once. Not synchronised: only
+// one thread at a time holds the program still.
 const char* kept_text(const std::string& text) {
   struct Kept {
     std::string text;
@@ -42,7 +42,7 @@ const char* kept_text(const std::string& text) {
   return all->text.c_str();
 }
 
-// As the program has named it, or as the system has: "python".
+// As named by the program or the system, for example "python".
 std::string name_of_thread(pid_t thread) {
   const std::string path = "/proc/self/task/" + std::to_string(thread) + "/comm";
   const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
@@ -54,7 +54,7 @@ std::string name_of_thread(pid_t thread) {
 }
 
 const char* which_call_is_late(const CallBarrier& calls) {
-  const auto insider = calls.somebody_inside();
+  const auto insider = calls.find_caller_inside();
   if (!insider) return "a call did not return in time";
   std::string text{insider->call ? std::string{info(*insider->call).name} : "a call"};
   text += " did not return in time, in thread " + std::to_string(insider->thread);
@@ -66,9 +66,9 @@ const char* which_call_is_late(const CallBarrier& calls) {
 
 }  // namespace
 
-const char* why_it_runs_on(const ProgramParts& program) {
+const char* why_not_quiescible(const ProgramParts& program) {
   if (!program.memory.sees_everything()) {
-    return "the program makes calls that are not known here, which would not wait";
+    return "the program makes calls that cuvmm does not hook and cannot block";
   }
   if (program.memory.may_be_registered_by_address()) {
     return "its memory may be registered for transfers past the driver";
@@ -83,10 +83,10 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
   };
   constexpr const char* called_off = "it was called off";
   if (!program.calls.begin_shut(CallBarrier::Exempt::Nobody)) {
-    return too_late("the system does not let every thread be told");
+    return too_late("cannot signal every thread");
   }
   const Ended calls_ended =
-      wait_in_parts([&](std::uint64_t until) { return program.calls.all_are_out(until); },
+      wait_in_parts([&](std::uint64_t until) { return program.calls.has_drained(until); },
                     calls_until, is_wanted);
   if (calls_ended != Ended::Well) {
     const char* const why =
@@ -94,15 +94,15 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
     go_on(program);
     return too_late(why);
   }
-  // What only now turned out to be called unseen has not been kept out.
-  if (const char* const why = why_it_runs_on(program)) {
+  // A call that only now turned out to bypass the hooks was not kept out.
+  if (const char* const why = why_not_quiescible(program)) {
     go_on(program);
     return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
   }
-  const char* what = "the calls that are queued were not made in time";
+  const char* what = "queued calls were not issued in time";
   Ended ended = wait_in_parts(program.settle_queued, work_until, is_wanted);
   if (ended == Ended::Well) {
-    what = "the work that runs was not done in time";
+    what = "work in flight did not finish in time";
     ended = wait_in_parts(
         [&](std::uint64_t until) { return program.memory.wait_for_everything(until); }, work_until,
         is_wanted);

@@ -9,30 +9,30 @@
 
 namespace cuvmm {
 
-// The program whose memory is put elsewhere.
+// What is needed to hold the program still and move its memory.
 struct ProgramParts {
   const Driver& driver;
   Memory& memory;
-  // That every call of the program's passes which touches memory or work.
+  // Entered by every call of the program that touches memory or work.
   CallBarrier& calls;
-  // What calls have left to others to hand to the driver has been; false where it was not by then.
+  // Waits until queued calls have been handed to the driver; false if they were not by `until`.
   std::function<bool(std::uint64_t until)> settle_queued = [](std::uint64_t) { return true; };
   std::function<bool()> is_scheduled = [] { return false; };
 };
 
-// Polled by long steps: false where the asker does not want it any more.
+// Polled by long steps: false once the caller no longer wants the result.
 using StillWanted = std::function<bool()>;
 inline bool always_wanted() {
   return true;
 }
 
-// Why it must not be held still to have its memory moved; nullptr where it may.
-const char* why_it_runs_on(const ProgramParts& program);
+// Why the program must not be held still to move its memory; nullptr if it may be.
+const char* why_not_quiescible(const ProgramParts& program);
 
-// No call and no work is under way when it returns without an Error, and none begins until
-// go_on(). TimedOut, and the program goes on, where calls are not through by the first time, and
-// work by the second; or where nobody wants it any more meanwhile. The error names a call that is
-// late, and its thread. By one at a time.
+// Quiesces the program: on success no call and no work is in flight, and none begins until go_on().
+// TimedOut, and the program goes on, if calls have not returned by `calls_until`, or work has not
+// finished by `work_until`, or `is_wanted` returned false. The error names a call that is late, and
+// its thread. One caller at a time.
 Result<void> hold_still(const ProgramParts& program, const char* doing, std::uint64_t calls_until,
                         std::uint64_t work_until, const StillWanted& is_wanted = &always_wanted);
 inline void go_on(const ProgramParts& program) {

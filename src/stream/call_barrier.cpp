@@ -77,7 +77,7 @@ void CallBarrier::end_of_thread(void* thread) {
   return added;
 }
 
-// Only this thread lives on, and none of the others has passed any more.
+// Only the calling thread survives a fork, so no other thread is inside a barrier.
 void CallBarrier::forget_after_fork() {
   const Thread* const here = this_thread();
   for (Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
@@ -103,15 +103,15 @@ void CallBarrier::forget_after_fork() {
   return &steps;
 }
 
-CallBarrier::SteppedOut::SteppedOut(CallBarrier& threshold) : threshold_(threshold) {
+CallBarrier::OutsideBarrier::OutsideBarrier(CallBarrier& threshold) : threshold_(threshold) {
   if (mine_ == nullptr) return;
   std::atomic<std::uint32_t>& steps = mine_->steps[threshold.which_];
   was_inside_ = is_inside(steps.load(std::memory_order_relaxed));
   if (was_inside_) step(steps, std::memory_order_release);
 }
 
-// The pass that was stepped out of ends as it would have.
-CallBarrier::SteppedOut::~SteppedOut() {
+// The outer pass then ends normally.
+CallBarrier::OutsideBarrier::~OutsideBarrier() {
   if (was_inside_) threshold_.enter();
 }
 
@@ -127,7 +127,7 @@ std::optional<std::uint64_t> CallBarrier::passes() const {
 
 bool CallBarrier::shut(std::uint64_t until, Exempt exempt) {
   if (!begin_shut(exempt)) return false;
-  if (all_are_out(until)) return true;
+  if (has_drained(until)) return true;
   open();
   return false;
 }
@@ -141,15 +141,15 @@ bool CallBarrier::begin_shut(Exempt exempt) {
   return false;
 }
 
-// A program may have refused itself the call since (seccomp). Then every thread makes a barrier of
-// its own from here on; but one that enters just now may not know it yet.
+// The program may have blocked membarrier() since (seccomp). From here on every thread issues its
+// own fence, but a thread that is entering right now may not know that yet.
 bool CallBarrier::is_seen_by_all() {
   if (!has_membarrier_.load() || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return true;
   has_membarrier_.store(false);
   return false;
 }
 
-bool CallBarrier::all_are_out(std::uint64_t until) const {
+bool CallBarrier::has_drained(std::uint64_t until) const {
   const Thread* exempt = exempt_.load();
   for (Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
     const std::atomic<std::uint32_t>& steps = thread->steps[which_];
@@ -161,7 +161,7 @@ bool CallBarrier::all_are_out(std::uint64_t until) const {
   return true;
 }
 
-std::optional<CallBarrier::Insider> CallBarrier::somebody_inside() const {
+std::optional<CallBarrier::Insider> CallBarrier::find_caller_inside() const {
   const Thread* const exempt = exempt_.load();
   for (const Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
     if (thread == exempt || !is_inside(thread->steps[which_].load(std::memory_order_acquire))) {

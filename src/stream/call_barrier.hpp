@@ -15,12 +15,12 @@
 
 namespace cuvmm {
 
-// Held shut it keeps threads out, and tells when the last one that had passed has come out again.
-// Passing costs a thread two stores of its own; shutting is what pays.
+// While closed, the barrier blocks new callers and signals when the last caller inside has left.
+// Entering costs a thread two stores to its own record; closing bears the cost of synchronization.
 class CallBarrier {
  public:
-  // A thread can have passed one of each at the same time. The threshold of Questions is never
-  // shut: it only tells a GracePeriod that the thread is inside.
+  // A thread can be inside one barrier of each kind at a time. The Questions barrier is never
+  // closed: it only tells a GracePeriod that the thread is inside.
   enum class Of : std::uint8_t { Calls, Work, Questions };
   static constexpr std::size_t kinds = 3;
 
@@ -31,7 +31,7 @@ class CallBarrier {
   class Pass {
    public:
     explicit Pass(CallBarrier& threshold) : steps_(threshold.enter()) {}
-    // Notes the call, so that somebody_inside() can name it.
+    // Records the call, so that find_caller_inside() can name it.
     Pass(CallBarrier& threshold, Call call) : Pass(threshold) {
       if (steps_ != nullptr) mine_->call.store(call, std::memory_order_relaxed);
     }
@@ -42,62 +42,62 @@ class CallBarrier {
     Pass& operator=(const Pass&) = delete;
 
    private:
-    std::atomic<std::uint32_t>* const steps_;  // nullptr: an earlier pass of the thread tells
+    std::atomic<std::uint32_t>* const steps_;  // nullptr: an outer pass of this thread counts
   };
 
   enum class Exempt : std::uint8_t { Nobody, ThisThread };
-  // Nobody passes until open(), but for the thread that is exempt. Waits for those who have passed
-  // already; false, and open again, where they have not come out when now_ns() is `until`. By one
-  // at a time; any thread may open it.
+  // Closes the barrier until open(); only the exempt thread may enter. Waits for the callers
+  // already inside; if any is still inside when now_ns() reaches `until`, reopens and returns
+  // false. One caller at a time; any thread may open it.
   bool shut(std::uint64_t until, Exempt exempt);
   // The two halves of shut(), for callers that do something else while they wait. begin_shut()
-  // returns false, and leaves it open, where some thread may not notice.
+  // leaves the barrier open and returns false if some thread might not see that it is closed.
   bool begin_shut(Exempt exempt);
-  bool all_are_out(std::uint64_t until) const;
+  bool has_drained(std::uint64_t until) const;
   void open();
 
-  // A thread that has passed and not come out, and the call it is in, where that was noted.
+  // A thread inside the barrier, and the call that it is in if that was recorded.
   struct Insider {
     pid_t thread = 0;
     std::optional<Call> call;
   };
-  std::optional<Insider> somebody_inside() const;
+  std::optional<Insider> find_caller_inside() const;
 
   bool is_shut() const { return shut_.load(std::memory_order_acquire) != 0; }
 
-  // While it lives, a thread that has passed counts as outside; then it passes again, and waits
-  // where it is shut by then. For calls that wait for what may not come before a pause.
-  class SteppedOut {
+  // While it lives, its thread counts as outside. Its destructor reenters, and waits if the barrier
+  // is closed by then. For calls that block on something that may not happen until after a pause.
+  class OutsideBarrier {
    public:
-    explicit SteppedOut(CallBarrier& threshold);
-    ~SteppedOut();
-    SteppedOut(const SteppedOut&) = delete;
-    SteppedOut& operator=(const SteppedOut&) = delete;
+    explicit OutsideBarrier(CallBarrier& threshold);
+    ~OutsideBarrier();
+    OutsideBarrier(const OutsideBarrier&) = delete;
+    OutsideBarrier& operator=(const OutsideBarrier&) = delete;
 
    private:
     CallBarrier& threshold_;
     bool was_inside_ = false;
   };
 
-  // Threads that wait to pass.
+  // Whether threads are waiting to enter.
   bool has_waiting() const { return waiting_.load(std::memory_order_relaxed) != 0; }
-  // Changes with every pass. Nothing while somebody is inside.
+  // A number that changes with every pass; nullopt while any thread is inside.
   std::optional<std::uint64_t> passes() const;
 
   class GracePeriod;
 
-  // In the child.
+  // In the child process.
   static void forget_after_fork();
 
  private:
   static constexpr Call no_call{0xffff};
 
-  // Where a thread says what it has passed. A record serves another thread when its own has ended.
+  // One thread's state at every barrier. When the thread ends, another reuses its record.
   struct alignas(64) Thread {
-    // Steps over each threshold, in and out: odd while the thread is inside.
+    // Enter and leave count at each barrier: odd while the thread is inside.
     std::array<std::atomic<std::uint32_t>, kinds> steps{};
     std::atomic<bool> owned{true};
-    std::atomic<Call> call{no_call};  // the last that was noted
+    std::atomic<Call> call{no_call};  // the last one recorded
     std::atomic<pid_t> id{0};
     Thread* next = nullptr;
 
@@ -106,12 +106,13 @@ class CallBarrier {
   };
 
   static bool is_inside(std::uint32_t steps) { return steps % 2 != 0; }
-  // Only the thread itself counts.
+  // Only the owning thread increments its counts.
   static void step(std::atomic<std::uint32_t>& steps, std::memory_order order) {
     steps.store(steps.load(std::memory_order_relaxed) + 1, order);
   }
 
-  // Waits while it is shut. The steps of this thread; nullptr where it was inside already.
+  // Waits while the barrier is closed. Returns this thread's counter, or nullptr if the thread was
+  // already inside.
   std::atomic<std::uint32_t>* enter() {
     Thread* const thread = this_thread();
     if (thread == nullptr) [[unlikely]]
@@ -126,9 +127,9 @@ class CallBarrier {
   std::atomic<std::uint32_t>* wait_to_enter(const Thread& thread,
                                             std::atomic<std::uint32_t>& steps);
 
-  // Says "inside" first and looks whether it is shut second; who shuts it does it the other way
-  // round. The barrier between the two is made by who shuts, in every thread at once, where the
-  // system can.
+  // The thread stores "inside" and then checks whether the barrier is closed; the closing thread
+  // does the opposite. The fence between the two steps is paid by the closing thread, which issues
+  // it in every thread at once with membarrier() if the kernel has it.
   static void step_in(std::atomic<std::uint32_t>& steps) {
     step(steps, std::memory_order_relaxed);
     if (has_membarrier_.load(std::memory_order_relaxed)) [[likely]] {
@@ -139,17 +140,17 @@ class CallBarrier {
   }
 
   static bool is_seen_by_all();
-  // nullptr where there is no memory for a record.
+  // nullptr if there is no memory for a record.
   static Thread* this_thread() { return mine_ != nullptr ? mine_ : register_thread(); }
   static Thread* register_thread();
   static void end_of_thread(void* thread);
 
-  // Once this thread has one.
+  // Set once this thread has a record.
   [[gnu::tls_model("initial-exec")]] static inline constinit thread_local Thread* mine_ = nullptr;
-  // Only added to; a record serves again when its thread ends.
+  // Records are only added; each is reused after its thread ends.
   static std::atomic<Thread*> threads_;
   static std::atomic<bool> has_membarrier_;
-  static std::atomic<bool> has_untracked_threads_;  // there was no memory for their records
+  static std::atomic<bool> has_untracked_threads_;  // no memory for their records
 
   const std::size_t which_;
   FutexWord shut_{0};
@@ -158,10 +159,10 @@ class CallBarrier {
 };
 
 // Begin one after unlinking an object that threads look up without a lock. Once it is over, every
-// thread that was inside a threshold when it began has left, so no thread refers to the object.
+// thread that was inside a barrier when it began has left, so no thread refers to the object.
 class CallBarrier::GracePeriod {
  public:
-  // Nothing where not every thread can be watched.
+  // nullopt if some thread cannot be tracked.
   static std::optional<GracePeriod> begin();
   bool is_over() const;
 

@@ -10,9 +10,10 @@
 namespace cuvmm {
 namespace {
 
-// When so much has passed, the driver has seen the calls of the others, though it may wait on for
-// work in one of them. Nothing tells when it has. On a busy machine time alone says little: another
-// thread may not have run in it. But what this one has run, another that could run has too.
+// After this time, the calls under CaptureBlock have reached the driver, even if one still waits for
+// work there; nothing reports that directly. On a busy machine, elapsed time proves little because
+// the other thread may not have been scheduled. So this thread's own CPU time counts as well: while
+// it ran, another runnable thread ran too.
 constexpr std::uint64_t longest_hold_ns = 100'000'000;
 constexpr std::uint64_t longest_hold_run_ns = 20'000'000;
 constexpr std::uint64_t last_resort_ns = 5'000'000'000;
@@ -44,7 +45,7 @@ std::uint64_t Captures::began(const Origin& origin) {
     origins_.push_back({number, origin});
   }
   live_.fetch_add(1);
-  if (held_off_.load() != 0) wait_for_those_who_call();
+  if (held_off_.load() != 0) wait_for_blocking_calls();
   return number;
 }
 
@@ -88,7 +89,7 @@ void Captures::Ending::is_over() {
   ending_.clear();
 }
 
-void Captures::wait_for_those_who_call() const {
+void Captures::wait_for_blocking_calls() const {
   const std::uint64_t began = now_ns();
   const std::uint64_t run_before = run_ns();
   while (held_off_.load() != 0) {

@@ -9,11 +9,11 @@
 
 namespace cuvmm {
 
-// The stream that a capture began on, and that it ends with at the latest.
+// The stream on which a capture began. The capture ends no later than this stream does.
 struct CaptureOrigin {
   CUcontext context = nullptr;
   CUstream handle = nullptr;
-  std::uint64_t thread = 0;  // whose default stream it is; 0: one with a handle of its own
+  std::uint64_t thread = 0;  // owner of the default stream; 0: the stream has its own handle
 
   bool is(const CaptureOrigin& other) const {
     return handle == other.handle && thread == other.thread &&
@@ -21,35 +21,35 @@ struct CaptureOrigin {
   }
 };
 
-// Which captures are live in this process. While there is none, nobody needs to ask the driver.
+// The captures that are live in this process. While there are none, no driver query is needed.
 class Captures {
  public:
   using Origin = CaptureOrigin;
 
   bool any() const { return live_.load(std::memory_order_acquire) > 0; }
-  // Programs that never capture are spared what only those need that do.
+  // Lets programs that never capture skip work that only captures need.
   bool ever() const { return ever_.load(std::memory_order_acquire); }
 
-  // Before the driver is asked to begin it. Its number.
+  // Call before the driver begins the capture. Returns the capture's number.
   std::uint64_t began(const Origin& origin = {});
-  // The driver has refused to begin it.
+  // The driver refused to begin it.
   void never_began(std::uint64_t number);
-  // The one that began there.
+  // Ends the capture that began on this stream.
   void ended(const Origin& origin = {});
 
   class Ending;
 
-  // While it lives, none begins: for a call that would break one, and that takes no time. What
-  // looks at any() alone may be too late when it calls.
-  class HeldOff {
+  // While it lives, a capture that begins waits, for a bounded time. For short driver calls that
+  // would invalidate a capture. Checking any() is not enough: a capture may begin before the call.
+  class CaptureBlock {
    public:
-    explicit HeldOff(const Captures& captures) : captures_(captures) {
+    explicit CaptureBlock(const Captures& captures) : captures_(captures) {
       captures_.held_off_.fetch_add(1);
       none_lives_ = captures_.live_.load() == 0;
     }
-    ~HeldOff() { captures_.held_off_.fetch_sub(1); }
-    HeldOff(const HeldOff&) = delete;
-    HeldOff& operator=(const HeldOff&) = delete;
+    ~CaptureBlock() { captures_.held_off_.fetch_sub(1); }
+    CaptureBlock(const CaptureBlock&) = delete;
+    CaptureBlock& operator=(const CaptureBlock&) = delete;
     bool none_lives() const { return none_lives_; }
 
    private:
@@ -62,24 +62,25 @@ class Captures {
     std::uint64_t number;
     Origin origin;
   };
-  void wait_for_those_who_call() const;
+  void wait_for_blocking_calls() const;
 
   std::atomic<int> live_{0};
   mutable std::atomic<int> held_off_{0};
   std::atomic<bool> ever_{false};
 
-  Lock lock_{LockOrder::Captures};  // guards what follows
-  std::vector<Live> origins_;       // of those that are live and not ending, in order
+  Lock lock_{LockOrder::Captures};  // guards the members below
+  std::vector<Live> origins_;       // of live captures that are not ending, in order
   std::uint64_t last_number_ = 0;
 };
 
-// Those that began on a stream, or in a context, that the program ends. Made before the driver ends
-// it, since another may have its handle at once; they are live until it has.
+// The captures that began on a stream, or in a context, that the program destroys. Construct it
+// before the driver destroys the stream or context, since its handle may be reused immediately. The
+// captures stay live until is_over().
 class Captures::Ending {
  public:
   Ending(Captures& captures, CUstream stream);
   Ending(Captures& captures, CUcontext context);
-  // Where the driver has not ended it they go on.
+  // If is_over() was not called, the driver refused, and the captures continue.
   ~Ending();
   Ending(const Ending&) = delete;
   Ending& operator=(const Ending&) = delete;
@@ -91,8 +92,8 @@ class Captures::Ending {
   std::vector<Live> ending_;
 };
 
-// While it lives, calls of this thread break no capture of another stream, one that begins
-// meanwhile included.
+// While it lives, driver calls of this thread do not invalidate captures on other streams,
+// including captures that begin during its lifetime.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Driver& driver) : driver_(driver) {

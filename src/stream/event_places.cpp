@@ -14,7 +14,7 @@ std::uint64_t begun(std::uint64_t records) {
   return records / one_begun;
 }
 
-// `work(group)` under its lock; what is known there afterwards is counted.
+// Runs `work(group)` under the group's lock and updates the group's count.
 template <class Group, class Work>
 void change(Group& group, const Work& work) {
   const Holding holding{group.lock};
@@ -39,8 +39,8 @@ bool EventPlaces::is_still(CUevent event, const Recorded& recorded) const {
   return !recorded.place.empty() && look_up(event).serial == recorded.serial;
 }
 
-// Two records of one event at once leave it unknown which of them the driver made last. That is
-// told by the group: to lose what is known of a neighbour now and then is harmless.
+// If one event is recorded twice concurrently, it is unknown which record the driver made last. The
+// check covers the whole group: occasionally forgetting another event of the group is harmless.
 EventPlaces::Recording::Recording(EventPlaces& places, CUevent event)
     : places_(places), event_(event) {
   Group& group = places_.group_of(event_);
@@ -56,7 +56,7 @@ EventPlaces::Recording::~Recording() {
     group.records.fetch_sub(one_under_way);
     return;
   }
-  // It is there to be found before this record is over: another that begins after that erases it.
+  // Insert it before this record ends: a record that begins later then finds and erases it.
   change(group, [&](Group& known) {
     known.places[event_] = {std::move(place_), ++known.last_serial};
     known.count();

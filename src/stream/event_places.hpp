@@ -15,66 +15,67 @@
 
 namespace cuvmm {
 
-// At which places the program has recorded its events, as far as frees were unfinished there.
+// Where the program last recorded each event, for places with unfinished frees before them.
 //
-// An event means its last record, and any thread may record it again at any time. So a record ends
-// what was known before the driver is called, and an answer of the driver's about an event counts
-// only if the event was not recorded again between the question and the answer.
+// An event means its last record, and any thread may record it again at any time. A new record
+// therefore invalidates what is known before the driver is called, and a driver's answer about an
+// event counts only if the event was not recorded again between the question and the answer.
 class EventPlaces {
  public:
-  // In the work of streams: the last free of each that comes before it.
+  // A point in the work of streams: for each stream, its last free before that point.
   using Place = std::vector<FreeTicket>;
 
-  // What an event was recorded at, and which record that was.
+  // The place of an event's last record, and the serial number of that record.
   struct Recorded {
-    Place place;  // empty where nothing is known
+    Place place;  // empty if unknown
     std::uint64_t serial = 0;
   };
 
-  // False where nothing is known of the event. Threads that poll events only read here, so that
-  // they do not hold each other up.
+  // False if nothing is known of the event. Threads that poll events only read here, so they do not
+  // contend.
   bool may_know(CUevent event) const {
     return group_of(event).known.load(std::memory_order_acquire) != 0;
   }
   Recorded last_record(CUevent event) const {
     return may_know(event) ? look_up(event) : Recorded{};
   }
-  // It has not been recorded since, nor is it being recorded now.
+  // True if the event has not been recorded again since, and no record of it is in progress.
   bool is_still(CUevent event, const Recorded& recorded) const;
 
-  // One record, from before the driver is asked until it has answered.
+  // One record of an event. Lives from before the driver call until after its answer.
   class Recording {
    public:
     Recording(EventPlaces& places, CUevent event);
-    // Where the driver refused, or `done_at` was not called, nothing is known of the event.
+    // If the driver refused, or done_at() was not called, nothing is known of the event.
     ~Recording();
     Recording(const Recording&) = delete;
     Recording& operator=(const Recording&) = delete;
 
-    // The driver has recorded it at a place that was read before it was asked.
+    // The driver recorded the event. `place` was read before the driver call.
     void done_at(Place place) { place_ = std::move(place); }
 
    private:
     EventPlaces& places_;
     const CUevent event_;
-    std::uint64_t begun_ = 0;  // 0: another record was under way
+    std::uint64_t begun_ = 0;  // 0: another record was in progress
     Place place_;
   };
 
-  // Whenever they like, by others: what the event says is not of a record that we saw.
+  // The event is recorded at unknown times by something other than hooked calls, so its state
+  // proves nothing about the records seen here.
   void recorded_unseen(CUevent event);
 
-  // The event has happened; its place need not be known any longer.
+  // The event has completed, so its place is no longer needed.
   void reached(CUevent event, const Recorded& recorded);
   void ended(CUevent event);
 
  private:
-  // Events by their handles, so that those of different threads are mostly apart.
+  // Events grouped by handle, so that threads with different events rarely share a group.
   struct alignas(64) Group {
-    std::atomic<std::size_t> known{0};  // events in either of what the lock guards
-    // Records: how many are under way (the low half), and how many ever began.
+    std::atomic<std::size_t> known{0};  // events in either container below
+    // Records of events: the number in progress (low half), and the number ever begun (high half).
     std::atomic<std::uint64_t> records{0};
-    mutable Lock lock{LockOrder::Streams};  // guards what follows; nobody holds two
+    mutable Lock lock{LockOrder::Streams};  // guards the members below; no thread holds two
     std::unordered_map<CUevent, Recorded> places;
     std::unordered_set<CUevent> recorded_unseen;
     std::uint64_t last_serial = 0;

@@ -5,15 +5,15 @@
 
 namespace cuvmm {
 
-// A stream as we count them: from 1 on, never used again.
+// cuvmm's own number for a stream: counts from 1 and is never reused.
 using StreamId = std::uint32_t;
 inline constexpr StreamId no_stream = 0;
 
 // When memory was freed: after all the work that its stream had been given by then. Without a
-// stream, all work that could touch it was done already.
+// stream, all work that could touch the memory had already completed.
 struct FreeTicket {
   StreamId stream = no_stream;
-  std::uint64_t tick = 0;  // grows with every free on that stream
+  std::uint64_t tick = 0;  // increases with every free on that stream
 
   constexpr bool is_for_anyone() const { return stream == no_stream; }
   friend constexpr bool operator==(const FreeTicket&, const FreeTicket&) = default;

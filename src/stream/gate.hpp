@@ -6,24 +6,24 @@
 
 namespace cuvmm {
 
-// Holds new work back, so that what runs can be waited for.
+// Blocks new submissions, so that running work can be drained.
 class Gate {
  public:
   Gate() = default;
 
-  // A call that gives the device work, from before it is decided until the driver has it. The
-  // thread that closed the gate passes.
+  // Wraps a call that submits device work, from before the decision to submit until the driver has
+  // the work. The thread that closed the gate may enter.
   class Pass : private CallBarrier::Pass {
    public:
     explicit Pass(Gate& gate) : CallBarrier::Pass(gate.threshold_) {}
   };
 
-  // Closed until open(). Waits for the calls that have passed already; false, and open again, where
-  // they have not come out when now_ns() is `until`. One thread at a time.
+  // Closes the gate until open(). Waits for the calls already inside; if any is still inside when
+  // now_ns() reaches `until`, reopens and returns false. One thread at a time.
   bool close(std::uint64_t until);
   void open();
 
-  // In the child.
+  // In the child process.
   static void forget_after_fork() { CallBarrier::forget_after_fork(); }
 
  private:

@@ -6,11 +6,11 @@
 
 namespace cuvmm {
 
-// Which threads have given their own default streams work. Such a stream cannot be named by any
-// other thread, so nobody else can ask how far it is.
+// Tracks which threads have submitted work to their per-thread default streams. Only the owning
+// thread can name such a stream, so no other thread can query its progress.
 class PerThreadUse {
  public:
-  // Before the work. A load and a comparison, but for a thread's first.
+  // Call before the work. Costs a load and a comparison, except on a thread's first call.
   void note() {
     const std::uint64_t mine = this_thread();
     std::uint64_t seen = user_.load(std::memory_order_relaxed);
@@ -19,13 +19,13 @@ class PerThreadUse {
     user_.store(several);
   }
 
-  // Nobody has but this thread, perhaps.
+  // False if any other thread has submitted such work.
   bool is_by_this_thread_at_most() const {
     const std::uint64_t seen = user_.load();
     return seen == nobody || seen == this_thread();
   }
 
-  // Never used again by another thread.
+  // The calling thread's number, never reused by another thread.
   static std::uint64_t this_thread() {
     [[gnu::tls_model("initial-exec")]] static thread_local std::uint64_t mine = 0;
     static std::atomic<std::uint64_t> last{0};

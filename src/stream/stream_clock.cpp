@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the order of streams, and what the program's calls tell of it.
+// Tracks the order of streams from the program's calls.
 #include "stream/stream_clock.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace cuvmm {
 namespace {
 
-// Under the lock of `later`.
+// The caller holds the lock of `later`.
 void learn_one(StreamState& later, const FreeTicket& earlier) {
   std::vector<FreeTicket>& known = later.known;
   const auto same = std::find_if(known.begin(), known.end(), [&](const FreeTicket& other) {
@@ -44,8 +44,8 @@ bool StreamClock::was_waited_for(const FreeTicket& freed) const {
   return state == nullptr || state->waited_for.load(std::memory_order_acquire) >= freed.tick;
 }
 
-// The legacy rule is not asked here: where it orders the asker behind the free, its operation has
-// been placed behind it and it knows.
+// The legacy rule is not checked here: if it orders the asker after the free, the asker's operation
+// was placed after it, and the asker has learned that.
 bool StreamClock::is_before(const FreeTicket& freed, StreamId asker) const {
   if (freed.is_for_anyone() || freed.stream == asker) return true;
   StreamState* from = table_.by_id(freed.stream);
@@ -73,15 +73,15 @@ void StreamClock::learn(StreamState& later, const Place& earlier) {
     }
     known = later.known.size();
   }
-  if (known > many) known_of(later);  // drops what is done
+  if (known > many) known_of(later);  // drops finished frees
 }
 
 void StreamClock::look(StreamId stream) {
   constexpr int marks_a_look = 16;
   StreamState* state = table_.by_id(stream);
   if (state == nullptr || !state->has_unfinished()) return;
-  poll(*state, Zeal::Sparing);
-  // A mark that is there comes before any that could be made.
+  poll(*state, PollEffort::Sparing);
+  // An existing mark comes before any new one.
   if (state->has_unfinished() && !state->has_marks.load(std::memory_order_relaxed)) {
     state->marks_wanted.store(marks_a_look, std::memory_order_relaxed);
   }
@@ -96,7 +96,7 @@ bool StreamClock::can_follow(const FreeTicket& freed, StreamId asker) const {
                      [&](const Mark& mark) { return mark.is_exact && mark.tick == freed.tick; });
 }
 
-// The event of our own mark is waited for as the program would do it with an event of its own.
+// Waits for cuvmm's event just as the program would wait for its own.
 bool StreamClock::follow(const FreeTicket& freed, StreamId asker) {
   StreamState* from = table_.by_id(freed.stream);
   StreamState* to = table_.by_id(asker);
@@ -113,7 +113,7 @@ bool StreamClock::follow(const FreeTicket& freed, StreamId asker) {
   CUresult answer = CUDA_ERROR_INVALID_CONTEXT;
   {
     const InContext in_context{driver_, to->context};
-    const Captures::HeldOff held_off{program_.captures};
+    const Captures::CaptureBlock held_off{program_.captures};
     if (in_context.ok() && held_off.none_lives()) {
       answer = driver_.cuStreamWaitEvent(to->handle, event, 0);
     }
@@ -123,8 +123,8 @@ bool StreamClock::follow(const FreeTicket& freed, StreamId asker) {
   return answer == CUDA_SUCCESS;
 }
 
-// Synchronizing the legacy stream waits for the blocking streams of its context as well, and asking
-// it asks them (measured).
+// Synchronizing or querying the legacy stream also covers the blocking streams of its context
+// (measured).
 Horizon StreamClock::horizon_of(StreamName name) {
   Horizon horizon{table_};
   StreamState* state = table_.find(name);
@@ -145,7 +145,7 @@ Horizon StreamClock::horizon_of(CUcontext context) {
   return horizon;
 }
 
-// What is done by now need not be known any longer.
+// Drops entries that are done by now.
 StreamClock::Place StreamClock::known_of(StreamState& state) {
   Place known;
   if (!state.knows_others.load(std::memory_order_acquire)) return known;
@@ -181,8 +181,8 @@ StreamClock::Place StreamClock::place_on(StreamName name) {
   return state != nullptr ? place_of(*state) : Place{};
 }
 
-// The last frees on the streams that this one is behind by the legacy rule, where not known to be
-// done. A blocking stream that has ended is no longer among them.
+// The last unfinished frees on the streams that this one follows by the legacy rule. Excludes
+// blocking streams that have ended.
 StreamClock::Place StreamClock::other_side_of(const StreamState& stream) {
   Place place;
   table_.for_each_of(stream.context, [&](const StreamState& other) {

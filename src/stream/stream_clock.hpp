@@ -12,7 +12,7 @@
 
 namespace cuvmm {
 
-// How far streams had come at one moment. They may end before it is said that this is done.
+// How far streams had come at one moment. A stream may end before the horizon is reported reached.
 class Horizon {
  public:
   explicit Horizon(const StreamTable& table) : table_(table) {}
@@ -22,9 +22,9 @@ class Horizon {
     if (state.has_unwaited()) add({state.id, state.tick.load()});
   }
   void add(const FreeTicket& place) { places_.push_back(place); }
-  // All of it is done.
+  // The device has completed all of it.
   void reached() const { table_.note_done(places_, StreamTable::Told::ByTheDevice); }
-  // And the program has waited for it.
+  // In addition, the program has waited for it.
   void waited_for() const { table_.note_done(places_, StreamTable::Told::ByAWait); }
 
  private:
@@ -32,19 +32,19 @@ class Horizon {
   std::vector<FreeTicket> places_;
 };
 
-// Knows how the work of streams is ordered, and how far the device has come, from what the program
-// does with its streams and events, and from events of its own. docs/stream_order.md has the rules.
+// Knows how the work of streams is ordered and how far the device has come, from the program's
+// calls on its streams and events and from cuvmm's own events. docs/stream_order.md states the
+// rules.
 //
-// Events of ours are recorded by a thread that is giving that very stream an operation, or ending
-// it, and nowhere else: recording waits where the stream's launch queue is full, and on the legacy
-// stream it holds every blocking stream up. A caller that needs to know more about a stream asks
-// for a mark at its next operation.
+// cuvmm's events are recorded only by a thread that is giving that very stream an operation or
+// ending it, since recording waits while the stream's launch queue is full, and on the legacy
+// stream delays every blocking stream. A caller that needs to know more about a stream requests a
+// mark at its next operation.
 //
-// The calls about the program's own doings come from the hooks, after the driver's answer unless
-// they say otherwise.
+// The hooks report the program's own calls, after the driver's answer unless stated otherwise.
 class StreamClock final : public StreamOrder {
  public:
-  // What is known of the program's calls. All of it outlives the clock.
+  // What is known of the program's calls. Everything in it outlives the clock.
   struct Program {
     const Captures& captures;
     Gate& gate;
@@ -62,11 +62,11 @@ class StreamClock final : public StreamOrder {
 
   class Operation;
 
-  // Freed by a call that all work of the context comes before, and that the program may expect to
-  // wait for it.
+  // The ticket of a free by a call that comes after all work of the context, and that the program
+  // may expect to wait for that work.
   FreeTicket ticket_of_all(CUcontext context);
-  // Freed by a call that is in no stream's order, so the program is done with it. What came before
-  // its allocation on that stream may not be.
+  // The ticket of a free by a call outside any stream's order: the program is done with the memory,
+  // but work ordered before its allocation on that stream may still be running.
   FreeTicket ticket_of_allocation(StreamId allocated_on);
 
   bool is_before(const FreeTicket& freed, StreamId asker) const override;
@@ -80,55 +80,58 @@ class StreamClock final : public StreamOrder {
   bool follow(const FreeTicket& freed, StreamId asker) override;
   bool wait(const FreeTicket& freed, std::uint64_t until) override;
 
-  // It is known from here on, whatever is called in it.
+  // Tracks the context from now on, even before any call names it.
   void context_began(CUcontext context) { table_.everything_of(context); }
 
-  // Until the device has done everything that the context has been given. Polls, so that a kernel
-  // that waits for this very thread does not hold it for ever. False where it was not done by then,
-  // or cannot be asked, since a capture is live. The caller keeps the program from submitting.
+  // Waits until the device has completed everything that the context has been given. Polls, so a
+  // kernel that waits for the calling thread does not block it forever. Returns false if the work
+  // has not completed by `until`, or if a live capture rules out queries. The caller keeps the
+  // program from submitting.
   bool wait_for_all(CUcontext context, std::uint64_t until);
   bool wait_for_everything(std::uint64_t until);  // of all contexts
-  // The same at this moment.
+  // Whether that holds now.
   bool is_all_done(CUcontext context);
-  // Asks how far the streams are that have freed what is not known to be done. Waits for nothing.
+  // Queries the progress of streams with unfinished frees. Waits for nothing.
   void ask_about_frees(int device);
 
-  // Work of streams that are no longer there may run still. True where that cannot be told.
+  // Whether work of streams that have ended may still be running. True if that is unknown.
   bool ended_streams_run(CUcontext context);
 
-  // Until everything is done that was freed so far by streams of the device, or by others of the
-  // device's memory. True where some of it was not known to be before.
+  // Waits for all frees so far on the device's streams, and for other streams' frees of the
+  // device's memory. Returns true if any that finished was not known to be done before.
   bool wait_for_frees(int device, std::uint64_t until);
 
-  // Before the stream's work stops being ours to mark, since it is about to be captured.
+  // Marks the stream's pending frees. Call before the stream is captured, after which it takes no
+  // marks.
   void mark_pending(StreamName name);
-  // Before the driver ends it, since the next stream may have its handle at once.
+  // Call before the driver destroys the stream, since a new stream may reuse its handle
+  // immediately.
   void stream_ends(CUstream handle);
-  // Before the driver ends a context, and afterwards where it has not: it was refused, or was not
-  // the last release of a primary context.
+  // Call context_ends() before the driver destroys a context, and context_stays() afterwards if it
+  // was not destroyed: the call failed, or did not release the last reference to a primary context.
   void context_ends(CUcontext context) { table_.context_ends(context, true); }
   void context_stays(CUcontext context) { table_.context_ends(context, false); }
   void context_ended(CUcontext context) { table_.context_ended(context); }
 
-  // Before a wait of the program's: what will have been done after it.
+  // What will be done after a wait that the program is about to make. Call before the wait.
   Horizon horizon_of(StreamName name);
   Horizon horizon_of(CUcontext context);
 
-  // A place in the work of streams. Read before the driver is asked, since other threads go on:
-  // what they free meanwhile may lie behind what the driver then records or waits for.
+  // A point in the work of streams. Read it before the driver call: memory that other threads free
+  // during the call may come after what the driver records or waits for.
   using Place = EventPlaces::Place;
   Place place_on(StreamName name);
 
   EventPlaces& events() { return events_; }
-  // The driver has recorded it; `place` is from before it was asked.
+  // The driver has recorded the event; `place` was read before the call.
   void event_recorded(EventPlaces::Recording& recording, StreamName name, Place place);
-  // The driver has made the stream wait for it; `recorded` is from before it was asked.
+  // The driver has made the stream wait for the event; `recorded` was read before the call.
   void waited_for_by(StreamName name, CUevent event, const EventPlaces::Recorded& recorded);
-  // A query or wait said so of the event; `recorded` is from before it was asked. False where that
-  // told nothing of what was freed.
+  // A query or wait reported that the event completed; `recorded` was read before the call. Returns
+  // false if that proved nothing about freed memory.
   bool is_reached(CUevent event, const EventPlaces::Recorded& recorded, StreamTable::Told told);
 
-  // By us, for the program, on a stream of whatever kind.
+  // cuvmm submitted work for the program, on a stream of any kind.
   void work_was_submitted() { program_.legacy.anything_submitted(); }
 
   class PlacedOperations;
@@ -153,9 +156,9 @@ class StreamClock final : public StreamOrder {
   void record_own_mark(StreamState& state);
   bool record_on(StreamState& state, CUstream handle, Mark& mark);
   void mark_all(StreamState& all);
-  void leave_behind(const StreamState& stream);
-  enum class Zeal : std::uint8_t { Sparing, Full };
-  void poll(StreamState& state, Zeal zeal);
+  void record_final_event(const StreamState& stream);
+  enum class PollEffort : std::uint8_t { Sparing, Full };
+  void poll(StreamState& state, PollEffort zeal);
   void retire(StreamState& state, Mark& mark);
   void ask_whether_idle(StreamState& state);
   static CUevent pin(StreamState& state, CUevent event);
@@ -170,12 +173,12 @@ class StreamClock final : public StreamOrder {
   const Program program_;
   StreamTable table_;
   std::atomic<bool> is_short_{false};
-  std::atomic<std::uint64_t> freeing_streams_{0};  // that ever freed
-  EventPlaces events_;  // its locks are never held while the table's own is
+  std::atomic<std::uint64_t> freeing_streams_{0};  // streams that have ever freed
+  EventPlaces events_;                             // never take its locks while holding the table's
 };
 
-// The operations of ours that a stream has been given by now. They may be behind the legacy stream,
-// where the driver does not look when it is asked about their stream.
+// The cuvmm operations that a stream has been given so far. They may be waiting for the legacy
+// stream, which the driver does not consider when the program queries their stream.
 class StreamClock::PlacedOperations {
  public:
   PlacedOperations(StreamClock& clock, StreamName name);
@@ -183,7 +186,7 @@ class StreamClock::PlacedOperations {
   PlacedOperations(const PlacedOperations&) = delete;
   PlacedOperations& operator=(const PlacedOperations&) = delete;
 
-  // After the driver has said that the stream is done.
+  // Call after the driver reports the stream as done.
   bool are_done() const;
   CUresult wait() const;
 
@@ -193,9 +196,9 @@ class StreamClock::PlacedOperations {
   CUevent event_ = nullptr;
 };
 
-// One stream-ordered allocation or free that we serve, from before the memory changes hands. It is
-// an operation of its stream, as the driver's own would be: what its stream's synchronization waits
-// for natively, it waits for here.
+// One stream-ordered allocation or free that cuvmm serves. Lives from before the memory changes
+// hands. It is an operation of its stream, as the driver's own would be: it waits for whatever the
+// stream's synchronization would wait for natively.
 class StreamClock::Operation {
  public:
   enum class Kind : std::uint8_t { Allocation, Free };
@@ -204,24 +207,25 @@ class StreamClock::Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  // Of a free. Else the driver's reason why the stream does not take it: nothing may be done then.
+  // For a free: the driver's error if the stream cannot take it. On error, change nothing.
   CUresult answer() const { return answer_; }
-  // The memory is freed now. Once.
+  // The memory is freed now. Call once.
   FreeTicket freed();
-  // Memory was found that other streams' work still uses, ahead of this stream. Else the driver's
-  // reason why the stream cannot take the allocation.
+  // The granted memory is still used by other streams' work, which must run before this stream's.
+  // Returns the driver's error if the stream cannot take the allocation.
   CUresult granted_behind_others();
 
  private:
-  CUresult stand_as_barrier();
+  CUresult record_barrier();
 
   StreamClock& clock_;
   StreamState& stream_;
   std::uint64_t epoch_ = 0;
-  bool is_ahead_of_barrier_ = false;  // one is missing, for a free or for memory behind others
+  // A barrier is missing, for a free or for memory used by others.
+  bool is_ahead_of_barrier_ = false;
   CUresult answer_ = CUDA_SUCCESS;
-  CUevent event_ = nullptr;   // that was recorded for it
-  std::uint64_t before_ = 0;  // the last free on the stream before the event
+  CUevent event_ = nullptr;   // recorded for this operation
+  std::uint64_t before_ = 0;  // the stream's last free before the event
   bool is_barrier_ = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of ours in the streams' work: where they are recorded, and what their queries tell.
+// cuvmm's events in the streams' work: where they are recorded, and what their queries reveal.
 #include <algorithm>
 #include <mutex>
 
@@ -8,7 +8,7 @@
 
 namespace cuvmm {
 
-// On `handle`, with an event of `owner`, in whose context the caller is.
+// Records an event of `owner` on `handle`. The caller has made the owner's context current.
 CUresult StreamClock::record_event(StreamState& owner, CUstream handle, CUevent& event) {
   CUevent taken = take_event(owner);
   if (taken == nullptr) {
@@ -31,10 +31,10 @@ CUresult StreamClock::record_operation(StreamState& stream, CUevent& event) {
   return record_event(stream, stream.handle, event);
 }
 
-// A capture would be broken by an event on one of its streams, and a captured blocking stream by
-// one on the legacy stream.
+// An event on one of its streams would break a capture, and so would an event on the legacy stream
+// if a blocking stream is captured.
 bool StreamClock::record_on(StreamState& state, CUstream handle, Mark& mark) {
-  const Captures::HeldOff held_off{program_.captures};
+  const Captures::CaptureBlock held_off{program_.captures};
   if (!held_off.none_lives() && (handle == CU_STREAM_LEGACY || is_capturing(handle))) return false;
   CUevent event = nullptr;
   if (record_event(state, handle, event) != CUDA_SUCCESS) return false;
@@ -59,8 +59,8 @@ void StreamClock::give_back_event(StreamState& state, CUevent event) {
   state.spare_events.push_back(event);
 }
 
-// A stream that is never asked about keeps no more than so many. Where there are too many, what
-// every second one says is left to the next: it is known later.
+// Caps the marks of a stream that is never queried. Above the cap, drops every second mark: the
+// mark after it covers the same frees, but completes later.
 void StreamClock::add_mark(StreamState& state, Mark mark) {
   constexpr std::size_t most_marks = 64;
   bool is_full = false;
@@ -72,7 +72,7 @@ void StreamClock::add_mark(StreamState& state, Mark mark) {
     is_full = state.marks.size() > most_marks;
   }
   if (!is_full) return;
-  poll(state, Zeal::Full);
+  poll(state, PollEffort::Full);
   const Holding holding{state.lock};
   if (state.marks.size() <= most_marks) return;
   const auto last_barrier = std::find_if(state.marks.rbegin(), state.marks.rend(),
@@ -92,7 +92,7 @@ void StreamClock::add_mark(StreamState& state, Mark mark) {
   state.marks = std::move(kept);
 }
 
-// Under the state's lock. An event that another thread names to the driver is not used again yet.
+// Under the state's lock. An event that another thread is passing to the driver is not reused yet.
 void StreamClock::retire(StreamState& state, Mark& mark) {
   for (CUevent event : mark.events) {
     if (std::find(state.pinned_events.begin(), state.pinned_events.end(), event) !=
@@ -123,14 +123,14 @@ void StreamClock::record_own_mark(StreamState& state) {
   }
 }
 
-void StreamClock::poll(StreamState& state, Zeal zeal) {
+void StreamClock::poll(StreamState& state, PollEffort zeal) {
   constexpr int patient_polls = 4;
   constexpr int seldom = 8;
   const StreamTable::Staying staying{table_};
   if (state.context_ends.load()) return;
   const Holding holding{state.lock};
   if (state.marks.empty()) return;
-  if (zeal == Zeal::Sparing && state.fruitless_polls++ >= patient_polls &&
+  if (zeal == PollEffort::Sparing && state.fruitless_polls++ >= patient_polls &&
       state.fruitless_polls % seldom != 0) {
     return;
   }
@@ -154,8 +154,8 @@ void StreamClock::poll(StreamState& state, Zeal zeal) {
                           std::memory_order_release);
 }
 
-// On the legacy stream only where it stands for itself. Else its work is not marked, and a thread
-// that lacks memory asks whether all of it is done.
+// Records on the legacy stream only if that delays no other stream. Otherwise the context gets no
+// mark, and a thread that lacks memory asks whether all of its work is done.
 void StreamClock::mark_all(StreamState& all) {
   const StreamTable::Staying staying{table_};
   const InContext in_context{driver_, all.context};
@@ -185,17 +185,17 @@ void StreamClock::mark_pending(StreamName name) {
   }
 }
 
-// The work that a stream leaves behind belongs to all the work of its context, and nobody finds the
-// stream any more. Also for what is freed from now on only.
-void StreamClock::leave_behind(const StreamState& stream) {
+// Adds the stream's remaining work to that of its context, since the stream can no longer be looked
+// up. Needed even if nothing is pending now: later frees depend on that work.
+void StreamClock::record_final_event(const StreamState& stream) {
   StreamState& all = table_.everything_of(stream.context);
   const InContext in_context{driver_, stream.context};
   if (!in_context.ok()) return;
   const RelaxedCapture relaxed{driver_};
-  // What was captured does not run, and to ask for it would end the capture.
+  // Captured work does not run, and an event record would end the capture.
   if (is_capturing(stream.handle)) return;
   {
-    // Else they would be as many as streams ever ended where nobody asks for a mark.
+    // Otherwise these events would accumulate, one for each ended stream, if no mark is requested.
     const Holding holding{all.lock};
     const auto is_over = [&](CUevent event) {
       if (driver_.cuEventQuery(event) != CUDA_SUCCESS) return false;
@@ -223,15 +223,15 @@ void StreamClock::stream_ends(CUstream handle) {
     if (in_context.ok() && record_on(*state, handle, last)) {
       add_mark(*state, std::move(last));
     } else if (driver_.cuStreamSynchronize(handle) == CUDA_SUCCESS) {
-      // Where no event can be had, nobody could know later when its work is done.
+      // Without an event, nothing could tell later when its work is done.
       state->advance(last_tick);
     }
   }
-  leave_behind(*state);
+  record_final_event(*state);
   table_.stream_ended(handle);
 }
 
-// Under the state's lock.
+// The caller holds the state's lock.
 CUevent StreamClock::pin(StreamState& state, CUevent event) {
   state.pinned_events.push_back(event);
   return event;

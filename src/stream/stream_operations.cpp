@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our allocations and frees as operations of their streams, and what stands for them there.
+// cuvmm's allocations and frees as operations of their streams, and the events that represent them.
 #include <algorithm>
 #include <mutex>
 
@@ -10,9 +10,9 @@ namespace cuvmm {
 
 using Operation = StreamClock::Operation;
 
-// An operation that natively waits for work of other streams without any event of the program's
-// does so by the legacy rule. A free always does. An allocation does where its memory is behind
-// that work; memory that nothing uses any more may be had at once.
+// If an operation natively waits for other streams' work without an event of the program's, the
+// legacy rule is the reason. A free always waits this way. An allocation waits only if its memory
+// is still used by that work; unused memory is available at once.
 Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind)
     : clock_(clock), stream_(stream) {
   if (clock_.has_other_side(stream_, epoch_)) {
@@ -23,9 +23,9 @@ Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind)
   if (kind == Kind::Allocation) return;
   before_ = stream_.tick.load(std::memory_order_acquire);
   if (is_ahead_of_barrier_) {
-    answer_ = stand_as_barrier();
+    answer_ = record_barrier();
   } else if (clock_.leaves_mark(stream_)) {
-    clock_.record_operation(stream_, event_);  // may be missing
+    clock_.record_operation(stream_, event_);  // the mark is optional
   }
 }
 
@@ -40,7 +40,7 @@ Operation::~Operation() {
   }
 }
 
-CUresult Operation::stand_as_barrier() {
+CUresult Operation::record_barrier() {
   const CUresult answer = clock_.record_operation(stream_, event_);
   if (answer != CUDA_SUCCESS) return answer;
   is_barrier_ = true;
@@ -48,8 +48,8 @@ CUresult Operation::stand_as_barrier() {
   return CUDA_SUCCESS;
 }
 
-// The event is behind every free up to `before_`, and behind this one if nobody else freed on the
-// stream meanwhile.
+// The event comes after every free up to `before_`, and after this one if no other thread freed on
+// the stream in between.
 FreeTicket Operation::freed() {
   const FreeTicket ticket = stream_.ticket();
   if (ticket.tick == 1) clock_.freeing_streams_.fetch_add(1, std::memory_order_relaxed);
@@ -69,10 +69,10 @@ FreeTicket Operation::freed() {
 CUresult Operation::granted_behind_others() {
   if (!is_ahead_of_barrier_) return CUDA_SUCCESS;
   before_ = stream_.tick.load(std::memory_order_acquire);
-  return stand_as_barrier();
+  return record_barrier();
 }
 
-// Whether the legacy rule may order the stream behind anything, and the epoch of what that is.
+// Whether the legacy rule may order the stream after other work, and the epoch of that work.
 bool StreamClock::has_other_side(const StreamState& stream, std::uint64_t& epoch) {
   if (stream.kind == StreamKind::NonBlocking) return false;
   if (stream.kind != StreamKind::Legacy) {
@@ -84,7 +84,7 @@ bool StreamClock::has_other_side(const StreamState& stream, std::uint64_t& epoch
   return true;
 }
 
-// The stream's coming work is behind what the other side was given before, whatever we do.
+// The stream's future work comes after the other side's earlier work in any case.
 void StreamClock::learn_other_side(StreamState& stream, std::uint64_t epoch) {
   if (program_.sees_everything() && stream.learnt_epoch.load(std::memory_order_acquire) == epoch) {
     return;
@@ -93,7 +93,7 @@ void StreamClock::learn_other_side(StreamState& stream, std::uint64_t epoch) {
   stream.learnt_epoch.store(epoch, std::memory_order_release);
 }
 
-// The last barrier is behind all others.
+// The last barrier comes after all others.
 StreamClock::PlacedOperations::PlacedOperations(StreamClock& clock, StreamName name)
     : clock_(clock), stream_(clock.table_.find(name)) {
   if (stream_ == nullptr || !stream_->has_barrier.load(std::memory_order_acquire)) return;

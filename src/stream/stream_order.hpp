@@ -6,41 +6,41 @@
 
 namespace cuvmm {
 
-// What is known of how the streams' work is ordered (docs/stream_order.md). Everything may be
-// called from any thread.
+// Answers questions about the order of streams' work (docs/stream_order.md). All functions are
+// thread-safe.
 class StreamOrder {
  public:
   virtual ~StreamOrder() = default;
 
-  // The work that `asker` has been given, and all that it is given from now on, runs after
-  // everything that came before the free. Never calls the driver.
+  // True if all work of `asker`, past and future, runs after everything that came before the free.
+  // Never calls the driver.
   virtual bool is_before(const FreeTicket& freed, StreamId asker) const = 0;
 
-  // The device has done all of it, as far as is known: the memory may be used by anybody, and
-  // unmapped. Never calls the driver.
+  // True if the device is known to have completed everything before the free: any stream may use
+  // the memory, and it may be unmapped. Never calls the driver.
   virtual bool is_done(const FreeTicket& freed) const = 0;
 
-  // The same, as far as a pool that asks may act on it: the memory may be given to any stream.
+  // The same, within the reuse policy of the pool that asks: any stream may be given the memory.
   virtual bool is_free_for_anyone(const FreeTicket& freed) const { return is_done(freed); }
   // The program itself has waited for it.
   virtual bool was_waited_for(const FreeTicket& freed) const { return is_done(freed); }
 
-  // The legacy rule alone may order `asker` behind that free.
+  // Whether only the legacy rule might order `asker` after that free.
   virtual bool is_across_barrier(const FreeTicket& freed, StreamId asker) const {
     static_cast<void>(freed);
     static_cast<void>(asker);
     return false;
   }
 
-  // Asks how far the device has come with what was freed on `stream`. Never waits, whatever the
-  // stream is doing, so locks may be held.
+  // Queries how far the device has come with the memory freed on `stream`. Never waits, whatever
+  // the stream is doing, so callers may hold locks.
   virtual void look(StreamId stream) = 0;
 
   // The same for memory that is to be evicted, regardless of who may reuse it.
-  virtual void look_before_leaving(StreamId stream) { look(stream); }
+  virtual void poll_for_eviction(StreamId stream) { look(stream); }
 
-  // What the calling thread's operation on `asker` makes known of what was freed there before. May
-  // wait as any submission to the stream may, so no lock is held.
+  // Marks the earlier frees on `asker`, using the calling thread's operation on that stream. May
+  // wait as any submission to the stream may, so callers hold no lock.
   virtual void mark_own(StreamId asker) { static_cast<void>(asker); }
 
   // Whether follow() can order `asker` behind that free. Never calls the driver.
@@ -49,18 +49,18 @@ class StreamOrder {
     static_cast<void>(asker);
     return false;
   }
-  // Makes `asker`, on which the calling thread allocates, wait for that free and for nothing that
-  // was submitted after it. False where that cannot be. No lock is held.
+  // Makes `asker`, on which the calling thread allocates, wait for that free and for nothing
+  // submitted after it. Returns false if that is impossible. Callers hold no lock.
   virtual bool follow(const FreeTicket& freed, StreamId asker) {
     static_cast<void>(freed);
     static_cast<void>(asker);
     return false;
   }
 
-  // Memory has run short: from now on frees leave what can_follow() needs.
+  // Memory has run short: from now on, frees leave the marks that can_follow() needs.
   virtual void memory_is_short() {}
 
-  // Until is_done(freed), or until now_ns() is `until`. False where it was not done by then.
+  // Waits until is_done(freed) or until now_ns() reaches `until`. Returns false on timeout.
   virtual bool wait(const FreeTicket& freed, std::uint64_t until) = 0;
 };
 

@@ -12,30 +12,30 @@
 namespace cuvmm {
 
 enum class StreamKind : std::uint8_t {
-  Blocking,     // waits for the legacy stream, and that one for it
-  NonBlocking,  // ordered with nothing but itself
+  Blocking,     // waits for the legacy stream, and the reverse
+  NonBlocking,  // ordered only with itself
   Legacy,       // a context's default stream
-  PerThread,    // a thread's default stream; blocking
-  Everything,   // not a stream: all the work that a context has been given
+  PerThread,    // a thread's default stream; it is blocking
+  Everything,   // not a stream: all work that a context has been given
 };
 
-// A place in a stream's work. Once the events have happened, all that was freed up to the tick is
-// done.
+// A point in a stream's work. Once its events have completed, every free up to the tick is done.
 struct Mark {
   std::uint64_t tick = 0;
   std::vector<CUevent> events;
-  // Nothing that was submitted after the free of that very tick is before the events, so another
-  // stream may wait for them. Else they may only be queried.
+  // Nothing submitted after the free with exactly this tick comes before the events, so another
+  // stream may wait for them. Inexact marks may only be queried.
   bool is_exact = false;
-  // Behind what the stream waits for by the legacy rule alone. The driver does not count an event
-  // as work of the stream, so a synchronization or query of the stream covers it.
+  // The event stands for work that the stream waits for by the legacy rule alone. The driver does
+  // not count an event as work of its stream, so synchronizations and queries of the stream check
+  // it too.
   bool is_barrier = false;
 };
 
-// Covers every free on the stream, also those to come: the stream has ended.
+// Covers every free on the stream, future ones included: the stream has ended.
 inline constexpr std::uint64_t last_tick = ~std::uint64_t{0} >> 1;
 
-// What is known of one stream. Lives on, as a record, when the stream is gone.
+// Everything known about one stream. The record outlives the stream.
 struct StreamState {
   StreamId id = no_stream;
   CUcontext context = nullptr;
@@ -44,31 +44,31 @@ struct StreamState {
   int device = 0;
   std::uint64_t thread = 0;  // of a PerThread stream
 
-  std::atomic<std::uint64_t> tick{0};  // of the last free
-  std::atomic<std::uint64_t> done{0};  // the last free that the device has passed, as far as known
-  std::atomic<std::uint64_t> waited_for{0};  // the last that the program itself has waited for
+  std::atomic<std::uint64_t> tick{0};        // of the last free
+  std::atomic<std::uint64_t> done{0};        // the last free known to be passed by the device
+  std::atomic<std::uint64_t> waited_for{0};  // the last free that the program itself has waited for
   std::atomic<bool> ended{false};
-  std::atomic<bool> context_ends{false};  // and with it all of its handles and events
+  std::atomic<bool> context_ends{false};  // its handles and events end with it
   std::atomic<bool> knows_others{false};  // whether `known` holds anything
-  // Epochs of the other side of the legacy barrier: up to which its frees are known to be before
-  // this stream's coming work, and up to which a barrier stands in this stream for them.
+  // Epochs of the other side of the legacy barrier. The stream's future work is known to come after
+  // that side's frees up to learnt_epoch; a barrier mark in this stream covers barrier_epoch.
   std::atomic<std::uint64_t> learnt_epoch{0};
   std::atomic<std::uint64_t> barrier_epoch{0};
   std::atomic<bool> has_barrier{false};  // whether one of `marks` is a barrier
   // A bit for each other device whose memory was freed on it.
   std::atomic<std::uint64_t> other_devices{0};
-  // So many of the next frees leave a mark, since somebody has asked how far the stream is.
+  // This many of the next frees leave a mark, because a caller asked for the stream's progress.
   std::atomic<int> marks_wanted{0};
   std::atomic<bool> has_marks{false};  // whether `marks` holds any
 
-  Lock lock{LockOrder::StreamOrder};  // guards what follows
-  std::deque<Mark> marks;             // not known to have happened, in order
+  Lock lock{LockOrder::StreamOrder};  // guards the members below
+  std::deque<Mark> marks;             // not known to have completed, in order
   std::vector<CUevent> spare_events;
-  std::vector<CUevent> pinned_events;   // of marks: a thread is about to name them to the driver
+  std::vector<CUevent> pinned_events;   // of marks: a thread is about to pass them to the driver
   std::vector<CUevent> retired_events;  // pinned ones whose marks are gone
   int fruitless_polls = 0;              // in a row
-  std::vector<CUevent> left_behind;     // of Everything: by streams that ended, for the next mark
-  // What its coming work waits for: the last free of each other stream that is before it.
+  std::vector<CUevent> left_behind;     // of Everything: by ended streams, for the next mark
+  // What the stream's future work waits for: the last free of each other stream ordered before it.
   std::vector<FreeTicket> known;
 
   bool is_blocking() const { return kind == StreamKind::Blocking || kind == StreamKind::PerThread; }
@@ -87,7 +87,7 @@ struct StreamState {
     return of == device || (other_devices.load(std::memory_order_relaxed) & bit_of(of)) != 0;
   }
 
-  // All that was freed up to `at` is done.
+  // Everything freed up to `at` is done.
   void advance(std::uint64_t at) { raise(done, at); }
   void has_been_waited_for(std::uint64_t at) { raise(waited_for, at); }
 
@@ -100,8 +100,7 @@ struct StreamState {
   }
 };
 
-// Legacy and blocking streams of one context wait for each other: work of the one for what the
-// other was given before.
+// The legacy stream and the blocking streams of one context wait for each other's earlier work.
 inline bool waits_for(const StreamState& later, const StreamState& earlier) {
   if (later.context != earlier.context) return false;
   return (later.kind == StreamKind::Legacy && earlier.is_blocking()) ||

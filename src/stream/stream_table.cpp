@@ -17,7 +17,7 @@ constexpr CUstream everything = nullptr;
 
 }  // namespace
 
-// What this thread named last. Plain data, so that it needs no making and no unmaking.
+// The stream that this thread named last. Plain data, so it needs no construction or destruction.
 struct StreamTable::Recent {
   const StreamTable* table;
   std::uint64_t change;
@@ -85,7 +85,7 @@ StreamState* StreamTable::learn(const Key& key, StreamName name, CUcontext curre
     if (kind == StreamKind::PerThread) ThreadEnds::watch_this_thread();
     return &add(key, current, key.handle, kind);
   }
-  // To ask a stream that captures for its flags breaks its capture.
+  // Querying the flags of a capturing stream breaks its capture.
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (driver_.cuStreamIsCapturing(name.handle, &status) != CUDA_SUCCESS) return nullptr;
   if (status != CU_STREAM_CAPTURE_STATUS_NONE) return nullptr;
@@ -109,7 +109,7 @@ StreamState& StreamTable::everything_of(CUcontext context) {
 
 std::vector<StreamState*> StreamTable::everything_of_all() {
   std::vector<StreamState*> known;
-  std::vector<CUcontext> others;  // that were there before us
+  std::vector<CUcontext> others;  // from before cuvmm started
   {
     const Reading reading{lock_};
     for (const auto& [key, state] : by_key_) {
@@ -133,7 +133,7 @@ StreamState& StreamTable::add(const Key& key, CUcontext context, CUstream handle
   if (legacy_ != nullptr && is_blocking) legacy_->blocking_stream_exists();
   const Writing writing{lock_};
   const auto found = by_key_.find(key);
-  if (found != by_key_.end()) return *found->second;  // another thread was faster
+  if (found != by_key_.end()) return *found->second;  // another thread added it first
   StreamState& state = unused_record();
   state.id = ++last_id_;
   state.context = context;
@@ -161,7 +161,7 @@ void StreamTable::drop_events_of(StreamState& state) {
   state.left_behind.clear();
 }
 
-// They went with their context, and others may have their handles.
+// The events ended with their context, and their handles may have been reused.
 void StreamTable::forget_events_of(StreamState& state) {
   const Holding holding{state.lock};
   state.marks.clear();
@@ -179,11 +179,11 @@ void StreamTable::drop_events() {
   for (const auto& state : all_) drop_events_of(*state);
 }
 
-// Moves the events to the record that stands for the whole context, where any of its streams may
-// take them. They are not destroyed: while a cuMemFree waits in another thread, that would wait for
-// it, and this thread may be the one that lets its work go on. False if a thread is about to name
-// one of them to the driver, or nobody stands for the context.
-bool StreamTable::hand_on_events(StreamState& state) {
+// Moves the events to the context's record, from which any of its streams may take them. They are
+// not destroyed: cuEventDestroy would wait while another thread waits in cuMemFree, and this thread
+// may be the one that lets that work proceed. Returns false if a thread is about to pass one of
+// them to the driver, or if the context has no record.
+bool StreamTable::transfer_events_to_context(StreamState& state) {
   std::vector<CUevent> events;
   const auto found = by_key_.find(Key{state.context, everything, 0});
   {
@@ -206,11 +206,12 @@ bool StreamTable::hand_on_events(StreamState& state) {
   return true;
 }
 
-// A record whose stream ended long ago, so that nobody still works on it, else a new one.
+// Reuses the record of a stream that ended long ago, so that no thread still works on it; otherwise
+// adds one.
 StreamState& StreamTable::unused_record() {
   constexpr std::size_t left_alone = 256;
   if (ended_.size() > left_alone && !ended_.front()->has_unfinished() &&
-      hand_on_events(*ended_.front())) {
+      transfer_events_to_context(*ended_.front())) {
     StreamState& state = *ended_.front();
     ended_.pop_front();
     by_id_.erase(state.id);
@@ -272,7 +273,8 @@ std::vector<StreamState*> StreamTable::of_context(CUcontext context) const {
   return streams;
 }
 
-// What was gathered while a stream came or went counts for the number from before, so not again.
+// If a stream was added or ended during the gathering, the result is stored under the old number
+// and so not used again.
 const StreamTable::Gathered& StreamTable::gathered_of(CUcontext context) const {
   const std::uint64_t change = changes_.load(std::memory_order_acquire);
   Gathered& here = gathered_;
@@ -308,7 +310,7 @@ std::vector<FreeTicket> StreamTable::ended_of(CUcontext context) const {
 
 void StreamTable::note_done(const std::vector<FreeTicket>& places, Told told) const {
   if (places.empty()) return;
-  const Reading reading{lock_};  // no record is given to another stream meanwhile
+  const Reading reading{lock_};  // no record is reused while this lock is held
   for (const FreeTicket& place : places) {
     const auto found = by_id_.find(place.stream);
     if (found == by_id_.end()) continue;
@@ -317,7 +319,7 @@ void StreamTable::note_done(const std::vector<FreeTicket>& places, Told told) co
   }
 }
 
-// Who waits for its last frees still finds it.
+// The record stays findable for threads that wait for its last frees.
 void StreamTable::end(StreamState& state) {
   if (state.has_unfinished()) some_ended_unfinished_.store(true, std::memory_order_release);
   state.ended.store(true, std::memory_order_release);
@@ -334,7 +336,7 @@ void StreamTable::stream_ended(CUstream handle) {
   note_change();
 }
 
-// What it freed has left marks, each with its free, which tell how far its work is.
+// Each of its frees has left a mark, which tells how far its work is.
 void StreamTable::thread_ended(std::uint64_t thread) {
   const Writing ending{ends_};
   const Writing writing{lock_};

@@ -13,8 +13,8 @@
 
 namespace cuvmm {
 
-// A stream as a call names it: NULL, 1 and 2 mean the legacy or the calling thread's own stream of
-// the current context.
+// A stream as a call names it. NULL, 1 and 2 stand for the legacy stream or the calling thread's
+// default stream in the current context.
 struct StreamName {
   CUstream handle = nullptr;
   bool null_is_per_thread = false;
@@ -26,37 +26,37 @@ struct StreamName {
     return handle == CU_STREAM_LEGACY || (handle == nullptr && !null_is_per_thread);
   }
   bool is_default() const { return is_per_thread() || is_legacy(); }
-  // What every function of the driver takes for it, in either flavour.
+  // The handle that every driver function accepts for it, in either API flavour.
   CUstream explicit_handle() const {
     return is_per_thread() ? CU_STREAM_PER_THREAD : is_legacy() ? CU_STREAM_LEGACY : handle;
   }
 };
 
-// The streams of the process. Each is learnt of when it is made or first named.
+// The streams of the process. Each is added when it is created or first named.
 class StreamTable {
  public:
-  // `legacy`: learns of the first blocking stream; outlives the table.
+  // `legacy` is notified of the first blocking stream. It must outlive the table.
   explicit StreamTable(const Driver& driver, LegacyBarrier* legacy = nullptr);
   ~StreamTable();
   StreamTable(const StreamTable&) = delete;
   StreamTable& operator=(const StreamTable&) = delete;
 
-  // nullptr where the driver does not know the stream, or no context is current.
+  // Returns nullptr if the driver does not know the stream, or if no context is current.
   StreamState* find(StreamName name);
-  // The same without asking the driver: nullptr where nobody has named it yet. Not for a thread's
-  // default stream.
+  // The same without asking the driver: nullptr if no call has named the stream yet. Not for a
+  // thread's default stream.
   StreamState* known(StreamName name) const;
-  // Stands for all the work of a context that is alive.
+  // Represents all the work of a live context.
   StreamState& everything_of(CUcontext context);
-  // Of each context that is known.
+  // One for each known context.
   std::vector<StreamState*> everything_of_all();
 
-  // A stream that is gone may be asked for; nullptr where its record serves another by now, so all
-  // that it freed is done.
+  // Also finds streams that have ended. Returns nullptr if the record has been reused, which means
+  // that everything the stream freed is done.
   StreamState* by_id(StreamId id) const;
-  // Live streams of a context, `Everything` among them.
+  // The live streams of a context, including its `Everything`.
   std::vector<StreamState*> of_context(CUcontext context) const;
-  // The same for what every call may do: only reads, while no stream comes or goes.
+  // The same for hot paths: only reads, unless a stream has been added or ended.
   template <class Visit>
   void for_each_of(CUcontext context, Visit&& visit) const {
     const Gathered& here = gathered_of(context);
@@ -67,24 +67,23 @@ class StreamTable {
     }
   }
 
-  // The last frees, where not known to be done, of those that have ended.
+  // The last unfinished frees of streams that have ended.
   std::vector<FreeTicket> ended_of(CUcontext context) const;
 
-  // All that was freed up to these places is done. Nothing is noted of streams whose records serve
-  // others by now.
-  enum class Told : std::uint8_t { ByTheDevice, ByAWait };  // the program's own, that is
+  // Everything freed up to these places is done. Ignores streams whose records have been reused.
+  enum class Told : std::uint8_t { ByTheDevice, ByAWait };  // the program's own wait
   void note_done(const std::vector<FreeTicket>& places, Told told) const;
 
-  // Live ones that any stream is known of.
+  // Live contexts with at least one known stream.
   std::vector<CUcontext> contexts() const;
 
-  // Those of the device, and others that have freed memory of it, with frees that are not known to
-  // be done; ended ones too.
+  // Streams with unfinished frees that belong to the device or have freed its memory, including
+  // streams that have ended.
   std::vector<StreamState*> with_unfinished(int device) const;
 
-  // While somebody holds one no stream ends that has not `ended` yet, and no context whose streams
-  // do not say so, so that another thread's can be named to the driver: to one that is gone it
-  // would write.
+  // While one is held, no stream ends unless it already has `ended` set, and no context ends unless
+  // its streams have `context_ends` set. This makes it safe to pass another thread's stream to the
+  // driver, which would write to a destroyed stream.
   class Staying {
    public:
     explicit Staying(const StreamTable& table) : reading_(table.ends_) {}
@@ -92,17 +91,17 @@ class StreamTable {
    private:
     const Reading reading_;
   };
-  // Before the driver ends it.
+  // Call before the driver destroys the stream.
   void stream_ended(CUstream handle);
-  // Before the driver ends a context, and afterwards where it has not.
+  // Call before the driver destroys a context, and again with `ends` false if it does not.
   void context_ends(CUcontext context, bool ends);
   void context_ended(CUcontext context);
-  // The thread's own streams are never used again.
+  // The thread's default streams are never used again.
   void thread_ended(std::uint64_t thread);
 
-  // One that streams of the context which ended have left; nullptr if there is none.
+  // An event left by the context's ended streams; nullptr if there is none.
   CUevent spare_event_of(CUcontext context);
-  // Gives back all events that mark places in the streams' work.
+  // Destroys all events that mark places in the streams' work.
   void drop_events();
 
  private:
@@ -116,20 +115,20 @@ class StreamTable {
     std::size_t operator()(const Key& key) const noexcept;
   };
   struct Recent;
-  // The streams of the context that this thread asked about last. Plain data, as Recent is.
+  // The streams of the context that this thread last asked about. Plain data, like Recent.
   struct Gathered {
     static constexpr std::size_t most = 16;
     const StreamTable* table;
     std::uint64_t change;
     CUcontext context;
     std::size_t count;
-    bool fit;  // all of them
+    bool fit;  // whether it holds all of them
     StreamState* streams[most];
   };
 
   StreamState* learn(const Key& key, StreamName name, CUcontext current);
   StreamState& add(const Key& key, CUcontext context, CUstream handle, StreamKind kind);
-  bool hand_on_events(StreamState& state);
+  bool transfer_events_to_context(StreamState& state);
   StreamState& unused_record();
   void end(StreamState& state);
   void drop_events_of(StreamState& state);
@@ -139,7 +138,7 @@ class StreamTable {
 
   static thread_local Recent recent_;
   static thread_local Gathered gathered_;
-  // What threads remember is worth nothing once a stream has come or gone.
+  // Invalidates the threads' cached lookups, after a stream was added or ended.
   static void note_change() { changes_.fetch_add(1, std::memory_order_acq_rel); }
   struct alignas(64) Changes : std::atomic<std::uint64_t> {
     using atomic::atomic;
@@ -149,12 +148,12 @@ class StreamTable {
   const Driver& driver_;
   LegacyBarrier* const legacy_;
   mutable SharedLock ends_{LockOrder::StreamEnds};
-  mutable SharedLock lock_{LockOrder::Streams};  // guards what follows
+  mutable SharedLock lock_{LockOrder::Streams};  // guards the members below
   std::unordered_map<Key, StreamState*, KeyHash> by_key_;
   std::unordered_map<StreamId, StreamState*> by_id_;
-  std::vector<std::unique_ptr<StreamState>> all_;  // never taken away from: readers hold no lock
-  std::deque<StreamState*> ended_;                 // in the order in which they ended
-  mutable std::atomic<bool> some_ended_unfinished_{false};  // as far as anybody has looked
+  std::vector<std::unique_ptr<StreamState>> all_;           // never shrinks: readers hold no lock
+  std::deque<StreamState*> ended_;                          // in the order in which they ended
+  mutable std::atomic<bool> some_ended_unfinished_{false};  // as of the last check
   StreamId last_id_ = no_stream;
 };
 

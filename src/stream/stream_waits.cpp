@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for streams and asking whether they have run dry: under pressure, and to stop the
-// program.
+// Waiting for streams and checking whether they are idle, under pressure and to stop the program.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 namespace cuvmm {
 namespace {
 
-// Polling costs little while the wait is short, and leaves the processor alone while it is long.
+// Short waits poll often; long waits back off and leave the processor alone.
 class Patience {
  public:
   void rest() {
@@ -39,8 +38,8 @@ bool StreamClock::is_idle(CUstream handle) const {
   return driver_.cuStreamQuery(handle) == CUDA_SUCCESS;
 }
 
-// To query a stream waits while another thread is held up in a launch on it (measured). So it is
-// done only while nobody is in the middle of one, and not at all where somebody is.
+// Querying a stream blocks while another thread is stuck in a launch on it (measured). So this
+// queries only with the gate closed and no thread inside a launch, and otherwise gives up.
 void StreamClock::ask_whether_idle(StreamState& state) {
   if (state.ended.load()) return;
   if (state.kind == StreamKind::Everything) {
@@ -50,11 +49,11 @@ void StreamClock::ask_whether_idle(StreamState& state) {
     return;
   }
   {
-    // The events of marks will tell. What a barrier stands for, the driver does not count either.
+    // The marks' events tell more: the driver's answer does not cover a barrier mark's work.
     const Holding holding{state.lock};
     if (!state.marks.empty()) return;
   }
-  // The legacy stream answers for other threads' own streams too.
+  // The legacy stream also answers for other threads' default streams.
   const bool is_others =
       state.kind == StreamKind::PerThread && state.thread != PerThreadUse::this_thread();
   const CUstream handle = is_others ? CU_STREAM_LEGACY : state.handle;
@@ -63,7 +62,7 @@ void StreamClock::ask_whether_idle(StreamState& state) {
     const StreamTable::Staying staying{table_};
     const InContext in_context{driver_, state.context};
     const RelaxedCapture relaxed{driver_};
-    const Captures::HeldOff held_off{program_.captures};
+    const Captures::CaptureBlock held_off{program_.captures};
     const bool may_ask =
         held_off.none_lives() || (state.kind == StreamKind::NonBlocking && !is_capturing(handle));
     const bool is_there = !state.ended.load() && !state.context_ends.load() && in_context.ok();
@@ -80,7 +79,7 @@ bool StreamClock::is_all_done(CUcontext context) {
   const InContext in_context{driver_, context};
   if (!in_context.ok()) return false;
   const RelaxedCapture relaxed{driver_};
-  const Captures::HeldOff held_off{program_.captures};
+  const Captures::CaptureBlock held_off{program_.captures};
   if (!held_off.none_lives()) return false;
   const Horizon horizon = horizon_of(context);
   if (!is_idle(CU_STREAM_LEGACY)) return false;
@@ -113,7 +112,7 @@ bool StreamClock::wait(const FreeTicket& freed, std::uint64_t until) {
   Patience patience;
   for (std::uint64_t next_question = 0;;) {
     if (is_done(freed) || state == nullptr) return true;
-    poll(*state, Zeal::Full);
+    poll(*state, PollEffort::Full);
     if (is_done(freed)) return true;
     const std::uint64_t now = now_ns();
     if (now >= next_question) {
@@ -151,7 +150,7 @@ bool StreamClock::wait_for_frees(int device, std::uint64_t until) {
 void StreamClock::ask_about_frees(int device) {
   for (StreamState* state : table_.with_unfinished(device)) {
     const FreeTicket last{state->id, state->tick.load()};
-    poll(*state, Zeal::Full);
+    poll(*state, PollEffort::Full);
     if (!is_done(last)) ask_whether_idle(*state);
   }
 }

@@ -6,22 +6,22 @@
 
 namespace cuvmm {
 
-// That the program has given the driver work. Who has to wait for all of it may skip the wait where
-// no note was left since one that covered everything began.
+// Tracks whether the program has given the driver work. A caller that must wait for all of it may
+// skip the wait if no note was left since an earlier complete wait began.
 //
-// Each note that is taken gets a number. A wait that begins after take() answered n covers all the
-// work of notes up to n; so who finds n the same as when his last wait began has nothing to wait
-// for.
+// Each note that is taken gets a number. A wait that begins after take() returned n covers all work
+// of notes up to n. So if take() returns the same n as before the caller's last wait, nothing new
+// needs to be waited for.
 class SubmissionEpoch {
  public:
-  // After the driver has taken the work. Called for every launch and copy of every thread: reads
-  // only, while the note lies there.
+  // After the driver has accepted the work. Called for every launch and copy of every thread; only
+  // reads while a note is already left.
   void leave() {
     if (!is_left()) word_.fetch_or(left, std::memory_order_acq_rel);
   }
   bool is_left() const { return (word_.load(std::memory_order_acquire) & left) != 0; }
 
-  // Takes the note, where there is one. The number of the last that was taken.
+  // Takes the note if there is one. Returns the number of the last note taken.
   std::uint64_t take() {
     std::uint64_t word = word_.load(std::memory_order_acquire);
     while ((word & left) != 0) {
@@ -34,7 +34,7 @@ class SubmissionEpoch {
  private:
   static constexpr std::uint64_t left = 1;
   static constexpr std::uint64_t one = 2;
-  std::atomic<std::uint64_t> word_{0};  // number and note in one, so that they change together
+  std::atomic<std::uint64_t> word_{0};  // number and note in one word, so that they change together
 };
 
 }  // namespace cuvmm

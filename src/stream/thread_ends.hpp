@@ -5,16 +5,16 @@ namespace cuvmm {
 
 class StreamTable;
 
-// Tells tables of streams when a thread ends whose own default stream they know.
+// Tells stream tables when a thread ends whose default stream they know.
 class ThreadEnds {
  public:
-  // Where there are too many tables already, this one keeps the streams of threads that ended.
+  // If too many tables are registered already, this one keeps the streams of ended threads.
   static void add(StreamTable& table);
-  // No thread that the table knows ends meanwhile.
+  // No thread that the table knows may end during the call.
   static void remove(StreamTable& table);
-  // The calling thread's end is told from now on.
+  // From now on, the calling thread's end is reported to the tables.
   static void watch_this_thread();
-  // In the child: its threads are not those of the parent's tables.
+  // In the child process: the parent's tables know none of its threads.
   static void forget_after_fork();
 };
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // An inert stand-in for the preload library. A container's /etc/ld.so.preload names it, so every
-// dynamically linked program there loads it: shells, apt, setuid programs. Until a
-// program uses CUDA it does nothing: it has no constructor, opens no file, starts no thread, and
-// needs no library and no symbol version, so it loads into any C library. The first use of the
-// driver loads libcuvmm_preload.so from the stub's own folder.
+// dynamically linked program there loads it: shells, apt, setuid programs. Until a program uses
+// CUDA, the stub does nothing: it has no constructor, opens no file, starts no thread, and needs no
+// library and no symbol version, so that any C library can load it. The first use of the driver
+// loads libcuvmm_preload.so from the stub's own folder.
 //
-// A program reaches the driver in two ways. One that is linked to libcuda.so.1, or loads a library
-// that is, binds to the driver's names that the stub exports. One that opens the driver itself
-// looks its functions up by dlsym, which the stub exports as well.
+// A program reaches the driver in two ways. If it is linked to libcuda.so.1, or loads a library
+// that is, it binds to the driver's names, which the stub exports. If it opens the driver itself,
+// it looks up functions with dlsym, which the stub exports as well.
 #include <stddef.h>
 
-// Weak and without a version: each is there or null, whatever C library the program has. Before
-// glibc 2.34 a program that starts without libdl has no dlopen. It may still load libdl later, with
-// another library; it then runs natively.
+// Weak and unversioned, so that each is either present or null with any C library. Before glibc
+// 2.34, a program that starts without libdl has no dlopen. It may load libdl later, with another
+// library, and then runs natively.
 #define MAYBE extern __attribute__((weak))
 MAYBE void* dlopen(const char* file, int mode);
 MAYBE void* dlvsym(void* library, const char* name, const char* version);
@@ -34,18 +34,19 @@ typedef void* (*Dlsym)(void* library, const char* name);
 #define HIDDEN __attribute__((visibility("hidden")))
 #define EXPORTED __attribute__((visibility("default")))
 
-// Called and read by the assembler below. Threads that come first at the same time store the same.
+// Called and read by the assembler code below. Threads that race for the first use store the same
+// value.
 HIDDEN Dlsym cuvmm_stub_next_dlsym;
 HIDDEN void* cuvmm_stub_decide_dlsym(void** library, const char* name);
 HIDDEN void* cuvmm_stub_resolve(const char* name, void** slot);
 
-// Every name of the driver's, one after the other, between these two.
+// All names of the driver's functions, one after another, lie between these two.
 extern const char cuvmm_stub_names[] HIDDEN;
 extern const char cuvmm_stub_names_end[] HIDDEN;
 
 // clang-format off
-// A door jumps through its slot. While that is empty, it resolves its name first, with all registers
-// that may hold arguments as they were.
+// A door jumps through its slot. While the slot is empty, it first resolves its name, and preserves
+// all registers that may hold arguments.
 asm(R"(
 .macro cuvmm_door name
   .pushsection .rodata.cuvmm_names, "a", @progbits
@@ -176,9 +177,9 @@ cuvmm_stub_names_end:
 )");
 // clang-format on
 
-// A program with AddressSanitizer's shared runtime ends at once where another library comes before
-// that, unless it is told not to look. This is the runtime's own way; a program's own definition
-// comes first.
+// A program with AddressSanitizer's shared runtime aborts if another library is loaded before the
+// runtime, unless this check is disabled. This function is the runtime's own interface for that; a
+// program's own definition takes precedence.
 EXPORTED const char* __asan_default_options(void);
 const char* __asan_default_options(void) {
   return "verify_asan_link_order=0";
@@ -234,15 +235,16 @@ static void say(const char* text) {
   if (write != NULL && write(standard_error, text, size) < 0) return;
 }
 
-// A setuid program runs natively: nothing that its caller can influence is loaded into it.
+// Setuid programs run natively, so that nothing under their caller's control is loaded into them.
 static int is_wanted(void) {
   if (dlopen == NULL || getauxval == NULL || getauxval(at_secure) != 0) return 0;
   const char* const mode = secure_getenv != NULL ? secure_getenv("VMM_MODE") : NULL;
   return mode == NULL || !is_same(mode, "off");
 }
 
-// Null: the program runs natively. $ORIGIN is the stub's own folder. The loader makes threads that
-// come at the same time wait for the first, and gives all of them the same library.
+// Returns null if the program runs natively. $ORIGIN is the stub's own folder. If several threads
+// call this at once, the loader makes them wait for the first and gives all of them the same
+// library.
 static void* engine(void) {
   enum { unknown, loaded, absent };
   static int state;
@@ -280,7 +282,7 @@ static void* no_engine(void) {
   return NULL;
 }
 
-// Never null. The engine's function, or natively the driver's.
+// Returns the engine's function, or natively the driver's. Never null.
 void* cuvmm_stub_resolve(const char* name, void** slot) {
   const int kept_errno = __errno_location != NULL ? *__errno_location() : 0;
   const Dlsym look_up = next_dlsym();
@@ -295,7 +297,7 @@ void* cuvmm_stub_resolve(const char* name, void** slot) {
   return found;
 }
 
-// Returns the dlsym that is to answer. The library may be changed where the caller's is kept.
+// Returns the dlsym that must answer. May change the caller's `library`.
 void* cuvmm_stub_decide_dlsym(void** library, const char* name) {
   const Dlsym next = next_dlsym();
   if (!is_named_like_the_drivers(name) || dlopen == NULL) return (void*)next;
@@ -304,14 +306,14 @@ void* cuvmm_stub_decide_dlsym(void** library, const char* name) {
   if (served != NULL) return (void*)served;
   const int kept_errno = __errno_location != NULL ? *__errno_location() : 0;
   if (*library == DEFAULT_SCOPE || *library == NEXT_SCOPE) {
-    // Who only asks whether there is a driver must not take our doors for one.
+    // A program that only checks for a driver must not mistake our doors for one.
     if (has_door(name) && loaded_driver() == NULL) {
       *library = dlopen("libc.so.6", lazily | only_if_loaded);
     }
   } else {
     void* const driver = loaded_driver();
     void* const found = driver != NULL ? next(*library, name) : NULL;
-    // Another library's function of such a name is not the driver's.
+    // Another library may have a function with such a name.
     if (found != NULL && found == next(driver, name)) {
       void* const preload = engine();
       if (preload != NULL) served = (Dlsym)dlvsym(preload, "dlsym", "GLIBC_2.34");

@@ -9,7 +9,7 @@
 namespace cuvmm {
 namespace {
 
-// What a byte does to the checksum.
+// The effect of each byte value on the checksum.
 constexpr std::array<std::uint32_t, 256> make_table() {
   std::array<std::uint32_t, 256> made{};
   for (std::uint32_t byte = 0; byte < made.size(); ++byte) {
@@ -41,7 +41,7 @@ std::uint64_t word_at(const std::byte* at) {
   return ~short_sum;
 }
 
-// __builtin_cpu_supports() would link a survey of every processor's features.
+// __builtin_cpu_supports() would link in code that queries every CPU feature.
 bool processor_has_crc32() {
   unsigned a = 0;
   unsigned b = 0;
@@ -52,7 +52,7 @@ bool processor_has_crc32() {
 
 }  // namespace
 
-// For processors of before 2008, so made small.
+// For processors from before 2008, so optimised for size.
 std::uint32_t detail::crc32c_by_table(std::span<const std::byte> bytes, std::uint32_t so_far) {
   std::uint32_t sum = ~so_far;
   for (const std::byte byte : bytes) {

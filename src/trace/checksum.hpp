@@ -7,8 +7,8 @@
 
 namespace cuvmm {
 
-// CRC-32C (Castagnoli): what the processor has an instruction for. `so_far` continues the checksum
-// of the bytes before.
+// CRC-32C (Castagnoli), for which processors have an instruction. `so_far` continues the checksum
+// of preceding bytes.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t so_far = 0);
 
 namespace detail {

@@ -8,11 +8,11 @@
 
 namespace cuvmm {
 
-// Which contexts end where in a trace: their blocking memory ends with them, without a Free of its
-// own. Records are looked at in the order of time.
+// Determines which contexts end where in a trace: their blocking memory ends with them, without
+// Free records. Records must be given in time order.
 class ContextEnds {
  public:
-  // The context that ends with this record; 0: none does.
+  // The context that ends with this record; 0: none.
   std::uint32_t ended_by(const TraceRecord& record);
 
  private:

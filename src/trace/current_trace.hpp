@@ -10,11 +10,11 @@ namespace cuvmm {
 
 class TraceWriter;
 
-// The trace that is taken of this process; nullptr where none is. The writer is never destroyed.
+// The writer of this process's trace; nullptr if no trace is being taken. It is never destroyed.
 TraceWriter* current_trace();
 void set_current_trace(TraceWriter* writer);
 
-// What a number in records is called. Nothing happens where no trace is taken.
+// Names a number used in records. Does nothing if no trace is being taken.
 void name_in_trace(TraceSubject subject, std::uint64_t number, std::string text);
 
 }  // namespace cuvmm

@@ -31,7 +31,7 @@ const EventWords* words_of(TraceEvent event) {
   return found != std::end(words) ? found : nullptr;
 }
 
-// nullptr for a number that is none.
+// nullptr for an unknown number.
 const char* key_of_why_run(std::uint64_t number) {
   switch (number) {
 #define CUVMM_WHY_RUN(name, number, key, words) \
@@ -44,7 +44,7 @@ const char* key_of_why_run(std::uint64_t number) {
   }
 }
 
-// Text that is cut where there is no more room.
+// Text that is truncated when the buffer is full.
 class Line {
  public:
   explicit Line(EventText& into) : into_(into) { into_.text[0] = '\0'; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events as lines of the log: those that change memory at INFO, all others at DEBUG. The same
-// events as in a trace, told at the same places, whether a trace is taken or not.
+// Logs events: those that change memory at INFO, all others at DEBUG. These are the events of a
+// trace, from the same places in the code, whether or not a trace is being taken.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@
 
 namespace cuvmm {
 
-// From here on events are logged, as far as the log's level has them. `name_of_call` says what the
-// records' `call` counts through. Not for two threads at once; after set_up_log().
+// Starts logging events, as far as the log level admits them. `name_of_call` names the calls that
+// the records' `call` indexes. Not thread-safe; call after set_up_log().
 using NameOfCall = const char* (*)(std::uint16_t call);
 void log_events(NameOfCall name_of_call);
 
 Severity severity_of(TraceEvent event);
 
-// "map address=0x7f2000000000 size=2097152 ...", as the line has it after its time.
+// The part of a line after its time: "map address=0x7f2000000000 size=2097152 ...".
 struct EventText {
   char text[512];
 };
 EventText describe(const TraceRecord& event, NameOfCall name_of_call);
 
-// The keys of every event's line in Markdown, as they stand in docs/log_format.md.
+// The keys of every event's line as Markdown, for docs/log_format.md.
 std::string describe_event_lines();
 
 namespace detail {

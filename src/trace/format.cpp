@@ -20,7 +20,7 @@ bool makes_sense(const BlockHeader& header) {
              header.first_time <= header.last_time;
     case BlockType::End:
       return header.payload_size >= sizeof(End);
-    default:  // one that a later version brings
+    default:  // from a later version
       return true;
   }
 }

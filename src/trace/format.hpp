@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a trace file, version 1, as docs/trace_format.md describes them. All numbers are
-// little-endian; everything begins at a multiple of 64 bytes, so that what follows damage is found
-// again.
+// The layout of a trace file, version 1, described in docs/trace_format.md. All numbers are
+// little-endian; everything begins at a multiple of 64 bytes, so that a reader can resume after
+// damage.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ inline constexpr std::size_t unit = 64;
 
 inline constexpr Size largest_header = 4 * MiB;
 inline constexpr Size largest_payload = 4 * MiB;
-inline constexpr std::size_t records_in_a_block = 1024;  // at most, as we write them
+inline constexpr std::size_t records_in_a_block = 1024;  // the most that we write
 
 // The first bytes of a file. Sections follow, up to header_size.
 struct FileHeader {
@@ -39,7 +39,7 @@ struct FileHeader {
 };
 static_assert(sizeof(FileHeader) == unit && std::is_trivially_copyable_v<FileHeader>);
 
-// A section's head; `size` bytes follow, then zeros up to a multiple of 8.
+// A section's header; `size` bytes follow, then zeros up to a multiple of 8.
 struct SectionHeader {
   std::uint32_t type;
   std::uint32_t size;
@@ -70,22 +70,22 @@ struct BlockHeader {
   std::uint16_t reserved;
   std::uint32_t payload_size;  // bytes that follow; a multiple of 64
   std::uint32_t records;
-  std::uint32_t thread;            // of all records, or many_threads
-  std::uint32_t payload_checksum;  //
-  std::uint64_t number;            // 0, 1, 2... in the order of the file
-  std::uint64_t first_time;        // of the first record; records are in the order of time
+  std::uint32_t thread;  // that of all records, or many_threads
+  std::uint32_t payload_checksum;
+  std::uint64_t number;      // 0, 1, 2... in the order of the file
+  std::uint64_t first_time;  // of the first record; records are in time order
   std::uint64_t last_time;
-  std::uint64_t dropped;  // events that were lost since the start, in all threads
+  std::uint64_t dropped;  // events lost since the start, in all threads
   std::uint32_t reserved_too;
   std::uint32_t header_checksum;  // of the 60 bytes before
 };
 static_assert(sizeof(BlockHeader) == unit && std::is_trivially_copyable_v<BlockHeader>);
 static_assert(offsetof(BlockHeader, header_checksum) == 60);
 
-// Why nothing more was written.
+// Why writing stopped.
 enum class Stop : std::uint32_t { Finished = 0, SizeCap = 1, WriteFailed = 2 };
 
-// What a block End holds.
+// The payload of an End block.
 struct End {
   std::uint64_t records;
   std::uint64_t dropped;
@@ -109,7 +109,7 @@ std::span<const std::byte> bytes_of(const T& value) {
 // Fills in the checksums.
 void seal(BlockHeader& header, std::span<const std::byte> payload);
 
-// The header in the first 64 of `bytes`, if one that makes sense is there.
+// The block header in the first 64 of `bytes`, if it is valid.
 std::optional<BlockHeader> block_at(std::span<const std::byte> bytes);
 bool payload_is_whole(const BlockHeader& header, std::span<const std::byte> payload);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for a word to change, with a bound. Unlike a condition variable it holds no lock, so a
-// forked child inherits nothing.
+// Waits for a word to change, with a timeout. Unlike a condition variable it holds no lock that a
+// forked child could inherit.
 #pragma once
 
 #include <linux/futex.h>
@@ -18,7 +18,7 @@ namespace cuvmm {
 using FutexWord = std::atomic<std::uint32_t>;
 static_assert(sizeof(FutexWord) == sizeof(std::uint32_t));
 
-// Returns when the word is no longer `seen`, when woken, or after `at_most`; sometimes for nothing.
+// Returns once the word differs from `seen`, when woken, or after `at_most`; may wake spuriously.
 inline void wait_while(FutexWord& word, std::uint32_t seen, Duration at_most) {
   const int kept = errno;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
@@ -28,7 +28,7 @@ inline void wait_while(FutexWord& word, std::uint32_t seen, Duration at_most) {
   errno = kept;
 }
 
-// The same two for a word that processes share.
+// The same for a word in memory shared between processes.
 inline void wait_while_shared(FutexWord& word, std::uint32_t seen, Duration at_most) {
   const int kept = errno;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);

@@ -24,7 +24,8 @@ std::uint64_t wall_now_ns() {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// The program's words, as far as they fit: nobody reads more, and a header has its limits.
+// The words of the command line, up to a limit: nobody reads more, and the header's size is
+// limited.
 std::vector<std::string> command_line() {
   constexpr std::size_t longest = 64 * KiB;
   const Fd file{::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC)};
@@ -148,7 +149,7 @@ bool read_section(SectionType type, SectionReader in, TraceHeader& header) {
       return read_devices(in, header);
     case SectionType::Names:
       return read_names(in, header);
-    default:  // one that a later version brings
+    default:  // from a later version
       return true;
   }
 }

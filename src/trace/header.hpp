@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace says of the process that it was taken from.
+// The description of the traced process in a trace's header.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct TraceOption {
   bool operator==(const TraceOption&) const = default;
 };
 
-// What a number in records is called.
+// The kinds of numbers in records that can have a name.
 enum class TraceSubject : std::uint32_t {
   Thread = 1,
   Client = 2,
@@ -44,7 +44,7 @@ struct TraceName {
   bool operator==(const TraceName&) const = default;
 };
 
-// What may become known only while the trace is being taken: added to it whenever that is.
+// Facts that may become known only during the trace, and are then appended to it.
 struct TraceFacts {
   std::vector<TraceDevice> devices;
   std::vector<TraceName> names;
@@ -52,21 +52,21 @@ struct TraceFacts {
 };
 
 struct TraceHeader {
-  std::uint64_t start_ns = 0;  // of the monotonic clock; records' times count from here
-  std::uint64_t wall_ns = 0;   // the same moment since 1970, in UTC
+  std::uint64_t start_ns = 0;  // on the monotonic clock; the times of records are relative to it
+  std::uint64_t wall_ns = 0;   // the same moment, since 1970 in UTC
   std::uint64_t process = 0;
   std::string library_version;
   std::string mode;  // VMM_MODE
   std::string host;
   std::vector<std::string> command;
-  std::vector<std::string> calls;  // what `call` in records counts through
+  std::vector<std::string> calls;  // indexed by `call` in records
   std::vector<TraceOption> options;
   TraceFacts facts;
 
-  // Of this process, now: all but mode, calls, options and facts.
+  // Describes this process and the current time; leaves mode, calls, options and facts empty.
   static TraceHeader of_this_process();
 
-  // "cuMemAlloc"; "" for no call or one that the table lacks.
+  // "cuMemAlloc"; "" for no call, or one that is not in the table.
   std::string_view call(std::uint16_t row) const {
     return row < calls.size() ? std::string_view{calls[row]} : std::string_view{};
   }
@@ -82,9 +82,9 @@ std::string encode(const TraceFacts& facts);
 
 // The size of the whole header, from the first 64 bytes of a file.
 Result<std::size_t> header_size(std::span<const std::byte> start);
-// From the header's bytes, all of them.
+// Decodes all bytes of the header.
 Result<TraceHeader> decode_header(std::span<const std::byte> bytes);
-// Adds the sections of a block. False where they are not what they should be.
+// Adds the sections of a block. False if they are malformed.
 bool add_sections(std::span<const std::byte> sections, TraceHeader& header);
 
 }  // namespace trace_format

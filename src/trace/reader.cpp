@@ -20,7 +20,7 @@ std::span<const TraceRecord> records_in(std::span<const std::byte> payload) {
           payload.size() / sizeof(TraceRecord)};
 }
 
-// Whether records are what the block's header promised. A cut block holds only the first of them.
+// Whether the records match the block's header. A truncated block holds only the first of them.
 bool keeps_promise(const BlockHeader& block, std::span<const TraceRecord> records) {
   if (records.front().time != block.first_time || records.back().time > block.last_time) {
     return false;
@@ -47,7 +47,7 @@ struct TraceReader::Later {
 };
 
 Result<TraceReader> TraceReader::open(const std::string& path) {
-  // O_NONBLOCK: the open of a pipe must not hang.
+  // O_NONBLOCK: opening a pipe must not hang.
   Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
   if (!file.is_open()) {
     return Error{.kind = ErrorKind::SystemFailed, .system_code = errno, .doing = "open trace"};
@@ -97,8 +97,8 @@ const TraceRecord* TraceReader::next_of_all() {
   return now_.at++;
 }
 
-// One walk down the heap, where taking out and putting in would be two: threads that record at the
-// same time take turns with every record.
+// Sifts down once, where pop and push would do it twice: threads that record concurrently alternate
+// with every record.
 void TraceReader::exchange_with_earliest(Run& run) {
   const Run down = std::exchange(run, runs_.front());
   std::size_t hole = 0;
@@ -111,7 +111,7 @@ void TraceReader::exchange_with_earliest(Run& run) {
   runs_[hole] = down;
 }
 
-// The run with the earliest record becomes the present one. False where none is left.
+// Makes the run with the earliest record the current one. False if none is left.
 bool TraceReader::take_next_run() {
   if (now_.at != nullptr) done_with(now_.loaded);
   now_ = {};
@@ -154,7 +154,7 @@ bool TraceReader::load(const TraceStretch& stretch) {
     free_places_.pop_back();
   }
   loaded_bytes_ += size;
-  loaded_[place] = {.bytes = std::move(bytes), .size = size, .runs = 1};  // ourselves
+  loaded_[place] = {.bytes = std::move(bytes), .size = size, .runs = 1};  // held by this function
   add_runs(*read, stretch.begin, place);
   done_with(place);
   return true;
@@ -164,7 +164,7 @@ void TraceReader::add_runs(std::span<const std::byte> bytes, Size place, std::si
   while (!bytes.empty()) {
     const auto block = block_at(bytes);
     if (!block || block->type != BlockType::Records) {
-      ++damaged_;  // the file has changed since the walk
+      ++damaged_;  // the file has changed since the scan
       return;
     }
     bytes = bytes.subspan(sizeof *block);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a trace, whatever state it is in: its records in the order of time, all threads together.
+// Reads a trace, even a damaged one: all threads' records, merged in time order.
 //
 //   TraceReader trace = TRY(TraceReader::open(path));
 //   TRY(trace.for_each([&](const TraceRecord& record) { ... }));
 //   if (const std::string note = trace.note(); !note.empty()) ...
 //
-// The order is exact, however late a thread handed its records over; records of one moment come in
-// the order of the file. Memory is bounded: about a MiB, and as much again for each MiB of the file
+// The order is exact, however late a thread's records were written; records of one moment keep the
+// order of the file. Memory is bounded: about a MiB, and as much again for each MiB of the file
 // whose times overlap with it.
 #pragma once
 
@@ -30,12 +30,12 @@ class TraceReader {
 
   const TraceHeader& header() const { return header_; }
 
-  // Known before the first record is read; fewer come where blocks are damaged.
+  // Known before the first record is read; fewer records follow if blocks are damaged.
   std::uint64_t record_count() const { return scan_.records; }
   std::uint64_t last_time() const { return scan_.last_time; }
 
-  // The next record, valid until the next call. nullptr at the end; status() says whether it is the
-  // true one.
+  // The next record, valid until the next call. nullptr at the end; status() then tells a real end
+  // from an error.
   const TraceRecord* next() {
     if (now_.at != now_.end && now_.at->time < others_begin_) return now_.at++;
     return next_of_all();
@@ -48,23 +48,23 @@ class TraceReader {
     return status_;
   }
 
-  // Back to the first record.
+  // Goes back to the first record.
   void rewind();
 
-  // What is wrong with it; complete after the last record.
+  // Problems found so far; complete after the last record.
   TraceHealth health() const;
-  // The same in one line for a person; empty when all is well.
+  // The same as one line of text; empty if there are none.
   std::string note() const;
 
  private:
-  // Records of one block that are still to come.
+  // The remaining records of one block.
   struct Run {
     const TraceRecord* at = nullptr;
     const TraceRecord* end = nullptr;
     Size place = 0;          // of the block in the file
     std::size_t loaded = 0;  // in loaded_
   };
-  // A stretch in memory, until its runs have been read.
+  // A stretch of the file in memory, until its runs have been read.
   struct Loaded {
     std::unique_ptr<std::byte[]> bytes;
     Size size = 0;
@@ -85,15 +85,15 @@ class TraceReader {
 
   TraceBytes file_;
   TraceHeader header_;
-  TraceScan scan_;  // stretches in the order of their first times
+  TraceScan scan_;  // stretches sorted by first time
   std::size_t next_stretch_ = 0;
   std::vector<Loaded> loaded_;
   std::vector<std::size_t> free_places_;  // in loaded_
   Size loaded_bytes_ = 0;
   std::vector<Run> runs_;  // a heap, the earliest on top
   Run now_;
-  std::uint64_t others_begin_ = 0;  // now_ goes alone before this time
-  std::uint64_t damaged_ = 0;       // found since the walk over the headers
+  std::uint64_t others_begin_ = 0;  // before this time only now_ has records
+  std::uint64_t damaged_ = 0;       // found after the scan of the headers
   Result<void> status_;
 };
 

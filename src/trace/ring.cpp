@@ -58,8 +58,8 @@ constinit Doorbell doorbell;
 
 namespace {
 
-// What a thread knows of its ring. Recording is a word away from the thread's own block, needs no
-// destructor, and may be interrupted by a signal handler that records too.
+// A thread's reference to its ring: a single load away (initial-exec TLS), without a destructor,
+// and safe against interruption by a signal handler that records too.
 struct ThisThread {
   TraceRing* ring = nullptr;
   bool is_recording = false;
@@ -70,8 +70,8 @@ constinit std::atomic<std::uint32_t> capacity{8192};
 constinit std::atomic<std::uint32_t> threads{0};
 constinit std::atomic<std::uint64_t> lost_without_ring{0};
 
-// Tells us that a thread ends, so that its ring serves another. Without it rings are only not
-// reused.
+// Its destructor runs when a thread ends, so that the ring can be reused. If no key is available,
+// rings are just not reused.
 constinit pthread_key_t end_of_thread = 0;
 constinit std::atomic<bool> has_key{false};
 
@@ -102,7 +102,7 @@ TraceRing* free_ring(const RingOwner& owner) {
   return found;
 }
 
-// A thread's first event: no lock, so that nothing is inherited by a forked child.
+// Handles a thread's first event. Takes no lock that a forked child could inherit.
 [[gnu::noinline]] TraceRing* first_event() {
   const RingOwner owner = new_owner();
   TraceRing* ring = free_ring(owner);
@@ -146,7 +146,7 @@ std::uint32_t thread_count() {
 }
 
 void forget_after_fork() {
-  // A signal handler may have forked in the middle of this thread's own record.
+  // A signal handler may have forked while this thread was recording.
   const TraceRing* in_use = this_thread.is_recording ? this_thread.ring : nullptr;
   this_thread.ring = nullptr;
   if (has_key.load(std::memory_order_relaxed)) ::pthread_setspecific(end_of_thread, nullptr);
@@ -167,7 +167,7 @@ void detail::record_event(const TraceRecord& event) {
   if ((wanted & wanted_by_log) != 0) log_event(event);
   if ((wanted & wanted_by_trace) == 0) return;
   using trace_rings::this_thread;
-  // A signal handler that interrupted this very function must not touch the half-written record.
+  // A signal handler that interrupted this function must not touch the half-written record.
   if (this_thread.is_recording) {
     trace_rings::count_lost_without_ring();
     return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a thread leaves its events: one thread puts records in, the writer's thread takes them
-// out, and neither ever waits for the other.
+// The buffer between a thread that records events and the writer's thread: one puts records in, the
+// other takes them out, and neither ever waits for the other.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace cuvmm {
 
-// Who fills a ring.
+// The thread that fills a ring.
 struct RingOwner {
   std::uint32_t thread = 0;         // its number in records
   std::uint64_t system_number = 0;  // gettid()
@@ -24,14 +24,14 @@ struct RingOwner {
 
 class alignas(64) TraceRing {
  public:
-  // Memory of its own straight from the system. nullptr where there is none. `capacity` is a power
-  // of two.
+  // Allocates the ring directly from the system. nullptr if there is no memory. `capacity` must be
+  // a power of two.
   static TraceRing* create(std::uint32_t capacity);
   static void destroy(TraceRing* ring);
 
   std::uint32_t capacity() const { return capacity_; }
 
-  // For the thread that owns it: the event, as of `time` and of this thread.
+  // For the owning thread only. Adds the event, with `time` and the thread's number.
   void push(const TraceRecord& event, std::uint64_t time) {
     const std::uint64_t head = head_.load(std::memory_order_relaxed);
     if (head - seen_tail_ >= capacity_ / 2) [[unlikely]] {
@@ -44,8 +44,8 @@ class alignas(64) TraceRing {
     head_.store(head + 1, std::memory_order_release);
   }
 
-  // For one consumer at a time: hands over what is there, in one or two spans; `take` has copied
-  // it when it returns.
+  // For one consumer at a time. Passes the records to `take` in one or two spans, which are valid
+  // only during the call.
   template <class Take>
   void drain(Take&& take) {
     const std::uint64_t head = head_.load(std::memory_order_acquire);
@@ -57,7 +57,7 @@ class alignas(64) TraceRing {
       tail_.store(tail, std::memory_order_release);
     }
   }
-  // Forgets what was put in and lost before now.
+  // Discards the records and the lost count accumulated so far.
   void discard() {
     tail_.store(head_.load(std::memory_order_acquire), std::memory_order_release);
     lost_before_ = lost_.load(std::memory_order_relaxed);
@@ -65,11 +65,11 @@ class alignas(64) TraceRing {
   }
   std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed) - lost_before_; }
 
-  // True once for each owner in each trace.
+  // True once per owner and trace.
   bool announce() { return !std::exchange(is_announced_, true); }
   const RingOwner& owner() const { return owner_; }
 
-  // A ring is owned until its thread ends, then free as soon as it has been drained.
+  // A ring is owned until its thread ends, and becomes free once it has been drained after that.
   bool try_own(const RingOwner& owner);
   void end() { state_.store(State::Ended, std::memory_order_release); }
   bool has_ended() const { return state_.load(std::memory_order_acquire) == State::Ended; }
@@ -97,7 +97,7 @@ class alignas(64) TraceRing {
   bool is_announced_ = false;
 };
 
-// Rung when a ring is half full, or when the writer's thread is wanted at once.
+// Wakes the writer's thread, when a ring is half full or the thread is needed at once.
 class Doorbell {
  public:
   void ring() {
@@ -116,21 +116,21 @@ class Doorbell {
   FutexWord rung_{0};
 };
 
-// All rings of the process. Rings are never given back to the system while threads may record,
-// so that no thread can hold one that has gone.
+// All rings of the process. Rings are never released while threads may record, so no thread can
+// hold a dangling one.
 namespace trace_rings {
 
 extern constinit Doorbell doorbell;
 
-// What threads without a ring get from now on. The consumer calls it before recording begins.
+// Sets the capacity of rings created from now on. The consumer calls it before recording begins.
 void start(std::uint32_t capacity);
 
 template <class Visit>
 void for_each(Visit&& visit);
 std::uint64_t lost();          // since start(), in all threads
-std::uint32_t thread_count();  // that ever recorded
+std::uint32_t thread_count();  // threads that have ever recorded
 
-// For a forked child, where only the thread that forked goes on.
+// For a forked child, in which only the forking thread continues.
 void forget_after_fork();
 
 namespace detail {

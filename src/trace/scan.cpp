@@ -14,10 +14,10 @@ namespace {
 using namespace trace_format;
 
 constexpr Size usual_stretch = 1 * MiB;
-constexpr Size most_nonsense = 16 * MiB;  // without one block: what follows is no trace
-constexpr Size most_facts = 4 * MiB;      // of all blocks together
+constexpr Size most_nonsense = 16 * MiB;  // without a block: what follows is not a trace
+constexpr Size most_facts = 4 * MiB;      // over all blocks
 
-// A few KiB around the place where the walk is.
+// A few KiB of the file around the current position.
 class Window {
  public:
   explicit Window(const TraceBytes& file) : file_(file), bytes_(16 * KiB) {}
@@ -59,7 +59,7 @@ class Scanner {
   }
 
  private:
-  // Past what is no block. False where only that is left.
+  // Skips bytes that are not a block. False if nothing else is left.
   Result<bool> find_next_block() {
     const Size begin = at_;
     scan_.health.is_finished = false;
@@ -76,7 +76,7 @@ class Scanner {
   }
 
   Result<void> take(const BlockHeader& block) {
-    scan_.health.is_finished = false;  // unless the end is what comes last
+    scan_.health.is_finished = false;  // unless End is the last block
     scan_.health.dropped = std::max(scan_.health.dropped, block.dropped);
     const Size size = sizeof block + block.payload_size;
     if (block.type == BlockType::Records) {
@@ -91,7 +91,7 @@ class Scanner {
     return {};
   }
 
-  // The last block, of which the file holds a part: its whole records are good.
+  // Takes the truncated last block, whose whole records are valid.
   void take_cut(const BlockHeader& block) {
     const Size left = file_.size() - at_ - sizeof block;
     const Size records = block.type == BlockType::Records ? left / sizeof(TraceRecord) : 0;
@@ -172,7 +172,7 @@ Result<std::span<const std::byte>> TraceBytes::read(Size place, std::span<std::b
         ::pread(file_.number(), bytes.data() + done, wanted, static_cast<off_t>(place + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return not_readable(errno);
-    if (got == 0) break;  // cut short meanwhile
+    if (got == 0) break;  // truncated meanwhile
     done += static_cast<std::size_t>(got);
   }
   return std::span<const std::byte>{bytes.first(done)};

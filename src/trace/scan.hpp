@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first walk over a trace: headers of blocks only, to find what there is and where time begins
-// in each part of the file.
+// The first pass over a trace: reads only block headers, to find what the file holds and where time
+// begins in each part of it.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@
 
 namespace cuvmm {
 
-// Reads stretches of a plain file. Reading, not mapping: a file that is cut short meanwhile must
-// not end the reader by a signal.
+// Reads parts of a plain file. Does not map it: truncating the file meanwhile must not kill the
+// reader with SIGBUS.
 class TraceBytes {
  public:
   static Result<TraceBytes> of(Fd file);
   Size size() const { return size_; }
 
-  // Fills as much of `bytes` as there is from `place` on; what was filled.
+  // Fills `bytes` from `place` on, as far as the file reaches; returns the part filled.
   Result<std::span<const std::byte>> read(Size place, std::span<std::byte> bytes) const;
 
  private:
@@ -33,19 +33,19 @@ class TraceBytes {
   Size size_;
 };
 
-// What is wrong with a trace that could still be read.
+// The defects of a readable trace.
 struct TraceHealth {
-  bool is_finished = false;  // its writer wrote the end
+  bool is_finished = false;  // its writer wrote the End block
   bool reached_size_cap = false;
   bool ran_out_of_space = false;
-  std::uint64_t dropped = 0;    // events that were lost while it was taken
-  std::uint64_t cut_bytes = 0;  // after the last whole record
-  std::uint64_t damaged = 0;    // blocks, or stretches between blocks, that were left out
+  std::uint64_t dropped = 0;    // events lost during recording
+  std::uint64_t cut_bytes = 0;  // bytes after the last whole record
+  std::uint64_t damaged = 0;    // blocks, or ranges between blocks, that were left out
 
   bool operator==(const TraceHealth&) const = default;
 };
 
-// Blocks that follow each other without a gap, about a MiB of them.
+// Consecutive blocks without a gap, about a MiB of them.
 struct TraceStretch {
   Size begin = 0;
   Size end = 0;
@@ -59,7 +59,7 @@ struct TraceScan {
   TraceHealth health;
 };
 
-// Adds to `header` the facts that came later.
+// Scans the file from offset `from` on. Adds later facts to `header`.
 Result<TraceScan> scan_trace(const TraceBytes& file, Size from, TraceHeader& header);
 
 }  // namespace cuvmm

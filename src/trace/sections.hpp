@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers, texts and lists of texts in sections. A text is its length and its bytes.
+// Writes numbers, texts and lists of texts into sections. A text is its length followed by its
+// bytes.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +53,7 @@ class SectionWriter {
     end();
   }
 
-  // What was written, with zeros up to a multiple of 64.
+  // Returns the bytes written, padded with zeros to a multiple of 64.
   std::string take() {
     bytes_.resize(whole_units(bytes_.size()));
     return std::move(bytes_);
@@ -63,8 +64,8 @@ class SectionWriter {
   std::size_t begun_ = 0;
 };
 
-// Reads what may be anything: never past the end, and once something did not fit, only zeros and
-// empty texts.
+// Reads untrusted bytes: never past the end, and after the first field that does not fit, only
+// zeros and empty texts.
 class SectionReader {
  public:
   explicit SectionReader(std::span<const std::byte> bytes) : left_(bytes) {}

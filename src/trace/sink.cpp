@@ -17,7 +17,7 @@ using namespace trace_format;
 constexpr std::size_t enough_to_write = 256 * KiB;
 constexpr Size room_for_end = sizeof(BlockHeader) + sizeof(End);
 
-// How much could be written; less than all leaves the reason in errno.
+// Returns the number of bytes written; if not all, errno has the reason.
 std::size_t write_at(Size place, std::string_view bytes, int file) {
   const WithoutWriteSignals quiet;
   std::size_t done = 0;
@@ -92,7 +92,7 @@ void TraceSink::append(BlockHeader header, std::span<const std::byte> payload) {
 
 void TraceSink::flush() {
   if (buffer_.empty()) return;
-  // Programs that close all numbers give ours to a file of theirs.
+  // If the program has closed all descriptors, our number may now be one of its files.
   const bool is_ours = file_.fd.is_open();
   const std::size_t written = is_ours ? write_at(size_, buffer_, file_.fd.number()) : 0;
   const int reason = errno;
@@ -106,12 +106,12 @@ void TraceSink::flush() {
               Error{.kind = ErrorKind::SystemFailed, .system_code = reason, .doing = "write"}
                   .text()
                   .c_str());
-    cut_off_what_is_not_whole();
+    truncate_to_whole_blocks();
   }
   stop_ = Stop::WriteFailed;
 }
 
-// Of what waited, `written` bytes are in the file; blocks that are not whole there are lost.
+// `written` bytes of the buffer are in the file; blocks that are not whole there are lost.
 void TraceSink::keep_whole_blocks(std::size_t written) {
   std::size_t whole = 0;
   for (const Waiting& block : waiting_) {
@@ -138,7 +138,7 @@ void TraceSink::finish(std::uint64_t dropped, std::uint64_t time, std::uint32_t 
                 .threads = threads,
                 .stop = stop_,
                 .reserved = {}};
-  stop_ = Stop::WriteFailed;  // nothing after the end
+  stop_ = Stop::WriteFailed;  // nothing follows the End block
   if (!file_.fd.is_open()) return leave_to_others();
   append({.type = BlockType::End,
           .thread = many_threads,
@@ -149,12 +149,12 @@ void TraceSink::finish(std::uint64_t dropped, std::uint64_t time, std::uint32_t 
   const std::size_t written = write_at(size_, buffer_, file_.fd.number());
   const bool is_whole = written == buffer_.size();
   keep_whole_blocks(written);
-  if (!is_whole) cut_off_what_is_not_whole();
+  if (!is_whole) truncate_to_whole_blocks();
   file_.fd.close();
 }
 
-// So that what comes after it can be read.
-void TraceSink::cut_off_what_is_not_whole() {
+// Truncates the file to whole blocks, so that later blocks can be read.
+void TraceSink::truncate_to_whole_blocks() {
   [[maybe_unused]] const int refused = ::ftruncate(file_.fd.number(), static_cast<off_t>(size_));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts records into a file, block by block. Used by one thread.
+// Writes records to a file, block by block. Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,32 @@ namespace cuvmm {
 
 class TraceSink {
  public:
-  // Creates the file (see create_trace_file) and writes the header. A file never grows beyond
-  // `size_cap` bytes, if that leaves room for the header.
+  // Creates the file (see create_trace_file) and writes the header. The file never grows beyond
+  // `size_cap` bytes, provided that the header fits.
   static Result<TraceSink> create(std::string_view pattern, const TraceHeader& header,
                                   Size size_cap);
 
-  // At most records_in_a_block records of that thread, or of many_threads, in the order of time.
-  // `dropped` were lost on their way here. Written when enough has come together, or by flush().
+  // Adds up to records_in_a_block records of that thread, or of many_threads, in time order.
+  // `dropped` is the number lost on the way here. Written once enough records have accumulated, or
+  // by flush().
   void add(std::span<const TraceRecord> records, std::uint32_t thread, std::uint64_t dropped);
   void add(const TraceFacts& facts);
   void flush();
 
-  // Writes what ends a whole file, and closes it.
+  // Writes the End block and closes the file.
   void finish(std::uint64_t dropped, std::uint64_t time, std::uint32_t threads);
 
-  // Writes nothing more, in a forked child: closes its copy of the file.
+  // For a forked child: writes nothing more and closes its copy of the file.
   void leave_to_others();
 
   const std::string& path() const { return file_.path; }
   bool name_was_taken() const { return file_.name_was_taken; }
   std::uint64_t records() const { return records_; }  // in the file
-  std::uint64_t lost() const { return lost_; }        // that the file had no room for
+  std::uint64_t lost() const { return lost_; }        // records that the file had no room for
   Size size() const { return size_; }
 
  private:
-  // A block that waits in buffer_.
+  // A block in buffer_.
   struct Waiting {
     std::size_t end;
     std::uint32_t records;
@@ -53,13 +54,13 @@ class TraceSink {
   bool has_room(std::size_t payload) const;
   void append(trace_format::BlockHeader header, std::span<const std::byte> payload);
   void keep_whole_blocks(std::size_t written);
-  void cut_off_what_is_not_whole();
+  void truncate_to_whole_blocks();
   void stop(trace_format::Stop why);
 
   TraceFile file_;
   Size size_cap_;
   Size size_ = 0;       // of the file
-  std::string buffer_;  // what comes after it
+  std::string buffer_;  // what follows it
   std::vector<Waiting> waiting_;
   std::uint64_t records_ = 0;
   std::uint64_t lost_ = 0;

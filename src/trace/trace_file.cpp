@@ -14,14 +14,14 @@ namespace {
 
 constexpr int most_names = 100;
 
-// O_NONBLOCK: the open of a device or pipe must not hang the program.
+// O_NONBLOCK: opening a device or pipe must not hang the program.
 constexpr int how = O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
 Error system_refused() {
   return {.kind = ErrorKind::SystemFailed, .system_code = errno, .doing = "create trace file"};
 }
 
-// FILE, FILE.PID, FILE.PID.1, ...: the last ones for a process that traces more than once.
+// FILE, FILE.PID, FILE.PID.1, ...: the last form is for a process that traces more than once.
 std::string name_number(int number, const std::string& path) {
   if (number == 0) return path;
   const std::string with_process = path + "." + std::to_string(::getpid());
@@ -38,7 +38,7 @@ Result<TraceFile> taken_over(Fd fd, const std::string& path) {
   return file;
 }
 
-// Nothing where a plain file of that name exists.
+// Nothing if a plain file of that name exists.
 Result<std::optional<TraceFile>> try_name(const std::string& path) {
   Fd created{::open(path.c_str(), how | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR)};
   if (created.is_open()) return std::optional{TRY(taken_over(std::move(created), path))};

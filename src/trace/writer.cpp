@@ -25,7 +25,7 @@ using trace_format::records_in_a_block;
 // One writer at a time.
 constinit std::atomic<bool> is_taken{false};
 
-// A block of one thread is worth its header from here on; smaller ones are put together.
+// From this size on, one thread's records get a block of their own; smaller batches share one.
 constexpr std::size_t worth_a_block = records_in_a_block / 4;
 
 constexpr std::uint32_t least_ring = 16;
@@ -39,7 +39,7 @@ class Batch {
   std::size_t size() const { return records_.size(); }
   std::size_t room() const { return records_in_a_block - records_.size(); }
 
-  // Times in rings are of the machine's clock, those in files begin at `start`.
+  // Times in rings are on the system's clock; those in files are relative to `start`.
   void add(TraceRecord record, std::uint64_t start) {
     record.time = record.time > start ? record.time - start : 0;
     is_sorted_ = is_sorted_ && (records_.empty() || records_.back().time <= record.time);
@@ -102,7 +102,7 @@ class TraceWriter::Work {
   bool name_was_taken() const { return sink_.name_was_taken(); }
 
  private:
-  // Facts on their way to the thread, the latest first.
+  // Facts handed to the thread, latest first.
   struct Handed {
     TraceFacts facts;
     Handed* next;
@@ -116,7 +116,7 @@ class TraceWriter::Work {
   void add_to_batch(const TraceRecord& record);
   void publish_totals();
 
-  // The thread's own.
+  // The members below belong to the thread.
   TraceSink sink_;
   const TraceSetup setup_;
   Batch batch_;
@@ -124,7 +124,7 @@ class TraceWriter::Work {
 
   const pid_t process_ = ::getpid();
   std::atomic<Handed*> handed_{nullptr};
-  FutexWord asked_{0};  // flushes, counted
+  FutexWord asked_{0};  // number of flushes requested
   FutexWord done_{0};
   std::atomic<bool> is_finishing_{false};
   std::atomic<bool> has_finished_{false};
@@ -172,7 +172,7 @@ void TraceWriter::Work::run() {
     }
     publish_totals();
     if (is_finishing) {
-      is_taken.store(false, std::memory_order_release);  // another may start
+      is_taken.store(false, std::memory_order_release);  // another writer may start
       has_finished_.store(true, std::memory_order_release);
     }
     done_.store(asked, std::memory_order_release);
@@ -213,7 +213,7 @@ void TraceWriter::Work::write_rings() {
 }
 
 void TraceWriter::Work::write_ring(TraceRing& ring) {
-  const bool has_ended = ring.has_ended();  // asked first: what it recorded is then all there
+  const bool has_ended = ring.has_ended();  // read first: then all its records are visible
   if (batch_.size() >= worth_a_block) batch_.write_to(sink_, dropped_);
   ring.drain([&](std::span<const TraceRecord> records) {
     if (ring.announce()) add_to_batch(announcement(ring.owner(), records.front().time));

@@ -7,7 +7,7 @@
 
 namespace cuvmm::view {
 
-// How many values lie between one power of two and the next.
+// Counts values by power of two.
 class Histogram {
  public:
   static constexpr std::size_t buckets = 65;

@@ -7,16 +7,16 @@
 
 namespace cuvmm::view {
 
-// Who did how much when: by client where the scheduler had any, else by stream.
+// Who did how much when: by client if the scheduler had any, otherwise by stream.
 class Lanes {
  public:
-  // What a client, or a stream, was given to do.
+  // Whether the record is an operation of a client or a stream.
   static bool has_place_for(const TraceRecord& record);
 
   explicit Lanes(std::size_t columns) : columns_(columns) {}
 
   void add(const TraceRecord& record, std::size_t column);
-  // The busiest, at most twelve.
+  // The busiest lanes, at most twelve.
   std::vector<PictureLane> take(const TraceHeader& header, bool& are_clients) const;
 
  private:

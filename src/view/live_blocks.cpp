@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t first_size = 1024;
 
-// Addresses end in zeros; all their bits are to count.
+// Mixes all bits into the low ones: addresses end in zeros.
 std::uint64_t mix(std::uint64_t address) {
   address ^= address >> 32;
   address *= 0x9E3779B97F4A7C15U;
@@ -19,7 +19,7 @@ std::uint64_t mix(std::uint64_t address) {
 
 LiveBlocks::LiveBlocks() : table_(first_size) {}
 
-// Where the address lies, or else where it would be put.
+// The slot of the address, or the one where it would be inserted.
 std::size_t LiveBlocks::place_of(std::uint64_t address) const {
   std::size_t place = mix(address) & (table_.size() - 1);
   while (table_[place].address != 0 && table_[place].address != address) place = next(place);
@@ -38,8 +38,7 @@ const LiveBlock* LiveBlocks::find(std::uint64_t address) const {
   return block.address == 0 ? nullptr : &block;
 }
 
-// What was put behind the hole because its own place was taken moves up, so that no search ends
-// before it.
+// Moves displaced entries behind the hole up, so that no search stops at it.
 std::optional<LiveBlock> LiveBlocks::take(std::uint64_t address) {
   if (address == 0) return std::nullopt;
   std::size_t hole = place_of(address);

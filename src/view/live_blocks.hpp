@@ -11,7 +11,7 @@
 
 namespace cuvmm::view {
 
-// Device memory that a program holds, or held.
+// A block of device memory that a program holds, or held.
 struct LiveBlock {
   std::uint64_t address = 0;
   Size requested = 0;
@@ -29,13 +29,13 @@ struct LiveBlock {
   std::uint64_t end() const { return address + granted; }
 };
 
-// The blocks that are held at one moment, by address. Blocks come and go ten million times in a
-// trace, so they lie in one open table.
+// The blocks held at one moment, by address. A trace can have ten million blocks, so this is a
+// single open-addressing hash table.
 class LiveBlocks {
  public:
   LiveBlocks();
 
-  // Nothing is held at its address, which is not 0.
+  // The block's address must not be 0 and must not be held already.
   void add(const LiveBlock& block);
   std::optional<LiveBlock> take(std::uint64_t address);
   const LiveBlock* find(std::uint64_t address) const;

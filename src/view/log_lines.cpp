@@ -46,7 +46,7 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
   return number;
 }
 
-// A key of why_run.def, or a number that has none.
+// Parses a key of why_run.def, or a number without a key.
 std::optional<std::uint64_t> why_run_in(std::string_view text) {
 #define CUVMM_WHY_RUN(name, number, key, words) \
   if (text == key) return number;
@@ -84,7 +84,7 @@ void put(TraceRecord& record, int field, std::uint64_t value) {
   }
 }
 
-// Whether the pair is one of the event's own, and its value is what such a pair has.
+// Takes the pair if it is one of the event's own fields and has a valid value.
 bool take_own_pair(TraceRecord& record, std::string_view of_fields, std::string_view key,
                    std::string_view value) {
   for (int field = 0; field < 5; ++field) {

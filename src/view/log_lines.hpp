@@ -10,16 +10,16 @@
 
 namespace cuvmm::view {
 
-// Lines of a log turned back into the records that they tell of (docs/log_format.md).
+// Parses log lines back into records (docs/log_format.md).
 class LogLines {
  public:
   LogLines();
 
   struct Line {
     std::uint64_t process = 0;
-    std::optional<TraceRecord> event;  // with the time of the log's clock; none: words for a person
+    std::optional<TraceRecord> event;  // its time is on the log's clock; none: a message
   };
-  // Nothing where the line is no line of ours.
+  // Nothing if the line is not from cuvmm.
   std::optional<Line> read(std::string_view line) const;
 
  private:
@@ -27,7 +27,7 @@ class LogLines {
     TraceEvent event;
     std::string_view of_fields;  // address, size, stream, other, detail
   };
-  std::map<std::string, Keys, std::less<>> events_;  // by the line's word
+  std::map<std::string, Keys, std::less<>> events_;  // by the event's name in the line
 };
 
 }  // namespace cuvmm::view

@@ -8,16 +8,16 @@
 
 namespace cuvmm::view {
 
-// Which addresses have memory behind them, which chunk that is, and since when.
+// Which addresses have memory behind them, which chunk it is, and since when.
 class MappedMemory {
  public:
   struct Piece {
     Span span;
-    std::uint64_t chunk = 0;  // 0: several, or not known
+    std::uint64_t chunk = 0;  // 0: several, or unknown
     std::uint64_t since = 0;
   };
 
-  // What lay there goes: calls `gone` for each piece of it.
+  // Replaces existing mappings; calls `gone` for each piece removed.
   template <class Gone>
   void map(const Span& span, std::uint64_t chunk, std::uint64_t time, Gone&& gone) {
     unmap(span, gone);
@@ -49,7 +49,7 @@ class MappedMemory {
  private:
   void cut_at(std::uint64_t address);
 
-  std::map<std::uint64_t, Piece> pieces_;  // by where they begin
+  std::map<std::uint64_t, Piece> pieces_;  // by begin
   Size bytes_ = 0;
 };
 

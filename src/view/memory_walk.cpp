@@ -7,7 +7,7 @@
 namespace cuvmm::view {
 namespace {
 
-// No damaged or hostile number may carry an address past the last one.
+// Clamps the span, so that a damaged or hostile size cannot overflow the address.
 Span span_of(std::uint64_t address, Size size) {
   return {address, address + std::min(size, unlimited - address)};
 }
@@ -17,7 +17,7 @@ Span span_of(std::uint64_t address, Size size) {
 void MemoryWalk::add(const TraceRecord& record) {
   if (const std::uint32_t ended = context_ends_.ended_by(record)) end_context(ended, record.time);
   if (device_ && record.device != *device_) {
-    // A free counts wherever its thread was.
+    // A free counts whatever the thread's current device.
     if (record.event == TraceEvent::Free) end(record.address, record.time);
     return;
   }
@@ -52,7 +52,7 @@ void MemoryWalk::add(const TraceRecord& record) {
 }
 
 void MemoryWalk::begin(const TraceRecord& record) {
-  end(record.address, record.time);  // where its free was lost
+  end(record.address, record.time);  // in case its free was lost
   const Size largest = unlimited - record.address;
   const LiveBlock block{.address = record.address,
                         .requested = std::min(record.size, largest),
@@ -72,7 +72,7 @@ void MemoryWalk::begin(const TraceRecord& record) {
   sink_.counted(sums_, record.time);
 }
 
-// A trace that began late tells of ends whose beginnings it does not know.
+// A trace that began late contains frees of blocks whose allocation it does not know.
 void MemoryWalk::end(std::uint64_t address, std::uint64_t time) {
   const auto block = live_.take(address);
   if (!block) return;
@@ -107,7 +107,7 @@ void MemoryWalk::release(const TraceRecord& record) {
   sink_.counted(sums_, record.time);
 }
 
-// Sums of hostile sizes may have wrapped around.
+// Totals of hostile sizes may have wrapped around.
 void MemoryWalk::take_physical(Size bytes) {
   sums_.physical -= std::min(bytes, sums_.physical);
 }

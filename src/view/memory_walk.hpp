@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace's records turned into what they say of device memory: blocks that begin and end, memory
-// that comes and goes behind addresses, sums.
+// Translates a trace's records into events of device memory: blocks beginning and ending, memory
+// mapped and unmapped, and totals.
 #pragma once
 
 #include <optional>
@@ -19,9 +19,9 @@ struct Span {
 };
 
 struct MemorySums {
-  Size requested = 0;  // of what the program holds
+  Size requested = 0;  // of the live blocks
   Size granted = 0;
-  Size physical = 0;  // of the device: chunks, and what the driver gave by itself
+  Size physical = 0;  // device memory: chunks, and the driver's own allocations
   bool operator==(const MemorySums&) const = default;
 };
 
@@ -30,17 +30,17 @@ class MemorySink {
   virtual ~MemorySink() = default;
   virtual void began(const LiveBlock&) {}
   virtual void ended(const LiveBlock&, [[maybe_unused]] std::uint64_t time) {}
-  // `chunk` is the one behind all of it; 0 where several are, or it is not known.
+  // `chunk` is behind the whole span; 0 if there are several or it is unknown.
   virtual void mapped(const Span&, [[maybe_unused]] std::uint64_t chunk,
                       [[maybe_unused]] std::uint64_t time) {}
   virtual void unmapped(const Span&, [[maybe_unused]] std::uint64_t time) {}
-  // After each change of the sums.
+  // Called after each change of the totals.
   virtual void counted(const MemorySums&, [[maybe_unused]] std::uint64_t time) {}
 };
 
 class MemoryWalk {
  public:
-  // Of one device, or of all together.
+  // For one device, or for all together.
   explicit MemoryWalk(MemorySink& sink, std::optional<std::int16_t> device = {})
       : sink_(sink), device_(device) {}
 
@@ -66,8 +66,8 @@ class MemoryWalk {
   MemorySums sums_;
 };
 
-// Memory that an allocator of device memory is asked for. What a capture took becomes memory only
-// when its graph runs.
+// Whether the record is about memory from a device allocator. A captured allocation gets memory
+// only when its graph runs.
 inline bool is_device_memory(const TraceRecord& record) {
   constexpr std::uint16_t others =
       trace_flag::on_host | trace_flag::managed | trace_flag::captured | trace_flag::imported;

@@ -8,16 +8,16 @@
 
 namespace cuvmm::view {
 
-// How much memory is free at one moment, and how much of that can be had as one allocation.
+// How much memory is free at one moment, and how much of it can be used by a single allocation.
 //
-// Memory can be put together from any granules that hold nothing, wherever they lie: the driver
-// does so for large allocations, and cuvmm for all. A granule that holds one live byte cannot be
-// given to anybody, natively; and neither can a chunk of ours.
+// An allocation can be assembled from any completely free granules, wherever they lie: the driver
+// does so for large allocations, and cuvmm for all. With the native allocator, a granule with one
+// live byte cannot be reused; with cuvmm, a chunk with one cannot.
 struct Occupancy {
   Size free = 0;
-  Size in_one_piece = 0;  // what is free in granules that hold nothing
+  Size in_one_piece = 0;  // free bytes in completely free granules
 
-  // 0: all that is free can be had at once. 1: nothing of it.
+  // 0: all free memory fits one allocation. 1: none of it does.
   double fragmentation() const {
     return free == 0 ? 0 : 1 - static_cast<double>(in_one_piece) / static_cast<double>(free);
   }
@@ -29,7 +29,7 @@ class OccupancyCounter {
 
  private:
   struct Shared {
-    std::uint64_t key;  // of a granule of addresses, or a chunk
+    std::uint64_t key;  // an address granule, or a chunk
     Size size;
     bool is_chunk;
     auto operator<=>(const Shared&) const = default;
@@ -37,8 +37,8 @@ class OccupancyCounter {
   void touch(const LiveBlock& block, const MappedMemory& mapped);
   void touch_granules(const Span& span);
 
-  Size whole_ = 0;               // granules that one block fills alone
-  std::vector<Shared> touched_;  // those that may hold several
+  Size whole_ = 0;               // granules entirely within one block
+  std::vector<Shared> touched_;  // granules and chunks that may hold several blocks
 };
 
 }  // namespace cuvmm::view

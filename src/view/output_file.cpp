@@ -13,7 +13,7 @@ namespace cuvmm::view {
 namespace {
 
 constexpr std::size_t usual_write = 256 * 1024;
-constexpr mode_t for_all = 0666;  // less what the umask takes
+constexpr mode_t for_all = 0666;  // minus the umask
 
 Error failed(int code) {
   return {.kind = ErrorKind::SystemFailed, .system_code = code, .doing = "write file"};

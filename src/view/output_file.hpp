@@ -11,8 +11,8 @@
 
 namespace cuvmm::view {
 
-// A file that is whole or not there: it gets its name when all of it is written. "-" is standard
-// output.
+// A file that appears only when complete: it gets its name once everything is written. "-" is
+// standard output.
 class OutputFile {
  public:
   static Result<OutputFile> create(const std::string& path);
@@ -20,7 +20,7 @@ class OutputFile {
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
 
-  // What goes wrong is said by finish().
+  // Errors are reported by finish().
   void write(std::string_view bytes);
   bool has_failed() const { return error_ != 0; }
   Result<void> finish();
@@ -31,7 +31,7 @@ class OutputFile {
 
   Fd file_;
   std::string path_;
-  std::string draft_;  // the name until it is whole; empty where it has its own from the start
+  std::string draft_;  // temporary name; empty if it is written in place
   std::string buffer_;
   int error_ = 0;
 };

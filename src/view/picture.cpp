@@ -11,7 +11,7 @@ namespace cuvmm::view {
 namespace {
 
 constexpr std::size_t most_refusals = 100;
-constexpr std::size_t most_spans = 100'000;  // beyond them, smaller gaps are shown too
+constexpr std::size_t most_spans = 100'000;  // with more spans, only larger gaps are removed
 constexpr std::uint64_t records_a_report = 65'536;
 
 bool is_about_memory(const TraceRecord& record) {
@@ -28,7 +28,7 @@ bool is_about_memory(const TraceRecord& record) {
   }
 }
 
-// The first walk: which addresses there are.
+// The first pass: collects the addresses.
 class AddressesSeen final : public MemorySink {
  public:
   void began(const LiveBlock& block) override { spans_.add({block.address, block.end()}); }
@@ -43,7 +43,7 @@ class AddressesSeen final : public MemorySink {
   SpanSet spans_;
 };
 
-// The second walk.
+// The second pass: paints.
 class Painter final : public MemorySink {
  public:
   Painter(Picture& picture, const CollapsedAddresses& addresses, const PictureRequest& request)
@@ -139,7 +139,7 @@ class Painter final : public MemorySink {
     paint(mapped_, piece.span, piece.since, to);
   }
 
-  // Columns that nothing happened in have what was there before.
+  // Columns without events repeat the values before them.
   void count(std::uint64_t time) {
     const auto column = std::min(static_cast<std::size_t>(column_of(time)), picture_.columns - 1);
     const Size mapped_bytes = memory_.bytes() + native_;
@@ -218,8 +218,7 @@ void describe_memory(const TraceHeader& header, Picture& picture) {
   }
 }
 
-// The device that is shown, and where memory begins to be taken; of a trace without any, where work
-// begins.
+// Finds the device to show, and the first memory event; without any, the first operation.
 Result<void> find_beginning(Recording& recording, const PictureRequest& request, Picture& picture) {
   std::optional<TraceRecord> first;
   bool is_memory = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace thinned to what a picture can show: a few hundred KiB, however many events there were.
+// A trace reduced to what a picture can show: a few hundred KiB, however many events there were.
 #pragma once
 
 #include <optional>
@@ -14,22 +14,22 @@
 namespace cuvmm::view {
 
 struct PictureRequest {
-  std::optional<std::int16_t> device;  // else the first one that memory was taken from
+  std::optional<std::int16_t> device;  // default: the first with memory events
   std::size_t columns = 900;
   std::size_t rows = 384;
-  std::size_t samples = 225;  // of fragmentation, over the whole time
+  std::size_t samples = 225;  // samples of fragmentation over time
 };
 
-// What was refused.
+// A refused request.
 struct PictureRefusal {
   std::uint64_t time = 0;
   Size asked = 0;
 };
 
-// What a client, or a stream, did.
+// The activity of one client or stream.
 struct PictureLane {
   std::string name;
-  std::vector<std::uint32_t> operations;  // begun in each column
+  std::vector<std::uint32_t> operations;  // started in each column
 };
 
 struct Picture {
@@ -40,40 +40,40 @@ struct Picture {
   std::uint64_t begin = 0;  // ns; of the first column
   std::uint64_t end = 0;
 
-  // Addresses without the gaps between them, from the lowest up; cells from 0 to 255.
+  // Addresses in ascending order, with gaps removed; cell values range from 0 to 255.
   std::vector<CollapsedAddresses::Part> address_parts;
   Size address_bytes = 0;
   std::size_t columns = 0;
   std::size_t rows = 0;
   std::vector<std::uint8_t> used;
-  std::vector<std::uint8_t> mapped;  // where something is used, or could be without a new mapping
+  std::vector<std::uint8_t> mapped;  // used, or mapped and free
 
-  // The most of each column.
+  // The maximum in each column.
   std::vector<Size> requested;
   std::vector<Size> mapped_bytes;
   std::vector<Size> physical;
-  Size device_bytes = 0;                 // 0: not known
-  std::optional<Size> limit;             // that VMM_LIMIT set
+  Size device_bytes = 0;                 // 0: unknown
+  std::optional<Size> limit;             // set by VMM_LIMIT
   std::vector<PictureRefusal> refusals;  // the first hundred
-  std::uint64_t refusal_count = 0;       //
-  Size requested_peak = 0;               //
-  Size physical_peak = 0;                //
-  std::vector<double> sample_times;      // in columns
-  std::vector<double> fragmentation;     // see Occupancy; empty: of how much memory is not known
-  std::vector<double> rounding_waste;    // share of what was granted that nobody asked for
+  std::uint64_t refusal_count = 0;
+  Size requested_peak = 0;
+  Size physical_peak = 0;
+  std::vector<double> sample_times;    // in columns
+  std::vector<double> fragmentation;   // see Occupancy; empty: device size unknown
+  std::vector<double> rounding_waste;  // share of granted bytes that were not requested
 
   Histogram sizes;                 // bytes
   Histogram lifetimes;             // us
-  Histogram lasting_sizes;         // of blocks that were held to the end
-  std::vector<PictureLane> lanes;  // of clients, or else of streams; the busiest first
+  Histogram lasting_sizes;         // of blocks never freed
+  std::vector<PictureLane> lanes;  // clients, or else streams; busiest first
   bool lanes_are_clients = false;
 };
 
-// Reads it twice. `progress` is told now and then how far that is, from 0 to 1.
+// Reads the recording twice. Calls `progress` from time to time with a value from 0 to 1.
 Result<Picture> take_picture(Recording& recording, const PictureRequest& request,
                              void (*progress)(double) = nullptr);
 
-// For those who draw; docs/picture_format.md.
+// For renderers; see docs/picture_format.md.
 std::string to_json(const std::vector<Picture>& pictures);
 
 }  // namespace cuvmm::view

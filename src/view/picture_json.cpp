@@ -98,7 +98,7 @@ json as_json(const Picture& picture) {
 std::string to_json(const std::vector<Picture>& pictures) {
   json all = {{"schema", 1}, {"pictures", json::array()}};
   for (const Picture& picture : pictures) all["pictures"].push_back(as_json(picture));
-  // Names in a trace may be any bytes.
+  // Names in a trace may contain arbitrary bytes.
   return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -14,7 +14,7 @@ void Raster::Edges::add(std::size_t cell, double amount) {
   by[count++] = amount;
 }
 
-// A line from 1.25 to 3.5 covers three quarters of cell 1, all of 2 and half of 3.
+// An interval from 1.25 to 3.5 covers three quarters of cell 1, all of 2 and half of 3.
 Raster::Edges Raster::edges(double begin, double end, std::size_t cells) {
   const auto limit = static_cast<double>(cells);
   begin = std::clamp(begin, 0.0, limit);
@@ -50,7 +50,7 @@ std::vector<std::uint8_t> Raster::cover() const {
       sum += corners_[row * (columns_ + 2) + column];
       column_sums[column] += sum;
       const double covered = std::clamp(column_sums[column], 0.0, 1.0);
-      // What covers little of a cell is still to be seen.
+      // Even tiny coverage stays visible.
       const double shown = covered < 1e-6 ? 0 : std::max(1.0, std::round(covered * 255));
       cells[row * columns_ + column] = static_cast<std::uint8_t>(shown);
     }

@@ -6,23 +6,23 @@
 
 namespace cuvmm::view {
 
-// How much of each cell of a grid is covered by rectangles. A rectangle costs the same however
-// large it is: only the corners of its cover are noted, and summed up at the end.
+// How much of each cell of a grid is covered by rectangles. The cost of a rectangle does not depend
+// on its size: only the differences at its corners are recorded, and summed at the end.
 class Raster {
  public:
   Raster(std::size_t columns, std::size_t rows);
 
-  // Edges in cells, fractions count: column 2.5 is the middle of the third.
+  // Edges in fractional cells: column 2.5 is the middle of the third.
   void add(double left, double right, double bottom, double top);
 
-  // Of each cell, row by row from the bottom: 0 nothing, 255 all of it.
+  // Coverage of each cell, row by row from the bottom, from 0 (none) to 255 (all).
   std::vector<std::uint8_t> cover() const;
 
   std::size_t columns() const { return columns_; }
   std::size_t rows() const { return rows_; }
 
  private:
-  // The first difference of a line's cover: at most four cells in which it is not 0.
+  // The differences between adjacent cells' coverage by an interval; at most four are not 0.
   struct Edges {
     std::size_t at[4];
     double by[4];
@@ -33,7 +33,7 @@ class Raster {
 
   std::size_t columns_;
   std::size_t rows_;
-  std::vector<double> corners_;  // one column and row more than there are cells
+  std::vector<double> corners_;  // (columns + 2) by (rows + 2)
 };
 
 }  // namespace cuvmm::view

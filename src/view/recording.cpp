@@ -11,10 +11,10 @@
 namespace cuvmm::view {
 namespace {
 
-constexpr std::size_t longest_line = 4096;            // ours have at most 1,024 bytes
+constexpr std::size_t longest_line = 4096;            // cuvmm's have at most 1,024 bytes
 constexpr std::size_t most_log_records = 20'000'000;  // 1.3 GB
 
-// A log has no head of its own; each line begins with who wrote it.
+// A log has no header; each line begins with the name of its writer.
 bool begins_like_a_log(const std::string& path) {
   std::error_code none;
   if (!std::filesystem::is_regular_file(path, none)) return false;
@@ -51,9 +51,9 @@ Result<Recording> Recording::open(const std::string& path) {
     if (read->process == *process && read->event) recording.log_.push_back(*read->event);
   }
   if (recording.log_.empty()) {
-    return Error::invalid("read log", "it tells of no event: VMM_LOG_LEVEL=INFO logs them");
+    return Error::invalid("read log", "it contains no events; VMM_LOG_LEVEL=INFO logs them");
   }
-  // Threads may have taken turns between looking at the clock and writing.
+  // A thread may have been overtaken between reading the clock and writing.
   std::stable_sort(recording.log_.begin(), recording.log_.end(),
                    [](const auto& a, const auto& b) { return a.time < b.time; });
   const std::uint64_t start = recording.log_.front().time;
@@ -88,7 +88,7 @@ void Recording::report() const {
 std::string Recording::note() const {
   if (trace_) return trace_->note();
   if (log_lines_left_out_ == 0) return {};
-  return std::to_string(log_lines_left_out_) + " lines are no lines of a log and were left out";
+  return std::to_string(log_lines_left_out_) + " lines are not log lines and were left out";
 }
 
 }  // namespace cuvmm::view

@@ -10,22 +10,23 @@
 
 namespace cuvmm::view {
 
-// What cuvmm wrote of a program: its trace, or its log, whose lines are the same events. Of a log
-// in which several processes wrote, the one that wrote first.
+// A recording of a program by cuvmm: its trace, or its log, whose lines are the same events. If
+// several processes wrote to a log, only the first one's events are used.
 class Recording {
  public:
   static Result<Recording> open(const std::string& path);
-  // Of what somebody else wrote. The records are in the order of time.
+  // Wraps records from another source, which must be in time order.
   static Recording of(TraceHeader header, std::vector<TraceRecord> records);
 
   const TraceHeader& header() const { return trace_ ? trace_->header() : log_header_; }
   std::uint64_t record_count() const { return trace_ ? trace_->record_count() : log_.size(); }
   std::uint64_t last_time() const;
 
-  // Told now and then, from 0 to 1, how much has been read; from 0 again after rewind().
+  // Sets a callback that receives the fraction read, from 0 to 1, from time to time; from 0 again
+  // after rewind().
   void tell_progress(std::function<void(double)> progress) { progress_ = std::move(progress); }
 
-  // In the order of time; nullptr at the end, where status() says whether it is the true one.
+  // Records in time order; nullptr at the end, where status() tells a real end from an error.
   const TraceRecord* next() {
     if (++read_ % records_a_report == 0 && progress_) report();
     if (trace_) return trace_->next();
@@ -34,7 +35,7 @@ class Recording {
   Result<void> status() const { return trace_ ? trace_->status() : Result<void>{}; }
   void rewind();
 
-  // What is wrong with it, in a line; empty when all is well.
+  // Problems as one line of text; empty if there are none.
   std::string note() const;
   TraceHealth health() const {
     return trace_ ? trace_->health() : TraceHealth{.is_finished = true};

@@ -8,7 +8,7 @@
 
 namespace cuvmm::view {
 
-// A set of addresses as spans that do not touch.
+// A set of addresses, as disjoint spans that do not touch.
 class SpanSet {
  public:
   void add(const Span& span);
@@ -17,7 +17,7 @@ class SpanSet {
   Size size() const { return size_; }
   std::size_t count() const { return spans_.size(); }
   std::vector<Span> all() const;
-  // What of them lies in `span`.
+  // The parts of them that lie in `span`.
   std::vector<Span> within(const Span& span) const;
 
  private:
@@ -25,19 +25,19 @@ class SpanSet {
   Size size_ = 0;
 };
 
-// Addresses laid end to end without the gaps between spans, so that they fit into a picture.
+// Addresses with the gaps between spans removed, so that they fit into a picture.
 class CollapsedAddresses {
  public:
-  // Spans in their order. Gaps of at most `smallest_gap` stay.
+  // `spans` must be sorted. Keeps gaps of at most `smallest_gap`.
   CollapsedAddresses(const std::vector<Span>& spans, Size smallest_gap);
 
   struct Part {
     Span span;
-    Size offset;  // where it begins once collapsed
+    Size offset;  // its beginning after collapsing
   };
   const std::vector<Part>& parts() const { return parts_; }
   Size size() const { return size_; }
-  // What of the span lies in a part; nothing for addresses of no part.
+  // Visits the pieces of the span that lie in a part; addresses outside all parts are skipped.
   template <class Visit>
   void for_each_piece(const Span& span, Visit&& visit) const {
     for (auto part = first_part_of(span); part != parts_.end() && part->span.begin < span.end;

@@ -95,7 +95,7 @@ InvariantViolation FreeChunks::violation(const LocalChunks* shelf) const {
       if (chunk->stack != &stack || chunk->shelf != shelf) complain("one lies at a wrong place");
       if (chunk->chunk.size() != stack.size) complain("one has another size");
       if (export_of(*chunk) != exportable) complain("one is exportable and the others not");
-      if (chunk->references.load() != 0) complain("somebody refers to one");
+      if (chunk->references.load() != 0) complain("a free chunk is still referenced");
       if (chunk->exported.load()) complain("one has been exported");
       bytes += stack.size;
       newer = chunk;

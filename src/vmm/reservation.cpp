@@ -12,11 +12,11 @@ Result<Reservation> Reservation::create(const Driver& driver, Size size, Size gr
   retry_releases();
   if (size == 0) return Error::invalid(doing, "of no bytes");
   if (!is_power_of_two(granule))
-    return Error::invalid(doing, "granule is no power of two", granule);
+    return Error::invalid(doing, "granule is not a power of two", granule);
   if (!is_multiple(size, granule)) return Error::invalid(doing, "size is not in granules", size);
   if (alignment == 0) alignment = granule;
   if (!is_power_of_two(alignment) || alignment < granule) {
-    return Error::invalid(doing, "alignment is no power of two from a granule up", alignment);
+    return Error::invalid(doing, "alignment is not a power of two from a granule up", alignment);
   }
   CUdeviceptr address = 0;
   const auto answer = driver.cuMemAddressReserve(&address, size, alignment, hint, 0);

@@ -2,6 +2,7 @@
 """What `cuvmm export` writes is what those who read it expect."""
 
 import csv
+import importlib.util
 import json
 import os
 import pickle
@@ -9,11 +10,24 @@ import pickletools
 
 from cli_support import CliTest, cuvmm, frag_trace, main
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+READER = os.path.join(ROOT, ".venv", "viewers", "_memory_viz.py")  # tools/setup.sh fetches it
+
 # The pickle opcodes that the viewer's own JavaScript reader understands.
 VIEWER_OPCODES = {
     "PROTO", "EMPTY_DICT", "MARK", "SHORT_BINUNICODE", "BINUNICODE", "BININT1", "BININT2", "LONG1",
     "EMPTY_LIST", "APPENDS", "SETITEMS", "STOP",
 }
+
+
+def pytorchs_reader():
+    """As a module of its own: it needs nothing else of PyTorch."""
+    if not os.path.exists(READER):
+        return None
+    found = importlib.util.spec_from_file_location("pytorch_memory_viz", READER)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 class Segments:
@@ -103,13 +117,40 @@ class MemoryViz(CliTest):
         self.assertEqual(counts["alloc"], counts["free_completed"])
         self.assertGreater(counts["segment_unmap"], 0)
 
-    def test_a_trace_that_was_cut_keeps_its_live_blocks(self):
+    def cut_trace(self):
         with open(frag_trace("vmm"), "rb") as file:
             content = file.read()
         path = self.path("cut.trace")
         with open(path, "wb") as file:
             file.write(content[:len(content) * 2 // 3])
-        snapshot = self.snapshot(path)
+        return path
+
+    def test_pytorchs_own_reader_finds_the_same_in_it(self):
+        viewer = pytorchs_reader()
+        if viewer is None:
+            self.skipTest("PyTorch's reader is not here (CUVMM_VIEWERS=1 ./dev test fetches it)")
+        snapshot = self.snapshot(self.cut_trace())
+        live = [block for segment in snapshot["segments"] for block in segment["blocks"]
+                if block["state"] == "active_allocated"]
+        self.assertGreater(len(live), 0)
+        # It asserts that blocks and gaps fill each segment.
+        summary = viewer.segsum(snapshot)
+        self.assertIn(f"segments: {len(snapshot['segments'])}\n", summary)
+        size = viewer.Bytes(sum(block["requested_size"] for block in live))
+        self.assertIn(f"total_allocated: {size}\n", summary)
+        # One line for each kind of memory, with its bytes at the end.
+        lines = viewer.memory(snapshot, format_flamegraph=lambda text: text).splitlines()
+        self.assertEqual(sum(int(line.split()[-1]) for line in lines if "active_allocated" in line),
+                         sum(block["requested_size"] for block in live))
+        listed = viewer.trace(snapshot)
+        events = snapshot["device_traces"][0]
+        self.assertIn(f"{len(events)} entries\n", listed)
+        self.assertEqual(listed.count("\ndel "),
+                         sum(event["action"] == "free_requested" for event in events))
+        self.assertIn("MemoryViz.js", viewer.trace_plot(snapshot))
+
+    def test_a_trace_that_was_cut_keeps_its_live_blocks(self):
+        snapshot = self.snapshot(self.cut_trace())
         states = [b["state"] for s in snapshot["segments"] for b in s["blocks"]]
         self.assertIn("active_allocated", states)
 

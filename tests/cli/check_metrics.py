@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from cli_support import cuvmm, main, text
+from cli_support import CUVMM, cuvmm, main, text
 from web_support import BUILD, ROOT, WebTest, ask_raw, comes_true, samples_of, value_of
 
 try:
@@ -94,6 +94,38 @@ class Figures(WebTest):
         self.holder([32], "--name", "one")
         served = set(samples_of(self.metrics(server)))
         self.assertEqual(set(samples_of(self.good("metrics", env=self.env))), served)
+
+    def test_time_on_the_device_and_time_waited_count_while_two_want_it(self):
+        server = self.serve("--time", "share")
+        programs = [subprocess.Popen(
+            [CUVMM, "run", "--quiet", f"--sim=card={self.card},memory=256M", "--name", name, "--",
+             os.path.join(BUILD, "bin", "busy"), "--kernel", "1ms", "--seconds", "6"],
+            env=dict(os.environ, **self.env), stdout=subprocess.DEVNULL) for name in ("a", "b")]
+        for one in programs:
+            self.addCleanup(one.wait)
+            self.addCleanup(one.kill)
+
+        def seconds(kind, client):
+            return sum(value for (name, labels), value in samples_of(self.metrics(server)).items()
+                       if name == f"cuvmm_gpu_{kind}_total" and ("client", client) in labels)
+        for client in ("a", "b"):
+            self.assertTrue(comes_true(lambda: seconds("seconds", client) > 0.3), client)
+            self.assertTrue(comes_true(lambda: seconds("wait_seconds", client) > 0.3), client)
+        held = [seconds("seconds", client) for client in ("a", "b")]
+        self.assertLess(max(held), 4 * min(held))
+
+    def test_one_client_is_shown_with_its_arenas_and_windows(self):
+        server = self.serve()
+        self.holder([32, 16], "--name", "a name")
+        status, body = self.get(server, "/client?label=a%20name")
+        self.assertEqual(status, 200, body)
+        windows = [one for one in json.loads(body)["regions"] if one["what"] == "blocking, windows"]
+        self.assertEqual(len(windows), 1, body)
+        self.assertEqual(windows[0]["used_bytes"], 48 * MiB)
+        self.assertGreaterEqual(windows[0]["held_bytes"], 48 * MiB)
+        self.assertEqual(windows[0]["blocks"], 2)
+        status, body = self.get(server, "/client?label=nobody")
+        self.assertEqual((status, body), (404, "There is no client of that label.\n"))
 
     def test_arguments_are_shown_only_when_told_to(self):
         server = self.serve()

@@ -121,6 +121,9 @@ class InABrowser(WebTest):
         self.wait(DIALOG)
         self.assertEqual(self.text("#detail-title"), "first")
         self.assertIn("0 B guaranteed, no limit", self.text("#detail-body"))
+        self.wait_for_text("#detail-body .regions", r"blocking, windows\s96 MiB: 96 MiB in use.*1 block")
+        self.assertGreater(self.browser.value(
+            "document.querySelector('.region .used').getBoundingClientRect().width"), 100)
         self.picture("dark")
         # It stays open and keeps its focus while new states arrive.
         self.rest(2.5)

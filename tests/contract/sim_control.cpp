@@ -286,7 +286,7 @@ std::string report_of(const std::vector<std::string>& environment) {
 
 TEST_F(SimControl, LeaksAreReportedAtExitOnRequest) {
   const std::string report = report_of({"VMM_SIM_LEAKS=report"});
-  EXPECT_NE(report.find("not given back: stream 0x"), std::string::npos) << report;
+  EXPECT_NE(report.find("leaked: stream 0x"), std::string::npos) << report;
   EXPECT_EQ(report_of({"VMM_SIM_LEAKS=off"}), "");
 }
 

@@ -49,11 +49,11 @@ TEST(NodeConfiguration, ProblemsNameFileLineAndKey) {
   const auto problem = [](const std::string& text) { return parsed(text).problem; };
   EXPECT_EQ(problem("\nspeed = 1\n").substr(0, 16), "f.toml:2: speed:");
   EXPECT_EQ(problem("[capacity]\n0 = 24\n"),
-            "f.toml:2: 0: it has to be a size in quotes, as \"16G\"");
+            "f.toml:2: 0: must be a size in quotes, such as \"16G\"");
   EXPECT_EQ(problem("[[client]]\nname = \"a\"\nguarantee = \"much\"\n").substr(0, 20),
             "f.toml:3: guarantee:");
   EXPECT_EQ(problem("[[client]]\nname = \"a\"\nweight = 0\n"),
-            "f.toml:3: weight: it has to be a whole number from 1 to 10000");
+            "f.toml:3: weight: must be a whole number from 1 to 10000");
   EXPECT_EQ(problem("[[client]]\nname = \"a\"\ncolour = \"red\"\n").substr(0, 17),
             "f.toml:3: colour:");
   EXPECT_EQ(problem("[[client]]\nuser = \"nobody of that name\"\n"),

@@ -180,7 +180,7 @@ TEST(TimeConfiguration, SetsPolicyAndCaps) {
   EXPECT_EQ(parsed("[time]\nspeed = 1\n").problem,
             "f.toml:2: speed: there is no such key; allowed is policy");
   EXPECT_EQ(parsed("[[client]]\nname = \"a\"\ncap = 0\n").problem,
-            "f.toml:3: cap: it has to be a whole number from 1 to 100");
+            "f.toml:3: cap: must be a whole number from 1 to 100");
 }
 
 // Programs that know nothing of time grants.

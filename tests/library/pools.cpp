@@ -161,7 +161,7 @@ TEST_F(LibraryPools, MessagesNameThePlaceAndTheNumber) {
   ElasticPool::Options odd;
   odd.places.granule = 3 * MiB;
   const std::string granule = ElasticPool::create(MiB, odd).error().message();
-  EXPECT_NE(granule.find("3145728 bytes: it is no power of two"), std::string::npos) << granule;
+  EXPECT_NE(granule.find("3145728 bytes: it is not a power of two"), std::string::npos) << granule;
   EXPECT_NE(granule.find("a multiple of"), std::string::npos) << granule;
 }
 

@@ -27,6 +27,21 @@ TEST(HttpRequests, AreReadOnceComplete) {
   EXPECT_EQ(parse.request.accept, "text/plain");
 }
 
+TEST(HttpRequests, NameAClientByItsDecodedLabel) {
+  const auto label_of = [](const std::string& query) {
+    return parse_request("GET /client?" + query + " HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .request.label;
+  };
+  EXPECT_EQ(label_of("label=train"), "train");
+  EXPECT_EQ(label_of("token=x&label=a%20%22b%22%2f%C3%A9"), "a \"b\"/\xc3\xa9");
+  EXPECT_EQ(label_of("label=50%25"), "50%");
+  EXPECT_EQ(label_of("label=%"), "%");
+  EXPECT_EQ(label_of("label=%2"), "%2");
+  EXPECT_EQ(label_of("label=%zz"), "%zz");
+  const std::string odd = "a b&c=%\"#?\xff";
+  EXPECT_EQ(label_of("label=" + observe::percent_encoded(odd)), odd);
+}
+
 TEST(HttpRequests, WithAnyByteChangedGetSomeAnswer) {
   for (std::size_t i = 0; i < whole.size(); ++i) {
     for (int byte = 0; byte < 256; ++byte) {

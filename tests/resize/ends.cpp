@@ -13,8 +13,8 @@ namespace cuvmm::test {
 namespace {
 
 // A process with one deferred copy.
-struct PutOff {
-  PutOff() {
+struct DeferredBlocks {
+  DeferredBlocks() {
     open_driver();
     through_door<Call::cuInit>(0u);
     through_door<Call::cuDevicePrimaryCtxRetain>(&context, 0);
@@ -46,31 +46,31 @@ CUresult unknown_function() {
 }  // namespace
 
 CHILD_ROLE(exits_with_a_copy_put_off) {
-  const PutOff put_off;
+  const DeferredBlocks deferred;
   std::exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
 CHILD_ROLE(calls_what_nobody_knows) {
-  const PutOff put_off;
+  const DeferredBlocks deferred;
   void* const entry =
       hook::entry_of_unlisted("cuMemFoldAsync", 14000, reinterpret_cast<void*>(&unknown_function));
   ASSERT_NE(entry, reinterpret_cast<void*>(&unknown_function));
-  EXPECT_TRUE(PutOff::resizer().is_pending()) << "to be handed one changes nothing";
+  EXPECT_TRUE(DeferredBlocks::resizer().is_pending()) << "to be handed one changes nothing";
   EXPECT_DONE(reinterpret_cast<decltype(&unknown_function)>(entry)());
-  EXPECT_FALSE(PutOff::resizer().is_pending());
-  EXPECT_DONE(through_door<Call::cuMemFree_v2>(put_off.from));
-  EXPECT_EQ(PutOff::read(put_off.to + block - 4), PutOff::mark);
-  EXPECT_EQ(PutOff::resizer().counters().elided, 0U);
+  EXPECT_FALSE(DeferredBlocks::resizer().is_pending());
+  EXPECT_DONE(through_door<Call::cuMemFree_v2>(deferred.from));
+  EXPECT_EQ(DeferredBlocks::read(deferred.to + block - 4), DeferredBlocks::mark);
+  EXPECT_EQ(DeferredBlocks::resizer().counters().elided, 0U);
   // From then on no copy is deferred.
   CUdeviceptr other = 0;
   EXPECT_DONE(through_door<Call::cuMemAlloc_v2>(&other, std::size_t{4 * block}));
-  EXPECT_DONE(through_door<Call::cuMemcpyDtoD_v2>(other, put_off.to, std::size_t{2 * block}));
-  EXPECT_FALSE(PutOff::resizer().is_pending());
+  EXPECT_DONE(through_door<Call::cuMemcpyDtoD_v2>(other, deferred.to, std::size_t{2 * block}));
+  EXPECT_FALSE(DeferredBlocks::resizer().is_pending());
 }
 
 // The child has neither the memory nor the copy; the parent's are unaffected.
 CHILD_ROLE(forks_with_a_copy_put_off) {
-  const PutOff put_off;
+  const DeferredBlocks deferred;
   const pid_t forked = ::fork();
   if (forked == 0) {
     CUcontext context = nullptr;
@@ -79,10 +79,10 @@ CHILD_ROLE(forks_with_a_copy_put_off) {
   int status = -1;
   ASSERT_EQ(::waitpid(forked, &status, 0), forked);
   EXPECT_EQ(status, 0);
-  EXPECT_TRUE(PutOff::resizer().is_pending());
-  EXPECT_DONE(through_door<Call::cuMemFree_v2>(put_off.from));
-  EXPECT_EQ(PutOff::resizer().counters().elided, 1U);
-  EXPECT_EQ(PutOff::read(put_off.to + block - 4), PutOff::mark);
+  EXPECT_TRUE(DeferredBlocks::resizer().is_pending());
+  EXPECT_DONE(through_door<Call::cuMemFree_v2>(deferred.from));
+  EXPECT_EQ(DeferredBlocks::resizer().counters().elided, 1U);
+  EXPECT_EQ(DeferredBlocks::read(deferred.to + block - 4), DeferredBlocks::mark);
 }
 
 namespace {

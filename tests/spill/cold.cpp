@@ -40,7 +40,7 @@ class ColdMemoryOfAProgram : public PauseTest {
   void look_for(int moments, CUdeviceptr use = 0) {
     for (int i = 0; i < moments; ++i) {
       uses.begin_next_moment();
-      placement->look_after(device_of(*program), clock += 100'000'000);
+      placement->step(device_of(*program), clock += 100'000'000);
       if (use != 0) uses.note(use);
     }
   }

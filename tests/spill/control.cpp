@@ -62,7 +62,7 @@ struct Process {
                     SizeLimit::none(), Duration{0});
   }
   void end() {
-    control->stay_out();
+    control->shut_down();
     clock->table().drop_events();
     end_memory();
   }

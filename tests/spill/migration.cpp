@@ -64,7 +64,7 @@ class MigrationTest : public PauseTest {
       const auto all = places(program, [](const HeldChunk&) { return true; });
       (void)placement.change(device_of(program), all);
     }
-    void look() { placement.look_after(device_of(program), now_ns()); }
+    void look() { placement.step(device_of(program), now_ns()); }
 
     Program program;
     LastUses uses;
@@ -315,7 +315,7 @@ TEST_F(MigrationTest, AUsedBlockMovesInForAnUnusedOne) {
   std::uint64_t now = now_ns();
   for (int look = 0; look < 40; ++look) {
     uses.begin_next_moment();
-    EXPECT_EQ(placement.look_after(device_of(program), now), Placement::Attention::Uses);
+    EXPECT_EQ(placement.step(device_of(program), now), Placement::Attention::Uses);
     uses.note(hot);
     now += 100'000'000;
   }

@@ -19,7 +19,7 @@ class SpillAheadTest : public PauseTest {
   }
   static bool look(SpillAhead& ahead, Program& program, std::uint64_t now) {
     const int device = device_of(program).ordinal();
-    return ahead.look_after(device_of(program), program.memory->spilled_free_on(device), now);
+    return ahead.step(device_of(program), program.memory->spilled_free_on(device), now);
   }
   static ChunkCounters spilled(Program& program) { return device_of(program).store().spilled(); }
 };

@@ -105,12 +105,12 @@ TEST_F(ReplayReaders, BadLinesAreNamedByTheirNumber) {
   };
   EXPECT_EQ(refused("2,alloc,b0,64"), said("not as many fields as the first line has"));
   EXPECT_EQ(refused("2,alloc,b0,64,0,0"), said("not as many fields as the first line has"));
-  EXPECT_EQ(refused("x,alloc,b0,64,0"), said("time_us is no number: 'x'"));
-  EXPECT_EQ(refused("2,alloc,zz,64,0"), said("address is no hexadecimal number: 'zz'"));
-  EXPECT_EQ(refused("2,alloc,b0,-64,0"), said("size is no number: '-64'"));
+  EXPECT_EQ(refused("x,alloc,b0,64,0"), said("time_us is not a number: 'x'"));
+  EXPECT_EQ(refused("2,alloc,zz,64,0"), said("address is not a hexadecimal number: 'zz'"));
+  EXPECT_EQ(refused("2,alloc,b0,-64,0"), said("size is not a number: '-64'"));
   EXPECT_EQ(refused("2,alloc,b0,99999999999999999999,0"),
-            said("size is no number: '99999999999999999999'"));
-  EXPECT_EQ(refused("2,alloc,b0,64,"), said("stream is no number: ''"));
+            said("size is not a number: '99999999999999999999'"));
+  EXPECT_EQ(refused("2,alloc,b0,64,"), said("stream is not a number: ''"));
   EXPECT_EQ(refused("2,allocate,b0,64,0"), said("no action is called 'allocate'"));
   EXPECT_EQ(refused("2,alloc,a0,64,0"), said("allocated again while it is live"));
   EXPECT_EQ(refused(std::string(5000, '1')), said("no line of a trace is that long"));
@@ -176,11 +176,11 @@ TEST_F(ReplayReaders, BadLinesOfAnRmmLogAreNamedByTheirNumber) {
             said("no action is called 'reallocate'"));
   for (const std::string time : {"10:00", "25:00:00", "10:00:00.1x", "noon", ""}) {
     EXPECT_EQ(refused("1," + time + ",allocate,0x7f00,256,0"),
-              said("Time is no time of a day: '" + time + "'"));
+              said("Time is not a time of day: '" + time + "'"));
   }
-  EXPECT_EQ(refused("1,10:00:00.0,allocate,here,256,0"), said("Pointer is no address: 'here'"));
-  EXPECT_EQ(refused("1,10:00:00.0,allocate,0x7f00,2k,0"), said("Size is no number: '2k'"));
-  EXPECT_EQ(refused("1,10:00:00.0,allocate,0x7f00,256,main"), said("Stream is no stream: 'main'"));
+  EXPECT_EQ(refused("1,10:00:00.0,allocate,here,256,0"), said("Pointer is not an address: 'here'"));
+  EXPECT_EQ(refused("1,10:00:00.0,allocate,0x7f00,2k,0"), said("Size is not a number: '2k'"));
+  EXPECT_EQ(refused("1,10:00:00.0,allocate,0x7f00,256,main"), said("Stream is not a stream: 'main'"));
 }
 
 TraceRecord record(TraceEvent event, std::uint64_t time_us, std::uint64_t address, Size size = 0,
@@ -242,7 +242,7 @@ TEST_F(ReplayReaders, OwnTraceOfSeveralDevicesIsRefused) {
   other.device = 1;
   EXPECT_EQ(refusal(bytes_of_trace(in_folder("own"),
                                    {record(TraceEvent::Allocate, 1, 0x100, 64), other})),
-            "read trace: not supported (it tells of several devices)");
+            "read trace: not supported (it covers several devices)");
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::uint64_t run_ns() {
 
 TEST(Captures, BeginAtOnceUnlessHeldOff) {
   Captures captures;
-  { const Captures::HeldOff over{captures}; }
+  { const Captures::CaptureBlock over{captures}; }
   captures.began();
   EXPECT_TRUE(captures.any());
   captures.ended();
@@ -34,16 +34,16 @@ TEST(Captures, BeginAtOnceUnlessHeldOff) {
 
 TEST(Captures, AreSeenByCallsWhileLive) {
   Captures captures;
-  EXPECT_TRUE(Captures::HeldOff{captures}.none_lives());
+  EXPECT_TRUE(Captures::CaptureBlock{captures}.none_lives());
   captures.began();
-  EXPECT_FALSE(Captures::HeldOff{captures}.none_lives());
+  EXPECT_FALSE(Captures::CaptureBlock{captures}.none_lives());
   captures.ended();
-  EXPECT_TRUE(Captures::HeldOff{captures}.none_lives());
+  EXPECT_TRUE(Captures::CaptureBlock{captures}.none_lives());
 }
 
 TEST(Captures, BeginWhenTheCallHasBeenMade) {
   Captures captures;
-  std::optional<Captures::HeldOff> call{captures};
+  std::optional<Captures::CaptureBlock> call{captures};
   std::uint64_t made_at = 0;
   std::thread caller{[&] {
     std::this_thread::sleep_for(milliseconds{20});
@@ -59,7 +59,7 @@ TEST(Captures, BeginWhenTheCallHasBeenMade) {
 // A call's wait for work may take any length of time.
 TEST(Captures, BeginEventuallyIfTheCallWaits) {
   Captures captures;
-  const Captures::HeldOff call{captures};
+  const Captures::CaptureBlock call{captures};
   const std::uint64_t run_before = run_ns();
   const std::uint64_t began = now_ns();
   captures.began();

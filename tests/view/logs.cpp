@@ -24,7 +24,7 @@ constexpr TraceEvent all_events[] = {
 TEST(LogLine, OfEveryEventRoundTrips) {
   const view::LogLines lines;
   for (const TraceEvent event : all_events) {
-    if (event == TraceEvent::Note) continue;  // text for people
+    if (event == TraceEvent::Note) continue;  // a note for the reader
     const TraceRecord record{.time = 7000,
                              .event = event,
                              .flags = 3,

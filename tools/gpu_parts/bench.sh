@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The benchmarks on the card: what the core adds to calling the driver directly.
+# Runs the benchmarks on the card, which compare the core with direct driver calls.
 status=0
 json=$(mktemp -d)
 trap 'rm -rf "$json"' EXIT

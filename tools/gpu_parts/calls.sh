@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a program pays for its most frequent calls: natively and under cuvmm in both modes, in turns,
-# each round beginning with another. Ratios are of the medians of the rounds.
+# Measures programs' most frequent calls natively and under cuvmm in both modes, in turns; each
+# round begins with another mode. Ratios are between the medians of the rounds.
 python3 -B tools/compare_calls.py --cuvmm build/bin/cuvmm --program build/bin/cuvmm_bench_calls \
   --rounds "${CUVMM_CALLS_ROUNDS:-5}" --json "$CUVMM_PART_DETAILS"

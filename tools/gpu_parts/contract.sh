@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# The contract suite, as it runs on the simulated driver, on the card. The counts go into the
-# result; which tests failed, and why, is in the text.
+# Runs the contract suite, which also runs on the simulated driver, on the card. The result contains
+# the counts; the text names the failed tests and why they failed.
 counts=$(mktemp)
 trap 'rm -f "$counts"' EXIT
 status=0
-# Without the folder that it was built in.
+# Remove the build folder from paths.
 build/bin/cuvmm_contract_tests --gtest_brief=1 --gtest_output="json:$counts" |
   sed -E 's#^/[^ ]*/(tests/)#\1#' || status=$?
 { sed '/^  "name"/,$d' "$counts"; printf '  "suite": "contract"\n}\n'; } >"$CUVMM_PART_DETAILS"

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Random work of eight threads under memory pressure, repeatable by its seed: memory taken, grown,
-# given back, and shared with another process. No wrong word, no unexpected answer, and the host's
-# memory does not grow. In turns with what can be switched on, six minutes in all.
+# Runs random work in eight threads under memory pressure, repeatable by its seed: memory is
+# allocated, grown, freed, and shared with another process. There must be no wrong word and no
+# unexpected answer, and the host's memory must not grow. Alternates between optional features; six
+# minutes in total.
 program=build/bin/cuvmm_test_endurance
 seconds=${CUVMM_ENDURANCE_SECONDS:-70}
-allowed_growth=64  # MiB: what a longer run may add to the allocator's own lists
+allowed_growth=64  # MiB that a longer run may add to the allocator's own lists
 status=0 separator='' details=''
 
 endure() {  # NAME OPTION…

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Combs of blocks on the card, natively and under cuvmm, by the driver's calls and by the runtime's.
-# Natively small blocks must fail, or the comb would show nothing; where memory is served all must
-# succeed. MONITOR changes nothing of what the driver answers.
+# Runs combs of blocks on the card, natively and under cuvmm, with the driver's calls and the
+# runtime's. Natively, small blocks must fail, or the comb would show nothing; if memory is served,
+# all must succeed. MONITOR must not change the driver's answers.
 source tools/tell.sh
 programs=(build/bin/frag_test)
 [[ -x build/bin/frag_test_runtime ]] && programs+=(build/bin/frag_test_runtime)
@@ -17,9 +17,9 @@ comb() {  # PROGRAM BLOCK MODE
   run_in "$3"
   "${before[@]}" "$1" --block "$2" --fill 8G | tee "$out" || ended=$?
   answer=$(sed -n 's/^  answer  *\(.*[^ ]\)  *([0-9.]* s)$/\1/p' "$out")
-  # It ends with 1 where the memory is refused, and where contents are wrong.
+  # Exit status 1 means either that memory was refused or that contents are wrong.
   if ((ended > 1)) || ! grep -Eq '^  blocks with right contents +([0-9]+) of \1( |$)' "$out"; then
-    echo "it did not come to its end, or contents are wrong"
+    echo "it did not finish, or contents are wrong"
     result=failed status=1
   elif [[ $answer != "$wanted" ]]; then
     echo "the answer is '$answer', not '$wanted'"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Memory between processes on the card: the examples, IPC handles by the runtime and by PyTorch, NCCL
-# where two cards are; natively and under cuvmm in both modes. Then what sharing costs. What is not
-# there is skipped and said.
+# Shares memory between processes on the card: the examples, IPC handles from the runtime and from
+# PyTorch, NCCL with two cards; natively and under cuvmm in both modes. Then measures the cost of
+# sharing. Skips and reports what is missing.
 source tools/tell.sh
 status=0
 python=${CUVMM_PYTHON:-python3}
@@ -26,7 +26,7 @@ in_all_modes() {  # PROGRAM COMMAND…
   done
 }
 
-# Both say addresses and descriptors, which differ, and each fails where the contents do.
+# Both print addresses and descriptors, which differ between runs. Each fails if contents are wrong.
 for mode in native monitor vmm; do
   echo "-- producer and consumer, $mode"
   result=passed
@@ -52,9 +52,10 @@ fi
 if "$python" -c 'import torch' 2>/dev/null; then
   torch=("$python" -B tests/gpu/ipc_torch.py)
   in_all_modes "torch.multiprocessing" "${torch[@]}" tensors
-  # torch.multiprocessing shares what PyTorch's own cache holds, and refuses natively without it.
+  # torch.multiprocessing shares memory of PyTorch's own cache; natively, it refuses without the
+  # cache.
   in_all_modes "tensors without the caching allocator" "${torch[@]}" uncached
-  # With chunks of its own, and with memory that it is served: by IPC handles.
+  # NCCL with its own chunks, and with served memory through IPC handles.
   in_all_modes "NCCL's all-reduce on two cards" "${torch[@]}" all_reduce
   in_all_modes "NCCL's all-reduce on two cards, by IPC handles" env NCCL_CUMEM_ENABLE=0 "${torch[@]}" all_reduce
 else

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# compute-sanitizer's memcheck over test programs, natively and under cuvmm in both modes: no error
-# that the native run has not.
+# Runs compute-sanitizer's memcheck on test programs, natively and under cuvmm in both modes. cuvmm
+# must not cause errors that the native run does not have.
 checker=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) || checker=
 [[ -n $checker ]] || { echo "skipped: compute-sanitizer is not here"; exit 0; }
 source tools/tell.sh

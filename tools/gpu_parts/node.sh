@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The node's service: two programs of 8 GiB that take turns on 12 GiB, beside two bare processes that
-# copy as much out and in at once; three programs of 60% of 24 GiB; four servers with 8 GiB of
-# weights each on 12 GiB.
+# Tests the node's service: two programs of 8 GiB that take turns on 12 GiB, compared with two bare
+# processes that copy as much out and in at once; three programs of 60% of 24 GiB; four servers with
+# 8 GiB of weights each on 12 GiB.
 status=0
 log=$(mktemp)
 place=$(mktemp -d)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Random programs beside the model of stream order: natively, which tests the model, and under cuvmm
-# in the settings in which it reuses, moves and defers memory differently. Streams and threads end
-# only when idle, since on a card their end may wait. Programs of three contexts run under cuvmm alone:
-# natively a card adds waits between contexts that the model does not know.
+# Runs random programs against the model of stream order: natively, which tests the model, and under
+# cuvmm in settings in which it reuses, moves and defers memory differently. Streams and threads end
+# only when idle, since on a card their end may wait. Programs with three contexts run only under
+# cuvmm: natively, a card adds waits between contexts that the model does not know.
 source tools/tell.sh
 natively=${CUVMM_ORDER_PROGRAMS:-10000}
 served=$((natively / 5))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Programs that leave the card and come back: 8 GiB with host memory ready and without, 64 GiB with
-# it ready. The link's bandwidth is what one copy of pinned memory gets.
+# Pauses and resumes programs: 8 GiB with and without ready host memory, 64 GiB with it. The link's
+# bandwidth is that of one copy of pinned memory.
 status=0
 log=$(mktemp)
 XDG_RUNTIME_DIR=$(mktemp -d)
@@ -8,7 +8,7 @@ export XDG_RUNTIME_DIR
 trap 'rm -rf "$log" "$XDG_RUNTIME_DIR"' EXIT
 say() { echo "$*" | tee -a "$log"; }
 
-# The program sleeps most of its steps, so that it is seldom met in one.
+# The program sleeps most of the time, so that a pause seldom hits it inside a step.
 pauses() {  # WHAT MIB ROUNDS SECONDS_BEFORE STEPS WORD=VALUE…
   local runner round
   say "-- $1"
@@ -54,8 +54,8 @@ if ((room > 80)); then
 else
   say "skipped: 64 GiB: the host has $room GiB"
 fi
-# Last: memory that a virtual machine has never touched before is its host's to find, which takes
-# five times as long.
+# Last, since the host of a virtual machine must first provide memory that the machine has never
+# touched, which takes five times as long.
 for round in 1 2 3; do pauses "8 GiB cold" 8192 1 2 60; done
 python3 -B tools/pause_figures.py <"$log" >"$CUVMM_PART_DETAILS" || status=1
 exit "$status"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# A spilled block that a program uses all the time: how fast that is at first, and once cuvmm has
-# brought it in, with VMM_SPILL_MOVE and without.
+# Measures a spilled block that a program uses constantly: its speed at first, and once cuvmm has
+# migrated it back, with VMM_SPILL_MOVE and without.
 json=$(mktemp -d)
 trap 'rm -rf "$json"' EXIT
 for move in on off; do

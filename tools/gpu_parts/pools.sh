@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The pools on the card: their tests, what a program of the library sees, the examples, and what
-# activating a model costs beside the driver's own calls.
+# Tests the pools on the card: their tests, a program's view through the library, the examples, and
+# the cost of activating a model compared with the driver's own calls.
 library=$PWD/build/lib/libcuvmm.so
 say_part() { echo "== $*"; }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Growing a buffer on the card: natively, by VMM_RESIZE=auto and by its promise. First as examples,
-# with the driver's calls and with the runtime's: each must succeed, and served ones must copy less.
-# Then in figures, three rounds in turns, of which the middle one counts.
+# Grows a buffer on the card: natively, with VMM_RESIZE=auto and with VMM_RESIZE=elide. First
+# runs the examples, with the driver's calls and the runtime's: each must succeed, and served ones
+# must copy less. Then measures three rounds, in turns, and reports the median.
 programs=(build/bin/resize_test)
 [[ -x build/bin/resize_test_runtime ]] && programs+=(build/bin/resize_test_runtime)
 status=0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# One program by the CUDA runtime, linked statically (with both kinds of default stream) and
-# dynamically: it says the same natively and under cuvmm in both modes, and the trace has every one
-# of its allocations.
+# Runs a program that uses the CUDA runtime, linked statically (with both kinds of default stream)
+# and dynamically. Its output must be the same natively and under cuvmm in both modes, and the trace
+# must contain all of its allocations.
 source tools/tell.sh
 shopt -s nullglob
 programs=(build/bin/cuvmm_test_runtime_*)

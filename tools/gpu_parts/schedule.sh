@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Two clients of one card: alone, beside each other, with stream priorities, under each policy, and
-# for several windows; then what a submission costs there; then one PyTorch client alone, scheduled
-# and not; then whether the driver is to a client what it is natively. Ends with 1 where a program
-# fails; the figures are compared with their goals in docs/measured.md.
+# Runs two clients of one card: alone, side by side, with stream priorities, under each policy, and
+# for several windows. Then measures the cost of a submission there, then one PyTorch client alone,
+# scheduled and unscheduled, then checks that the driver behaves for a client as it does natively.
+# Exit status 1 if a program fails; docs/measured.md compares the figures with their goals.
 status=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -13,7 +13,7 @@ part() {  # WHAT COMMAND…
 for round in 1 2 3; do
   part "two clients, round $round" build/bin/cuvmm run -- build/bin/two_clients
 done
-# With kernels far shorter than any window, so that it is the window that counts.
+# The kernels are far shorter than any window, so that only the window matters.
 for window in 10us 25us 50us 100us 200us; do
   part "two clients with VMM_SCHEDULE_WINDOW=$window" \
     env VMM_SCHEDULE_WINDOW=$window build/bin/cuvmm run -- build/bin/two_clients 80 10
@@ -31,7 +31,7 @@ if "$python" -c 'import torch' 2>/dev/null; then
 else
   echo "skipped: PyTorch as one client: no PyTorch"
 fi
-# The driver's behaviour as one client sees it; left out is what docs/limits.md says, and large memory.
+# The driver's behaviour for one client, except for the limits in docs/limits.md and large memory.
 part "the contract suite as one client" env VMM_CLIENT=all CUVMM_TEST_SCALE=0.1 \
   build/bin/cuvmm run --mode vmm --schedule fifo -- build/bin/cuvmm_contract_tests --gtest_brief=1 \
   "--gtest_filter=-*CombOf*:Headline.*:GraphLaunches.AGraphWhoseMemoryIsStillHeldCannotBeLaunchedAgain:Launches.AFunctionOfAnotherContextIsRefusedOnThisStream:StreamOrder.AWaitForAnEventNeverRecordedDoesNothing:StreamValues.AddressesMustBeAligned"

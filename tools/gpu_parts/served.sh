@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The contract suite as a program under cuvmm: what the card answers when we only watch, and when its
-# memory is served by us. The counts go into the result; what was skipped, and why, is in the text.
+# Runs the contract suite as a program under cuvmm: first with cuvmm only monitoring the card, then
+# with memory served by it. The result contains the counts; the text names the skipped tests and why
+# they were skipped.
 source tools/tell.sh
 counts=$(mktemp)
 trap 'rm -f "$counts"' EXIT
@@ -17,7 +18,7 @@ for mode in monitor vmm; do
   result=passed
   : >"$counts"
   run_in "$mode"
-  # Without the folder that it was built in.
+  # Remove the build folder from paths.
   "${before[@]}" build/bin/cuvmm_contract_tests --gtest_brief=1 --gtest_output="json:$counts" |
     sed -E 's#^/[^ ]*/(tests/)#\1#' || result=failed status=1
   tell "contract suite" "$mode" "$result" tests "$(count_of tests)" failures "$(count_of failures)" \

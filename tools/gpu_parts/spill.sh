@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Recompute and adapters under less memory than their peak, what is missing on the host: in turns
-# with no limit at all, and with spilling allowed where it is not needed.
+# Runs recompute and adapters with less memory than their peak, and the rest on the host. Alternates
+# with runs without a limit, and with runs that may spill but need not.
 . tools/train.sh
 known_peak train_ckpt_lora
 train_in_turns train_ckpt_lora 4 cuvmm cuvmm-spill cuvmm-spill@0.95 cuvmm-spill@0.80

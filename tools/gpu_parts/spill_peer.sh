@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Both workloads with four fifths of their peak, and the rest on another card.
+# Runs both workloads with four fifths of their peak, and the rest on another card.
 if (($(nvidia-smi -L | wc -l) < 2)); then
   echo "skipped: one card only"
   exit 0

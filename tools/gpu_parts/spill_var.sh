@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The same with batches of variable length.
+# Like spill.sh, with batches of variable length.
 . tools/train.sh
 known_peak train_var
 train_in_turns train_var 5 cuvmm cuvmm-spill cuvmm-spill@0.95 cuvmm-spill@0.80

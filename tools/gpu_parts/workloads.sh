@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# PyTorch training on the card by several allocators: its own, its expandable segments, the driver's
-# pool, and cuvmm behind the same calls, without and with a limit a little above the peak of live
-# bytes. In rounds; ratios are of runs of one round.
+# Runs PyTorch training on the card with several allocators: its own, its expandable segments, the
+# driver's pool, and cuvmm behind the same calls, without a limit and with one slightly above the
+# peak of live bytes. Runs in rounds; ratios compare runs of one round.
 source tools/train.sh
 measure_peak train_ckpt_lora
 train_in_turns train_ckpt_lora 3 native expandable async cuvmm cuvmm@1.02 cuvmm@1.005

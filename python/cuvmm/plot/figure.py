@@ -72,7 +72,7 @@ def limit_shared_scale(axes, pictures):
     bounds = [limit[0] for limit in (picture.limit() for picture in pictures) if limit]
     near = [bound for bound in bounds if bound <= 2.5 * most]
     axes.set_ylim(0, 1.12 * max([most] + near))
-    # The axis is one for all pictures, and so is its unit.
+    # All pictures share this axis, and therefore its unit.
     set_ticks_in_unit(axes.yaxis, data.unit_for(most, data.SIZE_UNITS)[0])
 
 
@@ -176,7 +176,7 @@ def timeline(axes, picture):
 
 def fragmentation(axes, picture):
     times = picture.times(picture.sample_columns)
-    if picture.fragmentation:  # a log does not say of how much memory
+    if picture.fragmentation:  # a log does not contain the memory's size
         axes.plot(times, np.array(picture.fragmentation) * 100, color=style.REFUSED,
                   linewidth=1.8, label="free memory scattered between live blocks")
     axes.plot(times, np.array(picture.rounding_waste) * 100, color=style.WASTE, linewidth=1.4,

@@ -20,7 +20,7 @@ def draw(pictures, path):
                 .replace("@TITLE@", markup.escape(title))
                 .replace("@STYLE@", part("page.css"))
                 .replace("@SCRIPT@", part("page.js"))
-                .replace("@DATA@", content.replace("<", "\\u003c")))  # nothing ends the element
+                .replace("@DATA@", content.replace("<", "\\u003c")))  # cannot end the element
     with open(path, "w", encoding="utf-8") as file:
         file.write(document)
 

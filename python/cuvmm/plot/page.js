@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws what html.py has put into the document.
+// Draws the data that html.py has put into the document.
 "use strict";
 
 const pictures = JSON.parse(document.getElementById("data").textContent);
 const LEFT = 62, RIGHT = 10;
 const panels = [];
-// What is seen of each picture, as shares of all of it: a time, and of the map addresses.
+// The visible part of each picture, as shares of the whole: a time range, and for the map an
+// address range.
 const views = pictures.map(() => ({from: 0, to: 1, low: 0, high: 1}));
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
@@ -20,7 +21,7 @@ const bytes = (value) => in_units(value, [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2
                                           [2 ** 10, "KiB"], [1, "B"]]);
 const time = (ns) => in_units(ns, [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"], [1, "ns"]]);
 
-// Round values between two bounds, `count` or so of them.
+// About `count` round values between two bounds.
 function ticks(low, high, count, binary) {
   const rough = (high - low) / count;
   if (!(rough > 0)) return [low];
@@ -34,7 +35,7 @@ function ticks(low, high, count, binary) {
   return all;
 }
 
-// One canvas. Those of a time share what is seen of it.
+// One canvas. All canvases over time share their visible range.
 class Panel {
   constructor(number, title, height, has_time) {
     Object.assign(this, {number, title, height, has_time, picture: pictures[number], view: views[number]});
@@ -169,7 +170,7 @@ class Panel {
     this.view.high = 1;
     this.see(0, 1);
   }
-  // What is cut off at one end is added at the other.
+  // The part cut off at one end is added at the other.
   see(from, to) {
     const width = Math.min(1, Math.max(to - from, 1e-6));
     this.view.from = Math.min(Math.max(0, from), 1 - width);
@@ -197,7 +198,7 @@ class AddressPanel extends Panel {
     this.sheet = sheet;
     this.paint();
   }
-  // Rows come from the lowest address up, and are drawn from the top down.
+  // The data starts with the lowest address, but the top row is drawn first.
   paint() {
     if (!this.sheet) return;
     const {width, height, data} = this.cells;
@@ -255,7 +256,7 @@ class AddressPanel extends Panel {
   }
 }
 
-// Lines of values over the time.
+// Values over time as lines.
 class LinePanel extends Panel {
   constructor(number, title, height, lines, most, text) {
     super(number, title, height, true);
@@ -304,7 +305,7 @@ class LinePanel extends Panel {
   }
 }
 
-// A row a client, or stream: dark where it gave the device much to do.
+// One row per client or stream: dark where it gave the device much work.
 class LanePanel extends Panel {
   constructor(number, title) {
     super(number, title, 28 + 22 * Math.max(1, pictures[number].lanes.length), true);

@@ -2,8 +2,8 @@
 """Colours that colour-blind eyes tell apart (Okabe and Ito's), and what they mean everywhere."""
 
 USED = "#0072B2"       # blue: the program holds it
-CACHED = "#E69F00"     # orange: mapped, or kept, and not in use
-UNMAPPED = "#F2F2F2"   # nothing behind the addresses
+CACHED = "#E69F00"     # orange: mapped or cached, but not in use
+UNMAPPED = "#F2F2F2"   # no memory behind the addresses
 PHYSICAL = "#000000"
 LIMIT = "#CC79A7"      # purple
 REFUSED = "#D55E00"    # vermilion

@@ -240,6 +240,17 @@ std::vector<MappedChunk> Arena::chunks_behind(const Block& block) const {
   return mapping_.chunks_in({block.address() - reservation_.address(), block.granted()});
 }
 
+RegionUse Arena::use() const {
+  const ArenaCounters now = counters();
+  return {.what = settings_.what,
+          .held = now.mapped,
+          .used = now.live,
+          .cached = now.cached,
+          .spilled = now.spilled,
+          .reserved = now.reserved,
+          .blocks = now.blocks};
+}
+
 ArenaCounters Arena::counters() const {
   ArenaCounters counters;
   counters.cached += cached_bytes();

@@ -13,6 +13,7 @@
 #include "alloc/arena/rearrangement.hpp"
 #include "alloc/arena/stream_cache.hpp"
 #include "alloc/eviction_set.hpp"
+#include "alloc/region_use.hpp"
 #include "alloc/traced_arena.hpp"
 #include "base/clock.hpp"
 #include "base/options.hpp"
@@ -106,6 +107,7 @@ class Arena final : public EvictionSource, private ReclaimClient {
 
   bool contains(CUdeviceptr address) const { return reservation_.contains(address, 1); }
   ArenaCounters counters() const;
+  RegionUse use() const;
   // What it holds, to the trace. For a process that ends: nothing where somebody is at work.
   void tell_trace() const;
   Size mapped_bytes() const { return mapped_.load(std::memory_order_relaxed); }

@@ -51,7 +51,7 @@ InvariantViolation Arena::violation() const {
       }
       if (tile->kind == TileKind::Block && chunk_residency == Residency::Far &&
           static_cast<const Block*>(tile)->residency == Residency::Near) {
-        return at(where, "nobody knows that it lies far");
+        return at(where, "a spilled chunk is not counted as spilled");
       }
     }
     if (tile->kind == TileKind::Free) {

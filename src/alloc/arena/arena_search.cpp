@@ -47,7 +47,7 @@ Block* Arena::take_ordered(Size size, StreamId stream, Patience patience, Reside
 
 void Arena::look_at_pending(Taker taker) {
   layout_->free().for_each_stream([&](StreamId owner, const SizeIndex&) {
-    taker == Taker::Others ? order_.look_before_leaving(owner) : order_.look(owner);
+    taker == Taker::Others ? order_.poll_for_eviction(owner) : order_.look(owner);
   });
   layout_->settle(order_);
 }

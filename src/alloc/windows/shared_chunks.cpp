@@ -273,7 +273,7 @@ InvariantViolation SharedChunks::violation_of(const SharedChunk& chunk) const {
   const auto complain = [&](const char* what) {
     return "shared chunk " + std::to_string(chunk.id) + ": " + what;
   };
-  if (!chunk.chunk || chunk.size() != granule_) return complain("is no chunk of one granule");
+  if (!chunk.chunk || chunk.size() != granule_) return complain("is not a chunk of one granule");
   if (chunk.pieces.empty()) return complain("holds no piece");
   if (InvariantViolation found = violation_of_pieces(chunk)) return found;
   const Vacancies vacant = vacancies_of(chunk);
@@ -304,7 +304,7 @@ InvariantViolation SharedChunks::violation_of_pieces(const SharedChunk& chunk) c
     if (arrives && piece->state != State::Moving && piece->state != State::Released) {
       return complain("a piece says that it lies elsewhere");
     }
-    if (piece->state == State::Unused) return complain("a piece is of no block");
+    if (piece->state == State::Unused) return complain("a piece belongs to no block");
     in_use += piece->state != State::Ready && piece->state != State::Leaving ? 1 : 0;
     const bool held = piece->state == State::Live || piece->state == State::Moving;
     pinned += !arrives && held && piece->pinned() ? 1 : 0;

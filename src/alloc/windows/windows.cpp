@@ -13,6 +13,7 @@ namespace cuvmm {
 namespace {
 
 // The smallest blocks that are served take as many granules of addresses as fit into one.
+constexpr const char* name_of_windows = "blocking, windows";
 constexpr Size windows_a_granule = 33;
 
 Size most_addresses(const WindowSettings& settings) {
@@ -29,7 +30,7 @@ Result<std::unique_ptr<Windows>> Windows::create(const Driver& driver, ChunkStor
                                                  const WindowSettings& settings) {
   constexpr const char* doing = "set up windows";
   if (!is_power_of_two(settings.granule) || settings.granule < 64 * window_step) {
-    return Error::invalid(doing, "granule is no power of two, or too small", settings.granule);
+    return Error::invalid(doing, "granule is not a power of two, or too small", settings.granule);
   }
   if (settings.device_memory == 0) return Error::invalid(doing, "on a device without memory");
   return std::unique_ptr<Windows>{new Windows{driver, store, order, settings}};
@@ -42,7 +43,7 @@ Windows::Windows(const Driver& driver, ChunkStore& store, StreamOrder& order,
       order_(order),
       settings_(settings),
       granule_(settings.granule),
-      traced_(settings.device, "blocking, windows"),
+      traced_(settings.device, name_of_windows),
       maps_(driver, settings.device, settings.access),
       addresses_(driver, {settings.granule, settings.reserve_step, most_addresses(settings)}),
       shared_(settings.granule, settings.seed) {
@@ -184,6 +185,17 @@ void Windows::release_all() {
   all_deferred_bytes_ = 0;
   counters_.live_blocks = 0;
   counters_.live_bytes = 0;
+}
+
+RegionUse Windows::use() const {
+  const WindowCounters now = counters();
+  return {.what = name_of_windows,
+          .held = now.physical_bytes,
+          .used = std::min(now.live_bytes, now.physical_bytes),
+          .cached = now.cached_bytes,
+          .spilled = now.spilled_bytes,
+          .reserved = now.reserved_bytes,
+          .blocks = now.live_blocks};
 }
 
 WindowCounters Windows::counters() const {

@@ -7,6 +7,7 @@
 
 #include "alloc/eviction_set.hpp"
 #include "alloc/record_pool.hpp"
+#include "alloc/region_use.hpp"
 #include "alloc/traced_arena.hpp"
 #include "alloc/windows/cached_windows.hpp"
 #include "alloc/windows/quiescence.hpp"
@@ -142,6 +143,7 @@ class Windows final : public EvictionSource, public ReclaimClient {
   void release_all();
 
   WindowCounters counters() const;
+  RegionUse use() const;
   // What they hold, to the trace. For a process that ends: nothing where somebody is at work.
   void tell_trace() const;
   InvariantViolation violation() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libcuvmm.so exports: every call goes to the engine of this process, the preload library's
-// where there is one.
+// What libcuvmm.so exports: every call goes to the process's engine, which is the preload library's
+// if it is loaded.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace {
 
 using cuvmm::capi::Table;
 
-// The preload library is loaded from the start or never, so every lookup agrees.
+// The preload library is loaded at startup or never, so every lookup gives the same result.
 const Table& table() {
   static std::atomic<const Table*> known{nullptr};
   const Table* found = known.load(std::memory_order_acquire);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm doctor: whether everything is as cuvmm needs it, and what to do where it is not.
+// cuvmm doctor: checks that this machine can run cuvmm, and suggests remedies.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -59,14 +59,14 @@ void print_json(const Findings& findings) {
   fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-// What to do, and nothing else.
+// Prints only the remedies.
 void print_hints(const Findings& findings) {
   for (const Finding& one : findings) {
     if (!one.mend.empty()) fmt::print("{}: {}\n", one.what, one.mend);
   }
 }
 
-// What somebody who has to help wants to read: plain, without colours, and with our variables.
+// Prints a report for a bug tracker: without colours, and with our environment variables.
 void print_report(const Findings& findings) {
   fmt::print("```\n");
   for (const Finding& one : findings) {
@@ -131,7 +131,7 @@ void add_doctor(CLI::App& app, int& exit_status) {
       ->excludes(json)
       ->excludes(report);
   command->add_flag("--doors", request->doors, "")
-      ->group("");  // our own, under the preload library
+      ->group("");  // internal; used under the preload library
   command->callback([request, &exit_status] {
     if (request->doors) {
       exit_status = try_doors();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a program's calls come by us, through each door that leads to the driver. A process of
-// our own is started under the preload library, as a program would be, and looks.
+// Checks that calls through every door to the driver reach cuvmm. Starts a process under the
+// preload library, like any program, which checks its own doors.
 #include <dlfcn.h>
 #include <fmt/core.h>
 
@@ -48,7 +48,7 @@ int try_doors() {
 
 Findings look_at_doors(const DoctorRequest& request) {
   const auto preload = find_preload_library();
-  if (!preload) return {};  // said among the versions
+  if (!preload) return {};  // reported by look_at_versions()
   if (request.simulated || !has_driver()) {
     const auto simulated = find_sim_directory();
     if (!simulated) return {};

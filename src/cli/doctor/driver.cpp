@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver, its devices, and what of virtual memory management they have.
+// Checks the driver, its devices, and their virtual memory management.
 #include "driver/driver.hpp"
 
 #include <fmt/core.h>

@@ -8,19 +8,19 @@ namespace cuvmm::cli {
 
 enum class Verdict { Good, Doubtful, Bad };
 
-// One thing that was looked at.
+// The result of one check.
 struct Finding {
   Verdict verdict = Verdict::Good;
   std::string what;  // "driver"
   std::string text;  // "13.0, by libcuda.so.1"
-  std::string mend;  // what to do about it; empty where all is well
+  std::string mend;  // the remedy; empty if there is no problem
 };
 using Findings = std::vector<Finding>;
 
-// What is looked at. Each is run in a process of its own, so that one that crashes, or hangs in a
-// broken driver, stops no other.
+// The checks. Each runs in its own process, so that one that crashes, or hangs in a broken driver,
+// does not stop the others.
 struct DoctorRequest {
-  bool simulated = false;  // of what is under the programs
+  bool simulated = false;  // check the simulated driver
 };
 struct Check {
   const char* name;
@@ -34,11 +34,11 @@ Findings look_at_driver(const DoctorRequest& request);
 Findings look_at_runtime(const DoctorRequest& request);
 Findings look_at_doors(const DoctorRequest& request);
 
-// The check's findings, or one that says how it ended.
+// Runs the check in a child process. Returns its findings, or one finding on how the child ended.
 Findings look_in_a_child(const Check& check, const DoctorRequest& request);
 
-// What `cuvmm doctor --doors` does under the preload library: a line for each door that leads past
-// it on standard output, none where all is well.
+// Implements `cuvmm doctor --doors`, which runs under the preload library. Prints one line to
+// standard output for each door that bypasses the library, and nothing if there is none.
 int try_doors();
 
 }  // namespace cuvmm::cli

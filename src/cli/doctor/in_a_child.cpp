@@ -43,7 +43,7 @@ Findings from_text(const Check& check, const std::string& text) {
 
 [[noreturn]] void look_and_tell(const Check& check, const DoctorRequest& request, int pipe) {
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  ::dup2(nowhere, STDOUT_FILENO);  // what a driver prints is not our answer
+  ::dup2(nowhere, STDOUT_FILENO);  // keep a driver's output out of the answer
   const std::string text = as_text(check.look(request));
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t more = ::write(pipe, text.data() + done, text.size() - done);

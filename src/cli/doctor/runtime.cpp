@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a program by the CUDA runtime starts on this driver: the runtime asks for private tables
-// that no other program needs.
+// Checks that a program that uses the CUDA runtime starts on this driver. The runtime asks for
+// private tables that no other program needs.
 #include <dlfcn.h>
 #include <fmt/core.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* runtime_names[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
 
-// The runtime's functions, whose answers are 0 where all is well.
+// The runtime's functions, which return 0 on success.
 class CudaRuntime {
  public:
   explicit CudaRuntime(void* library) : library_(library) {}
@@ -35,7 +35,7 @@ class CudaRuntime {
   void* library_;
 };
 
-// What a small program does first.
+// Does what a small program does first.
 int try_out(const CudaRuntime& runtime) {
   int count = 0;
   void* memory = nullptr;
@@ -51,7 +51,7 @@ int try_out(const CudaRuntime& runtime) {
 
 Findings look_at_runtime(const DoctorRequest& request) {
   if (request.simulated) {
-    // Runtimes look for the driver by this name, and find what is there already.
+    // Runtimes load the driver by this name, and find the library that is already loaded.
     const auto simulated = find_sim_directory();
     if (!simulated || ::dlopen((*simulated + "/libcuda.so.1").c_str(), RTLD_NOW) == nullptr)
       return {};

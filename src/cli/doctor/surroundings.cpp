@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of the system, and of our own installation, cuvmm needs.
+// Checks the system and our own installation.
 #include <fmt/core.h>
 #include <gnu/libc-version.h>
 #include <sys/resource.h>
@@ -63,13 +63,13 @@ Findings look_at_versions(const DoctorRequest&) {
   }
   const std::string python = find_python(*package);
   for (const char* module : {"matplotlib"}) {
-    // Looked for and not imported, which takes seconds.
+    // Find the module without importing it, which takes seconds.
     const std::string command = fmt::format(
         "\"$CUVMM_DOCTOR_PYTHON\" -c 'import importlib.machinery as m, sys; "
         "sys.exit(m.PathFinder.find_spec(\"{}\") is None)' >/dev/null 2>&1",
         module);
     ::setenv("CUVMM_DOCTOR_PYTHON", python.c_str(), 1);
-    const bool is_there = std::system(command.c_str()) == 0;  // a word of ours, no outsider's
+    const bool is_there = std::system(command.c_str()) == 0;  // contains no outside input
     findings.push_back({is_there ? Verdict::Good : Verdict::Doubtful, fmt::format("{}", module),
                         is_there ? fmt::format("in {}", python)
                                  : fmt::format("{} has none; pictures need it", python),

@@ -9,10 +9,9 @@
 
 namespace cuvmm::cli {
 
-// Which processes are shown, and which of their devices. Devices are numbered as each process
-// numbers them.
+// The processes to show, and which of their devices. A device's number is the process' own ordinal.
 struct TopFilter {
-  std::vector<int> processes;  // none: all
+  std::vector<int> processes;  // empty: all
   std::optional<int> device;
 
   bool shows(const share::Publisher& who) const {

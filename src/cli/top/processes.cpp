@@ -89,7 +89,7 @@ void Processes::find() {
     auto seen = share::SeenFigures::open(path);
     if (seen.ok()) {
       if (filter_.shows(seen->publisher())) all_.emplace_back(std::move(*seen), filter_.device);
-    } else if (::access(path.c_str(), F_OK) == 0) {  // else it has just ended
+    } else if (::access(path.c_str(), F_OK) == 0) {  // otherwise it has just ended
       problems_.push_back(path + ": " + seen.error().text());
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of this user that run under cuvmm, as they say of themselves.
+// This user's processes under cuvmm, with the figures they publish.
 #pragma once
 
 #include <deque>
@@ -12,17 +12,17 @@
 
 namespace cuvmm::cli {
 
-// All devices of one process that are shown, together.
+// Totals over the shown devices of one process.
 struct MemoryNow {
   Size live = 0;
   Size cached = 0;
   Size physical = 0;
-  std::optional<Size> limit;  // nothing: at least one device has none
+  std::optional<Size> limit;  // nothing if at least one device has no limit
   Size spilled = 0;
   std::uint64_t moves = 0;
   Size moved = 0;
 
-  // The share of the physical memory that is somebody's; nothing where there is none.
+  // The share of physical memory in use; nothing if there is no physical memory.
   std::optional<double> utilisation() const;
 };
 
@@ -34,20 +34,20 @@ class SeenProcess {
   share::SeenFigures& seen() { return seen_; }
   const share::Publisher& who() const { return seen_.publisher(); }
   const share::Figures& figures() const { return seen_.figures(); }
-  // Nothing where the process does not count its memory, or has never answered.
+  // Returns nothing if the process does not count its memory or has never answered.
   std::optional<MemoryNow> memory() const;
-  std::string command() const;  // fit to be shown
-  std::string devices() const;  // those it uses, of those that are shown: "0,1"
+  std::string command() const;  // safe to print
+  std::string devices() const;  // the shown devices that it uses, such as "0,1"
 
   bool answers() const { return answers_; }
   std::uint64_t silent_for_us() const;
-  // The last of them last.
+  // Oldest first.
   const std::deque<std::optional<double>>& history() const { return history_; }
   void note(bool answered);
 
  private:
   share::SeenFigures seen_;
-  std::optional<int> device_;  // the only one that counts
+  std::optional<int> device_;  // if set, only this device counts
   bool answers_ = false;
   std::deque<std::optional<double>> history_;
 };
@@ -56,12 +56,13 @@ class Processes {
  public:
   explicit Processes(TopFilter filter) : filter_(std::move(filter)) {}
 
-  // Asks all and waits a moment for their answers. Who has ended is dropped, and its file removed.
+  // Asks all processes and waits briefly for their answers. Drops processes that have ended, and
+  // removes their files.
   void sample();
 
   const std::vector<SeenProcess>& all() const { return all_; }
   std::vector<SeenProcess>& all() { return all_; }
-  // Folders and files that could not be looked at, with the reason.
+  // Folders and files that could not be read, with the reason.
   const std::vector<std::string>& problems() const { return problems_; }
 
  private:

@@ -21,7 +21,7 @@ void note_end(int) {
 }
 void note_nothing(int) {}
 
-// Without SA_RESTART: a wait for keys is to end.
+// Without SA_RESTART, so that a signal ends the wait for keys.
 void on(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
@@ -37,8 +37,8 @@ void put(std::string_view text) {
   }
 }
 
-// Keys that are a letter: an arrow, say, comes as an escape, a bracket, and letters up to the first
-// that is none of a number's.
+// Keeps only keys that are a letter. An arrow, for example, arrives as an escape, a bracket, and
+// characters up to the first that is not part of a number.
 std::string without_sequences(std::string_view pressed) {
   std::string letters;
   for (std::size_t i = 0; i < pressed.size(); ++i) {
@@ -54,7 +54,7 @@ std::string without_sequences(std::string_view pressed) {
   return letters;
 }
 
-// Another screen than the one that is scrolled, no cursor, no lines that wrap; and back.
+// Switch to the alternate screen without cursor and line wrapping, and back.
 constexpr std::string_view begin = "\033[?1049h\033[?25l\033[?7l";
 constexpr std::string_view end = "\033[?7h\033[?25h\033[?1049l";
 
@@ -66,7 +66,7 @@ Screen::Screen() {
   on(SIGWINCH, &note_nothing);
   termios raw = before_;
   raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-  raw.c_cc[VSUSP] = _POSIX_VDISABLE;  // or the terminal stays as it is while we are stopped
+  raw.c_cc[VSUSP] = _POSIX_VDISABLE;  // a stop would leave the terminal in this mode
   ::tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
   put(begin);
 }

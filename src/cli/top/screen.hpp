@@ -11,8 +11,8 @@
 
 namespace cuvmm::cli {
 
-// The terminal as one picture that is drawn again and again. It is as before when this ends,
-// whether by a key or by a signal.
+// A full-screen view that is redrawn repeatedly. The destructor restores the terminal, whether a
+// key or a signal ends the view.
 class Screen {
  public:
   Screen();
@@ -22,8 +22,8 @@ class Screen {
 
   void draw(const std::vector<std::string>& lines) const;
 
-  // Keys that were pressed; nothing where none was within that time, or the size changed. An end of
-  // the input, or a signal that asks to end, is a 'q'.
+  // The keys pressed; empty if there were none within that time or the size changed. End of input
+  // and a terminating signal count as 'q'.
   std::string keys(Duration at_most) const;
 
   static std::size_t width();

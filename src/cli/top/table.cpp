@@ -18,7 +18,7 @@ constexpr std::size_t history_width = 16;
 constexpr std::size_t least_command = 12;
 constexpr const char* unknown = "-";
 
-// Every eighth of what is held that is used; a blank where it is not known.
+// The utilisation over time, in eighths; a blank if unknown.
 std::string history_of(const SeenProcess& process, Letters letters) {
   static constexpr const char* bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   static constexpr const char* marks[] = {"_", ".", ":", "-", "=", "+", "*", "#"};
@@ -55,7 +55,7 @@ std::string command_of(const SeenProcess& process) {
 struct Column {
   const char* title;
   std::size_t width;
-  int importance;  // the least goes first where it is narrow
+  int importance;  // on a narrow terminal, the least important goes first
   std::string (*cell)(const SeenProcess& process);
 };
 std::string size_cell(const SeenProcess& process, Size MemoryNow::*member) {
@@ -91,7 +91,7 @@ struct Chosen {
   std::size_t width = 0;
 };
 
-// What fits beside the shortest useful command.
+// Chooses the columns that fit beside a command of the shortest useful width.
 Chosen choose(const TableForm& form) {
   for (int least = 0;; ++least) {
     Chosen chosen;
@@ -107,7 +107,7 @@ Chosen choose(const TableForm& form) {
   }
 }
 
-// The first so many letters of UTF-8.
+// The first `letters` characters of UTF-8 text.
 std::string cut(const std::string& text, std::size_t letters) {
   std::size_t end = 0;
   for (std::size_t seen = 0; end < text.size(); ++end) {

@@ -15,7 +15,7 @@ namespace cuvmm::cli {
 enum class TopOrder { Physical, Live, Cached, Used, Moves, Process, Command };
 enum class Reversed : bool { No, Yes };
 
-// The most first; of numbers of processes and commands, the least.
+// Sorts in descending order, but by process number and by command in ascending order.
 void sort_by(TopOrder order, Reversed reversed, std::vector<SeenProcess>& processes);
 
 enum class WithHistory : bool { No, Yes };
@@ -24,7 +24,8 @@ struct TableForm {
   Letters letters = Letters::Ascii;
   WithHistory history = WithHistory::No;
 };
-// A heading and a line for each, none wider than that: columns that matter less go first.
+// A heading and one line per process. To fit the form's width, less important columns are dropped
+// first.
 std::vector<std::string> table_of(const std::vector<SeenProcess>& processes, const TableForm& form);
 
 // "3 processes hold 12.0 GiB, 80% of it used"

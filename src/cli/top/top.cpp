@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm top: what processes under cuvmm hold, now.
+// cuvmm top: shows the present memory of processes under cuvmm.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ constexpr NamedOrder orders[] = {
     {"command", TopOrder::Command, 'a'},
 };
 
-// What the keys change.
+// The state that keys change.
 struct View {
   TopOrder order;
   Reversed reversed;
@@ -100,7 +100,7 @@ std::vector<std::string> picture_of(Processes& processes, const View& view) {
     for (const std::string& line : lines_of(*node))
       lines.push_back(line.substr(0, Screen::width()));
   }
-  // The keys stand last, where the screen has room for them and a process.
+  // Show the keys in the last line if the screen has room for them and a process.
   const std::size_t height = Screen::height();
   if (height < 4) return lines;
   lines.resize(std::min(lines.size(), height - 1));
@@ -127,7 +127,8 @@ int watch(const TopRequest& request, TopOrder order, Duration interval) {
   return 0;
 }
 
-// Of those that were asked for by their numbers. False where one is.
+// Reports processes that were requested by number but do not run under cuvmm. Returns false if
+// there are any.
 bool say_who_is_missing(const TopFilter& filter, const Processes& processes) {
   bool has_all = true;
   for (const int wanted : filter.processes) {
@@ -236,7 +237,7 @@ void add_top(CLI::App& app, int& exit_status) {
                         "beyond loopback that needs a token");
   command
       ->add_option("--token-file", request->served.token_file,
-                   "its first line is what viewers from elsewhere have to name")
+                   "its first line is what remote viewers must present")
       ->type_name("FILE");
   command->add_flag("--arguments", request->arguments,
                     "with --web: show the arguments of programs, which may hold secrets");

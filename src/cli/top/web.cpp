@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm top --web: the live view for as long as the command runs.
+// cuvmm top --web: serves the live view while the command runs.
 #include "cli/top/web.hpp"
 
 #include <fmt/core.h>

@@ -15,7 +15,7 @@ struct TopWebRequest {
   Duration interval{1'000'000};
 };
 
-// Serves the live view until SIGINT or SIGTERM. The exit status.
+// Serves the live view until SIGINT or SIGTERM. Returns the exit status.
 int serve_top(const TopWebRequest& request);
 
 }  // namespace cuvmm::cli

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the program takes and gives back, in every way that it can.
+// Memory that the program allocates and frees, in every form.
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
 namespace {
 
-// The memory that lies there, where it is ours.
+// The allocation at this address, if cuvmm serves it.
 template <Call call>
 std::optional<AllocationFacts> facts_of(const Forward<call>& forward, std::uint64_t address) {
   const Serving* serving = forward.engine().serving();
   return serving != nullptr && address != 0 ? serving->memory.find(address) : std::nullopt;
 }
 
-// What was asked for, and where the answer to it lies once it is there.
+// The request, as it is recorded with its answer.
 struct Asked {
   Size size = 0;
   std::uint64_t stream = 0;
@@ -37,13 +37,13 @@ CUresult record_allocation(const Forward<call>& forward, CUresult answer, const 
   return answer;
 }
 
-// The time is taken before the memory can become somebody else's.
+// The time is taken before the memory can be reused.
 template <Call call, class Free>
 CUresult record_free(const Forward<call>& forward, std::uint64_t address, const Asked& asked,
                      Free&& free) {
   if (!trace_is_on()) return free();
   const std::uint64_t began = now_ns();
-  const auto facts = facts_of(forward, address);  // gone once it is freed
+  const auto facts = facts_of(forward, address);  // unknown once it is freed
   const CUresult answer = free();
   TraceRecord event{.time = began,
                     .event = TraceEvent::FreeFailed,
@@ -63,7 +63,7 @@ constexpr std::uint16_t native = trace_flag::native;
 constexpr std::uint16_t host = trace_flag::native | trace_flag::on_host;
 constexpr std::uint16_t ordered = trace_flag::stream_ordered;
 
-// Past us: counted under its address.
+// Memory served by the driver is counted under its address.
 template <Call call>
 void count_natively(const Forward<call>& forward, CUresult answer, const CUdeviceptr* given,
                     Size size) {
@@ -71,7 +71,7 @@ void count_natively(const Forward<call>& forward, CUresult answer, const CUdevic
   if (serving == nullptr || answer != CUDA_SUCCESS || given == nullptr) return;
   serving->memory.took_natively({NativeMemory::Kind::Address, *given}, size);
 }
-// What is being captured is a graph's to take.
+// A captured allocation belongs to a graph, and is not counted here.
 template <Call call>
 void count_natively(const Forward<call>& forward, CUresult answer, const CUdeviceptr* given,
                     Size size, CUstream stream) {
@@ -93,9 +93,9 @@ CUresult counted_free(const Forward<call>& forward, CUdeviceptr address, Free&& 
   return answer;
 }
 
-// Announced once, then served by us or by the driver: `flags` say by whom.
+// Announced once, then served by cuvmm or by the driver; `flags` tell which.
 template <Call call, class Serve, class... Arguments>
-CUresult by_us_or_the_driver(const Forward<call>& forward, std::uint16_t& flags, Serve&& serve,
+CUresult serve_or_forward(const Forward<call>& forward, std::uint16_t& flags, Serve&& serve,
                              Arguments... arguments) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   if (const Answer answer = served(forward, serve)) {
@@ -110,12 +110,12 @@ CUresult by_us_or_the_driver(const Forward<call>& forward, std::uint16_t& flags,
 
 CUVMM_HOOK(cuMemAlloc_v2, CUdeviceptr* address, size_t size) {
   Asked asked{.size = size};
-  // A queued call that finds a promise without memory has nobody to say it to.
+  // Deferred backing may fail in a later call. A queued call could not report that.
   Resizer* const resizer = forward.engine().scheduling().is_on() ? nullptr : resizer_of(forward);
   const auto serve = [&](Memory& memory) {
     return resizer != nullptr ? resizer->allocate(address, size) : memory.allocate(address, size);
   };
-  const CUresult answer = by_us_or_the_driver(forward, asked.flags, serve, address, size);
+  const CUresult answer = serve_or_forward(forward, asked.flags, serve, address, size);
   if ((asked.flags & native) != 0) count_natively(forward, answer, address, size);
   return record_allocation(forward, answer, asked, address);
 }
@@ -127,7 +127,7 @@ CUVMM_HOOK(cuMemAllocPitch_v2, CUdeviceptr* address, size_t* pitch, size_t width
     return memory.allocate_pitch(address, pitch, width, height, element);
   };
   const CUresult answer =
-      by_us_or_the_driver(forward, asked.flags, serve, address, pitch, width, height, element);
+      serve_or_forward(forward, asked.flags, serve, address, pitch, width, height, element);
   if (answer == CUDA_SUCCESS && pitch != nullptr) asked.size = *pitch * height;
   if ((asked.flags & native) != 0) count_natively(forward, answer, address, asked.size);
   return record_allocation(forward, answer, asked, address);
@@ -154,7 +154,7 @@ CUVMM_HOOK(cuMemAllocAsync, CUdeviceptr* address, size_t size, CUstream stream) 
   const auto serve = [&](Memory& memory) {
     return memory.allocate_ordered(address, size, stream_name(forward, stream));
   };
-  const CUresult answer = by_us_or_the_driver(forward, asked.flags, serve, address, size, stream);
+  const CUresult answer = serve_or_forward(forward, asked.flags, serve, address, size, stream);
   if ((asked.flags & native) != 0) count_natively(forward, answer, address, size, stream);
   return record_allocation(forward, answer, asked, address);
 }
@@ -166,7 +166,7 @@ CUVMM_HOOK(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size, CUmemoryP
     return memory.allocate_ordered(address, size, pool, stream_name(forward, stream));
   };
   const CUresult answer =
-      by_us_or_the_driver(forward, asked.flags, serve, address, size, pool, stream);
+      serve_or_forward(forward, asked.flags, serve, address, size, pool, stream);
   if ((asked.flags & native) != 0) count_natively(forward, answer, address, size, stream);
   return record_allocation(forward, answer, asked, address);
 }
@@ -175,7 +175,7 @@ CUVMM_HOOK(cuMemFree_v2, CUdeviceptr address) {
   Asked asked{.flags = 0};  // unless the driver frees it
   Resizer* const resizer = resizer_of(forward);
   const auto ordinary = [&] {
-    return by_us_or_the_driver(
+    return serve_or_forward(
         forward, asked.flags, [&](Memory& memory) { return memory.free(address); }, address);
   };
   const auto free = [&] {
@@ -197,7 +197,7 @@ CUVMM_HOOK(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
     return memory.free_ordered(address, stream_name(forward, stream));
   };
   const auto ordinary = [&] {
-    return by_us_or_the_driver(forward, asked.flags, serve, address, stream);
+    return serve_or_forward(forward, asked.flags, serve, address, stream);
   };
   const auto free = [&] {
     return resizer != nullptr ? resizer->free_ordered(address, ordinary) : ordinary();

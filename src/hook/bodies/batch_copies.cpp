@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch of one linear copy is a copy like any other, and may be put off.
+// A batch of one linear copy is treated like any other linear copy, and may be deferred.
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
 namespace {
 
-// What the driver would take without a complaint, and does in the order of the stream.
+// Whether the driver is certain to accept the copy, and makes it in the stream's order.
 bool is_one_plain_copy(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* sizes,
                        size_t count, const CUmemcpyAttributes* attributes, const size_t* first,
                        size_t attribute_count, CUstream stream) {
@@ -24,7 +24,7 @@ CUVMM_HOOK(cuMemcpyBatchAsync, CUdeviceptr* to, CUdeviceptr* from, size_t* sizes
            CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count, size_t* failed,
            CUstream stream) {
   if (is_one_plain_copy(to, from, sizes, count, attributes, first, attribute_count, stream)) {
-    if (const Answer answer = put_off(forward, *to, *from, *sizes, stream)) return *answer;
+    if (const Answer answer = try_defer_copy(forward, *to, *from, *sizes, stream)) return *answer;
   }
   return forward(to, from, sizes, count, attributes, first, attribute_count, failed, stream);
 }
@@ -32,7 +32,7 @@ CUVMM_HOOK(cuMemcpyBatchAsync, CUdeviceptr* to, CUdeviceptr* from, size_t* sizes
 CUVMM_HOOK(cuMemcpyBatchAsync_v2, CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
            CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count, CUstream stream) {
   if (is_one_plain_copy(to, from, sizes, count, attributes, first, attribute_count, stream)) {
-    if (const Answer answer = put_off(forward, *to, *from, *sizes, stream)) return *answer;
+    if (const Answer answer = try_defer_copy(forward, *to, *from, *sizes, stream)) return *answer;
   }
   return forward(to, from, sizes, count, attributes, first, attribute_count, stream);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// While a capture is live, much of what we do of our own must be done otherwise, so they are
-// counted. One may also end with its stream (order.cpp) or its context (contexts.cpp).
+// Captures are counted, since cuvmm must do much of its own work differently while one is live. A
+// capture may also end with its stream (order.cpp) or its context (contexts.cpp).
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -16,7 +16,7 @@ bool is_captured(const Forward<call>& forward, CUstream stream) {
   return answer == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// As a call names the stream: whose it is matters for default streams alone.
+// The stream as the call names it. The owner matters only for default streams.
 template <Call call>
 Captures::Origin origin_of(const Forward<call>& forward, CUstream stream) {
   const StreamName name = stream_name(forward, stream);
@@ -26,7 +26,7 @@ Captures::Origin origin_of(const Forward<call>& forward, CUstream stream) {
           .thread = PerThreadUse::this_thread()};
 }
 
-// With its context too. The driver is not asked about a stream that captures already.
+// The same with the stream's context. A stream that is already capturing is not queried.
 template <Call call>
 Captures::Origin origin_of_new(const Forward<call>& forward, CUstream stream) {
   Captures::Origin origin = origin_of(forward, stream);
@@ -38,8 +38,8 @@ Captures::Origin origin_of_new(const Forward<call>& forward, CUstream stream) {
   return origin;
 }
 
-// Counted before it begins, so that no other thread breaks it for want of knowing; and what was
-// freed on the stream is marked while that can still be done.
+// Counts the capture before it begins, so that no other thread breaks it unknowingly, and marks
+// what was freed on the stream while that is still possible.
 template <Call call>
 CUresult begin_capture(const Forward<call>& forward, CUstream stream, auto... arguments) {
   Captures& captures = forward.engine().captures();
@@ -63,7 +63,7 @@ CUVMM_HOOK(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph, const CU
   return begin_capture(forward, stream, graph, after, edges, count, mode);
 }
 
-// Whatever the answer: it has ended where the stream captures no more.
+// Whatever the answer, the capture has ended if the stream is no longer capturing.
 CUVMM_HOOK(cuStreamEndCapture, CUstream stream, CUgraph* graph) {
   const bool was_captured = is_captured(forward, stream);
   const CUresult answer = forward(stream, graph);
@@ -73,7 +73,7 @@ CUVMM_HOOK(cuStreamEndCapture, CUstream stream, CUgraph* graph) {
   return answer;
 }
 
-// In and out stand in the same place, so what went in is kept for the trace.
+// Input and output share one variable, so the input is saved for the trace.
 CUVMM_HOOK(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode* mode) {
   const auto asked = mode != nullptr ? *mode : CU_STREAM_CAPTURE_MODE_GLOBAL;
   const CUresult answer = forward(mode);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts that end, with all that we serve in them, and those that may use each other's memory.
+// Contexts that end, with everything served in them, and access to other contexts' memory.
 #include "base/log.hpp"
 #include "hook/serve.hpp"
 
@@ -29,7 +29,7 @@ void end(const Forward<call>& forward, CUcontext context) {
   forward.engine().scheduling().context_ended(context);
 }
 
-// By that call, which may do so or not: `is_over(answer)` says.
+// For a call that may or may not end the context; `is_over(answer)` tells.
 template <Call call, class Argument, class IsOver>
 CUresult end_by(const Forward<call>& forward, CUcontext context, Argument argument,
                 IsOver is_over) {
@@ -70,7 +70,7 @@ bool is_active(const Driver& driver, CUdevice device) {
   return driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
 }
 
-// nullptr where the device's primary context is not in use.
+// nullptr if the device's primary context is inactive.
 CUcontext primary_context(const Driver& driver, CUdevice device) {
   if (!is_active(driver, device)) return nullptr;
   CUcontext context = nullptr;
@@ -79,7 +79,7 @@ CUcontext primary_context(const Driver& driver, CUdevice device) {
   return context;
 }
 
-// A release is the context's end where it was the last one.
+// The last release ends a primary context.
 template <Call call>
 CUresult end_primary(const Forward<call>& forward, CUdevice device, bool always) {
   Engine& engine = forward.engine();

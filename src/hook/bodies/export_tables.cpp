@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private tables of the driver's. What is called through them comes by no door, so one that is not
-// known to be harmless ends full hook coverage, as a function does that is in no list.
+// The driver's private tables. Calls through them bypass the doors, so a table that is not known to
+// be harmless ends full hook coverage, just as an unlisted function does.
 #include "hook/export_tables.hpp"
 
 #include "base/log.hpp"
@@ -21,9 +21,9 @@ void take_note(Engine& engine, const CUuuid& id) {
                    "from here on live memory stays where it is, and each free waits as natively",
                    text_of(id).data());
   }
-  // A thread that quiesces the program learns of it before it begins, or after it is done.
+  // A thread that quiesces the program learns of this before it begins or after it is done.
   const CallBarrier::Pass pass{engine.calls()};
-  settle_and_lose_sight(engine);
+  settle_and_end_coverage(engine);
 }
 
 }  // namespace

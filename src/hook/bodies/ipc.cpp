@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that processes give each other by handles of 64 bytes. That of the driver's own memory is
-// the driver's business.
+// Memory shared between processes by 64-byte handles. The driver handles its own memory.
 #include "base/log.hpp"
 #include "hook/serve.hpp"
 
@@ -8,7 +7,7 @@ namespace cuvmm::hook {
 namespace {
 
 template <Call call, class Serve, class... Arguments>
-CUresult by_us_or_the_driver(const Forward<call>& forward, Serve&& serve, Arguments... arguments) {
+CUresult serve_or_forward(const Forward<call>& forward, Serve&& serve, Arguments... arguments) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   Serving* const serving = forward.engine().serving();
   const Answer answer = serving != nullptr ? serve(serving->ipc) : std::nullopt;
@@ -23,7 +22,7 @@ CUresult open(const Forward<call>& forward, CUdeviceptr* address, const CUipcMem
                    "an IPC handle comes from a process in VMM_MODE=VMM, whose memory can be opened "
                    "only by another such process; this one runs in another mode");
   }
-  return by_us_or_the_driver(
+  return serve_or_forward(
       forward, [&](LegacyIpc& ipc) { return ipc.open(address, handle, flags); }, address, handle,
       flags);
 }
@@ -33,10 +32,10 @@ CUresult open(const Forward<call>& forward, CUdeviceptr* address, const CUipcMem
 CUVMM_HOOK(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
   const auto handle_of = [&](LegacyIpc& ipc) -> Answer {
     const auto held = forward.engine().serving()->memory.find(address);
-    if (held && is_past_what_was_asked(*held, address)) return CUDA_ERROR_INVALID_VALUE;
+    if (held && is_past_requested_size(*held, address)) return CUDA_ERROR_INVALID_VALUE;
     return ipc.handle_of(address, handle);
   };
-  return by_us_or_the_driver(forward, handle_of, handle, address);
+  return serve_or_forward(forward, handle_of, handle, address);
 }
 CUVMM_HOOK(cuIpcOpenMemHandle, CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
   return open(forward, address, handle, flags);
@@ -45,7 +44,7 @@ CUVMM_HOOK(cuIpcOpenMemHandle_v2, CUdeviceptr* address, CUipcMemHandle handle, u
   return open(forward, address, handle, flags);
 }
 CUVMM_HOOK(cuIpcCloseMemHandle, CUdeviceptr address) {
-  return by_us_or_the_driver(
+  return serve_or_forward(
       forward, [&](LegacyIpc& ipc) { return ipc.close(address); }, address);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launch attributes that change what an event says.
+// Launch attributes that change what an event means.
 #include <deque>
 #include <span>
 
@@ -8,8 +8,8 @@
 namespace cuvmm::hook {
 namespace {
 
-// Recorded when the kernel triggers it, or has begun. Neither says that the work before the launch
-// is done, so from then on the event proves nothing of it.
+// These events are recorded when the kernel triggers them or has begun. Neither proves that the
+// work before the launch is done, so such an event proves nothing from then on.
 CUevent event_recorded_by(CUlaunchAttributeID attribute, const CUlaunchAttributeValue& value) {
   switch (attribute) {
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
@@ -26,13 +26,13 @@ template <Call call, class... Arguments>
                                                              StreamClock& clock,
                                                              const CUlaunchConfig* config,
                                                              Arguments... arguments) {
-  std::deque<EventPlaces::Recording> recordings;  // of nothing that is known
-  if (config->attrs != nullptr) {                 // else the driver's to refuse
+  std::deque<EventPlaces::Recording> recordings;  // never done_at(): they only invalidate
+  if (config->attrs != nullptr) {                 // else the driver refuses the call
     for (const CUlaunchAttribute& attribute : std::span{config->attrs, config->numAttrs}) {
       const CUevent event = event_recorded_by(attribute.id, attribute.value);
       if (event == nullptr) continue;
       recordings.emplace_back(clock.events(), event);
-      // The launch may become a graph's node, which records the event whenever the graph runs.
+      // The launch may become a graph node, which records the event whenever the graph runs.
       if (forward.engine().captures().any()) clock.events().recorded_unseen(event);
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that stays the driver's to give: chunks and arrays. Under a limit it is counted.
+// Device memory that the driver always serves: chunks and arrays. With a limit set, it is counted.
 #include <algorithm>
 
 #include "hook/serve.hpp"
@@ -16,7 +16,7 @@ NativeMemory::Name array_name(const void* array) {
   return {Kind::Array, reinterpret_cast<std::uint64_t>(array)};
 }
 
-// Of one channel. Block formats take less than a byte a texel, and count as one.
+// Bytes per channel. Block formats take less than a byte per texel, and count as one.
 Size bytes_of(CUarray_format format) {
   switch (format) {
 #define CUVMM_ARRAY_FORMAT(format, bytes) \

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and waits: what the program does with them tells how its work is ordered and how
-// far it is done. Each is forwarded as it is.
+// Streams, events and waits: the program's use of them tells how its work is ordered and how far it
+// has come. Each call is forwarded unchanged.
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
 namespace {
 
-// A new stream is learnt of at once: one that no call names later still has work to wait for.
+// A new stream is registered at once: even if no later call names it, it may have work to wait for.
 template <Call call>
 CUresult learn(const Forward<call>& forward, CUresult answer, const CUstream* made) {
   StreamClock* clock = clock_of(forward);
@@ -16,7 +16,7 @@ CUresult learn(const Forward<call>& forward, CUresult answer, const CUstream* ma
   return answer;
 }
 
-// Announced first: what was put off may be work of this stream, and belongs before its last mark.
+// Announces first: a deferred copy may be work of this stream, and must come before its last mark.
 template <Call call>
 CUresult end_stream(const Forward<call>& forward, CUstream stream) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
@@ -31,7 +31,7 @@ CUresult end_stream(const Forward<call>& forward, CUstream stream) {
   return answer;
 }
 
-// Forgotten before the driver ends it: another thread may have the handle at once.
+// Forgets the event before the driver destroys it, since another thread may get the handle at once.
 template <Call call>
 CUresult end_event(const Forward<call>& forward, CUevent event) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
@@ -40,11 +40,11 @@ CUresult end_event(const Forward<call>& forward, CUevent event) {
   return forward.announced(event);
 }
 
-// With success all is done that came before. A wait lets pools release what was freed; a mere
-// question does not.
+// On success, all earlier work is done. A wait also lets pools release memory that was freed before
+// it; a mere query does not.
 enum class Asks : std::uint8_t { ToWait, Whether };
 
-// To synchronize a context waits for events as well.
+// Synchronizing a context waits for events as well.
 struct NoOperations {
   NoOperations(const StreamClock& /*clock*/, CUcontext /*context*/) {}
   static bool are_done() { return true; }
@@ -100,7 +100,7 @@ CUresult record_event_on(const Forward<call>& forward, CUevent event, CUstream s
   return answer;
 }
 
-// Recorded by a graph's node or another process, whenever they like.
+// The event is recorded at unknown times, by a graph node or another process.
 template <Call call>
 CUresult recorded_unseen(const Forward<call>& forward, CUevent event, auto... arguments) {
   StreamClock* clock = clock_of(forward);
@@ -144,7 +144,7 @@ CUVMM_HOOK(cuStreamCreateWithPriority, CUstream* stream, unsigned flags, int pri
 
 CUVMM_HOOK(cuGreenCtxStreamCreate, CUstream* stream, CUgreenCtx context, unsigned flags,
            int priority) {
-  // Its work is ordered by a context that we do not follow.
+  // cuvmm does not track the context that orders its work.
   if (Resizer* const resizer = resizer_of(forward)) resizer->order_is_lost();
   return learn(forward, forward(stream, context, flags, priority), stream);
 }

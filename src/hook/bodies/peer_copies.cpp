@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain linear copies. The driver refuses one that names another device's mapped memory, as ours
-// is, where the copying device cannot be granted access (hook/named_copy.hpp). Such a copy is made
-// through the contexts instead.
+// Plain linear copies. The driver refuses a copy that names another device's mapped memory, as
+// cuvmm's is, if the copying device cannot be granted access (hook/named_copy.hpp). Such a copy is
+// made through the contexts instead.
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -77,7 +77,7 @@ class Detour {
   CUevent after_ = nullptr;
 };
 
-// Between two contexts the driver has a form of its own, in the caller's stream.
+// Between two contexts, the driver has a dedicated copy call, which uses the caller's stream.
 CUresult copy_between(Engine& engine, const PlainCopy& copy, CUcontext to, CUcontext from) {
   const Gate::Pass pass{engine.gate()};
   return engine.driver().cuMemcpyPeerAsync(copy.to, to, copy.from, from, copy.size,
@@ -108,8 +108,7 @@ CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
                                                      : nullptr;
   const CUcontext current = current_context(engine.driver());
   if (only == current || (target.context == current && source.context == current)) return refused;
-  // What goes past `forward` joins legacy streams, and waits for memory with SYNC_MEMOPS, as that
-  // does.
+  // These copies bypass `forward`, so legacy streams are joined and SYNC_MEMOPS is obeyed here.
   LegacyJoin join{engine};
   for (const Side& one : {target, source}) {
     const bool is_other = one.is_ours && one.context != nullptr && one.context != current;
@@ -133,7 +132,7 @@ CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
 template <Call call, class... Arguments>
 CUresult copy_on(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
                  CUstream stream, Arguments... arguments) {
-  if (const Answer answer = put_off(forward, to, from, size, stream)) return *answer;
+  if (const Answer answer = try_defer_copy(forward, to, from, size, stream)) return *answer;
   const CUresult answer = forward(arguments...);
   if (answer != CUDA_ERROR_INVALID_VALUE) [[likely]]
     return answer;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's pools. A handle is always a real pool's, so that the driver checks and keeps what
-// is set; memory is ours, and what is counted of it is added to what the driver has in the same
-// pool.
+// The program's pools. Each handle is a real pool's, so that the driver validates and stores its
+// attributes. cuvmm serves the memory, and adds its byte counts to the driver's.
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {

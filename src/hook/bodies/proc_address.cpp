@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The third door: what cuGetProcAddress answers. The real one is asked first; where it found a
-// function that is exactly one of our rows, the program gets that row's door instead. By the
-// function and not by its name, so that a signature newer than our list is never mistaken: it gets
-// an entry that only jumps on.
+// The third door: the results of cuGetProcAddress. The real one is called first; if it returns a
+// function that is exactly one of the rows, the program gets that row's door instead. The function
+// decides, not its name, so that a signature newer than the list is never mistaken: it gets an
+// entry that only jumps to it.
 #include "hook/door_of.hpp"
 #include "hook/unlisted.hpp"
 

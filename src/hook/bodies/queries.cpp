@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program asks about memory. Of ours it is told what it would be told of the memory that
-// it asked for; all else is the driver's to answer.
+// The program's queries about memory. For memory served by cuvmm, the answers match what the
+// program requested; the driver answers everything else.
 #include <algorithm>
 #include <cstring>
 #include <span>
@@ -15,7 +15,7 @@ std::optional<AllocationFacts> found(Engine& engine, CUdeviceptr address) {
   return serving != nullptr ? serving->memory.find(address) : std::nullopt;
 }
 
-// What the driver alone can tell, it tells of memory that is there.
+// Asks the driver, while the memory is present: not during a pause, and with pending work settled.
 template <Call call, class Ask>
 CUresult ask_when_there(const Forward<call>& forward, Effect effect, Ask&& ask) {
   const CallBarrier::Pass pass{forward.engine().calls(), call};
@@ -23,8 +23,8 @@ CUresult ask_when_there(const Forward<call>& forward, Effect effect, Ask&& ask) 
   return refused != CUDA_SUCCESS ? refused : ask();
 }
 
-// The driver's answer for an address that it does not know, where it knows our mapping there: it is
-// asked about another one, which it tells the host's pointer to.
+// The answer that the driver gives for an unknown address. The driver knows cuvmm's mapping at
+// `address`, so it is asked about another address, which it reports back as the host pointer.
 template <class Ask>
 CUresult answer_as_unknown(unsigned count, const CUpointer_attribute* attributes, void** data,
                            CUdeviceptr address, Ask&& ask) {
@@ -40,7 +40,7 @@ CUresult answer_as_unknown(unsigned count, const CUpointer_attribute* attributes
   return answer;
 }
 
-// A holder of tokens lets another device use the memory without our knowledge.
+// The tokens' holder can let another device use the memory unseen.
 template <Call call, class Ask>
 CUresult with_tokens(const Forward<call>& forward, CUdeviceptr address, Ask&& ask) {
   const CUresult answer = ask_when_there(forward, Effect::Exposes, ask);
@@ -54,7 +54,7 @@ struct Range {
   size_t size;
 };
 
-// Each block of ours that begins where the one before it ends.
+// Pins cuvmm's blocks in the range, up to the first gap.
 void pin_all(Memory& memory, const Range& range, std::uint8_t why) {
   CUdeviceptr at = range.address;
   while (at - range.address < range.size) {
@@ -64,8 +64,8 @@ void pin_all(Memory& memory, const Range& range, std::uint8_t why) {
   }
 }
 
-// Others may use the memory from then on, by its place. Until it is pinned, what lies there must
-// not be exchanged.
+// From then on, others may use the memory by its physical location. Until it is pinned, its backing
+// must not be exchanged.
 template <Call call, class Ask>
 CUresult hand_out(const Forward<call>& forward, const Range& range, std::uint8_t why, Ask&& ask) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
@@ -90,7 +90,8 @@ CUVMM_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
   return answer;
 }
 
-// The limit is the program's whole device, so a program that sizes itself by this stays within it.
+// The limit is the program's whole device, so a program that sizes itself by this value stays
+// within it.
 CUVMM_HOOK(cuDeviceTotalMem_v2, size_t* bytes, CUdevice device) {
   const CUresult answer = forward(bytes, device);
   Serving* serving = forward.engine().serving();
@@ -105,8 +106,8 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
   const auto held = found(forward.engine(), address);
   if (!held) return forward(start, size, address);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  // Another device's blocking memory is not found without peer access (measured).
-  if (is_past_what_was_asked(*held, address) ||
+  // The driver does not find another device's blocking memory without peer access (measured).
+  if (is_past_requested_size(*held, address) ||
       !forward.engine().serving()->memory.may_use(*held)) {
     return CUDA_ERROR_NOT_FOUND;
   }
@@ -120,7 +121,7 @@ CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUd
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || data == nullptr) return forward(data, attribute, address);
   const auto held = serving->memory.find(address);
-  if (held && is_past_what_was_asked(*held, address)) {
+  if (held && is_past_requested_size(*held, address)) {
     const CUresult refused = forward.announce();
     return refused != CUDA_SUCCESS ? refused : CUDA_ERROR_INVALID_VALUE;
   }
@@ -144,7 +145,7 @@ CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attribut
   const CallBarrier::Pass question{forward.engine().questions()};
   const auto held = found(forward.engine(), address);
   if (!held || attributes == nullptr) return forward(count, attributes, data, address);
-  if (is_past_what_was_asked(*held, address)) {
+  if (is_past_requested_size(*held, address)) {
     return answer_as_unknown(count, attributes, data, address, [&](CUdeviceptr instead) {
       return forward(count, attributes, data, instead);
     });
@@ -168,22 +169,22 @@ CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attribut
   return answer;
 }
 
-// The driver refuses this one on memory that is mapped, so it is ours to keep: copies and sets of
-// such a block wait (sync_memops.hpp).
+// The driver refuses this attribute on mapped memory, so cuvmm stores it: copies and sets of such a
+// block wait (sync_memops.hpp).
 CUVMM_HOOK(cuPointerSetAttribute, const void* value, CUpointer_attribute attribute,
            CUdeviceptr address) {
   const bool is_kept = value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
   const auto held = is_kept ? found(forward.engine(), address) : std::nullopt;
   if (!held) return forward(value, attribute, address);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  if (is_past_what_was_asked(*held, address)) return CUDA_ERROR_INVALID_VALUE;
+  if (is_past_requested_size(*held, address)) return CUDA_ERROR_INVALID_VALUE;
   unsigned wanted = 0;
   std::memcpy(&wanted, value, sizeof wanted);
   forward.engine().serving()->memory.set_sync_memops(address, wanted != 0);
   return CUDA_SUCCESS;
 }
 
-// As for memory of the driver's own, so that libraries take the way that works for it.
+// Refuses, as the driver does for its own memory, so that libraries take the same path.
 CUVMM_HOOK(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, void* address) {
   if (!found(forward.engine(), reinterpret_cast<CUdeviceptr>(address))) {
     const CUresult answer = forward(handle, address);
@@ -197,14 +198,14 @@ CUVMM_HOOK(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, vo
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// A holder of the file may reach the memory by its physical address at any time.
+// The descriptor's holder may access the memory by its physical address at any time.
 CUVMM_HOOK(cuMemGetHandleForAddressRange, void* handle, CUdeviceptr address, size_t size,
            CUmemRangeHandleType type, unsigned long long flags) {
   return hand_out(forward, {address, size}, pin::dma_buf,
                   [&] { return forward.announced(handle, address, size, type, flags); });
 }
 
-// The object holds what lies there, and other devices reach it by the object.
+// The object keeps the backing, and other devices reach it through the object.
 CUVMM_HOOK(cuMulticastBindAddr, CUmemGenericAllocationHandle object, size_t offset,
            CUdeviceptr address, size_t size, unsigned long long flags) {
   return hand_out(forward, {address, size}, pin::multicast,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls about mappings of the program's own. Where they name addresses that we have reserved, the
-// program has no mapping, and natively there would be other memory or none: INVALID_VALUE
-// (measured for memory of cuMemAlloc). The driver would change what lies behind ours.
+// Calls about the program's own mappings. In addresses that cuvmm has reserved, the program has no
+// mapping, and natively there would be other memory or none, so the answer is INVALID_VALUE
+// (measured for cuMemAlloc memory). The driver would change what backs cuvmm's memory.
 #include "hook/door.hpp"
 
 namespace cuvmm::hook {

@@ -14,7 +14,7 @@ std::uint64_t stream_of(const Called& called, CUstream stream) {
 
 }  // namespace
 
-// The same copy, waited for and not: on the default stream, or on the one that is named.
+// The same copy in its synchronous form, on the default stream, and in its asynchronous form.
 #define CUVMM_COPY(symbol, symbol_async, to, from, ...)                  \
   CUVMM_EVENT(symbol, __VA_ARGS__, size_t size) {                        \
     return copy(called, to, from, size, stream_of(called));              \
@@ -70,7 +70,7 @@ CUVMM_EVENT(cuMemcpyAtoHAsync, void* to, CUarray from, unsigned, unsigned size, 
   return copy(called, number(to), number(from), size, called.stream(stream));
 }
 
-// One record for the batch: the first copy's ends, and the bytes of all.
+// One record for the batch: the first copy's two ends, and the total bytes.
 CUVMM_EVENT(cuMemcpyBatchAsync, CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
             CUmemcpyAttributes*, size_t*, size_t, size_t*, CUstream stream) {
   return copy(called, first(called, to, count), first(called, from, count),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels, host functions and graphs that are submitted.
+// Submitted kernels, host functions and graphs.
 #include "hook/events/words.hpp"
 
 namespace cuvmm::hook {
@@ -61,7 +61,7 @@ CUVMM_EVENT(cuLaunchCooperativeKernel, CUfunction function, unsigned grid_x, uns
                 shared);
 }
 
-// One record for all devices, of the first one's kernel.
+// One record for all devices, with the first device's kernel.
 CUVMM_EVENT(cuLaunchCooperativeKernelMultiDevice, CUDA_LAUNCH_PARAMS* list, unsigned count,
             unsigned) {
   const auto one = first(called, list, count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts, streams, events and pools: their beginnings, their ends, and who may use what.
+// The creation and destruction of contexts, streams, events and pools, and access rights.
 #include "hook/events/words.hpp"
 #include "hook/whereabouts.hpp"
 
@@ -151,7 +151,7 @@ CUVMM_EVENT(cuMemPoolTrimTo, CUmemoryPool pool, size_t keep) {
   event.other = keep;
   return event;
 }
-// Attributes up to the reuse flags are ints, all others 64 bits.
+// Attributes up to the reuse flags are ints; all others are 64-bit.
 CUVMM_EVENT(cuMemPoolSetAttribute, CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
   TraceRecord event = of_pool(TraceEvent::PoolChange, pool);
   event.other = static_cast<std::uint64_t>(attribute);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What orders work: waits of the program, events, values in memory, captures.
+// Calls that order work: the program's waits, events, values in memory, captures.
 #include "hook/events/words.hpp"
 
 namespace cuvmm::hook {

@@ -62,7 +62,7 @@ CUVMM_EVENT(cuMemPrefetchAsync_v2, CUdeviceptr address, size_t size, CUmemLocati
   return prefetch(called, address, size, static_cast<std::uint32_t>(where.id), stream);
 }
 
-// One record for the batch: the first stretch, and the bytes of all.
+// One record for the batch: the first stretch, and the total bytes.
 CUVMM_EVENT(cuMemPrefetchBatchAsync, CUdeviceptr* list, size_t* sizes, size_t count,
             CUmemLocation* where, size_t*, size_t places, unsigned long long, CUstream stream) {
   return prefetch(called, first(called, list, count), sum(called, sizes, count),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies in two and three dimensions, whose ends stand in a struct.
+// Copies in two and three dimensions, whose two ends are in a struct.
 #include "hook/events/copy.hpp"
 
 namespace cuvmm::hook {
 namespace {
 
-// One end of a copy, by the member that its type of memory makes valid.
+// One end of a copy, from the member that its memory type selects.
 std::uint64_t end_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array) {
   switch (type) {
     case CU_MEMORYTYPE_HOST:
@@ -82,7 +82,7 @@ CUVMM_EVENT(cuMemcpy3DPeerAsync, const CUDA_MEMCPY3D_PEER* one, CUstream stream)
   return shaped(called, one, called.stream(stream));
 }
 
-// Extents of arrays count elements, so events of arrays carry no byte count.
+// Extents of arrays count elements, so events that involve arrays carry no byte count.
 CUVMM_EVENT(cuMemcpy3DBatchAsync, size_t count, CUDA_MEMCPY3D_BATCH_OP* list, size_t*,
             unsigned long long, CUstream stream) {
   return batch(called, count, list, stream);

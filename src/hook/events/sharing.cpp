@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and events that other processes use, and what a program asks about its own.
+// Memory and events shared with other processes, and a program's queries about its own.
 #include "hook/events/words.hpp"
 
 namespace cuvmm::hook {

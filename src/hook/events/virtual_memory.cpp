@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's own use of virtual memory management. What was refused changed nothing and stands
-// in the trace as a call with its answer.
+// The program's own use of virtual memory management. A refused call changed nothing and is
+// recorded as a plain call with its answer.
 #include "hook/events/words.hpp"
 
 namespace cuvmm::hook {

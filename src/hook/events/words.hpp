@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the descriptions of calls have in common.
+// Helpers shared by the descriptions of calls.
 #pragma once
 
 #include "hook/record.hpp"
 
 namespace cuvmm::hook {
 
-// A handle or host address, as records hold it.
+// A handle or host address as stored in records.
 template <class T>
 std::uint64_t number(T* pointer) {
   return reinterpret_cast<std::uint64_t>(pointer);
 }
 
-// What stands at `where`, once the driver has granted the call and so has read or written it.
+// The value at `where`, read only if the driver granted the call and so has read or written it.
 template <class T>
 T given(const Called& called, const T* where) {
   return called.granted() && where != nullptr ? *where : T{};
 }
 
-// The first of a list that a batch call names.
+// The first element of a batch call's list.
 template <class T>
 T first(const Called& called, const T* list, std::size_t count) {
   return count > 0 ? given(called, list) : T{};
@@ -30,7 +30,7 @@ inline std::uint64_t sum(const Called& called, const std::size_t* sizes, std::si
   return all;
 }
 
-// A call that has no event of its own but names memory or a stream.
+// A call that has no event type of its own but names memory or a stream.
 inline TraceRecord call(const Called& called, std::uint64_t address, std::uint64_t size,
                         std::uint64_t stream = 0) {
   return {.event = TraceEvent::Call,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libraries set before each launch is most often set already: then nothing that is queued runs
-// otherwise, and nothing has to be issued before.
+// Libraries set these attributes before each launch, mostly to the current value. Then queued work
+// is not affected and need not be issued first.
 #include "hook/scheduled/dispatch_mode.hpp"
 
 namespace cuvmm::hook {

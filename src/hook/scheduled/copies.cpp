@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and sets. Those whose end the caller may rely on, and those of memory that the driver does
-// not know, are made on his thread.
+// Copies and sets. Those whose completion the caller may rely on, and those of memory unknown to
+// the driver, are made on the caller's thread.
 #include <bit>
 
 #include "hook/scheduled/dispatch_mode.hpp"
@@ -9,8 +9,8 @@
 namespace cuvmm::hook {
 namespace {
 
-// What the driver takes from pageable memory without waiting for the stream. Beyond it, it waits,
-// and so do we.
+// The largest copy from pageable memory that the driver accepts without waiting for the stream.
+// Larger copies wait, here as natively.
 constexpr Size most_staged = Size{64} << 10;
 constexpr std::size_t few_staged_bytes = 64;
 
@@ -23,7 +23,7 @@ bool reaches(const MemoryOfCall& memory, const DispatchMode& mode) {
          (memory.kind == CopyMemory::OnDevice && memory.device == mode.stream->device);
 }
 
-// Waits, however asynchronous it is called (measured).
+// Such a copy waits, even if its name says Async (measured).
 bool within_host(const MemoryOfCall& one, const MemoryOfCall& other) {
   return one.kind != CopyMemory::OnDevice && other.kind != CopyMemory::OnDevice;
 }
@@ -60,7 +60,7 @@ CUresult copy_ordered(const Forward<call>& forward, To to, From from, Size size,
       forward, to, from, size, stream);
 }
 
-// Returns when it is done, or may: so the caller makes it himself.
+// The call returns when the copy is done, or may do so; so it is made on the caller's thread.
 template <Call call, class... Arguments>
 CUresult copy_waiting(const Forward<call>& forward, Size size, Arguments... arguments) {
   const DispatchMode mode = dispatch_mode(forward, nullptr);
@@ -82,7 +82,7 @@ CUresult set(const Forward<call>& forward, CUdeviceptr address, Size aligned_to,
                : make_in_turn(mode, request, forward, arguments...);
 }
 
-// From the first byte to the last; more than any memory has where that overflows.
+// The bytes from the first to the last; ~0, larger than any memory, on overflow.
 Size span_of(Size pitch, Size width_in_bytes, Size height) {
   if (height == 0 || width_in_bytes == 0) return 0;
   Size span = 0;
@@ -95,7 +95,7 @@ Size in_bytes(Size count, Size each) {
   return __builtin_mul_overflow(count, each, &bytes) ? ~Size{0} : bytes;
 }
 
-// One side of a 2D copy: all that lies between its first byte and its last.
+// One side of a 2D copy: everything between its first byte and its last.
 MemoryOfCall look_up_side(Engine& engine, CUmemorytype type, CUdeviceptr device, const void* host,
                           Size x, Size y, Size pitch, const CUDA_MEMCPY2D& copy, Touch how) {
   if (type == CU_MEMORYTYPE_ARRAY || (pitch != 0 && pitch < x + copy.WidthInBytes)) return {};
@@ -149,7 +149,7 @@ CUVMM_SCHEDULE(cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D* copy, CUstream stream) {
       forward, copy, stream);
 }
 
-// Both on the device: returns before it is done, so it need not be waited for (measured).
+// Within the device, the call returns before the copy is done, so it can be queued (measured).
 CUVMM_SCHEDULE(cuMemcpyDtoD_v2, CUdeviceptr to, CUdeviceptr from, size_t size) {
   const DispatchMode mode = dispatch_mode(forward, nullptr);
   const Request request =

@@ -8,8 +8,8 @@
 namespace cuvmm::hook {
 namespace {
 
-// Work on a stream that captures becomes a node of a graph, and on the legacy stream it would break
-// the captures of others: the driver is to say so.
+// Work on a capturing stream becomes a graph node, and work on the legacy stream would break other
+// captures: such calls go directly to the driver, which decides.
 bool is_in_capture(Engine& engine, const StreamState& stream) {
   if (!engine.captures().any()) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -17,7 +17,7 @@ bool is_in_capture(Engine& engine, const StreamState& stream) {
   return answer != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// Memory that is new to the program cannot be in use by what is queued, nor can code.
+// Queued work cannot be using memory or code that is new to the program.
 bool only_adds(std::string_view name) {
   constexpr auto adding = std::to_array<std::string_view>(
       {"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuModuleLoad", "cuLibraryLoad",
@@ -27,7 +27,7 @@ bool only_adds(std::string_view name) {
                      [&](std::string_view one) { return name.starts_with(one); });
 }
 
-// Neutral to memory, but what is queued would run otherwise after them.
+// Neutral to memory, but queued work would run differently after them.
 bool changes_how_work_runs(std::string_view name) {
   constexpr auto changing = std::to_array<std::string_view>(
       {"cuFuncSet", "cuKernelSet", "cuStreamSetAttribute", "cuStreamCopyAttributes", "cuCtxSet",
@@ -74,11 +74,11 @@ void settle_for(Engine& engine, Call call) {
   const CallInfo& row = info(call);
   const bool could_tell =
       row.effect != Effect::Neutral ? !only_adds(row.name) : changes_how_work_runs(row.name);
-  // A free counts from its call on.
+  // A free takes effect when it is called.
   if (queued_frees.any() && tells_what_is_used(call)) parts.scheduler.settle_all();
   if (!could_tell) return;
   parts.scheduler.settle_all();
-  // Handles of functions may come again, and what they allow may change.
+  // Function handles may be reused, and their attributes may change.
   if (has(row.effect, Effect::Destroys) || row.effect == Effect::Neutral) {
     parts.kernels.forget_all();
   }

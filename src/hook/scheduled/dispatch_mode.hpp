@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a call goes while scheduling is on. Three ways:
+// How a call is made while scheduling is on. There are three modes:
 //
 //   queued    the thread has a client: the call is recorded with its own copy of every argument,
 //             and the rest of the hook (its body, the gate, the driver) runs on the issuing thread
-//   in turn   the call gives an answer that only the driver has, waits by nature, or names a stream
-//             that is this thread's alone: it waits for its turn, and is made on this thread
-//   directly  no client, a stream that is captured, a handle that we do not know: made on this
-//             thread, once everything that it comes after has been issued
+//   in turn   the call returns an answer that only the driver has, waits by nature, or names a
+//             stream that only this thread can name: it waits for its turn and runs on this thread
+//   directly  no client, a captured stream, or an unknown handle: the call runs on this thread,
+//             once everything that it comes after has been issued
 //
-// A row's way is a CUVMM_SCHEDULE in this folder. A row without one is made on its thread, after
-// everything that is queued where its effect could tell the difference.
+// A CUVMM_SCHEDULE in this folder defines a row's mode. A row without one runs on its thread; if
+// its effect could interact with queued work, everything queued is issued first.
 #pragma once
 
 #include "driver/current_context.hpp"
@@ -17,7 +17,7 @@
 
 namespace cuvmm::hook {
 
-// The rest of a row's hook: its body, or else forward.
+// The rest of a row's hook: its body if it has one, otherwise the forward.
 template <Call call>
 struct Rest;
 template <Call call>
@@ -49,11 +49,11 @@ CUresult make_now(const Forward<call>& forward, Arguments... arguments) {
   return body != nullptr ? body(forward, arguments...) : forward(arguments...);
 }
 
-// What a call's work belongs to, and which of the ways are open to it.
+// What a call's work belongs to, and which modes are open to it.
 struct DispatchMode {
   Scheduling::Parts* parts = nullptr;
   Client* client = nullptr;             // nullptr: directly
-  const StreamState* stream = nullptr;  // nullptr: the driver will refuse it
+  const StreamState* stream = nullptr;  // nullptr: the driver will refuse the call
   CUcontext context = nullptr;
   bool is_open_to_queue = false;
 
@@ -68,7 +68,7 @@ DispatchMode dispatch_mode(const Forward<call>& forward, CUstream stream) {
   return dispatch_mode(forward.engine(), stream_name(forward, stream));
 }
 
-// What an event stands for has to be seen by all that follow.
+// The event that a call uses; later calls must see its new state.
 struct EventOfCall {
   CUevent event = nullptr;
   EventUse use = EventUse::None;
@@ -79,7 +79,7 @@ CUresult make_directly(const DispatchMode& mode, EventOfCall of_event, const For
                        Arguments... arguments) {
   if (mode.stream != nullptr) {
     mode.scheduler().settle_before_work_on(*mode.stream);
-    // A mark that came behind this call by the legacy rule would wait for it.
+    // A mark placed after this call by the legacy rule would wait for it.
     if (mode.stream->kind != StreamKind::NonBlocking) mode.scheduler().wait_for_marks();
   }
   if (of_event.use != EventUse::None) {
@@ -105,7 +105,7 @@ CUresult make_in_turn(const DispatchMode& mode, Request request, const Forward<c
   return make_now(forward, arguments...);
 }
 
-// `later` has its own copy of all that the call needs.
+// `later` has its own copies of everything that the call needs.
 template <Call call, class Later, class... Arguments>
 CUresult queue(const DispatchMode& mode, const Request& request, Later&& later,
                const Forward<call>& forward, Arguments... arguments) {
@@ -115,7 +115,7 @@ CUresult queue(const DispatchMode& mode, const Request& request, Later&& later,
   return make_directly(mode, {request.event, request.event_use}, forward, arguments...);
 }
 
-// The same for a call whose arguments are all that it needs.
+// The same for a call that needs nothing but its arguments.
 template <Call call, class... Arguments>
 CUresult queue_as_it_is(const DispatchMode& mode, const Request& request,
                         const Forward<call>& forward, Arguments... arguments) {
@@ -124,7 +124,7 @@ CUresult queue_as_it_is(const DispatchMode& mode, const Request& request,
       arguments...);
 }
 
-// Everything that is queued, where a call of this row could tell the difference.
+// Issues everything queued if a call of this row could interact with it.
 void settle_for(Engine& engine, Call call);
 
 template <Call call, class... Arguments>

@@ -25,9 +25,9 @@ struct Shape {
   std::uint64_t threads() const { return std::uint64_t{block[0]} * block[1] * block[2]; }
 };
 
-// What the driver looks at before it takes a launch. Where we are not sure that it would take this
-// one, it is asked.
-bool is_taken_for_sure(const Shape& shape, const KernelFacts& facts) {
+// The checks that the driver makes before it accepts a launch. If acceptance is not certain, the
+// driver is asked.
+bool is_certain_to_be_accepted(const Shape& shape, const KernelFacts& facts) {
   return shape.blocks() != 0 && shape.threads() != 0 && shape.grid[0] <= most_blocks_x &&
          shape.grid[1] <= most_blocks_y_z && shape.grid[2] <= most_blocks_y_z &&
          shape.block[0] <= most_threads_x_y && shape.block[1] <= most_threads_x_y &&
@@ -36,10 +36,10 @@ bool is_taken_for_sure(const Shape& shape, const KernelFacts& facts) {
          shape.shared <= static_cast<unsigned>(std::max(0, facts.most_dynamic_shared));
 }
 
-// A kernel's parameters, as they were when it was launched: one by one, or packed.
+// A kernel's parameters as of its launch, one by one or packed.
 class Parameters {
  public:
-  // Nothing where the driver has to look at them.
+  // nullopt if the driver has to check them.
   static std::optional<Parameters> keep(std::shared_ptr<const KernelFacts> facts,
                                         void* const* given, void* const* extra) {
     if (given != nullptr && extra != nullptr) return std::nullopt;
@@ -55,7 +55,7 @@ class Parameters {
     return kept;
   }
 
-  // For the length of `launch(pointers, extra)`.
+  // Calls `launch(pointers, extra)`, whose arguments are valid only during that call.
   template <class Launch>
   CUresult pass_to(Launch&& launch) {
     if (facts_ == nullptr) {
@@ -81,7 +81,7 @@ class Parameters {
     return std::all_of(given, given + count, [](const void* one) { return one != nullptr; });
   }
 
-  // The driver takes what pads a struct for parameters too, and refuses more than that.
+  // The driver accepts a size with the parameter struct's padding, and refuses anything larger.
   static std::optional<Parameters> keep_packed(void* const* extra, std::size_t parameter_bytes) {
     const PackedParameters packed{extra};
     if (!packed.is_understood || packed.size > round_up(parameter_bytes, 8)) return std::nullopt;
@@ -99,10 +99,10 @@ std::uint64_t kind_of(CUfunction function, const Shape& shape) {
   return (reinterpret_cast<std::uint64_t>(function) >> 4) * 31 + shape.blocks() * 7 + 1;
 }
 
-// What a launch's attributes mean for launching it later.
+// What a launch's attributes imply for launching it later.
 enum class Attributes : std::uint8_t {
-  Harmless,   // they steer how it runs, and nothing that others wait for
-  MayRefuse,  // clusters, that the driver may not take
+  Harmless,   // affect how it runs, but nothing that others wait for
+  MayRefuse,  // clusters, which the driver may refuse
   Others,
 };
 
@@ -134,7 +134,7 @@ Attributes mean(const CUlaunchConfig& config) {
   return all;
 }
 
-// All that the driver looks at before it takes a launch with clusters.
+// A hash of everything that the driver checks before it accepts a launch with clusters.
 std::uint64_t number_of(const CUlaunchConfig& config, CUfunction function, const Shape& shape,
                         int device) {
   std::uint64_t number = 0;
@@ -162,7 +162,7 @@ std::uint64_t number_of(const CUlaunchConfig& config, CUfunction function, const
   return number;
 }
 
-// All blocks of a cooperative launch have to be on the device at once.
+// All blocks of a cooperative launch must be resident on the device at once.
 bool fits_at_once(Engine& engine, CUfunction function, const Shape& shape, int device) {
   int blocks = 0;
   int processors = 0;
@@ -188,7 +188,7 @@ CUVMM_SCHEDULE(cuLaunchKernel, CUfunction function, unsigned grid_x, unsigned gr
   };
   if (!mode.is_open_to_queue) return asks_driver();
   const auto facts = mode.parts->kernels.find(function, mode.stream->device);
-  if (facts == nullptr || !is_taken_for_sure(shape, *facts)) return asks_driver();
+  if (facts == nullptr || !is_certain_to_be_accepted(shape, *facts)) return asks_driver();
   auto parameters = Parameters::keep(facts, given, extra);
   if (!parameters) return asks_driver();
   return queue(
@@ -216,7 +216,7 @@ CUVMM_SCHEDULE(cuLaunchCooperativeKernel, CUfunction function, unsigned grid_x, 
   };
   if (!mode.is_open_to_queue) return asks_driver();
   const auto facts = mode.parts->kernels.find(function, mode.stream->device);
-  if (facts == nullptr || !is_taken_for_sure(shape, *facts) ||
+  if (facts == nullptr || !is_certain_to_be_accepted(shape, *facts) ||
       !fits_at_once(forward.engine(), function, shape, mode.stream->device)) {
     return asks_driver();
   }
@@ -256,7 +256,7 @@ CUVMM_SCHEDULE(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction functi
     }
   }
   const auto facts = mode.parts->kernels.find(function, mode.stream->device);
-  if (facts == nullptr || !is_taken_for_sure(shape, *facts)) return asks_driver();
+  if (facts == nullptr || !is_certain_to_be_accepted(shape, *facts)) return asks_driver();
   auto parameters = Parameters::keep(facts, given, extra);
   if (!parameters) return asks_driver();
   std::vector<CUlaunchAttribute> attributes(config->attrs, config->attrs + config->numAttrs);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is taken and given back. Who takes some is answered on his thread: nothing that is
-// queued can know of it yet. Frees keep their place in the stream, or wait for all that was queued.
+// Memory that is allocated and freed. Allocations are answered on the calling thread, since no
+// queued work can know of the new memory yet. Frees keep their place in the stream, or wait for
+// everything queued.
 #include "hook/scheduled/dispatch_mode.hpp"
 #include "hook/scheduled/queued_calls.hpp"
 
 namespace cuvmm::hook {
 namespace {
 
-// What is queued may hold frees.
+// On failure, retries after issuing everything queued, which may contain frees.
 template <Call call, class... Arguments>
 CUresult allocate(const Forward<call>& forward, Arguments... arguments) {
   const CUresult answer = make_now(forward, arguments...);
@@ -21,7 +22,7 @@ std::optional<AllocationFacts> held(Engine& engine, CUdeviceptr address) {
   return serving != nullptr ? serving->memory.find(address) : std::nullopt;
 }
 
-// Memory that was allocated, and not what lies where we have served some before.
+// True for a live allocation, false for an address at which cuvmm only served one earlier.
 bool is_start_of_memory(Engine& engine, CUdeviceptr address) {
   if (const auto ours = held(engine, address)) return ours->address == address;
   CUdeviceptr begin = 0;
@@ -35,8 +36,8 @@ bool is_start_of_memory(Engine& engine, CUdeviceptr address) {
          begin == address && (context != nullptr || pool != nullptr);
 }
 
-// What was freed in the stream's order, or before what the stream waits for, is there to be taken
-// as soon as the driver knows of both.
+// Memory freed earlier in the stream's order, or before an event that the stream waits for, can be
+// allocated as soon as the driver knows of both the free and the wait.
 template <Call call>
 void settle_frees_before(const Forward<call>& forward, CUstream stream) {
   if (!queued_frees.any() && !queued_waits.any()) return;
@@ -84,7 +85,7 @@ CUVMM_SCHEDULE(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
     return make_in_turn(mode, request, forward, address, stream);
   }
   QueuedFrees& frees = mode.parts->queued_frees;
-  // Freed twice, or by a graph allocated anew in between: the driver sees which.
+  // A double free, or a free after a graph allocated the address again: the driver tells which.
   if (!frees.begin(address)) return make_in_turn(mode, request, forward, address, stream);
   const Taken taken = mode.scheduler().submit(
       *mode.client, request,

@@ -9,11 +9,11 @@
 namespace cuvmm::hook {
 namespace {
 
-// Rights to mapped memory are given in granules, of this size at the least.
+// Access to mapped memory is granted in granules of at least this size.
 constexpr Size granule = 2 * MiB;
 constexpr Size most_granules_asked = 16;
 
-// Memory that the program maps by itself may have holes and be closed to the device.
+// Memory that the program maps itself may have holes, or be inaccessible to the device.
 bool is_open_to(const Driver& driver, int device, CUdeviceptr address, Size size, Touch how) {
   if (size > most_granules_asked * granule) return false;
   const CUmemLocation where{CU_MEM_LOCATION_TYPE_DEVICE, {device}};
@@ -59,7 +59,7 @@ MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) 
   const auto has_told = [&](unsigned first) {
     return driver.cuPointerGetAttributes(first, asked, answers, address) == CUDA_SUCCESS;
   };
-  // Mapped memory cannot have the last one.
+  // Mapped memory does not have the last attribute.
   if (!has_told(8) && !has_told(7)) return {};
   if (type == 0) return {CopyMemory::Pageable, -1};
   if (is_managed != 0 || address < begin || size > begin + length - address) return {};

@@ -5,12 +5,12 @@
 
 namespace cuvmm::hook {
 
-// Where the memory of a copy or set lies, as far as that tells whether it can be done later.
+// The kind of memory that a copy or set names, which decides whether the call can be deferred.
 enum class CopyMemory : std::uint8_t {
-  OnDevice,   // of one device, all of it inside of one allocation
-  Pinned,     // host memory that the driver knows
-  Pageable,   // host memory that it does not know
-  Elsewhere,  // managed, told to be waited for, or not as it should be: the driver is to decide
+  OnDevice,   // on one device, within one allocation
+  Pinned,     // host memory known to the driver
+  Pageable,   // host memory unknown to the driver
+  Elsewhere,  // managed, SYNC_MEMOPS, or invalid: the driver decides
 };
 struct MemoryOfCall {
   CopyMemory kind = CopyMemory::Elsewhere;
@@ -22,9 +22,9 @@ inline MemoryOfCall look_up(Engine& engine, const void* host, Size size, Touch h
   return look_up(engine, reinterpret_cast<CUdeviceptr>(host), size, how);
 }
 
-// Copies pageable memory; false where it cannot be read. Of an address that the call says to be of
-// the host, nothing else is to be expected; another one may be of no memory yet, as that of a graph
-// that is queued.
+// Copies from pageable memory; returns false if it cannot be read. A pointer declared as host
+// memory is read directly. Any other address may have no memory yet, such as the allocation of a
+// queued graph, and is read with a check.
 bool stage(void* to, const void* from, Size size);
 bool stage(void* to, CUdeviceptr from, Size size);
 

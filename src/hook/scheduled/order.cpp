@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events, waits and questions. What is queued is not done; what is issued, the driver knows.
+// Events, waits and queries. Queued work is not done; the driver knows about issued work.
 #include "hook/scheduled/dispatch_mode.hpp"
 #include "hook/scheduled/memory_of_call.hpp"
 #include "hook/scheduled/queued_calls.hpp"
@@ -11,18 +11,18 @@ Scheduling::Parts& parts_of(Engine& engine) {
   return *engine.scheduling().parts();
 }
 
-// An error that stays is told by the driver from here on.
+// From here on, the driver reports a sticky error itself.
 CUresult or_else(Failures& failures, CUresult answer, CUresult failed_before) {
   if (is_sticky(answer)) failures.context_is_lost();
   return answer == CUDA_SUCCESS ? failed_before : answer;
 }
 
-// They may record events when they run, or wait for them.
+// Graphs may record events or wait for them when they run.
 void settle_graphs(Engine& engine) {
   if (engine.scheduling().do_graphs_use_events()) parts_of(engine).scheduler.settle_graphs();
 }
 
-// Events that other processes see, or that captures hold, have to be where the driver has them.
+// Events that other processes see, or that captures use, must be current in the driver.
 template <Call call, class... Arguments>
 CUresult with_event(const Forward<call>& forward, CUstream stream, EventOfCall of_event,
                     Arguments... arguments) {
@@ -89,8 +89,8 @@ CUresult wait_for_context(const Forward<call>& forward, CUcontext context, Argum
   return or_else(scheduler.failures(), answer, scheduler.failures().take_of_context(context));
 }
 
-// What has been queued before on any stream of the context could belong to the capture's world.
-// What has to be known of the stream is asked before it captures.
+// Work queued earlier on any stream of the context could affect the capture, so it is issued first.
+// Facts about the stream are looked up before it captures.
 template <Call call, class... Arguments>
 CUresult begin_capture(const Forward<call>& forward, CUstream stream, Arguments... arguments) {
   static_cast<void>(dispatch_mode(forward, stream));
@@ -120,7 +120,8 @@ CUresult value_in_turn(const Forward<call>& forward, CUstream stream, CUdevicept
                       flags);
 }
 
-constexpr unsigned known_wait_flags = CU_STREAM_WAIT_VALUE_NOR;  // and all below: how to compare
+// This flag and all lower values say how to compare.
+constexpr unsigned known_wait_flags = CU_STREAM_WAIT_VALUE_NOR;
 constexpr unsigned known_write_flags = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
 
 }  // namespace

@@ -7,14 +7,13 @@
 
 namespace cuvmm::hook {
 
-// How many calls of a kind are queued and not made yet. Of the process, whatever engine it has; a
-// forked child may go on with some that its parent has queued, and then waits for nothing now and
-// again.
+// The number of calls of one kind that are queued and not yet made. Process-wide, whatever the
+// engine. A forked child may inherit a count of its parent's calls, and may then settle needlessly.
 class QueuedCalls {
  public:
   bool any() const { return count_.load(std::memory_order_acquire) != 0; }
 
-  // One of them, until it is made, or turned out not to be queued. Kept by what is submitted.
+  // Counts one call until it is made or turns out not to be queued. Owned by the submitted work.
   class One {
    public:
     explicit One(QueuedCalls& all) : all_(&all) {
@@ -35,11 +34,11 @@ class QueuedCalls {
   std::atomic<std::size_t> count_{0};
 };
 
-// As long as there are any, more counts as used than the program has left to free.
+// While there are any, more memory counts as used than the program has yet to free.
 inline constinit QueuedCalls queued_frees;
 
-// A stream may take what others freed before the event that it waits for, and the driver does not
-// know of the wait yet.
+// A stream may reuse memory that others freed before an event that it waits for, but the driver
+// does not know of the queued wait yet.
 inline constinit QueuedCalls queued_waits;
 
 }  // namespace cuvmm::hook

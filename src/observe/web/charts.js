@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time lines on a canvas: stacked memory, and lanes of states. Colours come from the style sheet.
+// Draws timelines on a canvas: stacked memory, and lanes of states. Colours come from the style
+// sheet.
 
-// How much of the past a time line shows: as much as is known, in round numbers.
+// The time span of a timeline: the known past, rounded up.
 const LONGEST_SPAN_S = 300;
 let span_s = 60;
 function fit_span(known_s) {
@@ -12,7 +13,7 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// A canvas in device pixels, cleared; its size in CSS pixels.
+// Clears the canvas and sizes it in device pixels. Returns its size in CSS pixels.
 function prepare(canvas, height) {
   const ratio = window.devicePixelRatio || 1;
   const width = canvas.clientWidth;
@@ -28,7 +29,7 @@ function prepare(canvas, height) {
   return {pen, width, height};
 }
 
-// A round number of bytes just above.
+// The next round number of bytes.
 function nice_bytes(bytes) {
   const unit = Math.pow(1024, Math.max(0, Math.floor(Math.log(Math.max(bytes, 1)) / Math.log(1024))));
   for (const step of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]) {
@@ -50,8 +51,8 @@ function draw_time_axis(pen, left, right, y) {
   }
 }
 
-// `samples`: {t, values}, values by layer; `layers`: {key, colour, faint, line}. Lines lie above
-// the stack. `marks`: {t, colour}.
+// `samples`: {t, values}, values by layer; `layers`: {key, colour, faint, line}. Lines are drawn
+// over the stack. `marks`: {t, colour}.
 function draw_stack(canvas, samples, layers, capacity, marks, now) {
   const {pen, width, height} = prepare(canvas, 132);
   const box = {left: 58, right: width - 2, top: 8, bottom: height - 26};
@@ -85,7 +86,7 @@ function draw_stack(canvas, samples, layers, capacity, marks, now) {
   pen.beginPath();
   pen.rect(box.left, 0, box.right - box.left, height);
   pen.clip();
-  // A sample counts until the next one.
+  // A sample is valid until the next one.
   const path = (value_of) => {
     samples.forEach((one, i) => {
       const x = x_of(one.t), y = y_of(value_of(one));
@@ -168,7 +169,7 @@ function draw_lanes(canvas, lanes, tones, now) {
   draw_time_axis(pen, left, right, height - 15);
 }
 
-// The sample at that place of a time line.
+// The sample at a position of a timeline.
 function sample_at(samples, share, now) {
   const t = now - (1 - share) * span_s;
   let found = null;

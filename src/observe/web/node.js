@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows each state that the service sends; keeps the last minutes itself.
+// Shows each state that the service sends. Keeps the history of the last minutes itself.
 
 const $ = (id) => document.getElementById(id);
 const STATES = ["running", "turn", "waiting", "paused", "idle", "stalled"];
@@ -8,12 +8,13 @@ const TONES = {running: "--good", turn: "--accent", waiting: "--wait", paused: "
 const EVENT_TONES = {"joined": "--good", "left": "--muted", "reclaimed": "--wait",
                      "refused": "--bad", "turn began": "--accent", "turn ended": "--accent",
                      "turns off": "--bad"};
-const OF_LOOK = {joined: 1, left: 1};  // no marks in the time lines
+const OF_LOOK = {joined: 1, left: 1};  // no marks in the timelines
 
 let token = decodeURIComponent(location.hash.slice(1));
 let state = null;
 let held = false;
-let opened = null;      // the label of the client that is shown in detail
+let opened = null;      // the label of the client shown in detail
+let regions = null;     // its arenas and windows, once they have arrived
 const history = [];     // {t, devices: {uuid: values}, clients: {label: values}}
 const lanes = new Map();  // label -> {samples, ended}
 const hues = new Map();   // label -> number of its colour
@@ -35,7 +36,8 @@ function element(tag, attributes, ...children) {
   return made;
 }
 
-// Children of `parent` by key, in that order. Those that stay keep their focus.
+// Updates the children of `parent` by key, in the order of `items`. Children that stay keep their
+// focus.
 function keep(parent, items, key_of, make, update) {
   const before = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   items.forEach((item, i) => {
@@ -56,7 +58,7 @@ function put(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// What one client has on one device, in parts that do not overlap.
+// A client's memory on one device, in disjoint parts.
 function parts_of(holding, is_paused) {
   const physical = holding.physical_bytes;
   if (physical === undefined) {
@@ -414,6 +416,10 @@ function facts_of(client) {
   if (client.waits && client.waits.count) {
     facts.push(["Waited for memory", client.waits.count + " \u00d7, " + time_text(client.waits.sum_us)]);
   }
+  if (client.time && client.time.held_us + client.time.waited_us > 0) {
+    facts.push(["GPU time", time_text(client.time.held_us) + " held, " +
+      time_text(client.time.waited_us) + " waited for"]);
+  }
   if (client.group) facts.push(["Group", client.group]);
   for (const one of client.holdings) {
     if (one.leased_bytes === undefined) continue;
@@ -428,9 +434,55 @@ function facts_of(client) {
   return facts;
 }
 
+// Fetches one client's regions at a time: all clients' every second would be too much load for the
+// service.
+async function fetch_regions() {
+  const label = opened;
+  const answer = await fetch("client?label=" + encodeURIComponent(label),
+    {headers: token ? {Authorization: "Bearer " + token} : {}}).catch(() => null);
+  const next = answer && answer.ok ? await answer.json() : {regions: [], regions_left_out: 0};
+  if (opened !== label) return;
+  regions = next;
+  if (!held) show_regions($("detail-body").querySelector(".regions"));
+}
+
+function make_region() {
+  return element("li", {}, element("div", {}, element("span"), " ", element("small")),
+    element("div", {class: "region", role: "img"}, element("i", {class: "used"}),
+      element("i", {class: "cached"})));
+}
+
+// A region's width is its size relative to the largest region.
+function update_region(item, region) {
+  const free = Math.max(0, region.held_bytes - region.used_bytes - region.cached_bytes);
+  const widest = Math.max(1, ...regions.regions.map((one) => one.held_bytes));
+  const text = bytes_text(region.held_bytes) + ": " + bytes_text(region.used_bytes) + " in use, " +
+    bytes_text(region.cached_bytes) + " cached, " + bytes_text(free) + " free" +
+    (region.spilled_bytes ? "; " + bytes_text(region.spilled_bytes) + " on the host" : "") +
+    "; " + region.blocks + (region.blocks === 1 ? " block" : " blocks");
+  const [title, bar] = item.children;
+  put(title.firstChild, region.what + (state.devices.filter((one) => !one.host).length > 1 ? ", " + device_name(region.device) : ""));
+  put(title.lastChild, text);
+  bar.setAttribute("aria-label", region.what + ", " + text);
+  bar.style.width = 100 * region.held_bytes / widest + "%";
+  bar.style.setProperty("--color", "var(" + hue(opened) + ")");
+  const share = (bytes) => 100 * bytes / Math.max(1, region.held_bytes) + "%";
+  bar.children[0].style.width = share(region.used_bytes);
+  bar.children[1].style.width = share(region.cached_bytes);
+}
+
+function show_regions(list) {
+  const rows = regions ? regions.regions : [];
+  keep(list, rows.map((one, i) => ({...one, i})), (one) => String(one.i), make_region, update_region);
+  list.dataset.empty = regions ? "This process does not publish what its memory is made of." : "";
+  list.dataset.more = regions && regions.regions_left_out ? "and " + regions.regions_left_out + " smaller ones" : "";
+}
+
 function open_detail(label) {
   opened = label;
+  regions = null;
   $("detail-body").replaceChildren(element("dl", {class: "facts"}),
+    element("h3", {}, "Arenas and windows"), element("ul", {class: "regions"}),
     element("h3", {}, "Memory over time"), element("canvas", {role: "img", "aria-label":
       "Memory of this client over time"}),
     element("div", {class: "caption"}), element("h3", {}, "Its events"), element("ol", {class: "events"}));
@@ -444,7 +496,9 @@ function show_detail() {
   const client = state.clients.find((one) => one.label === opened);
   put($("detail-title"), opened + (client ? "" : " has left"));
   if (!client) return;
-  const [facts, , canvas, caption, , events] = $("detail-body").children;
+  const [facts, , region_list, , canvas, caption, , events] = $("detail-body").children;
+  show_regions(region_list);
+  fetch_regions();
   keep(facts, facts_of(client), (one) => one[0],
     (one) => element("div", {class: /^(Lease|Waits)/.test(one[0]) ? "wide" : null},
       element("dt", {}, one[0]), element("dd")),

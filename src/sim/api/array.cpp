@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA arrays as far as copies need them. Mipmapped, sparse and multi-planar ones have no bodies.
+// CUDA arrays, as far as copies need them. Mipmapped, sparse and multi-planar arrays have no
+// bodies.
 #include "sim/array.hpp"
 
 #include "sim/bodies.hpp"
@@ -19,7 +20,7 @@ CUresult create(const CUDA_ARRAY3D_DESCRIPTOR& asked, CUarray* array) {
   return answer;
 }
 
-// Surfaces and gathers change nothing for copies; layers and cube faces are slices.
+// Surface and gather flags do not affect copies; layers and cube faces are slices.
 constexpr unsigned simulated_flags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP |
                                      CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_TEXTURE_GATHER;
 

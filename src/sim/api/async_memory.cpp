@@ -11,8 +11,8 @@
 namespace cuvmm::sim {
 namespace {
 
-// Why a stream that is not captured may not be used now: another one's capture forbids it. That
-// goes for stream-ordered memory on whatever stream (measured).
+// Returns an error if captures of other streams forbid the use of this stream, which is not
+// captured itself. For stream-ordered memory this applies to every stream (measured).
 CUresult refuse_by_captures(const Stream& stream) {
   if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
   if (stream.kind != StreamKind::Legacy) return CUDA_SUCCESS;
@@ -20,16 +20,16 @@ CUresult refuse_by_captures(const Stream& stream) {
   return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : refuse_legacy_work(*context);
 }
 
-// nullptr for `handle`: the current pool of the stream's device.
+// Returns the stream device's current pool if `handle` is nullptr.
 std::shared_ptr<Pool> pool_for(const Stream& stream, CUmemoryPool handle) {
   if (handle != nullptr) return Process::get().pools.find(handle);
   const auto context = stream.context.lock();
   return context == nullptr ? nullptr : current_pool_of(context->device());
 }
 
-// Gives the stream an allocation or a free, which are work of it like any other (measured): it
-// waits for the legacy stream's rules and for events. Returns the place of that work. Where nothing
-// of that kind is ahead of it, the end of the stream's work is the same place.
+// Submits an allocation or a free, which are ordinary work of the stream (measured): they follow
+// the legacy stream's rules and wait for events. Returns the position of that work. If there is
+// nothing to wait for outside the stream, that position is the end of the stream's work.
 Point submit_memory_operation(const std::shared_ptr<Stream>& stream) {
   const auto context = stream->context.lock();
   if (context == nullptr) return {};
@@ -50,7 +50,7 @@ CUresult allocate(CUdeviceptr* address, Size size, CUmemoryPool handle, CUstream
   const auto pool = pool_for(*stream, handle);
   if (pool == nullptr || pool->is_imported()) return CUDA_ERROR_INVALID_VALUE;
   if (size == 0) {
-    *address = 0;  // measured: no memory is no error here
+    *address = 0;  // measured: size 0 is no error here
     return CUDA_SUCCESS;
   }
   if (is_captured(*stream)) {
@@ -63,7 +63,7 @@ CUresult allocate(CUdeviceptr* address, Size size, CUmemoryPool handle, CUstream
   return answer;
 }
 
-// Runs when the stream reaches it.
+// Runs `action` in stream order.
 CUresult in_order(const std::shared_ptr<Stream>& stream, std::function<void()> action) {
   Operation operation;
   operation.run = [action = std::move(action)](Context&) { action(); };
@@ -76,14 +76,14 @@ CUresult free_from_pool(const std::shared_ptr<Pool>& pool, const Allocation& all
   if (pool->is_imported()) {
     return in_order(stream, [allocation, pool] {
       unmap_imported(allocation);
-      drop_if_done(pool);
+      release_if_unused(pool);
     });
   }
   pool->give_back(allocation, {submit_memory_operation(stream)});
   return CUDA_SUCCESS;
 }
 
-// What a graph allocated stays known as long as the graph; it has no pool.
+// Graph memory stays known as long as its graph, and has no pool.
 bool is_freed_in_order(const Allocation& allocation) {
   return allocation.kind == AllocationKind::Blocking ||
          (allocation.kind == AllocationKind::Async && !allocation.pool.expired());

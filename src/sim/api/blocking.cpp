@@ -34,13 +34,14 @@ CUVMM_SIM(cuMemFree_v2)(CUdeviceptr address) {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  // Waits for all work of the context that the memory belongs to, whichever is current (measured).
+  // Waits for all work of the context that owns the memory, whichever context is current
+  // (measured).
   const auto owner = known->context.lock();
   if (owner != nullptr) {
     const WaitingFree waiting{*owner};
     owner->wait_for_all_work();
   }
-  // Only one of two threads that free it at once gets it.
+  // If two threads free it at once, only one of them gets it.
   const auto taken = space.take(address);
   if (!taken.has_value()) return CUDA_ERROR_INVALID_VALUE;
   free_blocking_now(*taken);

@@ -14,7 +14,7 @@ bool is_mode(CUstreamCaptureMode mode) {
          mode == CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
-// Asking the legacy stream while blocking streams are captured, which breaks nothing.
+// For queries of the legacy stream while blocking streams are captured. They invalidate nothing.
 CUresult check_legacy(const Stream& stream) {
   if (stream.kind != StreamKind::Legacy) return CUDA_SUCCESS;
   const auto context = stream.context.lock();
@@ -32,7 +32,7 @@ CUstreamCaptureStatus status_of(const std::shared_ptr<Capture>& capture) {
                              : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
 }
 
-// A graph to capture into, and behind which of its nodes.
+// A graph to capture into, and the nodes after which to begin.
 struct Target {
   CUgraph graph = nullptr;
   const CUgraphNode* nodes = nullptr;
@@ -155,7 +155,7 @@ CUVMM_SIM(cuStreamEndCapture)(CUstream handle, CUgraph* out) {
     capture->invalidate();
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  // Whatever the answer, the capture is over (measured).
+  // The capture ends whatever the answer is (measured).
   CUresult answer = CUDA_SUCCESS;
   if (capture->mode() != CU_STREAM_CAPTURE_MODE_RELAXED && !capture->is_of_this_thread()) {
     answer = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;

@@ -40,7 +40,7 @@ CUresult synchronize(const std::shared_ptr<Context>& context) {
     return refused;
   }
   context->wait_for_all_work();
-  work_was_waited_for(*context);
+  note_synchronized(*context);
   return context->sticky_error();
 }
 
@@ -193,7 +193,7 @@ CUVMM_SIM(cuCtxGetLimit)(size_t* value, CUlimit limit) {
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   const Holding holding{Process::get().lock};
   const auto found = context->limits.find(limit);
-  // What a new context has: the stack's size, the print buffer's, the heap's.
+  // The limits of a new context: sizes of the stack, the print buffer and the heap.
   const std::size_t at_first = limit == CU_LIMIT_STACK_SIZE         ? 1024
                                : limit == CU_LIMIT_PRINTF_FIFO_SIZE ? 7 * MiB
                                : limit == CU_LIMIT_MALLOC_HEAP_SIZE ? 8 * MiB
@@ -204,7 +204,7 @@ CUVMM_SIM(cuCtxGetLimit)(size_t* value, CUlimit limit) {
 
 CUVMM_SIM(cuCtxResetPersistingL2Cache)() {
   CUVMM_SIM_CONTEXT(context);
-  return CUDA_SUCCESS;  // there is no cache whose contents could be told apart
+  return CUDA_SUCCESS;  // there is no cache to reset
 }
 
 CUVMM_SIM(cuCtxGetCacheConfig)(CUfunc_cache* config) {

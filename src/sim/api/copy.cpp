@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of one dimension.
+// One-dimensional copies.
 #include "sim/bodies.hpp"
 #include "sim/copy_call.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of rectangles and boxes.
+// Two- and three-dimensional copies.
 #include "sim/bodies.hpp"
 #include "sim/copy_call.hpp"
 
@@ -7,7 +7,7 @@ namespace cuvmm::sim {
 CUVMM_SIM(cuMemcpy2D_v2)(const CUDA_MEMCPY2D* copy) {
   return copy == nullptr ? CUDA_ERROR_INVALID_VALUE : call_copy(as_3d(*copy));
 }
-// The card's cuMemcpy2D takes every pitch that this one takes (measured).
+// A card's cuMemcpy2D accepts all pitches that this function accepts (measured).
 CUVMM_SIM(cuMemcpy2DUnaligned_v2)(const CUDA_MEMCPY2D* copy) {
   return copy == nullptr ? CUDA_ERROR_INVALID_VALUE : call_copy(as_3d(*copy));
 }

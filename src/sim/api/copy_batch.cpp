@@ -28,7 +28,8 @@ bool are_flags(unsigned flags) {
   return (flags & ~unsigned{CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE}) == 0;
 }
 
-// The stream of a batch: never the legacy one, never a captured one (which goes on unharmed).
+// Finds the stream of a batch. Refuses the legacy stream, and a captured one without invalidating
+// its capture.
 CUresult find_batch_stream(const std::shared_ptr<Context>& context, CUstream named,
                            std::shared_ptr<Stream>* stream) {
   *stream = find_stream(context, named);
@@ -37,8 +38,8 @@ CUresult find_batch_stream(const std::shared_ptr<Context>& context, CUstream nam
   return is_captured(**stream) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-// Gives the stream one copy. Whether the call must wait for it: a source may be read after the
-// call only as its order allows.
+// Submits one copy. Returns whether the call must wait for it, as the copy's access order limits
+// when its source may be read.
 bool give(const std::shared_ptr<Stream>& stream, BatchCopy& copy) {
   const NamedMemory source = copy.plan.source();
   bool waits = false;
@@ -104,7 +105,7 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t co
 
 // Boxes -------------------------------------------------------------------------------------------
 
-// Bytes of an element: of the arrays that take part, else one. 0 where two arrays differ.
+// The bytes of an element of the arrays involved; 1 without arrays, 0 if two arrays differ.
 Size element_bytes_of(const CUDA_MEMCPY3D_BATCH_OP& asked) {
   Size found = 1;
   bool known = false;
@@ -162,7 +163,7 @@ CUresult plan_box(const CUDA_MEMCPY3D_BATCH_OP& asked, int device, BatchCopy* co
   if (!is_operand(asked.src) || !is_operand(asked.dst)) return CUDA_ERROR_INVALID_VALUE;
   if (!is_order(asked.srcAccessOrder) || !are_flags(asked.flags)) return CUDA_ERROR_INVALID_VALUE;
   const Size element = element_bytes_of(asked);
-  // What does not fit into 64 bits fits into no array either.
+  // A width that overflows 64 bits fits into no array either.
   if (element == 0 || asked.extent.width > unlimited / element) return CUDA_ERROR_INVALID_VALUE;
   copy->order = asked.srcAccessOrder;
   const CUresult answer = CopyPlan::make(one_of_batch(asked, element), device, &copy->plan);

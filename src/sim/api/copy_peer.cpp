@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies whose sides are named by contexts of their own.
+// Copies that name a context for each side.
 #include "sim/bodies.hpp"
 #include "sim/capture.hpp"
 #include "sim/context.hpp"
@@ -21,7 +21,7 @@ CUresult plan_peer_copy(const CUDA_MEMCPY3D_PEER& asked, PeerCopy* copy) {
   Process& process = Process::get();
   copy->source = process.contexts.find(asked.srcContext);
   copy->target = process.contexts.find(asked.dstContext);
-  // assumed: the card follows handles that are none, and crashes on some
+  // assumed: the card dereferences invalid handles, and crashes on some
   if (copy->source == nullptr || copy->target == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return CopyPlan::make(as_3d(asked), copy->source->device().ordinal(),
                         copy->target->device().ordinal(), &copy->plan);
@@ -41,7 +41,7 @@ CUresult copy_peer_in_order(const CUDA_MEMCPY3D_PEER& asked, CUstream named) {
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   PeerCopy copy;
   if (const CUresult answer = plan_peer_copy(asked, &copy); answer != CUDA_SUCCESS) return answer;
-  // Measured: no graph holds such a copy, even within one context.
+  // Measured: such a copy cannot be captured, even within one context.
   if (const CUresult refused = refuse_captured_stream(*stream); refused != CUDA_SUCCESS) {
     return refused;
   }

@@ -20,7 +20,7 @@ CUresult uuid_of(CUuuid* uuid, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-// Text into a buffer of the program, cut to fit as the driver cuts it.
+// Copies text into a buffer of the program, truncated as the driver truncates it.
 CUresult write_text(char* to, int size, const char* text) {
   if (to == nullptr || size <= 0) return CUDA_ERROR_INVALID_VALUE;
   std::snprintf(to, static_cast<std::size_t>(size), "%s", text);

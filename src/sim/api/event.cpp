@@ -20,7 +20,7 @@ struct AskedEvent {
   CUresult answer = CUDA_SUCCESS;
 };
 
-// Events may be asked after from any context; the answer is that of the event's own.
+// Events may be queried from any context; errors are those of the event's own context.
 AskedEvent asked_event(CUevent handle, CUresult (*refuse)(Event&) = &refuse_captured_event) {
   auto event = Process::get().events.find(handle);
   if (event == nullptr) return {nullptr, nullptr, CUDA_ERROR_INVALID_HANDLE};
@@ -56,7 +56,7 @@ CUresult record(CUevent event_handle, CUstream stream_handle, unsigned flags) {
 
 CUresult elapsed(float* milliseconds, CUevent first, CUevent second) {
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // Breaks no capture (measured).
+  // Invalidates no capture (measured).
   const auto check = [](Event& event) { return check_captured_event(event); };
   const AskedEvent begin = asked_event(first, check);
   if (begin.answer != CUDA_SUCCESS) return begin.answer;
@@ -87,7 +87,7 @@ void record_event(Event& event, const std::shared_ptr<Stream>& stream) {
     if (shared != nullptr) shared->reach(number);
   };
   recording->point = submit_record(stream, std::move(reach));
-  // Another process cannot let lazy work of this one run.
+  // Another process cannot make held-back work of this process run.
   if (shared != nullptr) recording->point.queue->allow(recording->point.number);
   event.replace(std::move(recording));
 }
@@ -95,7 +95,8 @@ void record_event(Event& event, const std::shared_ptr<Stream>& stream) {
 void order_after_event(const std::shared_ptr<Stream>& stream, const Event& event) {
   if (const auto recording = event.recording()) {
     order_after(*stream, recording->point);
-    // The wait is work of this stream: the legacy stream and synchronizing calls see it.
+    // The wait counts as work of this stream, so that the legacy stream and synchronizing calls see
+    // it.
     submit_now(stream, Operation{});
   }
   if (event.shared == nullptr) return;
@@ -123,7 +124,7 @@ CUVMM_SIM(cuEventCreate)(CUevent* out, unsigned flags) {
   Process& process = Process::get();
   const CUevent added = process.events.add(std::move(event));
   if (process.contexts.find(context->handle()) == nullptr) {
-    process.events.remove(added);  // another thread has destroyed it meanwhile
+    process.events.remove(added);  // another thread destroyed the context
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   *out = added;
@@ -162,7 +163,7 @@ CUVMM_SIM(cuEventSynchronize)(CUevent handle) {
   const auto recording = asked.event->recording();
   if (recording != nullptr) Queue::wait_for(recording->point);
   if (const auto& shared = asked.event->shared) shared->wait_for(shared->last());
-  if (recording != nullptr) work_was_waited_for(*asked.context, {recording->point});
+  if (recording != nullptr) note_synchronized(*asked.context, {recording->point});
   return asked.context->sticky_error();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels cast to functions may be launched, but every question about them here answers
-// CUDA_ERROR_INVALID_HANDLE (measured).
+// Kernels cast to functions can be launched, but all queries in this file return
+// CUDA_ERROR_INVALID_HANDLE for them (measured).
 #include "sim/bodies.hpp"
 #include "sim/context.hpp"
 #include "sim/module.hpp"

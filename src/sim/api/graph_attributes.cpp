@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernel nodes are told beside their parameters, and graphs drawn as text.
+// The attributes of kernel nodes, and graphs written as text.
 #include <cstdio>
 
 #include "sim/bodies.hpp"

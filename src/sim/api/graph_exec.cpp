@@ -17,7 +17,7 @@ constexpr cuuint64_t flags_of_instantiation =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
-// Why and where it failed.
+// The reason for a failure, and the node at which it occurred.
 struct Failure {
   CUgraphInstantiateResult result = CUDA_GRAPH_INSTANTIATE_ERROR;
   CUgraphNode node = nullptr;
@@ -34,14 +34,14 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, cuuint64_t flags, Failure
   const auto graph = Process::get().graphs.find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool has_memory = graph->has_memory_nodes();
-  // Addresses of a graph's memory are its own, so two instances would share them.
+  // The addresses of a graph's memory are fixed, so two instances would share them.
   if (has_memory && !graph->instance.expired()) return CUDA_ERROR_NOT_SUPPORTED;
   if (!graph->order(&failure->node)) {
     failure->result = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
     return CUDA_ERROR_INVALID_VALUE;
   }
   exec = GraphExec::create(*graph, flags);
-  if (exec == nullptr) {  // an inner graph goes round in circles
+  if (exec == nullptr) {  // a child graph has a cycle
     failure->result = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -120,7 +120,7 @@ CUVMM_SIM(cuGraphExecGetFlags)(CUgraphExec handle, cuuint64_t* flags) {
 
 CUVMM_SIM(cuGraphExecDestroy)(CUgraphExec handle) {
   if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
-  // What runs of it runs on; it is ended without a lock, since user objects are told.
+  // Pending launches still run. Destroyed outside of any lock, since user objects' callbacks run.
   return Process::get().graph_execs.remove(handle) == nullptr ? CUDA_ERROR_INVALID_VALUE
                                                               : CUDA_SUCCESS;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changing what the nodes of an instance do. They are named by the nodes of its graph.
+// Changing the work of an instance's nodes. They are named by the nodes of the original graph.
 #include "sim/bodies.hpp"
 #include "sim/graph_edit.hpp"
 #include "sim/graph_exec.hpp"
@@ -68,7 +68,7 @@ CUVMM_SIM(cuGraphExecEventWaitNodeSetEvent)(CUgraphExec exec, CUgraphNode node, 
   return change(exec, node, made, std::move(work));
 }
 
-// The new inner graph must be like the old one.
+// The new child graph must have the same topology as the old one.
 CUVMM_SIM(cuGraphExecChildGraphNodeSetParams)
 (CUgraphExec exec_handle, CUgraphNode node_handle, CUgraph child_handle) {
   const Holding holding{graph_lock()};

@@ -43,7 +43,7 @@ CUresult allocation_of(CUDA_MEM_ALLOC_NODE_PARAMS_v2& asked, NodeWork* work) {
   return made;
 }
 
-// All but inner graphs.
+// For all node types except child graphs.
 CUresult work_of(const char* symbol, CUgraphNodeParams& asked, NodeWork* work) {
   switch (asked.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {

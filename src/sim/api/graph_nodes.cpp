@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes of one type each: adding them, asking for their parameters, changing them.
+// Calls for nodes of one type each: adding them, reading their parameters and changing them.
 #include "sim/bodies.hpp"
 #include "sim/event.hpp"
 #include "sim/graph_edit.hpp"
@@ -10,7 +10,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// The parameters of a node of this type, told by `tell(node)`.
+// Reads the parameters of a node of this type with `tell(node)`.
 template <class Tell>
 CUresult tell_of(CUgraphNode handle, CUgraphNodeType type, const void* out, Tell&& tell) {
   const Holding holding{graph_lock()};
@@ -80,7 +80,7 @@ CUVMM_SIM(cuGraphKernelNodeSetParams)(CUgraphNode node, const CUDA_KERNEL_NODE_P
   return sim_cuGraphKernelNodeSetParams_v2(node, &wide);
 }
 
-// Copies and sets: a changed node stays in its context.
+// Copies and sets. A changed node keeps its context.
 
 CUVMM_SIM(cuGraphAddMemcpyNode)
 (CUgraphNode* out, CUgraph graph, const CUgraphNode* nodes, size_t count,
@@ -136,7 +136,7 @@ CUVMM_SIM(cuGraphHostNodeSetParams)(CUgraphNode node, const CUDA_HOST_NODE_PARAM
   return change(node, made, std::move(work));
 }
 
-// Graphs inside of graphs, and nodes that do nothing
+// Child graphs and empty nodes
 
 CUVMM_SIM(cuGraphAddChildGraphNode)
 (CUgraphNode* out, CUgraph graph, const CUgraphNode* nodes, size_t count, CUgraph child) {
@@ -184,7 +184,7 @@ CUVMM_SIM(cuGraphEventWaitNodeSetEvent)(CUgraphNode node, CUevent event) {
   return change(node, made, std::move(work));
 }
 
-// Waiting for values and writing them
+// Value waits and writes
 
 CUVMM_SIM(cuGraphAddBatchMemOpNode)
 (CUgraphNode* out, CUgraph graph, const CUgraphNode* nodes, size_t count,

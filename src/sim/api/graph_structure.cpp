@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs as such: making and ending them, and how their nodes hang together.
+// Creating and destroying graphs, and the edges between their nodes.
 #include <set>
 
 #include "sim/bodies.hpp"
@@ -28,7 +28,7 @@ struct EdgeList {
   }
 };
 
-// Whether the edges are told too: who does not ask for them must not miss any.
+// Whether the call returns edge data too. Without it, a call that would hide edge data fails.
 enum class WithData : std::uint8_t { No, Yes };
 
 CUresult list_edges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
@@ -70,7 +70,7 @@ CUresult list_neighbours(CUgraphNode handle, CUgraphNode* nodes, CUgraphEdgeData
   return CUDA_SUCCESS;
 }
 
-// All of the edges or none.
+// Adds all of the edges, or none.
 CUresult add_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
                    const CUgraphEdgeData* data, size_t count) {
   const Holding holding{graph_lock()};
@@ -133,7 +133,7 @@ CUVMM_SIM(cuGraphCreate)(CUgraph* out, unsigned flags) {
 }
 
 CUVMM_SIM(cuGraphDestroy)(CUgraph handle) {
-  std::shared_ptr<Graph> gone;  // ended without the lock: user objects are told
+  std::shared_ptr<Graph> gone;  // destroyed after the lock: callbacks run
   const Holding holding{graph_lock()};
   gone = find_graph(handle);
   if (gone == nullptr || gone->is_owned || gone->is_captured_into) return CUDA_ERROR_INVALID_VALUE;

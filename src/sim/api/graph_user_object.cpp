@@ -9,7 +9,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// Under the lock. False where the program does not hold that many.
+// Returns false if the program holds fewer references. The caller holds graph_lock().
 bool release_own(UserObject& object, unsigned count) {
   if (count > object.own_references) return false;
   object.own_references -= count;
@@ -43,7 +43,7 @@ CUVMM_SIM(cuUserObjectRetain)(CUuserObject handle, unsigned count) {
 }
 
 CUVMM_SIM(cuUserObjectRelease)(CUuserObject handle, unsigned count) {
-  const auto object = UserObjects::find(handle);  // its end comes behind the lock
+  const auto object = UserObjects::find(handle);  // destroyed after the lock
   if (object == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   const Holding holding{graph_lock()};
   return release_own(*object, count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -22,7 +22,7 @@ constexpr unsigned host_alloc_flags =
 constexpr unsigned register_flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                                     CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
-// All page-locked memory is mapped, and portable unless it is write-combined.
+// All page-locked memory is mapped, and is portable unless it is write-combined.
 unsigned flags_to_tell(unsigned asked) {
   const bool combined = (asked & CU_MEMHOSTALLOC_WRITECOMBINED) != 0;
   return asked | CU_MEMHOSTALLOC_DEVICEMAP | (combined ? 0 : CU_MEMHOSTALLOC_PORTABLE);
@@ -50,8 +50,8 @@ CUresult allocate_pinned(void** address, size_t size, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-// Takes the allocation that begins here out of the address space, when all work of its context is
-// done, which may use it.
+// Waits for all work of the allocation's context, which may use the memory, then removes the
+// allocation from the address space.
 std::optional<Allocation> take_when_unused(const Allocation& known) {
   if (const auto owner = known.context.lock()) owner->wait_for_all_work();
   return Process::get().space().take(known.address);

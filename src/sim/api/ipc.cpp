@@ -10,7 +10,7 @@ namespace {
 
 CUresult open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags) {
   CUVMM_SIM_CONTEXT(context);
-  // The one flag is no option (measured).
+  // The flag is mandatory (measured).
   if (address == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kind_of_handle = 0x6e65766576726375;
 
-// What the 64 bytes of a CUipcEventHandle are.
+// The layout of the 64 bytes of a CUipcEventHandle.
 struct EventHandle {
   std::uint64_t kind = 0;
   SharedFile file;
@@ -27,7 +27,7 @@ CUVMM_SIM(cuIpcGetEventHandle)(CUipcEventHandle* handle, CUevent event_handle) {
   CUVMM_SIM_CONTEXT(context);
   const auto event = Process::get().events.find(event_handle);
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // Measured: an event that was not made for it is no valid handle here.
+  // Measured: an event that was not created as interprocess is an invalid handle here.
   if (event == nullptr || event->shared == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto file = event->shared->file();
   if (!file.has_value()) return CUDA_ERROR_OUT_OF_MEMORY;

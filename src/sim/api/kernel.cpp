@@ -11,7 +11,7 @@ bool is_device(CUdevice device) {
   return Process::get().device(device) != nullptr;
 }
 
-// Its functions in the contexts of this device, as far as they exist.
+// The kernel's existing functions in the contexts of this device.
 std::vector<std::shared_ptr<Function>> functions_on(const Kernel& kernel, CUdevice device) {
   std::vector<std::shared_ptr<Function>> found;
   const auto library = kernel.library.lock();

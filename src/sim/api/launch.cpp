@@ -22,7 +22,7 @@ CUresult launch(const CUDA_KERNEL_NODE_PARAMS& shape, CUstream handle, Cooperati
   return made == CUDA_SUCCESS ? submit(stream, std::move(operation)) : made;
 }
 
-// Those that only steer how fast something runs are taken and change nothing here.
+// Attributes that affect only performance are accepted and ignored.
 CUresult read_attributes(const CUlaunchConfig& config, Cooperation& cooperation) {
   if (config.numAttrs != 0 && config.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
   bool has_cluster = false;
@@ -65,7 +65,7 @@ CUresult read_attributes(const CUlaunchConfig& config, Cooperation& cooperation)
         return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  // A preferred size is beside a size that always works.
+  // A preferred cluster size requires a regular one as a fallback.
   return has_preferred_cluster && !has_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
 }
 

@@ -30,7 +30,7 @@ CUVMM_SIM(cuModuleLoadData)(CUmodule* module, const void* image) {
   return load("cuModuleLoadData", module, image);
 }
 
-// The compiler's options change nothing here: nothing is compiled.
+// The compiler options are ignored, since nothing is compiled.
 CUVMM_SIM(cuModuleLoadDataEx)
 (CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
   return load("cuModuleLoadDataEx", module, image);
@@ -58,7 +58,7 @@ CUVMM_SIM(cuModuleUnload)(CUmodule handle) {
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (module->is_of_library()) return CUDA_ERROR_NOT_PERMITTED;  // assumed
   if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
-  // Its code and variables may be in use.
+  // Its code and variables may still be in use.
   if (const auto owner = module->context.lock()) owner->wait_for_all_work();
   Process::get().modules.remove(handle);
   return context->sticky_error();

@@ -24,7 +24,7 @@ CUresult most_active_blocks(int* blocks, CUfunction handle, int threads, size_t 
   return CUDA_SUCCESS;
 }
 
-// The largest of the block sizes with which the most threads run.
+// Finds the largest block size with which the most threads run.
 CUresult best_block_size(int* grid, int* block, CUfunction handle, CUoccupancyB2DSize shared_of,
                          size_t shared, int limit, unsigned flags) {
   CUVMM_SIM_CONTEXT(context);

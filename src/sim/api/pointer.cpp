@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be asked about addresses. All answers measured on an H200 unless marked.
+// Queries about addresses. All answers measured on an H200 unless marked.
 #include <cstring>
 #include <vector>
 
@@ -22,11 +22,11 @@ bool is_attribute(CUpointer_attribute attribute) {
 }
 
 void write_fact(void* data, const PointerFact& fact) {
-  std::memcpy(data, &fact.value, fact.width);  // little-endian: the low bytes are the number
+  std::memcpy(data, &fact.value, fact.width);  // little-endian: the low bytes hold the number
 }
 
-// Tokens that a kernel module would resolve: here they only tell allocations apart. As documented,
-// asking for them sets SYNC_MEMOPS.
+// P2P tokens, which a kernel module would resolve. Here they only tell allocations apart. As
+// documented, requesting them sets SYNC_MEMOPS.
 CUresult give_p2p_tokens(void* data, CUdeviceptr address) {
   AddressSpace& space = Process::get().space();
   std::uint64_t id = 0;
@@ -63,7 +63,7 @@ CUVMM_SIM(cuPointerGetAttributes)
 (unsigned count, CUpointer_attribute* attributes, void** data, CUdeviceptr address) {
   if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
-    // assumed: tokens, which change what they are asked about, cannot be had among others
+    // assumed: tokens, whose query changes the memory's state, cannot be queried along with others
     if (!is_attribute(attributes[i]) || attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS ||
         data[i] == nullptr) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -107,7 +107,7 @@ CUVMM_SIM(cuMemGetAddressRange_v2)(CUdeviceptr* begin, size_t* size, CUdeviceptr
 
 namespace {
 
-// Memory of one device all along, whatever it was asked for as.
+// Whether all of the range is memory of the same device, of any kind.
 bool is_memory_of_one_device(CUdeviceptr address, Size size) {
   const AddressSpace& space = Process::get().space();
   const Device* first = nullptr;
@@ -147,7 +147,7 @@ CUVMM_SIM(cuMemGetHandleForAddressRange)
 
 namespace {
 
-// What all of the range agrees on, else nowhere.
+// The location that all of the range has in common, or else `nowhere`.
 template <class Member>
 CUmemLocation common_location(const std::vector<ManagedAdvice>& advice, Member member) {
   const CUmemLocation first = advice.front().*member;
@@ -158,7 +158,7 @@ CUmemLocation common_location(const std::vector<ManagedAdvice>& advice, Member m
   return first;
 }
 
-// The first signatures know one host.
+// The first version of the signatures knows a single host location.
 int as_device(const CUmemLocation& location) {
   if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) return location.id;
   return location.type == CU_MEM_LOCATION_TYPE_INVALID ? CU_DEVICE_INVALID : CU_DEVICE_CPU;
@@ -218,7 +218,7 @@ CUresult write_range_attribute(void* data, Size size, CUmem_range_attribute attr
   return CUDA_SUCCESS;
 }
 
-// Empty where the range is no managed memory.
+// Returns nothing if the range is not managed memory.
 std::vector<ManagedAdvice> advice_of(CUdeviceptr address, Size size) {
   const auto allocation = managed_allocation(address, size);
   if (size == 0 || !allocation.has_value()) return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools as objects: which there are, and what a program may ask and set.
+// Pools as objects: creation, destruction, attributes and access.
 #include "sim/pool.hpp"
 
 #include "sim/bodies.hpp"
@@ -17,8 +17,8 @@ std::shared_ptr<Pool> find_pool(CUmemoryPool handle) {
   return Process::get().pools.find(handle);
 }
 
-// A pool that the program may ask and change, or why it may not. While other streams are captured,
-// even asking is refused (measured).
+// A pool for the program to query or change, or the error for the call. Even queries are refused
+// while other streams are captured (measured).
 struct AskedPool {
   std::shared_ptr<Pool> pool;
   CUresult answer = CUDA_SUCCESS;
@@ -29,7 +29,7 @@ AskedPool asked_pool(CUmemoryPool handle) {
   const CUresult refused = refuse_unsafe_call();
   return {std::move(pool), refused};
 }
-// The same where another process' pool will not do.
+// Like asked_pool(), but refuses pools imported from another process.
 AskedPool asked_own_pool(CUmemoryPool handle) {
   AskedPool asked = asked_pool(handle);
   if (asked.answer == CUDA_SUCCESS && asked.pool->is_imported()) {
@@ -52,8 +52,8 @@ CUresult set_current(Device& device, CUmemoryPool handle) {
   return CUDA_SUCCESS;
 }
 
-// The device whose pools a location and type mean, or why there is none: hosts and managed memory
-// have none here.
+// The device whose pools a location and type refer to, or an error: the host and managed memory
+// have no pools here.
 CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, const char* symbol,
                    Device** device) {
   if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -105,7 +105,7 @@ CUresult read_properties(const CUmemPoolProps* given, Pool::Properties* properti
   return check_handle_types(given->handleTypes);
 }
 
-// -1: nobody that there is.
+// Returns -1 for a location that does not exist.
 int accessor_of(const CUmemLocation& location) {
   if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
     return Process::get().device(location.id) != nullptr ? location.id : -1;
@@ -116,7 +116,7 @@ int accessor_of(const CUmemLocation& location) {
   return is_host ? host_access : -1;
 }
 
-// Each refusal as measured.
+// Every refusal as measured.
 CUresult check_access(const Pool& pool, const CUmemAccessDesc& wanted) {
   const int who = accessor_of(wanted.location);
   if (who < 0) return CUDA_ERROR_INVALID_DEVICE;

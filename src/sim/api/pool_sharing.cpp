@@ -16,7 +16,7 @@ bool is_exportable(const Pool& pool) {
          (pool.properties().handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
 }
 
-// What all four ask first.
+// The checks that all four calls make first.
 CUresult refuse(const char* symbol) {
   if (!has_backing()) return lacking(symbol, "needs VMM_SIM_BACKING=memory");
   return refuse_unsafe_call();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves managed memory on a card. Here it always lies on the host, so these calls check,
-// keep their order, and remember what can be asked for. Answers measured on an H200.
+// Calls that migrate managed memory on a card. Here it always resides on the host, so these calls
+// check their arguments, run in stream order, and store the state that can be queried. Answers
+// measured on an H200.
 #include <unistd.h>
 
 #include <cstdio>
@@ -22,7 +23,8 @@ constexpr CUmemLocation on_device(int ordinal) {
 }
 constexpr CUmemLocation on_host = {.type = CU_MEM_LOCATION_TYPE_HOST, .id = CU_DEVICE_CPU};
 
-// The first signatures name the host as a device. assumed: they answer as the newer ones do
+// The first version of the signatures names the host as a device. assumed: same answers as newer
+// ones
 CUmemLocation location_of(CUdevice device) {
   return device == CU_DEVICE_CPU ? on_host : on_device(device);
 }
@@ -74,7 +76,7 @@ void remember_prefetch(const Stretch& stretch) {
       [&](ManagedAdvice& advice) { advice.prefetched_to = stretch.location; });
 }
 
-// Nothing is to be done, but in the stream's order.
+// There is no work to do, but the call keeps its place in the stream.
 CUresult give_order(const std::shared_ptr<Stream>& stream) {
   return submit(stream, Operation{});
 }
@@ -103,7 +105,7 @@ struct Batch {
   size_t location_count;
 };
 
-// The stretches of a batch with the location of each.
+// Reads the ranges of a batch, each with its location.
 CUresult read_batch(const Batch& batch, std::vector<Stretch>* stretches) {
   if (batch.addresses == nullptr || batch.sizes == nullptr || batch.count == 0) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -186,7 +188,7 @@ void apply(CUmem_advise given, const CUmemLocation& location, ManagedAdvice& adv
       advice.read_mostly = false;
       break;
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-      // A node of the host is taken and changes nothing (measured).
+      // A NUMA node of the host is accepted and changes nothing (measured).
       if (is_on_device) advice.preferred = location;
       if (is_on_host) advice.preferred = on_host;
       break;
@@ -237,7 +239,7 @@ CUVMM_SIM(cuMemPrefetchBatchAsync)
   return call_batch({addresses, sizes, count, locations, first_stretches, location_count},
                     Prefetches::Yes, flags, stream);
 }
-// What was discarded keeps its contents here: reading it gives an indeterminate value anyway.
+// Discarded memory keeps its contents here, as reading it yields an indeterminate value anyway.
 CUVMM_SIM(cuMemDiscardBatchAsync)
 (CUdeviceptr* addresses, size_t* sizes, size_t count, unsigned long long flags, CUstream stream) {
   return call_batch({addresses, sizes, count, nullptr, nullptr, 0}, Prefetches::No, flags, stream);
@@ -257,7 +259,8 @@ CUVMM_SIM(cuMemAdvise_v2)
   return advise(address, size, given, location);
 }
 
-// Which streams may use the memory matters only on devices that cannot share it with the host.
+// Restricting the memory to some streams matters only on devices that cannot share it with the
+// host.
 CUVMM_SIM(cuStreamAttachMemAsync)
 (CUstream named, CUdeviceptr address, size_t size, unsigned flags) {
   CUVMM_SIM_CONTEXT(context);

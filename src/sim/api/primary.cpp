@@ -7,7 +7,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// Takes the primary context from its device, so that it can be ended without the lock.
+// Takes the primary context from its device, so that the caller can end it without the lock.
 std::shared_ptr<Context> detach(Device& device) {
   auto context = std::move(device.primary.context);
   device.primary.context = nullptr;
@@ -38,7 +38,7 @@ CUresult reset(CUdevice ordinal) {
     const Holding holding{process.lock};
     context = device->primary.context;
     if (context == nullptr) return CUDA_SUCCESS;
-    // Those who retained it keep their count; the next use makes it anew under the same count.
+    // Drops the retain count as well: earlier callers must retain the context anew.
     device->primary.context = nullptr;
     device->primary.retains = 0;
   }

@@ -12,7 +12,7 @@
 namespace cuvmm::sim {
 namespace {
 
-// The version that brought per-thread default streams.
+// The CUDA version that introduced per-thread default streams.
 constexpr int per_thread_since = 7000;
 
 struct Found {
@@ -20,8 +20,9 @@ struct Found {
   bool name_known = false;
 };
 
-// The newest signature of the name that both the program and this driver know. Measured: a name
-// that has a per-thread form is not found by that flag below the version that brought such forms.
+// Finds the newest signature of the name that both the program and this driver know. Measured: with
+// the per-thread flag, a name that has a per-thread form is not found for versions that predate
+// such forms.
 Found find_entrance(const char* name, int version, bool per_thread) {
   Found found;
   bool has_per_thread_form = false;
@@ -39,7 +40,7 @@ Found find_entrance(const char* name, int version, bool per_thread) {
 }
 
 CUresult check_request(const char* symbol, void* const* function, int version, cuuint64_t flags) {
-  // A card's driver crashes where one of the two is missing.
+  // A card's driver crashes if one of the two is missing.
   if (symbol == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   return version > settings().driver ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -96,12 +97,12 @@ CUVMM_SIM(cuGetProcAddress_v2)
               : found.name_known        ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                                         : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   }
-  return CUDA_SUCCESS;  // measured: unlike the older form, also where nothing was found
+  return CUDA_SUCCESS;  // measured: unlike the older form, even if nothing was found
 }
 
 CUVMM_SIM(cuGetExportTable)(const void** table, const CUuuid* id) {
   if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // One of a name that no other driver has: what lies in it is its size alone.
+  // A table under an id that no other driver has. It contains nothing but its size.
   static constexpr std::size_t own_table[1] = {sizeof(std::size_t)};
   static constexpr char own_name[sizeof(CUuuid) + 1] = "cuvmm simulation";
   const bool is_own = std::memcmp(id->bytes, own_name, sizeof(CUuuid)) == 0;

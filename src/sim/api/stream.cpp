@@ -32,12 +32,12 @@ CUresult destroy(CUstream handle) {
   const auto stream = Process::get().streams.remove(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   leave_capture(*stream);
-  // The legacy stream and the context still wait for the rest of it.
+  // The legacy stream and the context still wait for its pending work.
   if (const auto context = stream->context.lock()) context->retire_stream(stream);
   return CUDA_SUCCESS;
 }
 
-// The stream of a call that asks about one, or the answer where there is none.
+// The stream for a query, or the error for the call.
 struct AskedStream {
   std::shared_ptr<Stream> stream;
   CUresult answer = CUDA_SUCCESS;
@@ -90,7 +90,7 @@ CUVMM_SIM(cuStreamSynchronize)(CUstream handle) {
   for (const Point& point : work) Queue::wait_for(point);
   const auto context = asked.stream->context.lock();
   if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  work_was_waited_for(*context, work);
+  note_synchronized(*context, work);
   return context->sticky_error();
 }
 

@@ -51,7 +51,7 @@ CUresult check_address(CUdeviceptr address) {
   return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// One operation of a batch, checked, as work; empty where the batch asks for what is not there.
+// One step of a batch, checked and turned into work; an error if its parameters are invalid.
 struct ValueStep {
   CUresult answer = CUDA_SUCCESS;
   std::function<void(Context&)> run;
@@ -176,8 +176,8 @@ CUVMM_SIM(cuStreamBatchMemOp_v2)
   return given_batch(stream, count, steps, flags);
 }
 
-// The first signatures work only where an administrator allowed them, which the attributes ..._V1
-// tell: not on the measured card, and not here.
+// The first version of the signatures works only if an administrator has enabled it, which the
+// ..._V1 attributes report: not on the measured card, and not here.
 CUVMM_SIM(cuStreamWaitValue32)(CUstream, CUdeviceptr, cuuint32_t, unsigned) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management: refusals as measured on the card.
+// Virtual memory management. Refusals as measured on the card.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -54,7 +54,7 @@ CUresult check_properties(const CUmemAllocationProp* properties, Placement* plac
   return placement->answer;
 }
 
-// Whom an access descriptor speaks of: a device, or the host. -1: nobody that there is.
+// The device or host that an access descriptor names; -1 if it does not exist.
 int accessor_of(const CUmemLocation& location) {
   const Placement placement = placement_of(location);
   if (placement.answer != CUDA_SUCCESS) return -1;
@@ -65,7 +65,7 @@ std::shared_ptr<Chunk> find_chunk(CUmemGenericAllocationHandle handle) {
   return Process::get().chunks.find(handle);
 }
 
-// One more hold of the program on the chunk: the same handle each time, released as often.
+// Adds one hold by the program. The handle stays the same, and must be released once per hold.
 CUmemGenericAllocationHandle hold(const std::shared_ptr<Chunk>& chunk) {
   const Holding holding{Process::get().lock};  // the count and the table change together
   auto& chunks = Process::get().chunks;
@@ -111,7 +111,7 @@ CUVMM_SIM(cuMemCreate)
   if (handle == nullptr || flags != 0 || !is_granular(size)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check_properties(properties, &placement); bad != CUDA_SUCCESS)
     return bad;
-  auto chunk = Chunk::create_by_all_means(placement.device, size, *properties);
+  auto chunk = Chunk::create_reclaiming(placement.device, size, *properties);
   if (chunk == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   cost_of(Row::cuMemCreate, size);
   *handle = hold(chunk);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The books of a shared card: what lies in its file, which every process of the card maps.
+// The books of a shared card: the contents of its file, which every process of the card maps.
 #pragma once
 
 #include <array>
@@ -13,36 +13,36 @@ namespace cuvmm::sim {
 
 inline constexpr std::size_t most_card_members = 128;
 
-// Parts of a device that work of different processes shares by time.
+// The parts of a device that processes share by time.
 enum class CardEngine : std::uint8_t { Compute, Copy };
 inline constexpr std::size_t engine_count = 2;
 
-// One process, on one engine of one device.
+// The use of one engine of one device by one process.
 struct EngineUse {
-  std::atomic<std::uint32_t> wanted{0};  // pieces of its work that wait for the engine or run on it
+  std::atomic<std::uint32_t> wanted{0};  // pieces of work waiting for the engine or running on it
   std::atomic<std::uint64_t> turns{0};
   std::atomic<std::uint64_t> busy_ns{0};
 };
 
-// One process of the card. Only that process writes here, and once it is dead the holder of the
-// books' lock.
+// One process of the card. Only that process writes here; after its death, the holder of the books'
+// lock does.
 struct CardMember {
-  std::atomic<std::uint64_t> process{0};            // 0 where nobody has this place
-  std::atomic<std::uint64_t> process_namespace{0};  // in which that number means something
+  std::atomic<std::uint64_t> process{0};            // 0 if the place is free
+  std::atomic<std::uint64_t> process_namespace{0};  // the PID namespace of `process`
   std::array<std::atomic<Size>, most_devices> held{};
   std::array<std::array<EngineUse, engine_count>, most_devices> engines{};
 };
 
-// Whose turn it is on an engine. Nobody needs a lock to change it, so that nobody can stop another.
+// Whose turn it is on an engine. Changed without a lock, so that no process can block another.
 struct EngineTurn {
-  std::atomic<std::uint32_t> holder{0};  // a count of turns, and below it the member's place + 1
+  std::atomic<std::uint32_t> holder{0};  // turn count; in the low bits, the member's place + 1
   std::atomic<std::uint64_t> began_ns{0};
-  std::atomic<std::uint64_t> charged_ns{0};  // device time used of this turn
+  std::atomic<std::uint64_t> charged_ns{0};  // device time used in this turn
   std::atomic<std::uint64_t> idle_since_ns{0};
 };
 
 struct CardBooks {
-  std::uint64_t mark = 0;  // what a file of this layout begins with
+  std::uint64_t mark = 0;  // identifies a file of this layout
   std::uint64_t devices = 0;
   Size memory = 0;  // of each device
   std::array<std::array<EngineTurn, engine_count>, most_devices> turns{};

@@ -16,9 +16,9 @@ namespace cuvmm::sim {
 namespace {
 
 constexpr const char* joining = "share a simulated card";
-constexpr std::uint64_t books_mark = 0x0001'6472'6163'7663;  // "cvcard" and the layout's version
+constexpr std::uint64_t books_mark = 0x0001'6472'6163'7663;  // "cvcard" and the layout version
 
-// The first byte's lock is that of the books; each place of a member has one after it.
+// The lock on byte 0 is that of the books; each member's place has one of the bytes after it.
 constexpr off_t books_byte = 0;
 off_t byte_of(std::size_t place) {
   return static_cast<off_t>(1 + place);
@@ -42,18 +42,18 @@ std::string path_of(const std::string& name) {
 }
 
 Error system_said(int code, const std::string& path) {
-  CUVMM_LOG(Error, "the simulated card's file %s cannot be had: %s", path.c_str(),
+  CUVMM_LOG(Error, "cannot open the simulated card's file %s: %s", path.c_str(),
             std::strerror(code));
   return {.kind = ErrorKind::SystemFailed, .system_code = code, .doing = joining};
 }
 
-// Before anything is written into it.
+// Checked before anything is written to the file.
 Result<void> check_owner(int file, const std::string& path) {
   struct stat facts {};
   if (::fstat(file, &facts) != 0) return system_said(errno, path);
   const bool others_may = (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0;
   if (S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid() && !others_may) return {};
-  CUVMM_LOG(Error, "the simulated card's file %s is not this user's alone: remove it",
+  CUVMM_LOG(Error, "the simulated card's file %s is accessible to other users: remove it",
             path.c_str());
   return Error::invalid(joining, "its file is not this user's alone");
 }
@@ -78,7 +78,8 @@ Result<CardFile> CardFile::open(const std::string& name, const CardShape& shape)
                        S_IRUSR | S_IWUSR)}};
   if (!file.is_open()) return system_said(errno, path);
   TRY(check_owner(file.number(), path));
-  // All of it is there before it is mapped: a full file system answers here, not by a signal later.
+  // Allocates all of the file before it is mapped, so that a full file system fails here instead of
+  // raising a signal later.
   if (const int code = ::posix_fallocate(file.number(), 0, sizeof(CardBooks)); code != 0) {
     return system_said(code, path);
   }
@@ -87,7 +88,7 @@ Result<CardFile> CardFile::open(const std::string& name, const CardShape& shape)
   if (books == MAP_FAILED) return system_said(errno, path);
   const FileIdentity identity = file.made()->file;
   CardFile card{path, std::move(file), identity, static_cast<CardBooks*>(books)};
-  // Else a forked child would keep our locks.
+  // Otherwise a forked child would keep our locks.
   if (::madvise(books, sizeof(CardBooks), MADV_DONTFORK) != 0) return system_said(errno, path);
   {
     const Held held{card};
@@ -120,7 +121,7 @@ Result<void> CardFile::prepare(const CardShape& shape) {
   return {};
 }
 
-// For programs that close all descriptors there are (daemon does).
+// For programs that close all open descriptors, as daemon() does.
 bool CardFile::reopen() {
   file_ = OwnFd{};
   OwnFd again{Fd{::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)}};
@@ -156,7 +157,7 @@ std::optional<std::size_t> CardFile::take_place() {
     if (lock_call(file_.number(), F_OFD_SETLK, F_WRLCK, byte_of(place)) != 0) continue;
     CardMember& member = books_->members[place];
     clear(member);
-    member.process_namespace = namespace_of_process_numbers();
+    member.process_namespace = pid_namespace();
     member.process = static_cast<std::uint64_t>(::getpid());
     return place;
   }
@@ -171,7 +172,7 @@ void CardFile::remove_dead(std::optional<std::size_t> own) {
   }
 }
 
-std::uint64_t namespace_of_process_numbers() {
+std::uint64_t pid_namespace() {
   struct stat facts {};
   return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
 }

@@ -15,15 +15,15 @@ struct CardShape {
   Size memory = 0;  // of each device
 };
 
-// The file behind a shared card, and the locks on its bytes. The kernel drops the locks of a
-// process that ends, however it ends, so a lock says that its process is alive and none outlives
-// it. Locks belong to the open file, which the mapping keeps open whatever the program closes: one
-// CardFile is for one thread at a time. A forked child has no mapping and must close its
-// descriptor.
+// The file behind a shared card, and the locks on its bytes. The kernel releases the locks of a
+// process when it ends in any way, so a held lock proves that its process is alive. Locks belong to
+// the open file description, which the mapping keeps open even if the program closes the
+// descriptor. A CardFile must not be used by two threads at a time. A forked child has no mapping
+// and must close its descriptor.
 class CardFile {
  public:
-  // Makes the card where there is none, and makes it anew, with this shape, where no living process
-  // uses it. Refuses a file that is not this user's alone. One line in the log says why.
+  // Creates the card if it does not exist, and resets it to this shape if no living process uses
+  // it. Refuses a file that does not belong to this user alone, and logs the reason in one line.
   static Result<CardFile> open(const std::string& name, const CardShape& shape);
 
   CardFile(CardFile&& other) noexcept;
@@ -32,15 +32,15 @@ class CardFile {
 
   CardBooks& books() const { return *books_; }
 
-  // Holds the books still between processes. A process that is killed while it holds them leaves
-  // nothing half done: each change is one store.
+  // Locks the books against other processes. Each change is a single store, so a process that is
+  // killed while it holds the lock leaves nothing half done.
   class Held {
    public:
     explicit Held(CardFile& file);
     ~Held();
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
-    // Not where the program closed the file's descriptor and it cannot be opened again.
+    // False if the program closed the file's descriptor and it cannot be reopened.
     explicit operator bool() const { return holds_; }
 
    private:
@@ -48,13 +48,13 @@ class CardFile {
     const bool holds_;
   };
 
-  // These need the books held.
+  // The caller must hold a `Held` for these.
   std::optional<std::size_t> take_place();
-  // Frees what dead processes held. `own` is a place that is ours, whose lock cannot be told from
-  // none.
+  // Frees what dead processes held. `own` is this process's place, if it has one: its lock looks
+  // unlocked to its own process.
   void remove_dead(std::optional<std::size_t> own);
 
-  // Safe in a forked child: gives the locks up there, and keeps them here.
+  // Safe in a forked child: closes the child's copy, and the parent keeps its locks.
   void close_in_child() { file_.close(); }
 
  private:
@@ -72,10 +72,10 @@ class CardFile {
   CardBooks* books_;
 };
 
-// Sums over all members; what is asked of a card after remove_dead() is exact.
+// The sum over all members. Exact only right after remove_dead().
 Size held_on(const CardBooks& books, int device);
 
-// Of this process.
-std::uint64_t namespace_of_process_numbers();
+// The PID namespace of this process.
+std::uint64_t pid_namespace();
 
 }  // namespace cuvmm::sim

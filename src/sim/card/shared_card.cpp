@@ -23,7 +23,7 @@ Result<std::unique_ptr<SharedCard>> SharedCard::join(const std::string& name,
     if (held) place = file.take_place();
   }
   if (!place) {
-    CUVMM_LOG(Error, "the simulated card %s is used by as many processes as it can be: %zu",
+    CUVMM_LOG(Error, "the simulated card %s already has as many processes as it can have: %zu",
               name.c_str(), most_card_members);
     return Error::invalid("share a simulated card", "too many processes use it");
   }

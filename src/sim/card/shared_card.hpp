@@ -9,29 +9,29 @@
 
 namespace cuvmm::sim {
 
-// A process' place at a card that it shares with other processes of its user (VMM_SIM_CARD). The
-// place, and all that is held by it, is free once the process has ended.
+// A process's place on a card that it shares with other processes of its user (VMM_SIM_CARD). When
+// the process ends, its place and everything that it held become free.
 class SharedCard {
  public:
-  // The first process defines what the card has.
+  // The first process sets the card's number of devices and memory.
   static Result<std::unique_ptr<SharedCard>> join(const std::string& name, const CardShape& shape);
 
   int device_count() const { return static_cast<int>(file_.books().devices); }
   Size memory() const { return file_.books().memory; }
 
-  // False, and nothing is taken, where all processes together hold too much for that. Also where
-  // the program has closed the card's file and it cannot be opened again.
+  // Returns false and takes nothing if all processes together would hold too much, or if the
+  // program closed the card's file and it cannot be reopened.
   bool take(int device, Size bytes);
   void give_back(int device, Size bytes);
 
   struct Use {
     Size held = 0;         // by this process
-    Size held_by_all = 0;  // by all that live
+    Size held_by_all = 0;  // by all living processes
     std::uint32_t processes = 0;
   };
   Use use_of(int device);
 
-  // Frees what dead processes held, and ends their wish for turns.
+  // Frees what dead processes held, and withdraws their requests for turns.
   void remove_dead();
 
   std::size_t place() const { return place_; }
@@ -45,7 +45,7 @@ class SharedCard {
 
   CardFile file_;
   const std::size_t place_;
-  Lock lock_{LockOrder::SimCard};  // one thread at a time: the file's locks are the process'
+  Lock lock_{LockOrder::SimCard};  // one thread at a time: file locks are per process
 };
 
 }  // namespace cuvmm::sim

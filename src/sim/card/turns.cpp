@@ -17,7 +17,8 @@ namespace {
 
 constexpr TurnRules rules;
 
-// A holder's word: which turn it is above, whose it is below. 0 below: nobody's.
+// The holder word: in the upper bits, the turn's number; in the lower, the holder's place + 1, or 0
+// if there is no holder.
 constexpr std::uint32_t place_bits = 8;
 constexpr std::uint32_t place_mask = (1U << place_bits) - 1;
 static_assert(most_card_members < place_mask);
@@ -42,7 +43,7 @@ std::optional<CardEngine> engine_for(CUgraphNodeType work) {
   }
 }
 
-// One engine of one device, as one process sees it.
+// One engine of one device, from the point of view of one process.
 class Turns {
  public:
   Turns(SharedCard& card, std::size_t device, std::size_t engine)
@@ -54,7 +55,8 @@ class Turns {
 
   void want() { own_.wanted.fetch_add(1); }
 
-  // Before work runs. A slice that is used up goes to others first.
+  // Called before work runs. If the slice is used up and other members want the engine, they go
+  // first.
   void begin() {
     for (;;) {
       const std::uint32_t word = turn_.holder.load();
@@ -63,7 +65,7 @@ class Turns {
     }
   }
 
-  // The turn again, for work that ran while it was lost.
+  // Regains the turn for work that ran on after the turn was lost.
   void resume() {
     for (;;) {
       const std::uint32_t word = turn_.holder.load();
@@ -80,7 +82,7 @@ class Turns {
     own_.busy_ns.fetch_add(device_ns);
   }
 
-  // The holder without work keeps the turn a moment, since its next piece may be on the way.
+  // A holder without work keeps the turn for a moment, since more work may follow.
   void finish() {
     turn_.idle_since_ns.store(now_ns());
     own_.wanted.fetch_sub(1);
@@ -94,7 +96,7 @@ class Turns {
   bool is_ours(std::uint32_t word) const { return place_in(word) == card_.place(); }
   bool slice_is_used_up() const { return turn_.charged_ns.load() >= rules.slice_ns; }
 
-  // The member after the holder that wants the engine, in the order of places.
+  // The next member after the holder, in the order of places, that wants the engine.
   std::optional<std::size_t> next_after(std::uint32_t word) const {
     const std::size_t holder = place_in(word).value_or(most_card_members - 1);
     for (std::size_t step = 1; step < most_card_members; ++step) {
@@ -104,7 +106,7 @@ class Turns {
     return {};
   }
 
-  // Passes the turn on where it is over, else waits until it may be.
+  // Passes the turn on if it is over; otherwise waits until it may be over.
   void advance(std::uint32_t word) {
     const std::optional<std::size_t> holder = place_in(word);
     if (!holder) return pass(word, card_.place());
@@ -157,7 +159,8 @@ OnEngine::OnEngine(const Device& device, CUgraphNodeType work) {
   modelled_before_ns_ = modelled_ns_of_this_thread();
 }
 
-// Work whose time is modelled is charged that; of a kernel only its host function's time is known.
+// Work with a modelled time is charged that time. For a kernel, only its host function's time is
+// known.
 OnEngine::~OnEngine() {
   if (card_ == nullptr) return;
   Turns turns{*card_, device_, engine_};

@@ -12,18 +12,18 @@ class Device;
 
 // How processes share a card's engines: by time, as on a card without MPS. A turn ends when its
 // slice of device time is used up, when its process has had no work for a moment, or when it has
-// lasted long in real time, whatever runs: then the work that runs goes on, as if it had been
-// preempted, and is done only in a later turn of its process. So a kernel that waits for another
-// process' kernel waits no longer than on a card, and neither a stopped nor a killed process stops
+// lasted too long in real time. In the last case running work continues, as if it had been
+// preempted, but completes only in a later turn of its process. So a kernel that waits for another
+// process's kernel waits no longer than on a card, and a stopped or killed process does not block
 // the others.
 struct TurnRules {
   std::uint64_t slice_ns = 2'000'000;
-  std::uint64_t longest_ns = 10'000'000;  // of real time
-  std::uint64_t idle_ns = 100'000;        // without work, of real time
+  std::uint64_t longest_ns = 10'000'000;  // in real time
+  std::uint64_t idle_ns = 100'000;        // without work, in real time
 };
 
-// A piece of work's use of an engine, from before it runs until it is done. Does nothing on a card
-// that is not shared, and for work that needs no engine (host functions, events).
+// Occupies an engine for a piece of work, from before it runs until it is done. Does nothing on a
+// card that is not shared, and for work that needs no engine (host functions, events).
 class OnEngine {
  public:
   OnEngine(const Device& device, CUgraphNodeType work);

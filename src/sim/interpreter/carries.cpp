@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of additions, subtractions and products that hand a carry on.
+// Additions, subtractions and products that propagate a carry.
 #include <type_traits>
 
 #include "sim/interpreter/lane_arithmetic.hpp"

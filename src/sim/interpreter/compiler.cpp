@@ -133,7 +133,7 @@ bool ProgramBuilder::function(std::string_view name, FunctionText& made, bool is
   names_.close();
   if (!is_right) return unsupported("something in " + std::string{name});
   if (made.saved_frame) {
-    // An address of the outer call's variable would then lead to the inner one's.
+    // An address of the outer call's variable would then refer to the inner call's.
     if (local_addresses_taken_ != local_addresses_before) {
       return unsupported(
           "a function that calls itself and takes the address of a local variable (" +

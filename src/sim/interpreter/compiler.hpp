@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles PTX text into what the interpreter runs.
+// Compiles PTX text for the interpreter.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace cuvmm::sim {
 
-// Returns the device address of a variable of the module, or what a pointer to a function holds.
+// Returns the device address of a module variable, or the value of a pointer to a function.
 using FindVariable = std::function<std::optional<std::uint64_t>(std::string_view name)>;
 
 // Compiles the entry into `program`, which refers to the text. Returns the name of the first thing

@@ -16,7 +16,7 @@ struct DeviceHeap {
     std::unique_ptr<std::byte[]> bytes;
     Size size = 0;
   };
-  Lock lock{LockOrder::SimDeviceHeap};  // guards what follows
+  Lock lock{LockOrder::SimDeviceHeap};  // guards the members below
   std::unordered_map<std::uint64_t, Block> blocks;
   Size taken = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the operands of a program lie, while it is being compiled.
+// The locations of a program's operands during compilation.
 #pragma once
 
 #include <map>
@@ -41,7 +41,7 @@ class RegisterFile {
   std::map<std::pair<SpecialRegister, std::uint8_t>, std::uint32_t> specials_;
 };
 
-// The names visible at a place in the text. A block in braces opens a scope.
+// The names visible at a position in the text. A block in braces opens a scope.
 class NameScopes {
  public:
   void open() { scopes_.emplace_back(); }

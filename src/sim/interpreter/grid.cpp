@@ -110,7 +110,7 @@ class GridRun {
     answer_.compare_exchange_strong(none, error);
   }
 
-  // What cooperative groups find through %envreg1 and %envreg2.
+  // Passed to cooperative groups through %envreg1 and %envreg2.
   struct Workspace {
     std::uint32_t size = sizeof(Workspace);
     std::uint32_t barrier = 0;

@@ -58,7 +58,7 @@ class Line {
   std::size_t length_ = 0;
 };
 
-// Formats one call. The compiler stores its arguments one behind the other.
+// Formats one call. The compiler stores its arguments one after the other.
 class Format {
  public:
   Format(Warp& warp, unsigned lane, const char* format, const std::byte* arguments)
@@ -174,8 +174,8 @@ void run_print(Warp& warp, const Instruction& instruction, std::uint32_t lanes) 
   std::fflush(stdout);
 }
 
-// __assertfail(message, file, line, function, size of a character). Prints what the CUDA runtime
-// does.
+// __assertfail(message, file, line, function, size of a character). Prints the same text as the
+// CUDA runtime.
 void run_assert(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
   const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
   char message[longest_text];

@@ -14,8 +14,8 @@ std::byte* outside(Warp& warp, unsigned lane, std::uint64_t address, const char*
   fail_kernel(warp, lane, CUDA_ERROR_ILLEGAL_ADDRESS, what, address);
 }
 
-// Translates the address of `size` bytes. Memory that the device may not access faults at the
-// access.
+// Translates the address of `size` bytes. If the device may not access the memory, the access
+// itself faults.
 template <PtxStateSpace space>
 std::byte* place_of(Warp& warp, unsigned lane, std::uint64_t address, Size size) {
   ThreadBlock& block = warp.block();

@@ -141,8 +141,8 @@ struct UsedConstant {
   std::uint8_t width = 4;  // 0: a predicate
 };
 
-// The registers and local memory of a recursive function and of the functions it calls: what a
-// recursive call saves until it returns.
+// The state that a recursive call saves until it returns: the registers and local memory of the
+// recursive function and of the functions it calls.
 struct SavedFrame {
   std::size_t first_register = 0;  // of Program::registers
   std::size_t end_register = 0;

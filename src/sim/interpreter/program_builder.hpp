@@ -18,7 +18,7 @@
 
 namespace cuvmm::sim {
 
-// A function of the module: its text, and once compiled, where its code begins.
+// A function of the module: its text and, once compiled, the position of its code.
 struct FunctionText {
   std::string_view text;  // from its result or name on; empty if only declared
   bool is_entry = false;
@@ -48,7 +48,7 @@ class ProgramBuilder {
   SymbolPlace add_local(const ParsedVariable& variable);
   bool parameters(PtxTokens& tokens, bool is_entry, std::vector<SymbolPlace>& places);
   bool function(std::string_view name, FunctionText& made, bool is_entry);
-  // Appends the function behind its callees: lanes furthest back run first, and so reconverge.
+  // Appends the function after its callees: lanes furthest back run first, and so reconverge.
   void append(FunctionText& made);
   bool fix_labels();
   bool body(PtxTokens& tokens);
@@ -98,7 +98,7 @@ class ProgramBuilder {
   using Places = std::vector<SymbolPlace>;
   // Looks up the local memory of a call's arguments and results.
   bool find_places(const std::vector<std::string_view>& names, Places& places);
-  // Compiles the function unless that is done.
+  // Compiles the function if it is not compiled yet.
   bool compile_callee(std::string_view name, FunctionText& callee);
   bool make_direct_call(const ParsedInstruction& parsed, FunctionText& callee,
                         const Places& arguments, const Places& results);
@@ -106,7 +106,7 @@ class ProgramBuilder {
                            const Places& arguments, const Places& results);
   bool make_indirect_call(const ParsedInstruction& parsed, std::string_view pointer,
                           const Places& arguments, const Places& results);
-  // Sets the targets of recursive calls, once all functions have their place.
+  // Sets the targets of recursive calls, once the positions of all functions are known.
   void fix_recursive_calls();
   bool copy(const ParsedInstruction& parsed, const SymbolPlace& to, const SymbolPlace& from);
   bool make_host_call(const ParsedInstruction& parsed, std::string_view name,

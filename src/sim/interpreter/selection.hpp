@@ -27,13 +27,13 @@ struct ParsedInstruction {
   std::string_view opcode;
   std::vector<std::string_view> modifiers;  // without their dots
   std::vector<ParsedOperand> operands;
-  ParsedOperand second;  // behind '|'
+  ParsedOperand second;  // after '|'
   bool has_second = false;
   std::string text;
 };
 
-// The modifiers of an instruction. Each is consumed when somebody takes it; an instruction with
-// modifiers left over is not supported.
+// The modifiers of an instruction. take() consumes a modifier; an instruction with modifiers left
+// over is not supported.
 class Modifiers {
  public:
   explicit Modifiers(std::vector<std::string_view> all) : left_(std::move(all)) {}
@@ -57,7 +57,7 @@ class Modifiers {
 // The selected function, and the types of its operands in order.
 struct Choice {
   Execute execute = nullptr;
-  std::vector<PtxType> types = {};  // of d, a, b, c, e, as far as there are operands
+  std::vector<PtxType> types = {};  // of d, a, b, c, e, as many as there are operands
   std::uint32_t float_mode = 0;     // 0: the default
   std::int64_t immediate = 0;
   std::uint8_t variant = 0;

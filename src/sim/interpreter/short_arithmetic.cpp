@@ -78,7 +78,7 @@ std::uint16_t finished(double result, unsigned variant) {
   return rounded == 0 ? static_cast<std::uint16_t>(stored & 0x8000) : stored;
 }
 
-// Word is of one number or of two.
+// A Word holds one number or two.
 template <class T, class Word, class Function>
 void run_short(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
   Word* d = warp.lanes_of<Word>(instruction.d);

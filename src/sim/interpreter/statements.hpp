@@ -12,7 +12,7 @@ namespace cuvmm::sim {
 // Reads an instruction including its semicolon. Fails if the text is not one.
 std::optional<ParsedInstruction> read_instruction(PtxTokens& tokens);
 
-// The operands of `call.uni (result), function, (arguments), prototype;`, read from behind the
+// The operands of `call.uni (result), function, (arguments), prototype;`, read from after the
 // opcode and its modifiers.
 struct ParsedCall {
   std::vector<std::string_view> results;

@@ -29,7 +29,7 @@ struct GridLaunch {
 };
 
 // One block: its warps, their registers and local memory, and shared memory. Reused for one block
-// of the grid after the other.
+// of the grid after another.
 class ThreadBlock {
  public:
   explicit ThreadBlock(const GridLaunch& launch);
@@ -46,8 +46,8 @@ class ThreadBlock {
   std::array<unsigned, 3> place() const { return place_; }
   std::array<unsigned, 3> thread_of(const Warp& warp, unsigned lane) const;
 
-  // Translates a device address to where the host sees this device's memory there. Host addresses
-  // stay as they are.
+  // Translates a device address to the address at which the host can access this device's memory.
+  // Returns host addresses unchanged.
   std::byte* seen_at(std::uint64_t address) const {
     return reinterpret_cast<std::byte*>(is_device_address(address) ? address + view_offset_
                                                                    : address);

@@ -7,7 +7,7 @@
 namespace cuvmm::sim {
 
 // Selects shfl, vote, match, redux, activemask and bar.warp. Operands as in the text; e holds the
-// lanes that take part.
+// participating lanes.
 Choice choose_warp_function(std::string_view opcode, Modifiers& modifiers);
 
 }  // namespace cuvmm::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small libnvidia-ml.so.1: what of a card others see.
+// A small libnvidia-ml.so.1: the view of a card from outside.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -159,7 +159,7 @@ CUVMM_NVML NvmlAnswer nvmlDeviceGetMemoryInfo_v2(NvmlDevice device, NvmlMemoryV2
   return NVML_SUCCESS;
 }
 
-// `count` goes in as the room there is and comes out as the processes there are.
+// `count` is the capacity on entry and the number of processes on return.
 CUVMM_NVML NvmlAnswer nvmlDeviceGetComputeRunningProcesses_v3(NvmlDevice device,
                                                               std::uint32_t* count,
                                                               NvmlProcess* processes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of NVML's binary interface that is simulated. Its own header is no package of ours, and
-// the interface is a fixed one.
+// The simulated part of NVML's binary interface, which is fixed. Declared here, as NVML's own
+// header is not among our packages.
 #pragma once
 
 #include <cstdint>

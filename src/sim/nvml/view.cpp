@@ -22,7 +22,7 @@ Result<CardFile> card_file() {
   return CardFile::open(settings().card.name, shape_by_settings());
 }
 
-// Without a shared card nobody but this process has a part of its devices.
+// Without a shared card, only this process uses its devices.
 Size used_by_this_process(int ordinal) {
   void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (driver == nullptr) return 0;
@@ -59,7 +59,7 @@ std::optional<DeviceView> view_of_device(int ordinal) {
   DeviceView view{.memory = books.memory, .used = held_on(books, ordinal)};
   for (const CardMember& member : books.members) {
     const Size of_member = member.held[static_cast<std::size_t>(ordinal)].load();
-    if (of_member == 0 || member.process_namespace != namespace_of_process_numbers()) continue;
+    if (of_member == 0 || member.process_namespace != pid_namespace()) continue;
     view.processes.push_back({member.process, of_member});
   }
   return view;

@@ -13,16 +13,16 @@ struct ProcessUse {
   Size held = 0;
 };
 
-// What NVML is asked about a device. Looked up anew each time, so that nothing is kept open.
+// The facts that NVML reports about a device. Read anew each time, so that nothing stays open.
 struct DeviceView {
   Size memory = 0;
   Size used = 0;
-  // Those of this namespace of process numbers, as in a container, where a card hides the others.
+  // Only processes of this PID namespace, as a card hides others from a container.
   std::vector<ProcessUse> processes;
 };
 
 int nvml_device_count();
-// Nothing where the shared card cannot be had.
+// Returns nothing if the shared card cannot be opened.
 std::optional<DeviceView> view_of_device(int ordinal);
 
 }  // namespace cuvmm::sim

@@ -23,7 +23,7 @@ struct ContextStorage {
     static auto* storage = new ContextStorage;
     return *storage;
   }
-  SharedLock lock{LockOrder::SimHandles};  // guards what follows
+  SharedLock lock{LockOrder::SimHandles};  // guards the members below
   std::map<CUcontext, std::vector<StoredValue>> values;
 };
 
@@ -34,7 +34,7 @@ StoredValue* find(std::vector<StoredValue>& values, void* key) {
   return nullptr;
 }
 
-// 0 means the current context.
+// A null context means the current one.
 CUcontext resolved(CUcontext context) {
   if (context != nullptr)
     return Process::get().contexts.find(context) != nullptr ? context : nullptr;

@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t block_size = 16;
 constexpr int rounds = 18;
 
-// The permutation of RFC 1319, made from the digits of pi.
+// The permutation of RFC 1319, derived from the digits of pi.
 constexpr std::uint8_t substitution[256] = {
     41,  46,  67,  201, 162, 216, 124, 1,   61,  54,  84,  161, 236, 240, 6,   19,  98,  167, 5,
     243, 192, 199, 115, 140, 152, 147, 43,  217, 188, 76,  130, 202, 30,  155, 87,  60,  253, 212,

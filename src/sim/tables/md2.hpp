@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The message digest MD2 (RFC 1319), and the keyed digest made from it (RFC 2104).
+// The message digest MD2 (RFC 1319), and the keyed digest HMAC (RFC 2104) built on it.
 #pragma once
 
 #include <array>

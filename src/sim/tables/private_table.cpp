@@ -45,10 +45,10 @@ constexpr KnownTable known_tables[] = {
      &tables::library_interface},
 };
 
-// The runtime of CUDA 13 asks for it first and goes on without.
-constexpr unsigned char done_without[] = {0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e,
+// The runtime of CUDA 13 requests it first, and works without it.
+constexpr unsigned char optional_table[] = {0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e,
                                           0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d, 0xd9};
-static_assert(sizeof done_without == sizeof(CUuuid));
+static_assert(sizeof optional_table == sizeof(CUuuid));
 
 std::string text_of(const CUuuid& id) {
   std::string text;
@@ -61,13 +61,13 @@ std::string text_of(const CUuuid& id) {
   return text;
 }
 
-void say_missing(const CUuuid& id) {
+void log_unknown_table(const CUuuid& id) {
   static std::mutex lock;
   static auto* said = new std::set<std::string>;
   const std::lock_guard holding{lock};
   const std::string text = text_of(id);
   if (!said->insert(text).second) return;
-  if (std::memcmp(done_without, id.bytes, sizeof done_without) == 0) {
+  if (std::memcmp(optional_table, id.bytes, sizeof optional_table) == 0) {
     CUVMM_LOG(Debug, "the CUDA runtime asks for the private table %s, and does without it",
               text.c_str());
     return;
@@ -87,8 +87,8 @@ CUresult refuse_tool_storage() {
   return refuse_entry("TOOLS_TLS", index);
 }
 
-// Room in which tools say which of the runtime's calls they want to hear of: none does. The runtime
-// reads a word a call, however many the driver says there are.
+// Memory in which tools mark the runtime calls that they want to observe: none are marked. The
+// runtime reads one word per call, whatever number of calls the driver reports.
 void callbacks_wanted(void** where, std::size_t* size) {
   static std::array<std::byte, 64 * KiB> none{};
   *where = none.data();
@@ -112,7 +112,7 @@ CUresult refuse_library_entry() {
   return refuse_entry("21318C60", index);
 }
 
-// Of a table of which nothing is known but that it has to be there.
+// The entries of a table that must exist but whose contents are unknown: all of them refuse.
 template <std::size_t... indices>
 const void* const* refusing_entries(std::index_sequence<indices...>) {
   static const void* const entries[] = {
@@ -131,7 +131,7 @@ const void* find_private_table(const CUuuid& id) {
   for (const KnownTable& table : known_tables) {
     if (std::memcmp(table.id, id.bytes, sizeof table.id) == 0) return table.entries();
   }
-  say_missing(id);
+  log_unknown_table(id);
   return nullptr;
 }
 
@@ -167,8 +167,8 @@ const void* const* tables::context_check() {
   return entries;
 }
 
-// The runtime of CUDA 13.5 (seen: it calls none of its entries at the start) and math libraries ask
-// for it.
+// Requested by the runtime of CUDA 13.5, which was seen to call none of its entries at startup, and
+// by math libraries.
 const void* const* tables::library_interface() {
   constexpr std::size_t entries = 20;
   return refusing_entries(std::make_index_sequence<entries>{});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's private tables that the CUDA runtime asks for (cuGetExportTable). What is known of
-// them, and how, stands in docs/driver_facts.md. An entry that is not known refuses by name.
+// The driver's private tables that the CUDA runtime requests (cuGetExportTable).
+// docs/driver_facts.md lists the known entries and where that knowledge comes from. Unknown entries
+// return an error and log their name.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +10,11 @@
 
 namespace cuvmm::sim {
 
-// The entries of this table, or nullptr, which the log then says once a table.
+// Returns the entries of this table. For an unknown table, returns nullptr and logs it once.
 const void* find_private_table(const CUuuid& id);
 
-// What an entry that is not simulated answers: the table's name and the entry's number once in the
-// log.
+// The implementation of entries that are not simulated: logs the table's name and the entry's
+// number once, and returns the error.
 CUresult refuse_entry(const char* table, std::size_t index);
 
 namespace tables {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the CUDA runtime finds a device's primary context and loads the code that nvcc embedded.
+// Lets the CUDA runtime find a device's primary context and load the code that nvcc embedded.
 #include "sim/bodies.hpp"
 #include "sim/context.hpp"
 #include "sim/device.hpp"
@@ -32,7 +32,7 @@ CUresult load_module_from(const void* fat_binary, CUmodule* module, void* first,
   return sim_cuModuleLoadData(module, fat_binary);
 }
 
-// The handle that a later cuDevicePrimaryCtxRetain answers, without retaining it.
+// Returns the handle that a later cuDevicePrimaryCtxRetain returns, without retaining the context.
 CUresult primary_context_of(CUcontext* context, CUdevice ordinal) {
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Device* device = Process::get().device(ordinal);
@@ -43,7 +43,7 @@ CUresult primary_context_of(CUcontext* context, CUdevice ordinal) {
 
 void take_note(std::uintptr_t) {}
 
-// Nothing here compiles.
+// Nothing is compiled here.
 CUresult load_compilers() {
   return CUDA_SUCCESS;
 }

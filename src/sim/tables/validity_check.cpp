@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime's self-test of CUDA 11.2 and newer: without the answer every call of it is
-// cudaErrorSoftwareValidityNotEstablished. What is asked and answered is published (ZLUDA): for
-// two versions a constant, else a keyed digest of who is asked and of the devices there are.
+// The self-test of the runtimes of CUDA 11.2 and newer: without the right answer, all of their
+// calls fail with cudaErrorSoftwareValidityNotEstablished. The protocol is published (ZLUDA): for
+// two versions the answer is a constant, otherwise a keyed digest of the querying process and the
+// devices.
 #include <pthread.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks are async events, which may overlap; calls that took time are complete events of their
-// thread; sums are counters.
+// Blocks become async events, which may overlap; calls with a duration become complete events of
+// their thread; totals become counters.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -105,7 +105,7 @@ class ChromeEvents final : public MemorySink {
                       quoted_for_json(fmt::format("{} ({})", thread_of(record), record.other))));
   }
 
-  // Each of the scheduler's clients has a track of what the device did for it.
+  // Each scheduler client has a track showing the device's work for it.
   static std::uint64_t track_of(const TraceRecord& record) {
     return first_client_track + record.client;
   }
@@ -131,7 +131,7 @@ class ChromeEvents final : public MemorySink {
 
   const TraceHeader& header_;
   OutputFile& out_;
-  std::map<std::uint64_t, std::uint64_t> ids_;  // of the blocks that are held, by address
+  std::map<std::uint64_t, std::uint64_t> ids_;  // of live blocks, by address
   std::uint64_t last_id_ = 0;
   bool is_first_ = true;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace in the formats of other programs. All but what is live goes by in a stream, so a trace of
-// any length needs little memory.
+// Exports a trace to the formats of other programs. Streams everything except live blocks, so a
+// trace of any length needs little memory.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace cuvmm::view {
 
 // memory_viz: a snapshot for PyTorch's viewer (pytorch.org/memory_viz).
 // chrome: trace events for Perfetto and chrome://tracing.
-// rmm-csv: RMM's log, which `cuvmm replay` plays; of one device.
+// rmm-csv: RMM's log, for `cuvmm replay`; one device only.
 // csv: every record with all its fields.
 enum class ExportFormat { MemoryViz, Chrome, RmmCsv, Csv };
 inline constexpr std::array<std::string_view, 4> format_names{"memory_viz", "chrome", "rmm-csv",

@@ -12,7 +12,7 @@ Result<void> write_csv(Recording& recording, OutputFile& out);
 
 // ns as "1234.567" microseconds.
 std::string in_microseconds(std::uint64_t ns);
-// A text as JSON has it, with its quotes; bytes that are no UTF-8 become question marks.
+// A text as a quoted JSON string; bytes that are not UTF-8 become question marks.
 std::string quoted_for_json(std::string_view text);
 
 }  // namespace cuvmm::view

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A snapshot as torch.cuda.memory._snapshot() gives it. The viewer starts at the end and goes back
-// through the events, and trusts that every block lies in mapped memory at every moment; so what it
-// is shown as mapped is what is mapped, and what a live block lies in even while that is exchanged.
+// A snapshot as torch.cuda.memory._snapshot() returns it. The viewer starts at the end and goes
+// back through the events, and relies on every block lying in mapped memory at every moment. So it
+// is shown as mapped whatever is mapped, and also memory behind a live block while its chunks are
+// being replaced.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -20,7 +21,7 @@ class Snapshot final : public MemorySink {
  public:
   Snapshot(const TraceHeader& header, PickleWriter& pickle) : header_(header), pickle_(pickle) {}
 
-  // The record that what follows comes from.
+  // Sets the record that the following events come from.
   void at(const TraceRecord& record) { record_ = &record; }
 
   void began(const LiveBlock& block) override {
@@ -95,7 +96,7 @@ class Snapshot final : public MemorySink {
     pickle_.end_item();
   }
 
-  // Two blocks at one address: where records were lost, or lie.
+  // Ends blocks that overlap the span: records may be lost or wrong.
   void make_way_for(const Span& span) {
     auto at = held_.lower_bound(span.begin);
     if (at != held_.begin() && std::prev(at)->second.end() > span.begin) --at;
@@ -132,7 +133,7 @@ class Snapshot final : public MemorySink {
       shown_.add(one);
     }
   }
-  // What no live block lies in.
+  // Hides the parts of the span that no live block covers.
   void hide(const Span& span) {
     SpanSet going;
     for (const Span& one : shown_.within(span)) going.add(one);

@@ -6,7 +6,7 @@
 namespace cuvmm::view {
 namespace {
 
-// Reading in JavaScript hands the items of a part over as arguments of one call.
+// The JavaScript reader passes the items of a part as arguments of one call.
 constexpr char items_a_part = 100;
 
 constexpr char proto = '\x80';

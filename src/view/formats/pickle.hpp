@@ -7,8 +7,8 @@
 
 namespace cuvmm::view {
 
-// Python's pickle, protocol 4, as far as snapshots need it: what is written is read back by any
-// Python, and by the viewer's own reader in JavaScript.
+// Writes Python's pickle, protocol 4, as far as snapshots need it. Any Python can read the result,
+// and so can the viewer's own reader in JavaScript.
 //
 //   pickle.begin_dict(); pickle.key("size"); pickle.number(3); pickle.end_dict();
 class PickleWriter {
@@ -21,13 +21,13 @@ class PickleWriter {
   void end_dict();
 
   void begin_list();
-  void end_item();  // after each item of a list: long lists are handed over in parts
+  void end_item();  // after each item of a list: long lists are written in parts
   void end_list();
 
   void text(std::string_view text);
   void number(std::uint64_t number);
 
-  // What was written since.
+  // Returns what was written since the last take().
   std::string take();
   std::size_t size() const { return bytes_.size(); }
 
@@ -35,7 +35,7 @@ class PickleWriter {
   void put(std::uint64_t number, int bytes);
 
   std::string bytes_;
-  std::string list_counts_;  // of the lists that are open, as a stack: items since the last part
+  std::string list_counts_;  // a stack of the open lists' item counts since the last part
 };
 
 }  // namespace cuvmm::view

@@ -39,7 +39,7 @@ class RmmLog final : public MemorySink {
 
 }  // namespace
 
-// RMM's log knows one device: the first that memory was asked of.
+// RMM's log has one device: the first that memory was allocated on.
 Result<void> write_rmm_csv(Recording& recording, OutputFile& out) {
   std::int16_t device = no_device;
   while (const TraceRecord* record = recording.next()) {

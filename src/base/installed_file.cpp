@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/beside_us.hpp"
+#include "base/installed_file.hpp"
 
 #include <filesystem>
 
@@ -7,7 +7,7 @@ namespace cuvmm {
 
 namespace fs = std::filesystem;
 
-Result<std::string> find_beside_us(const char* what, const char* missing,
+Result<std::string> find_installed_file(const char* what, const char* missing,
                                    std::initializer_list<const char*> places) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
