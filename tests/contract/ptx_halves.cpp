@@ -261,7 +261,7 @@ TEST_F(PtxHalves, PairsAreMadeOfFloats) {
   }
 }
 
-TEST_F(PtxHalves, ApproximateFunctionsAreNearTheTruth) {
+TEST_F(PtxHalves, ApproximateFunctionsAreWithinTheirError) {
   const auto expect_near = [](const std::string& line, double (*function)(double)) {
     std::vector<PtxOperands> operands;
     for (std::uint32_t bits = 0; bits < 0x4800; bits += 31) {  // up to 8
