@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what of a shared card.
+// Which process holds how much of a shared card.
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -16,7 +16,7 @@
 namespace cuvmm::test {
 namespace {
 
-TEST_F(SharedCards, MemoryOfOneProcessIsMissingToTheOther) {
+TEST_F(SharedCards, MemoryHeldByOneProcessIsUnavailableToAnother) {
   Member first = member();
   Member second = member();
   ASSERT_EQ(first.allocate(40 * MiB), CUDA_SUCCESS);
@@ -29,7 +29,7 @@ TEST_F(SharedCards, MemoryOfOneProcessIsMissingToTheOther) {
   EXPECT_EQ(first.look().free, memory - 40 * MiB);
 }
 
-TEST_F(SharedCards, AllOfItCanBeHadAndNoMore) {
+TEST_F(SharedCards, ExactlyTheWholeCardCanBeAllocated) {
   Member first = member();
   Member second = member();
   ASSERT_EQ(first.allocate(32 * MiB), CUDA_SUCCESS);
@@ -39,7 +39,7 @@ TEST_F(SharedCards, AllOfItCanBeHadAndNoMore) {
   EXPECT_EQ(second.allocate(2 * MiB), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-TEST_F(SharedCards, WhatAKilledProcessHeldIsFree) {
+TEST_F(SharedCards, AKilledProcessFreesItsMemory) {
   Member survivor = member();
   Member killed = member();
   ASSERT_EQ(killed.allocate(60 * MiB), CUDA_SUCCESS);
@@ -51,7 +51,7 @@ TEST_F(SharedCards, WhatAKilledProcessHeldIsFree) {
   EXPECT_EQ(look.card.processes, 1u);
 }
 
-TEST_F(SharedCards, WhatAProcessLeftAtItsEndIsFree) {
+TEST_F(SharedCards, AnEndedProcessFreesItsMemory) {
   Member survivor = member();
   Member leaving = member();
   ASSERT_EQ(leaving.allocate(60 * MiB), CUDA_SUCCESS);
@@ -68,13 +68,13 @@ TEST_F(SharedCards, CardsOfDifferentNamesAreDifferentCards) {
   ::unlink((file() + "-other").c_str());
 }
 
-TEST_F(SharedCards, ADeviceIsTheSameInAllItsProcesses) {
+TEST_F(SharedCards, AllProcessesSeeTheSameDevice) {
   Member first = member();
   Member second = member();
   EXPECT_EQ(first.look().uuid, second.look().uuid);
 }
 
-TEST_F(SharedCards, TheFirstProcessSaysWhatTheCardHas) {
+TEST_F(SharedCards, TheFirstProcessDefinesTheCard) {
   std::optional<Member> first{std::in_place, environment()};
   const auto larger = environment({"VMM_SIM_MEMORY=1G", "VMM_SIM_DEVICES=2"});
   Member second{larger};
@@ -82,15 +82,15 @@ TEST_F(SharedCards, TheFirstProcessSaysWhatTheCardHas) {
   EXPECT_EQ(second.look().devices, 1);
 }
 
-TEST_F(SharedCards, ACardThatNobodyUsesAnyMoreIsMadeAnew) {
+TEST_F(SharedCards, AnUnusedCardIsCreatedAgain) {
   { EXPECT_EQ(member().leave(), 0); }
   Member later{environment({"VMM_SIM_MEMORY=1G", "VMM_SIM_DEVICES=2"})};
   EXPECT_EQ(later.look().total, 1 * GiB);
   EXPECT_EQ(later.look().devices, 2);
 }
 
-// The program forks or starts another one, and says which once that runs: until then the system
-// has not closed what it is not to have.
+// The child writes a byte once it runs. Until then the system has not yet closed the descriptors
+// that it must not inherit.
 pid_t once_it_runs(int reads_from, pid_t started) {
   char byte = 0;
   return ::read(reads_from, &byte, 1) == 1 ? started : -1;
@@ -131,7 +131,7 @@ CHILD_ROLE(holds_memory_and_starts_a_program) {
   hold_memory_and_start(link, &program_that_waits);
 }
 
-// Its children live on; its memory still goes with it.
+// The children outlive the process, but its memory is freed with it.
 void expect_memory_to_go_with(const std::string& role, Member& survivor,
                               const std::vector<std::string>& environment) {
   Child holder{role, {}, environment};
@@ -145,12 +145,12 @@ void expect_memory_to_go_with(const std::string& role, Member& survivor,
   ::kill(started, SIGKILL);
 }
 
-TEST_F(SharedCards, AForkedChildKeepsNothingOfItsParents) {
+TEST_F(SharedCards, AForkedChildDoesNotKeepItsParentsMemory) {
   Member survivor = member();
   expect_memory_to_go_with("holds_memory_and_forks", survivor, environment());
 }
 
-TEST_F(SharedCards, AStartedProgramKeepsNothingOfItsParents) {
+TEST_F(SharedCards, AStartedProgramDoesNotKeepItsParentsMemory) {
   Member survivor = member();
   expect_memory_to_go_with("holds_memory_and_starts_a_program", survivor, environment());
 }
@@ -166,7 +166,7 @@ TEST_F(SharedCards, TheEndOfAForkedChildFreesNothing) {
   EXPECT_EQ(survivor.look().free, memory - 60 * MiB);
 }
 
-// More than half of it each time, so that no two may have it at once.
+// Takes more than half of the card each time, so that no two processes can hold it at once.
 CHILD_ROLE(takes_most_of_it_often) {
   GIVEN(driver().cuInit(0));
   PrimaryContext context;
@@ -185,7 +185,7 @@ CHILD_ROLE(takes_most_of_it_often) {
   EXPECT_GT(had, 0u);
 }
 
-TEST_F(SharedCards, WhatIsLeftGoesToOneOfThoseWhoWantIt) {
+TEST_F(SharedCards, TheLastMemoryGoesToExactlyOneProcess) {
   std::vector<std::unique_ptr<Child>> takers;
   const auto quickly = environment({"VMM_SIM_BACKING=none"});
   for (int i = 0; i < 3; ++i) {

@@ -39,7 +39,7 @@ CUresult free_newest(std::vector<CUdeviceptr>& allocations) {
   return driver().cuMemFree(address);
 }
 
-// On memory of its own, so that it needs one allocation at least.
+// Works on the member's own memory, so at least one allocation must exist.
 CUresult work(CUdeviceptr memory, Order order, Size count) {
   static std::vector<std::byte> host(4 * KiB);
   for (Size i = 0; i < count; ++i) {
@@ -111,7 +111,7 @@ SharedCards::~SharedCards() {
 }
 
 std::vector<std::string> SharedCards::environment(const std::vector<std::string>& more) const {
-  std::vector<std::string> all = more;  // first: they count
+  std::vector<std::string> all = more;  // first: getenv takes the first of a name
   all.push_back("VMM_SIM_CARD=" + name_);
   all.emplace_back("VMM_SIM_MEMORY=64M");
   return all;

@@ -14,13 +14,13 @@
 
 namespace cuvmm::test {
 
-// What a process of the card is told to do, one at a time; each is answered.
+// Commands to a member process, sent one at a time.
 enum class Order : std::uint8_t {
   Allocate,  // bytes; answered with the CUresult
   Free,      // the newest allocation; answered with the CUresult
   Look,      // answered with CardLook
-  Compute,   // so many small sets; answered with the CUresult
-  Copy,      // so many small copies; answered with the CUresult
+  Compute,   // `amount` small sets; answered with the CUresult
+  Copy,      // `amount` small copies; answered with the CUresult
   Leave,     // not answered
 };
 struct Instruction {
@@ -36,7 +36,7 @@ struct CardLook {
   std::array<unsigned char, 16> uuid{};
 };
 
-// A process of the card, which obeys.
+// A process that uses the card and executes the commands it is sent.
 class Member {
  public:
   explicit Member(const std::vector<std::string>& environment, const std::string& role = "member");
@@ -51,7 +51,7 @@ class Member {
   CardLook look() { return ask<CardLook>(Order::Look, 0); }
   void tell(Order order, Size amount) { link().send(Instruction{order, amount}); }
 
-  // Ends it by SIGKILL and waits until it is gone.
+  // Kills the process with SIGKILL and waits until it has ended.
   void kill();
   int leave();
 
@@ -65,11 +65,11 @@ class Member {
   Child child_;
 };
 
-// What the driver answers to cuInit in a process of its own.
+// The driver's answer to cuInit in a new process.
 CUresult start_answer(const std::vector<std::string>& environment);
 
-// A card of a name that nobody else has, with 64 MiB unless said otherwise. Its file is removed
-// afterwards.
+// A card with a unique name, and 64 MiB unless the test sets another size. The destructor removes
+// its file.
 class SharedCards : public ::testing::Test {
  public:
   static constexpr Size memory = 64 * MiB;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file behind a shared card, and what stands in its way.
+// The file behind a shared card, and the obstacles to opening it.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@ void write_file(const std::string& path, const std::string& text) {
   ::chmod(path.c_str(), S_IRUSR | S_IWUSR);
 }
 
-TEST_F(SharedCards, WhatAnotherRunLeftInTheFileDoesNotMatter) {
+TEST_F(SharedCards, StaleFileContentsAreIgnored) {
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{1} << 20}) {
     write_file(file(), std::string(size, 'x'));
     Member user = member();
@@ -60,12 +60,12 @@ TEST_F(SharedCards, ALinkIsNotFollowed) {
   ::unlink(target.c_str());
 }
 
-TEST_F(SharedCards, APipeInItsPlaceIsRefusedAndNotWaitedFor) {
+TEST_F(SharedCards, APipeInPlaceOfTheFileIsRefusedAtOnce) {
   ASSERT_EQ(::mkfifo(file().c_str(), 0600), 0);
   EXPECT_EQ(start_answer(environment()), CUDA_ERROR_OPERATING_SYSTEM);
 }
 
-TEST_F(SharedCards, ProcessesOfAnotherVersionAreNotDisturbed) {
+TEST_F(SharedCards, AProcessOfAnotherVersionIsLeftAlone) {
   Member user = member();
   const OwnedFd books{::open(file().c_str(), O_RDWR)};
   std::uint64_t mark = 0;
@@ -77,8 +77,8 @@ TEST_F(SharedCards, ProcessesOfAnotherVersionAreNotDisturbed) {
   EXPECT_EQ(start_answer(environment()), CUDA_SUCCESS);
 }
 
-// As a process does that is alive, at each of the places.
-TEST_F(SharedCards, ACardIsForSoManyProcesses) {
+// Locks every other place, as live processes would.
+TEST_F(SharedCards, ACardHasAMaximumNumberOfProcesses) {
   Member user = member();
   const OwnedFd books{::open(file().c_str(), O_RDWR)};
   struct flock others {};
@@ -93,14 +93,14 @@ TEST_F(SharedCards, ACardIsForSoManyProcesses) {
   EXPECT_EQ(start_answer(environment()), CUDA_SUCCESS);
 }
 
-// The answer while there is no room for a file, and the answer once there is.
+// The answer while no file can be created or opened, and the answer afterwards.
 struct TwoAnswers {
   CUresult without = CUDA_SUCCESS;
   CUresult with = CUDA_SUCCESS;
 };
 
 void send_answers(Link& link, int resource, rlim_t least) {
-  (void)driver();  // loading it takes descriptors of its own
+  (void)driver();  // loading the driver takes descriptors of its own
   rlimit before{};
   ::getrlimit(resource, &before);
   rlimit none = before;
@@ -121,7 +121,7 @@ CHILD_ROLE(starts_without_descriptors) {
   send_answers(link, RLIMIT_NOFILE, 0);
 }
 
-TEST_F(SharedCards, AFullFileSystemIsAnAnswerAndNoCrash) {
+TEST_F(SharedCards, AFullFileSystemIsReportedAsAnError) {
   Child child{"starts_without_room", {}, environment()};
   const auto answers = child.link().receive<TwoAnswers>();
   EXPECT_EQ(answers.without, CUDA_ERROR_OPERATING_SYSTEM);
@@ -129,7 +129,7 @@ TEST_F(SharedCards, AFullFileSystemIsAnAnswerAndNoCrash) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST_F(SharedCards, AProcessWithoutDescriptorsIsToldAndMayTryAgain) {
+TEST_F(SharedCards, StartWithoutDescriptorsFailsAndMayBeRetried) {
   Child child{"starts_without_descriptors", {}, environment()};
   const auto answers = child.link().receive<TwoAnswers>();
   EXPECT_EQ(answers.without, CUDA_ERROR_OPERATING_SYSTEM);
@@ -137,7 +137,7 @@ TEST_F(SharedCards, AProcessWithoutDescriptorsIsToldAndMayTryAgain) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-// As programs do that become daemons.
+// As programs do when they become daemons.
 CHILD_ROLE(closes_what_is_open) {
   GIVEN(driver().cuInit(0));
   PrimaryContext context;
@@ -154,7 +154,7 @@ CHILD_ROLE(closes_what_is_open) {
   link.wait_for_signal();
 }
 
-TEST_F(SharedCards, AProcessThatClosesAllFilesGoesOn) {
+TEST_F(SharedCards, AProcessThatClosesAllFilesKeepsWorking) {
   Member other = member();
   Child child{"closes_what_is_open", {}, environment({"VMM_SIM_BACKING=none"})};
   EXPECT_EQ(child.link().receive<CUresult>(), CUDA_SUCCESS);

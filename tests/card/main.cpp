@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulated card that processes share: the test program starts them and is none of them.
+// A simulated card shared between processes: the test program starts them and does not use the card
+// itself.
 #include <gtest/gtest.h>
 
 #include "support/child.hpp"

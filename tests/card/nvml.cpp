@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the simulated libnvidia-ml.so.1 says, in a process of its own, as `nvidia-smi` would be.
+// What the simulated libnvidia-ml.so.1 reports to a separate process, such as `nvidia-smi`.
 #include "sim/nvml/nvml.hpp"
 
 #include <dlfcn.h>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace sim;
 
-// The library as pynvml has it: opened by path, functions by name.
+// The library as pynvml uses it: opened by path, functions looked up by name.
 struct Nvml {
   void* library = ::dlopen(CUVMM_SIM_NVML, RTLD_NOW);
   template <class Function>
@@ -54,7 +54,7 @@ struct Initialized : Nvml {
   ~Initialized() { EXPECT_EQ(Shutdown(), NVML_SUCCESS); }
 };
 
-// A process' answers, small enough for one message.
+// A process's answers, small enough for one message.
 struct Seen {
   NvmlMemory memory{};
   NvmlProcess processes[8]{};
@@ -109,7 +109,7 @@ TEST_F(SharedCards, NvmlShowsWhatEachProcessHolds) {
   EXPECT_EQ(held_by(seen, second.pid()), 20 * MiB);
 }
 
-TEST_F(SharedCards, NvmlShowsNothingOfAKilledProcess) {
+TEST_F(SharedCards, NvmlForgetsAKilledProcess) {
   Member killed = member();
   ASSERT_EQ(killed.allocate(8 * MiB), CUDA_SUCCESS);
   killed.kill();
@@ -118,7 +118,7 @@ TEST_F(SharedCards, NvmlShowsNothingOfAKilledProcess) {
   EXPECT_EQ(seen.process_count, 0u);
 }
 
-TEST_F(SharedCards, NvmlAndTheDriverCallADeviceTheSame) {
+TEST_F(SharedCards, NvmlAndTheDriverAgreeOnTheUuid) {
   Member user{environment({"VMM_SIM_DEVICES=2"})};
   const Seen seen = seen_from_outside(environment());
   EXPECT_EQ(seen.devices, 2u);
@@ -132,7 +132,7 @@ TEST_F(SharedCards, NvmlAndTheDriverCallADeviceTheSame) {
   EXPECT_EQ(seen.uuid, text);
 }
 
-TEST_F(SharedCards, NvmlKnowsACardThatNobodyUses) {
+TEST_F(SharedCards, NvmlReportsACardThatNobodyUses) {
   const Seen seen = seen_from_outside(environment({"VMM_SIM_DEVICES=3"}));
   EXPECT_EQ(seen.devices, 3u);
   EXPECT_EQ(seen.memory.total, memory);
@@ -141,10 +141,10 @@ TEST_F(SharedCards, NvmlKnowsACardThatNobodyUses) {
 
 CHILD_ROLE(asks_nvml_from_another_namespace) {
   if (::unshare(CLONE_NEWPID) != 0) return link.send(Seen{});
-  // This process stays where it is; its children are there.
+  // unshare() moves only this process's children into the new namespace.
   Child child{"asks_nvml"};
   link.send(child.link().receive<Seen>());
-  ::_exit(child.wait());  // a leak checker would need a thread, which cannot be had here any more
+  ::_exit(child.wait());  // a leak checker needs a thread, which cannot start here any more
 }
 
 TEST_F(SharedCards, NvmlHidesProcessesOfAnotherNamespaceAndCountsTheirMemory) {
@@ -158,7 +158,7 @@ TEST_F(SharedCards, NvmlHidesProcessesOfAnotherNamespaceAndCountsTheirMemory) {
   EXPECT_EQ(seen.process_count, 0u);
 }
 
-// Without a card that is shared.
+// The card is not shared here.
 CHILD_ROLE(sees_itself_by_nvml) {
   const Initialized nvml;
   EXPECT_EQ(see(nvml).memory.used, 0u);

@@ -11,14 +11,14 @@
 namespace cuvmm::test {
 namespace {
 
-TEST_F(SharedCards, AProcessByItselfKeepsItsTurn) {
+TEST_F(SharedCards, AProcessAloneKeepsItsTurn) {
   Member alone = member();
   ASSERT_EQ(alone.allocate(2 * MiB), CUDA_SUCCESS);
   ASSERT_EQ(alone.compute(1000), CUDA_SUCCESS);
   EXPECT_EQ(alone.look().card.compute_turns, 1u);
 }
 
-TEST_F(SharedCards, WorkIsChargedWhatTheCostModelSays) {
+TEST_F(SharedCards, WorkIsChargedByTheCostModel) {
   Member alone = member();
   ASSERT_EQ(alone.allocate(2 * MiB), CUDA_SUCCESS);
   ASSERT_EQ(alone.compute(100), CUDA_SUCCESS);
@@ -37,7 +37,7 @@ TEST_F(SharedCards, ProcessesWithWorkTakeTurns) {
   const auto had_turns = [](Member& of) { return of.look().card.compute_turns; };
   Size work = 0;
   Size batches = 0;
-  // More than one turn a batch: the turn goes back and forth while both have work.
+  // More than one turn per batch: the turn changes hands while both have work.
   while (had_turns(first) <= 4 * batches || had_turns(second) <= 4 * batches) {
     constexpr Size pieces = 50'000;
     ++batches;
@@ -51,7 +51,7 @@ TEST_F(SharedCards, ProcessesWithWorkTakeTurns) {
   EXPECT_LT(80 * had_turns(first), work) << "a turn is for many pieces of work";
 }
 
-// A page that processes have in common, which kernels of the simulated driver can use as it is.
+// A page shared between processes, which kernels of the simulated driver can use directly.
 class SharedWords {
  public:
   explicit SharedWords(int file)
@@ -79,7 +79,8 @@ class SharedWords {
   std::uint32_t* words_;
 };
 
-// As a rank of a collective: says that it is here, and runs until the other one is.
+// Acts as a rank of a collective: its kernel announces itself, then runs until the other rank's
+// does.
 CHILD_ROLE(rank) {
   GIVEN(driver().cuInit(0));
   PrimaryContext context;
@@ -96,7 +97,7 @@ CHILD_ROLE(rank) {
   }
 }
 
-TEST_F(SharedCards, KernelsThatWaitForEachOtherBothEnd) {
+TEST_F(SharedCards, KernelsThatWaitForEachOtherBothFinish) {
   const OwnedFd file = SharedWords::file();
   Child first{"rank", {"0"}, environment()};
   Child second{"rank", {"1"}, environment()};
@@ -106,7 +107,7 @@ TEST_F(SharedCards, KernelsThatWaitForEachOtherBothEnd) {
   EXPECT_EQ(second.wait(), 0);
 }
 
-// Says that it runs, and runs until somebody sets the second word.
+// Announces that its kernel runs; the kernel runs until the test sets the second flag.
 CHILD_ROLE(runs_a_long_kernel) {
   GIVEN(driver().cuInit(0));
   PrimaryContext context;
@@ -148,7 +149,7 @@ TEST_F(SharedCards, ALongKernelLeavesTurnsToOthersAndEnds) {
   EXPECT_EQ(kernel.end(), 0);
 }
 
-TEST_F(SharedCards, AStoppedProcessKeepsNobodyWaiting) {
+TEST_F(SharedCards, AStoppedProcessBlocksNoOthers) {
   Member other = member();
   ASSERT_EQ(other.allocate(2 * MiB), CUDA_SUCCESS);
   LongKernel kernel{environment()};
@@ -159,7 +160,7 @@ TEST_F(SharedCards, AStoppedProcessKeepsNobodyWaiting) {
   EXPECT_EQ(kernel.end(), 0);
 }
 
-TEST_F(SharedCards, AKilledProcessKeepsNobodyWaiting) {
+TEST_F(SharedCards, AKilledProcessBlocksNoOthers) {
   Member other = member();
   ASSERT_EQ(other.allocate(2 * MiB), CUDA_SUCCESS);
   LongKernel kernel{environment()};
@@ -169,7 +170,7 @@ TEST_F(SharedCards, AKilledProcessKeepsNobodyWaiting) {
   EXPECT_EQ(other.look().card.processes, 1u);
 }
 
-TEST_F(SharedCards, CopiesNeedNoTurnOfTheKernels) {
+TEST_F(SharedCards, CopiesDoNotWaitForAComputeTurn) {
   Member other = member();
   ASSERT_EQ(other.allocate(2 * MiB), CUDA_SUCCESS);
   LongKernel kernel{environment()};

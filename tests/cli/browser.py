@@ -27,8 +27,8 @@ class Browser:
         self.back, theirs_out = os.pipe()
         options = [*OPTIONS, f"--user-data-dir={self.folder}"]
         if os.geteuid() == 0:
-            options.append("--no-sandbox")  # which Chromium refuses to root
-        # The pipe's ends are expected under these two numbers.
+            options.append("--no-sandbox")  # Chromium refuses to run as root without it
+        # The browser expects the ends of the pipe under these two numbers.
         in_shell = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
         self.process = subprocess.Popen(
             ["bash", "-c", in_shell, "bash", PROGRAM, *options, "about:blank"],

@@ -17,7 +17,7 @@ from cli_support import main, text
 from web_support import ROOT, WebTest, comes_true
 
 MONITORING = os.path.join(ROOT, "examples", "monitoring")
-# Of PromQL, in the dashboard's queries.
+# Words of PromQL in the dashboard's queries.
 WORDS = {"sum", "by", "max", "rate", "increase", "count", "or", "vector", "histogram_quantile"}
 
 
@@ -113,7 +113,7 @@ class InPrometheus(WebTest):
         self.holder([96], "--name", "first", "--guarantee", "32M", "--wait", "20s")
         second = self.holder([], "--name", "second", "--limit", "240M", "--wait", "20s")
         self.assertTrue(comes_true(lambda: self.ask("cuvmm_moved_bytes_total")))
-        second.do("held.append(allocate(200 << 20))")  # the first is paused for it
+        second.do("held.append(allocate(200 << 20))")  # the first is paused to make room
         second.do("assert cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), "
                   "ctypes.c_size_t(100 << 20)) == 2")  # beyond its limit
         lease = 'cuvmm_memory_lease_bytes{client="second"}'

@@ -13,7 +13,7 @@ from cli_support import CliTest, cuvmm, frag_trace, main
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 READER = os.path.join(ROOT, ".venv", "viewers", "_memory_viz.py")  # tools/setup.sh fetches it
 
-# What the viewer's own reader, in JavaScript, understands of pickle.
+# The pickle opcodes that the viewer's own JavaScript reader understands.
 VIEWER_OPCODES = {
     "PROTO", "EMPTY_DICT", "MARK", "SHORT_BINUNICODE", "BINUNICODE", "BININT1", "BININT2", "LONG1",
     "EMPTY_LIST", "APPENDS", "SETITEMS", "STOP",

@@ -138,7 +138,7 @@ class Advise(CliTest):
         self.assertEqual(verdict, "spill")
         self.assertIn("--spill host", setting)
 
-    # What was left of the device, and what PyTorch held, is what there was.
+    # The device's total is what was left of it plus what PyTorch held.
     def test_a_refused_request_says_how_much_there_was(self):
         history = steady(blocks=4)
         history.oom(100 * MIB, 50 * MIB)

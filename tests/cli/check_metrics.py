@@ -225,7 +225,7 @@ class Requests(WebTest):
                 silent.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
                 silent[-1].sendall(b"GET /")
             self.assertEqual(self.get(server, "/state")[0], 200)
-            self.holder([8], "--name", "one")  # which the same thread lets in
+            self.holder([8], "--name", "one")  # handled by the same thread
         finally:
             for one in silent:
                 one.close()
@@ -242,7 +242,7 @@ class Requests(WebTest):
                 slow.append(one)
             last = slow[-1]
             last.settimeout(20)
-            self.assertIn(b"503", last.recv(100))  # there are streams enough
+            self.assertIn(b"503", last.recv(100))  # all streams are taken
             for _ in range(3):
                 self.assertEqual(self.get(server, "/metrics")[0], 200)
                 time.sleep(0.5)
@@ -275,7 +275,7 @@ class Access(WebTest):
 
     def answer_to_somebody_else(self, server, query=""):
         """Status and body, to a process of another user."""
-        self.get(server, "/metrics")  # what the child may no longer be able to load is loaded
+        self.get(server, "/metrics")  # loads what the child may no longer be able to load
         readable, writable = os.pipe()
         child = os.fork()
         if child == 0:

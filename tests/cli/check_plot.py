@@ -38,7 +38,7 @@ def png_bytes(content):
     return zlib.decompress(packed)
 
 
-# Gives the device work, and takes no memory of it.
+# Gives the device work, but allocates none of its memory.
 WORKER = """
 import ctypes
 cuda = ctypes.CDLL("libcuda.so.1")

@@ -48,7 +48,7 @@ class Surroundings(unittest.TestCase):
 
     def run_as_nobody(self, *words, **variables):
         rights = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-        # Nothing of what is set here: no TERM, LANG, USER.
+        # Inherits none of our environment: no TERM, LANG, USER.
         environment = {"PATH": os.environ["PATH"], "HOME": self.home,
                        "XDG_RUNTIME_DIR": self.runtime, **variables}
         return subprocess.run([*(rights if CAN_BECOME_NOBODY else []), *words], cwd=self.work,
@@ -78,7 +78,7 @@ class Surroundings(unittest.TestCase):
 
     def test_a_picture_is_drawn_without_a_home_to_write_to(self):
         python = shutil.which(python_for_plots())
-        # By a shell: setpriv may still start what nobody may not.
+        # Through a shell: setpriv itself may still start programs that `nobody` may not.
         imports = self.run_as_nobody("sh", "-c", 'exec "$0" -c "import matplotlib"', python)
         if imports.returncode != 0:
             self.skipTest("nobody has no matplotlib here")
@@ -99,7 +99,7 @@ class Surroundings(unittest.TestCase):
                       ("demo", "--sim", "--no-pictures", "-o", "{}/x")):
             finished = self.run_as_nobody(self.cuvmm,
                                           *(word.format(self.home) for word in words))
-            # A program that could not be traced has still run.
+            # A program runs even if it cannot be traced.
             self.assertEqual(finished.returncode, 0 if words[0] == "run" else 1)
             self.assertLessEqual(len(text(finished.stderr).splitlines()), 1)
 

@@ -116,7 +116,7 @@ class Live(TopTest):
             terminal.read(0.3)
             terminal.press("q")
             self.assertEqual(terminal.end(), 0)
-            # The first lines are told in words; the table keeps to the width.
+            # The first lines are prose; the table keeps to the width.
             self.assertLessEqual(max(len(line) for line in lines[1:3]), columns)
             self.assertLessEqual(len(terminal.pictures()[-1]), 5)
 

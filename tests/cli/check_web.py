@@ -89,7 +89,7 @@ class InABrowser(WebTest):
         self.assertIn("GPU 0", self.text("#devices"))
         self.assertIn("first · 96 MiB", self.text("#devices .bar"))
         self.assertIn("≥ 64 MiB", self.text("#clients"))
-        second.do("held.append(allocate(200 << 20))")  # the first is paused for it
+        second.do("held.append(allocate(200 << 20))")  # the first is paused to make room
         self.wait_for_text("#devices .bar", "second")
         self.wait_for_text("#devices .away", "first · 96 MiB")
         self.wait_for_text("#events", "first gave .* of GPU 0 to second")
@@ -125,7 +125,7 @@ class InABrowser(WebTest):
         self.assertGreater(self.browser.value(
             "document.querySelector('.region .used').getBoundingClientRect().width"), 100)
         self.picture("dark")
-        # It stays open, and its focus where it is, while states come.
+        # It stays open and keeps its focus while new states arrive.
         self.rest(2.5)
         self.assertTrue(self.browser.value(DIALOG))
         self.press("Escape", 27)

@@ -12,7 +12,7 @@ import time
 
 from cli_support import CUVMM, CliTest, cuvmm, text
 
-# Holds what it is told to, and does at each line of its input what that says.
+# Holds the given memory, and executes each line of its input.
 HOLDER = """
 import ctypes, os, sys
 cuda = ctypes.CDLL("libcuda.so.1")

@@ -17,7 +17,7 @@ from cli_support import BUILD, CUVMM, CliTest, cuvmm
 from top_support import Holder
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# What ./dev test has put into .venv.
+# The packages that ./dev test installed into .venv.
 sys.path += glob.glob(os.path.join(ROOT, ".venv", "lib", "python3*", "site-packages"))
 
 
@@ -74,7 +74,7 @@ class WebTest(CliTest):
         self.env = {"XDG_RUNTIME_DIR": self.runtime, "VMM_PUBLISH": "on",
                     "VMM_NODE_SOCKET": self.service_socket, "VMM_SIM_CARD": self.card}
         seen = cuvmm("top", "--json", env=self.env)
-        if seen.returncode != 0 or json.loads(seen.stdout)["processes"]:  # it looks in /tmp too
+        if seen.returncode != 0 or json.loads(seen.stdout)["processes"]:  # it also looks in /tmp
             self.skipTest("programs of others run under cuvmm")
 
     def remove_card(self):
@@ -99,7 +99,7 @@ class WebTest(CliTest):
     def holder(self, sizes, *run_words, **more):
         holder = Holder(sizes, *run_words, env=dict(self.env, **more))
         self.addCleanup(holder.end)
-        if sizes and self.service:  # a busy machine may be slow to introduce them to each other
+        if sizes and self.service:  # on a busy machine the lease may take a while
             self.assertTrue(comes_true(lambda: self.has_lease(holder)))
         return holder
 

@@ -54,7 +54,7 @@ class Specification(unittest.TestCase):
         with open(mounts["/etc/ld.so.preload"], encoding="utf-8") as file:
             stub = file.read().strip()
         self.assertTrue(mounts[stub].endswith("libcuvmm_stub.so"))
-        # The engine lies beside it.
+        # The engine is mounted beside the stub.
         self.assertIn(os.path.join(os.path.dirname(stub), "libcuvmm_preload.so"), mounts)
 
     def test_the_environment_can_preload_instead(self):

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_podman.sh BUILD: podman and runc start containers, from a root made on the spot, with a share
-# of a simulated card. Runs in mount and PID namespaces of its own, so that nothing of this machine
-# changes and nothing is left running.
+# check_podman.sh BUILD: podman and runc start containers with a share of a simulated card, from a
+# root made on the spot. Runs in its own mount and PID namespaces, so that nothing on this machine
+# changes and nothing keeps running.
 set -euo pipefail
 build=$(readlink -f "$1")
 skip() { echo "skipped: podman: $*"; exit 0; }
@@ -51,7 +51,7 @@ for program in /bin/sh /bin/cat /bin/grep "$build/bin/frag_test" "$build/tests/b
   install -D "$program" "$root/bin/${program##*/}"
   while read -r library; do install -D "$library" "$root$library"; done < <(ldd "$program" | grep -oE '/[^ ]+')
 done
-# Limits of its own, since podman's usual ones may be above this machine's.
+# Explicit limits, since podman's defaults may be above this machine's.
 contained() {  # ARGUMENT… COMMAND…
   podman --root "$trial/store" --runroot "$trial/runroot" --storage-driver vfs --runtime runc \
     --cgroup-manager cgroupfs --events-backend file run --rm --network none --log-driver none \
@@ -130,8 +130,8 @@ contained --device cuvmm.dev/share=gpu0-2g "${from[@]}" /bin/cuvmm_holds 100 </d
   fail "it does not run"
 grep -q 'sees 2048 MiB' "$trial/log/environment" || fail "it does not see 2 GiB"
 
-# A container as HAMi and KAI make it: their variables, and a library of the node's in the list of
-# preloads. No specification of ours has a part in it.
+# A container as HAMi and KAI make it: with their variables, and a library of the node in the
+# preload list. No CDI specification of cuvmm's is involved.
 if grep -q CUDA_DEVICE_MEMORY_LIMIT "$build/lib/libcuvmm_preload.so"; then
   echo "== variables and mounts of HAMi and KAI"
   vgpu=/usr/local/vgpu
@@ -153,8 +153,8 @@ else
   echo "== variables of HAMi and KAI: this engine does not read them"
 fi
 
-# For people: what a share adds to a container's start, medians of CUVMM_CONTAINER_STARTS in turn.
-# Nothing depends on it.
+# For information only: what a share adds to a container's start, the medians of
+# CUVMM_CONTAINER_STARTS starts that alternate.
 started_in() {
   local began=$EPOCHREALTIME
   contained "$@" "${from[@]}" /bin/sh -c :

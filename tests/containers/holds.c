@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// holds MIB: takes that much memory of device 0, says so, and holds it until its input ends. Exits
-// with the driver's answer where that is not success.
+// holds MIB: allocates that much memory of device 0, says so, and holds it until its input ends.
+// Exits with the driver's answer unless that is CUDA_SUCCESS.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdio.h>

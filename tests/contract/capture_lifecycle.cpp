@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Capturing a stream's calls into a graph: begin, end, fork, join, and what is asked meanwhile.
+// Capturing a stream's calls into a graph: begin, end, fork, join, and queries in between.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -170,7 +170,7 @@ TEST_F(Capture, ACapturingStreamCannotBeginAgain) {
   const GivenStream stream;
   begin(stream);
 
-  // Measured: the documentation forbids the call and names no answer.
+  // Measured: the documentation forbids the call but does not say what it returns.
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_STATE,
                 driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 
@@ -180,7 +180,7 @@ TEST_F(Capture, ACapturingStreamCannotBeginAgain) {
 TEST_F(Capture, AStreamThatDoesNotCaptureCannotEnd) {
   const GivenStream stream;
   CUgraph graph = nullptr;
-  // Measured: the documentation forbids the call and names no answer.
+  // Measured: the documentation forbids the call but does not say what it returns.
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_STATE, driver().cuStreamEndCapture(stream, &graph));
 }
 
@@ -264,7 +264,7 @@ TEST_F(Capture, TheThreeSignaturesOfCaptureInfoAgree) {
   EXPECT_EQ(static_cast<CUgraph>(graph), third.graph);
 }
 
-TEST_F(Capture, EveryCaptureHasAnIdOfItsOwn) {
+TEST_F(Capture, EveryCaptureHasAUniqueId) {
   const GivenStream stream;
   CUstreamCaptureStatus status{};
   cuuint64_t first = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a capture allows to be done to memory, by its mode and the thread's. Measured on an H200
+// Which memory operations a capture allows, by its mode and the thread's mode. Measured on an H200
 // unless marked.
 #include "streams_support.hpp"
 
@@ -9,7 +9,7 @@ namespace {
 class CaptureMemory : public DriverContract {
  protected:
   void TearDown() override {
-    // A thread's mode outlives a test.
+    // A thread's mode would outlive the test.
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     EXPECT_CUDA(driver().cuThreadExchangeStreamCaptureMode(&mode));
     EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL) << "the test left the thread in another mode";
@@ -56,11 +56,11 @@ TEST_F(CaptureMemory, AThreadLocalCaptureRefusesFree) {
   expect_that_free_is_refused(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
-TEST_F(CaptureMemory, AGlobalCaptureAllowsToCreateAChunk) {
+TEST_F(CaptureMemory, AGlobalCaptureAllowsCreatingAChunk) {
   expect_that_virtual_memory_is_created(CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-TEST_F(CaptureMemory, AThreadLocalCaptureAllowsToCreateAChunk) {
+TEST_F(CaptureMemory, AThreadLocalCaptureAllowsCreatingAChunk) {
   expect_that_virtual_memory_is_created(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
@@ -95,7 +95,7 @@ TEST_F(CaptureMemory, ARelaxedCaptureAllowsUnmapping) {
   expect_well(stream);
 }
 
-TEST_F(CaptureMemory, ARelaxedCaptureAllowsToReleaseAChunk) {
+TEST_F(CaptureMemory, ARelaxedCaptureAllowsReleasingAChunk) {
   const GivenStream stream;
   GivenMapped mapped = given_mapped(1, granularity());
   ASSERT_CUDA(mapped.mapping(0).unmap());
@@ -104,7 +104,7 @@ TEST_F(CaptureMemory, ARelaxedCaptureAllowsToReleaseAChunk) {
   expect_well(stream);
 }
 
-TEST_F(CaptureMemory, ARelaxedCaptureAllowsToGiveAddressesBack) {
+TEST_F(CaptureMemory, ARelaxedCaptureAllowsFreeingAddresses) {
   const GivenStream stream;
   GivenReservation reservation{granularity()};
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -112,7 +112,7 @@ TEST_F(CaptureMemory, ARelaxedCaptureAllowsToGiveAddressesBack) {
   expect_well(stream);
 }
 
-TEST_F(CaptureMemory, AGlobalCaptureAllowsToGiveAddressesBack) {
+TEST_F(CaptureMemory, AGlobalCaptureAllowsFreeingAddresses) {
   const GivenStream stream;
   GivenReservation reservation{granularity()};
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -159,8 +159,8 @@ TEST_F(CaptureMemory, AThreadLocalCaptureLeavesOtherThreadsFree) {
   EXPECT_CUDA(driver().cuMemFree(memory));
 }
 
-// What cuvmm does for its own memory while a program captures.
-TEST_F(CaptureMemory, ARelaxedThreadMayDoMemoryWorkInsideAGlobalCapture) {
+// As cuvmm does for its own memory while the program captures.
+TEST_F(CaptureMemory, ARelaxedThreadMayManageMemoryDuringAGlobalCapture) {
   const GivenStream capturing;
   const GivenStream other;
   const GivenEvent event;

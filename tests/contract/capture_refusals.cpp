@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a capture does not allow, and what happens to it then. Measured on an H200 unless marked.
+// What a capture forbids, and what then happens to it. Measured on an H200 unless marked.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -7,7 +7,7 @@ namespace {
 
 class CaptureRefusals : public DriverContract {};
 
-TEST_F(CaptureRefusals, ARelaxedCaptureAllowsToWaitForAnotherStream) {
+TEST_F(CaptureRefusals, ARelaxedCaptureAllowsWaitingForAnotherStream) {
   const GivenStream stream;
   const GivenStream other;
   const GivenEvent event;
@@ -19,7 +19,7 @@ TEST_F(CaptureRefusals, ARelaxedCaptureAllowsToWaitForAnotherStream) {
   expect_well(stream);
 }
 
-TEST_F(CaptureRefusals, AThreadLocalCaptureRefusesToWaitForAnotherStream) {
+TEST_F(CaptureRefusals, AThreadLocalCaptureRefusesWaitingForAnotherStream) {
   const GivenStream stream;
   const GivenStream other;
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
@@ -110,7 +110,7 @@ TEST_F(CaptureRefusals, TheContextCannotBeWaitedForWhileAStreamCaptures) {
   expect_invalidated(stream);
 }
 
-TEST_F(CaptureRefusals, ACapturedEventCannotBeAsked) {
+TEST_F(CaptureRefusals, ACapturedEventCannotBeQueried) {
   const GivenStream stream;
   const GivenEvent event;
   begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -170,7 +170,7 @@ TEST_F(CaptureRefusals, LegacyWorkWouldDependOnACapturingBlockingStream) {
   expect_invalidated(blocking);
 }
 
-TEST_F(CaptureRefusals, LegacyWorkGoesOnBesideACapturingNonBlockingStream) {
+TEST_F(CaptureRefusals, LegacyWorkIsAllowedBesideACapturingNonBlockingStream) {
   const GivenStream non_blocking;
   const GivenBlocking memory{4 * KiB};
   begin_capture(non_blocking, CU_STREAM_CAPTURE_MODE_RELAXED);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Primary contexts, and access between the contexts of two devices. The primary context of a
-// device is shared by the whole process, so what ends it runs in a process of its own.
+// Primary contexts, and access between the contexts of two devices. The whole process shares a
+// device's primary context, so tests that end it run in a separate process.
 #include "streams_support.hpp"
 #include "support/child.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts: made, pushed, popped, destroyed.
+// Creating, pushing, popping and destroying contexts.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -113,7 +113,7 @@ TEST_F(Contexts, AnEmptyStackCannotBePopped) {
                 without_a_context([&] { return driver().cuCtxPopCurrent(&context); }));
 }
 
-TEST_F(Contexts, WhatNeedsAContextSaysSo) {
+TEST_F(Contexts, CallsWithoutAContextAreRefused) {
   CUdeviceptr memory = 0;
   EXPECT_ANSWER(CUDA_ERROR_INVALID_CONTEXT,
                 without_a_context([&] { return driver().cuMemAlloc(&memory, 4096); }));
@@ -146,11 +146,11 @@ TEST_F(Contexts, DestroyingAContextThatIsNotCurrentLeavesTheStack) {
   EXPECT_EQ(current(), primary());
 }
 
-TEST_F(Contexts, ADestroyedContextOnTheStackAnswersThatItIsGone) {
+TEST_F(Contexts, CallsInADestroyedCurrentContextReportIt) {
   const CUcontext other = created();
   CUdeviceptr memory = 0;
 
-  // Destroyed by another thread, it stays current on this one.
+  // After another thread destroys the context, it stays current on this one.
   CallElsewhere destroy{[&] { return driver().cuCtxDestroy(other); }};
   ASSERT_CUDA(destroy.answer());
 
@@ -170,7 +170,7 @@ TEST_F(Contexts, ThePrimaryContextCannotBeDestroyed) {
   EXPECT_EQ(current(), primary());
 }
 
-TEST_F(Contexts, EveryContextHasAnIdOfItsOwn) {
+TEST_F(Contexts, EveryContextHasAUniqueId) {
   NEEDS_CALL(cuCtxGetId);
   const OwnContext other;
   unsigned long long of_primary = 0;

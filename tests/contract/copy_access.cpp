@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which memory copies and sets may name: refused at the call, before anything is done. All measured
-// on an H200, or two.
+// Which memory copies and sets may name: the call itself is refused, before any work is done. All
+// measured on one or two H200s.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -30,7 +30,7 @@ TEST_F(CopyAccess, ReadOnlyMemoryIsASourceButNoTarget) {
   EXPECT_CUDA(synchronize());
 }
 
-TEST_F(CopyAccess, MemoryWithoutAccessIsNeither) {
+TEST_F(CopyAccess, MemoryWithoutAccessIsNeitherSourceNorTarget) {
   GivenMapped mapped = given_mapped(1, granularity());
   const GivenStream stream;
   GIVEN(set_access(mapped.address(), granularity(), none));
@@ -100,7 +100,7 @@ TEST_F(CopyAccess, MappedMemoryOfAnotherDeviceNeedsAccessOrItsContext) {
   EXPECT_CUDA(synchronize());
 }
 
-TEST_F(CopyAccess, NoCaptureHoldsAPeerCopy) {
+TEST_F(CopyAccess, PeerCopiesCannotBeCaptured) {
   const GivenBlocking memory{2 * accessed};
   const GivenStream stream;
   GIVEN(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -113,9 +113,9 @@ TEST_F(CopyAccess, NoCaptureHoldsAPeerCopy) {
   EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, driver().cuStreamEndCapture(stream, &graph));
 }
 
-// Rows whose length or distance is left out -------------------------------------------------------
+// Omitted and given pitches -----------------------------------------------------------------------
 
-TEST_F(CopyAccess, APitchThatIsLeftOutIsWhatTheCopyNeeds) {
+TEST_F(CopyAccess, AnOmittedPitchDefaultsToTheRowLength) {
   const GivenBlocking memory{accessed};
   for (std::size_t i = 0; i < accessed; ++i) host_[i] = static_cast<std::byte>(i);
   GIVEN(driver().cuMemcpyHtoD(memory.address(), host_.data(), 256));
@@ -136,7 +136,7 @@ TEST_F(CopyAccess, APitchThatIsLeftOutIsWhatTheCopyNeeds) {
   EXPECT_EQ(copied[32], std::byte{24}) << "rows of 4 + 16 bytes";
 }
 
-TEST_F(CopyAccess, APitchThatIsGivenMustHoldTheRowEvenOfOne) {
+TEST_F(CopyAccess, AGivenPitchMustHoldARowEvenForASingleRow) {
   const GivenBlocking memory{accessed};
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;

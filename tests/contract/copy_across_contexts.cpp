@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and sets on the legacy stream that name another context's blocking memory: they stand in
-// the order of both contexts' legacy streams. On other streams they stand in their own alone.
+// Copies and sets on the legacy stream that name another context's blocking memory are ordered by
+// the legacy streams of both contexts. On any other stream they are ordered by that stream alone.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -10,8 +10,8 @@ constexpr Size bytes_of_block = 64 * KiB;
 constexpr std::uint32_t old_value = 7;
 constexpr std::uint32_t new_value = 9;
 
-// The owner lies on the device that the parameter names, and has memory with `old_value` in it; the
-// primary context of device 0 is current.
+// The parameter names the owner's device; the owner has memory that holds `old_value`. The primary
+// context of device 0 is current.
 class CopyAcrossContexts : public DriverContract, public testing::WithParamInterface<int> {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many copies in one call, in both signatures that it has had.
+// Many copies in one call, in both signatures of that call.
 #include <array>
 
 #include "streams_support.hpp"

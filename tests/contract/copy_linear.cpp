@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocking and asynchronous copies of plain stretches of bytes.
+// Blocking and asynchronous copies of contiguous bytes.
 #include <cstring>
 
 #include "streams_support.hpp"
@@ -159,7 +159,7 @@ TEST_F(LinearCopies, APageableSourceMayChangeEvenBehindSlowWork) {
   std::uint32_t source = 1;
   SlowWork work{kernels(), stream};
 
-  // The call may wait for the stream or take a copy of its source: either is legal.
+  // The call may wait for the stream or copy its source: both are legal.
   CallElsewhere copy_and_change{[&] {
     const CUresult answer = driver().cuMemcpyHtoDAsync(memory.address(), &source, 4, stream);
     source = 2;

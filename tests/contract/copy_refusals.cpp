@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies that are refused, and leave everything as it was.
+// Refused copies leave everything unchanged.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies across the seams between the chunks of one range: measured to work like any other.
+// Copies across the seams between the chunks of one range. Measured: they work like any other copy.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {

@@ -9,7 +9,7 @@ namespace {
 
 class ShapedCopies : public DriverContract {};
 
-// A host picture of bytes in which no two rows or columns of a test's size look alike.
+// A host image in which no two rows or columns of a test's size look alike.
 struct Picture {
   Size pitch, height;
   std::vector<std::uint8_t> bytes;
@@ -127,7 +127,7 @@ TEST_F(ShapedCopies, TheAsynchronousFormRunsInStreamOrder) {
   ASSERT_CUDA(driver().cuMemsetD8Async(from.address(), 0x21, from.size(), stream));
 
   ASSERT_CUDA(driver().cuMemcpy2DAsync(&copy, stream));
-  copy = {};  // the call has taken what it needs
+  copy = {};  // the call must have read its parameters by now
   EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(stream));
   work.end();
   ASSERT_CUDA(driver().cuStreamSynchronize(stream));
@@ -177,7 +177,8 @@ TEST_F(ShapedCopies, APitchedAllocationTakesAPicture) {
   EXPECT_CUDA(driver().cuMemFree(pitched));
 }
 
-// A box of `width` x `height` x `depth` within device memory of rows of 64 bytes, 8 rows a layer.
+// A box of `width` x `height` x `depth` in device memory with rows of 64 bytes and 8 rows per
+// layer.
 CUDA_MEMCPY3D box(CUdeviceptr from, CUdeviceptr to, Size width, Size height, Size depth) {
   CUDA_MEMCPY3D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;

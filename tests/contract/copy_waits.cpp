@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which copies and sets wait for the work ahead of them. All measured on an H200.
+// Which copies and sets wait for the work submitted before them. All measured on an H200.
 #include <functional>
 #include <memory>
 
@@ -28,7 +28,7 @@ class CopyWaits : public DriverContract {
   CUdeviceptr pinned() { return reinterpret_cast<CUdeviceptr>(pinned_->data()); }
   CUdeviceptr pageable() { return reinterpret_cast<CUdeviceptr>(pageable_.data()); }
 
-  // Calls it while the stream has work that only this thread can end.
+  // Makes the call while the stream has work that only this thread can end.
   void expect_waits(CUstream busy, const std::function<CUresult()>& call) {
     SlowWork work{kernels(), busy};
     CallElsewhere elsewhere{call};
@@ -126,7 +126,7 @@ TEST_F(CopyWaits, AnAsynchronousCopyWithinTheHostWaits) {
   });
 }
 
-TEST_F(CopyWaits, BlockingCopiesCareForNoCaptureMode) {
+TEST_F(CopyWaits, BlockingCopiesIgnoreTheCaptureMode) {
   const GivenStream capturing;
   const GivenStream other;
   GIVEN(driver().cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -214,7 +214,7 @@ TEST_F(BatchWaits, APageableTargetWaitsForNothing) {
   });
 }
 
-TEST_F(BatchWaits, NoCaptureHoldsABatchNorIsBrokenByOne) {
+TEST_F(BatchWaits, BatchesCannotBeCapturedAndBreakNoCapture) {
   NEEDS_CALL(cuMemcpyBatchAsync_v2);
   const GivenStream stream;
   GIVEN(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));

@@ -35,7 +35,7 @@ CHILD_ROLE(uses_the_driver_before_its_start) {
                 driver().cuMemAddressReserve(&address, 2 * MiB, 0, 0, 0));
 }
 
-TEST_F(DriverStart, IsNeededByAllCallsThatUseADevice) {
+TEST_F(DriverStart, IsRequiredBeforeAnyCallThatUsesADevice) {
   EXPECT_EQ(run_child("uses_the_driver_before_its_start"), 0);
 }
 
@@ -59,7 +59,7 @@ TEST_F(DriverStart, DoesNotSurviveAFork) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST_F(DriverStart, TellsItsVersion) {
+TEST_F(DriverStart, ReportsItsVersion) {
   int version = 0;
   ASSERT_CUDA(driver().cuDriverGetVersion(&version));
   EXPECT_EQ(version, driver().version);
@@ -112,14 +112,14 @@ TEST_F(Devices, BeyondTheCountAreRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_DEVICE, driver().cuDeviceGet(&found, -1));
 }
 
-TEST_F(Devices, ThatAreNoneHaveNoAttributes) {
+TEST_F(Devices, InvalidOnesHaveNoAttributes) {
   int value = 0;
   EXPECT_ANSWER(
       CUDA_ERROR_INVALID_DEVICE,
       driver().cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, device_count() + 5));
 }
 
-TEST_F(Devices, GoNowhereWithoutAnOutput) {
+TEST_F(Devices, AreRefusedWithoutAnOutput) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuDeviceGet(nullptr, 0));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuDeviceGetCount(nullptr));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
@@ -133,7 +133,7 @@ TEST_F(Devices, HaveAName) {
   EXPECT_GT(std::strlen(name), 0u);
 }
 
-TEST_F(Devices, HaveTheirNameCutToWhatFits) {
+TEST_F(Devices, HaveTheirNameTruncatedToTheBuffer) {
   char name[8];
   std::memset(name, 'x', sizeof name);
   ASSERT_CUDA(driver().cuDeviceGetName(name, 4, device()));
@@ -141,7 +141,7 @@ TEST_F(Devices, HaveTheirNameCutToWhatFits) {
   EXPECT_EQ(name[4], 'x');
 }
 
-TEST_F(Devices, HaveAUuidOfTheirOwn) {
+TEST_F(Devices, HaveUniqueUuids) {
   NEEDS_DEVICES(2);
   CUuuid first{};
   CUuuid second{};
@@ -150,14 +150,14 @@ TEST_F(Devices, HaveAUuidOfTheirOwn) {
   EXPECT_NE(std::memcmp(&first, &second, sizeof first), 0);
 }
 
-TEST_F(Devices, HaveAUuidThatIsNotNothing) {
+TEST_F(Devices, HaveANonZeroUuid) {
   CUuuid found{};
   const CUuuid nothing{};
   ASSERT_CUDA(driver().cuDeviceGetUuid(&found, device()));
   EXPECT_NE(std::memcmp(&found, &nothing, sizeof found), 0);
 }
 
-TEST_F(Devices, AreFoundByTheirPlaceOnTheBus) {
+TEST_F(Devices, AreFoundByPciBusId) {
   char place[64] = {};
   ASSERT_CUDA(driver().cuDeviceGetPCIBusId(place, sizeof place, device()));
   CUdevice found = -1;
@@ -165,7 +165,7 @@ TEST_F(Devices, AreFoundByTheirPlaceOnTheBus) {
   EXPECT_EQ(found, device());
 }
 
-TEST_F(Devices, HaveWhatVirtualMemoryNeeds) {
+TEST_F(Devices, SupportVirtualMemory) {
   EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING), 1);
   EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), 1);
   EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED), 1);
@@ -176,14 +176,14 @@ TEST_F(Devices, HaveWhatVirtualMemoryNeeds) {
   EXPECT_EQ(attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED), 1);
 }
 
-TEST_F(Devices, HaveNoAttributesThatAreNone) {
+TEST_F(Devices, RefuseUnknownAttributes) {
   int value = 0;
   EXPECT_ANSWER(
       CUDA_ERROR_INVALID_VALUE,
       driver().cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(9999), device()));
 }
 
-TEST_F(Devices, ReachThemselvesNotAsPeers) {
+TEST_F(Devices, AreNotTheirOwnPeers) {
   int can = -1;
   ASSERT_CUDA(driver().cuDeviceCanAccessPeer(&can, device(), device()));
   EXPECT_EQ(can, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways a program gets at a driver function: dlsym, and cuGetProcAddress by name and version.
+// How a program gets a driver function: by dlsym, and by cuGetProcAddress with name and version.
 #include <algorithm>
 #include <ostream>
 #include <string>
@@ -8,7 +8,7 @@
 #include "support/driver_under_test.hpp"
 
 namespace cuvmm {
-// What GoogleTest says of a row.
+// How GoogleTest prints a row.
 void PrintTo(const CallInfo& row, std::ostream* out) {
   *out << row.symbol;
 }
@@ -25,7 +25,7 @@ struct Found {
 
 Found find(const char* name, int version, cuuint64_t flags = CU_GET_PROC_ADDRESS_LEGACY_STREAM) {
   Found found;
-  found.function = &found;  // so that an answer without a function shows
+  found.function = &found;  // so that a test notices an answer that sets no function
   found.answer = driver().cuGetProcAddress(name, &found.function, version, flags, &found.status);
   return found;
 }
@@ -33,7 +33,7 @@ Found find(const char* name, int version, cuuint64_t flags = CU_GET_PROC_ADDRESS
 constexpr int per_thread_since = 7000;
 constexpr auto per_thread = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 
-// Which function it was shows only by comparison: the two doors need not lead to the same place.
+// Functions can only be told apart by comparison: the two doors need not lead to the same address.
 void* function_of(const char* name, int version, cuuint64_t flags = 0) {
   const Found found = find(name, version, flags);
   EXPECT_CUDA(found.answer);
@@ -61,7 +61,7 @@ TEST_P(DoorOfRow, IsOpenToItsNameAndVersion) {
   EXPECT_NE(function_of(GetParam().name.data(), GetParam().since), nullptr);
 }
 
-TEST_P(DoorOfRow, LeadsToThePerThreadFormWhereThereIsOne) {
+TEST_P(DoorOfRow, LeadsToThePerThreadFormIfThereIsOne) {
   const CallInfo& row = GetParam();
   const int version = std::max(row.since, per_thread_since);
   if (version >= row.until) GTEST_SKIP() << "replaced before there were per-thread forms";
@@ -91,14 +91,14 @@ TEST_F(Door, LeadsToTheSignatureOfTheVersion) {
   EXPECT_NE(function_of("cuMemcpyBatchAsync", 12080), function_of("cuMemcpyBatchAsync", 13000));
 }
 
-TEST_F(Door, SaysWhereTheVersionIsTooLow) {
+TEST_F(Door, SaysThatTheVersionIsTooLow) {
   const Found found = find("cuMemAllocAsync", 11010);
   EXPECT_CUDA(found.answer);
   EXPECT_EQ(found.status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
   EXPECT_EQ(found.function, nullptr);
 }
 
-TEST_F(Door, SaysWhereThereIsNoSuchFunction) {
+TEST_F(Door, SaysThatThereIsNoSuchFunction) {
   const Found found = find("cuMakeCoffee", 12000);
   EXPECT_CUDA(found.answer);
   EXPECT_EQ(found.status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
@@ -126,13 +126,13 @@ TEST_F(Door, RefusesVersionsBeyondTheDriver) {
       driver().cuGetProcAddress("cuMemAlloc", &function, driver().version + 1000, 0, nullptr));
 }
 
-TEST_F(Door, NeedsNoPlaceForTheStatus) {
+TEST_F(Door, NeedsNoStatusOutput) {
   void* function = nullptr;
   EXPECT_CUDA(driver().cuGetProcAddress("cuMemAlloc", &function, 12000, 0, nullptr));
   EXPECT_EQ(function, function_of("cuMemAlloc", 12000));
 }
 
-// A card's driver crashes here; the simulated one refuses.
+// A card's driver crashes here; the simulated driver refuses.
 TEST_F(Door, RefusesMissingArguments) {
   NEEDS_SIMULATED_DRIVER();
   void* function = nullptr;
@@ -154,7 +154,7 @@ TEST_F(Door, OfTheOlderFormFindsTheSame) {
   EXPECT_EQ(function, function_of("cuMemAlloc", 12000));
 }
 
-TEST_F(Door, OfTheOlderFormFailsWhereThereIsNoSuchFunction) {
+TEST_F(Door, OfTheOlderFormFailsForAnUnknownFunction) {
   void* function = nullptr;
   EXPECT_ANSWER(CUDA_ERROR_NOT_FOUND,
                 driver().cuGetProcAddress_v11030("cuMakeCoffee", &function, 12000, 0));

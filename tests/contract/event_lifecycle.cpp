@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events: record, ask, wait, measure, destroy.
+// Events: record, query, wait, measure, destroy.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -159,7 +159,7 @@ TEST_F(Events, NoEventIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_HANDLE, driver().cuStreamWaitEvent(stream, nullptr, 0));
 }
 
-// A card may crash on a handle that is none, so only the simulated driver is asked.
+// A card may crash on an invalid handle, so only the simulated driver is asked.
 TEST_F(Events, ADestroyedEventIsRefused) {
   NEEDS_SIMULATED_DRIVER();
   CUevent event = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which frees and which other calls wait for running work. All measured on an H200 unless marked.
+// Which frees and other calls wait for running work. All measured on an H200 unless marked.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -48,7 +48,7 @@ TEST_F(FreeWaits, FreeWaitsForWorkOnTheLegacyStream) {
   EXPECT_CUDA(free.answer());
 }
 
-// All of them, not only the first to come.
+// Every waiting thread waits, not only the first to arrive.
 TEST_F(FreeWaits, EveryThreadWaitsForWorkThatADestroyedStreamLeftBehind) {
   const Kernels& all = kernels();
   HostFlag flag;
@@ -71,7 +71,7 @@ TEST_F(FreeWaits, EveryThreadWaitsForWorkThatADestroyedStreamLeftBehind) {
   EXPECT_FALSE(flag.given_up_on());
 }
 
-// What a preload library must not do inside calls that natively return at once.
+// A preload library must not make these calls inside calls that natively return at once.
 TEST_F(FreeWaits, SubmissionsOfOtherThreadsWaitWhileAFreeWaits) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream busy;
@@ -102,7 +102,7 @@ TEST_F(FreeWaits, SubmissionsOfOtherThreadsWaitWhileAFreeWaits) {
   EXPECT_CUDA(driver().cuEventDestroy(created));
 }
 
-TEST_F(FreeWaits, QueriesAndWaitsOfOtherThreadsGoOnWhileAFreeWaits) {
+TEST_F(FreeWaits, QueriesAndWaitsOfOtherThreadsProceedWhileAFreeWaits) {
   const GivenStream busy;
   const GivenStream idle;
   GivenBlocking memory{2 * MiB};
@@ -335,7 +335,7 @@ TEST_F(FreeWaits, ReservingDoesNotWait) {
   work.end();
 }
 
-TEST_F(FreeWaits, GivingAddressesBackDoesNotWait) {
+TEST_F(FreeWaits, FreeingAddressesDoesNotWait) {
   const GivenStream stream;
   GivenReservation reservation{granularity()};
   SlowWork work{kernels(), stream};

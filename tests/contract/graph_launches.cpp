@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instantiated graphs: launched again and again, updated, uploaded, destroyed.
+// Instantiated graphs: launched repeatedly, updated, uploaded, destroyed.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -19,7 +19,7 @@ class GraphLaunches : public DriverContract {
   }
   CUdeviceptr word(int index) const { return memory_->address() + 64u * static_cast<Size>(index); }
 
-  // What a stream is given to do becomes a graph.
+  // Captures the work that is given to a stream into a graph.
   template <class Work>
   GivenGraph captured(const Work& work) {
     const GivenStream stream;
@@ -252,7 +252,7 @@ TEST_F(GraphLaunches, TheOldInstantiateSignatureWorks) {
   EXPECT_CUDA(driver().cuGraphExecDestroy(exec));
 }
 
-TEST_F(GraphLaunches, ACapturedForkAndJoinReplaysRight) {
+TEST_F(GraphLaunches, ACapturedForkAndJoinReplaysCorrectly) {
   const GivenStream stream;
   const GivenStream side;
   const GivenEvent fork;

@@ -57,7 +57,7 @@ class GraphNodes : public DriverContract {
     return copy;
   }
 
-  // One more on the word at an address.
+  // Adds a node that increments the word at the address.
   CUgraphNode add_increment(CUgraph graph, std::vector<CUgraphNode> after, CUdeviceptr at) {
     std::uint32_t count = 1;
     void* parameters[] = {&at, &count, nullptr};
@@ -116,7 +116,7 @@ TEST_F(GraphNodes, ANodeMayDependOnSeveral) {
   EXPECT_EQ(read_word(word(3)), 4u);
 }
 
-TEST_F(GraphNodes, NodesSayTheirType) {
+TEST_F(GraphNodes, NodesReportTheirType) {
   const GivenGraph graph;
   const GivenEvent event;
   CUgraphNode empty = nullptr;
@@ -155,7 +155,7 @@ TEST_F(GraphNodes, AHostNodeCallsItsFunction) {
 
 TEST_F(GraphNodes, KernelParametersAreCopiedWhenTheNodeIsAdded) {
   const GivenGraph graph;
-  add_increment(graph, {}, word(0));  // its parameters died with the call
+  add_increment(graph, {}, word(0));  // its parameters have gone out of scope
 
   run(graph);
 
@@ -293,7 +293,7 @@ TEST_F(GraphNodes, AllocationNodesGiveMemoryToTheNodesBetween) {
   EXPECT_CUDA(driver().cuDeviceGraphMemTrim(device()));
 }
 
-TEST_F(GraphNodes, QueriesSayHowTheGraphHangsTogether) {
+TEST_F(GraphNodes, QueriesReportNodesAndEdges) {
   const GivenGraph graph;
   const CUgraphNode first = add_set(graph, {}, word(0), 1);
   const CUgraphNode second = add_set(graph, {first}, word(0), 2);
@@ -347,7 +347,7 @@ TEST_F(GraphNodes, ADestroyedNodeIsGone) {
   EXPECT_EQ(read_word(word(1)), 0u);
 }
 
-TEST_F(GraphNodes, ACloneIsAGraphOfItsOwn) {
+TEST_F(GraphNodes, ACloneIsIndependent) {
   CUgraph copied = nullptr;
   CUgraphNode node = nullptr;
   CUgraphNode node_in_clone = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same graph work through the other signatures and the less common calls.
+// Graph operations through other signatures and less common calls.
 #include <atomic>
 
 #include "streams_support.hpp"
@@ -114,7 +114,7 @@ TEST_F(GraphVersions, QueriesInTheSecondSignature) {
   EXPECT_EQ(count, 0u);
 }
 
-TEST_F(GraphVersions, ADisabledNodeIsPassedOver) {
+TEST_F(GraphVersions, ADisabledNodeIsSkipped) {
   NEEDS_CALL(cuGraphNodeSetEnabled);
   const GivenGraph graph;
   const GivenStream stream;
@@ -133,7 +133,7 @@ TEST_F(GraphVersions, ADisabledNodeIsPassedOver) {
   EXPECT_EQ(read_word(word(1)), 1u);
 }
 
-TEST_F(GraphVersions, AnInstanceByParametersSaysHowItWent) {
+TEST_F(GraphVersions, InstantiationWithParametersReportsItsResult) {
   NEEDS_CALL(cuGraphInstantiateWithParams);
   const GivenGraph graph;
   const GivenStream stream;
@@ -183,7 +183,7 @@ TEST_F(GraphVersions, AUserObjectDiesWithTheGraphThatHoldsIt) {
     EXPECT_EQ(destroyed, 0);
   }
 
-  // The destructor may run on another thread, some time after.
+  // The destructor may run later, on another thread.
   for (int i = 0; i < 2000 && destroyed == 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }

@@ -33,7 +33,7 @@ std::vector<std::size_t> every_second(std::size_t count) {
   return places;
 }
 
-// How many words of the device's memory differ from `value`, looked at on the host.
+// How many words of the device's memory differ from `value`, counted on the host.
 std::uint64_t words_other_than(std::uint32_t value, CUdeviceptr address, Size size) {
   constexpr Size piece = 16 * MiB;
   std::vector<std::uint32_t> words(piece / sizeof value);
@@ -52,19 +52,19 @@ TEST_F(Headline, ScatteredMemoryBecomesOneRange) {
   const auto chunk_count = static_cast<int>(heap_size / granule);
   kernels();  // loaded while there is memory left
 
-  // Given a full card: other work holds most of it, our heap of single chunks the rest.
+  // Given a full card: other work holds most of it, and our heap of single chunks holds the rest.
   GivenBallast others{heap_size + 64 * MiB};
   auto heap = given_mapped(chunk_count, granule);
   GivenBallast rest{0};
   ASSERT_CUDA(driver().cuMemsetD32(heap.address(), of_neighbours, heap_size / 4));
   ASSERT_CUDA(synchronize());
 
-  // When every second chunk is freed by its owner.
+  // When every second chunk is freed by its owner,
   const auto places = every_second(static_cast<std::size_t>(chunk_count));
   for (const std::size_t place : places) ASSERT_CUDA(heap.mapping(place).unmap());
   const Size free = granule * places.size();
 
-  // Then plain allocation has no use for them,
+  // then plain allocation cannot use them,
   CUdeviceptr plain = 0;
   const CUresult plain_answer = driver().cuMemAlloc(&plain, free);
   EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, plain_answer);
@@ -78,14 +78,14 @@ TEST_F(Headline, ScatteredMemoryBecomesOneRange) {
   }
   ASSERT_CUDA(set_access(range.address(), free));
 
-  // which one kernel fills, and which reads back whole.
+  // which one kernel fills and which reads back intact.
   ASSERT_CUDA(launch(kernels().fill, nullptr, Shape{.grid = 264, .block = 256}, range.address(),
                      of_the_range, static_cast<std::uint32_t>(free / 4)));
   ASSERT_CUDA(synchronize());
   const std::uint64_t wrong = words_other_than(of_the_range, range.address(), free);
   EXPECT_EQ(wrong, 0u);
 
-  // Nobody else's chunk has changed.
+  // No other chunk has changed.
   for (std::size_t place = 0; place < static_cast<std::size_t>(chunk_count); place += 2) {
     ASSERT_EQ(read_word(heap.address_of(place)), of_neighbours);
     ASSERT_EQ(read_word(heap.address_of(place) + granule - 4), of_neighbours);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events that two processes share.
+// Events shared between two processes.
 #include "support/child.hpp"
 #include "support/kernels.hpp"
 #include "support/memory.hpp"
@@ -29,7 +29,7 @@ CHILD_ROLE(watches_an_event) {
   ASSERT_CUDA(driver().cuIpcOpenEventHandle(&event, link.receive<CUipcEventHandle>()));
   EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuEventQuery(event));
   link.signal();           // the parent may end its work
-  link.wait_for_signal();  // and has done so
+  link.wait_for_signal();  // and has ended it
   EXPECT_CUDA(driver().cuEventSynchronize(event));
   EXPECT_CUDA(driver().cuEventQuery(event));
   EXPECT_CUDA(driver().cuEventDestroy(event));

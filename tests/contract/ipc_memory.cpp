@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocking memory in another process, the old way: 64 bytes that any channel may carry.
+// Blocking memory in another process by legacy IPC: a handle of 64 bytes that any channel can
+// carry.
 #include "support/child.hpp"
 #include "support/memory.hpp"
 
@@ -67,7 +68,7 @@ CHILD_ROLE(opens_twice) {
   const CUdeviceptr second = opened(handle);
   EXPECT_EQ(first, second);
   EXPECT_CUDA(driver().cuIpcCloseMemHandle(first));
-  EXPECT_EQ(read_word(second), 5u);  // one open is still owed a close
+  EXPECT_EQ(read_word(second), 5u);  // one open still has no matching close
   EXPECT_CUDA(driver().cuIpcCloseMemHandle(second));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuIpcCloseMemHandle(second));
 }
@@ -96,7 +97,7 @@ CHILD_ROLE(asks_about_opened_memory) {
   EXPECT_CUDA(driver().cuIpcCloseMemHandle(address));
 }
 
-TEST_F(IpcMemory, OpenedIsAnAllocationToThoseWhoAsk) {
+TEST_F(IpcMemory, OpenedIsReportedAsAnAllocation) {
   auto block = given_blocking(shared_size);
   Child child{"asks_about_opened_memory"};
   child.link().send(handle_of(block.address()));
@@ -104,7 +105,7 @@ TEST_F(IpcMemory, OpenedIsAnAllocationToThoseWhoAsk) {
 }
 
 CHILD_ROLE(opens_and_ends) {
-  left_behind<PrimaryContext>();  // ends without closing, as a crash would
+  left_behind<PrimaryContext>();  // ends without closing, like a crash
   write_word(opened(link.receive<CUipcMemHandle>()), 6);
   GIVEN(synchronize());
 }
@@ -124,7 +125,7 @@ TEST_F(IpcMemory, CannotBeOpenedInItsOwnProcess) {
                 driver().cuIpcOpenMemHandle(&address, handle_of(block.address()), lazily));
 }
 
-TEST_F(IpcMemory, MayBeAskedForItsHandleAgain) {
+TEST_F(IpcMemory, MayHaveItsHandleQueriedTwice) {
   auto block = given_blocking(shared_size);
   EXPECT_CUDA(driver().cuMemsetD8(block.address(), 1, shared_size));
   (void)handle_of(block.address());
@@ -150,7 +151,7 @@ TEST_F(IpcMemory, ThatItsOwnerFreedOrLeftCannotBeOpened) {
     handle = owner.link().receive<CUipcMemHandle>();
     owner.link().signal();
     owner.link().wait_for_signal();
-    // Measured: the one on a machine of one card, the other on one of two.
+    // Measured: NOT_PERMITTED on a machine with one card, INVALID_VALUE on one with two.
     const CUresult answer = driver().cuIpcOpenMemHandle(&address, handle, lazily);
     EXPECT_TRUE(answer == CUDA_ERROR_NOT_PERMITTED || answer == CUDA_ERROR_INVALID_VALUE) << answer;
     owner.link().signal();

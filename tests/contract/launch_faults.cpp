@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that touch what they may not: the context is lost, the process lives. Each in a process
-// of its own, because nothing else can use a lost context.
+// Kernels that touch memory they may not: the context is lost, the process survives. Each runs in
+// its own process, because a lost context is useless to anything else.
 #include "streams_support.hpp"
 #include "support/child.hpp"
 
@@ -9,7 +9,7 @@ namespace {
 
 class LaunchFaults : public DriverContract {};
 
-// Never unloaded, synchronised or freed: all of that answers the sticky error.
+// Never unloaded, synchronised or freed: each of those calls would return the sticky error.
 const Kernels& kernels_of_a_lost_context() {
   static const auto* const kernels = new Kernels;
   return *kernels;
@@ -98,7 +98,8 @@ CHILD_ROLE(does_not_run_work_behind_a_fault) {
   GIVEN(driver().cuMemAddressReserve(&address, granularity(), 0, 0, 0));
   GIVEN(launch(kernels.fill, default_stream, address, std::uint32_t{1}, std::uint32_t{4}));
 
-  // The fault may be known before the call or not; either way the function is not called.
+  // The driver may know of the fault before the call or not; in both cases the function is not
+  // called.
   (void)driver().cuLaunchHostFunc(
       default_stream, [](void*) { called = true; }, nullptr);
 
@@ -118,7 +119,7 @@ TEST_F(LaunchFaults, WritingToReadOnlyMemoryLosesTheContext) {
   EXPECT_EQ(run_child("writes_to_read_only_memory"), 0);
 }
 
-TEST_F(LaunchFaults, AFaultOnOneStreamIsTheWholeContexts) {
+TEST_F(LaunchFaults, AFaultOnOneStreamLosesTheWholeContext) {
   EXPECT_EQ(run_child("writes_to_unmapped_memory_on_a_stream"), 0);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches: how parameters get to a kernel, and which launches are refused.
+// Launches: how parameters reach a kernel, and which launches are refused.
 #include <array>
 #include <cstring>
 
@@ -44,7 +44,7 @@ TEST_F(Launches, ParametersOfEverySizeArrive) {
   EXPECT_EQ(received(), sent);
 }
 
-// The kernel's parameters as they lie in its parameter space.
+// The kernel's parameters as laid out in its parameter space.
 struct Packed {
   std::uint8_t small = 0xA1;
   std::uint16_t medium = 0xB2B3;
@@ -220,7 +220,7 @@ TEST_F(Launches, AFunctionOfAnotherContextIsRefusedOnThisStream) {
                                                   std::uint32_t{1}, std::uint32_t{1}));
 }
 
-TEST_F(Launches, ParameterInformationSaysWhereEachLies) {
+TEST_F(Launches, ParameterInformationHasOffsetsAndSizes) {
   NEEDS_CALL(cuFuncGetParamInfo);
   const CUfunction function = kernels().many_parameters;
   const std::size_t offsets[] = {0, 2, 4, 8, 16, 40};
@@ -243,7 +243,7 @@ TEST_F(Launches, ParameterInformationEndsAtTheLast) {
                 driver().cuFuncGetParamInfo(kernels().many_parameters, 6, &offset, &size));
 }
 
-TEST_F(Launches, TheSizeOfAParameterNeedNotBeAskedFor) {
+TEST_F(Launches, TheSizeOutputOfParameterInformationIsOptional) {
   NEEDS_CALL(cuFuncGetParamInfo);
   size_t offset = 99;
   EXPECT_CUDA(driver().cuFuncGetParamInfo(kernels().many_parameters, 4, &offset, nullptr));

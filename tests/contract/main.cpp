@@ -10,7 +10,7 @@
 namespace cuvmm::test {
 namespace {
 
-// Says once what was tested.
+// Prints once which driver is tested.
 class DriverName : public ::testing::Environment {
  public:
   void SetUp() override {
@@ -19,7 +19,7 @@ class DriverName : public ::testing::Environment {
     GIVEN(driver().cuDeviceGetName(name, sizeof name, device()));
     std::printf("driver %s (%d), %d x %s\n", driver_path().c_str(), driver().version,
                 device_count(), name);
-    // Creating a card's primary context takes a good part of a second: keep it between tests.
+    // Creating a card's primary context takes a good part of a second: keep it alive between tests.
     CUcontext context = nullptr;
     GIVEN(driver().cuDevicePrimaryCtxRetain(&context, device()));
   }

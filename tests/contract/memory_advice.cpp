@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Managed memory: what is said about it, and told again. All measured on an H200.
+// Managed memory: advice, and the queries that report it. All measured on an H200.
 #include <array>
 
 #include "streams_support.hpp"
@@ -46,7 +46,7 @@ TEST_F(ManagedAdvice, IsNoneAtFirst) {
   EXPECT_EQ(told(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, memory_), nowhere);
 }
 
-TEST_F(ManagedAdvice, ThatHoldsForAPartIsNotToldOfTheWhole) {
+TEST_F(ManagedAdvice, ThatHoldsForAPartIsNotReportedForTheWhole) {
   NEEDS_CALL(cuMemAdvise_v2);
   ASSERT_CUDA(advise(memory_, size, CU_MEM_ADVISE_SET_READ_MOSTLY));
   EXPECT_EQ(told(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, memory_), 1);
@@ -90,7 +90,7 @@ TEST_F(ManagedAdvice, BelongsToManagedMemoryAlone) {
                                       blocking.address(), size));
 }
 
-TEST_F(ManagedAdvice, APrefetchIsToldAndDoesNotWait) {
+TEST_F(ManagedAdvice, APrefetchIsReportedAndDoesNotWait) {
   NEEDS_CALL(cuMemPrefetchAsync_v2);
   const GivenStream stream;
   SlowWork work{kernels(), stream};
@@ -117,7 +117,7 @@ TEST_F(ManagedAdvice, APrefetchElsewhereIsRefused) {
                 driver().cuMemPrefetchAsync(memory_, size, on_host(), 1, stream));
 }
 
-TEST_F(ManagedAdvice, NoCaptureHoldsAPrefetch) {
+TEST_F(ManagedAdvice, PrefetchesCannotBeCaptured) {
   NEEDS_CALL(cuMemPrefetchAsync_v2);
   const GivenStream stream;
   GIVEN(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));

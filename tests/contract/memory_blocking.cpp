@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuMemAlloc and cuMemFree. When a free waits for work: free_waits_for_work.cpp.
+// cuMemAlloc and cuMemFree. free_waits_for_work.cpp has when a free waits for work.
 #include <thread>
 
 #include "support/child.hpp"
@@ -45,7 +45,7 @@ TEST_F(BlockingMemory, BeyondTheCardIsOutOfMemory) {
   EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, allocate(memory_info().total + 1));
 }
 
-TEST_F(BlockingMemory, OfEveryByteThereCouldBeIsOutOfMemory) {
+TEST_F(BlockingMemory, OfTheLargestPossibleSizeIsOutOfMemory) {
   EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, allocate(~Size{0}));
 }
 
@@ -55,7 +55,7 @@ TEST_F(BlockingMemory, RefusedLeavesFreeMemoryAsItWas) {
   EXPECT_EQ(memory_info().free, free_before);
 }
 
-TEST_F(BlockingMemory, BeginsAtTwoHundredAndFiftySixBytesAtTheLeast) {
+TEST_F(BlockingMemory, IsAlignedToAtLeast256Bytes) {
   auto one = given_blocking(1);
   auto two = given_blocking(300);
   auto three = given_blocking(5 * MiB + 1);
@@ -76,7 +76,7 @@ TEST_F(BlockingMemory, OfManySizesNeverOverlaps) {
   expect_pattern(three.address(), three.size(), 3);
 }
 
-TEST_F(BlockingMemory, FreedAtNullIsNothing) {
+TEST_F(BlockingMemory, FreedAtNullDoesNothing) {
   EXPECT_CUDA(driver().cuMemFree(0));
 }
 
@@ -107,7 +107,7 @@ TEST_F(BlockingMemory, FreesNoMappings) {
   EXPECT_CUDA(synchronize());
 }
 
-TEST_F(BlockingMemory, ComesBackToFreeMemory) {
+TEST_F(BlockingMemory, IsFreeMemoryAgainOnceFreed) {
   const Size free_before = memory_info().free;
   {
     auto block = given_blocking(256 * MiB);
@@ -116,8 +116,8 @@ TEST_F(BlockingMemory, ComesBackToFreeMemory) {
   EXPECT_EQ(memory_info().free, free_before);
 }
 
-// How much a block takes depends on what other blocks left over, so this is asked in a process
-// that has none.
+// The size of a block depends on what other blocks have left over, so this runs in a process that
+// has no other blocks.
 CHILD_ROLE(counts_what_blocks_take) {
   PrimaryContext context;
   const Size at_first = memory_info().free;
@@ -134,7 +134,7 @@ TEST_F(BlockingMemory, TakesWholeGranulesAndSharesThemBetweenSmallBlocks) {
   EXPECT_EQ(run_child("counts_what_blocks_take"), 0);
 }
 
-TEST_F(BlockingMemory, CanTakeNearlyAllThereIs) {
+TEST_F(BlockingMemory, CanFillNearlyTheWholeCard) {
   const Size most = round_down(memory_info().free - 64 * MiB, granularity());
   EXPECT_CUDA(allocate(most));
 }
@@ -172,7 +172,7 @@ TEST_F(BlockingMemory, OfOneContextIsMemoryToAnother) {
   expect_pattern(block.address(), block.size(), 62);
 }
 
-TEST_F(BlockingMemory, GoesWithItsContext) {
+TEST_F(BlockingMemory, EndsWithItsContext) {
   const Size free_before = memory_info().free;
   OwnContext own;
   auto block = given_blocking(256 * MiB);
@@ -207,7 +207,7 @@ TEST_F(BlockingMemory, InNoRowsIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemAllocPitch(&address, &pitch, 1000, 0, 4));
 }
 
-TEST_F(BlockingMemory, InRowsBeyondAllNumbersIsRefused) {
+TEST_F(BlockingMemory, InRowsWhoseSizeOverflowsIsRefused) {
   CUdeviceptr address = 0;
   size_t pitch = 0;
   const CUresult answer =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What plain allocation can make of scattered free memory. Measured: blocks of 1 MiB and less share
-// granules, and a granule with one live block in it is lost to larger ones; blocks of 1.5 MiB and
+// granules, and a granule with one live block in it is lost to larger blocks; blocks of 1.5 MiB and
 // more have granules of their own, which the driver maps together at will.
 #include <optional>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace cuvmm::test {
 namespace {
 
-// The memory that the comb is made in; the rest of the card is taken.
+// The memory in which the comb is made; ballast takes the rest of the card.
 constexpr Size field = 1 * GiB;
 
 std::optional<GivenBlocking> try_blocking(Size size) {
@@ -28,7 +28,7 @@ std::vector<GivenBlocking> fill_all_memory_with(Size block_size) {
   return blocks;
 }
 
-// Every second block, as a program would free them. What was freed.
+// Frees every second block, as a program would. Returns the bytes freed.
 Size free_every_second(std::vector<GivenBlocking>& blocks) {
   std::vector<GivenBlocking> kept;
   Size freed = 0;
@@ -67,7 +67,7 @@ TEST_P(CombOfSmallBlocks, GivesBackAllToBlocksOfItsOwnSize) {
   free_every_second(blocks);
   const std::size_t kept = blocks.size();
   const auto again = fill_all_memory_with(GetParam());
-  // Or more: a driver gives up memory of its own now and then.
+  // Or more: a driver sometimes releases memory of its own.
   EXPECT_GE(kept + again.size(), count);
 }
 

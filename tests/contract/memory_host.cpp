@@ -34,7 +34,7 @@ class GivenHost {
   void* bytes_ = nullptr;
 };
 
-// Ordinary memory of the program's own.
+// Ordinary memory that the program allocated itself.
 class OwnMemory {
  public:
   OwnMemory()
@@ -97,7 +97,7 @@ TEST_F(HostMemory, RemembersItsFlags) {
   EXPECT_EQ(flags & CU_MEMHOSTALLOC_PORTABLE, unsigned{CU_MEMHOSTALLOC_PORTABLE});
 }
 
-TEST_F(HostMemory, HasNoFlagsWhereItIsNot) {
+TEST_F(HostMemory, HasNoFlagsIfItIsNotPinned) {
   OwnMemory own;
   unsigned flags = 0;
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemHostGetFlags(&flags, own.get()));
@@ -169,7 +169,7 @@ TEST_F(HostMemory, RegisteredInPartTwiceIsRefused) {
   EXPECT_CUDA(driver().cuMemHostUnregister(own.get()));
 }
 
-TEST_F(HostMemory, CanBeRegisteredAgainOnceItIsNotAnyMore) {
+TEST_F(HostMemory, CanBeRegisteredAgainAfterUnregistering) {
   OwnMemory own;
   ASSERT_CUDA(register_host(own.get(), host_size));
   ASSERT_CUDA(driver().cuMemHostUnregister(own.get()));
@@ -188,7 +188,7 @@ TEST_F(HostMemory, RegisteredOfNothingIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, register_host(nullptr, host_size));
 }
 
-TEST_F(HostMemory, RegisteredIsNotTheDriversToFree) {
+TEST_F(HostMemory, RegisteredCannotBeFreedByTheDriver) {
   OwnMemory own;
   ASSERT_CUDA(register_host(own.get(), host_size));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFreeHost(own.get()));

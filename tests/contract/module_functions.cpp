@@ -14,7 +14,7 @@ namespace {
 
 class Modules : public DriverContract {};
 
-// A variable with a value, one without, and two entries.
+// One variable with a value, one without, and two entries.
 constexpr char small_ptx[] = R"(
 .version 7.0
 .target sm_50
@@ -62,7 +62,7 @@ TEST_F(Modules, AFunctionIsFoundByItsName) {
   EXPECT_NE(function, nullptr);
 }
 
-TEST_F(Modules, AFunctionThatIsNotThereIsNotFound) {
+TEST_F(Modules, AMissingFunctionIsNotFound) {
   const GivenModule module;
   CUfunction function = nullptr;
   EXPECT_ANSWER(CUDA_ERROR_NOT_FOUND, driver().cuModuleGetFunction(&function, module, "absent"));
@@ -126,7 +126,7 @@ TEST_F(Modules, AVariableMayBeWritten) {
   expect_pattern(room, 256, 1);
 }
 
-TEST_F(Modules, EitherHalfOfAVariableMayBeAskedForAlone) {
+TEST_F(Modules, AddressAndSizeOfAVariableMayBeQueriedAlone) {
   const GivenModule module;
   CUdeviceptr answer = 0;
   size_t size = 0;
@@ -136,7 +136,7 @@ TEST_F(Modules, EitherHalfOfAVariableMayBeAskedForAlone) {
   EXPECT_EQ(size, 4u);
 }
 
-TEST_F(Modules, AVariableThatIsNotThereIsNotFound) {
+TEST_F(Modules, AMissingVariableIsNotFound) {
   const GivenModule module;
   CUdeviceptr address = 0;
   size_t size = 0;
@@ -144,7 +144,7 @@ TEST_F(Modules, AVariableThatIsNotThereIsNotFound) {
                 driver().cuModuleGetGlobal(&address, &size, module, "absent"));
 }
 
-TEST_F(Modules, EachModuleHasVariablesOfItsOwn) {
+TEST_F(Modules, EachModuleHasItsOwnVariables) {
   const GivenModule one;
   const GivenModule another;
   CUdeviceptr of_one = 0;
@@ -213,7 +213,7 @@ TEST_F(Modules, AModuleBelongsToItsContext) {
   EXPECT_CUDA(synchronize());
 }
 
-// A card may crash on a handle that is none, so only the simulated driver is asked.
+// A card may crash on an invalid handle, so only the simulated driver is asked.
 TEST_F(Modules, AFunctionOfAnUnloadedModuleIsRefused) {
   NEEDS_SIMULATED_DRIVER();
   GivenModule module;

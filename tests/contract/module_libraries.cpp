@@ -41,7 +41,7 @@ TEST_F(Libraries, AKernelIsFoundByItsName) {
   EXPECT_EQ(library.kernel("fill"), library.kernel("fill"));
 }
 
-TEST_F(Libraries, AKernelThatIsNotThereIsNotFound) {
+TEST_F(Libraries, AMissingKernelIsNotFound) {
   const GivenLibrary library;
   CUkernel kernel = nullptr;
   EXPECT_ANSWER(CUDA_ERROR_NOT_FOUND, driver().cuLibraryGetKernel(&kernel, library, "absent"));
@@ -97,8 +97,8 @@ TEST_F(Libraries, AKernelLaunchesInWhicheverContextIsCurrent) {
   EXPECT_TRUE(all_words_are(memory.address(), 16, 8));
 }
 
-// Measured: launches take a CUkernel in a function's place, questions about functions do not.
-TEST_F(Libraries, AKernelIsNoFunctionWhenItsParametersAreAskedFor) {
+// Measured: launches accept a CUkernel in place of a function, queries about functions do not.
+TEST_F(Libraries, ParameterQueriesForFunctionsRefuseAKernel) {
   NEEDS_CALL(cuFuncGetParamInfo);
   const GivenLibrary library;
   const auto function = reinterpret_cast<CUfunction>(library.kernel("fill"));
@@ -109,7 +109,7 @@ TEST_F(Libraries, AKernelIsNoFunctionWhenItsParametersAreAskedFor) {
                 driver().cuFuncGetParamInfo(function, 0, &offset, &size));
 }
 
-TEST_F(Libraries, AKernelSaysWhereItsParametersLie) {
+TEST_F(Libraries, AKernelReportsItsParameterOffsets) {
   NEEDS_CALL(cuKernelGetParamInfo);
   const GivenLibrary library;
   const CUkernel kernel = library.kernel("many_parameters");

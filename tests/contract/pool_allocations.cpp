@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered allocations: who may use them when, and how they are freed.
+// Stream-ordered allocations: which streams may use them when, and how they are freed.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -92,8 +92,8 @@ TEST_F(PoolAllocations, ABlockingFreeEndsAnAsyncAllocation) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFreeAsync(memory, stream));
 }
 
-// Measured on 580.159, odd as it is: a program that watches the mark must see it alike.
-TEST_F(PoolAllocations, ABlockingFreeGoesOnCountingAsUsed) {
+// Measured on 580.159, odd as it is: a program that watches the mark must see the same under cuvmm.
+TEST_F(PoolAllocations, ABlockingFreeStillCountsAsUsed) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   const GivenPool pool;
@@ -128,7 +128,7 @@ TEST_F(PoolAllocations, AnInnerAddressIsNotFreed) {
   EXPECT_CUDA(driver().cuStreamSynchronize(stream));
 }
 
-// Measured: unlike cuMemAlloc, which refuses it.
+// Measured: cuMemAlloc, in contrast, refuses it.
 TEST_F(PoolAllocations, AnAllocationOfNothingIsTheNullAddress) {
   const GivenStream stream;
   CUdeviceptr memory = 1;

@@ -118,7 +118,7 @@ TEST_F(Pools, BlockingMemoryHasNoPool) {
   EXPECT_EQ(pool_of(memory.address()), nullptr);
 }
 
-TEST_F(Pools, ANewPoolHoldsNothingAndReusesFreely) {
+TEST_F(Pools, ANewPoolIsEmptyAndAllowsAllReuse) {
   const GivenPool pool;
 
   EXPECT_EQ(pool_bytes(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD), 0u);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random programs over one small pool and several streams: whatever the pool reuses, each block
-// keeps what its program wrote there until the program frees it.
+// keeps what the program wrote to it until the program frees it.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -40,7 +40,7 @@ class RandomPoolProgram {
   struct Block {
     Size size;
     std::uint32_t value;
-    CUstream stream;  // whose order it is used in
+    CUstream stream;  // in whose order the block is used
   };
   using Blocks = std::map<CUdeviceptr, Block>;
 
@@ -107,7 +107,7 @@ class RandomPoolProgram {
     ASSERT_CUDA(driver().cuMemcpyDtoHAsync(slot, address, sizeof *slot, block.stream));
   }
 
-  // From now on another stream uses the block.
+  // Hands the block over to another stream, which uses it from now on.
   void hand_over(Blocks::iterator which) {
     const CUstream to = any_stream();
     order_behind(which->second.stream, to);

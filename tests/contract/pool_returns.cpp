@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a pool's memory serves others again, and when it goes back to the device.
+// When a pool's memory becomes available to others, and when it goes back to the device.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -19,7 +19,7 @@ void free_on(CUstream stream, CUdeviceptr memory) {
   GIVEN(driver().cuMemFreeAsync(memory, stream));
 }
 
-TEST_F(PoolReturns, UsedCountsTheBytesThatWereAskedFor) {
+TEST_F(PoolReturns, UsedCountsTheRequestedBytes) {
   const GivenStream stream;
   const GivenPool pool;
   const CUdeviceptr one = given_from(pool, 1, stream);
@@ -34,7 +34,7 @@ TEST_F(PoolReturns, UsedCountsTheBytesThatWereAskedFor) {
   EXPECT_CUDA(driver().cuStreamSynchronize(stream));
 }
 
-TEST_F(PoolReturns, NeighboursShareWhatIsReserved) {
+TEST_F(PoolReturns, NeighboursShareReservedMemory) {
   const GivenStream stream;
   const GivenPool pool;
   const CUdeviceptr small = given_from(pool, 1 * MiB, stream);
@@ -135,7 +135,7 @@ TEST_F(PoolReturns, ABlockingStreamTakesWhatTheLegacyStreamFreed) {
   work.end();
 }
 
-TEST_F(PoolReturns, WhatAPoolHoldsUnusedServesOtherCallsOnAFullDevice) {
+TEST_F(PoolReturns, UnusedPoolMemoryServesOtherCallsOnAFullDevice) {
   const GivenStream stream;
   const GivenPool pool;
   keep_everything(pool);
@@ -155,8 +155,9 @@ TEST_F(PoolReturns, WhatAPoolHoldsUnusedServesOtherCallsOnAFullDevice) {
   EXPECT_LT(reserved(pool), most);
 }
 
-// Whatever the pool may reuse, and though neither the stream nor the pool is there to be asked.
-TEST_F(PoolReturns, WhatAnEndedPoolHeldServesOtherCallsOnceItsWorkIsDone) {
+// Holds whatever the pool's reuse attributes are, and although neither the stream nor the pool can
+// be queried any more.
+TEST_F(PoolReturns, MemoryOfADestroyedPoolServesOthersOnceItsWorkIsDone) {
   const Size most = round_down(memory_info().free / 10 * 7, 2 * MiB);
   const GivenStream busy;
   const GivenEvent done;

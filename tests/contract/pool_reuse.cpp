@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pool reuses, for whom, and what it gives back to the device.
+// Which memory a pool reuses, for which stream, and what it returns to the device.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -21,7 +21,8 @@ class PoolReuse : public DriverContract {
   }
 };
 
-// Larger than what any pool keeps beside its allocations, so that reuse shows in the counters.
+// Larger than any memory that a pool keeps beside its allocations, so that reuse shows in the
+// counters.
 constexpr Size block = 64 * MiB;
 
 TEST_F(PoolReuse, AFreedBlockIsReusedOnItsStreamWithoutWaiting) {
@@ -61,7 +62,7 @@ TEST_F(PoolReuse, AReusedBlockIsWrittenOnlyAfterItsFormerUse) {
 }
 
 TEST_F(PoolReuse, AnotherStreamReusesABlockThatItWaitedForByAnEvent) {
-  // Several times, since a scheduler is further or less far with what it queued.
+  // Several rounds, since a scheduler may have issued more or less of its queue.
   for (int round = 0; round < 20; ++round) {
     const GivenStream freeing;
     const GivenStream allocating;
@@ -143,7 +144,8 @@ TEST_F(PoolReuse, AnInternalDependencyOrdersTheNewOwnerBehindTheOld) {
   ASSERT_CUDA(driver().cuMemcpyDtoHAsync(seen.data(), first, 4, freeing));
   ASSERT_CUDA(driver().cuMemFreeAsync(first, freeing));
 
-  // The pool may take the block and wait, or other memory and not: either way no byte is shared.
+  // The pool may reuse the block and wait, or take other memory without waiting: in both cases no
+  // byte is shared.
   const CUdeviceptr second = given_from(pool, block, allocating);
   ASSERT_CUDA(driver().cuMemsetD32Async(second, 9, 1, allocating));
   work.end();
@@ -167,7 +169,7 @@ TEST_F(PoolReuse, BelowTheThresholdMemoryIsKept) {
   EXPECT_GE(reserved(pool), block);
 }
 
-TEST_F(PoolReuse, AboveTheThresholdASynchronizeGivesMemoryBack) {
+TEST_F(PoolReuse, AboveTheThresholdASynchronizeReleasesMemory) {
   const GivenStream stream;
   const GivenPool pool;
   const CUdeviceptr memory = given_from(pool, block, stream);
@@ -178,7 +180,7 @@ TEST_F(PoolReuse, AboveTheThresholdASynchronizeGivesMemoryBack) {
   EXPECT_EQ(reserved(pool), 0u);
 }
 
-TEST_F(PoolReuse, TrimGivesUnusedMemoryBack) {
+TEST_F(PoolReuse, TrimReleasesUnusedMemory) {
   const GivenStream stream;
   const GivenPool pool;
   keep_everything(pool);

@@ -41,7 +41,7 @@ CUmemoryPool imported_pool(const OwnedFd& fd) {
   return pool;
 }
 
-// Imports the pool and one pointer, checks what lies there, writes an answer.
+// Imports the pool and one pointer, checks the contents, writes an answer.
 CHILD_ROLE(uses_an_imported_pool) {
   const PrimaryContext context;
   CUmemoryPool pool = imported_pool(link.receive_fd());
@@ -57,7 +57,7 @@ CHILD_ROLE(uses_an_imported_pool) {
   EXPECT_CUDA(driver().cuMemPoolDestroy(pool));
 }
 
-// Imports the pool and asks it for what an imported pool does not give.
+// Imports the pool and makes requests that an imported pool refuses.
 CHILD_ROLE(allocates_from_an_imported_pool) {
   const PrimaryContext context;
   const GivenStream stream;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instructions of PTX that combine, move and count bits, against the host.
+// PTX instructions that combine, move and count bits, compared with the host.
 #include <bit>
 #include <type_traits>
 
@@ -99,7 +99,7 @@ TEST_F(PtxBits, BitsAreCountedAndFound) {
   });
 }
 
-// As the manual of PTX has it, bit by bit.
+// As the PTX manual defines it, bit by bit.
 template <class T>
 std::uint64_t extracted(T a, std::uint32_t b, std::uint32_t c) {
   constexpr std::uint32_t msb = sizeof(T) * 8 - 1;
@@ -121,7 +121,8 @@ TEST_F(PtxBits, FieldsAreTakenOutAndPutIn) {
   expect_integer_lines<std::int32_t>("bfe.s32 %d, %a, %b, %c;", [](auto a, auto b, auto c) {
     return extracted(a, static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(c));
   });
-  // A card does not cut positions beyond 255 for 64 bits, as PTX says and it does for 32.
+  // For 64 bits a card does not clamp positions beyond 255, contrary to the PTX manual; for 32 bits
+  // it does.
   expect_integer_lines<std::uint64_t>(
       "cvt.u32.u64 %x, %b; cvt.u32.u64 %y, %c; and.b32 %x, %x, 255; "
       "and.b32 %y, %y, 255; bfe.u64 %d, %a, %x, %y;",

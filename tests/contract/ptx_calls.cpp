@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of PTX that call themselves or are called through pointers, variables that begin with
-// addresses, and the memory that kernels take by malloc.
+// PTX functions that call themselves or are called through pointers, variables initialized with
+// addresses, and memory that kernels allocate with malloc.
 #include <functional>
 
 #include "ptx_programs.hpp"
@@ -110,7 +110,7 @@ $done:
                 });
 }
 
-TEST_F(PtxCalls, EachLaneCallsWhatItsPointerMeans) {
+TEST_F(PtxCalls, EachLaneCallsTheTargetOfItsPointer) {
   expect_called({.operand_type = "u32",
                  .result_type = "u32",
                  .lines = R"(
@@ -157,7 +157,7 @@ TEST_F(PtxCalls, EachLaneCallsWhatItsPointerMeans) {
                 });
 }
 
-TEST_F(PtxCalls, VariablesBeginWithAddresses) {
+TEST_F(PtxCalls, VariablesMayBeInitializedWithAddresses) {
   expect_called({.operand_type = "u32",
                  .result_type = "u32",
                  .lines = R"(
@@ -174,7 +174,7 @@ TEST_F(PtxCalls, VariablesBeginWithAddresses) {
                 [](std::uint64_t) { return 7005; });
 }
 
-TEST_F(PtxCalls, KernelsTakeMemoryAndGiveItBack) {
+TEST_F(PtxCalls, KernelsAllocateAndFreeMemory) {
   expect_called({.operand_type = "u32",
                  .result_type = "u32",
                  .lines = R"(
@@ -220,7 +220,7 @@ TEST_F(PtxCalls, NumbersOf64BitsAreSwappedAndReadPastTheCache) {
                 [](std::uint64_t) { return 1; });
 }
 
-TEST_F(PtxCalls, AManagedVariableIsOneForHostAndKernels) {
+TEST_F(PtxCalls, HostAndKernelsShareAManagedVariable) {
   const char* const text = R"(
 .version 7.8
 .target sm_80

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PTX programs do beside arithmetic: memory of each kind, branches, calls, barriers, and what
-// the lanes of a warp tell each other.
+// PTX beyond arithmetic: each kind of memory, branches, calls, barriers, and exchanges between the
+// lanes of a warp.
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -26,7 +26,7 @@ void expect_values(const PtxLines& lines, std::size_t count,
     ASSERT_EQ(found[i], expected(i)) << "thread " << i << " of\n" << lines.lines;
 }
 
-TEST_F(PtxControl, LanesLoopAsOftenAsEachWants) {
+TEST_F(PtxControl, EachLaneHasItsOwnLoopCount) {
   expect_values({.operand_type = "u32", .result_type = "u32", .lines = R"(
     mov.u32 %d, 0;
     mov.u32 %x, %b;
@@ -43,7 +43,7 @@ TEST_F(PtxControl, LanesLoopAsOftenAsEachWants) {
                 });
 }
 
-TEST_F(PtxControl, AJumpGoesByItsTable) {
+TEST_F(PtxControl, AnIndirectBranchUsesItsTable) {
   expect_values({.operand_type = "u32", .result_type = "u32", .lines = R"(
     and.b32 %x, %a, 3;
   $places: .branchtargets $zero, $one, $two, $one;
@@ -177,7 +177,7 @@ TEST_F(PtxControl, LanesReadEachOthersRegisters) {
            [](std::uint64_t i) { return i % 32 < 2 ? i : i - 2; });
   shuffled("shfl.sync.bfly.b32 %d, %a, 5, 31, -1;", [](std::uint64_t i) { return i ^ 5; });
   shuffled("shfl.sync.idx.b32 %d, %a, 9, 31, -1;", [](std::uint64_t i) { return i / 32 * 32 + 9; });
-  // In parts of eight lanes.
+  // In segments of eight lanes.
   shuffled("shfl.sync.down.b32 %d, %a, 1, 0x181f, -1;",
            [](std::uint64_t i) { return i % 8 == 7 ? i : i + 1; });
   shuffled("shfl.sync.down.b32 %d|%p, %a, 3, 31, -1; selp.u32 %d, 1, 0, %p;",
@@ -204,8 +204,8 @@ TEST_F(PtxControl, LanesVoteAndReduce) {
         [](std::uint64_t i) { return i < 7 ? 0x7f : 0; });
 }
 
-// Lanes that went different ways meet at what needs all of them.
-TEST_F(PtxControl, LanesThatDivergedMeetAgain) {
+// Lanes that diverged meet at instructions that need all of them.
+TEST_F(PtxControl, DivergedLanesReconverge) {
   expect_values({.operand_type = "u32", .result_type = "u32", .lines = R"(
     and.b32 %x, %a, 1;
     setp.eq.u32 %p, %x, 0;
@@ -254,7 +254,8 @@ TEST_F(PtxControl, AtomicsOfAllThreadsCount) {
 }
 
 TEST_F(PtxControl, ALockIsHandedFromLaneToLane) {
-  // Each lane takes the lock, counts, and gives it back: lanes that spin must let the holder go on.
+  // Each lane takes the lock, counts, and releases it: lanes that spin must let the holder make
+  // progress.
   const auto found = run_ptx({.operand_type = "u32", .result_type = "u32", .lines = R"(
     mov.u32 %x, 0;
   $again:
@@ -303,7 +304,7 @@ TEST_F(PtxControl, VariablesOfTheModuleAreFound) {
                 64, [](std::uint64_t i) { return 35 + i; });
 }
 
-TEST_F(PtxControl, SpecialRegistersTellAThreadItsPlace) {
+TEST_F(PtxControl, SpecialRegistersIdentifyTheThread) {
   expect_values({.operand_type = "u32", .result_type = "u32", .lines = R"(
     mov.u32 %x, %laneid;
     mov.u32 %y, %lanemask_lt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each floating point instruction of PTX: bit for bit where IEEE 754 says what comes out, within
-// the manual's error where a card approximates.
+// Each floating-point instruction of PTX: bit for bit where IEEE 754 defines the result, within the
+// manual's error where a card approximates.
 #include <algorithm>
 #include <bit>
 #include <cfenv>
@@ -26,7 +26,7 @@ T float_of(std::uint64_t bits) {
   return std::bit_cast<T>(static_cast<Bits<T>>(bits));
 }
 
-// 'T' stands for the type. What is not a number may be any NaN.
+// 'T' stands for the type. A NaN result may be any NaN.
 template <class T>
 void expect_lines(std::string lines, const ExpectedFloat<T>& expected, double error = 0) {
   const std::string type = sizeof(T) == 4 ? "f32" : "f64";
@@ -61,7 +61,7 @@ struct RoundingMode {
 constexpr RoundingMode rounding_modes[] = {
     {"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
 
-// Volatile, so that nothing is calculated under another rounding mode.
+// Volatile, so that the compiler does not evaluate it under another rounding mode.
 template <class T, class Function>
 T under(int mode, Function&& function) {
   std::fesetround(mode);
@@ -92,7 +92,7 @@ void expect_ieee() {
   }
 }
 
-TEST_F(PtxFloats, AreRoundedInEachWay) {
+TEST_F(PtxFloats, AreRoundedInEveryMode) {
   expect_ieee<float>();
   expect_ieee<double>();
 }
@@ -162,8 +162,8 @@ TEST_F(PtxFloats, AreComparedAndRoundedToWholeNumbers) {
   expect_simple<double>();
 }
 
-TEST_F(PtxFloats, ApproximateFunctionsAreNearTheTruth) {
-  // Within their range.
+TEST_F(PtxFloats, ApproximateFunctionsAreWithinTheirError) {
+  // Clamps the operands to the function's range.
   const std::string in_range = "min.f32 %a, %a, 0f41200000; max.f32 %a, %a, 0fC1200000;";
   const auto clamped = [](float a) {
     return std::isnan(a) ? 10.0F : std::fmax(std::fmin(a, 10.0F), -10.0F);
@@ -188,7 +188,7 @@ TEST_F(PtxFloats, ApproximateFunctionsAreNearTheTruth) {
       [&](float a, float, float) { return 1 / std::sqrt(std::fabs(clamped(a)) + 1); }, 1e-5);
 }
 
-// From and to integers.
+// Converts from and to integers.
 template <class From, class To>
 void expect_conversion(const std::string& line, const std::string& from_type,
                        const std::string& to_type, const std::vector<PtxOperands>& operands,
@@ -210,7 +210,7 @@ void expect_conversion(const std::string& line, const std::string& from_type,
   }
 }
 
-// Which of them a card makes no number is for it to say.
+// Which of them become NaN is up to the card.
 std::vector<PtxOperands> without_nans(std::vector<PtxOperands> doubles) {
   std::erase_if(doubles,
                 [](const PtxOperands& one) { return std::isnan(std::bit_cast<double>(one.a)); });
@@ -228,7 +228,7 @@ To saturated(From value) {
   return static_cast<To>(whole);
 }
 
-TEST_F(PtxFloats, BecomeIntegersWithinTheirRange) {
+TEST_F(PtxFloats, ConvertToIntegersWithSaturation) {
   const auto floats = float_operands(32);
   const auto doubles = float_operands(64);
   expect_conversion<float, std::int32_t>("cvt.rzi.s32.f32 %d, %a;", "f32", "s32", floats,
@@ -245,7 +245,7 @@ TEST_F(PtxFloats, BecomeIntegersWithinTheirRange) {
                                    [](double a) { return static_cast<float>(a); });
 }
 
-TEST_F(PtxFloats, AreMadeOfIntegers) {
+TEST_F(PtxFloats, ConvertFromIntegers) {
   expect_conversion<std::int32_t, float>("cvt.rn.f32.s32 %d, %a;", "s32", "f32",
                                          integer_operands(32),
                                          [](std::int32_t a) { return static_cast<float>(a); });
@@ -260,7 +260,7 @@ TEST_F(PtxFloats, AreMadeOfIntegers) {
                                           [](std::int64_t a) { return static_cast<double>(a); });
 }
 
-// Through 16 bits and back: what a half can hold stays.
+// A round trip through 16 bits: values that a half can represent are unchanged.
 TEST_F(PtxFloats, HalvesAreRoundedToNearest) {
   std::vector<PtxOperands> operands;
   for (std::uint32_t bits = 0; bits < 0x7c00; bits += 7) operands.push_back({bits, 0, 0});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic of f16 and bf16, alone and in pairs: every result is the number of 16 bits nearest to
-// the exact one.
+// Arithmetic of f16 and bf16, single and packed: every result is the 16-bit number nearest to the
+// exact result.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -39,7 +39,7 @@ class ShortFormat {
     return (bits & 0x8000) != 0 ? -result : result;
   }
 
-  // By search among all of them. Of two that are as near, the even one.
+  // Searches all of them. Of two equally near, returns the even one.
   std::uint32_t nearest(Exact exact) const {
     const bool is_negative = exact < 0;
     const Exact magnitude = is_negative ? -exact : exact;
@@ -61,7 +61,7 @@ class ShortFormat {
   std::string name_;
   int fraction_bits_;
   int bias_;
-  std::vector<double> finite_;  // from zero up, by their bits
+  std::vector<double> finite_;  // from zero up, in the order of their bits
 };
 
 const ShortFormat& f16() {
@@ -73,7 +73,7 @@ const ShortFormat& bf16() {
   return format;
 }
 
-// Of a magnitude that the exact type has room for.
+// Operands whose results fit into the exact type.
 std::vector<PtxOperands> operands_of(const ShortFormat& format) {
   std::vector<std::uint64_t> special{0, 0x8000, format.infinity(), format.infinity() | 0x8000,
                                      0x7fff};
@@ -127,7 +127,7 @@ void expect_short(const ShortFormat& format, std::string line, const ShortFuncti
     expect_bits(format, static_cast<std::uint32_t>(found[i]), operands[i], expected);
     if (::testing::Test::HasFatalFailure()) return;
   }
-  // Each with the next, in one register.
+  // Each operand packed with the next into one register.
   std::vector<PtxOperands> pairs;
   for (std::size_t i = 0; i + 1 < operands.size(); ++i) {
     const PtxOperands& low = operands[i];
@@ -261,7 +261,7 @@ TEST_F(PtxHalves, PairsAreMadeOfFloats) {
   }
 }
 
-TEST_F(PtxHalves, ApproximateFunctionsAreNearTheTruth) {
+TEST_F(PtxHalves, ApproximateFunctionsAreWithinTheirError) {
   const auto expect_near = [](const std::string& line, double (*function)(double)) {
     std::vector<PtxOperands> operands;
     for (std::uint32_t bits = 0; bits < 0x4800; bits += 31) {  // up to 8

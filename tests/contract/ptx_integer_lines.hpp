@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line of PTX for integers of one type, held against the host's arithmetic.
+// A line of PTX for integers of one type, compared with the host's arithmetic.
 #pragma once
 
 #include <functional>

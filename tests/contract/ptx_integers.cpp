@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each integer instruction of PTX, against the host's arithmetic.
+// Each integer instruction of PTX, compared with the host's arithmetic.
 #include <array>
 #include <bit>
 #include <functional>
@@ -211,8 +211,8 @@ TEST_F(PtxIntegers, PredicatesAreCombined) {
   });
 }
 
-// Some straight line of instructions that have one answer, whatever comes before.
-TEST_F(PtxIntegers, RandomProgramsComeOutAsTheHostSays) {
+// Random straight-line code with a well-defined result for any operands.
+TEST_F(PtxIntegers, RandomProgramsMatchTheHost) {
   struct Step {
     const char* text;
     std::uint32_t (*value)(std::uint32_t, std::uint32_t);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Size memory_bytes = 4 * KiB;
 
-// Untyped, so that integers and halves can be operands; a load of one byte goes to a wider
+// Untyped, so that both integers and halves can be operands; a one-byte load needs a wider
 // register.
 std::string register_type(const std::string& type) {
   if (type.starts_with("f") && type != "f16") return type;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a few lines of PTX for many operands at once, so that each instruction's answers can be held
-// against what the host computes, on the simulated driver as on a card.
+// Runs a few lines of PTX for many operands at once and compares each instruction's results with
+// the host's, on the simulated driver and on a card alike.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace cuvmm::test {
 
-// Operands of one thread, as 64 bits each, whatever their type.
+// Operands of one thread, 64 bits each, whatever their type.
 struct PtxOperands {
   std::uint64_t a = 0;
   std::uint64_t b = 0;
@@ -29,12 +29,12 @@ struct PtxLines {
   std::string target = "sm_80";
 };
 
-// What %d holds at the end, a thread each. Beside the operands the lines may use %t (u32, the
-// thread in the grid), %p, %q (predicates), %x, %y (b32), %w (b64), and [%memory], the threads'
-// common memory of 4 KiB, which begins as zeros.
+// Returns the final %d of each thread. Beside the operands the lines may use %t (u32, the thread's
+// index in the grid), %p, %q (predicates), %x, %y (b32), %w (b64), and [%memory], 4 KiB of zeroed
+// memory that all threads share.
 std::vector<std::uint64_t> run_ptx(const PtxLines& lines, const std::vector<PtxOperands>& operands);
 
-// Values at which arithmetic goes wrong, combined, and random ones.
+// Boundary values of arithmetic, combined, and random values.
 std::vector<PtxOperands> integer_operands(unsigned bits);
 std::vector<PtxOperands> float_operands(unsigned bits);
 

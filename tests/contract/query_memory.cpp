@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program can ask about the three kinds of memory. Measured, row by row: libraries choose
-// their way by these answers.
+// What a program can query about the three kinds of memory. Measured, row by row: libraries choose
+// their code paths by these answers.
 #include <unistd.h>
 
 #include "query_support.hpp"
@@ -88,7 +88,7 @@ TEST_F(AskedAboutMapped, ItsAddressRangeIsTheMapping) {
   EXPECT_EQ(address_range(inside_).begin, memory_->address() + 2 * MiB);
   EXPECT_EQ(address_range(inside_).size, 2 * MiB);
 }
-TEST_F(AskedAboutBlocking, ItsAddressRangeMayBeAskedByHalves) {
+TEST_F(AskedAboutBlocking, ItsBaseAndSizeMayBeQueriedAlone) {
   CUdeviceptr begin = 0;
   size_t size = 0;
   EXPECT_CUDA(driver().cuMemGetAddressRange(&begin, nullptr, inside_));
@@ -96,7 +96,7 @@ TEST_F(AskedAboutBlocking, ItsAddressRangeMayBeAskedByHalves) {
   EXPECT_EQ(begin, memory_->address());
   EXPECT_EQ(size, asked_size);
 }
-TEST_F(AskedAboutBlocking, ItsAddressRangeIsWhatWasAskedForToTheByte) {
+TEST_F(AskedAboutBlocking, ItsAddressRangeIsTheRequestedSizeToTheByte) {
   auto odd = given_blocking(1000);
   EXPECT_EQ(address_range(odd.address()).size, 1000u);
 }
@@ -204,8 +204,8 @@ TEST_F(AskedAboutMapped, ItsCopiesCannotBeMadeToWait) {
   EXPECT_ANSWER(CUDA_ERROR_NOT_SUPPORTED, set_sync_memops(memory_->address()));
 }
 
-// What the driver grants beyond the size that was asked for is nobody's.
-TEST_F(AskedAboutBlocking, NothingLiesPastTheSizeThatWasAskedFor) {
+// Memory that the driver grants beyond the requested size belongs to nobody.
+TEST_F(AskedAboutBlocking, NothingLiesPastTheRequestedSize) {
   const GivenBlocking small{1000};
   const CUdeviceptr past = small.address() + 1000;
   CUdeviceptr begin = 0;
@@ -244,7 +244,7 @@ TEST_F(AskedAboutMapped, ItCanBeADmaBuf) {
   EXPECT_CUDA(get_dma_buf(memory_->address(), asked_size));
 }
 
-// What all three answer alike
+// Queries that all three kinds answer alike.
 void expect_device_memory(CUdeviceptr address) {
   EXPECT_EQ(asked<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address), 0);
   EXPECT_EQ(asked<unsigned>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address),

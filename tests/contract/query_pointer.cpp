@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be asked about pointers that are no device memory, several things at once, and how much
-// memory there is.
+// Queries about pointers that are not device memory, about several attributes at once, and about
+// how much memory there is.
 #include <array>
 
 #include "query_support.hpp"
@@ -77,7 +77,7 @@ TEST_F(AskedAboutPointer, ReservedAddressesWithoutMemoryAreUnknown) {
                 answer_of(CU_POINTER_ATTRIBUTE_MAPPED, reserved.address()));
 }
 
-TEST_F(AskedAboutPointer, AnAttributeThatIsNoneIsRefused) {
+TEST_F(AskedAboutPointer, AnUnknownAttributeIsRefused) {
   auto block = given_blocking(1024);
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
                 answer_of(static_cast<CUpointer_attribute>(999), block.address()));
@@ -90,7 +90,7 @@ TEST_F(AskedAboutPointer, WithoutAnOutputIsRefused) {
       driver().cuPointerGetAttribute(nullptr, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block.address()));
 }
 
-TEST_F(AskedAboutPointer, ManyThingsAtOnceAreWhatTheyAreOneByOne) {
+TEST_F(AskedAboutPointer, ManyAttributesAtOnceMatchSingleQueries) {
   auto block = given_blocking(8 * MiB);
   unsigned type = 0;
   CUcontext context = nullptr;
@@ -108,7 +108,7 @@ TEST_F(AskedAboutPointer, ManyThingsAtOnceAreWhatTheyAreOneByOne) {
   EXPECT_EQ(ordinal, 0);
 }
 
-TEST_F(AskedAboutPointer, UnknownIsNothingWhereManyThingsAreAskedAtOnce) {
+TEST_F(AskedAboutPointer, ABatchedQueryOfAnUnknownPointerIsAllZero) {
   int on_the_stack = 0;
   unsigned type = 77;
   CUdeviceptr on_device = 77;
@@ -121,7 +121,7 @@ TEST_F(AskedAboutPointer, UnknownIsNothingWhereManyThingsAreAskedAtOnce) {
   EXPECT_EQ(context, nullptr);
 }
 
-TEST_F(AskedAboutPointer, NoThingsAtOnceAreRefused) {
+TEST_F(AskedAboutPointer, ABatchedQueryOfNoAttributesIsRefused) {
   auto block = given_blocking(1024);
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
                 driver().cuPointerGetAttributes(0, nullptr, nullptr, block.address()));
@@ -144,7 +144,7 @@ TEST_F(MemoryInformation, NeverShowsMoreFreeThanThereIs) {
   EXPECT_LE(info.free, info.total);
 }
 
-TEST_F(MemoryInformation, ShowsAsTotalWhatTheDeviceHas) {
+TEST_F(MemoryInformation, ShowsTheDevicesTotal) {
   size_t whole = 0;
   ASSERT_CUDA(driver().cuDeviceTotalMem(&whole, device()));
   EXPECT_EQ(memory_info().total, whole);
@@ -168,7 +168,7 @@ TEST_F(MemoryInformation, CountsWhatAPoolHolds) {
   }
 }
 
-TEST_F(MemoryInformation, MayBeAskedByHalves) {
+TEST_F(MemoryInformation, FreeAndTotalMayBeQueriedAlone) {
   size_t free = 0;
   size_t total = 0;
   EXPECT_CUDA(driver().cuMemGetInfo(&free, nullptr));

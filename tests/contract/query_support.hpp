@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three kinds of memory that facts are asked about, 8 MiB each, and short ways to ask.
+// The three kinds of memory that the tests query, 8 MiB each, and shorthands for the queries.
 #pragma once
 
 #include <cstring>
@@ -13,7 +13,7 @@ namespace cuvmm::test {
 inline constexpr Size asked_size = 8 * MiB;
 inline constexpr Size asked_offset = 3 * MiB;
 
-// From a device's default pool, on a stream of its own.
+// Allocated from a device's default pool, on its own stream.
 class GivenAsync {
  public:
   explicit GivenAsync(Size size) : size_(size) {
@@ -44,7 +44,7 @@ inline GivenMapped given_asked_mapping() {
   return given_mapped(4, asked_size / 4, properties);
 }
 
-// Attributes are written in their own width; the rest stays 0.
+// Attributes are written in their own width; the remaining bytes stay 0.
 template <class T = std::uint64_t>
 T asked(CUpointer_attribute which, CUdeviceptr address) {
   std::uint64_t value = 0;
@@ -93,7 +93,7 @@ inline CUresult get_ipc_handle(CUdeviceptr address) {
   return driver().cuIpcGetMemHandle(&handle, address);
 }
 
-// Whether the range can be had as a dma-buf.
+// Whether the range can be exported as a dma-buf.
 CUresult get_dma_buf(CUdeviceptr address, Size size);
 
 }  // namespace cuvmm::test

@@ -7,7 +7,7 @@ namespace {
 
 class Sets : public DriverContract {};
 
-// Allocated beside a guard on each side, so that a set which does too much shows.
+// Memory with a guard on each side, so that a set that writes too much shows.
 class Guarded {
  public:
   explicit Guarded(Size size) : memory_(size + 2 * guard_), size_(size) {

@@ -50,7 +50,7 @@ TEST_F(SimControl, TheNthCallFailsAndNoOther) {
   EXPECT_EQ(address, 0u);
 }
 
-TEST_F(SimControl, SeveralFaultsCountEachForItself) {
+TEST_F(SimControl, EachFaultCountsItsOwnCalls) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   ASSERT_EQ(
       sim()->set_faults("cuMemGetInfo:1=CUDA_ERROR_UNKNOWN, cuMemAlloc:1=CUDA_ERROR_NOT_PERMITTED"),
@@ -99,7 +99,7 @@ TEST_F(SimControl, ModelledTimeIsThatOfTheMeasuredCalls) {
   EXPECT_NEAR(sim()->modelled_microseconds() - before, 57, 1);
 }
 
-// Of what has been done, since a card's time passes when its work runs.
+// Waits for the work of the calls, since a card's time passes when work runs.
 template <class Calls>
 double modelled(const Calls& calls) {
   const double before = sim()->modelled_microseconds();
@@ -142,7 +142,7 @@ TEST_F(SimControl, ModelledTimeOfAPoolIsThatOfGrowingItOnce) {
     GIVEN(driver().cuMemFreeAsync(given_from(pool, 1 * MiB, stream), stream));
   };
   EXPECT_GT(modelled(take_and_give), 30);
-  const CUdeviceptr kept = given_from(pool, 1 * MiB, stream);  // or the pool shrinks at the wait
+  const CUdeviceptr kept = given_from(pool, 1 * MiB, stream);  // else the wait shrinks the pool
   EXPECT_NEAR(modelled(take_and_give), 1.2, 0.1);
   GIVEN(driver().cuMemFreeAsync(kept, stream));
 }
@@ -158,7 +158,7 @@ TEST_F(SimControl, CountersFollowBlockingMemory) {
   EXPECT_EQ(counters().physical_bytes, before.physical_bytes);
 }
 
-TEST_F(SimControl, ABlockTakenAgainIsEmpty) {
+TEST_F(SimControl, AReusedBlockIsEmpty) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   constexpr Size size = 2 * MiB;
   CUdeviceptr freed = 0;
@@ -168,7 +168,7 @@ TEST_F(SimControl, ABlockTakenAgainIsEmpty) {
     GIVEN(driver().cuMemsetD8(freed, 0xAB, size));
   }
   const GivenBlocking again{size};
-  EXPECT_EQ(again.address(), freed);  // else this shows nothing
+  EXPECT_EQ(again.address(), freed);  // otherwise the test shows nothing
   std::vector<std::byte> bytes(size, std::byte{0xCD});
   GIVEN(driver().cuMemcpyDtoH(bytes.data(), again.address(), size));
   EXPECT_EQ(bytes, std::vector<std::byte>(size));
@@ -199,14 +199,14 @@ TEST_F(SimControl, CountersFollowVirtualMemory) {
   EXPECT_EQ(counters().reserved_bytes, before.reserved_bytes);
 }
 
-TEST_F(SimControl, ThereAreNoCountersOfADeviceThatIsNot) {
+TEST_F(SimControl, AnInvalidDeviceHasNoCounters) {
   cuvmm_sim_counters read{};
   EXPECT_EQ(sim()->read_counters(device_count(), &read), -1);
   EXPECT_EQ(sim()->read_counters(-1, &read), -1);
   EXPECT_EQ(sim()->read_counters(0, nullptr), -1);
 }
 
-TEST_F(SimControl, WhatIsNotGivenBackIsNamed) {
+TEST_F(SimControl, LeaksAreNamed) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   const uint64_t before = sim()->leaks(nullptr, 0);
   {
@@ -269,7 +269,7 @@ TEST_F(SimControl, DelaysAreSetByTheEnvironment) {
 
 CHILD_ROLE(leaves_a_stream) {
   ASSERT_NE(std::freopen(arguments.at(0).c_str(), "w", stderr), nullptr);
-  left_behind<PrimaryContext>();  // whose end would end the stream
+  left_behind<PrimaryContext>();  // its destruction would end the stream
   CUstream stream = nullptr;
   GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 }
@@ -284,7 +284,7 @@ std::string report_of(const std::vector<std::string>& environment) {
   return text;
 }
 
-TEST_F(SimControl, LeaksAreReportedAtExitWhereItIsAskedFor) {
+TEST_F(SimControl, LeaksAreReportedAtExitOnRequest) {
   const std::string report = report_of({"VMM_SIM_LEAKS=report"});
   EXPECT_NE(report.find("leaked: stream 0x"), std::string::npos) << report;
   EXPECT_EQ(report_of({"VMM_SIM_LEAKS=off"}), "");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams as objects: flags, priorities, ids, contexts, and what is refused.
+// Streams as objects: flags, priorities, ids, contexts, and refusals.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -38,7 +38,7 @@ TEST_F(StreamCreation, UnknownFlagsAreRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuStreamCreate(&stream, 0x80));
 }
 
-TEST_F(StreamCreation, NowhereToPutTheStreamIsRefused) {
+TEST_F(StreamCreation, WithoutAnOutputItIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuStreamCreate(nullptr, CU_STREAM_DEFAULT));
 }
 
@@ -86,7 +86,7 @@ TEST_F(StreamCreation, DefaultPriorityIsZero) {
   EXPECT_EQ(priority_of(default_stream), 0);
 }
 
-TEST_F(StreamCreation, EveryStreamHasAnIdOfItsOwn) {
+TEST_F(StreamCreation, EveryStreamHasAUniqueId) {
   NEEDS_CALL(cuStreamGetId);
   const GivenStream one;
   const GivenStream another;
@@ -188,7 +188,7 @@ TEST_F(StreamCreation, TheDefaultStreamsCannotBeDestroyed) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_HANDLE, driver().cuStreamDestroy(per_thread_stream));
 }
 
-// A card may crash on a handle that is none, so only the simulated driver is asked.
+// A card may crash on an invalid handle, so only the simulated driver is asked.
 TEST_F(StreamCreation, AHandleThatIsNoStreamIsRefused) {
   NEEDS_SIMULATED_DRIVER();
   int not_a_stream = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams that nobody creates: the legacy one and each thread's own.
+// The streams that always exist: the legacy stream and each thread's own.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -55,7 +55,7 @@ TEST_F(DefaultStream, NonBlockingStreamsDoNotWaitForLegacyWork) {
   work.end();
 }
 
-TEST_F(DefaultStream, LegacyWorkLiesBetweenTheWorkOfTwoBlockingStreams) {
+TEST_F(DefaultStream, LegacyWorkRunsBetweenTheWorkOfTwoBlockingStreams) {
   const GivenStream before{CU_STREAM_DEFAULT};
   const GivenStream after{CU_STREAM_DEFAULT};
   const GivenBlocking memory{4 * KiB};
@@ -168,7 +168,7 @@ TEST_F(DefaultStream, AnEventRecordedOnTheLegacyStreamIsBehindBlockingStreams) {
   EXPECT_CUDA(driver().cuEventSynchronize(event));
 }
 
-// Measured: a wait counts as work, of the legacy stream as of a blocking one.
+// Measured: a wait counts as work, on the legacy stream and on a blocking one alike.
 TEST_F(DefaultStream, AWaitOnTheLegacyStreamHoldsBlockingStreamsBack) {
   const GivenStream slow;
   const GivenStream blocking{CU_STREAM_DEFAULT};

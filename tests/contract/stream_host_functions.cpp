@@ -9,7 +9,7 @@ namespace {
 
 class HostFunctions : public DriverContract {};
 
-// Host functions run on a thread of the driver, one after another in a stream.
+// Host functions run on a driver thread, one after another within a stream.
 struct Log {
   std::mutex mutex;
   std::vector<int> steps;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered frees are work of their stream, and so are allocations of memory in use. A wait
-// covers the work submitted before it began and none submitted later. Measured on an H100.
+// Stream-ordered frees are work of their stream, and so are allocations of memory that is in use. A
+// wait covers the work submitted before it began and none submitted later. Measured on an H100.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -16,9 +16,9 @@ class StreamOperations : public DriverContract {
   }
 };
 
-// Work as SlowWork, whose host memory is taken beforehand: on a card cuMemHostAlloc waits for a
-// cuMemFree in another thread, which waits for the work that is there already. A test with several
-// ends them all before its scope does.
+// Like SlowWork, but allocates its host memory beforehand: on a card cuMemHostAlloc waits for a
+// cuMemFree in another thread, which waits for pending work. A test with several of these must end
+// all of them before any goes out of scope.
 class SlowWorkToCome {
  public:
   explicit SlowWorkToCome(const Kernels& kernels) : kernels_(kernels) {}
@@ -43,7 +43,7 @@ class SlowWorkToCome {
 // Allocation --------------------------------------------------------------------------------------
 //
 // An allocation of memory that was freed behind pending work comes after that work. An allocation
-// of new memory is no work on a card, and is on the simulated driver: no scenario asks after it.
+// of new memory is not work on a card, but is on the simulated driver: no scenario depends on it.
 
 TEST_F(StreamOperations, AllocationOfMemoryThatWasFreedBehindLegacyWorkWaitsForIt) {
   const GivenStream blocking{CU_STREAM_DEFAULT};
@@ -146,7 +146,7 @@ TEST_F(StreamOperations, FreeOnANonBlockingStreamDoesNotWaitForLegacyWork) {
   work.end();
 }
 
-TEST_F(StreamOperations, FreeOnTheLegacyStreamLiesBetweenTheWorkOfTwoBlockingStreams) {
+TEST_F(StreamOperations, FreeOnTheLegacyStreamComesBetweenTheWorkOfTwoBlockingStreams) {
   const GivenStream before{CU_STREAM_DEFAULT};
   const GivenStream after{CU_STREAM_DEFAULT};
   const GivenBlocking other{4 * KiB};
@@ -211,7 +211,7 @@ TEST_F(StreamOperations, SynchronizingTheContextDoesNotWaitForWorkSubmittedLater
   later_on_another.end();
 }
 
-// On a card launches and copies wait for a cuMemFree that waits; value waits do not.
+// On a card launches and copies wait for a waiting cuMemFree; value waits do not.
 TEST_F(StreamOperations, FreeOfBlockingMemoryDoesNotWaitForWorkSubmittedLater) {
   NEEDS_CALL(cuStreamWaitValue32_v2);
   const GivenStream first;
@@ -250,7 +250,8 @@ TEST_F(StreamOperations, SynchronizingTheLegacyStreamHoldsNoStreamBack) {
   EXPECT_CUDA(wait.answer());
 }
 
-// On a card the end of a thread may wait for the work of its stream, so nobody joins it before.
+// On a card the end of a thread may wait for the work of its stream, so the thread is not joined
+// earlier.
 TEST_F(StreamOperations, QueryOfTheLegacyStreamCoversThreadsThatEnd) {
   SlowWorkToCome work{kernels()};
   CallElsewhere thread{[&] {
@@ -265,7 +266,7 @@ TEST_F(StreamOperations, QueryOfTheLegacyStreamCoversThreadsThatEnd) {
   EXPECT_CUDA(driver().cuStreamSynchronize(legacy_stream));
 }
 
-// A destroyed stream's work goes on, and holds nobody back that it did not hold back before.
+// A destroyed stream's work goes on, and blocks only streams that it blocked before.
 TEST_F(StreamOperations, WorkThatADestroyedBlockingStreamLeftBehindHoldsNoOtherBlockingStreamBack) {
   GivenStream destroyed{CU_STREAM_DEFAULT};
   const GivenStream idle{CU_STREAM_DEFAULT};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs before what: within a stream, between streams, through events.
+// What runs before what: within a stream, between streams, and through events.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {

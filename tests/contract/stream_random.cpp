@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs over streams, events and buffers against a sequential oracle. Programs are free
-// of races: before a step touches a buffer, its stream waits for whatever was done to the buffer
-// and not yet ordered before it. So the order of the calls is one valid order of the work, and
-// running the steps one after another on the host says what must come out.
+// Random programs over streams, events and buffers against a sequential oracle. The programs are
+// free of races: before a step touches a buffer, its stream waits for any earlier use of the buffer
+// that is not yet ordered before it. So the order of the calls is one valid order of the work, and
+// running the steps one after another on the host gives the expected contents.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -40,7 +40,7 @@ bool ordered_with_legacy(StreamKind kind) {
 // Knows which steps happen before which, by the rules of streams and events alone.
 class HappensBefore {
  public:
-  // A step is given to a stream: what is ordered before it.
+  // Submits a step to a stream. Returns what is ordered before it.
   const Clock& step(std::size_t stream) {
     Clock& clock = clocks_[stream];
     if (kinds[stream] == StreamKind::Legacy) {
@@ -53,17 +53,18 @@ class HappensBefore {
     ++clock[stream];
     return clock;
   }
-  // What an event is behind. On a blocking stream it is no step by itself: a stream that waits for
-  // the stream does not wait for what the event is behind by the legacy rule (measured).
+  // The work that an event is behind. On a blocking stream the record is not a step itself: a
+  // stream that waits for this stream does not wait for work that the event is behind by the legacy
+  // rule (measured).
   Clock record(std::size_t stream) {
     if (!ordered_with_legacy(kinds[stream])) return step(stream);
     Clock clock = clocks_[stream];
     join(clock, clocks_[legacy]);
     return clock;
   }
-  // No step by itself: what comes next is ordered behind the event.
+  // Not a step itself: the stream's next step is ordered behind the event.
   void wait(std::size_t stream, const Clock& event) { join(clocks_[stream], event); }
-  // The host knows that all of it is done: so does whatever it calls from now on.
+  // The host knows that this work is complete, so every later call is ordered behind it.
   void host_waited_for(const Clock& done) {
     for (Clock& clock : clocks_) join(clock, done);
   }
@@ -219,7 +220,7 @@ class RandomProgram {
     order_.host_waited_for(Clock{order_.of(stream)});
   }
 
-  // Puts into the stream whatever waits are missing, so that the program has no race.
+  // Adds the missing waits to the stream, so that the program has no race.
   void before_reading(std::size_t stream, std::size_t buffer) {
     const Clock now = order_.step(stream);
     wait_for_writer(stream, uses_[buffer], now);
@@ -287,11 +288,11 @@ class RandomPrograms : public DriverContract {
   }
 };
 
-TEST_F(RandomPrograms, ShortOnesComeOutAsTheOracleSays) {
+TEST_F(RandomPrograms, ShortOnesMatchTheOracle) {
   run_programs(scaled(150), 12);
 }
 
-TEST_F(RandomPrograms, LongOnesComeOutAsTheOracleSays) {
+TEST_F(RandomPrograms, LongOnesMatchTheOracle) {
   run_programs(scaled(50), 120);
 }
 

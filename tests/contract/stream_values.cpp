@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams that wait for a value in memory and write one.
+// Streams that wait for values in memory and write them.
 #include "streams_support.hpp"
 
 namespace cuvmm::test {
@@ -13,7 +13,7 @@ class StreamValues : public DriverContract {
     NEEDS_CALL(cuStreamWriteValue32_v2);
   }
 
-  // A stream that waits for the word goes on for `passes` and does not for `holds`.
+  // A stream that waits for the word passes with `passes` and stays blocked with `holds`.
   void expect_wait(unsigned flags, std::uint32_t value, std::uint32_t holds, std::uint32_t passes) {
     const GivenStream stream;
     HostFlag word;
@@ -147,7 +147,7 @@ TEST_F(StreamValues, WideAddressesMustBeAlignedToEight) {
                                               CU_STREAM_WRITE_VALUE_DEFAULT));
 }
 
-TEST_F(StreamValues, AnAddressThatIsNoMemoryIsRefused) {
+TEST_F(StreamValues, AnInvalidAddressIsRefused) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   GivenBlocking memory{2 * MiB};
@@ -158,7 +158,7 @@ TEST_F(StreamValues, AnAddressThatIsNoMemoryIsRefused) {
                 driver().cuStreamWriteValue32(stream, gone, 1, CU_STREAM_WRITE_VALUE_DEFAULT));
 }
 
-// Measured: an H200's driver refuses it, as its attribute says.
+// Measured: an H200's driver refuses it, as the attribute says.
 TEST_F(StreamValues, TheFirstSignatureDependsOnAnAttribute) {
   NEEDS_CALL(cuStreamWriteValue32);
   const GivenStream stream;

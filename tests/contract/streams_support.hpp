@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What scenarios about order and waiting stand on.
+// Support for tests about order and waiting.
 #pragma once
 
 #include <chrono>
@@ -21,13 +21,13 @@
 
 namespace cuvmm::test {
 
-// Streams that are not created but named.
+// Streams that exist without being created.
 inline const CUstream default_stream =
-    nullptr;  // legacy, or the thread's own, by the call's flavour
+    nullptr;  // legacy, or the thread's own, depending on the call's flavour
 inline const CUstream legacy_stream = CU_STREAM_LEGACY;
 inline const CUstream per_thread_stream = CU_STREAM_PER_THREAD;
 
-// Another context current for the length of the scope.
+// Makes another context current for the length of the scope.
 class Current {
  public:
   explicit Current(CUcontext context) { GIVEN(driver().cuCtxPushCurrent(context)); }
@@ -39,16 +39,16 @@ class Current {
   Current& operator=(const Current&) = delete;
 };
 
-// A driver call's answer on a thread that has no context.
+// A driver call's answer on a thread without a context.
 inline CUresult without_a_context(const std::function<CUresult()>& call) {
   CUresult answer = CUDA_ERROR_UNKNOWN;
   std::thread([&] { answer = call(); }).join();
   return answer;
 }
 
-// A driver call on a thread of its own, with the maker's context current there, so that a test can
-// see whether the call waits. A call that never returns ends the program: nothing can be said
-// after.
+// A driver call on a separate thread, with the creator's context current there, so that a test can
+// see whether the call waits. A call that never returns ends the program, since nothing can be
+// tested after it.
 class CallElsewhere {
  public:
   explicit CallElsewhere(std::function<CUresult()> call) {
@@ -73,7 +73,7 @@ class CallElsewhere {
   CallElsewhere(const CallElsewhere&) = delete;
   CallElsewhere& operator=(const CallElsewhere&) = delete;
 
-  // Has not returned, although it had time to.
+  // The call has not returned, although it had time to.
   bool waits() { return !returned_within(a_moment); }
   bool returns() { return returned_within(patience); }
 
@@ -84,7 +84,7 @@ class CallElsewhere {
 
  private:
   static constexpr std::chrono::milliseconds a_moment{40};
-  // Longer than wait_for_flag waits, so that a wrong wait for a kernel ends by itself.
+  // Longer than wait_for_flag waits, so that a kernel waited for by mistake ends by itself.
   static constexpr std::chrono::seconds patience{30};
 
   bool returned_within(std::chrono::milliseconds time) {
@@ -92,7 +92,7 @@ class CallElsewhere {
     return changed_.wait_for(lock, time, [this] { return returned_; });
   }
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   bool returned_ = false;
   CUresult answer_ = CUDA_ERROR_UNKNOWN;
@@ -119,7 +119,7 @@ class GivenEvent {
   CUevent event_ = nullptr;
 };
 
-// Words of pinned host memory, zero at first.
+// Words of pinned host memory, initially zero.
 class PinnedWords {
  public:
   explicit PinnedWords(Size count) : count_(count) {
@@ -142,7 +142,7 @@ class PinnedWords {
   Size count_;
 };
 
-// A graph, taken over or created.
+// Owns a graph: one passed in, or a new one.
 class GivenGraph {
  public:
   GivenGraph() { GIVEN(driver().cuGraphCreate(&graph_, 0)); }
@@ -205,14 +205,14 @@ inline GivenGraph end_capture(CUstream stream) {
   return GivenGraph{graph};
 }
 
-// Ends a capture whatever became of it.
+// Ends a capture, valid or not.
 inline void abandon_capture(CUstream stream) {
   CUgraph graph = nullptr;
   (void)driver().cuStreamEndCapture(stream, &graph);
   const GivenGraph whatever_it_was{graph};
 }
 
-// The capture was broken, and ending it says so.
+// The capture was invalidated, and ending it reports that.
 inline void expect_invalidated(CUstream stream) {
   EXPECT_EQ(capture_status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
   CUgraph graph = nullptr;
@@ -221,7 +221,7 @@ inline void expect_invalidated(CUstream stream) {
   EXPECT_EQ(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-// The capture was not broken, and ends with a graph.
+// The capture is intact, and ends with a graph.
 inline void expect_well(CUstream stream) {
   EXPECT_EQ(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
   CUgraph graph = nullptr;
@@ -230,7 +230,7 @@ inline void expect_well(CUstream stream) {
   const GivenGraph captured{graph};
 }
 
-// A pool of device 0 with what the test asks for.
+// A pool of device 0 with the properties that the test requests.
 class GivenPool {
  public:
   explicit GivenPool(CUmemAllocationHandleType handles = CU_MEM_HANDLE_TYPE_NONE, Size max = 0) {
@@ -288,7 +288,7 @@ inline CUdeviceptr given_from(CUmemoryPool pool, Size size, CUstream stream) {
   return address;
 }
 
-// All words of a stretch are this one.
+// All `count` words from `address` on hold the value.
 inline ::testing::AssertionResult all_words_are(CUdeviceptr address, Size count,
                                                 std::uint32_t expected) {
   std::vector<std::uint32_t> words(count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may touch mapped memory. What happens to those who may not: vmm_faults.cpp.
+// Which devices may touch mapped memory. vmm_faults.cpp has what happens to those that may not.
 #include "support/kernels.hpp"
 #include "support/memory.hpp"
 
@@ -36,7 +36,7 @@ TEST_F(AccessToMappings, IsSetForOneMappingAmongSeveral) {
   EXPECT_EQ(rights(mapped.address_of(2)), read_write);
 }
 
-TEST_F(AccessToMappings, CanBeTakenAwayAndGivenBackWithTheContents) {
+TEST_F(AccessToMappings, CanBeRevokedAndRestoredWithContentsIntact) {
   auto mapped = given_mapped(1, granule_);
   fill_pattern(mapped.address(), granule_, 21);
   ASSERT_CUDA(set_access(mapped.address(), granule_, none));
@@ -59,7 +59,7 @@ TEST_F(AccessToMappings, ReadOnlyCanBeRead) {
   EXPECT_EQ(read_word(mapped.address()), 2u);
 }
 
-TEST_F(AccessToMappings, ReadOnlyHereAndWritableThereIsOneMemory) {
+TEST_F(AccessToMappings, MayDifferBetweenMappingsOfOneChunk) {
   auto reserved = given_reservation(2 * granule_);
   auto chunk = given_chunk(granule_);
   auto published = given_mapping(reserved.address(), chunk);
@@ -88,7 +88,7 @@ TEST_F(AccessToMappings, OfPartOfAMappingIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, set_access(mapped.address(), granule_, read_only));
 }
 
-TEST_F(AccessToMappings, OfNobodyIsRefused) {
+TEST_F(AccessToMappings, OfNoDeviceIsRefused) {
   auto mapped = given_mapped(1, granule_);
   const CUmemAccessDesc nobody = access(read_write);
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
@@ -103,7 +103,7 @@ TEST_F(AccessToMappings, ThatOnlyWritesIsRefused) {
                 set_access(mapped.address(), granule_, static_cast<CUmemAccess_flags>(2)));
 }
 
-TEST_F(AccessToMappings, OfADeviceThatIsNotThereIsRefused) {
+TEST_F(AccessToMappings, OfAMissingDeviceIsRefused) {
   auto mapped = given_mapped(1, granule_);
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
                 set_access(mapped.address(), granule_, read_write, device_count()));
@@ -114,7 +114,7 @@ TEST_F(AccessToMappings, OfNothingIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, set_access(mapped.address(), 0));
 }
 
-TEST_F(AccessToMappings, CannotBeAskedWhereNothingIsMapped) {
+TEST_F(AccessToMappings, CannotBeQueriedWhereNothingIsMapped) {
   auto reserved = given_reservation(granule_);
   const CUmemLocation location = device_location();
   unsigned long long flags = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Physical memory by handle: cuMemCreate, its properties, its end.
+// Physical memory by handle: cuMemCreate, its properties, its release.
 #include "support/memory.hpp"
 
 namespace cuvmm::test {
@@ -17,7 +17,7 @@ CUresult create(Size size, const CUmemAllocationProp& properties = chunk_propert
   return answer;
 }
 
-// More than there is, and a size that is otherwise good: a card's memory need not be whole
+// More memory than the card has, in an otherwise valid size: a card's memory need not be whole
 // granules.
 Size beyond_the_card() {
   return round_down(memory_info().total, granularity()) + granularity();
@@ -56,7 +56,7 @@ TEST_F(ChunkOfMemory, BeyondTheCardIsOutOfMemory) {
   EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, create(beyond_the_card()));
 }
 
-TEST_F(ChunkOfMemory, BeyondWhatIsFreeIsOutOfMemory) {
+TEST_F(ChunkOfMemory, LargerThanFreeMemoryIsOutOfMemory) {
   const Size most = round_down(memory_info().free, granularity());
   auto half = given_chunk(round_down(most / 2, granularity()));
   EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, create(most));
@@ -88,7 +88,7 @@ TEST_F(ChunkOfMemory, OfNoLocationIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, create(granularity(), properties));
 }
 
-TEST_F(ChunkOfMemory, OfADeviceThatIsNotThereIsRefused) {
+TEST_F(ChunkOfMemory, OfAMissingDeviceIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_DEVICE,
                 create(granularity(), chunk_properties(device_location(device_count()))));
 }
@@ -131,7 +131,7 @@ TEST_F(ChunkOfMemory, IsReleasedAsOftenAsItWasRetained) {
     GivenChunk retained{found, granularity()};
     EXPECT_CUDA(mapped.chunk(0).release());
     EXPECT_CUDA(mapped.mapping(0).unmap());
-    auto again = given_mapping(mapped.address(), retained);  // one release is still owed
+    auto again = given_mapping(mapped.address(), retained);  // one release is still due
     ASSERT_CUDA(set_access(again.address(), again.size()));
     expect_pattern(again.address(), again.size(), 3);
   }
@@ -152,7 +152,7 @@ TEST_F(ChunkOfMemory, NeedsNoCurrentContext) {
   GIVEN(driver().cuCtxPushCurrent(popped));
 }
 
-// A card's driver documents a handle that is none as undefined; the simulated one is strict.
+// The documentation leaves an invalid handle undefined; the simulated driver is strict.
 TEST_F(ChunkOfMemory, ThatNeverWasIsRefusedEverywhere) {
   NEEDS_SIMULATED_DRIVER();
   const CUmemGenericAllocationHandle never = 0x1234567;

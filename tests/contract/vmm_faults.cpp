@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device work that touches what it may not. A fault ends a context's life, so each scenario is a
-// process of its own.
+// Device work that touches memory it may not. A fault ends its context, so each scenario runs in
+// its own process.
 #include "support/child.hpp"
 #include "support/kernels.hpp"
 #include "support/memory.hpp"
@@ -11,14 +11,14 @@ namespace {
 constexpr Size granule = 2 * MiB;
 constexpr auto some_words = static_cast<std::uint32_t>(granule / 4);
 
-// A context that a fault has poisoned cannot be taken down step by step: the child just ends.
+// A context poisoned by a fault cannot be taken down step by step: the child just exits.
 struct Doomed {
   PrimaryContext& context = left_behind<PrimaryContext>();
   Kernels& kernels = left_behind<Kernels>();
   GivenMapped& mapped = left_behind<GivenMapped>(1, granule, chunk_properties());
 };
 
-// The first answer that is no success: the call's own or that of the wait for its work.
+// The first failure: of the call itself or of the wait for its work.
 CUresult outcome(CUresult answer) {
   return answer != CUDA_SUCCESS ? answer : synchronize();
 }
@@ -57,7 +57,7 @@ CHILD_ROLE(writes_unmapped_addresses_by_kernel) {
 
 CHILD_ROLE(runs_off_the_end_by_kernel) {
   const Doomed doomed;
-  auto& wide = left_behind<GivenReservation>(2 * granule);  // nothing of anybody's follows
+  auto& wide = left_behind<GivenReservation>(2 * granule);  // no other mapping follows
   auto& mapping = left_behind<GivenMapping>(wide.address(), doomed.mapped.chunk(0));
   GIVEN(set_access(mapping.address(), granule));
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -86,8 +86,8 @@ CHILD_ROLE(copies_from_unmapped_addresses) {
 
 class MemoryFault : public DriverContract {};
 
-// The driver looks before it sets, so nothing is broken.
-TEST_F(MemoryFault, IsNoneWhereASetIsRefusedForReadOnlyAccess) {
+// The driver checks before it sets, so nothing is broken.
+TEST_F(MemoryFault, DoesNotFollowARefusedSetOfReadOnlyMemory) {
   auto mapped = given_mapped(1, granularity());
   ASSERT_CUDA(set_access(mapped.address(), granularity(), CU_MEM_ACCESS_FLAGS_PROT_READ));
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemsetD8(mapped.address(), 1, granularity()));
@@ -110,11 +110,11 @@ TEST_F(MemoryFault, OfAKernelThatRunsOffTheEndOfAMappingStays) {
   EXPECT_EQ(run_child("runs_off_the_end_by_kernel"), 0);
 }
 
-TEST_F(MemoryFault, OrRefusalMeetsACopyWithoutAccess) {
+TEST_F(MemoryFault, OrRefusalFollowsACopyWithoutAccess) {
   EXPECT_EQ(run_child("copies_from_memory_without_access"), 0);
 }
 
-TEST_F(MemoryFault, OrRefusalMeetsACopyFromUnmappedAddresses) {
+TEST_F(MemoryFault, OrRefusalFollowsACopyFromUnmappedAddresses) {
   EXPECT_EQ(run_child("copies_from_unmapped_addresses"), 0);
 }
 

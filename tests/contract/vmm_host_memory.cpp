@@ -12,7 +12,7 @@ constexpr Size chunk_size = 4 * MiB;
 
 class HostChunk : public DriverContract {
  protected:
-  // The node nearest the device; 0 where the host has but one.
+  // The node nearest to the device; 0 if the host has only one.
   static CUmemAllocationProp nearest() {
     return chunk_properties(
         host_node_location(std::max(0, attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID))));
@@ -39,7 +39,7 @@ TEST_F(HostChunk, IsMemoryToCopiesAndKernels) {
   EXPECT_EQ(read_word(mapped.address() + chunk_size - 4), 7u);
 }
 
-TEST_F(HostChunk, AndADeviceChunkStandBehindOneRange) {
+TEST_F(HostChunk, AndADeviceChunkMayBackOneRange) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   auto reserved = given_reservation(2 * chunk_size);
   auto on_device = given_chunk(chunk_size);

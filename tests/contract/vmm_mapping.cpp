@@ -155,7 +155,7 @@ TEST_F(MappingOfMemory, ThatNeverWasMayBeUnmapped) {
   EXPECT_CUDA(unmap(reserved.address(), granule_));
 }
 
-TEST_F(MappingOfMemory, OfBlockingMemoryIsNotTheProgramsToUnmap) {
+TEST_F(MappingOfMemory, OfBlockingMemoryCannotBeUnmappedByTheProgram) {
   auto block = given_blocking(granule_);
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, unmap(block.address(), granule_));
   EXPECT_CUDA(driver().cuMemsetD8(block.address(), 1, granule_));
@@ -218,7 +218,7 @@ TEST_F(MappingOfMemory, CanBeMadeASecondTimeWhileAKernelUsesTheFirst) {
     ASSERT_CUDA(launch(kernels().fill, stream, mapped.address(), std::uint32_t{3},
                        static_cast<std::uint32_t>(granule_ / 4)));
     auto second = given_mapping(elsewhere.address(), mapped.chunk(0));
-    ASSERT_CUDA(set_access(second.address(), granule_));  // none of these waits for the work
+    ASSERT_CUDA(set_access(second.address(), granule_));  // none of these calls waits for the work
     EXPECT_CUDA(second.unmap());
   }
   EXPECT_EQ(read_word(mapped.address()), 3u);

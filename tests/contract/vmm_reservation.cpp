@@ -61,7 +61,7 @@ TEST_F(Reservation, WithAnAlignmentThatIsNoPowerOfTwoIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, reserve(&address, granularity(), 3 * granularity()));
 }
 
-TEST_F(Reservation, ComesWhereTheHintSaysIfThatIsFree) {
+TEST_F(Reservation, FollowsTheHintIfThoseAddressesAreFree) {
   CUdeviceptr wanted = 0;
   {
     auto reserved = given_reservation(64 * MiB);
@@ -73,7 +73,7 @@ TEST_F(Reservation, ComesWhereTheHintSaysIfThatIsFree) {
   EXPECT_CUDA(driver().cuMemAddressFree(address, 64 * MiB));
 }
 
-TEST_F(Reservation, GoesElsewhereWhereTheHintIsTaken) {
+TEST_F(Reservation, IsElsewhereIfTheHintIsTaken) {
   auto taken = given_reservation(64 * MiB);
   CUdeviceptr address = 0;
   ASSERT_CUDA(reserve(&address, 64 * MiB, 0, taken.address()));
@@ -97,7 +97,7 @@ TEST_F(Reservation, NeverOverlapsAnother) {
               other.address() + other.size() <= one.address());
 }
 
-TEST_F(Reservation, IsFreedWholeOrNotAtAll) {
+TEST_F(Reservation, CanOnlyBeFreedAsAWhole) {
   auto reserved = given_reservation(4 * granularity());
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
                 driver().cuMemAddressFree(reserved.address(), 2 * granularity()));
@@ -124,7 +124,7 @@ TEST_F(Reservation, WithSomethingMappedCannotBeFreed) {
   expect_pattern(mapped.address(), mapped.size(), 1);  // and nothing changed
 }
 
-TEST_F(Reservation, OfBlockingMemoryIsNotTheProgramsToFree) {
+TEST_F(Reservation, OfBlockingMemoryCannotBeFreedByTheProgram) {
   auto block = given_blocking(granularity());
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemAddressFree(block.address(), block.size()));
 }

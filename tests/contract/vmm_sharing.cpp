@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks by file descriptor, inside a process and in a second one.
+// Chunks shared by file descriptor, within a process and between two.
 #include <fcntl.h>
 
 #include "support/child.hpp"
@@ -83,7 +83,7 @@ TEST_F(SharedChunk, RemembersItsPropertiesWhereItIsImported) {
   EXPECT_EQ(found.location.id, 0);
 }
 
-TEST_F(SharedChunk, CannotBeExportedUnlessThatWasAskedForAtItsBirth) {
+TEST_F(SharedChunk, CannotBeExportedUnlessCreatedForExport) {
   auto chunk = given_chunk(chunk_size);
   int fd = -1;
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
@@ -97,7 +97,7 @@ TEST_F(SharedChunk, CannotBeExportedWithFlags) {
                 driver().cuMemExportToShareableHandle(&fd, chunk.handle(), fd_type, 1));
 }
 
-TEST_F(SharedChunk, CannotBeImportedFromAFileThatIsNone) {
+TEST_F(SharedChunk, CannotBeImportedFromAnInvalidDescriptor) {
   OwnedFd file{::open("/dev/null", O_RDWR | O_CLOEXEC)};
   CUmemGenericAllocationHandle handle = 0;
   EXPECT_ANSWER(CUDA_ERROR_UNKNOWN, import(&handle, file.get()));
@@ -129,7 +129,7 @@ CHILD_ROLE(writes_into_a_shared_chunk) {
   auto mapping = given_mapping(reserved.address(), theirs);
   ASSERT_CUDA(set_access(mapping.address(), chunk_size));
   expect_pattern(mapping.address(), chunk_size, 35);  // what the parent wrote
-  fill_pattern(mapping.address(), chunk_size, 36);    // what the parent shall see
+  fill_pattern(mapping.address(), chunk_size, 36);    // what the parent is to see
   link.signal();
   link.wait_for_signal();
   EXPECT_EQ(read_word(mapping.address() + 64), 4321u);  // written while both have it mapped
@@ -151,7 +151,7 @@ CHILD_ROLE(uses_a_shared_chunk_alone) {
   PrimaryContext context;
   auto theirs = imported(link.receive_fd());
   link.signal();
-  link.wait_for_signal();  // by now the parent has released it
+  link.wait_for_signal();  // by now the parent has released the memory
   auto reserved = given_reservation(chunk_size);
   auto mapping = given_mapping(reserved.address(), theirs);
   ASSERT_CUDA(set_access(mapping.address(), chunk_size));
@@ -171,7 +171,7 @@ TEST_F(SharedChunk, InASecondProcessOutlivesItsCreatorsRelease) {
 }
 
 CHILD_ROLE(maps_a_shared_chunk_and_ends) {
-  left_behind<PrimaryContext>();  // ends without cleaning up, as a crash would
+  left_behind<PrimaryContext>();  // ends without cleaning up, like a crash
   auto& theirs = left_behind<GivenChunk>(imported(link.receive_fd()));
   auto& reserved = left_behind<GivenReservation>(chunk_size);
   auto& mapping = left_behind<GivenMapping>(reserved.address(), theirs);

@@ -55,7 +55,7 @@ TEST_F(TwoDevices, OneUsesAChunkOfTheOther) {
   NEEDS_PEERS();
   const Size free_before = memory_info().free;
   auto mapped = given_mapped(1, chunk_size, chunk_properties(device_location(1)));
-  EXPECT_EQ(memory_info().free, free_before);  // the memory is the other's
+  EXPECT_EQ(memory_info().free, free_before);  // the memory is the other device's
   fill_pattern(mapped.address(), chunk_size, 51);
   expect_pattern(mapped.address(), chunk_size, 51);
   ASSERT_CUDA(launch(kernels().fill, nullptr, mapped.address(), std::uint32_t{8},
@@ -84,12 +84,12 @@ CHILD_ROLE(reads_on_a_device_without_access) {
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, launched != CUDA_SUCCESS ? launched : synchronize());
 }
 
-TEST_F(TwoDevices, FaultWhereOnlyOneHasAccess) {
+TEST_F(TwoDevices, FaultIfOnlyTheOtherHasAccess) {
   NEEDS_PEERS();
   EXPECT_EQ(run_child("reads_on_a_device_without_access"), 0);
 }
 
-TEST_F(TwoDevices, CountTheirMemoryApart) {
+TEST_F(TwoDevices, CountTheirMemorySeparately) {
   NEEDS_DEVICES(2);
   PrimaryContext other{1};
   const Size free_before = memory_info().free;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients of the service can do, and what they cannot do to others.
+// What clients of the service can do, and that they cannot harm each other.
 #include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace node;
 
-TEST_F(NodeService, LeasesWhatThereIsAndNamesWhoHoldsTheRest) {
+TEST_F(NodeService, LeasesFreeMemoryAndNamesTheOtherHolders) {
   start();
   RawClient first = RawClient::at(*this, "first");
   ASSERT_TRUE(first.hear<Accepted>());
@@ -34,7 +34,7 @@ TEST_F(NodeService, LeasesWhatThereIsAndNamesWhoHoldsTheRest) {
   EXPECT_EQ(look_at_device(socket()).leased, 200 * MiB);
 }
 
-TEST_F(NodeService, WhatAClientHeldIsFreeWhenItHasGone) {
+TEST_F(NodeService, ADisconnectedClientsMemoryIsFree) {
   start();
   {
     RawClient gone = RawClient::at(*this, "gone");
@@ -49,7 +49,7 @@ TEST_F(NodeService, AForkedChildDoesNotKeepItsParentsLease) {
   if (parent == 0) {
     RawClient client = RawClient::at(*this, "parent");
     if (!client.lease(200 * MiB)) ::_exit(1);
-    if (::fork() == 0) {  // it keeps the socket open
+    if (::fork() == 0) {  // the child keeps the socket open
       ::sleep(30);
       ::_exit(0);
     }
@@ -62,7 +62,7 @@ TEST_F(NodeService, AForkedChildDoesNotKeepItsParentsLease) {
       << "seen by its pidfd";
 }
 
-TEST_F(NodeService, AGuaranteeBringsBackWhatWasLent) {
+TEST_F(NodeService, AGuaranteeReclaimsLentMemory) {
   start();
   RawClient lender = RawClient::at(*this, "lender");
   ASSERT_TRUE(lender.lease(240 * MiB));
@@ -80,7 +80,7 @@ TEST_F(NodeService, AGuaranteeBringsBackWhatWasLent) {
   EXPECT_EQ(grant->request, 77u);
 }
 
-TEST_F(NodeService, OneThatDoesNotAnswerIsNotWaitedForLongerThanItsDeadline) {
+TEST_F(NodeService, AClientThatDoesNotAnswerIsWaitedForUntilItsDeadline) {
   start();
   RawClient silent = RawClient::at(*this, "silent");
   ASSERT_TRUE(silent.lease(240 * MiB));
@@ -91,7 +91,7 @@ TEST_F(NodeService, OneThatDoesNotAnswerIsNotWaitedForLongerThanItsDeadline) {
   EXPECT_TRUE(asker.lease(16 * MiB));
 }
 
-TEST_F(NodeService, ACancelledRequestAsksNobodyAnyMore) {
+TEST_F(NodeService, ACancelledRequestReclaimsNothingMore) {
   start();
   RawClient busy = RawClient::at(*this, "busy");
   ASSERT_TRUE(busy.lease(240 * MiB));
@@ -105,7 +105,7 @@ TEST_F(NodeService, ACancelledRequestAsksNobodyAnyMore) {
   EXPECT_FALSE(asker.hear<LeaseGrant>(200));
 }
 
-TEST_F(NodeService, GarbageEndsItsConnectionAndNoOther) {
+TEST_F(NodeService, GarbageClosesOnlyItsOwnConnection) {
   start();
   RawClient good = RawClient::at(*this, "good");
   ASSERT_TRUE(good.lease(MiB * 8));
@@ -121,7 +121,7 @@ TEST_F(NodeService, GarbageEndsItsConnectionAndNoOther) {
   EXPECT_TRUE(good.lease(MiB * 8));
 }
 
-TEST_F(NodeService, HalfMessagesAndThoseOutOfOrderEndTheConnection) {
+TEST_F(NodeService, PartialAndOutOfOrderMessagesEndTheConnection) {
   start();
   RawClient half{socket()};
   auto packet = encode(Greeting{.name = "half"});
@@ -150,7 +150,7 @@ TEST_F(NodeService, AnotherVersionIsToldWhy) {
   EXPECT_TRUE(newer.is_ended());
 }
 
-TEST_F(NodeService, KindsOfLaterVersionsArePassedOver) {
+TEST_F(NodeService, UnknownMessageKindsAreSkipped) {
   start();
   RawClient client = RawClient::at(*this, "later");
   ASSERT_TRUE(client.hear<Accepted>());
@@ -174,11 +174,11 @@ TEST_F(NodeService, AFloodEndsItsConnection) {
   EXPECT_TRUE(good.lease(MiB));
 }
 
-TEST_F(NodeService, OneThatDoesNotReadLosesItsConnection) {
+TEST_F(NodeService, AClientThatDoesNotReadLosesItsConnection) {
   start();
   RawClient slow = RawClient::at(*this, "slow");
   RawClient good = RawClient::at(*this, "good");
-  // Each is refused with an answer that nobody reads.
+  // The service refuses each request with an answer that the client never reads.
   for (RequestId i = 0; i < 6000; ++i) {
     slow.say(LeaseAsk{i, slow.device(), 500 * MiB, true});
     if (i % 50 == 0) ::usleep(5000);
@@ -187,7 +187,7 @@ TEST_F(NodeService, OneThatDoesNotReadLosesItsConnection) {
   EXPECT_TRUE(good.lease(MiB));
 }
 
-TEST_F(NodeService, TurnsClientsAwayWithoutDescriptorsAndGoesOn) {
+TEST_F(NodeService, WithoutDescriptorsClientsAreRefusedAndServiceContinues) {
   start({}, {"/bin/sh", "-c", "ulimit -n 40; exec \"$@\"", "sh"});
   std::vector<RawClient> many;
   for (int i = 0; i < 60; ++i) many.emplace_back(socket());
@@ -234,7 +234,7 @@ TEST_F(NodeService, BooksAreExactAfterClientsWereKilledAtRandom) {
   EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
 }
 
-TEST_F(NodeService, AClientThatComesBackSaysWhatItHolds) {
+TEST_F(NodeService, AReconnectingClientReportsItsHoldings) {
   start();
   const PlaceUuid device = device_of(socket());
   kill_service();
@@ -252,12 +252,12 @@ TEST_F(NodeService, AnotherUserIsTurnedAwayFromAUsersService) {
   const std::string path = socket();
   ::chmod(path.c_str(), 0666);
   ::chmod(file("").c_str(), 0755);
-  service().signal(SIGSTOP);  // nothing is said before it looks who it is
+  service().signal(SIGSTOP);  // the service must not answer before it checks the user
   const pid_t child = ::fork();
   if (child == 0) {
     if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(3);
     RawClient stranger{path};
-    // The service runs as root, which is another user than this.
+    // The service runs as root, a different user from this process.
     ::_exit(stranger.is_open() && stranger.is_ended(20'000) ? 0 : 4);
   }
   ::usleep(100'000);
@@ -267,7 +267,7 @@ TEST_F(NodeService, AnotherUserIsTurnedAwayFromAUsersService) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST_F(NodeService, AServiceOfAllUsersGivesStrangersNoGuarantee) {
+TEST_F(NodeService, ASystemWideServiceGivesStrangersNoGuarantee) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   start({"--all-users"});
   ::chmod(file("").c_str(), 0755);

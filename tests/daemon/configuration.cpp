@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The service's configuration: what it means, and what is said of what it cannot mean.
+// The service's configuration: its meaning, and its error messages.
 #include <signal.h>
 
 #include "daemon/config.hpp"
@@ -14,7 +14,7 @@ ConfigRead parsed(const std::string& text, Serves serves = Serves::OneUser) {
   return parse_config(text, "f.toml", serves);
 }
 
-TEST(NodeConfiguration, SaysCapacitiesAndTerms) {
+TEST(NodeConfiguration, SetsCapacitiesAndTerms) {
   const ConfigRead read = parsed(
       "[capacity]\n"
       "0 = \"24G\"\n"
@@ -64,7 +64,7 @@ TEST(NodeConfiguration, ProblemsNameFileLineAndKey) {
   EXPECT_FALSE(read_config("/nowhere/at/all", Serves::OneUser).ok());
 }
 
-TEST(NodeConfiguration, ForAllUsersANameAloneGivesNothingAway) {
+TEST(NodeConfiguration, ForAllUsersANameAloneGrantsNothing) {
   const std::string text = "[[client]]\nname = \"a\"\nguarantee = \"1G\"\n";
   EXPECT_TRUE(parsed(text).ok());
   EXPECT_FALSE(parsed(text, Serves::AllUsers).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that share a device's time by their boards.
+// Clients that share a device's time through their boards.
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 using node::TimeGrant;
 
-// One that does what it says on its board, and no more.
+// A client that does no more than its board says.
 class TimeClient {
  public:
   TimeClient(const NodeService& service, const std::string& name, std::uint32_t cap = 100)
@@ -44,7 +44,7 @@ class TimeClient {
     words().wants.store(does ? 1 : 0);
     raw_.say(node::TimeNews{});
   }
-  // Where it has lost the grant: nothing of it is in flight.
+  // If the client has lost the grant: reports that nothing of it is in flight.
   void report_drained() {
     const std::uint32_t word = words().grant.load();
     if (node::grant_in(word) != TimeGrant::None || words().drained.exchange(word) == word) return;
@@ -71,7 +71,7 @@ TEST_F(DeviceTime, IsFreeForAllWithoutAPolicy) {
   EXPECT_EQ(second.grant(), TimeGrant::Open);
 }
 
-TEST_F(DeviceTime, OfTwoThatWantItIsHandedOverAgainAndAgain) {
+TEST_F(DeviceTime, IsHandedOverRepeatedlyBetweenTwoClients) {
   start({"--time", "share"});
   TimeClient first{*this, "first"};
   EXPECT_EQ(first.grant(), TimeGrant::Open) << "nobody else is there";
@@ -83,7 +83,7 @@ TEST_F(DeviceTime, OfTwoThatWantItIsHandedOverAgainAndAgain) {
   TimeGrant before = TimeGrant::None;
   EXPECT_TRUE(comes_true([&] {
     for (int i = 0; i < 40; ++i) {
-      // The client that loses the grant hears of it first.
+      // Reads the grant of the client that loses it first.
       const TimeGrant of_first = first.grant();
       both |= of_first == TimeGrant::Held && second.grant() == TimeGrant::Held &&
               first.grant() == TimeGrant::Held;
@@ -100,7 +100,7 @@ TEST_F(DeviceTime, OfTwoThatWantItIsHandedOverAgainAndAgain) {
   EXPECT_TRUE(comes_true([&] { return first.grant() == TimeGrant::Held; }));
 }
 
-TEST_F(DeviceTime, IsTakenFromOneThatReportsNothingAndFromOneThatIsGone) {
+TEST_F(DeviceTime, IsTakenFromASilentOrDepartedClient) {
   start({"--time", "share"});
   TimeClient other{*this, "other"};
   {
@@ -113,7 +113,7 @@ TEST_F(DeviceTime, IsTakenFromOneThatReportsNothingAndFromOneThatIsGone) {
   EXPECT_TRUE(comes_true([&] { return other.grant() == TimeGrant::Open; }));
 }
 
-TEST_F(DeviceTime, WaitingClientsSeeThatTheServiceLives) {
+TEST_F(DeviceTime, WaitingClientsSeeTheServicesHeartbeat) {
   start({"--time", "share"});
   TimeClient holder{*this, "holder"};
   TimeClient waiting{*this, "waiting"};
@@ -144,7 +144,7 @@ TEST_F(DeviceTime, ACapIsTheSmallestOfWishAndRuleAndChangesAtOnce) {
   EXPECT_EQ(observer.hear<node::ObserverAnswer>()->why_not, "there is no client of that name");
 }
 
-TEST_F(DeviceTime, ABoardOfAnybodysMakingChangesNobodyElsesTime) {
+TEST_F(DeviceTime, AForgedBoardDoesNotAffectOtherClients) {
   start({"--time", "share"});
   TimeClient liar{*this, "liar"};
   TimeClient honest{*this, "honest"};
@@ -166,7 +166,7 @@ TEST_F(DeviceTime, ABoardOfAnybodysMakingChangesNobodyElsesTime) {
   }));
 }
 
-TEST(TimeConfiguration, SaysPolicyAndCaps) {
+TEST(TimeConfiguration, SetsPolicyAndCaps) {
   const auto parsed = [](const std::string& text) {
     return daemon::parse_config(text, "f.toml", daemon::Serves::OneUser);
   };
@@ -183,7 +183,7 @@ TEST(TimeConfiguration, SaysPolicyAndCaps) {
             "f.toml:3: cap: must be a whole number from 1 to 100");
 }
 
-// Programs that know nothing of all this.
+// Programs that know nothing of time grants.
 class ProgramsThatShareTime : public NodeService {
  protected:
   std::vector<std::string> busy(const std::string& name, const std::vector<std::string>& more = {},
@@ -246,7 +246,7 @@ TEST_F(ProgramsThatShareTime, ABusyOneFinishesBesideOneThatIsStoppedOrKilled) {
   }
 }
 
-TEST_F(ProgramsThatShareTime, BusyOnesGoOnWhenTheServiceIsStoppedOrKilled) {
+TEST_F(ProgramsThatShareTime, BusyOnesContinueWhenTheServiceIsStoppedOrKilled) {
   for (const int signal : {SIGSTOP, SIGKILL}) {
     start({"--time", "share"});
     std::vector<std::string> may_go_on{"VMM_NODE=auto", "VMM_NODE_SOCKET=" + socket()};

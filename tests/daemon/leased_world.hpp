@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A leased budget between a program that says yes to everything and a service that answers as a
-// test tells it.
+// A leased budget between a program that agrees to everything and a service whose answers a test
+// scripts.
 #pragma once
 
 #include "lease/leases.hpp"
@@ -25,9 +25,9 @@ using lease::LeaseSettings;
 
 inline constexpr Lessor::Uuid a_device{1, 2, 3};
 inline constexpr Size device_memory = 512 * MiB;
-inline constexpr Size batch = 8 * MiB;  // 1/64 of it
+inline constexpr Size batch = 8 * MiB;  // 1/64 of the device's memory
 
-// Says yes to everything, and counts.
+// Agrees to everything, and counts the calls.
 class WillingTenant final : public lease::Tenant {
  public:
   Size cached(const LeasedBudget&) override { return cache.load(); }
@@ -85,7 +85,7 @@ class WillingTenant final : public lease::Tenant {
   LeasedBudget* held_by = nullptr;
 };
 
-// A service of which each answer is the test's.
+// A service whose every answer comes from the test.
 class FakeService {
  public:
   FakeService() {
@@ -109,7 +109,7 @@ class FakeService {
     ::setsockopt(socket_.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   }
   void hang_up() { socket_.close(); }
-  // Greets back, and says the terms of all places that were named.
+  // Returns the greeting and sends the terms of every place that the client named.
   node::Greeting greet(Size limit = unlimited) {
     const auto greeting = hear<node::Greeting>();
     held_.clear();
@@ -124,7 +124,7 @@ class FakeService {
     const auto packet = node::encode(message);
     ::send(socket_.number(), packet.data(), packet.size(), MSG_NOSIGNAL);
   }
-  // Others are passed over.
+  // Returns the next message of this kind and skips others.
   template <class Kind>
   Kind hear() {
     for (;;) {
@@ -140,7 +140,7 @@ class FakeService {
     }
   }
   void grant_next() { say(node::LeaseGrant{hear<node::LeaseAsk>().request}); }
-  // Grants every other request for a moment.
+  // Grants every other request, for the given time.
   void serve_for(int milliseconds) {
     const timeval a_moment{.tv_sec = 0, .tv_usec = 1000};
     ::setsockopt(socket_.number(), SOL_SOCKET, SO_RCVTIMEO, &a_moment, sizeof a_moment);
@@ -173,7 +173,7 @@ class FakeService {
   std::vector<node::HeldAlready> held_;
 };
 
-// Lives until the process ends, and stays reachable, so that it doesn't count as a leak.
+// Lives until the process ends, and stays reachable, so that it does not count as a leak.
 template <class T, class... Arguments>
 T& immortal(Arguments&&... arguments) {
   static auto& all = *new std::vector<std::shared_ptr<void>>;
@@ -182,7 +182,8 @@ T& immortal(Arguments&&... arguments) {
   return *made;
 }
 
-// The threads of Leases run until the process ends, as in a program; so must what they use.
+// As in a program, the threads of Leases run until the process ends; so everything they use must
+// live as long.
 struct LeasedWorld {
   explicit LeasedWorld(bool is_required = false)
       : service(immortal<FakeService>()),
@@ -200,7 +201,7 @@ struct LeasedWorld {
     other.join();
     ASSERT_TRUE(comes_true([&] { return leases.is_connected(); }));
   }
-  // While the service answers.
+  // Commits on another thread while the service answers on this one.
   bool commit(Size size, const std::function<void()>& meanwhile) {
     bool done = false;
     std::thread other{[&] { done = commit(size); }};

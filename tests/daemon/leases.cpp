@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A budget whose memory is leased, with a program and a service that do what a test says.
+// A budget whose memory is leased, with a program and a service that a test scripts.
 #include "daemon/leased_world.hpp"
 
 #include <atomic>
@@ -17,7 +17,7 @@ bool wait_for_more(LeasedBudget& budget, Size size, std::uint64_t milliseconds,
                               now + std::max(milliseconds, longest) * 1'000'000);
 }
 
-TEST(LeasedBudgets, AskForABatchAndThenNobody) {
+TEST(LeasedBudgets, LeaseABatchAndThenServeFromIt) {
   LeasedWorld world;
   world.begin();
   node::LeaseAsk ask;
@@ -32,7 +32,7 @@ TEST(LeasedBudgets, AskForABatchAndThenNobody) {
   EXPECT_EQ(world.budget.surplus(), 0u);
 }
 
-TEST(LeasedBudgets, AskForNoMoreThanTheyNeedWhereABatchIsRefused) {
+TEST(LeasedBudgets, AskForTheExactNeedIfABatchIsRefused) {
   LeasedWorld world;
   world.begin();
   EXPECT_TRUE(world.commit(2 * MiB, [&] {
@@ -62,7 +62,7 @@ TEST(LeasedBudgets, WaitForOthersOutsideTheirCallUntilTheDeadline) {
   world.begin();
   bool leased = false;
   std::thread waits{[&] { leased = wait_for_more(world.budget, 4 * MiB, 20'000); }};
-  world.service.refuse_next(node::RefusalReason::NotReturned);  // and it asks again
+  world.service.refuse_next(node::RefusalReason::NotReturned);  // and the budget asks again
   const auto ask = world.service.hear<node::LeaseAsk>();
   EXPECT_FALSE(ask.at_once);
   world.service.say(node::LeaseGrant{ask.request});
@@ -72,7 +72,7 @@ TEST(LeasedBudgets, WaitForOthersOutsideTheirCallUntilTheDeadline) {
   EXPECT_FALSE(wait_for_more(world.budget, 8 * MiB, 50));
   const auto unanswered = world.service.hear<node::LeaseAsk>();
   EXPECT_EQ(world.service.hear<node::LeaseCancel>().request, unanswered.request);
-  // A late grant is leased, and not lost.
+  // A late grant is not lost: it counts as leased.
   world.service.say(node::LeaseGrant{unanswered.request});
   EXPECT_TRUE(comes_true([&] { return world.budget.surplus() == 8 * MiB; }));
 }
@@ -99,7 +99,7 @@ TEST(LeasedBudgets, WaitLongerForOtherClientsThanForForeignProcesses) {
   EXPECT_FALSE(leased) << "and is not asked for again";
 }
 
-TEST(LeasedBudgets, AServiceThatDoesNotAnswerIsDoneWithout) {
+TEST(LeasedBudgets, ProceedWithoutAServiceThatDoesNotAnswer) {
   LeasedWorld world;
   world.begin();
   EXPECT_TRUE(world.commit(2 * MiB)) << "the driver decides";
@@ -110,7 +110,7 @@ TEST(LeasedBudgets, AServiceThatDoesNotAnswerIsDoneWithout) {
   EXPECT_FALSE(strict.commit(2 * MiB));
 }
 
-TEST(LeasedBudgets, SayWhatTheyHoldToAServiceThatComesBack) {
+TEST(LeasedBudgets, ReportTheirHoldingsToAServiceThatComesBack) {
   LeasedWorld world;
   world.begin();
   ASSERT_TRUE(world.commit(6 * MiB, [&] { world.service.grant_next(); }));
@@ -136,7 +136,7 @@ TEST(LeasedBudgets, ReturnWhatTheyHaveToSpare) {
   EXPECT_EQ(world.budget.surplus(), batch);
 }
 
-TEST(LeasedBudgets, GiveTheirCacheBackWhenAsked) {
+TEST(LeasedBudgets, ReleaseTheirCacheWhenAsked) {
   LeasedWorld world;
   world.begin();
   ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));
@@ -205,7 +205,7 @@ TEST(LeasedBudgets, AreEmptyInAPauseAndComeBackForAHeldCall) {
   EXPECT_EQ(first.bytes, 64 * MiB);
   EXPECT_FALSE(first.at_once);
   EXPECT_TRUE(world.tenant.is_paused());
-  world.service.grant_next();  // it asks again
+  world.service.grant_next();  // the budget asks again
   EXPECT_TRUE(comes_true([&] { return world.tenant.resumes == 1; }));
   EXPECT_EQ(world.budget.committed_bytes(), 64 * MiB);
 }

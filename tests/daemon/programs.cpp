@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that know nothing of it, under cuvmm and a service: what they compute is right whatever
-// happens to the service or to each other.
+// Programs that know nothing of cuvmm, under cuvmm and a service: their results are right whatever
+// happens to the service or to the other programs.
 #include <signal.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace cuvmm::test {
 namespace {
 
-// That finds the service, and may not run without.
+// Makes a program find the service and refuse to run without it.
 std::vector<std::string> required(const NodeService& service) {
   return {"VMM_NODE=require", "VMM_NODE_SOCKET=" + service.socket()};
 }
@@ -42,7 +42,7 @@ TEST_F(ProgramsOfANode, ThreeProgramsThatEachNeedMostOfACardAllFinish) {
   EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
 }
 
-TEST_F(ProgramsOfANode, NativelyOnlyOneOfThemCan) {
+TEST_F(ProgramsOfANode, NativelyOnlyOneOfThemFinishes) {
   RunningProgram first{program("a", 160, 1500), {"VMM_NODE=off"}, file("a")};
   ASSERT_TRUE(comes_true([&] { return !read_file("a").empty(); }));
   RunningProgram second{program("b", 160, 5), {"VMM_NODE=off", "VMM_WAIT=0"}, file("b")};
@@ -71,7 +71,7 @@ TEST_F(ProgramsOfANode, ProgramsRunOnWhenTheServiceIsKilledAndReportWhenItIsBack
   EXPECT_EQ(one.wait(), 0) << read_file("one");
 }
 
-TEST_F(ProgramsOfANode, WithoutTheServiceOnlyThoseRunThatDoNotRequireIt) {
+TEST_F(ProgramsOfANode, WithoutTheServiceOnlyProgramsThatDoNotRequireItRun) {
   RunningProgram any{program("any", 64, 3), automatic(*this), file("any")};
   EXPECT_EQ(any.wait(), 0) << read_file("any");
   RunningProgram strict{program("strict", 64, 3), required(*this), file("strict")};
@@ -79,7 +79,7 @@ TEST_F(ProgramsOfANode, WithoutTheServiceOnlyThoseRunThatDoNotRequireIt) {
   EXPECT_NE(read_file("strict").find("VMM_NODE=require"), std::string::npos) << read_file("strict");
 }
 
-TEST_F(ProgramsOfANode, AStoppedServiceDelaysAProgramAndNothingMore) {
+TEST_F(ProgramsOfANode, AStoppedServiceOnlyDelaysAProgram) {
   start();
   service().signal(SIGSTOP);
   RunningProgram one{program("one", 96, 10), automatic(*this), file("one")};
@@ -102,7 +102,7 @@ TEST_F(ProgramsOfANode, AStoppedProgramDoesNotKeepOthersFromTheRest) {
 TEST_F(ProgramsOfANode, AnIdleProgramGivesWayAndComesBack) {
   start();
   std::vector<std::string> idle = program("idle", 160, 3);
-  idle.back() = "4000";  // the rest between steps
+  idle.back() = "4000";  // the pause between steps
   RunningProgram sleeps{idle, required(*this), file("idle")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
   ::usleep(500'000);
@@ -131,7 +131,7 @@ TEST_F(ProgramsOfANode, ProgramsKilledAtRandomLeaveExactBooks) {
 TEST_F(ProgramsOfANode, ALimitIsWhatAProgramSeesAsItsDevice) {
   write_file("c.toml", "[[client]]\nname = \"half\"\nlimit = \"128M\"\n");
   start({"--config", file("c.toml")});
-  // It takes 75% of what it is told there is: three blocks of 32 MiB.
+  // The program takes 75% of the memory that it is told there is: three blocks of 32 MiB.
   std::vector<std::string> command = program("half", 0, 2);
   *std::find(command.begin(), command.end(), "--mib") = "--memory";
   *(std::find(command.begin(), command.end(), "--memory") + 1) = "75";
@@ -140,17 +140,17 @@ TEST_F(ProgramsOfANode, ALimitIsWhatAProgramSeesAsItsDevice) {
   EXPECT_NE(read_file("half").find("3 blocks, 96 MiB"), std::string::npos) << read_file("half");
 }
 
-// It goes on meanwhile: nothing of it is paused, and every number that it reads is right.
+// The program runs on: no part of it is paused, and every number that it reads is right.
 TEST_F(ProgramsOfANode, ColdMemoryGoesToTheHostWhileItsProgramRuns) {
   start();
   std::vector<std::string> holder = program("holder", 160, 600);
-  holder.back() = "20";  // for long enough
+  holder.back() = "20";  // long enough
   holder.insert(holder.end(), {"--cold", "128"});
   std::vector<std::string> spills = required(*this);
   spills.push_back("VMM_SPILL=host");
   RunningProgram runs{holder, spills, file("holder")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
-  ::usleep(5'000'000);  // until it is known to be cold
+  ::usleep(5'000'000);  // until the memory counts as cold
   RunningProgram other{program("other", 192, 5), required(*this), file("other")};
   EXPECT_EQ(other.wait(), 0) << read_file("other");
   EXPECT_EQ(runs.wait(), 0) << read_file("holder");
@@ -174,7 +174,7 @@ TEST_F(ProgramsOfANode, NoMoreHostMemoryIsPinnedThanTheServiceHas) {
   EXPECT_EQ(sleeps.wait(), 0) << read_file("idle");
 }
 
-// A test's program on the card, under cuvmm.
+// A test program on the card, under cuvmm.
 std::vector<std::string> test_program(const NodeService& service, const std::string& name,
                                       const std::vector<std::string>& arguments,
                                       const std::vector<std::string>& options = {}) {
@@ -196,9 +196,9 @@ TEST_F(ProgramsOfANode, AProgramThatExecutesAnotherLeavesItsLeaseAndTheOtherHasI
   EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
 }
 
-// Two jobs of two ranks on two cards, begun so that each job has one card when it asks for the
-// other. Once both ranks have their memory, a kernel of one spins until the other's runs. Where a
-// rank is stopped while the other's kernel spins for it, turns end for a while.
+// Two jobs of two ranks on two cards, started so that each job holds one card when it asks for the
+// other. Once both ranks of a job have their memory, a kernel of each spins until the other's runs.
+// If a rank is stopped while the other's kernel spins for it, turns end for a while.
 TEST_F(ProgramsOfANode, JobsWhoseRanksWaitForEachOtherTakeTurnsOnBothCards) {
   start_on(",devices=2");
   std::deque<RunningProgram> ranks;
@@ -216,8 +216,8 @@ TEST_F(ProgramsOfANode, JobsWhoseRanksWaitForEachOtherTakeTurnsOnBothCards) {
   for (RunningProgram& rank : ranks) EXPECT_EQ(rank.wait(), 0) << read_file("a") << read_file("b");
 }
 
-// The kernel of a rank whose other one is not there yet cannot be stopped: who needs its memory is
-// refused as without the service, and nobody is harmed.
+// A rank whose peer has not started yet has a kernel that cannot be stopped: a program that needs
+// its memory is refused as it would be without the service, and neither is harmed.
 TEST_F(ProgramsOfANode, WorkThatOutlastsATurnEndsTurnsAndIsLogged) {
   start_on(",devices=2");
   RunningProgram spins{
@@ -266,8 +266,9 @@ TEST_F(ProgramsOfANode, NvmlTellsAllThereIsWhereThereIsNoLimit) {
   EXPECT_NE(read_file("nvml").find("path 256 192 64\n"), std::string::npos) << read_file("nvml");
 }
 
-// How many blocks of 32 MiB a program takes that takes 75% of what it is told there is.
-TEST_F(ProgramsOfANode, HamisVariablesAreLimitsWhereNoneOfOursIsSet) {
+// How many blocks of 32 MiB a program takes when it takes 75% of the memory that it is told there
+// is.
+TEST_F(ProgramsOfANode, HamisVariablesAreLimitsUnlessOursAreSet) {
   std::vector<std::string> command = program("any", 0, 1);
   *std::find(command.begin(), command.end(), "--mib") = "--memory";
   *(std::find(command.begin(), command.end(), "--memory") + 1) = "75";

@@ -51,7 +51,7 @@ RunningProgram::~RunningProgram() {
   ::waitpid(pid_, nullptr, 0);
 }
 
-// With the programs that it started.
+// Signals the program together with the programs that it started.
 void RunningProgram::signal(int number) const {
   if (::kill(-pid_, number) != 0) ::kill(pid_, number);
 }

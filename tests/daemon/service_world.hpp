@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node's service as a process, and clients that say to it what a test wants said.
+// The node's service as a process, and clients that send it scripted messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace cuvmm::test {
 
-// A program that runs until it is waited for, or the test ends.
+// A program that runs until the test waits for it or ends.
 class RunningProgram {
  public:
   RunningProgram(const std::vector<std::string>& command, const std::vector<std::string>& more,
@@ -27,14 +27,15 @@ class RunningProgram {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
-  // As a shell has it; -1 where it takes longer than a minute and a half, and is killed.
+  // Returns the exit status as a shell gives it. A program that runs longer than a minute and a
+  // half is killed; the result is then -1.
   int wait();
 
  private:
   pid_t pid_ = -1;
 };
 
-// A folder of the test's own, a simulated card of 256 MiB, and a service on it.
+// The test's own folder, a simulated card of 256 MiB, and a service on it.
 class NodeService : public ::testing::Test {
  public:
   static constexpr Size memory = 256 * MiB;
@@ -44,11 +45,11 @@ class NodeService : public ::testing::Test {
 
   void start(const std::vector<std::string>& more = {},
              const std::vector<std::string>& before = {});
-  // The same with more of the card: ",devices=2".
+  // Starts the service on a card with further options, such as ",devices=2".
   void start_on(const std::string& more_of_the_card);
   void kill_service();
   RunningProgram& service() { return *service_; }
-  // What it ends with when it is started like this.
+  // Starts the service with these arguments and returns its exit status.
   int start_and_wait(const std::vector<std::string>& arguments, std::string* said = nullptr);
 
   std::string socket() const { return folder_ + "/d.sock"; }
@@ -63,15 +64,15 @@ class NodeService : public ::testing::Test {
  private:
   std::string folder_;
   std::string card_;
-  std::string more_;  // of the card
+  std::string more_;  // further options of the card
   std::optional<RunningProgram> service_;
 };
 
-// One connection.
+// One connection to the service.
 class RawClient {
  public:
   explicit RawClient(const std::string& socket);
-  // Greets, and uses that device from then on.
+  // Connects, greets, and then uses the service's device.
   static RawClient at(const NodeService& service, const std::string& name, Size guarantee = 0,
                       Size limit = unlimited);
 
@@ -81,8 +82,8 @@ class RawClient {
   void say(const std::vector<std::byte>& packet);
   void close() { socket_.close(); }
 
-  // The next message of that kind; others are passed over. Nothing where the connection ends or
-  // none comes within some seconds.
+  // Returns the next message of this kind and skips others; nothing if the connection ends or no
+  // such message comes in time.
   template <class Kind>
   std::optional<Kind> hear(int milliseconds = 5000) {
     while (const auto packet = next_packet(milliseconds)) {
@@ -96,15 +97,15 @@ class RawClient {
     }
     return {};
   }
-  // The service has ended the connection.
+  // Whether the service has closed the connection.
   bool is_ended(int milliseconds = 5000);
 
-  // Whether it was granted; what refuses is in refusal().
+  // Whether the lease was granted; refusal() has the reason if not.
   bool lease(Size bytes, bool at_once = true);
   const node::LeaseRefusal& refusal() const { return refusal_; }
   void give_back(Size bytes) { say(node::LeaseReturn{device_, bytes}); }
   const node::PlaceUuid& device() const { return device_; }
-  // The last that came with a packet.
+  // The last descriptor that came with a packet.
   const Fd& descriptor() const { return descriptor_; }
   void set_device(const node::PlaceUuid& device) { device_ = device; }
 
@@ -118,7 +119,7 @@ class RawClient {
   node::LeaseRefusal refusal_;
 };
 
-// What is leased of the device, as an observer is told.
+// The device's leases as an observer sees them.
 node::PlaceState look_at_device(const std::string& socket);
 node::PlaceUuid device_of(const std::string& socket);
 

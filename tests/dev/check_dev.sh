@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_dev.sh ROOT: what ./dev says to bad input, and what its set-up finds missing. Builds,
+# check_dev.sh ROOT: how ./dev answers bad input, and what its set-up reports as missing. Builds,
 # installs and downloads nothing.
 set -euo pipefail
 root=$1
@@ -18,7 +18,8 @@ expect "exit status of an unknown command" "$status" 2
 grep -q "no command 'conjure'" said || fail "an unknown command is not named"
 grep -q '^usage:' said || fail "an unknown command does not show the usage"
 
-# What the demo runs is built for it, so that it works where nothing else was built.
+# Building the demo builds everything that the demo runs, so that it works in an otherwise empty
+# build.
 for shown in demo quick; do
   built=$(sed -n "/^cmd_$shown/,/^}/p" "$root/dev")
   run=$(grep -o 'build/bin/[a-z_]*' "$root/tools/$shown.sh" | sed 's#.*/##; s#^cuvmm$#cuvmm_cli#' | sort -u)
@@ -28,7 +29,7 @@ for shown in demo quick; do
   done
 done
 
-# run_tests.sh and make show something in seconds, and then run the tests.
+# run_tests.sh and make show something within seconds, and then run the tests.
 mkdir tree
 cp "$root/run_tests.sh" "$root/Makefile" tree
 printf '#!/bin/sh\necho "$@"\n' >tree/dev
@@ -65,11 +66,11 @@ expect "what is missing" "$(missing_packages "$needs")" "lacks-it no-head no-mod
 expect "a text as JSON" "$(json_text $'a "b" \\ c\nd')" '"a \"b\" \\ c\nd"'
 expect "a machine's name" "$(CUVMM_MACHINE='Intel(R) Xeon(R) 8481C CPU @ 2.7GHz-x2' machine_here)" "intel-xeon-8481c-cpu-x2"
 
-# Neither root nor sudo: says what to run, and fails.
+# With neither root nor sudo: prints what to run, and fails.
 said=$( (become_root() { return 1; }; ensure_packages "$needs") 2>&1 ) && fail "went on without packages"
 [[ $said == *"apt-get install lacks-it no-head no-mod"* ]] || fail "does not say what to install: $said"
 
-# A stamp for these very requirements: nothing is installed again.
+# The stamp matches these requirements: nothing is installed again.
 cd "$trial"
 mkdir -p .venv/bin
 ln -s "$(type -P true)" .venv/bin/python
@@ -81,7 +82,7 @@ echo nothing==1.1 >requirements.txt
 (ensure_venv() { exit 7; }; ensure_python_packages requirements.txt) && status=0 || status=$?
 expect "exit status where requirements have changed" "$status" 7
 
-# What the tests need is there before they run.
+# The tests' requirements are installed before they run.
 cd "$root"
 mkdir "$trial/bin"
 printf '#!/bin/sh\necho ctest >>"%s/asked"\n' "$trial" >"$trial/bin/ctest"

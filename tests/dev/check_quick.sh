@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_quick.sh BUILD: what ./dev quick shows, and that it fails where what it shows does.
+# check_quick.sh BUILD: what ./dev quick shows, and that it fails if a program that it shows does.
 set -euo pipefail
 build=$(readlink -f "$1")
 root=$(dirname "$(readlink -f "$0")")/../..
@@ -23,7 +23,8 @@ else
   for graph in frag resize; do [[ -s $trial/output/graph_${graph}_test.png ]] || fail "no graph of $graph"; done
 fi
 
-# A test that succeeds natively, or fails under cuvmm; and no graphs, which takes no less than that.
+# A program that wrongly succeeds natively, or fails under cuvmm. No graphs: only a Python that does
+# not exist turns them off.
 export CUVMM_PYTHON=/nonexistent/python
 broken() {  # PROGRAM STATUS
   rm -rf "$trial/broken"

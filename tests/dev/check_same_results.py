@@ -61,7 +61,7 @@ class CombsOfBlocks(unittest.TestCase):
 
 
 class ContractSuite(unittest.TestCase):
-    # What googletest writes, as far as it is read.
+    # The part of GoogleTest's output that is read.
     SUITE = """#!/bin/sh
 for word; do case $word in --gtest_output=json:*) out=${word#*json:};; esac; done
 result=COMPLETED status=0

@@ -15,7 +15,7 @@ import train_table  # noqa: E402
 from part_support import run_part  # noqa: E402
 from train_runs import read  # noqa: E402
 
-# Tells of a run what TOLD has for the setting and for how often it has been tried.
+# Prints for a run what TOLD has for its setting and the number of tries so far.
 TRAINER = """
 import json, os, pathlib, sys
 setting, workload = sys.argv[1:]
@@ -27,7 +27,7 @@ tries.write_text("x" * (count + 1))
 print(json.loads(os.environ["TOLD"])[setting][count].replace("WORKLOAD", workload))
 """
 OUT_OF_MEMORY = "WORKLOAD LABEL cap 100 OOM after 3 iterations"
-SAID_NOTHING = ""  # it crashed
+SAID_NOTHING = ""  # the program crashed
 ROUND = "-- round"
 
 

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# A program learns its mode from VMM_MODE, as under the real one; natively it has none.
+# A program learns its mode from VMM_MODE, as under the real cuvmm; natively it is unset.
 CUVMM = """#!/bin/sh
 if [ "$1" = stats ]; then echo ' "allocations": 14,'; exit; fi
 while [ "$1" != -- ]; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_busy.sh BUILD: the example says all that it promises, natively and under cuvmm, with kernels
-# and graphs, always busy and now and then; and the tool that measures sharing on a card runs through
-# on a simulated one.
+# check_busy.sh BUILD: the example prints everything that it promises, natively and under cuvmm,
+# with kernels and graphs, under constant and occasional load; and the tool that measures sharing on
+# a card runs through on a simulated one.
 set -uo pipefail
 build=$1
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The examples that nvcc builds, on the simulated driver: what each says natively and under cuvmm.
+# The examples that nvcc builds, on the simulated driver: their output natively and under cuvmm.
 #   check_runtime_examples.sh BUILD EXAMPLE
 set -euo pipefail
 build=$1 example=$2
@@ -10,7 +10,7 @@ program=$build/bin/$example
 fail() { echo "check_runtime_examples: $*" >&2; exit 1; }
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-# MODE STATUS TEXT [OPTION...]: the example ends so, and says so.
+# MODE STATUS TEXT [OPTION...]: the example ends with this status and prints this text.
 expect() {
   local mode=$1 status=$2 text=$3 got=0
   shift 3

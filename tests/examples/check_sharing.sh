@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_sharing.sh BUILD: producer and consumer find each other, say what they do in these lines, and
-# end with one line that says what to do where they cannot.
+# check_sharing.sh BUILD: producer and consumer find each other, print exactly these lines, and end
+# with one line that names the remedy if they cannot.
 set -uo pipefail
 build=$1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-export XDG_RUNTIME_DIR=$folder   # the usual place, and nobody else's
+export XDG_RUNTIME_DIR=$folder   # the default place, private to this test
 run() { timeout 60 "$build/bin/cuvmm" run --sim --mode "$mode" -- "$build/bin/$1" "${@:2}"; }
 status=0
 wrong() { echo "wrong: $*"; status=1; }
@@ -77,12 +77,12 @@ ends_with 1 $? "$folder/errors" '^consumer: no producer is running; start'
 start_producer
 run producer >/dev/null 2>"$folder/errors"
 ends_with 1 $? "$folder/errors" '^producer: another producer is running; end it'
-# Killed, it leaves its socket behind, which hinders nobody.
+# A killed producer leaves its socket behind, which hinders nobody.
 kill_all_of "$producer"
 wait "$producer" 2>/dev/null
 both_say_what_they_do
 
-# Of two consumers one gets the buffer, and the other hears why it does not.
+# Of two consumers one gets the buffer, and the other learns why it does not.
 start_producer
 for one in first second; do
   run consumer >"$folder/$one" 2>"$folder/$one.errors" &
@@ -105,7 +105,7 @@ ends_with 1 $? "$folder/producer.errors" '^producer: the consumer found other da
 run producer --timeout 1 >/dev/null 2>"$folder/errors"
 ends_with 1 $? "$folder/errors" '^producer: no consumer came within 1 s; start'
 
-# Where there is no driver, or one whose device cannot do it.
+# Without a driver, or with one whose device lacks the feature.
 natively() { LD_LIBRARY_PATH=$1 CUVMM_DRIVER_LACKS=$2 "$build/bin/$3" >/dev/null 2>"$folder/errors"; }
 sim=$build/lib/cuvmm/sim
 for program in producer consumer; do
@@ -120,7 +120,7 @@ for program in producer consumer; do
     ends_with 1 $? "$folder/errors" "^$program: no CUDA driver here; "
   fi
 done
-# A driver that is too old for the library is not said to do what its device could.
+# If the driver is too old for the library, no message claims what its device could do.
 VMM_SIM_DRIVER=10.2 LD_LIBRARY_PATH=$sim "$build/bin/producer" --timeout 1 >"$folder/producer" 2>"$folder/errors" &&
   wrong 'a driver of CUDA 10.2 sufficed'
 ! grep -q 'VMM support: yes' "$folder/producer" || wrong 'a driver of CUDA 10.2 is said to do'

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_two_clients.sh BUILD: the example ends well, natively and under cuvmm, with a figure in each
-# line; what tools/schedule_figures.py reads of it is all there; and its trace tells each client's
-# figures and has a track for each. A profiler sees the scheduler's ranges.
+# check_two_clients.sh BUILD: the example succeeds, natively and under cuvmm, with a figure in each
+# line; it prints everything that tools/schedule_figures.py reads; and its trace has each client's
+# figures and a track for each. A profiler sees the scheduler's ranges.
 set -uo pipefail
 build=$1
 trace=$(mktemp -d)
@@ -49,7 +49,7 @@ for name in ("answers", "work"):
     assert any(f"client {name} (" in track for track in used), (name, used)
 assert len({tid for tid, name in tracks.items() if name.startswith("client ")}) >= 8, tracks
 CHECK
-# A profiler sees ranges; without one there are none.
+# A profiler sees ranges; without a profiler there are none.
 profiler=$build/tests/programs/libcuvmm_nvtx_injection.so
 if [[ -e $profiler ]]; then
   ranges=$(NVTX_INJECTION64_PATH=$profiler "$build/bin/cuvmm" run --sim -- "$build/bin/two_clients" 4 2>&1 | grep '^range ' | sort)

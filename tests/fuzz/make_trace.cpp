@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm_make_trace EVENTS FILE: a trace of any length to try the readers on. Allocations and frees
-// as a training loop has them (long-lived weights, short-lived activations of many sizes on several
-// streams), with the launches and copies between them; the same each time.
+// cuvmm_make_trace EVENTS FILE: writes a trace of any length to test the readers with: allocations
+// and frees like those of a training loop (long-lived weights, short-lived activations of many
+// sizes on several streams), and the launches and copies between them. The output is deterministic.
 #include <algorithm>
 #include <array>
 #include <cstdio>

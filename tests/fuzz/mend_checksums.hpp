@@ -11,8 +11,8 @@
 
 namespace cuvmm::test {
 
-// Seals every block of a changed trace again, as far as the sizes in it are true, so that what was
-// changed is believed and read on.
+// Recomputes the checksum of every block of a changed trace, as long as the sizes in it are valid,
+// so that the reader accepts the change and reads on.
 inline void mend_checksums(std::span<std::uint8_t> bytes) {
   using namespace trace_format;
   if (bytes.size() < sizeof(FileHeader)) return;

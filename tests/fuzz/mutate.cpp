@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mutate SECONDS SEED TRACE...: changes the traces at random, mends their checksums half of the
-// time so that the changes are believed, and hands them to the target. What libFuzzer does better,
-// where there is none.
+// time so that the changes are accepted, and passes them to the target. A fallback for libFuzzer,
+// which does it better.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -37,14 +37,14 @@ Bytes changed(const Bytes& whole, std::mt19937_64& random) {
       case 1:
         bytes[at] ^= static_cast<std::uint8_t>(1U << random() % 8);
         break;
-      case 2:  // a number as large as it can be
+      case 2:  // the largest number possible
         std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at),
                     std::min<std::size_t>(8, bytes.size() - at), std::uint8_t{0xFF});
         break;
       case 3:
         bytes.resize(at);
         break;
-      default:  // a part of it twice
+      default:  // duplicates a part of the trace
         const std::size_t size = std::min<std::size_t>(64 * (1 + random() % 40), bytes.size() - at);
         const Bytes part(bytes.begin() + static_cast<std::ptrdiff_t>(at),
                          bytes.begin() + static_cast<std::ptrdiff_t>(at + size));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The readers of messages between the node service and its clients and observers, for libFuzzer.
-// What is read is written and read again: both have to be the same. ./dev fuzz runs it; the tests
-// of the node run it on changes of its corpus (tests/fuzz/node_message).
+// The parsers of messages between the node service and its clients and observers, for libFuzzer. A
+// parsed message is written and parsed again: both must be the same. ./dev fuzz runs it; the node
+// tests run it on mutations of its corpus (tests/fuzz/node_message).
 #include <cstdlib>
 
 #include "node/observer_message.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of PyTorch's memory snapshots, for libFuzzer. What is read holds what it says: blocks
-// are freed once, and the peaks are sums of what is live. ./dev fuzz runs it; the unit tests run it
-// on changes of its corpus (tests/fuzz/pickle).
+// The reader of PyTorch's memory snapshots, for libFuzzer. A snapshot that is read must be
+// consistent: blocks are freed once, and the peaks are sums of what is live. ./dev fuzz runs it;
+// the unit tests run it on mutations of its corpus (tests/fuzz/pickle).
 #include <cstdlib>
 #include <string_view>
 #include <vector>

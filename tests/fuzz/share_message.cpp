@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of messages from other processes, for libFuzzer: the first byte is how many
-// descriptors came with the packet, the rest is the packet. ./dev fuzz runs it; the tests of
-// sharing read its corpus (tests/fuzz/share_message) and changes of it.
+// The parser of messages from other processes, for libFuzzer: the first byte is the number of
+// descriptors that came with the packet, the rest is the packet. ./dev fuzz runs it; the sharing
+// tests read its corpus (tests/fuzz/share_message) and mutations of it.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a trace, through all that reads traces: no crash, no hang, bounded memory. By
-// libFuzzer where the compiler has it (clang), else by a driver of our own that changes the traces
-// it is given (mutate.cpp).
+// Arbitrary bytes as a trace, through everything that reads traces: no crash, no hang, bounded
+// memory. Driven by libFuzzer if the compiler has it (clang), else by cuvmm's own driver, which
+// changes the traces that it is given (mutate.cpp).
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   cuvmm::view::MemoryWalk walk{nobody};
   std::uint64_t before = 0;
   while (const cuvmm::TraceRecord* record = trace->next()) {
-    if (record->time < before) __builtin_trap();  // records come in the order of time
+    if (record->time < before) __builtin_trap();  // records come in order of time
     before = record->time;
     walk.add(*record);
   }
@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
 #ifdef CUVMM_FUZZ
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* bytes, std::size_t size, std::size_t most);
 
-// Else nearly every change ends at the first checksum.
+// Otherwise nearly every change ends at the first checksum.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* bytes, std::size_t size,
                                                std::size_t most, unsigned seed) {
   const std::size_t changed = LLVMFuzzerMutate(bytes, size, most);

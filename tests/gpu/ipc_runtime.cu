@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one process in another by the runtime's IPC calls, as programs have them:
+// Memory of one process in another through the runtime's IPC calls, as programs use them:
 //
 //   ipc_runtime            starts itself again as the other process
 #include <cuda_runtime.h>
@@ -70,7 +70,7 @@ int main(int words, char** word) {
   int to[2];
   int from[2];
   if (::pipe(to) != 0 || ::pipe(from) != 0) return 1;
-  const pid_t child = ::fork();  // before anything of CUDA's is there
+  const pid_t child = ::fork();  // before CUDA is initialized
   if (child == 0) {
     char in[16];
     char out[16];

@@ -35,7 +35,7 @@ def tensors():
     for size in SIZES:
         tensor = torch.arange(size, device="cuda:0")
         kept = torch.full((4096,), 7, device="cuda:0")
-        queue.put((tensor, kept[1024:2048]))  # a part of an allocation too
+        queue.put((tensor, kept[1024:2048]))  # also a part of an allocation
         answer = answers.get(timeout=TIMEOUT)
         if answer != (size, True, True):
             sys.exit(f"the other process says {answer} of {size} integers")
@@ -67,7 +67,7 @@ def call(name, *arguments):
 
 
 def add_one_by_handle(handles, answers):
-    torch.zeros(1, device="cuda:0")  # the context
+    torch.zeros(1, device="cuda:0")  # creates the context
     for size in SIZES:
         handle = IpcHandle.from_buffer_copy(handles.get(timeout=TIMEOUT))
         address = ctypes.c_uint64()

@@ -21,7 +21,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROUNDS = 3
-GOAL = 0.01  # of a step, under monitor
+GOAL = 0.01  # of a step's time, under monitor
 LONGEST_RUN = 150  # seconds
 
 
@@ -30,7 +30,7 @@ def allocator(words):
     return {"PYTORCH_CUDA_ALLOC_CONF": words, "PYTORCH_ALLOC_CONF": words}
 
 
-# What runs in one process, since starting one takes longer than its steps.
+# Workloads that run in one process, since starting a process takes longer than their steps.
 GROUPS = {
     "driver": {"workloads": ["driver"]},
     "torch": {"workloads": ["pytorch", "triton_kernels", "transformers_step"]},
@@ -40,7 +40,7 @@ GROUPS = {
     },
     "cupy": {"workloads": ["cupy_arrays"]},
     "jax": {"workloads": ["jax_step"]},
-    # What else programs do with a card: asked for by name, since it takes its time.
+    # Further uses of a card: run only when named, since they take long.
     "torch_more": {
         "workloads": [
             "torch_graphs",
@@ -76,8 +76,8 @@ MODES = ("native", "monitor", "vmm")
 
 @dataclasses.dataclass
 class Run:
-    outcomes: list  # a dictionary for each workload that came to an end
-    failure: str = ""  # empty where all went well
+    outcomes: list  # a dictionary for each workload that finished
+    failure: str = ""  # empty if all went well
     allocations: int = 0  # in the trace, under monitor
     lost: int = 0
 
@@ -106,7 +106,7 @@ def run_once(mode, group, options, folder):
     environment = {
         **os.environ,
         **GROUPS[group].get("variables", {}),
-        # What is compiled is kept between the runs, and only between these.
+        # Compiled code is kept between these runs, and only these.
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "CUPY_CACHE_DIR": str(folder / "cupy"),
         "JAX_COMPILATION_CACHE_DIR": str(folder / "jax"),

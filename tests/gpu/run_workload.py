@@ -15,7 +15,7 @@ def outcome_of(name):
         result = importlib.import_module(f"workloads.{name}").run()
     except ImportError as error:
         return {"workload": name, "missing": str(error)}
-    except Exception as error:  # the next workload may do better
+    except Exception as error:  # the next workload may succeed
         traceback.print_exc()
         return {"workload": name, "error": f"{type(error).__name__}: {error}"[:400]}
     return {

@@ -73,7 +73,7 @@ def main():
     set_policy(library, POLICIES["off"])
     figures = {}
     for name in POLICIES:
-        # A round of all lengths, each by its median.
+        # One round of all lengths, each by its median.
         figures[f"torch_{name}_ms"] = round(sum(statistics.median(t) for t in times[name].values()), 4)
     for name in POLICIES:
         if name == "off":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subsystems with something pending hear of every call that could notice, before the driver sees
-// it. One test a row of driver_api.def, so that a new row is held to it from its first day.
+// Subsystems with pending state are notified of every call that could observe it, before the driver
+// sees the call. One test per row of driver_api.def, so that new rows are covered from the start.
 #include <gtest/gtest.h>
 
 #include "hook/driver_behind.hpp"
@@ -56,14 +56,14 @@ TEST_P(RowWithAnEffect, IsAnnouncedBeforeTheDriverSeesIt) {
   expect_announced_before_the_driver_sees_it(GetParam(), Flavour::PerThread);
 }
 
-TEST_P(RowWithAnEffect, LeavesANoteWhereItSubmits) {
+TEST_P(RowWithAnEffect, LeavesANoteIfItSubmits) {
   SubmissionEpoch& note = engine_over_silent_driver().submission_epoch();
   note.take();
   call_with_zeros(GetParam(), door_of(GetParam(), Flavour::Legacy));
   EXPECT_EQ(note.is_left(), has(info(GetParam()).effect, Effect::Submits));
 }
 
-TEST_P(RowWithAnEffect, IsToldToThoseAloneWhoWaitForIt) {
+TEST_P(RowWithAnEffect, IsAnnouncedOnlyToSubsystemsThatWait) {
   const auto others = static_cast<Effect>(static_cast<std::uint8_t>(every_effect) &
                                           ~static_cast<std::uint8_t>(info(GetParam()).effect));
   const Listener listener{others};
@@ -87,8 +87,8 @@ TEST_P(NeutralRow, DisturbsNobodyAndLeavesNoNote) {
 
 INSTANTIATE_TEST_SUITE_P(All, NeutralRow, ::testing::ValuesIn(rows(true)), name_of);
 
-// The tests above would see it if a call were forwarded unannounced.
-TEST(Announcement, IsMissedWhereACallIsMadeInside) {
+// Shows that the tests above would notice a call that is forwarded unannounced.
+TEST(Announcement, IsMissingForACallMadeInsideAnother) {
   engine_over_silent_driver();
   take_reached();
   const Listener listener;
@@ -100,7 +100,7 @@ TEST(Announcement, IsMissedWhereACallIsMadeInside) {
                                   seen.front().announced));
 }
 
-TEST(Guard, LetsWhatTheDriverCallsItselfPassStraightThrough) {
+TEST(Guard, ForwardsTheDriversOwnCallsDirectly) {
   engine_over_silent_driver().submission_epoch().take();
   take_reached();
   const Listener listener;

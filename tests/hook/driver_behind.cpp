@@ -66,7 +66,7 @@ const std::map<std::string, void*>& functions_of_driver() {
   return functions;
 }
 
-// By the newest signature of a name, as far as these tests ask.
+// Returns the newest signature of a name, as far as these tests need it.
 CUresult answer_proc_address(const char* name, void** function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult*) {
   const bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;

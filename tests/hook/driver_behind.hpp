@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind the doors in these tests: a driver that does nothing, refuses everything and
-// notes what reached it. Every row of driver_api.def has a function of its own there.
+// The driver behind the doors in these tests: it does nothing, refuses everything, and records the
+// calls that reach it. Every row of driver_api.def has its own function there.
 #pragma once
 
 #include <vector>
@@ -12,10 +12,10 @@ namespace cuvmm::test {
 struct Reached {
   Call call;
   hook::Flavour flavour;
-  std::size_t announced;  // how many calls the listener had heard of by then
+  std::size_t announced;  // how many calls the listener had been notified of by then
 };
 
-// Hears of every call that is announced, as somebody would who has something pending.
+// Is notified of every announced call, like a subsystem with pending state.
 class Listener final : public Watcher {
  public:
   explicit Listener(Effect effects = every_effect);
@@ -31,20 +31,20 @@ class Listener final : public Watcher {
   std::vector<CallSite> heard_;
 };
 
-// The engine over that driver; the first use starts it.
+// The engine over the silent driver; the first use starts it.
 Engine& engine_over_silent_driver();
 
-// What reached the driver since the last time that somebody asked.
+// The calls that have reached the driver since the last take_reached().
 std::vector<Reached> take_reached();
 
-// What cuGetProcAddress of that driver finds for a name, beside the rows; and what it answers.
+// Adds a name to what the driver's cuGetProcAddress finds beside the rows.
 void let_driver_have(const char* name, void* function);
 
-// What that driver does, once, when this row's function is called: as a driver that calls itself by
-// its exported symbols.
+// Makes the driver run `action` once, when this row's function is called: like a driver that calls
+// itself through its exported symbols.
 void let_driver_do(Call call, void (*action)());
 
-// Calls a row's function at this address, with nothing but zeros.
+// Calls a row's function at this address, with every argument zero.
 CUresult call_with_zeros(Call call, void* function);
 
 }  // namespace cuvmm::test

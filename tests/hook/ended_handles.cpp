@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver may hand out again what a call ends before that call returns, so by then nothing may
-// be known of it any more.
+// Before a destroying call returns, the driver may already reuse the handle. So cuvmm must have
+// forgotten the handle by then.
 #include <gtest/gtest.h>
 
 #include "hook/driver_behind.hpp"
@@ -22,11 +22,11 @@ std::string symbol_of(const testing::TestParamInfo<Call>& row) {
 
 class EndedEvent : public testing::TestWithParam<Call> {};
 
-TEST_P(EndedEvent, IsForgottenBeforeAnotherMayHaveItsHandle) {
+TEST_P(EndedEvent, IsForgottenBeforeItsHandleIsReused) {
   scheduler().event_began(event, context);
   let_driver_do(GetParam(), [] {
     EXPECT_EQ(scheduler().context_of(event), nullptr);
-    scheduler().event_began(event, of_the_next);  // another thread makes one meanwhile
+    scheduler().event_began(event, of_the_next);  // meanwhile another thread creates one
   });
   void* const door = hook::all_doors()[static_cast<std::size_t>(GetParam())].legacy;
   reinterpret_cast<CUresult (*)(CUevent)>(door)(event);

@@ -10,7 +10,7 @@
 namespace cuvmm::test {
 namespace {
 
-TEST(Forked, ADeferredReleaseIsTheParentsAlone) {
+TEST(Forked, OnlyTheParentKeepsADeferredRelease) {
   engine_over_silent_driver();
   static bool is_refused = true;
   release_or_defer(Deferred::Handle, [] { return is_refused ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call that has an effect leaves a record, also one that the driver refuses.
+// Every call that has an effect leaves a record, even if the driver refuses it.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -21,7 +21,7 @@ std::string trace_of_this_test() {
   return (folder / ::testing::UnitTest::GetInstance()->current_test_info()->name()).string();
 }
 
-// Runs `work` while a trace is taken; its records in the order of time.
+// Runs `work` while a trace is taken; returns its records in order of time.
 template <class Work>
 std::vector<TraceRecord> records_of(Work&& work) {
   engine_over_silent_driver();
@@ -47,7 +47,7 @@ void call_every_row(Flavour flavour) {
   }
 }
 
-TEST(EveryRow, LeavesOneRecordWhereItHasAnEffect) {
+TEST(EveryRow, LeavesOneRecordIfItHasAnEffect) {
   std::map<std::uint16_t, int> left;
   for (const TraceRecord& record : records_of([] { call_every_row(Flavour::Legacy); })) {
     if (record.call != no_call) ++left[record.call];
@@ -58,16 +58,16 @@ TEST(EveryRow, LeavesOneRecordWhereItHasAnEffect) {
   }
 }
 
-TEST(EveryRow, SaysWhatTheDriverAnswered) {
+TEST(EveryRow, RecordsTheDriversAnswer) {
   for (const TraceRecord& record : records_of([] { call_every_row(Flavour::Legacy); })) {
     if (record.call == no_call || record.call == static_cast<std::uint16_t>(Call::cuMemFree_v2)) {
-      continue;  // the free of nothing is granted without asking the driver
+      continue;  // the free of a null pointer succeeds without asking the driver
     }
     EXPECT_NE(record.result, CUDA_SUCCESS) << all_calls()[record.call].symbol;
   }
 }
 
-TEST(EveryRow, SaysThatItIsThePerThreadForm) {
+TEST(EveryRow, RecordsThePerThreadForm) {
   for (const TraceRecord& record : records_of([] { call_every_row(Flavour::PerThread); })) {
     if (record.call == no_call) continue;
     EXPECT_TRUE((record.flags & trace_flag::per_thread) != 0) << all_calls()[record.call].symbol;
@@ -75,7 +75,7 @@ TEST(EveryRow, SaysThatItIsThePerThreadForm) {
   }
 }
 
-TEST(EveryRow, LeavesNothingWhereNobodyListens) {
+TEST(EveryRow, LeavesNoRecordWithoutATrace) {
   const auto records = records_of([] {});
   call_every_row(Flavour::Legacy);
   EXPECT_TRUE(records.empty());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that a newer driver has and our lists lack.
+// Functions that a newer driver has and cuvmm's lists lack.
 #include "hook/unlisted.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ void* ask_door(const char* name, int version) {
   return found;
 }
 
-// More arguments than registers carry, of both kinds.
+// More arguments than fit in registers, both integers and floating point.
 struct Given {
   long words[8];
   double numbers[10];
@@ -42,7 +42,7 @@ CUresult newer_copy() {
   return CUDA_SUCCESS;
 }
 
-TEST(UnlistedFunction, KeepsSightUntilItIsCalled) {
+TEST(UnlistedFunction, KeepsHookCoverageFullUntilItIsCalled) {
   engine_over_silent_driver();
   let_driver_have("cuMemTeleportAsync", reinterpret_cast<void*>(&take_many));
   ASSERT_TRUE(hook_coverage().is_whole());
@@ -69,7 +69,7 @@ TEST(UnlistedFunction, KeepsSightUntilItIsCalled) {
   EXPECT_EQ(listener.heard().front().effect, every_effect);
 }
 
-TEST(UnlistedFunction, IsHandedOutAsTheSameEntryEachTime) {
+TEST(UnlistedFunction, HasTheSameEntryEachTime) {
   engine_over_silent_driver();
   let_driver_have("cuMemFoldAsync", reinterpret_cast<void*>(&newer_copy));
   void* first = ask_door("cuMemFoldAsync", 14000);
@@ -77,8 +77,8 @@ TEST(UnlistedFunction, IsHandedOutAsTheSameEntryEachTime) {
   EXPECT_EQ(reinterpret_cast<decltype(&newer_copy)>(first)(), CUDA_SUCCESS);
 }
 
-// The name is known, the signature is not: never taken for the one that we know.
-TEST(UnlistedFunction, MayHaveANameThatIsListed) {
+// The name is known but not the signature: it must not be taken for the known one.
+TEST(UnlistedFunction, MayHaveAListedName) {
   engine_over_silent_driver();
   static const auto newer = [](int) { return CUDA_ERROR_ALREADY_MAPPED; };
   CUresult (*const function)(int) = newer;
@@ -89,7 +89,7 @@ TEST(UnlistedFunction, MayHaveANameThatIsListed) {
   EXPECT_EQ(reinterpret_cast<CUresult (*)(int)>(entry)(0), CUDA_ERROR_ALREADY_MAPPED);
 }
 
-TEST(UnlistedFunction, IsNotOneThatIsKnownToChangeNothing) {
+TEST(UnlistedFunction, DoesNotIncludeCallsKnownToBeHarmless) {
   engine_over_silent_driver();
   void* real = reinterpret_cast<void*>(&newer_copy);
   const std::uint32_t before = hook_coverage().unlisted();

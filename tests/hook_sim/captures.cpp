@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A capture is over when its stream or its context is, though nobody has said so; from then on
-// memory is served as before.
+// A capture is over once its stream or its context has ended, even if the program never ended the
+// capture; from then on memory is served as before.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -143,7 +143,7 @@ TEST_F(CaptureThatNobodyEnds, LivesOnWhenAnotherStreamOrContextEnds) {
   EXPECT_DONE(destroy(stream));
 }
 
-TEST_F(CaptureThatNobodyEnds, LivesOnWhenAStreamEndsThatHasJoinedIt) {
+TEST_F(CaptureThatNobodyEnds, OutlivesAStreamThatHasJoinedIt) {
   const CUstream stream = given_captured();
   const CUstream joined = given_stream();
   CUevent fork = nullptr;
@@ -169,7 +169,7 @@ TEST_F(CaptureThatNobodyEnds, IsCountedOnceHoweverOftenItIsBegunAndEnded) {
   EXPECT_DONE(destroy(stream));
 }
 
-TEST_F(CaptureThatNobodyEnds, LeavesOthersLive) {
+TEST_F(CaptureThatNobodyEnds, LeavesOtherCapturesLive) {
   const CUstream one = given_captured();
   const CUstream other = given_captured();
   EXPECT_DONE(destroy(one));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread is answered whose current context has ended.
+// Answers to a thread whose current context has ended.
 #include <gtest/gtest.h>
 
 #include "hook_sim/doors.hpp"
@@ -29,7 +29,7 @@ TEST(InADeadContext, PoolMemoryIsNotFreedAndStaysUsed) {
   CUdeviceptr memory = 0;
   ASSERT_DONE(through_door<Call::cuMemAllocAsync>(&memory, std::size_t{2 * MiB},
                                                   CUstream{CU_STREAM_LEGACY}));
-  // The context stays this thread's current one.
+  // The context stays current on this thread.
   ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
   EXPECT_EQ(through_door<Call::cuMemFree_v2>(memory), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   EXPECT_EQ(used_in(pool), before + 2 * MiB);

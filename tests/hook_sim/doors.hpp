@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The doors over the simulated driver, as a program gets them by its lookups.
+// The doors over the simulated driver, as a program's lookups find them.
 #pragma once
 
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 
 namespace cuvmm::test {
 
-// Opens the simulated driver and lets the engine find it.
+// Opens the simulated driver so that the engine finds it.
 inline void* open_driver() {
   static void* library = [] {
     void* opened = dlopen(CUVMM_SIM_DRIVER, RTLD_NOW | RTLD_GLOBAL);
@@ -18,7 +18,7 @@ inline void* open_driver() {
   return library;
 }
 
-// As dlsym answers under us.
+// Answers as dlsym does under cuvmm.
 inline void* look_up(const char* symbol) {
   void* library = open_driver();
   void* door = hook::door_for_symbol(library, symbol, &dlsym);

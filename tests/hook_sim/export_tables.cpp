@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private tables of the driver's: which of them ends full hook coverage, and what is different
-// then.
+// The driver's private tables: which of them end full hook coverage, and what changes then.
 #include "hook/export_tables.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ CUuuid named(const char (&bytes)[17]) {
   return id;
 }
 
-// The simulated driver has one table, which is in no list of ours.
+// The simulated driver's only table, which cuvmm does not list.
 constexpr char of_the_simulation[] = "cuvmm simulation";
 
 CUresult ask_for_table(const CUuuid& id) {
@@ -31,7 +30,7 @@ CUresult ask_for_table(const CUuuid& id) {
   return through_door<Call::cuGetExportTable>(&table, &id);
 }
 
-TEST(ExportTables, AreKnownByTheirNumbers) {
+TEST(ExportTables, AreIdentifiedByUuid) {
   EXPECT_TRUE(hook::is_known_export_table(
       named("\x6B\xD5\xFB\x6C\x5B\xF4\xE7\x4A\x89\x87\xD9\x39\x12\xFD\x9D\xF9")));
   EXPECT_TRUE(hook::is_known_export_table(
@@ -41,20 +40,20 @@ TEST(ExportTables, AreKnownByTheirNumbers) {
                "6375766D-6D20-7369-6D75-6C6174696F6E");
 }
 
-TEST(ExportTables, ThatTheDriverLacksChangeNothing) {
+TEST(ExportTables, MissingInTheDriverChangeNothing) {
   open_driver();
   EXPECT_EQ(ask_for_table(named("nobody knows me!")), CUDA_ERROR_NOT_FOUND);
   EXPECT_TRUE(Engine::get()->sees_everything());
 }
 
-// Work comes by no door.
+// Submits work that no door sees.
 void hold_unseen(CUstream stream, CUdeviceptr word) {
   using Wait = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
   const auto wait = reinterpret_cast<Wait>(dlsym(open_driver(), "cuStreamWaitValue32_v2"));
   EXPECT_DONE(wait(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ));
 }
 
-// In a process of its own, since coverage never comes back.
+// Runs in its own process, since coverage never comes back.
 [[noreturn]] void use_an_unknown_table() {
   open_driver();
   CUcontext context = nullptr;
@@ -94,7 +93,7 @@ void hold_unseen(CUstream stream, CUdeviceptr word) {
   std::_Exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
-TEST(ExportTablesDeathTest, AnUnknownOneEndsSightAndIsNamed) {
+TEST(ExportTablesDeathTest, AnUnknownOneEndsHookCoverageAndIsNamed) {
   open_driver();
   const bool is_served = Engine::get()->serving() != nullptr;
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -102,8 +101,8 @@ TEST(ExportTablesDeathTest, AnUnknownOneEndsSightAndIsNamed) {
               is_served ? "6375766D-6D20-7369-6D75-6C6174696F6E" : "");
 }
 
-// By the third door.
-TEST(ExportTablesDeathTest, AnUnknownOneEndsSightHoweverItIsAskedFor) {
+// Through the third door.
+TEST(ExportTablesDeathTest, AnUnknownOneEndsHookCoverageThroughAnyDoor) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto ask = [] {
     void* found = nullptr;

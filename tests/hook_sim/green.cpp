@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is allocated in a green context is its device's primary context's, and outlives it.
+// Memory allocated in a green context belongs to its device's primary context, and outlives the
+// green context.
 #include <gtest/gtest.h>
 
 #include "hook_sim/doors.hpp"
@@ -35,7 +36,7 @@ class GreenContext : public ::testing::Test {
   CUcontext context_ = nullptr;
 };
 
-TEST_F(GreenContext, HasMemoryOfTheDriversOwn) {
+TEST_F(GreenContext, HasMemoryThatTheDriverServes) {
   ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
   EXPECT_FALSE(memory().find(given()));
   ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(primary_));

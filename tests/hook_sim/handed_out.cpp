@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that others are to reach by its place stays there.
+// Memory stays where it is once others reach it by its physical location.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ TEST_F(BoundToAMulticastObject, IsEveryBlockOfTheRange) {
   EXPECT_EQ(bound(), (std::vector<bool>{true, true, false}));
 }
 
-TEST_F(BoundToAMulticastObject, IsNothingWhereTheDriverRefuses) {
+TEST_F(BoundToAMulticastObject, IsNothingIfTheDriverRefuses) {
   EXPECT_NE(bind(blocks_[0], 0), CUDA_SUCCESS);
   EXPECT_EQ(bound(), (std::vector<bool>{false, false, false}));
 }

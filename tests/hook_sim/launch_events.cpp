@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events that a launch records by its attributes prove nothing of the work before it.
+// Events that a launch records through its attributes prove nothing about earlier work.
 #include <gtest/gtest.h>
 
 #include "hook_sim/doors.hpp"
@@ -20,7 +20,7 @@ class EventOfALaunch : public ::testing::Test {
     if (Engine::get()->serving() == nullptr) GTEST_SKIP() << "nothing is served";
     ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream_, unsigned{CU_STREAM_NON_BLOCKING}));
     ASSERT_DONE(through_door<Call::cuEventCreate>(&event_, unsigned{CU_EVENT_DISABLE_TIMING}));
-    // Of an event that was recorded behind a free it is known that the free comes before it.
+    // Recording the event behind a free makes it proof that the free comes before it.
     CUdeviceptr freed = 0;
     ASSERT_DONE(through_door<Call::cuMemAllocAsync>(&freed, std::size_t{4096}, stream_));
     ASSERT_DONE(through_door<Call::cuMemFreeAsync>(freed, stream_));
@@ -35,7 +35,7 @@ class EventOfALaunch : public ::testing::Test {
   static StreamClock& clock() { return Engine::get()->serving()->clock; }
   bool is_proof() const { return !clock().events().last_record(event_).place.empty(); }
 
-  // A stand-in takes every launch.
+  // A stand-in accepts every launch.
   CUresult launch(CUlaunchAttribute* attributes, unsigned count) {
     CUlaunchConfig config{};
     config.gridDimX = config.gridDimY = config.gridDimZ = 1;
@@ -79,8 +79,8 @@ TEST_F(EventOfALaunch, IsProofAgainOnceItIsRecordedAsUsual) {
   EXPECT_TRUE(is_proof());
 }
 
-// The graph records it whenever it runs.
-TEST_F(EventOfALaunch, IsNoProofAgainWhereTheLaunchWasCaptured) {
+// The graph records the event whenever it runs.
+TEST_F(EventOfALaunch, IsNoProofAgainOnceTheLaunchIsCaptured) {
   CUgraph graph = nullptr;
   CUlaunchAttribute attribute{};
   attribute.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies on the legacy stream that name another context's memory: what the driver is asked for
-// then, and what the program is answered where the driver refuses it.
+// Copies on the legacy stream that name another context's memory: which driver calls they make, and
+// what the program gets if the driver refuses them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -38,7 +38,7 @@ class JoinedLegacyStreams : public ::testing::Test {
     others_ = given_memory();
     ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
     own_ = given_memory();
-    EXPECT_EQ(copy(others_), CUDA_SUCCESS);  // what the engine keeps, it has from now on
+    EXPECT_EQ(copy(others_), CUDA_SUCCESS);  // creates what the engine keeps from the first copy on
   }
   void TearDown() override {
     fail("");
@@ -66,7 +66,7 @@ class JoinedLegacyStreams : public ::testing::Test {
   std::uint32_t word_ = 0;
 };
 
-TEST_F(JoinedLegacyStreams, ACopyOfOwnMemoryAsksForNothing) {
+TEST_F(JoinedLegacyStreams, ACopyWithinItsOwnContextMakesNoExtraCalls) {
   const std::uint64_t before = calls_of("cuEventRecord");
   EXPECT_DONE(copy(own_));
   EXPECT_EQ(calls_of("cuEventRecord"), before);
@@ -74,7 +74,7 @@ TEST_F(JoinedLegacyStreams, ACopyOfOwnMemoryAsksForNothing) {
   EXPECT_EQ(calls_of("cuEventRecord"), before + 2);
 }
 
-TEST_F(JoinedLegacyStreams, AStepThatTheDriverRefusesIsAnsweredAndLeavesNothing) {
+TEST_F(JoinedLegacyStreams, ARefusedStepIsReportedAndLeavesNothingBehind) {
   for (const char* step : {"cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"}) {
     for (const int time : {1, 2}) {
       const std::uint64_t before = left();

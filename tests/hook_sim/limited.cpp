@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Under VMM_LIMIT memory counts that is the driver's to give because a capture is live.
+// Memory that a live capture leaves to the driver counts against VMM_LIMIT.
 #include <gtest/gtest.h>
 
 #include "hook_sim/doors.hpp"
@@ -10,7 +10,7 @@ namespace {
 #define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
 #define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
 
-constexpr Size limit = 64 * MiB;  // as tests/CMakeLists.txt has it
+constexpr Size limit = 64 * MiB;  // as in tests/CMakeLists.txt
 constexpr Size half = limit / 2;
 
 class LimitedBesideACapture : public ::testing::Test {
@@ -89,8 +89,8 @@ TEST_F(LimitedBesideACapture, PitchedAndManagedMemoryCount) {
   free(managed);
 }
 
-// What a captured stream is given is its graph's.
-TEST_F(LimitedBesideACapture, APoolsMemoryCountsWhereItsStreamIsNotCaptured) {
+// Memory allocated on a captured stream belongs to its graph.
+TEST_F(LimitedBesideACapture, PoolMemoryCountsUnlessItsStreamIsCaptured) {
   const CUmemPoolProps shareable{.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                  .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};

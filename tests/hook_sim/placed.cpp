@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With VMM_SPILL memory that calls name moves to the device, and memory that no call has named for
-// long moves out.
+// With VMM_SPILL, memory that calls name moves to the device, and memory that no call has named for
+// a long time moves out.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -16,7 +16,7 @@
 namespace cuvmm::test {
 namespace {
 
-// A quarter of the device stays free to work with.
+// Leaves a quarter of the device free to work with.
 constexpr Size block = 192 * MiB;
 
 class PlacedByUse : public ::testing::Test {
@@ -55,7 +55,7 @@ class PlacedByUse : public ::testing::Test {
     }
   }
 
-  // Two blocks, of which one lies far; that one is used, and changes places with the other.
+  // Of two blocks one lies far. Uses that one, and expects the two to change places.
   void expect_to_come_in(const std::function<void(CUdeviceptr)>& use) {
     const CUdeviceptr first = given(1);
     const CUdeviceptr second = given(2);
@@ -66,7 +66,7 @@ class PlacedByUse : public ::testing::Test {
     ASSERT_LT(before, block / 2);
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{60};
     while (bytes_near(hot) <= before && std::chrono::steady_clock::now() < until) {
-      for (int times = 0; times < 16; ++times) use(hot);  // of all of it the first address
+      for (int times = 0; times < 16; ++times) use(hot);  // each use names only its first address
       std::this_thread::sleep_for(std::chrono::milliseconds{20});
     }
     EXPECT_GT(bytes_near(hot), before);
@@ -90,14 +90,14 @@ TEST_F(PlacedByUse, QueriesAnswerDeviceMemory) {
   }
 }
 
-TEST_F(PlacedByUse, WhatCopiesName) {
+TEST_F(PlacedByUse, MemoryNamedByCopiesMovesIn) {
   expect_to_come_in([](CUdeviceptr address) {
     std::uint32_t word = 0;
     EXPECT_EQ(through_door<Call::cuMemcpyDtoH_v2>(&word, address + 8, sizeof word), CUDA_SUCCESS);
   });
 }
 
-TEST_F(PlacedByUse, WhatKernelsAreGiven) {
+TEST_F(PlacedByUse, MemoryNamedByKernelsMovesIn) {
   const CUfunction kernel = kernels_->add_one;
   expect_to_come_in([&](CUdeviceptr address) {
     std::uint32_t none = 0;
@@ -109,7 +109,7 @@ TEST_F(PlacedByUse, WhatKernelsAreGiven) {
   });
 }
 
-TEST_F(PlacedByUse, WhatKernelsAreGivenInOnePiece) {
+TEST_F(PlacedByUse, MemoryNamedInPackedParametersMovesIn) {
   const CUfunction kernel = kernels_->add_one;
   expect_to_come_in([&](CUdeviceptr address) {
     struct {

@@ -67,7 +67,7 @@ void* find_symbol(void* library, const char* symbol) {
   return function != nullptr ? function : dlsym(library, symbol);
 }
 
-// Before the engine is made, at the first call of any test.
+// Installed before any test's first call creates the engine.
 [[maybe_unused]] const bool is_in_place = [] {
   driver_source().doors.symbol = &find_symbol;
   return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS on memory that we serve: which copies and sets wait, and for
+// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS on memory that cuvmm serves: which copies and sets wait, and for
 // what.
 #include <gtest/gtest.h>
 
@@ -69,14 +69,14 @@ class SyncMemops : public ::testing::Test {
                                              std::size_t{1024});
   }
 
-  // On a thread of its own.
+  // Makes the call on another thread and expects it to return while the stream is held.
   void expect_returns(const std::function<CUresult()>& call) {
     auto answer = elsewhere(call);
     EXPECT_EQ(answer.wait_for(std::chrono::seconds{5}), std::future_status::ready);
     release();
     EXPECT_DONE(answer.get());
   }
-  // Until the stream that is held goes on.
+  // Expects the call to wait until the held stream goes on.
   void expect_waits(const std::function<CUresult()>& call) {
     auto answer = elsewhere(call);
     EXPECT_EQ(answer.wait_for(std::chrono::milliseconds{40}), std::future_status::timeout);

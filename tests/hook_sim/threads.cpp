@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 64 threads that start the engine, look functions up and allocate at once. What the thread
-// sanitizer sees of the hooks, since it cannot be preloaded into programs of others.
+// 64 threads that start the engine, look functions up and allocate at once. This is the thread
+// sanitizer's view of the hooks, since it cannot be preloaded into other programs.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -57,7 +57,7 @@ void use_memory(std::atomic<int>& failures) {
   }
 }
 
-// The first test, so that the engine is not there yet.
+// Must be the first test, so that the engine does not exist yet.
 TEST(ManyThreads, StartOneEngine) {
   open_driver();
   std::vector<Engine*> engines(threads);

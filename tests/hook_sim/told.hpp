@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What queries answer about device memory, wherever it lies.
+// What queries answer about device memory, wherever it resides.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ Value told_of(CUdeviceptr address, CUpointer_attribute attribute) {
   return value;
 }
 
-// One by one, and all at once as the runtime asks.
+// Queries attributes one by one, and all at once as the runtime does.
 inline void expect_to_be_told_of_device_memory(CUdeviceptr address) {
   EXPECT_EQ(told_of<unsigned>(address, CU_POINTER_ATTRIBUTE_MEMORY_TYPE),
             unsigned{CU_MEMORYTYPE_DEVICE});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts that end and begin in several threads at once. A new one may have the handle of one that
-// the driver has ended and we have not yet struck off our books.
+// Contexts that end and begin in several threads at once. A new context may have the handle of one
+// that the driver has ended and cuvmm has not yet forgotten.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ CUcontext some_context(std::uintptr_t number) {
   return reinterpret_cast<CUcontext>(number);
 }
 
-TEST(EndingContexts, ABeginningWaitsForTheEndOfItsHandleAlone) {
+TEST(EndingContexts, ANewContextWaitsOnlyForTheEndOfItsOwnHandle) {
   EndingContexts contexts;
   std::atomic<bool> has_begun{false};
   std::thread beginning;
@@ -37,7 +37,7 @@ TEST(EndingContexts, ABeginningWaitsForTheEndOfItsHandleAlone) {
   EXPECT_TRUE(has_begun);
 }
 
-TEST(EndingContexts, ABeginningDoesNotWaitForEver) {
+TEST(EndingContexts, ANewContextDoesNotWaitForever) {
   EndingContexts contexts;
   const EndingContexts::Ending ending{contexts, some_context(1)};
   const std::uint64_t began = now_ns();
@@ -45,7 +45,7 @@ TEST(EndingContexts, ABeginningDoesNotWaitForEver) {
   EXPECT_GE(now_ns() - began, 900'000'000U);
 }
 
-// One life of a context: what is written in it is there at its end.
+// One life of a context: data written in it is intact at its end.
 void live(std::uint32_t mark, std::atomic<int>& failures) {
   const auto count = [&](CUresult answer) { failures += answer != CUDA_SUCCESS; };
   constexpr std::size_t size = 128 * KiB;
@@ -76,7 +76,7 @@ TEST(Contexts, EndAndBeginInManyThreadsWithTheirOwnMemory) {
   EXPECT_EQ(failures, 0);
 }
 
-// Its frees are found done as before.
+// Its frees are still found done.
 TEST(Contexts, RefusedDestroyKeepsContext) {
   ASSERT_EQ(through_door<Call::cuInit>(0u), CUDA_SUCCESS);
   CUcontext context = nullptr;
@@ -99,10 +99,10 @@ TEST(Contexts, RefusedDestroyKeepsContext) {
   EXPECT_EQ(through_door<Call::cuDevicePrimaryCtxRelease_v2>(0), CUDA_SUCCESS);
 }
 
-// Threads that free and ask find memory without a lock. What they find is there as long as they
-// look, though its pool or context ends meanwhile, and each is told what it asked for or that there
-// is nothing.
-TEST(Turnover, PoolsAndContextsEndWhileOthersLookTheirMemoryUp) {
+// Frees and queries look memory up without a lock. Whatever a thread finds stays valid while it
+// looks, even if the pool or context ends meanwhile, and each query returns either the right answer
+// or that there is nothing.
+TEST(Turnover, PoolsAndContextsMayEndDuringLookupsOfTheirMemory) {
   open_driver();
   ASSERT_EQ(through_door<Call::cuInit>(0u), CUDA_SUCCESS);
   CUcontext context = nullptr;

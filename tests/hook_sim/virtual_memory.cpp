@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls about mappings are refused on every address that we have reserved, and on no other.
+// Mapping calls are refused on every address that cuvmm has reserved, and on no other.
 #include <gtest/gtest.h>
 
 #include "hook_sim/doors.hpp"
@@ -65,7 +65,7 @@ class MappingCalls : public ::testing::Test {
   CUmemGenericAllocationHandle chunk_ = 0;
 };
 
-TEST_F(MappingCalls, AreRefusedWhereBlocksLie) {
+TEST_F(MappingCalls, AreRefusedOnLiveBlocks) {
   CUdeviceptr small = 0;
   CUdeviceptr large = 0;
   CUdeviceptr ordered = 0;
@@ -81,7 +81,7 @@ TEST_F(MappingCalls, AreRefusedWhereBlocksLie) {
   EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
 }
 
-TEST_F(MappingCalls, AreRefusedWhereABlockLay) {
+TEST_F(MappingCalls, AreRefusedOnFreedBlocks) {
   CUdeviceptr block = 0;
   ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&block, std::size_t{4 * MiB}));
   ASSERT_DONE(through_door<Call::cuMemFree_v2>(block));
@@ -101,7 +101,7 @@ TEST_F(MappingCalls, AreRefusedOnAResizableBuffer) {
   EXPECT_TRUE(engine.resizables().release(buffer, Resizable::After{CUstream{nullptr}}).ok());
 }
 
-TEST_F(MappingCalls, WorkOnMemoryOfTheProgramsOwn) {
+TEST_F(MappingCalls, WorkOnTheProgramsOwnMemory) {
   const CUdeviceptr address = given_addresses(2 * granule);
   EXPECT_DONE(map(address));
   EXPECT_DONE(set_access(address, granule));
@@ -111,8 +111,8 @@ TEST_F(MappingCalls, WorkOnMemoryOfTheProgramsOwn) {
   EXPECT_DONE(free_addresses(address, 2 * granule));
 }
 
-// Bookkeeping ends before the driver has the addresses back.
-TEST_F(MappingCalls, WorkWhereOursHaveEnded) {
+// cuvmm forgets the addresses before it returns them to the driver.
+TEST_F(MappingCalls, WorkOnAddressesThatWereFreed) {
   Engine& engine = *Engine::get();
   const CUdeviceptr ours = [&] {
     const HookBypass bypass;

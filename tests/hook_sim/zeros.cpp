@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every row with an effect, called with nothing but zeros while a capture is live: subsystems that
-// wait hears of it before the simulated driver refuses it, or does it harmlessly.
+// Every row with an effect, called with nothing but zeros while a capture is live: waiting
+// subsystems are notified before the simulated driver refuses the call or performs it harmlessly.
 #include <gtest/gtest.h>
 
 #include "hook_sim/doors.hpp"

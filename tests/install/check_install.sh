@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_install.sh BUILD: installs into a folder of its own, moves it, builds and runs a program
-# against it by find_package and by pkg-config, and uninstalls without a trace.
+# check_install.sh BUILD: installs into a separate folder, moves it, builds and runs a program
+# against it with find_package and with pkg-config, and uninstalls without a trace.
 set -euo pipefail
 build=$1
 here=$(dirname "$(readlink -f "$0")")
@@ -49,7 +49,7 @@ import_package() {  # PREFIX: natively, and under its own cuvmm
   done
 }
 import_package "$trial/a place"
-# What the documents name.
+# The examples that the documentation names.
 named=$(grep -oE '`[a-z_]+\.(cpp|py)`' "$here/../../examples/README.md" | tr -d '`' | sort -u)
 for source in $named; do
   [[ -x "$trial/a place/libexec/cuvmm/${source%.cpp}" ]] || fail "the example $source is not installed"
@@ -61,7 +61,7 @@ echo "== find_package, after a move"
 mv "$trial/a place" "$trial/moved"
 import_package "$trial/moved"
 use_examples "$trial/moved"
-# There may be no make.
+# make may not be installed.
 generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt")
 cmake -G "$generator" -S "$here/consumer" -B "$trial/consumer" -DCMAKE_PREFIX_PATH="$trial/moved" >/dev/null
 cmake --build "$trial/consumer" >/dev/null

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_library.sh BUILD SOURCE: what libcuvmm.so shows and needs. It shows the C API of the public
-# headers, all of it and nothing else, so that it changes what no program finds. The C++ headers have
-# all of it too.
+# check_library.sh BUILD SOURCE: what libcuvmm.so exports and needs. It exports exactly the C API of
+# the public headers, so that loading it changes no other symbol lookup. The C++ headers cover all
+# of that API.
 set -euo pipefail
 library=$1/lib/libcuvmm.so
 headers=$2/include/cuvmm
@@ -24,7 +24,7 @@ echo "shows: $(wc -l <<<"$shown") functions"
 differ=$(diff <(echo "$declared") <(echo "$shown")) || wrong "headers (<) and library (>) differ:
 $differ"
 
-# Nothing of it is missing in C++. tests/python/check_library.py compares the Python package.
+# C++ covers every call. tests/python/check_library.py compares the Python package.
 for call in $declared; do
   grep -qw -- "$call" "$headers"/*.hpp || wrong "no C++ header has $call"
 done

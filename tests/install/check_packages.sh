@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_packages.sh BUILD: makes the Debian packages, installs them into a root of their own, tries
+# check_packages.sh BUILD: makes the Debian packages, installs them into a separate root, tries
 # them, upgrades them over a running program, and removes them without a trace.
 set -euo pipefail
 build=$(readlink -f "$1")
@@ -26,10 +26,10 @@ grep -q './usr/share/man/man1/cuvmm.1' <<<"$inside" || fail "no manual in it"
 grep -q './usr/share/bash-completion/completions/cuvmm' <<<"$inside" || fail "no completions in it"
 grep -E 'libcuda|libnvidia-ml' <<<"$inside" | grep -v './usr/lib/cuvmm/sim/' && fail "a driver lies where programs may find it"
 grep -q '\.h$' <<<"$inside" && fail "headers in the package that runs"
-inside=$(dpkg-deb --contents "$builds")   # whole: a pipe that ends early is dpkg-deb's failure
+inside=$(dpkg-deb --contents "$builds")   # read it whole: dpkg-deb fails if its pipe closes early
 grep -q './usr/include/cuvmm/cuvmm.h' <<<"$inside" || fail "no headers in libcuvmm-dev"
 
-# What the container recipe does; apt may know no packages here.
+# As the container recipe does; apt may have no package lists here.
 if command -v apt-get >/dev/null && apt-cache show libc6 >/dev/null 2>&1; then
   echo "== what apt would do"
   apt-get install -s --no-install-recommends "$runs" "$builds" >"$trial/apt.log" 2>&1 || { cat "$trial/apt.log"; fail "apt would not install it"; }
@@ -41,14 +41,15 @@ root=$trial/root
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/var/lib/dpkg/triggers"
 touch "$root/var/lib/dpkg/status"
 before=$(cd "$root" && find . -not -path './var/*' | sort)
-# A root of its own has no shell for a package's scripts either.
+# A separate root has no shell for a package's scripts.
 in_root() { dpkg --root="$root" --force-depends --force-script-chrootless --no-triggers "$@"; }
 install_both() { in_root -i "$runs" "$builds" >"$trial/dpkg.log" 2>&1 || { cat "$trial/dpkg.log"; fail "dpkg failed"; }; }
 install_both
 cuvmm=$root/usr/bin/cuvmm
 [[ $("$cuvmm" --version) == cuvmm\ * ]] || fail "it says: $("$cuvmm" --version)"
 "$cuvmm" run --sim=memory=64M -- "$root/usr/libexec/cuvmm/frag_test" >/dev/null 2>&1 || fail "frag_test failed under it"
-# A root of its own has no Python: its folders are named instead, as the system's are by themselves.
+# A separate root has no Python, so its folders are named explicitly; on a real system they are
+# found by default.
 here=$(dirname "$(readlink -f "$0")")
 import_package() {  # natively, and under its own cuvmm
   local engine under=()
@@ -65,7 +66,7 @@ import_package
 echo "== upgrade over a running program"
 "$cuvmm" run --sim -- sh -c "sleep 3; exec '$root/usr/libexec/cuvmm/frag_test' --help" >/dev/null 2>&1 &
 running=$!
-# One that holds memory the while, and takes and gives back more of it afterwards.
+# A program that holds memory during the upgrade, and afterwards allocates and frees more.
 XDG_RUNTIME_DIR=$trial "$cuvmm" run --sim --quiet -- python3 - "$trial" <<'PYTHON' &
 import ctypes, os, sys, time
 cuda = ctypes.CDLL("libcuda.so.1")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_preload_library.sh BUILD SOURCE: what libcuvmm_preload.so needs of the programs that it is
-# loaded into, and what it shows them. A preload library that needs more than a program has ends
-# that program before it begins; one that shows more changes what others find.
+# check_preload_library.sh BUILD SOURCE: what libcuvmm_preload.so needs from the programs that it is
+# loaded into, and what it exports to them. A preload library that needs more than a program has
+# ends that program before it starts; one that exports too much changes other symbol lookups.
 set -euo pipefail
 library=$1/lib/libcuvmm_preload.so
 source=$2
@@ -10,7 +10,7 @@ most_mib=2
 status=0
 wrong() { echo "$*"; status=1; }
 
-# The libraries of the C library alone. The loader's own is for thread-local variables.
+# Only the C library's own libraries. The loader's own is for thread-local variables.
 allowed_libraries='libc.so.6|libdl.so.2|libpthread.so.0|ld-linux-x86-64.so.2'
 needed=$(readelf -dW "$library" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p')
 echo "needs:" $needed
@@ -18,10 +18,10 @@ for one in $needed; do
   grep -qxE "$allowed_libraries" <<<"$one" || wrong "needs $one"
 done
 
-# Symbols of the oldest C library that is supported, 2.31. Those below have been there for long and
-# carry a newer version only because the C library took them in from libpthread and libdl, or because
-# the compiler's own libraries ask for them where there are. What reads numbers has another name
-# since 2.38.
+# Symbols of the oldest supported C library, 2.31. The symbols below have long existed. They carry a
+# newer version only because the C library took them over from libpthread and libdl, or because the
+# compiler's own libraries use them if they exist. The functions that parse numbers have another
+# name since 2.38.
 oldest=2.31
 moved='pthread_[a-z_]+|__pthread_key_create|dl(open|sym|vsym|close|error|addr|addr1|info)|sem_[a-z]+'
 moved+='|f?stat|lstat|fstatat|mknod|__libc_single_threaded|_dl_find_object|arc4random'
@@ -34,7 +34,7 @@ done < <(readelf --dyn-syms -W "$library" |
 others=$(readelf --dyn-syms -W "$library" | grep ' UND ' | grep -oE '@[A-Z]+[A-Z_]*_[0-9.]+' | grep -v '@GLIBC_' || true)
 [[ -z $others ]] || wrong "needs symbols that are not the C library's: $others"
 
-# What it shows: the doors, NVML's question about memory, dlsym, and the engine's own entry.
+# What it exports: the doors, NVML's memory query, dlsym, and the engine's own entry.
 exported=$(readelf --dyn-syms -W "$library" | awk '$1 ~ /^[0-9]+:$/ && $7 != "UND" && $7 != "ABS" && $8 {sub(/@.*/, "", $8); print $8}' | sort -u)
 echo "shows: $(wc -l <<<"$exported") symbols"
 strays=$(grep -vxE 'cu[A-Z][A-Za-z0-9_]*|nvmlDeviceGetMemoryInfo(_v2)?|dlsym|cuvmm_engine_v1' <<<"$exported" || true)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_programs.sh BUILD: what was built runs wherever it is carried to, finds the simulated
-# driver only when told to, and is not linked to a driver.
+# check_programs.sh BUILD: built programs run from wherever they are copied to, find the simulated
+# driver only when told to, and are not linked to a driver.
 set -euo pipefail
 build=$1
 largest_mib=64
@@ -14,7 +14,7 @@ while IFS= read -r -d '' binary; do
   [[ ${binary##*/} == cuvmm_order_tests ]] ||
     ! grep -q 'NEEDED.*libcuda\.' <<<"$dynamic" || wrong "$binary is linked to libcuda"
   searched=$(sed -nE 's/.*(RUNPATH|RPATH).*\[(.*)\]/\2/p' <<<"$dynamic")
-  # Examples are installed elsewhere than beside lib.
+  # Examples are installed in a folder that is not beside lib.
   [[ -z $searched || $searched == '$ORIGIN/../lib' || $searched == '$ORIGIN/../lib:$ORIGIN/../../lib' ]] || wrong "$binary searches libraries in $searched"
 done < <(find "$build/bin" "$build/lib" -type f -print0)
 

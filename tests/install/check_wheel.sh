@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_wheel.sh BUILD: a wheel of what was built, installed into an environment of its own, whose
-# command line, env() and plots' data work wherever it lies.
+# check_wheel.sh BUILD: a wheel of the build, installed into its own environment; its command line,
+# env() and plot data work wherever it lies.
 set -euo pipefail
 build=$(readlink -f "$1")
 root=$(readlink -f "$(dirname "$(readlink -f "$0")")/../..")
@@ -14,7 +14,7 @@ trial=$(mktemp -d)
 trap 'rm -rf "$trial"' EXIT
 fail() { echo "wheel: $*" >&2; exit 1; }
 
-# A copy: setuptools writes beside its sources.
+# A copy, since setuptools writes beside its sources.
 mkdir "$trial/source"
 cp -r "$root/python" "$root/pyproject.toml" "$root/setup.py" "$root/README.md" "$trial/source/"
 cd "$trial"
@@ -27,7 +27,7 @@ wheel=$(find "$trial/made" -name 'cuvmm-*-py3-none-linux_x86_64.whl')
 own="$trial/a place/bin/python"
 site=$("$own" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 "$python" -m pip install --quiet --no-deps --no-index --target "$site" "$wheel"
-# pip does not keep this bit in a wheel that it did not install as itself.
+# pip does not keep the executable bit of a wheel that it did not install itself.
 [[ -x $site/cuvmm/_parts/bin/cuvmm ]] || fail "the program cannot be executed"
 
 unset CUVMM_PYTHON CUVMM_LIBRARY

@@ -21,9 +21,9 @@ from fake_kubelet import FakeKubelet, PluginClient
 BUILD, ROOT = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 RESOURCE = "cuvmm.dev/memory-gib"
 WAIT = 60
-# The system's where there is one, since a container would not see another.
+# The system's Python if there is one, since a container would not see any other.
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-# In a mount namespace of its own; each mount is INSIDE=HOST=ro|rw.
+# Runs a command in its own mount namespace; each mount is INSIDE=HOST=ro|rw.
 IN_CONTAINER = """set -e
 for mount in $MOUNTS; do
   inside=${mount%%=*}; rest=${mount#*=}; host=${rest%=*}
@@ -146,9 +146,9 @@ class Kubelet(unittest.TestCase):
         lists = client.watch()
         healths = lambda: set(lists.get(timeout=WAIT).values())  # noqa: E731
         self.assertEqual(healths(), {"Healthy"})
-        self.books.chmod(0o644)  # such books NVML does not read
+        self.books.chmod(0o644)  # NVML does not read books with this mode
         seen = [healths()]
-        if len(seen[-1]) == 2:  # one card was told before the other
+        if len(seen[-1]) == 2:  # one card was reported before the other
             seen.append(healths())
         self.assertEqual(seen[-1], {"Unhealthy"})
         self.books.chmod(0o600)
@@ -238,7 +238,7 @@ class Kubelet(unittest.TestCase):
         self.assertEqual(said(sim, *libraries, "--node", "perhaps")[0], 2)
         status, text = said(sim, *libraries, "--plugins-folder", "/none")
         self.assertEqual(status, 1, text)
-        long = self.place / ("x" * 120)  # longer than a socket's address may be
+        long = self.place / ("x" * 120)  # longer than the limit for a socket address
         long.mkdir()
         status, text = said(sim, *libraries, "--plugins-folder", str(long))
         self.assertEqual(status, 1, text)
@@ -254,7 +254,7 @@ class Kubelet(unittest.TestCase):
         for mount in allocated.mounts:
             mounts.append(f"{mount.container_path}={mount.host_path}="
                           f"{'ro' if mount.read_only else 'rw'}")
-        # The mount point that the host lacks is made in the namespace alone.
+        # A mount point that the host lacks is created in the namespace alone.
         command = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
                    "mount -t tmpfs none /usr/local/lib; " + IN_CONTAINER, "sh",
                    "env", *(f"{name}={value}" for name, value in allocated.envs.items()),

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_kubelet.sh BUILD ROOT: the device plugin with a kubelet of the test's own, or why not.
+# check_kubelet.sh BUILD ROOT: the device plugin against the test's own kubelet, or the reason why
+# it cannot run.
 set -euo pipefail
 build=$1 root=$2
 skip() { echo "skipped: kubelet: $*"; exit 0; }

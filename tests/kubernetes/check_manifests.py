@@ -13,7 +13,7 @@ import yaml
 
 BUILD, ROOT = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 FOLDER = ROOT / "tools/kubernetes"
-VERSIONS = ("1.29", "1.36")  # the oldest that Kubernetes' packages still had, and a recent one
+VERSIONS = ("1.29", "1.36")  # the oldest that Kubernetes still packaged, and a recent one
 DRA_VERSION = "1.36"         # consumable capacity is beta
 
 
@@ -76,7 +76,7 @@ class Manifests(unittest.TestCase):
             plugin = next(one for one in spec["containers"] if one["name"] == "device-plugin")
             self.assertIn(f"--libraries={hosts['libraries']}", plugin["command"])
             self.assertIn(f"--node-socket={hosts['service']}/cuvmmd.sock", plugin["command"])
-            # The plugin looks there, too: the same path on the host and in its container.
+            # The plugin uses the same path on the host and in its container.
             mounted = {one["name"]: one["mountPath"] for one in plugin["volumeMounts"]}
             self.assertEqual(mounted["libraries"], hosts["libraries"])
             self.assertEqual(mounted["plugins"], hosts["plugins"])

@@ -11,7 +11,7 @@ from concurrent import futures
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-# Message -> its fields: name, number, type; "*" repeats; "{}" is a map of texts.
+# Message -> its fields: name, number, type; "*" repeats; "{}" is a map of strings.
 MESSAGES = {
     "Empty": [],
     "DevicePluginOptions": [("pre_start_required", 1, "bool"),

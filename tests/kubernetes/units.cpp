@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which units a container gets, and what it is told.
+// Which units a container gets, and the environment it is given.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ TEST(UnitsOfACard, AreItsWholeGibibytesBeyondTheReserve) {
   EXPECT_EQ(units_of(GiB, 2 * GiB), 0u);
 }
 
-TEST(UnitsOfACard, HaveNamesThatTheKubeletTakes) {
+TEST(UnitsOfACard, HaveNamesThatTheKubeletAccepts) {
   const Units units{{{.uuid = "GPU-fef8089b-4820-abfc-e83e-94318197576e", .units = 1000}}};
   EXPECT_EQ(units.count(), 1000u);
   EXPECT_LE(units.id(0, 999).size(), 63u);
@@ -72,7 +72,7 @@ TEST(PreferredUnits, AreNeverSpreadOverCards) {
   EXPECT_FALSE(two_cards.prefer({"GPU-c-00000"}, {}, 1).ok());
 }
 
-TEST(PreferredUnits, AreNotOfACardThatDoesNotAnswer) {
+TEST(PreferredUnits, AreNeverOfACardThatDoesNotAnswer) {
   Units units = two_cards;
   EXPECT_TRUE(units.set_health(0, false));
   EXPECT_FALSE(units.set_health(0, false)) << "no news";
@@ -81,7 +81,7 @@ TEST(PreferredUnits, AreNotOfACardThatDoesNotAnswer) {
   EXPECT_FALSE(units.check(units_on(units, 0, 0, 2)).ok());
 }
 
-TEST(AllocatedUnits, AreThisNodesOwnOnceAndOfOneCard) {
+TEST(AllocatedUnits, AreUniqueUnitsOfOneCardOfThisNode) {
   EXPECT_TRUE(two_cards.check(units_on(two_cards, 1, 2, 4)).ok());
   EXPECT_FALSE(two_cards.check({}).ok());
   EXPECT_FALSE(two_cards.check({"GPU-c-00000"}).ok());

@@ -13,12 +13,12 @@ C_FILES = {".cpp", ".hpp", ".h", ".c", ".def"}
 SOURCE_FILES = C_FILES | {".py", ".sh", ".cmake"}
 SOURCE_NAMES = {"CMakeLists.txt", "Makefile", "dev", "run"}
 TEXT_FILES = SOURCE_FILES | {".md", ".txt", ".in", ".json", ".yml", ".toml", ".map", ".rst"}
-# Hidden folders are everybody's own, but for those that a forge reads.
+# Hidden folders belong to each user, except those that a forge reads.
 NOT_OURS = re.compile(r"^(build.*|__pycache__|demo-output|\.(?!ci$|github$).*)$")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 CUDA_HEADER = re.compile(r"^(cuda|cudaTypedefs|cuda_runtime\w*|driver_types|cudaProfiler)\.h$")
-# Split where they stand, so that this file does not break its own rule.
+# Split, so that this file does not break its own rule.
 FOREIGN_PATHS = re.compile("/wo" + r"rk/|\.\./sha" + r"red|py" + "pi.org|pythonhos" + "ted")
 TYPE = re.compile(r"^(?:class|struct|enum|enum class) (\w+)(?: final)?(?: :.*)? \{")
 MAPPING_CALL = re.compile(r"(?:\.|->)(cuMem(?:Create|Release|Map|Unmap|SetAccess))\(")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The house: which folder may include what. One table; docs/layout.md says why."""
 
-# Folder of src -> the folders it names. `+` means: and all that those may include.
+# Folder of src -> the folders it may include. `+` adds everything that those may include.
 SOURCE_FOLDERS = {
     "base": [],
     "trace": ["base"],
@@ -30,10 +30,10 @@ SOURCE_FOLDERS = {
     "cli": ["view", "replay", "observe", "share", "node", "driver", "trace", "base"],
 }
 
-# Single files that a folder may include although not the folder they lie in.
+# Single files that a folder may include without including the rest of their folder.
 SINGLE_FILES = {"sim": r"driver/[a-z_]+\.def", "stub": r"driver/driver_api\.def"}
 
-# Folders beside src. Public headers (include/cuvmm) may be included by everybody.
+# Folders beside src. Every folder may include the public headers (include/cuvmm).
 EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "node", "observe", "daemon",
               "kubernetes", "slurm", "cli"]
 OTHER_FOLDERS = {
@@ -43,11 +43,12 @@ OTHER_FOLDERS = {
     "bench": [*EVERYTHING, "tests", "examples"],
 }
 
-# Who includes CUDA's own headers: these folders, and this one file of the rest.
+# Which code may include CUDA's own headers: these folders, and this one file elsewhere.
 CUDA_FOLDERS = {"sim", "tests", "bench", "examples"}
 CUDA_FILE = "src/driver/cuda.hpp"
 
-# Who changes what backs an address: the mapping core, and what stands for the driver.
+# Which code may change what backs an address: the mapping core, and code that stands in for the
+# driver.
 MAPPING_FOLDERS = {"vmm", "hook", "driver", "sim"}
 
 LONG_FILE_WARNS = 400

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients of the scheduler: with the preload library in front there are some, else not.
+// Clients of the scheduler: they exist with the preload library in front, otherwise not.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -40,7 +40,7 @@ TEST(LibraryClients, BeginAreBoundAndEnd) {
   EXPECT_TRUE(set_policy(Policy::Off).ok());
 }
 
-TEST(LibraryClients, RefuseWhatDoesNotFit) {
+TEST(LibraryClients, RefuseInvalidArguments) {
   if (!is_preloaded()) GTEST_SKIP() << "needs the preload library";
   cuvmm_client client = 77;
   EXPECT_EQ(cuvmm_client_create("x", 101, 1, &client, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);

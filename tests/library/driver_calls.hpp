@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's own functions, which the program looks up as any does, so that a preloaded library
-// sees its calls: CALL(cuMemFree)(address).
+// The driver's own functions, looked up as any program does, so that a preloaded library sees the
+// calls: CALL(cuMemFree)(address).
 #pragma once
 
 #include <cuda.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which engine the library has, and what it says of the devices.
+// Which engine the library has, and what it reports about the devices.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,12 +13,12 @@
 namespace cuvmm::test {
 namespace {
 
-// What the test's runner says this process is: with the preload library in front or not.
+// The engine that the test's runner declares: with the preload library in front or not.
 cuvmm_engine_kind expected_engine() {
   return is_preloaded() ? CUVMM_ENGINE_PRELOADED : CUVMM_ENGINE_OWN;
 }
 
-TEST(LibraryEngine, IsThePreloadLibrarysWhereThereIsOne) {
+TEST(LibraryEngine, IsThePreloadLibrarysIfPreloaded) {
   const auto info = engine_info();
   ASSERT_TRUE(info.ok()) << info.error().message();
   EXPECT_EQ(info->kind, expected_engine());
@@ -27,7 +27,7 @@ TEST(LibraryEngine, IsThePreloadLibrarysWhereThereIsOne) {
   EXPECT_GE(info->device_count, 1);
 }
 
-TEST(LibraryEngine, TellsOfEachDevice) {
+TEST(LibraryEngine, ReportsEachDevice) {
   const auto engine = engine_info();
   ASSERT_TRUE(engine.ok());
   for (int device = 0; device < engine->device_count; ++device) {
@@ -39,7 +39,7 @@ TEST(LibraryEngine, TellsOfEachDevice) {
   }
 }
 
-TEST(LibraryEngine, RefusesADeviceThatIsNotThereAndSaysSo) {
+TEST(LibraryEngine, RefusesAMissingDeviceAndSaysSo) {
   cuvmm_device_info info;
   std::memset(&info, 0x5a, sizeof info);
   const cuvmm_device_info before = info;

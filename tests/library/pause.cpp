@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that leaves its devices by itself, by the C and the C++ API.
+// A program that vacates its own devices, through the C and the C++ API.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -60,7 +60,7 @@ TEST(LibraryPause, PutsEverythingBackWhereItWas) {
   EXPECT_EQ(CALL(cuDevicePrimaryCtxRelease)(0), CUDA_SUCCESS);
 }
 
-TEST(LibraryPause, RefusesWhatDoesNotFit) {
+TEST(LibraryPause, RefusesInvalidArguments) {
   if (!is_served()) GTEST_SKIP() << "needs the preload library, in VMM mode";
   cuvmm_pause_report report;
   std::memset(&report, 0x5a, sizeof report);

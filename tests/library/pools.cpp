@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pools as a program has them: by the public headers, with the library's own engine or the
-// preload library's, on whichever driver the process finds.
+// The pools as a program uses them: through the public headers, with the library's own engine or
+// the preload library's, on whichever driver the process finds.
 #include <cuda.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ TEST_F(LibraryPools, AnElasticPoolHoldsWhatIsWritten) {
   EXPECT_EQ(in_use(), before);
 }
 
-// Wherever the place comes from, both numbers of it are there, each under its name.
+// Whether the pool or the caller chose the place, the answer has both its offset and its address.
 TEST_F(LibraryPools, AllocationsHaveAnOffsetAndAnAddress) {
   static_assert(!std::is_convertible_v<PoolAllocation, std::uint64_t>);
   auto pool = ElasticPool::create(64 * MiB);
@@ -106,7 +106,7 @@ TEST(LibraryResultsDeathTest, ReadingTheValueOfAFailedCallSaysWhyItFailed) {
   EXPECT_DEATH(static_cast<void>(Result<void>{}.error()), "asked of a call that succeeded");
 }
 
-TEST_F(LibraryPools, ErrorsSayWhatWasAskedAndWhatThereWas) {
+TEST_F(LibraryPools, ErrorsHaveRequestedAndAvailableBytes) {
   auto pool = ElasticPool::create(8 * MiB, {.physical_limit = 4 * MiB});
   ASSERT_TRUE(pool.ok());
   const auto beyond = pool->allocate_at(7 * MiB, 2 * MiB);
@@ -131,7 +131,7 @@ TEST_F(LibraryPools, ErrorsSayWhatWasAskedAndWhatThereWas) {
   EXPECT_EQ(ElasticPool::create(MiB, odd).error().kind(), ErrorKind::NotSupported);
 }
 
-// The thing, its number, and what was in the way.
+// An error names the operation, the numbers, and what was in the way.
 TEST_F(LibraryPools, MessagesNameThePlaceAndTheNumber) {
   auto pool = ElasticPool::create(8 * MiB, {.most_capacity = 8 * MiB, .physical_limit = 4 * MiB});
   ASSERT_TRUE(pool.ok());
@@ -266,7 +266,7 @@ TEST_F(LibraryPools, ModelsAreFoundByNameOrNot) {
   EXPECT_STREQ(pool->allocate("b", 1).error().model(), "b");
 }
 
-TEST_F(LibraryPools, WhatWasMovedFromRefusesEveryCall) {
+TEST_F(LibraryPools, AMovedFromPoolRefusesEveryCall) {
   auto made = SharedPool::create(8 * MiB);
   ASSERT_TRUE(made.ok());
   SharedPool from = std::move(*made);
@@ -282,7 +282,7 @@ TEST_F(LibraryPools, WhatWasMovedFromRefusesEveryCall) {
   EXPECT_TRUE(to.unregister_model("a").ok());
 }
 
-// A callback is a program's own code: what it allocates is served as anything else.
+// A callback is the program's own code: cuvmm serves its allocations like any others.
 TEST_F(LibraryPools, CallbacksMayCallTheDriverAndThePool) {
   auto pool = SharedPool::create(4 * MiB);
   ASSERT_TRUE(pool.ok());
@@ -303,21 +303,21 @@ TEST_F(LibraryPools, CallbacksMayCallTheDriverAndThePool) {
   EXPECT_EQ(asked, 2 * MiB);
 }
 
-// Both kinds of memory count once, against one limit.
-TEST_F(LibraryPools, TheDriversAnswerCountsPools) {
+// Pool memory counts once, against the same limit as other memory.
+TEST_F(LibraryPools, MemoryInfoCountsPools) {
   std::size_t free_before = 0;
   std::size_t free_now = 0;
   std::size_t total = 0;
   auto pool = ElasticPool::create(64 * MiB);
   ASSERT_TRUE(pool.ok());
-  pool->trim();  // what is kept is counted as taken by a driver that knows nothing of it
+  pool->trim();  // a driver that cuvmm does not intercept counts cached memory as taken
   ASSERT_EQ(CALL(cuMemGetInfo)(&free_before, &total), CUDA_SUCCESS);
   ASSERT_TRUE(pool->allocate(32 * MiB).ok());
   ASSERT_EQ(CALL(cuMemGetInfo)(&free_now, &total), CUDA_SUCCESS);
   EXPECT_EQ(free_before - free_now, 32 * MiB);
 }
 
-TEST_F(LibraryPools, WhatIsRefusedLeavesTheDeviceAsItWas) {
+TEST_F(LibraryPools, ARefusedCallLeavesTheDeviceUnchanged) {
   const auto held = [] {
     const auto info = device_info(0);
     return info->physical_in_use + info->physical_cached;
@@ -351,7 +351,7 @@ TEST(LibraryPoolsInC, MissingPointersAreRefusedAndNothingHappens) {
   cuvmm_shared_pool_destroy(nullptr);
 }
 
-TEST(LibraryPoolsInC, AllocatingTellsOffsetAndAddressEitherWay) {
+TEST(LibraryPoolsInC, BothWaysToAllocateReportOffsetAndAddress) {
   cuvmm_elastic_pool* pool = nullptr;
   ASSERT_EQ(cuvmm_elastic_pool_create(64 * MiB, nullptr, &pool, nullptr), CUVMM_OK);
   const uint64_t base = cuvmm_elastic_pool_base_address(pool);
@@ -366,7 +366,7 @@ TEST(LibraryPoolsInC, AllocatingTellsOffsetAndAddressEitherWay) {
   EXPECT_EQ(found.size, 3000u);
   EXPECT_EQ(cuvmm_elastic_pool_is_mapped(pool, found.offset, found.size), 1);
   EXPECT_EQ(cuvmm_elastic_pool_deallocate(pool, found.offset, found.size, nullptr), CUVMM_OK);
-  // Where the place is known, the answer may be left out; nothing is written if it is refused.
+  // A caller that knows the place may omit the output; a refusal writes nothing.
   const cuvmm_pool_allocation before = placed;
   EXPECT_EQ(cuvmm_elastic_pool_allocate_at(pool, 8 * MiB, MiB, 0, &placed, nullptr),
             CUVMM_ERROR_ALREADY_MAPPED);
@@ -402,7 +402,7 @@ TEST(LibraryPoolsInC, AModelsAllocationsBeginAtItsBaseAddress) {
   cuvmm_shared_pool_destroy(pool);
 }
 
-TEST(LibraryPoolsInC, WhatIsReservedMustBeUnused) {
+TEST(LibraryPoolsInC, ReservedFieldsMustBeZero) {
   cuvmm_elastic_pool* pool = nullptr;
   cuvmm_elastic_pool_options options{};
   options.reserved[0] = 1;

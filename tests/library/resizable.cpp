@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers that grow and shrink where they lie, by the C and the C++ API. Contents are written and
-// read by the driver's own functions, which the program looks up as any does.
+// Buffers that grow and shrink in place, through the C and the C++ API. The driver's own functions
+// write and read the contents; the program looks them up as any program does.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -83,7 +83,7 @@ TEST_F(Resizables, HaveNoAccessBeyondTheirSize) {
   EXPECT_NE(CALL(cuMemcpyDtoH)(&byte, buffer.address() + granule_, 1), CUDA_SUCCESS);
 }
 
-TEST_F(Resizables, RefuseWhatDoesNotFitAndStayAsTheyWere) {
+TEST_F(Resizables, RefuseInvalidSizesAndStayUnchanged) {
   ResizableBuffer buffer = given(16 * MiB);
   ASSERT_TRUE(buffer.resize(4 * MiB).ok());
   write(buffer.address(), 4 * MiB, 7);
@@ -121,7 +121,7 @@ TEST_F(Resizables, AreFoundByTheirFirstByteAlone) {
   EXPECT_EQ(cuvmm_reserve_resizable(0, MiB, nullptr, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);
 }
 
-// A host function holds the stream until the test lets it go.
+// A host function that blocks the stream until the test releases it.
 struct Held {
   static void wait(void* flag) {
     while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
@@ -129,10 +129,10 @@ struct Held {
   std::atomic<bool> go{false};
 };
 
-TEST_F(Resizables, InTheOrderOfAStreamNobodyWaits) {
+TEST_F(Resizables, ResizeInStreamOrderWithoutWaiting) {
   ResizableBuffer buffer = given(16 * MiB);
   ASSERT_TRUE(buffer.resize(4 * MiB, stream_).ok());
-  ASSERT_TRUE(buffer.resize(16 * MiB, stream_).ok());  // by a chunk that can go as a whole
+  ASSERT_TRUE(buffer.resize(16 * MiB, stream_).ok());  // with a chunk that can be released whole
   Held held;
   ASSERT_EQ(CALL(cuLaunchHostFunc)(stream_, &Held::wait, &held.go), CUDA_SUCCESS);
   ASSERT_EQ(CALL(cuMemsetD8Async)(buffer.address() + 8 * MiB, 3, 8 * MiB, stream_), CUDA_SUCCESS);
@@ -144,8 +144,7 @@ TEST_F(Resizables, InTheOrderOfAStreamNobodyWaits) {
   EXPECT_EQ(physical(buffer), 4 * MiB);
 }
 
-// Whether the stream has come so far cannot be asked in the ordinary way, and nothing of the
-// capture may break for it.
+// The resize cannot ask in the ordinary way how far the stream is, and must not break the capture.
 TEST_F(Resizables, ShrinkWhileAnotherStreamIsCaptured) {
   ResizableBuffer buffer = given(16 * MiB);
   ASSERT_TRUE(buffer.resize(4 * MiB).ok());
@@ -169,7 +168,7 @@ TEST_F(Resizables, ShrinkWhileAnotherStreamIsCaptured) {
   EXPECT_EQ(CALL(cuStreamDestroy)(captured), CUDA_SUCCESS);
 }
 
-TEST_F(Resizables, WhatIsNeededAgainStays) {
+TEST_F(Resizables, KeepMemoryThatIsNeededAgain) {
   ResizableBuffer buffer = given(16 * MiB);
   ASSERT_TRUE(buffer.resize(16 * MiB).ok());
   Held held;
@@ -197,7 +196,7 @@ TEST_F(Resizables, AreReleasedInTheOrderOfAStream) {
   EXPECT_EQ(device_info(0)->physical_in_use, before + 16 * MiB);
   held.go = true;
   ASSERT_EQ(CALL(cuStreamSynchronize)(stream_), CUDA_SUCCESS);
-  given(MiB);  // the next one drops what is over
+  given(MiB);  // the next buffer drops what is finished
   EXPECT_EQ(device_info(0)->physical_in_use, before);
 }
 
@@ -219,7 +218,7 @@ TEST_F(Resizables, ManyThreadsResizeOne) {
   expect(buffer.address(), 64 * granule_, 5);
 }
 
-TEST_F(Resizables, TellWhatBecameOfTheProgramsCopies) {
+TEST_F(Resizables, ReportTheFateOfTheProgramsCopies) {
   const auto info = resize_info();
   ASSERT_TRUE(info.ok()) << info.error().message();
   EXPECT_EQ(cuvmm_get_resize_info(nullptr, nullptr), CUVMM_ERROR_INVALID_ARGUMENT);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharing by the public interface. Here both sides are threads of one process; tests/share has two
-// processes, tests/examples two programs.
+// Sharing through the public interface. Here both sides are threads of one process; tests/share has
+// two processes, tests/examples two programs.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -151,7 +151,7 @@ TEST_F(LibraryShare, RefusalsNameThePath) {
   }
 }
 
-TEST_F(LibraryShare, WaitsEnd) {
+TEST_F(LibraryShare, WaitsTimeOut) {
   EXPECT_EQ(ShareSession::connect(path(), 10ms).error().kind(), ErrorKind::NotFound);
   auto host = value(ShareHost::listen(path()));
   EXPECT_EQ(host.wait(10ms).error().kind(), ErrorKind::TimedOut);
@@ -159,7 +159,7 @@ TEST_F(LibraryShare, WaitsEnd) {
       << "nobody gives the host time";
 }
 
-TEST_F(LibraryShare, RefusesWhatDoesNotFit) {
+TEST_F(LibraryShare, RefusesInvalidArguments) {
   EXPECT_EQ(SharedBuffer::create(0, 0).error().kind(), ErrorKind::InvalidArgument);
   EXPECT_EQ(SharedBuffer::create(0, two_mib, 3).error().kind(), ErrorKind::InvalidArgument);
   EXPECT_EQ(SharedBuffer::create(1000, two_mib).error().kind(), ErrorKind::NotSupported);

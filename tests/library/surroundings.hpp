@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the library say of the process that they run in.
+// What the library tests know about the process that they run in.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace cuvmm::test {
 
 inline constexpr std::uint64_t MiB = 1 << 20;
 
-// As the environment says.
+// As the test's runner says in the environment.
 inline bool is_preloaded() {
   const char* const kind = std::getenv("CUVMM_TEST_ENGINE");
   return kind != nullptr && std::string{kind} == "preloaded";

@@ -121,7 +121,7 @@ void NodeHistory::change_terms() {
   client->second.terms = policy_.books().find_client(client->first)->terms;
 }
 
-// An obedient client waits for one answer before it asks again.
+// An obedient client waits for an answer before it asks again.
 void NodeHistory::ask() {
   const auto client = any_client();
   KnownClient& known = client->second;
@@ -141,7 +141,7 @@ void NodeHistory::report() {
   const PlaceId place = any_place();
   known.cache[place] = chance(known.leased[place] + 1);
   known.cold[place] = chance(known.leased[place] - known.cache[place] + 1);
-  // Who waits in a call is not idle.
+  // A client that waits in a call is not idle.
   tell(UseReported{client->first, place, known.cache[place], known.cold[place],
                    known.waiting.empty() && one_in(2)});
 }
@@ -201,7 +201,7 @@ void NodeHistory::answer_what_is_due() {
     const Deferred owed = owed_[i];
     owed_.erase(owed_.begin() + static_cast<std::ptrdiff_t>(i));
     answer(owed);
-    i = 0;  // more may be owed, and less
+    i = 0;  // the answer may have added or removed others
   }
 }
 
@@ -220,7 +220,7 @@ void NodeHistory::answer(const Deferred& owed) {
   Size returned = owed.request.step == ReclaimStep::Pause ? has : std::min(has, owed.request.bytes);
   ReclaimOutcome outcome = ReclaimOutcome::Applied;
   if (manners_ == Manners::Any && one_in(3)) {
-    if (one_in(3)) return;  // never
+    if (one_in(3)) return;  // never answers
     outcome = one_in(2) ? ReclaimOutcome::Refused : ReclaimOutcome::Deferred;
     returned = chance(returned + 1);
     if (outcome == ReclaimOutcome::Deferred) {
@@ -236,7 +236,7 @@ void NodeHistory::answer(const Deferred& owed) {
 void NodeHistory::let_time_pass() {
   Microseconds until = now_ + (one_in(3) ? chance(20'000) : 0);
   if (one_in(200)) until += chance(times_.without_turns);
-  // Nobody is late with what happens by itself.
+  // Events that happen by themselves are never late.
   while (now_ < until) {
     Microseconds next = until;
     for (const Deferred& owed : owed_) next = std::min(next, std::max(owed.at, now_));
@@ -278,7 +278,7 @@ void NodeHistory::take_note(const LeaseRefused& refused) {
   const RefusalReason why = refused.why;
   EXPECT_TRUE(why == RefusalReason::BeyondLimit || why == RefusalReason::BeyondCapacity)
       << "for reason " << static_cast<int>(why) << " although all obey";
-  // Terms may have changed meanwhile.
+  // The terms may have changed since the request.
   const Size guarantee = policy_.books().find_client(refused.client)->guarantee(refused.place);
   const bool is_guaranteed = client->second.leased[refused.place] + refused.bytes <= guarantee;
   bool fellow_has_it = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random histories of clients, beside books of the test's own.
+// Random histories of clients, checked against the test's own books.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class NodeHistory {
   NodeHistory(std::uint64_t seed, Manners manners);
 
   void run(std::uint64_t events);
-  // All clients leave: nothing may be left of them.
+  // All clients leave: the policy may keep nothing of them.
   void end();
 
   std::uint64_t grants() const { return grants_; }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is granted what, and who is refused.
+// Which requests are granted, and which are refused.
 #include "policy_world.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-TEST(Leases, WhatIsFreeIsGrantedAtOnce) {
+TEST(Leases, FreeMemoryIsGrantedAtOnce) {
   PolicyWorld world;
   const ClientId client = world.come();
   EXPECT_TRUE(world.lease(client, 100));
@@ -13,13 +13,13 @@ TEST(Leases, WhatIsFreeIsGrantedAtOnce) {
   EXPECT_EQ(world.policy.books().free(card), 0u);
 }
 
-TEST(Leases, WhatIsReturnedIsFree) {
+TEST(Leases, ReturnedMemoryIsFree) {
   PolicyWorld world;
   const ClientId client = world.come();
   ASSERT_TRUE(world.lease(client, 100));
   world.give_back(client, 30);
   EXPECT_EQ(world.policy.books().free(card), 30 * GiB);
-  world.give_back(client, 1000);  // more than it has
+  world.give_back(client, 1000);  // more than it has leased
   EXPECT_EQ(world.policy.books().free(card), 100 * GiB);
   EXPECT_EQ(world.leased(client), 0u);
 }
@@ -36,7 +36,7 @@ TEST(Leases, BeyondTheLimitIsRefusedAtOnce) {
   EXPECT_TRUE(world.lease(client, 1, other_card));
 }
 
-TEST(Leases, WhatCanNeverBeHadIsRefusedAndNamesWhoHoldsIt) {
+TEST(Leases, AnImpossibleRequestIsRefusedAndNamesTheHolders) {
   PolicyWorld world;
   const ClientId guaranteed = world.come(terms(60));
   ASSERT_TRUE(world.lease(guaranteed, 60));
@@ -54,7 +54,7 @@ TEST(Leases, WhatCanNeverBeHadIsRefusedAndNamesWhoHoldsIt) {
   EXPECT_TRUE(world.lease(client, 30));
 }
 
-TEST(Leases, ARequestAtOnceAsksNobodyAndDoesNotWait) {
+TEST(Leases, AnImmediateRequestReclaimsNothingAndDoesNotWait) {
   PolicyWorld world;
   const ClientId lender = world.come();
   ASSERT_TRUE(world.lease(lender, 80));
@@ -76,7 +76,7 @@ TEST(Leases, ACancelledRequestIsNeverGranted) {
   const ClientId client = world.come();
   const RequestId request = world.ask(client, 30);
   EXPECT_EQ(world.policy.waited_for(client, card), 30 * GiB);
-  world.tell(RequestCancelled{holder, request});  // of another client: not its own
+  world.tell(RequestCancelled{holder, request});  // another client's request
   EXPECT_EQ(world.policy.waited_for(client, card), 30 * GiB);
   world.tell(RequestCancelled{client, request});
   EXPECT_EQ(world.policy.waiting_requests(), 0u);
@@ -100,7 +100,7 @@ TEST(Leases, APauseHasTimeForTheMemoryThatItMoves) {
                                                    times.guarantee_within + 5 * second));
 }
 
-TEST(Leases, APlaceThatIsNotThereIsRefused) {
+TEST(Leases, AMissingPlaceIsRefused) {
   PolicyWorld world;
   const RequestId request = world.ask(world.come(), 1, 77);
   ASSERT_NE(world.refusal(request), nullptr);
@@ -121,7 +121,7 @@ TEST(Leases, AFloodOfRequestsIsRefused) {
   EXPECT_EQ(world.refusal(one_more)->why, RefusalReason::TooMany);
 }
 
-TEST(Leases, AClientThatLeavesLeavesEverything) {
+TEST(Leases, ALeavingClientReturnsEverything) {
   PolicyWorld world;
   const ClientId client = world.come(terms(50));
   ASSERT_TRUE(world.lease(client, 80));
@@ -132,7 +132,7 @@ TEST(Leases, AClientThatLeavesLeavesEverything) {
   EXPECT_EQ(world.policy.books().guaranteed(card), 0u);
 }
 
-TEST(Leases, AClientThatComesBackBringsWhatItHolds) {
+TEST(Leases, AReturningClientKeepsItsHoldings) {
   PolicyWorld world;
   const ClientId client = world.come(terms(), {{card, 70 * GiB}, {77, GiB}});
   EXPECT_EQ(world.leased(client), 70 * GiB);
@@ -164,7 +164,7 @@ TEST(Leases, ARequestWithinAGuaranteeGoesBeforeAWaitingOne) {
   EXPECT_TRUE(world.lease(owner, 10)) << "10 GiB are free";
 }
 
-TEST(HostMemory, IsNeverMoreThanConfiguredAndNothingIsAskedBack) {
+TEST(HostMemory, IsNeverMoreThanConfiguredAndNeverReclaimed) {
   PolicyWorld world;
   const ClientId client = world.come();
   EXPECT_TRUE(world.lease(client, 200, host));
@@ -174,7 +174,7 @@ TEST(HostMemory, IsNeverMoreThanConfiguredAndNothingIsAskedBack) {
   EXPECT_TRUE(world.all<ReclaimRequested>().empty());
 }
 
-TEST(HostMemory, WhatIsGuaranteedIsKeptFree) {
+TEST(HostMemory, GuaranteedMemoryIsKeptFree) {
   PolicyWorld world;
   ClientTerms sure;
   sure.shares[host].guarantee = 150 * GiB;
@@ -228,7 +228,7 @@ TEST(Guarantees, ThatCannotBeHeldAreRefusedWhileTheClientRuns) {
   EXPECT_EQ(world.policy.books().find_client(client)->guarantee(card), 40 * GiB);
 }
 
-TEST(Guarantees, ACapacityBelowThemIsRefused) {
+TEST(Guarantees, RefuseALowerCapacity) {
   PolicyWorld world;
   world.come(terms(60));
   world.tell(PlaceConfigured{card, PlaceKind::Device, 59 * GiB});
@@ -251,7 +251,7 @@ TEST(Guarantees, AreHonouredFromABusyBorrower) {
   EXPECT_TRUE(world.is_granted(request));
 }
 
-TEST(Guarantees, TakeNothingThatAnotherIsGuaranteed) {
+TEST(Guarantees, DoNotTakeFromOtherGuarantees) {
   PolicyWorld world;
   const ClientId owner = world.come(terms(40));
   const ClientId other = world.come(terms(50));
@@ -263,7 +263,7 @@ TEST(Guarantees, TakeNothingThatAnotherIsGuaranteed) {
   EXPECT_EQ(world.leased(other), 50 * GiB);
 }
 
-TEST(Guarantees, EndByTheirDeadlineEvenIfABorrowerStalls) {
+TEST(Guarantees, AreDecidedByTheirDeadlineEvenIfABorrowerStalls) {
   PolicyWorld world;
   const ClientId owner = world.come(terms(10));
   const ClientId borrower = world.come();
@@ -276,7 +276,7 @@ TEST(Guarantees, EndByTheirDeadlineEvenIfABorrowerStalls) {
   EXPECT_EQ(world.refusal(request)->holders.at(0).client, borrower);
 }
 
-TEST(Limits, LoweredUnderWhatIsLeasedMoveMemoryAndEndNobody) {
+TEST(Limits, LoweredBelowTheLeaseMoveMemoryAndEndNoClient) {
   PolicyWorld world;
   const ClientId client = world.come();
   ASSERT_TRUE(world.lease(client, 50));
@@ -292,7 +292,7 @@ TEST(Limits, LoweredUnderWhatIsLeasedMoveMemoryAndEndNobody) {
   EXPECT_TRUE(world.requests(client).empty());
 }
 
-TEST(ForeignUse, BeyondWhatIsFreeIsMadeUpForByCachesAndIdleClients) {
+TEST(ForeignUse, BeyondFreeMemoryIsCoveredByCachesAndIdleClients) {
   PolicyWorld world;
   const ClientId busy = world.come();
   const ClientId idle = world.come();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What client and service may say, and that nothing else is ever taken for it.
+// The messages that client and service may send, and that nothing else is ever taken for one.
 #include "node/observer_message.hpp"
 
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST(ObserverMessages, AreReadAsTheyWereWritten) {
   EXPECT_EQ(one_of_each_observed().size(), std::variant_size_v<ObserverMessage>);
 }
 
-TEST(ObserverMessages, AreNoneOfAClientsAndTheOtherWayRound) {
+TEST(ObserverMessages, AreDistinctFromClientMessages) {
   for (const ObserverMessage& message : one_of_each_observed()) {
     EXPECT_EQ(decode(encode_observed(message)).error().kind, ErrorKind::NotAvailable);
   }
@@ -119,8 +119,8 @@ TEST(NodeMessages, KeepTheirFields) {
   EXPECT_EQ(std::get<Accepted>(*accepted).priority, -7);
 }
 
-// What another version of this build has to be able to read: these bytes never change.
-TEST(NodeMessages, LieOnTheWireAsDocumented) {
+// Other versions of cuvmm must be able to read these messages: these bytes never change.
+TEST(NodeMessages, HaveTheDocumentedWireFormat) {
   const Bytes bytes = encode(LeaseReturn{uuid, 0x0102});
   const std::vector<int> expected{'C', 'V', 'N', 'D', 4,  0,  0,  0,  1, 2, 3, 4, 5, 6, 7, 8,
                                   9,   10,  11,  12,  13, 14, 15, 16, 2, 1, 0, 0, 0, 0, 0, 0};
@@ -151,7 +151,7 @@ TEST(NodeMessages, OfALaterVersionMayHaveMoreFields) {
   }
 }
 
-TEST(NodeMessages, OfAnUnknownKindMayBePassedOver) {
+TEST(NodeMessages, OfAnUnknownKindMayBeSkipped) {
   Bytes bytes = encode(LeaseGrant{3});
   for (const int kind : {0, 60, 255}) {
     bytes[4] = std::byte(kind);
@@ -161,7 +161,7 @@ TEST(NodeMessages, OfAnUnknownKindMayBePassedOver) {
   }
 }
 
-TEST(NodeMessages, ThatAreNotOursOrTooLongAreRefused) {
+TEST(NodeMessages, ThatAreForeignOrTooLongAreRefused) {
   Bytes bytes = encode(LeaseGrant{3});
   Bytes long_one = bytes;
   long_one.resize(longest_message + 1);
@@ -170,7 +170,7 @@ TEST(NodeMessages, ThatAreNotOursOrTooLongAreRefused) {
   EXPECT_EQ(decode(bytes).error().kind, ErrorKind::InvalidArgument);
 }
 
-TEST(NodeMessages, WithValuesThatNobodyKnowsAreRefused) {
+TEST(NodeMessages, WithUnknownValuesAreRefused) {
   Bytes report = encode(UseReport{});
   report.back() = std::byte{2};
   EXPECT_FALSE(decode(report).ok());
@@ -204,7 +204,7 @@ TEST(NodeMessages, NameNoMoreHoldersThanThereIsRoomFor) {
   EXPECT_EQ(std::get<LeaseRefusal>(*read).holders.size(), most_holders);
 }
 
-TEST(NodeVersions, AreTheNewestThatBothSpeak) {
+TEST(NodeVersions, AreTheNewestThatBothSidesSupport) {
   EXPECT_EQ(common_version(Greeting{}), newest_protocol);
   EXPECT_EQ(common_version(Greeting{.oldest = 1, .newest = 900}), newest_protocol);
   EXPECT_EQ(common_version(Greeting{.oldest = 900, .newest = 901}), std::nullopt);
@@ -212,8 +212,8 @@ TEST(NodeVersions, AreTheNewestThatBothSpeak) {
   EXPECT_EQ(common_version(Greeting{.oldest = 1, .newest = 0}), std::nullopt);
 }
 
-// What libFuzzer does better, where there is no clang for it: the same target, on changes of the
-// corpus that it begins with.
+// A fallback for libFuzzer where there is no clang: the same target, on mutations of its initial
+// corpus.
 TEST(NodeMessages, ChangedAtRandomAreRefusedOrReadAlike) {
   PRINT_SEED_ON_FAILURE();
   std::mt19937_64 random{seed()};

@@ -19,12 +19,12 @@ inline constexpr Microseconds second = 1'000'000;
 
 ClientTerms terms(Size guarantee = 0, int priority = 0, const std::string& group = {});
 
-// A policy for two cards of 100 GiB and a host of 200, and what it has decided.
+// A policy for two cards of 100 GiB and a host of 200, and its decisions.
 class PolicyWorld {
  public:
   explicit PolicyWorld(const PolicyTimes& times = {});
 
-  // Each returns what was decided on it, which all() keeps too.
+  // Each call returns the decisions that it caused; all() keeps them too.
   const Decisions& tell(const NodeEvent& event);
   const Decisions& after(Microseconds time) {
     now_ += time;
@@ -32,18 +32,18 @@ class PolicyWorld {
   }
 
   ClientId come(const ClientTerms& with = terms(), const std::map<PlaceId, Size>& held = {});
-  // Whether it is granted at once.
+  // Whether the request is granted at once.
   bool lease(ClientId client, Size gib, PlaceId place = card);
   RequestId ask(ClientId client, Size gib, PlaceId place = card);
   void report(ClientId client, Size cache_gib, Size cold_gib, bool is_idle, PlaceId place = card);
   void give_back(ClientId client, Size gib, PlaceId place = card);
-  // Does what the newest request to the client asks for, or says no.
+  // Does what the request asks of the client.
   void apply(const ReclaimRequested& request);
   void answer(const ReclaimRequested& request, ReclaimOutcome outcome, Size returned_gib = 0);
 
   bool is_granted(RequestId request) const;
   const LeaseRefused* refusal(RequestId request) const;
-  // Those that are not answered yet.
+  // The requests that the client has not answered yet.
   std::vector<ReclaimRequested> requests(ClientId client) const;
   ReclaimRequested request(ClientId client) const;  // the only one
   template <class Wanted>

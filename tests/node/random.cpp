@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint64_t events_of_one = 10'000;
 
-// A history's clients come and go; each history begins with an empty machine.
+// Clients come and go within a history; each history begins with an empty machine.
 template <class Each>
 void run_histories(Manners manners, std::uint64_t count, const Each& each) {
   for (std::uint64_t i = 0; i < count && !::testing::Test::HasFailure(); ++i) {
@@ -37,7 +37,7 @@ TEST(RandomHistories, OfAnyClientsEndEveryRequestAndKeepTheBooksExact) {
   });
 }
 
-TEST(RandomHistories, AreDecidedTheSameEachTime) {
+TEST(RandomHistories, AreDecidedDeterministically) {
   NodeHistory first{seed(), Manners::Any};
   NodeHistory again{seed(), Manners::Any};
   first.run(2'000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom the policy asks for memory, for how much, and how that ends.
+// Which clients the policy asks for memory, how much, and how the requests end.
 #include "policy_world.hpp"
 
 namespace cuvmm::test {
@@ -21,7 +21,7 @@ TEST(Reclaims, CachesAreFreedBeforeAnythingMoves) {
   EXPECT_TRUE(world.is_granted(request));
 }
 
-TEST(Reclaims, ColdMemoryMovesBeforeAnybodyStops) {
+TEST(Reclaims, ColdMemoryMovesBeforeAnyClientIsPaused) {
   PolicyWorld world;
   const ClientId idle = world.come();
   const ClientId busy = world.come();
@@ -59,7 +59,7 @@ TEST(Reclaims, TheLowestPriorityIsAskedFirst) {
   EXPECT_EQ(world.request(unimportant).bytes, 10 * GiB);
 }
 
-TEST(Reclaims, WhoHasBorrowedMostIsAskedNext) {
+TEST(Reclaims, TheLargestBorrowerIsAskedNext) {
   PolicyWorld world;
   const ClientId within = world.come(terms(50));
   const ClientId borrower = world.come(terms(5));
@@ -114,7 +114,7 @@ TEST(Reclaims, SeveralAreAskedAtOnceWhereOneIsNotEnough) {
   EXPECT_TRUE(world.is_granted(request));
 }
 
-TEST(Reclaims, WhoGaveLessThanItSaidIsNotAskedForThatAgain) {
+TEST(Reclaims, AClientIsNotAskedAgainForMemoryItCouldNotGive) {
   PolicyWorld world;
   const ClientId liar = world.come();
   ASSERT_TRUE(world.lease(liar, 100));
@@ -148,7 +148,7 @@ TEST(Reclaims, MoreTimeIsGivenOnce) {
   EXPECT_FALSE(world.is_granted(request));
 }
 
-TEST(Reclaims, AStalledClientIsNotAskedUntilItIsHeardOf) {
+TEST(Reclaims, AStalledClientIsNotAskedUntilItReports) {
   PolicyWorld world;
   const ClientId stalled = world.come();
   ASSERT_TRUE(world.lease(stalled, 100));
@@ -190,7 +190,7 @@ TEST(Reclaims, EndWithTheClient) {
   EXPECT_TRUE(world.is_granted(request));
 }
 
-TEST(Hysteresis, WhatWasBroughtInStaysForAWhile) {
+TEST(Hysteresis, RestoredMemoryStaysForAWhile) {
   PolicyWorld world;
   const ClientId first = world.come();
   ASSERT_TRUE(world.lease(first, 100));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gets how much of a device's time, and when.
+// Which client gets how much of a device's time, and when.
 #include <numeric>
 #include <random>
 
@@ -34,7 +34,7 @@ TEST(TimeShares, FollowTheWeightsWhateverTheKernelsLengths) {
   }
 }
 
-TEST(TimeShares, WhatOneLeavesTheOtherGets) {
+TEST(TimeShares, GoUnusedToTheOtherClient) {
   TimeWorld world{by(TimeRule::Share)};
   const ClientId busy = world.add({.terms = {.weight = 1}});
   world.add({.terms = {.weight = 99}, .burst_every = 50 * ms, .kernels_of_burst = 20});
@@ -44,7 +44,7 @@ TEST(TimeShares, WhatOneLeavesTheOtherGets) {
   EXPECT_GT(world.device_time(busy), 4.8 * second);
 }
 
-TEST(TimeShares, OfOneThatComesBackAreNotThoseItMissed) {
+TEST(TimeShares, AreNotRepaidAfterAnAbsence) {
   TimeWorld world{by(TimeRule::Share)};
   const ClientId always = world.add({});
   const ClientId late = world.add({.burst_every = 20 * second, .kernels_of_burst = 40'000});
@@ -78,7 +78,7 @@ TEST(TimeCap, IsHeldOverEverySecondEvenAlone) {
   }
 }
 
-TEST(TimeCap, IsHeldBesideABusyNeighbourWhichGetsTheRest) {
+TEST(TimeCap, LeavesTheRestToABusyNeighbour) {
   TimeWorld world{by(TimeRule::Share)};
   const ClientId capped = world.add({.terms = {.cap = 30}, .kernel = ms});
   const ClientId other = world.add({.kernel = ms});
@@ -158,7 +158,7 @@ TEST(TimeGroups, MembersInDifferentProcessesHoldTheirGrantsAtTheSameTime) {
   EXPECT_EQ(policy.grant_of(3, 1), TimeGrant::None);
 }
 
-TEST(TimeGrants, AreNotNeededWhereNobodyElseIsAtWork) {
+TEST(TimeGrants, AreNotNeededByALoneClient) {
   TimePolicy policy{by(TimeRule::Share)};
   policy.came(1, {}, 1);
   policy.uses(1, 0, 1);
@@ -206,7 +206,7 @@ TEST(TimeGrants, OfAKilledHolderEndAtOnce) {
   EXPECT_EQ(world.policy.grant_of(other, 0), TimeGrant::Open);
 }
 
-TEST(TimeGrants, WorkThatOutlastsThemEndsThemOnItsDeviceForAWhile) {
+TEST(TimeGrants, AreSuspendedOnADeviceWhoseWorkOutlastsThem) {
   TimeSettings settings = by(TimeRule::Share);
   TimePolicy policy{settings};
   for (const ClientId id : {1, 2}) {
@@ -215,7 +215,7 @@ TEST(TimeGrants, WorkThatOutlastsThemEndsThemOnItsDeviceForAWhile) {
     policy.wants(id, 0, true, 2);
   }
   EXPECT_FALSE(policy.is_suspended(0));
-  // At first what was launched before anybody competed may be in flight for long.
+  // Work launched before anyone competed may stay in flight for a long time.
   Microseconds now = 3;
   const auto let_pass = [&](Microseconds until, bool report) {
     for (; now < until && !policy.is_suspended(0); now += 100) {
@@ -227,7 +227,7 @@ TEST(TimeGrants, WorkThatOutlastsThemEndsThemOnItsDeviceForAWhile) {
   };
   let_pass(4 * second, true);
   EXPECT_FALSE(policy.is_suspended(0));
-  // Then neither reports the end of its work any more.
+  // From now on neither client reports the end of its work.
   let_pass(5 * second, false);
   EXPECT_TRUE(policy.is_suspended(0));
   EXPECT_LT(now, 4 * second + settings.longest_quantum + settings.outlasts + 20 * ms);
@@ -238,7 +238,7 @@ TEST(TimeGrants, WorkThatOutlastsThemEndsThemOnItsDeviceForAWhile) {
   EXPECT_NE(policy.grant_of(1, 0), policy.grant_of(2, 0));
 }
 
-TEST(TimeTurns, WhoHasAMemoryTurnHasTheDeviceToo) {
+TEST(TimeTurns, AMemoryTurnIncludesTheDevice) {
   TimeWorld world{by(TimeRule::Turns)};
   const ClientId first = world.add({.kernel = ms});
   const ClientId second_one = world.add({.kernel = ms});
@@ -253,8 +253,8 @@ TEST(TimeTurns, WhoHasAMemoryTurnHasTheDeviceToo) {
   EXPECT_NEAR(world.share(second_one), 0.5, 0.05);
 }
 
-// Of 1 to 16 programs with random terms, some of which are killed or stopped: those that always
-// have work get their shares, nobody waits without end, and the same history is decided the same.
+// 1 to 16 programs with random terms, some of which are killed or stopped: programs that always
+// have work get their shares, and none waits forever.
 TEST(RandomTimeHistories, GiveSharesByWeightAndStarveNobody) {
   PRINT_SEED_ON_FAILURE();
   for (std::uint64_t history = 0; history < scaled(20); ++history) {
@@ -303,9 +303,9 @@ TEST(RandomTimeHistories, GiveSharesByWeightAndStarveNobody) {
   }
 }
 
-// A party that waits while the device is free gets it, each time: a million hand-overs between
-// programs of all rules, of which any may be killed, stopped, or without work for a while.
-TEST(RandomTimeHistories, LoseNoHandOver) {
+// A party that waits while the device is free gets it, every time: a million hand-overs between
+// programs under all rules, any of which may be killed, stopped, or idle for a while.
+TEST(RandomTimeHistories, LoseNoHandover) {
   PRINT_SEED_ON_FAILURE();
   const std::uint64_t wanted = scaled(100'000);
   std::uint64_t seen = 0;

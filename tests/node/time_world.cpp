@@ -86,12 +86,12 @@ void TimeWorld::launch(ClientId id, Program& program) {
   report(id, program);
 }
 
-// What a program says of itself, on each change.
+// What a program reports about itself, on each change.
 void TimeWorld::report(ClientId id, Program& program) {
   const bool is_open =
       std::all_of(program.grants.begin(), program.grants.end(),
                   [](const auto& one) { return one.second.grant == TimeGrant::Open; });
-  if (is_open) return;  // nobody looks then
+  if (is_open) return;  // the policy does not look then
   const bool wants = has_work(program) || !program.flying.empty();
   if (!program.flying.empty()) {
     policy.in_flight_until(id, now_ + program.flying.size() * program.is.kernel);
@@ -106,7 +106,7 @@ void TimeWorld::report(ClientId id, Program& program) {
   }
 }
 
-// Devices take kernels of programs that have some in flight in turns, as a card does.
+// Devices alternate between programs with kernels in flight, as a card does.
 void TimeWorld::execute() {
   for (auto& [id, program] : programs_) {
     if (program.flying.empty() || program.runs) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs on devices of one machine, in virtual time, that keep to what the policy of device time
-// says: the tests see what runs when.
+// Programs on the devices of one machine, in virtual time, that obey the policy of device time: the
+// tests observe what runs when.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class TimeWorld {
 
   ClientId add(const TimeProgram& program);
   void kill(ClientId client);
-  void stop(ClientId client);  // it launches and reports nothing; what is in flight runs on
+  void stop(ClientId client);  // stops launching and reporting; its work in flight runs on
   void go_on(ClientId client);
   void set_terms(ClientId client, const TimeTerms& terms);
   void give_memory_turn(ClientId client, bool has) {
@@ -39,7 +39,7 @@ class TimeWorld {
   }
   void run(Microseconds length);
 
-  // Of kernels that have ended since reset().
+  // Device time of the kernels that have ended since reset().
   Microseconds device_time(ClientId client) const { return programs_.at(client).ran; }
   double share(ClientId client) const;
   std::vector<Microseconds>& burst_times(ClientId client) { return programs_.at(client).bursts; }
@@ -58,7 +58,7 @@ class TimeWorld {
     TimeProgram is;
     std::map<PlaceId, TimeDecision> grants;
     std::deque<Flying> flying;
-    Microseconds ends_at = 0;  // of the first of them
+    Microseconds ends_at = 0;  // end of the first of them
     Microseconds ran = 0;
     unsigned left_of_burst = 0;
     Microseconds next_burst = 0;
@@ -84,7 +84,7 @@ class TimeWorld {
   Microseconds now_ = 1;
   ClientId last_ = 0;
   std::map<ClientId, Program> programs_;
-  std::map<PlaceId, ClientId> running_;  // whose kernel the device runs
+  std::map<PlaceId, ClientId> running_;  // whose kernel runs on the device
   std::map<PlaceId, ClientId> last_ran_;
   std::map<PlaceId, Microseconds> slice_began_;
   std::uint64_t hand_overs_ = 0;

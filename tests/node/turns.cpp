@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients whose memory does not fit together have it one after the other.
+// Clients whose memory does not fit together take turns holding it.
 #include <set>
 
 #include "policy_world.hpp"
@@ -7,13 +7,13 @@
 namespace cuvmm::test {
 namespace {
 
-// Three that each need 60 GiB of a card of 100, and are busy.
+// Three busy clients that each need 60 GiB of a card of 100.
 class ThreeThatDoNotFit : public ::testing::Test {
  protected:
   void want(ClientId client) { asked_[client] = world.ask(client, 60); }
   bool has(ClientId client) const { return world.leased(client) == 60 * GiB; }
 
-  // All that were asked to give way do, and ask for their memory again.
+  // All clients that were asked to give way do, and then ask for their memory again.
   void give_way() {
     for (const ClientId client : {first, second_one, third}) {
       for (const ReclaimRequested& asked : world.requests(client)) {
@@ -30,7 +30,7 @@ class ThreeThatDoNotFit : public ::testing::Test {
   std::map<ClientId, RequestId> asked_;
 };
 
-TEST_F(ThreeThatDoNotFit, TakeTurnsAndNobodyIsRefused) {
+TEST_F(ThreeThatDoNotFit, TakeTurnsWithoutRefusals) {
   for (const ClientId client : {first, second_one, third}) want(client);
   std::set<ClientId> had;
   for (int turn = 0; turn < 6; ++turn) {
@@ -83,14 +83,14 @@ TEST_F(ThreeThatDoNotFit, AnIdleClientGivesItsTurnUpAtOnce) {
 TEST_F(ThreeThatDoNotFit, TurnsEndByThemselves) {
   want(first);
   want(second_one);
-  world.apply(world.request(first));  // and does not come back
+  world.apply(world.request(first));  // and asks for nothing more
   ASSERT_TRUE(world.has_turn(second_one));
   world.after(PolicyTimes{}.shortest_quantum);
   EXPECT_TRUE(world.policy.turns().turns().empty());
   EXPECT_TRUE(has(second_one)) << "nobody wants its memory";
 }
 
-TEST_F(ThreeThatDoNotFit, AClientThatDiesInItsTurnLeavesAllToTheNext) {
+TEST_F(ThreeThatDoNotFit, AClientThatDiesInItsTurnFreesItsMemoryForTheNext) {
   want(first);
   want(second_one);
   want(third);
@@ -100,7 +100,7 @@ TEST_F(ThreeThatDoNotFit, AClientThatDiesInItsTurnLeavesAllToTheNext) {
   EXPECT_TRUE(has(third));
 }
 
-TEST_F(ThreeThatDoNotFit, WorkThatOutlastsATurnEndsTurnsAndSaysSo) {
+TEST_F(ThreeThatDoNotFit, WorkThatOutlastsATurnEndsTurnsAndIsReported) {
   want(first);
   want(second_one);
   ASSERT_TRUE(world.has_turn(second_one));
@@ -129,7 +129,7 @@ TEST_F(ThreeThatDoNotFit, AHolderThatDoesNotYieldIsNamedToTheAsker) {
   EXPECT_EQ(refused->holders.at(0).client, first);
 }
 
-TEST(Turns, WeightDecidesHowManyOneHas) {
+TEST(Turns, WeightsSetTheNumberOfTurns) {
   TurnTable table{{}};
   const std::vector<TurnWish> both{{"heavy", {card}, 3}, {"light", {card}, 1}};
   std::map<std::string, int> had;
@@ -185,11 +185,11 @@ TEST_F(ThreeThatDoNotFit, AGuaranteeThatIsGivenWhileItWaitsHasItsDeadlineFromThe
   want(third);
   world.after(10 * ms);
   world.tell(TermsChanged{third, terms(60)});
-  world.after(PolicyTimes{}.guarantee_within);  // nobody does what it is asked
+  world.after(PolicyTimes{}.guarantee_within);  // no client does what it is asked
   EXPECT_NE(world.refusal(asked_[third]), nullptr);
 }
 
-TEST(Turns, WhoComesAnewHasNoCredit) {
+TEST(Turns, ANewClientHasNoCredit) {
   TurnTable table{{}};
   Microseconds now = 0;
   for (int i = 0; i < 100; ++i) {
@@ -205,7 +205,7 @@ TEST(Turns, WhoComesAnewHasNoCredit) {
   EXPECT_NEAR(had["old"], 10, 2);
 }
 
-TEST(Turns, WhoWasAwayHasNoCredit) {
+TEST(Turns, AReturningClientHasNoCredit) {
   TurnTable table{{}};
   Microseconds now = 0;
   const TurnWish here{"here", {card}, 1};
@@ -225,7 +225,7 @@ TEST(Turns, WhoWasAwayHasNoCredit) {
   EXPECT_NEAR(had["away"], 10, 2);
 }
 
-TEST(Turns, AGroupOnTwoCardsIsNotPassedOverForEver) {
+TEST(Turns, AGroupOnTwoCardsIsNotStarved) {
   TurnTable table{{}};
   const TurnWish here{"here", {card}, 1};
   const TurnWish there{"there", {other_card}, 1};
@@ -233,7 +233,7 @@ TEST(Turns, AGroupOnTwoCardsIsNotPassedOverForEver) {
   Microseconds now = 0;
   ASSERT_EQ(table.start({here, there}, now).size(), 2u);
   int waited = 0;
-  // The two end at different times, so both cards are never free by themselves.
+  // The two end at different times, so both cards are never free at once by themselves.
   for (; !table.has_turn("both") && waited < 10; ++waited) {
     table.end(waited % 2 == 0 ? "here" : "there", 1, now += 1000);
     table.start({here, there, both}, now);
@@ -250,7 +250,7 @@ TEST(Groups, GetAndLoseTurnsTogether) {
   ASSERT_TRUE(world.lease(a0, 60, card));
   ASSERT_TRUE(world.lease(a1, 60, other_card));
   const RequestId first = world.ask(b0, 60, card);
-  // In the opposite order: each member of `a` stops, since each waits for the other.
+  // In the opposite order: every member of `a` stops, since each waits for the other.
   EXPECT_EQ(world.request(a0).step, ReclaimStep::Pause);
   EXPECT_EQ(world.request(a1).step, ReclaimStep::Pause);
   const auto started = world.all<TurnStarted>();

@@ -14,7 +14,7 @@ using State = HttpParse::State;
 constexpr std::string_view whole =
     "GET /metrics?a=b&token=secret HTTP/1.1\r\nHost: LocalHost:9435\r\nACCEPT: text/plain\r\n\r\n";
 
-TEST(HttpRequests, AreReadOnceTheyAreWhole) {
+TEST(HttpRequests, AreReadOnceComplete) {
   for (std::size_t size = 0; size < whole.size(); ++size) {
     EXPECT_EQ(parse_request(whole.substr(0, size)).state, State::Incomplete) << size;
   }
@@ -42,7 +42,7 @@ TEST(HttpRequests, NameAClientByItsDecodedLabel) {
   EXPECT_EQ(label_of("label=" + observe::percent_encoded(odd)), odd);
 }
 
-TEST(HttpRequests, WithAnyByteChangedAreAnsweredInSomeWay) {
+TEST(HttpRequests, WithAnyByteChangedGetSomeAnswer) {
   for (std::size_t i = 0; i < whole.size(); ++i) {
     for (int byte = 0; byte < 256; ++byte) {
       std::string changed{whole};
@@ -54,7 +54,7 @@ TEST(HttpRequests, WithAnyByteChangedAreAnsweredInSomeWay) {
   }
 }
 
-TEST(HttpRequests, ATokenInTheHeaderGoesBeforeThatOfTheAddress) {
+TEST(HttpRequests, PreferATokenInTheHeaderToOneInTheAddress) {
   const auto token = [](const std::string& header) {
     return parse_request("GET /?token=query HTTP/1.1\r\nHost: a\r\n" + header + "\r\n\r\n")
         .request.token;
@@ -79,7 +79,7 @@ TEST(HttpRequests, HostsAreNamesWithoutTheirPort) {
   EXPECT_FALSE(observe::is_loopback_name("localhost.evil"));
 }
 
-TEST(Secrets, AreTheSameOnlyIfAllOfThemIs) {
+TEST(Secrets, AreEqualOnlyIfAllBytesAre) {
   EXPECT_TRUE(observe::is_same_secret("abc", "abc"));
   EXPECT_FALSE(observe::is_same_secret("abc", "abd"));
   EXPECT_FALSE(observe::is_same_secret("ab", "abc"));

@@ -28,7 +28,7 @@ TEST(Exposition, EscapesLabelsAndLeavesEmptyOnesOut) {
             "# HELP m help\n# TYPE m gauge\nm{a=\"x\\\"y\\\\z??\"} 1.5\nm 9007199254740992\n");
 }
 
-TEST(Exposition, WritesHistogramsByTheSumUpToEachBound) {
+TEST(Exposition, WritesCumulativeHistogramBuckets) {
   static constexpr std::array<std::uint64_t, 2> bounds{1'000'000, 2'500'000};
   observe::TimeHistogram waits{bounds};
   for (const std::uint64_t us : {1'000'000ul, 2'000'000ul, 9'000'000ul}) waits.note(us);
@@ -42,14 +42,14 @@ TEST(Exposition, WritesHistogramsByTheSumUpToEachBound) {
             "w_seconds_count{c=\"x\"} 3\n# EOF\n");
 }
 
-TEST(Exposition, IsOpenMetricsOnlyWhereThatIsAskedFor) {
+TEST(Exposition, IsOpenMetricsOnlyOnRequest) {
   EXPECT_EQ(observe::format_for("application/openmetrics-text;version=1.0.0,*/*;q=0.1"),
             MetricFormat::OpenMetrics);
   EXPECT_EQ(observe::format_for("text/plain"), MetricFormat::Prometheus);
   EXPECT_EQ(observe::format_for(""), MetricFormat::Prometheus);
 }
 
-TEST(Snapshots, HideAllThatBelongsToOthers) {
+TEST(Snapshots, HideEverythingOfOtherUsers) {
   Snapshot all;
   all.clients.resize(2);
   all.clients[0] = {.label = "mine", .user = 7};
@@ -98,7 +98,7 @@ TEST_F(History, CountsWaitsOfRequestsThatWait) {
   EXPECT_EQ(history_.waits(1, 1, 9 * second), 0u);
 }
 
-TEST_F(History, TellsWhoGaveWhatToWhom) {
+TEST_F(History, RecordsWhoGaveMemoryToWhom) {
   history_.note(ClientCame{1, {}, {}}, {}, 0);
   history_.note(ClientCame{11, {}, {}}, {}, 0);
   history_.note(TimePassed{}, {ReclaimRequested{1, 5, 1, ReclaimStep::Pause, 8 * MiB, 0, 11}},

@@ -4,13 +4,14 @@
 //   cuvmm_order_tests [--programs N] [--seed S] [--operations K] [--memory MIB] [--contexts C]
 //                     [--only SEED] [--end-idle-only] [--ignore KIND]... [--verbose]
 //
-// --contexts: so many, round the devices. With 3 on two devices, device 0 has two.
+// --contexts: the number of contexts, spread round-robin over the devices. With 3 on two devices,
+// device 0 has two.
 //
-// --ignore goes on where it meets that kind of violation, to find others behind it: "ready too
-// early", "returned too early", "granted too early" or "wrong contents".
+// --ignore continues after that kind of violation, to find others behind it: "ready too early",
+// "returned too early", "granted too early" or "wrong contents".
 //
-// Runs over whatever libcuda.so.1 it meets: the simulated driver, cuvmm, or a card. Ends with 1 at
-// the first violation. What it cannot see: see program.hpp and model.hpp.
+// Runs over whichever libcuda.so.1 it finds: the simulated driver, cuvmm, or a card. Exits with 1
+// at the first violation. program.hpp and model.hpp say what it cannot see.
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>

@@ -13,16 +13,17 @@ std::uint32_t Block::pattern_of(std::size_t row) const {
   return zone->pattern;
 }
 
-// Reuse along events where the pool's attributes forbid it. Whether it was opportunistic cannot be
-// told (measured: a pool without opportunistic reuse still knows some work to be complete).
+// Checks for reuse along events where the pool's attributes forbid it. Opportunistic reuse cannot
+// be told apart (measured: a pool without opportunistic reuse still knows some work to be
+// complete).
 void MemoryBooks::check_reuse(const Model& model, const Block& block, Model::Stream stream,
                               const Freed& freed) const {
   if (block.pool == Block::blocking || freed.pool != block.pool) return;
   if (freed.stream == stream || freed.stream == on_no_stream) return;
   const PoolRules& pool = rules[static_cast<std::size_t>(block.pool)];
   if (pool.may_depend || is_ignored("forbidden reuse")) return;
-  // Nothing but an event can order a non-blocking stream with another. Whether the attribute means
-  // the rule of the legacy stream too is open.
+  // Only an event can order a non-blocking stream with another. It is open whether the attribute
+  // also covers the rule of the legacy stream.
   const auto is_non_blocking = [&](Model::Stream one) {
     return one != on_no_stream && model.kind_of(one) == StreamKind::NonBlocking;
   };
@@ -57,7 +58,7 @@ MemoryBooks::Grant MemoryBooks::check_grant(const Model& model, const Block& blo
     const Nodes users = freed.after.surely & ~model.marks();
     const bool possibly_behind = (users & ~before.possibly).none();
     if (may_depend || model.is_behind(before, users)) {
-      grant.also |= freed.after;  // if need be, the pool has made the allocation wait
+      grant.also |= freed.after;  // the pool may have made the allocation wait
     } else if (!possibly_behind && !is_ignored("granted too early")) {
       violation("granted too early",
                 "%#llx, %zu bytes, overlaps block %d: the work that its free is behind is blocked, "
@@ -65,7 +66,7 @@ MemoryBooks::Grant MemoryBooks::check_grant(const Model& model, const Block& blo
                 begin, block.size, freed.number);
     }
   }
-  // Whatever else the pool has made it wait for.
+  // The pool may also have made it wait for other frees.
   if (may_depend) grant.also.possibly |= all_frees_.possibly;
   return grant;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of one program: which blocks live, which were freed behind what work, and which words
-// must be read. Finds a block that is handed out too early.
+// The memory of one program: which blocks are live, behind which work others were freed, and which
+// words must be read. Finds a block that is handed out too early.
 //
-// What it cannot see: reuse of physical memory at another address. That only the words tell.
+// What it cannot see: reuse of physical memory at another address. Only the words reveal that.
 #pragma once
 
 #include <cuda.h>
@@ -28,8 +28,8 @@ struct Block {
   CUdeviceptr address = 0;
   std::size_t size = 0;
   int pool = blocking;      // an index of the world's pools
-  std::size_t context = 0;  // that owns it, if it is blocking memory
-  // Nodes that must be over before it is read, and before it is written or freed.
+  std::size_t context = 0;  // the owning context, if it is blocking memory
+  // Nodes that must be complete before the block is read, and before it is written or freed.
   Nodes writes;
   Nodes uses;
   Past granted_behind;  // what its allocation comes after
@@ -63,20 +63,20 @@ class MemoryBooks {
   std::size_t live_bytes() const { return live_bytes_; }
 
   struct Grant {
-    Past also;  // what the allocation comes after beside the rules of streams
+    Past also;  // what the allocation comes after in addition to the rules of streams
     bool is_reuse = false;
     bool is_behind_blocked_work = false;
   };
-  // The driver has given this block. `before`: what the allocation comes after. Ends the process
-  // where the block may not be given yet.
+  // The driver has allocated this block. `before`: what the allocation comes after. Ends the
+  // process if the block may not be allocated yet.
   Grant check_grant(const Model& model, const Block& block, Model::Stream stream,
                     const Past& before);
   Block& add(Block block);
-  // Whether the pool may make a stream wait for what others have freed.
+  // Whether the pool may make a stream wait for frees on other streams.
   bool may_depend(int pool) const { return rules[static_cast<std::size_t>(pool)].may_depend; }
   Past possibly_behind_all_frees() const { return {{}, all_frees_.possibly}; }
 
-  // Freed memory whose last work is blocked: its next user must come after that.
+  // Freed memory whose last work is blocked: its next user must come after that work.
   struct Temptation {
     std::size_t size;
     int pool;
@@ -85,13 +85,13 @@ class MemoryBooks {
   std::optional<Temptation> tempt(const Model& model, Chance& chance,
                                   const Past* behind = nullptr) const;
 
-  // `after`: the work that the free comes after. Not the free itself: who comes after all of that
-  // may have the memory as well.
+  // `after`: the work that the free comes after. The free itself does not count: whatever comes
+  // after all of that work may have the memory too.
   static constexpr Model::Stream on_no_stream = -1;
   void freed(const Block& block, const Past& after, Model::Stream stream = on_no_stream);
-  void remove(const Block& block);  // without any condition
+  void remove(const Block& block);  // unconditionally
 
-  // Words that a copy will have brought to the results.
+  // Words that a copy is going to write to the results.
   struct Expected {
     std::size_t first_word;  // of the results
     std::size_t first_row;   // of the block
@@ -108,7 +108,7 @@ class MemoryBooks {
     int pool;
     int number;
     Past after;
-    Model::Stream stream;  // that it was freed on
+    Model::Stream stream;  // the stream of the free
   };
   void check_reuse(const Model& model, const Block& block, Model::Stream stream,
                    const Freed& freed) const;

@@ -196,7 +196,7 @@ Past Model::work_of_all() const {
   return past;
 }
 
-// What is complete cannot have been blocked by what it possibly came after.
+// Work that is complete cannot have been blocked by anything that it possibly came after.
 void Model::learn_complete(const Past& past) {
   complete_ |= past.surely;
   for (std::size_t node = 0; node < nodes_.size(); ++node) {

@@ -14,7 +14,7 @@
 // leave one out. A node therefore has two sets: what it surely and what it possibly comes after.
 //
 // A gate is a node that completes only when the program opens it, or when the node that opens it
-// has run. A node behind a closed gate is blocked. Every other node completes by itself, some time.
+// has run. A node behind a closed gate is blocked. Every other node eventually completes by itself.
 //
 // What the model cannot see: when work really runs, and other processes.
 #pragma once
@@ -56,33 +56,34 @@ class Model {
   using Stream = int;
 
   Stream add_stream(StreamKind kind, std::size_t context = 0);
-  // A created stream's pending work goes on. Whether the legacy stream still waits for it is open.
+  // A destroyed stream's pending work goes on. Whether the legacy stream still waits for it is
+  // open.
   void destroy_stream(Stream stream);
   StreamKind kind_of(Stream stream) const { return streams_[at(stream)].kind; }
 
   // What the next operation on the stream comes after.
   Past next_on(Stream stream) const;
-  // Submits an operation. `also`: what it comes after beside the rules of streams.
+  // Submits an operation. `also`: what it comes after in addition to the rules of streams.
   Node submit(Stream stream, const Past& also = {});
-  // A stream-ordered free.
+  // Submits a stream-ordered free.
   Node submit_free(Stream stream);
-  // Frees, allocations and records: they touch no memory themselves and hold nothing up.
+  // Frees, allocations and records: they touch no memory themselves and block nothing.
   const Nodes& marks() const { return marks_; }
-  // On several legacy streams at once.
+  // Submits one operation to several legacy streams at once.
   Node submit_on_all(Stream legacy, const std::vector<Stream>& others);
   // Measured: an allocation of memory that no pending work has used may be no work of its stream,
-  // so that the rule of the legacy stream does not concern it.
+  // so that the rule of the legacy stream does not apply to it.
   Node submit_allocation(Stream stream, const Past& also);
   // Measured: the event comes after the legacy stream's work, yet a query of the blocking stream
   // that it is recorded on may not.
   Node submit_record(Stream stream);
-  // A wait for what is complete may be left out.
+  // The driver may omit a wait for completed work.
   Node submit_wait(Stream stream, const EventRecord& record);
-  // Host functions of different streams possibly run in the order in which they were submitted.
+  // Host functions of different streams possibly run in the order of their submission.
   Node submit_host_function(Stream stream);
   static EventRecord either(const EventRecord& first, const EventRecord& second);
   Past past_of(const EventRecord& record) const;
-  Past past_of(Node node) const;  // with the node itself
+  Past past_of(Node node) const;  // including the node itself
   std::size_t size() const { return nodes_.size(); }
 
   Node submit_gate(Stream stream);
@@ -94,8 +95,8 @@ class Model {
   bool is_surely_blocked(const Past& past) const;
   bool is_possibly_blocked(const Past& past) const;
 
-  // What waiting for a stream waits for. The legacy stream stands for all blocking and per-thread
-  // streams of its context, also of threads that have ended.
+  // The work that a wait for the stream covers. The legacy stream stands for all blocking and
+  // per-thread streams of its context, including those of threads that have ended.
   Past work_of(Stream stream) const;
   Past work_of_context(std::size_t context) const;
   Past work_of_all() const;
@@ -135,9 +136,9 @@ class Model {
   bool is_possibly_closed(const Gate& gate) const;
 
   std::vector<StreamState> streams_;
-  std::vector<Past> nodes_;  // each with what comes before it, without itself
+  std::vector<Past> nodes_;  // what comes before each node, excluding the node
   std::vector<Gate> gates_;
-  Nodes host_functions_;  // with what they possibly come after
+  Nodes host_functions_;  // and what they possibly come after
   Nodes complete_;
   Nodes marks_;
 };

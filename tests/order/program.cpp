@@ -97,7 +97,7 @@ void Program::must_call(Stream stream, const char* what, const std::function<CUr
   must(this->call(stream, what, call), what);
 }
 
-// The streams of other threads less often: it takes time to hand a call to a thread.
+// The streams of other threads less often: handing a call to a thread takes time.
 Program::Stream Program::any_stream() {
   for (;;) {
     const Stream stream = chance_.below(streams_.size());
@@ -126,7 +126,7 @@ std::size_t Program::any_event_of(std::size_t context) {
   }
 }
 
-// Mostly one of the stream's own device.
+// Usually a pool of the stream's own device.
 int Program::any_pool_for(Stream stream) {
   const auto& pools = world_.pools();
   for (;;) {
@@ -136,7 +136,7 @@ int Program::any_pool_for(Stream stream) {
   }
 }
 
-// All pools' memory is open to all devices. Blocking memory of another context can be copied.
+// All pools' memory is accessible to all devices. Blocking memory of another context can be copied.
 bool Program::owns(Stream stream, const Block& block) const {
   return block.pool != Block::blocking || block.context == context_of(stream);
 }
@@ -214,7 +214,7 @@ void Program::one_operation() {
 }
 
 void Program::run() {
-  // What the end may still submit.
+  // Operations that the end of the program may still submit.
   constexpr std::size_t spare = 400;
   const std::size_t operations = std::min(settings_.operations, most_nodes - spare);
   const std::size_t thread_ends_at = chance_.percent(10) ? chance_.below(operations) : operations;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One random, legal program: it keeps the model beside the driver and compares them at every step.
-// Work that matters is held back by gates, which open late and in a random order, so that memory
-// which changes hands too early, or a wait that ends too early, shows at once.
+// One random, legal program: it runs the model beside the driver and compares the two at every
+// step. Gates hold work back and open late, in a random order, so that memory that changes hands
+// too early, or a wait that ends too early, shows at once.
 //
-// What it cannot see: calls of threads that overlap, except waits and races of events; the
+// What it cannot see: overlapping calls of threads, except waits and races of events; the
 // per-thread flavour of calls without a stream; kernels, whose pointers a driver cannot see; peer
 // access to blocking memory, which other contexts only copy; sharing between processes; contexts
-// that end; errors of order that no gate holds open and no compared word tells.
+// that end; order errors that no gate exposes and no compared word reveals.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,18 @@
 namespace cuvmm::order {
 
 struct ProgramSettings {
-  std::size_t operations = 200;                    // that streams are given, before the end
-  std::size_t most_bytes = std::size_t{16} << 20;  // that live at once
+  std::size_t operations = 200;                    // submitted to streams, before the end
+  std::size_t most_bytes = std::size_t{16} << 20;  // live at once
   bool is_verbose = false;
-  // Streams and threads end only with nothing to do: on a card their end may wait for blocked work.
+  // Streams and threads end only when they are idle: on a card their end may wait for blocked work.
   bool ends_idle_streams_only = false;
 };
 
-// Over all programs of the process.
+// Totals over all programs of the process.
 struct Counts {
   std::uint64_t operations = 0;
   std::uint64_t granted = 0;
-  std::uint64_t reused = 0;  // of memory that was freed in the same program
+  std::uint64_t reused = 0;  // of memory freed in the same program
   std::uint64_t reused_while_blocked = 0;
   std::uint64_t refused = 0;  // out of memory
   std::uint64_t compared_words = 0;
@@ -79,7 +79,7 @@ class Program {
   void query_stream();
   void query_event();
   void ask_after(std::size_t event);
-  // Mostly one that stands behind a free that is blocked.
+  // Usually an event that stands behind a blocked free.
   std::size_t any_tempting_event();
   void synchronize_stream();
   void synchronize_event();
@@ -100,7 +100,7 @@ class Program {
   void free_at_once();
   void free_blocking();
 
-  // program_use.cpp: what is done with memory.
+  // program_use.cpp: uses of memory.
   void fill_again();
   void check();
   void copy_between();
@@ -114,7 +114,7 @@ class Program {
   CUstream handle(Stream stream) const { return world_.streams()[stream].handle; }
   const char* name(Stream stream) const { return streams_[stream].name.c_str(); }
   Model::Stream in_model(Stream stream) const { return streams_[stream].in_model; }
-  // Calls on a thread that may use the stream, and which must return.
+  // Makes the call on a thread that may use the stream; the call must return.
   CUresult call(Stream stream, const char* what, const std::function<CUresult()>& call);
   CUresult call_on(int thread, std::size_t context, const char* what,
                    const std::function<CUresult()>& call);
@@ -122,10 +122,10 @@ class Program {
   CUresult query(Stream stream);
   void record(std::size_t event, Stream stream);
   void wait(Stream stream, std::size_t event);
-  // Makes `to` come after what `nodes` are; false where no one stream comes after them.
+  // Makes `to` come after `nodes`. Returns false if no single stream comes after all of them.
   bool hand_over(const Nodes& nodes, Stream to);
-  // A stream whose next work comes after these nodes, by a wait if need be. With an owner: one that
-  // may fill and free the block.
+  // A stream whose next work comes after these nodes, by a wait if necessary. With an owner: a
+  // stream that may fill and free the block.
   Stream stream_behind(const Nodes& nodes, const Block* owner = nullptr);
   bool owns(Stream stream, const Block& block) const;
   // A copy that names these blocks.
@@ -149,7 +149,7 @@ class Program {
   int any_pool_for(Stream stream);
   void look_whether_it_waits(Stream stream);
 
-  // Waits that other threads are in.
+  // Waits in other threads.
   void begin_wait(const char* what, std::function<Past()> covered, std::function<CUresult()> call,
                   std::function<void()> afterwards = {});
   bool can_begin_wait() const;
@@ -171,12 +171,12 @@ class Program {
   Model model_;
   std::vector<StreamState> streams_;  // as world_.streams()
   std::vector<EventRecord> events_;   // as world_.events()
-  std::vector<Gate> closed_;          // that the host opens
+  std::vector<Gate> closed_;          // to be opened by the host
   std::size_t words_used_ = 0;
   std::vector<Graph> graphs_;
   MemoryBooks memory_;
   unsigned large_share_ = 0;    // of allocations, in percent
-  std::size_t most_bytes_ = 0;  // that live at once
+  std::size_t most_bytes_ = 0;  // live at once
   std::vector<PendingWait> waits_;
   // Another thread waits in cuMemFree. On a card most calls that submit work then wait for it, so
   // the program submits none.

@@ -13,7 +13,7 @@ constexpr std::size_t mib = 1024 * kib;
 
 }  // namespace
 
-// Many small ones, and some that need more than one chunk of 2 MiB.
+// Many small sizes, and some that need more than one chunk of 2 MiB.
 std::size_t Program::any_size() {
   const std::size_t odd = chance_.percent(20) ? 512 * chance_.below(8) : 0;
   if (chance_.percent(large_share_))
@@ -27,8 +27,8 @@ Block* Program::any_block() {
   return &*std::next(memory_.live.begin(), static_cast<long>(chance_.below(memory_.live.size())));
 }
 
-// The pool may have made the allocation wait for a free, which the model takes for possible. Where
-// it has not, the model learns it.
+// The pool may have made the allocation wait for a free, which the model treats as possible. If it
+// has not, the model learns so here.
 void Program::look_whether_it_waits(Stream stream) {
   if (chance_.percent(50)) query(stream);
   if (chance_.percent(30)) open_gate_on(stream);
@@ -78,15 +78,14 @@ void Program::allocate() {
   allocate_on(stream, any_size(), any_pool_for(stream));
 }
 
-// Memory that fits and must not be had yet.
+// Asks for memory that would fit but must not be reused yet.
 void Program::allocate_what_is_blocked(const Past* behind) {
   if (memory_.live_bytes() >= most_bytes_) return;
   const auto tempting = memory_.tempt(model_, chance_, behind);
   if (tempting) allocate_on(any_stream(), tempting->size, tempting->pool);
 }
 
-// Nothing of the program's ever uses it, so the next owner need not come after more than this one
-// did.
+// The program never uses the block, so the next owner need not come after more than this block did.
 void Program::allocate_and_free() {
   if (memory_.live_bytes() >= most_bytes_) return;
   const Stream stream = any_stream();
@@ -137,7 +136,7 @@ void Program::free_in_order() {
   if (stream != no_stream) free_on(*block, stream);
 }
 
-// cuMemFree of pool memory waits for nothing, so the program knows that all use is over.
+// cuMemFree of pool memory does not wait, so only a block whose uses are all complete may be freed.
 void Program::free_at_once() {
   for (Block& block : memory_.live) {
     if (block.pool == Block::blocking || !model_.is_complete(block.uses)) continue;

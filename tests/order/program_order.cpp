@@ -43,15 +43,15 @@ void Program::open_gate() {
   model_.open(gate.node);
 }
 
-// The write is submitted after the wait, on a stream that nothing ties to it. A hidden barrier
-// between the two would be a deadlock.
+// The write is submitted after the wait, on an unrelated stream. A hidden barrier between the two
+// would deadlock.
 void Program::open_gate_by_a_stream() {
   open_gate_on(any_stream());
 }
 
 void Program::open_gate_on(Stream stream) {
   if (closed_.empty()) return;
-  // Mostly the last one that was closed, which a dependency that is too wide would include.
+  // Usually the last gate that was closed, which a dependency that is too wide would include.
   const std::size_t index =
       chance_.percent(60) ? closed_.size() - 1 : chance_.below(closed_.size());
   const Gate gate = closed_[index];
@@ -63,7 +63,7 @@ void Program::open_gate_on(Stream stream) {
             [&] { return cuStreamWriteValue32(handle(stream), word_on_device(gate.word), 1, 0); });
   const Node writer = model_.submit(in_model(stream));
   model_.opens(writer, gate.node);
-  query(stream);  // a driver may keep work back until somebody asks for it
+  query(stream);  // a driver may hold work back until it is queried
 }
 
 // Events ------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ std::size_t Program::any_tempting_event() {
   return event;
 }
 
-// Mostly one whose record is complete at once.
+// Usually a stream whose record is complete at once.
 Program::Stream Program::any_recording_stream(std::size_t event) {
   Stream stream = 0;
   int tries = 12;
@@ -112,7 +112,7 @@ Program::Stream Program::any_recording_stream(std::size_t event) {
   return stream;
 }
 
-// From then on the event says nothing of where it was recorded before.
+// From then on the event proves nothing about its earlier record.
 void Program::record_anew() {
   const std::size_t event = any_tempting_event();
   const Past before = model_.past_of(events_[event]);
@@ -121,7 +121,7 @@ void Program::record_anew() {
   allocate_what_is_blocked(&before);
 }
 
-// One thread records the event anew while another waits for it or asks after it. The model accepts
+// One thread records the event again while another waits for it or queries it. The model accepts
 // either order.
 void Program::race_for_event() {
   const std::size_t event = any_tempting_event();
@@ -166,7 +166,7 @@ void Program::race_for_event() {
 void Program::compare_query(const char* what, CUresult answer, const Past& asked) {
   if (answer == CUDA_ERROR_NOT_READY) return;
   must(answer, what);
-  if (is_ignored("ready too early")) return;  // then nothing is learnt from it either
+  if (is_ignored("ready too early")) return;  // then nothing is learnt from the answer
   if (model_.is_surely_blocked(asked)) {
     violation("ready too early", "%s answered CUDA_SUCCESS, but the work is blocked", what);
   }
@@ -220,13 +220,13 @@ void Program::begin_wait(const char* what, std::function<Past()> covered,
     *answer = call();
   });
   has_begun->wait(false);
-  // Mostly it is open whether the call covers what is submitted next.
+  // Usually it is open whether the call covers work submitted from now on.
   if (!chance_.percent(2)) return;
   std::this_thread::sleep_for(std::chrono::milliseconds{50});
   waits_.back().covered = [past = waits_.back().began_with] { return past; };
 }
 
-// A thread that was to wait for the event may enter the driver only now.
+// A thread that is to wait for the event may not have entered the driver yet.
 void Program::event_is_recorded_anew(std::size_t event) {
   for (PendingWait& wait : waits_) {
     if (wait.event != event) continue;
@@ -265,7 +265,7 @@ void Program::look_after_waits() {
   }
 }
 
-// Waits here where the model says that it ends, else in another thread.
+// Waits in this thread if the model says that the wait ends, else possibly in another thread.
 void Program::wait_for(const char* what, int thread, std::size_t context,
                        std::function<Past()> covered, std::function<CUresult()> call) {
   const Past past = covered();
@@ -344,7 +344,7 @@ bool Program::may_end(Stream stream) const {
 }
 
 void Program::replace_stream() {
-  if (!waits_.empty()) return;  // one of them may wait for it
+  if (!waits_.empty()) return;  // one of them may wait for the stream
   const Stream stream = any_created_stream();
   if (!may_end(stream)) return;
   trace("%s: destroy it, and create another", name(stream));
@@ -354,7 +354,7 @@ void Program::replace_stream() {
   streams_[stream].in_model = model_.add_stream(world_.streams()[stream].kind, context_of(stream));
 }
 
-// The streams of the thread that ends keep their work.
+// The ending thread's streams keep their work.
 void Program::replace_thread() {
   const int thread = chance_.between(1, World::host_threads);
   std::vector<Stream> ending;
@@ -363,7 +363,7 @@ void Program::replace_thread() {
     if (!may_end(stream)) return;
     ending.push_back(stream);
   }
-  if (!waits_.empty()) return;  // one of them may wait for them
+  if (!waits_.empty()) return;  // one of them may wait for these streams
   trace("thread %d ends, and another begins", thread);
   const MustReturn watch{"the end of a thread"};
   world_.replace_thread(thread);

@@ -118,7 +118,7 @@ void Program::copy_between() {
   if (stream != no_stream) copy(*from, *to, stream);
 }
 
-// As a vector grows: a larger block, a copy, and the old block's free.
+// As a vector grows: allocate a larger block, copy, and free the old block.
 void Program::grow() {
   Block* const old = any_block();
   if (old == nullptr || old->size > most_bytes_ / 4) return;

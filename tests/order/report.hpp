@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program did so far, and how the run ends at the first violation.
+// A program's operations so far, and how the run ends at the first violation.
 #pragma once
 
 #include <cuda.h>
@@ -17,15 +17,15 @@ void begin_trace(std::uint64_t seed, bool verbose);
 // status 1.
 [[noreturn, gnu::format(printf, 2, 3)]] void violation(const char* kind, const char* format, ...);
 
-// Lets the run go on where it meets a violation of this kind, to look for others behind it.
+// Lets the run continue after a violation of this kind, to find others behind it.
 void ignore(const char* kind);
 bool is_ignored(const char* kind);
 
-// A violation unless the driver answered CUDA_SUCCESS.
+// Reports a violation unless the driver answered CUDA_SUCCESS.
 void must(CUresult answer, const char* call);
 
-// While it lives the program is in a call that must return. A thread of its own looks whether it
-// does, and reports a hang after some seconds. One at a time.
+// While it lives, the program is in a call that must return. A separate thread checks that, and
+// reports a hang after some seconds. One at a time.
 class MustReturn {
  public:
   explicit MustReturn(const char* call);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of another thread that waits for work.
+// A call in another thread that waits for work.
 #pragma once
 
 #include <cuda.h>
@@ -21,8 +21,8 @@ struct PendingWait {
   std::function<Past()> covered;  // the work that it possibly waits for, as of now
   std::function<void()> afterwards;
   std::shared_ptr<CUresult> answer;
-  std::optional<std::size_t> event;  // that it waits for
-  Past of_later_records;             // of that event: it may have waited for any of them
+  std::optional<std::size_t> event;  // the event that it waits for
+  Past of_later_records;             // it may have waited for any of them
 };
 
 }  // namespace cuvmm::order

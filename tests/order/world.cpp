@@ -114,7 +114,7 @@ void World::add_pools() {
   }
 }
 
-// Fewer of each where there are several contexts, so that they still meet.
+// Fewer of each with several contexts, so that they still meet.
 void World::add_streams_and_events(std::size_t context) {
   const bool is_only = contexts_.size() == 1;
   const auto count = [&](std::size_t of_one) { return is_only ? of_one : of_one / 2 + 1; };

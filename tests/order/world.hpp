@@ -15,7 +15,8 @@
 
 namespace cuvmm::order {
 
-// Contexts go round the devices. The first of each device is its primary context.
+// Contexts are spread round-robin over the devices. The first of each device is its primary
+// context.
 struct WorldContext {
   CUcontext handle;
   int device;
@@ -36,7 +37,7 @@ struct WorldStream {
 
 struct WorldEvent {
   CUevent handle;
-  std::size_t context;  // whose streams may record it
+  std::size_t context;  // its streams may record the event
 };
 
 struct WorldPool {
@@ -45,7 +46,7 @@ struct WorldPool {
   bool is_default;
 };
 
-// While it lives, this context is current to the calling thread.
+// While it lives, this context is current on the calling thread.
 class InContext {
  public:
   explicit InContext(CUcontext context);
@@ -72,23 +73,23 @@ class World {
   // All devices have access to them. The first is the default pool of device 0.
   const std::vector<WorldPool>& pools() const { return pools_; }
   const std::vector<WorldEvent>& events() const { return events_; }
-  // Of the first context. Never has work of its own.
+  // A stream of the first context that never has work of its own.
   CUstream capture_stream() const { return capture_stream_; }
 
   const std::vector<WorldStream>& streams() const { return streams_; }
   CUcontext context_of(const WorldStream& stream) const { return contexts_[stream.context].handle; }
   int device_of(const WorldStream& stream) const { return contexts_[stream.context].device; }
-  // Destroys a created stream, whatever work it has, and makes another of its kind.
+  // Destroys a created stream, whatever work it has, and creates another of its kind.
   void replace_stream(std::size_t index);
 
-  // 1 … host_threads.
+  // Indices run from 1 to host_threads.
   HostThread& thread(int index) { return *threads_[static_cast<std::size_t>(index) - 1]; }
-  // Ends the thread, and with it its per-thread streams, and makes another.
+  // Ends the thread and thereby its per-thread streams, and starts another.
   void replace_thread(int index);
   // Threads for calls that wait.
   std::array<std::unique_ptr<HostThread>, 2>& waiters() { return waiters_; }
 
-  // Pinned words: taken once, since on a card pinning waits for a blocking free.
+  // Pinned words, allocated once: on a card pinning waits for a blocking free.
   std::uint32_t* gates() const { return gates_; }
   CUdeviceptr gates_on_device() const { return gates_on_device_; }
   std::uint32_t* results() const { return results_; }
@@ -99,7 +100,7 @@ class World {
   void add_pools();
   void add_streams_and_events(std::size_t context);
 
-  int devices_ = 1;  // that have contexts
+  int devices_ = 1;  // number of devices that have contexts
   std::vector<WorldContext> contexts_;
   std::vector<WorldPool> pools_;
   std::vector<WorldEvent> events_;

@@ -29,8 +29,8 @@ class PoolCompactionTest : public PoolTest {
   }
 };
 
-// What others have mapped.
-TEST_F(PoolCompactionTest, WhatWasLentStaysWhereItIsAndAlone) {
+// Lent memory is mapped by others.
+TEST_F(PoolCompactionTest, LentMemoryStaysInPlaceAndUnshared) {
   pool.reset();
   world->places = world->make_places({.exportable = Export::Yes});
   pool = world->elastic(8);
@@ -43,14 +43,14 @@ TEST_F(PoolCompactionTest, WhatWasLentStaysWhereItIsAndAlone) {
     return {};
   }));
   ASSERT_EQ(lent.size(), 1u);
-  ASSERT_OK(pool->deallocate({granule / 2, granule / 2}));  // room for others
+  ASSERT_OK(pool->deallocate({granule / 2, granule / 2}));  // room for other pieces
   const PoolCompaction done = GIVEN_VALUE(pool->compact());
   EXPECT_TRUE(done.moves.empty());
   EXPECT_EQ(done.physical_released, 0u);
   EXPECT_EQ(pool->stats().physical, 2 * granule);
 }
 
-TEST_F(PoolCompactionTest, GranulesOutOfEachOthersWayShareOneChunk) {
+TEST_F(PoolCompactionTest, GranulesWithDisjointBytesShareOneChunk) {
   const Stretch first{0, granule / 2};
   const Stretch second{granule + granule / 2, granule / 2};
   given(first, 10);
@@ -66,14 +66,14 @@ TEST_F(PoolCompactionTest, GranulesOutOfEachOthersWayShareOneChunk) {
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(PoolCompactionTest, BytesInEachOthersWayStayApart) {
+TEST_F(PoolCompactionTest, GranulesWithOverlappingBytesStaySeparate) {
   given({0, granule / 2 + 1}, 10);
   given({granule + granule / 2, granule / 2}, 20);
   EXPECT_EQ(GIVEN_VALUE(pool->compact()).physical_released, 0u);
   EXPECT_EQ(pool->stats().physical, 2 * granule);
 }
 
-TEST_F(PoolCompactionTest, BytesThatASharingGranuleHasAreWithheldUntilItIsFreed) {
+TEST_F(PoolCompactionTest, BytesUsedByASharingGranuleAreWithheldUntilItIsFreed) {
   const Stretch first{0, granule / 2};
   const Stretch second{granule + granule / 2, granule / 2};
   given(first, 10);
@@ -93,7 +93,7 @@ TEST_F(PoolCompactionTest, BytesThatASharingGranuleHasAreWithheldUntilItIsFreed)
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(PoolCompactionTest, TheNextCompactionSeparatesWhatWasAskedFor) {
+TEST_F(PoolCompactionTest, TheNextCompactionSeparatesGranulesOnDemand) {
   const Stretch first{0, granule / 2};
   const Stretch second{granule + granule / 2, granule / 2};
   given(first, 10);
@@ -110,7 +110,7 @@ TEST_F(PoolCompactionTest, TheNextCompactionSeparatesWhatWasAskedFor) {
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(PoolCompactionTest, WithoutMemoryForASeparationItGoesOnSharing) {
+TEST_F(PoolCompactionTest, GranulesStaySharedWithoutMemoryToSeparateThem) {
   world->budgets[0]->set_limit(2 * granule);
   given({0, 1000}, 10);
   given({granule + 2000, 1000}, 20);
@@ -124,7 +124,7 @@ TEST_F(PoolCompactionTest, WithoutMemoryForASeparationItGoesOnSharing) {
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(PoolCompactionTest, AnAllocationInNobodysWayNeedsNoSplit) {
+TEST_F(PoolCompactionTest, AnAllocationWithoutConflictNeedsNoSplit) {
   given({0, 1000}, 10);
   given({granule + granule / 2, 1000}, 20);
   ASSERT_OK(pool->compact());
@@ -156,7 +156,7 @@ TEST_F(PoolCompactionTest, NoMoreThanSixteenShareAChunk) {
   EXPECT_SOUND(*pool);
 }
 
-// The driver unmaps under running work, so an allocation must not come to that.
+// The driver unmaps even under running work, so an allocation must never unmap.
 TEST_F(PoolCompactionTest, AnAllocationUnmapsNothing) {
   if (!simulated()) GTEST_SKIP() << "only the simulated driver counts its calls";
   given({0, granule / 4}, 10);
@@ -176,9 +176,9 @@ TEST_F(PoolCompactionTest, AnAllocationUnmapsNothing) {
   EXPECT_SOUND(*pool);
 }
 
-// Bytes written by work that runs during the allocation, or is submitted then, must be there in the
-// end. With a slow unmap (VMM_SIM_DELAY=cuMemUnmap=300us) every round of an allocation that maps
-// live memory anew loses some.
+// Bytes written by work that runs or is submitted during the allocation must survive it. With a
+// slow unmap (VMM_SIM_DELAY=cuMemUnmap=300us), an allocation that remaps live memory loses some in
+// every round.
 TEST_F(PoolCompactionTest, AnAllocationChangesNothingUnderRunningWork) {
   const Stretch busy{0, granule / 4};
   for (int round = 0; round < 20 && !HasFailure(); ++round) {
@@ -216,7 +216,7 @@ TEST_F(PoolCompactionTest, AnAllocationChangesNothingUnderRunningWork) {
   }
 }
 
-TEST_F(PoolCompactionTest, SharersMayGoInAnyOrder) {
+TEST_F(PoolCompactionTest, SharersMayBeFreedInAnyOrder) {
   for (Size at = 0; at < 4; ++at) given({at * granule + at * 4096, 4096}, 10 * at);
   EXPECT_EQ(GIVEN_VALUE(pool->compact()).physical_released, 3 * granule);
   for (const Size at : {0, 2, 1}) {
@@ -229,7 +229,7 @@ TEST_F(PoolCompactionTest, SharersMayGoInAnyOrder) {
   EXPECT_EQ(pool->stats().physical, 0u);
 }
 
-TEST_F(PoolCompactionTest, MovesWhatIsMovableAndNothingElse) {
+TEST_F(PoolCompactionTest, MovesOnlyMovableAllocations) {
   const AllocationTraits movable{.movable = Movable::Yes};
   given({0, granule / 4}, 10);
   given({2 * granule, granule / 4}, 20, movable);
@@ -246,11 +246,11 @@ TEST_F(PoolCompactionTest, MovesWhatIsMovableAndNothingElse) {
   }
   EXPECT_EQ(pool->stats().physical, granule);
   EXPECT_SOUND(*pool);
-  // Moved ones are movable still, and freed where they are now.
+  // Moved allocations are still movable, and are freed at their new place.
   for (const Move& move : done.moves) ASSERT_OK(pool->deallocate({move.to, move.size}));
 }
 
-TEST_F(PoolCompactionTest, AGranuleWithSomethingFixedIsNotEmptied) {
+TEST_F(PoolCompactionTest, AGranuleWithAFixedAllocationIsNotEmptied) {
   const AllocationTraits movable{.movable = Movable::Yes};
   given({0, granule - 4096}, 10);
   given({2 * granule, 4096}, 20, movable);
@@ -304,7 +304,7 @@ TEST_F(PoolCompactionTest, ChunksOfDifferentDevicesAreNotShared) {
   ASSERT_OK(pool->compact());
   EXPECT_EQ(pool->stats().physical_at, (std::vector<Size>{granule, granule}));
   expect_mark(*pool, {2 * granule + 16384, 4096}, 30);
-  pool.reset();  // before its places
+  pool.reset();  // before its places end
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ TEST_F(ElasticPoolTest, CapacityRoundsUpAndTakesNoMemory) {
             "invalid argument");
 }
 
-TEST_F(ElasticPoolTest, AGranuleGoesWithItsLastByte) {
+TEST_F(ElasticPoolTest, AGranuleIsReleasedWithItsLastByte) {
   const auto pool = world->elastic(4);
   ASSERT_OK(pool->allocate_at({10, 100}));
   ASSERT_OK(pool->allocate_at({110, granule}));  // reaches into the second granule
@@ -39,7 +39,7 @@ TEST_F(ElasticPoolTest, AGranuleGoesWithItsLastByte) {
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(ElasticPoolTest, OverlapIsRefusedByTheByte) {
+TEST_F(ElasticPoolTest, OverlapIsRefusedToTheByte) {
   const auto pool = world->elastic(4);
   ASSERT_OK(pool->allocate_at({granule, 100}));
   EXPECT_EQ(outcome(pool->allocate_at({granule + 99, 1})), "already mapped");
@@ -54,7 +54,7 @@ TEST_F(ElasticPoolTest, OverlapIsRefusedByTheByte) {
   EXPECT_EQ(pool->stats().physical, 0u);
 }
 
-TEST_F(ElasticPoolTest, NumbersThatDoNotFitAreRefusedAndSayWhatThereIs) {
+TEST_F(ElasticPoolTest, InvalidRangesAreRefusedWithTheCapacity) {
   const auto pool = world->elastic(4);
   for (const Stretch beyond : {Stretch{4 * granule, 1}, Stretch{3 * granule, granule + 1},
                                Stretch{unlimited, 2}, Stretch{granule, unlimited}}) {
@@ -93,7 +93,7 @@ TEST_F(ElasticPoolTest, FragmentationIsWhatTheLargestPieceLacks) {
   EXPECT_EQ(pool->stats().fragmentation(), 0.0) << "nothing is free";
 }
 
-TEST_F(ElasticPoolTest, TheLimitIsKeptAndSaysWhatIsLeft) {
+TEST_F(ElasticPoolTest, TheLimitHoldsAndTheErrorHasTheRemainder) {
   const auto pool = world->elastic(8, {.physical_limit = 3 * granule});
   ASSERT_OK(pool->allocate_at({0, 2 * granule}));
   const auto refused = pool->allocate_at({4 * granule, 2 * granule});
@@ -145,7 +145,7 @@ TEST_F(ElasticPoolTest, UnmapsNothingThatAFencedStreamStillUses) {
   const Size at = GIVEN_VALUE(pool->allocate(granule));
   const GivenStream stream;
   {
-    // Held up until the host says so, then written to: a fault would be sticky.
+    // Blocked until the host releases it, then written: a fault would be sticky.
     SlowWork running{kernels(), stream};
     GIVEN(driver().cuMemsetD8Async(pool->base_address() + at, 7, granule, stream));
     ASSERT_OK(pool->fence(stream));
@@ -160,7 +160,7 @@ TEST_F(ElasticPoolTest, UnmapsNothingThatAFencedStreamStillUses) {
   EXPECT_CUDA(driver().cuStreamSynchronize(stream));
 }
 
-TEST_F(ElasticPoolTest, EndingWaitsForWhatItWasToldOf) {
+TEST_F(ElasticPoolTest, DestructionWaitsForFences) {
   const GivenStream stream;
   SlowWork running{kernels(), stream};
   auto pool = world->elastic(2);
@@ -197,7 +197,7 @@ TEST_F(ElasticPoolTest, AStreamThatIsCapturedCannotBeFenced) {
   EXPECT_CUDA(driver().cuGraphDestroy(graph));
 }
 
-// One request over both devices: a kernel reads and writes across every seam, on either device.
+// One request over both devices: kernels of both read and write across every seam.
 TEST_F(ElasticPoolTest, KernelsOfEveryDeviceCrossTheSeams) {
   NEEDS_DEVICES(2);
   PoolWorld both{driver(), {.devices = {0, 1}, .placement = PoolPlacement::Stripe}};
@@ -220,7 +220,7 @@ TEST_F(ElasticPoolTest, KernelsOfEveryDeviceCrossTheSeams) {
   }
 }
 
-TEST_F(ElasticPoolTest, TheHostsMemoryServesWhereTheDeviceIsFull) {
+TEST_F(ElasticPoolTest, HostMemoryServesIfTheDeviceIsFull) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   PoolWorld with_host{driver(), {.host = HostUse::Only}};
   const auto pool = with_host.elastic(2);
@@ -231,8 +231,8 @@ TEST_F(ElasticPoolTest, TheHostsMemoryServesWhereTheDeviceIsFull) {
   EXPECT_TRUE(with_host.places->location(0).is_host());
 }
 
-// "A call that fails changes nothing": the device is as it was, for others too.
-TEST_F(ElasticPoolTest, WhatIsRefusedKeepsNothingOfTheDevice) {
+// "A call that fails changes nothing": the device is unchanged, for others too.
+TEST_F(ElasticPoolTest, ARefusedCallKeepsNoDeviceMemory) {
   const auto pool = world->elastic(16);
   world->budgets[0]->set_limit(8 * granule);
   ASSERT_OK(pool->allocate_at({0, granule}));
@@ -250,7 +250,7 @@ TEST_F(ElasticPoolTest, WhatIsRefusedKeepsNothingOfTheDevice) {
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(ElasticPoolTest, WhatFailsInTheMiddleKeepsNothingOfTheDevice) {
+TEST_F(ElasticPoolTest, ACallThatFailsHalfWayKeepsNoDeviceMemory) {
   FaultyDriver faulty{driver()};
   PoolWorld failing{faulty};
   const auto pool = failing.elastic(16);

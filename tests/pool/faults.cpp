@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation of the pools with each of its driver calls failing in turn.
+// Every pool operation with each of its driver calls failing in turn.
 #include "pool_world.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/kernels.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 using PoolFaults = VmmTest;
 
-// A pool with two allocations that share a granule's neighbourhood, and a movable one.
+// A pool with two allocations and a movable one, no two in the same granule.
 struct ElasticWorld : PoolWorld {
   explicit ElasticWorld(const Driver& with) : PoolWorld(with), pool(elastic(8)) {
     give({100, granule()}, 10, {});  // into the second granule
@@ -60,8 +60,8 @@ Scenario<ElasticWorld> scenario(std::function<Result<void>(ElasticWorld&)> when,
           .check = [](ElasticWorld& world) { ASSERT_SOUND(*world.pool); },
           .makes_up_for =
               [](const std::string& name, CUresult fault) {
-                // An older mode of capture, and the place of the caller, are wishes. Memory that is
-                // not to be had is looked for once more.
+                // Switching the capture mode and restoring the caller's context are best effort. An
+                // allocation that finds no memory is tried once more.
                 return name == "cuThreadExchangeStreamCaptureMode" || name == "cuCtxGetCurrent" ||
                        name == "cuCtxPopCurrent" || name == "cuCtxPushCurrent" ||
                        name == "cuStreamDestroy" || name == "cuDevicePrimaryCtxRelease" ||
@@ -114,7 +114,7 @@ TEST_F(PoolFaults, Compacting) {
   }
 }
 
-TEST_F(PoolFaults, SeparatingWhatShares) {
+TEST_F(PoolFaults, SeparatingSharers) {
   for (const CUresult fault : {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN}) {
     for_each_failing_call(
         scenario(
@@ -154,7 +154,7 @@ TEST_F(PoolFaults, ParkingAndUnparking) {
       }));
 }
 
-TEST_F(PoolFaults, GettingNewMemoryForWhatWasLost) {
+TEST_F(PoolFaults, ReplacingLostMemory) {
   sweep_faults(scenario(
       [](ElasticWorld& world) -> Result<void> {
         TRY(world.pool->unpark());
@@ -181,7 +181,7 @@ TEST_F(PoolFaults, FencingAndWaiting) {
   }
 }
 
-// The quota of a shared pool follows every failure.
+// The accounting of a shared pool stays correct after every failure.
 struct ModelsWorld : PoolWorld {
   explicit ModelsWorld(const Driver& with)
       : PoolWorld(with), pool(GIVEN_VALUE(SharedPool::create(places, 4 * granule()))) {
@@ -215,7 +215,7 @@ Scenario<ModelsWorld> models(std::function<Result<void>(ModelsWorld&)> when,
           .check = [](ModelsWorld& world) { ASSERT_SOUND(*world.pool); },
           .makes_up_for =
               [](const std::string& name, CUresult fault) {
-                // Whatever has no memory: the other model's is taken, and it is tried again.
+                // If memory is short, the other model's is taken and the call is tried again.
                 return name == "cuDeviceGetAttribute" || fault == CUDA_ERROR_OUT_OF_MEMORY;
               }};
 }

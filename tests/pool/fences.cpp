@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fences that are added while somebody waits for those before.
+// Fences that are added while another thread waits for earlier ones.
 #include <functional>
 #include <thread>
 
@@ -81,7 +81,7 @@ TEST_F(PoolFencesTest, NothingIsUnmappedBeforeAFenceThatWasAddedDuringTheWait) {
   }
 }
 
-TEST_F(PoolFencesTest, WhereFencesKeepComingNothingChanges) {
+TEST_F(PoolFencesTest, NothingChangesWhileFencesKeepComing) {
   submit_fenced_work();
   before_wait = [&] { running.back()->end(); };
   after_wait = [&] { submit_fenced_work(); };

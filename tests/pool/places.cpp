@@ -22,13 +22,13 @@ TEST_F(PoolPlacesTest, AGranuleIsAPowerOfTwoAndTheDriversMultiple) {
   EXPECT_EQ(world.make_places({.granule = 8 * granule})->granule(), 8 * granule);
 }
 
-TEST_F(PoolPlacesTest, ADeviceIsThereAndNamedOnce) {
+TEST_F(PoolPlacesTest, DevicesMustExistAndBeUnique) {
   PoolWorld world{driver()};
   EXPECT_EQ(refusal(world, {.devices = {}}), ErrorKind::InvalidArgument);
   EXPECT_EQ(refusal(world, {.devices = {0, 0}}), ErrorKind::InvalidArgument);
 }
 
-TEST_F(PoolPlacesTest, WhatAPoolFreesIsKeptWithinTheDevicesBound) {
+TEST_F(PoolPlacesTest, FreedMemoryIsCachedUpToTheDevicesBound) {
   const Size granule = PoolWorld{driver()}.granule();
   const auto device =
       GIVEN_VALUE(DeviceMemory::create(driver(), 0, {.cache = SizeLimit::of_bytes(2 * granule)}));
@@ -51,7 +51,7 @@ TEST_F(PoolPlacesTest, PackFillsTheFirstDeviceFirst) {
   EXPECT_EQ(chunks[3]->location(), Location::device(0));
 }
 
-TEST_F(PoolPlacesTest, StripeTakesTurnsAndGoesOnWhereOneIsFull) {
+TEST_F(PoolPlacesTest, StripeAlternatesAndSkipsFullDevices) {
   NEEDS_DEVICES(2);
   PoolWorld world{driver(), {.devices = {0, 1}, .placement = PoolPlacement::Stripe}};
   world.budgets[1]->set_limit(world.granule());
@@ -83,7 +83,7 @@ TEST_F(PoolPlacesTest, TheHostComesLast) {
   EXPECT_TRUE(chunks[1]->location().is_host());
 }
 
-TEST_F(PoolPlacesTest, AllOrNoneAndHowManyThereWere) {
+TEST_F(PoolPlacesTest, AllGranulesAreGrantedOrNoneAndTheErrorCountsThem) {
   PoolWorld world{driver()};
   world.budgets[0]->set_limit(2 * world.granule());
   const auto taken = world.places->take({0, 1, 2});

@@ -13,7 +13,7 @@
 
 namespace cuvmm::test {
 
-// The stores of a process, as an engine would have them.
+// The stores of a process, as an engine has them.
 class PoolWorld {
  public:
   explicit PoolWorld(const Driver& with, PlaceSettings settings = {})
@@ -75,7 +75,7 @@ inline ::testing::AssertionResult is_sound(const char*, const InvariantViolation
 #define EXPECT_SOUND(thing) EXPECT_PRED_FORMAT1(::cuvmm::test::is_sound, (thing).violation())
 #define ASSERT_SOUND(thing) ASSERT_PRED_FORMAT1(::cuvmm::test::is_sound, (thing).violation())
 
-// Bytes at both ends of a stretch that depend on the seed; what is shorter is filled whole.
+// Writes bytes that depend on the seed to both ends of a stretch, or all of a short one.
 inline void mark(const ElasticPool& pool, Stretch stretch, std::uint64_t seed) {
   const Size ends = std::min<Size>(stretch.size, 64);
   fill_pattern(pool.base_address() + stretch.offset, ends, seed);

@@ -115,8 +115,8 @@ class Oracle {
       remember(at, movable);
     }
   }
-  // Granules share the memory that it would lie in: never without a compaction, and not after the
-  // next, which leaves them alone.
+  // Granules share a chunk that the allocation would overlap: that happens only after a compaction,
+  // and the next compaction separates them.
   void separate_and_allocate_at(Stretch at) {
     ASSERT_TRUE(is_compacted_);
     if (choose(2) == 0) return;
@@ -132,7 +132,8 @@ class Oracle {
     ASSERT_EQ(outcome(pool_->deallocate({chosen->first, chosen->second.size})), "not mapped");
     live_.erase(chosen);
   }
-  // The first part goes; the rest is an allocation of its own, written anew and no longer movable.
+  // Frees the first part; the rest becomes an allocation of its own, written again and no longer
+  // movable.
   void free_a_part() {
     if (live_.empty()) return;
     auto chosen = std::next(live_.begin(), static_cast<std::ptrdiff_t>(choose(live_.size())));
@@ -184,9 +185,9 @@ class Oracle {
 
 using PoolRandom = VmmTest;
 
-// 100,000 steps at the scale of ./dev test, over both kinds of pools; ./dev stress does ten times
+// 100,000 steps at the scale of ./dev test, over both kinds of pools; ./dev stress runs ten times
 // as many.
-TEST_F(PoolRandom, AnElasticPoolIsWhatItsOracleSays) {
+TEST_F(PoolRandom, AnElasticPoolMatchesItsOracle) {
   PRINT_SEED_ON_FAILURE();
   PoolWorld world{driver()};
   Oracle oracle{world, seed()};
@@ -199,9 +200,9 @@ TEST_F(PoolRandom, AnElasticPoolIsWhatItsOracleSays) {
   oracle.check_contents();
 }
 
-// Models with evictable memory, activated and deactivated at random under a limit: a thread that is
-// told nothing has what it wrote.
-TEST_F(PoolRandom, ASharedPoolLosesNothingUntold) {
+// Models with evictable memory, activated and deactivated at random under a limit: unless a model
+// is told of a loss, it still has what it wrote.
+TEST_F(PoolRandom, ASharedPoolReportsEveryLoss) {
   PRINT_SEED_ON_FAILURE();
   constexpr int count = 6;
   PoolWorld world{driver()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models under one limit: who gets memory, from whom, and what becomes of contents.
+// Models under one limit: which model gets memory, from which others, and what happens to contents.
 #include <thread>
 
 #include "pool_world.hpp"
@@ -26,7 +26,7 @@ class SharedPoolTest : public PoolTest {
     return GIVEN_VALUE(pool->register_model(id, std::move(settings)));
   }
   Size physical_of(const char* id) { return GIVEN_VALUE(pool->model_stats(id)).memory.physical; }
-  // The global usage, the models' sum, and what the driver says that this process holds.
+  // The pool's usage, the sum over the models, and the driver's count for this process agree.
   void expect_sum(std::initializer_list<const char*> ids) {
     Size sum = 0;
     for (const char* id : ids) sum += physical_of(id);
@@ -53,7 +53,7 @@ TEST_F(SharedPoolTest, NamesAreUniqueAndKnown) {
   EXPECT_EQ(pool->stats().models, 0u);
 }
 
-TEST_F(SharedPoolTest, EveryModelHasAddressesOfItsOwn) {
+TEST_F(SharedPoolTest, EveryModelHasItsOwnAddresses) {
   const CUdeviceptr a = given("a");
   const CUdeviceptr b = given("b");
   EXPECT_TRUE(a + 8 * granule <= b || b + 8 * granule <= a);
@@ -63,7 +63,7 @@ TEST_F(SharedPoolTest, EveryModelHasAddressesOfItsOwn) {
   expect_sum({"a", "b"});
 }
 
-TEST_F(SharedPoolTest, TheLimitHoldsWhereNobodyGivesBack) {
+TEST_F(SharedPoolTest, TheLimitHoldsIfNoModelGivesMemoryBack) {
   given("a");
   given("b");
   ASSERT_OK(pool->allocate("a", 3 * granule));
@@ -75,7 +75,7 @@ TEST_F(SharedPoolTest, TheLimitHoldsWhereNobodyGivesBack) {
   expect_sum({"a", "b"});
 }
 
-TEST_F(SharedPoolTest, AMinimumIsAlwaysThere) {
+TEST_F(SharedPoolTest, AMinimumIsAlwaysAvailable) {
   given("a", {.minimum = 2 * granule});
   given("b");
   EXPECT_EQ(outcome(pool->allocate("b", 3 * granule)), "out of memory");
@@ -87,7 +87,7 @@ TEST_F(SharedPoolTest, AMinimumIsAlwaysThere) {
   expect_sum({"a", "b"});
 }
 
-TEST_F(SharedPoolTest, AMaximumIsNeverPassed) {
+TEST_F(SharedPoolTest, AMaximumIsNeverExceeded) {
   given("a", {.maximum = granule});
   ASSERT_OK(pool->allocate("a", granule));
   const auto refused = pool->allocate("a", 1);
@@ -136,7 +136,7 @@ TEST_F(SharedPoolTest, EvictableMemoryIsTakenAndItsModelTold) {
   expect_sum({"a", "b"});
 }
 
-TEST_F(SharedPoolTest, NobodyLosesContentsInVain) {
+TEST_F(SharedPoolTest, NoModelLosesContentsInVain) {
   std::vector<Stretch> lost;
   given("a", {.lost = [&](Stretch stretch) { lost.push_back(stretch); }});
   given("b");
@@ -164,7 +164,7 @@ TEST_F(SharedPoolTest, ContentsAreKeptWhileThereIsRoom) {
   expect_sum({"a", "b"});
 }
 
-TEST_F(SharedPoolTest, ADeactivatedModelIsTakenFromAndLearnsIt) {
+TEST_F(SharedPoolTest, ADeactivatedModelLosesMemoryAndIsTold) {
   std::vector<Stretch> lost;
   const CUdeviceptr base = given("a", {.lost = [&](Stretch stretch) { lost.push_back(stretch); }});
   given("b");
@@ -193,7 +193,7 @@ TEST_F(SharedPoolTest, TwoModelsTakeTurns) {
   }
 }
 
-TEST_F(SharedPoolTest, WhatACallbackUsesItMayUseFromInside) {
+TEST_F(SharedPoolTest, ACallbackMayUseThePool) {
   given("a", {.reclaim = [&](Size) {
           EXPECT_OK(pool->deactivate("a"));
           EXPECT_OK(pool->model_stats("a"));
@@ -201,12 +201,12 @@ TEST_F(SharedPoolTest, WhatACallbackUsesItMayUseFromInside) {
         }});
   given("b");
   ASSERT_OK(pool->allocate("a", 3 * granule));
-  // It is asked, and what it deactivates is taken.
+  // The callback runs, and the memory that it deactivates is taken.
   ASSERT_OK(pool->allocate("b", 2 * granule));
   EXPECT_EQ(physical_of("a"), 0u);
 }
 
-TEST_F(SharedPoolTest, UnregisteringWaitsForACallbackElsewhere) {
+TEST_F(SharedPoolTest, UnregisteringWaitsForACallbackInAnotherThread) {
   std::atomic<bool> in_callback{false};
   std::atomic<bool> left_callback{false};
   given("a", {.reclaim = [&](Size) {
@@ -223,14 +223,14 @@ TEST_F(SharedPoolTest, UnregisteringWaitsForACallbackElsewhere) {
   asks.join();
 }
 
-TEST_F(SharedPoolTest, TenThousandModelsSlowNone) {
+TEST_F(SharedPoolTest, TenThousandModelsCostNoExtraDriverCalls) {
   constexpr int count = 10'000;
   for (int i = 0; i < count; ++i) {
     ASSERT_OK(pool->register_model("model " + std::to_string(i),
                                    {.capacity = granule, .priority = i % 7}));
   }
-  // Costs by number of calls, since clocks lie on a busy machine: nothing is asked of the driver
-  // that one model alone would not ask.
+  // Measures cost as a number of driver calls, since clocks are unreliable on a busy machine: with
+  // many models there are no more calls than with one.
   const std::uint64_t before = simulated() ? sim()->calls(nullptr) : 0;
   ASSERT_OK(pool->allocate("model 5000", granule));
   ASSERT_OK(pool->deallocate("model 5000", {0, granule}));

@@ -19,7 +19,7 @@ void on_threads(Work work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(PoolThreads, AnElasticPoolServesThemAll) {
+TEST_F(PoolThreads, AnElasticPoolServesManyThreads) {
   PoolWorld world{driver()};
   const auto pool = world.elastic(64);
   on_threads([&](int index) {
@@ -48,7 +48,7 @@ TEST_F(PoolThreads, AnElasticPoolServesThemAll) {
   EXPECT_SOUND(*pool);
 }
 
-TEST_F(PoolThreads, ASharedPoolTakesFromOneThreadForAnother) {
+TEST_F(PoolThreads, ASharedPoolMovesMemoryBetweenThreads) {
   PoolWorld world{driver()};
   const Size granule = world.granule();
   const auto pool = GIVEN_VALUE(SharedPool::create(world.places, 6 * granule));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pools whose memory is in use all the time: several threads keep submitting work that is held for
-// a while, others allocate, free, compact and grow. Every byte must be what was written last.
+// a while; others allocate, free, compact and grow. Every byte must be what was written last.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int writer_count = 3;
 
-// Lets streams wait for words in pinned memory, and opens them late.
+// Makes streams wait for words in pinned memory, and releases them late.
 class LateWords {
  public:
   explicit LateWords(CUcontext context)
@@ -31,7 +31,7 @@ class LateWords {
   LateWords(const LateWords&) = delete;
   LateWords& operator=(const LateWords&) = delete;
 
-  // What the stream is given from now on begins late.
+  // Delays all work that the stream is given from now on.
   CUresult hold(int writer, CUstream stream) {
     Word& word = words_[writer];
     return driver().cuStreamWaitValue32(stream, word.flag.address(), ++word.asked,
@@ -64,8 +64,8 @@ class LateWords {
 // One thread's allocations, and what its stream has written to them.
 class Writer {
  public:
-  // `submitting`: held shared while work is submitted and fenced, or memory read. A thread that
-  // compacts holds it alone, as the contract of compact() asks.
+  // `submitting`: held shared while submitting and fencing work, or reading memory. A thread that
+  // compacts holds it exclusively, as the contract of compact() demands.
   using Allocate = std::function<Result<Size>(Size size, std::uint64_t random)>;
   struct Calls {
     Allocate allocate;
@@ -108,7 +108,7 @@ class Writer {
     Stretch where;
     unsigned char value;
   };
-  // In pieces, so that some of them run whatever moment it is.
+  // In pieces, so that some of them run at any given moment.
   void write(Live& one) {
     const std::shared_lock holding{submitting_};
     EXPECT_CUDA(words_.hold(index_, stream_));
@@ -143,7 +143,7 @@ class Writer {
 
 class PoolWork : public PoolTest {
  protected:
-  // A thread for each writer; `beside` goes on in this one until they are done.
+  // Runs one thread per writer; `beside` repeats in this thread until they are done.
   void run(const std::function<Writer::Calls(int)>& calls_of, std::uint64_t steps,
            const std::function<void(std::mt19937_64&)>& beside) {
     const CUcontext context = current_context(driver());
@@ -185,7 +185,7 @@ TEST_F(PoolWork, AnElasticPoolNeverChangesWhatWorkUses) {
   };
   run(calls_of, scaled(1000), [&](std::mt19937_64& random) {
     if (random() % 4 != 0) {
-      // In the room between those that share.
+      // In the room between allocations that share a granule.
       const Size at = random() % (pool->capacity() - 4096);
       if (pool->allocate_at({at, 4096}).ok()) {
         EXPECT_OK(pool->deallocate({at, 4096}));
@@ -220,7 +220,7 @@ TEST_F(PoolWork, ASharedPoolNeverChangesWhatWorkUses) {
             .fence = [&, index](CUstream stream) { return pool->fence(name(index), stream); },
             .base = *pool->base_address(name(index))};
   };
-  // A model that takes memory from nobody's work: what it has is evictable.
+  // An extra model that never deprives the writers of memory: all of its own is evictable.
   run(calls_of, scaled(1000), [&](std::mt19937_64& random) {
     if (random() % 2 == 0) {
       (void)pool->allocate(name(writer_count), 4096 * (1 + random() % 600),

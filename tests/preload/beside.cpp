@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other people's preload libraries beside ours, before and after it: theirs works, ours works, and
-// the program does what it does without either.
+// Other preload libraries beside cuvmm's, before and after it: both work, and the program behaves
+// as it does without either.
 #include <gtest/gtest.h>
 
 #include "preload/run_program.hpp"
@@ -23,7 +23,7 @@ class Beside : public ::testing::TestWithParam<Order> {
   std::string trace() const { return folder_ + "/run.trace"; }
 
   const std::string folder_ = own_folder();
-  static constexpr std::uint64_t allocations = 12;  // of memory_program
+  static constexpr std::uint64_t allocations = 12;  // made by memory_program
 };
 
 TEST_P(Beside, AHookOfOneFunctionIsPassedThrough) {
@@ -45,8 +45,8 @@ TEST_P(Beside, AHookOfTheHeapSeesTheHeap) {
   EXPECT_EQ(memory_events(trace()).allocations, allocations);
 }
 
-// Theirs changes what RTLD_NEXT means for its caller, with us or without; by handle all is
-// found.
+// The hook changes what RTLD_NEXT means for its caller, with or without cuvmm; lookups by handle
+// find everything.
 TEST_P(Beside, AHookOfDlsymIsAskedAndSeesTheLookups) {
   const Finished alone = run_program({program("memory"), "dlsym"}, natively());
   const Finished finished =
@@ -57,7 +57,7 @@ TEST_P(Beside, AHookOfDlsymIsAskedAndSeesTheLookups) {
   EXPECT_EQ(memory_events(trace()).allocations, allocations);
 }
 
-TEST_P(Beside, AllOfThemTogetherLetTheProgramBe) {
+TEST_P(Beside, AllTogetherLeaveTheProgramUnchanged) {
   const std::string others = library_of_programs("malloc_hook") + ":" +
                              library_of_programs("naive_dlsym") + ":" +
                              library_of_programs("interposer");

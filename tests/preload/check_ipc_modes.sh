@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_ipc_modes.sh BUILD: IPC handles between processes natively, recorded and served, each with
-# each. Memory that is served can be opened where memory is served, and nowhere else; there, it is
-# said why. All other memory is the driver's, and can be opened everywhere.
+# check_ipc_modes.sh BUILD: IPC handles between processes that run natively, recorded and served, in
+# every combination. Served memory can be opened only by a process whose memory is served; a
+# recorded process says why it cannot. All other memory is the driver's, and can be opened
+# everywhere.
 set -uo pipefail
 build=$1
 program=$build/tests/programs/cuvmm_program_ipc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program, every way to reach the driver: it behaves as without us, and the trace has all of
+// One program, every way to reach the driver: it behaves as without cuvmm, and the trace has all of
 // its memory.
 #include <gtest/gtest.h>
 
@@ -24,8 +24,8 @@ class EveryRoute : public ::testing::TestWithParam<Route> {
   }
 };
 
-// What memory_program takes: four blocking, two stream-ordered, one pitched, one managed, one on
-// the host; two that no card can give.
+// The allocations of memory_program: four blocking, two stream-ordered, one pitched, one managed,
+// one on the host; two that no card can grant.
 constexpr std::uint64_t granted = 12;
 constexpr std::uint64_t refused = 2;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thing of every kind that a program can do, and the record that it leaves.
+// One operation of every kind that a program can do, and the record that it leaves.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,7 +13,7 @@
 namespace cuvmm::test {
 namespace {
 
-// The trace of events_program, and the handles that it printed by the names that it gave them.
+// The trace of events_program, and the handles that it printed, by name.
 struct Told {
   std::vector<TraceRecord> records;
   std::map<std::string, std::uint64_t> handles;
@@ -48,7 +48,7 @@ const Told& told() {
   return result;
 }
 
-// The n-th record that a function left.
+// The n-th record of calls to a function.
 TraceRecord record_of(const char* call, std::size_t n = 0) {
   const Told& all = told();
   for (std::size_t i = 0; i < all.records.size(); ++i) {
@@ -162,7 +162,7 @@ TEST(EventOf, ContextsStreamsAndEventsBeginAndEnd) {
   expect_event(record_of("cuDevicePrimaryCtxRelease"), TraceEvent::PrimaryRelease);
 }
 
-TEST(EventOf, MemoryIsSharedAndAskedAbout) {
+TEST(EventOf, MemoryIsSharedAndQueried) {
   const TraceRecord exported = record_of("cuIpcGetMemHandle");
   expect_event(exported, TraceEvent::Export);
   EXPECT_EQ(exported.address, told()["memory"]);
@@ -182,7 +182,7 @@ TEST(EventOf, APoolBeginsChangesAndEnds) {
   EXPECT_EQ(record_of("cuMemPoolDestroy").address, told()["pool"]);
 }
 
-TEST(EventOf, VirtualMemoryIsReservedMappedAndGivenBack) {
+TEST(EventOf, VirtualMemoryIsReservedMappedAndFreed) {
   constexpr std::uint64_t granule = 2 << 20;
   const TraceEvent events[] = {TraceEvent::Reserve,  TraceEvent::Create, TraceEvent::Map,
                                TraceEvent::Access,   TraceEvent::Unmap,  TraceEvent::Release,
@@ -199,14 +199,14 @@ TEST(EventOf, VirtualMemoryIsReservedMappedAndGivenBack) {
   EXPECT_EQ(record_of("cuMemMap").other, record_of("cuMemCreate").other);
 }
 
-TEST(EventOf, EveryCallSaysWhereItWent) {
+TEST(EventOf, EveryCallNamesItsTarget) {
   const TraceRecord launch = record_of("cuLaunchKernel");
   EXPECT_EQ(launch.device, 0);
   EXPECT_GT(launch.context, 0u);
   EXPECT_EQ(record_of("cuMemcpyHtoD").context, launch.context);
 }
 
-TEST(Log, TellsTheSameEventsAsTheTrace) {
+TEST(Log, HasTheSameEventsAsTheTrace) {
   const Finished finished = run_program(
       {program("events")}, under_cuvmm({{"VMM_MODE", "MONITOR"}, {"VMM_LOG_LEVEL", "DEBUG"}}));
   EXPECT_EQ(finished.status, 0);
@@ -217,7 +217,7 @@ TEST(Log, TellsTheSameEventsAsTheTrace) {
   }
 }
 
-TEST(Log, TellsOfMemoryAloneAtInfo) {
+TEST(Log, HasOnlyMemoryEventsAtInfo) {
   const Finished finished = run_program(
       {program("events")}, under_cuvmm({{"VMM_MODE", "MONITOR"}, {"VMM_LOG_LEVEL", "INFO"}}));
   for (const char* line :

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever of ours fails, the program runs as it does without us, and one line says why.
+// Whatever fails in cuvmm, the program runs as it does without it, and one line says why.
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// memory_program prints what it read back from memory, so the same output means the same answers.
+// memory_program prints what it read back from memory, so equal output means equal answers.
 const std::string& output_alone() {
   static const std::string output = run_program({program("memory"), "dlsym"}, natively()).out;
   return output;
@@ -52,7 +52,7 @@ TEST(Failure, ToOpenTheLog) {
   expect_native_run_with_one_line(run_memory({{"VMM_LOG_FILE", "/nonexistent/run.log"}}), "log");
 }
 
-// Nothing can be written to it.
+// Every write to it fails.
 TEST(Failure, OfTheDiskThatTheTraceIsOn) {
   expect_native_run_with_one_line(run_memory({{"VMM_TRACE_FILE", "/dev/full"}}), "trace");
 }
@@ -64,7 +64,8 @@ TEST(Failure, OfTheDiskThatTheLogIsOn) {
   EXPECT_NE(finished.err.find("log file lost"), std::string::npos) << finished.err;
 }
 
-// The simulated driver's own memory is a file too, and would be limited as well.
+// Without VMM_SIM_BACKING=none, the limit would also hit the simulated driver's memory, which is a
+// file.
 TEST(Failure, OfALimitOnTheSizeOfFilesEndsTheTraceAndNotTheProgram) {
   const std::string trace = own_folder() + "/run.trace";
   const Finished finished = run_program(
@@ -95,15 +96,15 @@ TEST(Failure, OfAFullDiskEndsTheTraceAndNotTheProgram) {
   EXPECT_EQ(stats.status, 0) << stats.err;
 }
 
-// What we call at our start and programs hardly ever do. The first refusal is ours; were it the
-// program's, it would see it.
-TEST(Failure, OfOurFirstCallOfTheDriver) {
+// cuvmm makes this call at its start and programs hardly ever do. Only cuvmm's call is refused; the
+// program would notice a refusal of its own.
+TEST(Failure, OfOurFirstDriverCall) {
   expect_native_run_with_one_line(
       run_memory({{"VMM_SIM_FAULT", "cuDriverGetVersion:1=CUDA_ERROR_NOT_INITIALIZED"}}),
       "runs without cuvmm");
 }
 
-TEST(Failure, OfOurFirstCallIsOneLineInEveryThread) {
+TEST(Failure, OfOurFirstCallIsOneLineOverAllThreads) {
   const Finished finished = run_program(
       {program("threads")},
       under_cuvmm({{"VMM_SIM_FAULT", "cuDriverGetVersion:1=CUDA_ERROR_NOT_INITIALIZED"}}));
@@ -112,7 +113,7 @@ TEST(Failure, OfOurFirstCallIsOneLineInEveryThread) {
   EXPECT_LE(lines_in(finished.err), 1u) << finished.err;
 }
 
-TEST(Failure, ToDescribeDevicesInTheTraceIsNoMatter) {
+TEST(Failure, ToDescribeDevicesDoesNotMatter) {
   const std::string trace = own_folder() + "/run.trace";
   const Finished finished = run_memory({{"VMM_MODE", "MONITOR"},
                                         {"VMM_TRACE_FILE", trace},
@@ -122,7 +123,7 @@ TEST(Failure, ToDescribeDevicesInTheTraceIsNoMatter) {
   EXPECT_EQ(memory_events(trace).allocations, 12u);
 }
 
-// A driver older than we can serve is still the program's driver.
+// A driver too old for cuvmm is still the program's driver.
 TEST(Failure, OfADriverThatIsTooOldForUs) {
   const Variables old = {{"VMM_SIM_DRIVER", "10.2"}};
   Variables alone_with_old = natively();
@@ -152,7 +153,7 @@ class FileOfOurs : public ::testing::TestWithParam<const char*> {
   const std::string folder_ = own_folder();
 };
 
-TEST_P(FileOfOurs, IsForItsOwnerAlone) {
+TEST_P(FileOfOurs, IsPrivateToItsOwner) {
   EXPECT_EQ(run_memory(writing_to(here())).status, 0);
   struct stat facts {};
   ASSERT_EQ(stat(here().c_str(), &facts), 0);
@@ -181,7 +182,7 @@ TEST_P(FileOfOurs, IsNeverAPipeThatNobodyReads) {
 INSTANTIATE_TEST_SUITE_P(Kinds, FileOfOurs, ::testing::Values("VMM_TRACE_FILE", "VMM_LOG_FILE"),
                          [](const auto& kind) { return std::string{kind.param}; });
 
-// A program that has its rights from its file, and its environment from somebody else.
+// A program that gets its rights from its file, and its environment from another user.
 TEST(SecureExecution, LeavesEverythingToTheDriver) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can make such a program";
   const fs::path folder = own_folder();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The example that shows fragmentation, as a user starts it.
+// The example that shows fragmentation, run as a user would run it.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -36,7 +36,7 @@ TEST(FragTest, SucceedsUnderCuvmmAndSaysSo) {
   }
 }
 
-// The bytes of a key of the windows' object; 0 where there is none.
+// The bytes of a key of the windows' object; 0 if it is missing.
 unsigned long long of_the_windows(const std::string& stats, const std::string& key) {
   const auto begin = stats.rfind('{', stats.find("blocking, windows"));
   const auto at = stats.find("\"" + key + "\": ", begin);
@@ -44,7 +44,7 @@ unsigned long long of_the_windows(const std::string& stats, const std::string& k
   return std::strtoull(stats.c_str() + at + key.size() + 4, nullptr, 10);
 }
 
-TEST(FragTest, StatsShowWhatArenasHoldAndWhatWasMoved) {
+TEST(FragTest, StatsShowArenaMemoryAndMoves) {
   const std::string trace = own_folder() + "/trace";
   const Finished finished = frag_test({}, under_cuvmm({{"VMM_TRACE_FILE", trace}}));
   EXPECT_EQ(finished.status, 0);
@@ -56,7 +56,7 @@ TEST(FragTest, StatsShowWhatArenasHoldAndWhatWasMoved) {
   EXPECT_TRUE(says(run_program({cli(), "stats", trace}), "device 0, blocking, windows"));
 }
 
-TEST(FragTest, FailsWhereCuvmmOnlyRecords) {
+TEST(FragTest, FailsIfCuvmmOnlyRecords) {
   const Finished finished = frag_test({}, under_cuvmm({{"VMM_MODE", "monitor"}}));
   EXPECT_EQ(finished.status, 1);
   EXPECT_TRUE(says(finished, "cuvmm, VMM_MODE=monitor"));
@@ -68,14 +68,14 @@ TEST(FragTest, FillsNoMoreThanTheLimit) {
   EXPECT_TRUE(says(finished, "512 blocks of 512 KiB"));
 }
 
-TEST(FragTest, SaysThatTheDriverCopesWithLargeBlocks) {
+TEST(FragTest, SaysThatTheDriverHandlesLargeBlocks) {
   const Finished finished = frag_test({"--block", "2M"}, natively());
   EXPECT_EQ(finished.status, 0);
   EXPECT_TRUE(says(finished, "driver copes too"));
   EXPECT_TRUE(says(finished, "257 of 257"));
 }
 
-TEST(FragTest, LooksAtEveryByteWhereAsked) {
+TEST(FragTest, ChecksEveryByteOnRequest) {
   const Finished finished =
       frag_test({"--block", "100K", "--fill", "64M", "--every", "256"}, natively());
   EXPECT_EQ(finished.status, 1);

@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Life,
                            return name;
                          });
 
-TEST(ScheduledProcess, LosesNothingThatItHasQueuedWhenItEnds) {
+TEST(ScheduledProcess, LosesNoQueuedWorkWhenItEnds) {
   const Finished finished =
       run_program({program("life"), "exit-queued"},
                   under_cuvmm({{"VMM_SCHEDULE", "fifo"}, {"VMM_CLIENT", "all"}}));
@@ -49,7 +49,7 @@ TEST(ScheduledProcess, LosesNothingThatItHasQueuedWhenItEnds) {
   EXPECT_EQ(finished.out, "600 done at exit\n");
 }
 
-TEST(ControlledProcess, ClosesNoFilesOfTheProgramsInItsChildren) {
+TEST(ControlledProcess, ClosesNoProgramFilesInItsChildren) {
   const Finished finished =
       run_program({program("life"), "close-all-fork"},
                   under_cuvmm({{"VMM_CONTROL", "on"}, {"XDG_RUNTIME_DIR", own_folder()}}));
@@ -77,7 +77,7 @@ TEST(TraceOfAProcess, EndsWithWhatWasRecordedWhenItCrashes) {
   EXPECT_TRUE(TraceReader::open(trace).ok());
 }
 
-TEST(TraceOfAProcess, IsForItsOwnerAlone) {
+TEST(TraceOfAProcess, IsPrivateToItsOwner) {
   const std::string trace = own_folder() + "/run.trace";
   run_program({program("life"), "plain"}, under_cuvmm({{"VMM_TRACE_FILE", trace}}));
   struct stat status {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dlsym with us in the process: everybody finds what they would find without us.
+// dlsym with cuvmm in the process: every caller finds what it would find without cuvmm.
 #include <gtest/gtest.h>
 
 #include "preload/run_program.hpp"

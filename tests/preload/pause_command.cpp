@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm pause and cuvmm resume: programs that are stopped and go on.
+// cuvmm pause and cuvmm resume: stopping programs and continuing them.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ std::size_t lines_with(const std::string& text, const std::string& words) {
   return lines;
 }
 
-// Runs a shell with the program under cuvmm in the background, as $program.
+// Runs a shell while the program runs under cuvmm in the background, as $program.
 Finished run_beside(const std::string& script,
                     const std::string& arguments = "--memory 25 --steps 400 --rest 10",
                     const std::string& how = "",
@@ -49,7 +49,7 @@ TEST(PauseCommand, AProgramFindsItsMemoryAgain) {
   EXPECT_NE(finished.out.find("all of 400 steps found what they had written"), std::string::npos);
 }
 
-TEST(PauseCommand, AClientsCallsAreIssuedFirst) {
+TEST(PauseCommand, QueuedCallsAreIssuedFirst) {
   const Finished finished =
       run_beside("for i in 1 2 3; do " + cli() + " pause $program; sleep 0.1; " + cli() +
                      " resume $program; done",
@@ -60,8 +60,8 @@ TEST(PauseCommand, AClientsCallsAreIssuedFirst) {
   EXPECT_NE(finished.out.find("all of 300 steps found what they had written"), std::string::npos);
 }
 
-// What it has to do at its end waits, and it is resumed as ever.
-TEST(PauseCommand, WhileItEndsAProgramIsResumed) {
+// The work that it does at exit waits, and it is resumed as usual.
+TEST(PauseCommand, AnEndingProgramCanBeResumed) {
   const Finished finished = run_beside(
       "exec 3>told; " + cli() + " pause $program && echo >&3 && sleep 0.5 && kill -0 $program && " +
           cli() + " resume $program && wait $runner && ls cuvmm; exit",
@@ -77,12 +77,13 @@ TEST(PauseCommand, KilledWhilePausedLeavesNothingBehind) {
       run_beside(cli() + " pause $program && kill -9 $program; wait $runner; exit 0");
   EXPECT_EQ(finished.status, 0) << finished.err;
   EXPECT_NE(finished.out.find("paused"), std::string::npos) << finished.err;
-  // What it leaves in its folder goes when somebody looks there.
+  // The next command that looks in the folder removes what the killed program left.
   const Finished all = run_program({cli(), "pause", "--all"}, {{"XDG_RUNTIME_DIR", own_folder()}});
   EXPECT_EQ(all.status, 0) << all.out << all.err;
 }
 
-// In each of two namespaces the program has the same number. From outside both have their own.
+// The program has the same number in each of the two namespaces. From outside the two numbers
+// differ.
 TEST(PauseCommand, TheSameNumberInTwoNamespacesIsTwoProcesses) {
   const std::string apart = "unshare --pid --fork --kill-child ";
   if (run_program({"sh", "-c", apart + "true"}).status != 0)
@@ -107,7 +108,8 @@ TEST(PauseCommand, AllMeansEveryProgramOfTheUser) {
   EXPECT_NE(finished.out.find("resumed"), std::string::npos) << finished.err;
 }
 
-// Listens as a program does that may be paused, and hangs up on everybody, as one that ends.
+// Listens like a program that can be paused, and hangs up on every connection, like one that is
+// ending.
 class ProgramThatEnds {
  public:
   explicit ProgramThatEnds(const std::string& folder) {
@@ -137,8 +139,8 @@ class ProgramThatEnds {
   std::thread thread_;
 };
 
-// Every program was asked for, and it is no longer one.
-TEST(PauseCommand, AProgramThatEndsMeanwhileFailsOnlyWhereItWasNamed) {
+// `--all` asks for every program, and this one has ended.
+TEST(PauseCommand, AnEndingProgramIsAnErrorOnlyIfNamed) {
   const std::string place = own_folder();
   const ProgramThatEnds ends{place + "/cuvmm"};
   const auto pause = [&](const std::string& which) {
@@ -152,20 +154,20 @@ TEST(PauseCommand, AProgramThatEndsMeanwhileFailsOnlyWhereItWasNamed) {
   EXPECT_NE(named.err.find("the other process has gone"), std::string::npos) << named.err;
 }
 
-TEST(PauseCommand, WithoutASocketNobodyCanBeTold) {
+TEST(PauseCommand, FailsWithoutAControlSocket) {
   const Finished finished = run_program({cli(), "pause", "1"}, {{"XDG_RUNTIME_DIR", own_folder()}});
   EXPECT_EQ(finished.status, 1);
   EXPECT_NE(finished.err.find("no control socket"), std::string::npos) << finished.err;
 }
 
-TEST(PauseCommand, TheSocketGoesWithTheProgram) {
+TEST(PauseCommand, TheSocketEndsWithTheProgram) {
   const Finished finished =
       run_beside("wait $runner && ls " + own_folder() + "/cuvmm; exit", "--memory 25 --steps 50");
   EXPECT_EQ(finished.status, 0) << finished.err;
   EXPECT_EQ(finished.out.find("control-"), std::string::npos) << finished.out;
 }
 
-TEST(PauseCommand, WrongUseIsSaid) {
+TEST(PauseCommand, RefusesWrongUsage) {
   EXPECT_EQ(run_program({cli(), "pause"}).status, 2);
   EXPECT_EQ(run_program({cli(), "pause", "--timeout", "soon", "1"}).status, 2);
 }

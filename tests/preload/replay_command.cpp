@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm replay: what a shell sees of it, and what the given traces come to.
+// cuvmm replay: what a shell sees of it, and its results for the given traces.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -51,7 +51,7 @@ class ReplayPolicy : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(All, ReplayPolicy, ::testing::ValuesIn(policies),
                          [](const auto& test) { return std::string{test.param}; });
 
-TEST_P(ReplayPolicy, SaysInOneFlatObjectWhatCameOfATrace) {
+TEST_P(ReplayPolicy, SummarizesATraceInOneFlatObject) {
   const auto object = replayed({small_trace(), "--policy", GetParam(), "--limit", "64M"});
   EXPECT_EQ(object["completed"], true);
   EXPECT_EQ(object["events"], 31);
@@ -66,7 +66,7 @@ TEST_P(ReplayPolicy, SaysInOneFlatObjectWhatCameOfATrace) {
   for (const auto& value : object) EXPECT_TRUE(value.is_primitive());
 }
 
-TEST_P(ReplayPolicy, ExitsWithThreeWhereMemoryIsNotEnough) {
+TEST_P(ReplayPolicy, ExitsWithThreeOnOutOfMemory) {
   const std::string trace = small_trace();
   const auto object = replayed({trace, "--policy", GetParam(), "--limit", "12M"}, 3);
   EXPECT_EQ(object["completed"], false);
@@ -132,7 +132,7 @@ TEST(ReplayCommand, NamesTheLineThatItCannotRead) {
   EXPECT_EQ(replay({"/no/such/file"}).status, 1);
 }
 
-TEST(ReplayCommand, SaysWhatHasNoEffect) {
+TEST(ReplayCommand, WarnsOfOptionsWithoutEffect) {
   const Finished finished = replay({small_trace(), "--policy", "driver", "--chunk", "2M"});
   EXPECT_EQ(finished.status, 0);
   EXPECT_NE(finished.err.find("--chunk: has no effect on the policy driver"), std::string::npos);
@@ -149,7 +149,7 @@ TEST(ReplayCommand, ReplaysWhatRunRecorded) {
   EXPECT_GT(object["live_peak_bytes"], 0);
 }
 
-// What PyTorch reserved on the card for these (one H200), in MiB.
+// What PyTorch reserved on the card for these traces (one H200), in MiB.
 struct Reserved {
   const char* trace;
   const char* policy;
@@ -172,7 +172,7 @@ TEST_P(GivenTraces, ModelReservesWhatPytorchReservedOnTheCard) {
   EXPECT_NEAR(mib, GetParam().mib, 0.03 * GetParam().mib);
 }
 
-// Where PyTorch itself finished on the card.
+// The limits within which PyTorch itself finished on the card.
 TEST_P(GivenTraces, ModelFinishesWherePytorchFinished) {
   const std::string limit = std::string{GetParam().policy} == "caching" ? "1.25x" : "1.02x";
   const auto object =
@@ -195,12 +195,12 @@ TEST_P(ArenaOnGivenTraces, FinishesWithHalfAPercentMoreThanIsLive) {
   }
 }
 
-TEST_P(ArenaOnGivenTraces, NeverMovesWhileMemoryIsPlenty) {
+TEST_P(ArenaOnGivenTraces, NeverMovesWhileMemoryIsPlentiful) {
   EXPECT_EQ(replayed({given_trace(GetParam())})["moves"], 0);
 }
 
-// The same policy, written for a trial and run on the card, took 28,130 and 19,772 MiB.
-TEST_P(ArenaOnGivenTraces, TakesInSmallestChunksWhatTheTrialOnTheCardTook) {
+// The same policy, written for a trial and run on the card, used 28,130 and 19,772 MiB.
+TEST_P(ArenaOnGivenTraces, WithSmallestChunksMatchesTheTrialOnTheCard) {
   const auto object = replayed({given_trace(GetParam()), "--chunk", "2M"});
   const double card = std::string{GetParam()} == "train_var" ? 28'130 : 19'772;
   EXPECT_NEAR(object["physical_peak_bytes"].get<double>() / MiB, card, 0.01 * card);

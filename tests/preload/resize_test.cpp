@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The example that grows a buffer, as a user starts it, and what it reports afterwards.
+// The example that grows a buffer, run as a user would run it, and its report at the end.
 #include <gtest/gtest.h>
 
 #include "preload/run_program.hpp"
@@ -20,7 +20,7 @@ TEST(ResizeTest, CopiesNatively) {
   EXPECT_TRUE(says(finished, "physical peak 1536.00 MiB"));
 }
 
-// In `auto` what is small is copied, since that is faster.
+// With `auto`, small blocks are copied, since that is faster.
 TEST(ResizeTest, CopiesNothingLargeUnderCuvmm) {
   const std::string trace = own_folder() + "/trace";
   const Finished finished = resize_test(under_cuvmm({{"VMM_TRACE_FILE", trace}}));
@@ -42,13 +42,13 @@ TEST(ResizeTest, PeaksAtTheNewSizeOnAPromise) {
   EXPECT_TRUE(says(finished, "physical peak 1024.00 MiB"));
 }
 
-TEST(ResizeTest, CopiesWhereThatIsAskedFor) {
+TEST(ResizeTest, CopiesOnRequest) {
   const Finished finished = resize_test(under_cuvmm({{"VMM_RESIZE", "off"}}));
   EXPECT_EQ(finished.status, 0);
   EXPECT_TRUE(says(finished, "copied 960.00 MiB"));
 }
 
-// Memory may be registered with such a device by its address, so it must not move.
+// Memory may be registered by address with such a device, so it must not move.
 TEST(ResizeTest, CopiesWhileADeviceThatReadsByAddressIsOpen) {
   const std::string with_device =
       "mount -t tmpfs none /dev && mkdir /dev/infiniband && : > /dev/null && "

@@ -24,13 +24,13 @@ Finished run(const std::vector<std::string>& words, const Variables& variables =
   return run_program(command, variables);
 }
 
-TEST(RunCommand, HandsOnTheExitStatus) {
+TEST(RunCommand, PassesOnTheExitStatus) {
   EXPECT_EQ(run({"--sim", "--", "sh", "-c", "exit 0"}).status, 0);
   EXPECT_EQ(run({"--sim", "--", "sh", "-c", "exit 7"}).status, 7);
 }
 
-// As some that start us leave it. The program finds it as they left it.
-TEST(RunCommand, HandsOnTheExitStatusWhereSigchldIsIgnored) {
+// Some parents leave SIGCHLD ignored. The program finds it as the parent left it.
+TEST(RunCommand, PassesOnTheExitStatusIfSigchldIsIgnored) {
   const auto run_so = [](const std::string& what) {
     return run_program({"bash", "-c", "trap '' CHLD; exec " + cli() + " run --sim -- " + what});
   };
@@ -46,7 +46,7 @@ TEST(RunCommand, SaysWhichSignalEndedTheProgram) {
   EXPECT_EQ(run({"--sim", "--", "sh", "-c", "kill -KILL $$"}).status, 128 + SIGKILL);
 }
 
-TEST(RunCommand, HandsOnSignals) {
+TEST(RunCommand, PassesOnSignals) {
   const std::string waits_for_a_signal =
       "trap 'echo got it; exit 9' USR1; kill -USR1 $PPID; "
       "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit 1";
@@ -120,7 +120,7 @@ TEST(RunCommand, SaysWhenItsPartsAreOfDifferentVersions) {
   EXPECT_NE(finished.err.find("another version"), std::string::npos) << finished.err;
 }
 
-TEST(RunCommand, SuggestsTheSimulatedDriverWhereThereIsNoGpu) {
+TEST(RunCommand, SuggestsTheSimulatedDriverWithoutAGpu) {
   if (run_program({cli(), "run", "--", "true"}).err.empty()) {
     GTEST_SKIP() << "this machine has a driver";
   }
@@ -146,7 +146,7 @@ TEST(RunCommand, SaysWhereTheTraceIsWhenItsNameWasTaken) {
   EXPECT_EQ(memory_events(instead.substr(0, instead.size() - 1)).allocations, 1u);
 }
 
-TEST(RunCommand, SaysWhatARunWithATraceCameTo) {
+TEST(RunCommand, SummarizesARunWithATrace) {
   const std::string here = own_folder() + "/a run.trace";
   const Finished finished = run({"--sim=memory=64M", "--trace", here, "--", example("frag_test")});
   EXPECT_EQ(finished.status, 0);
@@ -157,7 +157,7 @@ TEST(RunCommand, SaysWhatARunWithATraceCameTo) {
   EXPECT_LE(lines_in(summary), 12U) << summary;
 }
 
-TEST(RunCommand, TellsOfTheTraceOfThisProcessByItsNumber) {
+TEST(RunCommand, NamesTheTraceOfThisProcessByItsPid) {
   const std::string folder = own_folder();
   const Finished finished =
       run({"--sim", "--trace", folder + "/%p.trace", "--", program("life"), "plain"});
@@ -177,7 +177,7 @@ TEST(RunCommand, LetsFrameworksUseTheDriver) {
   EXPECT_EQ(run({"--sim", "--", "sh", "-c", show}).out, "\n");
 }
 
-// What counts is the library's name, wherever it lies.
+// Only the library's name counts, not its place.
 TEST(RunCommand, SuggestsFrameworksOnceToAProgramThatBringsPyTorch) {
   const std::string library = own_folder() + "/libc10_cuda.so";
   std::filesystem::copy_file(library_of_programs("plugin"), library);
@@ -192,7 +192,7 @@ TEST(RunCommand, SuggestsFrameworksOnceToAProgramThatBringsPyTorch) {
   EXPECT_EQ(run(words, brings).err, "");
 }
 
-// The loader's variables end a name at a blank and at a colon.
+// The loader's variables separate names by blanks and colons.
 TEST(RunCommand, RunsFromAFolderWithABlankAndAColon) {
   namespace fs = std::filesystem;
   const fs::path root = fs::path{own_folder()} / "a place: ü";
@@ -206,7 +206,7 @@ TEST(RunCommand, RunsFromAFolderWithABlankAndAColon) {
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
 }
 
-TEST(RunCommand, TakesTheCommandsOwnOptionsForTheCommands) {
+TEST(RunCommand, LeavesTheCommandItsOptions) {
   EXPECT_EQ(run({"--sim", "--", "sh", "-c", "echo $1", "sh", "--mode"}).out, "--mode\n");
 }
 
@@ -231,14 +231,14 @@ TEST(RunCommand, LetsProgramsShareASimulatedCard) {
   EXPECT_EQ(finished.out, "mine 1G\n");
 }
 
-TEST(RunCommand, KeepsWhatIsPreloadedAlready) {
+TEST(RunCommand, KeepsExistingPreloads) {
   const Finished finished =
       run({"--sim", "--", "sh", "-c", "echo $LD_PRELOAD"}, {{"LD_PRELOAD", "libm.so.6"}});
   EXPECT_EQ(finished.out, preload_library() + ":libm.so.6\n");
 }
 
-// Or it would end the program: it must come before all others.
-TEST(RunCommand, LeavesTheRuntimesOfSanitizersInFront) {
+// The sanitizer's runtime must be first in the list, or it ends the program.
+TEST(RunCommand, LeavesSanitizerRuntimesInFront) {
   const Finished finished =
       run({"--sim", "--", "sh", "-c", "echo $LD_PRELOAD"},
           {{"LD_PRELOAD", "libm.so.6 /nowhere/libasan.so.8:/nowhere/libclang_rt.tsan-x86_64.so"}});
@@ -288,7 +288,7 @@ TEST(ConfigCommand, ShowsWhereAValueCameFrom) {
   EXPECT_NE(line.find("environment"), std::string::npos) << line;
 }
 
-TEST(ConfigCommand, SaysWhatIsWrongAndExitsWithTwo) {
+TEST(ConfigCommand, NamesProblemsAndExitsWithTwo) {
   const Finished finished = run_program({cli(), "config"}, {{"VMM_MODE", "sideways"}});
   EXPECT_EQ(finished.status, 2);
   EXPECT_NE(finished.err.find("VMM_MODE"), std::string::npos);
@@ -330,8 +330,8 @@ TEST(StatsCommand, CountsWorkByKind) {
   EXPECT_EQ(text.find("prefetches"), std::string::npos) << "there were none";
 }
 
-// 40 MiB is the largest that memory_program holds at a time; granules round it up.
-TEST(StatsCommand, CountsTheChunksBehindTheMemoryThatWeServe) {
+// memory_program holds at most 40 MiB at a time; granules round it up.
+TEST(StatsCommand, CountsTheChunksBehindServedMemory) {
   const std::string here = own_folder() + "/run.trace";
   ASSERT_EQ(
       run({"--sim", "--mode", "vmm", "--trace", here, "--", program("memory"), "dlsym"}).status, 0);
@@ -342,7 +342,7 @@ TEST(StatsCommand, CountsTheChunksBehindTheMemoryThatWeServe) {
   EXPECT_GT(json.at("chunks_created"), 0);
 }
 
-TEST(StatsCommand, RefusesWhatIsNoTrace) {
+TEST(StatsCommand, RefusesAFileThatIsNoTrace) {
   const Finished finished = run_program({cli(), "stats", "/etc/passwd"});
   EXPECT_EQ(finished.status, 1);
   EXPECT_NE(finished.err.find("/etc/passwd"), std::string::npos);

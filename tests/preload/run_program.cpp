@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto patience = std::chrono::seconds{60};
 
-// Reads both pipes until both are closed, or time is over.
+// Reads both pipes until both are closed or the time is up.
 bool read_to_the_end(int out, int err, Finished& finished) {
   const auto until = Clock::now() + patience;
   pollfd pipes[] = {{out, POLLIN, 0}, {err, POLLIN, 0}};

@@ -10,36 +10,36 @@
 namespace cuvmm::test {
 
 struct Finished {
-  int status = -1;  // as a shell has it: 128 + N after signal N
+  int status = -1;  // as a shell gives it: 128 + N after signal N
   std::string out;
   std::string err;
 };
 
 using Variables = std::map<std::string, std::string>;
 
-// Runs a program to its end, with these variables beside those of this process. Killed, and
-// reported as 124, where it takes longer than a minute.
+// Runs a program to its end, with these variables added to this process's environment. A program
+// that runs longer than a minute is killed and reported as 124.
 Finished run_program(const std::vector<std::string>& command, const Variables& variables = {});
 
-// On its standard output.
+// Whether its standard output contains the text.
 ::testing::AssertionResult says(const Finished& finished, const std::string& text);
 
-// Programs of tests/programs, those of examples, and our own, where the build has put them.
+// Paths in the build folder: programs of tests/programs, examples, and cuvmm's own.
 std::string program(const std::string& name);
 std::string example(const std::string& name);
 std::string cli();
 std::string preload_library();
 std::string sim_directory();
-std::string library_of_programs(const std::string& name);  // what other people's libraries are
+std::string library_of_programs(const std::string& name);  // stand-ins for other people's libraries
 
-// What makes the simulated driver be found, alone or with the preload library in front.
+// The variables that let a program find the simulated driver, alone or behind the preload library.
 Variables natively();
 Variables under_cuvmm(Variables more = {});
 
-// How many lines a text has.
+// The number of lines in a text.
 std::size_t lines_in(const std::string& text);
 
-// A folder of the running test's own, empty at first.
+// A private folder of the running test, empty at first.
 std::string own_folder();
 
 }  // namespace cuvmm::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory served to whole programs that know nothing of it.
+// Memory served to complete programs that know nothing of cuvmm.
 #include <gtest/gtest.h>
 
 #include "preload/run_program.hpp"
@@ -17,7 +17,7 @@ Finished memory_program(const Variables& variables) {
   return run_program({program("memory_linked")}, variables);
 }
 
-TEST(Serving, GivesAProgramWhatItWouldHaveNatively) {
+TEST(Serving, BehavesAsTheDriverDoes) {
   const Finished natively_run = memory_program(natively());
   const Finished finished = memory_program(served());
   EXPECT_EQ(finished.status, 0) << finished.err;
@@ -25,7 +25,7 @@ TEST(Serving, GivesAProgramWhatItWouldHaveNatively) {
   EXPECT_EQ(finished.err, "");
 }
 
-// Where device memory cannot be served, the driver serves it, and one line says so.
+// If cuvmm cannot serve device memory, the driver serves it, and one line says so.
 class ServingGivesUp : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ServingGivesUp, AndTheProgramRunsNatively) {
@@ -43,8 +43,9 @@ INSTANTIATE_TEST_SUITE_P(WhereTheTrialFails, ServingGivesUp,
                                            "cuMemMap:1=CUDA_ERROR_NOT_SUPPORTED",
                                            "cuMemSetAccess:1=CUDA_ERROR_INVALID_DEVICE"));
 
-// A comb of blocks, every second freed: nothing large fits natively, nearly all of it under us.
-TEST(Serving, MakesOneAllocationOfWhatWasFreedInPieces) {
+// A comb of blocks, every second freed: natively nothing large fits; under cuvmm nearly all of it
+// does.
+TEST(Serving, MakesOneAllocationFromScatteredMemory) {
   EXPECT_EQ(run_program({example("frag_test")}, natively()).status, 1);
   const Finished finished = run_program({example("frag_test")}, served());
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
@@ -56,7 +57,7 @@ TEST(Serving, KeepsTheLimit) {
   EXPECT_NE(limited.out.find("1.00 GiB free of 1.00 GiB"), std::string::npos) << limited.out;
 }
 
-TEST(Serving, CountsWhatAProgramTakesOfTheDriverAgainstTheLimit) {
+TEST(Serving, CountsNativeAllocationsAgainstTheLimit) {
   const Finished finished = run_program({program("native")}, served({{"VMM_LIMIT", "1G"}}));
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_NE(finished.out.find("at first: 1024 of 1024 MiB free"), std::string::npos)

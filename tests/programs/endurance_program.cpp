@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes, fills, copies, grows, shares, checks and gives back memory at random from several threads
-// until a time or a count is over, with all the memory that it can get. Fails at the first wrong
-// word or unexpected answer. Repeatable by its seed as far as threads are.
+// Allocates, fills, copies, grows, shares, checks and frees memory at random from several threads
+// until a time or a count is reached, with all the memory that it can get. Fails at the first wrong
+// word or unexpected answer. Repeatable by its seed as far as threads allow.
 //
 //   endurance [--seconds N | --operations N] [--seed N] [--threads N] [--largest BYTES]
 //             [--hold BYTES] [--share N]
 //
-// --share N: one of N looks at a block is another process', which opens it by an IPC handle.
+// --share N: one of N checks of a block is made by another process, which opens it by an IPC
+// handle.
 #include <unistd.h>
 
 #include <atomic>
@@ -38,7 +39,7 @@ struct Options {
   std::uint64_t seed = 1;
   unsigned threads = 4;
   std::size_t largest = std::size_t{64} << 20;
-  std::size_t hold = ~std::size_t{0};  // all threads together try to hold no more
+  std::size_t hold = ~std::size_t{0};  // limit on what all threads together hold
   unsigned share = 0;
 };
 Options options;
@@ -71,7 +72,8 @@ struct Block {
   CUdeviceptr address = 0;
   bool is_blocking = false;
   std::size_t words = 0;
-  // The words from `begin` on hold `first`; those before it, kept from a smaller block, `second`.
+  // The words from `begin` on hold `first`; earlier words, copied from a smaller block, hold
+  // `second`.
   std::size_t begin = 0;
   std::uint32_t first = 0;
   std::uint32_t second = 0;
@@ -105,7 +107,7 @@ class Worker {
 
   std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
 
-  // As many small ones as large ones on a scale of doublings.
+  // Distributed evenly on a logarithmic scale.
   std::size_t some_size() {
     std::size_t bits = 0;
     while ((std::size_t{1} << (bits + 1)) <= options.largest) ++bits;
@@ -180,7 +182,7 @@ class Worker {
     ++counts_.grown;
   }
 
-  // As programs do it that know no streams. The free waits for the copy, but need not.
+  // As in programs that use no streams. The free waits for the copy, but need not.
   void move_at_once(const Block& block, std::size_t place) {
     const Block old = taken_from_list(place);
     check(CALL(cuStreamSynchronize)(stream_), "a wait");
@@ -201,7 +203,7 @@ class Worker {
     if (block.words == 0) return;
     const std::size_t words = std::min<std::size_t>(block.words, 4096);
     const std::size_t begin = below(block.words - words + 1);
-    // Of smaller ones the driver shares what lies beside them too.
+    // For smaller blocks the driver also shares the memory beside them.
     constexpr std::size_t least_shared = std::size_t{2} << 20;
     if (other_process && block.is_blocking && block.bytes() >= least_shared &&
         below(options.share) == 0) {
@@ -226,7 +228,7 @@ class Worker {
   void give_back(std::size_t place) {
     if (below(4) == 0) verify(blocks_[place]);
     const Block block = taken_from_list(place);
-    // A blocking free of stream-ordered memory does not wait, so the work is waited for here.
+    // A blocking free of stream-ordered memory does not wait, so this waits for the work.
     if (below(2) == 0) {
       check(CALL(cuStreamSynchronize)(stream_), "a wait");
       check(CALL(cuMemFree)(block.address), "cuMemFree");
@@ -258,7 +260,7 @@ void leave_device(CUdevice device) {
   check(CALL(cuDevicePrimaryCtxRelease)(device), "cuDevicePrimaryCtxRelease");
 }
 
-// What this process has of the host's memory.
+// The resident host memory of this process.
 std::size_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
   unsigned long total = 0;
@@ -329,7 +331,8 @@ int main(int count, char** words) {
   if (options.share != 0) other_process.emplace();
   const CUdevice device = use_device();
 
-  // The first part warms up what may grow once; what the second adds to the host's memory is said.
+  // The first part warms up whatever grows only once; the output shows what the second part adds to
+  // the host's memory.
   Counts counts;
   run_all(counts, options.seconds / 4);
   const std::size_t resident_before = resident_bytes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does one thing of every kind that a trace tells of, once, and prints the handles that it got, so
-// that a reader of the trace can look for exactly those.
+// Does one operation of every kind that a trace records, once, and prints the handles that it got,
+// so that a reader of the trace can look for exactly those.
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -204,7 +204,7 @@ void end() {
 
 }  // namespace
 
-// What the simulated driver runs for the kernel.
+// The simulated driver's implementation of the kernel.
 CUVMM_SIM_KERNEL(events_kernel) {
   (void)launch;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds so many MiB, then becomes the program that the rest of its command names. Without one it
-// ends with status 0.
+// Allocates MIB of memory, then executes the program that the rest of its command names. Without
+// one it ends with status 0.
 //
 //   exec MIB [PROGRAM ARGUMENT…]
 #include <cuda.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that somebody else preloads: it counts cuMemAlloc_v2 and hands it on by RTLD_NEXT.
+// Another party's preload library: it counts calls of cuMemAlloc_v2 and forwards them by RTLD_NEXT.
 #include <dlfcn.h>
 
 #include <cstddef>

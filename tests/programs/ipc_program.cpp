@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one process in another by an IPC handle:
+// Memory of one process in another through an IPC handle:
 //
 //   ipc_program give         prints the handle of a block that it has filled, and waits for input
-//   ipc_program take HANDLE  prints "opened 7", or "refused N" where cuIpcOpenMemHandle answers N
+//   ipc_program take HANDLE  prints "opened 7", or "refused N" if cuIpcOpenMemHandle answers N
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

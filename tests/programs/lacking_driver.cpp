@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver with one device that lacks what CUVMM_DRIVER_LACKS names: vmm (virtual memory
-// management) or fd (memory by file descriptor). It answers what a program asks before it gives up.
+// A driver with one device that lacks the feature that CUVMM_DRIVER_LACKS names: vmm (virtual
+// memory management) or fd (memory by file descriptor). It answers the queries that a program makes
+// before it gives up.
 #include <cuda.h>
 
 #include <cstdio>

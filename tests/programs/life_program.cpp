@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends and forks in ways that programs do. What it does is its first word.
+// Ends and forks in the ways that programs do. The first argument selects which.
 #include <fcntl.h>
 #include <link.h>
 #include <sys/wait.h>
@@ -49,7 +49,7 @@ void count_at_exit() {
   std::printf("%d done at exit\n", done.load());
 }
 
-// Most of it is not done when the process ends.
+// Most of it is still queued when the process ends.
 void queue_much() {
   const auto launch =
       reinterpret_cast<LaunchHostFunction>(dlsym(driver_library(), "cuLaunchHostFunc"));
@@ -65,7 +65,7 @@ int wait_for(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Whatever a child of a process with a started driver is answered, it ends by itself.
+// A child of a process with a started driver gets an error, and ends normally.
 int fork_after_start() {
   begin();
   const pid_t child = fork();
@@ -78,7 +78,8 @@ int fork_after_start() {
   return calls.cuMemFree_(kept) == CUDA_SUCCESS ? status : 21;
 }
 
-// As daemons do. What is opened then has our numbers, and is the child's as well.
+// As daemons do. The files opened then reuse cuvmm's descriptor numbers, and the child inherits
+// them.
 int close_all_and_fork() {
   begin();
   for (int number = 3; number < 1024; ++number) close(number);
@@ -124,11 +125,11 @@ int vfork_and_execute(char* self) {
 int become_daemon() {
   begin();
   if (daemon(1, 1) != 0) return 23;
-  begin();  // not reached natively either: the driver answers a forked child nothing
+  begin();  // not reached natively either: the driver refuses a forked child
   return 0;
 }
 
-// What a process has that has nothing to do with CUDA.
+// Reports the state of a process that does not use CUDA.
 int look_at_itself() {
   const auto tasks = std::distance(fs::directory_iterator{"/proc/self/task"}, {});
   std::ifstream maps{"/proc/self/maps"};
@@ -145,7 +146,7 @@ std::string folder_of_self() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
 }
 
-// A library allocates and is closed; its memory is used and given back by others.
+// A library allocates memory and is closed; the program uses and frees that memory.
 int close_a_library() {
   begin();
   const std::string name = folder_of_self() + "/libcuvmm_plugin.so";
@@ -160,8 +161,8 @@ int close_a_library() {
   return calls.cuMemFree_(kept) == CUDA_SUCCESS ? 0 : 34;
 }
 
-// Whether there is a driver is asked of that file and no more; then somebody finds it whose lookup
-// names no file. What the loader gave back has been written over by then.
+// Checks through that file alone whether there is a driver; later a lookup that names no file finds
+// the driver. By then the memory that the loader freed has been overwritten.
 int look_close_and_begin(const std::string& file) {
   void* library = dlopen(file.c_str(), RTLD_NOW);
   const bool is_there = library != nullptr && dlsym(library, "cuInit") != nullptr;
@@ -176,7 +177,7 @@ int look_close_and_begin(const std::string& file) {
   return 0;
 }
 
-// A driver's file of its own, in a new folder.
+// A separate copy of the driver's file, in a new folder.
 std::string copy_of_driver() {
   void* library = driver_library();
   link_map* loaded = nullptr;
@@ -189,7 +190,7 @@ std::string copy_of_driver() {
   return copy;
 }
 
-// Threads that are in the middle of it when the process ends or forks.
+// Threads that are inside driver calls when the process ends or forks.
 void begin_in_many_threads() {
   begin();
   for (int i = 0; i < 8; ++i) {
@@ -249,7 +250,7 @@ int main(int count, char** words) {
     begin();
     return 0;
   }
-  // Something is left to be done when what the loader registered is through.
+  // There is still work to do after the loader's own exit handlers have run.
   if (what == "end-when-told") {
     std::atexit(&free_at_exit);
     begin();

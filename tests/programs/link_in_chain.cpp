@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built twice, as the first and the second link of a chain of libraries that define the same
-// function. Each says who it is and asks the next one, by RTLD_NEXT.
+// Built twice, as the first and the second of a chain of libraries that define the same function.
+// Each prints its name and calls the next one through RTLD_NEXT.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -33,7 +33,7 @@ void look_up_others() {
   std::printf("cudaMalloc by default    %s\n", found_or_not(dlsym(RTLD_DEFAULT, "cudaMalloc")));
 }
 
-// The chain is linked to this program, so that each link's RTLD_NEXT means the one behind it.
+// The chain is linked to this program, so that each library's RTLD_NEXT means the one behind it.
 void follow_the_chain() {
   say_who_is_there();
   using Function = void (*)();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that somebody else preloads to follow the heap, as memory profilers do: the functions
-// behind its own are found by dlsym(RTLD_NEXT), in the middle of the first allocation.
+// Another party's preload library that follows the heap, as memory profilers do: it finds the real
+// functions with dlsym(RTLD_NEXT), in the middle of the first allocation.
 #include <dlfcn.h>
 
 #include <atomic>

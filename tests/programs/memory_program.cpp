@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes memory in every way, uses it, checks it, gives it back. Prints a line a step, without
+// Allocates memory in every way, uses it, checks it, frees it. Prints one line per step, without
 // addresses, so that two runs can be compared letter by letter.
 #include <cstdint>
 #include <cstring>
@@ -93,7 +93,7 @@ void be_refused() {
   std::printf("free of what never was   %d\n", static_cast<int>(calls.cuMemFree_(0x123456)));
 }
 
-// The granules that memory lies in are not the program's to change.
+// The program may not change the granules behind its memory.
 void change_what_lies_behind(CUdeviceptr address, const char* what) {
   constexpr std::size_t granule = 2 << 20;
   const CUdeviceptr begin = address / granule * granule;

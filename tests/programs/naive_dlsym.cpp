@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that somebody else preloads and that hooks dlsym as most do: by a function of C which
-// calls the next one. It says how many driver functions were looked up through it.
+// Another party's preload library that hooks dlsym in the usual way: with a C function that calls
+// the next one. It prints how many driver functions were looked up through it.
 #include <dlfcn.h>
 
 #include <atomic>

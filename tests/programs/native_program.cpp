@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes memory in the ways that stay the driver's to serve, and looks after each at what it is told
-// is free: never more than the total less what it holds, and in the end as much as at first.
+// Allocates memory in the ways that the driver always serves itself, and checks the reported free
+// memory after each: never more than the total less what it holds, and at the end as much as at
+// first.
 #include <cuda.h>
 
 #include <cstdio>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks NVML for a device's memory by every door: linked to it, by a path as pynvml does, and by
-// whatever the loader finds first. With a number of MiB as an argument, asks again with that much
-// allocated, and asks cuMemGetInfo too. Prints a line each: "DOOR total free used" in MiB.
+// Asks NVML for a device's memory through every door: linked to it, by a path as pynvml does, and
+// by whatever the loader finds first. With a number of MiB as an argument, asks again with that
+// much allocated, and asks cuMemGetInfo too. Prints one line for each: "DOOR total free used" in
+// MiB.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <link.h>
@@ -63,7 +64,7 @@ void ask_by(const char* door, void* device, void* ask, void* ask_v2) {
 void ask_all(void* device) {
   ask_by("linked", device, reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo),
          reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo_v2));
-  // The file itself, wherever the loader found it.
+  // The file itself, whichever path the loader found it under.
   void* const by_name = dlopen("libnvidia-ml.so.1", RTLD_NOW);
   link_map* found = nullptr;
   check(by_name == nullptr || dlinfo(by_name, RTLD_DI_LINKMAP, &found) != 0 ? 1 : 0, "dlinfo");

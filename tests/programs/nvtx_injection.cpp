@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profiler is to NVTX: loaded by NVTX_INJECTION64_PATH, it says each range's name once.
+// Stands in for a profiler: NVTX loads it by NVTX_INJECTION64_PATH, and it prints each range's name
+// once.
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdio>

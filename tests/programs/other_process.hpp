@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This program once more, in a process that opens memory by its IPC handle and reads it.
+// Runs this program a second time, as a process that opens memory by its IPC handle and reads it.
 #pragma once
 
 #include <spawn.h>
@@ -18,12 +18,12 @@
 
 namespace {
 
-// Who includes this says what to do.
+// Defined by the including program.
 [[noreturn]] void missing_driver(const char* symbol);
 [[noreturn]] void fail(const char* what, std::uint64_t expected, std::uint64_t got);
 void check(CUresult answer, const char* what);
 
-// Words of the memory, of which those before `border` should be `before`, the others `behind`.
+// Asks about words of the memory: those before `border` should be `before`, the others `behind`.
 struct Question {
   CUipcMemHandle handle;
   std::uint64_t begin;
@@ -42,7 +42,7 @@ class OtherProcess {
  public:
   static constexpr const char* role = "--look-for";
 
-  // Before the driver is called for the first time.
+  // Must be created before the first driver call.
   OtherProcess() {
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) give_up();
@@ -68,7 +68,7 @@ class OtherProcess {
   OtherProcess(const OtherProcess&) = delete;
   OtherProcess& operator=(const OtherProcess&) = delete;
 
-  // All work on it is done. One thread at a time.
+  // All work on the memory must be complete. One thread at a time.
   void look_at(CUdeviceptr address, Question question) {
     check(CALL(cuIpcGetMemHandle)(&question.handle, address), "cuIpcGetMemHandle");
     const std::lock_guard alone{mutex_};
@@ -81,7 +81,7 @@ class OtherProcess {
     if (answer.got != answer.expected) fail("a shared word", answer.expected, answer.got);
   }
 
-  // What it does: answers until the channel is closed.
+  // Body of the other process: answers until the channel is closed.
   static void answer_all(const char* channel) {
     const int end = std::atoi(channel);
     Question question{};

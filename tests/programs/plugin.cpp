@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that a program opens and closes again. What it allocated stays with the program.
+// A library that a program opens and closes again. Memory that it allocated stays with the program.
 #include "routes.hpp"
 
 extern "C" __attribute__((visibility("default"))) unsigned long long plugin_allocate(

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job of two, each on a device of its own: in every round a kernel of each spins
-// until the other's runs, as NCCL's do, and then what the rank had written to its memory is looked
-// at.
+// One rank of a job of two, each on its own device: in every round a kernel of each rank spins
+// until the other's runs, as NCCL's do, and then the rank checks what it had written to its memory.
 //
 //   rank RANK FILE MIB ROUNDS [together]
 //
-// RANK is the device too; FILE is where the two meet. With the last word no kernel is launched
-// until both have their memory. Exit status 0 where every word was right.
+// RANK is also the device; FILE is where the two meet. With `together` no kernel is launched until
+// both have their memory. Exit status 0 if every word was right.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <fcntl.h>

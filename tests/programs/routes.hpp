@@ -71,7 +71,7 @@ inline Calls calls_by_dlsym() {
   return calls;
 }
 
-// As a runtime does it: cuGetProcAddress itself by dlsym, all others through it.
+// As a runtime does: cuGetProcAddress itself by dlsym, all others through it.
 inline Calls calls_by_proc_address(int version, cuuint64_t flags) {
   using Get = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
   const Get get = reinterpret_cast<Get>(dlsym(driver_library(), "cuGetProcAddress_v2"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes memory by the CUDA runtime in every way that it has, uses it, checks it, gives it back.
-// Prints a line a step without addresses, so that two runs can be compared letter by letter, and at
-// the end how many allocations it was granted.
+// Allocates memory in every way that the CUDA runtime offers, uses it, checks it, frees it. Prints
+// one line per step without addresses, so that two runs can be compared letter by letter, and at
+// the end the number of allocations that it was granted.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>

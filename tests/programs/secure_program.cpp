@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linked to the preload library itself, since the loader preloads nothing under secure execution.
-// Says whether it runs under that, and uses memory.
+// Prints whether it runs under secure execution, and uses memory.
 #include <sys/auxv.h>
 
 #include "routes.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 64 threads that all look the driver's functions up at once, each in its own way, and allocate.
+// 64 threads that look up the driver's functions at once, each in its own way, and allocate.
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -16,7 +16,7 @@ constexpr int rounds = 20;
 std::atomic<int> ready{0};
 std::atomic<int> failures{0};
 
-// Nobody starts before all are there.
+// No thread starts before all have arrived.
 void wait_for_the_others() {
   ++ready;
   while (ready < threads) std::this_thread::yield();

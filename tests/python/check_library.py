@@ -273,7 +273,7 @@ class Sharing(unittest.TestCase):
             descriptor = buffer.export_chunk(0)
             self.assertGreaterEqual(descriptor, 0)
             os.close(descriptor)
-            with cuvmm.ElasticPool(4 * MIB) as pool:  # whose places are not shareable
+            with cuvmm.ElasticPool(4 * MIB) as pool:  # whose memory is not shareable
                 pool.allocate_at(0, 4 * MIB)
                 with self.assertRaises(cuvmm.NotSupported):
                     host.send_of_pool(1, pool, 0, pool.granule)
@@ -325,7 +325,7 @@ class Clients(unittest.TestCase):
 @unittest.skipUnless(IS_PRELOADED, "needs the preload library")
 class Pausing(unittest.TestCase):
     def test_memory_leaves_and_comes_back(self):
-        # The program's own memory, which ctypes' driver is served like any other's.
+        # The program's own memory: cuvmm serves calls from ctypes like any others.
         cuvmm.engine_info()
         with cuvmm._driver.driver().primary_context(0):
             cuda = ctypes.CDLL("libcuda.so.1")

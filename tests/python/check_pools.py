@@ -42,7 +42,7 @@ class Elastic(unittest.TestCase):
             for one in (found, chosen):
                 self.assertEqual((one.address, one.size), (pool.base_address + one.offset, MIB))
                 with self.assertRaises(TypeError):
-                    pool.is_mapped(one)  # which of its numbers is for the caller to say
+                    pool.is_mapped(one)  # the caller must choose which of its numbers to pass
             with chosen:
                 self.assertTrue(pool.is_mapped(40 * MIB, MIB))
             self.assertFalse(pool.is_mapped(40 * MIB))

@@ -15,7 +15,7 @@ BUILD, ROOT = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 sys.path.insert(0, str(ROOT / "python"))
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "python"), str(ROOT / "tests/ray")])
 os.environ.update(RAY_DEDUP_LOGS="0", RAY_USAGE_STATS_ENABLED="0", PYTHONDONTWRITEBYTECODE="1",
-                  RAY_AUTH_MODE="disabled")  # which would leave a token in the home folder
+                  RAY_AUTH_MODE="disabled")  # it would leave a token in the home folder
 import cuvmm.ray  # noqa: E402
 cuvmm.ray.enable()
 import ray  # noqa: E402

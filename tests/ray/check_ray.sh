@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_ray.sh BUILD ROOT: a local Ray on a simulated card, or why not.
+# check_ray.sh BUILD ROOT: a local Ray on a simulated card, or the reason why it cannot run.
 set -euo pipefail
 build=$1 root=$2
 skip() { echo "skipped: ray: $*"; exit 0; }

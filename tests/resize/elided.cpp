@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing moves no data, and nobody can tell.
+// Resizing moves no data, and the program cannot tell.
 #include "resize/world.hpp"
 
 namespace cuvmm::test {
@@ -7,7 +7,7 @@ namespace {
 
 class Elided : public ResizeTest {
  protected:
-  // As a program grows: allocate, copy, free. Returns the new block.
+  // Resizes as programs do: allocate, copy, free. Returns the new block.
   CUdeviceptr resize(CUdeviceptr from, Size size, Size to_size) {
     const CUdeviceptr to = given_block(to_size);
     EXPECT_DONE(copy(to, from, std::min(size, to_size)));
@@ -38,7 +38,7 @@ TEST_F(Elided, AllOfTheNewBlockCanBeUsed) {
   EXPECT_DONE(free(b));
 }
 
-TEST_F(Elided, EveryWayToCopyIsPutOff) {
+TEST_F(Elided, EveryKindOfCopyIsDeferred) {
   CUstream stream = nullptr;
   ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
   const auto ptds = [](Call call) {
@@ -105,7 +105,7 @@ TEST_F(Elided, GrowthByDoublingAndByHalves) {
   }
 }
 
-TEST_F(Elided, AChainOfCopiesWithoutALookInBetween) {
+TEST_F(Elided, AChainOfCopiesWithoutAReadInBetween) {
   CUdeviceptr address = given_filled(block, 4);
   for (Size larger = 2 * block; larger <= 16 * block; larger *= 2) {
     address = resize(address, block, larger);
@@ -115,8 +115,8 @@ TEST_F(Elided, AChainOfCopiesWithoutALookInBetween) {
   EXPECT_DONE(free(address));
 }
 
-// Shrinking can move only chunks that fit, and what has grown has such.
-TEST_F(Elided, AShrinkOfWhatHasGrown) {
+// Shrinking can move only chunks that fit, and a block that has grown has such chunks.
+TEST_F(Elided, AShrinkOfAGrownBlock) {
   CUdeviceptr address = given_filled(block, 5);
   address = resize(address, block, 4 * block);
   fill(address, 4 * block, 5);
@@ -126,8 +126,8 @@ TEST_F(Elided, AShrinkOfWhatHasGrown) {
   EXPECT_DONE(free(address));
 }
 
-// The last granule of a block is shared with others, so what lies there is copied.
-TEST_F(Elided, WhatCannotMoveIsCopied) {
+// A block shares its last granule with others, so the contents there are copied.
+TEST_F(Elided, CopiesBytesThatCannotMove) {
   const Size odd = block + 5 * KiB;
   const CUdeviceptr a = given_filled(odd, 6);
   const CUdeviceptr neighbour = given_filled(9 * KiB + block, 8);
@@ -140,8 +140,8 @@ TEST_F(Elided, WhatCannotMoveIsCopied) {
   EXPECT_DONE(free(neighbour));
 }
 
-// A block that the allocator has kept is one chunk, of which the copy covers only the beginning.
-TEST_F(Elided, AChunkThatIsCoveredInPartIsReplaced) {
+// A block from the allocator's cache is one chunk, and the copy covers only its beginning.
+TEST_F(Elided, APartlyCoveredChunkIsReplaced) {
   const CUdeviceptr kept = given_block(3 * block);
   EXPECT_DONE(free(kept));
   const CUdeviceptr a = given_filled(2 * block, 9);
@@ -185,7 +185,7 @@ TEST_F(Elided, ByAnotherThreadsFree) {
   EXPECT_DONE(free(b));
 }
 
-// The program's own work on A comes before the copy, so the elision waits for it as the free does.
+// The program's own work on A comes before the copy, so the elision waits for it as a free does.
 TEST_F(Elided, AfterWorkThatStillRunsOnTheOldBlock) {
   const CUdeviceptr a = given_filled(block, 1);
   ASSERT_DONE(launch_through_door(kernels_->spin, CUstream{}, std::uint64_t{3'000'000}));

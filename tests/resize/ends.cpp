@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies that are put off when the process ends, forks, or calls what nobody knows: each in a
-// process of its own.
+// Deferred copies when the process exits, forks, or calls an unknown function: each in its own
+// process.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 namespace cuvmm::test {
 namespace {
 
-// A process with one copy put off.
+// A process with one deferred copy.
 struct DeferredBlocks {
   DeferredBlocks() {
     open_driver();
@@ -61,14 +61,14 @@ CHILD_ROLE(calls_what_nobody_knows) {
   EXPECT_DONE(through_door<Call::cuMemFree_v2>(deferred.from));
   EXPECT_EQ(DeferredBlocks::read(deferred.to + block - 4), DeferredBlocks::mark);
   EXPECT_EQ(DeferredBlocks::resizer().counters().elided, 0U);
-  // And from then on none is put off any more.
+  // From then on no copy is deferred.
   CUdeviceptr other = 0;
   EXPECT_DONE(through_door<Call::cuMemAlloc_v2>(&other, std::size_t{4 * block}));
   EXPECT_DONE(through_door<Call::cuMemcpyDtoD_v2>(other, deferred.to, std::size_t{2 * block}));
   EXPECT_FALSE(DeferredBlocks::resizer().is_pending());
 }
 
-// The child has neither the memory nor the copy; its parent's is as it was.
+// The child has neither the memory nor the copy; the parent's are unaffected.
 CHILD_ROLE(forks_with_a_copy_put_off) {
   const DeferredBlocks deferred;
   const pid_t forked = ::fork();
@@ -87,13 +87,13 @@ CHILD_ROLE(forks_with_a_copy_put_off) {
 
 namespace {
 
-TEST(PutOffCopies, AreLeftByAProcessThatExits) {
+TEST(DeferredCopies, AreLeftByAProcessThatExits) {
   EXPECT_EQ(run_child("exits_with_a_copy_put_off"), 0);
 }
-TEST(PutOffCopies, AreRunBeforeAFunctionThatIsInNoList) {
+TEST(DeferredCopies, AreRunBeforeAFunctionThatIsInNoList) {
   EXPECT_EQ(run_child("calls_what_nobody_knows"), 0);
 }
-TEST(PutOffCopies, OutliveAFork) {
+TEST(DeferredCopies, OutliveAFork) {
   EXPECT_EQ(run_child("forks_with_a_copy_put_off"), 0);
 }
 

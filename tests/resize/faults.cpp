@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every driver call of an elision fails once, and twice running: then the copy is run instead, the
+// Every driver call of an elision fails, once and twice in a row: then the copy is run instead, the
 // contents are right and nothing is left behind.
 #include "resize/world.hpp"
 #include "support/scale.hpp"
@@ -32,7 +32,7 @@ class ElisionFaults : public ResizeTest, public ::testing::WithParamInterface<Fa
     sim()->read_counters(0, &counters);
     return {counters.chunks, counters.mapped_bytes};
   }
-  // The number-th call fails, and as many after it as were asked for.
+  // The number-th call fails, and as many after it as the parameter says.
   static std::string faults(std::uint64_t number) {
     std::string text;
     for (int i = 0; i < GetParam().times; ++i) {
@@ -47,8 +47,8 @@ class ElisionFaults : public ResizeTest, public ::testing::WithParamInterface<Fa
 
 TEST_P(ElisionFaults, LeadToACopy) {
   const char* const call = GetParam().call;
-  EXPECT_DONE(free(given_filled(block, 1)));  // what is made once is there
-  // Of one chunk that is covered in part, so that new memory is needed too.
+  EXPECT_DONE(free(given_filled(block, 1)));  // creates what is created only once
+  // With one chunk that is covered in part, so that new memory is needed too.
   std::uint64_t worked = 0;
   for (std::uint64_t number = 1; number < 40; number += (sweep_step() + 2) / 3) {
     SCOPED_TRACE("call " + std::to_string(number) + " of " + call + " fails");
@@ -63,7 +63,7 @@ TEST_P(ElisionFaults, LeadToACopy) {
     sim()->set_faults(nullptr);
     const bool reached = sim()->calls(call) >= calls + number;
     if (freed != CUDA_SUCCESS) {
-      // Told, and nothing lost: the program still holds A and may try again.
+      // The program is told, and nothing is lost: it still holds A and may try again.
       expect_filled(a, odd, 1);
       freed = free(a);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine and the simulated driver read their options once for the process, so these are set
-// before either is there. What CTest says goes first.
+// The engine and the simulated driver read their options once per process, so these are set before
+// either exists. Values from CTest take precedence.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include "support/child.hpp"
 
 int main(int argc, char** argv) {
-  // The smallest granule that windows can have, so that a copy takes microseconds.
+  // The smallest granule that windows support, so that a copy takes microseconds.
   setenv("VMM_SIM_GRANULARITY", "32K", 0);
   setenv("VMM_SIM_MEMORY", "256M", 0);
   setenv("VMM_RESIZE", "auto", 0);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is never put off: whatever leaves a doubt is copied when the program says so.
+// Copies that are never deferred: in any doubtful case the copy runs when the program asks for it.
 #include "resize/world.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-class Never : public ResizeTest {
+class NeverDeferred : public ResizeTest {
  protected:
   void SetUp() override {
     ResizeTest::SetUp();
     a_ = given_filled(block, 1);
   }
-  // The whole of it, as a resize would be; nothing is put off, and the contents are right.
+  // Copies the whole block, as a resize would; nothing is deferred, and the contents are right.
   void expect_copied(CUdeviceptr b, std::optional<WhyRun> why = std::nullopt) {
     EXPECT_DONE(copy(b, a_, block));
     EXPECT_FALSE(is_pending());
@@ -25,7 +25,7 @@ class Never : public ResizeTest {
   CUdeviceptr a_ = 0;
 };
 
-TEST_F(Never, ABlockThatWasWritten) {
+TEST_F(NeverDeferred, ABlockThatWasWritten) {
   const CUdeviceptr b = given_block(2 * block);
   fill(b, 2 * block, 9);
   EXPECT_DONE(copy(b, a_, block));
@@ -34,7 +34,7 @@ TEST_F(Never, ABlockThatWasWritten) {
   expect_filled(b, 2 * block, 9, block);  // keeps its bytes outside the copy
 }
 
-TEST_F(Never, ABlockSinceWhichWorkWasSubmitted) {
+TEST_F(NeverDeferred, ABlockSinceWhichWorkWasSubmitted) {
   const CUdeviceptr other = given_block(block);
   const CUdeviceptr b = given_block(2 * block);
   ASSERT_DONE(launch_through_door(kernels_->fill, CUstream{}, std::uint64_t{other},
@@ -42,8 +42,8 @@ TEST_F(Never, ABlockSinceWhichWorkWasSubmitted) {
   expect_copied(b);
 }
 
-// The first copy was elided, so that no work was submitted by it.
-TEST_F(Never, ABlockThatWasResizedInto) {
+// The first copy was elided, so it submitted no work.
+TEST_F(NeverDeferred, ABlockThatWasResizedInto) {
   constexpr Size large = 1000 * granule;
   constexpr Size small = 600 * granule;
   const CUdeviceptr from = given_filled(large, 2);
@@ -60,16 +60,16 @@ TEST_F(Never, ABlockThatWasResizedInto) {
   expect_filled(to, large, 2, small);  // keeps its bytes outside the copy
 }
 
-TEST_F(Never, WhileCallsAreScheduled) {
+TEST_F(NeverDeferred, WhileCallsAreScheduled) {
   Scheduling& scheduling = Engine::get()->scheduling();
   scheduling.set_policy(Schedule::Fifo);
   const CUdeviceptr b = given_block(2 * block);
-  EXPECT_FALSE(is_pending());  // nothing is promised
+  EXPECT_FALSE(is_pending());  // no promise was made
   expect_copied(b);
   scheduling.set_policy(Schedule::Off);
 }
 
-TEST_F(Never, NotFromTheStart) {
+TEST_F(NeverDeferred, ACopyThatDoesNotBeginAtTheStart) {
   const CUdeviceptr b = given_block(2 * block);
   EXPECT_DONE(copy(b + 512, a_, block));
   EXPECT_FALSE(is_pending());
@@ -78,19 +78,19 @@ TEST_F(Never, NotFromTheStart) {
   EXPECT_FALSE(is_pending());
 }
 
-TEST_F(Never, MoreThanThereIs) {
+TEST_F(NeverDeferred, ACopyBeyondTheBlock) {
   const CUdeviceptr b = given_block(2 * block);
-  copy(b, a_, block + 64 * KiB);  // the driver's to answer
+  copy(b, a_, block + 64 * KiB);  // left to the driver to answer
   EXPECT_FALSE(is_pending());
 }
 
-TEST_F(Never, ToItself) {
+TEST_F(NeverDeferred, ACopyToItself) {
   const CUdeviceptr untouched = given_block(block);
   EXPECT_DONE(copy(untouched, untouched, block));
   EXPECT_FALSE(is_pending());
 }
 
-TEST_F(Never, WhileUnorderedWorkRuns) {
+TEST_F(NeverDeferred, WhileUnorderedWorkRuns) {
   CUstream stream = nullptr;
   ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
   HostFlag flag;
@@ -106,8 +106,8 @@ TEST_F(Never, WhileUnorderedWorkRuns) {
   ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream));
 }
 
-// Nobody can ask such a stream any more, and its work goes on.
-TEST_F(Never, WhileUnorderedWorkOfAStreamThatHasEndedRuns) {
+// Such a stream can no longer be queried, and its work goes on.
+TEST_F(NeverDeferred, WhileUnorderedWorkOfAStreamThatHasEndedRuns) {
   CUstream stream = nullptr;
   ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
   HostFlag flag;
@@ -120,10 +120,10 @@ TEST_F(Never, WhileUnorderedWorkOfAStreamThatHasEndedRuns) {
   flag.set();
   ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
   EXPECT_FALSE(flag.given_up_on());
-  EXPECT_DONE(free(given_put_off(b, block, 2 * block)));  // now that it is done
+  EXPECT_DONE(free(given_put_off(b, block, 2 * block)));  // now that the work is complete
 }
 
-TEST_F(Never, OnAStreamThatTheDefaultStreamsWorkIsNotOrderedBefore) {
+TEST_F(NeverDeferred, OnAStreamThatTheDefaultStreamsWorkIsNotOrderedBefore) {
   CUstream stream = nullptr;
   ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
   HostFlag flag;
@@ -138,7 +138,7 @@ TEST_F(Never, OnAStreamThatTheDefaultStreamsWorkIsNotOrderedBefore) {
   ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream));
 }
 
-TEST_F(Never, WithSyncMemops) {
+TEST_F(NeverDeferred, WithSyncMemops) {
   const unsigned on = 1;
   ASSERT_DONE(through_door<Call::cuPointerSetAttribute>(static_cast<const void*>(&on),
                                                         CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a_));
@@ -146,7 +146,7 @@ TEST_F(Never, WithSyncMemops) {
   expect_copied(b, WhyRun::Shared);
 }
 
-TEST_F(Never, AfterTokensWereAskedFor) {
+TEST_F(NeverDeferred, AfterTokensWereQueried) {
   CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens{};
   const CUresult answer = through_door<Call::cuPointerGetAttribute>(
       static_cast<void*>(&tokens), CU_POINTER_ATTRIBUTE_P2P_TOKENS, a_);
@@ -155,7 +155,7 @@ TEST_F(Never, AfterTokensWereAskedFor) {
   expect_copied(b, WhyRun::Shared);
 }
 
-TEST_F(Never, AfterADmaBuf) {
+TEST_F(NeverDeferred, AfterADmaBuf) {
   int fd = -1;
   const CUresult answer = through_door<Call::cuMemGetHandleForAddressRange>(
       static_cast<void*>(&fd), a_, std::size_t{block}, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0ull);
@@ -165,7 +165,7 @@ TEST_F(Never, AfterADmaBuf) {
   expect_copied(b, WhyRun::Shared);
 }
 
-TEST_F(Never, WithAnotherContextOnTheDevice) {
+TEST_F(NeverDeferred, WithAnotherContextOnTheDevice) {
   CUcontext second = nullptr;
   ASSERT_DONE(through_door<Call::cuCtxCreate_v2>(&second, 0u, CUdevice{0}));
   ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
@@ -174,7 +174,7 @@ TEST_F(Never, WithAnotherContextOnTheDevice) {
   ASSERT_DONE(through_door<Call::cuCtxDestroy_v2>(second));
 }
 
-TEST_F(Never, WhileACaptureIsLive) {
+TEST_F(NeverDeferred, WhileACaptureIsLive) {
   CUstream stream = nullptr;
   ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
   const CUdeviceptr b = given_block(2 * block);
@@ -187,8 +187,8 @@ TEST_F(Never, WhileACaptureIsLive) {
   ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream));
 }
 
-// Memory of a pool is another kind.
-TEST_F(Never, ToStreamOrderedMemory) {
+// Pool memory is of another kind.
+TEST_F(NeverDeferred, ToStreamOrderedMemory) {
   CUdeviceptr b = 0;
   ASSERT_DONE(through_door<Call::cuMemAllocAsync>(&b, std::size_t{2 * block}, CUstream{}));
   EXPECT_DONE(copy(b, a_, block));
@@ -197,8 +197,8 @@ TEST_F(Never, ToStreamOrderedMemory) {
   ASSERT_DONE(through_door<Call::cuMemFreeAsync>(b, CUstream{}));
 }
 
-// Where copying is faster than mapping, or no chunk fits.
-TEST_F(Never, WhatDoesNotPay) {
+// When copying is faster than mapping, or no chunk fits.
+TEST_F(NeverDeferred, ACopyThatGainsNothing) {
   if (promises()) GTEST_SKIP() << "memory counts more there";
   const CUdeviceptr small = given_filled(16 * granule, 2);
   const CUdeviceptr b = given_block(32 * granule);

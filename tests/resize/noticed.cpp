@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that could notice a copy that is put off has it run first: the list of
-// docs/life_of_a_resize.md, line by line.
+// Everything that could notice a deferred copy runs it first: the list of docs/life_of_a_resize.md,
+// line by line.
 #include <set>
 #include <sstream>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr Size other_bytes = 64 * KiB;
 
-class Noticed : public ResizeTest {
+class DeferredCopyIsRunBy : public ResizeTest {
  protected:
   void SetUp() override {
     ResizeTest::SetUp();
@@ -26,7 +26,7 @@ class Noticed : public ResizeTest {
     b_ = given_put_off(a_, block, 2 * block);
   }
 
-  // Adds one to every word of `other_`.
+  // The graph adds one to every word of `other_`.
   void make_graph() {
     CUgraph graph = nullptr;
     ASSERT_DONE(
@@ -38,7 +38,7 @@ class Noticed : public ResizeTest {
     ASSERT_DONE(through_door<Call::cuGraphDestroy>(graph));
   }
 
-  // The copy has been run, once, and the free that follows elides nothing.
+  // The copy has been run, once, and the following free elides nothing.
   void expect_run(std::uint32_t seed_of_b = 1) {
     EXPECT_FALSE(is_pending());
     EXPECT_EQ(run(WhyRun::NextCall), 1U) << why_run();
@@ -59,92 +59,92 @@ class Noticed : public ResizeTest {
   std::vector<std::uint32_t> host_ = std::vector<std::uint32_t>(other_bytes / 4);
 };
 
-TEST_F(Noticed, ReadingTheOldBlockByACopy) {
+TEST_F(DeferredCopyIsRunBy, ReadingTheOldBlockByACopy) {
   ASSERT_DONE(
       through_door<Call::cuMemcpyDtoH_v2>(static_cast<void*>(host_.data()), a_, other_bytes));
   expect_run();
 }
-TEST_F(Noticed, ReadingTheNewBlockByACopy) {
+TEST_F(DeferredCopyIsRunBy, ReadingTheNewBlockByACopy) {
   expect_filled(b_, block, 1);
   expect_run();
 }
-TEST_F(Noticed, WritingTheOldBlockByACopy) {
+TEST_F(DeferredCopyIsRunBy, WritingTheOldBlockByACopy) {
   ASSERT_DONE(through_door<Call::cuMemcpyDtoD_v2>(a_, other_, other_bytes));
   expect_run();
 }
-TEST_F(Noticed, WritingTheNewBlockByACopy) {
+TEST_F(DeferredCopyIsRunBy, WritingTheNewBlockByACopy) {
   ASSERT_DONE(through_door<Call::cuMemcpyDtoD_v2>(b_ + block, other_, other_bytes));
   expect_filled(b_ + block, other_bytes, 50);
   expect_run();
 }
-TEST_F(Noticed, CopyingWhatWasCopied) {
+TEST_F(DeferredCopyIsRunBy, CopyingWhatWasCopied) {
   ASSERT_DONE(through_door<Call::cuMemcpyDtoDAsync_v2>(other_, b_, other_bytes, CUstream{}));
   ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
   expect_filled(other_, other_bytes, 1);
   expect_run();
 }
-TEST_F(Noticed, SettingTheOldBlock) {
+TEST_F(DeferredCopyIsRunBy, SettingTheOldBlock) {
   ASSERT_DONE(through_door<Call::cuMemsetD8_v2>(a_, static_cast<unsigned char>(9), block));
   expect_run();
 }
-TEST_F(Noticed, SettingTheNewBlock) {
+TEST_F(DeferredCopyIsRunBy, SettingTheNewBlock) {
   ASSERT_DONE(through_door<Call::cuMemsetD8_v2>(b_ + block, static_cast<unsigned char>(9), block));
   expect_run();
 }
-TEST_F(Noticed, ALaunchThatNamesNeither) {
+TEST_F(DeferredCopyIsRunBy, ALaunchThatNamesNeither) {
   ASSERT_DONE(
       launch_through_door(kernels_->add_one, stream_, std::uint64_t{other_}, std::uint32_t{16}));
   expect_run();
 }
-// Adds to A after it was copied, and to what A has beyond: B keeps what was copied.
-TEST_F(Noticed, ALaunchThatWritesTheOldBlock) {
+// Adds to A after it was copied, and to the rest of A: B keeps what was copied.
+TEST_F(DeferredCopyIsRunBy, ALaunchThatWritesTheOldBlock) {
   ASSERT_DONE(launch_through_door(kernels_->add_one, CUstream{}, std::uint64_t{a_},
                                   static_cast<std::uint32_t>(block / 4)));
   expect_run();
 }
-TEST_F(Noticed, AGraphLaunch) {
+TEST_F(DeferredCopyIsRunBy, AGraphLaunch) {
   ASSERT_DONE(through_door<Call::cuGraphLaunch>(graph_, stream_));
   expect_run();
 }
-TEST_F(Noticed, RecordingAnEvent) {
+TEST_F(DeferredCopyIsRunBy, RecordingAnEvent) {
   ASSERT_DONE(through_door<Call::cuEventRecord>(event_, CUstream{}));
   ASSERT_DONE(through_door<Call::cuEventSynchronize>(event_));
   expect_run();
 }
-TEST_F(Noticed, AskingForAnEvent) {
+TEST_F(DeferredCopyIsRunBy, QueryingAnEvent) {
   ASSERT_DONE(through_door<Call::cuEventQuery>(event_));
   expect_run();
 }
-TEST_F(Noticed, WaitingForAnEvent) {
+TEST_F(DeferredCopyIsRunBy, WaitingForAnEvent) {
   ASSERT_DONE(through_door<Call::cuEventSynchronize>(event_));
   expect_run();
 }
-TEST_F(Noticed, AskingForAStream) {
+TEST_F(DeferredCopyIsRunBy, QueryingAStream) {
   through_door<Call::cuStreamQuery>(stream_);
   expect_run();
 }
-TEST_F(Noticed, WaitingForAStream) {
+TEST_F(DeferredCopyIsRunBy, WaitingForAStream) {
   ASSERT_DONE(through_door<Call::cuStreamSynchronize>(CUstream{}));
   expect_run();
 }
-TEST_F(Noticed, WaitingForTheContext) {
+TEST_F(DeferredCopyIsRunBy, WaitingForTheContext) {
   ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
   expect_run();
 }
-TEST_F(Noticed, AStreamThatWaitsForAnEvent) {
+TEST_F(DeferredCopyIsRunBy, AStreamThatWaitsForAnEvent) {
   ASSERT_DONE(through_door<Call::cuStreamWaitEvent>(stream_, event_, 0u));
   expect_run();
 }
-TEST_F(Noticed, AWaitForAValue) {
+TEST_F(DeferredCopyIsRunBy, AWaitForAValue) {
   ASSERT_DONE(through_door<Call::cuStreamWaitValue32_v2>(stream_, other_, ~cuuint32_t{0},
                                                          unsigned{CU_STREAM_WAIT_VALUE_AND}));
   expect_run();
 }
-TEST_F(Noticed, AValueThatIsWritten) {
+TEST_F(DeferredCopyIsRunBy, AValueThatIsWritten) {
   ASSERT_DONE(through_door<Call::cuStreamWriteValue32_v2>(stream_, other_, cuuint32_t{3}, 0u));
   expect_run();
 }
-TEST_F(Noticed, AHostFunction) {
+TEST_F(DeferredCopyIsRunBy, AHostFunction) {
   static std::atomic<int> calls{0};
   calls = 0;
   ASSERT_DONE(through_door<Call::cuLaunchHostFunc>(
@@ -153,51 +153,51 @@ TEST_F(Noticed, AHostFunction) {
   EXPECT_EQ(calls, 1);
   expect_run();
 }
-TEST_F(Noticed, AskingForAnIpcHandle) {
+TEST_F(DeferredCopyIsRunBy, ExportingAnIpcHandle) {
   CUipcMemHandle handle{};
   through_door<Call::cuIpcGetMemHandle>(&handle, b_);
   expect_run();
 }
-TEST_F(Noticed, RetainingTheHandle) {
+TEST_F(DeferredCopyIsRunBy, RetainingTheHandle) {
   CUmemGenericAllocationHandle handle{};
   through_door<Call::cuMemRetainAllocationHandle>(&handle, reinterpret_cast<void*>(b_));
   expect_run();
 }
-TEST_F(Noticed, ADmaBuf) {
+TEST_F(DeferredCopyIsRunBy, ADmaBuf) {
   int fd = -1;
   through_door<Call::cuMemGetHandleForAddressRange>(static_cast<void*>(&fd), b_, std::size_t{block},
                                                     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0ull);
   const OwnedFd owned{fd};
   expect_run();
 }
-TEST_F(Noticed, SyncMemops) {
+TEST_F(DeferredCopyIsRunBy, SyncMemops) {
   const unsigned on = 1;
   ASSERT_DONE(through_door<Call::cuPointerSetAttribute>(static_cast<const void*>(&on),
                                                         CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a_));
   expect_run();
 }
-TEST_F(Noticed, PeerToPeerTokens) {
+TEST_F(DeferredCopyIsRunBy, PeerToPeerTokens) {
   CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens{};
   through_door<Call::cuPointerGetAttribute>(static_cast<void*>(&tokens),
                                             CU_POINTER_ATTRIBUTE_P2P_TOKENS, b_);
   expect_run();
 }
-TEST_F(Noticed, PeerToPeerTokensAmongOthers) {
+TEST_F(DeferredCopyIsRunBy, PeerToPeerTokensAmongOthers) {
   CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens{};
   CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_P2P_TOKENS};
   void* answers[] = {&tokens};
   through_door<Call::cuPointerGetAttributes>(1u, which, answers, b_);
   expect_run();
 }
-TEST_F(Noticed, PeerAccess) {
+TEST_F(DeferredCopyIsRunBy, PeerAccess) {
   through_door<Call::cuCtxEnablePeerAccess>(context_, 0u);
   expect_run();
 }
-TEST_F(Noticed, AnotherAllocation) {
+TEST_F(DeferredCopyIsRunBy, AnotherAllocation) {
   EXPECT_DONE(free(given_block(other_bytes)));
   expect_run();
 }
-TEST_F(Noticed, AChunkOfTheProgramsOwn) {
+TEST_F(DeferredCopyIsRunBy, AChunkOfTheProgramsOwn) {
   CUmemGenericAllocationHandle chunk = 0;
   const CUmemAllocationProp where{.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
@@ -205,11 +205,11 @@ TEST_F(Noticed, AChunkOfTheProgramsOwn) {
   EXPECT_DONE(through_door<Call::cuMemRelease>(chunk));
   expect_run();
 }
-TEST_F(Noticed, TheFreeOfAnotherBlock) {
+TEST_F(DeferredCopyIsRunBy, TheFreeOfAnotherBlock) {
   EXPECT_DONE(free(other_));
   expect_run();
 }
-TEST_F(Noticed, AStreamOrderedFreeOfTheOldBlock) {
+TEST_F(DeferredCopyIsRunBy, AStreamOrderedFreeOfTheOldBlock) {
   ASSERT_DONE(through_door<Call::cuMemFreeAsync>(a_, stream_));
   EXPECT_FALSE(is_pending());
   ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
@@ -217,12 +217,12 @@ TEST_F(Noticed, AStreamOrderedFreeOfTheOldBlock) {
   EXPECT_EQ(elided(), 0U);
   EXPECT_DONE(free(b_));
 }
-TEST_F(Noticed, AnotherStreamsWork) {
+TEST_F(DeferredCopyIsRunBy, AnotherStreamsWork) {
   ASSERT_DONE(through_door<Call::cuMemsetD8Async>(other_, static_cast<unsigned char>(1),
                                                   std::size_t{64}, stream_));
   expect_run();
 }
-TEST_F(Noticed, AnotherThreadsCall) {
+TEST_F(DeferredCopyIsRunBy, AnotherThreadsCall) {
   std::thread([&] {
     through_door<Call::cuCtxSetCurrent>(context_);
     EXPECT_DONE(through_door<Call::cuMemsetD8Async>(other_, static_cast<unsigned char>(1),
@@ -230,7 +230,7 @@ TEST_F(Noticed, AnotherThreadsCall) {
   }).join();
   expect_run();
 }
-TEST_F(Noticed, ACaptureThatBegins) {
+TEST_F(DeferredCopyIsRunBy, ACaptureThatBegins) {
   ASSERT_DONE(through_door<Call::cuStreamBeginCapture_v2>(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
   EXPECT_FALSE(is_pending());
   CUgraph graph = nullptr;
@@ -238,26 +238,26 @@ TEST_F(Noticed, ACaptureThatBegins) {
   ASSERT_DONE(through_door<Call::cuGraphDestroy>(graph));
   expect_run();
 }
-TEST_F(Noticed, TheEndOfAStream) {
+TEST_F(DeferredCopyIsRunBy, TheEndOfAStream) {
   ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream_));
   expect_run();
 }
-TEST_F(Noticed, TheFreeOfTheNewBlock) {
+TEST_F(DeferredCopyIsRunBy, TheFreeOfTheNewBlock) {
   EXPECT_DONE(free(b_));
   EXPECT_FALSE(is_pending());
   expect_filled(a_, block, 1);
   EXPECT_DONE(free(a_));
   EXPECT_EQ(elided(), 0U);
 }
-TEST_F(Noticed, TheEndOfTheContext) {
+TEST_F(DeferredCopyIsRunBy, TheEndOfTheContext) {
   kernels_.reset();  // not through a door
   ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
   EXPECT_FALSE(is_pending());
   EXPECT_NE(free(a_), CUDA_SUCCESS);
   EXPECT_EQ(elided(), 0U);
 }
-// Nothing that only asks about addresses and sizes needs the bytes.
-TEST_F(Noticed, NotByAQuestion) {
+// Calls that only ask about addresses and sizes do not need the bytes.
+TEST_F(DeferredCopyIsRunBy, NoMereQuery) {
   CUdeviceptr start = 0;
   size_t size = 0;
   size_t total = 0;
@@ -269,14 +269,15 @@ TEST_F(Noticed, NotByAQuestion) {
   expect_filled(b_, block, 1);
 }
 
-// The same for every row of the driver's functions that could, called with nothing but zeros.
+// The same for every row of the driver's functions that could notice, called with nothing but
+// zeros.
 TEST_F(ResizeTest, EveryRowWithAnEffectRunsTheCopyFirst) {
   const CUdeviceptr a = given_filled(block, 1);
   std::uint64_t rows = 0;
   for (std::size_t row = 0; row < call_count; ++row) {
     const CallInfo& call = all_calls()[row];
     if (call.effect == Effect::Neutral) continue;
-    // These end the context or the process' capture mode; they have tests of their own.
+    // These end the context or the process's capture mode; they have tests of their own.
     if (call.name.starts_with("cuDevicePrimaryCtxRe")) continue;
     SCOPED_TRACE(call.symbol);
     const CUdeviceptr b = given_block(2 * block);
@@ -294,8 +295,8 @@ TEST_F(ResizeTest, EveryRowWithAnEffectRunsTheCopyFirst) {
   EXPECT_DONE(free(a));
 }
 
-// What no pending work can tell from its not having been called: it asks, prepares, or makes what
-// has no memory of the device. A new row that is Neutral is to be thought about, and then added.
+// Calls that pending work cannot observe: they query, prepare, or create things without device
+// memory. Think about each new Neutral row before adding it here.
 constexpr const char* neutral = R"(
 cuGetErrorString cuGetErrorName cuInit cuDriverGetVersion cuGetExportTable cuGetProcAddress
 cuGetProcAddress_v2 cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetUuid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies that are put off, and promises, while the process is paused: what the program may still
-// call without memory must not run them there.
+// Deferred copies and promises while the process is paused: calls that the program may still make
+// without memory must not run the copies then.
 #include <optional>
 
 #include "base/clock.hpp"
@@ -17,7 +17,8 @@ class PausedResize : public ResizeTest {
  protected:
   static Control& control() { return *Engine::get()->control(); }
 
-  // Made on another thread while the process is paused, each answers once it is resumed.
+  // Makes the call on another thread while the process is paused, and expects it to return only
+  // after the resume.
   template <class Ask>
   void expect_to_wait_for_resuming(Ask ask) {
     ASSERT_TRUE(control().pause(timeout, Strict::No).ok());
@@ -33,7 +34,7 @@ class PausedResize : public ResizeTest {
     asking.join();
   }
 
-  // All calls that wait or ask, and touch nothing themselves.
+  // All calls that wait or query, and touch no memory themselves.
   std::vector<std::function<CUresult()>> questions() {
     return {[] { return through_door<Call::cuCtxSynchronize>(); },
             [this] { return through_door<Call::cuStreamSynchronize>(stream_->get()); },
@@ -92,8 +93,8 @@ TEST_F(PausedResize, QueriesAnswerDeviceMemoryWhileItIsAway) {
   EXPECT_DONE(free(a));
 }
 
-// What the driver alone knows it is asked of memory that is there.
-TEST_F(PausedResize, WhatOnlyTheDriverKnowsWaits) {
+// Facts that only the driver knows are queried once the memory is there.
+TEST_F(PausedResize, QueriesThatOnlyTheDriverCanAnswerWait) {
   const CUdeviceptr a = given_filled(block, 1);
   expect_to_wait_for_resuming([a] {
     std::uint64_t size = 0;
@@ -111,8 +112,8 @@ TEST_F(PausedResize, WhatOnlyTheDriverKnowsWaits) {
   EXPECT_DONE(free(a));
 }
 
-// Its own work, and what was put off for it, are among what a pause waits for.
-TEST_F(PausedResize, AStreamThatEndsTakesThePutOffCopyWithIt) {
+// A pause waits for the stream's own work and for the copy that was deferred for it.
+TEST_F(PausedResize, AnEndingStreamRunsItsDeferredCopy) {
   const CUdeviceptr a = given_filled(block, 1);
   CUstream stream = nullptr;
   ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
@@ -124,7 +125,7 @@ TEST_F(PausedResize, AStreamThatEndsTakesThePutOffCopyWithIt) {
   EXPECT_FALSE(is_pending());
   Memory& memory = Engine::get()->serving()->memory;
   ASSERT_TRUE(memory.wait_for_everything(now_ns() + in_ns(timeout)));
-  // Behind our back, and beside every stream: the copy has read this already.
+  // Behind cuvmm's back, and unordered with every stream: the copy has already read this memory.
   const GivenStream beside;
   const std::vector<std::uint32_t> other(block / 4, 9);
   ASSERT_CUDA(driver().cuMemcpyHtoDAsync(a, other.data(), block, beside.get()));

@@ -12,7 +12,7 @@ constexpr int steps_at_most = 30;
 void must(CUresult answer, const char* what) {
   if (answer != CUDA_SUCCESS) throw std::runtime_error(std::string(what) + " " + name_of(answer));
 }
-// The words are the thread's own, and many: ThreadSanitizer need not see each.
+// The words are private to the thread, and many: ThreadSanitizer need not check each.
 [[gnu::no_sanitize("thread")]] std::uint64_t sum_of(const std::uint32_t* words, std::size_t count) {
   std::uint64_t sum = count;
   for (std::size_t i = 0; i < count; ++i) sum = sum * 0x9E3779B97F4A7C15u + words[i];
@@ -56,7 +56,7 @@ std::uint64_t RandomProgram::run() {
   return digest_;
 }
 
-// Of whole granules half of the time, so that both moves and copies of edges happen.
+// Whole granules half of the time, so that both moves and copies of edges happen.
 Size RandomProgram::any_size() {
   const Size size = least_ + pick(most_ - least_);
   return chance(50) ? round_down(size, granule) : round_down(size, 4);
@@ -121,7 +121,7 @@ void RandomProgram::release(Buffer& buffer) {
   buffer = {};
 }
 
-// Allocate, copy, free: with anything in between that a program might do there.
+// Allocate, copy, free, with any other calls in between that a program might make there.
 void RandomProgram::resize(Buffer& buffer) {
   const std::size_t stream = chance(60) ? 0 : pick(stream_count);
   Buffer larger;
@@ -165,7 +165,7 @@ void RandomProgram::set(Buffer& buffer, std::size_t stream) {
   launch(buffer, stream);
 }
 
-// Makes some words differ from their neighbours, so that bytes at a wrong place show.
+// Makes some words differ from their neighbours, so that misplaced bytes show.
 void RandomProgram::launch(Buffer& buffer, std::size_t stream) {
   order(buffer, stream);
   if (buffer.defined < 64) return;
@@ -177,7 +177,7 @@ void RandomProgram::launch(Buffer& buffer, std::size_t stream) {
   }
 }
 
-// What lies behind the copy is the program's to write while the copy may be put off.
+// The program may write the memory beyond the copy while the copy is deferred.
 void RandomProgram::write_tail(Buffer& buffer, std::size_t stream) {
   const Size tail = buffer.size - buffer.defined;
   if (tail < 4) return;
@@ -198,7 +198,7 @@ void RandomProgram::read(Buffer& buffer) {
   digest_ = (digest_ ^ sum_of(words.data(), words.size())) * 0xD6E8FEB86659FD93u;
 }
 
-// Calls that read nothing, and yet could tell.
+// Calls that read nothing, and yet could notice.
 void RandomProgram::look_around() {
   size_t free = 0;
   size_t total = 0;

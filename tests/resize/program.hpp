@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs, without data races, that resize now and then and do anything that could notice.
+// Random programs, without data races, that resize now and then and do anything else that could
+// notice.
 #pragma once
 
 #include <array>
@@ -9,16 +10,17 @@
 
 namespace cuvmm::test {
 
-// What one program saw, whatever the order of the device: a digest of all that it read back.
+// What one program observes is independent of the device's order: run() returns a digest of
+// everything that it read back.
 class RandomProgram {
  public:
-  // Its blocks have about so many bytes or more.
+  // `least`: roughly the smallest block size.
   RandomProgram(CUcontext context, const Kernels& kernels, std::uint64_t seed, Size least);
   ~RandomProgram();
   RandomProgram(const RandomProgram&) = delete;
   RandomProgram& operator=(const RandomProgram&) = delete;
 
-  // Runs it to its end and says what it saw.
+  // Runs the program to its end and returns the digest of what it read.
   std::uint64_t run();
 
  private:
@@ -28,9 +30,9 @@ class RandomProgram {
   struct Buffer {
     CUdeviceptr address = 0;
     Size size = 0;
-    Size defined = 0;  // bytes from the beginning that hold what the program put there
+    Size defined = 0;  // bytes from the beginning that the program has written
     std::size_t last_stream = 0;
-    bool is_in_use = false;  // by work of that stream that nobody has waited for
+    bool is_in_use = false;  // by work of that stream that has not been waited for
   };
 
   std::uint64_t pick(std::uint64_t count) { return random_() % count; }
@@ -50,7 +52,7 @@ class RandomProgram {
   void read(Buffer& buffer);
   void look_around();
   void wait_for(std::size_t stream);
-  // Work of `stream` may use the buffer from here on.
+  // Orders the buffer so that work of `stream` may use it from now on.
   void order(Buffer& buffer, std::size_t stream);
   void in_this_or_another_thread(const std::function<void()>& act);
 

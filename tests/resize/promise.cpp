@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// VMM_RESIZE=elide: a block may be allocated on the promise of another's memory. What becomes of
-// it is decided at the next call that could notice.
+// VMM_RESIZE=elide: a block may be allocated on the promise of another block's memory. The next
+// call that could notice decides what becomes of the promise.
 #include "hook_sim/told.hpp"
 #include "resize/world.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-constexpr Size device_memory = 256 * MiB;  // main.cpp
+constexpr Size device_memory = 256 * MiB;  // as in main.cpp
 
 class Promise : public ResizeTest {
  protected:
   void SetUp() override {
     ResizeTest::SetUp();
     if (!promises()) GTEST_SKIP() << "promises are for VMM_RESIZE=elide";
-    Engine::get()->serving()->memory.make_room();  // what earlier tests left cached
+    Engine::get()->serving()->memory.make_room();  // drops the cache that earlier tests left
   }
   static Size percent(Size share) { return round_down(device_memory * share / 100, granule); }
   static Size physical() {
@@ -41,7 +41,7 @@ TEST_F(Promise, AGrowFromMoreThanHalfOfTheCardToNearlyAll) {
   EXPECT_DONE(free(b));
 }
 
-TEST_F(Promise, IsKeptWithMemoryThatIsThere) {
+TEST_F(Promise, IsKeptFromFreeMemory) {
   const CUdeviceptr a = given_filled(8 * MiB, 1);
   const CUdeviceptr b = given_block(16 * MiB);
   fill(b, 16 * MiB, 2);
@@ -51,7 +51,7 @@ TEST_F(Promise, IsKeptWithMemoryThatIsThere) {
   EXPECT_DONE(free(b));
 }
 
-TEST_F(Promise, OfACopyThatIsRunIsKeptToo) {
+TEST_F(Promise, IsKeptIfTheCopyRuns) {
   const CUdeviceptr a = given_filled(8 * MiB, 1);
   const CUdeviceptr b = given_put_off(a, 8 * MiB, 16 * MiB);
   expect_filled(b, 8 * MiB, 1);
@@ -61,8 +61,8 @@ TEST_F(Promise, OfACopyThatIsRunIsKeptToo) {
   EXPECT_DONE(free(b));
 }
 
-// The next operation is told, and the old block is as it was.
-TEST_F(Promise, ThatCannotBeKeptIsOutOfMemory) {
+// The next operation gets the error, and the old block is unchanged.
+TEST_F(Promise, FailsWithOutOfMemoryIfItCannotBeKept) {
   const CUdeviceptr a = given_filled(percent(60), 1);
   const CUdeviceptr b = given_block(percent(90));
   EXPECT_EQ(through_door<Call::cuMemsetD8_v2>(b, static_cast<unsigned char>(1), std::size_t{64}),
@@ -73,14 +73,14 @@ TEST_F(Promise, ThatCannotBeKeptIsOutOfMemory) {
   EXPECT_DONE(free(a));
 }
 
-TEST_F(Promise, OfAPutOffCopyThatCannotBeKeptIsOutOfMemory) {
+TEST_F(Promise, OfADeferredCopyFailsWithOutOfMemoryIfItCannotBeKept) {
   const CUdeviceptr a = given_filled(percent(60), 1);
   const CUdeviceptr b = given_put_off(a, percent(60), percent(90));
   std::uint32_t word = 0;
   EXPECT_EQ(
       through_door<Call::cuMemcpyDtoH_v2>(static_cast<void*>(&word), b, std::size_t{sizeof word}),
       CUDA_ERROR_OUT_OF_MEMORY);
-  // A wait needs nothing, and the free still follows the pattern.
+  // A wait needs no memory, and the free still completes the pattern.
   EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
   EXPECT_DONE(free(a));
   EXPECT_EQ(elided(), 1U) << why_run();
@@ -88,7 +88,7 @@ TEST_F(Promise, OfAPutOffCopyThatCannotBeKeptIsOutOfMemory) {
   EXPECT_DONE(free(b));
 }
 
-// Each was promised the same memory, before either was known of.
+// Both were promised the same memory, before either promise was known to the other thread.
 TEST_F(Promise, ToTwoThreadsAtOnceIsKeptToBoth) {
   for (Size round = 0; round < 60; ++round) {
     const CUdeviceptr a = given_filled(4 * MiB, 1);
@@ -119,7 +119,7 @@ TEST_F(Promise, ToTwoThreadsAtOnceIsKeptToBoth) {
 
 class PromiseOfFreedBlock : public Promise {
  protected:
-  // Of the wait, which is made by an allocation once something has been captured.
+  // Fails the wait, which an allocation makes once something has been captured.
   static constexpr const char* refusal =
       "cuCtxSynchronize:1=CUDA_ERROR_UNKNOWN,cuMemAlloc:1=CUDA_ERROR_UNKNOWN";
   void expect_refused_free(CUdeviceptr b) {
@@ -129,7 +129,7 @@ class PromiseOfFreedBlock : public Promise {
   }
 };
 
-TEST_F(PromiseOfFreedBlock, IsKeptWhereTheFreeWasRefused) {
+TEST_F(PromiseOfFreedBlock, IsKeptIfTheFreeIsRefused) {
   const CUdeviceptr a = given_filled(8 * MiB, 1);
   const CUdeviceptr b = given_block(16 * MiB);
   expect_refused_free(b);
@@ -141,7 +141,7 @@ TEST_F(PromiseOfFreedBlock, IsKeptWhereTheFreeWasRefused) {
   EXPECT_DONE(free(a));
 }
 
-TEST_F(PromiseOfFreedBlock, IsKeptWithItsCopyWhereTheFreeWasRefused) {
+TEST_F(PromiseOfFreedBlock, IsKeptWithItsCopyIfTheFreeIsRefused) {
   const CUdeviceptr a = given_filled(8 * MiB, 1);
   const CUdeviceptr b = given_put_off(a, 8 * MiB, 16 * MiB);
   expect_refused_free(b);
@@ -151,7 +151,7 @@ TEST_F(PromiseOfFreedBlock, IsKeptWithItsCopyWhereTheFreeWasRefused) {
   EXPECT_DONE(free(a));
 }
 
-// A promise that there is no memory to keep, beside memory that only a stream can free.
+// A promise without memory to keep it, beside memory that only a stream can free.
 class PromiseBesidePooledMemory : public Promise {
  protected:
   void SetUp() override {
@@ -200,7 +200,7 @@ TEST_F(PromiseBesidePooledMemory, AStreamOrderedFreeOfTheOldBlockWaitsForItsCopy
   EXPECT_DONE(free(b_));
 }
 
-// A copy that there is no memory for, behind a wait that had success.
+// A copy without memory for it, behind a wait that succeeded.
 class PromisedToAStream : public Promise {
  protected:
   void SetUp() override {
@@ -236,7 +236,7 @@ TEST_F(PromisedToAStream, TheCopyIsMadeAfterTheStreamsEnd) {
   expect_filled(a_, percent(30), 1);
 }
 
-// Work of other streams comes after the copy, since the program has waited for it.
+// The copy comes before work of other streams, since the program has waited for it.
 TEST_F(PromisedToAStream, TheCopyIsDoneForTheStreamWaitedFor) {
   ASSERT_DONE(free(rest_));
   const CUdeviceptr read = given_block(percent(30));
@@ -249,8 +249,8 @@ TEST_F(PromisedToAStream, TheCopyIsDoneForTheStreamWaitedFor) {
   EXPECT_DONE(through_door<Call::cuStreamDestroy_v2>(stream_));
 }
 
-// The work of a stream that nobody has waited for may wait for the very thread that calls us.
-TEST_F(Promise, OfACopyBehindWorkThatRunsIsKeptWithoutAWait) {
+// A stream that nobody has waited for may itself be waiting for the very thread that calls cuvmm.
+TEST_F(Promise, OfACopyBehindRunningWorkIsKeptWithoutAWait) {
   const GivenStream first;
   const GivenStream second;
   const CUdeviceptr a = given_filled(percent(30), 1);
@@ -290,7 +290,7 @@ TEST_F(Promise, QueriesAnswerDeviceMemory) {
   EXPECT_DONE(free(a));
 }
 
-TEST_F(Promise, ThatIsGivenBackLeavesNothing) {
+TEST_F(Promise, OfAFreedBlockLeavesNothingBehind) {
   const CUdeviceptr a = given_filled(percent(60), 1);
   const CUdeviceptr b = given_block(percent(90));
   EXPECT_DONE(free(b));
@@ -302,7 +302,8 @@ TEST_F(Promise, ThatIsGivenBackLeavesNothing) {
   EXPECT_DONE(free(all));
 }
 
-// Without one, `auto` says at once what the driver would: a program that handles it must see it.
+// Without promises, `auto` fails at once as the driver would: a program that handles the failure
+// must see it.
 TEST_F(ResizeTest, WithoutPromisesAnAllocationThatDoesNotFitFails) {
   if (promises()) GTEST_SKIP() << "they are made here";
   const CUdeviceptr a = given_block(device_memory / 10 * 6);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same random programs with VMM_RESIZE=off and all the memory that they need, and in this
-// process' own way, each in a process that has no other: they read the same.
+// process's own mode, each mode in a separate process: they read the same.
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
@@ -12,8 +12,8 @@
 namespace cuvmm::test {
 namespace {
 
-// In all three orders of the device together 6*10^3 in a plain run and 10^6 in `./dev stress`,
-// whose scale is 10. With small blocks, but in `auto` mapping wins for large ones only.
+// Over all three orders of the device 6*10^3 in a plain run and 10^6 in `./dev stress`, whose scale
+// is 10. With small blocks, except that in `auto` mapping wins for large ones only.
 std::uint64_t program_count() {
   const std::uint64_t more = test_scale() >= 10 ? 17 : 1;
   return more * scaled(promises() ? 2000 : 30);
@@ -84,7 +84,7 @@ TEST(RandomPrograms, SeeTheSameAsWithoutResizing) {
   const Seen seen = resizing.link().receive<Seen>();
   EXPECT_EQ(natively.wait(), 0);
   EXPECT_EQ(resizing.wait(), 0);
-  // It is of no use if nothing of what it is about happens.
+  // The test is worthless unless elisions really happen.
   EXPECT_GT(seen.elided, count / 20);
   EXPECT_GT(seen.run, count / 20);
   const char* const spill = std::getenv("VMM_SPILL");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy that is put off was promised to the program. Where the driver refuses it when it has to be
-// run, the call that needed it fails, and it stays deferred until it can be made.
+// A deferred copy was promised to the program. If the driver refuses it when it has to be run, the
+// call that needed it fails, and the copy stays deferred until it can be made.
 #include "resize/world.hpp"
 #include "support/zero_calls.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 constexpr const char* refused_twice =
     "cuMemcpyDtoDAsync:1=CUDA_ERROR_OUT_OF_MEMORY,cuMemcpyDtoDAsync:2=CUDA_ERROR_OUT_OF_MEMORY";
 
-class Refused : public ResizeTest {
+class RefusedDeferredCopy : public ResizeTest {
  protected:
   void SetUp() override {
     ResizeTest::SetUp();
@@ -26,14 +26,14 @@ class Refused : public ResizeTest {
     expect_filled(b_, block, seed_);
     expect_filled(a_, block, seed_);
   }
-  static inline std::uint32_t seed_ = 100;  // of each test its own: memory keeps what lay in it
+  static inline std::uint32_t seed_ = 100;  // unique per test: memory keeps old contents
   CUdeviceptr other_ = 0;
   CUdeviceptr a_ = 0;
   CUdeviceptr b_ = 0;
-  CUdeviceptr fresh_ = 0;  // could be resized into as well
+  CUdeviceptr fresh_ = 0;  // another block that could be resized into
 };
 
-TEST_F(Refused, OnceIsTriedAgainAndNobodyIsTold) {
+TEST_F(RefusedDeferredCopy, OnceIsRetriedSilently) {
   ASSERT_EQ(sim()->set_faults("cuMemcpyDtoDAsync:1=CUDA_ERROR_OUT_OF_MEMORY"), 0);
   EXPECT_DONE(set_other(other_));
   sim()->set_faults(nullptr);
@@ -41,7 +41,7 @@ TEST_F(Refused, OnceIsTriedAgainAndNobodyIsTold) {
   expect_both_filled();
 }
 
-TEST_F(Refused, TheCallIsToldAndTheCopyIsMadeForTheNext) {
+TEST_F(RefusedDeferredCopy, TheCallFailsAndTheNextOneRunsTheCopy) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_EQ(set_other(other_), CUDA_ERROR_OUT_OF_MEMORY);
   sim()->set_faults(nullptr);
@@ -51,7 +51,7 @@ TEST_F(Refused, TheCallIsToldAndTheCopyIsMadeForTheNext) {
   expect_both_filled();
 }
 
-TEST_F(Refused, AProgramThatTriesAnAllocationAgainLosesNothing) {
+TEST_F(RefusedDeferredCopy, AProgramThatTriesAnAllocationAgainLosesNothing) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   CUdeviceptr more = 0;
   EXPECT_EQ(through_door<Call::cuMemAlloc_v2>(&more, std::size_t{block}), CUDA_ERROR_OUT_OF_MEMORY);
@@ -60,8 +60,8 @@ TEST_F(Refused, AProgramThatTriesAnAllocationAgainLosesNothing) {
   expect_both_filled();
 }
 
-// A mere wait is not held up, and the copy is there for the next reader.
-TEST_F(Refused, AWaitIsMadeNevertheless) {
+// A mere wait still succeeds, and the copy is made for the next reader.
+TEST_F(RefusedDeferredCopy, AWaitSucceedsNevertheless) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
   sim()->set_faults(nullptr);
@@ -69,8 +69,8 @@ TEST_F(Refused, AWaitIsMadeNevertheless) {
   expect_both_filled();
 }
 
-// Neither the elision nor the copy in its place.
-TEST_F(Refused, AFreeThatCanDoNeitherIsToldAndMayTryAgain) {
+// Both the elision and the copy in its place are refused.
+TEST_F(RefusedDeferredCopy, AFreeFailsAndMayBeRetried) {
   const std::string faults = std::string{refused_twice} +
                              ",cuMemMap:1=CUDA_ERROR_OUT_OF_MEMORY,"
                              "cuMemMap:2=CUDA_ERROR_OUT_OF_MEMORY";
@@ -82,7 +82,7 @@ TEST_F(Refused, AFreeThatCanDoNeitherIsToldAndMayTryAgain) {
   expect_filled(b_, block, seed_);
 }
 
-TEST_F(Refused, AStreamOrderedFreeOfTheOldBlockIsToldAndMayTryAgain) {
+TEST_F(RefusedDeferredCopy, AStreamOrderedFreeOfTheOldBlockFailsAndMayBeRetried) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_EQ(through_door<Call::cuMemFreeAsync>(a_, CUstream{}), CUDA_ERROR_OUT_OF_MEMORY);
   sim()->set_faults(nullptr);
@@ -91,7 +91,7 @@ TEST_F(Refused, AStreamOrderedFreeOfTheOldBlockIsToldAndMayTryAgain) {
   expect_filled(b_, block, seed_);
 }
 
-TEST_F(Refused, AnotherResizeIsToldAndMayTryAgain) {
+TEST_F(RefusedDeferredCopy, AnotherResizeFailsAndMayBeRetried) {
   ASSERT_EQ(sim()->set_faults(refused_twice), 0);
   EXPECT_EQ(copy(fresh_, a_, block), CUDA_ERROR_OUT_OF_MEMORY);
   sim()->set_faults(nullptr);
@@ -101,16 +101,16 @@ TEST_F(Refused, AnotherResizeIsToldAndMayTryAgain) {
   expect_both_filled();
 }
 
-// Nobody could be given what is lost with the context.
-TEST_F(Refused, ByAContextThatIsLostItIsGoneToo) {
+// The context is lost, and its contents with it.
+TEST_F(RefusedDeferredCopy, ByALostContextTheCopyIsDropped) {
   ASSERT_EQ(sim()->set_faults("cuMemcpyDtoDAsync:1=CUDA_ERROR_LAUNCH_FAILED"), 0);
   EXPECT_EQ(set_other(other_), CUDA_ERROR_LAUNCH_FAILED);
   sim()->set_faults(nullptr);
   EXPECT_FALSE(is_pending());
 }
 
-// Whatever the call is that finds the copy put off.
-TEST_F(ResizeTest, NoRowLosesACopyThatIsRefused) {
+// Whichever call finds the deferred copy.
+TEST_F(ResizeTest, NoRowLosesARefusedCopy) {
   std::uint32_t seed = 1000;
   for (std::size_t row = 0; row < call_count; ++row) {
     const CallInfo& call = all_calls()[row];

@@ -25,7 +25,7 @@ inline constexpr Size block = 4 * MiB;  // many granules: mapping wins
 
 bool promises();  // VMM_RESIZE=elide
 
-// The context of device 0, current, and the kernels in it.
+// Makes the context of device 0 current, and loads the kernels in it.
 class ResizeTest : public ::testing::Test {
  protected:
   void SetUp() override;
@@ -44,9 +44,9 @@ class ResizeTest : public ::testing::Test {
   static bool is_pending() { return resizer().is_pending(); }
 
   CUdeviceptr given_block(Size size);
-  // Holds a pattern that no other seed gives.
+  // A block filled with a pattern unique to the seed.
   CUdeviceptr given_filled(Size size, std::uint32_t seed);
-  // A block of `larger` bytes that `size` bytes of `from` are copied to, the copy put off.
+  // A block of `larger` bytes with a deferred copy of `size` bytes from `from` to it.
   CUdeviceptr given_put_off(CUdeviceptr from, Size size, Size larger);
   static void fill(CUdeviceptr address, Size size, std::uint32_t seed);
   static void expect_filled(CUdeviceptr address, Size size, std::uint32_t seed, Size from = 0);

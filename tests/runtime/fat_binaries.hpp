@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fat binaries as nvcc embeds them, made here, so that kernels can be launched by the runtime where
-// there is no nvcc.
+// Fat binaries as nvcc embeds them, but made here, so that the runtime can launch kernels on
+// machines without nvcc.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -29,7 +29,7 @@ class FatBinaryWriter {
  public:
   void add(ImageKind kind, std::uint32_t target, const std::string& content, Packing packing) {
     std::string payload = content;
-    std::uint64_t flags = 0x11;  // of 64 bits, for Linux
+    std::uint64_t flags = 0x11;  // 64-bit, for Linux
     std::uint64_t uncompressed = 0;
     if (packing != Packing::Plain) {
       uncompressed = content.size();
@@ -41,7 +41,7 @@ class FatBinaryWriter {
     payload.resize((payload.size() + 7) / 8 * 8, '\0');
     put<std::uint16_t>(static_cast<std::uint16_t>(kind));
     put<std::uint16_t>(0x101);
-    put<std::uint32_t>(64);  // this header
+    put<std::uint32_t>(64);  // size of this header
     put<std::uint64_t>(payload.size());
     put<std::uint32_t>(compressed_bytes);
     put<std::uint32_t>(0);
@@ -54,7 +54,7 @@ class FatBinaryWriter {
     images_ += payload;
   }
 
-  // What is registered; lives as long as this.
+  // The wrapper to register; lives as long as this object.
   void* wrapper() {
     const std::uint64_t size = images_.size();
     binary_.assign(16, '\0');
@@ -100,7 +100,7 @@ class FatBinaryWriter {
   Wrapper wrapper_{};
 };
 
-// A registered program with its kernels, known to the runtime by addresses of host functions.
+// A registered program with its kernels, which the runtime knows by addresses of host functions.
 class RegisteredKernels {
  public:
   RegisteredKernels(FatBinaryWriter& binary, const std::vector<const char*>& names)
@@ -119,7 +119,7 @@ class RegisteredKernels {
   const void* kernel(std::size_t index) const { return &stubs_[index]; }
 
  private:
-  char* const stubs_;  // never given back: a program's functions have addresses of their own
+  char* const stubs_;  // never freed: each program's functions have unique addresses
   void** handle_ = nullptr;
 };
 

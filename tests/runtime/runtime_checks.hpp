@@ -30,7 +30,7 @@ inline std::size_t bytes_of(const std::vector<std::uint32_t>& values) {
   return values.size() * sizeof values[0];
 }
 
-// Leaves the devices as at the start of the process.
+// Resets the devices to their state at process start.
 class RuntimeTest : public ::testing::Test {
  protected:
   void TearDown() override {

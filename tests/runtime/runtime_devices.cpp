@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting, devices, errors and reset, by the CUDA runtime.
+// Starting, devices, errors and reset, through the CUDA runtime.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ TEST_F(RuntimeDevices, PropertiesAreThoseOfTheDriversDevice) {
   EXPECT_EQ(value, properties.maxThreadsPerBlock);
 }
 
-TEST_F(RuntimeDevices, OneThatIsNotThereIsRefused) {
+TEST_F(RuntimeDevices, AMissingOneIsRefused) {
   const int count = device_count();
   EXPECT_EQ(cudaSetDevice(count), cudaErrorInvalidDevice);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
@@ -82,7 +82,7 @@ TEST_F(RuntimeDevices, MemoryIsCopiedFromOneToAnother) {
   EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
 }
 
-TEST_F(RuntimeDevices, AResetGivesMemoryBackAndTheNextCallStartsAnew) {
+TEST_F(RuntimeDevices, AResetFreesMemoryAndTheNextCallStartsAgain) {
   void* memory = nullptr;
   std::size_t before = 0;
   std::size_t after = 0;
@@ -109,7 +109,7 @@ TEST_F(RuntimeDevices, FlagsAndLimitsAreKept) {
   EXPECT_LT(greatest, least);
 }
 
-// In a process of its own, which has not asked the runtime for anything yet.
+// Runs in its own process, which has not yet called the runtime.
 [[noreturn]] void start_without_a_table() {
   ::setenv("VMM_SIM_FAULT", "cuGetExportTable:3=CUDA_ERROR_NOT_FOUND", 1);
   int count = 0;
@@ -132,8 +132,8 @@ const void* table_of(const char (&id)[17]) {
   return table;
 }
 
-// The log says so once, however often it is asked for.
-TEST(RuntimeTablesDeathTest, OneThatIsMissingIsNamed) {
+// The log says so once, however often the table is requested.
+TEST(RuntimeTablesDeathTest, AMissingOneIsNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::string name = "private table 6E6F626F-6479-206B-6E6F-7773206D6521";
   const auto ask = [&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that a program brings as nvcc embeds them: from their PTX, without a host function.
+// Kernels as nvcc embeds them in a program: launched from their PTX, without a host function.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -59,7 +59,7 @@ const std::string unknown_ptx = R"(
 }
 )";
 
-// What `count` numbers and as many others come to, by the kernel.
+// Adds `count` numbers to as many others with the kernel.
 std::vector<std::uint32_t> added(const RegisteredKernels& kernels,
                                  const std::vector<std::uint32_t>& a,
                                  const std::vector<std::uint32_t>& b) {
@@ -76,8 +76,8 @@ std::vector<std::uint32_t> added(const RegisteredKernels& kernels,
   return result;
 }
 
-// Registered once, as a program's own are, and before the runtime starts: not all runtimes take
-// more after a reset.
+// Registered once, as a program's own kernels are, and before the runtime starts: not all runtimes
+// accept more after a reset.
 const RegisteredKernels& vectors_from(Packing packing) {
   static const auto made = [](Packing as) {
     auto* binary = new FatBinaryWriter;
@@ -103,7 +103,7 @@ void expect_sum(Packing packing) {
   EXPECT_EQ(added(vectors_from(packing), a, b), sum);
 }
 
-// Beside machine code, and text for newer devices.
+// Beside machine code, and PTX for newer devices.
 TEST_F(RuntimeKernels, RunFromPlainText) {
   expect_sum(Packing::Plain);
 }
@@ -152,7 +152,7 @@ TEST_F(RuntimeKernels, OccupancyAndAttributesAreAnswered) {
   EXPECT_EQ(blocks, 8);
 }
 
-// 98 by older runtimes, 400 by that of CUDA 13, which takes it for a handle of the driver's.
+// Error 98 from older runtimes, 400 from that of CUDA 13, which takes it for a driver handle.
 TEST_F(RuntimeKernels, OneThatWasNeverRegisteredIsRefused) {
   static const char nothing = 0;
   const cudaError_t answer =
@@ -162,7 +162,7 @@ TEST_F(RuntimeKernels, OneThatWasNeverRegisteredIsRefused) {
   EXPECT_EQ(cudaGetLastError(), answer);
 }
 
-// Each in a process of its own, where the driver says what it lacks once.
+// Each in its own process, where the driver logs a missing feature once.
 int answer_to_launch(FatBinaryWriter& binary, const char* name) {
   const RegisteredKernels kernels{binary, {name}};
   const cudaError_t answer =
@@ -206,7 +206,7 @@ TEST(RuntimeKernelsDeathTest, AnAddressWithoutMemoryIsReportedWithItsThread) {
               "'ld.global.u32 %r2, \\[%rd6\\]' at 0x1[0-9]00");
 }
 
-// The error that a launch of the text's only kernel ends with, at once or when it is waited for.
+// Launches the text's only kernel and expects this error, at once or from the wait for it.
 [[noreturn]] void launch_and_expect(const std::string& body, const std::string& functions,
                                     cudaError_t expected) {
   FatBinaryWriter binary;
@@ -222,7 +222,7 @@ TEST(RuntimeKernelsDeathTest, AnAddressWithoutMemoryIsReportedWithItsThread) {
   std::_Exit(answer == expected ? 0 : 1);
 }
 
-TEST(RuntimeKernelsDeathTest, AVariableThatNoFileHasIsNamed) {
+TEST(RuntimeKernelsDeathTest, AnUndefinedVariableIsNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       launch_and_expect("ld.global.u32 %r1, [elsewhere];\n",
@@ -230,7 +230,7 @@ TEST(RuntimeKernelsDeathTest, AVariableThatNoFileHasIsNamed) {
       ::testing::ExitedWithCode(0), "a variable of another module \\(elsewhere\\)");
 }
 
-TEST(RuntimeKernelsDeathTest, AnAddressThatNoFileHasIsNamed) {
+TEST(RuntimeKernelsDeathTest, AnUndefinedAddressIsNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(launch_and_expect("", ".global .align 8 .u64 pointer[2] = {0, elsewhere};\n",
                                 cudaErrorNotSupported),
@@ -310,7 +310,7 @@ TEST(RuntimeKernelsDeathTest, FreeOfWhatMallocDidNotReturnIsReported) {
               ::testing::ExitedWithCode(0), "at 0x3000: free of memory that malloc did not return");
 }
 
-// Each of 32 threads asks for a megabyte of 8: some get none, and trap.
+// Each of 32 threads requests one MiB of 8: some get none, and trap.
 TEST(RuntimeKernelsDeathTest, AFullHeapGivesNullPointers) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(launch_and_expect(R"(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of every kind, by the CUDA runtime.
+// Memory of every kind, through the CUDA runtime.
 #include <cstring>
 
 #include "runtime/runtime_checks.hpp"
@@ -11,7 +11,7 @@ class RuntimeMemory : public RuntimeTest {};
 
 constexpr std::size_t words = 1 << 18;
 
-TEST_F(RuntimeMemory, BlockingMemoryKeepsWhatWasCopiedThere) {
+TEST_F(RuntimeMemory, BlockingMemoryKeepsCopiedContents) {
   const auto values = numbers(words, 2);
   void* memory = nullptr;
   ASSERT_RUNTIME(cudaMalloc(&memory, bytes_of(values)));
@@ -39,7 +39,7 @@ TEST_F(RuntimeMemory, RowsAreCopiedByTheirPitch) {
   EXPECT_RUNTIME(cudaFree(pitched));
 }
 
-TEST_F(RuntimeMemory, PinnedManagedAndRegisteredMemoryIsTheHostsToo) {
+TEST_F(RuntimeMemory, HostAndDeviceSharePinnedManagedAndRegisteredMemory) {
   const auto values = numbers(1024, 4);
   void* device = nullptr;
   ASSERT_RUNTIME(cudaMalloc(&device, bytes_of(values)));
@@ -63,7 +63,7 @@ TEST_F(RuntimeMemory, PinnedManagedAndRegisteredMemoryIsTheHostsToo) {
   EXPECT_RUNTIME(cudaFree(device));
 }
 
-TEST_F(RuntimeMemory, MoreThanTheDeviceHasIsRefusedAndTheErrorTaken) {
+TEST_F(RuntimeMemory, AnOversizedAllocationFailsAndTheErrorIsCleared) {
   void* memory = nullptr;
   EXPECT_EQ(cudaMalloc(&memory, std::size_t{1} << 50), cudaErrorMemoryAllocation);
   EXPECT_EQ(cudaPeekAtLastError(), cudaErrorMemoryAllocation);
@@ -101,7 +101,7 @@ TEST_F(RuntimeMemory, StreamOrderedMemoryComesFromTheDevicesPool) {
   EXPECT_RUNTIME(cudaStreamDestroy(stream));
 }
 
-TEST_F(RuntimeMemory, APoolOfTheProgramsOwnServesToo) {
+TEST_F(RuntimeMemory, TheProgramsOwnPoolServesToo) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location = {cudaMemLocationTypeDevice, 0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one process in another, by the CUDA runtime's IPC handles.
+// Memory of one process in another, through the CUDA runtime's IPC handles.
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ cudaIpcMemHandle_t from_text(const std::string& text) {
   return handle;
 }
 
-// Runs this program again for one test.
+// Runs this program again with one test.
 int status_of_child(const char* test) {
   const std::string filter = std::string{"--gtest_filter="} + test;
   char name[] = "/proc/self/exe";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and graphs, by the CUDA runtime.
+// Streams, events and graphs, through the CUDA runtime.
 #include <atomic>
 
 #include "runtime/runtime_checks.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever the policy does, memory holds what the program's own order says.
+// Whatever the policy does, memory holds what the program's own order dictates.
 #include "schedule/random_program.hpp"
 
 namespace cuvmm::test {
@@ -28,7 +28,7 @@ void run_programs(Schedule policy, std::uint64_t programs) {
   scheduled.scheduler().bind_this_thread(nullptr);
 }
 
-// 10,000 in all, with the other policies and the other orders of the simulated driver.
+// 10,000 in all, over all policies and all orders of the simulated driver.
 constexpr std::uint64_t of_each_policy = 834;
 
 TEST(Contents, AreTheProgramsOwnUnderFifo) {

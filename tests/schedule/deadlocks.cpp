@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that would hang if the scheduler ever waited for what only they can do. Each ends, or
-// ends the process, within its own time.
+// Programs that would hang if the scheduler ever waited for something that only they can do. Each
+// finishes within its own time limit, or the process is ended.
 #include <sys/wait.h>
 
 #include "schedule/schedule_world.hpp"
@@ -164,8 +164,8 @@ TEST_P(Deadlock, NoneByABlockingCallBesideAnotherThreadOfTheSameClient) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
-// A thread whose next step is what its work in flight waits for. As without us, the calls before
-// that step return.
+// A thread whose next step is what its work in flight waits for. As without cuvmm, the calls before
+// that step must return.
 class DeadlockOfOneThread : public Deadlock {
  protected:
   DeadlockOfOneThread() {
@@ -231,8 +231,8 @@ TEST_P(DeadlockOfOneThread, HasItsTurnFirst) {
   ASSERT_CUDA(hooked().cuStreamBatchMemOp(stream_, 1, &write, 0));
 }
 
-// Whose event it is is not known, so the wait is not queued. A mark in the blocking stream that
-// came after it would wait for it too.
+// The owner of the event is unknown, so the wait is not queued. A mark placed in the blocking
+// stream after it would wait for it too.
 TEST_P(DeadlockOfOneThread, SynchronizesABlockingStreamBesideAWaitOfTheLegacyStream) {
   const HookedStream blocking{CU_STREAM_DEFAULT};
   queue(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small scheduled program, of whose driver calls and the scheduler's own each fails in turn: the
-// program is told, or has what it asked for; nothing hangs, and nothing stays queued.
+// A small scheduled program, whose driver calls and the scheduler's own fail in turn: the program
+// gets either an error or the right result; nothing hangs, and nothing stays queued.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t words = 16;
 constexpr std::uint32_t additions = 4;
 
-// Every function that the program or the scheduler calls on its way.
+// Every function that the program or the scheduler calls along the way.
 constexpr const char* called[] = {"cuStreamCreate",         "cuStreamCreateWithPriority",
                                   "cuStreamDestroy",        "cuStreamGetCtx",
                                   "cuStreamGetFlags",       "cuStreamGetPriority",
@@ -34,12 +34,13 @@ constexpr const char* called[] = {"cuStreamCreate",         "cuStreamCreateWithP
                                   "cuCtxSynchronize",       "cuThreadExchangeStreamCaptureMode",
                                   "cuCtxGetDevice",         "cuDeviceGetAttribute"};
 
-// What one run of the program has of the driver, given back whatever happened.
+// The driver objects of one run of the program, released whatever happened.
 class Program {
  public:
   explicit Program(const Kernels& kernels) : kernels_(kernels) {}
 
-  // The first answer that is not CUDA_SUCCESS; else what is found in memory counts.
+  // Returns the first answer that is not CUDA_SUCCESS; if there is none, is_right() checks the
+  // memory.
   CUresult run() {
     const Driver& driver = hooked();
     std::uint32_t start[words] = {};
@@ -78,7 +79,7 @@ class Program {
                                       [](std::uint32_t word) { return word == additions; });
   }
 
-  // The driver works again. What was refused of it may be told once more.
+  // The driver works again. A refused call may still be reported once.
   void clean_up() {
     const Driver& driver = hooked();
     static_cast<void>(driver.cuCtxSynchronize_v2000());
@@ -104,7 +105,7 @@ class Program {
     return launch_hooked(kernels_.add_one, stream, std::uint64_t{memory_}, words);
   }
   CUresult free_one(CUdeviceptr memory) { return hooked().cuMemFreeAsync(memory, first_); }
-  // Its free may have been refused when it was made, or made.
+  // The free may have been refused at the call, or when it was issued.
   static bool is_held(CUdeviceptr memory) {
     const auto* serving = Engine::get()->serving();
     if (serving != nullptr) return serving->memory.find(memory).has_value();
@@ -125,7 +126,7 @@ class Program {
 
 class ScheduledFaults : public testing::TestWithParam<CUresult> {};
 
-TEST_P(ScheduledFaults, AreToldOrMadeUpFor) {
+TEST_P(ScheduledFaults, AreReportedOrRecoveredFrom) {
   if (!simulated()) GTEST_SKIP() << "only the simulated driver fails when it is told to";
   const CUresult fault = GetParam();
   const char* fault_name = nullptr;
@@ -164,7 +165,8 @@ TEST_P(ScheduledFaults, AreToldOrMadeUpFor) {
       ++failed;
     }
   }
-  // Some is made up for: want of memory by trying again, a question by asking the driver itself.
+  // Some failures are handled: lack of memory by trying again, a failed query by asking the driver
+  // itself.
   EXPECT_GT(failed, 60) << "hardly anything has failed";
   EXPECT_GT(told, 5);
   Program untouched{kernels};
@@ -189,7 +191,7 @@ std::string each_call_fails(const std::string& name) {
   return all;
 }
 
-// The program is told that a record or a wait was taken, and goes on behind it.
+// The program is told that a record or a wait succeeded, and continues behind it.
 class RefusedOrder : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -241,10 +243,10 @@ TEST_P(RefusedOrder, IsKeptByTheScheduler) {
 INSTANTIATE_TEST_SUITE_P(Of, RefusedOrder, testing::Values("cuEventRecord", "cuStreamWaitEvent"),
                          [](const auto& given) { return std::string{given.param}; });
 
-// What is waited for may itself wait for what is still in a lane.
+// The event may itself depend on work that is still in a lane.
 using RefusedRecord = RefusedOrder;
 
-TEST_P(RefusedRecord, HoldsUpNothingForGood) {
+TEST_P(RefusedRecord, DoesNotBlockOtherWorkForever) {
   const Driver& driver = hooked();
   EXPECT_CUDA(driver.cuStreamWaitValue32(first_, memory_, 1, CU_STREAM_WAIT_VALUE_GEQ));
   refuse(GetParam());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs whose nodes use events of the program, beside what is queued.
+// Graphs whose nodes use events of the program, beside queued work.
 #include "schedule/schedule_world.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-// The driver has to have heard of the record before it is given the graph.
+// The record must have been issued to the driver before the graph is.
 TEST(GraphsThatWaitForEvents, ComeAfterTheRecordsOfOtherClients) {
   const Deadline deadline;
   const GivenContext context;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pausing a program whose calls are scheduled: what is queued is issued first.
+// Pausing a program whose calls are scheduled: queued calls are issued first.
 #include "engine/control.hpp"
 #include "schedule/schedule_world.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-// The device waits for a call that the pause keeps out.
-TEST(PausedSchedule, WhatCannotBeIssuedInTimeEndsThePause) {
+// The device waits for a call that the pause blocks.
+TEST(PausedSchedule, CallsThatCannotBeIssuedInTimeEndThePause) {
   const Deadline deadline{30};
   const GivenContext context;
   const Kernels kernels;

@@ -8,8 +8,7 @@ constexpr unsigned shape_words = 32;
 
 }  // namespace
 
-// Two non-blocking streams, two blocking ones, one more of the first kind, legacy, and this
-// thread's.
+// Three non-blocking streams, two blocking ones, the legacy stream, and this thread's own.
 void RandomProgram::begin() {
   const Driver& driver = hooked();
   GIVEN(driver.cuMemAlloc(&memory_, buffers * sizeof(Words)));
@@ -47,8 +46,8 @@ int RandomProgram::step(std::size_t stream) {
   return ++clock[stream];
 }
 
-// The buffer's next use, on that stream, comes after its last. Where nothing says so yet, an event
-// does, which another record may have taken over long before the wait is issued.
+// Orders the buffer's next use, on that stream, after its last. If nothing orders it yet, an event
+// does; another record may reuse that event long before the wait is issued.
 void RandomProgram::order(std::size_t stream, std::size_t buffer) {
   const Use last = last_use_[buffer];
   const auto is_ordered = [&] { return clocks_[stream][last.stream] >= last.step; };
@@ -99,7 +98,7 @@ void RandomProgram::step_of_copy(std::size_t stream) {
   expected_[to] = expected_[from];
 }
 
-// From memory that is somebody else's as soon as the call has returned.
+// From memory that is reused as soon as the call has returned.
 void RandomProgram::step_from_host(std::size_t stream) {
   const std::size_t buffer = chance(buffers);
   order(stream, buffer);
@@ -126,7 +125,7 @@ void RandomProgram::step_of_temporary(std::size_t stream) {
   expected_[from].fill(7);
 }
 
-// Two streams are put in order by a value in memory.
+// A value in memory orders two streams.
 void RandomProgram::step_of_value(std::size_t stream) {
   const std::size_t other = chance(legacy);
   if (other == stream) return;
@@ -139,7 +138,7 @@ void RandomProgram::step_of_value(std::size_t stream) {
   EXPECT_CUDA(
       hooked().cuStreamWaitValue32(handle(stream), values_, last_value_, CU_STREAM_WAIT_VALUE_GEQ));
   join(clocks_[stream], written);
-  // The next write has to come after this one.
+  // The next write must come after this wait.
   EXPECT_CUDA(hooked().cuStreamSynchronize(handle(stream)));
   host_waited_for(clocks_[stream]);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A random program of several clients, free of races by the rules of streams and events alone; and
-// what has to be in its buffers in the end.
+// A random program of several clients, free of races by the rules of streams and events alone, and
+// the final contents expected in its buffers.
 #pragma once
 
 #include <array>
@@ -24,9 +24,9 @@ class RandomProgram {
   RandomProgram(const RandomProgram&) = delete;
   RandomProgram& operator=(const RandomProgram&) = delete;
 
-  // Some steps, of whichever client.
+  // Runs this many steps of arbitrary clients.
   void run(int steps);
-  // The buffers as they are, and as they are to be.
+  // Compares the buffers with their expected contents.
   void check();
 
  private:
@@ -37,7 +37,7 @@ class RandomProgram {
   static constexpr std::size_t legacy = 5;
   static constexpr std::size_t per_thread = 6;
   using Words = std::array<std::uint32_t, words>;
-  using Clock = std::array<int, streams>;  // how many steps of each stream are known to be before
+  using Clock = std::array<int, streams>;  // how many steps of each stream are known to come before
 
   struct Use {
     std::size_t stream = 0;

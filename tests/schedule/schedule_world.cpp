@@ -5,7 +5,7 @@ namespace cuvmm::test {
 
 const Driver& hooked() {
   static const Driver table = [] {
-    driver();  // the simulated driver is loaded
+    driver();  // loads the simulated driver
     driver_source().path.store(driver_path().c_str());
     const LoaderDoors doors{
         .open = [](const char* path) { return ::dlopen(path, RTLD_NOW | RTLD_GLOBAL); },

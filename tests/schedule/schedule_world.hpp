@@ -19,7 +19,7 @@
 
 namespace cuvmm::test {
 
-// The driver as a program under us sees it.
+// The driver as a program under cuvmm sees it.
 const Driver& hooked();
 
 inline Scheduling& scheduling() {
@@ -48,7 +48,7 @@ class GivenContext {
   CUcontext context_ = nullptr;
 };
 
-// Scheduling by that policy until the end of the scope.
+// Enables scheduling with this policy until the end of the scope.
 class Scheduled {
  public:
   explicit Scheduled(Schedule policy = Schedule::Fifo) { scheduling().set_policy(policy); }
@@ -78,7 +78,7 @@ class GivenClient {
   Client& client_;
 };
 
-// A stream that was made and ends through the doors.
+// A stream created and destroyed through the doors.
 class HookedStream {
  public:
   explicit HookedStream(unsigned flags = CU_STREAM_NON_BLOCKING) {
@@ -100,7 +100,7 @@ CUresult launch_hooked(CUfunction function, CUstream stream, Parameters... param
   return hooked().cuLaunchKernel(function, 4, 1, 1, 128, 1, 1, 0, stream, pointers, nullptr);
 }
 
-// Ends the process with one line where a test has not ended in time: it would hang otherwise.
+// Ends the process with one line if a test has not finished in time, instead of hanging.
 class Deadline {
  public:
   explicit Deadline(int seconds = 60) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scheduled program is answered, and when.
+// What answers a scheduled program gets, and when.
 #include "schedule/schedule_world.hpp"
 
 namespace cuvmm::test {
@@ -34,7 +34,7 @@ CUlaunchConfig one_thread_on(CUstream stream) {
   return config;
 }
 
-TEST_F(Semantics, WhatTheDriverRefusesIsRefusedAtTheCall) {
+TEST_F(Semantics, ErrorsOfTheDriverAreReportedAtTheCall) {
   const HookedStream stream;
   std::uint64_t nanoseconds = 0;
   void* parameters[] = {&nanoseconds};
@@ -53,7 +53,8 @@ TEST_F(Semantics, WhatTheDriverRefusesIsRefusedAtTheCall) {
   EXPECT_NE(hooked().cuMemsetD32Async(memory + 2, 0, 4, stream), CUDA_SUCCESS);
   EXPECT_NE(hooked().cuMemFreeAsync(memory + 64, stream), CUDA_SUCCESS);
   EXPECT_CUDA(hooked().cuMemFreeAsync(memory, stream));
-  // At the call, or, while the first is just being made, where the second is.
+  // The error comes from the call itself or, if the first free has not been issued yet, from the
+  // wait.
   const CUresult again = hooked().cuMemFreeAsync(memory, stream);
   const CUresult waited = hooked().cuStreamSynchronize(stream);
   EXPECT_TRUE(again != CUDA_SUCCESS || waited != CUDA_SUCCESS);
@@ -93,7 +94,7 @@ TEST_F(Semantics, ParametersAreThoseOfTheCall) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
-// As cuBLAS launches. More than may be in flight at once, so none waits for its turn.
+// As cuBLAS launches. More launches than may be in flight, so none waits for its turn.
 TEST_F(Semantics, ConfiguredLaunchesWithPackedParametersAreQueued) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
@@ -148,7 +149,7 @@ TEST_F(Semantics, ConfiguredLaunchesKeepTheirAttributes) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
-TEST_F(Semantics, QuestionsAboutQueuedWorkSayNotReady) {
+TEST_F(Semantics, QueriesOfQueuedWorkAnswerNotReady) {
   const HookedStream stream;
   CUevent event = nullptr;
   ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DEFAULT));
@@ -163,7 +164,7 @@ TEST_F(Semantics, QuestionsAboutQueuedWorkSayNotReady) {
   EXPECT_CUDA(hooked().cuEventDestroy(event));
 }
 
-TEST_F(Semantics, ThreadsWithoutAClientComeAfterWhatIsQueued) {
+TEST_F(Semantics, ThreadsWithoutAClientComeAfterQueuedWork) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
   const HookedStream stream;
@@ -181,7 +182,7 @@ TEST_F(Semantics, ThreadsWithoutAClientComeAfterWhatIsQueued) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
-TEST_F(Semantics, AnErrorThatStaysIsToldByTheWaitAndByAllThatFollows) {
+TEST_F(Semantics, AStickyErrorIsReportedByTheWaitAndAllLaterCalls) {
   CUcontext context = nullptr;
   ASSERT_CUDA(hooked().cuCtxCreate_v3020(&context, 0, 0));
   CUmodule module = nullptr;
@@ -199,7 +200,7 @@ TEST_F(Semantics, AnErrorThatStaysIsToldByTheWaitAndByAllThatFollows) {
   context_.make_current();
 }
 
-TEST_F(Semantics, ACaptureTakesWhatItsStreamIsGiven) {
+TEST_F(Semantics, ACaptureRecordsTheWorkOfItsStream) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
   const HookedStream stream;
@@ -228,8 +229,8 @@ TEST_F(Semantics, ACaptureTakesWhatItsStreamIsGiven) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
-// The scheduler marks what it has issued on the legacy stream, which would break the capture of a
-// stream that waits for that one.
+// The scheduler marks its issued work on the legacy stream, which would break the capture of a
+// stream that waits for the legacy stream.
 TEST_F(Semantics, ACaptureBehindQueuedWorkIsNotBroken) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4096));
@@ -247,8 +248,8 @@ TEST_F(Semantics, ACaptureBehindQueuedWorkIsNotBroken) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
-// As libraries do before each of their launches. With more in the queue than may be in flight.
-TEST_F(Semantics, SettingWhatIsSetAlreadyWaitsForNothing) {
+// As libraries do before each of their launches; with more queued than may be in flight.
+TEST_F(Semantics, SettingAnUnchangedAttributeWaitsForNothing) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
   constexpr auto attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -267,7 +268,7 @@ TEST_F(Semantics, SettingWhatIsSetAlreadyWaitsForNothing) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
-// Whether clusters fit the device, the driver alone can say: it is asked once.
+// Only the driver knows whether clusters fit the device: it is asked once.
 TEST_F(Semantics, LaunchesWithClustersAreQueuedOnceTheDriverHasTakenOne) {
   CUdeviceptr address = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&address, 4));
@@ -320,8 +321,8 @@ TEST_F(Semantics, TurningOffLosesNothing) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
-// Of memory that the driver serves, as all is where we only watch.
-TEST_F(Semantics, SetsOfMemoryThatIsToBeWaitedForAreDoneWhenTheyReturn) {
+// On memory that the driver serves, as all memory is in monitor mode.
+TEST_F(Semantics, SetsOfSyncMemopsMemoryAreDoneWhenTheyReturn) {
   CUdeviceptr memory = 0;
   const unsigned on = 1;
   ASSERT_CUDA(driver().cuMemAlloc(&memory, 4));
@@ -336,7 +337,7 @@ TEST_F(Semantics, SetsOfMemoryThatIsToBeWaitedForAreDoneWhenTheyReturn) {
   EXPECT_CUDA(driver().cuMemFree(memory));
 }
 
-// As from within a call of ours, or of the driver's, on the same thread.
+// As from within a call of cuvmm's or the driver's on the same thread.
 TEST_F(Semantics, ACallFromWithinAnotherPassesThrough) {
   const HookedStream stream;
   CUdeviceptr memory = 0;
@@ -355,7 +356,7 @@ TEST_F(Semantics, ACallFromWithinAnotherPassesThrough) {
   EXPECT_EQ(client_.get().figures().operations, before);
 }
 
-// What a thread sanitizer sees of it all.
+// For the thread sanitizer: everything at once.
 TEST_F(Semantics, ThirtyTwoClientsAtOnce) {
   constexpr int clients = 32;
   const std::uint64_t rounds = scaled(60);

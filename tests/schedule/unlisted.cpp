@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function that is in no list, called while others wait in lanes.
+// A function that is in no list, called while other calls wait in lanes.
 #include "hook/unlisted.hpp"
 #include "schedule/schedule_world.hpp"
 #include "support/child.hpp"
@@ -17,7 +17,7 @@ CUresult unknown_function() {
 
 }  // namespace
 
-// Coverage never comes back, so in a process of its own.
+// In its own process, since coverage never comes back.
 CHILD_ROLE(calls_what_nobody_knows) {
   const GivenContext context;
   const Kernels kernels;
@@ -46,7 +46,7 @@ CHILD_ROLE(calls_what_nobody_knows) {
 
 namespace {
 
-TEST(UnlistedFunctions, ComeAfterAllThatIsQueued) {
+TEST(UnlistedFunctions, ComeAfterAllQueuedWork) {
   EXPECT_EQ(run_child("calls_what_nobody_knows"), 0);
 }
 

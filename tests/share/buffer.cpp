@@ -39,13 +39,13 @@ int open_descriptors() {
   return count;
 }
 
-// What the driver opens for itself at the first export is there before anything is counted.
+// The first export makes the driver open descriptors of its own, so it comes before any count.
 int open_descriptors_once_exported(const Buffer& buffer) {
   for (std::size_t i = 0; i < buffer.chunk_count(); ++i) NEEDED(buffer.export_fd(i));
   return open_descriptors();
 }
 
-// An importer that fetches every chunk of so many grants, and releases each.
+// An importer that fetches every chunk of this many grants, and releases each.
 std::thread importer_of(const std::string& path, int grants, std::atomic<int>& failures) {
   return std::thread{[path, grants, &failures] {
     auto session = Session::connect(path, test_token(), in_time());
@@ -93,7 +93,7 @@ TEST_F(ShareBuffer, KeepsNoMoreDescriptorsThanAProcessCanSpare) {
   EXPECT_EQ(exports(), most + 2 * 2);
 }
 
-TEST_F(ShareBuffer, KeepsNothingOnceItIsGone) {
+TEST_F(ShareBuffer, KeepsNoDescriptorsAfterItsEnd) {
   const std::string held = held_by_the_process();
   const int without = open_descriptors();
   {
@@ -106,7 +106,7 @@ TEST_F(ShareBuffer, KeepsNothingOnceItIsGone) {
   EXPECT_EQ(held_by_the_process(), held);
 }
 
-TEST_F(ShareBuffer, IsGrantedStillWhenItIsGone) {
+TEST_F(ShareBuffer, StaysGrantedAfterItsEnd) {
   std::optional<Granted> granted;
   {
     const Buffer buffer = given_buffer(2);
@@ -121,7 +121,7 @@ TEST_F(ShareBuffer, IsGrantedStillWhenItIsGone) {
   EXPECT_EQ(failures, 0);
 }
 
-// Else the memory would live as long as the child does.
+// Otherwise the memory would live as long as the child.
 TEST_F(ShareBuffer, LeavesAForkedChildNoDescriptor) {
   const Buffer buffer = given_buffer(2);
   const int before = open_descriptors_once_exported(buffer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IPC handles of blocking memory that we serve, as the hooks use them.
+// IPC handles of blocking memory that cuvmm serves, as the hooks use them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ namespace {
 constexpr Size large = 5 * MiB;
 constexpr unsigned lazily = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
 
-// A process' memory and its IPC.
+// A process's memory and its IPC.
 class IpcWorld {
  public:
   explicit IpcWorld(const Driver& on, const MemorySettings& settings = {},
@@ -71,7 +71,7 @@ class LegacyIpcTest : public DriverContract {
     EXPECT_EQ(retry_releases(), 0u);
     DriverContract::TearDown();
   }
-  // A thread takes back what importers release.
+  // Waits for this count, since a separate thread takes back what importers release.
   bool comes_to(std::size_t kept) const {
     const auto until = in_time();
     while (world->memory.lending().kept() != kept) {
@@ -108,7 +108,8 @@ CHILD_ROLE(borrows) {
   EXPECT_FALSE(world.memory.find(first).has_value());
 }
 
-// As for the driver's own memory: what a capture of another thread allows, and what breaks it.
+// As for the driver's own memory: calls that a capture of another thread allows, and calls that
+// break it.
 CHILD_ROLE(closes_beside_captures) {
   PrimaryContext context;
   IpcWorld world{driver()};
@@ -142,7 +143,7 @@ CHILD_ROLE(closes_beside_captures) {
   }
 }
 
-TEST_F(LegacyIpcTest, IsClosedBesideACaptureWhereTheDriverWouldDoSo) {
+TEST_F(LegacyIpcTest, IsClosedBesideACaptureIfTheDriverWouldDoSo) {
   const CUdeviceptr address = world->allocate(large);
   Child child{"closes_beside_captures"};
   child.link().send(world->handle_of(address));
@@ -186,7 +187,7 @@ TEST_F(LegacyIpcTest, HandlesAreTheSameEachTimeAndForEveryAddressWithin) {
   EXPECT_NE(std::memcmp(&first, &second, sizeof first), 0);
 }
 
-TEST_F(LegacyIpcTest, FreedWhileOpenItStaysAndCountsUntilItIsClosed) {
+TEST_F(LegacyIpcTest, MemoryFreedWhileOpenCountsUntilItIsClosed) {
   for (const Size size : {4 * KiB, 100 * KiB, 8 * MiB}) {
     SCOPED_TRACE(size);
     world = std::make_unique<IpcWorld>(driver(),
@@ -222,7 +223,7 @@ CHILD_ROLE(borrows_and_dies) {
   ::raise(SIGKILL);
 }
 
-TEST_F(LegacyIpcTest, OfAnImporterThatDiesIsTakenBack) {
+TEST_F(LegacyIpcTest, MemoryOfADeadImporterIsTakenBack) {
   const CUdeviceptr address = world->allocate(large);
   Child child{"borrows_and_dies"};
   child.link().send(world->handle_of(address));
@@ -249,7 +250,7 @@ CHILD_ROLE(lends) {
   link.wait_for_signal();
 }
 
-TEST_F(LegacyIpcTest, OutlivesItsOwnerWhereItIsOpenAndNowhereElse) {
+TEST_F(LegacyIpcTest, OutlivesItsOwnerOnlyWhereItIsOpen) {
   CUipcMemHandle handle{};
   CUdeviceptr opened = 0;
   {
@@ -267,7 +268,7 @@ TEST_F(LegacyIpcTest, OutlivesItsOwnerWhereItIsOpenAndNowhereElse) {
   EXPECT_EQ(again, 0u);
 }
 
-TEST_F(LegacyIpcTest, ThatItsOwnerFreedIsNotPermitted) {
+TEST_F(LegacyIpcTest, OpeningFreedMemoryIsNotPermitted) {
   Child owner{"lends"};
   const auto handle = owner.link().receive<CUipcMemHandle>();
   owner.link().send('f');
@@ -278,7 +279,7 @@ TEST_F(LegacyIpcTest, ThatItsOwnerFreedIsNotPermitted) {
   EXPECT_EQ(owner.wait(), 0);
 }
 
-TEST_F(LegacyIpcTest, WithAnotherSecretIsNotHadNorWithAnotherToken) {
+TEST_F(LegacyIpcTest, CannotBeOpenedWithAWrongSecretOrToken) {
   Child owner{"lends"};
   const auto handle = owner.link().receive<CUipcMemHandle>();
   auto wrong = share::IpcHandle::read(handle);
@@ -310,7 +311,7 @@ TEST_F(LegacyIpcTest, IsRefusedAsTheDriverDoes) {
   EXPECT_EQ(world->memory.free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
-TEST_F(LegacyIpcTest, OfTheDriversOwnMemoryIsTheDriversBusiness) {
+TEST_F(LegacyIpcTest, OfTheDriversOwnMemoryIsLeftToTheDriver) {
   CUipcMemHandle handle{};
   CUdeviceptr opened = 0;
   EXPECT_EQ(world->ipc.handle_of(0x1234, &handle), std::nullopt);
@@ -318,7 +319,7 @@ TEST_F(LegacyIpcTest, OfTheDriversOwnMemoryIsTheDriversBusiness) {
   EXPECT_EQ(world->ipc.close(0x1234), std::nullopt);
 }
 
-// A stopped owner costs its own importers their patience, and others nothing.
+// A stopped owner costs its own importers their timeout, and others nothing.
 CHILD_ROLE(lends_and_stops) {
   left_behind<PrimaryContext>();
   auto& world = left_behind<IpcWorld>(driver());
@@ -326,14 +327,14 @@ CHILD_ROLE(lends_and_stops) {
   ::raise(SIGSTOP);
 }
 
-TEST_F(LegacyIpcTest, OfAnOwnerThatDoesNotAnswerIsGivenUp) {
+TEST_F(LegacyIpcTest, AnOpenFromASilentOwnerTimesOut) {
   Child stopped{"lends_and_stops"};
   const auto hopeless = stopped.link().receive<CUipcMemHandle>();
   CUdeviceptr opened = 0;
   EXPECT_EQ(world->ipc.open(&opened, hopeless, lazily), Answer{CUDA_ERROR_TIMEOUT});
 }
 
-// The system lists a socket that is connected to beside the one that listens, under its name.
+// The system lists a connected socket beside the listening one, under the same name.
 bool is_connected_to(const CUipcMemHandle& handle) {
   std::ifstream sockets{"/proc/net/unix"};
   const std::string name = share::IpcHandle::read(handle).socket_name();
@@ -344,7 +345,7 @@ bool is_connected_to(const CUipcMemHandle& handle) {
   return ends > 1;
 }
 
-TEST_F(LegacyIpcTest, OfAnOwnerThatDoesNotAnswerHoldsUpNoOthers) {
+TEST_F(LegacyIpcTest, ASilentOwnerDelaysNoOtherImporters) {
   world = std::make_unique<IpcWorld>(driver(), MemorySettings{}, std::chrono::hours{1});
   auto stopped = std::make_unique<Child>("lends_and_stops");
   Child lives{"lends"};
@@ -364,7 +365,7 @@ TEST_F(LegacyIpcTest, OfAnOwnerThatDoesNotAnswerHoldsUpNoOthers) {
   waits.join();
 }
 
-// As daemons do. What the program opens then has our numbers.
+// As daemons do. The files that the program opens then reuse cuvmm's descriptor numbers.
 CHILD_ROLE(lends_and_closes_all) {
   auto world = std::make_unique<IpcWorld>(driver());
   {
@@ -390,7 +391,7 @@ CHILD_ROLE(lends_and_closes_all) {
   }
 }
 
-TEST_F(LegacyIpcTest, TouchesNoFilesOfAProgramThatClosedOurs) {
+TEST_F(LegacyIpcTest, TouchesNoFilesOfAProgramThatClosedAll) {
   if (thread_sanitizer) GTEST_SKIP() << "to close what another thread uses is a race by its nature";
   Child lender{"lends_and_closes_all"};
   lender.link().wait_for_signal();
@@ -398,8 +399,8 @@ TEST_F(LegacyIpcTest, TouchesNoFilesOfAProgramThatClosedOurs) {
   EXPECT_EQ(lender.wait(), 0);
 }
 
-// Each driver call of an opening fails in turn, until none is left that could.
-TEST_F(LegacyIpcTest, ThatCannotBeOpenedLeavesNothingBehind) {
+// Each driver call of an open fails in turn, until no failing call is left.
+TEST_F(LegacyIpcTest, AFailedOpenLeavesNothingBehind) {
   world.reset();
   Child owner{"lends"};
   const auto handle = owner.link().receive<CUipcMemHandle>();

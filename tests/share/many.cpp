@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many importers at once, and what stays with programs that are started meanwhile.
+// Many importers at once, and what newly started programs inherit.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
@@ -25,7 +25,7 @@ class ShareMany : public DriverContract {
 
 constexpr int importers = 200;
 
-// As importers of processes of their own would: each has its own connection.
+// Like importers in separate processes: each has its own connection.
 TEST_F(ShareMany, ImportersAreAllServedAtOnce) {
   const auto host = NEEDED(Host::open(host_settings(place.socket())));
   const auto chunks = given_chunks(1, 17);
@@ -98,7 +98,7 @@ TEST_F(ShareMany, ProcessesHaveTheSameMemory) {
   for (const auto& child : children) EXPECT_EQ(child->wait(), 0);
 }
 
-// A program that is started lists what it was left: the listing's own descriptor, and 0 to 2.
+// The started program lists the descriptors that it inherited: the listing's own, and 0 to 2.
 TEST_F(ShareMany, DescriptorsStayOutOfStartedPrograms) {
   const auto host = NEEDED(Host::open(host_settings(place.socket())));
   const Buffer buffer = NEEDED(Buffer::create(driver(), {.device = 0, .size = shared_chunk}));
@@ -110,8 +110,8 @@ TEST_F(ShareMany, DescriptorsStayOutOfStartedPrograms) {
     const auto batch = session->fetch(*grant, 0, in_time());
     ASSERT_TRUE(batch.ok());
     int ends[2];
-    ASSERT_EQ(::pipe(ends), 0);  // inherited by intent: through it the list comes
-    // By its path, since a shell takes no descriptor of two digits.
+    ASSERT_EQ(::pipe(ends), 0);  // inherited on purpose: the list comes through it
+    // By its path, since a shell accepts no descriptor of two digits.
     std::string command =
         "ls -l /proc/self/fd | grep -c 'socket:\\|memfd:\\|nvidia' >/proc/self/fd/" +
         std::to_string(ends[1]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be said, and that nothing else is ever taken for it.
+// The messages that may be sent, and that nothing else is ever taken for one.
 #include "share/message.hpp"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ std::vector<Message> one_of_each() {
           Refused{.why = Refusal::Freed}};
 }
 
-TEST(ShareMessage, IsReadAsItWasWritten) {
+TEST(ShareMessage, RoundTrips) {
   for (const Message& message : one_of_each()) {
     const Bytes bytes = encoded(message);
     const auto read = decode(bytes, descriptors_of(message));
@@ -80,7 +80,7 @@ TEST(ShareMessage, WithMoreOrFewerDescriptorsThanItSaysIsRefused) {
   EXPECT_FALSE(decode(encoded(chunks), 0).ok());
 }
 
-TEST(ShareMessage, OfAnotherVersionIsNamedAsSuch) {
+TEST(ShareMessage, OfAnotherVersionIsReportedAsSuch) {
   Bytes bytes = encoded(Hello{test_token()});
   bytes[4] = std::byte{protocol_version + 1};
   const auto read = decode(bytes, 0);
@@ -97,7 +97,7 @@ TEST(ShareMessage, ThatGrantsBeyondItsChunksIsRefused) {
   EXPECT_FALSE(decode(encoded(grant), 0).ok());
 }
 
-// What decodes encodes to the same bytes, whatever it is.
+// Bytes that decode encode to the same bytes, whatever they are.
 void expect_sound(std::span<const std::byte> bytes, std::size_t descriptors) {
   const auto read = decode(bytes, descriptors);
   if (!read.ok()) return;
@@ -105,8 +105,8 @@ void expect_sound(std::span<const std::byte> bytes, std::size_t descriptors) {
   EXPECT_EQ(encoded(*read), Bytes(bytes.begin(), bytes.end()));
 }
 
-// The corpus of the fuzzer, and what becomes of it when bits of it change.
-TEST(ShareMessage, OfTheFuzzersCorpusAndItsMutationsHarmsNothing) {
+// The fuzzer's corpus, and mutations of it with some bits changed.
+TEST(ShareMessage, OfTheFuzzersCorpusOrAMutationIsHarmless) {
   std::vector<Bytes> corpus;
   const std::filesystem::path folder = CUVMM_SOURCE_DIR "/tests/fuzz/share_message";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

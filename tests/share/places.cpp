@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where sockets lie, and where they are looked for.
+// Where sockets are placed, and where they are looked for.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
@@ -26,8 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 using namespace share;
 
-// In a child that runs as a user whose folders are nobody's. The number of the first claim that
-// does not hold, or 0.
+// In a child that runs as a user that owns no folders. The result is the number of the first claim
+// that fails, or 0.
 class AnotherUser {
  public:
   static constexpr uid_t number = 54'321;
@@ -41,7 +41,7 @@ class AnotherUser {
     return std::string(in) + "/cuvmm-" + std::to_string(number);
   }
 
-  // With the use of its own files in /proc, as a program that is started has it.
+  // Keeps access to its own files in /proc, as a newly started program has.
   static bool become(uid_t user) {
     return ::seteuid(user) == 0 && ::prctl(PR_SET_DUMPABLE, 1) == 0;
   }
@@ -94,7 +94,7 @@ TEST(ShareLongPaths, AreBoundAndConnectedTo) {
   EXPECT_EQ(connect_to(path, in_time()).error().kind, ErrorKind::NotFound);
 }
 
-TEST(ShareSockets, OfTheLivingAreNeitherReplacedNorTakenAway) {
+TEST(ShareSockets, OfLiveProcessesAreNeitherReplacedNorRemoved) {
   const SharePlace place;
   const std::string path = place.socket();
   auto first = ListeningSocket::open(path, ListeningSocket::Replace::Nothing);
@@ -110,7 +110,7 @@ TEST(ShareSockets, OfTheLivingAreNeitherReplacedNorTakenAway) {
   EXPECT_TRUE(connect_to(path, in_time()).ok());
 }
 
-TEST_F(SharePlaces, WhereOneFolderIsAnothersTheNextIsTaken) {
+TEST_F(SharePlaces, AFolderOfAnotherUserIsSkipped) {
   ASSERT_TRUE(fs::create_directory(user.folder("/tmp")));
   EXPECT_EQ(AnotherUser::run([] {
               const auto had = private_folder();
@@ -119,7 +119,7 @@ TEST_F(SharePlaces, WhereOneFolderIsAnothersTheNextIsTaken) {
             0);
 }
 
-// Bound, and nobody listens.
+// Bound, but with no process listening.
 void leave_a_dead_socket_at(const std::string& path) {
   const Fd dead{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
@@ -127,7 +127,7 @@ void leave_a_dead_socket_at(const std::string& path) {
   (void)::bind(dead.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
 }
 
-TEST_F(SharePlaces, ADeadSocketInTheBestFolderHidesNoLivingOne) {
+TEST_F(SharePlaces, ADeadSocketInTheBestFolderHidesNoLiveOne) {
   ASSERT_EQ(::chown(place.folder().c_str(), AnotherUser::number, AnotherUser::number), 0);
   EXPECT_EQ(AnotherUser::run([&] {
               const auto path = usual_place_to_listen();
@@ -155,7 +155,7 @@ void take_the_usual_names(const AnotherUser& user) {
   for (const char* const shared : {"/tmp", "/dev/shm"}) fs::create_directory(user.folder(shared));
 }
 
-TEST_F(SharePlaces, WhoseUsualNamesAreAllTakenHasAFreshOne) {
+TEST_F(SharePlaces, AFreshFolderIsMadeIfAllUsualNamesAreTaken) {
   take_the_usual_names(user);
   EXPECT_EQ(AnotherUser::run([] {
               const auto fresh = private_folder();
@@ -169,7 +169,7 @@ TEST_F(SharePlaces, WhoseUsualNamesAreAllTakenHasAFreshOne) {
             0);
 }
 
-TEST_F(SharePlaces, AFreshFolderThatOthersMadeIsNotTaken) {
+TEST_F(SharePlaces, AFreshFolderOfAnotherUserIsNotUsed) {
   take_the_usual_names(user);
   const std::string theirs = user.folder("/tmp") + "-AAAAAA";
   ASSERT_TRUE(fs::create_directory(theirs));
@@ -180,7 +180,7 @@ TEST_F(SharePlaces, AFreshFolderThatOthersMadeIsNotTaken) {
             0);
 }
 
-TEST_F(SharePlaces, WhoLooksFindsAFreshFolderToo) {
+TEST_F(SharePlaces, ConnectingFindsAFreshFolderToo) {
   take_the_usual_names(user);
   ASSERT_EQ(::chown(place.folder().c_str(), AnotherUser::number, AnotherUser::number), 0);
   EXPECT_EQ(AnotherUser::run([&] {
@@ -190,7 +190,7 @@ TEST_F(SharePlaces, WhoLooksFindsAFreshFolderToo) {
               std::thread serves{[&] {
                 while (!over) (void)(*host)->wait(soon());
               }};
-              ::setenv("XDG_RUNTIME_DIR", place.folder().c_str(), 1);  // a better one, here
+              ::setenv("XDG_RUNTIME_DIR", place.folder().c_str(), 1);  // a better folder now
               const bool connected = connect_at_the_usual_place(in_time()).ok();
               over = true;
               serves.join();
@@ -199,7 +199,7 @@ TEST_F(SharePlaces, WhoLooksFindsAFreshFolderToo) {
             0);
 }
 
-// Links lead to folders where entries look as ours do, and are none of ours to remove.
+// Links lead to folders whose entries look like cuvmm's but are not for it to remove.
 TEST_F(SharePlaces, NothingIsRemovedBehindALink) {
   ASSERT_EQ(::chown(place.folder().c_str(), AnotherUser::number, AnotherUser::number), 0);
   fs::create_directory_symlink(place.folder(), user.folder("/dev/shm"));
@@ -237,7 +237,7 @@ TEST_F(SharePlaces, OnlyDeadSocketsOfTheUserAreRemoved) {
 }
 
 // As after setuid() in a daemon.
-TEST_F(SharePlaces, ADeadSocketGoesWhereProcIsClosedToo) {
+TEST_F(SharePlaces, ADeadSocketIsRemovedWithoutAccessToProc) {
   EXPECT_EQ(AnotherUser::run([&] {
               const std::string dead = *private_folder() + "/control-1-1";
               leave_a_dead_socket_at(dead);
@@ -248,7 +248,7 @@ TEST_F(SharePlaces, ADeadSocketGoesWhereProcIsClosedToo) {
             0);
 }
 
-TEST(PrivateFolders, StayWhatTheyWereWhenTheirPathIsReplaced) {
+TEST(PrivateFolders, StayTheSameWhenTheirPathIsReplaced) {
   const SharePlace place;
   const SharePlace elsewhere;
   const std::string path = place.folder() + "/cuvmm";
@@ -264,7 +264,7 @@ TEST(PrivateFolders, StayWhatTheyWereWhenTheirPathIsReplaced) {
   EXPECT_EQ(PrivateFolder::open(path).error().kind, ErrorKind::InvalidArgument);
 }
 
-// As daemons do. What the program opens then has our numbers.
+// As daemons do. The files that the program opens then reuse cuvmm's descriptor numbers.
 class FilesInTheirPlace {
  public:
   FilesInTheirPlace() {
@@ -285,7 +285,7 @@ class FilesInTheirPlace {
   std::array<std::array<int, 2>, 200> pipes_{};
 };
 
-TEST(ShareFiles, OfAProgramThatClosesOursAreLeftAlone) {
+TEST(ShareFiles, AreLeftAloneAfterTheProgramClosedOurs) {
   const SharePlace place;
   const pid_t child = ::fork();
   if (child == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place for sockets, an exporter and the steps of an importer.
+// A place for sockets, an exporter, and the steps of an importer.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace cuvmm::test {
 
 inline constexpr Size shared_chunk = 2 * MiB;
 
-// A folder of its own, with a path for a socket and a token; gone at the end.
+// A private folder, with a path for a socket and a token; removed at the end.
 class SharePlace {
  public:
   SharePlace();
@@ -31,7 +31,7 @@ class SharePlace {
   std::string folder_;
 };
 
-// The token of all tests but those that try others.
+// The token of all tests except those that try others.
 share::Token test_token(std::uint8_t first = 1);
 
 share::HostSettings host_settings(const std::string& path);
@@ -61,16 +61,16 @@ inline share::Deadline soon() {
   return share::Deadline::after(std::chrono::milliseconds{200});
 }
 
-// So many chunks of one granule, filled with a pattern that depends on the seed.
+// `count` chunks of one granule each, filled with a pattern that depends on the seed.
 std::vector<ChunkRef> given_chunks(std::size_t count, std::uint32_t seed);
 share::Granted given_granted(std::size_t chunks, std::uint32_t seed);
 
-// Waits for the next event of that kind; others before it are passed over.
+// Waits for the next event of this kind and skips others.
 share::HostEvent event_of(share::Host& host, share::HostEvent::What what);
-// Gives the host time until nobody is there any more.
+// Serves the host until all importers have left.
 void serve_until_all_left(share::Host& host);
 
-// The same as given_chunks() wrote, read through a mapping.
+// Expects the pattern that given_chunks() wrote, read through a mapping.
 void expect_shared_pattern(CUdeviceptr address, Size size, std::uint32_t seed);
 
 }  // namespace cuvmm::test

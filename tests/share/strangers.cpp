@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gets nothing, and stops nobody.
+// Strangers get nothing, and stop nobody.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -19,7 +19,7 @@ namespace {
 using namespace share;
 using What = HostEvent::What;
 
-// A host that is given time by a thread, until the test is over.
+// A host that a thread serves until the test is over.
 class RunningHost {
  public:
   explicit RunningHost(const HostSettings& settings) : host_(NEEDED(Host::open(settings))) {
@@ -49,7 +49,7 @@ TEST(ShareStrangers, WithAWrongTokenGetNothing) {
   EXPECT_TRUE(Session::connect(place.socket(), test_token(), in_time()).ok());
 }
 
-TEST(ShareStrangers, OfAnotherVersionAreToldSo) {
+TEST(ShareStrangers, OfAnotherVersionGetARefusal) {
   const SharePlace place;
   RunningHost host{host_settings(place.socket())};
   const Fd socket = NEEDED(connect_to(place.socket(), in_time()));
@@ -66,7 +66,7 @@ TEST(ShareStrangers, OfAnotherVersionAreToldSo) {
   EXPECT_FALSE(receive(socket, in_time()).ok());  // and then nothing more
 }
 
-TEST(ShareStrangers, WhoSayNothingAreDroppedAndStopNobody) {
+TEST(ShareStrangers, ThatSayNothingAreDroppedAndBlockNobody) {
   const SharePlace place;
   HostSettings settings = host_settings(place.socket());
   settings.patience = std::chrono::milliseconds{50};
@@ -78,7 +78,7 @@ TEST(ShareStrangers, WhoSayNothingAreDroppedAndStopNobody) {
   EXPECT_TRUE(says_gone(answer.error())) << said(answer);
 }
 
-TEST(ShareStrangers, WhoAskBeforeTheyAreKnownAreDropped) {
+TEST(ShareStrangers, ThatAskBeforeAGreetingAreDropped) {
   const SharePlace place;
   RunningHost host{host_settings(place.socket())};
   const Fd rude = NEEDED(connect_to(place.socket(), in_time()));
@@ -86,7 +86,7 @@ TEST(ShareStrangers, WhoAskBeforeTheyAreKnownAreDropped) {
   EXPECT_FALSE(receive(rude, in_time()).ok());
 }
 
-TEST(ShareStrangers, WhoSendNonsenseAreDropped) {
+TEST(ShareStrangers, ThatSendNonsenseAreDropped) {
   const SharePlace place;
   RunningHost host{host_settings(place.socket())};
   for (const std::size_t length : {std::size_t{1}, std::size_t{16}, longest_packet + 1000}) {
@@ -98,7 +98,7 @@ TEST(ShareStrangers, WhoSendNonsenseAreDropped) {
   EXPECT_TRUE(Session::connect(place.socket(), test_token(), in_time()).ok());
 }
 
-TEST(ShareStrangers, SendDescriptorsWithoutLeavingThemHere) {
+TEST(ShareStrangers, CannotLeaveDescriptorsBehind) {
   const SharePlace place;
   const auto host = NEEDED(Host::open(host_settings(place.socket())));
   const Fd rude = NEEDED(connect_to(place.socket(), in_time()));
@@ -115,7 +115,7 @@ TEST(ShareStrangers, SendDescriptorsWithoutLeavingThemHere) {
   EXPECT_EQ(::read(reading.number(), &byte, 1), 0) << "somebody still holds the other end";
 }
 
-TEST(ShareStrangers, MoreThanMayComeAreRefused) {
+TEST(ShareStrangers, BeyondTheMaximumAreRefused) {
   const SharePlace place;
   HostSettings settings = host_settings(place.socket());
   settings.most_peers = 2;
@@ -128,7 +128,7 @@ TEST(ShareStrangers, MoreThanMayComeAreRefused) {
   EXPECT_STREQ(third.error().subject, name_of(Refusal::TooMany));
 }
 
-TEST(ShareStrangers, WhoComeInVainAreToldSo) {
+TEST(ShareStrangers, WaitingAtTheExportersEndAreTold) {
   const SharePlace place;
   auto host = std::make_unique<RunningHost>(host_settings(place.socket()));
   auto waits = NEEDED(Session::connect(place.socket(), test_token(), in_time()));
@@ -139,9 +139,9 @@ TEST(ShareStrangers, WhoComeInVainAreToldSo) {
   EXPECT_STREQ(nothing.error().subject, name_of(Refusal::Ended));
 }
 
-TEST(ShareStrangers, WhoComeAsTheExporterGoesAreToldSo) {
+TEST(ShareStrangers, ConnectingAtTheExportersEndAreTold) {
   const SharePlace place;
-  auto host = NEEDED(Host::open(host_settings(place.socket())));  // and nobody gives it time
+  auto host = NEEDED(Host::open(host_settings(place.socket())));  // which no thread serves
   std::optional<Result<Session>> came;
   std::thread comes{[&] { came = Session::connect(place.socket(), test_token(), in_time()); }};
   std::this_thread::sleep_for(std::chrono::milliseconds{100});
@@ -151,15 +151,15 @@ TEST(ShareStrangers, WhoComeAsTheExporterGoesAreToldSo) {
   EXPECT_EQ(came->error().kind, ErrorKind::NotFound);
 }
 
-// As root: another user is one setuid away.
+// As root, since another user is one setuid away.
 TEST(ShareStrangers, OfAnotherUserGetNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
   const SharePlace place;
   RunningHost host{host_settings(place.socket())};
   ASSERT_EQ(::chmod(place.folder().c_str(), 0755), 0);
-  ASSERT_EQ(::chmod(place.socket().c_str(), 0666), 0);  // all that keeps them out by itself
+  ASSERT_EQ(::chmod(place.socket().c_str(), 0666), 0);  // removes the only other protection
   constexpr uid_t nobody = 65534;
-  // All that takes memory is done before the fork, as other threads run.
+  // Everything that allocates memory comes before the fork, as other threads run.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, place.socket().c_str(), sizeof address.sun_path - 1);
@@ -209,7 +209,7 @@ TEST(ShareSocket, IsGoneWithItsHostAndMayBeOpenedAgain) {
   EXPECT_TRUE(Host::open(host_settings(place.socket())).ok());
 }
 
-TEST(ShareSocket, ThatNobodyListensAtIsRemovedFromTheFolder) {
+TEST(ShareSocket, WithoutAListenerIsRemovedFromTheFolder) {
   const SharePlace place;
   const std::string path = place.folder() + "/ipc-old.sock";
   {
@@ -243,7 +243,7 @@ TEST(ShareSocket, OfAForkedChildIsClosed) {
     ::_exit(0);
   }
   ASSERT_EQ(::read(to_parent[0], &byte, 1), 1);
-  host.reset();  // the only one who listens
+  host.reset();  // the only listener
   EXPECT_EQ(connect_to(place.socket(), soon()).error().kind, ErrorKind::NotFound);
   EXPECT_TRUE(Host::open(host_settings(place.socket())).ok());  // nor does the child hold the lock
   for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) ::close(end);

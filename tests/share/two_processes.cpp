@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that another process imports, and what becomes of it when either of the two dies.
+// Memory that another process imports, and what happens to it when either process dies.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,7 +83,7 @@ TEST_F(ShareMemory, GrantedForReadingIsMappedForReading) {
   const auto chunks = given_chunks(2, 13);
   Child child{"imports_for_reading", {place.socket()}};
   const PeerId peer = event_of(*host, What::Came).peer;
-  // The second of two chunks: a part is whole chunks.
+  // The second of two chunks: a part consists of whole chunks.
   NEEDED(host->grant(
       peer,
       {.chunks = {chunks[1]}, .offset = 0, .size = shared_chunk, .access = GrantAccess::ReadOnly}));
@@ -116,7 +116,7 @@ TEST_F(ShareMemory, OfManyChunksComesInSeveralPackets) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-// The steps of an importer, at each of which it may die.
+// The steps of an importer; it may die at each.
 enum class ImporterStep : int { Connected, Known, Granted, Fetched, Mapped, Said, Released, None };
 
 void die_at(const ChildArguments& arguments, ImporterStep step) {
@@ -219,7 +219,7 @@ TEST_F(ShareMemory, OfExportersThatDieAtAnyStepIsRefusedOrStays) {
   for (const auto& [step, outcomes] : expected) {
     SCOPED_TRACE("dies at step " + std::to_string(static_cast<int>(step)));
     const std::string held = held_by_the_process();
-    // The same socket each time, whatever the one before left there.
+    // The same socket each time, whatever the previous exporter left there.
     Child child{"exports_and_dies", {place.socket(), std::to_string(static_cast<int>(step))}};
     child.link().wait_for_signal();
     if (step == ExporterStep::Listening) child.link().signal();

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_slurm.sh BUILD: slurmctld, slurmd, srun and sbatch on this machine, with the plugin of this
-# build and a simulated card. Runs in mount and PID namespaces of its own, so that nothing of this
-# machine changes and nothing is left running.
+# check_slurm.sh BUILD: slurmctld, slurmd, srun and sbatch on this machine, with this build's plugin
+# and a simulated card. Runs in its own mount and PID namespaces, so that nothing on this machine
+# changes and nothing keeps running.
 set -euo pipefail
 build=$(readlink -f "$1")
 skip() { echo "skipped: slurm: $*"; exit 0; }
@@ -82,7 +82,7 @@ is_idle() { [[ $(sinfo -h -o %T) == idle ]]; }
 for _ in {1..400}; do is_idle && break; sleep 0.05; done
 is_idle || skip "slurmd does not come up here: $(grep -h error "$trial"/log/slurm* | tail -n 2 | tr '\n' ' ')"
 
-# What a job's programs are on: the simulated card.
+# The environment of a job's programs: the simulated card.
 export LD_LIBRARY_PATH=$build/lib/cuvmm/sim VMM_SIM_CARD=$card VMM_SIM_MEMORY=8G VMM_LOG_LEVEL=error
 step() { timeout 60 srun --quiet "$@"; }
 says() {  # TEXT FILE
@@ -187,7 +187,7 @@ eventually "nothing is left of either: $(left_over)" nothing_is_left
 none_runs() { ! pgrep -x cuvmm_holds; }
 eventually "no process of theirs is left" none_runs
 
-# For people: what the plugin adds to a step. Nothing depends on it.
+# For information only: what the plugin adds to a step.
 measure() {
   local began=$EPOCHREALTIME
   for _ in 1 2 3 4 5 6; do step --gres=gpumem:100 true; done

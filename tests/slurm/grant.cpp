@@ -21,7 +21,7 @@ TEST(Granted, IsCountedHoweverSlurmWritesIt) {
   EXPECT_EQ(units("gpumem"), 1U);
 }
 
-TEST(Granted, IsNothingWhereOthersAre) {
+TEST(Granted, IsNothingIfOnlyOtherResourcesAre) {
   for (const char* list : {"", "gpu:2", "gpumemory:4096", "gres:gpu:gpumem:3", ",", "(null)"}) {
     EXPECT_FALSE(granted_of("gpumem", list)) << list;
   }
@@ -45,7 +45,7 @@ TEST(Granted, IsSharedByTheTasksOfANode) {
 
 TEST(Granted, NeverOverflows) {
   EXPECT_EQ(limit_of_task({.units = ~std::uint64_t{0}, .type = {}}, GiB, 1), unlimited);
-  EXPECT_EQ(units("gpumem:99999999999999T"), 1U);  // no count: a type
+  EXPECT_EQ(units("gpumem:99999999999999T"), 1U);  // not a count but a type
   EXPECT_EQ(units("gpumem:18446744073709551615,gpumem:1"), ~std::uint64_t{0});
 }
 

@@ -42,14 +42,14 @@ class Leftovers : public testing::Test {
   pid_t dead_ = 0;
 };
 
-TEST_F(Leftovers, OfDeadProcessesGoAndTheEmptyFolderWithThem) {
+TEST_F(Leftovers, OfDeadProcessesAreRemovedWithTheEmptyFolder) {
   of("figures", dead_);
   of("control", dead_);
   remove_leftovers(folder_);
   EXPECT_FALSE(fs::exists(folder_));
 }
 
-TEST_F(Leftovers, OfTheLivingAndOfOthersStay) {
+TEST_F(Leftovers, OfLiveProcessesAndOtherUsersStay) {
   const std::string dead = of("figures", dead_);
   const std::string stays[] = {of("figures", ::getpid()),
                                make("figures-" + std::to_string(dead_) + "-1"),

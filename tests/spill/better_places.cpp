@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When memory was last used, and which should therefore lie where.
+// When memory was last used, and which memory should therefore be near or far.
 #include <gtest/gtest.h>
 
 #include "spill/better_places.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t base = 0x7f00'0000'0000;
 
-TEST(LastUsesOfMemory, AreNotedWhereTheyAreCovered) {
+TEST(LastUsesOfMemory, AreNotedInCoveredRanges) {
   LastUses uses;
   uses.cover(base, 64 * MiB);
   EXPECT_EQ(uses.last_within(base, 64 * MiB), 0u);
@@ -25,7 +25,7 @@ TEST(LastUsesOfMemory, AreNotedWhereTheyAreCovered) {
   EXPECT_EQ(uses.last_within(base, 64 * MiB), uses.now());
 }
 
-TEST(LastUsesOfMemory, WordsThatAreNoAddressesAreNothing) {
+TEST(LastUsesOfMemory, IgnoreWordsThatAreNoAddresses) {
   LastUses uses;
   uses.cover(base, 2 * MiB);
   for (const std::uint64_t word : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{1} << 48,
@@ -37,7 +37,7 @@ TEST(LastUsesOfMemory, WordsThatAreNoAddressesAreNothing) {
   uses.cover(base, 0);
 }
 
-TEST(LastUsesOfMemory, ReachOverTheSeamOfTheirTables) {
+TEST(LastUsesOfMemory, CrossTheSeamBetweenTables) {
   LastUses uses;
   const CUdeviceptr seam = base + (Size{16} << 30);
   uses.cover(seam - 2 * MiB, 4 * MiB);
@@ -66,8 +66,8 @@ TEST(LastUsesOfMemory, OfAChunkThatBlocksShareTheLatestCounts) {
   EXPECT_EQ(chunks[1].residency, Residency::Far);
 }
 
-// A kernel is given a block's first address, and uses all of it.
-TEST(LastUsesOfMemory, AreOfAllChunksOfABlock) {
+// A kernel gets a block's first address, and uses all of the block.
+TEST(LastUsesOfMemory, CoverAllChunksOfABlock) {
   LastUses uses;
   uses.cover(base, 64 * MiB);
   uses.note(base + 2 * MiB);
@@ -94,7 +94,7 @@ PlacedChunk far(CUmemGenericAllocationHandle chunk, LastUses::Moment last) {
   return {chunk, 32 * MiB, Residency::Far, last, true};
 }
 
-TEST(BetterPlacesForMemory, WhatIsUsedComesInForWhatWasNotUsedForLongest) {
+TEST(BetterPlacesForMemory, UsedMemoryMovesInForTheLeastRecentlyUsed) {
   const BetterPlaces found = find_better_places(
       {near(1, 90), near(2, 10), near(3, 20), near(4, now), far(5, now)}, plenty);
   EXPECT_TRUE(found.change.contains(5));
@@ -106,11 +106,11 @@ TEST(BetterPlacesForMemory, WhatIsUsedComesInForWhatWasNotUsedForLongest) {
   EXPECT_EQ(found.out, 64 * MiB);
 }
 
-TEST(BetterPlacesForMemory, WhatIsUsedNoLessStays) {
+TEST(BetterPlacesForMemory, NearMemoryUsedAsRecentlyStays) {
   EXPECT_FALSE(find_better_places({near(1, now), near(2, now - 1), far(3, now)}, plenty).are_any());
 }
 
-TEST(BetterPlacesForMemory, WhatIsHeldForAMomentIsLetBe) {
+TEST(BetterPlacesForMemory, ShortLivedMemoryIsLeftAlone) {
   PlacedChunk fresh_near = near(1, 0);
   fresh_near.has_stayed = false;
   PlacedChunk fresh_far = far(2, now);
@@ -119,8 +119,8 @@ TEST(BetterPlacesForMemory, WhatIsHeldForAMomentIsLetBe) {
   EXPECT_FALSE(find_better_places({near(4, 1), fresh_far}, plenty).are_any());
 }
 
-// By who holds it: what comes next may lie where the one before did.
-TEST(BetterPlacesForMemory, WhatIsHeldForLongIsKnownByItsHolder) {
+// By holder: the next allocation may lie where the previous one did.
+TEST(BetterPlacesForMemory, LongLivedMemoryIsRecognizedByItsHolder) {
   const auto held_by = [](std::uint64_t holder) {
     return std::vector<HeldChunk>{{base, 2 * MiB, Location::device(0), 1, base, 2 * MiB, holder}};
   };
@@ -135,7 +135,7 @@ TEST(BetterPlacesForMemory, WhatIsHeldForLongIsKnownByItsHolder) {
   EXPECT_FALSE(stays.has_stayed(0, 100)) << "freed";
 }
 
-TEST(ColdMemory, IsWhatWasNotUsedForSomeSecondsEarliestFirst) {
+TEST(ColdMemory, IsUnusedForSomeSecondsLeastRecentFirst) {
   const auto held = [](CUmemGenericAllocationHandle chunk, LastUses::Moment last,
                        LastUses::Moment since) {
     return PlacedChunk{chunk, 2 * MiB, Residency::Near, last, true, since};
@@ -151,11 +151,11 @@ TEST(ColdMemory, IsWhatWasNotUsedForSomeSecondsEarliestFirst) {
   EXPECT_FALSE(find_cold_places(chunks, 100, 0).are_any());
 }
 
-TEST(BetterPlacesForMemory, WhatNobodyUsesStaysFar) {
+TEST(BetterPlacesForMemory, UnusedMemoryStaysFar) {
   EXPECT_FALSE(find_better_places({near(1, 10), far(2, 50), far(3, 0)}, plenty).are_any());
 }
 
-TEST(BetterPlacesForMemory, FreeRoomIsUsedWithoutAnythingGoingOut) {
+TEST(BetterPlacesForMemory, FreeRoomIsUsedWithoutMovingAnythingOut) {
   PlaceBounds bounds = plenty;
   bounds.room_near = 40 * MiB;
   const BetterPlaces found = find_better_places({near(1, 10), far(2, now), far(3, 5)}, bounds);
@@ -164,7 +164,7 @@ TEST(BetterPlacesForMemory, FreeRoomIsUsedWithoutAnythingGoingOut) {
   EXPECT_EQ(found.out, 0u);
 }
 
-TEST(BetterPlacesForMemory, NoMoreIsMovedThanMayBe) {
+TEST(BetterPlacesForMemory, NoMoreIsMovedThanAllowed) {
   std::vector<PlacedChunk> chunks;
   for (CUmemGenericAllocationHandle i = 1; i <= 100; ++i) chunks.push_back(near(i, 10));
   for (CUmemGenericAllocationHandle i = 101; i <= 200; ++i) chunks.push_back(far(i, now));

@@ -8,7 +8,7 @@
 namespace cuvmm::test {
 namespace {
 
-// A service that grants all and asks for nothing.
+// A service that grants everything and asks for nothing.
 class WillingLessor final : public Lessor {
  public:
   void begin(LeasedBudget& budget, const Uuid&, Size) override { budget.lease_from(*this); }
@@ -36,7 +36,7 @@ class ColdMemoryOfAProgram : public PauseTest {
     chosen.lessor = &lessor;
     return chosen;
   }
-  // As the engine's thread looks ten times a second; `use` is what the program names meanwhile.
+  // Looks as the engine's thread does, ten times a second; the program uses `use` in between.
   void look_for(int moments, CUdeviceptr use = 0) {
     for (int i = 0; i < moments; ++i) {
       uses.begin_next_moment();
@@ -110,7 +110,7 @@ TEST_F(ColdMemoryOfAProgram, IsNoMoreThanMayBeSpilled) {
   EXPECT_LE(placement->cold(device_of(*program)), 4 * MiB);
 }
 
-TEST_F(ColdMemoryOfAProgram, IsNoneWhileGraphsRunWhoseMemoryIsNotSeen) {
+TEST_F(ColdMemoryOfAProgram, IsNoneWhileGraphsWithUnseenMemoryRun) {
   begin(leased());
   look_for(60);
   EXPECT_NE(placement->cold(device_of(*program)), 0u);
@@ -119,7 +119,7 @@ TEST_F(ColdMemoryOfAProgram, IsNoneWhileGraphsRunWhoseMemoryIsNotSeen) {
   EXPECT_EQ(placement->cold(device_of(*program)), 0u);
 }
 
-TEST_F(ColdMemoryOfAProgram, IsNotLookedForWhereNobodyLeases) {
+TEST_F(ColdMemoryOfAProgram, IsNotLookedForWithoutALeasedBudget) {
   MemorySettings alone = leased();
   alone.lessor = nullptr;
   begin(alone);
@@ -127,8 +127,8 @@ TEST_F(ColdMemoryOfAProgram, IsNotLookedForWhereNobodyLeases) {
   EXPECT_EQ(placement->cold(device_of(*program)), 0u);
 }
 
-// What the host's budget does not allow stays on the device.
-TEST_F(ColdMemoryOfAProgram, StaysWhereTheHostHasNoRoomForIt) {
+// Memory that the host's budget has no room for stays on the device.
+TEST_F(ColdMemoryOfAProgram, StaysIfTheHostHasNoRoomForIt) {
   MemorySettings settings = leased();
   settings.lessor = nullptr;
   settings.host = std::make_shared<LeasedBudget>(8 * MiB);

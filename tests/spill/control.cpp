@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls that wait while a process is paused, and the socket by which it is told.
+// The calls that wait while a process is paused, and the socket that controls it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -50,8 +50,8 @@ class ControlTest : public DriverContract {
   std::filesystem::path folder_;
 };
 
-// As the process' engine has it: never destroyed, since the thread goes on. What it serves can end,
-// when nobody asks the thread for anything any more.
+// Never destroyed, like a process's engine, since its thread goes on. The memory that it serves can
+// end once nobody asks the thread for anything.
 struct Process {
   explicit Process(const Driver& driver) {
     clock.emplace(driver, unseen_program(captures, gate));
@@ -125,7 +125,7 @@ TEST_F(ControlTest, PausesAndResumesByTheSocket) {
   EXPECT_EQ(process.memory->free(address), Answer{CUDA_SUCCESS});
 
   EXPECT_EQ(share::controlled_processes(), std::vector<pid_t>{::getpid()});
-  // Nobody needs what was pinned any more.
+  // The pinned memory is no longer needed.
   for (int tries = 0; tries < 200 && process.control->ready_bytes() != 0; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds{50});
   }
@@ -133,7 +133,7 @@ TEST_F(ControlTest, PausesAndResumesByTheSocket) {
   process.end();
 }
 
-// Work that does not end before this does.
+// Work that runs until end() is called.
 class EndlessWork {
  public:
   EndlessWork(const Driver& driver, Process& process) {
@@ -160,7 +160,7 @@ class EndlessWork {
 
 constexpr std::uint64_t longest_pause_us = 60'000'000;
 
-// A pause that another thread asks this process for.
+// A pause of this process that another thread requests.
 class LongPause {
  public:
   const share::ControlAnswer& answer() {
@@ -187,7 +187,7 @@ bool comes_to_pass(const std::function<bool()>& what) {
   return true;
 }
 
-TEST_F(ControlTest, AResumeCallsAPauseOffThatStillWaits) {
+TEST_F(ControlTest, AResumeCancelsAWaitingPause) {
   auto& process = *new Process{driver()};
   process.control->start();
   EndlessWork work{driver(), process};
@@ -210,7 +210,7 @@ TEST_F(ControlTest, AResumeCallsAPauseOffThatStillWaits) {
   process.end();
 }
 
-TEST_F(ControlTest, APauseThatNobodyWaitsForAnyMoreIsCalledOff) {
+TEST_F(ControlTest, AnAbandonedPauseIsCancelled) {
   auto& process = *new Process{driver()};
   process.control->start();
   EndlessWork work{driver(), process};
@@ -226,7 +226,7 @@ TEST_F(ControlTest, APauseThatNobodyWaitsForAnyMoreIsCalledOff) {
   process.end();
 }
 
-// A thread in a call that does not return before this ends.
+// A thread inside a call that returns only when this object ends.
 class CallUnderWay {
  public:
   explicit CallUnderWay(CallBarrier& calls, const std::string& name = {})
@@ -255,7 +255,7 @@ class CallUnderWay {
   std::thread thread_;
 };
 
-TEST_F(ControlTest, AResumeCallsAPauseOffThatWaitsForACall) {
+TEST_F(ControlTest, AResumeCancelsAPauseThatWaitsForACall) {
   auto& process = *new Process{driver()};
   process.control->start();
   CallUnderWay call{process.calls};
@@ -274,7 +274,7 @@ TEST_F(ControlTest, AResumeCallsAPauseOffThatWaitsForACall) {
   process.end();
 }
 
-TEST_F(ControlTest, APauseWhoseAskerIsGoneHoldsNobodyWhileACallRuns) {
+TEST_F(ControlTest, AnAbandonedPauseBlocksNobodyWhileACallRuns) {
   auto& process = *new Process{driver()};
   process.control->start();
   CallUnderWay call{process.calls};
@@ -302,8 +302,8 @@ TEST_F(ControlTest, APauseThatTimesOutNamesTheCallAndItsThread) {
   process.end();
 }
 
-// The memory of the host that a pause has asked for is still being cleared then.
-TEST_F(ControlTest, AfterAPauseThatTimedOutTheNextOneIsServed) {
+// The host memory that a timed-out pause requested is still being cleared when the next one comes.
+TEST_F(ControlTest, APauseSucceedsAfterOneThatTimedOut) {
   auto& process = *new Process{driver()};
   CUdeviceptr address = 0;
   ASSERT_EQ(process.memory->allocate(&address, 256 * MiB), Answer{CUDA_SUCCESS});
@@ -327,8 +327,8 @@ TEST_F(ControlTest, AfterAPauseThatTimedOutTheNextOneIsServed) {
   process.end();
 }
 
-// Named as a process of another namespace would be whose number is the same.
-TEST_F(ControlTest, AFileOfAnotherIsNeitherReplacedNorTakenAway) {
+// With the name that a process of another namespace with the same number would have.
+TEST_F(ControlTest, AnotherProcessesFileIsNeitherReplacedNorRemoved) {
   auto first = share::ControlSocket::open();
   ASSERT_TRUE(first.ok()) << first.error().text();
   const auto second = share::ControlSocket::open();
@@ -343,7 +343,7 @@ TEST_F(ControlTest, AFileOfAnotherIsNeitherReplacedNorTakenAway) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "cuvmm" / name));
 }
 
-TEST_F(ControlTest, GarbageFillsNoLog) {
+TEST_F(ControlTest, GarbageDoesNotFloodTheLog) {
   const std::string log = folder_ / "log";
   ASSERT_TRUE(set_up_log({.file = log}).ok());
   auto socket = share::ControlSocket::open();
@@ -363,8 +363,8 @@ TEST_F(ControlTest, GarbageFillsNoLog) {
   EXPECT_LE(lines, 1);
 }
 
-// What cleans up /tmp takes it for one that nobody needs any more.
-TEST_F(ControlTest, ASocketThatIsServedDoesNotGrowOld) {
+// Otherwise programs that clean up /tmp would take the socket for a stale one.
+TEST_F(ControlTest, AServedSocketStaysFresh) {
   auto socket = share::ControlSocket::open();
   ASSERT_TRUE(socket.ok()) << socket.error().text();
   const auto path = folder_ / "cuvmm" / only_name_in(folder_ / "cuvmm");
@@ -376,7 +376,7 @@ TEST_F(ControlTest, ASocketThatIsServedDoesNotGrowOld) {
   EXPECT_GT(facts.st_mtime, 1);
 }
 
-TEST_F(ControlTest, WhatTheDeadLeaveIsNoProcess) {
+TEST_F(ControlTest, ADeadProcessesSocketIsNoProcess) {
   ASSERT_TRUE(share::private_folder().ok());
   const std::string name = "control-1-1";
   const Fd dead{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
@@ -388,7 +388,7 @@ TEST_F(ControlTest, WhatTheDeadLeaveIsNoProcess) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST_F(ControlTest, WithoutASocketNobodyCanBeTold) {
+TEST_F(ControlTest, WithoutASocketATellFails) {
   const auto told = share::tell(1, request(ControlWhat::State), soon());
   ASSERT_FALSE(told.ok());
   EXPECT_EQ(told.error().kind, ErrorKind::NotFound);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live memory changes places with spilled memory under its addresses.
+// Live memory and spilled memory change places; addresses stay the same.
 #include "spill/migration.hpp"
 
 #include <optional>
@@ -19,7 +19,7 @@ class MigrationTest : public PauseTest {
     MemorySettings chosen;
     chosen.limit = SizeLimit::of_bytes(24 * MiB);
     chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(64 * MiB)};
-    chosen.compact = Compact::Off;  // whose stream lives as long as the context
+    chosen.compact = Compact::Off;  // its stream would live as long as the context
     return chosen;
   }
   // Few driver calls, since the sweep fails each of them.
@@ -32,7 +32,7 @@ class MigrationTest : public PauseTest {
     const ChunkCounters counters = device_of(program).store().spilled();
     return counters.physical_in_use - program.memory->spilled_free_on(0);
   }
-  // Of those that the program holds, chosen by `wants(HeldChunk)`.
+  // The chunks that the program holds and for which `wants(HeldChunk)` is true.
   template <class Wants>
   static BetterPlaces places(const Program& program, Wants wants) {
     BetterPlaces chosen;
@@ -54,7 +54,7 @@ class MigrationTest : public PauseTest {
   static ProgramParts parts_of(Program& program) {
     return {.driver = program.driver, .memory = *program.memory, .calls = program.calls};
   }
-  // A program with more than fits, and who has all of it change places.
+  // A program with more memory than fits, and a placement that makes all of it change places.
   struct Changing {
     explicit Changing(const Driver& with) : program(with, small()) {
       program.take_a_little_of_everything();
@@ -70,8 +70,8 @@ class MigrationTest : public PauseTest {
     LastUses uses;
     Placement placement{parts_of(program), uses};
   };
-  // With that answer from each driver call on, counted from the first call of `begin` where it is
-  // one. `then(FaultyDriver&, Changing&)` ends the driver.
+  // From the number-th driver call on, every call answers `answer`; counted from the first call of
+  // `begin` if there is one. `then(FaultyDriver&, Changing&)` ends the driver.
   template <class Then>
   static void for_each_call_failing_from(std::optional<Call> begin, CUresult answer, Then then) {
     bool untouched = false;
@@ -96,10 +96,10 @@ class MigrationTest : public PauseTest {
     }
     EXPECT_TRUE(untouched);
   }
-  // The exchange's own stream is made once the program stands still.
+  // The exchange creates its own stream, once the program is quiesced.
   static constexpr Call begin_of_exchange = Call::cuStreamCreate;
 
-  // Although all of it is asked to.
+  // Nothing leaves although everything is asked to.
   static void expect_nothing_leaves(Program& program) {
     LastUses uses;
     Placement placement{parts_of(program), uses};
@@ -111,7 +111,7 @@ class MigrationTest : public PauseTest {
   }
 };
 
-TEST_F(MigrationTest, MemoryGoesAndComesUnderItsAddresses) {
+TEST_F(MigrationTest, MemoryMovesOutAndInAtTheSameAddresses) {
   Program program{driver(), settings()};
   program.take_some_of_everything();
   ASSERT_NE(spilled(program), 0u);
@@ -156,14 +156,14 @@ TEST_F(MigrationTest, TwoBlocksChangePlaces) {
   EXPECT_FALSE(lies_near(program, first + 8 * MiB));
   EXPECT_TRUE(lies_near(program, second + 8 * MiB));
   program.expect_intact();
-  // Tiles know where their memory lies: what is free on the device is used first.
+  // Tiles know where their memory resides: free memory on the device is used first.
   program.free(1);
   program.add(20 * MiB, true);
   EXPECT_TRUE(lies_near(program, program.blocks.back().address + 8 * MiB));
   program.free_all();
 }
 
-TEST_F(MigrationTest, WhatAnotherProcessHoldsStays) {
+TEST_F(MigrationTest, MemoryOpenInAnotherProcessStays) {
   Program program{driver(), settings()};
   program.add(8 * MiB, false);
   program.add(8 * MiB, true);
@@ -183,7 +183,7 @@ TEST_F(MigrationTest, MemoryWithSyncMemopsStays) {
   expect_nothing_leaves(program);
 }
 
-TEST_F(MigrationTest, WorkThatDoesNotEndInTimeLeavesAllInPlace) {
+TEST_F(MigrationTest, UnfinishedWorkLeavesEverythingInPlace) {
   Program program{driver(), settings()};
   program.add(8 * MiB, true);
   const CallBarrier::Pass inside{program.calls};
@@ -198,7 +198,7 @@ TEST_F(MigrationTest, WorkThatDoesNotEndInTimeLeavesAllInPlace) {
   program.expect_intact();
 }
 
-TEST_F(MigrationTest, RandomOnesKeepEveryByte) {
+TEST_F(MigrationTest, RandomMigrationsKeepEveryByte) {
   Program program{driver(), settings()};
   LastUses uses;
   Placement placement{parts_of(program), uses};
@@ -224,11 +224,11 @@ TEST_F(MigrationTest, RandomOnesKeepEveryByte) {
   program.free_all();
 }
 
-enum class Failing { Once, FromThereOn };  // the latter once the migration has begun
+enum class Failing { Once, FromThereOn };  // the latter counts from the start of the migration
 
-// Whatever call fails, the program goes on with all that it had, wherever that lies now; or it
-// waits until the driver maps again what has nothing behind it.
-TEST_F(MigrationTest, LosesNothingWhateverCallFails) {
+// Whichever call fails, the program continues with all its memory, wherever that now resides; or it
+// is held until the driver can map the unbacked addresses again.
+TEST_F(MigrationTest, LosesNothingWhicheverCallFails) {
   int stuck = 0;
   for (const Failing failing : {Failing::Once, Failing::FromThereOn}) {
     for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
@@ -269,8 +269,8 @@ TEST_F(MigrationTest, LosesNothingWhateverCallFails) {
   EXPECT_GT(stuck, 0) << "where the driver maps nothing any more";
 }
 
-// The driver has ended and has taken everything back: nothing is left to lose or to wait for.
-TEST_F(MigrationTest, AProgramThatEndsInTheMiddleOfItIsNotHeld) {
+// The driver has ended and has taken everything back: there is nothing to lose or to wait for.
+TEST_F(MigrationTest, AProgramThatEndsDuringAMigrationIsNotHeld) {
   for_each_call_failing_from({}, CUDA_ERROR_DEINITIALIZED, [](FaultyDriver&, Changing& changing) {
     EXPECT_FALSE(changing.placement.is_stuck());
     changing.look();
@@ -280,7 +280,7 @@ TEST_F(MigrationTest, AProgramThatEndsInTheMiddleOfItIsNotHeld) {
   });
 }
 
-TEST_F(MigrationTest, AProgramThatIsHeldGoesOnOnceTheDriverHasEnded) {
+TEST_F(MigrationTest, AHeldProgramContinuesOnceTheDriverHasEnded) {
   int stuck = 0;
   for_each_call_failing_from(begin_of_exchange, CUDA_ERROR_UNKNOWN,
                              [&](FaultyDriver& faulty, Changing& changing) {
@@ -294,14 +294,14 @@ TEST_F(MigrationTest, AProgramThatIsHeldGoesOnOnceTheDriverHasEnded) {
   EXPECT_GT(stuck, 0) << "where the driver maps nothing any more";
 }
 
-TEST_F(MigrationTest, WhoHoldsAProgramMayEndWithTheDriver) {
+TEST_F(MigrationTest, APlacementThatHoldsAProgramMayEndWithTheDriver) {
   for_each_call_failing_from(
       begin_of_exchange, CUDA_ERROR_UNKNOWN,
       [](FaultyDriver& faulty, Changing&) { faulty.fail_from(1, CUDA_ERROR_DEINITIALIZED); });
 }
 
-// What a program uses comes in, what it does not use goes out.
-TEST_F(MigrationTest, TheBlockThatIsUsedComesInForTheOneThatIsNot) {
+// Memory that a program uses moves in, memory that it does not use moves out.
+TEST_F(MigrationTest, AUsedBlockMovesInForAnUnusedOne) {
   MemorySettings chosen = settings();
   chosen.limit = SizeLimit::of_bytes(160 * MiB);
   chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(1 * GiB)};

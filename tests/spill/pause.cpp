@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that leaves its device and comes back.
+// A process that vacates its device and comes back.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace cuvmm::test {
 namespace {
 
-TEST_F(PauseTest, GivesAllDeviceMemoryBackAndRestoresIt) {
+TEST_F(PauseTest, ReleasesAllDeviceMemoryAndRestoresIt) {
   Program program{driver(), {}};
   program.take_some_of_everything();
   const Size before = memory_info().free;
@@ -38,7 +38,7 @@ TEST_F(PauseTest, GivesAllDeviceMemoryBackAndRestoresIt) {
   program.free_all();
 }
 
-TEST_F(PauseTest, SaysTheSameWhenAskedAgain) {
+TEST_F(PauseTest, IsIdempotent) {
   Program program{driver(), {}};
   program.take_some_of_everything();
   const auto nothing = program.pauser->resume(Partly::No);
@@ -61,7 +61,7 @@ TEST_F(PauseTest, AProgramWithoutMemoryCanBePausedToo) {
   ASSERT_DONE(program.pauser->resume(Partly::No));
 }
 
-// Whatever context its work is in: a kernel may use memory of another one's.
+// Work of any context counts: a kernel may use another context's memory.
 TEST_F(PauseTest, WorkOfAContextThatHasNoMemoryIsWaitedFor) {
   Program program{driver(), {}};
   program.take_a_little_of_everything();
@@ -89,8 +89,8 @@ TEST_F(PauseTest, WorkOfAContextThatHasNoMemoryIsWaitedFor) {
   program.free_all();
 }
 
-// Memory of a device's pool outlives the context that it was taken in.
-TEST_F(PauseTest, WithoutAContextItIsRefusedAndTheProgramGoesOn) {
+// Memory of a device's pool outlives the context in which it was allocated.
+TEST_F(PauseTest, WithoutAContextItIsRefusedAndTheProgramContinues) {
   Program program{driver(), {}};
   CUcontext own = nullptr;
   ASSERT_CUDA(driver().cuCtxCreate_v3020(&own, 0, device()));
@@ -125,7 +125,7 @@ TEST_F(PauseTest, KernelsReadTheSameWordsAfterwards) {
   EXPECT_EQ(program.memory->free(address), Answer{CUDA_SUCCESS});
 }
 
-TEST_F(PauseTest, WhatAnotherProcessHoldsStays) {
+TEST_F(PauseTest, MemoryOpenInAnotherProcessStays) {
   Program program{driver(), {}};
   program.add(8 * MiB, false);
   program.add(256 * KiB, false);
@@ -145,7 +145,8 @@ TEST_F(PauseTest, WhatAnotherProcessHoldsStays) {
   program.expect_intact();
 }
 
-// As compaction leaves it: the program that set it may transfer without the driver.
+// Compaction leaves such memory in place too: the program that set the attribute may transfer
+// without the driver.
 TEST_F(PauseTest, MemoryWithSyncMemopsStays) {
   Program program{driver(), {}};
   program.add(8 * MiB, false);
@@ -173,7 +174,7 @@ TEST_F(PauseTest, MemoryWithSyncMemopsStays) {
   program.expect_intact();
 }
 
-TEST_F(PauseTest, WorkThatDoesNotEndInTimeRefusesIt) {
+TEST_F(PauseTest, IsRefusedIfWorkDoesNotEndInTime) {
   Program program{driver(), {}};
   program.add(4 * MiB, false);
   std::atomic<bool> ends{false};
@@ -200,7 +201,7 @@ TEST_F(PauseTest, WorkThatDoesNotEndInTimeRefusesIt) {
   EXPECT_CUDA(driver().cuStreamDestroy(stream));
 }
 
-TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrGoesOnPartly) {
+TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {
   MemorySettings settings;
   settings.limit = SizeLimit::of_bytes(64 * MiB);
   Program program{driver(), settings};
@@ -221,7 +222,7 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrGoesOnPartly) {
   EXPECT_FALSE(program.calls.is_shut());
   program.expect_intact();
 
-  // The rest comes back by the next pause and resume.
+  // The next pause and resume bring the rest back.
   budget.set_limit(64 * MiB);
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
   ASSERT_DONE(program.pauser->resume(Partly::No));
@@ -230,9 +231,9 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrGoesOnPartly) {
   program.free_all();
 }
 
-// Whatever call fails, the program goes on with all that it had, or stays paused and can be asked
-// again.
-TEST_F(PauseTest, LosesNothingWhateverCallFails) {
+// Whichever call fails, the program continues with all its memory, or stays paused and can be
+// resumed later.
+TEST_F(PauseTest, LosesNothingWhicheverCallFails) {
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
     for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario;
@@ -262,12 +263,12 @@ TEST_F(PauseTest, LosesNothingWhateverCallFails) {
   }
 }
 
-// Memory that comes back is new memory, whose handles may differ.
+// Restored memory is new memory, whose handles may differ.
 std::string held_whatever_the_handles() {
   return std::regex_replace(held_by_the_process(), std::regex("chunk 0x[0-9a-f]+"), "chunk");
 }
 
-TEST_F(PauseTest, IsRefusedBeforeAnythingIsPinnedThatTheHostsBudgetDoesNotAllow) {
+TEST_F(PauseTest, BeyondTheHostsBudgetIsRefusedBeforeAnythingIsPinned) {
   MemorySettings settings;
   settings.host = std::make_shared<LeasedBudget>(16 * MiB);
   Program program{driver(), settings};
@@ -280,7 +281,7 @@ TEST_F(PauseTest, IsRefusedBeforeAnythingIsPinnedThatTheHostsBudgetDoesNotAllow)
   program.expect_to_go_on();
 }
 
-TEST_F(PauseTest, WhatItPinsCountsAgainstTheHostsBudgetUntilItIsGivenBack) {
+TEST_F(PauseTest, PinnedMemoryCountsAgainstTheHostsBudgetUntilReleased) {
   MemorySettings settings;
   settings.host = std::make_shared<LeasedBudget>(64 * MiB);
   Program program{driver(), settings};
@@ -312,11 +313,11 @@ TEST_F(PauseTest, AThousandTimesLeakNothing) {
   program.free_all();
 }
 
-TEST_F(PauseTest, SpilledMemoryComesThroughItToo) {
+TEST_F(PauseTest, SpilledMemorySurvivesItToo) {
   MemorySettings settings;
   settings.limit = SizeLimit::of_bytes(16 * MiB);
   settings.spill = {SpillTo::Host, SizeLimit::of_bytes(64 * MiB)};
-  settings.compact = Compact::Off;  // whose stream lives as long as the context
+  settings.compact = Compact::Off;  // its stream would live as long as the context
   Program program{driver(), settings};
   std::mt19937_64 random{seed()};
   PRINT_SEED_ON_FAILURE();

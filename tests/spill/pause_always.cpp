@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that is paused at any moment: between any two of its calls, with many threads in the
-// middle of some, with a driver that has stopped doing what it is told.
+// Pauses at any moment: between any two calls of a process, with many threads inside calls, and
+// with a driver that has stopped obeying.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ class PauseAlways : public PauseTest {
   }
 };
 
-// One program of random allocations and frees, stopped after its first call, after its second, …
+// One program of random allocations and frees, paused after its first call, after its second, …
 TEST_F(PauseAlways, BetweenAnyTwoCallsOfARandomProgram) {
   const std::uint64_t chosen = seed();
   PRINT_SEED_ON_FAILURE();
@@ -54,7 +54,7 @@ TEST_F(PauseAlways, BetweenAnyTwoCallsOfARandomProgram) {
   }
 }
 
-// From some call on the driver refuses everything, and later works again.
+// From some call on the driver refuses everything; later it works again.
 TEST_F(PauseAlways, LosesNothingThoughTheDriverKeepsRefusing) {
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
@@ -86,7 +86,7 @@ TEST_F(PauseAlways, LosesNothingThoughTheDriverKeepsRefusing) {
   }
 }
 
-// A resume that fails gives the device its memory back.
+// A failed resume returns its memory to the device.
 TEST_F(PauseAlways, AResumeWithoutRoomHoldsNothing) {
   MemorySettings settings;
   settings.limit = SizeLimit::of_bytes(64 * MiB);
@@ -134,7 +134,7 @@ TEST_F(PauseAlways, AGraphFindsItsMemoryAgain) {
     ASSERT_CUDA(driver().cuGraphLaunch(exec, stream));
     program.submission_epoch.leave();
     ++expected;
-    pause_and_resume(program);  // which waits for the graph
+    pause_and_resume(program);  // the pause waits for the graph
     for (const CUdeviceptr address : {blocking, ordered}) {
       EXPECT_EQ(read_word(address), expected);
       EXPECT_EQ(read_word(address + 4 * MiB - 4), expected);
@@ -147,7 +147,8 @@ TEST_F(PauseAlways, AGraphFindsItsMemoryAgain) {
   EXPECT_EQ(program.memory->free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
-// As the doors do it: every call passes the threshold, and those that give work the gate as well.
+// As in the doors: every call enters the call barrier, and calls that submit work enter the gate as
+// well.
 TEST_F(PauseAlways, WithManyThreadsInTheMiddleOfCalls) {
   constexpr int thread_count = 32;
   Program program{driver(), {}};
@@ -219,7 +220,7 @@ TEST_F(PauseAlways, HostMemoryIsKeptForTheNextTimeAndGivenBackWhenIdle) {
   program.expect_intact();
 }
 
-TEST_F(PauseAlways, HostMemoryIsPinnedAheadButNoMoreThanThereIsToMove) {
+TEST_F(PauseAlways, NoMoreHostMemoryIsPinnedAheadThanCanBeMoved) {
   Program program{driver(), {}};
   program.add(8 * MiB, false);
   while (program.pauser->look_after_stock(unlimited, Duration{0})) {

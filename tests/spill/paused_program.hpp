@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with memory of every kind, what it wrote there, and who pauses it.
+// A program with memory of every kind, the contents that it wrote, and the object that pauses it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace cuvmm::test {
 
 inline constexpr Duration timeout{5'000'000};
 
-// Contents go over the seams of several.
+// Small enough that contents span several pieces.
 inline constexpr Size stock_piece = 4 * MiB;
 
 #define ASSERT_DONE(expression)                                                 \
@@ -43,12 +43,12 @@ class Program {
       add(size, false);
       add(size, true);
     }
-    // Some are gone again, so that what is left lies among free memory.
+    // Frees some, so that the rest lies among free memory.
     for (const std::size_t i : {14u, 9u, 4u, 3u}) {
       free(i);
     }
   }
-  // One of each kind of block, and no more.
+  // One block of each kind.
   void take_a_little_of_everything() {
     for (const Size size : {100 * Size{1}, 100 * KiB, 3 * MiB}) {
       add(size, false);
@@ -75,7 +75,7 @@ class Program {
     for (const Block& block : blocks) expect_pattern(block.address, block.size, block.seed);
     EXPECT_EQ(memory->violation().value_or("nothing"), "nothing");
   }
-  // After something that may have failed half-way.
+  // Checks the program after an operation that may have failed half-way.
   void expect_to_go_on() {
     EXPECT_FALSE(calls.is_shut());
     expect_intact();
@@ -86,7 +86,7 @@ class Program {
   void free_all() {
     while (!blocks.empty()) free(blocks.size() - 1);
   }
-  // What a program may still do while it ends, whatever it is answered.
+  // The calls that a program may still make while it ends, whatever they return.
   void end() {
     CUdeviceptr address = 0;
     (void)memory->allocate(&address, 3 * MiB);
@@ -98,7 +98,7 @@ class Program {
     blocks.clear();
   }
   Size on_device() const {
-    if (memory->served_devices().empty()) return 0;  // nothing was asked for yet
+    if (memory->served_devices().empty()) return 0;  // nothing has been allocated yet
     const DeviceMemory& device = *memory->served_devices().front();
     const ChunkCounters chunks = device.chunk_counters();
     return chunks.physical_in_use + chunks.physical_free + chunks.physical_unreleased;

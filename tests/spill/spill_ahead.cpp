@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the host that is pinned before it is needed.
+// Host memory that is pinned before it is needed.
 #include "spill/spill_ahead.hpp"
 
 #include "paused_program.hpp"
@@ -49,7 +49,7 @@ TEST_F(SpillAheadTest, AQuarterOfTheBoundIsReadyWhenTheDeviceIsNearlyFull) {
   program.free_all();
 }
 
-TEST_F(SpillAheadTest, WhatNobodyNeedsForLongGoesBack) {
+TEST_F(SpillAheadTest, LongUnusedMemoryIsReleased) {
   Program program{driver(), settings()};
   program.add(62 * MiB, false);
   SpillAhead ahead;
@@ -66,8 +66,8 @@ TEST_F(SpillAheadTest, WhatNobodyNeedsForLongGoesBack) {
   EXPECT_EQ(spilled(program).physical_free, 0u);
 }
 
-// What is mapped and free is as good as ready, and goes back like it.
-TEST_F(SpillAheadTest, WhatIsMappedAndFreeCountsAsReady) {
+// Mapped free memory is as good as ready memory, and is released in the same way.
+TEST_F(SpillAheadTest, MappedFreeMemoryCountsAsReady) {
   Program program{driver(), settings()};
   program.add(62 * MiB, false);
   program.add(32 * MiB, true);
@@ -86,8 +86,8 @@ TEST_F(SpillAheadTest, WhatIsMappedAndFreeCountsAsReady) {
   EXPECT_EQ(spilled(program).physical_free, 0u);
 }
 
-// The next time that so much is needed, it is there, and more.
-TEST_F(SpillAheadTest, AsMuchIsReadyAsWasNeededAtTheMostAndMore) {
+// If as much is needed again, it is ready, and more.
+TEST_F(SpillAheadTest, MoreThanThePeakNeedIsReady) {
   MemorySettings chosen = settings();
   chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(1 * GiB)};
   Program program{driver(), chosen};

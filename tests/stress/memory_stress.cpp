@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operations of eight threads on two devices over all that serves memory, with pauses in
-// which everything must add up.
+// Random operations of eight threads on two devices over everything that serves memory, with pauses
+// in which all counts must add up.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -26,7 +26,7 @@ struct Setting {
   unsigned spill_percent = 0;
 };
 
-// CUVMM_STRESS_OPERATIONS, of each setting; a few unless it is set.
+// CUVMM_STRESS_OPERATIONS, per setting; a small number unless it is set.
 std::uint64_t operations() {
   const char* text = std::getenv("CUVMM_STRESS_OPERATIONS");
   return text != nullptr ? std::strtoull(text, nullptr, 0) : scaled(8'000);
@@ -42,7 +42,7 @@ class MemoryStress : public DriverContract, public ::testing::WithParamInterface
     DriverContract::SetUp();
     NEEDS_SIMULATED_DRIVER();
     NEEDS_DEVICES(Program::devices);
-    ASSERT_TRUE(set_up_log({.file = "/dev/null"}).ok());  // refusals are part of it
+    ASSERT_TRUE(set_up_log({.file = "/dev/null"}).ok());  // refusals are part of the test
     size_t bytes = 0;
     GIVEN(driver().cuDeviceTotalMem(&bytes, device()));
     card_ = bytes;
@@ -129,7 +129,7 @@ void MemoryStress::expect_all_intact(Common& common) {
   }
 }
 
-// What we say of ourselves, what the program holds, and what the driver has given us agree.
+// cuvmm's own counts, the program's holdings, and what the driver has given to cuvmm agree.
 void MemoryStress::expect_it_adds_up(Common& common) {
   Memory& memory = common.program.memory();
   ASSERT_EQ(memory.violation().value_or("nothing"), "nothing");
@@ -157,7 +157,7 @@ void MemoryStress::expect_it_adds_up(Common& common) {
     const MemoryCounters counters = memory.counters(device);
     ASSERT_EQ(counters.requested_live, held);
     ASSERT_LE(counters.physical_held(), limit());
-    // Nothing of the driver's own is live now; what its pools kept goes.
+    // The driver has no live memory of its own now; trimming releases what its pools kept.
     for (int pool = -1; pool < Program::pools_a_device; ++pool) {
       const CUmemoryPool handle =
           pool < 0 ? common.program.default_pool(device) : common.program.pool(device, pool);
@@ -241,7 +241,7 @@ void MemoryStress::run(std::uint64_t operations) {
   pause.arrive_and_wait();
   pause.arrive_and_wait();
   crowd.clear();
-  quiesce(common);  // or a failure would be followed by those of work that runs on
+  quiesce(common);  // otherwise work that still runs would cause further failures
   ASSERT_EQ(oracle.failure(), "") << oracle.faulted();
   if (HasFailure()) return;
 

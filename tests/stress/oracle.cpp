@@ -9,7 +9,7 @@
 namespace cuvmm::test {
 namespace {
 
-// Which bytes of a block are written and looked at, and what stands there.
+// The bytes of a block that are written and checked, and their values.
 constexpr int probes = 6;
 
 std::uint64_t mix(std::uint64_t number) {

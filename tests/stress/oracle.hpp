@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a correct program may rely on: nothing live overlaps, contents stay, and memory reaches the
-// next only after all work of the one before.
+// What a correct program may rely on: live blocks never overlap, contents stay, and memory reaches
+// its next owner only after all work of the previous one.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,8 @@ namespace cuvmm::test {
 
 enum class Kind : std::uint8_t { Blocking, Ordered };
 
-// What the program holds. One thread has it at a time; its work on the device may outlive it.
+// A block that the program holds. One thread owns it at a time; its work on the device may outlive
+// it.
 struct Block {
   CUdeviceptr address = 0;
   Size size = 0;
@@ -27,11 +28,11 @@ struct Block {
   Kind kind = Kind::Blocking;
   By by = By::Us;
   CUmemoryPool pool = nullptr;  // nullptr: the default one
-  CUstream stream = nullptr;    // that its last work was given
-  bool is_used = false;         // it was given work
-  std::uint32_t stamp = 0;      // what its bytes are made from, once all its work is done
+  CUstream stream = nullptr;    // that its last work was submitted to
+  bool is_used = false;         // work has been submitted
+  std::uint32_t stamp = 0;      // what its bytes are derived from, once all its work is done
   std::atomic<int> pending{0};  // work that has not run yet
-  std::atomic<int> entered{0};  // work that has begun, and did not end where it faulted
+  std::atomic<int> entered{0};  // work begun and not ended: stays above 0 where work faulted
 
   CUdeviceptr end() const { return address + size; }
 };
@@ -39,19 +40,19 @@ using BlockRef = std::shared_ptr<Block>;
 
 class Oracle {
  public:
-  // The first failure of a run is what counts.
+  // Only the first failure of a run counts.
   void fail(const std::string& what);
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
   std::string failure() const;
 
-  // Whose work may still run in its memory.
+  // Returns the blocks whose work may still run in this block's memory.
   std::vector<BlockRef> begin(const BlockRef& block);
-  // Before it is given back.
+  // Call before the block is freed.
   void end(const BlockRef& block);
-  // It could not be given back.
+  // The free was refused.
   void end_was_refused(const BlockRef& block);
 
-  // Where work has faulted, as far as is known.
+  // Where work has faulted, if known.
   std::string faulted() const;
 
   std::vector<BlockRef> live() const;
@@ -66,22 +67,22 @@ class Oracle {
   void forget_what_is_done();
 
   std::atomic<bool> has_failed_{false};
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::string failure_;
   std::map<CUdeviceptr, BlockRef> live_;
-  std::vector<Freed> freed_;  // with work pending when they were last looked at
+  std::vector<Freed> freed_;  // with work pending when last checked
   int until_forgetting_ = 0;
 };
 
-// Work on a block, run by the device in its turn: what the block held is looked at, and it is
-// filled anew.
+// Work on a block that the device runs in its turn: it checks the block's contents and fills it
+// again.
 struct Touch {
   Oracle& oracle;
   BlockRef block;
-  bool holds_something;  // `before` says what
+  bool holds_something;  // `before` says with what
   std::uint32_t before;
   std::uint32_t after;
-  std::vector<BlockRef> predecessors;  // whose work must be over
+  std::vector<BlockRef> predecessors;  // their work must be complete
 
   void run(const std::function<std::byte*(CUdeviceptr)>& memory) const;
 };

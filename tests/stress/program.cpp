@@ -32,7 +32,8 @@ Program::Program(const MemorySettings& settings) {
     GIVEN(driver().cuModuleGetFunction(&made.touch, made.module, "stress_touch"));
     GIVEN(driver().cuDeviceGetDefaultMemPool(&made.default_pool, device));
     for (CUmemoryPool& pool : made.pools) pool = make_pool(device);
-    // Served before the first fault: what cannot be set up stays the driver's.
+    // Served before the first fault is injected: memory that cannot be set up would stay the
+    // driver's.
     make_current(device);
     GIVEN(memory_->pool(made.default_pool) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
     for (CUmemoryPool pool : made.pools) {

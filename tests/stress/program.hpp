@@ -2,9 +2,8 @@
 // A program under cuvmm without the hooks: each call goes to the driver, and Memory and the clock
 // are notified as by the hooks, in the same order.
 //
-// What it cannot see: memory that is handed on by anything but an event or a wait, as by the rule
-// of the legacy stream. Every use of a block here has followed an event (tests/order knows the
-// rest).
+// What it cannot see: memory handed on by anything but an event or a wait, such as the rule of the
+// legacy stream. Every use of a block here follows an event (tests/order covers the rest).
 #pragma once
 
 #include <array>
@@ -17,7 +16,7 @@
 
 namespace cuvmm::test {
 
-// Who answered an allocation.
+// Which side served an allocation.
 enum class By : std::uint8_t { Us, Driver };
 
 class Program {
@@ -37,7 +36,7 @@ class Program {
   CUmemoryPool pool(int device, int index) const {
     return there(device).pools[static_cast<std::size_t>(index)];
   }
-  // All work of the kernel `touch` is given one pointer, to what it is to do.
+  // All work is the kernel `touch` with one pointer, to the description of its work.
   CUresult launch(int device, CUstream stream, void* work);
 
   CUresult allocate(CUdeviceptr* address, Size size, By* by);
@@ -56,7 +55,7 @@ class Program {
 
   CUstream make_stream(unsigned flags);
   void end_stream(CUstream stream);
-  CUcontext make_context(int device);  // current
+  CUcontext make_context(int device);  // the new context becomes current
   void end_context(CUcontext context);
   CUmemoryPool make_pool(int device);
   void end_pool(CUmemoryPool pool);
@@ -75,7 +74,7 @@ class Program {
   };
   const Device& there(int device) const { return devices_[static_cast<std::size_t>(device)]; }
 
-  // As the doors do: once more where something was given back for it.
+  // As in the doors: retries once if cuvmm could release memory for the call.
   template <class Call>
   CUresult forwarded(Call call) {
     const CUresult answer = call();

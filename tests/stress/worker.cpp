@@ -63,7 +63,7 @@ void Worker::step() {
 Size Worker::some_size() {
   switch (below(64)) {
     case 0:
-      return common_.card + below(common_.card);  // beyond the card
+      return common_.card + below(common_.card);  // more than the card has
     case 1:
       return 1 + below(common_.card);
     case 2:
@@ -153,7 +153,7 @@ void Worker::expect_refusal(const BlockRef& block, CUresult answer) {
                name_of(answer));
 }
 
-// On a stream that comes after all its work so far.
+// Submits work on a stream that comes after all the block's work so far.
 void Worker::touch(const BlockRef& block, CUstream stream, std::vector<BlockRef> predecessors) {
   const std::uint32_t after = static_cast<std::uint32_t>(random_());
   auto work = std::make_unique<Touch>(Touch{.oracle = oracle_,
@@ -171,7 +171,7 @@ void Worker::touch(const BlockRef& block, CUstream stream, std::vector<BlockRef>
   block->stream = stream;
 }
 
-// What `stream` is given next comes after the block's work.
+// Makes the next work of `stream` come after the block's work.
 void Worker::follow(const Block& block, CUstream stream) {
   if (!block.is_used || block.stream == stream) return;
   const CUevent event = events_[static_cast<std::size_t>(block.device)];
@@ -205,8 +205,8 @@ void Worker::free_one(const BlockRef& block) {
   oracle_.fail("a free was answered " + name_of(answer));
 }
 
-// One of the four ways. cuMemFree of stream-ordered memory waits for nothing, natively and here, so
-// a program must not do that before its work is done.
+// Frees the block in one of four ways. cuMemFree of stream-ordered memory waits for nothing,
+// natively and here, so a program must not call it before the block's work is done.
 CUresult Worker::free_block(const BlockRef& block) {
   if (one_in(2)) touch(block, block->stream);
   const bool needs_order = block->kind == Kind::Ordered && block->pending.load() != 0;
@@ -221,7 +221,7 @@ CUresult Worker::free_block(const BlockRef& block) {
   const bool beside_a_capture = common_.captures_live.load() != 0;
   if (!at_once) return program_.free_ordered(block->address, stream);
   const CUresult answer = program_.free(block->address);
-  // On a full card a capture lets it go without waiting.
+  // On a full card a live capture lets the free return without waiting.
   const bool waits = block->kind == Kind::Blocking && common_.free == FreeMode::Exact &&
                      !beside_a_capture && captures == common_.captures_begun.load();
   if (waits && answer == CUDA_SUCCESS && block->pending.load() != 0) {
@@ -243,7 +243,7 @@ void Worker::free_one_wrongly() {
   }
 }
 
-// Who takes a block must be able to name its stream.
+// A thread that takes a block must be able to name its stream.
 void Worker::hand_on_or_take() {
   if (one_in(2)) {
     const std::lock_guard holding{common_.mutex};

@@ -11,25 +11,26 @@
 
 namespace cuvmm::test {
 
-// What the threads of a program share.
+// State that the threads of a program share.
 struct Common {
   Program& program;
   Oracle& oracle;
   Size card;                            // bytes of each device
-  std::atomic<bool> has_faults{false};  // of the driver, since the last pause
+  std::atomic<bool> has_faults{false};  // injected since the last pause
   FreeMode free = FreeMode::Exact;
   std::atomic<int> captures_live{0};
   std::atomic<std::uint64_t> captures_begun{0};
-  // Streams of each device that any thread may give work to.
+  // Streams of each device that every thread may submit work to.
   std::array<std::vector<CUstream>, Program::devices> streams;
 
-  // Who captures shares it: to wait for a context breaks whatever is captured in it.
+  // Threads that capture share it: waiting for a context would break every capture in it.
   std::shared_mutex capturing;
-  // Who captures globally has it alone: much is refused to other threads meanwhile.
+  // A thread that captures globally holds it exclusively: meanwhile many calls of other threads are
+  // refused.
   std::shared_mutex unsafe_calls;
 
-  std::mutex mutex;                 // guards what follows
-  std::vector<BlockRef> handed_on;  // for any thread to take
+  std::mutex mutex;                 // guards the members below
+  std::vector<BlockRef> handed_on;  // which any thread may take
 };
 
 class Worker {
@@ -39,9 +40,10 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // On one thread, always the same.
+  // Must always be called on the same thread.
   void run(std::uint64_t operations);
-  // Gives back all that it has; or that which the driver serves, where we did not.
+  // Frees everything that the thread holds; or only memory that the driver served because cuvmm did
+  // not.
   void free_all();
   void free_those_of_the_driver();
 
@@ -83,10 +85,10 @@ class Worker {
   std::mt19937_64 random_;
   const bool injects_faults_;
   bool is_capturing_ = false;
-  bool broke_its_capture_ = false;  // the driver refused what it forbids
+  bool broke_its_capture_ = false;  // the driver refused a forbidden call
   std::vector<BlockRef> blocks_;
   std::array<CUevent, Program::devices> events_{};
-  std::array<CUstream, Program::devices> own_streams_{};  // ended and made anew at times
+  std::array<CUstream, Program::devices> own_streams_{};  // replaced now and then
   std::uint32_t stamps_ = 0;
 };
 

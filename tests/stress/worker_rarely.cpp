@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program does now and then: waits, captures, contexts, pools and streams that come and go;
-// and what a driver does: it fails.
+// Occasional operations of a program: waits, captures, short-lived contexts, pools and streams; and
+// of a driver: failures.
 #include <array>
 
 #include "base/undo.hpp"
@@ -51,7 +51,7 @@ void Worker::ask_for_room() {
   if (info.free > info.total || info.total > common_.card) oracle_.fail("more free than there is");
 }
 
-// Other threads go on meanwhile, and so does this one elsewhere.
+// Other threads continue during the capture, and so does this one on other streams.
 void Worker::capture() {
   const int device = some_device();
   program_.make_current(device);
@@ -82,8 +82,8 @@ void Worker::capture() {
       step();
       continue;
     }
-    // What no capture forbids where we serve it. Where we cannot, for an injected fault, the driver
-    // is asked, and answers as it would without us: this breaks the capture.
+    // No capture forbids this if cuvmm serves the memory. If cuvmm cannot, because of an injected
+    // fault, the driver is asked and answers as it would without cuvmm: this breaks the capture.
     program_.make_current(device);
     allocate_ordered(device, some_stream(device));
     if (!blocks_.empty()) use_one();
@@ -108,7 +108,7 @@ void Worker::capture() {
   program_.end_stream(stream);
 }
 
-// Its memory goes with it.
+// The context's memory ends with it.
 void Worker::live_in_a_context() {
   const int device = some_device();
   program_.make_current(device);
@@ -129,7 +129,7 @@ void Worker::live_in_a_context() {
   program_.make_current(device);
 }
 
-// Destroyed before its memory is given back.
+// The pool is destroyed before its memory is freed.
 void Worker::live_in_a_pool() {
   const int device = some_device();
   program_.make_current(device);
@@ -147,7 +147,7 @@ void Worker::live_in_a_pool() {
   for (const CUdeviceptr address : held) EXPECT_CUDA(program_.free_ordered(address, stream));
 }
 
-// What was freed on it is still pending, and it is the last stream of some blocks.
+// Frees on the stream are still pending, and it is the last stream of some blocks.
 void Worker::replace_a_stream() {
   const int device = some_device();
   program_.make_current(device);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_stub.sh BUILD: libcuvmm_stub.so in /etc/ld.so.preload of a mount namespace of its own, as a
-# container has it. Programs that use CUDA are served from their first call on; all others find
-# themselves as without it. Without the rights for that, LD_PRELOAD stands in.
+# check_stub.sh BUILD: libcuvmm_stub.so in /etc/ld.so.preload of a separate mount namespace, as in a
+# container. Programs that use CUDA are served from their first call on; all others behave as
+# without it. Without the rights for a namespace, LD_PRELOAD stands in.
 set -euo pipefail
 build=$(readlink -f "$1")
 here=$(dirname "$(readlink -f "$0")")
@@ -35,7 +35,7 @@ strays=$(shown "$stub" . | grep -vE '^(cu[A-Z].*|cuvmm_engine_v1|dlsym|__asan_de
 [[ -z $strays ]] || fail "shows $strays"
 readelf -lW "$stub" | grep -q 'GNU_STACK.*RW ' || fail "asks for a stack that can be executed"
 
-# In front of the programs below: by the file, or by the variable.
+# Preloads the stub into the programs below: by the file, or by the variable.
 if [[ ${2:-} == inside ]]; then
   mkdir "$trial/etc" "$trial/root"
   mount -t tmpfs none "$trial/etc"
@@ -65,7 +65,7 @@ if "${front[@]}" python3 -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>/dev/
 else
   "${front[@]}" "$build/tests/bin/cuvmm_stub_opens" absent || fail "a driver is seen where there is none"
 fi
-# libcuvmm finds the engine by the stub.
+# libcuvmm finds the engine through the stub.
 cat >"$trial/library.py" <<'PYTHON'
 import ctypes, os
 library = ctypes.CDLL(os.environ["CUVMM_LIBRARY"])
@@ -75,7 +75,7 @@ assert info[0] == int(os.environ["EXPECT_ENGINE"]), list(info)  # CUVMM_ENGINE_P
 PYTHON
 with "${limited[@]}" CUVMM_LIBRARY="$build/lib/libcuvmm.so" python3 "$trial/library.py" || fail "libcuvmm finds no engine"
 with "${native[@]}" VMM_MODE=off CUVMM_LIBRARY="$build/lib/libcuvmm.so" python3 "$trial/library.py" || fail "libcuvmm has no engine of its own"
-# Already preloaded: one engine, not two.
+# Already preloaded: there must be one engine, not two.
 with VMM_LIMIT=64M LD_PRELOAD="$build/lib/libcuvmm_preload.so" python3 - "$((64 << 20))" <<'PYTHON' || fail "beside the engine itself"
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -138,7 +138,7 @@ if [[ -u $(command -v su || true) && ${front[*]} == env ]]; then
   same su su nobody -s /bin/sh -c id   # setuid
 fi
 if [[ ${front[*]} == env && $(id -u) == 0 ]]; then
-  # A setuid program takes neither the engine nor what its caller says.
+  # A setuid program loads no engine and ignores its caller's variables.
   install -m 4755 "$build/tests/bin/cuvmm_stub_opens" "$trial/setuid"
   chmod 755 "$trial"
   out=$(setpriv --reuid=65534 --regid=65534 --clear-groups env LD_LIBRARY_PATH="$sim" "$trial/setuid" absent 2>&1) ||
@@ -155,7 +155,7 @@ for kind in address undefined thread leak; do
 done
 if command -v musl-gcc >/dev/null && musl-gcc -o "$trial/musl" "$trial/static.c" 2>/dev/null; then
   [[ $("$trial/musl") == ok ]] || fail "a program of musl"
-  # musl reads no /etc/ld.so.preload, but LD_PRELOAD.
+  # musl ignores /etc/ld.so.preload but honours LD_PRELOAD.
   cat >"$trial/dl.c" <<'C'
 #include <dlfcn.h>
 #include <stdio.h>
@@ -173,7 +173,7 @@ if [[ ${front[*]} == env ]]; then
   unshare --mount sh -c 'umount -l /sys && umount -l /proc && exec env -i /bin/sh -c "echo ok" 0<&- 2>&-' >"$trial/early" ||
     fail "without /proc"
   [[ $(cat "$trial/early") == ok ]] || fail "without /proc: $(cat "$trial/early")"
-  # A root with a C library alone, that names a stub which is not there, and one that is.
+  # A root with only a C library, naming a stub that does not exist, and one that does.
   root=$trial/chroot
   mkdir -p "$root"/{etc,bin,opt}
   while read -r library; do install -D "$library" "$root$library"; done < <(ldd /bin/sh | grep -oE '/[^ ]+')
@@ -191,7 +191,7 @@ import re
 stub, private, end = False, 0, None
 for line in open("/proc/self/smaps"):
     if mapping := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
-        # Its zeroed data has no name, and follows at once.
+        # Its zero-initialized data is an unnamed mapping right behind it.
         stub = "libcuvmm_stub" in line or (stub and len(line.split()) == 5 and mapping[1] == end)
         end = mapping[2]
     elif stub and line.startswith("Private_Dirty:"):

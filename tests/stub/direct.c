@@ -16,7 +16,7 @@ size_t total_by_direct_calls(void) {
   return total;
 }
 
-// Eight arguments and more: two on the stack, with the first call of the function.
+// Eight arguments or more: at least two go on the stack, even at the first call of the function.
 int copies_by_direct_calls(void) {
   enum { rows = 4, width = 16 };
   unsigned char from[rows * width];

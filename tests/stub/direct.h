@@ -3,6 +3,6 @@
 
 #include <stddef.h>
 
-// 0 where there is no device.
+// Returns 0 if there is no device.
 size_t total_by_direct_calls(void);
 int copies_by_direct_calls(void);

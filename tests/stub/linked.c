@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that is linked to the driver. EXPECT_TOTAL is what it is to see of the device's memory.
+// A program that is linked to the driver. EXPECT_TOTAL is the device memory that it must see.
 #include "direct.h"
 
 #include "seen.h"

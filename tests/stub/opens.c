@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that opens the driver. EXPECT_TOTAL is what it is to see of the device's memory.
-//   opens WAY   handle: as the CUDA runtime does; scope: by the global scope; library FILE: by a
-//               library that is linked to the driver; threads: many come first at the same time;
-//               absent: where there is no driver
+// A program that opens the driver. EXPECT_TOTAL is the device memory that it must see.
+//   opens WAY   handle: as the CUDA runtime does; scope: through the global scope; library FILE:
+//               through a library that is linked to the driver; threads: many threads open it
+//               first,
+//               at the same time; absent: without a driver
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <dirent.h>
@@ -37,7 +38,7 @@ static void* opened_driver(int how) {
   return driver;
 }
 
-// As the CUDA runtime: everything by cuGetProcAddress.
+// As the CUDA runtime does: everything through cuGetProcAddress.
 static void by_handle(void) {
   void* const driver = opened_driver(RTLD_LOCAL);
   must(!engine_is_mapped(), "opening the driver loads no engine yet");
@@ -105,7 +106,7 @@ static void by_threads(void) {
   for (int i = 0; i < count; ++i) pthread_join(threads[i], NULL);
 }
 
-// A child that uses the driver where its parent does not.
+// A child uses the driver although its parent does not.
 static void by_child(void) {
   const pid_t child = fork();
   if (child == 0) {

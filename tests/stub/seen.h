@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program sees of the engine, and a line for each expectation that fails.
+// What a program sees of the engine; prints one line for each failed expectation.
 #pragma once
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static inline int engine_is_mapped(void) {
   return found;
 }
 
-// Whether this program is to be served: EXPECT_ENGINE=1 or 0.
+// Whether this program should be served: EXPECT_ENGINE=1 or 0.
 static inline int engine_is_expected(void) {
   const char* expected = getenv("EXPECT_ENGINE");
   return expected != NULL && expected[0] == '1';

@@ -22,7 +22,7 @@ namespace cuvmm::test {
 namespace {
 
 constexpr char role_option[] = "--child-role=";
-constexpr int link_number = 100;  // where a child finds its end of the socket
+constexpr int link_number = 100;  // a child's end of the socket
 constexpr int patience_milliseconds = 60'000;
 
 std::map<std::string, ChildRole>& roles() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work in a second process. A driver's state does not survive fork, so the child is the test
-// program again, started afresh, with the name of the role that it plays:
+// program again, freshly started, with the name of its role:
 //
 //   CHILD_ROLE(reads_the_word) {
 //     PrimaryContext context;
@@ -25,7 +25,7 @@
 
 namespace cuvmm::test {
 
-// A file descriptor that closes itself.
+// An owned file descriptor.
 class OwnedFd {
  public:
   explicit OwnedFd(int fd = -1) : fd_(fd) {}
@@ -44,7 +44,7 @@ class OwnedFd {
 };
 
 // One end of the socket between the two processes. Waits at most `patience` for the other side;
-// what does not come throws, which fails the test or the child.
+// after that it throws, which fails the test or the child.
 class Link {
  public:
   explicit Link(OwnedFd socket) : socket_(std::move(socket)) {}
@@ -64,7 +64,7 @@ class Link {
   void send_fd(int fd);
   OwnedFd receive_fd();
 
-  // A step that the other side waits for.
+  // Announces a step that the other side waits for.
   void signal() { send('!'); }
   void wait_for_signal() { (void)receive<char>(); }
 
@@ -81,7 +81,7 @@ class Child {
  public:
   explicit Child(const std::string& role, const std::vector<std::string>& arguments = {},
                  const std::vector<std::string>& environment = {});  // "NAME=value", added
-  ~Child();                                                          // ends it where it still runs
+  ~Child();                                                          // kills it if it still runs
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
@@ -97,12 +97,12 @@ class Child {
   pid_t pid_ = -1;
 };
 
-// Starts a role, waits for it, returns its exit status.
+// Starts a role, waits for it and returns its exit status.
 int run_child(const std::string& role, const std::vector<std::string>& arguments = {},
               const std::vector<std::string>& environment = {});
 
-// Lives until the process ends and is never destroyed: what a crash leaves behind. Still reachable,
-// so that no leak checker minds.
+// Lives until the process ends and is never destroyed, like the remains of a crash. Stays
+// reachable, so that leak checkers do not report it.
 template <class T, class... Arguments>
 T& left_behind(Arguments&&... arguments) {
   static auto* const all = new std::vector<T*>;
@@ -113,8 +113,8 @@ using ChildArguments = std::vector<std::string>;
 using ChildRole = void (*)(Link& link, const ChildArguments& arguments);
 bool register_child_role(const char* name, ChildRole role);
 
-// In main, after InitGoogleTest: plays the role that this process was started for and returns its
-// exit status; nothing where it was started as a test program.
+// Call in main after InitGoogleTest: plays the role that this process was started for and returns
+// its exit status; returns nothing in a test program.
 std::optional<int> play_child_role(int argc, char** argv);
 
 #define CHILD_ROLE(name)                                                         \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver that a test program runs against: the simulated one, or with
-// CUVMM_TEST_DRIVER=libcuda.so.1 the machine's own.
+// The driver that a test program runs against: the simulated one, or the machine's own with
+// CUVMM_TEST_DRIVER=libcuda.so.1.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace cuvmm::test {
 
-// Loaded once, at the first call. Aborts with one line where it cannot be loaded.
+// Loaded at the first call. Aborts with one line if it cannot be loaded.
 const Driver& driver();
 const std::string& driver_path();
 
@@ -28,13 +28,13 @@ struct SimControls {
   decltype(&cuvmm_sim_leaks) leaks;
 };
 const SimControls* sim();
-// Of the simulated driver: all addresses that are taken now.
+// All addresses that are reserved now, in the simulated driver.
 Size reserved_addresses();
 inline bool simulated() {
   return sim() != nullptr;
 }
 
-// What dlsym finds in the driver's library: the door that linked programs use.
+// What dlsym finds in the driver's library: the door for linked programs.
 void* driver_symbol(const char* name);
 
 CUdevice device(int ordinal = 0);
@@ -44,8 +44,8 @@ int attribute(CUdevice_attribute which, int ordinal = 0);
 // "CUDA_ERROR_INVALID_VALUE (1)"
 std::string name_of(CUresult answer);
 
-// A step that a test stands on. Where it fails the test cannot go on, so it throws, which
-// GoogleTest reports as the test's failure after everything has been unwound. Only tests do so.
+// A step that a test depends on. If it fails the test cannot continue, so it throws; GoogleTest
+// reports that as the test's failure, after unwinding. Only tests do so.
 void given(CUresult answer, const char* what);
 #define GIVEN(expression) ::cuvmm::test::given(expression, #expression)
 
@@ -63,8 +63,8 @@ void given(CUresult answer, const char* what);
   if (::cuvmm::test::device_count() < (count)) {                                                   \
     GTEST_SKIP() << "needs " << (count) << " devices, here are " << ::cuvmm::test::device_count(); \
   }
-// Whether cuvmm stands before the driver and serves memory, so that the scenarios are those of a
-// program under it. What they ask of the driver's own memory then says nothing.
+// Whether cuvmm stands in front of the driver and serves memory, so that the scenarios are those of
+// a program under it. What they query about the driver's own memory then says nothing.
 bool served();
 #define NEEDS_THE_DRIVERS_OWN_MEMORY() \
   if (::cuvmm::test::served()) GTEST_SKIP() << "asks what the driver's own memory alone can tell"
@@ -80,7 +80,7 @@ bool served();
 // Waits for all work of the current context.
 CUresult synchronize();
 
-// A device's primary context, retained and current until the end of the scope.
+// Retains a device's primary context and makes it current until the end of the scope.
 class PrimaryContext {
  public:
   explicit PrimaryContext(int ordinal = 0);
@@ -94,8 +94,8 @@ class PrimaryContext {
   CUcontext context_ = nullptr;
 };
 
-// A context of its own beside the primary one. Created current, as the driver does it; leave() pops
-// it. Destroyed at the end of the scope unless destroy() came first.
+// A context of its own beside the primary one. The driver makes it current on creation; leave()
+// pops it. Destroyed at the end of the scope unless destroy() was called.
 class OwnContext {
  public:
   explicit OwnContext(int ordinal = 0);
@@ -123,7 +123,7 @@ class DriverContract : public ::testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  // The test kernels in the primary context, loaded when first asked for.
+  // The test kernels in the primary context, loaded on first use.
   const Kernels& kernels();
   CUcontext primary() const { return context_->get(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Repeats a scenario and fails its first driver call, then its second, until it passes untouched.
+// Repeats a scenario and fails its first driver call, then its second, until no call fails.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,21 +15,23 @@
 
 namespace cuvmm::test {
 
-// World: what the scenario works on; made anew for each repetition, over the driver it is given.
+// World: the state that the scenario works on, created again for each repetition over the driver
+// that it is given.
 template <class World>
 struct Scenario {
   std::function<std::unique_ptr<World>(const Driver&)> given;  // nothing fails here
-  std::function<Result<void>(World&)> when;                    // here each call fails in turn
-  std::function<void(World&)> then;                            // what must hold when it succeeded
-  // All that must be as before when it failed, contents of memory included.
+  std::function<Result<void>(World&)> when;                    // each call fails here, in turn
+  std::function<void(World&)> then;                            // what must hold if it succeeded
+  // Must be unchanged if it failed; includes the contents of memory.
   std::function<std::string(World&)> snapshot;
-  std::function<void(World&)> check;  // the validity walks
-  // Failures of that API function, with that answer, that the code makes up for by itself.
+  std::function<void(World&)> check;  // the validity checks
+  // Whether the code recovers by itself if that API function fails with that answer.
   std::function<bool(const std::string& name, CUresult fault)> makes_up_for =
       [](const std::string&, CUresult) { return false; };
 };
 
-// What the simulated driver says this process has not given back; "" on a card, which cannot tell.
+// Everything that this process still holds, according to the simulated driver; "" on a card, which
+// cannot tell.
 inline std::string held_by_the_process() {
   if (!simulated()) return "";
   std::array<char, 16384> text{};
@@ -37,7 +39,8 @@ inline std::string held_by_the_process() {
   return std::to_string(count) + " held:\n" + text.data();
 }
 
-// Giving back is done twice before it counts as refused, so these calls may fail once unnoticed.
+// Releases are tried twice before they count as refused, so one failure of these calls may go
+// unnoticed.
 inline bool gives_back(const std::string& name) {
   return name == "cuMemUnmap" || name == "cuMemRelease" || name == "cuMemAddressFree" ||
          name == "cuEventDestroy";
@@ -82,8 +85,9 @@ void for_each_failing_call(const Scenario<World>& scenario, CUresult fault) {
   EXPECT_TRUE(untouched) << "more calls than any scenario has";
 }
 
-// The same with every later call failing too: undoing fails as well. The state of before cannot be
-// had then; the bookkeeping must be true, and all is given back once the driver works again.
+// The same with every later call failing too, so that undoing fails as well. The old state cannot
+// be restored then; the bookkeeping must be true, and everything is released once the driver works
+// again.
 template <class World>
 void for_each_call_failing_from(const Scenario<World>& scenario, CUresult fault) {
   const std::string held_before = held_by_the_process();
@@ -116,7 +120,7 @@ void for_each_call_failing_from(const Scenario<World>& scenario, CUresult fault)
   EXPECT_TRUE(untouched) << "more calls than any scenario has";
 }
 
-// Both, with each answer that a driver gives when it cannot.
+// Both sweeps, with each error that a failing driver returns.
 template <class World>
 void sweep_faults(const Scenario<World>& scenario) {
   for (const CUresult fault : {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN}) {

@@ -12,17 +12,17 @@ namespace {
 
 constexpr std::uint64_t never = ~std::uint64_t{0};
 
-// Which calls fail.
+// Selects the calls that fail.
 struct Choice {
   std::uint64_t first = never;
   std::uint64_t last = never;
   CUresult answer = CUDA_SUCCESS;
   std::optional<Call> only = std::nullopt;
-  std::optional<Call> begin = std::nullopt;  // none counts before that one
+  std::optional<Call> begin = std::nullopt;  // calls before the first of these do not count
 };
 
 struct State {
-  std::mutex mutex;  // of the tests' own, in no order with the project's locks
+  std::mutex mutex;  // private to the tests, outside the project's lock order
   Choice chosen;
   std::uint64_t calls = 0;
   std::uint64_t faults = 0;
@@ -45,14 +45,14 @@ State& state() {
   return *one;
 }
 
-// Calls can come from threads of the driver that outlive a test's scope.
+// Calls can come from driver threads that outlive a test's scope.
 std::atomic<FaultyDriver*> active{nullptr};
 
 constexpr bool is_counted(Call call) {
   return call != Call::cuGetErrorName && call != Call::cuGetErrorString;
 }
 
-// What a driver that has ended has taken back, or put back, by itself.
+// Calls whose effect a driver that has ended brings about by itself.
 constexpr bool gives_back(Call call) {
   switch (call) {
     case Call::cuMemUnmap:
@@ -78,7 +78,7 @@ struct Thunk<member, call, CUresult (*)(Parameters...)> {
     const auto instead = faulty.before(call);
     if (!instead) return (faulty.inner().*member)(parameters...);
     if (gives_back(call) && *instead == CUDA_ERROR_DEINITIALIZED) {
-      (void)faulty.inner().cuCtxSynchronize_v2000();  // nothing runs any more
+      (void)faulty.inner().cuCtxSynchronize_v2000();  // until nothing runs any more
       faulty.took_back(call, (faulty.inner().*member)(parameters...));
     }
     return *instead;

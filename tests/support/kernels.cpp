@@ -16,7 +16,7 @@ T parameter(const cuvmm_sim_launch* launch, int index) {
   return value;
 }
 
-// The memory at the device address that is this parameter.
+// The memory at the device address in this parameter.
 template <class T>
 T* pointer(const cuvmm_sim_launch* launch, int index) {
   return static_cast<T*>(launch->memory(launch, parameter<std::uint64_t>(launch, index)));

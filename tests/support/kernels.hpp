@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that mean the same on a card (PTX) and in the simulation (host functions, kernels.cpp).
+// Kernels with the same meaning on a card (PTX) and in the simulation (host functions,
+// kernels.cpp).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace cuvmm::test {
 
-// The PTX text of all kernels below.
+// PTX of all kernels below.
 const char* kernels_ptx();
 
 // The by-value parameter of many_parameters.
@@ -16,7 +17,7 @@ struct ThreeWords {
   std::uint64_t first, second, third;
 };
 
-// The test kernels, loaded into the context that is current.
+// The test kernels, loaded into the current context.
 class Kernels {
  public:
   Kernels();
@@ -26,17 +27,16 @@ class Kernels {
 
   CUmodule module() const { return module_; }
 
-  // Grids of any shape do the whole work: threads stride over the words.
+  // A grid of any shape does all the work: threads stride over the words.
   CUfunction fill;        // (u64 address, u32 value, u32 words)
   CUfunction copy_words;  // (u64 to, u64 from, u32 words)
   CUfunction add_one;     // (u64 address, u32 words)
   CUfunction sum;         // (u64 out, u64 in, u32 words): adds all words to the 32-bit word at out
   CUfunction spin;        // (u64 nanoseconds)
-  // (u64 address): until the 32-bit word there is not 0. Gives up after some seconds, so that a
-  // wrong test fails rather than hangs, and says so in the word behind it.
+  // (u64 address): runs until the 32-bit word there is not 0. Gives up after some seconds, so that
+  // a wrong test fails rather than hangs, and reports that in the next word.
   CUfunction wait_for_flag;
-  // (u8, u16, u32, u64, ThreeWords, u64 out): writes what it was given to out, as seven 64-bit
-  // words.
+  // (u8, u16, u32, u64, ThreeWords, u64 out): writes its parameters to out, as seven 64-bit words.
   CUfunction many_parameters;
 
  private:
@@ -63,7 +63,7 @@ CUresult launch(CUfunction function, CUstream stream, Parameters... parameters) 
   return launch(function, stream, Shape{}, parameters...);
 }
 
-// A word in host memory that kernels see.
+// A word in host memory that kernels can access.
 class HostFlag {
  public:
   HostFlag();
@@ -82,7 +82,7 @@ class HostFlag {
 };
 
 // Work that runs on a stream until it is told to end: exact, where a timed kernel would be a guess.
-// Ends and is waited for at the end of the scope; the stream must live until then.
+// Ended and waited for at the end of the scope; the stream must live until then.
 class SlowWork {
  public:
   SlowWork(const Kernels& kernels, CUstream stream);

@@ -3,8 +3,8 @@
 
 namespace cuvmm::test {
 
-// Every kernel strides: thread i of n takes words i, i + n, and so on. %first and %step are 32 bits
-// wide, enough for 16 GiB of words.
+// Every kernel strides: thread i of n processes words i, i + n, and so on. %first and %step are 32
+// bits wide, enough for 16 GiB of words.
 const char* kernels_ptx() {
   return R"(
 .version 7.0

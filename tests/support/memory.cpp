@@ -7,7 +7,7 @@
 namespace cuvmm::test {
 namespace {
 
-// Contents travel in pieces, so that a pattern over gibibytes needs little host memory.
+// Contents are transferred in pieces, so that a pattern over gibibytes needs little host memory.
 constexpr Size piece_size = 16 * MiB;
 
 std::uint32_t pattern_word(std::uint64_t seed, std::uint64_t index) {
@@ -25,7 +25,8 @@ std::uint32_t pattern_word(std::uint64_t seed, std::uint64_t index) {
   }
 }
 
-// The bytes are the thread's own: watching them would take most of the time under ThreadSanitizer.
+// The bytes are private to the thread: checking them would take most of the time under
+// ThreadSanitizer.
 [[gnu::no_sanitize("thread")]] ::testing::AssertionResult has_words(const void* from, Size size,
                                                                     std::uint64_t seed,
                                                                     std::uint64_t first) {
@@ -149,7 +150,7 @@ GivenMapped::GivenMapped(int chunk_count, Size chunk_size, const CUmemAllocation
   GIVEN(set_access(address(), size()));
 }
 
-// In ever smaller blocks, since a card does not give the last of its free memory as one.
+// Takes ever smaller blocks, since a card does not return the last of its free memory as one block.
 GivenBallast::GivenBallast(Size left) {
   const Size free = memory_info().free;
   Size missing = free > left ? round_down(free - left, granularity()) : 0;

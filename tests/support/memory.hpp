@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a test stands on, given back at the end of the scope.
+// Memory that a test depends on, freed at the end of the scope.
 #pragma once
 
 #include <cstddef>
@@ -75,7 +75,7 @@ class GivenReservation {
 class GivenChunk {
  public:
   GivenChunk(Size size, const CUmemAllocationProp& properties);
-  // Takes over a handle that came from elsewhere: imported, retained.
+  // Takes ownership of a handle from elsewhere: imported or retained.
   GivenChunk(CUmemGenericAllocationHandle handle, Size size) : handle_(handle), size_(size) {}
   ~GivenChunk();
   GivenChunk(GivenChunk&& other) noexcept
@@ -90,8 +90,8 @@ class GivenChunk {
   Size size_ = 0;
 };
 
-// One chunk mapped at an address: cuMemMap and, at the end, cuMemUnmap. No access yet. Unmapping
-// does not wait: a caller that starts work on the range waits for it.
+// Maps one chunk at an address: cuMemMap and, at the end, cuMemUnmap. Grants no access yet.
+// Unmapping does not wait: a caller that starts work on the range must wait for it.
 class GivenMapping {
  public:
   GivenMapping(CUdeviceptr address, const GivenChunk& chunk);
@@ -108,7 +108,7 @@ class GivenMapping {
   Size size_ = 0;
 };
 
-// Chunks side by side behind one reservation, readable and writable by device 0.
+// Chunks side by side in one reservation, readable and writable by device 0.
 class GivenMapped {
  public:
   GivenMapped(int chunk_count, Size chunk_size, const CUmemAllocationProp& properties);
@@ -144,8 +144,8 @@ inline GivenMapped given_mapped(int chunk_count, Size chunk_size,
   return GivenMapped{chunk_count, chunk_size, properties};
 }
 
-// One plain allocation that takes all of device 0's memory but about `left`, so that tests of a
-// full card are quick on a large one.
+// One plain allocation of all of device 0's memory but about `left`, so that tests of a full card
+// are fast on a large one.
 class GivenBallast {
  public:
   explicit GivenBallast(Size left);
@@ -155,18 +155,18 @@ class GivenBallast {
 };
 
 // Contents, by blocking copies to and from the host. A driver's copy to the device returns once its
-// source is staged; write() returns once the bytes are there, so that unmapping may follow.
+// source is staged; write() returns only once the bytes have arrived, so that unmapping may follow.
 std::vector<std::byte> read(CUdeviceptr address, Size size);
 std::uint32_t read_word(CUdeviceptr address);
 void write(CUdeviceptr address, const void* bytes, Size size);
 void write_word(CUdeviceptr address, std::uint32_t word);
 
-// Words that depend on where they lie and on the seed, so that moved, stale and torn contents all
+// Words that depend on their position and on the seed, so that moved, stale and torn contents all
 // show. `size` is a multiple of 4.
 void fill_pattern(CUdeviceptr address, Size size, std::uint64_t seed);
 void expect_pattern(CUdeviceptr address, Size size, std::uint64_t seed);
 
-// The same on host memory; has_pattern() looks at what lies from the byte `from` on.
+// The same for host memory; has_pattern() skips the bytes before `from`.
 void fill_host_pattern(void* to, Size size, std::uint64_t seed);
 ::testing::AssertionResult has_pattern(const void* bytes, Size size, std::uint64_t seed,
                                        Size from = 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much a random test does, and from which seed.
+// How much a random test does, and with which seed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,8 +28,7 @@ inline std::uint64_t scaled(std::uint64_t count) {
       1, static_cast<std::uint64_t>(static_cast<double>(count) * test_scale()));
 }
 
-// A sweep over all places where something may fail tries only each so
-// manyeth where random tests are shortened.
+// If random tests are shortened, a sweep over failing calls tries only every sweep_step()-th.
 inline std::uint64_t sweep_step() {
   return test_scale() >= 1 ? 1 : static_cast<std::uint64_t>(1 / test_scale());
 }

@@ -5,8 +5,8 @@
 
 namespace cuvmm::test {
 
-// A program whose own calls go past the clock: every operation is placed in its stream as if the
-// other side of the legacy barrier had been given work.
+// A program whose own calls bypass the clock: every operation takes its place in its stream as if
+// the other side of the legacy barrier had been given work.
 inline StreamClock::Program unseen_program(const Captures& captures, Gate& gate) {
   static LegacyBarrier legacy;
   return {captures, gate, legacy, [] { return false; }};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an arena does, one by one.
+// An arena's behaviours, one by one.
 #include "alloc_arena_world.hpp"
 #include "support/faulty_driver.hpp"
 
@@ -15,7 +15,7 @@ TEST_F(ArenaTest, GrantsMultiplesOf512Bytes) {
   }
 }
 
-TEST_F(ArenaTest, RefusesNoBytesAndMoreThanThereAreAddresses) {
+TEST_F(ArenaTest, RefusesZeroBytesAndMoreThanItsAddresses) {
   ArenaWorld& world = given();
   EXPECT_EQ(outcome(world.arena().allocate(0, 1)), "invalid argument");
   for (const Size asked : {world.granules(257), unlimited, unlimited - 100}) {
@@ -34,7 +34,7 @@ TEST_F(ArenaTest, BlocksLieSideBySideAndKeepTheirContents) {
   for (const Block* block : blocks) world.expect_intact(*block);
 }
 
-TEST_F(ArenaTest, AFreedBlockIsHadAgainWithoutADriverCall) {
+TEST_F(ArenaTest, AFreedBlockIsReusedWithoutADriverCall) {
   FaultyDriver counted{driver()};
   ArenaWorld world{counted, {}};
   Block& block = world.given_block(5 * MiB);
@@ -47,7 +47,7 @@ TEST_F(ArenaTest, AFreedBlockIsHadAgainWithoutADriverCall) {
   EXPECT_EQ(world.order.looks(), 0);
 }
 
-TEST_F(ArenaTest, WhatAStreamKeepsMergesForAnotherSize) {
+TEST_F(ArenaTest, CachedRangesOfAStreamMergeForAnotherSize) {
   ArenaWorld& world = given();
   const auto blocks = world.given_blocks(4, 1 * MiB);
   const CUdeviceptr first = blocks[0]->address();
@@ -59,7 +59,7 @@ TEST_F(ArenaTest, WhatAStreamKeepsMergesForAnotherSize) {
   EXPECT_EQ(world.arena().counters().cached, 0u);
 }
 
-TEST_F(ArenaTest, TheSmallestRangeThatIsLargeEnoughIsTaken) {
+TEST_F(ArenaTest, TheSmallestSufficientRangeIsTaken) {
   ArenaWorld& world = given();
   Block& large = world.given_block(3 * MiB);
   world.given_block(512);
@@ -72,7 +72,7 @@ TEST_F(ArenaTest, TheSmallestRangeThatIsLargeEnoughIsTaken) {
   EXPECT_EQ(world.given_block(1 * MiB).address(), expected);
 }
 
-TEST_F(ArenaTest, AnotherStreamDoesNotTakeWhatMayStillBeInUse) {
+TEST_F(ArenaTest, AnotherStreamDoesNotTakePendingMemory) {
   ArenaWorld& world = given();
   Block& block = world.given_block(2 * MiB, 1);
   const CUdeviceptr address = block.address();
@@ -82,8 +82,8 @@ TEST_F(ArenaTest, AnotherStreamDoesNotTakeWhatMayStillBeInUse) {
   EXPECT_EQ(world.given_block(2 * MiB, 1).address(), address);
 }
 
-// The chunk below is free as a whole, and pending on the other stream.
-TEST_F(ArenaTest, TheRestOfANewChunkStaysForTheStreamThatItWasMappedFor) {
+// The whole chunk below is free, but pending on the other stream.
+TEST_F(ArenaTest, TheRestOfANewChunkStaysWithItsStream) {
   ArenaWorld& world = given({.grow = Grow::Tight});
   world.free(world.given_block(world.granules(1), 1), 1);
   Block& block = world.given_block(1 * MiB, 2);
@@ -94,7 +94,7 @@ TEST_F(ArenaTest, TheRestOfANewChunkStaysForTheStreamThatItWasMappedFor) {
   EXPECT_EQ(world.store.counters(world.here).physical_in_use, in_use);
 }
 
-TEST_F(ArenaTest, AMissLeavesToOtherStreamsWhatTheyKeepAndItCannotUse) {
+TEST_F(ArenaTest, AMissLeavesUnusableCachesOfOtherStreamsAlone) {
   ArenaWorld& world = given();
   Block& block = world.given_block(64 * KiB, 1);
   world.free(block, 1);
@@ -105,7 +105,7 @@ TEST_F(ArenaTest, AMissLeavesToOtherStreamsWhatTheyKeepAndItCannotUse) {
   EXPECT_EQ(world.arena().counters().cached, 0U);
 }
 
-TEST_F(ArenaTest, AnotherStreamTakesWhatIsOrderedBeforeItsWork) {
+TEST_F(ArenaTest, AnotherStreamTakesMemoryOrderedBeforeItsWork) {
   ArenaWorld& world = given();
   Block& block = world.given_block(2 * MiB, 1);
   const CUdeviceptr address = block.address();
@@ -115,7 +115,7 @@ TEST_F(ArenaTest, AnotherStreamTakesWhatIsOrderedBeforeItsWork) {
   EXPECT_EQ(world.given_block(2 * MiB, 2).address(), address);
 }
 
-TEST_F(ArenaTest, AnotherStreamTakesWhatTheDeviceIsDoneWith) {
+TEST_F(ArenaTest, AnotherStreamTakesMemoryWhoseWorkIsDone) {
   ArenaWorld& world = given();
   Block& block = world.given_block(2 * MiB, 1);
   const CUdeviceptr address = block.address();
@@ -124,7 +124,7 @@ TEST_F(ArenaTest, AnotherStreamTakesWhatTheDeviceIsDoneWith) {
   EXPECT_EQ(world.given_block(2 * MiB, 2).address(), address);
 }
 
-TEST_F(ArenaTest, WhatIsFreedOnAnotherStreamBelongsToThat) {
+TEST_F(ArenaTest, MemoryFreedOnAnotherStreamBelongsToThatStream) {
   ArenaWorld& world = given();
   Block& block = world.given_block(2 * MiB, 1);
   const CUdeviceptr address = block.address();
@@ -163,21 +163,21 @@ TEST_F(ArenaTest, AFreeRangeBehindAHoleIsExtendedDownwards) {
   world.free_for_anyone(hole);
   world.arena().trim(0);
   world.free_for_anyone(behind);
-  // Three granules are there and two missing, at the end and before it alike, but the end is not
+  // Three granules are there and two are missing, both at the end and before it, but the end is not
   // free.
   const Block& block = world.given_block(world.granules(5));
   EXPECT_EQ(block.address(), first.end() + world.granules(2));
   EXPECT_EQ(world.arena().mapped_bytes(), world.granules(9));
 }
 
-TEST_F(ArenaTest, LargeChunksWhereMemoryIsPlenty) {
+TEST_F(ArenaTest, UsesLargeChunksWhileMemoryIsPlentiful) {
   ArenaWorld& world = given({.largest_chunk = 16 * MiB});
   world.given_block(64 * MiB);
   EXPECT_EQ(world.arena().counters().mapped_chunks, 4u);
   EXPECT_EQ(world.arena().mapped_bytes(), 64 * MiB);
 }
 
-TEST_F(ArenaTest, CountersSayWhatThereIs) {
+TEST_F(ArenaTest, CountersMatchTheBlocks) {
   ArenaWorld& world = given();
   Block& kept = world.given_block(1 * MiB);
   Block& cached = world.given_block(512 * KiB);
@@ -195,7 +195,7 @@ TEST_F(ArenaTest, CountersSayWhatThereIs) {
   EXPECT_EQ(counters.mapped_chunks, 1u);
 }
 
-TEST_F(ArenaTest, TrimGivesWholeFreeChunksToTheStore) {
+TEST_F(ArenaTest, TrimReturnsWholeFreeChunksToTheStore) {
   ArenaWorld& world = given();
   const auto blocks = world.given_blocks(4, world.granules(1));
   world.free(*blocks[0]);
@@ -210,17 +210,17 @@ TEST_F(ArenaTest, TrimGivesWholeFreeChunksToTheStore) {
   world.expect_intact(*blocks[3]);
 }
 
-TEST_F(ArenaTest, TrimBeginsWithWhatWasNotUsedForLongest) {
+TEST_F(ArenaTest, TrimStartsWithTheLeastRecentlyUsed) {
   ArenaWorld& world = given();
   const auto blocks = world.given_blocks(5, world.granules(1));
   world.free_for_anyone(*blocks[3]);
   world.free_for_anyone(*blocks[1]);
   ASSERT_EQ(world.arena().trim(world.granules(4)), world.granules(1));
-  // What was freed first is a hole now, so that only the other is had at once.
+  // The block freed first is a hole now, so only the other can be allocated without mapping.
   EXPECT_EQ(world.given_block(world.granules(1)).address(), blocks[0]->end());
 }
 
-TEST_F(ArenaTest, AccessHoldsForWhatIsMappedAndWhatComes) {
+TEST_F(ArenaTest, AccessCoversPresentAndFutureMappings) {
   NEEDS_DEVICES(2);
   ArenaWorld& world = given();
   const Block& before = world.given_block(world.granules(1));
@@ -245,7 +245,7 @@ TEST_F(ArenaTest, AccessThatTheDriverRefusesChangesNothing) {
   world.check();
 }
 
-TEST_F(ArenaTest, ItsEndGivesEverythingBack) {
+TEST_F(ArenaTest, ItsEndReleasesEverything) {
   ArenaWorld& world = given();
   const auto blocks = world.given_blocks(3, world.granules(2));
   world.free(*blocks[1]);
@@ -276,7 +276,7 @@ TEST_F(ArenaTest, EndsByItselfOnlyWhenNothingIsHeldOrPending) {
   EXPECT_FALSE(world.arena().allocate(world.granules(1), no_stream).ok());
 }
 
-TEST_F(ArenaTest, ABoundedCacheGivesBackWhatItCannotKeep) {
+TEST_F(ArenaTest, ABoundedCacheReleasesTheExcess) {
   ArenaWorld& world = given({.reserve_granules = 16});
   std::vector<Block*> blocks;
   blocks.reserve(3000);

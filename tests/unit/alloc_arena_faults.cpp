@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scenarios of an arena with each of its driver calls failing in turn.
+// Scenarios of an arena with each driver call failing in turn.
 #include "alloc_arena_world.hpp"
 #include "support/fault_sweep.hpp"
 
@@ -14,7 +14,7 @@ struct Prepared : ArenaWorld {
   Block* had = nullptr;
 };
 
-// What the program would notice, and what is mapped.
+// Everything that the program would notice, and what is mapped.
 std::string snapshot(Prepared& world) {
   std::string text = std::to_string(world.arena().mapped_bytes()) + " mapped, " +
                      std::to_string(world.arena().counters().live) + " live\n";
@@ -56,7 +56,7 @@ Result<void> allocate(Prepared& world, Size granules) {
   return {};
 }
 
-// A driver without memory is made up for by moving, and by asking again.
+// If the driver has no memory, the arena recovers by moving chunks and by asking again.
 bool is_made_up_for(const std::string& name, CUresult fault) {
   return fault == CUDA_ERROR_OUT_OF_MEMORY &&
          (name == "cuMemCreate" || name == "cuDeviceGetAttribute");
@@ -110,7 +110,7 @@ TEST_F(ArenaFaults, Spilling) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   auto spilling = scenario({.limit_granules = 10, .spill_granules = 8}, prepare_comb,
                            [](Prepared& world) { return allocate(world, 12); });
-  // A place that refuses a chunk, for whatever reason, may have a smaller one.
+  // A place that refuses a chunk, for whatever reason, may still have a smaller one.
   spilling.makes_up_for = [](const std::string& name, CUresult fault) {
     return name == "cuMemCreate" || is_made_up_for(name, fault);
   };
@@ -124,7 +124,7 @@ TEST_F(ArenaFaults, SettingAccess) {
   }));
 }
 
-// Trimming has nobody to tell: what the driver refuses to take stays, and all of it is whole.
+// Trimming reports to nobody: memory that the driver refuses to take stays, undamaged.
 TEST_F(ArenaFaults, Trimming) {
   auto trimming = scenario({}, prepare_comb, [](Prepared& world) -> Result<void> {
     world.arena().trim(0);
@@ -134,8 +134,8 @@ TEST_F(ArenaFaults, Trimming) {
   sweep_faults(trimming);
 }
 
-// After a driver that had refused everything works again, so does the arena.
-TEST_F(ArenaFaults, WhatIsBrokenIsMended) {
+// Once a driver that refused everything works again, so does the arena.
+TEST_F(ArenaFaults, RecoversOnceTheDriverWorksAgain) {
   for (std::uint64_t number = 1; number < 40; ++number) {
     SCOPED_TRACE("from driver call " + std::to_string(number));
     FaultyDriver faulty{driver()};
@@ -146,7 +146,7 @@ TEST_F(ArenaFaults, WhatIsBrokenIsMended) {
     faulty.stop_failing();
     check(world);
     if (refused.ok()) return;
-    // What could not be put back went to the store, and nothing is lost.
+    // Chunks that could not be put back went to the store, and nothing is lost.
     ASSERT_OK(allocate(world, 4));
     fill_pattern(world.had->address(), world.had->granted(), 3);
     check(world);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an arena does when memory is short.
+// How an arena behaves when memory is short.
 #include <array>
 #include <atomic>
 #include <thread>
@@ -13,8 +13,8 @@ namespace {
 
 class ArenaMoves : public ArenaTest {
  protected:
-  // Blocks of a granule, all that the limit allows; every second one is free, since when all was
-  // done or on stream 1.
+  // Blocks of one granule, as many as the limit allows. Every second one is free: for any stream,
+  // or behind work of stream 1.
   std::vector<Block*> given_comb(ArenaWorld& world, bool is_done = true) {
     const auto blocks = world.given_blocks(world.chosen.limit_granules, world.granule);
     std::vector<Block*> live;
@@ -31,7 +31,7 @@ class ArenaMoves : public ArenaTest {
   }
 };
 
-TEST_F(ArenaMoves, EveryFreeChunkOfACombCanBeHadAsOneBlock) {
+TEST_F(ArenaMoves, AllFreeChunksOfACombServeOneBlock) {
   ArenaWorld& world = given({.limit_granules = 32});
   const auto live = given_comb(world);
   const Block& block = world.given_block(world.granules(16));
@@ -41,11 +41,11 @@ TEST_F(ArenaMoves, EveryFreeChunkOfACombCanBeHadAsOneBlock) {
   world.expect_intact(block);
 }
 
-TEST_F(ArenaMoves, NoMoreMovesThanIsMissing) {
+TEST_F(ArenaMoves, MovesOnlyAsMuchAsIsMissing) {
   ArenaWorld& world = given({.limit_granules = 8});
   const auto blocks = world.given_blocks(8, world.granule);
   for (const std::size_t i : {1u, 2u, 3u, 5u}) world.free_for_anyone(*blocks[i]);
-  // Three lie together before a live block; at the end there are none.
+  // Three lie together before a live block; the end has none.
   world.free_for_anyone(*blocks[7]);
   world.given_block(world.granules(4));
   EXPECT_EQ(world.arena().counters().moved_chunks, 3u);
@@ -85,7 +85,7 @@ TEST_F(ArenaMoves, PendingWorkIsWaitedForWhenNothingElseIsLeft) {
   for (const Block* one : live) world.expect_intact(*one);
 }
 
-TEST_F(ArenaMoves, WhatIsStillInUseIsNeitherMovedNorHadByAnotherStream) {
+TEST_F(ArenaMoves, PendingMemoryIsNeitherMovedNorReusedByAnotherStream) {
   ArenaWorld& world = given({.limit_granules = 8});
   const auto blocks = world.given_blocks(8, world.granule);
   const CUdeviceptr freed = blocks[3]->address();
@@ -107,7 +107,7 @@ TEST_F(ArenaMoves, WhatIsStillInUseIsNeitherMovedNorHadByAnotherStream) {
   EXPECT_OK(world.arena().allocate(world.granules(1), 1));
 }
 
-TEST_F(ArenaMoves, RefusedBeyondTheLimitAndHadAfterAFree) {
+TEST_F(ArenaMoves, RefusesBeyondTheLimitUntilAFree) {
   ArenaWorld& world = given({.limit_granules = 4});
   Block& block = world.given_block(world.granules(3));
   EXPECT_EQ(outcome(world.arena().allocate(world.granules(2), 1)), "out of memory");
@@ -116,7 +116,7 @@ TEST_F(ArenaMoves, RefusedBeyondTheLimitAndHadAfterAFree) {
   EXPECT_OK(world.arena().allocate(world.granules(4), 1));
 }
 
-// The store has two, the rest moves.
+// The store has two granules, the rest moves.
 TEST_F(ArenaMoves, PartlyNewAndPartlyMoved) {
   ArenaWorld& world = given({.limit_granules = 10});
   const auto blocks = world.given_blocks(8, world.granule);
@@ -126,9 +126,9 @@ TEST_F(ArenaMoves, PartlyNewAndPartlyMoved) {
   EXPECT_EQ(world.arena().counters().moved_chunks, 4u);
 }
 
-// A chunk of eight granules is free and so are eight small ones before a gap of two, and nothing
-// follows: the large one fits nowhere.
-TEST_F(ArenaMoves, ALargeFreeChunkIsMadeSmall) {
+// A free chunk of eight granules and eight small free chunks before a gap of two, with nothing
+// behind: the large chunk fits nowhere.
+TEST_F(ArenaMoves, ALargeFreeChunkIsReplacedBySmallOnes) {
   ArenaWorld& world = given({.reserve_granules = 21, .largest_chunk = 8 * usual_granule});
   Block& large = world.given_block(world.granules(8));
   ASSERT_EQ(world.arena().counters().mapped_chunks, 1u);
@@ -148,7 +148,7 @@ TEST_F(ArenaMoves, ALargeFreeChunkIsMadeSmall) {
   EXPECT_LE(world.budget->committed_bytes(), world.budget->limit());
 }
 
-TEST_F(ArenaMoves, ChunksOfAnotherArenaAreHad) {
+TEST_F(ArenaMoves, TakesFreeChunksOfAnotherArena) {
   ArenaWorld& world = given({.limit_granules = 8});
   const auto other = world.make_arena();
   Block& block = *GIVEN_VALUE(other->allocate(world.granules(6), 1));
@@ -160,8 +160,8 @@ TEST_F(ArenaMoves, ChunksOfAnotherArenaAreHad) {
   other->check();
 }
 
-// Each takes its chunks one by one; two who have half of them each must not both give up.
-TEST_F(ArenaMoves, OfTwoWhoAskForMoreThanHalfOneIsServed) {
+// Each request takes its chunks one by one; if both hold half of them, they must not both give up.
+TEST_F(ArenaMoves, OfTwoRequestsForMoreThanHalfOneSucceeds) {
   ArenaWorld& world = given({.limit_granules = 20, .wait = Duration{10'000'000}});
   std::atomic<int> arrived{0};
   std::array<Block*, 2> had{};
@@ -192,7 +192,7 @@ TEST_F(ArenaMoves, OfTwoWhoAskForMoreThanHalfOneIsServed) {
   other.join();
 }
 
-TEST_F(ArenaMoves, WhatCannotBeHadIsRefusedBeforeAnythingIsGivenUp) {
+TEST_F(ArenaMoves, AnImpossibleRequestIsRefusedBeforeAnythingIsReleased) {
   ArenaWorld& world = given({.limit_granules = 8});
   const auto other = world.make_arena();
   other->free(*GIVEN_VALUE(other->allocate(world.granules(4), 1)), {});
@@ -203,9 +203,9 @@ TEST_F(ArenaMoves, WhatCannotBeHadIsRefusedBeforeAnythingIsGivenUp) {
   EXPECT_OK(world.arena().allocate(world.granules(6), 1));
 }
 
-// At the end less is missing, but what is free there is all that can move: the halves of chunks
-// must be built on.
-TEST_F(ArenaMoves, WhatCannotMoveIsBuiltOn) {
+// At the end less is missing, but the memory free there is all that can move: the arena must build
+// on the halves of chunks.
+TEST_F(ArenaMoves, BuildsOnMemoryThatCannotMove) {
   ArenaWorld& world = given({.limit_granules = 6, .reserve_granules = 48});
   const Size half = world.granule / 2;
   world.given_block(half);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an arena is made of, without a driver.
+// The parts of an arena, without a driver.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using arena::TileKind;
 
 const auto any_range = [](const Range&) { return true; };
 
-TEST(ArenaSizeIndex, FindsTheSmallestThatIsLargeEnough) {
+TEST(ArenaSizeIndex, FindsTheSmallestSufficientRange) {
   PRINT_SEED_ON_FAILURE();
   std::mt19937_64 random{seed()};
   SizeIndex index;
@@ -56,7 +56,7 @@ TEST(ArenaSizeIndex, FindsTheSmallestThatIsLargeEnough) {
   }
 }
 
-TEST(ArenaSizeIndex, WhatIsNotAcceptedIsPassedOver) {
+TEST(ArenaSizeIndex, SkipsRejectedRanges) {
   SizeIndex index;
   std::array<Range, 3> ranges;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -82,7 +82,7 @@ TEST(ArenaLayout, NeighboursAreOneAgainAfterACut) {
   EXPECT_EQ(layout.violation().value_or("nothing"), "nothing");
 }
 
-TEST(ArenaLayout, TheWalkFindsWhatIsWrong) {
+TEST(ArenaLayout, TheWalkFindsViolations) {
   Layout layout{0x10000000, 64 * MiB, 2 * MiB};
   Range& part = layout.cut(*layout.tail(), {0, 4 * MiB});
   EXPECT_NE(layout.violation(), std::nullopt) << "two holes side by side";

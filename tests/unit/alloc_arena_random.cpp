@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random allocations and frees on several streams, over a driver that fails now and then, against a
-// model that knows what is live, what work may still use, and what there is to be had.
+// model that knows what is live, what pending work may still use, and how much memory is available.
 #include <algorithm>
 #include <optional>
 #include <random>
@@ -18,7 +18,7 @@ constexpr StreamId streams = 4;
 
 class ArenaRandom : public VmmTest {
  protected:
-  // Memory and the word that is written at both its ends.
+  // A range of memory and the word written at both its ends.
   struct Marked {
     CUdeviceptr begin;
     CUdeviceptr end;
@@ -28,7 +28,7 @@ class ArenaRandom : public VmmTest {
     Block* block;
     Arena* arena;
   };
-  // Freed, and work may still read and write it.
+  // Freed, but work may still read and write it.
   struct Pending : Marked {
     FreeTicket since;
   };
@@ -133,7 +133,7 @@ class ArenaRandom : public VmmTest {
     live_.push_back({{block.address(), block.end(), word}, &block, &arena});
   }
 
-  // Nothing live overlaps it, and what is pending there is ordered before the stream's work.
+  // No live block overlaps it, and pending work there is ordered before the stream's work.
   void take_over(const Block& block, StreamId stream) {
     for (const Live& live : live_) {
       ASSERT_TRUE(live.end <= block.address() || block.end() <= live.begin) << "memory of a block";
@@ -149,7 +149,7 @@ class ArenaRandom : public VmmTest {
     });
   }
 
-  // Whole granules that no live block touches are enough for it, and no wait is in vain.
+  // Whether whole granules without live blocks are enough for it, and waits succeed.
   bool must_succeed(const Arena& arena, Size asked) {
     if (!chunks_are_granules_ || &arena != &world_->arena() || !waits_succeed_) return false;
     std::set<CUdeviceptr> touched;
@@ -230,7 +230,7 @@ class ArenaRandom : public VmmTest {
   std::vector<Live> live_;
   std::vector<Pending> pending_;
   bool waits_succeed_ = true;
-  int spilled_ = 0;  // steps after which something was
+  int spilled_ = 0;  // steps after which memory was spilled
   bool chunks_are_granules_ = true;
 };
 

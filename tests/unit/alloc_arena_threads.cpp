@@ -25,7 +25,7 @@ class ArenaThreads : public ArenaTest {
   }
 };
 
-// Blocks are marked in a table of all steps: a thread with another's memory would find it.
+// A table marks each step of allocated memory: a thread that gets another's memory notices.
 class Claims {
  public:
   explicit Claims(Size bytes) : steps_(bytes / 512) {}
@@ -71,7 +71,7 @@ void allocate_and_free(ArenaWorld& world, Claims& claims, StreamId stream) {
   }
 }
 
-TEST_F(ArenaThreads, NobodyHasWhatIsAnothers) {
+TEST_F(ArenaThreads, BlocksOfThreadsNeverOverlap) {
   PRINT_SEED_ON_FAILURE();
   given({.limit_granules = 100, .reserve_granules = 1000, .wait = Duration{1000}});
   Claims claims{world().granules(1000)};
@@ -107,7 +107,7 @@ std::uint64_t in_milliseconds(std::uint64_t count) {
   return now_ns() + count * 1'000'000;
 }
 
-TEST(ArenaBuildTurns, OneUnderPressureAfterTheOther) {
+TEST(ArenaBuildTurns, OnlyOneBuildsAtATime) {
   Lock lock{LockOrder::Arena};
   BuildTurns turns;
   Holding holding{lock};
@@ -131,7 +131,7 @@ TEST(ArenaBuildTurns, OneUnderPressureAfterTheOther) {
   other.join();
 }
 
-TEST(ArenaBuildTurns, WhoGivesUpWaitsForTheOthersChunks) {
+TEST(ArenaBuildTurns, AFailedBuildWaitsForTheOthers) {
   Lock lock{LockOrder::Arena};
   BuildTurns turns;
   Holding holding{lock};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An arena over the driver under test, and streams whose work is done when a test says so.
+// An arena over the driver under test, and streams whose work completes when a test says so.
 #pragma once
 
 #include <atomic>
@@ -14,20 +14,20 @@
 
 namespace cuvmm::test {
 
-// Every free takes the next tick of its stream. The device finishes what it is told to, and the
-// arena knows of it only once it has looked or waited.
+// Every free takes the next tick of its stream. The device completes what the test says, and the
+// arena learns of it only when it looks or waits.
 class FakeOrder final : public StreamOrder {
  public:
   FreeTicket freed_on(StreamId stream);
-  // What was freed on the stream so far is done.
+  // Completes everything freed on the stream so far.
   void finish(StreamId stream);
   void finish_all();
-  // What comes on `asker` from now on runs after everything freed on `stream` so far.
+  // Orders later work of `asker` after everything freed on `stream` so far.
   void order(StreamId stream, StreamId asker);
-  // A wait finds the work done; else waiting is in vain.
+  // Makes waits find the work complete, or else time out.
   void let_waits_succeed(bool succeed = true) { waits_succeed_ = succeed; }
 
-  // As it is on the device, known or not.
+  // The state on the device, whether the arena knows it or not.
   bool is_over(const FreeTicket& freed) const;
   int looks() const { return looks_; }
   int waits() const { return waits_; }
@@ -41,11 +41,11 @@ class FakeOrder final : public StreamOrder {
   struct Ticks {
     std::uint64_t last = 0;
     std::uint64_t over = 0;   // on the device
-    std::uint64_t known = 0;  // as far as was looked
+    std::uint64_t known = 0;  // as of the last look
   };
   const Ticks& of(StreamId stream) const;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::map<StreamId, Ticks> streams_;
   std::map<std::pair<StreamId, StreamId>, std::uint64_t> ordered_;
   std::atomic<bool> waits_succeed_{true};
@@ -61,7 +61,7 @@ class ArenaWorld {
     Grow grow = Grow::Loose;
     Size largest_chunk = usual_granule;
     Duration wait{1'000'000};
-    Size spill_granules = 0;  // that may lie on the host
+    Size spill_granules = 0;  // that may reside on the host
   };
   ArenaWorld(const Driver& driver, const Given& given);
 
@@ -78,17 +78,18 @@ class ArenaWorld {
   Arena& arena() { return *arena_; }
 
   Size granules(Size count) const { return count * granule; }
-  // Blocks that must be had. Each has its first and last bytes filled with a pattern of its own.
+  // Allocates blocks or fails the test. Each has its first and last bytes filled with its own
+  // pattern.
   Block& given_block(Size size, StreamId stream = 1);
   std::vector<Block*> given_blocks(std::size_t count, Size size, StreamId stream = 1);
   void expect_intact(const Block& block);
-  // Freed on the stream, which has work to do before.
+  // Frees the block on the stream, behind pending work.
   void free(Block& block, StreamId stream = 1) { arena().free(block, order.freed_on(stream)); }
-  // Freed when all work was done.
+  // Frees the block after all work on it is complete.
   void free_for_anyone(Block& block) { arena().free(block, {}); }
 
   Size offset_of(const Block& block) const { return block.address() - base_; }
-  // Tiles, chunks and driver agree.
+  // Checks that tiles, chunks and driver agree.
   void check();
 
  private:

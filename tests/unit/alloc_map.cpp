@@ -73,7 +73,7 @@ TEST(AllocationMap, FindsTheEndOfAnAllocationOfManySpans) {
   EXPECT_FALSE(map.find(base + 4 * MiB + 100 * GiB));
 }
 
-TEST(AllocationMap, WhatIsNotHeldIsNotFound) {
+TEST(AllocationMap, AReleasedAllocationIsNotFound) {
   Held held;
   AllocationMap map;
   PlainAllocation& one = held.at(base, 4096);
@@ -85,7 +85,7 @@ TEST(AllocationMap, WhatIsNotHeldIsNotFound) {
   EXPECT_TRUE(map.find(base));
 }
 
-TEST(AllocationMap, OneOfAllWhoFreeTheSameGetsIt) {
+TEST(AllocationMap, OnlyOneOfSeveralFreesSucceeds) {
   Held held;
   AllocationMap map;
   map.add(held.at(base, 4096));
@@ -95,7 +95,7 @@ TEST(AllocationMap, OneOfAllWhoFreeTheSameGetsIt) {
   EXPECT_FALSE(seen->allocation->try_release(seen->facts));
 }
 
-TEST(AllocationMap, RecordThatServesAnotherIsNotLetGoByOldFacts) {
+TEST(AllocationMap, OldFactsDoNotReleaseAReusedRecord) {
   Held held;
   AllocationMap map;
   PlainAllocation& one = held.at(base, 4096);
@@ -108,7 +108,7 @@ TEST(AllocationMap, RecordThatServesAnotherIsNotLetGoByOldFacts) {
   EXPECT_TRUE(one.is_held());
 }
 
-TEST(AllocationMap, SmallOnesUnderALargeOneAreForgotten) {
+TEST(AllocationMap, ReleasedSmallOnesUnderALargeOneAreForgotten) {
   Held held;
   AllocationMap map;
   std::vector<PlainAllocation*> small;
@@ -129,8 +129,8 @@ TEST(AllocationMap, SmallOnesUnderALargeOneAreForgotten) {
   }
 }
 
-// What is kept for the next who asks stays listed while the table around it grows.
-TEST(AllocationMap, KeepsWhatIsNotHeldWhileItsTableGrows) {
+// Cached allocations stay listed while the table around them grows.
+TEST(AllocationMap, KeepsReleasedAllocationsWhileItsTableGrows) {
   Held held;
   AllocationMap map;
   std::vector<PlainAllocation*> kept;
@@ -139,7 +139,7 @@ TEST(AllocationMap, KeepsWhatIsNotHeldWhileItsTableGrows) {
     map.add(one);
     ASSERT_TRUE(try_release(one));
     kept.push_back(&one);
-    if (i % 2 == 1) {  // given back, and its place taken by another
+    if (i % 2 == 1) {  // freed, and replaced by another at the same address
       one.unplace();
       PlainAllocation& other = held.at(base + i * 4096, 4096);
       map.add(other);
@@ -156,8 +156,7 @@ TEST(AllocationMap, KeepsWhatIsNotHeldWhileItsTableGrows) {
   }
 }
 
-// Against a std::map, with records used again at other places.
-// Blocks that come and go at ever other places within a granule need no more than those that stay.
+// Blocks that keep moving within a granule need no more memory than blocks that stay.
 TEST(AllocationMap, TakesNoMoreForBlocksThatMoveAbout) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "its heap is another one";
@@ -186,6 +185,7 @@ TEST(AllocationMap, TakesNoMoreForBlocksThatMoveAbout) {
   EXPECT_LT(heap_in_use(), before + 4096);
 }
 
+// Against a std::map, with records reused at other places.
 TEST(AllocationMap, RandomOperations) {
   PRINT_SEED_ON_FAILURE();
   std::mt19937_64 random{seed()};
@@ -221,7 +221,7 @@ TEST(AllocationMap, RandomOperations) {
   }
 }
 
-TEST(AllocationMap, ReadersSeeWholeAllocationsWhileOthersComeAndGo) {
+TEST(AllocationMap, ReadersSeeConsistentAllocationsDuringChanges) {
   AllocationMap map;
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> seen{0};
@@ -229,7 +229,7 @@ TEST(AllocationMap, ReadersSeeWholeAllocationsWhileOthersComeAndGo) {
   std::deque<Held> held(4);
   for (unsigned writer = 0; writer < held.size(); ++writer) {
     threads.emplace_back([&, writer] {
-      const CUdeviceptr mine = base + writer * 256 * KiB;  // of one granule
+      const CUdeviceptr mine = base + writer * 256 * KiB;  // all within one granule
       std::mt19937_64 random{writer};
       for (std::uint64_t i = 0; i < scaled(20'000); ++i) {
         PlainAllocation& one = held[writer].at(mine + random() % 64 * 4096, 4096);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory as the hooks use it: what is ours to serve, what is refused, and what is left to the
-// driver.
+// Memory as the hooks use it: what cuvmm serves, what is refused, and what is left to the driver.
 #include <vector>
 
 #include "alloc/pointer_answers.hpp"
@@ -33,7 +32,7 @@ TEST_F(MemoryTest, OfEverySizeIsUsable) {
   EXPECT_EQ(memory().violation(), std::nullopt);
 }
 
-TEST_F(MemoryTest, WhatIsNotOursIsTheDriversBusiness) {
+TEST_F(MemoryTest, LeavesForeignAddressesToTheDriver) {
   CUdeviceptr address = 0;
   EXPECT_EQ(memory().allocate(&address, 0), std::nullopt);
   EXPECT_EQ(memory().allocate(nullptr, large), std::nullopt);
@@ -64,7 +63,7 @@ TEST_F(MemoryTest, KeepsTheLimitAndSaysSo) {
   EXPECT_EQ(memory().free(two), Answer{CUDA_SUCCESS});
 }
 
-TEST_F(MemoryTest, TheLimitCountsWhatTheProgramTakesOfTheDriver) {
+TEST_F(MemoryTest, TheLimitCountsNativeAllocations) {
   begin({.limit = SizeLimit::of_bytes(64 * MiB)});
   const NativeMemory::Name array{NativeMemory::Kind::Array, 1};
   memory().took_natively(array, 40 * MiB);
@@ -80,7 +79,7 @@ TEST_F(MemoryTest, TheLimitCountsWhatTheProgramTakesOfTheDriver) {
   EXPECT_EQ(memory().free(more), Answer{CUDA_SUCCESS});
 }
 
-TEST_F(MemoryTest, WhatIsKeptMakesWayForWhatTheProgramTakesOfTheDriver) {
+TEST_F(MemoryTest, CachedMemoryMakesWayForNativeAllocations) {
   begin({.limit = SizeLimit::of_bytes(64 * MiB)});
   EXPECT_EQ(memory().free(given(48 * MiB)), Answer{CUDA_SUCCESS});
   EXPECT_GE(memory().counters(0).physical_held(), 48 * MiB);
@@ -88,7 +87,7 @@ TEST_F(MemoryTest, WhatIsKeptMakesWayForWhatTheProgramTakesOfTheDriver) {
   EXPECT_LE(memory().counters(0).physical_held(), 24 * MiB);
 }
 
-TEST_F(MemoryTest, AChunkOfTheProgramsCountsUntilNobodyRefersToIt) {
+TEST_F(MemoryTest, AChunkOfTheProgramCountsUntilItsLastReference) {
   begin({.limit = SizeLimit::of_bytes(64 * MiB)});
   const NativeMemory::Name chunk{NativeMemory::Kind::Chunk, 7};
   memory().took_natively(chunk, 8 * MiB, 0);
@@ -112,7 +111,7 @@ TEST_F(MemoryTest, OneKindOfMemoryMakesRoomForTheOther) {
   EXPECT_EQ(memory().free_ordered(again, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
-TEST_F(MemoryTest, WhatIsKeptIsGivenBackWhenTheDriverHasNone) {
+TEST_F(MemoryTest, CachedMemoryIsReleasedWhenTheDriverHasNone) {
   const CUdeviceptr address = given(large);
   EXPECT_FALSE(memory().make_room()) << "all of it is held";
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
@@ -120,7 +119,7 @@ TEST_F(MemoryTest, WhatIsKeptIsGivenBackWhenTheDriverHasNone) {
   EXPECT_FALSE(memory().make_room());
 }
 
-TEST_F(MemoryTest, WhatAStreamFreedIsGivenBackThoughNobodyAsksForItAgain) {
+TEST_F(MemoryTest, StreamOrderedFreesAreReleasedWithoutAnotherRequest) {
   const CUdeviceptr address = given(large);
   EXPECT_CUDA(driver().cuMemsetD8Async(address, 7, large, nullptr));
   EXPECT_EQ(memory().free_ordered(address, StreamName{}), Answer{CUDA_SUCCESS});
@@ -129,7 +128,7 @@ TEST_F(MemoryTest, WhatAStreamFreedIsGivenBackThoughNobodyAsksForItAgain) {
   EXPECT_EQ(memory().counters(0).physical_held(), 0U);
 }
 
-TEST_F(MemoryTest, IsPinnedAndUnpinnedAsOftenAsTheProgramLikes) {
+TEST_F(MemoryTest, MayBePinnedAndUnpinnedRepeatedly) {
   const CUdeviceptr address = given(large);
   memory().set_sync_memops(address, true);
   memory().pin(address, pin::dma_buf);
@@ -140,7 +139,7 @@ TEST_F(MemoryTest, IsPinnedAndUnpinnedAsOftenAsTheProgramLikes) {
   EXPECT_EQ(memory().violation(), std::nullopt);
 }
 
-TEST_F(MemoryTest, CountsWhatTheProgramHoldsAndWhatItTakes) {
+TEST_F(MemoryTest, CountsRequestedAndPhysicalBytes) {
   const CUdeviceptr blocking = given(large + 1);
   const CUdeviceptr ordered = given_ordered(1000);
   const MemoryCounters counters = memory().counters(0);
@@ -174,7 +173,7 @@ TEST_F(MemoryTest, NothingLiveMovesWhileWorkRunsThatCouldTouchIt) {
   end();
 }
 
-TEST_F(MemoryTest, AnswersForTheAllocationAndNotForWhatLiesBehindIt) {
+TEST_F(MemoryTest, PointerQueriesDescribeTheAllocationNotItsBacking) {
   const CUdeviceptr address = given(large + 1);
   const auto ask = [&](CUpointer_attribute attribute) {
     const auto answer =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// VMM_CACHE: how much of a device is kept while nobody uses it.
+// VMM_CACHE: how much unused memory of a device is kept.
 #include <vector>
 
 #include "alloc_memory_world.hpp"
@@ -16,7 +16,7 @@ class BoundedCache : public MemoryTest {
     MemoryTest::SetUp();
     begin({.cache = SizeLimit::of_bytes(bound)});
   }
-  // All that is held of the device and that the program does not hold.
+  // All device memory that is held but not by the program.
   Size kept() {
     const MemoryCounters counters = memory().counters(0);
     return counters.chunks.physical_free + counters.mapped_free;
@@ -36,7 +36,7 @@ TEST_F(BoundedCache, WithoutABoundAllIsKept) {
   EXPECT_EQ(kept(), 64 * MiB);
 }
 
-TEST_F(BoundedCache, BlockingMemoryBeyondItGoesBackAtTheFree) {
+TEST_F(BoundedCache, BlockingMemoryBeyondItIsReleasedAtTheFree) {
   std::vector<CUdeviceptr> blocks;
   for (int i = 0; i < 8; ++i) blocks.push_back(given(6 * MiB));
   for (const CUdeviceptr block : blocks) {
@@ -48,7 +48,7 @@ TEST_F(BoundedCache, BlockingMemoryBeyondItGoesBackAtTheFree) {
   EXPECT_EQ(memory().violation(), std::nullopt);
 }
 
-TEST_F(BoundedCache, StreamOrderedMemoryBeyondItGoesBackAtAWait) {
+TEST_F(BoundedCache, StreamOrderedMemoryBeyondItIsReleasedAtAWait) {
   std::vector<CUdeviceptr> blocks;
   for (int i = 0; i < 8; ++i) blocks.push_back(given_ordered(6 * MiB));
   for (const CUdeviceptr block : blocks) free_ordered(block);
@@ -67,7 +67,7 @@ TEST_F(BoundedCache, BothKindsCountTogether) {
   EXPECT_LE(kept(), bound);
 }
 
-TEST_F(BoundedCache, WhatTheProgramHoldsIsLeftAlone) {
+TEST_F(BoundedCache, LiveMemoryIsLeftAlone) {
   const CUdeviceptr held = given(32 * MiB);
   const CUdeviceptr ordered = given_ordered(32 * MiB);
   EXPECT_EQ(memory().free(given(16 * MiB)), Answer{CUDA_SUCCESS});
@@ -86,8 +86,8 @@ TEST_F(BoundedCache, OfNothingKeepsNothing) {
   EXPECT_EQ(memory().counters(0).physical_held(), 0U);
 }
 
-// A refused release is tried again, and counts until then.
-TEST_F(BoundedCache, HoldsAgainOnceTheDriverTakesMemoryBack) {
+// A refused release is tried again, and counts as held until then.
+TEST_F(BoundedCache, RecoversAfterRefusedReleases) {
   const CUdeviceptr first = given(16 * MiB);
   const CUdeviceptr second = given(16 * MiB);
   faulty.fail_from(1, CUDA_ERROR_UNKNOWN, Call::cuMemRelease);

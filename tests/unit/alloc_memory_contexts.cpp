@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of contexts and pools: how it ends with them, and what a pool keeps and follows.
+// Memory of contexts and pools: how it ends with them, what a pool keeps, and which orders it
+// follows.
 #include <semaphore>
 #include <thread>
 
@@ -24,8 +25,8 @@ TEST_F(MemoryTest, KeepsNoMoreThanItIsToldTo) {
   EXPECT_LE(memory().counters(0).physical_held(), 8 * MiB);
 }
 
-// Which is what it was told of reuse alone.
-TEST_F(MemoryTest, APoolThatReusesNothingByChanceGivesOthersWhatIsDone) {
+// The attribute restricts the pool's own reuse only.
+TEST_F(MemoryTest, WithoutOpportunisticReuseAPoolStillReleasesCompletedFrees) {
   CUmemoryPool standard = nullptr;
   GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
   memory().pool(standard)->order().allow_opportunistic(false);
@@ -43,8 +44,8 @@ TEST_F(MemoryTest, APoolThatReusesNothingByChanceGivesOthersWhatIsDone) {
   EXPECT_EQ(memory().counters(0).physical_held(), 0U);
 }
 
-// The asking stream waits on the device for what the other still does; this thread goes on. A pool
-// that may not add such an order has its host wait, in vain here.
+// The asking stream waits on the device for the other stream's pending work; this thread does not
+// block. If the pool may not add such a dependency, the host waits instead, in vain here.
 TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
   for (const bool may_follow : {true, false}) {
     begin({.limit = SizeLimit::of_bytes(64 * MiB), .wait = Duration{20'000}});
@@ -79,7 +80,7 @@ TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
   }
 }
 
-TEST_F(MemoryTest, OfAContextThatEndedIsNoAllocationAnyMore) {
+TEST_F(MemoryTest, OfAnEndedContextIsForgotten) {
   CUdeviceptr address = 0;
   {
     OwnContext own;
@@ -96,7 +97,7 @@ TEST_F(MemoryTest, OfAContextThatEndedIsNoAllocationAnyMore) {
   EXPECT_EQ(memory().counters(0).physical_held(), 0U) << "all of it went with the context";
 }
 
-// One of each, used and ended.
+// Uses and ends one context and one pool.
 void use_and_end_both(Memory& memory) {
   OwnContext own;
   const CUcontext context = own.get();
@@ -127,7 +128,7 @@ TEST_F(MemoryTest, PoolsAndContextsThatComeAndGoLeaveNothingBehind) {
   EXPECT_EQ(memory().retired_count(), 0U);
 }
 
-// It may have found one of them a moment ago, without a lock.
+// The other thread may have just found one of them, without a lock.
 TEST_F(MemoryTest, PoolsAndContextsStayWhileAnotherThreadMayLookAtThem) {
   CallBarrier questions{CallBarrier::Of::Questions};
   std::binary_semaphore is_inside{0};
@@ -146,7 +147,7 @@ TEST_F(MemoryTest, PoolsAndContextsStayWhileAnotherThreadMayLookAtThem) {
   EXPECT_EQ(memory().retired_count(), 0U);
 }
 
-TEST_F(MemoryTest, AHandleThatEndedIsTheDriversUntilItBeginsAgain) {
+TEST_F(MemoryTest, AnEndedContextIsLeftToTheDriverUntilItBeginsAgain) {
   const CUcontext current = current_context(driver());
   memory().context_ended(current);
   CUdeviceptr address = 0;
@@ -156,7 +157,7 @@ TEST_F(MemoryTest, AHandleThatEndedIsTheDriversUntilItBeginsAgain) {
   EXPECT_EQ(memory().free(given(large)), Answer{CUDA_SUCCESS});
 }
 
-TEST_F(MemoryTest, AfterALostContextEverythingNewIsAskedOfTheDriver) {
+TEST_F(MemoryTest, AfterALostContextNewAllocationsAreLeftToTheDriver) {
   const CUdeviceptr address = given(large);
   memory().context_is_lost();
   CUdeviceptr more = 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Size large = 8 * MiB;
 
-// Not a byte is left for the driver to give.
+// Leaves the driver not a byte to allocate.
 class FullCard {
  public:
   FullCard() {
@@ -39,7 +39,7 @@ TEST_F(MemoryTest, AFreeOfAnInnerOrFreedAddressIsRefused) {
   EXPECT_EQ(memory().free(address), std::nullopt) << "the driver refuses what it never gave";
 }
 
-TEST_F(MemoryTest, AFreeOnAnotherDevicesStreamIsWaitedForByWhoLacksTheMemory) {
+TEST_F(MemoryTest, AnAllocationMayWaitForAFreeOnAnotherDevicesStream) {
   NEEDS_DEVICES(2);
   const CUdeviceptr block = given_ordered(large);
   {
@@ -54,8 +54,9 @@ TEST_F(MemoryTest, AFreeOnAnotherDevicesStreamIsWaitedForByWhoLacksTheMemory) {
   EXPECT_CUDA(driver().cuCtxSetCurrent(primary()));
 }
 
-// A capture that began a moment ago must not be broken by a wait that the driver's free has not.
-TEST_F(MemoryTest, OnceThereWasACaptureAFreeWaitsAsTheDriversDoes) {
+// A capture that has just begun must not be broken by a wait that the driver's own free would not
+// make.
+TEST_F(MemoryTest, AfterACaptureAFreeWaitsAsTheDriversDoes) {
   const CUdeviceptr address = given(large);
   captures.began();
   captures.ended();
@@ -67,7 +68,7 @@ TEST_F(MemoryTest, OnceThereWasACaptureAFreeWaitsAsTheDriversDoes) {
   EXPECT_EQ(faulty.count_of("cuMemFree"), freed + 1);
 }
 
-TEST_F(MemoryTest, AFreeOnAFullCardDoesNotFailForWantOfMemory) {
+TEST_F(MemoryTest, AFreeOnAFullCardNeedsNoMemory) {
   const CUdeviceptr address = given(large);
   captures.began();
   captures.ended();
@@ -88,8 +89,8 @@ TEST_F(MemoryTest, AWaitThatFailsLeavesTheAllocationHeld) {
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
 }
 
-// What is current then is another context, whose work tells nothing.
-TEST_F(MemoryTest, AFreeWaitsForNoOtherContextInPlaceOfOneThatIsGone) {
+// The current context is then another one, whose work proves nothing.
+TEST_F(MemoryTest, AFreeInAnEndedContextWaitsForNoOtherContext) {
   OwnContext own;
   const CUdeviceptr address = given(large);
   own.leave();
@@ -104,7 +105,7 @@ TEST_F(MemoryTest, AFreeWaitsForNoOtherContextInPlaceOfOneThatIsGone) {
   end();
 }
 
-TEST_F(MemoryTest, BesideACaptureAFreeTriesNoOtherContextInPlaceOfOneThatIsGone) {
+TEST_F(MemoryTest, BesideACaptureAFreeInAnEndedContextTriesNoOtherContext) {
   OwnContext own;
   const CUdeviceptr address = given(large);
   own.leave();
@@ -119,7 +120,7 @@ TEST_F(MemoryTest, BesideACaptureAFreeTriesNoOtherContextInPlaceOfOneThatIsGone)
   end();
 }
 
-TEST_F(MemoryTest, AWaitForAContextThatIsGoneWaitsForNoOther) {
+TEST_F(MemoryTest, AWaitForAnEndedContextWaitsForNoOtherContext) {
   OwnContext own;
   own.leave();
   faulty.forget_calls();
@@ -144,8 +145,8 @@ TEST_F(MemoryTest, NothingIsWaitedForTwice) {
   EXPECT_TRUE(waits(third)) << "there may be work that nobody told us of";
 }
 
-// The work ends when somebody waits for it, or after the free has not.
-TEST_F(MemoryTest, OnAFullCardAFreeWaitsForWorkThatRunsThoughThereWasACapture) {
+// The work ends when the free waits for it, or after the free has returned without waiting.
+TEST_F(MemoryTest, OnAFullCardAFreeWaitsForWorkEvenAfterACapture) {
   const CUdeviceptr address = given(large);
   captures.began();
   captures.ended();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that lacks memory which other threads are just busy with.
+// A thread that needs memory which other threads are about to release.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@
 namespace cuvmm::test {
 namespace {
 
-// A driver whose unmapping takes its time, and says when it has begun.
+// A driver whose unmapping is slow, and signals when it begins.
 std::atomic<bool> unmapping_has_begun{false};
 decltype(Driver::cuMemUnmap) quick_unmap;
 CUresult slow_unmap(CUdeviceptr address, size_t size) {
@@ -53,7 +53,7 @@ class MemoryUnderPressure : public DriverContract {
   std::optional<Memory> memory_;
 };
 
-TEST_F(MemoryUnderPressure, WaitsForAThreadThatIsLettingGo) {
+TEST_F(MemoryUnderPressure, WaitsForAThreadThatIsReleasing) {
   CUdeviceptr cached = 0;
   ASSERT_EQ(memory().allocate_ordered(&cached, 16 * MiB, StreamName{}), Answer{CUDA_SUCCESS});
   ASSERT_EQ(memory().free_ordered(cached, StreamName{}), Answer{CUDA_SUCCESS});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocking memory of another device is let be reached by copies, and by nothing else.
+// Copies, and nothing else, can reach blocking memory of another device.
 #include "alloc_memory_world.hpp"
 #include "driver/current_context.hpp"
 
@@ -36,7 +36,7 @@ class MemoryReach : public MemoryTest {
   std::optional<PrimaryContext> there_;
 };
 
-TEST_F(MemoryReach, IsGivenOnceADeviceCopies) {
+TEST_F(MemoryReach, IsGrantedOnceADeviceCopies) {
   EXPECT_TRUE(memory().has_several_owners());
   EXPECT_FALSE(device_1_has_access());
   memory().let_reach(facts(), AccessSet::of(0).with(1));
@@ -57,7 +57,7 @@ TEST_F(MemoryReach, OutlivesPeerAccessThatTheProgramEnds) {
   EXPECT_TRUE(device_1_has_access());
 }
 
-TEST_F(MemoryReach, MemoryThatIsTakenLaterIsReachedToo) {
+TEST_F(MemoryReach, LaterAllocationsAreReachedToo) {
   memory().let_reach(facts(), AccessSet::of(1));
   GIVEN(driver().cuCtxPushCurrent(primary()));
   here_ = given(held_bytes);
@@ -66,7 +66,7 @@ TEST_F(MemoryReach, MemoryThatIsTakenLaterIsReachedToo) {
   EXPECT_TRUE(device_1_has_access());
 }
 
-TEST_F(MemoryReach, WhatTheDriverRefusesIsTriedAgain) {
+TEST_F(MemoryReach, ARefusedGrantIsTriedAgain) {
   faulty.fail_call(Call::cuMemSetAccess, 1, CUDA_ERROR_UNKNOWN);
   memory().let_reach(facts(), AccessSet::of(1));
   EXPECT_EQ(faulty.faults(), 1U);

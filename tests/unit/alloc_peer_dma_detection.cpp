@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a device is open that reads memory by its address: a folder stands for the system's root.
+// Whether a device is open that reads memory by address. A folder stands in for the system's root.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -52,14 +52,14 @@ TEST_F(DevicesByAddress, AreSeenWhileTheyAreOpen) {
   }
 }
 
-TEST_F(DevicesByAddress, AreNotMistakenForWhatElseIsThere) {
+TEST_F(DevicesByAddress, ExcludeOtherDeviceFiles) {
   make("/dev/nvidia-fs0");
   open("/dev/infiniband/rdma_cm");
   EXPECT_FALSE(holds_device_by_address(root_));
 }
 
-// The one that was found last is asked first, whatever has become of its number.
-TEST_F(DevicesByAddress, AreAnsweredForByTheOneThatWasFoundLast) {
+// The device found last is checked first, whatever has become of its descriptor number.
+TEST_F(DevicesByAddress, AreStillFoundAfterADescriptorIsReused) {
   open("/dev/infiniband/uverbs0");
   EXPECT_TRUE(holds_device_by_address(root_));
   const int first = open_;
@@ -73,7 +73,7 @@ TEST_F(DevicesByAddress, AreAnsweredForByTheOneThatWasFoundLast) {
   EXPECT_FALSE(holds_device_by_address(root_));
 }
 
-TEST_F(DevicesByAddress, AreKnownOnceTheyWereFoundAndUntilTheyAreClosed) {
+TEST_F(DevicesByAddress, AreRememberedUntilTheyAreClosed) {
   open("/dev/infiniband/uverbs0");
   EXPECT_TRUE(holds_device_by_address(root_));
   EXPECT_TRUE(still_holds_device_by_address(root_));
@@ -81,8 +81,8 @@ TEST_F(DevicesByAddress, AreKnownOnceTheyWereFoundAndUntilTheyAreClosed) {
   EXPECT_FALSE(still_holds_device_by_address(root_));
 }
 
-// As after chroot(): what was opened before is open still.
-TEST_F(DevicesByAddress, AreLookedForWhereDevicesAreNotSeenAnyMore) {
+// As after chroot(): devices opened before are still open.
+TEST_F(DevicesByAddress, AreFoundWithoutADeviceFolder) {
   open("/dev/infiniband/uverbs3");
   std::filesystem::remove_all(root_ + "/dev");
   EXPECT_TRUE(holds_device_by_address(root_));

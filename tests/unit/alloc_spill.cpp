@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory beyond what the device, or the limit, has room for: where it comes from, and that it goes
-// back as soon as it can.
+// Memory beyond what the device or the limit has room for: where it comes from, and that it is
+// returned as soon as possible.
 #include <algorithm>
 
 #include "alloc/memory.hpp"
@@ -19,7 +19,7 @@ class ArenaSpill : public ArenaTest {
   Size spilled() { return world().arena().counters().spilled; }
 };
 
-TEST_F(ArenaSpill, TakesFromTheHostWhatTheLimitHasNoRoomFor) {
+TEST_F(ArenaSpill, TakesMemoryBeyondTheLimitFromTheHost) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 4, .spill_granules = 8});
   Block& first = world().given_block(world().granules(3));
@@ -33,7 +33,7 @@ TEST_F(ArenaSpill, TakesFromTheHostWhatTheLimitHasNoRoomFor) {
   EXPECT_EQ(world().spill_budget->committed_bytes(), world().granules(2));
 }
 
-TEST_F(ArenaSpill, BeyondWhatMayBeSpilledIsRefused) {
+TEST_F(ArenaSpill, BeyondTheSpillLimitIsRefused) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 4, .spill_granules = 2});
   world().given_block(world().granules(6));
@@ -76,8 +76,8 @@ TEST_F(ArenaSpill, RoomOnTheDeviceReplacesFreeSpilledMemory) {
   EXPECT_EQ(spilled(), 0u);
 }
 
-// Little is free on the device, in places: it stays there, for what fits, and nothing moves.
-TEST_F(ArenaSpill, WithLittleRoomOnTheDeviceABlockLiesFarAsAWhole) {
+// The device has little free memory, scattered: that stays for blocks that fit, and nothing moves.
+TEST_F(ArenaSpill, WithLittleRoomOnTheDeviceABlockIsWhollyFar) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 12, .spill_granules = 16});
   auto blocks = world().given_blocks(6, world().granules(2));
@@ -90,7 +90,7 @@ TEST_F(ArenaSpill, WithLittleRoomOnTheDeviceABlockLiesFarAsAWhole) {
   world().expect_intact(large);
 }
 
-TEST_F(ArenaSpill, WhereNotAllOfItMayLieFarTheDeviceGivesWhatItHas) {
+TEST_F(ArenaSpill, TheDeviceCoversWhatCannotBeSpilled) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 12, .spill_granules = 8});
   auto blocks = world().given_blocks(6, world().granules(2));
@@ -101,7 +101,7 @@ TEST_F(ArenaSpill, WhereNotAllOfItMayLieFarTheDeviceGivesWhatItHas) {
   world().expect_intact(large);
 }
 
-// It would soon be needed again.
+// The spilled memory would soon be needed again.
 TEST_F(ArenaSpill, ALittleRoomOnTheDeviceDoesNotReplaceMuchFreeSpilledMemory) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 2, .spill_granules = 8});
@@ -112,7 +112,7 @@ TEST_F(ArenaSpill, ALittleRoomOnTheDeviceDoesNotReplaceMuchFreeSpilledMemory) {
   EXPECT_EQ(spilled(), world().granules(6));
 }
 
-TEST_F(ArenaSpill, BlocksThatShareASpilledChunkComeAndGoByThemselves) {
+TEST_F(ArenaSpill, BlocksThatShareASpilledChunkAreIndependent) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 1, .spill_granules = 2});
   const Size half = world().granule / 2;
@@ -124,9 +124,9 @@ TEST_F(ArenaSpill, BlocksThatShareASpilledChunkComeAndGoByThemselves) {
   for (const Block* block : blocks) world().expect_intact(*block);
 }
 
-// What work may still use can be moved once that is done: to wait for much of it costs less than to
-// use as much more from afar.
-TEST_F(ArenaSpill, MuchPendingMemoryIsWaitedForSoThatLessLiesFar) {
+// Memory with pending work can be moved once the work is complete: waiting for much of it costs
+// less than using as much more far memory.
+TEST_F(ArenaSpill, WaitsForMuchPendingMemoryToSpillLess) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 12, .spill_granules = 16});
   auto blocks = world().given_blocks(6, world().granules(2));
@@ -147,7 +147,7 @@ TEST_F(ArenaSpill, LittlePendingMemoryIsNotWaitedFor) {
   EXPECT_EQ(world().order.waits(), 0);
 }
 
-TEST_F(ArenaSpill, PinnedAheadItIsThereBeforeItIsNeeded) {
+TEST_F(ArenaSpill, MemoryPinnedAheadIsReadyBeforeItIsNeeded) {
   NEEDS_HOST_CHUNKS();
   given({.limit_granules = 2, .spill_granules = 8});
   ASSERT_TRUE(world().store.make_spilled_ready(world().granules(2)).ok());
@@ -163,7 +163,7 @@ TEST_F(ArenaSpill, PinnedAheadItIsThereBeforeItIsNeeded) {
 
 class WindowsSpill : public WindowsTest {};
 
-TEST_F(WindowsSpill, LargeBlocksLiePartlyOnTheHost) {
+TEST_F(WindowsSpill, LargeBlocksMayResidePartlyOnTheHost) {
   NEEDS_HOST_CHUNKS();
   WindowsWorld world{driver(), 16 * MiB};
   world.spill(64 * MiB);
@@ -202,7 +202,7 @@ TEST_F(WindowsSpill, AFreedSpilledBlockIsNotKeptForTheNext) {
   EXPECT_EQ(world->counters().spilled_bytes, 0u);
 }
 
-// As the hooks use it.
+// Memory as the hooks use it.
 class MemorySpill : public DriverContract {
  protected:
   void begin(const MemorySettings& settings) {
@@ -279,7 +279,7 @@ TEST_F(MemorySpill, BothKindsOfMemoryGoBeyondTheLimit) {
   EXPECT_EQ(memory_->free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
-TEST_F(MemorySpill, MemoryInfoSpeaksOfTheDeviceAlone) {
+TEST_F(MemorySpill, MemoryInfoReportsTheDeviceOnly) {
   NEEDS_HOST_CHUNKS();
   begin(settings(SpillTo::Host, limit));
   const CUdeviceptr address = given(limit);
@@ -309,8 +309,8 @@ TEST_F(MemorySpill, ANeighboursMemoryCountsAgainstItsOwnLimit) {
   EXPECT_EQ(memory_->device_memory(1)->budget().committed_bytes(), 0u);
 }
 
-// Its own memory comes first: what lies there for nobody any more is given back to it.
-TEST_F(MemorySpill, ANeighbourUnderPressureGetsWhatWasFreedThere) {
+// The neighbour's own allocations come first: free memory spilled to it is returned to it.
+TEST_F(MemorySpill, ANeighbourUnderPressureGetsFreeSpilledMemoryBack) {
   NEEDS_DEVICES(2);
   begin(settings(SpillTo::Peer, limit));
   const CUdeviceptr near = given(limit);
@@ -329,8 +329,8 @@ TEST_F(MemorySpill, ANeighbourUnderPressureGetsWhatWasFreedThere) {
   EXPECT_EQ(memory_->free(near), Answer{CUDA_SUCCESS});
 }
 
-// Two places without a bound, whose sum no number holds.
-TEST_F(MemorySpill, WithoutABoundItGoesWhereverThereIsRoom) {
+// Two places without a limit: their sum would overflow.
+TEST_F(MemorySpill, WithoutALimitItSpillsWhereverThereIsRoom) {
   NEEDS_DEVICES(2);
   MemorySettings chosen = settings(SpillTo::Auto, limit);
   chosen.spill.limit = SizeLimit::none();
@@ -342,8 +342,8 @@ TEST_F(MemorySpill, WithoutABoundItGoesWhereverThereIsRoom) {
   EXPECT_EQ(memory_->free(first), Answer{CUDA_SUCCESS});
 }
 
-// The driver, which might have some, is not asked for what the limit forbids.
-TEST_F(MemorySpill, TheLimitHoldsWhereTheAddressesRunOut) {
+// The driver might have more, but is not asked for memory beyond the limit.
+TEST_F(MemorySpill, TheLimitHoldsWhenAddressesRunOut) {
   MemorySettings chosen = settings(SpillTo::Host, limit);
   chosen.spill.limit = SizeLimit::none();
   begin(chosen);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What blocks are made of, and what becomes of freed ones while memory is plenty.
+// How blocks are built, and what happens to freed ones while memory is plentiful.
 #include <set>
 
 #include "alloc_windows_world.hpp"
@@ -24,7 +24,7 @@ TEST_F(WindowsTest, TwentyBlocksOf100KiBShareAChunk) {
   expect_true(world.windows(), blocks);
 }
 
-TEST_F(WindowsTest, EveryBlockHasAddressGranulesOfItsOwn) {
+TEST_F(WindowsTest, EveryBlockHasItsOwnAddressGranules) {
   WindowsWorld world{driver(), 64 * MiB};
   std::set<CUdeviceptr> granules;
   std::size_t expected = 0;
@@ -107,7 +107,7 @@ TEST_F(WindowsTest, ManySizesOfFewBlocksShareChunks) {
   expect_true(world.windows(), blocks);
 }
 
-TEST_F(WindowsTest, RefusesNothingAndMoreThanTheCard) {
+TEST_F(WindowsTest, RefusesZeroBytesAndMoreThanTheCard) {
   FaultyDriver watched{driver()};
   WindowsWorld world{watched, 64 * MiB};
   world->free(world.block(20 * MiB));
@@ -121,7 +121,7 @@ TEST_F(WindowsTest, RefusesNothingAndMoreThanTheCard) {
   }
 }
 
-TEST_F(WindowsTest, WindowsWithoutAddressesTakeThoseOfCachedOnes) {
+TEST_F(WindowsTest, NewWindowsTakeAddressesOfCachedOnesWhenNoneAreLeft) {
   WindowsWorld world{driver(), 256 * MiB, [](WindowSettings& settings) {
                        settings.reserve_step = 16 * MiB;
                        settings.reserve_most = 64 * MiB;
@@ -202,7 +202,7 @@ TEST_F(WindowsTest, AccessIsGivenToAllOrNone) {
   }
 }
 
-TEST_F(WindowsTest, CountsWhatThereIs) {
+TEST_F(WindowsTest, CountersMatchTheBlocks) {
   WindowsWorld world{driver(), 64 * MiB};
   WindowBlock& small = world.block(100 * KiB);
   world.block(5 * MiB);

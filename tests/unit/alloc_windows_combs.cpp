@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of memory that is freed in small pieces all over a full card. Natively nothing of a
-// comb of blocks up to 1 MiB can be had as one (contract: memory_fragmentation.cpp).
+// Memory that is freed in small pieces all over a full card. Natively none of a comb of blocks up
+// to 1 MiB can be allocated as one block (contract: memory_fragmentation.cpp).
 #include <random>
 
 #include "alloc_windows_world.hpp"
@@ -23,8 +23,8 @@ std::string name_of_comb(const ::testing::TestParamInfo<Comb>& info) {
          (info.param.freed == Freed::AtRandom ? "AtRandom" : "EverySecond");
 }
 
-// How many blocks the driver puts into so much memory. It gives those beyond 1 MiB granules of
-// their own.
+// How many blocks the driver fits into this much memory. Blocks beyond 1 MiB get granules of their
+// own.
 Size natively(Size memory, Size block, Size granule) {
   if (block > 1 * MiB) return memory / round_up(block, granule);
   return block != 0 ? memory / granule * (granule / block) : 0;
@@ -32,7 +32,7 @@ Size natively(Size memory, Size block, Size granule) {
 
 class WindowsComb : public WindowsTest, public ::testing::WithParamInterface<Comb> {};
 
-TEST_P(WindowsComb, ComesBackAsOneBlock) {
+TEST_P(WindowsComb, IsRecoveredAsOneBlock) {
   PRINT_SEED_ON_FAILURE();
   const Comb& comb = GetParam();
   if (test_scale() < 1 && comb.memory > 1 * GiB) GTEST_SKIP() << "too much for a sanitizer";
@@ -58,7 +58,7 @@ TEST_P(WindowsComb, ComesBackAsOneBlock) {
   blocks.push_back(&whole);
   if (blocks.size() < 10'000) expect_true(world.windows(), blocks);
   EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
-  // As many fit as before, once the comb_size block is gone.
+  // As many fit as before, once the large block is freed.
   world->free(whole);
   blocks.pop_back();
   const auto again = world.fill_with(comb.block);
@@ -66,8 +66,8 @@ TEST_P(WindowsComb, ComesBackAsOneBlock) {
   for (const WindowBlock* block : blocks) expect_marked(*block);
 }
 
-// With as many blocks as the driver could give, no matter what is freed, no less than it would have
-// then: it gives back the granules that it gave to each block of more than 1 MiB alone.
+// With as many blocks as the driver could allocate, at least as much memory is available after any
+// frees as under the driver, which recovers the granules of each freed block of more than 1 MiB.
 TEST_P(WindowsComb, NeverHasLessThanTheDriver) {
   PRINT_SEED_ON_FAILURE();
   const Comb& comb = GetParam();
@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Comb{700 * KiB, Freed::AtRandom, 1 * GiB, 0.95},
                       Comb{1 * MiB, Freed::EverySecond, 1 * GiB, 0.98},
                       Comb{1 * MiB, Freed::AtRandom, comb_size, 0.93},
-                      // From here on the driver gives all of it back.
+                      // From here on the driver recovers all of it.
                       Comb{1536 * KiB, Freed::EverySecond, 1 * GiB, 1.0},
                       Comb{1536 * KiB, Freed::AtRandom, 1 * GiB, 1.0},
                       Comb{2 * MiB, Freed::AtRandom, 1 * GiB, 1.0},
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Comb{64 * MiB, Freed::AtRandom, comb_size, 1.0}),
     name_of_comb);
 
-TEST_F(WindowsTest, ACombOfAllSizesMostlyComesBack) {
+TEST_F(WindowsTest, ACombOfAllSizesIsMostlyRecovered) {
   PRINT_SEED_ON_FAILURE();
   WindowsWorld world{driver(), 1 * GiB};
   std::mt19937_64 random{seed()};

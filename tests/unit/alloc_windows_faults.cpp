@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What windows do with each of their driver calls failing in turn.
+// Windows with each driver call failing in turn.
 #include "alloc_windows_world.hpp"
 #include "support/fault_sweep.hpp"
 
@@ -14,8 +14,8 @@ struct Prepared : WindowsWorld {
   AccessSet access = read_write();
 };
 
-// The blocks that the program holds, where they are, and what is in them. What lies cached, and
-// which chunks they have, may change.
+// The blocks that the program holds, their addresses, and their contents. The cache and the chunks
+// behind the blocks may change.
 std::string describe_blocks(Prepared& world) {
   std::string text;
   for (const WindowBlock* block : world.blocks) {
@@ -28,7 +28,7 @@ std::string describe_blocks(Prepared& world) {
 }
 
 void check(Prepared& world) {
-  // What the driver refused is made good as soon as it is asked for memory again.
+  // The next request for memory repairs whatever the driver refused.
   (void)world->trim(unlimited);
   expect_true(world.windows(), world.blocks);
   for (const WindowBlock* block : world.blocks) {
@@ -45,8 +45,8 @@ Result<void> allocate(Prepared& world, Size size) {
   return {};
 }
 
-// What the store could not release counts as in use, and then the limit is what refuses memory,
-// which has no number of the driver's.
+// Memory that the store could not release counts as in use; then the limit refuses the request,
+// with an error that has no driver code.
 Result<void> with_number_of_refused_release(Prepared& world, Result<void> result, CUresult fault) {
   if (result.ok() || result.error().kind != ErrorKind::OutOfMemory) return result;
   if (world.store.counters(world.here).physical_unreleased == 0) return result;
@@ -55,7 +55,7 @@ Result<void> with_number_of_refused_release(Prepared& world, Result<void> result
   return error;
 }
 
-// Whatever failed once has been undone by the time that the call returns.
+// After a single failure everything is undone by the time the call returns.
 Result<void> with_all_usable(Prepared& world, const Result<void>& result) {
   for (const WindowBlock* block : world.blocks) {
     EXPECT_EQ(rights(block->address()), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -84,8 +84,8 @@ void sweep(const std::function<void(Prepared&)>& prepare,
         .check = check,
         .makes_up_for =
             [](const std::string& name, CUresult answer) {
-              // Memory that is refused once is asked for again; so is how far copies are. What is
-              // free on the device only saves trying in vain.
+              // A refused allocation is tried again; so is the query of the copies' progress. The
+              // free memory of the device is asked for only to avoid futile attempts.
               return answer == CUDA_ERROR_OUT_OF_MEMORY || name == "cuStreamQuery" ||
                      name == "cuMemGetInfo";
             }};
@@ -111,8 +111,8 @@ TEST_F(WindowsFaultTest, ALargeBlockWithAPiece) {
 TEST_F(WindowsFaultTest, ALargeBlockOfManyChunks) {
   sweep(
       [](Prepared& world) {
-        // The store has free chunks of single granules, and may have no more: it has to give them
-        // back for a large one. Where that is refused, they serve as they are.
+        // The store has free chunks of single granules and is at its limit: it must release them to
+        // get a large one. If that is refused, they serve as they are.
         world.blocks = {&world.block(2 * MiB)};
         (void)GIVEN_VALUE(world.store.take_many({world.granule, world.here, Export::No}, 5));
       },

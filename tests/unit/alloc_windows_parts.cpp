@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that windows are made of, each alone.
+// The parts of windows, each alone.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -28,7 +28,7 @@ TEST(WindowShape, AddressesTellWhichBytesOfAGranuleAPieceTakes) {
       EXPECT_EQ(placed.window(), window);
       EXPECT_EQ(placed.window_bytes(), shape.window_bytes());
       EXPECT_EQ(placed.whole_bytes(), shape.whole_bytes());
-      // Whole granules and the piece's own are the window.
+      // Together the whole granules and the piece's granule are the window.
       if (shape.whole_bytes() != 0) {
         EXPECT_EQ(std::min(placed.whole(), placed.piece_window()), window);
         EXPECT_NE(placed.whole(), placed.piece_window());
@@ -47,8 +47,8 @@ TEST(SlotOrder, HandsOutEverySlotOnce) {
   }
 }
 
-// How many chunks too many a comb needs that keeps all but every `period`-th block, as a share of
-// what was freed.
+// How many excess chunks a comb needs that keeps all but every `period`-th block, as a share of the
+// freed chunks.
 double lost_to_a_comb(Size count, Size period) {
   constexpr Size chunks = 1536;
   std::vector<Size> live(count);
@@ -63,7 +63,7 @@ double lost_to_a_comb(Size count, Size period) {
   return (most - ideal) / (static_cast<double>(chunks) - ideal);
 }
 
-TEST(SlotOrder, RegularCombsThinAllSlotsAlike) {
+TEST(SlotOrder, RegularCombsThinAllSlotsEvenly) {
   PRINT_SEED_ON_FAILURE();
   for (Size count = 1; count <= 32; ++count) {
     EXPECT_LT(lost_to_a_comb(count, 2), 0.05) << count << " slots, every second";
@@ -76,7 +76,7 @@ struct PieceOfChunk {
   Stretch where;
 };
 
-// Pieces side by side from random sizes, of which about half are left.
+// Adjacent pieces of random sizes, of which about half are kept.
 std::vector<PieceOfChunk> random_pieces(std::mt19937_64& random, std::size_t chunks, Size smallest,
                                         Size largest) {
   std::vector<PieceOfChunk> pieces;
@@ -92,7 +92,7 @@ std::vector<PieceOfChunk> random_pieces(std::mt19937_64& random, std::size_t chu
   return pieces;
 }
 
-// Pieces that overlap need a chunk each, so no fewer chunks can hold them.
+// Overlapping pieces need a chunk each, so this is the fewest chunks that can hold them.
 std::size_t most_over_one_offset(const std::vector<PieceOfChunk>& pieces) {
   std::map<Size, int> changes;
   for (const PieceOfChunk& piece : pieces) {
@@ -166,7 +166,7 @@ TEST(Colouring, PiecesOfAllSizesNeedFewMore) {
   EXPECT_LT(static_cast<double>(coloured.chunks_left), 1.10 * static_cast<double>(coloured.fewest));
 }
 
-TEST(Colouring, ChunksThatStayTakePiecesAndAreNotEmptied) {
+TEST(Colouring, RemainingChunksReceivePiecesAndAreNotEmptied) {
   PRINT_SEED_ON_FAILURE();
   std::mt19937_64 random{seed()};
   const auto pieces = random_pieces(random, 60, 256 * KiB, 256 * KiB);
@@ -188,10 +188,10 @@ TEST(Colouring, EmptiesTheCheapestFirst) {
   EXPECT_NE(colouring.chunk_of(moved), 3u);
 }
 
-TEST(Colouring, MorePiecesThanCanBeLookedAtTogetherStillPack) {
+TEST(Colouring, MorePiecesThanOneGroupStillPack) {
   if (test_scale() < 1) GTEST_SKIP() << "takes a while under a sanitizer";
   std::mt19937_64 random{seed()};
-  constexpr std::size_t chunks = 12'000;  // with as many shapes that is more than one group
+  constexpr std::size_t chunks = 12'000;  // with that many shapes there is more than one group
   const auto pieces = random_pieces(random, chunks, 64 * KiB, 512 * KiB);
   const Coloured coloured = empty_all(pieces, chunks);
   EXPECT_LT(static_cast<double>(coloured.chunks_left), 1.15 * static_cast<double>(coloured.fewest));
@@ -212,14 +212,14 @@ TEST_F(WindowAddressesTest, AreReservedInStepsUpToABound) {
   EXPECT_EQ(outcome(addresses.take(granule)), "out of addresses");
 }
 
-TEST_F(WindowAddressesTest, AreReservedInSmallerStepsWhereTheDriverRefuses) {
+TEST_F(WindowAddressesTest, AreReservedInSmallerStepsIfTheDriverRefuses) {
   WindowAddresses addresses{driver(), {granule, 1024 * TiB, 4096 * TiB}};
   ASSERT_OK(addresses.take(granule));
   EXPECT_LT(addresses.reserved_bytes(), 1024 * TiB);
   EXPECT_EQ(outcome(addresses.take(1025 * TiB)), "out of addresses");
 }
 
-TEST_F(WindowAddressesTest, GivenBackTheyAreOneAgain) {
+TEST_F(WindowAddressesTest, MergeWhenReturned) {
   PRINT_SEED_ON_FAILURE();
   std::mt19937_64 random{seed()};
   WindowAddresses addresses{driver(), {granule, 256 * MiB, 256 * MiB}};

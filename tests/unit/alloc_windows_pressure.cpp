@@ -13,7 +13,7 @@
 namespace cuvmm::test {
 namespace {
 
-TEST_F(WindowsTest, GivesCachedWindowsUpBeforeItStopsTheDevice) {
+TEST_F(WindowsTest, ReleasesCachedWindowsBeforeItQuiescesTheDevice) {
   WindowsWorld world{driver(), 64 * MiB};
   auto blocks = world.fill_with(1 * MiB);
   const int begun = world.quiescence.begun();
@@ -25,7 +25,7 @@ TEST_F(WindowsTest, GivesCachedWindowsUpBeforeItStopsTheDevice) {
   EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
-TEST_F(WindowsTest, GivesOnlyAsManyCachedWindowsUpAsItTakes) {
+TEST_F(WindowsTest, ReleasesOnlyAsManyCachedWindowsAsNeeded) {
   WindowsWorld world{driver(), 64 * MiB};
   auto blocks = world.fill_with(1 * MiB);
   world.free_all(blocks);
@@ -90,7 +90,7 @@ TEST_F(WindowsTest, MovesLivePiecesTogetherWhenNothingElseHelps) {
 }
 
 TEST_F(WindowsTest, ACardThatIsCompletelyFullNeedsNoMemoryToMoveAnything) {
-  // Not a limit of ours: the driver itself has nothing left.
+  // Not cuvmm's limit: the driver itself has nothing left.
   const GivenBallast ballast{128 * MiB};
   WindowsWorld world{driver(), unlimited / 2};
   auto blocks = world.fill_with(1 * MiB);
@@ -105,7 +105,7 @@ TEST_F(WindowsTest, ACardThatIsCompletelyFullNeedsNoMemoryToMoveAnything) {
   EXPECT_GT(world->counters().compacted_blocks, 0u);
 }
 
-TEST_F(WindowsTest, MovesNoMoreThanItTakesAndALittleToSpare) {
+TEST_F(WindowsTest, MovesLittleMoreThanNeeded) {
   WindowsWorld world{driver(), 512 * MiB};
   auto blocks = world.fill_with(1 * MiB);
   world.free_every_second(blocks);
@@ -113,7 +113,7 @@ TEST_F(WindowsTest, MovesNoMoreThanItTakesAndALittleToSpare) {
   EXPECT_LE(world->counters().compacted_chunks, 4u + 16u);
 }
 
-TEST_F(WindowsTest, StopsTheDeviceOnlyWhereItGainsEnough) {
+TEST_F(WindowsTest, QuiescesTheDeviceOnlyForEnoughGain) {
   WindowsWorld world{driver(), 64 * MiB};
   auto blocks = world.fill_with(1 * MiB);
   const Size freed = world.free_every_second(blocks);
@@ -139,7 +139,7 @@ TEST_F(WindowsTest, AnswersOutOfMemoryInTimeBesideWorkThatNeverEnds) {
   EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
-TEST_F(WindowsTest, NothingLiveMovesWithoutAQuiet) {
+TEST_F(WindowsTest, NothingLiveMovesWithoutQuiescence) {
   WindowsWorld world{driver(), 64 * MiB,
                      [](WindowSettings& settings) { settings.quiescence = nullptr; }};
   auto blocks = world.fill_with(1 * MiB);
@@ -187,7 +187,7 @@ TEST_F(WindowsTest, AChunkWithAPinnedBlockTakesNoOthers) {
   EXPECT_TRUE(used_again.count(true) != 0);
 }
 
-TEST_F(WindowsTest, TheSlotOfAnExportedBlockIsNotUsedAgain) {
+TEST_F(WindowsTest, TheSlotOfAnExportedBlockIsNotReused) {
   WindowsWorld world{driver(), 64 * MiB};
   WindowBlock& exported = world.block(256 * KiB);
   WindowBlock& neighbour = world.block(256 * KiB);
@@ -203,7 +203,7 @@ TEST_F(WindowsTest, TheSlotOfAnExportedBlockIsNotUsedAgain) {
   EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
-TEST_F(WindowsTest, TheChunksOfAnExportedLargeBlockAreNotUsedAgain) {
+TEST_F(WindowsTest, TheChunksOfAnExportedLargeBlockAreNotReused) {
   WindowsWorld world{driver(), 64 * MiB};
   for (const Size size : {8 * MiB, 9 * MiB}) {
     WindowBlock& exported = world.block(size);
@@ -216,7 +216,7 @@ TEST_F(WindowsTest, TheChunksOfAnExportedLargeBlockAreNotUsedAgain) {
   EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
-TEST_F(WindowsTest, GivesUpWhatOthersAskForThroughTheStore) {
+TEST_F(WindowsTest, ReleasesMemoryThatOthersRequestThroughTheStore) {
   WindowsWorld world{driver(), 64 * MiB};
   world.free_all(world.fill_with(300 * KiB));
   EXPECT_GT(world.physical(), 32 * MiB);
@@ -238,7 +238,7 @@ TEST_F(WindowsTest, TrimKeepsAsMuchAsItIsTold) {
   expect_marked(live);
 }
 
-TEST_F(WindowsTest, CompactsForOthersWhoAreQuietThemselves) {
+TEST_F(WindowsTest, CompactsForACallerThatIsAlreadyQuiescent) {
   WindowsWorld world{driver(), 64 * MiB};
   auto blocks = world.fill_with(1 * MiB);
   for (const WindowBlock* block : blocks) mark(*block);
@@ -252,8 +252,8 @@ TEST_F(WindowsTest, CompactsForOthersWhoAreQuietThemselves) {
   expect_true(world.windows(), blocks);
 }
 
-// A comb of 1 MiB blocks, and compaction whose copies have not begun, because work lies in front of
-// them: as if the device were too busy.
+// A comb of 1 MiB blocks, and a compaction whose copies have not begun because they are queued
+// behind other work, as on a device that is too busy.
 class BusyCompaction : public WindowsTest {
  protected:
   void begin(Duration wait) {
@@ -267,7 +267,7 @@ class BusyCompaction : public WindowsTest {
       large_ = (*world_)->allocate(freed_);
     }};
     while (!world_->quiescence.is_quiet()) std::this_thread::yield();
-    // The copies are submitted next; they cannot run.
+    // The copies are submitted next but cannot run.
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
   }
   void let_copies_run() { busy_->end(); }
@@ -295,7 +295,7 @@ TEST_F(BusyCompaction, CopiesThatDoNotEndInTimeLeaveEverythingWhereItWas) {
   end();
   EXPECT_EQ(outcome(large_), "out of memory");
   EXPECT_EQ((*world_)->violation().value_or("nothing"), "nothing");
-  // Freed now, while their bytes are still to be read, and others beside them.
+  // Blocks whose bytes are still to be copied are freed now, and others too.
   for (int i = 0; i < 20; ++i) {
     (*world_)->free(*blocks_.back());
     blocks_.pop_back();
@@ -314,12 +314,12 @@ TEST_F(BusyCompaction, CopiesThatDoNotEndInTimeLeaveEverythingWhereItWas) {
   EXPECT_EQ((*world_)->counters().live_blocks, blocks_.size());
 }
 
-TEST_F(BusyCompaction, WindowsThatCopiesGoThroughStayMapped) {
+TEST_F(BusyCompaction, WindowsUsedByCopiesStayMapped) {
   begin(too_short);
   end();
   world_->free_all(blocks_);
   blocks_.clear();
-  // Would give all cached windows up, one after the other.
+  // Would release all cached windows, one after the other.
   (void)(*world_)->allocate(1900 * KiB);
   EXPECT_EQ((*world_)->violation().value_or("nothing"), "nothing");
   let_copies_run();
@@ -358,7 +358,7 @@ TEST_F(BusyCompaction, ABlockThatIsFreedWhileItIsCopiedIsFree) {
   EXPECT_EQ((*world_)->violation().value_or("nothing"), "nothing");
 }
 
-TEST_F(WindowsTest, AFreeDuringTheQuietTimeSpoilsNothing) {
+TEST_F(WindowsTest, AFreeDuringQuiescenceIsSafe) {
   WindowsWorld world{driver(), 64 * MiB};
   auto blocks = world.fill_with(1 * MiB);
   for (const WindowBlock* block : blocks) mark(*block);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs over windows, compared after every step with what a program knows: where its
-// blocks are and what it wrote to them.
+// Random programs over windows, compared after every step with what a program knows: the addresses
+// of its blocks, and what it wrote to them.
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -96,7 +96,7 @@ class RandomWindows : public WindowsTest {
     (*world_)->free_after(*held.block, {.stream = stream, .tick = ++ticks_[stream]});
   }
 
-  // A stream completes some or all of what was freed on it.
+  // A stream completes some or all of the work that its frees wait for.
   void let_work_end() {
     const auto stream = static_cast<StreamId>(1 + below(3));
     done_[stream] += below(ticks_[stream] - done_[stream] + 1);
@@ -129,7 +129,7 @@ class RandomWindows : public WindowsTest {
         if (below(4) == 0) (void)(*world_)->trim(below(memory));
         return;
       case 4:
-        // Mostly, so that compaction has something to do.
+        // Rarely, so that compaction usually has something to do.
         if (below(8) != 0) return;
         while (held_.size() > 10) free_something();
         return;
@@ -175,10 +175,10 @@ class RandomWindows : public WindowsTest {
   std::map<StreamId, std::uint64_t> done_;
   std::uint64_t last_seed_ = 0;
   std::uint64_t refused_ = 0;
-  int spilled_ = 0;  // times that something was
+  int spilled_ = 0;  // number of times that memory was spilled
 };
 
-TEST_F(RandomWindows, BlocksStayWhereTheyAreAndKeepWhatIsInThem) {
+TEST_F(RandomWindows, BlocksKeepTheirAddressesAndContents) {
   PRINT_SEED_ON_FAILURE();
   for (std::uint64_t i = 0; i < scaled(6000) && !HasFailure(); ++i) {
     SCOPED_TRACE("step " + std::to_string(i));
@@ -206,7 +206,7 @@ TEST_F(RandomWindows, TheSameWhileTheDriverFailsNowAndThen) {
     do_something();
     if (!fails) continue;
     faulty_->stop_failing();
-    // What could not be undone is mended when memory is asked for the next time.
+    // The next request for memory repairs what could not be undone.
     (void)(*world_)->trim(unlimited);
     check();
   }
@@ -247,7 +247,7 @@ TEST_F(RandomWindows, SpillWhileTheDriverFailsNowAndThen) {
   EXPECT_GT(spilled_, 0);
 }
 
-// What one of several threads does: its own blocks only.
+// One of several threads, each of which uses its own blocks only.
 void run_thread(WindowsWorld& world, std::uint64_t thread, std::atomic<int>& failures) {
   GIVEN(driver().cuCtxSetCurrent(nullptr));
   const PrimaryContext context;
@@ -276,11 +276,11 @@ void run_thread(WindowsWorld& world, std::uint64_t thread, std::atomic<int>& fai
   }
 }
 
-// Stands for the gate: threads touch their blocks only while nothing moves.
+// Stands in for the gate: threads touch their blocks only while nothing moves.
 TEST_F(WindowsTest, ThreadsShareWindows) {
   PRINT_SEED_ON_FAILURE();
   WindowsWorld world{driver(), 128 * MiB};
-  world.quiescence.refuse();  // what runs cannot be held back here
+  world.quiescence.refuse();  // running work cannot be held back here
   std::atomic<int> failures{0};
   std::vector<std::thread> threads;
   for (std::uint64_t thread = 1; thread <= 4; ++thread) {
@@ -299,7 +299,7 @@ TEST_F(WindowsTest, ThreadsAllocateAndFreeWhileBlocksMove) {
   for (const WindowBlock* block : blocks) mark(*block);
   world.free_every_second(blocks);
   std::atomic<bool> ends{false};
-  // Blocks that nobody writes to may come and go as they like.
+  // Blocks that nobody writes to may be allocated and freed at any time.
   std::vector<std::thread> threads;
   for (std::uint64_t thread = 1; thread <= 2; ++thread) {
     threads.emplace_back([&, thread] {

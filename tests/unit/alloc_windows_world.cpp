@@ -136,7 +136,7 @@ void expect_marked(const WindowBlock& block) {
 
 void expect_true(const Windows& windows, const std::vector<WindowBlock*>& blocks) {
   ASSERT_EQ(windows.violation().value_or("nothing"), "nothing");
-  // Who has which bytes of which chunk.
+  // Which block owns which bytes of which chunk.
   std::map<std::pair<CUmemGenericAllocationHandle, Size>, const WindowBlock*> pieces;
   for (const WindowBlock* block : blocks) {
     const Size granule = granularity();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A card of a given size, the windows of one context over it, and what a test knows of its blocks.
+// A card of a given size, one context's windows over it, and what a test knows of its blocks.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace cuvmm::test {
 
-// Work is done when the test says so.
+// Work is complete when the test says so.
 class GivenOrder final : public StreamOrder {
  public:
   bool is_before(const FreeTicket& freed, StreamId) const override { return is_done(freed); }
@@ -39,7 +39,7 @@ class GivenOrder final : public StreamOrder {
     const std::lock_guard holding{lock_};
     done_[stream] = tick;
   }
-  // The device turns out to be that far once somebody looks.
+  // The device turns out to have reached this tick at the next look.
   void found_when_looked_at(std::uint64_t tick) { seen_when_looked_at_ = tick; }
   void let_waits_end() { waits_end_ = true; }
   int looks() const { return looks_; }
@@ -58,7 +58,7 @@ class GivenOrder final : public StreamOrder {
   int waits_ = 0;
 };
 
-// Nothing runs in these tests, or the test says that something does.
+// Always quiet, unless the test refuses.
 class GivenQuiescence final : public Quiescence {
  public:
   bool begin(std::uint64_t) override {
@@ -96,14 +96,14 @@ class WindowsWorld {
   WindowBlock& block(Size size);
   std::vector<WindowBlock*> blocks(std::size_t count, Size size);
   std::vector<WindowBlock*> fill_with(Size size);  // until there is no more memory
-  // Frees those and returns how much was granted.
+  // Frees these blocks and returns the bytes that had been granted.
   Size free_all(const std::vector<WindowBlock*>& blocks);
   Size free_every_second(std::vector<WindowBlock*>& blocks);
   Size free_about_half(std::vector<WindowBlock*>& blocks, std::uint64_t seed);
 
-  // How much one block can have now, in granules.
+  // The largest block that can be allocated now, in whole granules.
   Size largest();
-  // So much may lie on the host from now on.
+  // Sets how much may reside on the host from now on.
   void spill(Size most);
   Size physical() const { return store.counters(here).physical_in_use; }
 
@@ -122,13 +122,13 @@ class WindowsWorld {
 
 std::vector<CUdeviceptr> addresses_of(const std::vector<WindowBlock*>& blocks);
 
-// Both ends of a block's bytes: what is moved wrongly, torn or lost shows.
+// Marks both ends of a block, so that moved, torn or lost contents show.
 void mark(const WindowBlock& block);
 void mark(CUdeviceptr address, Size size, std::uint64_t seed);
 void expect_marked(const WindowBlock& block);
 void expect_marked(CUdeviceptr address, Size size, std::uint64_t seed);
 
-// The books hold, and the driver says the same of the windows of these blocks.
+// Checks the books, and that the driver agrees about the windows of these blocks.
 void expect_true(const Windows& windows, const std::vector<WindowBlock*>& blocks);
 
 class WindowsTest : public VmmTest {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HAMi-core's variables as options of ours.
+// HAMi-core's variables as cuvmm options.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -26,7 +26,7 @@ TEST(HamiVariables, AreLimitsOfAllDevicesAndOfOne) {
   EXPECT_EQ(from({{"CUDA_DEVICE_MEMORY_LIMIT", "1048576"}}).limit.of(GiB), MiB);
 }
 
-TEST(HamiVariables, CountLessThanOurs) {
+TEST(HamiVariables, AreOverriddenByOurs) {
   const Options options = from({{"CUDA_DEVICE_MEMORY_LIMIT", "2g"},
                                 {"CUDA_DEVICE_MEMORY_LIMIT_0", "1g"},
                                 {"CUDA_TASK_PRIORITY", "1"},
@@ -37,7 +37,7 @@ TEST(HamiVariables, CountLessThanOurs) {
   EXPECT_EQ(int{options.priority}, 7);
 }
 
-TEST(HamiVariables, TurnTheirPriorityRound) {
+TEST(HamiVariables, InvertTheirPriority) {
   EXPECT_EQ(int{from({{"CUDA_TASK_PRIORITY", "0"}}).priority}, 0);
   EXPECT_EQ(int{from({{"CUDA_TASK_PRIORITY", "1"}}).priority}, -1);
 }
@@ -49,7 +49,7 @@ TEST(HamiVariables, CapTheDevicesTime) {
   EXPECT_EQ(int{from({}).cap}, 100);
 }
 
-TEST(HamiVariables, ThatCannotBeReadAreNone) {
+TEST(HamiVariables, ThatCannotBeParsedAreIgnored) {
   const Options options = from({{"CUDA_DEVICE_MEMORY_LIMIT", "much"},
                                 {"CUDA_DEVICE_MEMORY_LIMIT_0", "-1"},
                                 {"CUDA_DEVICE_SM_LIMIT", "101"},

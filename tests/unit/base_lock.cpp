@@ -42,7 +42,7 @@ TEST(Lock, TryingNeedsNoOrder) {
   EXPECT_TRUE(a.owns_lock());
 }
 
-TEST(Lock, OrderIsAThreadsOwn) {
+TEST(Lock, OrderIsPerThread) {
   Lock first{LockOrder::ChunkStore};
   Lock second{LockOrder::GiveBack};
   const Holding b{second};
@@ -50,7 +50,7 @@ TEST(Lock, OrderIsAThreadsOwn) {
   other.join();
 }
 
-TEST(Lock, ManyReadTogether) {
+TEST(Lock, ManyThreadsMayReadTogether) {
   SharedLock lock{LockOrder::GiveBack};
   const Reading here{lock};
   bool read = false;

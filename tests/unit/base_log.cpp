@@ -107,7 +107,7 @@ TEST_F(Log, LineSaysWhoWhenAndWhat) {
   EXPECT_EQ(record.text, "map address=0x200000 size=4096");
 }
 
-TEST(LogRarely, SaysOneLineInItsTimeAndHowManyWereLeftOut) {
+TEST(LogRarely, LogsOneLinePerIntervalWithTheNumberSuppressed) {
   Rarely rarely;
   EXPECT_TRUE(rarely.may_say(1'000));
   EXPECT_EQ(rarely.left_out(), 0U);
@@ -137,7 +137,7 @@ TEST_F(Log, LevelDecidesWhatIsLogged) {
   }
 }
 
-TEST_F(Log, WhatIsNotLoggedIsNotWorkedOut) {
+TEST_F(Log, ArgumentsOfSuppressedLinesAreNotEvaluated) {
   int asked = 0;
   const auto ask = [&] { return ++asked; };
   CUVMM_LOG(Info, "answer=%d", ask());
@@ -169,13 +169,13 @@ TEST_F(Log, LongTextIsCutAndSaysSo) {
   EXPECT_EQ(parsed(lines[1]).text, "next");
 }
 
-TEST_F(Log, OnceIsOnceAPlace) {
+TEST_F(Log, OnceLogsOncePerPlace) {
   for (int i = 0; i < 3; ++i) CUVMM_LOG_ONCE(Warning, "here %d", i);
   CUVMM_LOG_ONCE(Warning, "there");
   EXPECT_EQ(lines_of(standard_error()).size(), 2u);
 }
 
-TEST_F(Log, OnceIsNotSpentByALineThatIsNotLogged) {
+TEST_F(Log, ASuppressedLineDoesNotUseUpOnce) {
   for (const LogLevel level : {LogLevel::Error, LogLevel::Info}) {
     ASSERT_TRUE(set_up_log({.level = level}));
     CUVMM_LOG_ONCE(Info, "text");
@@ -189,7 +189,7 @@ TEST_F(Log, KeepsErrno) {
   EXPECT_EQ(errno, ENOTDIR);
 }
 
-TEST_F(Log, FileIsItsOwnersAlone) {
+TEST_F(Log, FileIsPrivateToItsOwner) {
   const std::string path = in_folder("log");
   const mode_t mask = ::umask(0);
   const auto set_up = set_up_log({.file = path});
@@ -201,7 +201,7 @@ TEST_F(Log, FileIsItsOwnersAlone) {
   EXPECT_EQ(contents(standard_error()), "");
 }
 
-TEST_F(Log, FileKeepsWhatIsInIt) {
+TEST_F(Log, FileIsAppendedTo) {
   const std::string path = in_folder("log");
   std::ofstream{path} << "somebody's line\n";
   ASSERT_TRUE(set_up_log({.file = path}));
@@ -223,7 +223,7 @@ TEST_F(Log, FileNameHoldsProcessAndHost) {
   EXPECT_EQ(lines_of(in_folder("log.") + pid).size(), 1u);
 }
 
-// Each is answered with an Error and one warning, and lines go to standard error.
+// Each refusal returns an Error and logs one warning; lines then go to standard error.
 class LogRefuses : public Log {
  protected:
   void expect_refused(const std::string& path) {
@@ -246,7 +246,7 @@ TEST_F(LogRefuses, ASymbolicLink) {
   EXPECT_EQ(contents(target), "precious");
 }
 
-TEST_F(LogRefuses, AFolderThatIsNotThere) {
+TEST_F(LogRefuses, AMissingFolder) {
   expect_refused(in_folder("none/log"));
 }
 
@@ -260,7 +260,7 @@ TEST_F(LogRefuses, APipeAndDoesNotHang) {
   expect_refused(pipe);
 }
 
-TEST_F(LogRefuses, AFileOfSomebodyElse) {
+TEST_F(LogRefuses, AFileOfAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to make such a file";
   const std::string path = in_folder("theirs");
   std::ofstream{path} << "theirs";
@@ -280,7 +280,7 @@ TEST_F(Log, AFullDiskEndsTheFileWithOneWarning) {
   EXPECT_EQ(parsed(lines[2]).text, "second");
 }
 
-// The number of our file among this process' descriptors.
+// The descriptor number of the file at `path` in this process.
 int number_of(const std::string& path) {
   for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
     std::error_code gone;
@@ -301,7 +301,7 @@ TEST_F(Log, AProgramsOwnFileUnderOurOldNumberGetsNoLine) {
   EXPECT_EQ(contents(in_folder("theirs")), "");
   EXPECT_EQ(parsed(lines_of(standard_error()).at(1)).text, "text");
   ASSERT_TRUE(set_up_log({}));
-  EXPECT_EQ(::write(ours, "mine", 4), 4);  // and it was not closed
+  EXPECT_EQ(::write(ours, "mine", 4), 4);  // the program's file was not closed
   ::close(ours);
 }
 
@@ -312,7 +312,7 @@ TEST_F(Log, FileIsNotPassedOnToOtherPrograms) {
   EXPECT_NE(::fcntl(ours, F_GETFD) & FD_CLOEXEC, 0);
 }
 
-TEST_F(Log, AReaderThatHasGoneDoesNotEndTheProgram) {
+TEST_F(Log, AClosedPipeDoesNotEndTheProgram) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   ::close(ends[0]);
@@ -325,7 +325,7 @@ TEST_F(Log, AReaderThatHasGoneDoesNotEndTheProgram) {
   EXPECT_EQ(::sigismember(&blocked, SIGPIPE), 0);
 }
 
-// Does it in a child, where a signal would end it.
+// Runs the work in a child, since a signal would end this process.
 int status_of_child(const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -357,7 +357,7 @@ TEST_F(Log, AProgramsOwnFileUnderTheNumberOfStandardErrorGetsNoLine) {
   EXPECT_EQ(contents(in_folder("theirs")), "");
 }
 
-TEST_F(Log, StandardErrorThatIsPutWhereOutputGoesGetsLines) {
+TEST_F(Log, RedirectedStandardErrorGetsLines) {
   const Fd output_before{::dup(STDOUT_FILENO)};
   const Fd both{::open(in_folder("both").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
   ::dup2(both.number(), STDOUT_FILENO);

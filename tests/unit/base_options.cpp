@@ -36,7 +36,7 @@ OptionValue listed(const Table& table, std::string_view name) {
   return {};
 }
 
-TEST(Options, AreTheirDefaultsWhereNothingIsSet) {
+TEST(Options, AreTheirDefaultsUnlessSet) {
   const Options options = read_options({});
   EXPECT_TRUE(options.problems().empty());
   EXPECT_EQ(options.mode, Mode::Vmm);
@@ -109,7 +109,7 @@ TEST(Options, RefuseWhatIsNotAllowed) {
   }
 }
 
-TEST(Options, SetToNothingCountsAsNotSet) {
+TEST(Options, SetToAnEmptyStringAreUnset) {
   const Options options = read_options({{"VMM_LIMIT", ""}, {"VMM_MODE", ""}, {"VMM_CLIENT", ""}});
   EXPECT_TRUE(options.problems().empty());
   EXPECT_EQ(listed(options, "VMM_CLIENT").origin, Origin::Default);
@@ -159,12 +159,12 @@ void expect_defaults_read_back() {
   }
 }
 
-TEST(Options, DefaultsReadBackAsThemselves) {
+TEST(Options, DefaultsRoundTrip) {
   expect_defaults_read_back<Options>();
   expect_defaults_read_back<SimOptions>();
 }
 
-TEST(Options, ValuesReadBackAsThemselves) {
+TEST(Options, ValuesRoundTrip) {
   for (const auto& [name, value] : Variables{{"VMM_SPILL", "auto:50%"},
                                              {"VMM_SPILL_PEERS", "2,0,1"},
                                              {"VMM_WAIT", "1500us"},

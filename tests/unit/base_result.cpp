@@ -55,7 +55,7 @@ TEST(Result, TryPassesBetweenKindsOfResult) {
   EXPECT_STREQ(describe_even(3).error().subject, "odd");
 }
 
-TEST(Result, CarriesWhatCannotBeCopied) {
+TEST(Result, CarriesMoveOnlyValues) {
   auto box = boxed(8);
   ASSERT_TRUE(box);
   const std::unique_ptr<int> taken = std::move(box).value();
@@ -66,14 +66,14 @@ TEST(Result, MustGivesTheValue) {
   EXPECT_EQ(MUST(half_of(4), "four is even"), 2);
 }
 
-TEST(ResultDeathTest, ReadingWhatIsNotThereAborts) {
+TEST(ResultDeathTest, ReadingAMissingValueAborts) {
   EXPECT_DEATH((void)half_of(3).value(), "");
   EXPECT_DEATH((void)half_of(4).error(), "");
   EXPECT_DEATH((void)MUST(half_of(3), "it was even yesterday"), "");
   EXPECT_DEATH(accept_even(3).value(), "");
 }
 
-TEST(Error, IsOneLineForAPerson) {
+TEST(Error, IsOneReadableLine) {
   EXPECT_EQ(full.text(), "map chunk: out of memory (CUDA error 2), 2.00 MiB asked");
   EXPECT_EQ(Error::invalid("create chunk", "the size is zero").text(),
             "create chunk: invalid argument (the size is zero)");
@@ -88,7 +88,7 @@ TEST(Error, IsOneLineForAPerson) {
             "take chunk: out of memory (the limit), 1.00 GiB asked, 512 MiB available");
 }
 
-TEST(Error, SaysNothingOfABoundThatThereIsNot) {
+TEST(Error, OmitsAMissingBound) {
   const Error lack{.kind = ErrorKind::OutOfMemory,
                    .doing = "take chunk",
                    .asked = 1ull << 30,
@@ -96,7 +96,7 @@ TEST(Error, SaysNothingOfABoundThatThereIsNot) {
   EXPECT_EQ(lack.text(), "take chunk: out of memory, 1.00 GiB asked");
 }
 
-TEST(Error, CountsWhatAreNoBytes) {
+TEST(Error, CountsThingsOtherThanBytes) {
   Error none{.kind = ErrorKind::NotSupported,
              .doing = "take memory of a device",
              .subject = "there is no such device",
@@ -121,7 +121,7 @@ TEST(Error, OfAMissingFunctionSaysBothVersions) {
             "the driver has 11.0");
 }
 
-TEST(Error, EveryKindHasANameOfItsOwn) {
+TEST(Error, EveryKindHasAUniqueName) {
   std::string seen = "|";
   for (int kind = 0; kind <= static_cast<int>(ErrorKind::TimedOut); ++kind) {
     const std::string name = std::string(name_of(static_cast<ErrorKind>(kind))) + "|";

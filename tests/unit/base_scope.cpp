@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ends by itself: Undo and Fd.
+// Objects that clean up after themselves: Undo and Fd.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ TEST(Fd, MovedIsClosedOnce) {
   EXPECT_EQ(third.number(), number);
 }
 
-TEST(Fd, GivenUpStaysOpen) {
+TEST(Fd, ReleasedStaysOpen) {
   int number;
   {
     Fd file = opened();

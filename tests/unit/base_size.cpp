@@ -23,7 +23,7 @@ TEST(Size, ReadsBinaryUnitsInAnyCase) {
   }
 }
 
-TEST(Size, SumsEndAtUnlimited) {
+TEST(Size, SumsSaturateAtUnlimited) {
   EXPECT_EQ(saturating_sum(2, 3), 5U);
   EXPECT_EQ(saturating_sum(unlimited - 1, 1), unlimited);
   EXPECT_EQ(saturating_sum(unlimited, unlimited), unlimited);
@@ -36,7 +36,7 @@ TEST(Size, FractionIsRoundedDownToBytes) {
   EXPECT_EQ(*parse_size("1.99999999999999999999K"), 2 * KiB - 1);
 }
 
-TEST(Size, RefusesWhatIsNoSize) {
+TEST(Size, RefusesInvalidSizes) {
   for (const char* text : {"",
                            " ",
                            "-1",
@@ -91,7 +91,7 @@ TEST(Size, IsPrintedToThreeDigits) {
   EXPECT_EQ(print_size(unlimited - 1), "16.0 EiB");
 }
 
-TEST(Size, RoundingUpSaysZeroWhereItDoesNotFit) {
+TEST(Size, RoundingUpIsZeroOnOverflow) {
   EXPECT_EQ(round_up(0, 2 * MiB), 0u);
   EXPECT_EQ(round_up(1, 2 * MiB), 2 * MiB);
   EXPECT_EQ(round_up(2 * MiB, 2 * MiB), 2 * MiB);
@@ -112,7 +112,7 @@ TEST(SizeLimit, IsBytesOrAShareOrNone) {
   EXPECT_EQ(SizeLimit::none().of(8 * GiB), unlimited);
 }
 
-TEST(SizeLimit, ReadsBackWhatItPrints) {
+TEST(SizeLimit, RoundTrips) {
   for (const char* text : {"16G", "1536", "80%", "12.5%", "0.25%", "none", "0", "2M", "100%"}) {
     const auto limit = SizeLimit::parse(text);
     ASSERT_TRUE(limit) << text;
@@ -121,7 +121,7 @@ TEST(SizeLimit, ReadsBackWhatItPrints) {
   }
 }
 
-TEST(SizeLimit, RefusesWhatIsNoLimit) {
+TEST(SizeLimit, RefusesInvalidLimits) {
   for (const char* text : {"", "%", "80%%", "101%", "100.1%", "-5%", "80 %x", "8 0%", "1e2%",
                            "eighty", "99999999999G", "18446744073709551616%", "80%G"}) {
     EXPECT_FALSE(SizeLimit::parse(text)) << text;

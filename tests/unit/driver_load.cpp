@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loader, given drivers that are only names: what it asks for, what it refuses, what is absent.
+// The loader, given drivers that consist only of names: what it asks for, what it refuses, what is
+// absent.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,8 +14,8 @@
 namespace cuvmm::test {
 namespace {
 
-// A driver of one version. Every function that such a driver has is a place with a number, never
-// called, so that a test can tell which of them the table holds.
+// A driver of one version. Each of its functions is a numbered address, never called, so that a
+// test can tell which functions the table holds.
 class NamedDriver {
  public:
   explicit NamedDriver(int version) : version_(version) {
@@ -71,7 +72,8 @@ class NamedDriver {
     *name = answer == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : nullptr;
     return *name != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
-  // As a card's: the newest signature of the name that is not newer than the version asked for.
+  // As a card's driver does: the newest signature of the name that is not newer than the requested
+  // version.
   static CUresult get_proc_address(const char* name, void** found, int version, cuuint64_t flags,
                                    CUdriverProcAddressQueryResult*) {
     current->asked.insert({name, version, flags});
@@ -97,8 +99,8 @@ void* place(Function function) {
   return reinterpret_cast<void*>(function);
 }
 
-// The legacy member of every row, in the rows' order. As data, since a check a row makes a function
-// that sanitizers take minutes to compile.
+// The legacy member of every row, in the rows' order. Kept as data, since one check per row makes a
+// function that sanitizers take minutes to compile.
 std::array<void*, call_count> legacy_members(const Driver& driver) {
   return {
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) place(driver.name),
@@ -164,7 +166,7 @@ TEST(LoadDriver, PerThreadFormIsAskedForInAVersionThatHasIt) {
   EXPECT_EQ(place(driver->cuMemcpyHtoD_per_thread), named.at("cuMemcpyHtoD_v2_ptds"));
 }
 
-TEST(LoadDriver, WhatCuGetProcAddressDoesNotKnowIsFoundBySymbol) {
+TEST(LoadDriver, FunctionsUnknownToCuGetProcAddressAreFoundBySymbol) {
   NamedDriver named{12080};
   named.has_get_proc_address();
   const auto driver = named.load();
@@ -173,7 +175,7 @@ TEST(LoadDriver, WhatCuGetProcAddressDoesNotKnowIsFoundBySymbol) {
   EXPECT_FALSE(driver->has(Call::cuMemcpyBatchAsync_v2));
 }
 
-TEST(LoadDriver, NoDriverIsSaid) {
+TEST(LoadDriver, AMissingDriverIsReported) {
   NamedDriver named{13000};
   named.is_not_installed();
   const auto driver = named.load();
@@ -181,7 +183,7 @@ TEST(LoadDriver, NoDriverIsSaid) {
   EXPECT_EQ(driver.error().kind, ErrorKind::DriverMissing);
 }
 
-TEST(LoadDriver, ALibraryThatIsNoDriverIsSaid) {
+TEST(LoadDriver, ALibraryThatIsNoDriverIsReported) {
   NamedDriver named{13000};
   named.is_not_a_driver();
   EXPECT_EQ(named.load().error().kind, ErrorKind::DriverMissing);
@@ -197,7 +199,7 @@ TEST(LoadDriver, ADriverTooOldIsRefusedWithBothVersions) {
             "the driver has 10.2");
 }
 
-TEST(LoadDriver, TheOldestDriverIsEnough) {
+TEST(LoadDriver, TheOldestSupportedDriverLoads) {
   const NamedDriver named{11000};
   const auto driver = named.load();
   ASSERT_TRUE(driver) << driver.error().text();
@@ -241,7 +243,7 @@ TEST_F(AbsentFunction, PerThreadFormIsAbsentToo) {
 }
 
 TEST_F(AbsentFunction, IsNotBlamedForALaterRefusal) {
-  (void)call_absent();  // and nobody asks why
+  (void)call_absent();  // and no further reason is asked for
   EXPECT_TRUE(driver_.check(CUDA_SUCCESS, "map"));
   EXPECT_EQ(driver_.check(CUDA_ERROR_NOT_SUPPORTED, "map at an offset").error().kind,
             ErrorKind::NotSupported);
@@ -275,12 +277,12 @@ TEST(DriverCheck, TurnsAnAnswerIntoATypedError) {
             "map chunk: out of memory (CUDA_ERROR_OUT_OF_MEMORY, CUDA error 2), 2.00 MiB asked");
 }
 
-TEST(ToCuda, GivesTheDriversOwnAnswerBack) {
+TEST(ToCuda, KeepsTheDriversOwnAnswer) {
   const Error error{.kind = ErrorKind::DriverFailed, .driver_code = CUDA_ERROR_ILLEGAL_ADDRESS};
   EXPECT_EQ(to_cuda(error), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-TEST(ToCuda, SaysWhatADriverWouldHaveSaid) {
+TEST(ToCuda, MapsOurErrorsToDriverErrors) {
   const std::pair<ErrorKind, CUresult> table[] = {
       {ErrorKind::InvalidArgument, CUDA_ERROR_INVALID_VALUE},
       {ErrorKind::InvalidOption, CUDA_ERROR_INVALID_VALUE},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// driver_api.def and not_hooked.def against the header that they describe.
+// driver_api.def and not_hooked.def, checked against the header that they describe.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace cuvmm::test {
 namespace {
 
 constexpr int described_version = 13000;  // the lists are complete for this one
-constexpr int per_thread_since = 7000;    // the version that brought per-thread default streams
+constexpr int per_thread_since = 7000;    // the version that introduced per-thread default streams
 
 struct Row {
   std::string name;
@@ -53,7 +53,7 @@ std::vector<Row> all_rows() {
   return rows;
 }
 
-// What cudaTypedefs.h says of one function.
+// What cudaTypedefs.h declares for one function.
 struct Declared {
   std::set<int> versions;              // PFN_<name>_v<version>
   std::map<int, Flavours> per_thread;  // PFN_<name>_v<version>_ptds or _ptsz
@@ -101,7 +101,7 @@ std::string text_of(const Row& row) {
   return row.symbol + " since " + std::to_string(row.since);
 }
 
-// The version of the header that took the place of `since`, or Now.
+// The header version that replaced `since`, or Now.
 int replaced_in(const Declared& function, int since) {
   const auto next = function.versions.upper_bound(since);
   return next == function.versions.end() ? Now : *next;
@@ -113,8 +113,8 @@ std::string symbol_of(const std::string& name, const Declared& function, int sin
   return before == 0 ? name : name + "_v" + std::to_string(before + 1);
 }
 
-// The per-thread form of a signature is declared under the version that brought it, or under 7.0
-// where the signature is older.
+// The per-thread form of a signature is declared under the version that introduced it, or under 7.0
+// if the signature is older.
 Flavours flavours_of(const Declared& function, int since, int until) {
   const int brought = std::max(since, per_thread_since);
   const auto found = function.per_thread.find(brought);
@@ -200,13 +200,13 @@ TEST(DriverTable, EveryPerThreadFormBelongsToARow) {
   }
 }
 
-TEST(DriverTable, WhatIsNotHookedHasItsReason) {
+TEST(DriverTable, UnhookedFunctionsHaveAReason) {
   for (const Row& row : not_hooked_rows()) {
     EXPECT_GE(row.reason.size(), 10u) << text_of(row);
   }
 }
 
-TEST(DriverTable, WhatSubmitsOrChangesMemoryIsHooked) {
+TEST(DriverTable, FunctionsThatSubmitOrChangeMemoryAreHooked) {
   const char* prefixes[] = {"cuMemcpy",      "cuMemset",  "cuLaunch", "cuStreamBeginCapture",
                             "cuGraphLaunch", "cuMemPool", "cuIpc",    "cuMemMap",
                             "cuStreamWait"};
@@ -216,7 +216,7 @@ TEST(DriverTable, WhatSubmitsOrChangesMemoryIsHooked) {
   }
 }
 
-TEST(DriverTable, RequiredIsOnlyWhatTheOldestDriverMayHave) {
+TEST(DriverTable, RequiredFunctionsExistInTheOldestDriver) {
   for (const CallInfo& call : all_calls()) {
     if (call.need != Need::Required) continue;
     EXPECT_LE(call.since, 11000) << call.symbol;

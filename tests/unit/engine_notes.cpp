@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the program's calls between two waits.
+// What is known about the program's calls between two waits.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ TEST(SubmissionEpoch, IsNotThereBeforeAnyWork) {
   EXPECT_FALSE(note.is_left());
 }
 
-TEST(SubmissionEpoch, IsTakenOnceHoweverOftenItWasLeft) {
+TEST(SubmissionEpoch, IsTakenOnceHoweverOftenItAdvanced) {
   SubmissionEpoch note;
   const std::uint64_t before = note.take();
   note.leave();
@@ -39,9 +39,9 @@ TEST(SubmissionEpoch, CanBeLeftAgain) {
   EXPECT_NE(note.take(), taken);
 }
 
-// Threads submit (count) and leave the note, then wait, each unless it knows that a wait which
-// began after the last note covers it. Two contexts are waited for apart.
-TEST(SubmissionEpoch, WithAnOldNumberMeansWorkThatWasWaitedFor) {
+// Threads submit (count) and leave the note, then wait, unless they know that a wait which began
+// after the last note covers it. The two contexts are waited for separately.
+TEST(SubmissionEpoch, WithAnUnchangedNumberMeansAllWorkWasWaitedFor) {
   struct Context {
     std::atomic<std::uint64_t> covered_note{~std::uint64_t{0}};
     std::atomic<std::uint64_t> waited_for{0};
@@ -81,7 +81,7 @@ TEST(SubmissionEpoch, WithAnOldNumberMeansWorkThatWasWaitedFor) {
   EXPECT_GT(skipped, 0U);
 }
 
-TEST(HookCoverage, IsLostOnceAndForGood) {
+TEST(HookCoverage, IsLostPermanently) {
   HookCoverage coverage;
   EXPECT_TRUE(coverage.is_whole());
   EXPECT_TRUE(coverage.lose());

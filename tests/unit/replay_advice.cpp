@@ -29,7 +29,7 @@ AdviceFacts of_program(Size driver, Size arena, Size limit = unlimited) {
   return facts_of(Source::Cuvmm, limit, {{PolicyName::Driver, driver}, {PolicyName::Arena, arena}});
 }
 
-TEST(Advice, SaysWhereCuvmmIsNotTheAnswer) {
+TEST(Advice, SaysWhenCuvmmDoesNotHelp) {
   for (const Size limit : {unlimited, 20 * GiB}) {
     const Advice advice = advise(of_pytorch(40 * GiB, 17 * GiB, 17 * GiB, limit));
     EXPECT_EQ(advice.verdict, AdviceVerdict::Expandable);
@@ -42,7 +42,7 @@ TEST(Advice, SaysWhereCuvmmIsNotTheAnswer) {
             AdviceVerdict::Fits);
 }
 
-TEST(Advice, ThatThereIsEnoughAndItWasRefusedPointsToOthers) {
+TEST(Advice, PointsToOtherProcessesIfEnoughMemoryWasRefused) {
   AdviceFacts facts = of_pytorch(18 * GiB, 17 * GiB, 17 * GiB, 20 * GiB);
   facts.was_refused = true;
   const Advice advice = advise(facts);
@@ -50,7 +50,7 @@ TEST(Advice, ThatThereIsEnoughAndItWasRefusedPointsToOthers) {
   EXPECT_NE(advice.text.find("something else held part of the card"), std::string::npos);
 }
 
-TEST(Advice, WhereOnlyCuvmmFitsItSaysWhatToType) {
+TEST(Advice, NamesTheCommandIfOnlyCuvmmFits) {
   const Advice pytorch = advise(of_pytorch(40 * GiB, 22 * GiB, 17 * GiB, 20 * GiB));
   EXPECT_EQ(pytorch.verdict, AdviceVerdict::Cuvmm);
   EXPECT_EQ(pytorch.setting, "cuvmm run --frameworks --limit 20480M -- python train.py");
@@ -59,26 +59,26 @@ TEST(Advice, WhereOnlyCuvmmFitsItSaysWhatToType) {
   EXPECT_EQ(program.setting, "cuvmm run -- ./program");
 }
 
-TEST(Advice, MoreThanThereIsCanOnlySpill) {
+TEST(Advice, SuggestsSpillingBeyondTheCard) {
   const Advice advice = advise(of_program(17 * GiB, 17 * GiB, 12 * GiB));
   EXPECT_EQ(advice.verdict, AdviceVerdict::Spill);
   EXPECT_EQ(advice.setting, "cuvmm run --limit 12288M --spill host -- ./program");
 }
 
-TEST(Advice, WhereNoPolicyFitsItSaysWhichComesClosest) {
+TEST(Advice, NamesTheClosestPolicyIfNoneFits) {
   const Advice advice = advise(of_program(30 * GiB, 18 * GiB, 17 * GiB));
   EXPECT_EQ(advice.verdict, AdviceVerdict::TooFragmented);
   EXPECT_NE(advice.text.find("the best (arena) needs 18.0 GiB"), std::string::npos) << advice.text;
 }
 
-TEST(Advice, ExpandableSegmentsAreNotSuggestedToWhoHasThem) {
+TEST(Advice, DoesNotSuggestExpandableSegmentsAlreadyInUse) {
   AdviceFacts facts = of_pytorch(40 * GiB, 24 * GiB, 17 * GiB, 20 * GiB);
   facts.is_expandable = true;
   EXPECT_EQ(policy_in_use(facts), PolicyName::Expandable);
   EXPECT_EQ(advise(facts).verdict, AdviceVerdict::Cuvmm);
 }
 
-TEST(Advice, RefusedRequestsCountAsIfTheyHadBeenServed) {
+TEST(Advice, CountsRefusedRequestsAsIfServed) {
   TraceBuilder builder;
   builder.allocate({.time_us = 1, .address = 1, .size = 4 * MiB});
   builder.refuse({.time_us = 2, .size = 8 * MiB}, 6 * MiB);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm's own allocator, as traces are played to it.
+// cuvmm's own allocator, with traces played to it.
 #include "replay/arena_policy.hpp"
 #include "unit/vmm_world.hpp"
 
@@ -39,7 +39,8 @@ class ReplayArena : public DriverContract {
   std::optional<Simulation> simulation_;
 };
 
-// Blocks of which every second one is freed, then one of nearly all that was freed.
+// Allocates blocks, frees every second one, then allocates one block of nearly all the freed
+// memory.
 ReplayTrace comb(Size block, std::uint64_t count, Kind kind) {
   TraceBuilder builder;
   const auto allocate = [&](std::uint64_t address, Size size) {
@@ -51,7 +52,7 @@ ReplayTrace comb(Size block, std::uint64_t count, Kind kind) {
   return builder.finish();
 }
 
-TEST_F(ReplayArena, StreamOrderedCombGivesAllOfItsFreeChunksBack) {
+TEST_F(ReplayArena, AllFreeChunksOfAStreamOrderedCombAreReused) {
   const Outcome outcome = played(comb(2 * MiB, 64, Kind::StreamOrdered), {.limit = 128 * MiB});
   EXPECT_TRUE(outcome.completed) << outcome.refusal.text();
   EXPECT_GT(outcome.counters.moves, 0u);
@@ -80,7 +81,7 @@ TEST_F(ReplayArena, MoreThanTheLimitIsOutOfMemory) {
   }
 }
 
-TEST_F(ReplayArena, ChunksHaveTheSizeThatIsAskedFor) {
+TEST_F(ReplayArena, ChunksHaveTheRequestedSize) {
   TraceBuilder builder;
   builder.allocate({.address = 1, .size = 64 * MiB});
   const ReplayTrace trace = builder.finish();

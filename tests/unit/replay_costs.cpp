@@ -24,7 +24,7 @@ double charged(Step step) {
   return sim()->modelled_microseconds() - before;
 }
 
-TEST_F(ModelledCosts, AreTheSimulatedDriversForBlockingMemory) {
+TEST_F(ModelledCosts, MatchTheSimulatedDriverForBlockingMemory) {
   for (const Size size : {2 * MiB, 20 * MiB, 300 * MiB, GiB, 3 * GiB / 2}) {
     SCOPED_TRACE(print_size(size));
     CUdeviceptr address = 0;
@@ -35,7 +35,7 @@ TEST_F(ModelledCosts, AreTheSimulatedDriversForBlockingMemory) {
   }
 }
 
-TEST_F(ModelledCosts, AreTheSimulatedDriversForMappedMemory) {
+TEST_F(ModelledCosts, MatchTheSimulatedDriverForMappedMemory) {
   for (const Size size : {2 * MiB, 20 * MiB, 100 * MiB, GiB}) {
     SCOPED_TRACE(print_size(size));
     const CUmemAllocationProp properties{.type = CU_MEM_ALLOCATION_TYPE_PINNED,

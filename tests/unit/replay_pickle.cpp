@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's pickles as data, and PyTorch's memory snapshots among them.
+// Python's pickles as data, including PyTorch's memory snapshots.
 #include "replay/pickle.hpp"
 
 #include <filesystem>
@@ -25,7 +25,7 @@ std::string refusal(const std::string& bytes) {
   return read ? "it was read" : read.error().text();
 }
 
-// Each as pickle.dumps() writes it, by protocol.
+// Each value as pickle.dumps() writes it, in each protocol.
 TEST(Pickle, ValuesOfEveryProtocolAreRead) {
   for (
       const std::string& bytes :
@@ -63,7 +63,7 @@ TEST(Pickle, TuplesConstantsAndMemosAreRead) {
   EXPECT_EQ(read->items((*items)[6])->size(), 2u);
 }
 
-TEST(Pickle, WhatWouldRunCodeIsRefusedByName) {
+TEST(Pickle, OpcodesThatRunCodeAreRefusedByName) {
   const std::string calls_system =
       "\x80\x02"
       "cos\nsystem\nq\0X\2\0\0\0idq\1\x85q\2Rq\3."s;
@@ -88,7 +88,7 @@ TEST(Pickle, WhatWouldRunCodeIsRefusedByName) {
   EXPECT_NE(refusal("\x80\x09N.").find("protocol 9; 2 to 5 are read"), std::string::npos);
 }
 
-TEST(Pickle, DamagedOnesAreRefusedWithTheirPlace) {
+TEST(Pickle, DamagedPicklesAreRefusedWithTheOffset) {
   for (const auto& [bytes, why] : std::initializer_list<std::pair<std::string, const char*>>{
            {"", "at byte 0: the file ends too early"},
            {"\x80\x02", "at byte 2: the file ends too early"},
@@ -117,7 +117,7 @@ TEST(Pickle, NoMoreMemoryIsTakenThanIsAllowed) {
   EXPECT_EQ(refused.error().kind, ErrorKind::OutOfMemory);
 }
 
-// What pickle.dumps(VALUE, 2) would write, for snapshots.
+// Writes snapshots as pickle.dumps(VALUE, 2) would.
 class Made {
  public:
   Made& dict() { return raw("}("); }
@@ -165,7 +165,7 @@ std::string refused_snapshot(const std::string& bytes) {
   return read ? "it was read" : read.error().text();
 }
 
-TEST(PytorchSnapshot, TellsWhatWasAllocatedAndWhatPytorchHeld) {
+TEST(PytorchSnapshot, HasAllocationsAndPytorchsReservedMemory) {
   Made events;
   events.event("segment_alloc", 100, 0x10000, 4 * MiB)
       .event("alloc", 101, 0x10000, 1 * MiB)
@@ -211,7 +211,7 @@ TEST(PytorchSnapshot, BlocksFromBeforeTheHistoryAreLiveFromItsBeginning) {
   EXPECT_EQ(trace->reserved_peak_bytes, 20 * MiB);
 }
 
-TEST(PytorchSnapshot, WhatIsNoneIsNamed) {
+TEST(PytorchSnapshot, FilesThatAreNoneAreNamed) {
   EXPECT_NE(refused_snapshot("\x80\x02].").find("no memory snapshot of PyTorch's"),
             std::string::npos);
   EXPECT_NE(refused_snapshot(Made{}.snapshot(nothing_held)).find("_record_memory_history"),
@@ -231,8 +231,8 @@ TEST(PytorchSnapshot, WhatIsNoneIsNamed) {
             std::string::npos);
 }
 
-// What libFuzzer does better, where there is none.
-TEST(PytorchSnapshot, ChangedOnesAreReadOrRefused) {
+// A fallback for libFuzzer, which does it better.
+TEST(PytorchSnapshot, MutationsAreReadOrRefused) {
   std::vector<std::string> corpus;
   for (const auto& entry :
        std::filesystem::directory_iterator{CUVMM_SOURCE_DIR "/tests/fuzz/pickle"}) {

@@ -13,7 +13,7 @@ using replay::BlockId;
 using replay::CachingModel;
 using replay::ExpandableModel;
 
-// A policy, and the blocks that a test has of it.
+// A policy, and the blocks that a test has allocated from it.
 template <class Model>
 class World {
  public:
@@ -61,7 +61,7 @@ TEST(CachingModel, SmallRequestsShareBuffersOf2MiB) {
 
 TEST(CachingModel, RequestsAbove1MiBShareBuffersOf20MiB) {
   Caching world;
-  world.allocate(MiB);  // still a small one
+  world.allocate(MiB);  // still a small block
   EXPECT_EQ(world.peak(), 2 * MiB);
   world.allocate(MiB + 1);
   EXPECT_EQ(world.peak(), 22 * MiB);
@@ -125,7 +125,7 @@ TEST(CachingModel, StreamsDoNotShareBuffers) {
   EXPECT_EQ(world.creates(), 2u);
 }
 
-TEST(CachingModel, WholeFreeBuffersAreGivenBackWhenTheCardIsFull) {
+TEST(CachingModel, WholeFreeBuffersAreReleasedWhenTheCardIsFull) {
   Caching world(100 * MiB);
   world.free(world.allocate(60 * MiB));
   world.allocate(80 * MiB);
@@ -188,7 +188,7 @@ TEST(ExpandableModel, PieceThatCannotGrowIsTakenFirst) {
   EXPECT_EQ(world.peak(), 100 * MiB);
 }
 
-TEST(ExpandableModel, StreamsAndPoolsHaveBuffersOfTheirOwn) {
+TEST(ExpandableModel, StreamsAndPoolsHaveTheirOwnBuffers) {
   Expandable world;
   world.free(world.allocate(20 * MiB, 1));
   world.allocate(20 * MiB, 2);

@@ -68,7 +68,7 @@ TEST_F(ReplayReaders, BlockIsLiveFromItsAllocationUntilItsFreeIsCompleted) {
   EXPECT_EQ(trace.duration_us, 9u);
 }
 
-TEST_F(ReplayReaders, CompressedOrNotIsTheSame) {
+TEST_F(ReplayReaders, CompressionMakesNoDifference) {
   std::string text = pytorch_head;
   for (int i = 0; i < 30'000; ++i) {  // more than one buffer
     text += std::to_string(i) + ",alloc," + std::to_string(1'000'000 + i) + ",512,0\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts that end beside work in flight, and the process' end.
+// Contexts that end while work is in flight, and the end of the process.
 #include "unit/sched_world.hpp"
 
 namespace cuvmm::test {
@@ -7,7 +7,7 @@ namespace {
 
 using SchedulingEnds = SchedulerTest;
 
-TEST_F(SchedulingEnds, ContextsThatEndAtOnceAreAllLeft) {
+TEST_F(SchedulingEnds, ContextsMayEndConcurrently) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState* streams[] = {&streams_.add(StreamKind::NonBlocking, 1),
@@ -21,7 +21,7 @@ TEST_F(SchedulingEnds, ContextsThatEndAtOnceAreAllLeft) {
   for (const StreamState* stream : streams) {
     threads.emplace_back([&scheduler, stream] { scheduler.context_ends(stream->context); });
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds{20});  // both ask while the door is closed
+  std::this_thread::sleep_for(std::chrono::milliseconds{20});  // both wait while the door is closed
   door.open();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(device_.drops, 2);
@@ -39,8 +39,8 @@ TEST_F(SchedulingEnds, ParkingEndsThePace) {
   EXPECT_EQ(issued_.count(), 500U);
 }
 
-// What the thread was in, the process' end did not wait for.
-TEST_F(SchedulingEnds, WhoWaitsReturnsWhereTheIssuingThreadHasStopped) {
+// The process's end did not wait for the call that the issuing thread was in.
+TEST_F(SchedulingEnds, WaitersReturnIfTheIssuingThreadHasStopped) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState& stream = streams_.add();

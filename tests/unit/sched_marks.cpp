@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The marks that the scheduler sets in the work of streams.
+// The marks that the scheduler places in streams.
 #include "sched/event_marks.hpp"
 #include "support/driver_under_test.hpp"
 #include "support/faulty_driver.hpp"
@@ -29,7 +29,7 @@ class Marks : public DriverContract {
   CUstream stream_ = nullptr;
 };
 
-TEST_F(Marks, StandInTheWorkOfALiveStream) {
+TEST_F(Marks, AreSetInALiveStream) {
   Batch between = batch();
   EXPECT_TRUE(marks_.mark_begin(between));
   EXPECT_TRUE(marks_.mark_end(between));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operation has to be issued after, by the rules of streams and events.
+// What an operation must be issued after, by the rules of streams and events.
 #include <gtest/gtest.h>
 
 #include "unit/sched_world.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 class OrderRules : public testing::Test {
  protected:
-  // Submits in that lane. The places of other lanes that it comes after.
+  // Submits in this lane. Returns the positions in other lanes that it comes after.
   std::vector<QueuePosition> submit(Lane& lane, const Request& request) {
     Operation* operation = lane.take_place();
     order_.submitted(request, {&lane, operation->number}, operation->after);
@@ -40,7 +40,7 @@ TEST_F(OrderRules, OtherStreamsAreIndependent) {
   EXPECT_TRUE(submit(b_, on(streams_.add(StreamKind::Blocking))).empty());
 }
 
-TEST_F(OrderRules, WhatIsIssuedNeedNotBeWaitedFor) {
+TEST_F(OrderRules, IssuedWorkNeedNotBeWaitedFor) {
   StreamState& stream = streams_.add();
   submit(a_, on(stream));
   a_.first_is_issued();
@@ -56,7 +56,7 @@ TEST_F(OrderRules, LegacyComesAfterBlockingStreamsAndTheyAfterIt) {
   EXPECT_TRUE(has(submit(a_, on(streams_.add(StreamKind::PerThread))), b_));
 }
 
-TEST_F(OrderRules, LegacyMindsNeitherNonBlockingStreamsNorOtherContexts) {
+TEST_F(OrderRules, LegacyIgnoresNonBlockingStreamsAndOtherContexts) {
   submit(a_, on(streams_.add(StreamKind::NonBlocking)));
   submit(a_, on(streams_.add(StreamKind::Blocking, 2)));
   EXPECT_TRUE(submit(b_, on(streams_.add(StreamKind::Legacy))).empty());
@@ -71,11 +71,11 @@ TEST_F(OrderRules, AWaitComesAfterTheRecordAndTheNextRecordAfterTheWait) {
   EXPECT_TRUE(has(submit(a_, records(event, first)), b_));
 }
 
-TEST_F(OrderRules, AWaitForWhatWasNeverRecordedWaitsForNothing) {
+TEST_F(OrderRules, AWaitForAnUnrecordedEventWaitsForNothing) {
   EXPECT_TRUE(submit(b_, waits_for(event_number(1), streams_.add())).empty());
 }
 
-TEST_F(OrderRules, QuestionsSeeTheLastRecordOnly) {
+TEST_F(OrderRules, QueriesSeeTheLastRecordOnly) {
   StreamState& stream = streams_.add();
   CUevent event = event_number(1);
   submit(a_, records(event, stream));
@@ -93,11 +93,11 @@ TEST_F(OrderRules, ALegacyStreamIsNotDoneWhileBlockingOnesWait) {
   StreamState& idle = streams_.add(StreamKind::Blocking);
   EXPECT_TRUE(has(order_.of_stream(legacy), a_));
   submit(b_, on(legacy));
-  EXPECT_TRUE(order_.of_stream(idle).empty());  // has no work of its own
+  EXPECT_TRUE(order_.of_stream(idle).empty());  // an idle stream has no work of its own
   EXPECT_TRUE(has(order_.before_work_on(idle), b_));
 }
 
-TEST_F(OrderRules, AContextIsAllItsLanes) {
+TEST_F(OrderRules, AContextCoversAllItsLanes) {
   submit(a_, on(streams_.add()));
   submit(b_, on(streams_.add()));
   const auto places = order_.of_context(context_number(1));

@@ -11,12 +11,12 @@ namespace {
 
 constexpr std::uint64_t now = 1'000'000'000;
 
-TEST(Policy, FifoTakesWhatWasSubmittedFirst) {
+TEST(Policy, FifoPicksTheEarliestSubmission) {
   const std::vector<Candidate> lanes = {{.priority = 9, .order = 3}, {.order = 1}, {.order = 2}};
   EXPECT_EQ(choose(Schedule::Fifo, lanes, now), 1U);
 }
 
-TEST(Policy, RoundRobinTakesWhoWasChosenLongestAgo) {
+TEST(Policy, RoundRobinPicksTheLeastRecentlyChosen) {
   const std::vector<Candidate> lanes = {
       {.order = 1, .last_turn = 5}, {.order = 9, .last_turn = 3}, {.order = 2, .last_turn = 4}};
   EXPECT_EQ(choose(Schedule::RoundRobin, lanes, now), 1U);
@@ -36,7 +36,7 @@ TEST(Policy, PriorityGrowsWithWaiting) {
   EXPECT_EQ(choose(Schedule::Priority, lanes, now), 1U);
 }
 
-TEST(Policy, FairTakesWhoHasHadTheLeastOfTheDevice) {
+TEST(Policy, FairPicksTheClientWithTheLeastDeviceTime) {
   const std::vector<Candidate> lanes = {{.order = 1, .share_used = 300},
                                         {.order = 2, .share_used = 100},
                                         {.order = 3, .share_used = 200}};
@@ -50,7 +50,7 @@ TEST(Pace, OneOperationOfALowerClientIsInFlight) {
   EXPECT_TRUE(pace.of_all);
 }
 
-TEST(Pace, WhoIsAloneOrHighestIsHeldByNothingButTheDriversDepth) {
+TEST(Pace, TheHighestClientIsLimitedOnlyByTheDriversDepth) {
   for (Schedule policy :
        {Schedule::Fifo, Schedule::RoundRobin, Schedule::Priority, Schedule::Fair}) {
     const Pace pace = pace_of(policy, {}, Duration{50});
@@ -60,7 +60,7 @@ TEST(Pace, WhoIsAloneOrHighestIsHeldByNothingButTheDriversDepth) {
   }
 }
 
-TEST(Estimates, LearnEachKindAndGuessTheOthers) {
+TEST(Estimates, LearnEachKindAndGuessUnknownOnes) {
   Estimates estimates;
   for (int i = 0; i < 20; ++i) {
     estimates.learn(7, 200'000);

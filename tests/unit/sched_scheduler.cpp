@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients, lanes and the issuing thread, over a device that is not there.
+// Clients, lanes and the issuing thread, over a fake device.
 #include <gtest/gtest.h>
 
 #include "unit/sched_world.hpp"
@@ -35,7 +35,8 @@ TEST_F(Scheduling, ClientsOfOneNameAreNumbered) {
   EXPECT_EQ(scheduler.create_client("ann", 0, 1).name(), "ann") << "nobody else has it now";
 }
 
-// One after the other, each when the one before has been issued. How many marks that took.
+// Submits operations one by one, each after the previous one was issued. Returns how many marks
+// that took.
 int Scheduling::marks_of(Client& client, const StreamState& stream, int operations) {
   const int before = device_.marks;
   for (int i = 0; i < operations; ++i) {
@@ -53,7 +54,7 @@ TEST_F(Scheduling, ALaneAloneIsMarkedSeldomWhileTheDeviceHasWork) {
   const StreamState& stream = streams_.add();
   device_.is_stuck = true;
   marks_of(client, stream, 1);
-  int fewest = 1000;  // a machine that is busy lets much time pass between two of them
+  int fewest = 1000;  // on a busy machine much time may pass between two of them
   for (int round = 0; round < 300 && fewest >= 20; ++round) {
     fewest = std::min(fewest, marks_of(client, stream, 20));
   }
@@ -61,7 +62,7 @@ TEST_F(Scheduling, ALaneAloneIsMarkedSeldomWhileTheDeviceHasWork) {
   device_.is_stuck = false;
 }
 
-// Two are marked together only where the second comes before the thread has looked up.
+// Two are marked together only if the second arrives before the issuing thread checks again.
 TEST_F(Scheduling, ALaneThatAnotherMayWaitForIsMarkedOften) {
   Scheduler& scheduler = start({.policy = Schedule::Priority});
   Client& client = scheduler.create_client("ann", 0, 1);
@@ -83,8 +84,8 @@ TEST_F(Scheduling, RecordsOfEventsAreNotMarked) {
   EXPECT_EQ(device_.marks, 0);
 }
 
-// A mark that came after it would wait for every blocking stream, and so would any wait for
-// the mark's stream.
+// A mark behind the record would wait for every blocking stream, and so would any wait for the
+// mark's stream.
 TEST_F(Scheduling, AnOpenBatchIsMarkedBeforeARecordOnTheLegacyStream) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
@@ -109,14 +110,14 @@ TEST_F(Scheduling, AnOpenBatchIsMarkedBeforeARecordOnTheLegacyStream) {
   device_.is_stuck = false;
 }
 
-// Each mark delays what is behind it.
-TEST_F(Scheduling, WhatFollowsOnItsStreamHasNoBeginOfItsOwn) {
+// Each mark delays the work behind it.
+TEST_F(Scheduling, FollowingBatchesOfAStreamNeedNoBegin) {
   Scheduler& scheduler = start({.policy = Schedule::Fair});
   const StreamState& one = streams_.add();
   const StreamState& two = streams_.add();
   Client& client = scheduler.create_client("ann", 0, 1);
   submit(scheduler.create_client("other", 0, 1), on(two, 1), 0);
-  submit(client, on(one, 100'000), 1);  // from now on it is known how long that takes
+  submit(client, on(one, 100'000), 1);  // from now on the duration of this kind is known
   ASSERT_TRUE(soon([&] { return client.figures().device_ns != 0; }));
   device_.is_stuck = true;
   for (int i = 2; i <= 3; ++i) submit(client, on(one, 100'000), i);
@@ -181,7 +182,7 @@ TEST_F(Scheduling, AClientsEndDrainsItsLane) {
   EXPECT_EQ(submit(client, on(stream), 99), Taken::No);
 }
 
-TEST_F(Scheduling, ThreadsThatDieLeaveTheirWorkToBeDone) {
+TEST_F(Scheduling, WorkOfDeadThreadsIsStillIssued) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState& stream = streams_.add();
@@ -214,7 +215,7 @@ TEST_F(Scheduling, StoppingLosesNothingAndStartingTakesAgain) {
   EXPECT_EQ(issued_.count(), static_cast<std::size_t>(taken.load()));
 }
 
-TEST_F(Scheduling, ACallerWithATurnComesAfterWhatItsLaneHolds) {
+TEST_F(Scheduling, ACallerWithATurnComesAfterQueuedWorkOfItsLane) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState& stream = streams_.add();
@@ -225,7 +226,7 @@ TEST_F(Scheduling, ACallerWithATurnComesAfterWhatItsLaneHolds) {
   }
 }
 
-TEST_F(Scheduling, ACallerInTheDriverHoldsNobodyBack) {
+TEST_F(Scheduling, ACallerInTheDriverBlocksNobody) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState& stream = streams_.add();
@@ -235,7 +236,7 @@ TEST_F(Scheduling, ACallerInTheDriverHoldsNobodyBack) {
   EXPECT_EQ(issued_.count(), 1U);
 }
 
-TEST_F(Scheduling, ClientsThatWaitForEachOthersEventsGoOn) {
+TEST_F(Scheduling, ClientsThatWaitForEachOthersEventsMakeProgress) {
   Scheduler& scheduler = start({.policy = Schedule::Priority});
   Client& low = scheduler.create_client("low", -5, 1);
   Client& high = scheduler.create_client("high", 5, 1);
@@ -253,7 +254,7 @@ TEST_F(Scheduling, ClientsThatWaitForEachOthersEventsGoOn) {
   for (int i = 0; i < 800; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], i);
 }
 
-TEST_F(Scheduling, WhatIsInFlightMayWaitForWhatIsNot) {
+TEST_F(Scheduling, WorkInFlightMayWaitForQueuedWork) {
   Scheduler& scheduler = start({.policy = Schedule::Priority, .patience = Duration{2'000}});
   Client& low = scheduler.create_client("low", 0, 1);
   scheduler.create_client("high", 5, 1);
@@ -308,7 +309,7 @@ TEST_F(Scheduling, FairGivesDeviceTimeByWeight) {
   scheduler.settle_all();
 }
 
-TEST_F(Scheduling, ARefusalIsToldOnceAtTheNextWait) {
+TEST_F(Scheduling, ARefusalIsReportedOnceAtTheNextWait) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState& stream = streams_.add();

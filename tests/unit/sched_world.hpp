@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scheduler without a driver: operations note that they were issued, and a device takes as long
-// for each as its kind says, one after the other.
+// A scheduler without a driver: operations note that they were issued, and the device runs them one
+// after the other, each for as long as its kind says.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ class SerialDevice final : public DriverSide {
   std::atomic<int> marks{0};  // of ends
   std::atomic<int> drops{0};
 
-  // Nothing is done any more, as while kernels wait for something.
+  // Nothing completes any more, as if kernels were waiting for something.
   std::atomic<bool> is_stuck{false};
 
  private:
@@ -65,7 +65,7 @@ inline CUevent event_number(std::uintptr_t number) {
   return reinterpret_cast<CUevent>(number << 12);
 }
 
-// Streams as the table of streams would know them.
+// Streams as the table of streams knows them.
 class Streams {
  public:
   StreamState& add(StreamKind kind = StreamKind::NonBlocking, std::uintptr_t context = 1,
@@ -101,7 +101,7 @@ inline Request waits_for(CUevent event, const StreamState& stream) {
   return request;
 }
 
-// In what order things were issued.
+// Records the order in which operations were issued.
 class Issued {
  public:
   void note(int what) {
@@ -113,7 +113,7 @@ class Issued {
     return all_;
   }
   std::size_t count() const { return all().size(); }
-  // Where it stands; the number of all where it was not issued.
+  // The position of the operation; the total count if it was not issued.
   std::size_t place_of(int what) const {
     const auto everything = all();
     return static_cast<std::size_t>(std::find(everything.begin(), everything.end(), what) -
@@ -125,7 +125,7 @@ class Issued {
   std::vector<int> all_;
 };
 
-// Holds an issuing thread inside of an operation until it is opened.
+// Blocks an issuing thread inside an operation until it is opened.
 class Door {
  public:
   CUresult pass() {
@@ -144,7 +144,7 @@ class Door {
   std::atomic<bool> open_{false};
 };
 
-// Clients, lanes and the issuing thread, over that device.
+// Clients, lanes and the issuing thread, over a SerialDevice.
 class SchedulerTest : public testing::Test {
  protected:
   Scheduler& start(ScheduleSettings settings = {}) {

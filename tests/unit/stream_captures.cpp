@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A capture that begins while other threads make calls that would break it, and one that ends with
-// its stream or its context.
+// Captures that begin while other threads make calls that would break them, and captures that end
+// with their stream or context.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ std::uint64_t run_ns() {
          static_cast<std::uint64_t>(run.tv_nsec);
 }
 
-TEST(Captures, BeginWhenNobodyHoldsThemOff) {
+TEST(Captures, BeginAtOnceUnlessHeldOff) {
   Captures captures;
   { const Captures::CaptureBlock over{captures}; }
   captures.began();
@@ -32,7 +32,7 @@ TEST(Captures, BeginWhenNobodyHoldsThemOff) {
   EXPECT_TRUE(captures.ever());
 }
 
-TEST(Captures, ACallSeesOneThatLives) {
+TEST(Captures, AreSeenByCallsWhileLive) {
   Captures captures;
   EXPECT_TRUE(Captures::CaptureBlock{captures}.none_lives());
   captures.began();
@@ -56,8 +56,8 @@ TEST(Captures, BeginWhenTheCallHasBeenMade) {
   EXPECT_GE(began_at, made_at);
 }
 
-// The wait of a call for work may take as long as it likes.
-TEST(Captures, BeginInTheEndWhereTheCallWaits) {
+// A call's wait for work may take any length of time.
+TEST(Captures, BeginEventuallyIfTheCallWaits) {
   Captures captures;
   const Captures::CaptureBlock call{captures};
   const std::uint64_t run_before = run_ns();
@@ -84,7 +84,7 @@ TEST(Captures, LiveUntilTheDriverHasEndedTheirStream) {
   EXPECT_FALSE(captures.any());
 }
 
-TEST(Captures, GoOnWhereTheDriverDoesNotEndTheirContext) {
+TEST(Captures, StayLiveIfTheDriverDoesNotEndTheirContext) {
   Captures captures;
   captures.began({.context = context, .handle = stream});
   { const Captures::Ending refused{captures, context}; }
@@ -93,8 +93,8 @@ TEST(Captures, GoOnWhereTheDriverDoesNotEndTheirContext) {
   EXPECT_FALSE(captures.any());
 }
 
-// The driver may give the next stream the same handle before it returns.
-TEST(Captures, OfTheNextStreamWithThatHandleGoOn) {
+// The driver may give the same handle to the next stream before the destroying call returns.
+TEST(Captures, OfTheNextStreamWithThatHandleStayLive) {
   Captures captures;
   captures.began({.context = context, .handle = stream});
   Captures::Ending ending{captures, stream};

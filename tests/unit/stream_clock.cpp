@@ -38,7 +38,7 @@ TEST_F(StreamClockTest, AStreamThatTheDriverDoesNotKnowHasNoState) {
   EXPECT_EQ(clock->table().find({handle, false}), nullptr);
 }
 
-TEST_F(StreamClockTest, AFreeIsDoneOnceItsStreamHasPassedIt) {
+TEST_F(StreamClockTest, AFreeIsDoneOnceItsStreamIsPastIt) {
   HeldStream stream = held();
   stream.hold();
   const FreeTicket ticket = free_on(stream.name());
@@ -114,7 +114,7 @@ TEST_F(StreamClockTest, AnAllocationOnTheLegacyStreamIsBehindWhatBlockingStreams
   blocking.release();
 }
 
-TEST_F(StreamClockTest, AnAllocationBehindLegacyWorkIsDoneOnceThatIs) {
+TEST_F(StreamClockTest, AnAllocationBehindLegacyWorkIsDoneOnceThatWorkIs) {
   HeldStream blocking = held(CU_STREAM_DEFAULT);
   hold_legacy();
   const FreeTicket ticket = free_on({});
@@ -143,7 +143,7 @@ TEST_F(StreamClockTest, AnAllocationOfMemoryThatNothingUsesIsDoneAtOnce) {
   hold_legacy();
   allocate_on(blocking.name());
   EXPECT_TRUE(operations_are_done(blocking.name()));
-  // It does not stand for a free that follows.
+  // It does not cover a later free.
   free_on(blocking.name());
   EXPECT_FALSE(operations_are_done(blocking.name()));
   release_legacy();
@@ -163,7 +163,7 @@ TEST_F(StreamClockTest, AFreeOnABlockingStreamIsNotDoneBeforeTheLegacyWorkAheadO
   EXPECT_TRUE(operations_are_done(blocking.name()));
 }
 
-// The driver says that the stream is idle, which tells nothing of what stands behind the barrier.
+// The driver reports the stream as idle, which proves nothing about the frees behind the barrier.
 TEST_F(StreamClockTest, AnIdleStreamIsNotProofOfFreesBehindTheLegacyStream) {
   HeldStream blocking = held(CU_STREAM_DEFAULT);
   hold_legacy();
@@ -176,7 +176,7 @@ TEST_F(StreamClockTest, AnIdleStreamIsNotProofOfFreesBehindTheLegacyStream) {
   EXPECT_TRUE(clock->wait(later, in_ms(10'000)));
 }
 
-TEST_F(StreamClockTest, OperationsCostNoEventWhileTheOtherSideIsGivenNothing) {
+TEST_F(StreamClockTest, OperationsCostNoEventWhileTheOtherSideIsIdle) {
   static std::atomic<int> records{0};
   static const Driver* real = nullptr;
   real = &driver();
@@ -202,7 +202,7 @@ TEST_F(StreamClockTest, OperationsCostNoEventWhileTheOtherSideIsGivenNothing) {
   EXPECT_EQ(records.load(), 2) << "work that nobody saw may lie there";
 }
 
-TEST_F(StreamClockTest, AnOperationThatTheStreamDoesNotTakeIsRefused) {
+TEST_F(StreamClockTest, AnOperationThatTheStreamRefusesFails) {
   Driver refusing = driver();
   refusing.cuEventRecord = [](CUevent, CUstream) -> CUresult { return CUDA_ERROR_OUT_OF_MEMORY; };
   StreamClock refused{refusing, program()};
@@ -217,7 +217,7 @@ TEST_F(StreamClockTest, AnOperationThatTheStreamDoesNotTakeIsRefused) {
   EXPECT_FALSE(there.has_barrier.load());
 }
 
-// Other threads cannot name the stream, and a mark on the legacy stream would hold others up.
+// Other threads cannot name the stream, and a mark on the legacy stream would hold up other work.
 TEST_F(StreamClockTest, EachFreeOnAThreadsOwnStreamLeavesAMark) {
   FreeTicket ticket;
   const CUcontext current = context();
@@ -226,12 +226,12 @@ TEST_F(StreamClockTest, EachFreeOnAThreadsOwnStreamLeavesAMark) {
     ticket = free_on({.handle = CU_STREAM_PER_THREAD});
   }};
   other.join();
-  captures.began();  // so that no stream can be asked
+  captures.began();  // so that no stream can be queried
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
   captures.ended();
 }
 
-TEST_F(StreamClockTest, MarksAreBoundedOnAStreamThatNeverGetsOn) {
+TEST_F(StreamClockTest, MarksAreBoundedOnAStalledStream) {
   HeldStream stream = held();
   stream.hold();
   StreamState& there = state(stream.name());
@@ -246,8 +246,8 @@ TEST_F(StreamClockTest, MarksAreBoundedOnAStreamThatNeverGetsOn) {
   EXPECT_TRUE(clock->wait(last, in_ms(10'000)));
 }
 
-// What a thread has gathered of a context's streams is worth nothing once one comes or goes.
-TEST_F(StreamClockTest, TheLegacyStreamComesAfterStreamsThatWereMadeSince) {
+// A thread's cached list of a context's streams is invalid once a stream comes or goes.
+TEST_F(StreamClockTest, TheLegacyStreamComesAfterStreamsCreatedLater) {
   const StreamName legacy_stream{};
   EXPECT_TRUE(clock->place_on(legacy_stream).empty());
   HeldStream early = held(CU_STREAM_DEFAULT);
@@ -291,7 +291,7 @@ TEST_F(StreamClockTest, WhatTheProgramWaitedForIsDone) {
   EXPECT_FALSE(clock->is_done(after)) << "freed after the wait had begun";
 }
 
-TEST_F(StreamClockTest, AnEventOfTheProgramThatIsDoneTellsOfItsStream) {
+TEST_F(StreamClockTest, ACompletedEventProvesItsStreamsFrees) {
   HeldStream stream = held();
   stream.hold();
   const FreeTicket ticket = free_on(stream.name());
@@ -303,7 +303,7 @@ TEST_F(StreamClockTest, AnEventOfTheProgramThatIsDoneTellsOfItsStream) {
   EXPECT_TRUE(clock->is_done(ticket));
 }
 
-TEST_F(StreamClockTest, WhatIsFreedWhileAnEventIsRecordedMayLieBehindIt) {
+TEST_F(StreamClockTest, AFreeDuringARecordMayBeBehindTheEvent) {
   HeldStream stream = held();
   stream.hold();
   const FreeTicket before = free_on(stream.name());
@@ -323,7 +323,7 @@ TEST_F(StreamClockTest, WhatIsFreedWhileAnEventIsRecordedMayLieBehindIt) {
   EXPECT_FALSE(clock->is_done(after));
 }
 
-TEST_F(StreamClockTest, AStreamFollowsAnotherWithoutAnybodyWaiting) {
+TEST_F(StreamClockTest, AStreamFollowsAnotherWithoutAHostWait) {
   HeldStream first = held();
   HeldStream second = held();
   first.hold();
@@ -342,7 +342,7 @@ TEST_F(StreamClockTest, AStreamFollowsAnotherWithoutAnybodyWaiting) {
   EXPECT_CUDA(driver().cuStreamSynchronize(second));
 }
 
-// A mark that was made later contains what the asker may have to be ahead of.
+// A later mark covers work that the asking stream may have to precede.
 TEST_F(StreamClockTest, NoStreamFollowsAFreeByALaterMark) {
   HeldStream first = held();
   HeldStream second = held();
@@ -368,7 +368,7 @@ TEST_F(StreamClockTest, NoStreamFollowsAnotherBesideACapture) {
   EXPECT_FALSE(clock->is_before(ticket, id(second.name())));
 }
 
-TEST_F(StreamClockTest, AnEventThatOthersRecordTellsNothing) {
+TEST_F(StreamClockTest, AnEventRecordedByOthersProvesNothing) {
   HeldStream stream = held();
   stream.hold();
   const FreeTicket ticket = free_on(stream.name());

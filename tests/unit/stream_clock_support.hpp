@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A clock of streams over the driver, and streams that are held.
+// A stream clock over the driver, and streams that a test can hold.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ inline std::uint64_t in_ms(std::uint64_t ms) {
   return now_ns() + ms * 1'000'000;
 }
 
-// A stream that does nothing further until it is told to.
+// A stream that makes no progress until it is released.
 class HeldStream {
  public:
   HeldStream(PinnedWords& words, Size index, unsigned flags) : words_(words), index_(index) {
@@ -60,7 +60,7 @@ class StreamClockTest : public DriverContract {
     __atomic_store_n(words->data() + next_word++, 1U, __ATOMIC_RELEASE);
     GIVEN(driver().cuStreamSynchronize(nullptr));
   }
-  // As a stream-ordered free does.
+  // Does what a stream-ordered free does.
   FreeTicket free_on(const StreamName& name) { return free_on(*clock, name); }
   static FreeTicket free_on(StreamClock& of, const StreamName& name) {
     StreamClock::Operation operation{of, *of.table().find(name),
@@ -71,7 +71,7 @@ class StreamClockTest : public DriverContract {
   bool operations_are_done(const StreamName& name) {
     return StreamClock::PlacedOperations{*clock, name}.are_done();
   }
-  // As a stream-ordered allocation does.
+  // Does what a stream-ordered allocation does.
   void allocate_on(const StreamName& name) {
     const StreamClock::Operation operation{*clock, state(name),
                                            StreamClock::Operation::Kind::Allocation};
@@ -105,7 +105,7 @@ class StreamClockTest : public DriverContract {
     DriverContract::TearDown();
   }
 
-  // Freed at the very end, since that waits for every stream.
+  // Freed last, since freeing it waits for every stream.
   std::optional<PinnedWords> words;
   Size next_word = 0;
   Captures captures;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and contexts that end, with work that goes on, beside threads that ask about it.
+// Streams and contexts that end while their work goes on and other threads query it.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace {
 
 class StreamEnds : public StreamClockTest {};
 
-TEST_F(StreamEnds, AllWorkOfAContextIncludesWhatAStreamLeavesBehind) {
+TEST_F(StreamEnds, WorkOfAContextIncludesThatOfEndedStreams) {
   HeldStream other = held();
   FreeTicket all;
   {
@@ -45,7 +45,7 @@ TEST_F(StreamEnds, WhatIsFreedAfterAStreamEndedComesAfterItsWorkToo) {
   }
 }
 
-TEST_F(StreamEnds, WhoWaitedForAContextHasWaitedForStreamsThatEnded) {
+TEST_F(StreamEnds, WaitingForAContextCoversEndedStreams) {
   FreeTicket freed;
   {
     HeldStream stream = held();
@@ -61,8 +61,9 @@ TEST_F(StreamEnds, WhoWaitedForAContextHasWaitedForStreamsThatEnded) {
   EXPECT_TRUE(clock->table().ended_of(context()).empty());
 }
 
-// A record serves another stream once its own is long gone: what was waited for is not that one's.
-TEST_F(StreamEnds, WhatWasWaitedForIsNotOfAStreamThatCameSince) {
+// A stream's record is reused after the stream has ended: a wait that covered the old stream says
+// nothing about the new one.
+TEST_F(StreamEnds, AnOldWaitDoesNotCoverALaterStream) {
   const StreamState* record = nullptr;
   std::optional<Horizon> horizon;
   {
@@ -90,9 +91,9 @@ TEST_F(StreamEnds, WhatWasWaitedForIsNotOfAStreamThatCameSince) {
   EXPECT_FALSE(clock->is_done(freed));
 }
 
-// To destroy an event waits while a cuMemFree waits in another thread (measured), and learning of a
+// Destroying an event waits while a cuMemFree waits in another thread (measured), and registering a
 // stream is part of calls that never wait.
-TEST_F(StreamEnds, EventsOfStreamsThatEndedServeOthersAndAreNotDestroyed) {
+TEST_F(StreamEnds, EventsOfEndedStreamsAreReusedAndNotDestroyed) {
   static std::atomic<int> made{0};
   static std::atomic<int> destroyed{0};
   static const Driver* real = nullptr;
@@ -124,7 +125,7 @@ TEST_F(StreamEnds, EventsOfStreamsThatEndedServeOthersAndAreNotDestroyed) {
 }
 
 // A thread that lacks memory queries streams, whatever other threads do with them.
-TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
+TEST_F(StreamEnds, AnEndedStreamIsNotPassedToTheDriver) {
   static std::atomic<int> questions{0};
   static std::atomic<CUstream> ended{nullptr};
   static std::atomic<bool> was_named{false};
@@ -134,7 +135,7 @@ TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
   was_named = false;
   real = &driver();
   Driver watched = driver();
-  // All work is asked about beginning with the legacy stream: slowly, while the other is there.
+  // A query of all work starts with the legacy stream: slowly, while the other stream exists.
   watched.cuStreamQuery = [](CUstream stream) -> CUresult {
     if (stream == CU_STREAM_LEGACY) {
       ++questions;
@@ -151,7 +152,8 @@ TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
     GIVEN(driver().cuCtxSetCurrent(here));
     watching.is_all_done(here);
   };
-  // Behind the first wait the end of the stream and, having seen it alive, a second one.
+  // While the first query waits, the stream ends, and a second query starts that has still seen it
+  // alive.
   std::thread first{ask_all};
   while (questions.load() == 0) usleep(1000);
   std::thread ender{[&] {
@@ -166,8 +168,8 @@ TEST_F(StreamEnds, NoStreamIsNamedToTheDriverOnceItHasEnded) {
   EXPECT_FALSE(was_named.load());
 }
 
-// Its events go with it.
-TEST_F(StreamEnds, NothingOfAContextIsNamedToTheDriverWhileItEnds) {
+// The context's events end with it.
+TEST_F(StreamEnds, NothingOfAnEndingContextIsPassedToTheDriver) {
   static std::atomic<int> named{0};
   static const Driver* real = nullptr;
   real = &driver();
@@ -201,8 +203,8 @@ TEST_F(StreamEnds, NothingOfAContextIsNamedToTheDriverWhileItEnds) {
   EXPECT_TRUE(watching.wait(all, in_ms(10'000)));
 }
 
-// Natively the legacy stream does not come to wait for more because a stream ends.
-TEST_F(StreamEnds, NothingIsGivenToTheLegacyStreamBecauseABlockingOneEnds) {
+// Natively the legacy stream does not wait for more because a stream ends.
+TEST_F(StreamEnds, TheEndOfABlockingStreamAddsNoLegacyWork) {
   FreeTicket ticket;
   HeldStream running = held(CU_STREAM_DEFAULT);
   running.hold();
@@ -234,7 +236,7 @@ TEST_F(StreamEnds, AThreadThatEndsLeavesItsStreamToBeForgotten) {
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
 }
 
-TEST_F(StreamEnds, AStreamThatEndedIsWaitedForToTheEnd) {
+TEST_F(StreamEnds, AnEndedStreamsWorkIsWaitedFor) {
   FreeTicket ticket;
   {
     HeldStream stream = held();
@@ -247,7 +249,7 @@ TEST_F(StreamEnds, AStreamThatEndedIsWaitedForToTheEnd) {
   EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
 }
 
-TEST_F(StreamEnds, WhatWasFreedInAContextThatIsGoneIsDone) {
+TEST_F(StreamEnds, FreesInAnEndedContextAreDone) {
   FreeTicket ticket;
   {
     OwnContext own;

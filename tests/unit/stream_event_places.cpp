@@ -37,7 +37,7 @@ TEST(EventPlaces, KnowWhereAnEventWasRecordedLast) {
   EXPECT_FALSE(places.may_know(event(1)));
 }
 
-TEST(EventPlaces, ForgetAPlaceThatWasReachedButNotALaterOne) {
+TEST(EventPlaces, ForgetAReachedPlaceButNotALaterOne) {
   EventPlaces places;
   record(places, event(1), after(5));
   const EventPlaces::Recorded first = places.last_record(event(1));
@@ -87,7 +87,7 @@ TEST(EventPlaces, KnowNothingWhileAnEventIsRecorded) {
   EXPECT_EQ(places.last_record(event(1)).place, after(6));
 }
 
-// Which of them the driver made last nobody can say.
+// Nobody can tell which of the two the driver made last.
 TEST(EventPlaces, KnowNothingOfTwoRecordsAtOnce) {
   for (const bool first_ends_first : {true, false}) {
     EventPlaces places;
@@ -97,14 +97,14 @@ TEST(EventPlaces, KnowNothingOfTwoRecordsAtOnce) {
     second.emplace(places, event(1));
     first->done_at(after(5));
     if (first_ends_first) first.reset();
-    second.reset();  // on a stream that has freed nothing
+    second.reset();  // from a stream that has freed nothing
     first.reset();
     EXPECT_TRUE(places.last_record(event(1)).place.empty());
   }
 }
 
-// Each thread's events are its own; one is everybody's.
-TEST(EventPlaces, AreAskedAndToldByManyThreads) {
+// Each thread has its own events, and all share one.
+TEST(EventPlaces, MayBeReadAndWrittenByManyThreads) {
   constexpr std::uint64_t threads = 4;
   constexpr std::uint64_t rounds = 2000;
   EventPlaces places;
@@ -115,7 +115,7 @@ TEST(EventPlaces, AreAskedAndToldByManyThreads) {
         const CUevent own = event(1 + thread + threads * (i % 100));
         record(places, own, after(i + 1));
         record(places, event(0), after(i + 1));
-        // Empty where a neighbour in its group was recorded meanwhile.
+        // Empty if a neighbour in its group was recorded meanwhile.
         const Place place = places.last_record(own).place;
         EXPECT_TRUE(place.empty() || place == after(i + 1));
         places.reached(event(0), places.last_record(event(0)));

@@ -33,7 +33,7 @@ TEST(Gate, ClosesAndOpensWhileNobodyPasses) {
   const Gate::Pass pass{gate};
 }
 
-TEST(Gate, WaitsForWhoIsInside) {
+TEST(Gate, WaitsForThreadsInside) {
   Gate gate;
   std::atomic<bool> entered{false};
   std::atomic<bool> leave{false};
@@ -55,7 +55,7 @@ TEST(Gate, WaitsForWhoIsInside) {
   other.join();
 }
 
-TEST(Gate, HoldsBackWhoComesLater) {
+TEST(Gate, BlocksLaterThreads) {
   Gate gate;
   ASSERT_TRUE(gate.close(in_ms(1000)));
   std::atomic<bool> passed{false};
@@ -77,7 +77,7 @@ TEST(Gate, LetsTheThreadThatClosedItPass) {
   gate.open();
 }
 
-TEST(Gate, IsOpenAgainWhereItCouldNotBeClosed) {
+TEST(Gate, IsOpenAgainIfItCouldNotBeClosed) {
   Gate gate;
   std::atomic<int> phase{0};
   std::thread inside{[&] {
@@ -102,7 +102,7 @@ TEST(Gate, PassesMayNest) {
   closer.join();
 }
 
-// As a program's own seccomp filter does it, here for one thread.
+// As a program's own seccomp filter does, but for one thread.
 bool refuse_membarrier() {
   sock_filter lines[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -115,7 +115,7 @@ bool refuse_membarrier() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-TEST(Gate, ClosesOnceThreadsKnowThatTheSystemMakesNoBarriersAnyMore) {
+TEST(Gate, ClosesOnceThreadsKnowThatMembarrierIsRefused) {
   Gate gate;
   if (::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0) {
     GTEST_SKIP() << "the system makes none";
@@ -133,10 +133,10 @@ TEST(Gate, ClosesOnceThreadsKnowThatTheSystemMakesNoBarriersAnyMore) {
   const Gate::Pass pass{gate};
 }
 
-// The thread that closed the gate is alone with what the others touch only inside.
+// The thread that closed the gate has exclusive use of state that others touch only inside.
 TEST(Gate, KeepsManyThreadsApart) {
   Gate gate;
-  std::uint64_t shared = 0;  // touched under the gate alone
+  std::uint64_t shared = 0;  // touched only while the gate is closed
   std::atomic<std::uint64_t> inside{0};
   std::atomic<bool> together{false};
   std::vector<std::thread> threads;
@@ -167,7 +167,7 @@ TEST(Gate, KeepsManyThreadsApart) {
   EXPECT_GT(shared, 0U);
 }
 
-TEST(GracePeriod, IsOverAtOnceWhereNobodyElseIsInside) {
+TEST(GracePeriod, IsOverAtOnceIfNoOtherThreadIsInside) {
   CallBarrier calls{CallBarrier::Of::Calls};
   const CallBarrier::Pass own{calls};
   const auto period = CallBarrier::GracePeriod::begin();
@@ -175,8 +175,8 @@ TEST(GracePeriod, IsOverAtOnceWhereNobodyElseIsInside) {
   EXPECT_TRUE(period->is_over());
 }
 
-// Also where it has gone in again since.
-TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasComeOut) {
+// Even if it has entered again since.
+TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasLeft) {
   for (const auto of :
        {CallBarrier::Of::Calls, CallBarrier::Of::Work, CallBarrier::Of::Questions}) {
     CallBarrier threshold{of};
@@ -222,7 +222,7 @@ TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasEnded) {
   EXPECT_TRUE(period->is_over());
 }
 
-TEST(GracePeriod, CannotBeToldWhereNoBarrierCanBeMadeAndLaterCan) {
+TEST(GracePeriod, IsUnknownWhileMembarrierIsRefused) {
   std::thread alone{[] {
     const CallBarrier calls{CallBarrier::Of::Calls};
     if (!refuse_membarrier()) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events as lines of the log.
+// Events as log lines.
 #include "trace/event_log.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(EventLine, SaysTimesInMicroseconds) {
             "wait event=0x0 stream=0x1 took_us=1234.056");
 }
 
-TEST(EventLine, SaysWhatARefusedCallWasAnswered) {
+TEST(EventLine, HasTheErrorOfARefusedCall) {
   EXPECT_EQ(line_of({.event = TraceEvent::AllocateFailed, .result = 2, .size = 64}),
             "allocate_failed size=64 result=2");
 }
@@ -62,7 +62,7 @@ TEST(EventLine, OfAnUnknownEventSaysItsNumber) {
   EXPECT_EQ(line_of({.event = static_cast<TraceEvent>(999)}), "event number=999");
 }
 
-TEST(EventLine, IsShownAtInfoOnlyWhereMemoryChanges) {
+TEST(EventLine, IsShownAtInfoOnlyForMemoryChanges) {
   for (const TraceEvent event : {TraceEvent::Allocate, TraceEvent::Free, TraceEvent::Map,
                                  TraceEvent::Unmap, TraceEvent::Import, TraceEvent::CopyElided}) {
     EXPECT_EQ(severity_of(event), Severity::Info) << name_of(event);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace among files: what it may not touch, and what becomes of it when there is no room.
+// A trace in the file system: which files it must not touch, and what happens to it when there is
+// no room.
 #include "trace/trace_file.hpp"
 
 #include <fcntl.h>
@@ -44,7 +45,7 @@ struct stat facts_of(const std::string& path) {
   return facts;
 }
 
-TEST_F(TraceAmongFiles, IsForItsOwnerAlone) {
+TEST_F(TraceAmongFiles, IsPrivateToItsOwner) {
   const mode_t before = ::umask(0);
   const auto file = create_trace_file(in_folder("t"));
   ::umask(before);
@@ -55,7 +56,7 @@ TEST_F(TraceAmongFiles, IsForItsOwnerAlone) {
   EXPECT_FALSE(file->name_was_taken);
 }
 
-TEST_F(TraceAmongFiles, WhatExistsIsKept) {
+TEST_F(TraceAmongFiles, AnExistingFileIsKept) {
   write_file(in_folder("t"), "somebody's");
   const std::string own = in_folder("t") + "." + std::to_string(::getpid());
   for (const std::string& expected : {own, own + ".1", own + ".2"}) {
@@ -96,14 +97,14 @@ TEST_F(TraceAmongFiles, FullDiskAtTheStartIsAnErrorAndLeavesNoFile) {
             "write trace file: refused by the system (No space left on device)");
 }
 
-TEST_F(TraceAmongFiles, DeviceMayStandForAFile) {
+TEST_F(TraceAmongFiles, MayBeADevice) {
   TraceSink sink = given_sink("/dev/null");
   sink.add(std::vector{record_number(0, 0)}, 0, 0);
   sink.finish(0, 1, 1);
   EXPECT_EQ(sink.records(), 1u);
 }
 
-// No file of this process grows beyond so many bytes while it lives.
+// While it lives, no file of this process can grow beyond this many bytes.
 class SmallDisk {
  public:
   explicit SmallDisk(Size room) {
@@ -150,7 +151,7 @@ TEST_F(TraceAmongFiles, FullDiskEndsTheTraceButNotTheProgram) {
   EXPECT_EQ(warnings(), 1u);
 }
 
-TEST_F(TraceAmongFiles, SizeCapIsKeptAndWhatFollowsIsCounted) {
+TEST_F(TraceAmongFiles, SizeCapHoldsAndLaterEventsAreCounted) {
   constexpr Size cap = 200'000;
   auto writer =
       TraceWriter::start({.file = in_folder("t"), .ring_records = 1 << 16, .size_cap = cap});
@@ -177,7 +178,7 @@ TEST_F(TraceAmongFiles, ClosedByTheProgramIsNotWrittenToAgain) {
   CUVMM_TRACE(.address = 1);
   ASSERT_TRUE((*writer)->flush());
 
-  // What daemons do: all numbers closed, and then used again.
+  // As daemons do: all descriptors closed, and their numbers reused.
   const std::string theirs = in_folder("theirs");
   for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
     std::error_code none;

@@ -20,7 +20,7 @@ std::span<const std::byte> bytes(const std::string& text) {
 }
 
 TEST(Checksum, IsCrc32c) {
-  EXPECT_EQ(crc32c(bytes("123456789")), 0xE3069283u);  // the value that all catalogues give
+  EXPECT_EQ(crc32c(bytes("123456789")), 0xE3069283u);            // the published check value
   EXPECT_EQ(crc32c(bytes(std::string(32, '\0'))), 0x8A9136AAu);  // RFC 3720, B.4
   EXPECT_EQ(crc32c({}), 0u);
 }
@@ -44,7 +44,7 @@ TEST(Checksum, GoesOnFromWhereItWas) {
   }
 }
 
-TEST(TraceEvents, NumbersAreTheirOwn) {
+TEST(TraceEvents, NumbersAreUnique) {
   std::set<int> numbers;
   std::size_t count = 0;
 #define CUVMM_TRACE_EVENT(name, number, ...) \
@@ -67,14 +67,14 @@ TEST(TraceEvents, StandInTheDocs) {
       << describe_trace_events();
 }
 
-TEST(TraceEvents, WordsAreReadAsTheyWereWritten) {
+TEST(TraceEvents, WordsRoundTrip) {
   EXPECT_EQ(note_of(trace_note("step 12")), "step 12");
   const std::string longest = "exactly thirty-two bytes of text";
   EXPECT_EQ(note_of(trace_note(longest)), longest);
   EXPECT_EQ(note_of(trace_note(longest + " and more")), longest);
 }
 
-TEST(TraceHeader, ComesBackAsItWas) {
+TEST(TraceHeader, RoundTrips) {
   const TraceHeader header = small_header();
   const std::string encoded = trace_format::encode(header);
   EXPECT_EQ(encoded.size() % trace_format::unit, 0u);
@@ -99,7 +99,7 @@ TEST(TraceHeader, CallsAreNamedByTheirRows) {
   EXPECT_EQ(header.call(no_call), "");
 }
 
-// Puts `section` in front of the others and makes the header whole again.
+// Inserts `section` before the others and makes the header valid again.
 std::string with_section(std::uint32_t type, const std::string& content) {
   const std::string encoded = trace_format::encode(small_header());
   trace_format::FileHeader start;

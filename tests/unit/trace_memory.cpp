@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts that hold memory tell a trace.
+// What the parts that hold memory write to a trace.
 #include "trace/writer.hpp"
 #include "unit/trace_world.hpp"
 #include "unit/vmm_world.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 class TraceOfMemory : public VmmTest {};
 
-TEST_F(TraceOfMemory, SaysWhatTheStoreGaveBackAndWhatItKept) {
+TEST_F(TraceOfMemory, RecordsWhatTheStoreReleasedAndKept) {
   const OwnFolder folder;
   const std::string path = folder.in("t");
   Size granule = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace and the life of its process: killed, forked, gone.
+// A trace over the life of its process: killed, forked, ended.
 #include <sys/wait.h>
 
 #include <array>
@@ -35,10 +35,10 @@ std::unique_ptr<TraceWriter> started(TraceSetup setup) {
   return std::move(*writer);
 }
 
-// As an engine's is: of static life, and nobody's to destroy.
+// Static like an engine's, and never destroyed.
 std::unique_ptr<TraceWriter> until_the_end;
 
-// Runs `work` in a forked child; its exit status, or 128 + the signal that ended it.
+// Runs `work` in a forked child and returns its exit status, or 128 + the signal that ended it.
 template <class Work>
 int in_child(Work&& work) {
   const pid_t child = ::fork();
@@ -54,7 +54,7 @@ int in_child(Work&& work) {
 #define SKIP_WHERE_CHILDREN_START_NO_THREADS() \
   if (thread_sanitizer) GTEST_SKIP() << "the thread sanitizer allows no thread in a forked child"
 
-TEST_F(TraceOfProcess, KilledTraceIsReadableToWhatWasFlushed) {
+TEST_F(TraceOfProcess, KilledTraceIsReadableUpToTheLastFlush) {
   SKIP_WHERE_CHILDREN_START_NO_THREADS();
   EXPECT_EQ(in_child([&] {
               const auto writer = started({.file = in_folder("t")});
@@ -110,7 +110,7 @@ TEST_F(TraceOfProcess, ForkedChildLeavesTheTraceToItsParent) {
   record_number(1);
   EXPECT_EQ(in_child([&] {
               TraceWriter::forget_after_fork();
-              record_number(100);  // off: goes nowhere
+              record_number(100);  // recording is off: goes nowhere
               if (trace_is_on() || writer->flush() || writer->finish()) ::_exit(1);
               std::size_t rings = 0;
               trace_rings::for_each([&](const TraceRing&) { ++rings; });
@@ -123,7 +123,7 @@ TEST_F(TraceOfProcess, ForkedChildLeavesTheTraceToItsParent) {
   EXPECT_EQ(opened(in_folder("t")).note(), "");
 }
 
-TEST_F(TraceOfProcess, ForkedChildThatForgetsNothingDoesNoHarm) {
+TEST_F(TraceOfProcess, ForkedChildThatKeepsRecordingDoesNoHarm) {
   const auto writer = started({.file = in_folder("t"), .ring_records = 64});
   record_number(1);
   EXPECT_EQ(in_child([&] {

@@ -33,7 +33,7 @@ bool is_in_time_order(const std::vector<TraceRecord>& records) {
                         [](const auto& a, const auto& b) { return a.time < b.time; });
 }
 
-TEST_F(TraceReading, GivesBackWhatWasWritten) {
+TEST_F(TraceReading, RoundTrips) {
   const std::string path = in_folder("t");
   write_trace(path, 3, 5);
   TraceReader trace = opened(path);
@@ -91,7 +91,7 @@ TEST_F(TraceReading, ThreadsAreMergedInTheOrderOfTime) {
   std::vector<TraceRecord> all;
   std::uint64_t time = 0;
   for (std::uint64_t number = 0; number < 60'000; ++number) {
-    time += random() % 3;  // moments are shared, too
+    time += random() % 3;  // several records may share a time
     const auto thread = static_cast<std::uint32_t>(random() % threads);
     of_thread[thread].push_back(record_number(number, time, thread));
     all.push_back(of_thread[thread].back());
@@ -128,7 +128,7 @@ TEST_F(TraceReading, RecordHandedOverLateComesAtItsTime) {
     }
     sink.add(records, 0, 0);
   }
-  sink.add(std::vector{record_number(1'000'000, 15, 1)}, 1, 0);  // waited from then until now
+  sink.add(std::vector{record_number(1'000'000, 15, 1)}, 1, 0);  // waits from then until now
   sink.finish(0, blocks * records_in_a_block * 10, 2);
 
   const auto records = records_of(in_folder("t"));
@@ -192,7 +192,7 @@ TEST_F(TraceReading, FlippedBitCostsItsBlockAndNothingElse) {
   }
 }
 
-TEST_F(TraceReading, WhatIsNoTraceIsRefusedInOneLine) {
+TEST_F(TraceReading, OtherFilesAreRefusedInOneLine) {
   const std::string path = in_folder("t");
   for (const std::string& content :
        {std::string(), std::string("CUVMMTR"), std::string(1000, '\0'), std::string(1000, 'x'),
@@ -237,7 +237,7 @@ TEST_F(TraceReading, HeaderThatMakesNoSenseIsRefused) {
   EXPECT_NE(refusal_of(path).find("ends before its first record"), std::string::npos);
 }
 
-// A block that any writer might have made, with checksums that are right.
+// A block as any writer might have written it, with valid checksums.
 std::string block_of(BlockHeader block, const std::string& payload) {
   block.magic = trace_format::block_magic;
   block.payload_size = static_cast<std::uint32_t>(payload.size());
@@ -267,7 +267,7 @@ TEST_F(TraceReading, BlocksAndEventsOfLaterVersionsAreSkippedOrPassedOn) {
   EXPECT_EQ(trace.health().damaged, 0u);
 }
 
-TEST_F(TraceReading, BlockThatLiesAboutItsRecordsIsLeftOut) {
+TEST_F(TraceReading, InconsistentBlockIsSkipped) {
   const std::string good = block_of({record_number(7, 100)});
   const auto backwards = block_of({record_number(1, 9), record_number(2, 3)});
   BlockHeader one_thread{.type = trace_format::BlockType::Records, .records = 1, .thread = 5};
@@ -289,7 +289,7 @@ TEST_F(TraceReading, BlockThatLiesAboutItsRecordsIsLeftOut) {
 TEST_F(TraceReading, NothingAfterTheTraceIsReadForLong) {
   const std::string path = in_folder("t");
   write_trace(path, 1, 3);
-  ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(1 * TiB)), 0);  // zeros, without a disk
+  ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(1 * TiB)), 0);  // zeros without disk space
   TraceReader trace = opened(path);
   EXPECT_EQ(records_of(trace).size(), 3u);
   EXPECT_GT(trace.health().cut_bytes, 0u);
@@ -299,7 +299,7 @@ TEST_F(TraceReading, RecordsTooFarOutOfOrderAreRefusedNotLoaded) {
   TraceSink sink = given_sink(in_folder("t"));
   constexpr std::size_t blocks = 256 * MiB / (records_in_a_block * sizeof(TraceRecord)) + 32;
   std::vector<TraceRecord> records(records_in_a_block, record_number(0, 5));
-  records.back().time = 10;  // every block overlaps with every other
+  records.back().time = 10;  // every block overlaps every other
   for (std::size_t block = 0; block < blocks; ++block) sink.add(records, 0, 0);
   sink.finish(0, 10, 1);
   TraceReader trace = opened(in_folder("t"));

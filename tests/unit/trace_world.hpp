@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of traces stand on: a folder of their own, files as bytes, small traces.
+// Support for trace tests: a private folder, files as bytes, small traces.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace cuvmm::test {
 
-// Gone with all that is in it.
+// Removed with its contents at the end.
 class OwnFolder {
  public:
   OwnFolder() {
@@ -76,7 +76,7 @@ inline TraceHeader small_header() {
                     .names = {{TraceSubject::Client, 1, "latency"}}}};
 }
 
-// A record that no other number gives.
+// A record that is unique for each number.
 inline TraceRecord record_number(std::uint64_t number, std::uint64_t time,
                                  std::uint32_t thread = 0) {
   return {.time = time,
@@ -108,7 +108,7 @@ inline TraceReader opened(const std::string& path) {
   return std::move(*trace);
 }
 
-// A trace that lies in memory: thousands of them cost no disk.
+// Reads a trace from memory: thousands of them take no disk space.
 inline Result<TraceReader> read_bytes(const std::string& bytes) {
   Fd file{::memfd_create("trace", MFD_CLOEXEC)};
   EXPECT_EQ(::write(file.number(), bytes.data(), bytes.size()), std::ssize(bytes));

@@ -33,7 +33,7 @@ void record_note(std::uint64_t number) {
   CUVMM_TRACE(.event = TraceEvent::Note, .address = number);
 }
 
-// The numbers that record_note() left, in the order of the trace; by thread.
+// The numbers that record_note() recorded, in trace order, by thread.
 std::map<std::uint32_t, std::vector<std::uint64_t>> notes_in(const std::string& path) {
   std::map<std::uint32_t, std::vector<std::uint64_t>> notes;
   for (const TraceRecord& record : records_of(path)) {
@@ -42,7 +42,7 @@ std::map<std::uint32_t, std::vector<std::uint64_t>> notes_in(const std::string& 
   return notes;
 }
 
-TEST(TraceRing, LosesWhatItHasNoRoomForAndCountsIt) {
+TEST(TraceRing, CountsRecordsThatDoNotFit) {
   TraceRing* ring = TraceRing::create(16);
   ASSERT_NE(ring, nullptr);
   for (std::uint64_t number = 0; number < 20; ++number)
@@ -75,7 +75,7 @@ TEST_F(TraceWriting, NothingIsRecordedBeforeStartAndAfterFinish) {
   EXPECT_TRUE(writer->finish());
   EXPECT_FALSE(trace_is_on());
   record_note(3);
-  EXPECT_TRUE(writer->finish());  // again: nothing happens
+  EXPECT_TRUE(writer->finish());  // the second call does nothing
 
   const auto notes = notes_in(in_folder("t"));
   ASSERT_EQ(notes.size(), 1u);
@@ -252,13 +252,13 @@ TEST_F(TraceWriting, OnlyOneAtATime) {
   }
 }
 
-TEST_F(TraceWriting, RefusedStartLeavesTheWayFree) {
+TEST_F(TraceWriting, ARefusedStartDoesNotPreventALaterOne) {
   EXPECT_FALSE(TraceWriter::start({.file = in_folder("none/t")}));
   EXPECT_FALSE(trace_is_on());
   started({.file = in_folder("t")});
 }
 
-// What a signal handler records while its thread is at it, too.
+// A signal handler also records, even while its thread is recording.
 std::atomic<std::uint64_t> recorded_in_handler{0};
 
 TEST_F(TraceWriting, SignalHandlerMayRecord) {
@@ -277,7 +277,7 @@ TEST_F(TraceWriting, SignalHandlerMayRecord) {
   std::thread recording{[&] {
     for (std::uint64_t i = 0; i < events; ++i) record_note(i);
     is_done = true;
-    while (is_done) std::this_thread::yield();  // until no signal comes any more
+    while (is_done) std::this_thread::yield();  // until signals stop arriving
   }};
   while (!is_done) ::pthread_kill(recording.native_handle(), SIGUSR1);
   is_done = false;
@@ -295,12 +295,13 @@ TEST_F(TraceWriting, RecordingKeepsErrno) {
   const auto writer = started({.file = in_folder("t"), .ring_records = 16});
   std::thread{[] {
     errno = 4242;
-    for (std::uint64_t i = 0; i < 1000; ++i) record_note(i);  // a first event, a bell, losses
+    // Covers the first event, the wake-up of the writer, and losses.
+    for (std::uint64_t i = 0; i < 1000; ++i) record_note(i);
     EXPECT_EQ(errno, 4242);
   }}.join();
 }
 
-// The writer's thread, held up as by a disk that hangs: by a signal that is not kept from it.
+// Blocks the writer's thread in the handler of an unmasked signal, as a hanging disk would.
 class HeldUpWriter {
  public:
   HeldUpWriter() {
@@ -334,7 +335,7 @@ class HeldUpWriter {
   struct sigaction before_ {};
 };
 
-TEST_F(TraceWriting, WhatCannotBeFinishedInTimeIsNotWaitedFor) {
+TEST_F(TraceWriting, FinishGivesUpAtItsDeadline) {
   const auto writer = started({.file = in_folder("t")});
   {
     const HeldUpWriter held_up;

@@ -17,7 +17,7 @@ TEST(AccessSet, RemembersEachDevicesRights) {
   EXPECT_EQ(set.print(), "0:rw 3:r 63:rw");
 }
 
-TEST(AccessSet, TheLastWordOnADeviceCounts) {
+TEST(AccessSet, TheLastSettingOfADeviceCounts) {
   EXPECT_EQ(AccessSet::of(2).with(2, Access::Read), AccessSet::of(2, Access::Read));
   EXPECT_EQ(AccessSet::of(2, Access::Read).with(2), AccessSet::of(2));
   EXPECT_EQ(AccessSet::of(2).with(2, Access::None), AccessSet::none());
@@ -25,7 +25,7 @@ TEST(AccessSet, TheLastWordOnADeviceCounts) {
   EXPECT_EQ(AccessSet::none().print(), "none");
 }
 
-TEST(AccessSet, DevicesThatThereAreNotHaveNoRights) {
+TEST(AccessSet, InvalidDevicesHaveNoRights) {
   EXPECT_TRUE(AccessSet::of(-1).is_none());
   EXPECT_TRUE(AccessSet::of(64).is_none());
   EXPECT_EQ(AccessSet::of(0).of_device(64), Access::None);
@@ -43,7 +43,7 @@ TEST(AccessSet, AChangeTakesAwayWhatADeviceHadAndShallNotKeep) {
   EXPECT_EQ(change.lines()[2].flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-TEST(AccessSet, NothingToNobodyIsNoChange) {
+TEST(AccessSet, NoneToNoneIsNoChange) {
   EXPECT_TRUE(AccessChange(AccessSet::none(), AccessSet::none()).lines().empty());
 }
 

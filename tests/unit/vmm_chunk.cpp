@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST_F(ChunkTest, OfADeviceThatThereIsNotIsAnError) {
+TEST_F(ChunkTest, OfAMissingDeviceIsAnError) {
   EXPECT_FALSE(Chunk::create(driver(), granularity(), Location::device(63), Export::No).ok());
 }
 
@@ -104,7 +104,7 @@ TEST_F(ChunkTest, ImportedIsTheSameMemory) {
   expect_pattern(world.address(1), size, 7);
 }
 
-TEST_F(ChunkTest, NotMadeForExportIsNotExported) {
+TEST_F(ChunkTest, NotCreatedForExportCannotBeExported) {
   const Chunk chunk = GIVEN_VALUE(Chunk::create(driver(), granularity(), here, Export::No));
   EXPECT_EQ(outcome(chunk.export_fd()), "not supported");
 }

@@ -9,14 +9,14 @@ namespace {
 
 class FaultTest : public VmmTest {};
 
-// A world with a plan to commit or chunks to put in, prepared where nothing fails.
+// A world with a plan to commit or chunks to insert, prepared while nothing fails.
 struct Prepared : VmmWorld {
   using VmmWorld::VmmWorld;
   MapPlan plan;
   std::vector<ChunkRef> chunks_to_come;
   std::unique_ptr<Mapping> other;
   std::unique_ptr<GivenStream> stream;
-  std::string then;  // what shall be read afterwards, where a scenario knows
+  std::string then;  // expected contents afterwards, if the scenario knows
 };
 
 std::string describe_all(Prepared& world) {
@@ -24,7 +24,7 @@ std::string describe_all(Prepared& world) {
 }
 
 void check_all(Prepared& world) {
-  // What is behind the other mapping lies in addresses of its own.
+  // The other mapping has its own addresses.
   expect_true(world.mapping);
   if (world.other != nullptr) expect_true(*world.other);
   EXPECT_EQ(world.store.violation().value_or("nothing"), "nothing");
@@ -135,7 +135,7 @@ TEST_F(FaultTest, AccessOfTwoDevices) {
 TEST_F(FaultTest, SeveralMappingsAtOnce) {
   sweep_faults(committing(
       [](Prepared& world) {
-        // Each has a half of the reservation.
+        // Each mapping has one half of the reservation.
         world.mapping = GIVEN_VALUE(Mapping::of(world.addresses, world.stretch(0, 4)));
         world.given_mapped(0, {1, 1}, 1);
         world.other = std::make_unique<Mapping>(
@@ -154,13 +154,14 @@ TEST_F(FaultTest, SeveralMappingsAtOnce) {
       }));
 }
 
-// A driver without memory is asked again after reclaiming, so one refusal is made up for.
+// If the driver has no memory, it is asked again after reclaiming, so one refusal goes unnoticed.
 bool is_asked_again(const std::string& name, CUresult fault) {
   return fault == CUDA_ERROR_OUT_OF_MEMORY &&
          (name == "cuMemCreate" || name == "cuDeviceGetAttribute");
 }
 
-// From nothing: chunks made, addresses reserved, mapped, exported and imported, all given back.
+// A whole life: chunks created, addresses reserved, mapped, exported and imported, and all
+// released.
 TEST_F(FaultTest, AWholeLife) {
   auto whole_life = scenario(
       [](Prepared& world) { world.given_mapped(0, {1}, 1); },

@@ -43,7 +43,7 @@ TEST_F(MappingTest, AMappingOfAStretchStaysInsideTheReservation) {
   EXPECT_EQ(outcome(Mapping::of(world.addresses, {unlimited, 2})), "invalid argument");
 }
 
-TEST_F(MappingTest, KnowsWhoLiesWhere) {
+TEST_F(MappingTest, FindsTheChunkAtAnyOffset) {
   VmmWorld world{driver()};
   world.given_mapped(1, {1, 2}, 1);
   const Size granule = world.granule;
@@ -62,7 +62,7 @@ TEST_F(MappingTest, KnowsWhoLiesWhere) {
   expect_true(world.mapping);
 }
 
-TEST_F(MappingTest, UnmapsWhatIsStillMappedWhenItEnds) {
+TEST_F(MappingTest, UnmapsTheRestWhenItEnds) {
   VmmWorld world{driver()};
   {
     Mapping part = GIVEN_VALUE(Mapping::of(world.addresses, world.stretch(4, 2)));
@@ -81,7 +81,7 @@ TEST_F(MappingTest, AccessIsSetOncePerContiguousStretchAndRights) {
   FaultyDriver watched{driver()};
   VmmWorld world{watched, 16};
   MapPlan plan;
-  // Said in no order: granules 0-2 and 4-5 for reading and writing, 6 for reading.
+  // Declared in no particular order: granules 0-2 and 4-5 for reading and writing, 6 for reading.
   plan.map(world.mapping, 4 * world.granule, world.chunk(2), read_write());
   plan.map(world.mapping, 0, world.chunk(), read_write());
   plan.map(world.mapping, 6 * world.granule, world.chunk(), AccessSet::of(0, Access::Read));
@@ -173,7 +173,7 @@ TEST_F(MappingTest, AFailedPlanMayBeCommittedAgain) {
   expect_true(world.mapping);
 }
 
-TEST_F(MappingTest, WhatCouldNotBePutBackIsSaidAndKept) {
+TEST_F(MappingTest, ChunksThatCouldNotBePutBackAreReportedAndKept) {
   FaultyDriver faulty{driver()};
   VmmWorld world{faulty};
   world.given_mapped(0, {1, 1}, 4);
@@ -181,7 +181,7 @@ TEST_F(MappingTest, WhatCouldNotBePutBackIsSaidAndKept) {
   MapPlan plan;
   plan.unmap(world.mapping, 0);
   plan.map(world.mapping, 0, world.chunk(), read_write());
-  faulty.fail_from(2, CUDA_ERROR_UNKNOWN);  // unmaps, and then nothing works any more
+  faulty.fail_from(2, CUDA_ERROR_UNKNOWN);  // the unmap works, later calls fail
   const auto result = plan.commit();
   faulty.stop_failing();
   ASSERT_FALSE(result.ok());
@@ -293,9 +293,9 @@ const BadPlan bad_plans[] = {
      }},
 };
 
-class PlanThatCannotBe : public VmmTest, public ::testing::WithParamInterface<BadPlan> {};
+class InvalidPlan : public VmmTest, public ::testing::WithParamInterface<BadPlan> {};
 
-TEST_P(PlanThatCannotBe, IsATypedErrorBeforeTheDriverIsAsked) {
+TEST_P(InvalidPlan, IsATypedErrorBeforeAnyDriverCall) {
   FaultyDriver watched{driver()};
   VmmWorld world{watched};
   world.given_mapped(0, {1, 1, 2}, 1);
@@ -309,7 +309,7 @@ TEST_P(PlanThatCannotBe, IsATypedErrorBeforeTheDriverIsAsked) {
   EXPECT_EQ(describe(world.mapping), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(, PlanThatCannotBe, ::testing::ValuesIn(bad_plans),
+INSTANTIATE_TEST_SUITE_P(, InvalidPlan, ::testing::ValuesIn(bad_plans),
                          [](const auto& test) { return test.param.what; });
 
 TEST_F(MappingTest, ChunksOfTwoDevicesLieBehindOneStretch) {

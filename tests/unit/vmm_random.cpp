@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random changes to a mapping, with and without a failing driver, each compared with a model that
-// knows nothing but granules.
+// knows only granules.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -18,14 +18,14 @@ constexpr Size granules = 24;
 constexpr Size chunk_count = 14;
 constexpr Size largest_chunk = 4;
 
-// A chunk and what should be in it: the first word of each granule, where that is known.
+// A chunk and its expected contents: the first word of each granule, if known.
 struct Known {
   ChunkRef chunk;
   std::vector<std::optional<std::uint32_t>> words;
   Size size() const { return words.size(); }
 };
 
-// One granule of addresses as it should be.
+// The expected state of one granule of addresses.
 struct Cell {
   int known = -1;  // which chunk; -1: nothing
   Size part = 0;   // which granule of it
@@ -84,8 +84,8 @@ class RandomChanges : public VmmTest {
     for (Size part = 0; part < size; ++part) cells[at + part] = {index, part, access};
   }
 
-  // Does it, now and then with a failing driver. `after` is how it should be if it succeeds, which
-  // it must where the model expects "ok" and the driver does not fail.
+  // Performs the change, now and then with a failing driver. `after` is the expected state if it
+  // succeeds, which it must if the model expects "ok" and the driver does not fail.
   void change(const char* what, const std::function<Result<void>()>& act,
               const std::string& expected, const Cells& after) {
     const bool fails = below(4) == 0;
@@ -163,7 +163,7 @@ class RandomChanges : public VmmTest {
   void allow_a_stretch() {
     const Size first = below(granules);
     const Size count = 1 + below(std::min<Size>(granules - first, 6));
-    if (!is_covered(first, count) && cuts_a_chunk(first, count)) return;  // either is right
+    if (!is_covered(first, count) && cuts_a_chunk(first, count)) return;  // both outcomes are right
     const AccessSet access = some_access();
     Cells after = cells_;
     std::string expected = "ok";
@@ -202,7 +202,7 @@ class RandomChanges : public VmmTest {
         vacant ? after : cells_);
   }
 
-  // Chunks that lie nowhere, together as large as the stretch; empty where there are none.
+  // Chunks that are not mapped, together as large as the stretch; empty if there are none.
   std::vector<int> unmapped_chunks_of(Size count) {
     std::vector<int> order(chunk_count);
     for (Size i = 0; i < chunk_count; ++i) order[i] = static_cast<int>(i);
@@ -261,7 +261,7 @@ class RandomChanges : public VmmTest {
   bool succeeded_ = false;
 };
 
-TEST_F(RandomChanges, LeaveWhatTheModelSays) {
+TEST_F(RandomChanges, MatchTheModel) {
   PRINT_SEED_ON_FAILURE();
   const std::uint64_t count = scaled(2000);
   for (std::uint64_t step = 0; step < count; ++step) {

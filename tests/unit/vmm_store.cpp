@@ -9,7 +9,7 @@ namespace {
 
 class StoreTest : public VmmTest {};
 
-// Calls back, and remembers what it was asked for.
+// Calls back, and records what it was asked for.
 class Client final : public ReclaimClient {
  public:
   explicit Client(std::function<Size(Size)> answer = [](Size) { return Size{0}; })
@@ -44,7 +44,7 @@ TEST_F(StoreTest, KindsAreKeptApart) {
   EXPECT_TRUE(world.store.take_free(world.kind(2)));
 }
 
-TEST_F(StoreTest, AnExportableChunkServesWhoDoesNotAskForOne) {
+TEST_F(StoreTest, AnExportableChunkServesAnOrdinaryRequest) {
   VmmWorld world{driver()};
   world.store.give(GIVEN_VALUE(world.store.take({world.granule, world.here, Export::Yes})));
   EXPECT_TRUE(world.store.take_free(world.kind())->exportable());
@@ -65,7 +65,7 @@ TEST_F(StoreTest, CountersFollowEveryChunk) {
   world.store.check();
 }
 
-TEST_F(StoreTest, KeepsNoMoreFreeThanItMayAndTheLastFreedOfThat) {
+TEST_F(StoreTest, KeepsTheLastFreedUpToItsBound) {
   VmmWorld world{driver()};
   ChunkStore store{driver()};
   const auto budget = std::make_shared<LocalBudget>();
@@ -76,7 +76,7 @@ TEST_F(StoreTest, KeepsNoMoreFreeThanItMayAndTheLastFreedOfThat) {
   EXPECT_EQ(store.counters(world.here).physical_free, 2 * world.granule);
   EXPECT_EQ(budget->committed_bytes(), 2 * world.granule);
   EXPECT_EQ(GIVEN_VALUE(store.take(world.kind()))->handle(), last);
-  GIVEN_VALUE(store.take(world.kind(3)));  // larger than all that may be kept
+  GIVEN_VALUE(store.take(world.kind(3)));  // larger than all that may be cached
   EXPECT_LE(store.counters(world.here).physical_free, 2 * world.granule);
   store.check();
 }
@@ -87,7 +87,7 @@ TEST_F(StoreTest, ABudgetWithoutALimitHasNoEnd) {
   EXPECT_EQ(budget.available(), unlimited);
 }
 
-TEST_F(StoreTest, TrimReleasesWhatHasBeenFreeForLongest) {
+TEST_F(StoreTest, TrimReleasesTheLongestFreeFirst) {
   VmmWorld world{driver()};
   auto chunks = world.chunks({1, 2, 1});
   const auto oldest = chunks[0]->handle();
@@ -103,7 +103,7 @@ TEST_F(StoreTest, TrimReleasesWhatHasBeenFreeForLongest) {
   world.store.check();
 }
 
-TEST_F(StoreTest, TheLimitHoldsAndSaysWhatThereWas) {
+TEST_F(StoreTest, TheLimitHoldsAndTheErrorHasTheFreeBytes) {
   VmmWorld world{driver()};
   world.budget->set_limit(4 * world.granule);
   const auto three = world.chunks({3});
@@ -136,20 +136,20 @@ TEST_F(StoreTest, ManyAreTakenAllOrNone) {
   world.store.check();
 }
 
-TEST_F(StoreTest, WhatTheProgramTakesNativelyCounts) {
+TEST_F(StoreTest, NativeAllocationsCount) {
   VmmWorld world{driver()};
   world.budget->set_limit(4 * world.granule);
   world.budget->note_native(3 * world.granule);
   EXPECT_EQ(world.budget->native_bytes(), 3 * world.granule);
   EXPECT_EQ(outcome(world.store.take(world.kind(2))), "out of memory");
-  world.budget->note_native(9 * world.granule);  // it is there, fit or not
+  world.budget->note_native(9 * world.granule);  // it exists, whether it fits or not
   EXPECT_EQ(world.budget->available(), 0u);
   EXPECT_EQ(outcome(world.store.take(world.kind(1))), "out of memory");
   world.budget->forget_native(12 * world.granule);
   EXPECT_OK(world.store.take(world.kind(4)));
 }
 
-TEST_F(StoreTest, AnExportedChunkCountsUntilItIsGoneAndIsNeverReused) {
+TEST_F(StoreTest, AnExportedChunkCountsUntilItsEndAndIsNeverReused) {
   VmmWorld world{driver()};
   world.budget->set_limit(2 * world.granule);
   {
@@ -159,7 +159,7 @@ TEST_F(StoreTest, AnExportedChunkCountsUntilItIsGoneAndIsNeverReused) {
     (void)GIVEN_VALUE(chunk.export_fd());
     EXPECT_EQ(world.store.counters(world.here).physical_exported, world.granule);
     EXPECT_EQ(outcome(world.store.take(world.kind(2))), "out of memory");
-    // Still mapped though nobody else refers to it: still counted.
+    // Still mapped although no other reference is left: still counted.
     MapPlan plan;
     plan.map(world.mapping, 0, chunk, read_write());
     ASSERT_OK(plan.commit());
@@ -191,7 +191,7 @@ TEST_F(StoreTest, BadRequestsAreTypedErrors) {
   world.store.check();
 }
 
-TEST_F(StoreTest, ClientsAreAskedInTheirOrderUntilItIsEnough) {
+TEST_F(StoreTest, ClientsAreAskedInOrderUntilEnoughIsReclaimed) {
   VmmWorld world{driver()};
   world.budget->set_limit(4 * world.granule);
   std::vector<ChunkRef> held = world.chunks({1, 1, 2});
@@ -219,7 +219,7 @@ TEST_F(StoreTest, ClientsAreAskedInTheirOrderUntilItIsEnough) {
   world.store.check();
 }
 
-TEST_F(StoreTest, WhatAClientLetGoOfIsTakenAsItIsWhereItFits) {
+TEST_F(StoreTest, AReclaimedChunkThatFitsIsTakenDirectly) {
   FaultyDriver watched{driver()};
   VmmWorld world{watched};
   world.budget->set_limit(1 * world.granule);
@@ -236,7 +236,7 @@ TEST_F(StoreTest, WhatAClientLetGoOfIsTakenAsItIsWhereItFits) {
   EXPECT_EQ(watched.names().size(), 0u);
 }
 
-TEST_F(StoreTest, WhoAsksIsNotAsked) {
+TEST_F(StoreTest, TheAskingClientIsNotAsked) {
   VmmWorld world{driver()};
   world.budget->set_limit(world.granule);
   const ChunkRef held = world.chunk();
@@ -249,7 +249,7 @@ TEST_F(StoreTest, WhoAsksIsNotAsked) {
   EXPECT_EQ(other.asked.size(), 1u);
 }
 
-TEST_F(StoreTest, AClientIsAskedNoMoreOnceItsRegistrationEnded) {
+TEST_F(StoreTest, AClientIsNotAskedAfterItsRegistrationEnds) {
   VmmWorld world{driver()};
   world.budget->set_limit(world.granule);
   const ChunkRef held = world.chunk();
@@ -259,7 +259,7 @@ TEST_F(StoreTest, AClientIsAskedNoMoreOnceItsRegistrationEnded) {
   EXPECT_EQ(client.asked.size(), 0u);
 }
 
-TEST_F(StoreTest, ADriverWithoutMemoryIsReclaimedForToo) {
+TEST_F(StoreTest, ReclaimsWhenTheDriverHasNoMemory) {
   FaultyDriver faulty{driver()};
   VmmWorld world{faulty};
   ChunkRef held = world.chunk(2);
@@ -296,7 +296,7 @@ TEST_F(StoreTest, ReclaimMakesRoomForOthers) {
   EXPECT_EQ(client.asked.size(), 1u);
 }
 
-TEST_F(StoreTest, WhatTheDriverDoesNotReleaseStaysCounted) {
+TEST_F(StoreTest, UnreleasedChunksStayCounted) {
   FaultyDriver faulty{driver()};
   VmmWorld world{faulty};
   world.store.give(world.chunk());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store that many threads use. Under the thread sanitizer this is where races would show.
+// A store that many threads use. Under ThreadSanitizer, races would show here.
 #include <atomic>
 #include <random>
 #include <thread>
@@ -12,7 +12,7 @@ namespace {
 
 class StoreThreads : public VmmTest {};
 
-// Holds chunks under a lock of its own, and releases some when asked and not busy.
+// Holds chunks under its own lock, and releases some when asked unless it is busy.
 class Holder final : public ReclaimClient {
  public:
   void hold(ChunkRef chunk) {
@@ -42,7 +42,7 @@ class Holder final : public ReclaimClient {
   std::vector<ChunkRef> held_;
 };
 
-TEST_F(StoreThreads, TakeAndGiveWithinTheLimitAndLoseNothing) {
+TEST_F(StoreThreads, TakeAndReturnWithinTheLimitWithoutLoss) {
   PRINT_SEED_ON_FAILURE();
   constexpr int threads = 4;
   constexpr Size limit_in_granules = 12;
@@ -115,7 +115,7 @@ TEST_F(StoreThreads, ARegistrationEndsWhileOthersAsk) {
   asking.join();
 }
 
-TEST_F(StoreThreads, AChunkSharedByThreadsComesHomeOnce) {
+TEST_F(StoreThreads, AChunkSharedByThreadsIsReturnedOnce) {
   VmmWorld world{driver()};
   for (std::uint64_t round = 0; round < scaled(200); ++round) {
     ChunkRef chunk = world.chunk();

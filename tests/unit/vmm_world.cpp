@@ -9,7 +9,7 @@
 namespace cuvmm::test {
 namespace {
 
-// Enough to tell contents apart, little enough to ask for again and again.
+// Enough to tell contents apart, little enough to read repeatedly.
 constexpr Size looked_at = 256;
 
 std::uint64_t digest(CUdeviceptr address) {
@@ -65,7 +65,7 @@ void VmmWorld::given_mapped(Size first_granule, const std::vector<Size>& granule
   }
   if (const auto done = plan.commit(); !done.ok()) throw std::runtime_error(done.error().text());
   for (Size i = first_granule; i < at; ++i) {
-    // Both ends of every granule: a piece that was not copied shows.
+    // Marks both ends of every granule, so that a piece that was not copied shows.
     fill_pattern(address(i), looked_at, seed * 1000 + i);
     fill_pattern(address(i + 1) - looked_at, looked_at, seed * 1000 + i + 500);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store, addresses and a mapping that the tests of the mapping core work on.
+// A store, addresses and a mapping for the tests of the mapping core.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,8 @@
 
 namespace cuvmm::test {
 
-// The driver must hold nothing afterwards that it did not hold before, nor be owed anything.
+// Afterwards the driver must hold nothing that it did not hold before, and no release may be
+// pending.
 class VmmTest : public DriverContract {
  protected:
   void TearDown() override;
@@ -33,7 +34,7 @@ class VmmWorld {
   Mapping mapping;
 
   ChunkKind kind(Size granules = 1) const { return {granules * granule, here, Export::No}; }
-  // Chunks of so many granules each, from the store.
+  // A chunk of this many granules, from the store.
   ChunkRef chunk(Size granules = 1);
   std::vector<ChunkRef> chunks(const std::vector<Size>& granules);
   Stretch stretch(Size first_granule, Size granules) const {
@@ -43,8 +44,8 @@ class VmmWorld {
     return mapping.address_of(granule_index * granule);
   }
 
-  // Chunks from that granule on, readable and writable by device 0, with contents that depend on
-  // the seed and the place.
+  // Maps chunks from this granule on, readable and writable by device 0, with contents that depend
+  // on the seed and the place.
   void given_mapped(Size first_granule, const std::vector<Size>& granules, std::uint64_t seed);
 };
 
@@ -52,11 +53,12 @@ inline AccessSet read_write(int device = 0) {
   return AccessSet::of(device);
 }
 
-// Which chunk lies where, for whom, and a digest of what is in it, where device 0 may read.
+// Which chunk is mapped where, with which access, and a digest of its contents where device 0 may
+// read.
 std::string describe(const Mapping& mapping);
 
-// The bookkeeping holds, and the driver says the same: which handle lies at every granule, and
-// which device may do what there.
+// Checks the bookkeeping, and that the driver agrees: which handle is mapped at every granule, and
+// which device has which access.
 void expect_true(const Mapping& mapping);
 
 ::testing::AssertionResult is_ok(const char* expression, const Result<void>& result);
@@ -74,7 +76,7 @@ std::string outcome(const Result<T>& result) {
   return outcome(result.ok() ? Result<void>{} : Result<void>{result.error()});
 }
 
-// A value that the test stands on.
+// Returns a value that the test depends on.
 template <class T>
 T given(Result<T> result, const char* what) {
   if (!result.ok()) throw std::runtime_error(std::string(what) + ": " + result.error().text());

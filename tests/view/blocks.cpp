@@ -16,7 +16,7 @@ using view::LiveBlocks;
 using view::MemorySums;
 using view::MemoryWalk;
 
-TEST(LiveBlocks, AreWhatAMapWouldHold) {
+TEST(LiveBlocks, MatchAMap) {
   std::mt19937_64 random{7};
   LiveBlocks blocks;
   std::map<std::uint64_t, Size> expected;
@@ -64,7 +64,7 @@ MemorySums sums_after(const std::vector<TraceRecord>& records) {
   return walk.sums();
 }
 
-TEST(MemoryWalk, CountsWhatTheDriverGaveByItself) {
+TEST(MemoryWalk, CountsNativeMemoryAsPhysical) {
   EXPECT_EQ(sums_after({allocated(1, 4096, 100), allocated(2, 8192, 50), freed(3, 4096)}),
             (MemorySums{.requested = 50, .granted = 50, .physical = 50}));
 }
@@ -77,11 +77,11 @@ TEST(MemoryWalk, CountsChunksByThemselves) {
   EXPECT_EQ(sums_after({create, release}), MemorySums{});
 }
 
-TEST(MemoryWalk, LetsABlockGoWhoseFreeWasLost) {
+TEST(MemoryWalk, ForgetsABlockWhoseFreeWasLost) {
   EXPECT_EQ(sums_after({allocated(1, 4096, 100), allocated(2, 4096, 30)}).requested, 30U);
 }
 
-TEST(MemoryWalk, LeavesOutWhatIsNoDeviceMemory) {
+TEST(MemoryWalk, LeavesOutOtherMemory) {
   for (const std::uint16_t flag :
        {trace_flag::on_host, trace_flag::managed, trace_flag::captured}) {
     EXPECT_EQ(sums_after({allocated(1, 4096, 100, flag)}), MemorySums{});
@@ -119,7 +119,7 @@ TEST(MemoryWalk, FollowsOneDevice) {
   walk.add(there);
   walk.add(allocated(2, 8192, 100));
   EXPECT_EQ(told.begun, 1);
-  walk.add(freed(3, 4096));  // by a thread whose context is of another device
+  walk.add(freed(3, 4096));  // by a thread whose current context is of another device
   EXPECT_EQ(told.gone, 1);
 }
 

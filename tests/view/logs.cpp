@@ -21,7 +21,7 @@ constexpr TraceEvent all_events[] = {
 #undef CUVMM_TRACE_EVENT
 };
 
-TEST(LogLine, OfEveryEventIsReadBack) {
+TEST(LogLine, OfEveryEventRoundTrips) {
   const view::LogLines lines;
   for (const TraceEvent event : all_events) {
     if (event == TraceEvent::Note) continue;  // a note for the reader
@@ -39,7 +39,7 @@ TEST(LogLine, OfEveryEventIsReadBack) {
     const auto read = lines.read(line_of(record));
     ASSERT_TRUE(read && read->event) << line_of(record);
     EXPECT_EQ(read->process, 42U);
-    // What the line leaves out is 0.
+    // Fields that the line omits are 0.
     EXPECT_EQ(line_of(*read->event), line_of(record));
   }
 }
@@ -51,11 +51,11 @@ TEST(LogLine, SaysWhyACopyRanInAWord) {
   const auto read = view::LogLines{}.read(line_of(record));
   ASSERT_TRUE(read && read->event);
   EXPECT_EQ(read->event->detail, 2U);
-  record.detail = 99;  // of a later version
+  record.detail = 99;  // from a later version
   EXPECT_NE(line_of(record).find(" why=99"), std::string::npos) << line_of(record);
 }
 
-TEST(LogLine, ThatIsNoneIsLeftOut) {
+TEST(LogLine, OfAnotherKindIsSkipped) {
   const view::LogLines lines;
   for (const char* line :
        {"", "cuvmm", "cuvmm[x] INFO 1 map", "cuvmm[1] LOUD 1 map", "cuvmm[1] INFO soon map",

@@ -30,7 +30,7 @@ std::uint8_t cell(const Picture& picture, const std::vector<std::uint8_t>& of, s
 }
 
 TEST(Picture, ShowsWhatLiesWhereAndWhen) {
-  // Below, all the time; above, the first half of it.
+  // The lower half is allocated all the time, the upper half only for the first half of it.
   const Picture picture =
       picture_of({allocated(0, base, 10 * MiB), allocated(0, base + 10 * MiB, 10 * MiB),
                   freed(500'000, base + 10 * MiB), allocated(999'999, base, 10 * MiB)},
@@ -45,7 +45,7 @@ TEST(Picture, ShowsWhatLiesWhereAndWhen) {
   EXPECT_EQ(picture.requested_peak, 20 * MiB);
 }
 
-TEST(Picture, TellsMappedFromUsed) {
+TEST(Picture, DistinguishesMappedFromUsed) {
   const Picture picture =
       picture_of({mapped(0, base, 4 * MiB, 1), allocated(1000, base, 2 * MiB, 0), freed(2000, base),
                   unmapped(3000, base, 4 * MiB), freed(4000, 1)},
@@ -65,7 +65,7 @@ TEST(Picture, BeginsWhereMemoryIsTaken) {
   EXPECT_EQ(picture.end, 1'000'901U);
 }
 
-TEST(Picture, MarksWhatWasRefused) {
+TEST(Picture, MarksRefusals) {
   const Picture picture =
       picture_of({allocated(0, base, MiB),
                   {.time = 700, .event = TraceEvent::AllocateFailed, .device = 0, .size = 99 * MiB},
@@ -86,7 +86,7 @@ TEST(Picture, SeesFragmentationComeAndGo) {
   EXPECT_NEAR(picture.fragmentation[11], 0, 1e-9);
 }
 
-// It does not say how much memory there was, of which some would have been free.
+// A log does not say how much memory was free in total.
 TEST(Picture, OfALogLeavesOutFragmentation) {
   const OwnFile file;
   std::ofstream{file.path()} << "cuvmm[42] INFO 100 allocate address=0x10000 size=64 granted=512 "

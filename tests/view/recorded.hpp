@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records by hand, and recordings made of them.
+// Hand-made records, and recordings made of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ inline TraceRecord unmapped(std::uint64_t time, std::uint64_t address, Size size
   return {.time = time, .event = TraceEvent::Unmap, .device = 0, .address = address, .size = size};
 }
 
-// A file that goes with the test.
+// A file that is removed with the test.
 class OwnFile {
  public:
   OwnFile() {

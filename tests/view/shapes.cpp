@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans, rasters, what is mapped, and how full memory is.
+// Spans, rasters, mapped memory, and how full memory is.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -21,7 +21,7 @@ using view::Raster;
 using view::Span;
 using view::SpanSet;
 
-TEST(SpanSet, IsWhatASetOfAddressesWouldBe) {
+TEST(SpanSet, MatchesASetOfAddresses) {
   std::mt19937_64 random{11};
   SpanSet spans;
   std::set<std::uint64_t> expected;
@@ -116,15 +116,15 @@ LiveBlocks comb(Size block, Size whole, std::uint16_t flags) {
   return live;
 }
 
-TEST(Occupancy, OfAnEmptyMemoryIsWhole) {
+TEST(Occupancy, OfEmptyMemoryIsUnfragmented) {
   const auto empty = OccupancyCounter{}.count({}, {}, 64 * MiB);
   EXPECT_EQ(empty.free, 64 * MiB);
   EXPECT_EQ(empty.in_one_piece, 64 * MiB);
   EXPECT_EQ(empty.fragmentation(), 0);
 }
 
-// measured: after a comb of 1 MiB blocks the driver has nothing in one piece, after one of 2 MiB
-// blocks all that is free
+// Measured: after a comb of 1 MiB blocks the driver has nothing in one piece; after one of 2 MiB
+// blocks it has all that is free.
 TEST(Occupancy, KnowsWhatTheDriverCanPutTogether) {
   const auto small =
       OccupancyCounter{}.count(comb(MiB, 64 * MiB, trace_flag::native), {}, 64 * MiB);
@@ -136,7 +136,7 @@ TEST(Occupancy, KnowsWhatTheDriverCanPutTogether) {
   EXPECT_EQ(large.fragmentation(), 0);
 }
 
-// Windows: each block has addresses of its own, and two share a chunk.
+// Windows: each block has its own addresses, and two share a chunk.
 TEST(Occupancy, CountsAChunkOnceHoweverManyWindowsShareIt) {
   LiveBlocks live;
   MappedMemory mapped;

@@ -2,7 +2,7 @@
 """Trains a small network in JAX."""
 import os
 
-# No choice of algorithms by their times, and no atomics: the same program each time.
+# No autotuning of algorithms and no atomics: the same program each time.
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 )

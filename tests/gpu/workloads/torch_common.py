@@ -9,7 +9,8 @@ import torch  # noqa: E402
 
 def settle():
     torch.manual_seed(0)
-    # What has no deterministic form only warns: native runs that then differ are reported as such.
+    # Operations without a deterministic form only warn: native runs that then differ are reported
+    # as such.
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.benchmark = False
     torch.backends.cuda.matmul.allow_tf32 = False

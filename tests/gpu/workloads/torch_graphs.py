@@ -28,7 +28,7 @@ def run():
 
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):  # as the capture asks for: what is lazy happens before it
+    with torch.cuda.stream(aside):  # as captures require: lazy initialization happens before
         for _ in range(3):
             train()
     torch.cuda.current_stream().wait_stream(aside)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ headers with nothing of CUDA at hand, at the same time as the C ones.
+// The C++ headers without any CUDA headers, together with the C headers.
 #include <cuvmm/cuvmm.hpp>
 
 static_assert(__cplusplus >= 202002L, "cuvmm::cuvmm brings C++20 with it");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cooperative groups: tiles of a warp, groups of the threads that are here, and barriers of a whole grid.
+// Cooperative groups: tiles of a warp, groups of the active threads, and grid-wide barriers.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 

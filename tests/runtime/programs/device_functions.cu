@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that are called, not inlined; structs by value; arrays in local memory; lambdas;
+// Functions that are called rather than inlined; structs by value; arrays in local memory; lambdas;
 // switches; recursion through templates.
 #include "must.cuh"
 

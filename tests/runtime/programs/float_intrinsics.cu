@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a card approximates (__sinf and the like) within the errors that the programming guide
+// Approximating intrinsics (__sinf and the like), within the errors that the programming guide
 // states, and intrinsics that round in a given direction.
 #include <cfenv>
 #include <cstring>

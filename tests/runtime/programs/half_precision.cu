@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic of half and bfloat16 numbers, alone and in pairs, beside float arithmetic that is
-// rounded once.
+// Arithmetic of half and bfloat16 numbers, single and packed, compared with float arithmetic that
+// is rounded once.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -74,7 +74,7 @@ void expect_all(const char* what) {
                                      std::sqrt(std::fabs(a)),
                                      a / b};
     for (int k = 0; k < operations; ++k) {
-      // Division is within two units of the last place, all else is rounded once.
+      // Division is accurate to two units in the last place; everything else is rounded once.
       const double error = k >= 12 ? (sizeof(T) == 2 ? 0.01 : 0) : 0;
       expect_near(what, i * 100 + k, found[i * operations + k], float(rounded<T>(exact[k])), error);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bits, bytes, long products and the functions of a warp, beside what the host computes.
+// Bits, bytes, long products and warp functions, compared with the host.
 #include <algorithm>
 #include <cstdint>
 

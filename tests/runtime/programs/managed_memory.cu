@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that host and kernels use under one address, and a variable of that kind.
+// Memory that host and kernels use at one address, and a managed variable.
 #include "must.cuh"
 
 __managed__ int shared_counter = 5;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mathematical functions of the device in float and double, beside the host's, in a grid-stride
-// loop.
+// The device's mathematical functions in float and double, compared with the host's, in a
+// grid-stride loop.
 #include "must.cuh"
 
 constexpr int functions = 22;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product of matrices by tiles in shared memory, whose edges are no multiples of a tile.
+// A matrix product by tiles in shared memory, with sizes that are not multiples of a tile.
 #include "must.cuh"
 
 template <int tile>

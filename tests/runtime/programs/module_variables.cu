@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// __constant__ and __device__ variables, written and read by the host and by kernels; tables that
-// begin with values, and with addresses of others.
+// __constant__ and __device__ variables, written and read by the host and by kernels; tables
+// initialized with values, and with addresses of others.
 #include "must.cuh"
 
 __constant__ float coefficients[4];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs in this folder have in common: each ends with status 0 if every result is what
-// the host computes, and says on standard error what differs otherwise.
+// Shared by the programs in this folder: each ends with status 0 if every result matches the
+// host's, and otherwise reports the difference on standard error.
 #pragma once
 
 #include <cuda_runtime.h>

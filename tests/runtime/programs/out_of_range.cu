@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel whose last block writes where no memory is. Ends with status 0 where that is
+// A kernel whose last block writes outside any memory. Ends with status 0 if that gives
 // cudaErrorIllegalAddress, at once and for every later call.
 #include "must.cuh"
 

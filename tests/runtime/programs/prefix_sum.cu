@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A prefix sum in dynamic shared memory, whose blocks' sums are scanned by a second launch.
+// A prefix sum in dynamic shared memory; a second launch scans the blocks' sums.
 #include "must.cuh"
 
 __global__ void scan_blocks(const int* values, int* sums, int* block_sums, int count) {

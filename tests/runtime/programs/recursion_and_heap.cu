@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that call themselves, directly and by turns, and memory that kernels allocate.
+// Directly and mutually recursive functions, and memory that kernels allocate.
 #include "must.cuh"
 
 __device__ __noinline__ int fibonacci(int n) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and extremes of a vector: shuffles within warps, shared memory between them, one atomic for
-// each block. A template over the type and the operation.
+// Sums and extremes of a vector: shuffles within warps, shared memory between them, one atomic per
+// block. A template over the type and the operation.
 #include "must.cuh"
 
 struct Sum {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events, stream-ordered memory, host functions, and a captured graph that runs often.
+// Streams, events, stream-ordered memory, host functions, and a captured graph that is launched
+// repeatedly.
 #include "must.cuh"
 
 __global__ void fill(int* values, int count, int value) {

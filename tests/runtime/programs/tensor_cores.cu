@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix instructions are not interpreted: the launch is refused and the log names the instruction.
-// Ends with status 0 where the refusal is cudaErrorNotSupported.
+// Ends with status 0 if the error is cudaErrorNotSupported.
 #include <mma.h>
 
 #include "must.cuh"

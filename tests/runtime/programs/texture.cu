@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Textures are not simulated: a program that makes one is told so, by name, instead of reading
-// nothing. Ends with status 0 where the refusal is cudaErrorNotSupported.
+// Textures are not simulated: a program that creates one gets an error, and the log names the
+// function, instead of the program reading nothing. Ends with status 0 if the error is
+// cudaErrorNotSupported.
 #include "must.cuh"
 
 int main() {

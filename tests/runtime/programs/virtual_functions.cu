@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls through pointers: to functions, and of virtual functions of objects that kernels make.
+// Calls through function pointers, and of virtual functions of objects that kernels create.
 #include <new>
 
 #include "must.cuh"

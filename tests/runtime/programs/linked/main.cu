@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of two files whose device code is compiled apart and linked (nvcc -rdc=true).
+// A program of two files whose device code is compiled separately and linked (nvcc -rdc=true).
 #include "../must.cuh"
 #include "shapes.cuh"
 

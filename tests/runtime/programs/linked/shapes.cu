@@ -6,7 +6,7 @@
 __device__ int measured = 100;
 __constant__ int scale = 3;
 
-// A name that the other file has as well.
+// The other file uses the same name.
 static __device__ int counter = 0;
 
 __device__ int area(int width, int height) {

@@ -5,7 +5,7 @@ __device__ int area(int width, int height);
 extern __device__ int measured;
 extern __constant__ int scale;
 
-// In both files, once in the program.
+// Instantiated in both files, present once in the program.
 template <class T>
 __global__ void fill(T* values, T value) {
   values[threadIdx.x] = value + static_cast<T>(threadIdx.x);
