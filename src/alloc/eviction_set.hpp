@@ -87,7 +87,8 @@ inline const char* reason_to_stay(std::uint8_t pins) {
   if ((pins & pin::exported) != 0) return "another process holds it";
   if ((pins & pin::legacy_ipc) != 0) return "it has an IPC handle";
   if ((pins & pin::dma_buf) != 0) return "it has a dma-buf";
-  if ((pins & pin::sync_memops) != 0) return "it has SYNC_MEMOPS set: devices may access it directly";
+  if ((pins & pin::sync_memops) != 0)
+    return "it has SYNC_MEMOPS set: devices may access it directly";
   if ((pins & pin::peer_tokens) != 0) return "it has P2P tokens";
   if ((pins & pin::multicast) != 0) return "it is bound to a multicast object";
   return nullptr;

@@ -8,7 +8,7 @@ namespace cuvmm {
 namespace fs = std::filesystem;
 
 Result<std::string> find_installed_file(const char* what, const char* missing,
-                                   std::initializer_list<const char*> places) {
+                                        std::initializer_list<const char*> places) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) {

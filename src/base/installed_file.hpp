@@ -12,7 +12,7 @@ namespace cuvmm {
 // to them; a Debian package has lib/x86_64-linux-gnu; a Python package keeps everything in one
 // folder. On failure returns NotFound, with `missing` as the step that failed.
 Result<std::string> find_installed_file(const char* what, const char* missing,
-                                   std::initializer_list<const char*> places = {
-                                       "../lib", "../lib/x86_64-linux-gnu", "."});
+                                        std::initializer_list<const char*> places = {
+                                            "../lib", "../lib/x86_64-linux-gnu", "."});
 
 }  // namespace cuvmm

@@ -162,7 +162,8 @@ Result<void> open_log_file(std::string_view pattern) {
     return opened.error();
   }
   log_file.file = FileIdentity::of(opened->number()).value_or(FileIdentity{});
-  log_file.number.store(move_to_high_number(std::move(*opened)).release(), std::memory_order_release);
+  log_file.number.store(move_to_high_number(std::move(*opened)).release(),
+                        std::memory_order_release);
   return {};
 }
 

@@ -104,9 +104,9 @@ Result<void> add_preload(const CdiRequest& request, CdiSurroundings& to) {
     to.environment.push_back("LD_PRELOAD=" + stub);
     return {};
   }
-  to.mounts.push_back(
-      {.host = TRY(find_installed_file("cuvmm/container/ld.so.preload", "find the list of preloads")),
-       .container = "/etc/ld.so.preload"});
+  to.mounts.push_back({.host = TRY(find_installed_file("cuvmm/container/ld.so.preload",
+                                                       "find the list of preloads")),
+                       .container = "/etc/ld.so.preload"});
   return {};
 }
 

@@ -24,7 +24,7 @@ Result<std::string> find_sim_directory() {
 Result<std::string> find_python_package() {
   const std::string plot =
       TRY(find_installed_file("cuvmm/plot/__main__.py", "find the Python package that draws",
-                         {"../share/cuvmm/python", "../../python", "../../.."}));
+                              {"../share/cuvmm/python", "../../python", "../../.."}));
   return fs::path{plot}.parent_path().parent_path().parent_path().string();
 }
 

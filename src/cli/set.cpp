@@ -96,8 +96,7 @@ void add_set(CLI::App& app, int& exit_status) {
       ->add_option("--priority", request->priority,
                    "memory is reclaimed from the lowest priority first")
       ->check(CLI::Range(-100, 100));
-  command
-      ->add_option("--cap", request->cap, "largest share of each device's time, in percent")
+  command->add_option("--cap", request->cap, "largest share of each device's time, in percent")
       ->check(CLI::Range(1, 100));
   command->callback([request, &exit_status] { exit_status = set(*request); });
 }

@@ -69,8 +69,8 @@ std::optional<std::string> Broker::configure(const ServiceConfig& config, Micros
     const PlaceKind kind = place == host_place ? PlaceKind::Host : PlaceKind::Device;
     for (const Decision& decision : tell(PlaceConfigured{place, kind, bytes}, now)) {
       if (const auto* const refused = std::get_if<CapacityRefused>(&decision)) {
-        return "connected clients are guaranteed " + as_text(refused->guaranteed) +
-               ", more than " + as_text(refused->capacity);
+        return "connected clients are guaranteed " + as_text(refused->guaranteed) + ", more than " +
+               as_text(refused->capacity);
       }
     }
   }

@@ -157,8 +157,7 @@ class ConfigParser {
     const auto number = value.value<std::int64_t>();
     if (number && value.is_integer() && *number >= least && *number <= most) return *number;
     problem(value, key,
-            "must be a whole number from " + std::to_string(least) + " to " +
-                std::to_string(most));
+            "must be a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return least;
   }
 

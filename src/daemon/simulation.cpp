@@ -30,8 +30,8 @@ std::optional<std::string> set_simulation(const std::string& text) {
 
 Result<Nvml> load_nvml(bool is_simulated) {
   if (!is_simulated) return Nvml::load();
-  const std::string library = TRY(
-      find_installed_file("cuvmm/sim/libnvidia-ml.so.1", "find the simulated driver's libnvidia-ml"));
+  const std::string library = TRY(find_installed_file("cuvmm/sim/libnvidia-ml.so.1",
+                                                      "find the simulated driver's libnvidia-ml"));
   return Nvml::load(library.c_str());
 }
 

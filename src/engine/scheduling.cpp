@@ -73,8 +73,9 @@ Client& Scheduling::create_client(std::string name, int priority, int weight) {
 
 void Scheduling::set_policy(Schedule policy) {
   if (policy != Schedule::Off && has_ended_.load()) {
-    CUVMM_LOG_ONCE(Warning,
-                   "the program called a driver function that cuvmm does not know: scheduling is off");
+    CUVMM_LOG_ONCE(
+        Warning,
+        "the program called a driver function that cuvmm does not know: scheduling is off");
     return;
   }
   if (policy != Schedule::Off) {

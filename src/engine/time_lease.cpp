@@ -42,7 +42,9 @@ void TimeLease::begin(lease::Leases& leases, lease::Grants& grants) {
   grants_ = &grants;
   pthread_t thread{};
   if (start_thread(&thread, &TimeLease::run, this) != 0) {
-    CUVMM_LOG(Warning, "cannot start the thread that shares device time; launches do not wait for other processes");
+    CUVMM_LOG(Warning,
+              "cannot start the thread that shares device time; launches do not wait for other "
+              "processes");
     return;
   }
   ::pthread_detach(thread);

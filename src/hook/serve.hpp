@@ -41,7 +41,7 @@ Resizer* resizer_of(const Forward<call>& forward) {
 // Call instead of announcing a linear copy. Returns nullopt if the copy must be made.
 template <Call call>
 Answer try_defer_copy(const Forward<call>& forward, CUdeviceptr to, CUdeviceptr from, size_t size,
-               CUstream stream) {
+                      CUstream stream) {
   Resizer* const resizer = resizer_of(forward);
   if (resizer == nullptr || !resizer->may_be_deferred(size)) return std::nullopt;
   // The state of queued work is unknown.

@@ -138,8 +138,7 @@ void* known_entry(void* real) {
 
 void lose_sight(const char* name) {
   if (!hook_coverage().lose()) return;
-  CUVMM_LOG(Info, "function=%s is unknown to this version: hook coverage is no longer full",
-            name);
+  CUVMM_LOG(Info, "function=%s is unknown to this version: hook coverage is no longer full", name);
 }
 
 // Two threads that request the same function at once may get two entries, which behave the same.

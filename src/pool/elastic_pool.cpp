@@ -135,9 +135,10 @@ Result<Holding> ElasticPool::lock_when_idle(const char* doing) {
     Holding holding{lock_};
     if (fences_->is_idle()) return holding;
   }
-  return Error{.kind = ErrorKind::TimedOut,
-               .doing = doing,
-               .subject = "fences keep coming: submit nothing that uses the pool until this returns"};
+  return Error{
+      .kind = ErrorKind::TimedOut,
+      .doing = doing,
+      .subject = "fences keep coming: submit nothing that uses the pool until this returns"};
 }
 
 Result<void> ElasticPool::deallocate(Stretch stretch) {

@@ -73,7 +73,7 @@ enum class Activation : std::uint8_t { Kept, Lost };
 // address.
 //
 // Invariant: only compact(), park() and evict() change the mapping behind live bytes, and only
-// while no work that the pool was told of (fence()) is running. Allocating only maps granules that
+// while no work behind a fence (fence()) is running. Allocating only maps granules that
 // had no memory: PoolBytes ensures that no live granule has to make room. Deallocating waits for
 // the fences, then unmaps granules that have lost their last byte.
 //
@@ -167,7 +167,7 @@ class ElasticPool {
   ElasticPool(std::shared_ptr<const PoolPlaces> places, const Settings& settings, Size capacity,
               std::shared_ptr<Ground> ground);
 
-  // Takes the lock once no work that the pool was told of is running.
+  // Takes the lock once no work behind a fence is running.
   Result<Holding> lock_when_idle(const char* doing);
 
   // These require the lock.

@@ -9,7 +9,7 @@
 
 namespace cuvmm {
 
-// The work that uses a pool's memory, as far as the pool was told of it. Each fence is an event
+// The work that uses a pool's memory, as the program has fenced it. Each fence is an event
 // recorded behind all work submitted to its stream so far.
 class Fences {
  public:

@@ -25,7 +25,8 @@ constexpr Duration patience{2'000'000};
 constexpr std::size_t most_visitors = 64;  // at a time; others wait in the backlog
 
 // A resumed process may exit before its answer has been sent; the destructor below waits for that.
-constinit std::atomic<pid_t> resume_answer_pending{0};  // by pid, so that a forked child does not wait
+constinit std::atomic<pid_t> resume_answer_pending{
+    0};  // by pid, so that a forked child does not wait
 
 class PendingResumeAnswer {
  public:

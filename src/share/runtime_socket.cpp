@@ -163,8 +163,8 @@ Result<ListeningSocket> ListeningSocket::open(const std::string& path, Replace r
   if (replace == Replace::Stale) listening.lock_ = ForkClosedFd{TRY(lock_of(path))};
   TRY(prepare());
   listening.socket_ = ForkClosedFd{TRY(new_socket())};
-  // Binds under a temporary name and renames once it listens, so that whoever finds the socket can
-  // connect.
+  // Binds under a temporary name and renames once it listens, so that any process that finds the
+  // socket can connect.
   const std::string fresh = path + being_made;
   const Address address = TRY(Address::of(fresh));
   ::unlink(fresh.c_str());

@@ -9,7 +9,7 @@
 
 namespace cuvmm::share {
 
-// 128 random bits: whoever knows them may have what they stand for. Never logged.
+// 128 random bits. A process that knows them may open what they stand for. Never logged.
 struct Token {
   std::array<std::uint8_t, 16> bytes{};
 

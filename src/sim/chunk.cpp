@@ -74,7 +74,7 @@ std::shared_ptr<Chunk> Chunk::make(Device* device, const Extent& extent,
 }
 
 std::shared_ptr<Chunk> Chunk::create_reclaiming(Device* device, Size size,
-                                                  const CUmemAllocationProp& properties) {
+                                                const CUmemAllocationProp& properties) {
   auto chunk = create(device, size, properties);
   if (chunk != nullptr || device == nullptr) return chunk;
   release_unused_pool_memory(*device);

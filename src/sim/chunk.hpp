@@ -21,7 +21,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   // The same, but if the device is full it first releases unused memory of pools, as cuMemAlloc and
   // cuMemCreate do (measured). Not for a pool's own chunks.
   static std::shared_ptr<Chunk> create_reclaiming(Device* device, Size size,
-                                                    const CUmemAllocationProp& properties);
+                                                  const CUmemAllocationProp& properties);
   // Reuses the bytes that another chunk left behind.
   static std::shared_ptr<Chunk> create_of(Device& device, const Extent& left,
                                           const CUmemAllocationProp& properties);

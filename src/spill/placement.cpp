@@ -151,7 +151,7 @@ Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {
 }
 
 // Does the slow part while the program still runs: breaks up free ranges of the device, and pins
-// far memory, which is then free for whoever takes it next.
+// far memory, which the next taker can use.
 Result<void> Placement::make_ready(DeviceMemory& device, const BetterPlaces& places) {
   ChunkStore& store = device.store();
   if (places.in > places.out) {

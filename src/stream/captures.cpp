@@ -10,10 +10,10 @@
 namespace cuvmm {
 namespace {
 
-// After this time, the calls under CaptureBlock have reached the driver, even if one still waits for
-// work there; nothing reports that directly. On a busy machine, elapsed time proves little because
-// the other thread may not have been scheduled. So this thread's own CPU time counts as well: while
-// it ran, another runnable thread ran too.
+// After this time, the calls under CaptureBlock have reached the driver, even if one still waits
+// for work there; nothing reports that directly. On a busy machine, elapsed time proves little
+// because the other thread may not have been scheduled. So this thread's own CPU time counts as
+// well: while it ran, another runnable thread ran too.
 constexpr std::uint64_t longest_hold_ns = 100'000'000;
 constexpr std::uint64_t longest_hold_run_ns = 20'000'000;
 constexpr std::uint64_t last_resort_ns = 5'000'000'000;

@@ -260,7 +260,8 @@ InvariantViolation ChunkStore::Impl::violation() const {
       return "chunk store, " + shelf->location.print() + ": " + *found;
     }
     if (shelf->exported > shelf->in_use) return complain("more is exported than in use");
-    if (!is_multiple(shelf->in_use, shelf->granule)) return complain("bytes in use are not whole granules");
+    if (!is_multiple(shelf->in_use, shelf->granule))
+      return complain("bytes in use are not whole granules");
     Size unreleased = 0;
     for (const StoredChunk* chunk : unreleased_) {
       if (chunk->shelf == shelf.get()) unreleased += chunk->chunk.size();

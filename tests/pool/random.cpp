@@ -201,7 +201,7 @@ TEST_F(PoolRandom, AnElasticPoolMatchesItsOracle) {
 }
 
 // Models with evictable memory, activated and deactivated at random under a limit: unless a model
-// is told of a loss, it still has what it wrote.
+// learns of a loss, it still has the bytes that it wrote.
 TEST_F(PoolRandom, ASharedPoolReportsEveryLoss) {
   PRINT_SEED_ON_FAILURE();
   constexpr int count = 6;

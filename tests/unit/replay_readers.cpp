@@ -180,7 +180,8 @@ TEST_F(ReplayReaders, BadLinesOfAnRmmLogAreNamedByTheirNumber) {
   }
   EXPECT_EQ(refused("1,10:00:00.0,allocate,here,256,0"), said("Pointer is not an address: 'here'"));
   EXPECT_EQ(refused("1,10:00:00.0,allocate,0x7f00,2k,0"), said("Size is not a number: '2k'"));
-  EXPECT_EQ(refused("1,10:00:00.0,allocate,0x7f00,256,main"), said("Stream is not a stream: 'main'"));
+  EXPECT_EQ(refused("1,10:00:00.0,allocate,0x7f00,256,main"),
+            said("Stream is not a stream: 'main'"));
 }
 
 TraceRecord record(TraceEvent event, std::uint64_t time_us, std::uint64_t address, Size size = 0,

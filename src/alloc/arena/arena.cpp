@@ -30,7 +30,8 @@ Result<std::unique_ptr<Arena>> Arena::create(const Driver& driver, ChunkStore& s
   const ArenaSettings chosen = complete(settings);
   if (chosen.reserve == 0) return Error::invalid(doing, "without addresses");
   if (!is_multiple(chosen.smallest_chunk, chosen.granule)) {
-    return Error::invalid(doing, "the chunk size is not a multiple of the granule", chosen.smallest_chunk);
+    return Error::invalid(doing, "the chunk size is not a multiple of the granule",
+                          chosen.smallest_chunk);
   }
   if (store.budget(Location::device(chosen.device)) == nullptr) {
     return Error::invalid(doing, "the store does not serve the device");

@@ -64,7 +64,8 @@ InvariantViolation Arena::violation() const {
     }
     if (tile->kind == TileKind::Block) {
       const auto& block = static_cast<const Block&>(*tile);
-      if (block.is_cached != (cached.count(&block) != 0)) return at(where, "its cached flag is wrong");
+      if (block.is_cached != (cached.count(&block) != 0))
+        return at(where, "its cached flag is wrong");
       if (block.is_cached) ++cached_tiles;
     }
   }

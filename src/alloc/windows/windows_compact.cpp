@@ -219,8 +219,8 @@ Result<void> Windows::copy(const Batch& batch) const {
       const PlacedBlock placed = move.block->placed(granule_);
       const Stretch piece = placed.piece();
       TRY(driver_.check(
-          driver_.cuMemcpyDtoDAsync(move.write_address + piece.offset, placed.piece_window() + piece.offset,
-                                    piece.size, batch.stream),
+          driver_.cuMemcpyDtoDAsync(move.write_address + piece.offset,
+                                    placed.piece_window() + piece.offset, piece.size, batch.stream),
           "copy a piece of a block", piece.size));
     }
   }

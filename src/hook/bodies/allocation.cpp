@@ -96,7 +96,7 @@ CUresult counted_free(const Forward<call>& forward, CUdeviceptr address, Free&& 
 // Announced once, then served by cuvmm or by the driver; `flags` tell which.
 template <Call call, class Serve, class... Arguments>
 CUresult serve_or_forward(const Forward<call>& forward, std::uint16_t& flags, Serve&& serve,
-                             Arguments... arguments) {
+                          Arguments... arguments) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   if (const Answer answer = served(forward, serve)) {
     flags &= static_cast<std::uint16_t>(~native);

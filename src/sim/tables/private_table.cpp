@@ -47,7 +47,7 @@ constexpr KnownTable known_tables[] = {
 
 // The runtime of CUDA 13 requests it first, and works without it.
 constexpr unsigned char optional_table[] = {0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e,
-                                          0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d, 0xd9};
+                                            0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d, 0xd9};
 static_assert(sizeof optional_table == sizeof(CUuuid));
 
 std::string text_of(const CUuuid& id) {
