@@ -32,8 +32,7 @@ def signed(name: str, value: SupportsIndex) -> int:
 
 
 def stream_handle(stream: Any) -> Any:
-    """Returns a CUstream for C, given as an integer; None is the current context's default stream.
-    """
+    """Returns a stream's CUstream for C. None is the current context's default stream."""
     return whole("stream", stream) if hasattr(stream, "__index__") else stream
 
 

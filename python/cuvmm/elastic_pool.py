@@ -111,9 +111,9 @@ class ElasticPool(Owned):
         self._lib.elastic_pool_grow(self._open, whole("capacity", capacity))
 
     def trim(self) -> int:
-        """Returns the cached memory of the pool's places to the driver.
+        """Releases the cached memory of the pool's places to the driver.
 
-        Returns the number of bytes.
+        Returns the number of bytes released.
         """
         return self._lib.elastic_pool_trim(self._open)
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the parts of cuvmm: in this package, in the installation around it, or in the build tree.
-"""
+"""Finds cuvmm's parts: in this package, in the installation around it, or in the build tree."""
 
 from __future__ import annotations
 

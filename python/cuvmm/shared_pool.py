@@ -188,8 +188,8 @@ class SharedPool(Owned):
         return fields(stats, SharedPoolStats)
 
     def trim(self) -> int:
-        """Returns the cached memory of the pool's places to the driver.
+        """Releases the cached memory of the pool's places to the driver.
 
-        Returns the number of bytes.
+        Returns the number of bytes released.
         """
         return self._lib.shared_pool_trim(self._open)

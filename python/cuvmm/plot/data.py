@@ -64,8 +64,7 @@ class Picture:
         return f"{self.label}: {mode}" if mode else self.label
 
     def limit(self):
-        """Returns (bytes, name) of the memory limit, else of the device's memory; None if unknown.
-        """
+        """Returns (bytes, name) of the memory limit or the device's memory; None if unknown."""
         if self.limit_bytes is not None:
             return self.limit_bytes, f"limit ({size(self.limit_bytes)})"
         if self.device_bytes:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An interactive HTML plot (hover, zoom) in one self-contained file, written without any package.
-"""
+"""An interactive plot (hover, zoom) as one self-contained HTML file, made without any package."""
 
 import base64
 import html as markup
