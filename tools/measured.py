@@ -176,8 +176,7 @@ def objects(details):
 
 
 def details_of(details):
-    """Formats details by their shape: a new part that writes a list of objects needs no code here.
-    """
+    """Formats details by their shape: a part that writes a list of objects needs no code here."""
     if not details:
         return ""
     if isinstance(details, dict) and "workloads" in details:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of README.md that needs no card is run, in its order, as a reader would."""
+"""Runs every command of README.md that needs no card, in order, as a reader would."""
 
 import os
 import re
@@ -23,7 +23,7 @@ def commands():
 
 
 class Readme(CliTest):
-    def test_every_command_does_what_it_says(self):
+    def test_every_command_works(self):
         here = os.path.dirname(self.path("x"))
         os.symlink(os.path.abspath(BUILD), self.path("build"))
         os.symlink(os.path.join(ROOT, "bench"), self.path("bench"))
@@ -43,7 +43,7 @@ class Readme(CliTest):
         for made in ("before.trace", "after.pickle", "after.json"):
             self.assertTrue(os.path.exists(self.path(made)), made)
 
-    def test_every_file_that_it_links_to_is_there(self):
+    def test_every_linked_file_exists(self):
         with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
             links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", file.read())
         self.assertGreater(len(links), 20)

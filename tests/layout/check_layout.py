@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the tree keeps to the house's rules (layout_rules.py). Prints a line for each
-breach, with file and line, and exits 1 where there is one."""
+"""Checks that the tree follows its layout rules (layout_rules.py).
+
+Prints a line with file and line number for each breach, and exits with 1 if there is any.
+"""
 
 import re
 import sys
@@ -26,7 +28,7 @@ REASON = re.compile(r"lines\s+because\b", re.IGNORECASE)
 
 
 class Tree:
-    """A checkout, its files, and what is wrong with them."""
+    """A checkout, its files, and the breaches found in them."""
 
     def __init__(self, root):
         self.root = Path(root).resolve()
@@ -81,8 +83,10 @@ class Tree:
                 self.breach(file, number, f"names '{found.group()}', which exists on no other machine")
 
     def check_types(self, file, lines):
-        """A type name means one thing, whatever its namespace: readers do not see namespaces. The
-        simulated driver is a program of its own, which has its own names for the same things."""
+        """A type name means one thing, whatever its namespace: readers do not see namespaces.
+
+        The simulated driver is a separate program, with its own names for the same things.
+        """
         side = "the simulated driver" if self.folder_of(file) == "sim" else "cuvmm"
         for number, line in enumerate(lines, 1):
             if found := TYPE.match(line):
@@ -133,7 +137,7 @@ class Tree:
         return None
 
     def folder_of(self, file):
-        """The folder by its name in the table, or None where the file belongs to none."""
+        """Returns the folder's name in the table, or None if the file belongs to none."""
         parts = file.relative_to(self.root).parts
         if parts[0] == "src" and len(parts) > 2:
             if parts[1] not in rules.SOURCE_FOLDERS:
@@ -152,7 +156,7 @@ class Tree:
 
 
 def first_comment(lines):
-    """The comment that a file begins with, its licence line included."""
+    """Returns the comment at the start of a file, including its licence line."""
     comment = []
     for line in lines:
         if not re.match(r"\s*(//|#|/?\*|\"\"\")", line):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches from worker processes by way of pinned memory: forks under cuvmm."""
+"""Batches from worker processes through pinned memory, which forks under cuvmm."""
 import torch
 
 from workloads.common import Result, digest, timed_steps
