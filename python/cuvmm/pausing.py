@@ -111,7 +111,10 @@ def resume(process: Optional[int] = None, *, partly: bool = False) -> PauseRepor
 
 @contextmanager
 def paused(timeout: float = 10.0, *, strict: bool = False) -> Iterator[PauseReport]:
-    """Pauses this process inside the `with` block, and resumes it at the end."""
+    """Pauses this process inside the `with` block, and resumes it at the end.
+
+    The value of the block is the PauseReport of the pause.
+    """
     report = pause(timeout=timeout, strict=strict)
     try:
         yield report

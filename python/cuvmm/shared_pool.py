@@ -87,7 +87,10 @@ class SharedPool(Owned):
     def model(self, model: str, capacity: int, *, minimum: int = 0, maximum: int = 0,
               priority: int = 0, reclaim: Optional[Callable[[int], object]] = None,
               lost: Optional[Callable[[int, int], object]] = None) -> Iterator[int]:
-        """Registers the model inside the `with` block; the value is its first address."""
+        """Registers the model, and unregisters it at the end of the `with` block.
+
+        The value of the block is the model's first address.
+        """
         base = self.register_model(model, capacity, minimum=minimum, maximum=maximum,
                                    priority=priority, reclaim=reclaim, lost=lost)
         try:
@@ -166,7 +169,10 @@ class SharedPool(Owned):
 
     @contextmanager
     def active(self, model: str) -> Iterator[Activation]:
-        """Activates the model inside the `with` block, and deactivates it at the end."""
+        """Activates the model, and deactivates it at the end of the `with` block.
+
+        The value of the block says whether the model's contents were kept.
+        """
         activation = self.activate(model)
         try:
             yield activation

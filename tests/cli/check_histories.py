@@ -141,7 +141,7 @@ class Advise(CliTest):
         self.assertEqual(verdict, "spill")
         self.assertIn("--spill host", setting)
 
-    # The device's total is what was left of it plus what PyTorch held.
+    # The device's total is its free memory plus what PyTorch had reserved.
     def test_a_refused_request_says_how_much_there_was(self):
         history = steady(blocks=4)
         history.oom(100 * MIB, 50 * MIB)

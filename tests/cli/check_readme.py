@@ -8,7 +8,7 @@ import subprocess
 from check_plot import ROOT, can_draw, python_for_plots
 from cli_support import BUILD, CliTest, main, text
 
-# The first two are the build and these tests; training needs a card and a program.
+# The first two build and test the project; training needs a card and a program.
 NOT_RUN = re.compile(r"^\./dev |python train\.py|\./program")
 NEEDS = {".png": "matplotlib"}
 

@@ -33,7 +33,7 @@ class Surroundings(unittest.TestCase):
     def setUp(self):
         self.home = self.folder("home", 0o555, os.geteuid())
         self.work = self.folder("work – Ордер", 0o755, NOBODY)
-        # Without a blank: it holds the link by which LD_PRELOAD names the library.
+        # Without a blank: it holds the symbolic link that LD_PRELOAD names.
         self.runtime = tempfile.mkdtemp(prefix="cuvmm-runtime-")
         self.addCleanup(shutil.rmtree, self.runtime)
         if CAN_BECOME_NOBODY:

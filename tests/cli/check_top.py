@@ -228,7 +228,7 @@ class WhatIsWrong(TopTest):
 
     def test_foreign_files_are_reported_and_kept(self):
         holder = self.holder([1])
-        space = 1  # another container's: from here nobody can tell whether they have ended
+        space = 1  # another container's: top cannot tell whether they have exited
         def put(number, content, mode=0o600):
             path = os.path.join(self.folder, f"figures-{number}-{space}")
             with open(path, "wb") as file:

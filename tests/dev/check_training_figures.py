@@ -17,7 +17,7 @@ import train_table  # noqa: E402
 from part_support import run_part  # noqa: E402
 from train_runs import read  # noqa: E402
 
-# Prints for a run what TOLD has for its setting and the number of tries so far.
+# Prints the output that TOLD has for the setting and its number of runs so far.
 TRAINER = """
 import json, os, pathlib, sys
 setting, workload = sys.argv[1:]

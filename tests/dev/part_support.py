@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs parts of tools/gpu_parts without a card.
 
-They run in a minimal copy of the tree, with programs whose output the test chooses.
+They run in a minimal tree, with programs whose output the test chooses.
 """
 
 import json

@@ -39,7 +39,7 @@ GROUPS = {
     },
     "cupy": {"workloads": ["cupy_arrays"]},
     "jax": {"workloads": ["jax_step"]},
-    # Further uses of a card: run only when named, since they take long.
+    # More workloads: they take long, so they run only when named.
     "torch_more": {
         "workloads": [
             "torch_graphs",

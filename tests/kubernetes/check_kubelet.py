@@ -107,7 +107,7 @@ class Kubelet(unittest.TestCase):
         self.assertEqual(raised.exception.code(), code)
         return raised.exception.details()
 
-    # --- what a kubelet and a plugin say to each other
+    # The protocol between the kubelet and the plugin.
 
     def test_registers_with_version_socket_and_resource(self):
         kubelet = self.start_kubelet()
@@ -250,7 +250,7 @@ class Kubelet(unittest.TestCase):
         status, text = said(sim, *libraries, "--check")
         self.assertEqual((status, text.split(": ")[1].split()[0]), (0, "7"), "1 GiB is reserved")
 
-    # --- what a container gets
+    # What a container gets: its environment and its share of the card.
 
     def start_container(self, allocated):
         """Starts a process with the answer's environment and mounts."""

@@ -253,7 +253,7 @@ class Sharing(unittest.TestCase):
             self.assertEqual(kept[0].array(4, "uint8").tobytes(), b"here")
             kept.pop().close()
 
-    def test_what_does_not_fit_is_refused(self):
+    def test_invalid_arguments_are_refused(self):
         with self.assertRaises(cuvmm.NotFound):
             cuvmm.ShareSession(self.path, timeout=0.01)
         with cuvmm.ShareHost(self.path) as host, cuvmm.SharedBuffer(MIB, chunk_size=0) as buffer:
@@ -314,7 +314,7 @@ class Clients(unittest.TestCase):
             client.bind()
         cuvmm.set_policy(cuvmm.Policy.OFF)
 
-    def test_what_does_not_fit_is_refused(self):
+    def test_invalid_arguments_are_refused(self):
         for wrong in ({"priority": 101}, {"weight": 0}):
             with self.assertRaises(cuvmm.InvalidArgument):
                 cuvmm.Client("a", **wrong)

@@ -230,7 +230,7 @@ class Shared(unittest.TestCase):
             pool.allocate("b", 2 * MIB)
             self.assertEqual(wanted, [2 * MIB])
 
-    def test_names(self):
+    def test_duplicate_and_unknown_models_raise(self):
         with cuvmm.SharedPool(4 * MIB) as pool:
             pool.register_model("a", MIB)
             with self.assertRaises(cuvmm.ModelAlreadyExists) as caught:
