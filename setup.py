@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pyproject.toml cannot say: the compiled parts, which CMake builds, go into the wheel."""
+"""Builds the wheel's compiled parts with CMake, which pyproject.toml cannot express."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ LEFT_OUT = ("include", "share", os.path.join("lib", "cmake"), os.path.join("lib"
 
 
 class BuildWithParts(build_py):
-    """Builds the parts, in CUVMM_BUILD_DIR where that names a build tree, and puts them in."""
+    """Adds the compiled parts, from the build tree in CUVMM_BUILD_DIR or a new one."""
 
     def run(self):
         super().run()
@@ -38,7 +38,7 @@ class BuildWithParts(build_py):
 
 
 class PlatformWheel(bdist_wheel):
-    """For this machine's architecture, and for any Python."""
+    """A wheel for this machine's architecture and any Python version."""
 
     def finalize_options(self):
         super().finalize_options()

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the node's service, on a simulated card: no program, only clients that say what they
-say (docs/node.md has the messages).
+"""Measures the node service on a simulated card, with clients that only exchange its messages.
 
     node.py [BUILD] [--rounds 5000] [--clients 100] [--seconds 10] [--kills 1000] [--json FILE]
 
+docs/node.md describes the messages. Measures
+
 - how long a lease takes to grow, from the request to the answer,
-- what the service costs while so many clients are connected and do nothing,
-- whether its books are exact after so many clients were killed at random. Exit status 1 if not.
+- the service's cost while that many clients are connected and idle,
+- whether its accounting is exact after that many clients were killed at random. Exits with 1 if it
+  is not.
 """
 
 import argparse
@@ -73,7 +75,7 @@ class Connection:
 
 
 def look(path):
-    """The first device as the service sees it: its UUID, capacity, leased; and clients."""
+    """Returns the first device's UUID, capacity and leased bytes, and the number of clients."""
     observer = Connection(path)
     observer.say(STATE_ASK, struct.pack("<H", 1))
     found, clients = None, 0
@@ -106,7 +108,7 @@ def grow(path, device, rounds):
 
 
 def cpu_seconds(process):
-    """Of its only thread; the figures of /proc/PID/stat are too coarse."""
+    """Returns the CPU time of the process's only thread; /proc/PID/stat is too coarse."""
     with open(f"/proc/{process}/schedstat", encoding="ascii") as file:
         return int(file.read().split()[0]) / 1e9
 
@@ -134,7 +136,7 @@ def stay_idle(path, device, process, count, seconds):
 
 
 def live(path, device, seed):
-    """One that is killed: asks and gives back at random until then."""
+    """Requests and returns memory at random until the process is killed."""
     chance = random.Random(seed)
     client = Connection(path)
     client.greet(f"dies-{seed}", device)
@@ -156,7 +158,7 @@ def begin(path, device, seed):
         try:
             live(path, device, seed)
         finally:
-            os._exit(1)  # the process must end by a signal only
+            os._exit(1)  # only a signal may end the process
     return child
 
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the live view of a node costs (docs/metrics.md): the service, with so many programs on a
-simulated card and one reader of its stream, which gets a state a second.
+"""Measures what the live view of a node costs (docs/metrics.md).
 
     page.py [BUILD] [--clients 100] [--seconds 20] [--json FILE]
 
-Beside it stands the same service before anybody reads. Exit status 1 if a program is missing from a
-state."""
+The service runs with that many programs on a simulated card and one reader of its stream, which
+gets a state per second. For comparison, the same service is measured before the reader connects.
+Exits with 1 if a program is missing from a state.
+"""
 
 import argparse
 import http.client
@@ -22,7 +23,7 @@ import uuid
 
 
 def processor_seconds(process):
-    """Of all threads; the figures of /proc/PID/stat are too coarse."""
+    """Returns the CPU time of all threads of a process; /proc/PID/stat is too coarse."""
     used = 0
     for task in os.listdir(f"/proc/{process}/task"):
         with open(f"/proc/{process}/task/{task}/schedstat", encoding="ascii") as file:
@@ -39,7 +40,7 @@ def percent_of(processes, seconds):
 
 
 class Reader(threading.Thread):
-    """Reads the stream as the page does."""
+    """Reads the stream as the web page does."""
 
     def __init__(self, port):
         super().__init__(daemon=True)
@@ -80,13 +81,13 @@ def measure(build, clients, seconds, folder):
         service, port = start_service(build, card, socket, log)
         try:
             for number in range(clients):
-                # Holds 0.5% of the card, and writes to it now and then.
+                # Holds 0.5% of the card, and writes to it occasionally.
                 programs.append(subprocess.Popen(
                     [f"{build}/bin/cuvmm", "run", "--quiet", f"--sim=card={card},memory=8G",
                      "--name", f"client-{number}", "--", f"{build}/bin/take_turns", "--memory",
                      "0.5", "--steps", "100000", "--rest", "1000"],
                     env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            time.sleep(10)  # until all have begun
+            time.sleep(10)  # until all programs run
             alone, = percent_of([service.pid], seconds)
             reader = Reader(port)
             reader.start()

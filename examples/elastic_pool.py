@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A pool seen as arrays: filled from the host, and handed to cupy or torch without a copy where one
-of them and a card is there.
+"""Arrays in an elastic pool: filled from the host, and passed to cupy without a copy if available.
 
-Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exit 0
-where everything is as it should be."""
+Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exits with
+0 if every check passes.
+"""
 
 import array
 import sys
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 def numbers(count, first):
-    """Host memory: numpy's where it is installed, else the standard library's."""
+    """Returns a numpy array if numpy is installed, else an array of the standard library."""
     try:
         import numpy
         return numpy.arange(first, first + count, dtype=numpy.float32)
@@ -32,7 +32,7 @@ def numbers(count, first):
 
 
 def through_cupy(view, count, first):
-    """The same memory by cupy, where there is a card that it can use."""
+    """Writes to the same memory through cupy, if cupy and a card that it can use are available."""
     try:
         import cupy
         seen = cupy.asarray(view)

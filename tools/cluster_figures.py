@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""cluster_figures.py USUAL FULL PICTURE.svg: the picture of docs/cluster_simulation.md, and its tables
-on standard output, from what cuvmm_cluster_simulation --json prints for several seeds: with a load of 1
-and with one of 1.5."""
+"""Draws the picture of docs/cluster_simulation.md, and prints its tables.
+
+    cluster_figures.py USUAL FULL PICTURE.svg
+
+USUAL and FULL are outputs of cuvmm_cluster_simulation --json for several seeds, with a load of 1
+and of 1.5.
+"""
 
 import json
 import statistics

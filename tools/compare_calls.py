@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A google-benchmark program natively and under `cuvmm run` in each mode, in turns.
+"""Runs a google-benchmark program natively and under `cuvmm run` in each mode, alternating.
 
     compare_calls.py --cuvmm build/bin/cuvmm --program build/bin/cuvmm_bench_calls [--json FILE]
 
-Prints the median of the rounds in nanoseconds and the ratio to the native one.
+Prints the median over the rounds in nanoseconds, and its ratio to the native one.
 """
 import argparse
 import json

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Model switching: servers with more weights together than the card has, requests round robin.
+"""Model switching: servers whose weights together exceed the card's memory, requested round robin.
 
     demo_servers.py [BUILD] [--servers 4] [--mib 288] [--memory 512M] [--rounds 3] [--card]
 
-Under cuvmmd the idle servers' weights lie on the host. Says how long a request to a server took
-whose weights were away, and to one whose weights were on the card. On a simulated card that all
-share; --card takes the real one, of which the servers get --memory. Exit status 1 where an answer
-is wrong or missing.
+Under cuvmmd, the weights of idle servers are on the host. Reports how long a request takes if the
+server's weights are on the host, and if they are on the card. The servers share a simulated card;
+--card uses the real one, of which they get --memory. Exits with 1 if an answer is wrong or missing.
 """
 
 import argparse
@@ -32,7 +31,7 @@ class Server:
         self.is_ready = self.process.stdout.readline() == "ready\n"
 
     def ask(self):
-        """How long the answer took in milliseconds; None where it is wrong or there is none."""
+        """Returns how long the answer took in milliseconds; None if it is wrong or missing."""
         began = time.monotonic()
         try:
             self.process.stdin.write("request\n")

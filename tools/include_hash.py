@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For each file given on standard input: its name and a hash of it and of all that it includes from
-this project, directly or not. What is looked for is where the build looks: beside the file, in src,
-include, tests and the root."""
+"""Prints each file named on standard input with a hash of it and of everything it includes.
+
+Follows the project's own includes, direct or indirect, along the build's search path: the file's
+folder, src, include, tests and the root.
+"""
 import functools
 import hashlib
 import pathlib
@@ -14,7 +16,7 @@ PLACES = [pathlib.Path(place) for place in ("src", "include", "tests", ".")]
 
 @functools.lru_cache(maxsize=None)
 def read(path):
-    """A file's own hash, and those that it includes."""
+    """Returns a file's own hash, and the files that it includes."""
     text = path.read_bytes()
     found = set()
     for name in INCLUDE.findall(text):

@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""measure_kubelet.py BUILD [CALLS]: how long the device plugin takes to answer a kubelet, with 1,000
-units (8 simulated cards of 125 GiB). Prints the raw output of bench/results; needs the packages of
-requirements-kubelet.txt."""
+"""Measures how long the device plugin takes to answer a kubelet.
+
+    measure_kubelet.py BUILD [CALLS]
+
+There are 1,000 units, on 8 simulated cards of 125 GiB. Prints the raw output of bench/results.
+Needs the packages of requirements-kubelet.txt.
+"""
 
 import os
 import random

@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""measure_ray.py BUILD [TASKS]: what cuvmm.ray adds to a task of a local Ray, on a simulated card.
-Prints the raw output of bench/results. Run it with a Python that has requirements-ray.txt."""
+"""Measures what cuvmm.ray adds to a task of a local Ray, on a simulated card.
+
+    measure_ray.py BUILD [TASKS]
+
+Prints the raw output of bench/results. Run it with a Python that has requirements-ray.txt.
+"""
 
 import os
 import statistics
@@ -27,14 +31,14 @@ def nothing():
 
 
 def first(task):
-    """Milliseconds until a task has run in a worker that had to be started."""
+    """Returns the milliseconds until a task has run in a newly started worker."""
     begin = time.perf_counter()
     ray.get(task.remote())
     return (time.perf_counter() - begin) * 1e3
 
 
 def warm(task, count):
-    """Milliseconds of each task, one after the other, in a worker that is there."""
+    """Returns the milliseconds of each of `count` tasks in a row in a running worker."""
     ray.get(task.remote())
     took = []
     for _ in range(count):

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""measure_top.py BUILD [PROCESSES [SECONDS]]: what `cuvmm top` costs, itself and in who is watched."""
+"""Measures what `cuvmm top` costs, in itself and in the processes that it watches.
+
+    measure_top.py BUILD [PROCESSES [SECONDS]]
+"""
 
 import os
 import pty
@@ -23,7 +26,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def time_of_figures(process):
-    """Seconds of the processor that the process' thread for figures has had."""
+    """Returns the CPU seconds of the process's thread that publishes its figures."""
     folder = f"/proc/{process}/task"
     for thread in os.listdir(folder):
         with open(f"{folder}/{thread}/stat", encoding="utf-8") as file:
@@ -50,7 +53,7 @@ def children_of(holders):
 
 
 def watch(build, seconds):
-    """Seconds of the processor, and the largest memory in KiB, that top took."""
+    """Runs top. Returns its CPU seconds and its peak memory in KiB."""
     number, terminal = pty.fork()
     if number == 0:
         os.environ.update(TERM="xterm", LC_ALL="C.UTF-8")
@@ -72,7 +75,7 @@ def main():
     holders = begin(build, count)
     try:
         watched = list(children_of(holders))
-        time.sleep(2)  # a thread sets its name once it runs
+        time.sleep(2)  # a thread sets its name only when it runs
         before = sum(map(time_of_figures, watched))
         taken, memory = watch(build, seconds)
         theirs = sum(map(time_of_figures, watched)) - before

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes docs/measured.md and the table of figures in README.md from what lies in bench/results, so
-that no figure there is typed by hand.
+"""Generates docs/measured.md and the table of figures in README.md from the files in bench/results.
 
     measured.py [--check]
 
-bench/goals.json says which figures were aimed at: for each what it is, the goal, the file, and the
-steps that lead to the figure in it. Where several rounds made it, the smallest and the largest of
-them stand beside it. Which programs came to the same under cuvmm is of same_results.py.
-bench/headline.json has the rows of README.md and where their figures are. --check only looks whether
-both are what would be made.
+So no figure there is typed by hand. bench/goals.json lists the figures with a goal: a name, the
+goal, the file, and the path to the figure in that file. A figure from several rounds is shown with
+the smallest and the largest of them. same_results.py makes the table of programs with the same
+results under cuvmm. bench/headline.json has the rows of README.md and where their figures come
+from. --check only checks whether both files are up to date.
 """
 import argparse
 import difflib
@@ -48,7 +47,7 @@ def number(value):
 
 
 def with_spread(data, key, show=number):
-    """A figure of an object, and how far its rounds lie apart where that is told."""
+    """Formats a figure of an object, with the range over its rounds if the object has it."""
     shown = show(data.get(key))
     if not all(key + bound in data for bound in BOUNDS):
         return shown
@@ -56,7 +55,7 @@ def with_spread(data, key, show=number):
 
 
 def figures_of(data):
-    """The keys of an object but for those that tell another one's spread."""
+    """Returns the keys of an object, except those that hold the range of another one."""
     return [key for key in data if not any(key.removesuffix(bound) in data for bound in BOUNDS if key.endswith(bound))]
 
 
@@ -67,7 +66,7 @@ def table(heads, rows):
 
 
 def follow(data, steps):
-    """A key of an object, a place in a list, or {"name": …}: the element that has these values."""
+    """Follows a path of keys, list indices and {"name": …}, the element that has these values."""
     for step in steps:
         if isinstance(step, dict):
             found = [one for one in data if all(one.get(k) == v for k, v in step.items())]
@@ -101,7 +100,7 @@ def goals():
 
 
 def figure_of(where, results):
-    """As the table in README.md has it: a number by its form, or a word as it is."""
+    """Returns a cell of README.md's table: a number in the requested form, or a word unchanged."""
     *steps, key = where["at"]
     found = follow(json.loads((results / where["file"]).read_text(encoding="utf-8")), steps)[key]
     return f"{found * where.get('times', 1):{where['form']}}" if "form" in where else found
@@ -116,7 +115,7 @@ def headline(rows, results=RESULTS):
 
 
 def readme(text, made):
-    """With that table instead of the one that it has."""
+    """Returns the text with its table of figures replaced by `made`."""
     before, _, rest = text.partition(BEGINS)
     _, end, after = rest.partition(ENDS)
     if not end:
@@ -125,7 +124,7 @@ def readme(text, made):
 
 
 def commit_of(file, result):
-    """The part's, or where it was not run as one what its raw output begins with."""
+    """Returns the part's commit, or if no part ran, the one in the first line of its raw output."""
     if "commit" in result:
         return result["commit"]
     raw = file.with_suffix(".txt")
@@ -177,7 +176,7 @@ def objects(details):
 
 
 def details_of(details):
-    """By its shape, since a new part needs no line here where it writes a list of plain objects."""
+    """Formats details by their shape: a part that writes a list of objects needs no code here."""
     if not details:
         return ""
     if isinstance(details, dict) and "workloads" in details:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mutants of order_mutants.py: each breaks one rule of docs/stream_order.md.
 
-(name, axiom, file, what stands there, what stands there instead)"""
+Each is (name, number of the axiom, file, original text, replacement).
+"""
 
 OPERATIONS, MARKS = "src/stream/stream_operations.cpp", "src/stream/stream_marks.cpp"
 CLOCK, WAITS = "src/stream/stream_clock.cpp", "src/stream/stream_waits.cpp"

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Judges the generator of tests/order: breaks one rule of docs/stream_order.md at a time in a copy of
-the tree, builds the preload library, and runs the random programs until one of them finds it.
+"""Tests the generator of tests/order with mutants that each break one rule of docs/stream_order.md.
+
+For each mutant, changes a copy of the tree, builds the preload library, and runs the random
+programs until one of them detects the violation.
 
 usage: tools/order_mutants.py [--programs N] [--only NAME] [--out FILE]
-Works in build-mutants, a copy of the sources and of the release build."""
+Works in build-mutants, a copy of the sources and of the release build.
+"""
 import argparse
 import os
 import re
@@ -53,7 +56,7 @@ def build():
 
 
 def judge(programs):
-    """The kind of violation, in which setting, and the program that found it; None if none did."""
+    """Returns the kind of violation, the setting, and the program that found it, or None."""
     for setting, variables, simulated, flags, more in SETTINGS:
         command = ["build/bin/cuvmm", "run", "--quiet", "--mode", "vmm",
                    f"--sim={simulated}" if simulated else "--sim", *flags, "--",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what tools/gpu_parts/pause.sh has printed, and writes its figures as JSON.
+"""Reads the output of tools/gpu_parts/pause.sh, and writes its figures as JSON.
 
     pause_figures.py <LOG
 
-Of several pauses the median counts. Ends with 1 where there is none.
+A figure is the median of several pauses. Exits with 1 if there is none.
 """
 import json
 import re

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""reference.py [--check]: writes docs/reference.md, what the public headers declare and say of it.
+"""Generates docs/reference.md: the declarations and comments of the public headers.
 
-With --check it only compares, and fails where the file is out of date.
+    reference.py [--check]
+
+With --check it only compares, and fails if the file is out of date.
 """
 
 import os
@@ -13,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 INCLUDE = os.path.join(ROOT, "include", "cuvmm")
 OUT = os.path.join(ROOT, "docs", "reference.md")
 
-# In the order of reading; a header that is named nowhere fails.
+# In reading order. A header that is missing here is an error.
 SUBJECTS = (
     ("The engine and its devices", "engine"), ("Errors", "error"), ("Results in C++", "result"),
     ("Elastic pools", "elastic_pool"), ("Shared pools", "shared_pool"),
@@ -21,7 +23,7 @@ SUBJECTS = (
     ("Leaving the devices", "pause"), ("Clients of the scheduler", "client"),
     ("The simulated driver", "sim"),
 )
-GATHERING = {"cuvmm.h", "cuvmm.hpp"}  # only include the others
+GATHERING = {"cuvmm.h", "cuvmm.hpp"}  # they only include the other headers
 
 HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Made by tools/reference.py of include/cuvmm; a test compares. -->
@@ -39,15 +41,15 @@ def read(name):
 
 
 def prose(comment):
-    """A comment's words, without its marks."""
+    """Returns the text of a comment, without its markers."""
     comment = re.sub(r"^/\*+|\*/$", "", comment.strip())
     lines = [re.sub(r"^\s*(//|\*)? ?", "", line) for line in comment.splitlines()]
-    # What is set in is code, which Markdown wants further in.
+    # Indented text is code, which Markdown indents further.
     return "\n".join(f"  {line}" if line.startswith("  ") else line for line in lines).strip()
 
 
 def without_scaffolding(text):
-    """No guards, includes and brackets around the whole."""
+    """Removes include guards, includes and enclosing namespaces."""
     text = re.sub(r"#ifdef __cplusplus\n.*?#endif[^\n]*\n", "", text, flags=re.S)
     text = re.sub(r"^#(ifndef|endif|include|pragma)[^\n]*\n", "", text, flags=re.M)
     text = re.sub(r"^#define \w+_H\n", "", text, flags=re.M)
@@ -61,7 +63,7 @@ TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|[{};]|#define(?:\\\n|[
 
 
 def skip_braces(tokens, begin):
-    """The place after the bracket that closes the one at `begin`."""
+    """Returns the index after the brace that closes the one at `begin`."""
     depth = 0
     for place in range(begin, len(tokens)):
         depth += (tokens[place] == "{") - (tokens[place] == "}")
@@ -71,10 +73,10 @@ def skip_braces(tokens, begin):
 
 
 def interface_of(text):
-    """Declarations alone: no bodies of functions, nothing private, nothing of detail."""
+    """Returns the declarations only: no function bodies, nothing private, no namespace detail."""
     tokens = TOKEN.findall(text)
     out = []
-    statement = ""  # since the last ; or bracket, without comments
+    statement = ""  # since the last ; or brace, without comments
     place = 0
     while place < len(tokens):
         token = tokens[place]
@@ -122,14 +124,14 @@ def interface_of(text):
 
 
 def cut_back(out, statement):
-    """`out` without the statement that it ends with."""
+    """Returns `out` without the statement at its end."""
     joined = "".join(out)
     assert joined.endswith(statement), statement
     return [joined[:-len(statement)]] if statement else out
 
 
 def parts_of(text):
-    """(comment, code) of everything that stands between blank lines at the outermost level."""
+    """Yields (comment, code) for each top-level paragraph, as separated by blank lines."""
     part, depth = [], 0
     for line in text.splitlines() + [""]:
         bare = re.sub(r"//.*|/\*.*?\*/", "", line)
@@ -144,7 +146,7 @@ def parts_of(text):
 
 def split_comment(part):
     found = re.match(r"((?://[^\n]*\n)+|/\*.*?\*/\n)", part, re.S)
-    # Comments further down belong to single lines and stay there.
+    # Later comments belong to single lines and stay there.
     return (prose(found.group(1)), part[found.end():]) if found else ("", part)
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of the parts that try programs natively and under cuvmm: a row for each program, with what it came
-to in each mode. For docs/measured.md.
+"""Compares programs natively and under cuvmm: one row per program, with its result in each mode.
 
-A part tells it as a list of programs (tools/tell.sh), or as run_frameworks.py does. What no part has
-run, or not told, is shown as that. Whatever is not `same` leads to docs/limits.md, which says why.
+Used for docs/measured.md. A part reports its results as a list of programs (tools/tell.sh), or in
+the form of run_frameworks.py. The table says so if no part has run or reported a program. Any
+result other than `same` links to docs/limits.md, which explains it.
 """
 import dataclasses
 
@@ -15,7 +15,7 @@ HEADS = ["Program", "Compared", *(f"`{mode}`" for mode in MODES), "From"]
 @dataclasses.dataclass
 class Part:
     compares: str
-    names: str = "{}"  # of its programs
+    names: str = "{}"  # format of its program names
 
 
 PARTS = {
@@ -30,7 +30,7 @@ PARTS = {
     "schedule": Part("what each scenario claims"),
     "served": Part("what each scenario claims"),
 }
-OF_ITS_MODE = ("program", "mode", "result")  # the rest of what is told is to be as natively
+OF_ITS_MODE = ("program", "mode", "result")  # all other fields must equal the native ones
 
 
 def verdict(one, native):
@@ -48,7 +48,7 @@ def verdict(one, native):
 
 
 def by_program(told):
-    """From tools/tell.sh."""
+    """Returns the verdicts of a list written by tools/tell.sh."""
     programs = {}
     for one in told:
         programs.setdefault(one["program"], {})[one["mode"]] = one
@@ -67,13 +67,16 @@ def of_framework(one):
 
 
 def of_random_work(details):
-    """A limit is a setting of `vmm`; what is done under it is random, and checked word by word."""
+    """Returns the verdicts of random work, all in mode `vmm`: each limit is a setting of that mode.
+
+    The work checks every word itself.
+    """
     return {one["what"]: {"vmm": "same" if one["result"] == "passed" else one["result"]}
             for one in details if one["what"] != "native"}
 
 
 def verdicts_of(details):
-    """Program -> mode -> verdict. Empty where the part does not tell."""
+    """Returns program -> mode -> verdict; empty if the part reports none."""
     if isinstance(details, dict) and "workloads" in details:
         return {", ".join(filter(None, (one["workload"], one.get("version")))): of_framework(one)
                 for one in details["workloads"]}
@@ -89,7 +92,7 @@ def cell(said):
 
 
 def rows_of(name, details, source):
-    """A part's rows; `source` says where they are from."""
+    """Returns the rows of a part. `source` is the file and commit that they come from."""
     part = PARTS[name]
     verdicts = {part.names.format(program): of_modes for program, of_modes in verdicts_of(details).items()}
     verdicts = verdicts or {f"the part {name}": dict.fromkeys(MODES, "not told")}

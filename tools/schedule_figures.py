@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what tools/gpu_parts/schedule.sh has printed and writes its figures as JSON.
+"""Reads the output of tools/gpu_parts/schedule.sh, and writes its figures as JSON.
 
     schedule_figures.py <LOG
 
-Of several rounds the median counts. What is not in the log has no figure.
+A figure is the median of several rounds. Figures that are missing from the log are left out.
 """
 import json
 import re
@@ -24,11 +24,11 @@ NAMES = {
 }
 SUITE = "the contract suite as one client"
 OTHERS_KERNEL_US = 200
-ANSWERS_SHARE = 0.1  # 20 kernels of 50 us every 10 ms: what is not left to the other
+ANSWERS_SHARE = 0.1  # 20 kernels of 50 us every 10 ms: not available to the other client
 
 
 def read(lines):
-    """Each figure's values, by its name."""
+    """Returns each figure's values, by name."""
     found, others, part = {}, {}, ""
 
     def add(name, value):
@@ -57,7 +57,7 @@ def read(lines):
 
 
 def programs(lines):
-    """What came of the suite, as tools/tell.sh has it: it fails where it differs."""
+    """Returns the suite's result in the form of tools/tell.sh. A suite that differs has failed."""
     heading = f"-- {SUITE}"
     if heading not in lines:
         return []

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what training under less memory than its peak has printed, and writes its figures as JSON.
+"""Reads the output of training with less memory than its peak, and writes its figures as JSON.
 
     spill_figures.py WORKLOAD... <LINES
 
-A setting's total time is the median of its runs; `_over` is that over our own time without a limit,
-in the same rounds (train_runs.py). Ends with 1 where there is none.
+A setting's total time is the median of its runs. `_over` is its ratio to cuvmm's time without a
+limit in the same rounds (train_runs.py). Exits with 1 if there is no figure.
 """
 import json
 import sys

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How two programs share a card under cuvmmd, beside how they do natively.
+"""Measures how two programs share a card under cuvmmd, compared with sharing it natively.
 
     tools/time_figures.py BUILD [--details FILE] [--seconds N] [--sim]
 
 Prints a line per figure with its goal, and writes all of them as JSON. Exits with 1 if a program
-fails or a goal is missed. --sim tries the tool itself on a simulated card, whose times mean nothing:
-goals are printed then, and not judged.
+fails or a goal is missed. --sim tries out the tool on a simulated card, whose times mean nothing:
+goals are then printed but not judged.
 """
 import argparse
 import json
@@ -38,7 +38,7 @@ class Bench:
     def service(self, policy):
         return Service(self, policy)
 
-    # (arguments of busy, arguments of cuvmm run) for each; socket None: natively.
+    # `programs`: (arguments of busy, arguments of cuvmm run) for each. Native if socket is None.
     def run(self, programs, socket=None):
         running = []
         for index, (arguments, terms) in enumerate(programs):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training runs by setting and round, as tools/train.sh has them printed, and the ratios of their
-times.
+"""Training runs by setting and round, as printed by tools/train.sh, and the ratios of their times.
 
-The machine of a card changes its pace by 15% within minutes. So a run is compared with the one of its
-own round only, and a setting with another by the median of these ratios.
+The speed of a card's machine can change by 15% within minutes. So a run is compared only with one
+of the same round, and two settings by the median of these ratios.
 """
 import dataclasses
 import re
@@ -23,9 +22,12 @@ class Run:
 
 
 def read(lines, workload):
-    """Each setting's runs by their rounds, in the order in which settings were tried, and how often
-    each was out of memory. Without lines that tell the rounds, a setting's first run is of round 1.
-    With them, what comes before the first (a peak that is measured) is of no round."""
+    """Returns each setting's runs by round, and how often each ran out of memory.
+
+    Settings are in the order of their first runs. Without lines that mark the rounds, a setting's
+    first run belongs to round 1. With them, runs before the first mark (a measurement of the peak)
+    are ignored.
+    """
     lines = [line.rstrip() for line in lines]
     rounds_are_told = any(ROUND.match(line) for line in lines)
     round_now, tries, runs, refused = 0, {}, {}, {}
@@ -53,8 +55,11 @@ def median(runs, what):
 
 
 def paired(name, ours, theirs, digits=3):
-    """The ratio of total times in the rounds in which both ran: their median as `name`, the smallest
-    and the largest. Empty where there is no such round."""
+    """Returns the ratio of total times over the rounds in which both ran.
+
+    The keys are `name` for the median, and the smallest and largest. Empty if there is no such
+    round.
+    """
     ratios = [ours[number].total_s / theirs[number].total_s for number in ours if number in theirs]
     if not ratios:
         return {}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training runs by several allocators: a table, and a JSON file of the same rows.
+"""Training runs under several allocators, as a table and as a JSON file with the same rows.
 
     train_table.py LINES WORKLOAD PEAK_MIB JSON
 
-Sizes and times are medians of a setting's runs, ratios those of runs of the same round
-(train_runs.py). The best peer is the one to which our ratio is the largest.
+Sizes and times are medians of a setting's runs; ratios compare runs of the same round
+(train_runs.py). The best peer is the allocator for which cuvmm's ratio is largest.
 """
 import json
 import sys

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists functions of src/ that no code of src/, include/ or examples/ calls.
 
-It reads text: a function counts as called if its name occurs anywhere but in its own declaration
-and definition. So it misses an unused function that shares its name with a used one; it never lists
-a function that is used. What only tests call is listed as well, except for the names in ALLOWED.
-Exits with 1 if it lists anything.
+It works on text: a function counts as called if its name occurs anywhere but in its own declaration
+and definition. So it misses an unused function that shares its name with a used one, but never
+lists a used function. Functions that only tests call are listed too, except those in ALLOWED. Exits
+with 1 if it lists anything.
 """
 
 import pathlib
@@ -14,7 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUFFIXES = {".hpp", ".cpp", ".h", ".c", ".def", ".cu"}
-# Through these, tests observe or steer what a program cannot.
+# Tests use these to observe or control what a program cannot.
 ALLOWED = {
     "client_count": "what the service believes",
     "describe_event_lines": "the table in docs/log_format.md",
@@ -44,7 +44,7 @@ def sources():
 
 
 def declared_in(line):
-    """The function that a line declares or begins to define, or None."""
+    """Returns the function that a line declares or begins to define, or None."""
     if NO_TYPE.match(line):
         return None
     if declares := DECLARATION.match(line):

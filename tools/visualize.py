@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""visualize.py LOG -o FILE.png: draws the log that VMM_LOG_FILE named, or a trace.
+"""visualize.py LOG -o FILE.png: draws a log written to VMM_LOG_FILE, or a trace.
 
-Finds cuvmm beside itself (build/bin), else on PATH, and is the same as `cuvmm plot LOG -o FILE`.
-The log has to be at VMM_LOG_LEVEL=INFO or DEBUG.
+Does the same as `cuvmm plot LOG -o FILE`, with the cuvmm in build/bin, else the one on PATH. A log
+must have been written at VMM_LOG_LEVEL=INFO or DEBUG.
 """
 
 import argparse

@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuvmm: addresses apart from the memory behind them.
+"""cuvmm: CUDA addresses independent of the memory behind them.
 
-All of libcuvmm by ctypes: pools (ElasticPool, SharedPool), buffers that grow where they lie
-(ResizableBuffer), memory of one process in another (SharedBuffer, ShareHost, ShareSession), clients
-of the scheduler (Client) and leaving the devices for a while (pause, resume). Their arrays are seen
-by torch, cupy and numba without a copy, by __cuda_array_interface__. Whatever ends is a context
-manager. Sizes are in bytes, timeouts in seconds.
+This package wraps all of libcuvmm with ctypes:
 
-`run()` runs a program under cuvmm, `env()` is the environment of one that others start, pause() and
-resume() take it off the devices and put it back, top() says what all hold, stats() and Trace what a
-trace says; a notebook shows a Trace as a picture. `cuvmm.ray` keeps Ray's fractions of a GPU.
-`python -m cuvmm` is the command line. Importing this package loads no library; the first call of it
-does.
+- pools whose memory follows their allocations: ElasticPool, SharedPool;
+- buffers that grow in place: ResizableBuffer;
+- memory shared between processes: SharedBuffer, ShareHost, ShareSession;
+- clients of the scheduler: Client;
+- moving this process's memory off the devices for a while: pause(), resume().
+
+Their arrays implement __cuda_array_interface__, so torch, cupy and numba use them without a copy.
+Every object that must be closed is a context manager. Sizes are in bytes, timeouts in seconds.
+
+Other processes can be run and controlled too. run() runs a program under cuvmm, and env() returns
+the environment for one that is started by other means. pause() and resume() also act on another
+process. top() lists the memory of all processes under cuvmm, stats() and advise() summarize a
+trace, and a notebook displays a Trace as a plot. `cuvmm.ray` enforces Ray's fractions of a GPU.
+
+`python -m cuvmm` is the command line. Importing this package loads no library; the first call that
+needs libcuvmm loads it.
 """
 
 from ._version import __version__

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m cuvmm: the command line, with this Python for its plots."""
+"""python -m cuvmm: the cuvmm command line, drawing its plots with this Python interpreter."""
 
 import os
 import sys

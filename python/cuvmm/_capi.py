@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libcuvmm's C API by ctypes: its structs, its functions, and how it is found."""
+"""ctypes bindings of libcuvmm's C API: structs, functions and the search for the library."""
 
 from __future__ import annotations
 
@@ -232,8 +232,11 @@ PLAIN = {
 
 
 def candidates() -> Iterator[str]:
-    """Where libcuvmm may be: where CUVMM_LIBRARY says, in the wheel, installation or build tree that
-    this package is of, or where the loader looks."""
+    """Yields the paths at which to look for libcuvmm, in order.
+
+    CUVMM_LIBRARY, if set, is the only one. Otherwise they are the wheel, installation or build tree
+    that contains this package, then the loader's own search path.
+    """
     named = os.environ.get("CUVMM_LIBRARY")
     if named:
         yield named
@@ -243,7 +246,10 @@ def candidates() -> Iterator[str]:
 
 
 class Library:
-    """The library, with a method a call. Those that can fail raise, and answer nothing else."""
+    """The loaded library, with one method per C function, named without the cuvmm_ prefix.
+
+    Methods of functions in CHECKED return None and raise a CuvmmError on failure.
+    """
 
     def __init__(self) -> None:
         self.path, self.handle = self._open()
@@ -286,7 +292,7 @@ class Library:
 
 
 def raised(status: int, error: Error) -> CuvmmError:
-    """The exception that says what the C API says."""
+    """Returns the exception for a status and the error details that came with it."""
     kind = BY_STATUS.get(status, CuvmmError)
     return kind(error.message.decode(errors="replace"), driver_code=error.driver_code,
                 system_code=error.system_code, offset=error.offset, size=error.size,
@@ -298,7 +304,7 @@ _library: Optional[Library] = None
 
 
 def library() -> Library:
-    """libcuvmm, loaded when first needed."""
+    """Returns libcuvmm, loading it on the first call."""
     global _library
     if _library is None:
         _library = Library()

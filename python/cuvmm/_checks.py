@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is given to C is checked first: ctypes cuts numbers off in silence."""
+"""Checks of arguments before they reach C: ctypes truncates integers silently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from .errors import InvalidArgument
 
 
 def whole(name: str, value: SupportsIndex, bits: int = 64) -> int:
-    """`value` as an unsigned number of so many bits."""
+    """Returns `value` as an unsigned integer of `bits` bits.
+
+    Raises InvalidArgument if it is negative and OverflowError if it does not fit.
+    """
     number = operator.index(value)
     if number < 0:
         raise InvalidArgument(f"{name} is negative: {number}")
@@ -21,7 +24,7 @@ def whole(name: str, value: SupportsIndex, bits: int = 64) -> int:
 
 
 def signed(name: str, value: SupportsIndex) -> int:
-    """`value` as a C int32_t."""
+    """Returns `value` as a C int32_t. Raises OverflowError if it does not fit."""
     number = operator.index(value)
     if not -2**31 <= number < 2**31:
         raise OverflowError(f"{name} does not fit into 32 bits: {number}")
@@ -29,12 +32,15 @@ def signed(name: str, value: SupportsIndex) -> int:
 
 
 def stream_handle(stream: Any) -> Any:
-    """A CUstream, given as a number; None is the current context's default stream."""
+    """Returns a stream's CUstream for C. None is the current context's default stream."""
     return whole("stream", stream) if hasattr(stream, "__index__") else stream
 
 
 def microseconds(timeout: float) -> int:
-    """Seconds, as every wait of this package takes them, rounded up."""
+    """Converts a timeout in seconds to microseconds, rounded up.
+
+    Raises InvalidArgument if it is negative, infinite or not a number.
+    """
     if not 0 <= timeout < math.inf:
         raise InvalidArgument(f"a timeout is a number of seconds, from 0 on: {timeout}")
     return whole("timeout", math.ceil(timeout * 1_000_000))

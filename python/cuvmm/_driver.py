@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few functions of the driver that this package calls itself."""
+"""The few driver functions that this package calls directly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CALLS = (("cuDevicePrimaryCtxRetain", POINTER(c_void_p), c_int),
 
 
 class Driver:
-    """libcuda by ctypes. An engine of the library has initialised it before."""
+    """libcuda through ctypes. libcuvmm's engine must have initialised the driver before."""
 
     def __init__(self) -> None:
         self._handle = ctypes.CDLL("libcuda.so.1")
@@ -28,14 +28,17 @@ class Driver:
         self._contexts: Dict[int, c_void_p] = {}
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Raises what the driver refuses."""
+        """Calls a driver function. Raises DriverFailed if it returns an error."""
         code = getattr(self._handle, name)(*arguments)
         if code != 0:
             raise DriverFailed(f"{name} answers CUDA error {code}", driver_code=code)
 
     @contextmanager
     def primary_context(self, device: int) -> Iterator[None]:
-        """The device's primary context, which from then on is kept, is current."""
+        """Makes the device's primary context current inside the `with` block.
+
+        The context is retained on first use and never released.
+        """
         if device not in self._contexts:
             context = c_void_p()
             self.call("cuDevicePrimaryCtxRetain", byref(context), device)
@@ -48,7 +51,11 @@ class Driver:
 
     @contextmanager
     def some_context(self, device: int) -> Iterator[None]:
-        """A context is current: the caller's, or else the device's primary one."""
+        """Ensures a current context inside the `with` block.
+
+        Keeps the caller's current context if there is one; otherwise uses the device's primary
+        context.
+        """
         current = c_void_p()
         self.call("cuCtxGetCurrent", byref(current))
         if current:
@@ -62,7 +69,7 @@ _driver: Optional[Driver] = None
 
 
 def driver() -> Driver:
-    """libcuda, loaded when first needed."""
+    """Returns the driver, loading libcuda on the first call."""
     global _driver
     if _driver is None:
         _driver = Driver()

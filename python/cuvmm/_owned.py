@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of the library that end."""
+"""The base class of objects that own a resource of the library."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ Self = TypeVar("Self", bound="Owned")
 
 
 class Owned:
-    """An object of the library: a context manager that ends it. A forked child does not own what
-    its parent made, so there nothing is ended."""
+    """A resource of the library, released by close(), by a `with` block or on destruction.
+
+    A forked child does not own its parent's objects: closing one there releases nothing.
+    """
 
     _kind = "object"
 
@@ -41,7 +43,10 @@ class Owned:
             pass  # there is no caller to raise to
 
     def close(self) -> None:
-        """Ends the object. A second time does nothing."""
+        """Releases the resource. Does nothing if it is already closed.
+
+        If the library refuses, raises its error and leaves the object open.
+        """
         handle = self._take()
         if handle is None:
             return
@@ -52,7 +57,11 @@ class Owned:
             raise
 
     def _take(self) -> Any:
-        """The handle, which is not this object's any more; None where there is none to end."""
+        """Returns the handle and detaches it from this object.
+
+        Returns None if there is nothing to release: the object is closed, or belongs to the parent
+        process.
+        """
         handle, self._handle = getattr(self, "_handle", None), None
         return handle if handle and self._owner == os.getpid() else None
 

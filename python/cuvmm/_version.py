@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This package's version, which is that of everything in it."""
+"""The version of this package and of all parts of cuvmm in it."""
 
 __version__ = "0.1.0"

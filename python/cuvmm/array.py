@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device memory as an array that torch, cupy and numba take without copying it."""
+"""Device memory as arrays that torch, cupy and numba use without a copy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ TYPES = {
 
 
 def type_string(dtype: Any) -> str:
-    """"float32", "<f4", numpy.float32 and numpy.dtype("f4") alike."""
+    """Returns the __cuda_array_interface__ typestr of a dtype.
+
+    Accepts a name ("float32"), a typestr ("<f4"), a numpy scalar type (numpy.float32) or a numpy
+    dtype (numpy.dtype("f4")). Raises InvalidArgument for any other.
+    """
     if isinstance(dtype, str):
         if dtype in TYPES:
             return TYPES[dtype]
@@ -44,10 +48,13 @@ def type_string(dtype: Any) -> str:
 
 
 class DeviceArray:
-    """A C-contiguous array in memory of the library. Valid until free(), until its pool, model,
-    buffer or mapping ends, or its model is deactivated; a context manager that frees it. Keeps
-    nothing alive that it does not own: what was made from it by cupy or torch must be gone, or not
-    be used, by then."""
+    """A C-contiguous array in the library's memory, exposed by __cuda_array_interface__.
+
+    A context manager that frees the array. The array is valid until free() is called, until its
+    pool, model, buffer or mapping is closed, or until its model is deactivated. It does not keep
+    that owner alive: by then, views that cupy or torch made of the array must be gone, or at least
+    unused.
+    """
 
     def __init__(self, address: int, shape: Shape, dtype: Any, device: int, *,
                  owner: Optional[Owned] = None, allocation: Optional["PoolAllocation"] = None,
@@ -64,7 +71,7 @@ class DeviceArray:
 
     @property
     def offset(self) -> int:
-        """Where it lies in its pool; 0 outside of pools."""
+        """The array's offset in its pool; 0 outside of pools."""
         return self._allocation.offset if self._allocation is not None else 0
 
     @property
@@ -81,14 +88,22 @@ class DeviceArray:
         self.free()
 
     def free(self) -> None:
-        """Gives a pool its memory back; of a buffer it ends the array alone. A second time does
-        nothing."""
+        """Frees the array. Does nothing the second time.
+
+        In a pool this deallocates its memory. In a buffer or mapping the memory stays, and only the
+        array becomes invalid.
+        """
         if not self._is_freed and self._allocation is not None:
             self._allocation.free()
         self._is_freed = True
 
     def copy_from(self, host: Any) -> None:
-        """From anything with the buffer protocol (bytes, array, a numpy array), of the same size."""
+        """Copies host data into the array.
+
+        `host` is any object with the buffer protocol (bytes, array, a numpy array) of exactly
+        `nbytes` bytes. Raises InvalidArgument if the size differs, if the memory is read-only, or
+        if the array is no longer valid.
+        """
         if self._is_read_only:
             raise InvalidArgument("the memory was granted for reading only")
         view = memoryview(host).cast("B")
@@ -98,13 +113,13 @@ class DeviceArray:
         self._copy("cuMemcpyHtoD_v2", self.address, source, self.nbytes)
 
     def tobytes(self) -> bytes:
-        """A copy as bytes."""
+        """Returns a copy of the array's contents as bytes."""
         target = ctypes.create_string_buffer(self.nbytes)
         self._copy("cuMemcpyDtoH_v2", target, self.address, self.nbytes)
         return target.raw
 
     def numpy(self) -> Any:
-        """A copy as a numpy array."""
+        """Returns a copy of the array's contents as a numpy array. Needs numpy."""
         import numpy
         return numpy.frombuffer(bytearray(self.tobytes()), dtype=self.typestr).reshape(self.shape)
 
@@ -121,14 +136,17 @@ class DeviceArray:
 
 
 def dimensions(shape: Shape) -> Tuple[int, ...]:
-    """A shape as a tuple; a number is a shape of one dimension."""
+    """Returns a shape as a tuple. A single integer is a shape of one dimension."""
     if isinstance(shape, SupportsIndex):
         shape = (shape,)
     return tuple(operator.index(length) for length in shape)
 
 
 def size_of(shape: Tuple[int, ...], typestr: str) -> int:
-    """The bytes of such an array."""
+    """Returns the size in bytes of an array of this shape and type.
+
+    Raises InvalidArgument if any dimension is not positive.
+    """
     if any(length <= 0 for length in shape):
         raise InvalidArgument(f"an array of shape {shape} has no bytes")
     return math.prod(shape) * int(typestr[2:])

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of the scheduler (docs/scheduling.md). Needs the preload library: `cuvmm run`."""
+"""Clients of the scheduler (docs/scheduling.md).
+
+They need the preload library (`cuvmm run`). Without it every call here raises NotSupported.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,14 @@ from ._owned import Owned
 
 
 class Policy(enum.IntEnum):
-    """By what clients' work is put in order."""
+    """The order in which clients' work is issued to the driver.
+
+    - OFF: every thread calls the driver itself
+    - FIFO: the client that submitted first
+    - ROUND_ROBIN: the client chosen least recently
+    - PRIORITY: the highest priority, which rises with waiting
+    - FAIR: device time by weight
+    """
     OFF = 0
     FIFO = 1
     ROUND_ROBIN = 2
@@ -24,7 +34,11 @@ class Policy(enum.IntEnum):
 
 
 class ClientFigures(NamedTuple):
-    """What a client's work has cost so far; times in nanoseconds."""
+    """What a client's work has cost so far. Times are in nanoseconds.
+
+    `operations` have been issued to the driver, and copied or set `bytes` bytes. They waited
+    `queued_ns` in total. `device_ns` is measured on the device.
+    """
     operations: int
     bytes: int
     queued_ns: int
@@ -34,15 +48,20 @@ class ClientFigures(NamedTuple):
 
 
 def set_policy(policy: Policy) -> None:
-    """Turns scheduling on, changes the policy, or turns it off. Policy.OFF returns once everything
-    that was submitted has been given to the driver."""
+    """Turns scheduling on, changes the policy, or turns scheduling off.
+
+    Policy.OFF returns once everything submitted has been issued to the driver.
+    """
     _capi.library().set_policy(Policy(policy))
 
 
 class Client(Owned):
-    """A part of this process whose GPU work is put in order by the policy. `priority` from -100 to
-    100, higher goes first; `weight` from 1 to 10000. Its end waits until its work has been given
-    to the driver, and leaves its threads without a client."""
+    """A part of this process whose GPU work the policy schedules.
+
+    `priority` ranges from -100 to 100, higher first; `weight` from 1 to 10000. Closing the client
+    waits until all of its work has been issued to the driver, and leaves threads bound to it
+    without a client.
+    """
 
     _kind = "client"
 
@@ -58,22 +77,24 @@ class Client(Owned):
 
     @property
     def number(self) -> int:
-        """The client's number, from 1 on."""
+        """The client's number, starting at 1. Numbers are never reused."""
         return self._open
 
     def bind(self) -> None:
-        """From now on the calling thread's work is this client's."""
+        """Binds the calling thread: work that it submits from now on belongs to this client."""
         self._lib.client_bind(self._open)
 
     @staticmethod
     def unbind() -> None:
-        """The calling thread has no client any more."""
+        """Leaves the calling thread without a client."""
         _capi.library().client_unbind()
 
     @contextmanager
     def bound(self) -> Iterator["Client"]:
-        """The calling thread's work is this client's inside the `with` block, and nobody's after
-        it."""
+        """Binds the calling thread to this client inside the `with` block.
+
+        Afterwards the thread has no client, even if it had one before.
+        """
         self.bind()
         try:
             yield self
@@ -81,17 +102,16 @@ class Client(Owned):
             self.unbind()
 
     def bind_others(self) -> None:
-        """The work of every thread that is not bound itself is this client's, that of threads still
-        to come too."""
+        """Binds all threads that are not bound individually, including threads that start later."""
         self._lib.client_bind_others(self._open)
 
     @staticmethod
     def unbind_others() -> None:
-        """Ends bind_others()."""
+        """Ends the binding made by bind_others()."""
         _capi.library().client_bind_others(0)
 
     def figures(self) -> ClientFigures:
-        """What its work has cost so far."""
+        """Returns what the client's work has cost so far."""
         figures = _capi.ClientFigures()
         self._lib.client_get_figures(self._open, byref(figures))
         return fields(figures, ClientFigures)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line from Python: programs under cuvmm, and what traces and processes say."""
+"""The command line from Python: runs programs under cuvmm, and queries processes and traces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SAID = (("no such process", NotFound), ("not found", NotFound), ("timed out", T
 
 
 def error_of(said: str) -> Exception:
-    """The exception for what the command line said."""
+    """Returns the exception that matches an error message of the command line."""
     for words, kind in _SAID:
         if words in said:
             return kind(said)
@@ -31,7 +31,10 @@ def error_of(said: str) -> Exception:
 
 
 def command(*words: PathLike, accept: Sequence[int] = (0,)) -> str:
-    """Runs `cuvmm WORDS` and returns its output. Raises where its exit status is none of `accept`."""
+    """Runs `cuvmm WORDS` and returns its standard output.
+
+    Raises an exception for its error message if the exit status is not in `accept`.
+    """
     variables = dict(os.environ)
     # Neither the command line nor the Python that draws should run under cuvmm.
     variables.pop("LD_PRELOAD", None)
@@ -47,36 +50,43 @@ def command(*words: PathLike, accept: Sequence[int] = (0,)) -> str:
 def run(program: Union[str, Sequence[PathLike]], *, check: bool = True,
         base: Optional[Mapping[str, str]] = None, sim: Union[bool, Mapping[str, object]] = False,
         frameworks: bool = False, **options: object) -> "subprocess.CompletedProcess[bytes]":
-    """Runs a program under cuvmm and waits for it, as subprocess.run() does.
+    """Runs a program under cuvmm and waits for it, like subprocess.run().
 
         cuvmm.run(["python", "train.py"], limit="16G", frameworks=True, trace_file="run.trace")
 
-    What else there is to set is as for env(). `check` raises subprocess.CalledProcessError where
-    the program does not end with 0."""
+    `base`, `sim`, `frameworks` and `options` are as for env(). Returns the CompletedProcess. With
+    `check`, raises subprocess.CalledProcessError if the program exits with a status other than 0.
+    """
     words = [program] if isinstance(program, str) else list(program)
     return subprocess.run(words, env=env(base, sim=sim, frameworks=frameworks, **options),
                           check=check)
 
 
 def stats(trace: PathLike) -> dict[str, Any]:
-    """The summary of a trace (cuvmm, PyTorch or RMM), as `cuvmm stats --json` prints it."""
+    """Returns the summary of a trace (cuvmm, PyTorch or RMM), as `cuvmm stats --json` prints it."""
     return json.loads(command("stats", "--json", trace))
 
 
 def advise(trace: PathLike, *, limit: Optional[str] = None) -> dict[str, Any]:
-    """What would have sufficed for a trace, as `cuvmm advise --json` says it."""
+    """Recommends an allocator, a limit and settings for a trace, like `cuvmm advise --json`.
+
+    `limit` is the device memory to plan for, for example "16G".
+    """
     limits = () if limit is None else ("--limit", limit)
     return json.loads(command("advise", "--json", *limits, trace))
 
 
 def top() -> list[dict[str, Any]]:
-    """What this user's processes under cuvmm hold now, as `cuvmm top --json` says it."""
+    """Returns what this user's processes under cuvmm hold now, as `cuvmm top --json` prints it."""
     return json.loads(command("top", "--json", accept=(0, 1)) or "{}").get("processes", [])
 
 
 class Trace:
-    """A trace of cuvmm, a memory snapshot of PyTorch or a log of RMM. A notebook shows it as a
-    picture, which needs matplotlib."""
+    """A cuvmm trace, a PyTorch memory snapshot or an RMM log.
+
+    A notebook displays it as a plot if matplotlib is installed, and as a table of its summary.
+    Raises FileNotFoundError if `path` does not exist.
+    """
 
     def __init__(self, path: PathLike) -> None:
         self.path = os.fspath(path)
@@ -87,15 +97,15 @@ class Trace:
         return f"Trace({self.path!r})"
 
     def stats(self) -> dict[str, Any]:
-        """As stats()."""
+        """Returns the summary of the trace, like stats()."""
         return stats(self.path)
 
     def plot(self, output: PathLike) -> None:
-        """Writes a picture: .png, .svg, .html or, as data, .json."""
+        """Writes a plot to `output`: a .png, .svg or .html file, or the plot's data as .json."""
         command("plot", "--quiet", "-o", output, self.path)
 
     def svg(self) -> str:
-        """The picture, for a page."""
+        """Returns the plot as SVG markup."""
         with tempfile.TemporaryDirectory(prefix="cuvmm-plot-") as folder:
             picture = os.path.join(folder, "trace.svg")
             self.plot(picture)

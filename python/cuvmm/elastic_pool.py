@@ -20,8 +20,14 @@ _MOST_PLACES = 65
 
 
 class ElasticPool(Owned):
-    """Addresses whose memory comes as it is allocated, and goes with a granule's last byte. Its end
-    waits for its fences and gives everything back."""
+    """Reserved addresses that get memory as they are allocated.
+
+    A granule's memory is released when its last byte is freed. `capacity` bytes of addresses are
+    reserved, rounded up to granules, and grow() can extend them up to `most_capacity`; 0 means four
+    times the capacity if that is free, else the capacity. `physical_limit` bounds the pool's
+    memory; 0 means whatever the devices and VMM_LIMIT allow. Closing the pool waits for its fences,
+    then releases everything.
+    """
 
     _kind = "pool"
 
@@ -47,30 +53,41 @@ class ElasticPool(Owned):
 
     @property
     def capacity(self) -> int:
-        """Its addresses, in bytes."""
+        """The size of the pool's addresses, in bytes."""
         return self._lib.elastic_pool_capacity(self._open)
 
     @property
     def granule(self) -> int:
-        """The steps in which memory comes and goes."""
+        """The unit in which memory is mapped and released, in bytes."""
         return self._lib.elastic_pool_granule(self._open)
 
     def allocate(self, size: int, *, movable: bool = False) -> PoolAllocation:
-        """Allocates where there is room, at a multiple of 512 bytes."""
+        """Allocates `size` bytes at any free offset that is a multiple of 512.
+
+        Compaction may move a `movable` allocation to another offset. Raises OutOfAddresses or
+        OutOfPhysicalMemory if there is no room.
+        """
         size = whole("size", size)
         made = placed_by(self._lib.elastic_pool_allocate, self._open, size, traits(movable, False))
         return PoolAllocation(made.offset, made.address, size, self)
 
     def allocate_at(self, offset: int, size: int, *, movable: bool = False) -> PoolAllocation:
-        """Allocates at that offset, which may be any."""
+        """Allocates `size` bytes at exactly `offset`, which need not be aligned.
+
+        Raises AlreadyMapped if any of these bytes is allocated, or withheld because compaction made
+        granules share memory.
+        """
         offset, size = whole("offset", offset), whole("size", size)
         made = placed_by(self._lib.elastic_pool_allocate_at, self._open, offset, size,
                          traits(movable, False))
         return PoolAllocation(made.offset, made.address, size, self)
 
     def deallocate(self, allocated: Union[PoolAllocation, int], size: Optional[int] = None) -> None:
-        """Gives back an allocation, or any allocated bytes by their offset and size. Waits for the
-        pool's fences."""
+        """Frees a PoolAllocation, or the `size` allocated bytes at an offset.
+
+        By offset, the bytes can be an allocation, a part of one, or several adjacent ones. Waits
+        for the pool's fences.
+        """
         if isinstance(allocated, PoolAllocation):
             free_allocation(allocated, size, self)
         else:
@@ -78,43 +95,54 @@ class ElasticPool(Owned):
 
     def array(self, shape: Shape, dtype: Any = "float32", *, offset: Optional[int] = None
               ) -> DeviceArray:
-        """Allocates an array, at that offset or where there is room."""
+        """Allocates an array, at `offset` if given, else at any free offset."""
         shape = dimensions(shape)
         size = size_of(shape, type_string(dtype))
         made = self.allocate(size) if offset is None else self.allocate_at(offset, size)
         return DeviceArray(made.address, shape, dtype, self._device, owner=self, allocation=made)
 
     def is_mapped(self, offset: int, size: int = 1) -> bool:
-        """Whether every one of these bytes is allocated and has memory."""
+        """Whether all of these bytes are allocated and have memory. False beyond the capacity."""
         return self._lib.elastic_pool_is_mapped(self._open, whole("offset", offset),
                                                 whole("size", size)) != 0
 
     def grow(self, capacity: int) -> None:
-        """Adds addresses, up to most_capacity. Nothing moves."""
+        """Grows the pool to `capacity` bytes of addresses, up to most_capacity. Moves nothing."""
         self._lib.elastic_pool_grow(self._open, whole("capacity", capacity))
 
     def trim(self) -> int:
-        """Gives the cached memory of the pool's places back to the driver; how many bytes."""
+        """Releases the cached memory of the pool's places to the driver.
+
+        Returns the number of bytes released.
+        """
         return self._lib.elastic_pool_trim(self._open)
 
     def fence(self, stream: Any) -> None:
-        """What the stream has been given so far uses the pool. `stream`: a CUstream as a number
-        (torch: stream.cuda_stream, cupy: stream.ptr)."""
+        """Declares that the work submitted to `stream` so far uses the pool.
+
+        Nothing is unmapped, moved or freed before that work is done. `stream` is a CUstream as an
+        integer (torch: stream.cuda_stream, cupy: stream.ptr); None is the current context's default
+        stream.
+        """
         self._lib.elastic_pool_fence(self._open, stream_handle(stream))
 
     def compact(self) -> Compaction:
-        """Holds the same bytes in less memory, after the pool's fences. Until it returns no thread
-        may submit work that uses the pool."""
+        """Packs the allocated bytes into less memory, and releases the rest.
+
+        Waits for the pool's fences first. Only movable allocations change their offset; the result
+        lists their moves. Until this returns, no thread may submit work that uses the pool. Raises
+        TimedOut if new fences keep arriving.
+        """
         return compaction_of(self._lib.elastic_pool_compact, self._open)
 
     def stats(self) -> ElasticPoolStats:
-        """The pool's figures, at the same cost whatever it holds."""
+        """Returns the pool's statistics, in constant time."""
         stats = _capi.ElasticPoolStats()
         self._lib.elastic_pool_get_stats(self._open, byref(stats))
         return fields(stats, ElasticPoolStats)
 
     def places(self) -> List[PlaceStats]:
-        """The pool's memory by place."""
+        """Returns the pool's memory by place."""
         places = (_capi.PlaceStats * _MOST_PLACES)()
         count = self._lib.elastic_pool_get_places(self._open, places, _MOST_PLACES)
         return [PlaceStats(bool(one.is_host), one.id, one.physical_bytes)

@@ -35,7 +35,7 @@ def _is_sanitizer(library: str) -> bool:
 
 
 def _preload(variables: MutableMapping[str, str], library: str) -> None:
-    """Before other libraries, but behind the runtimes of sanitizers, which must come first."""
+    """Puts `library` first in LD_PRELOAD, after any sanitizer runtimes, which must come first."""
     known = [one for one in re.split(r"[:\s]+", variables.get("LD_PRELOAD", "")) if one]
     first = [one for one in known if _is_sanitizer(one)]
     others = [one for one in known if one not in first and one != library]
@@ -43,7 +43,7 @@ def _preload(variables: MutableMapping[str, str], library: str) -> None:
 
 
 def _as_text(value: object) -> str:
-    """As the library reads it: True and False are on and off."""
+    """Returns an option's value as the library reads it: True and False become on and off."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)
@@ -51,16 +51,20 @@ def _as_text(value: object) -> str:
 
 def env(base: Optional[Mapping[str, str]] = None, *, sim: Union[bool, Mapping[str, object]] = False,
         frameworks: bool = False, **options: object) -> dict[str, str]:
-    """A copy of `base` (else of this process' environment) for a program that runs under cuvmm.
+    """Returns a copy of `base` (default: this process's environment) for a program run under cuvmm.
 
-    For what starts processes by itself: Ray's runtime_env, Slurm, multiprocessing, subprocess:
+    Use it with anything that starts processes itself: subprocess, multiprocessing, Slurm, or Ray's
+    runtime_env:
 
         subprocess.run(["python", "train.py"], env=cuvmm.env(limit="16G", trace_file="run.trace"))
 
-    `options` are cuvmm's options in small letters without VMM_: mode, limit, trace_file and so on.
-    True and False are on and off: `control=True` lets pause() and resume() reach the program.
-    `sim` runs on the simulated driver, with settings where it is a mapping: {"memory": "8G"}.
-    `frameworks` lets PyTorch and JAX take stream-ordered memory, where nothing is set yet.
+    `options` are cuvmm's options in lower case without VMM_: mode, limit, trace_file and so on.
+    True and False mean on and off: `control=True` lets pause() and resume() reach the program. An
+    unknown option raises TypeError.
+
+    `sim` selects the simulated driver; a mapping gives its settings, such as {"memory": "8G"}.
+    `frameworks` makes PyTorch and JAX use stream-ordered memory, unless their allocator variables
+    are already set.
     """
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:

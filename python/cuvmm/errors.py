@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls raise: an exception a status of the C API, with its details as attributes."""
+"""Exceptions: one class for each error status of the C API, with the details as attributes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Dict, Type
 
 
 class CuvmmError(Exception):
-    """Anything that libcuvmm refuses. `driver_code` is a CUresult, where the driver was asked."""
+    """The base class of all errors that libcuvmm reports.
+
+    Attributes that do not apply to an error are 0 or "". `driver_code` is a CUresult, `system_code`
+    an errno.
+    """
 
     def __init__(self, message: str, *, driver_code: int = 0, system_code: int = 0,
                  offset: int = 0, size: int = 0, capacity: int = 0, requested: int = 0,
@@ -24,71 +28,74 @@ class CuvmmError(Exception):
 
 
 class InvalidArgument(CuvmmError, ValueError):
-    """Numbers that do not fit."""
+    """An argument is out of range or does not fit the others."""
 
 
 class InvalidGranule(CuvmmError, ValueError):
-    """No power of two, smaller than 64 KiB, or no multiple of the driver's."""
+    """The granule is not a power of two, is below 64 KiB, or is not a multiple of the driver's."""
 
 
 class InvalidOffset(CuvmmError, IndexError):
-    """Bytes beyond the capacity: offset, size, capacity."""
+    """The bytes reach beyond the capacity. See `offset`, `size` and `capacity`."""
 
 
 class AlreadyMapped(CuvmmError):
-    """Some of these bytes are allocated: offset, size."""
+    """Some of the bytes are already allocated. See `offset` and `size`."""
 
 
 class NotMapped(CuvmmError):
-    """Some of these bytes are not allocated, or their model is not active: offset, size."""
+    """Some of the bytes are not allocated, or their model is inactive. See `offset` and `size`."""
 
 
 class OutOfPhysicalMemory(CuvmmError, MemoryError):
-    """requested, available."""
+    """There is not enough physical memory. See `requested` and `available`."""
 
 
 class OutOfAddresses(CuvmmError, MemoryError):
-    """No contiguous addresses of that size: requested, available."""
+    """No contiguous addresses of that size are free. See `requested` and `available`."""
 
 
 class ModelAlreadyExists(CuvmmError, KeyError):
-    """model."""
+    """A model of that name is already registered. See `model`."""
 
     __str__ = Exception.__str__  # a KeyError would put quotes around the message
 
 
 class ModelNotFound(CuvmmError, KeyError):
-    """model."""
+    """No model of that name is registered. See `model`."""
 
     __str__ = Exception.__str__
 
 
 class NotSupported(CuvmmError):
-    """No CUDA device, no path between devices, or too old a driver."""
+    """There is no CUDA device, no path between devices, or the driver is too old.
+
+    Also raised by calls that need the preload library when it is not loaded.
+    """
 
 
 class DeviceLost(CuvmmError):
-    """An error that stays: the context is dead."""
+    """The driver reported an error that persists: the context is dead."""
 
 
 class DriverFailed(CuvmmError):
-    """The driver refused: driver_code."""
+    """A driver call failed. See `driver_code`."""
 
 
 class SystemFailed(CuvmmError, OSError):
-    """The operating system refused: system_code."""
+    """A system call failed. See `system_code`."""
 
 
 class TimedOut(CuvmmError, TimeoutError):
-    """It took too long."""
+    """The call did not complete within its timeout."""
 
 
 class NotFound(CuvmmError, LookupError):
-    """There is no such thing."""
+    """The requested object or process does not exist."""
 
 
 class AlreadyExists(CuvmmError):
-    """There is one of that name."""
+    """An object of that name already exists."""
 
 
 BY_STATUS: Dict[int, Type[CuvmmError]] = {

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leaving the devices for a while (docs/pausing.md). This process needs the preload library for it,
-`cuvmm run`; others need `cuvmm run --control`, or env(control=True)."""
+"""Moving memory off the devices for a while (docs/pausing.md).
+
+To pause itself, a process needs the preload library (`cuvmm run`). To be paused by others, it must
+run under `cuvmm run --control` or env(control=True).
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,13 @@ _PARTLY = 1
 
 
 class PauseReport(NamedTuple):
-    """What a pause or a resume has done: bytes moved, bytes that stayed and why, and where the
-    microseconds went."""
+    """What a pause or a resume did. Sizes are in bytes, times in microseconds.
+
+    `moved` bytes moved. `stayed` bytes could not leave, or have not come back; `why` gives the
+    reason. The program was stopped for `held_us`. `drain_us` to `chunks_us` are the five parts of
+    `took_us`: draining work, getting host memory, copying, mapping, and taking or releasing device
+    memory.
+    """
     moved: int
     stayed: int
     took_us: int
@@ -35,7 +43,12 @@ class PauseReport(NamedTuple):
 
 
 class AwayInfo(NamedTuple):
-    """Memory that is not on its device, in bytes."""
+    """Memory that is not on its device, in bytes.
+
+    `paused_bytes` were moved by a pause and are not back yet. `ready_bytes` of host memory are
+    pinned for a pause. `spilled_bytes` are mapped at a device's addresses but resident elsewhere
+    (VMM_SPILL), and `spilled_cached` bytes elsewhere are free and kept for later use.
+    """
     is_paused: bool
     paused_bytes: int
     ready_bytes: int
@@ -48,7 +61,7 @@ def _report(report: _capi.PauseReport) -> PauseReport:
 
 
 def _tell(process: int, *words: str) -> PauseReport:
-    """Another process, by the command line."""
+    """Pauses or resumes another process through the command line."""
     if isinstance(process, bool) or not isinstance(process, int) or process <= 0:
         raise InvalidArgument(f"{process!r} is no process number")
     all_said = json.loads(command(*words, "--json", str(process), accept=(0, 1)))
@@ -62,12 +75,16 @@ def _tell(process: int, *words: str) -> PauseReport:
 
 def pause(process: Optional[int] = None, *, timeout: float = 10.0, strict: bool = False
           ) -> PauseReport:
-    """Moves what the process holds on its devices to the host, at unchanged addresses. From now on
-    every thread's calls that touch memory or submit work wait, until resume(). Waits up to
-    `timeout` seconds for what is under way. `strict` refuses where some memory cannot leave.
+    """Moves everything that a process holds on its devices to the host, at unchanged addresses.
 
-    This process, unless the number of another of this user's is given. NotFound where that cannot
-    be reached, TimedOut where its work did not end in time: then it goes on."""
+    From now until resume(), calls that touch memory or submit work block, in every thread. First
+    waits up to `timeout` seconds for work in flight. With `strict`, fails if some memory cannot
+    leave.
+
+    Acts on this process, or on the process with the id `process`, which must belong to the same
+    user. Raises NotFound if that process cannot be reached, and TimedOut if its work does not end
+    in time; the program then continues.
+    """
     wait = microseconds(timeout)
     if process is not None:
         return _tell(process, "pause", "--timeout", f"{wait}us", *(["--strict"] if strict else []))
@@ -77,9 +94,14 @@ def pause(process: Optional[int] = None, *, timeout: float = 10.0, strict: bool 
 
 
 def resume(process: Optional[int] = None, *, partly: bool = False) -> PauseReport:
-    """Puts everything back and lets calls go on. OutOfPhysicalMemory where the devices have no
-    room: the process stays paused and can be resumed later, or `partly` now, with the rest left on
-    the host. This process, unless the number of another is given."""
+    """Moves everything back to the devices and lets the blocked calls continue.
+
+    Raises OutOfPhysicalMemory if the devices have no room: the process stays paused, and resume()
+    can be called again. With `partly`, it continues anyway, and what does not fit stays on the
+    host.
+
+    Acts on this process, or on the process with the id `process`.
+    """
     if process is not None:
         return _tell(process, "resume", *(["--partly"] if partly else []))
     report = _capi.PauseReport()
@@ -89,7 +111,10 @@ def resume(process: Optional[int] = None, *, partly: bool = False) -> PauseRepor
 
 @contextmanager
 def paused(timeout: float = 10.0, *, strict: bool = False) -> Iterator[PauseReport]:
-    """Pauses the process, and resumes it at the end of the `with` block."""
+    """Pauses this process inside the `with` block, and resumes it at the end.
+
+    The value of the block is the PauseReport of the pause.
+    """
     report = pause(timeout=timeout, strict=strict)
     try:
         yield report
@@ -98,7 +123,7 @@ def paused(timeout: float = 10.0, *, strict: bool = False) -> Iterator[PauseRepo
 
 
 def away_info() -> AwayInfo:
-    """Which memory lies elsewhere now, by a pause or by VMM_SPILL."""
+    """Returns how much memory is off its device now, because of a pause or VMM_SPILL."""
     info = _capi.AwayInfo()
     _capi.library().get_away_info(byref(info))
     return fields(info, AwayInfo, is_paused=bool(info.is_paused))

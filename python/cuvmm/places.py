@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the parts of cuvmm lie: in this package, in the installation around it, or in the build tree."""
+"""Finds cuvmm's parts: in this package, in the installation around it, or in the build tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INSTALLED = os.path.join("share", "cuvmm", "python", "cuvmm")
 
 
 def _prefixes() -> list[str]:
-    """The folders that hold bin and lib: a wheel's, and an installation's or a build tree's."""
+    """Returns the folders with bin and lib: a wheel's, and an installation's or a build tree's."""
     found = [os.path.join(_HERE, "_parts")]
     if _HERE.endswith(os.sep + _INSTALLED):
         found.append(_HERE[:-len(_INSTALLED)])
@@ -40,7 +40,7 @@ def _first(candidates: Iterable[str], what: str) -> str:
 
 
 def program() -> str:
-    """The command line, `cuvmm`."""
+    """Returns the path of the command line program, `cuvmm`."""
     beside = [os.path.join(prefix, "bin", "cuvmm") for prefix in _PREFIXES]
     on_path = shutil.which("cuvmm")
     # The `cuvmm` in PATH may be the script that started us.
@@ -54,7 +54,7 @@ def _is_script(path: str) -> bool:
 
 
 def library_candidates(name: str) -> list[str]:
-    """Where a library of ours may lie."""
+    """Returns the paths where one of cuvmm's libraries may be."""
     return [os.path.join(prefix, folder, name) for prefix in _PREFIXES
             for folder in _LIBRARY_FOLDERS]
 
@@ -67,7 +67,11 @@ _ENDS_A_NAME = " \t\n:;"
 
 
 def _loadable(path: str) -> str:
-    """The path as the loader's variables can hold it: without blanks and colons, by a link."""
+    """Returns a path to the same file that LD_PRELOAD and LD_LIBRARY_PATH can hold.
+
+    They cannot hold blanks, colons or semicolons, so a path with any of these is reached by a
+    symbolic link in a folder that only this user can access.
+    """
     if not any(letter in path for letter in _ENDS_A_NAME):
         return path
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -87,10 +91,10 @@ def _loadable(path: str) -> str:
 
 
 def preload_library() -> str:
-    """The library that LD_PRELOAD names."""
+    """Returns the path for LD_PRELOAD."""
     return _loadable(_library("libcuvmm_preload.so"))
 
 
 def sim_folder() -> str:
-    """The folder of the simulated driver, for LD_LIBRARY_PATH."""
+    """Returns the simulated driver's folder, for LD_LIBRARY_PATH."""
     return _loadable(os.path.dirname(_library(os.path.join("cuvmm", "sim", "libcuda.so.1"))))

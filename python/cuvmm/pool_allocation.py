@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is allocated in a pool, and what both kinds of pools do with it (docs/pools.md)."""
+"""Allocations in pools, and helpers shared by both kinds of pools (docs/pools.md)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ _EVICTABLE = 2
 
 
 class PoolAllocation:
-    """Bytes allocated in a pool: the pool's calls take the offset, kernels and the driver the
-    address. A context manager that frees them. Compaction that moves them reports their new offset,
-    and does not change this object."""
+    """Bytes allocated in a pool. A context manager that frees them.
+
+    Calls of the pool take the offset; kernels and the driver take the address. If compaction moves
+    the bytes, it reports their new offset but does not update this object.
+    """
 
     def __init__(self, offset: int, address: int, size: int, pool: Any,
                  model: Optional[str] = None) -> None:
@@ -41,7 +43,7 @@ class PoolAllocation:
         self.free()
 
     def free(self) -> None:
-        """Gives the bytes back, after the pool's fences. A second time does nothing."""
+        """Frees the bytes, after waiting for the pool's fences. Does nothing the second time."""
         pool, model = self._of
         if self._is_freed or not pool.is_open:
             return
@@ -54,7 +56,11 @@ class PoolAllocation:
 
 def free_allocation(allocation: PoolAllocation, size: Optional[int], pool: Owned,
                     model: Optional[str] = None) -> None:
-    """Frees an allocation that is to be one of this pool and model, and all of it."""
+    """Frees all of `allocation`.
+
+    Raises TypeError if a size was given, and InvalidArgument if the allocation belongs to another
+    pool or model.
+    """
     if size is not None:
         raise TypeError("an allocation has a size of its own")
     if allocation._of != (pool, model):

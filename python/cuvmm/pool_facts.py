@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pools say of themselves (docs/pools.md)."""
+"""Statistics and results that pools return (docs/pools.md)."""
 
 from __future__ import annotations
 
@@ -8,34 +8,43 @@ from typing import List, NamedTuple
 
 
 class Activation(enum.Enum):
-    """What became of a model's contents while it was not active."""
+    """Whether a model's contents survived deactivation. LOST: the memory is new and undefined."""
     KEPT = 0
     LOST = 1
 
 
 class Move(NamedTuple):
-    """A movable allocation that compaction has given another offset."""
+    """A movable allocation that compaction moved to another offset."""
     old_offset: int
     new_offset: int
     size: int
 
 
 class Compaction(NamedTuple):
-    """What a compaction has moved, and the bytes it has given back."""
+    """What a compaction did: its moves, and the bytes that it released.
+
+    `physical_released` bytes became free by moving and sharing. `cached_released` bytes of free
+    memory went back to the driver.
+    """
     moves: List[Move]
     physical_released: int
     cached_released: int
 
 
 class PlaceStats(NamedTuple):
-    """The pool's bytes on one device, or on one NUMA node of the host."""
+    """A pool's memory on one device, or on one NUMA node of the host."""
     is_host: bool
     id: int
     physical_bytes: int
 
 
 class ElasticPoolStats(NamedTuple):
-    """A pool in bytes. Fragmentation is 1 - largest_free / free_bytes, of addresses."""
+    """Statistics of a pool, in bytes.
+
+    `physical_bytes` counts memory that granules share only once. `free_bytes` are unallocated
+    addresses, and `largest_free` is the largest allocation that would fit. `fragmentation` is 1 -
+    largest_free / free_bytes.
+    """
     capacity: int
     allocated_bytes: int
     physical_bytes: int
@@ -46,7 +55,7 @@ class ElasticPoolStats(NamedTuple):
 
 
 class ModelStats(NamedTuple):
-    """A model of a shared pool. A maximum of 2**64 - 1 is the pool's limit."""
+    """Statistics of a model of a shared pool. A maximum of 2**64 - 1 means the pool's limit."""
     memory: ElasticPoolStats
     base_address: int
     minimum: int
@@ -56,7 +65,7 @@ class ModelStats(NamedTuple):
 
 
 class SharedPoolStats(NamedTuple):
-    """A shared pool in bytes."""
+    """Statistics of a shared pool, in bytes. `physical_bytes` is the sum over all models."""
     physical_limit: int
     physical_bytes: int
     cached_bytes: int

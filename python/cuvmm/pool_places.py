@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where pools take memory from (docs/pools.md)."""
+"""Where pools take their memory from (docs/pools.md)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,31 @@ from .errors import InvalidArgument
 
 
 class Placement(enum.IntEnum):
-    """Which place a granule is taken from first."""
+    """The place from which a granule is taken first. Full places are skipped.
+
+    - PACK: the devices in the order given
+    - STRIPE: neighbouring granules on devices in turn
+    - LOCAL_THEN_PEER: the device of the caller's current context
+    """
     PACK = 0
     STRIPE = 1
     LOCAL_THEN_PEER = 2
 
 
 class HostUse(enum.IntEnum):
-    """Whether granules may lie in the host's memory."""
+    """Whether granules may be in host memory; LAST means only when the devices are full."""
     NEVER = 0
     LAST = 1
     ONLY = 2
 
 
 class Places:
-    """Where pools take memory from; all devices may use all of it. Memory of `shareable` places can
-    be granted to other processes (ShareHost.send_of_pool), and takes longer to make."""
+    """The places a pool takes memory from. All `devices` can access all of it.
+
+    `granule` is in bytes; 0 means the recommended one. `host_node` is a NUMA node. Memory of
+    `shareable` places can be granted to other processes (ShareHost.send_of_pool), and takes longer
+    to create.
+    """
 
     def __init__(self, devices: Iterable[int] = (0,), granule: int = 0,
                  placement: Placement = Placement.PACK, host: HostUse = HostUse.NEVER,

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ray's fractions of a GPU, kept: a runtime_env plugin that gives a worker its share's memory limit
-and weight.
+"""Enforces Ray's fractions of a GPU: a runtime_env plugin sets each worker's limit and weight.
 
     cuvmm.ray.enable()                     # before ray.init() or `ray start`, on every node
     @ray.remote(**cuvmm.ray.share(0.25))   # num_gpus=0.25, and a quarter of the card's memory
     def task(): ...
 
-Ray counts `num_gpus` when it places a task, and enforces nothing. A plugin does not see `num_gpus`,
-and Ray reuses a worker for every task of the same runtime_env, so the share stands in the
-runtime_env too: share() writes both. docs/ray.md has all of it.
+Ray counts `num_gpus` when it places a task, but enforces nothing. A plugin does not see `num_gpus`,
+and Ray reuses a worker for every task of the same runtime_env, so the runtime_env must contain the
+share too: share() sets both. See docs/ray.md.
 """
 
 from __future__ import annotations
@@ -34,8 +33,11 @@ _LEAST_SHARE = 0.0001       # Ray's own resolution
 
 
 def enable(variables: Optional[dict[str, str]] = None) -> None:
-    """Lets Ray load the plugin: adds it to RAY_RUNTIME_ENV_PLUGINS of this process (or of
-    `variables`), which `ray.init()` and `ray start` hand on to what they start. Once is enough."""
+    """Registers the plugin with Ray. Calling it again changes nothing.
+
+    Adds the plugin to RAY_RUNTIME_ENV_PLUGINS of this process (or of `variables`), which
+    `ray.init()` and `ray start` pass on to the processes that they start.
+    """
     target = os.environ if variables is None else variables
     plugins = json.loads(target.get(_PLUGINS, "") or "[]")
     if not any(one.get("class") == PLUGIN for one in plugins):
@@ -45,10 +47,11 @@ def enable(variables: Optional[dict[str, str]] = None) -> None:
 
 def share(num_gpus: float, *, runtime_env: Optional[Mapping[str, Any]] = None,
           sim: Union[bool, Mapping[str, object]] = False, **options: object) -> dict[str, Any]:
-    """What ray.remote(), .options() and Serve's ray_actor_options need for this part of a GPU.
+    """Returns the arguments that give ray.remote(), .options() or ray_actor_options this share.
 
-    `runtime_env` is what else the worker's environment has. `options` are as for cuvmm.env(), and
-    override what follows from the share: limit="8G", weight=3, guarantee="4G", group="job7".
+    `runtime_env` is merged into the worker's runtime_env. `sim` and `options` are as for
+    cuvmm.env(), and options override the defaults that follow from the share: limit="8G", weight=3,
+    guarantee="4G", group="job7". Raises ValueError if the share or an option is invalid.
     """
     field: dict[str, Any] = {"num_gpus": num_gpus, **options}
     if sim or isinstance(sim, Mapping):
@@ -58,7 +61,7 @@ def share(num_gpus: float, *, runtime_env: Optional[Mapping[str, Any]] = None,
 
 
 def _check(field: Any) -> None:
-    """Raises ValueError where the runtime_env's field is none of ours."""
+    """Raises ValueError if the runtime_env's field is invalid."""
     if not isinstance(field, Mapping) or "num_gpus" not in field:
         raise ValueError(f"runtime_env[{FIELD!r}] is a dict with num_gpus, as cuvmm.ray.share() "
                          f"makes it; this is {field!r}")
@@ -75,7 +78,7 @@ def _check(field: Any) -> None:
 
 
 def environment(field: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a worker with that share: those that differ from `base`."""
+    """Returns the environment variables of a worker with this share that differ from `base`."""
     _check(field)
     gpus = field["num_gpus"]
     options = {name: value for name, value in field.items() if name not in ("num_gpus", "sim")}
@@ -88,19 +91,19 @@ def environment(field: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, 
 
 
 class CuvmmPlugin(_Base):  # type: ignore[misc,valid-type]
-    """What RAY_RUNTIME_ENV_PLUGINS names. Runs in Ray's agent on each node."""
+    """The plugin that RAY_RUNTIME_ENV_PLUGINS names. It runs in Ray's agent on each node."""
 
     name = FIELD
 
     @staticmethod
     def validate(runtime_env_dict: Mapping[str, Any]) -> None:
-        """Refuses the runtime_env, and with it the task, where our field is wrong."""
+        """Rejects a runtime_env, and with it the task, if cuvmm's field is invalid."""
         if runtime_env_dict.get(FIELD) is not None:
             _check(runtime_env_dict[FIELD])
 
     def modify_context(self, uris: Any, runtime_env: Mapping[str, Any], context: Any,
                        logger: Any) -> None:
-        """Puts the worker's variables into its context, after those that the user set."""
+        """Adds the worker's variables to its context, overriding those that the user set."""
         field = runtime_env.get(FIELD)
         if field is None:
             return
@@ -111,10 +114,12 @@ class CuvmmPlugin(_Base):  # type: ignore[misc,valid-type]
 
 
 def verify() -> float:
-    """In a task or an actor: the share of a GPU that this worker is kept to.
+    """Returns the share of a GPU that cuvmm enforces for this worker.
 
-    Raises RuntimeError where nothing keeps it, because the node's Ray was started without the
-    plugin, or where Ray assigned another number of GPUs than share() named."""
+    Call it in a task or an actor. Raises RuntimeError if nothing enforces a share, because Ray was
+    started on this node without the plugin, or if Ray assigned a different number of GPUs than
+    share() was given.
+    """
     kept = os.environ.get(_SHARE)
     if kept is None or "libcuvmm_preload" not in os.environ.get("LD_PRELOAD", ""):
         raise RuntimeError("this worker is not under cuvmm: use cuvmm.ray.share(), and call "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device memory that grows and shrinks where it lies (docs/life_of_a_resize.md)."""
+"""Device memory that grows and shrinks in place (docs/life_of_a_resize.md)."""
 
 from __future__ import annotations
 
@@ -16,29 +16,36 @@ from .errors import InvalidArgument
 
 
 class ResizableInfo(NamedTuple):
-    """A buffer's size as it was last set, the most it can have, and the memory behind it now."""
+    """A buffer's current size, its maximum size, and the memory behind it now, in bytes."""
     size: int
     most: int
     physical_bytes: int
 
 
 class ResizeInfo(NamedTuple):
-    """What VMM_RESIZE has done with the program's own copies so far."""
+    """What VMM_RESIZE has done with the program's own copies so far.
+
+    `elided_copies` copies of `elided_bytes` bytes were avoided. `run_copies` looked like a resize
+    but were made.
+    """
     elided_copies: int
     elided_bytes: int
     run_copies: int
 
 
 def resize_info() -> ResizeInfo:
-    """What VMM_RESIZE has done with the program's own copies so far."""
+    """Returns what VMM_RESIZE has done with the program's own copies so far."""
     info = _capi.ResizeInfo()
     _capi.library().get_resize_info(byref(info))
     return fields(info, ResizeInfo)
 
 
 class ResizableBuffer(Owned):
-    """Addresses for `most` bytes on a device, and memory for as many as it has now. Its address
-    never changes. Its end waits for the current context's work, as cuMemFree does."""
+    """A buffer that reserves addresses for `most` bytes and has memory for its current size.
+
+    Its size starts at 0 and its address never changes. Closing it waits for the current context's
+    work, as cuMemFree does.
+    """
 
     _kind = "buffer"
 
@@ -55,35 +62,44 @@ class ResizableBuffer(Owned):
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """The address of the buffer's first byte."""
         return self._open
 
     def resize(self, size: int) -> None:
-        """Sets the size. Growing waits for nothing, shrinking for the current context's work, or
-        that of the device's primary one where none is current."""
+        """Sets the buffer's size in bytes.
+
+        Growing waits for nothing. Shrinking waits for the work of the current context (the device's
+        primary context if none is current); the remaining bytes keep their contents. Raises
+        OutOfPhysicalMemory, or InvalidArgument beyond `most`, and then leaves the buffer unchanged.
+        """
         with driver().some_context(self._device):
             self._lib.resize(self._open, whole("size", size))
 
     def resize_ordered(self, size: int, stream: Any) -> None:
-        """The same in the order of a stream, a CUstream as a number: work that it is given from now
-        on finds the new size. Never waits."""
+        """Sets the size in stream order: work submitted to `stream` from now on finds the new size.
+
+        `stream` is a CUstream as an integer; None is the default stream. Never waits.
+        """
         with driver().some_context(self._device):
             self._lib.resize_ordered(self._open, whole("size", size), stream_handle(stream))
 
     def release_ordered(self, stream: Any) -> None:
-        """Ends the buffer in the order of a stream. Refused, it is still there."""
+        """Closes the buffer in stream order. On failure the buffer stays open."""
         with driver().some_context(self._device):
             self._lib.release_resizable_ordered(self._open, stream_handle(stream))
         self._handle = None
 
     def info(self) -> ResizableInfo:
-        """Its size, and the memory behind it."""
+        """Returns the buffer's size and the memory behind it."""
         info = _capi.ResizableInfo()
         self._lib.get_resizable_info(self._open, byref(info))
         return fields(info, ResizableInfo)
 
     def array(self, shape: Shape, dtype: Any = "float32") -> DeviceArray:
-        """The buffer's first bytes as an array, valid as long as the buffer has them."""
+        """Returns the buffer's first bytes as an array, valid until the buffer shrinks below them.
+
+        Raises InvalidArgument if the array is larger than the buffer's current size.
+        """
         array = DeviceArray(self._open, shape, dtype, self._device, owner=self)
         size = self.info().size
         if array.nbytes > size:

@@ -19,8 +19,11 @@ from .pool_places import Places
 
 
 class SharedPool(Owned):
-    """Many models' addresses over memory for those that work now. Its end waits for all fences and
-    gives everything back."""
+    """A pool in which every model has addresses, and the models in use have memory.
+
+    `physical_limit` bounds the memory of all models together. Closing the pool waits for all
+    fences, then releases everything.
+    """
 
     _kind = "pool"
 
@@ -42,9 +45,18 @@ class SharedPool(Owned):
     def register_model(self, model: str, capacity: int, *, minimum: int = 0, maximum: int = 0,
                        priority: int = 0, reclaim: Optional[Callable[[int], object]] = None,
                        lost: Optional[Callable[[int, int], object]] = None) -> int:
-        """The model's first address. `reclaim(wanted)` is to give memory back; `lost(offset, size)`
-        says whose contents are gone. Both run on the thread that needs memory, and may call the
-        pool; what they raise is printed."""
+        """Registers a model with `capacity` bytes of addresses. Returns its first address.
+
+        `minimum` bytes of physical memory are reserved for it, used or not. `maximum` limits its
+        physical memory; 0 means the pool's limit. A model never loses memory to one of lower
+        `priority`.
+
+        `reclaim(wanted)` asks the model to release that many bytes. `lost(offset, size)` notifies
+        it that these bytes have lost their contents. Both run on the thread that needs memory and
+        may call the pool. Exceptions that they raise are printed and ignored.
+
+        Raises ModelAlreadyExists if the name is taken.
+        """
         options = _capi.ModelOptions(minimum=whole("minimum", minimum),
                                      maximum=whole("maximum", maximum),
                                      priority=signed("priority", priority))
@@ -58,7 +70,10 @@ class SharedPool(Owned):
         return address
 
     def unregister_model(self, model: str) -> None:
-        """Gives everything of the model back, after its fences and its callbacks."""
+        """Releases everything the model holds.
+
+        Waits for the model's fences, and for its callbacks on other threads.
+        """
         # Remove it first: another thread may register the name again as soon as it is free.
         kept = self._callbacks.pop(model, None)
         try:
@@ -72,7 +87,10 @@ class SharedPool(Owned):
     def model(self, model: str, capacity: int, *, minimum: int = 0, maximum: int = 0,
               priority: int = 0, reclaim: Optional[Callable[[int], object]] = None,
               lost: Optional[Callable[[int, int], object]] = None) -> Iterator[int]:
-        """Registers the model, and unregisters it at the end of the `with` block."""
+        """Registers the model, and unregisters it at the end of the `with` block.
+
+        The value of the block is the model's first address.
+        """
         base = self.register_model(model, capacity, minimum=minimum, maximum=maximum,
                                    priority=priority, reclaim=reclaim, lost=lost)
         try:
@@ -83,8 +101,12 @@ class SharedPool(Owned):
 
     def allocate(self, model: str, size: int, *, movable: bool = False, evictable: bool = False
                  ) -> PoolAllocation:
-        """Allocates where the model has room. Where the limit is reached, memory is reclaimed from
-        others. Evictable bytes may be taken in turn, and are then no longer allocated."""
+        """Allocates `size` bytes at any free offset of the model.
+
+        If the pool's limit is reached, memory is reclaimed from other models. `evictable` bytes may
+        in turn be evicted, and are then no longer allocated. Raises OutOfAddresses or
+        OutOfPhysicalMemory if there is no room.
+        """
         size = whole("size", size)
         made = placed_by(self._lib.shared_pool_allocate, self._open, model.encode(), size,
                          traits(movable, evictable))
@@ -92,7 +114,10 @@ class SharedPool(Owned):
 
     def allocate_at(self, model: str, offset: int, size: int, *, movable: bool = False,
                     evictable: bool = False) -> PoolAllocation:
-        """The same at that offset, which may be any."""
+        """Allocates like allocate(), but at exactly `offset`, which need not be aligned.
+
+        Raises AlreadyMapped if any of these bytes is allocated or withheld.
+        """
         offset, size = whole("offset", offset), whole("size", size)
         made = placed_by(self._lib.shared_pool_allocate_at, self._open, model.encode(), offset,
                          size, traits(movable, evictable))
@@ -100,8 +125,10 @@ class SharedPool(Owned):
 
     def deallocate(self, model: str, allocated: Union[PoolAllocation, int],
                    size: Optional[int] = None) -> None:
-        """Gives back an allocation of the model, or any of its allocated bytes by their offset and
-        size. Waits for the model's fences."""
+        """Frees a PoolAllocation of the model, or the `size` allocated bytes at an offset.
+
+        Waits for the model's fences.
+        """
         if isinstance(allocated, PoolAllocation):
             free_allocation(allocated, size, self, model)
         else:
@@ -116,27 +143,36 @@ class SharedPool(Owned):
         return DeviceArray(made.address, shape, dtype, self._device, owner=self, allocation=made)
 
     def fence(self, model: str, stream: Any) -> None:
-        """What the stream has been given so far uses the model's memory."""
+        """Declares that the work submitted to `stream` so far uses the model's memory.
+
+        `stream` is as for ElasticPool.fence().
+        """
         self._lib.shared_pool_fence(self._open, model.encode(), stream_handle(stream))
 
     def compact(self, model: str) -> Compaction:
-        """Holds the model's bytes in less memory, as an elastic pool does."""
+        """Packs the model's allocated bytes into less memory, like ElasticPool.compact()."""
         return compaction_of(self._lib.shared_pool_compact, self._open, model.encode())
 
     def deactivate(self, model: str) -> None:
-        """Unmaps all memory of the model, which then is what is taken first when others need
-        memory. Waits for its fences."""
+        """Unmaps all of the model's memory and keeps it.
+
+        When the pool reclaims from this model, it takes this memory first. Waits for the model's
+        fences; no thread may submit work that uses the model's memory during the call.
+        """
         self._lib.shared_pool_deactivate(self._open, model.encode())
 
     def activate(self, model: str) -> Activation:
-        """Maps it at its old addresses, and says whether it is what it was."""
+        """Maps the model's memory at its old addresses. Returns whether its contents were kept."""
         activation = c_int32()
         self._lib.shared_pool_activate(self._open, model.encode(), byref(activation))
         return Activation(activation.value)
 
     @contextmanager
     def active(self, model: str) -> Iterator[Activation]:
-        """Activates the model, and deactivates it at the end of the `with` block."""
+        """Activates the model, and deactivates it at the end of the `with` block.
+
+        The value of the block says whether the model's contents were kept.
+        """
         activation = self.activate(model)
         try:
             yield activation
@@ -145,18 +181,21 @@ class SharedPool(Owned):
                 self.deactivate(model)
 
     def model_stats(self, model: str) -> ModelStats:
-        """The model's figures."""
+        """Returns the model's statistics."""
         stats = _capi.ModelStats()
         self._lib.shared_pool_get_model_stats(self._open, model.encode(), byref(stats))
         return fields(stats, ModelStats, memory=fields(stats.memory, ElasticPoolStats),
                       is_active=bool(stats.is_active))
 
     def stats(self) -> SharedPoolStats:
-        """The pool's figures."""
+        """Returns the pool's statistics."""
         stats = _capi.SharedPoolStats()
         self._lib.shared_pool_get_stats(self._open, byref(stats))
         return fields(stats, SharedPoolStats)
 
     def trim(self) -> int:
-        """Gives the cached memory of the pool's places back to the driver; how many bytes."""
+        """Releases the cached memory of the pool's places to the driver.
+
+        Returns the number of bytes released.
+        """
         return self._lib.shared_pool_trim(self._open)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of one process in another (docs/sharing.md). Timeouts are in seconds."""
+"""Memory shared between processes of one user (docs/sharing.md). Timeouts are in seconds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,20 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Access(enum.IntEnum):
-    """What an importer may do with granted memory."""
+    """How an importer may use granted memory."""
     READ_WRITE = 0
     READ_ONLY = 1
 
 
 class ShareEventKind(enum.IntEnum):
-    """What an importer has done."""
+    """What an importer did.
+
+    - CAME: it connected
+    - FETCHED: it has received the whole grant
+    - ACKNOWLEDGED: it acknowledged the grant
+    - RELEASED: it released the grant
+    - LEFT: it disconnected or exited
+    """
     CAME = 1
     FETCHED = 2
     ACKNOWLEDGED = 3
@@ -36,7 +43,7 @@ class ShareEventKind(enum.IntEnum):
 
 
 class ShareEvent(NamedTuple):
-    """What the importer `peer` has done, with which grant; `status` is what it acknowledges."""
+    """What the importer `peer` did with a grant. `status` is the value it acknowledged with."""
     kind: ShareEventKind
     peer: int
     grant: int
@@ -44,7 +51,7 @@ class ShareEvent(NamedTuple):
 
 
 class SharedBufferInfo(NamedTuple):
-    """A buffer as it was made; the address is 0 until it is mapped."""
+    """A shared buffer's size and chunks, in bytes. The address is 0 until the buffer is mapped."""
     address: int
     size: int
     granule: int
@@ -53,7 +60,7 @@ class SharedBufferInfo(NamedTuple):
 
 
 class SharedImportInfo(NamedTuple):
-    """What was granted: `device` as this process counts devices."""
+    """What was granted. `device` is numbered as in this process."""
     grant: int
     size: int
     chunk_count: int
@@ -68,7 +75,7 @@ def _path(path: Optional[Path]) -> Optional[bytes]:
 
 def _view(address: int, size: int, device: int, owner: Owned, shape: Optional[Shape],
           dtype: Any, is_read_only: bool = False) -> DeviceArray:
-    """All of `owner`'s memory as bytes, or what a shape and a type take of it."""
+    """Returns memory of `owner` as an array: all of it as uint8 if no shape is given."""
     array = DeviceArray(address, size if shape is None else shape,
                         "uint8" if shape is None else dtype, device, owner=owner,
                         is_read_only=is_read_only)
@@ -78,8 +85,12 @@ def _view(address: int, size: int, device: int, owner: Owned, shape: Optional[Sh
 
 
 class SharedBuffer(Owned):
-    """The exporter's memory, in chunks that can be granted. What importers hold of it stays theirs
-    after its end."""
+    """The exporter's memory, in chunks that can be granted to importers.
+
+    `size` is rounded up to chunks. `chunk_size` is the unit of grants, a multiple of the granule; 0
+    means one chunk in all. Importers keep the memory they hold after the buffer is closed. Raises
+    NotSupported if the device cannot export memory.
+    """
 
     _kind = "buffer"
 
@@ -96,35 +107,40 @@ class SharedBuffer(Owned):
         self._lib.shared_buffer_destroy(handle)
 
     def map(self) -> int:
-        """Maps it for its device; the address. Once."""
+        """Maps the buffer for its device and returns the address. Can be called once."""
         address = c_uint64()
         self._lib.shared_buffer_map(self._open, byref(address))
         return address.value
 
     def info(self) -> SharedBufferInfo:
-        """Its size, its chunks and its address."""
+        """Returns the buffer's size, chunks and address."""
         info = _capi.SharedBufferInfo()
         self._lib.get_shared_buffer_info(self._open, byref(info))
         return fields(info, SharedBufferInfo)
 
     def array(self, shape: Optional[Shape] = None, dtype: Any = "float32") -> DeviceArray:
-        """Its first bytes as an array, all of them as uint8 where no shape is given. It has to be
-        mapped."""
+        """Returns the buffer's first bytes as an array; without a shape, all of them as uint8.
+
+        Raises InvalidArgument if the buffer is not mapped, or smaller than the array.
+        """
         info = self.info()
         if info.address == 0:
             raise InvalidArgument("the buffer is not mapped")
         return _view(info.address, info.size, self._device, self, shape, dtype)
 
     def export_chunk(self, chunk: int) -> int:
-        """A file descriptor of one chunk, which the caller closes."""
+        """Returns a file descriptor for one chunk. The caller closes it."""
         descriptor = c_int32()
         self._lib.shared_buffer_export(self._open, whole("chunk", chunk), byref(descriptor))
         return descriptor.value
 
 
 class ShareHost(Owned):
-    """The exporter's socket: at `path`, or at the place where importers of the same user look.
-    After its end importers keep the memory they have."""
+    """The exporter's socket, at `path` or at the user's default path, where importers look.
+
+    After it is closed, importers keep the memory they have. Raises AlreadyExists if a living
+    process listens at that path.
+    """
 
     _kind = "host"
 
@@ -138,15 +154,21 @@ class ShareHost(Owned):
         self._lib.share_stop(handle)
 
     def wait(self, timeout: float) -> ShareEvent:
-        """The next event; TimedOut where there is none. Importers are served in here alone."""
+        """Waits for the next event and returns it. Importers are served only inside this call.
+
+        Raises TimedOut if there is no event in time.
+        """
         event = _capi.ShareEvent()
         self._lib.share_wait(self._open, microseconds(timeout), byref(event))
         return fields(event, ShareEvent, kind=ShareEventKind(event.kind))
 
     def send(self, peer: int, buffer: SharedBuffer, *, first_chunk: int = 0, chunk_count: int = 0,
              access: Access = Access.READ_WRITE, tag: int = 0) -> int:
-        """Grants chunks of a buffer, all from the first one on where no count is given; the grant's
-        number. NotFound where the importer has gone."""
+        """Grants chunks of a buffer to an importer. Returns the grant's number.
+
+        Does not wait for the importer. A `chunk_count` of 0 means all chunks from `first_chunk` on.
+        `tag` is for the programs' own use. Raises NotFound if the importer is gone.
+        """
         grant = _capi.ShareGrant(first_chunk=whole("first_chunk", first_chunk),
                                  chunk_count=whole("chunk_count", chunk_count),
                                  tag=whole("tag", tag), access=Access(access))
@@ -157,8 +179,10 @@ class ShareHost(Owned):
 
     def send_of_pool(self, peer: int, pool: ElasticPool, offset: int, size: int, *,
                      access: Access = Access.READ_WRITE, tag: int = 0) -> int:
-        """The same of a pool whose places are shareable: whole granules, allocated to the last
-        byte."""
+        """Grants a part of a pool whose places are shareable, like send().
+
+        The part must be whole granules that are allocated to the last byte.
+        """
         grant = _capi.ShareGrant(tag=whole("tag", tag), access=Access(access))
         number = c_uint64()
         self._lib.share_send_of_pool(self._open, whole("peer", peer), pool._open,
@@ -168,7 +192,7 @@ class ShareHost(Owned):
 
 
 class SharedMapping(Owned):
-    """Granted memory at addresses of this process; unmapped at its end."""
+    """Granted memory mapped at addresses of this process. Closing it unmaps the memory."""
 
     _kind = "mapping"
 
@@ -190,18 +214,18 @@ class SharedMapping(Owned):
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """The address of the first byte."""
         self._open
         return self._address
 
     def array(self, shape: Optional[Shape] = None, dtype: Any = "float32") -> DeviceArray:
-        """Its first bytes as an array, all of them as uint8 where no shape is given."""
+        """Returns the mapping's first bytes as an array; without a shape, all of them as uint8."""
         return _view(self.address, self._size, self._device, self, shape, dtype,
                      self._is_read_only)
 
 
 class SharedImport(Owned):
-    """Memory that was granted to this process. Its end unmaps it and tells the exporter."""
+    """Memory granted to this process. Closing it unmaps the memory and notifies the exporter."""
 
     _kind = "import"
     _patience = 5.0  # seconds that close() waits for the exporter's answer
@@ -225,8 +249,10 @@ class SharedImport(Owned):
         self._lib.share_release(session, handle, microseconds(timeout))
 
     def release(self, timeout: float) -> None:
-        """Ends the import, unmaps it and waits for the exporter's answer. It has ended whatever
-        the answer is."""
+        """Unmaps the memory, ends the import and waits for the exporter's answer.
+
+        The import has ended even if this raises an error.
+        """
         microseconds(timeout)
         self._open
         handle = self._take()
@@ -234,27 +260,31 @@ class SharedImport(Owned):
             self._release(handle, timeout)
 
     def info(self) -> SharedImportInfo:
-        """What was granted."""
+        """Returns what was granted."""
         info = _capi.SharedImportInfo()
         self._lib.get_shared_import_info(self._open, byref(info))
         return fields(info, SharedImportInfo, access=Access(info.access))
 
     def map(self, device: Optional[int] = None, *, hint: int = 0) -> SharedMapping:
-        """Maps it, as often as wanted, for any device that can reach it; where none is given for
-        the one it is of. `hint`: addresses that would be liked."""
+        """Maps the memory for `device`, by default its own; any device that can reach it will do.
+
+        Can be called any number of times. `hint` is the preferred address, or 0.
+        """
         mapping = SharedMapping(self, self.info().device if device is None else device, hint)
         self._mappings.add(mapping)
         return mapping
 
     def acknowledge(self, status: int = 0, *, timeout: float = 5.0) -> None:
-        """Tells the exporter's program; 0 says that all is well."""
+        """Reports `status` to the exporting program; 0 means success."""
         self._lib.share_acknowledge(self._session._open, self._open,
                                     whole("status", status, 32), microseconds(timeout))
 
 
 class ShareSession(Owned):
-    """The importer's connection, to the exporter at `path` or at the usual place. NotFound where
-    nobody listens. Imports stay mapped after its end."""
+    """The importer's connection to the exporter at `path`, or at the default path.
+
+    Raises NotFound if no process listens there. Imports stay mapped after the session is closed.
+    """
 
     _kind = "session"
 
@@ -268,7 +298,10 @@ class ShareSession(Owned):
         self._lib.share_disconnect(handle)
 
     def receive(self, timeout: float) -> SharedImport:
-        """The next grant, with all its chunks; TimedOut where there is none."""
+        """Waits for the next grant and imports all of its chunks.
+
+        Raises TimedOut if there is no grant in time.
+        """
         handle = c_void_p()
         self._lib.share_receive(self._open, microseconds(timeout), byref(handle))
         return SharedImport(self, handle)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A browser without a screen, driven by the Chrome DevTools protocol over a pipe."""
+"""A headless browser, driven by the Chrome DevTools protocol over a pipe."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ OPTIONS = ("--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-f
 
 
 class Browser:
-    """One browser with one document, and all that it complained of or asked the network for."""
+    """A browser with one document, which records console messages and network requests."""
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="cuvmm-browser-")
@@ -58,7 +58,7 @@ class Browser:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def receive(self, seconds):
-        """The next message; None where none comes."""
+        """Returns the next message; None if none arrives in time."""
         until = time.monotonic() + seconds
         while b"\0" not in self.unread:
             left = max(0, until - time.monotonic())
@@ -103,7 +103,7 @@ class Browser:
                 self.events.append(event)
 
     def value(self, expression):
-        """What JavaScript makes of it."""
+        """Returns the value of a JavaScript expression."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
@@ -124,7 +124,7 @@ class Browser:
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
     def complaints(self):
-        """Errors and warnings of the console, and exceptions."""
+        """Returns the console's errors and warnings, and uncaught exceptions."""
         said = []
         for event in self.events:
             what, of = event.get("method"), event.get("params", {})

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard, the alerts and the scrape configuration, with the metrics that exist: by
-themselves, and in Debian's Prometheus which scrapes a running service."""
+"""Checks the dashboard, the alerts and the scrape configuration against the existing metrics.
+
+Checks their text, and runs them in Debian's Prometheus, which scrapes a running service.
+"""
 
 import json
 import os
@@ -27,7 +29,7 @@ def dashboard():
 
 
 def queries():
-    """Title and query of each panel, as Grafana would send them."""
+    """Yields the title and query of each panel, as Grafana would send them."""
     for panel in dashboard()["panels"]:
         for target in panel.get("targets", ()):
             yield panel["title"], (target["expr"].replace("$gpu", ".*").replace("$client", ".*")
@@ -45,7 +47,7 @@ class Queries(WebTest):
                 self.labels[name + ending] = set(re.findall(r"\w+", labels)) | (
                     {"le"} if ending == "_bucket" else set())
 
-    def test_each_names_only_metrics_and_labels_that_exist(self):
+    def test_queries_name_only_existing_metrics_and_labels(self):
         found = set()
         for title, query in queries():
             for name, selector in re.findall(r"(cuvmm_\w+)(\{[^}]*\})?", query):
@@ -59,13 +61,13 @@ class Queries(WebTest):
             self.assertLessEqual(grouped, all_labels, title)
         self.assertGreater(len(found), 20)
 
-    def test_alerts_name_only_metrics_that_exist(self):
+    def test_alerts_name_only_existing_metrics(self):
         with open(os.path.join(MONITORING, "cuvmm-alerts.yml"), encoding="utf-8") as file:
             for name in re.findall(r"cuvmm_\w+_(?:bytes|seconds)", file.read()):
                 self.assertIn(name, self.labels)
 
     @unittest.skipUnless(shutil.which("promtool"), "no promtool here")
-    def test_promtool_finds_the_alerts_right(self):
+    def test_promtool_accepts_the_alerts(self):
         for words in (["test", "rules", "cuvmm-alerts-test.yml"],
                       ["check", "config", "prometheus.yml"]):
             finished = subprocess.run(["promtool", *words], capture_output=True, timeout=60,
@@ -96,7 +98,7 @@ class InPrometheus(WebTest):
         self.addCleanup(process.kill)
 
     def ask(self, query):
-        """The samples, or none while Prometheus does not answer yet."""
+        """Returns the samples; none while Prometheus does not answer yet."""
         url = (f"http://127.0.0.1:{self.port}/api/v1/query?" +
                urllib.parse.urlencode({"query": query}))
         try:
@@ -109,7 +111,7 @@ class InPrometheus(WebTest):
         self.assertEqual(said["status"], "success", query)
         return said["data"]["result"]
 
-    def test_every_panel_has_an_answer_and_they_are_those_of_top(self):
+    def test_every_panel_shows_the_figures_of_top(self):
         self.holder([96], "--name", "first", "--guarantee", "32M", "--wait", "20s")
         second = self.holder([], "--name", "second", "--limit", "240M", "--wait", "20s")
         self.assertTrue(comes_true(lambda: self.ask("cuvmm_moved_bytes_total")))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cuvmm doctor`: says what is there, survives what is broken, and what its status means."""
+"""`cuvmm doctor` reports the environment, survives broken parts, and has a reliable exit status."""
 
 import glob
 import json
@@ -32,26 +32,26 @@ class Doctor(CliTest):
         self.assertIn("cuGetProcAddress", findings["preload"]["text"])
 
     @unittest.skipUnless(RUNTIMES, "no CUDA runtime below .venv/runtimes (./dev test installs them)")
-    def test_a_program_by_the_cuda_runtime_is_tried(self):
+    def test_runs_a_program_of_the_cuda_runtime(self):
         for folder in RUNTIMES:
             findings = self.findings("--sim", env={"LD_LIBRARY_PATH": folder})
             self.assertEqual(findings["CUDA runtime"]["verdict"], "good", findings)
             self.assertIn("starts", findings["CUDA runtime"]["text"])
 
     @unittest.skipUnless(RUNTIMES, "no CUDA runtime below .venv/runtimes (./dev test installs them)")
-    def test_a_runtime_that_lacks_a_private_table_is_found_out(self):
+    def test_detects_a_runtime_without_a_private_table(self):
         findings = self.findings("--sim", status=1, env={
             "LD_LIBRARY_PATH": RUNTIMES[0],
             "VMM_SIM_FAULT": "cuGetExportTable:2=CUDA_ERROR_NOT_FOUND"})
         self.assertEqual(findings["CUDA runtime"]["verdict"], "bad")
         self.assertIn("private table", findings["CUDA runtime"]["mend"])
 
-    def test_every_device_is_looked_at(self):
+    def test_checks_every_device(self):
         findings = self.findings("--sim", env={"VMM_SIM_DEVICES": "3", "VMM_SIM_MEMORY": "64M"})
         self.assertIn("64.0 MiB", findings["device 2"]["text"])
 
     @unittest.skipUnless(shutil.which("cc"), "no C compiler here")
-    def test_a_driver_that_crashes_stops_no_other_check(self):
+    def test_other_checks_survive_a_crashing_driver(self):
         source = self.path("driver.c")
         with open(source, "w", encoding="ascii") as file:
             file.write("__attribute__((constructor)) static void fall(void) { __builtin_trap(); }\n")
@@ -61,7 +61,7 @@ class Doctor(CliTest):
         self.assertIn("crashed", findings["driver"]["text"])
         self.assertIn("open files", findings)
 
-    def test_what_is_bad_is_marked_and_has_a_way_to_mend_it(self):
+    def test_a_failed_check_is_marked_and_names_a_remedy(self):
         finished = cuvmm("doctor", "--sim", env={"VMM_SIM_FAULT": "cuInit:1=CUDA_ERROR_NO_DEVICE"})
         self.assertEqual(finished.returncode, 1)
         lines = text(finished.stdout).splitlines()
@@ -69,7 +69,7 @@ class Doctor(CliTest):
         self.assertTrue(bad)
         self.assertIn("→", lines[bad[0] + 1])
 
-    def test_hints_are_what_to_do_and_nothing_else(self):
+    def test_fix_hints_prints_only_the_remedies(self):
         findings = self.findings("--sim", status=1,
                                  env={"VMM_SIM_FAULT": "cuInit:1=CUDA_ERROR_NO_DEVICE"})
         wanted = [f"{what}: {one['mend']}" for what, one in findings.items() if one["mend"]]
@@ -80,7 +80,7 @@ class Doctor(CliTest):
         self.assertEqual(sorted(text(finished.stdout).splitlines()), sorted(wanted))
 
     @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "needs root and setpriv")
-    def test_a_folder_that_others_have_taken_is_named(self):
+    def test_names_a_folder_that_another_user_owns(self):
         number = 54322
         taken = [f"{shared}/cuvmm-{number}" for shared in ("/tmp", "/dev/shm")]
         for folder in taken:
@@ -110,7 +110,7 @@ class Doctor(CliTest):
     def test_it_runs_without_home_terminal_or_runtime_folder(self):
         self.findings("--sim", without=("HOME", "TERM", "XDG_RUNTIME_DIR", "USER"))
 
-    def test_the_doors_are_found_open_without_the_preload_library(self):
+    def test_finds_hooks_missing_without_the_preload_library(self):
         sim = os.path.join(BUILD, "lib", "cuvmm", "sim")
         self.assertIn("dlsym", text(cuvmm("doctor", "--doors", env={"LD_LIBRARY_PATH": sim}).stdout))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `cuvmm export` writes is what those who read it expect."""
+"""The files of `cuvmm export` are what their readers expect."""
 
 import csv
 import importlib.util
@@ -21,7 +21,7 @@ VIEWER_OPCODES = {
 
 
 def pytorchs_reader():
-    """As a module of its own: it needs nothing else of PyTorch."""
+    """Loads the reader as a module by itself: it needs nothing else of PyTorch."""
     if not os.path.exists(READER):
         return None
     found = importlib.util.spec_from_file_location("pytorch_memory_viz", READER)
@@ -31,7 +31,7 @@ def pytorchs_reader():
 
 
 class Segments:
-    """The viewer's segments while it goes back through the events: [begin, end) that do not touch."""
+    """The viewer's disjoint segments [begin, end) while it goes back through the events."""
 
     def __init__(self, spans):
         self.spans = sorted(spans)
@@ -107,12 +107,12 @@ class MemoryViz(CliTest):
         self.assertEqual(counts["free_requested"], counts["free_completed"])
         return counts
 
-    def test_every_block_lies_in_a_segment_at_every_moment_natively(self):
+    def test_every_native_block_is_always_inside_a_segment(self):
         counts = self.check(frag_trace("monitor"))
         self.assertEqual(counts["alloc"], counts["free_completed"])
         self.assertGreater(counts["oom"], 0)
 
-    def test_every_block_lies_in_a_segment_at_every_moment_served(self):
+    def test_every_served_block_is_always_inside_a_segment(self):
         counts = self.check(frag_trace("vmm"))
         self.assertEqual(counts["alloc"], counts["free_completed"])
         self.assertGreater(counts["segment_unmap"], 0)
@@ -125,7 +125,7 @@ class MemoryViz(CliTest):
             file.write(content[:len(content) * 2 // 3])
         return path
 
-    def test_pytorchs_own_reader_finds_the_same_in_it(self):
+    def test_pytorchs_own_reader_agrees(self):
         viewer = pytorchs_reader()
         if viewer is None:
             self.skipTest("PyTorch's reader is not here (CUVMM_VIEWERS=1 ./dev test fetches it)")
@@ -149,7 +149,7 @@ class MemoryViz(CliTest):
                          sum(event["action"] == "free_requested" for event in events))
         self.assertIn("MemoryViz.js", viewer.trace_plot(snapshot))
 
-    def test_a_trace_that_was_cut_keeps_its_live_blocks(self):
+    def test_a_truncated_trace_keeps_its_live_blocks(self):
         snapshot = self.snapshot(self.cut_trace())
         states = [b["state"] for s in snapshot["segments"] for b in s["blocks"]]
         self.assertIn("active_allocated", states)
@@ -181,7 +181,7 @@ class Others(CliTest):
         self.assertTrue(any(event["ph"] == "C" for event in events))
         self.assertTrue(all("pid" in event for event in events))
 
-    def test_rmm_csv_is_what_replay_plays(self):
+    def test_replay_reads_rmm_csv(self):
         for mode in ("monitor", "vmm"):
             _, path = self.exported("rmm-csv", frag_trace(mode))
             told = self.json_of("replay", "--json", path)
@@ -189,7 +189,7 @@ class Others(CliTest):
             for key in ("trace_events", "live_peak_bytes"):
                 self.assertEqual(told[key], direct[key])
 
-    def test_csv_has_a_line_an_event(self):
+    def test_csv_has_one_line_per_event(self):
         content, path = self.exported("csv", frag_trace("vmm"))
         rows = list(csv.DictReader(content.splitlines()))
         stats = self.json_of("stats", "--json", frag_trace("vmm"))
@@ -201,7 +201,7 @@ class Others(CliTest):
         self.assertTrue(finished.stdout.startswith(b"time_us,"))
         self.assertEqual(finished.stderr, b"")
 
-    def test_what_cannot_be_written_leaves_nothing(self):
+    def test_a_failed_write_leaves_no_file(self):
         finished = cuvmm("export", "--format", "csv", frag_trace("vmm"), "-o", "/dev/full")
         self.assertEqual(finished.returncode, 1)
         self.assert_one_line(finished.stderr)
@@ -209,7 +209,7 @@ class Others(CliTest):
         self.assertEqual(finished.returncode, 1)
         self.assertEqual(os.listdir(os.path.dirname(self.path("out"))), [])
 
-    def test_a_format_that_nobody_knows_is_wrong_usage(self):
+    def test_an_unknown_format_is_a_usage_error(self):
         finished = cuvmm("export", "--format", "xml", frag_trace("vmm"), "-o", "-")
         self.assertEqual(finished.returncode, 2)
 

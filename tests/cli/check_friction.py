@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody meets in the first hour: mistakes are named with their remedy, and what is said is
-what is so."""
+"""What a new user meets in the first hour: errors name the remedy, and messages are accurate."""
 
 import os
 import tempfile
@@ -17,13 +16,13 @@ class Pausing(CliTest):
         self.addCleanup(self._runtime.cleanup)
         self.surroundings = {"XDG_RUNTIME_DIR": self._runtime.name}
 
-    def test_a_process_that_is_none_is_said(self):
+    def test_a_missing_process_is_an_error(self):
         for command in ("pause", "resume"):
             finished = cuvmm(command, 99999999, env=self.surroundings)
             self.assertEqual(finished.returncode, 1)
             self.assertEqual(text(finished.stderr), "cuvmm: 99999999: no such process\n")
 
-    def test_all_of_none_says_how_to_start_one(self):
+    def test_pausing_all_of_no_processes_says_how_to_start_one(self):
         finished = cuvmm("pause", "--all", env=self.surroundings)
         self.assertEqual(finished.returncode, 0)
         self.assertIn("cuvmm run --control", text(finished.stderr))
@@ -46,11 +45,11 @@ class Running(CliTest):
         self.assertRegex(self.refused("--log-level", "loud"), "^cuvmm: --log-level .*'loud'")
         self.assertRegex(self.refused("--spill", "moon"), "^cuvmm: --spill .*'moon'")
 
-    def test_a_limit_of_nothing_is_refused(self):
+    def test_a_limit_of_zero_is_refused(self):
         for nothing in ("0", "0G"):
             self.assertRegex(self.refused("--limit", nothing), "^cuvmm: --limit .*nothing")
 
-    def test_a_key_of_sim_that_is_none_is_named_with_those_there_are(self):
+    def test_an_unknown_key_of_sim_is_named_with_the_known_ones(self):
         said = self.refused("--sim=mem=8G")
         self.assertIn("there is no 'mem'", said)
         self.assertIn("devices, memory", said)
@@ -67,7 +66,7 @@ class Running(CliTest):
         self.assertIn("no CUDA driver", text(required.stderr))
         self.assertEqual(cuvmm("run", "--require", "--sim", "--", "true").returncode, 0)
 
-    def test_the_summary_lists_the_traces_of_children_and_says_that_times_are_simulated(self):
+    def test_the_summary_lists_child_traces_and_marks_simulated_times(self):
         trace = self.path("run.trace")
         finished = cuvmm("run", "--sim=memory=16M", "--trace", trace, "--", "bash", "-c",
                          f"'{FRAG}'; '{FRAG}'; true")
@@ -84,13 +83,13 @@ class Frameworks(CliTest):
         self.assertEqual(finished.returncode, 0)
         return text(finished.stderr)
 
-    def test_it_says_what_it_sets_and_what_that_means_for_torchs_tools(self):
+    def test_reports_its_settings_and_their_effect_on_torchs_tools(self):
         said = self.said()
         self.assertIn("PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync", said)
         self.assertIn("_record_memory_history() do not work", said)
         self.assertIn("_record_memory_history()", self.good("run", "--help"))
 
-    def test_expandable_segments_stay_and_it_says_what_that_means(self):
+    def test_keeps_expandable_segments_and_explains_the_effect(self):
         finished = cuvmm("run", "--sim", "--frameworks", "--", "sh", "-c",
                          "echo $PYTORCH_CUDA_ALLOC_CONF",
                          env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
@@ -107,7 +106,7 @@ class Config(CliTest):
         self.assertEqual(finished.returncode, 0)
         return text(finished.stdout).splitlines()
 
-    def test_what_differs_comes_first(self):
+    def test_changed_options_come_first(self):
         lines = self.shown(VMM_GROW="tight", VMM_LIMIT="4G")
         self.assertTrue(lines[1].startswith("VMM_LIMIT"), lines[1])
         self.assertTrue(lines[2].startswith("VMM_GROW"), lines[2])

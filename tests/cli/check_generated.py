@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completions and manuals say what --help says, and shells and man take them."""
+"""Completions and manual pages match --help, and the shells and man accept them."""
 
 import os
 import re
@@ -24,7 +24,7 @@ class Generated(CliTest):
         return self.good("generate", "commands").split()
 
     def completed(self, *words):
-        """What bash offers after these words."""
+        """Returns bash's completions for these words."""
         script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cuvmm; '
                   'printf "%s\\n" "${COMPREPLY[@]}"')
         finished = run("bash", "--norc", "-c", script, "bash",
@@ -58,26 +58,26 @@ class Generated(CliTest):
                 self.assertIn(flag, generated("_cuvmm"))
                 self.assertIn(f"-l {flag[2:]}", generated("cuvmm.fish"))
 
-    def test_every_command_has_help_with_words(self):
+    def test_every_command_has_help_text(self):
         for command in self.commands():
             self.assertGreater(len(self.good(command, "--help").splitlines()), 5)
         self.assertIn("Examples:", self.good("--help"))
 
-    def test_what_was_made_is_of_this_program(self):
+    def test_generated_files_are_up_to_date(self):
         for how, name in (("bash", "cuvmm.bash"), ("zsh", "_cuvmm"), ("fish", "cuvmm.fish"),
                           ("man", "cuvmm.1")):
             self.assertEqual(self.good("generate", how), generated(name))
 
     @unittest.skipUnless(shutil.which("zsh"), "no zsh here")
-    def test_zsh_takes_it(self):
+    def test_zsh_accepts_the_completions(self):
         self.assertEqual(run("zsh", "-n", os.path.join(GENERATED, "_cuvmm")).returncode, 0)
 
     @unittest.skipUnless(shutil.which("fish"), "no fish here")
-    def test_fish_takes_it(self):
+    def test_fish_accepts_the_completions(self):
         self.assertEqual(run("fish", "-n", os.path.join(GENERATED, "cuvmm.fish")).returncode, 0)
 
     @unittest.skipUnless(shutil.which("man"), "no man here")
-    def test_man_has_nothing_to_complain_of(self):
+    def test_man_formats_the_manuals_without_warnings(self):
         for name in sorted(os.listdir(GENERATED)):
             if not name.endswith(".1"):
                 continue
@@ -95,13 +95,13 @@ class Voice(CliTest):
         for words in (("doctor", "--sim"), ("--help",), ("config",)):
             self.assertNotIn(b"\033", cuvmm(*words).stdout)
 
-    def test_no_command_is_wrong_usage(self):
+    def test_a_missing_command_is_a_usage_error(self):
         finished = cuvmm()
         self.assertEqual(finished.returncode, 2)
         self.assertEqual(finished.stdout, b"")
 
     @unittest.skipUnless(shutil.which("script"), "no script(1) here")
-    def test_no_color_and_a_dumb_terminal_are_heeded(self):
+    def test_respects_no_color_and_dumb_terminals(self):
         def on_a_terminal(**variables):
             command = f"'{os.path.abspath(os.path.join(BUILD, 'bin', 'cuvmm'))}' doctor --sim"
             return run("script", "-qec", command, "/dev/null",
@@ -112,7 +112,7 @@ class Voice(CliTest):
 
 
 class Processes(TopTest):
-    def test_bash_completes_those_that_can_be_told(self):
+    def test_bash_completes_processes_that_accept_commands(self):
         holder = self.holder([1], "--control")
         environment = dict(self.env, PATH=os.path.dirname(CUVMM) + ":" + os.environ["PATH"])
         deadline = time.monotonic() + 20

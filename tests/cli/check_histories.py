@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's memory snapshots and RMM's logs: each command that reads traces reads them, executes
-nothing of them, and what is neither is named for what it is."""
+"""PyTorch's memory snapshots and RMM's logs.
+
+Every command that reads traces reads them and executes nothing in them. Any other file is rejected
+with an error that says what it is.
+"""
 
 import json
 import os
@@ -20,7 +23,7 @@ class CallsWhenLoaded:
 
 
 class Snapshots(CliTest):
-    def test_every_protocol_says_the_same(self):
+    def test_every_pickle_protocol_gives_the_same_summary(self):
         said = set()
         for protocol in (2, 3, 4, 5):
             path = fragmented().dump(self.path(f"p{protocol}.pickle"), protocol)
@@ -32,14 +35,14 @@ class Snapshots(CliTest):
         self.assertEqual(stats["frees"], 1)
         self.assertEqual(stats["live_peak_bytes"], FRAGMENTED_PEAK)
 
-    def test_replay_plays_it(self):
+    def test_replay_reads_a_snapshot(self):
         path = fragmented().dump(self.path("s.pickle"))
         caching = self.json_of("replay", path, "--policy", "caching", "--json")
         expandable = self.json_of("replay", path, "--policy", "expandable", "--json")
         self.assertEqual(caching["trace_events"], 4)
         self.assertGreater(caching["physical_peak_bytes"], expandable["physical_peak_bytes"])
 
-    def test_plot_and_export_show_it(self):
+    def test_plot_and_export_read_a_snapshot(self):
         path = fragmented().dump(self.path("s.pickle"))
         self.good("plot", path, "-o", self.path("s.json"))
         with open(self.path("s.json"), encoding="utf-8") as file:
@@ -49,13 +52,13 @@ class Snapshots(CliTest):
         self.assertEqual(again["source"], "RMM log")
         self.assertEqual(again["live_peak_bytes"], FRAGMENTED_PEAK)
 
-    def test_what_cuvmm_exports_for_the_viewer_is_read_again(self):
+    def test_reads_its_own_exported_snapshot(self):
         self.good("export", "--format", "memory_viz", frag_trace("vmm"), "-o", self.path("v.pickle"))
         stats = self.json_of("stats", "--json", self.path("v.pickle"))
         ours = self.json_of("stats", "--json", frag_trace("vmm"))
         self.assertEqual(stats["live_peak_bytes"], ours["live_peak_bytes"])
 
-    def test_nothing_of_it_is_executed(self):
+    def test_nothing_in_a_pickle_is_executed(self):
         made = self.path("made by the pickle")
         for protocol in (2, 4):
             path = self.path(f"evil{protocol}.pickle")
@@ -73,14 +76,14 @@ class Snapshots(CliTest):
         self.assertEqual(finished.returncode, 1)
         self.assertIn("_record_memory_history()", text(finished.stderr))
 
-    def test_a_log_of_rmm_is_read_by_all(self):
+    def test_every_command_reads_an_rmm_log(self):
         path = rmm_log(self.path("rmm.csv"), [("allocate", 0x1000, 512), ("allocate", 0x2000, 512),
                                               ("free", 0x1000, 512)])
         self.assertEqual(self.json_of("stats", "--json", path)["live_peak_bytes"], 1024)
         self.good("plot", path, "-o", self.path("rmm.json"))
         self.good("replay", path, "--policy", "driver")
 
-    def test_what_is_neither_is_named_by_all(self):
+    def test_every_command_identifies_other_files(self):
         with open(self.path("plain"), "wb") as file:
             file.write(b"hello\n")
         with open(self.path("model.json"), "wb") as file:
@@ -102,7 +105,7 @@ class Snapshots(CliTest):
                 self.assert_one_line(finished.stderr)
                 self.assertRegex(text(finished.stderr), kind)
 
-    def test_a_log_of_cuvmm_is_named_where_it_cannot_be_played(self):
+    def test_replay_identifies_a_cuvmm_log(self):
         with open(self.path("log"), "wb") as file:
             file.write(b"cuvmm[7] INFO 1 x\n")
         finished = cuvmm("replay", self.path("log"))
@@ -119,26 +122,26 @@ class Advise(CliTest):
         self.assertIn(advice["setting"], shown)
         return advice["verdict"], advice["setting"]
 
-    def test_expandable_segments_are_the_answer_where_they_suffice(self):
+    def test_recommends_expandable_segments_if_they_suffice(self):
         path = fragmented().dump(self.path("s.pickle"))
         setting = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
         self.assertEqual(self.verdict(path), ("expandable_segments", setting))
         self.assertEqual(self.verdict(path, "--limit", "1.1x"), ("expandable_segments", setting))
 
-    def test_what_fits_needs_nothing(self):
+    def test_recommends_nothing_if_the_trace_fits(self):
         path = fragmented().dump(self.path("s.pickle"))
         self.assertEqual(self.verdict(path, "--limit", "8G"), ("fits", ""))
 
-    def test_what_loses_nothing_gains_nothing(self):
+    def test_recommends_nothing_if_no_memory_is_lost(self):
         self.assertEqual(self.verdict(steady().dump(self.path("s.pickle"))),
                          ("nothing_to_gain", ""))
 
-    def test_more_than_there_is_has_to_spill(self):
+    def test_recommends_spilling_beyond_the_memory(self):
         verdict, setting = self.verdict(steady().dump(self.path("s.pickle")), "--limit", "512M")
         self.assertEqual(verdict, "spill")
         self.assertIn("--spill host", setting)
 
-    # The device's total is what was left of it plus what PyTorch held.
+    # The device's total is its free memory plus what PyTorch had reserved.
     def test_a_refused_request_says_how_much_there_was(self):
         history = steady(blocks=4)
         history.oom(100 * MIB, 50 * MIB)
@@ -149,13 +152,13 @@ class Advise(CliTest):
         self.assertEqual(advice["refused_allocations"], 1)
         self.assertEqual(advice["verdict"], "spill")
 
-    def test_a_program_of_its_own_is_told_of_cuvmm(self):
+    def test_recommends_cuvmm_for_a_native_trace(self):
         trace = frag_trace("monitor")
         verdict, setting = self.verdict(trace)
         self.assertEqual(verdict, "cuvmm", self.good("advise", trace))
         self.assertIn("cuvmm run", setting)
 
-    def test_wrong_use_is_said(self):
+    def test_usage_errors_are_reported(self):
         self.assertEqual(cuvmm("advise", "--limit", "much", "x").returncode, 2)
         self.assertEqual(cuvmm("advise").returncode, 2)
 

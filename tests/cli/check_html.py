@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTML of `cuvmm plot` in a browser: it complains of nothing, needs nothing, and is alive.
+"""The HTML of `cuvmm plot` in a browser: free of errors, self-contained and interactive.
 
-A picture of it is left in the build folder (plot_html.png), to be looked at."""
+Leaves a screenshot in the build folder (plot_html.png), for inspection.
+"""
 
 import os
 import unittest
@@ -29,7 +30,7 @@ class InABrowser(CliTest):
             lambda: self.browser.value("document.documentElement.dataset.state") == "drawn")
 
     def panel(self, number):
-        """Left, top, width and height of what a panel draws in, in order of drawing."""
+        """Returns left, top, width and height of a panel's plot area, by drawing order."""
         return self.browser.value(
             f"(() => {{ const p = panels[{number}], r = p.canvas.getBoundingClientRect(), b = p.box;"
             "return [r.left + b.left, r.top + b.top, b.right - b.left, b.bottom - b.top]; })()")
@@ -48,7 +49,7 @@ class InABrowser(CliTest):
         self.assertEqual(len(outside), 1, outside)
         self.assertTrue(outside[0].startswith("file://"))
 
-    def test_it_is_whole_and_asks_for_nothing(self):
+    def test_draws_every_panel_without_errors_or_requests(self):
         picture = self.browser.screenshot()
         with open(os.path.join(BUILD, "plot_html.png"), "wb") as file:
             file.write(picture)
@@ -60,7 +61,7 @@ class InABrowser(CliTest):
             "0, 0, p.canvas.width, p.canvas.height).data).size > 3).length"), 12)
         self.at_rest()
 
-    def test_hovering_tells_what_is_there(self):
+    def test_hovering_shows_the_values_at_the_cursor(self):
         left, top, width, height = self.panel(0)
         self.browser.mouse("mouseMoved", left + width / 2, top + height * 0.7)
         tip = "document.querySelector('#tip')"
@@ -72,7 +73,7 @@ class InABrowser(CliTest):
         self.browser.wait_for(lambda: "requested: " in self.browser.value(f"{tip}.textContent"))
         self.at_rest()
 
-    def test_dragging_zooms_every_panel_of_that_trace_and_only_of_that(self):
+    def test_dragging_zooms_every_panel_of_that_trace_only(self):
         before, other = self.view(0), self.view(1)
         left, top, width, height = self.panel(0)
         self.browser.drag((left + width * 0.3, top + height * 0.3),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`/metrics` of cuvmmd and `cuvmm metrics`: what they say, in which format, and to whom."""
+"""`/metrics` of cuvmmd and `cuvmm metrics`: their values, formats and access control."""
 
 import json
 import os
@@ -24,7 +24,7 @@ OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 
 
 class Figures(WebTest):
-    def test_they_are_those_of_top(self):
+    def test_figures_match_top(self):
         server = self.serve()
         self.holder([32, 16], "--name", "train", "--guarantee", "64M", "--limit", "128M")
         body = self.metrics(server)
@@ -45,7 +45,7 @@ class Figures(WebTest):
         self.assertEqual(value_of(body, "cuvmm_memory_physical_bytes", client="train"),
                          top["processes"][0]["physical_bytes"])
 
-    def test_a_refused_allocation_counts(self):
+    def test_counts_a_refused_allocation(self):
         server = self.serve()
         holder = self.holder([16], "--name", "one", "--limit", "32M")
         before = value_of(self.metrics(server), "cuvmm_alloc_failures_total", client="one")
@@ -54,7 +54,7 @@ class Figures(WebTest):
         after = value_of(self.metrics(server), "cuvmm_alloc_failures_total", client="one")
         self.assertEqual((before, after), (0, 1))
 
-    def test_memory_that_moves_counts_by_its_cause(self):
+    def test_counts_moved_memory_by_cause(self):
         server = self.serve()
         holder = self.holder([96], "--name", "first", "--wait", "20s")
         self.holder([], "--name", "second", "--wait", "20s").do(
@@ -74,7 +74,7 @@ class Figures(WebTest):
         self.assertGreaterEqual(value_of(body, "cuvmm_lease_wait_seconds_count", client="second"), 1)
         del holder
 
-    def test_two_clients_of_one_name_are_two(self):
+    def test_two_clients_with_one_name_stay_separate(self):
         server = self.serve()
         self.holder([8], "--name", "twin")
         self.holder([16], "--name", "twin")
@@ -82,7 +82,7 @@ class Figures(WebTest):
                       if name == "cuvmm_memory_live_bytes")
         self.assertEqual(live, [8 * MiB, 16 * MiB])
 
-    def test_without_the_service_they_are_what_processes_publish(self):
+    def test_without_the_service_processes_publish_the_figures(self):
         self.holder([32], "--name", "alone")
         body = self.good("metrics", env=self.env)
         self.assertEqual(value_of(body, "cuvmm_service_up"), 0)
@@ -95,7 +95,7 @@ class Figures(WebTest):
         served = set(samples_of(self.metrics(server)))
         self.assertEqual(set(samples_of(self.good("metrics", env=self.env))), served)
 
-    def test_time_on_the_device_and_time_waited_count_while_two_want_it(self):
+    def test_counts_device_and_waiting_time_of_two_contending_programs(self):
         server = self.serve("--time", "share")
         programs = [subprocess.Popen(
             [CUVMM, "run", "--quiet", f"--sim=card={self.card},memory=256M", "--name", name, "--",
@@ -127,7 +127,7 @@ class Figures(WebTest):
         status, body = self.get(server, "/client?label=nobody")
         self.assertEqual((status, body), (404, "There is no client of that label.\n"))
 
-    def test_arguments_are_shown_only_when_told_to(self):
+    def test_shows_arguments_only_on_request(self):
         server = self.serve()
         self.holder([8, 13], "--name", "one")
         for path in ("/metrics", "/state"):
@@ -145,7 +145,7 @@ class Formats(WebTest):
         self.holder([], "--name", "second", "--wait", "20s").do("held.append(allocate(240 << 20))")
 
     @unittest.skipUnless(prometheus, "no prometheus-client here")
-    def test_both_parsers_of_prometheus_client_read_them(self):
+    def test_both_parsers_of_prometheus_client_accept_the_metrics(self):
         body = self.metrics(self.server)
         families = {one.name: one for one in prometheus(body)}
         self.assertEqual(families["cuvmm_moved_bytes"].type, "counter")
@@ -159,13 +159,13 @@ class Formats(WebTest):
         self.assertEqual(families["cuvmm_memory_live_bytes"].unit, "bytes")
 
     @unittest.skipUnless(shutil.which("promtool"), "no promtool here")
-    def test_promtool_finds_nothing_to_complain_of(self):
+    def test_promtool_accepts_the_metrics(self):
         finished = subprocess.run(["promtool", "check", "metrics"], capture_output=True, timeout=60,
                                   input=self.metrics(self.server).encode(), check=False)
         self.assertEqual(finished.returncode, 0, text(finished.stderr + finished.stdout))
         self.assertEqual(text(finished.stderr + finished.stdout), "")
 
-    def test_the_page_of_the_documentation_has_each_and_no_other(self):
+    def test_the_documentation_lists_exactly_the_metrics(self):
         listed = {}
         for line in self.good("metrics", "--list").splitlines():
             name, kind, unit, labels, _ = line.split("\t")
@@ -198,26 +198,26 @@ class Requests(WebTest):
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n": 400,  # TLS
     }
 
-    def test_bad_ones_are_answered_and_harm_nobody(self):
+    def test_malformed_requests_are_answered_and_harmless(self):
         server = self.serve()
         for request, status in self.BAD.items():
             answer = ask_raw(server.port, request)
             self.assertTrue(answer.startswith(b"HTTP/1.1 %d " % status), (request[:60], answer[:60]))
         self.assertEqual(self.get(server, "/state")[0], 200)
 
-    def test_heads_have_no_body(self):
+    def test_answers_to_head_have_no_body(self):
         server = self.serve()
         answer = ask_raw(server.port, b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         head, _, body = answer.partition(b"\r\n\r\n")
         self.assertIn(b"200 OK", head)
         self.assertEqual(body, b"")
 
-    def test_the_document_may_load_nothing_from_elsewhere(self):
+    def test_the_page_may_load_nothing_from_elsewhere(self):
         answer = ask_raw(self.serve().port, b"GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n")
         self.assertIn(b"default-src 'none'", answer)
         self.assertNotRegex(answer.partition(b"\r\n\r\n")[2], rb"https?://")
 
-    def test_those_who_ask_nothing_keep_nobody_out(self):
+    def test_silent_connections_do_not_block_others(self):
         server = self.serve()
         silent = []
         try:
@@ -230,7 +230,7 @@ class Requests(WebTest):
             for one in silent:
                 one.close()
 
-    def test_those_who_do_not_read_keep_nobody_waiting(self):
+    def test_slow_readers_do_not_block_others(self):
         server = self.serve()
         slow = []
         try:
@@ -274,7 +274,7 @@ class Access(WebTest):
         return path
 
     def answer_to_somebody_else(self, server, query=""):
-        """Status and body, to a process of another user."""
+        """Returns the status and body that a process of another user gets."""
         self.get(server, "/metrics")  # loads what the child may no longer be able to load
         readable, writable = os.pipe()
         child = os.fork()
@@ -292,7 +292,7 @@ class Access(WebTest):
         os.waitpid(child, 0)
         return json.loads(answer)
 
-    def test_the_wrong_token_opens_nothing(self):
+    def test_a_wrong_token_is_rejected(self):
         server = self.serve("--http-token-file", self.token_file())
         self.assertEqual(self.get(server, "/metrics")[0], 200)  # the same user
         for wrong in ("Bearer wrong", "Bearer " + self.TOKEN + "x", "Basic " + self.TOKEN):
@@ -309,7 +309,7 @@ class Access(WebTest):
                          200)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can be somebody else")
-    def test_a_service_of_all_shows_others_only_their_own(self):
+    def test_other_users_see_only_their_own_clients(self):
         server = self.serve("--all-users")
         self.holder([8], "--name", "of-root")
         status, seen = self.answer_to_somebody_else(server)
@@ -333,7 +333,7 @@ class Access(WebTest):
         finished = self.refused("--http", "somewhere")
         self.assertEqual(finished.returncode, 2)
 
-    def test_beyond_loopback_everybody_needs_it_and_the_log_says_so(self):
+    def test_beyond_loopback_every_user_needs_the_token_and_the_log_warns(self):
         server = self.serve("--http", "0.0.0.0:0", "--http-token-file", self.token_file())
         self.assertIn("unencrypted", server.said())
         server.port = int(re.search(r"http://0\.0\.0\.0:(\d+)", server.said()).group(1))
@@ -341,12 +341,12 @@ class Access(WebTest):
         self.assertEqual(self.get(server, "/metrics", Host="gpu-node",
                                   Authorization="Bearer " + self.TOKEN)[0], 200)
 
-    def test_a_token_that_others_can_read_is_none(self):
+    def test_a_token_file_that_others_can_read_is_refused(self):
         finished = self.refused("--http-token-file", self.token_file(0o644))
         self.assertEqual(finished.returncode, 1)
         self.assertIn("others may read", text(finished.stderr))
 
-    def test_a_port_that_is_taken_is_said(self):
+    def test_an_occupied_port_is_an_error(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures: what they are drawn from, and that they come out, whole and by themselves."""
+"""Plots: the data they are drawn from, and complete, self-contained output files."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def python_for_plots():
-    """The interpreter that cuvmm itself would take."""
+    """Returns the interpreter that cuvmm itself would use."""
     own = os.path.join(ROOT, ".venv", "bin", "python")
     return os.environ.get("CUVMM_PYTHON") or (own if os.path.exists(own) else "python3")
 
@@ -31,7 +31,7 @@ def png_size(content):
 
 
 def png_bytes(content):
-    """The picture's bytes, unpacked but with their filters: enough to see that it is not blank."""
+    """Returns the decompressed, still filtered pixels: enough to see that a plot is not blank."""
     packed = b"".join(content[m.end():m.end() + struct.unpack(">I", content[m.start() - 4:
                                                                            m.start()])[0]]
                       for m in re.finditer(b"IDAT", content))
@@ -58,7 +58,7 @@ class Data(CliTest):
         with open(path, encoding="utf-8") as file:
             return json.load(file)
 
-    def test_it_is_what_the_trace_holds(self):
+    def test_the_data_matches_the_trace(self):
         both = self.picture(frag_trace("monitor"), frag_trace("vmm"))
         self.assertEqual(both["schema"], 1)
         for picture, mode in zip(both["pictures"], ("monitor", "vmm")):
@@ -70,7 +70,7 @@ class Data(CliTest):
             self.assertEqual(len(picture["requested_bytes"]), picture["columns"])
         self.assertAlmostEqual(max(both["pictures"][0]["fragmentation"]), 1)
 
-    def test_it_is_small_however_long_the_trace(self):
+    def test_the_data_stays_small_for_a_long_trace(self):
         made = self.path("long.trace")
         finished = run(os.path.join(BUILD, "bin", "cuvmm_make_trace"), 300_000, made)
         self.assertEqual(finished.returncode, 0)
@@ -88,16 +88,16 @@ class Data(CliTest):
         if can_draw("matplotlib"):
             self.good("plot", trace, "-o", self.path("work.png"))
 
-    def test_a_device_that_took_no_memory_is_said_to_have_none(self):
+    def test_a_device_without_memory_is_an_error(self):
         finished = cuvmm("plot", frag_trace("vmm"), "--device", "7", "-o", self.path("x.json"))
         self.assertEqual(finished.returncode, 1)
         self.assert_one_line(finished.stderr)
 
-    def test_a_name_that_is_no_picture_is_wrong_usage(self):
+    def test_an_unknown_file_type_is_a_usage_error(self):
         for name in ("x", "x.gif", "x.png.txt"):
             self.assertEqual(cuvmm("plot", frag_trace("vmm"), "-o", self.path(name)).returncode, 2)
 
-    def test_a_log_tells_the_same(self):
+    def test_a_log_gives_the_same_data_as_a_trace(self):
         log = self.path("run.log")
         trace = self.path("run.trace")
         self.good("run", "--sim=memory=64M", "--mode", "vmm", "--log-level", "info", "--log-file",
@@ -132,7 +132,7 @@ class Pictures(CliTest):
         for words in ("requested", "physical", "unmapped", "refused", "MiB"):
             self.assertIn(words, content)
 
-    def test_html_brings_all_it_needs(self):
+    def test_html_is_self_contained(self):
         content = text(self.draw("one.html", frag_trace("monitor"), frag_trace("vmm")))
         self.assertNotRegex(content, r'<(script|link|img|iframe)[^>]*\b(src|href)="?(https?:)?//')
         self.assertNotRegex(content, r"@[A-Z]+@")
@@ -162,7 +162,7 @@ class Pictures(CliTest):
         self.assertEqual(finished.returncode, 0, text(finished.stderr))
         self.assertGreater(os.path.getsize(path), 10_000)
 
-    def test_a_python_without_the_packages_is_told_of_in_a_line(self):
+    def test_a_python_without_the_packages_is_a_one_line_error(self):
         finished = cuvmm("plot", frag_trace("vmm"), "-o", self.path("x.png"),
                          env={"CUVMM_PYTHON": "/nonexistent/python"})
         self.assertEqual(finished.returncode, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of README.md that needs no card is run, in its order, as a reader would."""
+"""Runs every command of README.md that needs no card, in order, as a reader would."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import subprocess
 from check_plot import ROOT, can_draw, python_for_plots
 from cli_support import BUILD, CliTest, main, text
 
-# The first two are the build and these tests; training needs a card and a program.
+# The first two build and test the project; training needs a card and a program.
 NOT_RUN = re.compile(r"^\./dev |python train\.py|\./program")
 NEEDS = {".png": "matplotlib"}
 
@@ -23,7 +23,7 @@ def commands():
 
 
 class Readme(CliTest):
-    def test_every_command_does_what_it_says(self):
+    def test_every_command_works(self):
         here = os.path.dirname(self.path("x"))
         os.symlink(os.path.abspath(BUILD), self.path("build"))
         os.symlink(os.path.join(ROOT, "bench"), self.path("bench"))
@@ -43,7 +43,7 @@ class Readme(CliTest):
         for made in ("before.trace", "after.pickle", "after.json"):
             self.assertTrue(os.path.exists(self.path(made)), made)
 
-    def test_every_file_that_it_links_to_is_there(self):
+    def test_every_linked_file_exists(self):
         with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
             links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", file.read())
         self.assertGreater(len(links), 20)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An installation in a folder with blanks and letters that are not English, used by somebody without
-rights, whose home cannot be written to, who has no terminal, and no locale."""
+"""An installation in a path with blanks and non-ASCII letters, used by an unprivileged user.
+
+The user has no writable home, no terminal and no locale.
+"""
 
 import json
 import os
@@ -31,7 +33,7 @@ class Surroundings(unittest.TestCase):
     def setUp(self):
         self.home = self.folder("home", 0o555, os.geteuid())
         self.work = self.folder("work – Ордер", 0o755, NOBODY)
-        # Without a blank: it holds the link by which LD_PRELOAD names the library.
+        # Without a blank: it holds the symbolic link that LD_PRELOAD names.
         self.runtime = tempfile.mkdtemp(prefix="cuvmm-runtime-")
         self.addCleanup(shutil.rmtree, self.runtime)
         if CAN_BECOME_NOBODY:
@@ -61,7 +63,7 @@ class Surroundings(unittest.TestCase):
         self.assertNotIn(b"\033", finished.stdout + finished.stderr)
         return text(finished.stdout)
 
-    def test_every_command_does_its_work(self):
+    def test_every_command_works_without_privileges(self):
         self.good("run", "--sim=memory=64M", "--trace", "eine Spur ☃.trace", "--", self.program)
         trace = os.path.join(self.work, "eine Spur ☃.trace")
         self.assertEqual(os.stat(trace).st_mode & 0o777, 0o600)
@@ -76,7 +78,7 @@ class Surroundings(unittest.TestCase):
         self.good("demo", "--sim", "--no-pictures", "-o", "die Vorführung")
         self.assertEqual(os.listdir(self.home), [])
 
-    def test_a_picture_is_drawn_without_a_home_to_write_to(self):
+    def test_draws_a_plot_without_a_writable_home(self):
         python = shutil.which(python_for_plots())
         # Through a shell: setpriv itself may still start programs that `nobody` may not.
         imports = self.run_as_nobody("sh", "-c", 'exec "$0" -c "import matplotlib"', python)
@@ -87,14 +89,14 @@ class Surroundings(unittest.TestCase):
         self.assertGreater(os.path.getsize(os.path.join(self.work, "ein Bild ☃.png")), 10_000)
         self.assertEqual(os.listdir(self.home), [])
 
-    def test_the_doctor_finds_all_well(self):
+    def test_the_doctor_finds_no_problem(self):
         finished = self.run_as_nobody(self.cuvmm, "doctor", "--sim", "--json")
         findings = json.loads(finished.stdout)["findings"]
         bad = [one for one in findings if one["verdict"] == "bad"]
         self.assertEqual(bad, [])
         self.assertEqual(finished.returncode, 0)
 
-    def test_what_cannot_be_written_is_one_line(self):
+    def test_an_unwritable_file_is_a_one_line_error(self):
         for words in (("run", "--sim", "--trace", "{}/x.trace", "--", "true"),
                       ("demo", "--sim", "--no-pictures", "-o", "{}/x")):
             finished = self.run_as_nobody(self.cuvmm,
@@ -103,7 +105,7 @@ class Surroundings(unittest.TestCase):
             self.assertEqual(finished.returncode, 0 if words[0] == "run" else 1)
             self.assertLessEqual(len(text(finished.stderr).splitlines()), 1)
 
-    def test_a_program_is_paused_by_its_own_user(self):
+    def test_the_user_can_pause_a_program_of_their_own(self):
         script = ('"$0" run --sim --control --quiet -- "$1" --memory 1 --steps 4 & '
                   'for i in $(seq 200); do [ -n "$(ls "$XDG_RUNTIME_DIR"/cuvmm/control-* 2>/dev/null)" ] '
                   '&& break; sleep 0.05; done; "$0" pause --all --json >paused; '

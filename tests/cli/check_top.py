@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cuvmm top`: what processes under cuvmm hold, who is seen, and who no longer is."""
+"""`cuvmm top`: the figures of processes under cuvmm, which processes it lists, and for how long."""
 
 import json
 import os
@@ -17,7 +17,7 @@ MiB = 1 << 20
 
 
 class Figures(TopTest):
-    def test_a_process_is_seen_with_what_it_holds(self):
+    def test_lists_a_process_with_its_memory(self):
         holder = self.holder([32, 16], "--limit", "128M")
         one = self.seen()[holder.number]
         self.assertEqual(one["live_bytes"], 48 * MiB)
@@ -30,7 +30,7 @@ class Figures(TopTest):
         self.assertEqual(one["devices"][0]["device_bytes"], 256 * MiB)
         self.assertEqual(one["devices"][0]["live_bytes"], 48 * MiB)
 
-    def test_one_device_alone_can_be_shown(self):
+    def test_can_list_a_single_device(self):
         both = self.holder([16], VMM_SIM_DEVICES="2")
         first = self.holder([16])
         both.do("second = ctypes.c_void_p(); must(cuda.cuCtxCreate_v2(ctypes.byref(second), 0, 1)); "
@@ -45,7 +45,7 @@ class Figures(TopTest):
         self.assertRegex(table, rf"(?m)^ *{both.number} +0,1 ")
         self.assertRegex(table, rf"(?m)^ *{first.number} +0 ")
 
-    def test_processes_can_be_shown_by_their_numbers(self):
+    def test_can_list_processes_by_id(self):
         one, other = self.holder([8]), self.holder([8])
         self.assertEqual(set(self.seen(one.number)), {one.number})
         self.assertEqual(set(self.seen(one.number, other.number)), {one.number, other.number})
@@ -65,7 +65,7 @@ class Figures(TopTest):
         self.assertLess(after["utilisation"], before["utilisation"])
         self.assertIsNone(after["limit_bytes"])
 
-    def test_moves_are_counted(self):
+    def test_counts_moves(self):
         holder = self.holder([1] * 60, "--limit", "64M")
         self.assertEqual(self.seen()[holder.number]["moves"], 0)
         holder.do("[must(cuda.cuMemFree_v2(one)) for one in held[::2]]")
@@ -74,13 +74,13 @@ class Figures(TopTest):
         self.assertGreater(after["moves"], 0)
         self.assertGreater(after["moved_bytes"], 0)
 
-    def test_what_is_spilled_is_told(self):
+    def test_reports_spilled_memory(self):
         holder = self.holder([64, 64], "--limit", "64M", "--spill", "host")
         one = self.seen()[holder.number]
         self.assertGreaterEqual(one["spilled_bytes"], 60 * MiB)
         self.assertLessEqual(one["physical_bytes"], 64 * MiB)
 
-    def test_what_is_only_watched_is_not_counted(self):
+    def test_monitored_memory_is_not_counted(self):
         holder = self.holder([8], "--mode", "monitor")
         one = self.seen()[holder.number]
         self.assertEqual(one["mode"], "MONITOR")
@@ -88,7 +88,7 @@ class Figures(TopTest):
         for key in ("live_bytes", "physical_bytes", "utilisation", "limit_bytes"):
             self.assertIsNone(one[key])
 
-    def test_a_forked_child_that_calls_the_driver_is_one_of_its_own(self):
+    def test_a_forked_child_that_calls_the_driver_is_listed_separately(self):
         holder = self.holder([16])
         child = int(holder.do(
             "child = os.fork(); "
@@ -103,18 +103,18 @@ class Figures(TopTest):
 
 
 class WhoIsSeen(TopTest):
-    def test_files_are_their_users_alone(self):
+    def test_only_the_user_can_access_the_files(self):
         self.holder([1])
         self.assertEqual(os.stat(self.folder).st_mode & 0o777, 0o700)
         (name,) = self.files()
         self.assertEqual(os.stat(os.path.join(self.folder, name)).st_mode & 0o777, 0o600)
 
-    def test_who_ends_is_gone_with_its_file(self):
+    def test_a_process_that_exits_removes_its_file(self):
         self.holder([1]).end()
         self.assertEqual(self.files(), [])
         self.assertEqual(self.seen(), {})
 
-    def test_who_is_killed_is_gone_at_the_next_look(self):
+    def test_top_removes_the_file_of_a_killed_process(self):
         holder = self.holder([1])
         os.kill(holder.number, signal.SIGKILL)
         holder.process.wait(timeout=20)
@@ -122,7 +122,7 @@ class WhoIsSeen(TopTest):
         self.assertEqual(self.seen(), {})
         self.assertEqual(self.files(), [])
 
-    def test_who_is_killed_is_gone_once_another_begins(self):
+    def test_a_new_process_removes_the_files_of_killed_ones(self):
         for _ in range(2):
             holder = self.holder([1])
             os.kill(holder.number, signal.SIGKILL)
@@ -131,14 +131,14 @@ class WhoIsSeen(TopTest):
         (name,) = self.files()
         self.assertIn(f"figures-{last.number}-", name)
 
-    def test_what_is_kept_is_bounded_by_the_option(self):
+    def test_the_option_bounds_cached_memory(self):
         holder = self.holder([32, 32], VMM_CACHE="8M")
         holder.do("[must(cuda.cuMemFree_v2(one)) for one in held]")
         one = self.seen()[holder.number]
         self.assertEqual(one["live_bytes"], 0)
         self.assertLessEqual(one["physical_bytes"], 8 * MiB)
 
-    def test_who_becomes_another_program_is_gone(self):
+    def test_a_process_that_executes_another_program_is_no_longer_listed(self):
         holder = self.holder([1])
         holder.process.stdin.write("os.execvp('sleep', ['sleep', '60'])\n")
         holder.process.stdin.flush()
@@ -149,7 +149,7 @@ class WhoIsSeen(TopTest):
         self.assertEqual(self.seen(), {})
         self.assertEqual(self.files(), [])
 
-    def test_who_is_stopped_is_shown_as_it_was(self):
+    def test_a_stopped_process_is_listed_with_its_last_figures(self):
         holder = self.holder([16])
         self.seen()
         holder.stop()
@@ -163,13 +163,13 @@ class WhoIsSeen(TopTest):
             os.kill(holder.number, signal.SIGCONT)
         self.assertTrue(self.seen()[holder.number]["answers"])
 
-    def test_what_never_touches_the_driver_has_no_thread_and_no_file(self):
+    def test_a_program_without_driver_calls_has_no_thread_and_no_file(self):
         finished = cuvmm("run", "--sim", "--", sys.executable, "-c",
                          "import os; print(len(os.listdir('/proc/self/task')))", env=self.env)
         self.assertEqual(text(finished.stdout), "1\n")
         self.assertEqual(self.files(), [])
 
-    def test_who_has_no_descriptor_left_for_a_moment_is_seen_again(self):
+    def test_a_process_recovers_from_running_out_of_descriptors(self):
         holder = self.holder([8])
         holder.do("import resource")
         holder.do("was = resource.getrlimit(resource.RLIMIT_NOFILE)")
@@ -181,12 +181,12 @@ class WhoIsSeen(TopTest):
                 return
         self.fail("it does not answer any more")
 
-    def test_publishing_can_be_left_out(self):
+    def test_publishing_can_be_disabled(self):
         for settings in ({"VMM_PUBLISH": "off"}, {"VMM_MODE": "OFF"}):
             self.holder([1], **settings)
             self.assertEqual(self.files(), [])
 
-    def test_two_that_look_at_once_both_see_all(self):
+    def test_concurrent_readers_see_every_process(self):
         numbers = {self.holder([1]).number for _ in range(3)}
         lookers = [subprocess.Popen([CUVMM, "top", "--json"], stdout=subprocess.PIPE,
                                     env=dict(os.environ, **self.env)) for _ in range(4)]
@@ -196,9 +196,9 @@ class WhoIsSeen(TopTest):
 
 
 class WhatIsWrong(TopTest):
-    """Nothing of it stops the program, or the command."""
+    """Errors that stop neither the program nor the command."""
 
-    def test_a_file_that_is_cut_off_kills_nobody(self):
+    def test_a_truncated_file_kills_no_process(self):
         holder = self.holder([16])
         (name,) = self.files()
         self.seen()
@@ -209,7 +209,7 @@ class WhatIsWrong(TopTest):
         self.seen(status=1)
         self.assertEqual(holder.do("print(len(held))"), "1\n")
 
-    def test_a_file_that_is_taken_away_is_missed_by_nobody(self):
+    def test_a_process_survives_the_removal_of_its_file(self):
         holder = self.holder([16])
         os.unlink(os.path.join(self.folder, self.files()[0]))
         self.assertEqual(self.seen(), {})
@@ -217,7 +217,7 @@ class WhatIsWrong(TopTest):
         holder.end()
         self.assertEqual(holder.process.returncode, 0)
 
-    def test_a_program_that_may_write_no_files_runs_unseen(self):
+    def test_a_program_that_cannot_write_files_runs_unlisted(self):
         script = 'ulimit -f 0; exec "$@"'
         finished = subprocess.run(
             ["bash", "-c", script, "bash", CUVMM, "run", "--sim", "--", sys.executable, "-c",
@@ -226,9 +226,9 @@ class WhatIsWrong(TopTest):
         self.assertEqual(text(finished.stderr), "")
         self.assertEqual(finished.returncode, 0)
 
-    def test_foreign_files_are_named_and_left(self):
+    def test_foreign_files_are_reported_and_kept(self):
         holder = self.holder([1])
-        space = 1  # another container's: from here nobody can tell whether they have ended
+        space = 1  # another container's: top cannot tell whether they have exited
         def put(number, content, mode=0o600):
             path = os.path.join(self.folder, f"figures-{number}-{space}")
             with open(path, "wb") as file:
@@ -253,7 +253,7 @@ class WhatIsWrong(TopTest):
         self.assertEqual(len(text(finished.stderr).splitlines()), 6)
         self.assertEqual(len(self.files()), 8)
 
-    def test_an_answer_that_is_no_answer_is_not_shown(self):
+    def test_an_invalid_answer_is_not_shown(self):
         holder = self.holder([16])
         holder.stop()
         self.addCleanup(os.kill, holder.number, signal.SIGCONT)
@@ -267,14 +267,14 @@ class WhatIsWrong(TopTest):
         self.assertFalse(one["answers"])
         self.assertIsNone(one["live_bytes"])
 
-    def test_a_folder_that_others_may_enter_is_not_read(self):
+    def test_a_folder_open_to_others_is_not_read(self):
         os.mkdir(self.folder)
         os.chmod(self.folder, 0o755)
         problems = json.loads(cuvmm("top", "--json", env=self.env).stdout)["problems"]
         self.assertIn("not this user's alone", problems[0])
 
     @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "needs root and setpriv")
-    def test_a_folder_that_cannot_be_read_is_named(self):
+    def test_an_unreadable_folder_is_reported(self):
         os.mkdir(self.folder, 0o700)
         os.chown(self.folder, 65534, 65534)
         os.chmod(self.folder, 0o000)
@@ -287,7 +287,7 @@ class WhatIsWrong(TopTest):
         self.assertEqual(finished.returncode, 1)
         self.assertIn("Permission denied", text(finished.stderr))
 
-    def test_a_command_with_control_letters_reaches_no_terminal(self):
+    def test_control_characters_in_a_command_never_reach_the_terminal(self):
         environment = dict(os.environ, **self.env)
         process = subprocess.Popen(
             [CUVMM, "run", "--sim", "--", sys.executable, "-c", HOLDER.replace("sys.argv[1:]", "[]"),
@@ -307,11 +307,11 @@ class WhatIsWrong(TopTest):
 
 
 class Shown(TopTest):
-    def test_without_anybody_one_line_says_so(self):
+    def test_without_processes_prints_one_line(self):
         self.assertEqual(self.good("top", "-1", env=self.env), "no process runs under cuvmm\n")
         self.assertEqual(self.good("top", env=self.env), "no process runs under cuvmm\n")
 
-    def test_lines_stand_in_the_order_that_is_asked_for(self):
+    def test_sorts_as_requested(self):
         small, large = self.holder([2]).number, self.holder([64]).number
         def order(*words):
             lines = self.good("top", "-1", *words, env=self.env).splitlines()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cuvmm top` on a terminal: follows, obeys its keys, keeps to the width, leaves all as it was."""
+"""`cuvmm top` on a terminal: updates, obeys keys, keeps to the width, restores the terminal."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ from top_support import TopTest
 
 
 class Terminal:
-    """`cuvmm top` on a terminal of that size, and what it has drawn last."""
+    """`cuvmm top` on a terminal of the given size, and its output."""
 
     def __init__(self, env, columns, lines, *words, **more):
         self.number, self.descriptor = pty.fork()
@@ -44,7 +44,7 @@ class Terminal:
             self.output += data
 
     def wait_for(self, pattern, seconds=10):
-        """The last whole picture, once it shows that."""
+        """Returns the latest complete screen that matches the pattern, once there is one."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.read(0.1)
@@ -63,7 +63,7 @@ class Terminal:
         os.write(self.descriptor, keys.encode())
 
     def end(self):
-        """How it ended, within a while."""
+        """Returns the exit status. Fails if top does not exit in time."""
         until = time.monotonic() + 10
         while time.monotonic() < until:
             self.read(0.05)
@@ -77,7 +77,7 @@ class Terminal:
 
 
 class Live(TopTest):
-    def test_it_follows_and_ends_by_a_key(self):
+    def test_updates_until_a_key_quits(self):
         holder = self.holder([32])
         terminal = Terminal(self.env, 120, 20, "--interval", "100ms")
         terminal.wait_for(rf"{holder.number} +0 +32\.0 MiB")
@@ -120,7 +120,7 @@ class Live(TopTest):
             self.assertLessEqual(max(len(line) for line in lines[1:3]), columns)
             self.assertLessEqual(len(terminal.pictures()[-1]), 5)
 
-    def test_signals_leave_the_terminal_as_it_was(self):
+    def test_signals_restore_the_terminal(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             terminal = Terminal(self.env, 80, 12, "--interval", "10s")
             terminal.wait_for("no process")
@@ -130,7 +130,7 @@ class Live(TopTest):
             self.assertEqual(terminal.end(), 0)
             self.assertTrue(terminal.output.rstrip().endswith(b"\033[?1049l"))
 
-    def test_colours_and_letters_are_those_of_the_terminal(self):
+    def test_uses_only_colours_and_characters_of_the_terminal(self):
         self.holder([32])
         plain = Terminal(self.env, 120, 12, "--interval", "100ms", NO_COLOR="1", LC_ALL="C")
         plain.wait_for("[#*]{3}")
@@ -139,7 +139,7 @@ class Live(TopTest):
         self.assertNotIn(b"\033[1m", plain.output)
         self.assertNotIn("█", text(plain.output))
 
-    def test_a_dumb_terminal_is_shown_all_once(self):
+    def test_a_dumb_terminal_gets_a_single_listing(self):
         terminal = Terminal(self.env, 80, 12, TERM="dumb")
         self.assertEqual(terminal.end(), 0)
         self.assertEqual(text(terminal.output).strip(), "no process runs under cuvmm")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands that read traces do with those that are cut, foreign, newer or hostile."""
+"""Commands that read traces, given traces that are truncated, foreign, newer or malicious."""
 
 import json
 import os
@@ -32,7 +32,7 @@ class Traces(CliTest):
         self.assert_one_line(finished.stderr)
         return text(finished.stderr)
 
-    def test_a_cut_trace_is_read_to_its_last_whole_record(self):
+    def test_a_truncated_trace_is_read_up_to_its_last_complete_record(self):
         with open(frag_trace("monitor"), "rb") as file:
             whole = file.read()
         events = self.json_of("stats", "--json", frag_trace("monitor"))["events"]
@@ -45,7 +45,7 @@ class Traces(CliTest):
                 self.assertLessEqual(json.loads(finished.stdout)["events"], events)
                 self.assertGreater(json.loads(finished.stdout)["events"], 0)
 
-    def test_what_is_no_trace_is_refused_in_one_line(self):
+    def test_a_file_that_is_no_trace_is_refused_in_one_line(self):
         self.refused(b"")
         self.refused(b"hello\n")
         self.refused(b"\x7fELF" + bytes(1000))
@@ -53,7 +53,7 @@ class Traces(CliTest):
         self.refused(b"CUVMMTRC" + b"\xff" * 5000)
         self.refused(b"cuvmm[" + b"\xff" * 500_000)
 
-    def test_what_is_no_file_is_refused(self):
+    def test_a_path_that_is_no_regular_file_is_refused(self):
         os.mkfifo(self.path("pipe"))
         for path in ("/nonexistent/run.trace", "/tmp", "/dev/zero", self.path("pipe")):
             finished = cuvmm("stats", path)
@@ -69,7 +69,7 @@ class Traces(CliTest):
         struct.pack_into("<I", whole, 24, crc32c(whole[:size]))
         self.assertRegex(self.refused(bytes(whole)), "newer|version")
 
-    def test_a_damaged_trace_never_harms(self):
+    def test_a_damaged_trace_is_harmless(self):
         with open(frag_trace("vmm"), "rb") as file:
             whole = file.read()
         generator = random.Random(int(os.environ.get("CUVMM_TEST_SEED", "6")))

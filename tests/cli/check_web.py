@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live view in a browser: it shows what is there, follows it, and can be used by keyboard, on a
-narrow screen, in the light and in the dark.
+"""The live view in a browser: shows the node's state, follows it, and works everywhere.
 
-Pictures of it are left in the build folder (web_light.png and others), to be looked at."""
+It works by keyboard, on a narrow screen, in light mode and in dark mode. Leaves screenshots in the
+build folder (web_light.png and others), for inspection.
+"""
 
 import os
 import re
@@ -57,7 +58,7 @@ class InABrowser(WebTest):
         self.browser.wait_for(lambda: time.monotonic() > until)
 
     def picture(self, name):
-        """Once what moves has come to rest."""
+        """Takes a screenshot once animations have ended."""
         self.rest(0.6)
         picture = self.browser.screenshot()
         with open(os.path.join(BUILD, f"web_{name}.png"), "wb") as file:
@@ -82,7 +83,7 @@ class InABrowser(WebTest):
         second = self.holder([8], "--name", "second", "--guarantee", "64M", "--wait", "20s")
         return server, second
 
-    def test_it_shows_clients_and_follows_them(self):
+    def test_shows_clients_and_follows_them(self):
         server, second = self.two_clients()
         self.open(server)
         self.wait("document.querySelectorAll('#clients tbody tr').length === 2")
@@ -98,7 +99,7 @@ class InABrowser(WebTest):
         self.picture("light")
         self.at_rest(server)
 
-    def test_what_leaves_is_no_longer_there(self):
+    def test_a_client_that_leaves_disappears(self):
         server, second = self.two_clients()
         self.open(server)
         self.wait("document.querySelectorAll('#clients tbody tr').length === 2")
@@ -107,7 +108,7 @@ class InABrowser(WebTest):
         self.wait_for_text("#events", "second left")
         self.at_rest(server)
 
-    def test_a_client_is_shown_in_detail_by_keyboard_alone(self):
+    def test_a_clients_details_open_by_keyboard_alone(self):
         server, _ = self.two_clients()
         self.open(server, scheme="dark")
         self.wait("document.querySelector('#devices .bar button')")
@@ -146,7 +147,7 @@ class InABrowser(WebTest):
         self.picture("narrow_detail")
         self.at_rest(server)
 
-    def test_while_held_it_stands_still(self):
+    def test_holding_freezes_the_view(self):
         server, second = self.two_clients()
         self.open(server)
         self.wait("document.querySelectorAll('#clients tbody tr').length === 2")
@@ -167,7 +168,7 @@ class InABrowser(WebTest):
         self.assertEqual(self.browser.value("document.querySelectorAll('img').length"), 0)
         self.at_rest(server)
 
-    def test_a_service_that_ends_is_said_and_found_again(self):
+    def test_shows_a_lost_service_and_reconnects(self):
         server = self.serve()
         self.open(server)
         server.end()
@@ -176,7 +177,7 @@ class InABrowser(WebTest):
         self.serve(*words)
         self.wait("document.querySelector('#link').className === 'link up'")
 
-    def test_the_token_can_come_with_the_address(self):
+    def test_accepts_the_token_in_the_address(self):
         path = os.path.join(self.runtime, "token")
         with open(path, "w", encoding="utf-8") as file:
             file.write("0123456789abcdef-token\n")
@@ -191,7 +192,7 @@ class InABrowser(WebTest):
                            "document.querySelector('#ask button').click()")
         self.wait("document.querySelector('#link').className === 'link up'")
 
-    def test_without_the_service_top_serves_it(self):
+    def test_top_serves_the_view_without_a_service(self):
         self.holder([32, 8], "--name", "alone")
         server = self.serve_top()
         self.open(server)
@@ -203,7 +204,7 @@ class InABrowser(WebTest):
         self.picture("without_service")
         self.at_rest(server)
 
-    def test_with_a_service_top_shows_what_that_shows(self):
+    def test_top_shows_the_same_as_a_running_service(self):
         self.serve()
         self.holder([32], "--name", "one", "--guarantee", "64M")
         server = self.serve_top()
@@ -212,7 +213,7 @@ class InABrowser(WebTest):
         self.assertIn("cuvmmd, up", self.text("#source"))
         self.at_rest(server)
 
-    def test_nobody_there_is_said(self):
+    def test_says_that_there_are_no_clients(self):
         server = self.serve()
         self.open(server)
         self.wait("!document.querySelector('#nobody').hidden")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the command line stand on: the built programs, a folder of their own, traces."""
+"""The base of the command-line tests: the built programs, a temporary folder, and traces."""
 
 import json
 import os
@@ -13,7 +13,7 @@ CUVMM = os.path.join(BUILD, "bin", "cuvmm")
 
 
 def run(*words, **more):
-    """A program's status, output and errors. A hang fails the test."""
+    """Runs a program and returns its status, output and errors. A hang fails the test."""
     environment = dict(os.environ, LC_ALL="C.UTF-8")
     environment.update(more.pop("env", {}))
     for name in more.pop("without", ()):
@@ -31,7 +31,7 @@ def text(output):
 
 
 class CliTest(unittest.TestCase):
-    """Has a folder, with a blank and letters that are not English, for as long as a test runs."""
+    """Provides a temporary folder per test, with a blank and a non-ASCII letter in its name."""
 
     def setUp(self):
         self._folder = tempfile.TemporaryDirectory(prefix="cuvmm cli é ")
@@ -41,7 +41,7 @@ class CliTest(unittest.TestCase):
         return os.path.join(self._folder.name, name)
 
     def good(self, *words, **more):
-        """The output of a command that has to succeed."""
+        """Returns the output of a command that must succeed."""
         finished = cuvmm(*words, **more)
         self.assertEqual(finished.returncode, 0, text(finished.stderr))
         return text(finished.stdout)
@@ -57,7 +57,7 @@ _traces = {}
 
 
 def trace_of(program, mode, *words):
-    """The trace of an example, taken once."""
+    """Returns a trace of an example program, recorded once."""
     key = (program, mode, words)
     if key not in _traces:
         folder = tempfile.mkdtemp(prefix="cuvmm-traces-")

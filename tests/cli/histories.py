@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory snapshots as torch.cuda.memory._dump_snapshot() writes them, and RMM's logs, of programs
-made up here."""
+"""Histories of invented programs: torch.cuda.memory._dump_snapshot() files and RMM logs."""
 
 import pickle
 
@@ -51,8 +50,12 @@ FRAGMENTED_PEAK = 1200 * MIB
 
 
 def fragmented():
-    """A small block is cut from a large free one, whose rest is then too small for the next: the
-    allocator as it comes takes another large one, expandable segments make the rest larger."""
+    """Returns a history in which fragmentation makes the caching allocator take a second segment.
+
+    A small block is cut from a large free one, whose remainder is too small for the next request.
+    By default the allocator takes another large segment; with expandable segments it extends the
+    first.
+    """
     history = History()
     history.alloc(0x7f0000000000, 1000 * MIB)
     history.free(0x7f0000000000)
@@ -62,7 +65,7 @@ def fragmented():
 
 
 def steady(blocks=16, size=40 * MIB):
-    """Holds the same blocks all the time."""
+    """Returns a history that holds the same blocks all the time."""
     history = History()
     for i in range(blocks):
         history.alloc(0x7f0000000000 + i * size, size)
@@ -70,7 +73,7 @@ def steady(blocks=16, size=40 * MIB):
 
 
 def rmm_log(path, rows):
-    """`rows` are (action, pointer, size)."""
+    """Writes an RMM log. `rows` are (action, pointer, size)."""
     with open(path, "w", encoding="ascii") as file:
         file.write("Thread,Time,Action,Pointer,Size,Stream\n")
         for i, (action, pointer, size) in enumerate(rows):

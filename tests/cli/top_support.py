@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes for `cuvmm top` to look at."""
+"""Processes for `cuvmm top` to list."""
 
 import json
 import os
@@ -34,7 +34,7 @@ for line in sys.stdin:
 
 
 class Holder:
-    """A process under cuvmm that holds so many blocks of so many MiB."""
+    """A process under cuvmm that holds blocks of the given sizes in MiB."""
 
     def __init__(self, sizes, *run_words, env=None):
         environment = dict(os.environ, **(env or {}))
@@ -46,7 +46,7 @@ class Holder:
         self.number = int(self.do("print(os.getpid())"))
 
     def do(self, code):
-        """Runs it there. What it printed."""
+        """Runs code in the process. Returns what it printed."""
         self.process.stdin.write(code + "\n")
         self.process.stdin.flush()
         lines = []
@@ -57,7 +57,7 @@ class Holder:
         return "".join(lines)
 
     def stop(self):
-        """All its threads stand still when this returns."""
+        """Stops the process. All its threads are stopped when this returns."""
         os.kill(self.number, signal.SIGSTOP)
         tasks = f"/proc/{self.number}/task"
         def stands_still(thread):
@@ -75,7 +75,7 @@ class Holder:
 
 
 class TopTest(CliTest):
-    """Has a folder for figures to itself."""
+    """Gives each test its own folder for figures."""
 
     def setUp(self):
         super().setUp()
@@ -93,7 +93,7 @@ class TopTest(CliTest):
         return holder
 
     def seen(self, *words, status=0):
-        """All processes, by their numbers."""
+        """Returns all listed processes, by process id."""
         finished = cuvmm("top", "--json", *words, env=self.env)
         self.assertEqual(finished.returncode, status, text(finished.stdout + finished.stderr))
         all_of_it = json.loads(finished.stdout)

@@ -31,7 +31,7 @@ def comes_true(condition, seconds=30):
 
 
 class Server:
-    """A program that serves the live view, and where."""
+    """A program that serves the live view, and its port."""
 
     def __init__(self, words, env, pattern):
         self.log = tempfile.TemporaryFile(prefix="cuvmm-web-")
@@ -61,7 +61,7 @@ class Server:
 
 
 class WebTest(CliTest):
-    """Has a runtime folder, a card and, where it wants one, a service to itself."""
+    """Gives each test its own runtime folder and card, and a service if it starts one."""
 
     def setUp(self):
         super().setUp()
@@ -83,7 +83,7 @@ class WebTest(CliTest):
             os.unlink(path)
 
     def serve(self, *words):
-        """cuvmmd, with HTTP at a port that nobody else has."""
+        """Starts cuvmmd with HTTP on an unused port."""
         server = Server([os.path.join(BUILD, "bin", "cuvmmd"), "--socket", self.service_socket,
                          f"--sim=card={self.card},memory=256M", "--http", "127.0.0.1:0", *words],
                         self.env, r"live view is at http://127\.0\.0\.1:(\d+)/(?s:.)*serves")
@@ -110,7 +110,7 @@ class WebTest(CliTest):
                    for client in clients)
 
     def get(self, server, path, **headers):
-        """Status and body; headers' names with _ for -."""
+        """Returns status and body. In names of headers, _ stands for -."""
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
         try:
             connection.request("GET", path, headers={name.replace("_", "-"): value
@@ -127,7 +127,7 @@ class WebTest(CliTest):
 
 
 def ask_raw(port, request):
-    """What is answered to these bytes, until the other side closes."""
+    """Returns the answer to these bytes, read until the other side closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         connection.sendall(request)
         answer = b""
@@ -142,7 +142,7 @@ def ask_raw(port, request):
 
 
 def samples_of(body):
-    """The values by name and labels."""
+    """Returns the values by name and labels."""
     samples = {}
     for line in body.splitlines():
         found = re.fullmatch(r'(\w+)(?:\{(.*)\})? (\S+)', line)
@@ -159,7 +159,10 @@ def value_matches(labels, name, wanted):
 
 
 def value_of(body, name, **labels):
-    """The only sample of that name which has these labels. Of the host only if they say so."""
+    """Returns the value of the only sample with this name and these labels.
+
+    Samples of the host match only if the labels ask for it.
+    """
     labels = {"gpu_uuid": None, **labels}
     found = [value for (sample, its), value in samples_of(body).items()
              if sample == name and all(value_matches(dict(its), *label)

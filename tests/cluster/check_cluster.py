@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_cluster.py PROGRAM: what the simulated cluster may and may not do."""
+"""Checks what the simulated cluster may and may not do.
+
+    check_cluster.py PROGRAM
+"""
 
 import json
 import subprocess
@@ -16,7 +19,7 @@ def run(*options):
 
 
 def figures(*options):
-    """By sharing, of one cluster."""
+    """Returns the figures of one cluster, by sharing."""
     ended = run(*options)
     assert ended.returncode == 0, ended.stderr
     return {one["sharing"]: one for one in map(json.loads, ended.stdout.splitlines())}
@@ -28,14 +31,14 @@ class Cluster(unittest.TestCase):
         self.assertEqual(once, again)
         self.assertNotEqual(once, run("--cards", "40", "--seed", "8").stdout)
 
-    def test_no_guarantee_is_broken_however_full_the_cluster_is(self):
+    def test_guarantees_hold_however_full_the_cluster_is(self):
         for load in ("0.5", "1", "3"):
             for sharing, one in figures("--cards", "64", "--load", load).items():
                 self.assertEqual(one["broken_guarantees"], 0, (sharing, load))
                 self.assertLessEqual(one["finished"], one["started"])
                 self.assertLessEqual(one["started"], one["arrived"])
 
-    def test_only_lent_memory_is_ever_taken_back(self):
+    def test_only_lent_memory_is_taken_back(self):
         of = figures("--cards", "64", "--load", "1.5")
         for sharing in ("whole", "fixed", "kept"):
             self.assertEqual((of[sharing]["pauses"], of[sharing]["refusals"], of[sharing]["stalled"]),
@@ -50,12 +53,12 @@ class Cluster(unittest.TestCase):
         self.assertLessEqual(of["kept"]["served"], 1.0, "it cannot serve more than there is")
         self.assertGreater(of["kept"]["wait_95_s"], 0)
 
-    def test_an_empty_cluster_starts_every_job_at_once_and_serves_what_is_asked(self):
+    def test_an_empty_cluster_starts_every_job_at_once_and_serves_every_request(self):
         for sharing, one in figures("--cards", "400", "--load", "0.1", "--hours", "96").items():
             self.assertEqual((one["wait_95_s"], one["started"]), (0, one["arrived"]), sharing)
             self.assertAlmostEqual(one["served"], 0.1, delta=0.03, msg=sharing)
 
-    def test_shares_that_are_guaranteed_as_a_whole_lend_nothing(self):
+    def test_fully_guaranteed_shares_lend_nothing(self):
         of = figures("--cards", "64", "--load", "1.5", "--guaranteed", "1", "--sharing", "kept,lent")
         self.assertEqual(of["lent"]["pauses"], 0)
         self.assertAlmostEqual(of["lent"]["served"], of["kept"]["served"], places=3)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuvmm cdi generate: what it describes, and what it refuses. check_cdi.py BUILD"""
+"""`cuvmm cdi generate`: what it describes, and what it refuses.
+
+    check_cdi.py BUILD
+"""
 
 import json
 import os
@@ -43,7 +46,7 @@ class Specification(unittest.TestCase):
         cards = {device["containerEdits"]["env"][1] for device in spec["devices"]}
         self.assertEqual(len(cards), 2)
 
-    def test_what_is_mounted_exists_and_cannot_be_written(self):
+    def test_mounts_exist_and_are_read_only(self):
         for mount in self.described("--node-socket", "none")["containerEdits"]["mounts"]:
             self.assertTrue(os.path.exists(mount["hostPath"]), mount)
             self.assertIn("ro", mount["options"])
@@ -72,12 +75,12 @@ class Specification(unittest.TestCase):
             edits = self.described(XDG_RUNTIME_DIR=folder)["containerEdits"]
             self.assertIn("VMM_NODE_SOCKET=/run/cuvmm/cuvmmd.sock", edits["env"])
 
-    def test_every_known_version_can_be_had(self):
+    def test_every_known_version_can_be_generated(self):
         for version in ("0.3.0", "0.6.0", "1.0.0"):
             self.assertEqual(self.described("--cdi-version", version)["cdiVersion"], version)
         self.refused(SIM, "--cdi-version", "0.5", because="0.3.0 to 1.0.0")
 
-    def test_a_file_is_replaced_at_once_or_not_at_all(self):
+    def test_a_file_is_replaced_atomically(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "cuvmm.json")
             for shares in ("1G", "2G"):

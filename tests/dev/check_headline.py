@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""That the table of figures in README.md has what the results say, and nothing else of the page is
-touched."""
+"""README.md's table of figures shows the results, and the rest of the page stays unchanged."""
 import json
 import pathlib
 import sys
@@ -27,23 +26,23 @@ class Headline(unittest.TestCase):
     def test_a_figure_has_its_form_and_unit(self):
         self.assertIn("| a call | 1.23 so |", self.row("native", "ns", times=0.001, form=".2f"))
 
-    def test_it_is_the_figure_that_was_asked_for(self):
+    def test_shows_the_requested_figure(self):
         self.assertIn("| a call | 500 so |", self.row("vmm", "ns", form=".0f"))
 
-    def test_a_word_stays_as_it_is(self):
+    def test_a_word_is_shown_unchanged(self):
         self.assertIn("| a call | refused so |", self.row("native", "answer"))
 
-    def test_what_was_not_measured_is_no_figure(self):
+    def test_a_missing_figure_is_an_error(self):
         with self.assertRaises(KeyError):
             self.row("monitor", "ns", form=".0f")
 
-    def test_the_table_alone_is_changed(self):
+    def test_only_the_table_changes(self):
         page = f"before\n{measured.BEGINS}old\n{measured.ENDS}after\n"
         made = measured.readme(page, "new\n")
         self.assertEqual(made, page.replace("old", "new"))
         self.assertEqual(measured.readme(made, "new\n"), made)
 
-    def test_a_page_without_a_place_for_it_is_refused(self):
+    def test_a_page_without_markers_is_refused(self):
         for page in ("nothing", measured.BEGINS, measured.ENDS):
             with self.assertRaises(SystemExit):
                 measured.readme(page, "new\n")

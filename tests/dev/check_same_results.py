@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""That the table of programs and modes in docs/measured.md says what the parts have found. The parts
-run as on a card, over programs that differ as the test wants."""
+"""The table of programs and modes in docs/measured.md shows what the parts found.
+
+The parts run as on a card, with programs whose behaviour the test chooses.
+"""
 
 import json
 import re
@@ -19,12 +21,12 @@ from part_support import ROOT, PartFailed, run_part  # noqa: E402
 
 
 def by_mode(native="true", monitor="true", vmm="true"):
-    """A program that does another thing in each mode."""
+    """Returns a program that behaves differently in each mode."""
     return f"#!/bin/sh\ncase ${{VMM_MODE:-native}} in\nnative) {native};;\nmonitor) {monitor};;\nvmm) {vmm};;\nesac\n"
 
 
 def verdicts(part, details):
-    """By program, without the link that leads to the limits."""
+    """Returns the verdicts by program, without the links to the limits."""
     rows = same_results.rows_of(part, details, "here")
     return {row[0]: tuple(re.sub(r"^\[(.*)\]\(.*\)$", r"\1", cell) for cell in row[2:4]) for row in rows}
 
@@ -41,7 +43,7 @@ class CombsOfBlocks(unittest.TestCase):
     def run_combs(self, **modes):
         return run_part("frag_test", {"build/bin/frag_test": by_mode(**modes)})
 
-    def test_what_is_granted_instead_of_refused_is_different_and_passes(self):
+    def test_a_grant_instead_of_a_refusal_is_different_and_passes(self):
         told = verdicts("frag_test", self.run_combs(native=self.REFUSED, monitor=self.REFUSED, vmm=self.GRANTED))
         self.assertEqual(len(told), 4)
         for verdict in told.values():
@@ -77,11 +79,11 @@ exit $status
         return run_part("served", {"build/bin/cuvmm_contract_tests": self.SUITE},
                         **{"FAILS": "", "DIES": "", **variables})
 
-    def test_what_is_skipped_in_a_mode_is_said(self):
+    def test_skipped_scenarios_are_reported(self):
         self.assertEqual(verdicts("served", self.run_suite()),
                          {"contract suite": ("same", "same, 2 of 2,000 skipped")})
 
-    def test_a_scenario_that_fails_and_a_suite_that_dies_are_failures(self):
+    def test_a_failing_scenario_and_a_crashing_suite_are_failures(self):
         for how in ("FAILS", "DIES"):
             with self.assertRaises(PartFailed) as raised:
                 self.run_suite(**{how: "monitor"})
@@ -99,12 +101,12 @@ class ProgramsByTheRuntime(unittest.TestCase):
     def run_program(self, **modes):
         return run_part("runtime", {"build/bin/cuvmm_test_runtime_shared": by_mode(**modes)})
 
-    def test_one_that_says_the_same_in_both_modes(self):
+    def test_equal_output_in_both_modes_is_the_same(self):
         says = "echo granted 14"
         self.assertEqual(verdicts("runtime", self.run_program(native=says, monitor=says, vmm=says)),
                          {"by the CUDA runtime, shared": ("same", "same")})
 
-    def test_one_that_says_something_else_and_one_that_fails(self):
+    def test_other_output_is_different_and_an_error_is_a_failure(self):
         says = "echo granted 14"
         with self.assertRaises(PartFailed) as raised:
             self.run_program(native=says, monitor=f"{says}; exit 1", vmm="echo granted 15")
@@ -150,7 +152,7 @@ chmod +x $2
         "build/bin/cuvmm_bench_share": f"#!/bin/sh\necho '{COSTS}' >${{1#*=}}\n",
     }
 
-    def test_each_is_told_in_each_mode_beside_what_sharing_costs(self):
+    def test_each_program_is_reported_in_each_mode_with_the_cost_of_sharing(self):
         with self.assertRaises(PartFailed) as raised:
             run_part("ipc", self.PROGRAMS, CUVMM_PYTHON="python", FAILS="vmm")
         details = raised.exception.details
@@ -177,11 +179,11 @@ class Table(unittest.TestCase):
             "a, torch 2": ("same", "different"), "b": ("failed", "same"), "c": ("failed", "same"),
             "d": ("not run", "not run")})
 
-    def test_a_part_of_an_older_form_is_not_told(self):
+    def test_a_part_in_an_older_format_is_not_reported(self):
         for part, details in (("frag_test", None), ("ipc", {"benchmarks": []}), ("served", {"tests": 2076})):
             self.assertEqual(verdicts(part, details), {f"the part {part}": ("not told", "not told")})
 
-    def test_whatever_is_not_the_same_leads_to_the_limits_and_its_commit_is_named(self):
+    def test_any_difference_links_to_the_limits_and_names_its_commit(self):
         with tempfile.TemporaryDirectory() as folder:
             results = Path(folder)
             (results / "card").mkdir()
@@ -192,7 +194,7 @@ class Table(unittest.TestCase):
             table = measured.same_results_table(results)
         self.assertIn(f"| same | [failed]({same_results.WHY}) | `card/runtime.json`, c0ffee |", table)
 
-    def test_the_limits_have_the_section_that_is_linked(self):
+    def test_the_linked_section_of_the_limits_exists(self):
         file, _, section = same_results.WHY.partition("#")
         headings = [line.removeprefix("## ").lower().replace(" ", "-")
                     for line in (ROOT / "docs" / file).read_text().splitlines() if line.startswith("## ")]

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""That what the parts on training make of their runs is a ratio of runs of one round. The parts run
-as on a card, with a trainer that tells what the test wants of each run."""
+"""The training parts compare only runs of the same round.
+
+The parts run as on a card, with a trainer whose output for each run the test chooses.
+"""
 
 import json
 import sys
@@ -15,7 +17,7 @@ import train_table  # noqa: E402
 from part_support import run_part  # noqa: E402
 from train_runs import read  # noqa: E402
 
-# Prints for a run what TOLD has for its setting and the number of tries so far.
+# Prints the output that TOLD has for the setting and its number of runs so far.
 TRAINER = """
 import json, os, pathlib, sys
 setting, workload = sys.argv[1:]
@@ -37,12 +39,12 @@ def took(seconds):
 
 
 def drifting(*seconds, pace=(1, 2, 3, 4)):
-    """The same run in each round, by a machine that gets slower."""
+    """Returns the same run in each round, on a machine that gets slower."""
     return [took(second * slower) for second, slower in zip(seconds, pace)]
 
 
 def run_spill(told):
-    """The details of the part `spill` where settings' runs go as told."""
+    """Returns the details of the part `spill` if the settings' runs go as given."""
     labelled = {setting: [line.replace("LABEL", setting) for line in lines] for setting, lines in told.items()}
     return run_part("spill", {"bench/workloads/frag_train.py": TRAINER},
                     TOLD=json.dumps(labelled), CUVMM_SETTINGS=" ".join(told))
@@ -68,7 +70,7 @@ class Parts(unittest.TestCase):
         self.assertEqual(details["host_0.80_over_most"], 1.1)
         self.assertEqual(details["unlimited_s"], 25)  # times are still medians of all runs
 
-    def test_a_round_in_which_one_did_not_finish_is_left_out(self):
+    def test_an_incomplete_round_is_left_out(self):
         _, second, third, fourth = drifting(11, 11, 11, 11)
         for said in (OUT_OF_MEMORY, SAID_NOTHING):
             details = run_spill({
@@ -78,7 +80,7 @@ class Parts(unittest.TestCase):
             self.assertEqual(details["host_0.80_runs"], 3)
             self.assertEqual((details["host_0.80_over_least"], details["host_0.80_over_most"]), (1.1, 1.1))
 
-    def test_the_ratio_is_the_median_of_the_rounds_between_the_smallest_and_the_largest(self):
+    def test_the_ratio_is_the_median_with_the_smallest_and_largest(self):
         details = run_spill({
             "cuvmm": drifting(10, 10, 10, 10),
             "cuvmm-spill@0.80": drifting(9, 11, 15, 11),
@@ -98,7 +100,7 @@ class Table(unittest.TestCase):
                       if number < len(told) and told[number]]
         return table(*lines)
 
-    def test_the_best_peer_is_the_one_that_we_are_slowest_beside(self):
+    def test_the_best_peer_has_the_largest_ratio(self):
         rows = self.of_rounds(native=drifting(10, 10, 10), expandable=drifting(8, 8, 8),
                               cuvmm=drifting(9, 9, 9))
         self.assertEqual(rows["cuvmm"]["best_peer"], "expandable")
@@ -115,7 +117,7 @@ class Table(unittest.TestCase):
         self.assertEqual((rows["cuvmm"]["best_peer"], rows["cuvmm"]["of_best_peer"]), ("expandable", 1.1))
         self.assertEqual((rows["native"]["runs"], rows["native"]["out_of_memory"]), (0, 2))
 
-    def test_without_a_peer_or_a_run_without_a_limit_there_is_no_ratio(self):
+    def test_without_a_peer_or_an_unlimited_run_there_is_no_ratio(self):
         rows = self.of_rounds(**{"cuvmm@1.02": drifting(10)})
         self.assertIsNone(rows["cuvmm@1.02"]["of_best_peer"])
         self.assertIsNone(rows["cuvmm@1.02"]["of_own_unlimited"])
@@ -125,20 +127,20 @@ class Table(unittest.TestCase):
         self.assertEqual(rows["cuvmm@1.02"]["of_own_unlimited"], 1.1)
         self.assertEqual(rows["cuvmm@1.02"]["of_own_unlimited_most"], 1.1)
 
-    def test_what_is_measured_before_the_first_round_is_of_none(self):
+    def test_runs_before_the_first_round_are_ignored(self):
         rows = table(lines_of(took(5), "traced"), f"{ROUND} 1", lines_of(took(10)))
         self.assertEqual(list(rows), ["cuvmm"])
 
 
 class WithoutLinesThatTellTheRounds(unittest.TestCase):
-    def test_the_first_run_of_each_is_of_the_first_round(self):
+    def test_each_settings_first_run_belongs_to_the_first_round(self):
         lines = [lines_of(line, setting)
                  for round_of_all in zip(drifting(10, 10, 10), drifting(11, 11, 11))
                  for setting, line in zip(("cuvmm", "cuvmm-spill"), round_of_all)]
         shown = spill_figures.figures(lines, ["train_var"])
         self.assertEqual((shown["not_needed_over_least"], shown["not_needed_over_most"]), (1.1, 1.1))
 
-    def test_one_that_was_out_of_memory_counts_as_its_round(self):
+    def test_a_run_that_was_out_of_memory_counts_as_a_round(self):
         ours, limited = drifting(10, 10), [OUT_OF_MEMORY, took(22)]
         rows = table(lines_of(ours[0]), lines_of(limited[0], "cuvmm@1.02"),
                      lines_of(ours[1]), lines_of(limited[1], "cuvmm@1.02"))
@@ -146,7 +148,7 @@ class WithoutLinesThatTellTheRounds(unittest.TestCase):
 
 
 class TwoWorkloadsOfOnePart(unittest.TestCase):
-    def test_rounds_of_each_begin_again(self):
+    def test_each_workload_starts_its_rounds_anew(self):
         lines = []
         for workload, pace in (("train_var", 1), ("train_ckpt_lora", 5)):
             for number in (1, 2):

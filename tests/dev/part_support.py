@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs parts of tools/gpu_parts where no card is: in as much of a tree as they need, with programs
-that say what a test wants."""
+"""Runs parts of tools/gpu_parts without a card.
+
+They run in a minimal tree, with programs whose output the test chooses.
+"""
 
 import json
 import os
@@ -28,8 +30,11 @@ class PartFailed(AssertionError):
 
 
 def run_part(part, programs, **variables):
-    """The details that a part writes. `programs`: files' names and texts; those in bin/ are found by
-    their names alone. Raises PartFailed where the part ends with another status than 0."""
+    """Runs a part and returns the details that it writes.
+
+    `programs` maps file names to texts; files in bin/ are on PATH. Raises PartFailed if the part
+    exits with a status other than 0.
+    """
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         for name, text in {"build/bin/cuvmm": CUVMM, **programs}.items():

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each recipe of docs/recipes.md is run as it stands there, and does what it says. CUVMM_BUILD is the
-build tree."""
+"""Runs each recipe of docs/recipes.md exactly as written, and checks what it promises.
+
+CUVMM_BUILD is the build tree.
+"""
 
 import os
 import re
@@ -13,7 +15,7 @@ BUILD = os.path.abspath(os.environ.get("CUVMM_BUILD", "build"))
 
 
 def recipes():
-    """The commands under each heading."""
+    """Returns the commands under each heading."""
     with open(os.path.join(ROOT, "docs", "recipes.md"), encoding="utf-8") as file:
         parts = re.split(r"^## ", file.read(), flags=re.M)[1:]
     return {part.splitlines()[0]: "\n".join(re.findall(r"^```bash\n(.*?)^```", part, re.M | re.S))
@@ -31,22 +33,22 @@ class Recipes(unittest.TestCase):
         self.assertEqual(finished.returncode, 0, finished.stdout + finished.stderr)
         return finished.stdout, finished.stderr
 
-    def test_there_is_a_test_of_each(self):
+    def test_every_recipe_has_a_test(self):
         tested = {"Two trainings on one card", "Take turns with a notebook",
                   "Test a CUDA project without a GPU"}
         self.assertEqual(set(recipes()), tested)
 
-    def test_two_trainings_run_beside_each_other_in_their_parts(self):
+    def test_two_trainings_run_side_by_side_within_their_shares(self):
         said, _ = self.followed("Two trainings on one card")
         self.assertEqual(said.count("all of 20 steps found what they had written"), 2)
 
-    def test_a_notebook_makes_way_and_comes_back(self):
+    def test_a_notebook_pauses_and_resumes(self):
         said, _ = self.followed("Take turns with a notebook")
         order = [said.index(words) for words in (": paused: ", "all of 5 steps", ": resumed: ",
                                                  "all of 300 steps found what they had written")]
         self.assertEqual(order, sorted(order), said)
 
-    def test_a_project_is_tested_without_a_card(self):
+    def test_a_project_can_be_tested_without_a_card(self):
         said, errors = self.followed("Test a CUDA project without a GPU")
         self.assertEqual(said.count("all of 3 steps found what they had written"), 4)
         self.assertIn("cuMemAlloc answers 2", errors)

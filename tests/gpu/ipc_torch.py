@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of one process in another: by torch.multiprocessing, by IPC handles of memory that PyTorch
-takes without its cache (which torch.multiprocessing refuses), and by NCCL where two cards are.
+"""Passes tensors of one process to another.
 
     ipc_torch.py tensors|uncached|all_reduce
+
+`tensors` uses torch.multiprocessing. `uncached` uses IPC handles of memory that PyTorch allocates
+without its cache, which torch.multiprocessing refuses. `all_reduce` uses NCCL, if there are two
+cards.
 """
 import ctypes
 import os
@@ -16,7 +19,7 @@ TIMEOUT = 120  # seconds
 
 
 def add_one(tensors, answers):
-    """The other process: looks at what came, and changes it in place."""
+    """The other process: checks what it received, and changes it in place."""
     for size in SIZES:
         tensor, kept = tensors.get(timeout=TIMEOUT)
         right = bool((tensor == torch.arange(size, device="cuda:0")).all())
@@ -53,7 +56,7 @@ class IpcHandle(ctypes.Structure):
 
 
 class Words:
-    """Integers at an address, as torch.as_tensor takes them."""
+    """Integers at an address, in the form that torch.as_tensor accepts."""
 
     def __init__(self, address, size):
         self.__cuda_array_interface__ = {

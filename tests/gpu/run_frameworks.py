@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frameworks natively and under `cuvmm run`, in turns: are the results bitwise the same, and
-what does a step take?
+"""Runs the frameworks natively and under `cuvmm run`, alternating, and compares results and times.
 
     run_frameworks.py --cuvmm build/bin/cuvmm [--json FILE] [--budget SECONDS] [--rounds N]
                       [--only NAME...] [--workloads NAME...]
 
-Fails where results differ or a workload that runs natively does not run under us. Step times are
-reported, and compared with the goal of 1% under monitor.
+Fails if the results are not bitwise the same, or if a workload that runs natively does not run
+under cuvmm. Step times are reported, and compared with the goal of 1% under monitor.
 """
 import argparse
 import dataclasses
@@ -26,7 +25,7 @@ LONGEST_RUN = 150  # seconds
 
 
 def allocator(words):
-    """PyTorch's setting, by its old name and its new one."""
+    """Returns PyTorch's allocator setting, under its old and its new name."""
     return {"PYTORCH_CUDA_ALLOC_CONF": words, "PYTORCH_ALLOC_CONF": words}
 
 
@@ -40,7 +39,7 @@ GROUPS = {
     },
     "cupy": {"workloads": ["cupy_arrays"]},
     "jax": {"workloads": ["jax_step"]},
-    # Further uses of a card: run only when named, since they take long.
+    # More workloads: they take long, so they run only when named.
     "torch_more": {
         "workloads": [
             "torch_graphs",
@@ -148,8 +147,10 @@ def seen_in(trace, options):
 
 
 def run_in_turns(group, options, folder, deadline):
-    """Every mode in every round, each round beginning with another one. Stops before the deadline
-    if a round would not fit, but not before the first."""
+    """Runs every mode in every round, with a different first mode in each round.
+
+    Stops before the deadline if another round would not fit, but always completes the first.
+    """
     runs = {mode: [] for mode in MODES}
     longest_round = 0.0
     for number in range(options.rounds):
@@ -176,13 +177,13 @@ def values_of(runs, workload, key):
 
 
 def why_not(runs, workload):
-    """The first reason that a workload gave for having no result."""
+    """Returns the first reason that a workload gave for having no result."""
     said = values_of(runs, workload, "error") + values_of(runs, workload, "missing")
     return next(iter(said + [run.failure for run in runs if run.failure]), "it said nothing")
 
 
 def judge(group, workload, runs):
-    """One workload of one group in all modes, as a dictionary for a program."""
+    """Judges one workload of a group in all modes. Returns a dictionary for machine reading."""
     name = workload + NAMES_OF_ALLOCATORS.get(group, "")
     missing = values_of(runs["native"], workload, "missing")
     if missing:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs workloads in this process: run_workload.py NAME... Prints a line of JSON for each."""
+"""Runs workloads in this process, and prints one line of JSON for each: run_workload.py NAME..."""
 import importlib
 import json
 import pathlib

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scheduling costs a PyTorch program that is the only client: the same training steps with
-scheduling off and under each policy, by turns in one process, so that both see the same card.
+"""What scheduling costs a PyTorch program that is the only client.
 
     VMM_CLIENT=alone cuvmm run --schedule fifo -- python3 schedule_torch.py [ROUNDS]
+
+Runs the same training steps with scheduling off and under each policy, alternating in one process,
+so that all see the same card.
 """
 import ctypes
 import json

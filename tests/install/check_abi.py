@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_abi.py BUILD [--write]: programs built against libcuvmm.so.0 keep working.
+"""Checks that programs built against libcuvmm.so.0 keep working.
 
-Compares what the library exports, and sizes, places of fields and constants of the public C
-headers, with tests/install/abi.txt. What is gone or has changed fails; what is new is to be added
-with --write, so that it is kept from then on.
+    check_abi.py BUILD [--write]
+
+Compares the library's exports, and the sizes, field offsets and constants of the public C headers,
+with tests/install/abi.txt. Anything removed or changed fails. Additions must be recorded with
+--write, and are kept from then on.
 """
 
 import os
@@ -36,7 +38,7 @@ def without_comments(text):
 
 
 def layout(build):
-    """A line for each struct, each of its fields and each constant, as the compiler has them."""
+    """Returns a line for each struct, field and constant, as the compiler reports them."""
     program = ["#include <stddef.h>", "#include <stdio.h>"]
     program += [f'#include "{path}"' for path in headers()]
     program += ["int main(void) {"]

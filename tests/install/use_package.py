@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""use_package.py PREFIX: `import cuvmm` as a user has it, and the parts it finds lie in PREFIX.
+"""Imports cuvmm as a user does, and checks that the parts it finds are in PREFIX.
 
-Run natively and by that installation's `cuvmm run`; PYTHONPATH, or the environment that this Python
-is of, leads to the package. CUVMM_TEST_ENGINE says which engine there has to be.
+    use_package.py PREFIX
+
+Run natively and by that installation's `cuvmm run`. The package is found through PYTHONPATH or this
+Python's environment. CUVMM_TEST_ENGINE names the expected engine.
 """
 
 import os

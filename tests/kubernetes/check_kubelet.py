@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_kubelet.py BUILD ROOT: the device plugin with a kubelet of the test's own, on a simulated
-card that processes share. What the plugin answers is really applied: a process starts with its
-environment and behind its mounts, and gets its share of the card and no more."""
+"""The device plugin with a kubelet of the test's own, on a simulated card that processes share.
+
+    check_kubelet.py BUILD ROOT
+
+The plugin's answers are really applied: a process starts with its environment and mounts, and gets
+its share of the card and no more.
+"""
 
 import os
 import shutil
@@ -88,7 +92,7 @@ class Kubelet(unittest.TestCase):
         return request, client
 
     def started(self, *options, **how):
-        """A registered plugin, and its units by card."""
+        """Returns a registered plugin, and its units by card."""
         kubelet = self.start_kubelet()
         self.start_plugin("--node", "off", *options, **how)
         _, client = self.client_of(kubelet)
@@ -103,7 +107,7 @@ class Kubelet(unittest.TestCase):
         self.assertEqual(raised.exception.code(), code)
         return raised.exception.details()
 
-    # --- what a kubelet and a plugin say to each other
+    # The protocol between the kubelet and the plugin.
 
     def test_registers_with_version_socket_and_resource(self):
         kubelet = self.start_kubelet()
@@ -116,7 +120,7 @@ class Kubelet(unittest.TestCase):
         self.assertEqual(client.options(), request.options)
         client.pre_start(["x"])
 
-    def test_registers_with_a_kubelet_that_comes_later(self):
+    def test_registers_with_a_kubelet_that_starts_later(self):
         self.start_plugin("--node", "off")
         deadline = time.monotonic() + WAIT
         while not list(self.plugins.iterdir()):
@@ -124,7 +128,7 @@ class Kubelet(unittest.TestCase):
             time.sleep(0.01)
         self.client_of(self.start_kubelet())
 
-    def test_waits_for_a_kubelet_that_has_died_and_left_its_socket(self):
+    def test_waits_for_a_crashed_kubelet_that_left_its_socket(self):
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(self.plugins / "kubelet.sock"))
         self.start_plugin("--node", "off")
@@ -187,7 +191,7 @@ class Kubelet(unittest.TestCase):
             self.assertEqual(len(client.watch().get(timeout=WAIT)), 16)
         self.assertIsNone(lists.get(timeout=WAIT), "the old watch has ended")
 
-    def test_a_killed_plugin_leaves_nothing_that_stops_the_next(self):
+    def test_a_killed_plugin_does_not_block_the_next(self):
         kubelet = self.start_kubelet()
         self.start_plugin("--node", "off")
         self.client_of(kubelet)
@@ -197,13 +201,13 @@ class Kubelet(unittest.TestCase):
         _, client = self.client_of(kubelet)
         self.assertEqual(len(client.watch().get(timeout=WAIT)), 16)
 
-    def test_ends_with_an_error_where_the_kubelet_refuses_it(self):
+    def test_exits_with_an_error_if_the_kubelet_refuses_it(self):
         self.start_kubelet(refuse="requested API version is not supported")
         self.start_plugin("--node", "off")
         self.assertEqual(self.plugin.wait(timeout=WAIT), 1)
         self.assertIn("API version is not supported", self.log.read_text())
 
-    def test_ends_at_sigterm_although_a_kubelet_watches(self):
+    def test_exits_on_sigterm_while_a_kubelet_watches(self):
         kubelet = self.start_kubelet()
         self.start_plugin("--node", "off")
         _, client = self.client_of(kubelet)
@@ -214,7 +218,7 @@ class Kubelet(unittest.TestCase):
         self.assertIsNone(lists.get(timeout=WAIT))
         self.assertFalse([name for name in os.listdir(self.plugins) if name != "kubelet.sock"])
 
-    def test_ends_with_an_error_where_the_folder_is_removed(self):
+    def test_exits_with_an_error_if_the_folder_is_removed(self):
         self.start_plugin("--node", "off")
         deadline = time.monotonic() + WAIT
         while not list(self.plugins.iterdir()):
@@ -224,7 +228,7 @@ class Kubelet(unittest.TestCase):
         self.assertEqual(self.plugin.wait(timeout=WAIT), 1)
         self.assertIn("folder of plugins has been removed", self.log.read_text())
 
-    def test_says_what_is_wrong_with_its_options(self):
+    def test_names_invalid_options(self):
         def said(*options):
             ended = subprocess.run([BUILD / "bin/cuvmm-device-plugin", *options],
                                    capture_output=True, text=True, timeout=WAIT, check=False)
@@ -246,10 +250,10 @@ class Kubelet(unittest.TestCase):
         status, text = said(sim, *libraries, "--check")
         self.assertEqual((status, text.split(": ")[1].split()[0]), (0, "7"), "1 GiB is reserved")
 
-    # --- what a container gets
+    # What a container gets: its environment and its share of the card.
 
     def start_container(self, allocated):
-        """A process with the answer's environment, behind its mounts."""
+        """Starts a process with the answer's environment and mounts."""
         mounts = []
         for mount in allocated.mounts:
             mounts.append(f"{mount.container_path}={mount.host_path}="

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_manifests.py BUILD ROOT: tools/kubernetes is what Kubernetes and our programs take."""
+"""Kubernetes and cuvmm's programs accept the manifests in tools/kubernetes.
+
+    check_manifests.py BUILD ROOT
+"""
 
 import os
 import subprocess
@@ -33,7 +36,7 @@ class Manifests(unittest.TestCase):
                     with self.subTest(name=name, kind=one["kind"], version=version):
                         kubernetes_validate.validate(one, version, strict=True)
 
-    def test_of_the_dra_design_are_valid(self):
+    def test_the_dra_manifests_are_valid(self):
         kinds = []
         for one in objects("dra-design.yaml"):
             kubernetes_validate.validate(one, DRA_VERSION, strict=True)
@@ -46,7 +49,7 @@ class Manifests(unittest.TestCase):
         with self.assertRaises(kubernetes_validate.ValidationError):
             kubernetes_validate.validate(wrong, VERSIONS[0], strict=True)
 
-    def test_commands_are_what_our_programs_take(self):
+    def test_commands_match_our_programs_options(self):
         card = f"manifest-{os.getpid()}"
         self.addCleanup(Path(f"/dev/shm/cuvmm-sim-card-{os.getuid()}-{card}").unlink, True)
         for name in ("cuvmm.yaml", "cuvmm-sim.yaml"):
@@ -62,14 +65,14 @@ class Manifests(unittest.TestCase):
                     capture_output=True, text=True, timeout=30, check=False)
                 self.assertEqual(ended.returncode, 0, f"{name}: {program}: {ended.stderr}")
 
-    def test_pods_ask_for_the_resource_that_the_plugin_registers(self):
+    def test_pods_request_the_plugins_resource(self):
         said = subprocess.run([BUILD / "bin/cuvmm-device-plugin", "--help"], capture_output=True,
                               text=True, timeout=30, check=True).stdout
         for pod in objects("pod.yaml"):
             for resource in pod["spec"]["containers"][0]["resources"]["limits"]:
                 self.assertIn(resource, said)
 
-    def test_containers_get_what_the_daemon_set_puts_on_the_host(self):
+    def test_containers_mount_the_files_that_the_daemon_set_installs(self):
         for name in ("cuvmm.yaml", "cuvmm-sim.yaml"):
             spec = daemon_set(name)
             hosts = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}

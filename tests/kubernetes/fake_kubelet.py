@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kubelet as far as a device plugin sees it: it registers plugins, watches their devices, prefers
-and allocates. Its messages are made from the field numbers of the kubelet's published API, which
-stand here on their own, so that a wrong number in ours is found."""
+"""A kubelet as a device plugin sees it: registers plugins, watches devices, prefers and allocates.
+
+Its messages are built from the field numbers of the kubelet's published API. They are repeated here
+independently of the plugin's, so that a wrong number there is found.
+"""
 
 import os
 import queue
@@ -77,7 +79,7 @@ M = _messages()
 
 
 class FakeKubelet:
-    """Listens at FOLDER/kubelet.sock. `refuse` is what it answers those who register."""
+    """Listens at FOLDER/kubelet.sock. `refuse` is the answer to plugins that register."""
 
     def __init__(self, folder, refuse=None):
         self.folder = folder
@@ -86,7 +88,7 @@ class FakeKubelet:
         self._server = None
 
     def start(self):
-        """As a kubelet does: it removes all sockets in its folder, then makes its own."""
+        """Starts like a kubelet: removes all sockets in its folder, then creates its own."""
         for name in os.listdir(self.folder):
             os.unlink(os.path.join(self.folder, name))
         self._server = grpc.server(futures.ThreadPoolExecutor(2))
@@ -110,7 +112,7 @@ class FakeKubelet:
 
 
 class PluginClient:
-    """The kubelet's side of one plugin that has registered."""
+    """The kubelet's side of one registered plugin."""
 
     def __init__(self, folder, endpoint):
         self._channel = grpc.insecure_channel(
@@ -149,7 +151,7 @@ class PluginClient:
                           "PreStartContainerResponse")
 
     def watch(self):
-        """A queue of what the plugin lists: {unit: health}; None at the end."""
+        """Returns a queue of the plugin's lists, {unit: health}; None marks the end."""
         lists = queue.Queue()
         stream = self._channel.unary_stream(
             "/v1beta1.DevicePlugin/ListAndWatch",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""That the layout check can fail: each rule is broken once in a planted tree."""
+"""The layout check can fail: each rule is broken once in a generated tree."""
 
 import sys
 import tempfile
@@ -45,7 +45,7 @@ class LayoutCheck(unittest.TestCase):
     def test_a_good_tree_passes(self):
         self.assertEqual(self.breaches(), [])
 
-    def test_a_folder_that_includes_one_above_it_is_named_with_file_and_line(self):
+    def test_an_include_of_a_higher_folder_is_a_breach_with_file_and_line(self):
         self.plant("src/base/log.cpp", '\n#include "vmm/chunk.hpp"\n')
         self.assert_one_breach("src/base/log.cpp:3:", "base includes", "of vmm")
 
@@ -86,7 +86,7 @@ class LayoutCheck(unittest.TestCase):
         self.plant("src/vmm/long.cpp", "// More than 600 lines because it is one table.\n" + "\n" * 600)
         self.assertEqual(self.breaches(), [])
 
-    def test_a_file_of_some_length_is_only_warned_about(self):
+    def test_a_moderately_long_file_is_only_a_warning(self):
         self.plant("src/vmm/long.cpp", "int x;\n" * 401)
         tree = Tree(self.root)
         self.assertTrue(tree.check())
@@ -104,7 +104,7 @@ class LayoutCheck(unittest.TestCase):
         self.plant("src/vmm/place.hpp", "namespace cuvmm {\nclass Place final : Base {\n")
         self.assert_one_breach("src/vmm/place.hpp:3:", "Place is defined in src/pool/place.hpp too")
 
-    def test_another_namespace_is_no_excuse_for_a_second_type_of_a_name(self):
+    def test_a_type_name_is_unique_across_namespaces(self):
         self.plant("src/vmm/one.hpp", "namespace cuvmm {\nstruct Thing {\n};\n}\n")
         self.plant("src/trace/one.hpp", "namespace cuvmm::other {\nstruct Thing {\n};\n}\n")
         self.assert_one_breach("src/vmm/one.hpp:3:", "Thing is defined in src/trace/one.hpp too")
@@ -114,7 +114,7 @@ class LayoutCheck(unittest.TestCase):
         self.plant("src/sim/one.hpp", "namespace cuvmm::sim {\nstruct Thing {\n};\n}\n")
         self.assertEqual(self.breaches(), [])
 
-    def test_hidden_folders_are_not_looked_at_but_for_ci(self):
+    def test_hidden_folders_except_ci_are_skipped(self):
         self.plant(".own/run.sh", "", license="")
         self.assertEqual(self.breaches(), [])
         self.plant(".ci/run", "", license="")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The house: which folder may include what. One table; docs/layout.md says why."""
+"""The layout rules: which folder may include which, in one table. docs/layout.md explains them."""
 
 # Folder of src -> the folders it may include. `+` adds everything that those may include.
 SOURCE_FOLDERS = {
@@ -56,7 +56,7 @@ LONG_FILE_NEEDS_A_REASON = 600  # "... lines because ..." in its first comment
 
 
 def may_include(folder):
-    """All folders that `folder` may include, itself among them."""
+    """Returns all folders that `folder` may include, itself among them."""
     named = SOURCE_FOLDERS.get(folder) or OTHER_FOLDERS.get(folder) or []
     allowed = {folder}
     for name in named:

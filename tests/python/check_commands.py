@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The command line from Python: programs are run, paused and watched, traces shown. CUVMM_BUILD is
-the build tree."""
+"""The command line from Python: runs, pauses and lists programs, and displays traces.
+
+CUVMM_BUILD is the build tree.
+"""
 
 import os
 import re
@@ -61,7 +63,7 @@ class Commands(unittest.TestCase):
             cuvmm.run(["false"], sim=True)
         self.assertEqual(cuvmm.run(["false"], sim=True, check=False).returncode, 1)
 
-    def test_env_takes_words_for_true_and_false_and_settings_of_the_simulation(self):
+    def test_env_converts_booleans_and_simulator_settings(self):
         variables = cuvmm.env({}, control=True, publish=False, sim={"memory": "8G", "devices": 2})
         self.assertEqual(variables["VMM_CONTROL"], "on")
         self.assertEqual(variables["VMM_PUBLISH"], "off")
@@ -69,7 +71,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(variables["VMM_SIM_DEVICES"], "2")
         self.assertIn("sim", variables["LD_LIBRARY_PATH"])
 
-    def test_another_process_is_paused_seen_and_resumed(self):
+    def test_another_process_can_be_paused_listed_and_resumed(self):
         program = subprocess.Popen(
             [BUILD / "bin" / "take_turns", "--memory", "25", "--steps", "100000", "--rest", "5"],
             env=cuvmm.env(sim={"memory": "256M"}, control=True), stdout=subprocess.DEVNULL)
@@ -89,7 +91,7 @@ class Commands(unittest.TestCase):
         self.assertGreater(report.moved, 0)
         self.assertGreaterEqual(report.took_us, report.maps_us)
 
-    def test_what_cannot_be_paused_raises(self):
+    def test_pausing_an_unreachable_process_raises(self):
         with self.assertRaisesRegex(cuvmm.NotFound, "no such process"):
             cuvmm.pause(99999999)
         with self.assertRaisesRegex(cuvmm.NotFound, "no control socket"):
@@ -98,7 +100,7 @@ class Commands(unittest.TestCase):
             with self.assertRaises(cuvmm.InvalidArgument):
                 cuvmm.pause(wrong)
 
-    def test_traces_of_others_are_read_and_advised_on(self):
+    def test_reads_and_advises_on_foreign_traces(self):
         path = fragmented().dump(self.folder / "s.pickle")
         self.assertEqual(cuvmm.stats(path)["source"], "PyTorch memory snapshot")
         self.assertEqual(cuvmm.advise(path)["verdict"], "expandable_segments")

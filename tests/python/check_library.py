@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package is all of the library: what the C API declares, typed and described; sharing,
-resizing, clients and pausing. LD_LIBRARY_PATH leads to a driver; CUVMM_TEST_ENGINE says which engine
-there is."""
+"""The Python package covers the whole C API, with types and docstrings.
+
+Also tests sharing, resizing, clients and pausing. LD_LIBRARY_PATH leads to a driver;
+CUVMM_TEST_ENGINE names the expected engine.
+"""
 
 import ctypes
 import gc
@@ -28,14 +30,14 @@ IN_TIME = 20.0
 
 
 def promises(kind):
-    """What tests/install/abi.txt promises of symbols, sizes, fields or constants: name to number."""
+    """Returns the symbols, sizes, fields or constants in tests/install/abi.txt: name to number."""
     lines = (ROOT / "tests" / "install" / "abi.txt").read_text(encoding="utf-8").splitlines()
     found = (line.split() for line in lines)
     return {words[1]: words[-1] for words in found if words[0] == kind}
 
 
 class Interface(unittest.TestCase):
-    def test_every_call_of_the_c_api_is_there(self):
+    def test_covers_every_call_of_the_c_api(self):
         declared = {name.split("@")[0].replace("cuvmm_", "", 1) for name in promises("symbol")}
         self.assertEqual(set(_capi.CHECKED) | set(_capi.PLAIN),
                          {name for name in declared if name != "CUVMM_0"})
@@ -44,7 +46,7 @@ class Interface(unittest.TestCase):
         unused = {name for name in declared if not re.search(rf"\b{name}\b", text)}
         self.assertEqual(unused, {"status_name"}, "an exception's class says it")
 
-    def test_structs_are_the_c_compilers(self):
+    def test_structs_match_the_c_compilers_layout(self):
         sizes, fields = promises("size"), promises("field")
         structs = {name: kind for name, kind in vars(_capi).items()
                    if inspect.isclass(kind) and issubclass(kind, ctypes.Structure)
@@ -59,7 +61,7 @@ class Interface(unittest.TestCase):
             self.assertEqual(found, {field: int(offset) for field, offset in fields.items()
                                      if field.startswith(name + ".")})
 
-    def test_numbers_are_the_headers(self):
+    def test_enumerators_match_the_headers(self):
         enums = {"ENGINE": cuvmm.EngineKind, "MODE": cuvmm.Mode, "PLACE": cuvmm.Placement,
                  "HOST": cuvmm.HostUse, "SCHEDULE": cuvmm.Policy, "CONTENTS": cuvmm.Activation}
         in_c = {name: int(number) for name, number in promises("constant").items()}
@@ -75,7 +77,7 @@ class Interface(unittest.TestCase):
         self.assertEqual(set(_capi.BY_STATUS),
                          {n for name, n in in_c.items() if name.startswith("CUVMM_ERROR_")})
 
-    def test_everything_is_described_and_typed(self):
+    def test_everything_has_docstrings_and_types(self):
         def claims(name, thing):
             self.assertTrue(inspect.getdoc(thing), f"{name} has no description")
             call = inspect.signature(thing)
@@ -101,7 +103,7 @@ class Interface(unittest.TestCase):
                     claims(f"{name}.{part}", one)
         self.assertTrue((Path(cuvmm.__file__).parent / "py.typed").exists())
 
-    def test_what_ends_is_a_context_manager(self):
+    def test_every_closable_object_is_a_context_manager(self):
         for kind in (cuvmm.ElasticPool, cuvmm.SharedPool, cuvmm.PoolAllocation, cuvmm.DeviceArray,
                      cuvmm.ResizableBuffer, cuvmm.SharedBuffer, cuvmm.ShareHost,
                      cuvmm.ShareSession, cuvmm.SharedImport, cuvmm.SharedMapping, cuvmm.Client):
@@ -114,7 +116,7 @@ class Interface(unittest.TestCase):
 
 
 class Resizing(unittest.TestCase):
-    def test_a_buffer_grows_where_it_lies(self):
+    def test_a_buffer_grows_in_place(self):
         before = cuvmm.device_info().physical_in_use
         with cuvmm.ResizableBuffer(1 << 30) as buffer:
             buffer.resize(MIB)
@@ -140,7 +142,7 @@ class Resizing(unittest.TestCase):
         self.assertEqual(cuvmm.device_info().physical_in_use, before)
         self.assertGreaterEqual(cuvmm.resize_info().elided_copies, 0)
 
-    def test_a_buffer_that_nobody_has_any_more_ends(self):
+    def test_an_unreferenced_buffer_is_released(self):
         before = cuvmm.device_info().physical_in_use
         buffer = cuvmm.ResizableBuffer(1 << 30)
         buffer.resize(8 * MIB)
@@ -148,7 +150,7 @@ class Resizing(unittest.TestCase):
         gc.collect()
         self.assertEqual(cuvmm.device_info().physical_in_use, before)
 
-    def test_a_forked_child_ends_nothing(self):
+    def test_a_forked_child_releases_nothing(self):
         with cuvmm.ElasticPool(64 * MIB) as pool, pool.array(100, "uint8") as one:
             one.copy_from(b"a" * 100)
             child = os.fork()
@@ -160,7 +162,7 @@ class Resizing(unittest.TestCase):
 
 
 def importer(path, results):
-    """Another process: takes two grants, and says what it found."""
+    """The other process: receives two grants, and reports what it found."""
     try:
         with cuvmm.ShareSession(path, timeout=IN_TIME) as session:
             with session.receive(IN_TIME) as grant:
@@ -199,7 +201,7 @@ class Sharing(unittest.TestCase):
             if event.kind is kind:
                 return event
 
-    def test_another_process_has_the_same_memory(self):
+    def test_another_process_maps_the_same_memory(self):
         came, acknowledged, released = (cuvmm.ShareEventKind.CAME, cuvmm.ShareEventKind.ACKNOWLEDGED,
                                         cuvmm.ShareEventKind.RELEASED)
         context = multiprocessing.get_context("spawn")
@@ -251,7 +253,7 @@ class Sharing(unittest.TestCase):
             self.assertEqual(kept[0].array(4, "uint8").tobytes(), b"here")
             kept.pop().close()
 
-    def test_what_does_not_fit_is_refused(self):
+    def test_invalid_arguments_are_refused(self):
         with self.assertRaises(cuvmm.NotFound):
             cuvmm.ShareSession(self.path, timeout=0.01)
         with cuvmm.ShareHost(self.path) as host, cuvmm.SharedBuffer(MIB, chunk_size=0) as buffer:
@@ -294,7 +296,7 @@ class WithoutThePreloadLibrary(unittest.TestCase):
 
 @unittest.skipUnless(IS_PRELOADED, "needs the preload library")
 class Clients(unittest.TestCase):
-    def test_a_client_is_bound_and_ends(self):
+    def test_a_client_can_be_bound_and_closed(self):
         cuvmm.set_policy(cuvmm.Policy.FAIR)
         with cuvmm.Client("python", priority=5, weight=2) as client:
             with cuvmm.ElasticPool(4 * MIB) as pool, client.bound():
@@ -312,7 +314,7 @@ class Clients(unittest.TestCase):
             client.bind()
         cuvmm.set_policy(cuvmm.Policy.OFF)
 
-    def test_what_does_not_fit_is_refused(self):
+    def test_invalid_arguments_are_refused(self):
         for wrong in ({"priority": 101}, {"weight": 0}):
             with self.assertRaises(cuvmm.InvalidArgument):
                 cuvmm.Client("a", **wrong)
@@ -324,7 +326,7 @@ class Clients(unittest.TestCase):
 
 @unittest.skipUnless(IS_PRELOADED, "needs the preload library")
 class Pausing(unittest.TestCase):
-    def test_memory_leaves_and_comes_back(self):
+    def test_memory_leaves_the_device_and_returns(self):
         # The program's own memory: cuvmm serves calls from ctypes like any others.
         cuvmm.engine_info()
         with cuvmm._driver.driver().primary_context(0):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package's pools, on whichever driver is found. LD_LIBRARY_PATH leads to it."""
+"""The Python package's pools, on the driver that LD_LIBRARY_PATH leads to."""
 
 import array
 import gc
@@ -65,7 +65,7 @@ class Elastic(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "freed|ended"):
             left.tobytes()
 
-    def test_errors_say_what_they_are(self):
+    def test_errors_have_types_and_details(self):
         with cuvmm.ElasticPool(8 * MIB, physical_limit=2 * MIB) as pool:
             with self.assertRaises(cuvmm.InvalidOffset) as caught:
                 pool.allocate_at(7 * MIB, 2 * MIB)
@@ -95,7 +95,7 @@ class Elastic(unittest.TestCase):
         with self.assertRaises(cuvmm.InvalidArgument):
             pool.capacity
 
-    def test_numbers_are_refused_rather_than_cut_off(self):
+    def test_out_of_range_numbers_raise_instead_of_truncating(self):
         beyond = 2**64 + 4096
         with cuvmm.ElasticPool(8 * MIB) as pool:
             for call in (pool.allocate, pool.grow, lambda n: pool.allocate_at(n, 1),
@@ -136,7 +136,7 @@ class Elastic(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "negative"):
             cuvmm.Places(devices=[-1])
 
-    def test_compaction_tells_of_its_moves(self):
+    def test_compaction_reports_its_moves(self):
         with cuvmm.ElasticPool(16 * MIB) as pool:
             pool.allocate_at(0, 4096)
             pool.allocate_at(2 * pool.granule, 4096, movable=True)
@@ -146,7 +146,7 @@ class Elastic(unittest.TestCase):
             self.assertTrue(pool.is_mapped(done.moves[0].new_offset, 4096))
             self.assertEqual(done.physical_released, pool.granule)
 
-    def test_everything_is_given_back(self):
+    def test_closing_releases_everything(self):
         before = cuvmm.device_info().physical_in_use
         pool = cuvmm.ElasticPool(16 * MIB)
         pool.allocate(MIB)
@@ -156,7 +156,7 @@ class Elastic(unittest.TestCase):
         self.assertEqual(cuvmm.device_info().physical_in_use, before)
 
 
-    def test_the_limit_of_the_process_counts(self):
+    def test_the_process_limit_applies(self):
         code = ("import cuvmm\n"
                 "pool = cuvmm.ElasticPool(64 << 20)\n"
                 "try:\n"
@@ -191,7 +191,7 @@ class Shared(unittest.TestCase):
             self.assertEqual(pool.stats().physical_bytes,
                              pool.model_stats("a").memory.physical_bytes)
 
-    def test_a_model_ends_with_its_block(self):
+    def test_a_model_is_unregistered_at_the_end_of_its_block(self):
         with cuvmm.SharedPool(8 * MIB) as pool:
             with pool.model("a", 32 * MIB, priority=3) as base:
                 one = pool.allocate("a", MIB)
@@ -216,7 +216,7 @@ class Shared(unittest.TestCase):
                 raise ZeroDivisionError
             self.assertEqual(pool.stats().models, 0)
 
-    def test_a_model_is_asked(self):
+    def test_reclaim_asks_another_model(self):
         with cuvmm.SharedPool(4 * MIB) as pool:
             wanted = []
 
@@ -230,7 +230,7 @@ class Shared(unittest.TestCase):
             pool.allocate("b", 2 * MIB)
             self.assertEqual(wanted, [2 * MIB])
 
-    def test_names(self):
+    def test_duplicate_and_unknown_models_raise(self):
         with cuvmm.SharedPool(4 * MIB) as pool:
             pool.register_model("a", MIB)
             with self.assertRaises(cuvmm.ModelAlreadyExists) as caught:

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_ray.py BUILD ROOT: a local Ray whose fractions of a GPU are kept, on a simulated card that
-its workers share."""
+"""A local Ray whose fractions of a GPU are enforced, on a simulated card that its workers share.
+
+    check_ray.py BUILD ROOT
+"""
 
 import ctypes
 import os
@@ -34,7 +36,7 @@ def share(gpus, **options):
 
 
 class Card:
-    """CUDA by ctypes, in a worker."""
+    """CUDA through ctypes, in a worker."""
 
     def __init__(self):
         self.cuda = ctypes.CDLL("libcuda.so.1")
@@ -51,7 +53,7 @@ class Card:
         return total.value // MIB
 
     def take(self, mib):
-        """How much of it there was, in steps of 32 MiB."""
+        """Allocates up to `mib` MiB in steps of 32. Returns how much it got."""
         address = ctypes.c_uint64()
         taken = 0
         while taken < mib and self.cuda.cuMemAlloc_v2(ctypes.byref(address),
@@ -61,7 +63,7 @@ class Card:
 
 
 def look(take):
-    """What a task sees of the card, and can take of it; and what else it was told."""
+    """Returns what a task sees of the card and can allocate on it, and its other settings."""
     card = Card()
     return {"total": card.total_mib(), "taken": card.take(take), "kept": cuvmm.ray.verify(),
             "weight": os.environ["VMM_WEIGHT"], "process": os.getpid()}
@@ -78,9 +80,9 @@ class Holder:
 
 
 class Shares(unittest.TestCase):
-    """Without a cluster."""
+    """Tests without a cluster."""
 
-    def test_a_share_becomes_gpus_limit_and_weight(self):
+    def test_a_share_sets_num_gpus_limit_and_weight(self):
         options = cuvmm.ray.share(0.25, runtime_env={"working_dir": "."}, guarantee="1G")
         self.assertEqual(options["num_gpus"], 0.25)
         self.assertEqual(options["runtime_env"]["working_dir"], ".")
@@ -102,7 +104,7 @@ class Shares(unittest.TestCase):
         self.assertEqual(cuvmm.ray.environment({"num_gpus": 0.001, "limit": "2G"}, {})["VMM_LIMIT"],
                          "2G")
 
-    def test_what_is_no_share_is_refused(self):
+    def test_an_invalid_share_is_refused(self):
         for wrong in (0, -1, 1.5, "much", True, None, float("nan")):
             with self.assertRaises(ValueError, msg=repr(wrong)):
                 cuvmm.ray.share(wrong)
@@ -134,7 +136,7 @@ class LocalRay(unittest.TestCase):
         cls.folder.cleanup()
         Path(f"/dev/shm/cuvmm-sim-card-{os.getuid()}-{CARD}").unlink(True)
 
-    def test_tasks_get_their_fraction_and_no_more(self):
+    def test_tasks_get_exactly_their_fraction(self):
         task = ray.remote(look)
         quarter, half = ray.get([task.options(**share(0.25)).remote(4096),
                                  task.options(**share(0.5)).remote(4096)], timeout=WAIT)
@@ -192,7 +194,7 @@ class LocalRay(unittest.TestCase):
             ray.get(task.remote(0), timeout=WAIT)
         self.assertIn("cuvmm.ray.share()", str(raised.exception))
 
-    def test_verify_finds_workers_that_nothing_keeps(self):
+    def test_verify_detects_workers_without_enforcement(self):
         verify = ray.remote(cuvmm.ray.verify)
         with self.assertRaisesRegex(RuntimeError, "not under cuvmm"):
             ray.get(verify.options(num_gpus=0.1).remote(), timeout=WAIT)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of traces. `cuvmm plot` reads and thins the traces and hands the data over here."""
+"""Plots of traces, drawn from the data that `cuvmm plot` reads and downsamples."""

@@ -18,7 +18,7 @@ def arguments():
 
 
 def draw(pictures, path):
-    """Writes the picture beside its place, then puts it there: it is whole or not there."""
+    """Writes the plot to a temporary file and renames it: `path` is never partly written."""
     ending = os.path.splitext(path)[1]
     draft = f"{path}.part{os.getpid()}{ending}"
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data of pictures (docs/picture_format.md), with the units that a person reads."""
+"""The data of a plot (docs/picture_format.md), and the formatting of its sizes and times."""
 
 import base64
 import json
@@ -9,11 +9,11 @@ SCHEMA = 1
 
 
 class NotOurs(ValueError):
-    """What was read is not what `cuvmm plot` writes."""
+    """The file was not written by `cuvmm plot`."""
 
 
 def read(path, labels=()):
-    """The pictures in a file, each with its label."""
+    """Returns the pictures in a file, each with its label."""
     with open(path, encoding="utf-8") as file:
         content = json.load(file)
     if content.get("schema") != SCHEMA:
@@ -25,14 +25,14 @@ def read(path, labels=()):
 
 
 class Picture:
-    """One trace, thinned. Fields of the format are attributes."""
+    """One downsampled trace. The fields of the format are attributes."""
 
     def __init__(self, fields):
         self.__dict__.update(fields)
         self.label = os.path.basename(self.command[0]) if self.command else "trace"
 
     def cells(self, name):
-        """The address map's cells as rows of bytes, the lowest address first."""
+        """Returns the address map's cells as rows of bytes, the lowest addresses first."""
         cells = base64.b64decode(getattr(self, name))
         return [cells[i:i + self.columns] for i in range(0, len(cells), self.columns)]
 
@@ -41,11 +41,11 @@ class Picture:
         return self.end_ns - self.begin_ns
 
     def times(self, columns):
-        """Places in columns as ns since the picture's beginning."""
+        """Converts column indices to nanoseconds since the start of the picture."""
         return [column * self.duration_ns / self.columns for column in columns]
 
     def subtitle(self):
-        """What a person wants to know first, in a line."""
+        """Returns the key figures in one line."""
         if not self.address_bytes:
             return "no device memory was taken"
         parts = [f"peak requested {size(self.requested_peak_bytes)}",
@@ -64,7 +64,7 @@ class Picture:
         return f"{self.label}: {mode}" if mode else self.label
 
     def limit(self):
-        """(bytes, name) of what bounds the memory, or None."""
+        """Returns (bytes, name) of the memory limit or the device's memory; None if unknown."""
         if self.limit_bytes is not None:
             return self.limit_bytes, f"limit ({size(self.limit_bytes)})"
         if self.device_bytes:
@@ -77,7 +77,7 @@ TIME_UNITS = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")
 
 
 def unit_for(largest, units):
-    """The unit in which the largest of several values reads well."""
+    """Returns the largest unit in which `largest` is at least 1."""
     for scale, name in units:
         if largest >= scale:
             return scale, name
@@ -85,7 +85,7 @@ def unit_for(largest, units):
 
 
 def number(value):
-    """Three significant digits, no more zeros than needed."""
+    """Formats to three significant digits, without trailing zeros."""
     return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
@@ -100,7 +100,10 @@ def time(value_ns):
 
 
 def buckets(counts, unit):
-    """(first, last, names) of the buckets that hold anything; bucket n holds 2^(n-1) up to 2^n-1."""
+    """Returns (first, end, names) of the buckets from the first to the last that is not empty.
+
+    Bucket n counts values from 2^(n-1) to 2^n - 1.
+    """
     used = [i for i, count in enumerate(counts) if count]
     if not used:
         return 0, 0, []
@@ -109,6 +112,6 @@ def buckets(counts, unit):
 
 
 def microseconds(value):
-    """To two digits: buckets begin at powers of two."""
+    """Formats to two significant digits, since buckets begin at powers of two."""
     scale, name = unit_for(value * 1000, TIME_UNITS)
     return f"{float(f'{value * 1000 / scale:.2g}'):g} {name}"

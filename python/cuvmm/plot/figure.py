@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures for papers and screens: one column a trace, one row a question. PNG and SVG."""
+"""PNG and SVG plots by matplotlib: one column per trace, one row per kind of panel."""
 
 import matplotlib
 
@@ -67,7 +67,10 @@ def most_memory(pictures):
 
 
 def limit_shared_scale(axes, pictures):
-    """Room for the largest line; a device far larger than what was used would flatten all else."""
+    """Scales the axis to the highest line.
+
+    A limit far above the memory in use is left out, since it would flatten everything else.
+    """
     most = most_memory(pictures)
     bounds = [limit[0] for limit in (picture.limit() for picture in pictures) if limit]
     near = [bound for bound in bounds if bound <= 2.5 * most]
@@ -86,7 +89,7 @@ def set_time_axis(axes, picture, named=True):
 
 
 def set_ticks_in_unit(axis, scale):
-    """Round numbers of the unit, whatever the bytes or ns are."""
+    """Places ticks at round numbers of the unit rather than of bytes or nanoseconds."""
     low, high = axis.get_view_interval()
     step = nice_step((high - low) / scale / 6) * scale
     axis.set_major_locator(plt.MultipleLocator(step))
@@ -190,7 +193,7 @@ def fragmentation(axes, picture):
 
 
 def lanes(axes, picture):
-    """A line a client: dark where it gave the device much to do."""
+    """Draws one row per client or stream, higher where it began more operations."""
     axes.set_ylabel("clients" if picture.lanes_are_clients else "streams")
     axes.set_yticks(range(len(picture.lanes)), [lane["name"] for lane in picture.lanes],
                     fontsize=9)

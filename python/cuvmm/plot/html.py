@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One document that holds all it needs, to hover over and zoom into; no network, no package."""
+"""An interactive plot (hover, zoom) as one self-contained HTML file, made without any package."""
 
 import base64
 import html as markup
@@ -31,7 +31,7 @@ def part(name):
 
 
 def fields_of(picture):
-    """What is drawn of a picture, with the texts that data.py makes for all pictures."""
+    """Returns the part of a picture that is drawn, with the texts that all kinds of plots share."""
     limit = picture.limit()
     return {
         "title": picture.title(), "subtitle": picture.subtitle(), "note": picture.note,
@@ -58,7 +58,7 @@ def bars(counts, unit):
 
 
 def png(picture):
-    """The address map as an image, which every browser unpacks: red is used, green is mapped."""
+    """Returns the address map as the data URL of a PNG: red is used, green is mapped."""
     used, mapped = picture.cells("used"), picture.cells("mapped")
     lines = bytearray()
     for row_used, row_mapped in zip(used, mapped):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Colours that colour-blind eyes tell apart (Okabe and Ito's), and what they mean everywhere."""
+"""Colours for colour-blind readers (Okabe and Ito's palette), with one meaning in all plots."""
 
 USED = "#0072B2"       # blue: the program holds it
 CACHED = "#E69F00"     # orange: mapped or cached, but not in use

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the workloads have in common: a result is a hash of every byte that was computed, and the
-times of the steps."""
+"""Shared by the workloads: a result is the step times and a hash of every byte computed."""
 import dataclasses
 import hashlib
 import time
@@ -14,7 +13,7 @@ class Result:
 
 
 def digest(pieces):
-    """Of an iterable of bytes; the order counts."""
+    """Returns the hash of an iterable of bytes; the order matters."""
     sha = hashlib.sha256()
     for piece in pieces:
         sha.update(piece)
@@ -22,7 +21,7 @@ def digest(pieces):
 
 
 def timed_steps(step, synchronize, warm_up, steps):
-    """Runs the step and returns the times of the later ones, in ms, each until the card is done."""
+    """Runs the step, and returns the times in ms of the later ones, each until the card is idle."""
     times = []
     for number in range(warm_up + steps):
         began = time.perf_counter()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products, transforms and a kernel of its own in CuPy, by its pool and by the driver's."""
+"""Products, transforms and a custom kernel in CuPy, with its own memory pool and the driver's."""
 import random
 
 import cupy

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver itself, by ctypes: no framework. Also what the runner is tried with where there is
-no card."""
+"""The bare driver through ctypes, without a framework. Also tests the runner without a card."""
 import ctypes
 import random
 

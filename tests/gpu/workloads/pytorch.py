@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small network on batches of random shapes, so that the allocator has work."""
+"""Trains a small network on batches of random shapes, to exercise the allocator."""
 import random
 
 import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch as it has to be set for bitwise the same results each time."""
+"""PyTorch's settings for bitwise reproducible results."""
 import os
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

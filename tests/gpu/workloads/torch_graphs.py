@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures a training step as a graph and replays it between steps that allocate as they like."""
+"""Captures a training step as a graph and replays it between steps that allocate freely."""
 import random
 
 import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuBLAS, cuDNN, cuFFT, cuSOLVER and cuSPARSE, which take workspaces of their own."""
+"""cuBLAS, cuDNN, cuFFT, cuSOLVER and cuSPARSE, which allocate workspaces of their own."""
 import torch
 
 from workloads.common import Result, digest, timed_steps

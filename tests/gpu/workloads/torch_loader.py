@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches from worker processes by way of pinned memory: forks under cuvmm."""
+"""Batches from worker processes, forked under cuvmm, through pinned memory."""
 import torch
 
 from workloads.common import Result, digest, timed_steps

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several threads with streams of their own, which hand tensors to each other by events."""
+"""Several threads with their own streams, which pass tensors to each other with events."""
 import threading
 
 import torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generates text with a small Llama, whose cache grows with each word."""
+"""Generates text with a small Llama, whose cache grows with each token."""
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

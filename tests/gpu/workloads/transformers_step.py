@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small Llama, made from a configuration: nothing is downloaded."""
+"""Trains a small Llama built from a configuration, so nothing is downloaded."""
 import os
 import random
 
