@@ -40,7 +40,7 @@ def through_cupy(view, count, first):
         cupy.cuda.Stream.null.synchronize()
         assert seen.data.ptr == view.address, "cupy has copied it"
     except Exception as why:  # not installed, or no real card
-        print(f"cupy is not asked ({type(why).__name__})")
+        print(f"cupy is not available ({type(why).__name__})")
         return
     assert view.tobytes() == (numbers(count, first + 1)).tobytes(), "cupy wrote somewhere else"
     print("cupy sees the same memory")
@@ -67,7 +67,7 @@ def main():
             pool.allocate(GIB)
             raise AssertionError("more than the limit was granted")
         except cuvmm.OutOfPhysicalMemory as refused:
-            print(f"refused: {refused.requested // MIB} MiB asked, "
+            print(f"refused: {refused.requested // MIB} MiB requested, "
                   f"{refused.available // MIB} MiB available")
         for view in arrays:
             view.free()

@@ -129,7 +129,7 @@ def commit_of(file, result):
         return result["commit"]
     raw = file.with_suffix(".txt")
     head = raw.read_text(encoding="utf-8").partition("\n")[0] if raw.exists() else ""
-    return head.partition(", commit ")[2] or "commit not told"
+    return head.partition(", commit ")[2] or "commit unknown"
 
 
 def same_results_table(results):

@@ -19,7 +19,7 @@ OUT = os.path.join(ROOT, "docs", "reference.md")
 SUBJECTS = (
     ("The engine and its devices", "engine"), ("Errors", "error"), ("Results in C++", "result"),
     ("Elastic pools", "elastic_pool"), ("Shared pools", "shared_pool"),
-    ("Buffers that grow where they lie", "resizable"), ("Sharing between processes", "share"),
+    ("Resizable buffers", "resizable"), ("Sharing between processes", "share"),
     ("Leaving the devices", "pause"), ("Clients of the scheduler", "client"),
     ("The simulated driver", "sim"),
 )
@@ -29,8 +29,8 @@ HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Made by tools/reference.py of include/cuvmm; a test compares. -->
 # The interface
 
-What the public headers declare, in C and in C++; how they belong together is in [library.md](library.md).
-`#include <cuvmm/cuvmm.h>` or `<cuvmm/cuvmm.hpp>` brings all but the simulated driver's.
+The declarations of the public C and C++ headers. For an overview see [library.md](library.md).
+`#include <cuvmm/cuvmm.h>` or `<cuvmm/cuvmm.hpp>` includes all of them except the simulated driver's.
 
 """
 

@@ -275,7 +275,7 @@ class Library:
             except OSError as error:
                 why = error
         raise CuvmmError(f"{SONAME} cannot be loaded ({why or 'there is no such file'}); "
-                         "CUVMM_LIBRARY may name it") from why
+                         "CUVMM_LIBRARY can name it") from why
 
     def _checked(self, name: str, arguments: tuple[Any, ...]) -> Callable[..., None]:
         function = getattr(self.handle, "cuvmm_" + name)

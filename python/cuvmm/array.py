@@ -132,7 +132,7 @@ class DeviceArray:
         if self._is_freed:
             raise InvalidArgument("the array has been freed")
         if self._owner is not None and not self._owner.is_open:
-            raise InvalidArgument("the array's memory has ended")
+            raise InvalidArgument("the array's memory has been released")
 
 
 def dimensions(shape: Shape) -> Tuple[int, ...]:

@@ -63,7 +63,7 @@ def _report(report: _capi.PauseReport) -> PauseReport:
 def _tell(process: int, *words: str) -> PauseReport:
     """Pauses or resumes another process through the command line."""
     if isinstance(process, bool) or not isinstance(process, int) or process <= 0:
-        raise InvalidArgument(f"{process!r} is no process number")
+        raise InvalidArgument(f"{process!r} is not a process number")
     all_said = json.loads(command(*words, "--json", str(process), accept=(0, 1)))
     said = all_said["processes"][0]
     if not said["done"]:

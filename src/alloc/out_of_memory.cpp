@@ -80,13 +80,14 @@ void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& de
     std::snprintf(more.data(), more.size(), "; %llu more since the last such line",
                   static_cast<unsigned long long>(*unreported));
   }
-  CUVMM_LOG(Warning,
-            "device %d: out of memory: %s asked, %s live, %s cached, limit %s, largest contiguous "
-            "%s; %s%s%s",
-            device.ordinal(), print_size(asked).c_str(), print_size(live).c_str(),
-            print_size(cached).c_str(), print_size(device.limit()).c_str(),
-            print_size(error.available).c_str(), error.tried != 0 ? "tried: " : "",
-            *error.subject != '\0' ? error.subject : "nothing could be tried", more.data());
+  CUVMM_LOG(
+      Warning,
+      "device %d: out of memory: %s requested, %s live, %s cached, limit %s, largest contiguous "
+      "%s; %s%s%s",
+      device.ordinal(), print_size(asked).c_str(), print_size(live).c_str(),
+      print_size(cached).c_str(), print_size(device.limit()).c_str(),
+      print_size(error.available).c_str(), error.tried != 0 ? "tried: " : "",
+      *error.subject != '\0' ? error.subject : "nothing could be tried", more.data());
 }
 
 }  // namespace cuvmm

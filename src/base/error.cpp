@@ -89,7 +89,7 @@ std::string Error::text() const {
   const auto print = [&](Size size) {
     return counts ? std::to_string(static_cast<std::int64_t>(size)) : print_size(size);
   };
-  if (asked != 0) text += ", " + print(asked) + " asked";
+  if (asked != 0) text += ", " + print(asked) + " requested";
   if (available != 0 && available != unlimited) text += ", " + print(available) + " available";
   return text;
 }

@@ -44,7 +44,7 @@ struct Error {
     return {.kind = ErrorKind::InvalidArgument, .doing = doing, .subject = why, .asked = asked};
   }
 
-  // One readable line: "map chunk: out of memory (CUDA error 2), 2.00 MiB asked".
+  // One readable line: "map chunk: out of memory (CUDA error 2), 2.00 MiB requested".
   std::string text() const;
 };
 

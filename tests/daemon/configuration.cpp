@@ -96,7 +96,7 @@ TEST_F(NodeService, AConfigurationIsReadAgainAndABadOneChangesNothing) {
   write_file("c.toml", "[[client]]\nname = \"a\"\nlimit = 7\n");
   service().signal(SIGHUP);
   EXPECT_TRUE(comes_true(
-      [&] { return read_file("service.log").find("limit: it has") != std::string::npos; }));
+      [&] { return read_file("service.log").find("limit: must be") != std::string::npos; }));
   EXPECT_FALSE(client.lease(60 * MiB));
   EXPECT_TRUE(client.lease(40 * MiB));
 }

@@ -132,7 +132,7 @@ class Table(unittest.TestCase):
         self.assertEqual(list(rows), ["cuvmm"])
 
 
-class WithoutLinesThatTellTheRounds(unittest.TestCase):
+class LogsWithoutRoundMarks(unittest.TestCase):
     def test_each_settings_first_run_belongs_to_the_first_round(self):
         lines = [lines_of(line, setting)
                  for round_of_all in zip(drifting(10, 10, 10), drifting(11, 11, 11))

@@ -47,7 +47,7 @@ TEST(LibraryEngine, RefusesAMissingDeviceAndSaysSo) {
   EXPECT_EQ(cuvmm_get_device_info(1000, &info, &error), CUVMM_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(error.status, CUVMM_ERROR_NOT_SUPPORTED);
   EXPECT_NE(std::string{error.message}.find("no such device"), std::string::npos) << error.message;
-  EXPECT_NE(std::string{error.message}.find("1000 asked"), std::string::npos) << error.message;
+  EXPECT_NE(std::string{error.message}.find("1000 requested"), std::string::npos) << error.message;
   EXPECT_EQ(std::memcmp(&info, &before, sizeof info), 0) << "written although refused";
 }
 

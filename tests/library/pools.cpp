@@ -103,7 +103,7 @@ TEST(LibraryResultsDeathTest, ReadingTheValueOfAFailedCallSaysWhyItFailed) {
   EXPECT_DEATH(static_cast<void>(*failed),
                "the value of a failed call was read: allocate in a pool: out of memory");
   EXPECT_DEATH(static_cast<void>(failed->offset), "allocate in a pool: out of memory");
-  EXPECT_DEATH(static_cast<void>(Result<void>{}.error()), "asked of a call that succeeded");
+  EXPECT_DEATH(static_cast<void>(Result<void>{}.error()), "called on a successful result");
 }
 
 TEST_F(LibraryPools, ErrorsHaveRequestedAndAvailableBytes) {
@@ -141,13 +141,13 @@ TEST_F(LibraryPools, MessagesNameThePlaceAndTheNumber) {
   EXPECT_EQ(too_large.error().details().available, 8 * MiB);
   EXPECT_STREQ(too_large.error().message(),
                "allocate in a pool: out of addresses (in one piece; grow() adds addresses), "
-               "9.00 MiB asked, 8.00 MiB available");
+               "9.00 MiB requested, 8.00 MiB available");
   EXPECT_STREQ(pool->allocate(6 * MiB).error().message(),
-               "allocate in a pool: out of memory (the pool's physical_limit), 6.00 MiB asked, "
+               "allocate in a pool: out of memory (the pool's physical_limit), 6.00 MiB requested, "
                "4.00 MiB available");
   EXPECT_STREQ(pool->grow(16 * MiB).error().message(),
                "grow a pool: out of addresses (most_capacity was reserved when the pool was "
-               "made), 16.0 MiB asked, 8.00 MiB available");
+               "made), 16.0 MiB requested, 8.00 MiB available");
   ASSERT_TRUE(pool->allocate_at(4096, 4096).ok());
   EXPECT_STREQ(pool->allocate_at(1000, 8000).error().message(),
                "allocate in a pool: already mapped, 8000 bytes at offset 1000 reach what lies at "
@@ -188,7 +188,7 @@ TEST_F(LibraryPools, MessagesNameTheModel) {
   ASSERT_TRUE(pool->register_model("chat", 32 * MiB, {.maximum = 4 * MiB}).ok());
   EXPECT_STREQ(pool->allocate("chat", 6 * MiB).error().message(),
                "model \"chat\": take memory for a model: out of memory (the model's maximum), "
-               "6.00 MiB asked, 4.00 MiB available");
+               "6.00 MiB requested, 4.00 MiB available");
   EXPECT_STREQ(pool->deallocate("chat", 512, 8).error().message(),
                "model \"chat\": deallocate in a pool: not mapped, 8 bytes at offset 512, and "
                "nothing lies at offset 512");

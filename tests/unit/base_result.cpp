@@ -74,7 +74,7 @@ TEST(ResultDeathTest, ReadingAMissingValueAborts) {
 }
 
 TEST(Error, IsOneReadableLine) {
-  EXPECT_EQ(full.text(), "map chunk: out of memory (CUDA error 2), 2.00 MiB asked");
+  EXPECT_EQ(full.text(), "map chunk: out of memory (CUDA error 2), 2.00 MiB requested");
   EXPECT_EQ(Error::invalid("create chunk", "the size is zero").text(),
             "create chunk: invalid argument (the size is zero)");
   const Error no_file{.kind = ErrorKind::SystemFailed, .system_code = ENOENT, .doing = "open file"};
@@ -85,7 +85,7 @@ TEST(Error, IsOneReadableLine) {
                     .asked = 1ull << 30,
                     .available = 512ull << 20};
   EXPECT_EQ(limit.text(),
-            "take chunk: out of memory (the limit), 1.00 GiB asked, 512 MiB available");
+            "take chunk: out of memory (the limit), 1.00 GiB requested, 512 MiB available");
 }
 
 TEST(Error, OmitsAMissingBound) {
@@ -93,7 +93,7 @@ TEST(Error, OmitsAMissingBound) {
                    .doing = "take chunk",
                    .asked = 1ull << 30,
                    .available = unlimited};
-  EXPECT_EQ(lack.text(), "take chunk: out of memory, 1.00 GiB asked");
+  EXPECT_EQ(lack.text(), "take chunk: out of memory, 1.00 GiB requested");
 }
 
 TEST(Error, CountsThingsOtherThanBytes) {
@@ -104,10 +104,10 @@ TEST(Error, CountsThingsOtherThanBytes) {
              .available = 2,
              .counts = true};
   EXPECT_EQ(none.text(),
-            "take memory of a device: not supported (there is no such device), 1000 asked, 2 "
+            "take memory of a device: not supported (there is no such device), 1000 requested, 2 "
             "available");
   none.asked = static_cast<Size>(-1);
-  EXPECT_NE(none.text().find(", -1 asked"), std::string::npos) << none.text();
+  EXPECT_NE(none.text().find(", -1 requested"), std::string::npos) << none.text();
 }
 
 TEST(Error, OfAMissingFunctionSaysBothVersions) {

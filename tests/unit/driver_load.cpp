@@ -273,8 +273,9 @@ TEST(DriverCheck, TurnsAnAnswerIntoATypedError) {
     EXPECT_EQ(result.error().driver_code, answer);
     EXPECT_EQ(result.error().asked, 4096u);
   }
-  EXPECT_EQ(driver.error_of(CUDA_ERROR_OUT_OF_MEMORY, "map chunk", 2 << 20).text(),
-            "map chunk: out of memory (CUDA_ERROR_OUT_OF_MEMORY, CUDA error 2), 2.00 MiB asked");
+  EXPECT_EQ(
+      driver.error_of(CUDA_ERROR_OUT_OF_MEMORY, "map chunk", 2 << 20).text(),
+      "map chunk: out of memory (CUDA_ERROR_OUT_OF_MEMORY, CUDA error 2), 2.00 MiB requested");
 }
 
 TEST(ToCuda, KeepsTheDriversOwnAnswer) {
