@@ -135,7 +135,7 @@ class Resizing(unittest.TestCase):
             for wrong, error in ((2**64, OverflowError), (-1, ValueError)):
                 with self.assertRaises(error):
                     buffer.resize(wrong)
-        with self.assertRaisesRegex(ValueError, "has ended"):
+        with self.assertRaisesRegex(ValueError, "has been released"):
             first.tobytes()
         with self.assertRaisesRegex(ValueError, "closed"):
             buffer.resize(1)
