@@ -269,9 +269,10 @@ void Server::receive(ConnectionId id) {
         got > 0 && may_say_more(connection) &&
         broker_->said(id, std::span{packet}.first(static_cast<std::size_t>(got)), now_us());
     if (is_heard) continue;
-    if (got > 0)
+    if (got > 0) {
       CUVMM_LOG_RARELY(Warning,
                        "a client sent an invalid message, or too many: its connection is closed");
+    }
     connection.is_ending = some_are_ending_ = true;
   }
 }
