@@ -126,8 +126,9 @@ TEST(ReplayCommand, NamesTheLineThatItCannotRead) {
   std::ofstream{path} << "time_us,action,address,size,stream\n1,alloc,a0,many,0\n";
   const Finished finished = replay({path, "--policy", "caching"});
   EXPECT_EQ(finished.status, 1);
-  EXPECT_NE(finished.err.find("bad.csv: read trace: invalid argument (line 2: size is not a number"),
-            std::string::npos)
+  EXPECT_NE(
+      finished.err.find("bad.csv: read trace: invalid argument (line 2: size is not a number"),
+      std::string::npos)
       << finished.err;
   EXPECT_EQ(replay({"/no/such/file"}).status, 1);
 }
