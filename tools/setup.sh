@@ -25,6 +25,7 @@ procps               command pgrep'
 # Needed to build the device plugin for Kubernetes. Without them, everything else is built.
 kubernetes_needs='
 libgrpc++-dev          header  grpcpp/grpcpp.h
+libprotobuf-dev        header  google/protobuf/message.h
 protobuf-compiler      command protoc
 protobuf-compiler-grpc command grpc_cpp_plugin'
 # Tests use these if they are installed: container runtimes, Slurm, and other C libraries.

@@ -6,7 +6,7 @@ set -euo pipefail
 build=$1 root=$2
 skip() { echo "skipped: kubelet: $*"; exit 0; }
 [[ -x $build/bin/cuvmm-device-plugin ]] ||
-  skip "the device plugin is not built: libgrpc++-dev and protobuf-compiler-grpc were missing"
+  skip "the device plugin is not built: libgrpc++-dev, libprotobuf-dev or protobuf-compiler-grpc was missing"
 python=$root/.venv/bin/python
 "$python" -c 'import grpc, google.protobuf, kubernetes_validate' 2>/dev/null ||
   skip "the packages of requirements-kubelet.txt are not in .venv"
