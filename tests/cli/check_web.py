@@ -31,8 +31,10 @@ class InABrowser(WebTest):
                           deviceScaleFactor=1, mobile=width < 600)
         self.browser.call("Emulation.setEmulatedMedia",
                           features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.browser.events.clear()
+        # The page of the test before may still complain that its server is gone.
         self.browser.call("Page.navigate", url="about:blank")
+        self.wait("location.href === 'about:blank'")
+        self.browser.events.clear()
         self.browser.call("Page.navigate", url=f"http://127.0.0.1:{server.port}/{fragment}")
         self.wait("document.querySelector('#link') && "
                   "document.querySelector('#link').className === 'link up'")
