@@ -95,9 +95,8 @@ bool tell_one(const PauseRequest& request, int process, Duration timeout, nlohma
   words.timeout_us = static_cast<std::uint64_t>(timeout.count());
   if (request.strict) words.flags |= share::control_flag::strict;
   if (request.partly) words.flags |= share::control_flag::partly;
-  if (!is_running(process)) {
+  if (!request.all && !is_running(process)) {
     constexpr const char* why = "no such process";
-    if (request.all) return true;
     all.push_back(as_json(process, Error{.kind = ErrorKind::NotFound, .subject = why}));
     fmt::print(stderr, "cuvmm: {}: {}\n", process, why);
     return false;
