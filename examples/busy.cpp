@@ -2,12 +2,13 @@
 // Keeps its device busy and reports how much of the device's time it got, to show how programs
 // share a card. Runs on a real card and on the simulated driver:
 //
-//   build/bin/busy --kernel 50us --seconds 5 [--graph] [--every 10ms --burst 20] [--json]
+//   build/bin/busy --kernel 50us --seconds 5 [--graph] [--every 10ms --burst 20] [--wait] [--json]
 //
 // `device_seconds` is the number of kernels times the time of one kernel, which is measured
 // beforehand, so that other programs' work does not count. `p50_us` and `p99_us` are percentiles of
 // the time from a kernel's launch (with --every: from the first launch of a burst) until the
-// program sees its end.
+// program sees its end. With --wait, it prints "ready" once it has measured its kernel, and begins
+// when it has read a line, so that programs to be compared begin together.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -39,6 +40,7 @@ struct Settings {
   double every_s = 0;  // 0: always busy
   int burst = 20;
   bool graph = false;
+  bool wait = false;
   bool json = false;
 };
 
@@ -73,11 +75,14 @@ Settings read_settings(int count, char** words) {
       settings.burst = std::max(1, std::atoi(value().c_str()));
     } else if (word == "--graph") {
       settings.graph = true;
+    } else if (word == "--wait") {
+      settings.wait = true;
     } else if (word == "--json") {
       settings.json = true;
     } else {
       must(false,
-           "usage: busy [--kernel TIME] [--seconds N] [--graph] [--every TIME --burst N] [--json]");
+           "usage: busy [--kernel TIME] [--seconds N] [--graph] [--every TIME --burst N] [--wait] "
+           "[--json]");
     }
   }
   return settings;
@@ -221,6 +226,11 @@ int main(int count, char** words) {
   work.launch();
   work.wait();
   const double kernel_seconds = work.kernel_seconds();
+  if (settings.wait) {
+    std::puts("ready");
+    std::fflush(stdout);
+    must(std::getchar() != EOF, "nothing was said before the end of the input");
+  }
   const auto began = Clock::now();
   Outcome outcome =
       settings.every_s > 0 ? ask_now_and_then(work, settings) : keep_busy(work, settings);

@@ -42,13 +42,21 @@ class Bench:
     def run(self, programs, socket=None):
         running = []
         for index, (arguments, terms) in enumerate(programs):
-            command = [str(self.bin / "busy"), "--json", "--seconds", str(self.seconds), *arguments]
+            command = [str(self.bin / "busy"), "--json", "--wait", "--seconds", str(self.seconds),
+                       *arguments]
             if socket or self.sim:
                 node = ["--node", "require" if socket else "off"]
                 command = [str(self.bin / "cuvmm"), "run", "--quiet", *self.sim, *node,
                            "--name", f"p{index}", *terms, "--", *command]
             environment = dict(os.environ, VMM_NODE_SOCKET=socket or "")
-            running.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment))
+            running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            env=environment, text=True))
+            # The next program starts when this one has measured its kernel on an idle card.
+            if running[-1].stdout.readline() != "ready\n":
+                sys.exit(f"{command} does not get ready")
+        for process in running:
+            process.stdin.write("\n")
+            process.stdin.flush()
         results = []
         for process in running:
             output, _ = process.communicate(timeout=self.seconds * 10 + 60)

@@ -110,17 +110,28 @@ void TimeKeeper::news(ClientId client, Microseconds now) {
     found->second.is_stopped = false;
     tell(policy_.is_stopped(client, false, now));
   }
+  read_times_in_flight();
   read_board(client, found->second, now);
 }
 
+// Any decision may revoke any client's grant, so all boards count.
+void TimeKeeper::read_times_in_flight() {
+  for (auto& [id, client] : clients_) {
+    std::uint64_t until_ns = 0;
+    for (const NodeDevice& device : devices_) {
+      const GrantWords* const words = words_of(client, device.index + 1);
+      if (words == nullptr) continue;
+      until_ns = std::max(until_ns, words->in_flight_until_ns.load(std::memory_order_relaxed));
+    }
+    policy_.in_flight_until(id, until_ns / 1000);
+  }
+}
+
 void TimeKeeper::read_board(ClientId id, Client& client, Microseconds now) {
-  std::uint64_t until_ns = 0;
   for (const NodeDevice& device : devices_) {
     const PlaceId place = device.index + 1;
     GrantWords* const words = words_of(client, place);
     if (words == nullptr) continue;
-    until_ns = std::max(until_ns, words->in_flight_until_ns.load(std::memory_order_relaxed));
-    policy_.in_flight_until(id, until_ns / 1000);
     const bool wants = words->wants.load(std::memory_order_acquire) != 0;
     bool& wanted = client.wants[place];
     if (wants != wanted) {
@@ -147,6 +158,19 @@ void TimeKeeper::tell(const TimePolicy::Decisions& decisions) {
     board.changes.fetch_add(1, std::memory_order_release);
     wake_all_shared(board.changes);
   }
+  report_suspensions();
+}
+
+void TimeKeeper::report_suspensions() {
+  for (const NodeDevice& device : devices_) {
+    const PlaceId place = device.index + 1;
+    if (!policy_.is_suspended(place)) {
+      suspended_.erase(place);
+    } else if (suspended_.insert(place).second) {
+      CUVMM_LOG(Warning, "device %u: work outlasted its quantum; its time is not shared for %.0f s",
+                device.index, static_cast<double>(policy_.settings().suspended_for) / 1e6);
+    }
+  }
 }
 
 // The heartbeat tells waiting threads that the service is alive.
@@ -169,6 +193,7 @@ void TimeKeeper::look_for_stopped(Microseconds now) {
 
 void TimeKeeper::time_passed(Microseconds now) {
   if (clients_.empty()) return;
+  read_times_in_flight();
   if (now >= beaten_at_ + beat_every) {
     beat(now);
     for (auto& [id, client] : clients_) read_board(id, client, now);

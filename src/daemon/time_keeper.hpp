@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -57,15 +58,18 @@ class TimeKeeper {
   };
 
   node::GrantWords* words_of(Client& client, node::PlaceId device) const;
+  void read_times_in_flight();
   void read_board(node::ClientId id, Client& client, node::Microseconds now);
   void look_for_stopped(node::Microseconds now);
   void tell(const node::TimePolicy::Decisions& decisions);
+  void report_suspensions();
   void beat(node::Microseconds now);
 
   const std::vector<NodeDevice> devices_;
   node::TimePolicy policy_;
   std::map<node::ClientId, Client> clients_;
-  std::uint32_t last_number_ = 0;  // sequence number of a grant
+  std::set<node::PlaceId> suspended_;  // devices reported as such
+  std::uint32_t last_number_ = 0;      // sequence number of a grant
   node::Microseconds beaten_at_ = 0;
 };
 

@@ -2,6 +2,7 @@
 // How launches wait while processes share a device's time.
 #include "engine/time_lease.hpp"
 
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,10 +31,30 @@ constexpr std::uint32_t most_let_through = 1'024;
 constexpr std::uint32_t long_window_us = 1'000;
 constexpr std::uint64_t idle_after_ns = ms / 2;  // a program that waits for each kernel has gaps
 constexpr std::uint64_t rest_ns = 1'000 * ms;
+constexpr std::uint64_t longest_look_ns = ms / 2;
+// What has outlasted its estimate is reported to last until the next look, on a busy machine too.
+constexpr std::uint64_t next_look_ns = 4 * longest_look_ns;
 
 Duration as_duration(std::uint64_t ns) {
   return std::chrono::ceil<Duration>(std::chrono::nanoseconds{ns});
 }
+
+// By default the system lets a thread sleep for 50 us too long, in which a device that runs short
+// kernels would go idle.
+class ShortSleep {
+ public:
+  ShortSleep() : slack_(::prctl(PR_GET_TIMERSLACK)) { ::prctl(PR_SET_TIMERSLACK, 1UL); }
+  ~ShortSleep() {
+    if (slack_ > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack_));
+  }
+  ShortSleep(const ShortSleep&) = delete;
+  ShortSleep& operator=(const ShortSleep&) = delete;
+
+  void sleep() const { ::usleep(10); }
+
+ private:
+  const int slack_;
+};
 
 }  // namespace
 
@@ -118,6 +139,7 @@ bool TimeLease::has_room(OfDevice& device) {
 void TimeLease::wait_to_launch(OfDevice& device) {
   device.waiting.fetch_add(1);
   const std::uint64_t asked_at = now_ns();
+  const ShortSleep short_sleep;
   // A pause of the process waits for this call, so the call stops waiting when a pause begins.
   const auto may_wait = [&] {
     return counts() && !stays_out_.load() && !dependencies_.calls.is_shut();
@@ -148,7 +170,7 @@ void TimeLease::wait_to_launch(OfDevice& device) {
         continue;
       }
     }
-    ::usleep(20);
+    short_sleep.sleep();
   }
   device.waiting.fetch_sub(1);
 }
@@ -161,6 +183,7 @@ void TimeLease::suspend_sharing(const char* why) {
 
 void* TimeLease::run(void* lease) {
   ::pthread_setname_np(::pthread_self(), "cuvmm-time");
+  ::prctl(PR_SET_TIMERSLACK, 1UL);
   const HookBypass bypass;
   static_cast<TimeLease*>(lease)->keep_looking();
   return nullptr;
@@ -210,7 +233,12 @@ std::uint64_t TimeLease::look_at(OfDevice& device) {
     const Holding holding{lock_};
     look_at_flights(device, now);
     is_in_flight = device.flight_count != 0 || now < device.ends_at;
-    if (is_in_flight) rest = device.ends_at > now ? device.ends_at - now : 0;
+    if (is_in_flight) {
+      rest = device.ends_at > now ? device.ends_at - now : 0;
+      const std::uint64_t at_least_until = now + next_look_ns;
+      words.in_flight_until_ns.store(std::max(device.ends_at, at_least_until),
+                                     std::memory_order_relaxed);
+    }
     if (is_in_flight || device.idle_since == 0) device.idle_since = now;
     idle_for = now - device.idle_since;
   }
@@ -233,8 +261,7 @@ std::uint64_t TimeLease::look_at(OfDevice& device) {
     leases_->say_time_news();
   }
   constexpr std::uint64_t shortest_rest = 50'000;
-  constexpr std::uint64_t longest_look = 500'000;
-  return is_in_flight ? std::clamp(rest, shortest_rest, longest_look) : rest;
+  return is_in_flight ? std::clamp(rest, shortest_rest, longest_look_ns) : rest;
 }
 
 void TimeLease::shut_down() {

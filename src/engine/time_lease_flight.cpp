@@ -38,8 +38,11 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
       *known = now_marked;
     }
     const std::uint64_t now = now_ns();
-    const std::uint64_t estimate = device->estimates.of(kind);
     const bool is_known = device->estimates.knows(kind);
+    // Unknown work may be long, so it fills the window.
+    const std::uint64_t window_ns = std::uint64_t{device->words->window.load()} * 1'000;
+    const std::uint64_t estimate =
+        is_known ? device->estimates.of(kind) : std::max(device->estimates.of(kind), window_ns);
     if (known->operations++ == 0) {
       known->began_at = now;
       known->kind = kind;

@@ -306,7 +306,7 @@ std::optional<Microseconds> TimePolicy::next_wake() const {
         if (is_waited_for(party)) at(party.since + quantum_of(party));
         break;
       case Phase::Draining:
-        at(party.drain_by);
+        at(drain_by(party));
         break;
       case Phase::Waiting:
         if (is_broke(party)) at(broke_at(party));

@@ -84,7 +84,8 @@ class TimePolicy {
   Decisions wants(ClientId client, PlaceId device, bool does, Microseconds now);
   // Nothing that the client launched before it lost the grant is still in flight.
   Decisions drained(ClientId client, PlaceId device, Microseconds now);
-  // When the client's work in flight ends, as far as it knows.
+  // When the client's work in flight ends, as far as it knows. The client moves the time on while
+  // work outlasts it, so a drain ends early only if the client has stopped.
   void in_flight_until(ClientId client, Microseconds when);
   // Whether a signal or a debugger has stopped the process, so that it cannot report anything.
   Decisions is_stopped(ClientId client, bool is, Microseconds now);
@@ -131,10 +132,10 @@ class TimePolicy {
     std::uint64_t used = 0;  // by weight; the start tag of its next quantum
     Microseconds since = 0;  // when it began to wait, or got its grant
     Microseconds revoked_at = 0;
-    Microseconds drain_by = 0;
-    bool goes_first = false;       // it has waited too long
-    Microseconds was_free_at = 0;  // when it last lost an Open grant, on any device
-    std::int64_t credit = 0;       // at `credit_at`, if it has a cap
+    Microseconds drains_until = 0;  // at most
+    bool goes_first = false;        // it has waited too long
+    Microseconds was_free_at = 0;   // when it last lost an Open grant, on any device
+    std::int64_t credit = 0;        // at `credit_at`, if it has a cap
     Microseconds credit_at = 0;
     TimeUse use;
   };
@@ -169,6 +170,7 @@ class TimePolicy {
   void revoke(Party& party);
   void finish(const std::string& name, Party& party);
   bool is_undrained(const Party& party) const;
+  Microseconds drain_by(const Party& party) const;
   void suspend(const std::set<PlaceId>& devices);
   Microseconds quantum_of(const Party& party) const;
   std::uint64_t tag_at(PlaceId device) const;

@@ -75,7 +75,7 @@ bool TimePolicy::end_what_is_over() {
         changed = true;
       }
     }
-    if (party.phase == Phase::Draining && (!is_undrained(party) || now_ >= party.drain_by)) {
+    if (party.phase == Phase::Draining && (!is_undrained(party) || now_ >= drain_by(party))) {
       finish(name, party);
       changed = true;
     }
@@ -213,18 +213,24 @@ void TimePolicy::start(Party& party, const std::set<PlaceId>& devices) {
 void TimePolicy::revoke(Party& party) {
   party.phase = Phase::Draining;
   party.revoked_at = now_;
-  Microseconds ends = now_;
+  party.drains_until = now_ + std::max(quantum_of(party), settings_.outlasts);
   for (const ClientId id : party.members) {
     Member& member = clients_.at(id);
     for (const PlaceId device : party.granted) {
       // A party that needs no grant there reports nothing.
-      if (!member.wants.contains(device) || !party.devices.contains(device)) continue;
-      member.undrained.insert(device);
-      ends = std::max(ends, member.in_flight_until);
+      const bool reports = member.wants.contains(device) && party.devices.contains(device);
+      if (reports) member.undrained.insert(device);
     }
   }
-  const Microseconds longest = std::max(quantum_of(party), settings_.outlasts);
-  party.drain_by = std::min(ends, now_ + longest) + settings_.drain_grace;
+}
+
+Microseconds TimePolicy::drain_by(const Party& party) const {
+  Microseconds ends = party.revoked_at;
+  for (const ClientId id : party.members) {
+    const Member& member = clients_.at(id);
+    if (!member.undrained.empty()) ends = std::max(ends, member.in_flight_until);
+  }
+  return std::min(ends, party.drains_until) + settings_.drain_grace;
 }
 
 bool TimePolicy::is_undrained(const Party& party) const {

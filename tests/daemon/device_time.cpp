@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "base/clock.hpp"
 #include "daemon/config.hpp"
 #include "daemon/service_world.hpp"
 #include "node/grant_board.hpp"
@@ -111,6 +112,24 @@ TEST_F(DeviceTime, IsTakenFromASilentOrDepartedClient) {
     EXPECT_TRUE(comes_true([&] { return other.grant() != TimeGrant::None; }));
   }
   EXPECT_TRUE(comes_true([&] { return other.grant() == TimeGrant::Open; }));
+}
+
+TEST_F(DeviceTime, IsNotHandedOverWhileTheBoardOfTheHolderSaysThatItsWorkRuns) {
+  start({"--time", "share"});
+  TimeClient holder{*this, "holder"};
+  TimeClient next{*this, "next"};
+  holder.want(true);
+  next.want(true);
+  EXPECT_TRUE(comes_true([&] {
+    holder.report_drained();
+    next.report_drained();
+    return holder.grant() == TimeGrant::Held;
+  }));
+  const std::uint64_t ends_at = now_ns() + 60'000'000;
+  holder.words().in_flight_until_ns.store(ends_at);  // without a message
+  EXPECT_TRUE(comes_true([&] { return holder.grant() == TimeGrant::None; }));
+  EXPECT_TRUE(comes_true([&] { return next.grant() != TimeGrant::None; }));
+  EXPECT_GE(now_ns(), ends_at) << "although the grace for a silent holder is 5 ms";
 }
 
 TEST_F(DeviceTime, WaitingClientsSeeTheServicesHeartbeat) {

@@ -194,6 +194,27 @@ TEST(TimeGrants, OfAStoppedHolderEndAfterItsQuantumAndWhatIsInFlight) {
   EXPECT_NEAR(world.share(stopped), 0.5, 0.03);
 }
 
+TEST(TimeGrants, PassOnOnlyWhenWorkThatOutlastsItsEstimateHasEnded) {
+  TimePolicy policy{by(TimeRule::Share)};
+  for (const ClientId id : {1, 2}) {
+    policy.came(id, {}, 1);
+    policy.uses(id, 0, 1);
+    policy.wants(id, 0, true, 2);
+  }
+  Microseconds now = 3;
+  while (policy.undrained().empty()) policy.passed(now += 100);
+  const ClientId holder = policy.undrained().front();
+  const ClientId next = 3 - holder;
+  const Microseconds ends_at = now + 60 * ms;
+  for (; now < ends_at; now += 100) {
+    policy.in_flight_until(holder, now + 2 * ms);  // it moves the end on, since it still sees work
+    policy.passed(now);
+    ASSERT_EQ(policy.grant_of(next, 0), TimeGrant::None);
+  }
+  policy.passed(now + 2 * ms + policy.settings().drain_grace);  // and no longer does
+  EXPECT_EQ(policy.grant_of(next, 0), TimeGrant::Held);
+}
+
 TEST(TimeGrants, OfAKilledHolderEndAtOnce) {
   TimeWorld world{by(TimeRule::Share)};
   const ClientId killed = world.add({.kernel = ms});
