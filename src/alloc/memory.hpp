@@ -111,9 +111,11 @@ class Memory {
   // The access of all devices to the context's blocking memory.
   AccessSet access_to(CUcontext context) const;
 
-  // Copies that use blocking memory of another context. False while one context owns all blocking
-  // memory.
-  bool has_several_owners() const { return has_several_owners_.load(std::memory_order_relaxed); }
+  // Copies that use blocking memory of another context. False while the process has one context,
+  // whose memory no other context can name.
+  bool has_several_contexts() const {
+    return has_several_contexts_.load(std::memory_order_relaxed);
+  }
   // Gives these devices access to the memory of the allocation's context, as far as they can reach
   // it.
   void let_reach(const AllocationFacts& held, const AccessSet& devices);
@@ -263,6 +265,7 @@ class Memory {
   bool is_dead(CUcontext context) const;
   bool may_move_live_memory() const;
   Size mapped_free_on(int device) const;
+  void note_context(CUcontext handle);
   // Call `visit(const ContextMemory&)` or `visit(const PoolMemory&)`. Pools include those that have
   // ended, since their memory lives on.
   template <class Visit>
@@ -288,7 +291,8 @@ class Memory {
   std::unordered_set<CUcontext> dead_;
   std::atomic<std::size_t> dead_count_{0};
   std::vector<PeerAccess> peer_access_;
-  std::atomic<bool> has_several_owners_{false};  // written under the lock
+  CUcontext only_context_ = nullptr;               // meaningless once there were several at a time
+  std::atomic<bool> has_several_contexts_{false};  // written under the lock
 
   mutable SharedLock pools_lock_{LockOrder::Pools};                      // guards what follows
   std::unordered_map<CUmemoryPool, std::unique_ptr<PoolMemory>> pools_;  // from the first use on

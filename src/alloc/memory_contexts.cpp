@@ -45,7 +45,7 @@ ContextMemory* Memory::context(CUcontext handle) {
     CUVMM_LOG(Warning, "%s; cuvmm does not serve the context's memory",
               made.error().text().c_str());
   }
-  if (!contexts_.empty()) has_several_owners_.store(true, std::memory_order_relaxed);
+  note_context(handle);
   return contexts_.emplace(handle, std::move(served)).first->second->memory.get();
 }
 
@@ -57,10 +57,16 @@ bool Memory::is_dead(CUcontext handle) const {
 
 void Memory::context_began(CUcontext handle) {
   dependencies_.clock.context_began(handle);
-  if (dead_count_.load(std::memory_order_acquire) == 0) return;
   const Writing writing{contexts_lock_};
+  note_context(handle);
   dead_.erase(handle);
   dead_count_.store(dead_.size(), std::memory_order_release);
+}
+
+// The caller holds contexts_lock_. A context that owns no memory may still name another's.
+void Memory::note_context(CUcontext handle) {
+  if (only_context_ == nullptr) only_context_ = handle;
+  if (only_context_ != handle) has_several_contexts_.store(true, std::memory_order_relaxed);
 }
 
 void Memory::green_context_began(CUgreenCtx green, CUcontext context) {
@@ -86,6 +92,7 @@ void Memory::context_ended(CUcontext handle) {
       return access.by == handle || access.of == handle;
     });
     std::erase_if(green_contexts_, [handle](const auto& one) { return one.second == handle; });
+    if (only_context_ == handle) only_context_ = nullptr;
     dead_.insert(handle);
     dead_count_.store(dead_.size(), std::memory_order_release);
     const auto found = contexts_.find(handle);

@@ -33,11 +33,11 @@ void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
   }
 }
 
-// For memory that is not blocking, and while one context owns all blocking memory, the driver knows
-// as much as we do.
+// For memory that is not blocking, and while the process has one context, the driver knows as much
+// as we do.
 bool Memory::may_use(const AllocationFacts& held) const {
   const ContextMemory* const owner = context_of(held);
-  if (owner == nullptr || !has_several_owners()) return true;
+  if (owner == nullptr || !has_several_contexts()) return true;
   const int device = current_device();
   if (device == held.device) return true;
   const Reading reading{contexts_lock_};

@@ -17,12 +17,12 @@
 
 namespace cuvmm::hook {
 
-// False, at the cost of two relaxed loads, while one context owns all blocking memory and no memory
-// has SYNC_MEMOPS.
+// False, at the cost of two relaxed loads, while the process has one context and no memory has
+// SYNC_MEMOPS.
 inline bool copies_need_care(const Engine& engine) {
   const Serving* const serving = engine.serving();
   return serving != nullptr &&
-         (serving->memory.has_several_owners() || serving->memory.has_sync_memops());
+         (serving->memory.has_several_contexts() || serving->memory.has_sync_memops());
 }
 
 // Whether the call adds a copy to a graph.

@@ -37,7 +37,6 @@ class MemoryReach : public MemoryTest {
 };
 
 TEST_F(MemoryReach, IsGrantedOnceADeviceCopies) {
-  EXPECT_TRUE(memory().has_several_owners());
   EXPECT_FALSE(device_1_has_access());
   memory().let_reach(facts(), AccessSet::of(0).with(1));
   EXPECT_TRUE(device_1_has_access());
@@ -45,6 +44,17 @@ TEST_F(MemoryReach, IsGrantedOnceADeviceCopies) {
   faulty.forget_calls();
   memory().let_reach(facts(), AccessSet::of(1));
   EXPECT_EQ(faulty.count_of("cuMemSetAccess"), 0U) << "it has it";
+}
+
+TEST_F(MemoryTest, AContextWithoutMemoryOfItsOwnMayNameAnothers) {
+  EXPECT_FALSE(memory().has_several_contexts());
+  given(held_bytes);
+  memory().context_began(primary());
+  EXPECT_FALSE(memory().has_several_contexts());
+  const auto other = reinterpret_cast<CUcontext>(0x1000);
+  memory().context_began(other);
+  EXPECT_TRUE(memory().has_several_contexts());
+  memory().context_ended(other);
 }
 
 TEST_F(MemoryReach, OutlivesPeerAccessThatTheProgramEnds) {
