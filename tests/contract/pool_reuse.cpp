@@ -113,6 +113,29 @@ TEST_F(PoolReuse, WithoutAnyReuseAllowedAnotherStreamGetsOtherMemory) {
   work.end();
 }
 
+// The pool looks at the last free alone, not at what an earlier holder's stream still has to do.
+TEST_F(PoolReuse, ABlockIsReusedOnTheStreamThatFreedItLastWithoutAnyReuseAllowed) {
+  const GivenStream first_stream;
+  const GivenStream last_stream;
+  const GivenEvent allocated;
+  const GivenPool pool;
+  allow(pool, 0, 0, 0);
+  SlowWork work{kernels(), first_stream};
+  const CUdeviceptr first = given_from(pool, block, first_stream);
+  const Size reserved_for_one = reserved(pool);
+  ASSERT_CUDA(driver().cuMemFreeAsync(first, first_stream));
+  const CUdeviceptr second = given_from(pool, block, first_stream);
+  ASSERT_CUDA(driver().cuEventRecord(allocated, first_stream));
+  ASSERT_CUDA(driver().cuStreamWaitEvent(last_stream, allocated, 0));
+  ASSERT_CUDA(driver().cuMemFreeAsync(second, last_stream));
+
+  const CUdeviceptr third = given_from(pool, block, last_stream);
+
+  EXPECT_EQ(reserved(pool), reserved_for_one);
+  EXPECT_CUDA(driver().cuMemFreeAsync(third, last_stream));
+  work.end();
+}
+
 TEST_F(PoolReuse, AFreeThatHasRunMayBeReusedOpportunistically) {
   const GivenStream freeing;
   const GivenStream allocating;

@@ -72,8 +72,9 @@ MemoryBooks::Grant MemoryBooks::check_grant(const Model& model, const Block& blo
 }
 
 Block& MemoryBooks::add(Block block) {
+  constexpr std::size_t unit = 512;  // the driver rounds sizes up; what is left over is not free
   const CUdeviceptr begin = block.address;
-  const CUdeviceptr end = block.address + block.size;
+  const CUdeviceptr end = block.address + (block.size + unit - 1) / unit * unit;
   std::vector<Freed> rest;
   for (const Freed& freed : freed_) {
     if (freed.begin < begin) {
