@@ -78,14 +78,16 @@ DeviceSwapOut::DeviceSwapOut(const Driver& driver, DeviceMemory& device, CUconte
   for (const EvictedChunk& one : evicted_.chunks) ends_.push_back(bytes_ += one.size);
 }
 
-Result<void> DeviceSwapOut::take_out(HostStock& stock, PauseTimes& times) {
+Result<void> DeviceSwapOut::take_out(HostStock& stock, PauseTimes& times,
+                                     const StillWanted& is_wanted) {
   auto copies = TRY(HostCopies::open(driver_, HostCopies::Direction::Out));
-  const Result<void> outcome = take_out_all(stock, *copies, times);
+  const Result<void> outcome = take_out_all(stock, *copies, times, is_wanted);
   if (!copies->are_over()) unfinished_ = std::move(copies);
   return outcome;
 }
 
-Result<void> DeviceSwapOut::take_out_all(HostStock& stock, HostCopies& copies, PauseTimes& times) {
+Result<void> DeviceSwapOut::take_out_all(HostStock& stock, HostCopies& copies, PauseTimes& times,
+                                         const StillWanted& is_wanted) {
   Flow flow{stock, begin_, copies, times};
   std::vector<Size> part_ends;
   const auto end_part = [&](Size reached) -> Result<void> {
@@ -96,8 +98,10 @@ Result<void> DeviceSwapOut::take_out_all(HostStock& stock, HostCopies& copies, P
       TRY(copies.end_part());
       if (is_ahead) TRY(copies.wait_for(part_ends.size() - parts_ahead));
     }
-    return is_ahead ? release_up_to(part_ends[part_ends.size() - parts_ahead - 1], times)
-                    : Result<void>{};
+    if (is_ahead) TRY(release_up_to(part_ends[part_ends.size() - parts_ahead - 1], times));
+    if (is_wanted()) return {};
+    TRY(copies.wait_for_all());
+    return called_off("pause");
   };
   for (const EvictedChunk& one : evicted_.chunks) TRY(flow.copy(one, end_part));
   TRY(flow.finish());

@@ -8,6 +8,7 @@
 #include "alloc/eviction_set.hpp"
 #include "spill/host_copies.hpp"
 #include "spill/host_stock.hpp"
+#include "spill/standstill.hpp"
 
 namespace cuvmm {
 
@@ -35,8 +36,8 @@ class DeviceSwapOut {
   bool has_begun() const { return gone_ != 0 || unfinished_ != nullptr; }
 
   // Copies the chunks out, releasing each as soon as its contents have arrived. After an Error some
-  // of them are out.
-  Result<void> take_out(HostStock& stock, PauseTimes& times);
+  // of them are out. TimedOut once `is_wanted` returns false.
+  Result<void> take_out(HostStock& stock, PauseTimes& times, const StillWanted& is_wanted);
   // Copies the chunks back in. If the device has no memory for one, asks `instead`, which may be
   // empty. After an Error everything that was out is still out, and the memory taken for it has
   // been released.
@@ -46,7 +47,8 @@ class DeviceSwapOut {
   void end();
 
  private:
-  Result<void> take_out_all(HostStock& stock, HostCopies& copies, PauseTimes& times);
+  Result<void> take_out_all(HostStock& stock, HostCopies& copies, PauseTimes& times,
+                            const StillWanted& is_wanted);
   Result<void> release_up_to(Size offset, PauseTimes& times);
   Result<void> put_back_all(HostStock& stock, HostCopies& copies, const Instead& instead,
                             PauseTimes& times);

@@ -106,7 +106,20 @@ void Pauser::end_eviction() {
   if (can_map_host_) host_.trim(Location::host(node_), 0);
 }
 
-Result<void> Pauser::take_all_out(PauseReport& report, Strict strict) {
+// The threads that make host memory ready may need seconds, for which joining them would wait.
+Result<void> Pauser::wait_for_stock(std::uint64_t until, const StillWanted& is_wanted) const {
+  constexpr timespec a_moment{.tv_sec = 0, .tv_nsec = 500'000};
+  for (; stock_.is_on_its_way(); ::nanosleep(&a_moment, nullptr)) {
+    if (!is_wanted()) return called_off(pausing);
+    if (now_ns() >= until) {
+      return refused(ErrorKind::TimedOut, pausing, "memory of the host was not ready in time");
+    }
+  }
+  return {};
+}
+
+Result<void> Pauser::take_all_out(PauseReport& report, Strict strict, std::uint64_t until,
+                                  const StillWanted& is_wanted) {
   list_what_leaves(report);
   if (strict == Strict::Yes && report.stayed != 0) {
     return refused(ErrorKind::NotSupported, pausing, report.why, report.stayed);
@@ -114,11 +127,16 @@ Result<void> Pauser::take_all_out(PauseReport& report, Strict strict) {
   TRY(check_room_on_host(away_bytes()));
   stock_.look_again();
   TRY(stock_.provide(away_bytes()));
+  {
+    const std::uint64_t began = now_ns();
+    TRY(wait_for_stock(until, is_wanted));
+    report.times.host_us += us_since(began);
+  }
   for (const auto& removal : removals_) {
     if (removal->bytes() == 0) continue;
     const InContext in_context{program_.driver, removal->context()};
     if (!in_context.ok()) return refused(ErrorKind::DriverFailed, pausing, "no context for copies");
-    TRY(removal->take_out(stock_, report.times));
+    TRY(removal->take_out(stock_, report.times, is_wanted));
     report.moved += removal->bytes();
   }
   return {};
@@ -164,7 +182,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
   TRY(hold_still(program_, pausing, until, until, is_wanted));
   report.times.drain_us = us_since(held);
   const RelaxedCapture relaxed{program_.driver};
-  const Result<void> taken = take_all_out(report, strict);
+  const Result<void> taken = take_all_out(report, strict, until, is_wanted);
   stock_used_at_ = now_ns();
   is_paused_ = true;
   if (!taken.ok()) {

@@ -55,13 +55,12 @@ class Pauser {
   Pauser(const Pauser&) = delete;
   Pauser& operator=(const Pauser&) = delete;
 
-  // TimedOut if calls and work in flight do not finish in time; OutOfMemory if the host has no
-  // room. In both cases the program goes on as if nothing had been requested. It also does after
-  // other failures, unless evicted memory cannot be restored: then the process is paused, and can
-  // be resumed. Does nothing if it is already paused.
+  // TimedOut if calls and work in flight do not finish in time, or if memory of the host is not
+  // ready in time; OutOfMemory if the host has no room. In both cases the program goes on as if
+  // nothing had been requested. It also does after other failures, unless evicted memory cannot be
+  // restored: then the process is paused, and can be resumed. Does nothing if it is already paused.
   //
-  // `is_wanted` is polled while it waits for calls and work in flight; once that returns false, the
-  // wait ends as if it had timed out.
+  // `is_wanted` is polled throughout; once it returns false, the pause ends as if it had timed out.
   Result<PauseReport> pause(Duration timeout, Strict strict,
                             const StillWanted& is_wanted = &always_wanted);
   // OutOfMemory if the devices have no room now. The process then stays paused; the caller may try
@@ -80,7 +79,9 @@ class Pauser {
  private:
   void find_host();
   Result<void> check_room_on_host(Size bytes) const;
-  Result<void> take_all_out(PauseReport& report, Strict strict);
+  Result<void> wait_for_stock(std::uint64_t until, const StillWanted& is_wanted) const;
+  Result<void> take_all_out(PauseReport& report, Strict strict, std::uint64_t until,
+                            const StillWanted& is_wanted);
   Result<void> put_all_back(PauseReport& report, Partly partly);
   void list_what_leaves(PauseReport& report);
   void end_eviction();

@@ -81,7 +81,6 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
   const auto too_late = [&](const char* why) {
     return Error{.kind = ErrorKind::TimedOut, .doing = doing, .subject = why};
   };
-  constexpr const char* called_off = "it was called off";
   if (!program.calls.begin_shut(CallBarrier::Exempt::Nobody)) {
     return too_late("cannot signal every thread");
   }
@@ -89,10 +88,10 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
       wait_in_parts([&](std::uint64_t until) { return program.calls.has_drained(until); },
                     calls_until, is_wanted);
   if (calls_ended != Ended::Well) {
-    const char* const why =
-        calls_ended == Ended::TooLate ? which_call_is_late(program.calls) : called_off;
+    const Error why = calls_ended == Ended::TooLate ? too_late(which_call_is_late(program.calls))
+                                                    : called_off(doing);
     go_on(program);
-    return too_late(why);
+    return why;
   }
   // A call that only now turned out to bypass the hooks was not kept out.
   if (const char* const why = why_not_quiescible(program)) {
@@ -109,7 +108,7 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
   }
   if (ended == Ended::Well) return {};
   go_on(program);
-  return too_late(ended == Ended::TooLate ? what : called_off);
+  return ended == Ended::TooLate ? too_late(what) : called_off(doing);
 }
 
 }  // namespace cuvmm

@@ -25,6 +25,9 @@ using StillWanted = std::function<bool()>;
 inline bool always_wanted() {
   return true;
 }
+inline Error called_off(const char* doing) {
+  return {.kind = ErrorKind::TimedOut, .doing = doing, .subject = "it was called off"};
+}
 
 // Why the program must not be held still to move its memory; nullptr if it may be.
 const char* why_not_quiescible(const ProgramParts& program);

@@ -38,6 +38,40 @@ TEST_F(PauseTest, ReleasesAllDeviceMemoryAndRestoresIt) {
   program.free_all();
 }
 
+// At whatever step its caller goes away: while host memory is made ready, or between copies.
+TEST_F(PauseTest, ThatIsNoLongerWantedStopsAndTheProgramGoesOn) {
+  for (int polls = 0; polls < 4; ++polls) {
+    Program program{driver(), {}};
+    program.take_some_of_everything();
+    int polled = 0;
+    const auto given_up =
+        program.pauser->pause(timeout, Strict::No, [&] { return polled++ < polls; });
+    ASSERT_FALSE(given_up.ok()) << polls;
+    EXPECT_EQ(given_up.error().kind, ErrorKind::TimedOut) << given_up.error().text();
+    EXPECT_FALSE(program.pauser->is_paused());
+    EXPECT_FALSE(program.calls.is_shut());
+    program.expect_intact();
+    ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+    ASSERT_DONE(program.pauser->resume(Partly::No));
+    program.expect_intact();
+    program.free_all();
+  }
+}
+
+TEST_F(PauseTest, DoesNotWaitForHostMemoryBeyondItsTimeout) {
+  Program program{driver(), {}};
+  program.add(512 * MiB, false);
+  const auto late = program.pauser->pause(Duration{1'000}, Strict::No);
+  if (late.ok()) GTEST_SKIP() << "host memory was ready within a millisecond";
+  EXPECT_EQ(late.error().kind, ErrorKind::TimedOut) << late.error().text();
+  EXPECT_FALSE(program.pauser->is_paused());
+  program.expect_intact();
+  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+  ASSERT_DONE(program.pauser->resume(Partly::No));
+  program.expect_intact();
+  program.free_all();
+}
+
 TEST_F(PauseTest, IsIdempotent) {
   Program program{driver(), {}};
   program.take_some_of_everything();
