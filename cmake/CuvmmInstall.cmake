@@ -49,7 +49,7 @@ install(FILES "${PROJECT_SOURCE_DIR}/src/daemon/systemd/cuvmmd.service"
 # The Python package, which `cuvmm plot` also uses. The system's Python looks for packages in a
 # folder of its own, so an installation in /usr has a link there.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/cuvmm" DESTINATION "${CMAKE_INSTALL_DATADIR}/cuvmm/python"
-  FILES_MATCHING PATTERN "*.py" PATTERN "page.*" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
+  FILES_MATCHING PATTERN "*.py" PATTERN "page.*" PATTERN "flames.js" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 set(python_link "${PROJECT_BINARY_DIR}/packaging/python/cuvmm")
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/packaging/python")
 file(CREATE_LINK "../../../${CMAKE_INSTALL_DATADIR}/cuvmm/python/cuvmm" "${python_link}" SYMBOLIC)

@@ -9,7 +9,7 @@ from typing import Mapping, MutableMapping, Optional, Union
 
 from . import places
 
-_OPTIONS = ("mode", "limit", "trace_file", "log_level", "log_file", "grow", "cache", "free", "wait",
+_OPTIONS = ("mode", "limit", "trace_file", "stacks", "log_level", "log_file", "grow", "cache", "free", "wait",
             "compact", "spill", "spill_peers", "spill_move", "control", "publish", "pause_ahead",
             "resize", "schedule", "schedule_window", "client", "priority", "weight", "node",
             "node_socket", "node_wait", "name", "group", "guarantee", "cap")

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::uint64_t day_in_us = 24ull * 3600 * 1'000'000;
 constexpr Size least_alignment = 4 * KiB;
+constexpr Size usual_stack_interval = 1 * MiB;
 constexpr int most_devices = 1024;
 
 // Microseconds per `unit`; 0 if it is not a unit.
@@ -30,6 +31,22 @@ std::optional<Bytes> OptionType<Bytes>::read(std::string_view text) {
   const auto size = parse_size(text);
   if (!size) return {};
   return Bytes{*size};
+}
+
+std::optional<StackSamples> OptionType<StackSamples>::read(std::string_view text) {
+  text = without_outer_blanks(text);
+  if (equal_in_any_case(text, "off")) return StackSamples{};
+  if (equal_in_any_case(text, "on")) return StackSamples{usual_stack_interval};
+  if (equal_in_any_case(text, "all")) return StackSamples{1};
+  const auto size = parse_size(text);
+  if (!size || *size == 0) return {};
+  return StackSamples{*size};
+}
+
+std::string OptionType<StackSamples>::print(StackSamples value) {
+  if (value.interval == 0) return "off";
+  if (value.interval == 1) return "all";
+  return SizeLimit::of_bytes(value.interval).print();
 }
 
 std::optional<Alignment> OptionType<Alignment>::read(std::string_view text) {

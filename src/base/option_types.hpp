@@ -39,6 +39,12 @@ struct Bytes {
   constexpr operator Size() const { return value; }
 };
 
+// How often a trace records the call stack of an allocation: "off", "on", "all", "256K".
+struct StackSamples {
+  Size interval = 0;  // bytes for which there is one stack on average; 0: none, 1: every allocation
+  constexpr operator Size() const { return interval; }
+};
+
 // An amount of memory that is a power of two and at least 4 KiB, the host's page size: "2M".
 struct Alignment {
   Size value = 0;
@@ -79,6 +85,13 @@ struct OptionType<Bytes> {
   static std::optional<Bytes> read(std::string_view text);
   static std::string print(Bytes value) { return SizeLimit::of_bytes(value).print(); }
   static std::string allowed() { return "a size (16G)"; }
+};
+
+template <>
+struct OptionType<StackSamples> {
+  static std::optional<StackSamples> read(std::string_view text);
+  static std::string print(StackSamples value);
+  static std::string allowed() { return "off, on, all, or a size (256K)"; }
 };
 
 template <>

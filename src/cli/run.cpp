@@ -32,6 +32,7 @@ struct RunRequest {
   bool quiet = false;
   bool needs_driver = false;
   std::string simulation;  // devices=2,memory=8G
+  std::string stacks;      // "true" for the flag without a value
 };
 
 // The flag that sets an option: --trace for VMM_TRACE_FILE, --log-level for VMM_LOG_LEVEL.
@@ -61,6 +62,14 @@ int run_under_us(const RunRequest& request) {
   return status;
 }
 
+bool sample_stacks(const std::string& how) {
+  if (const char* trace = std::getenv("VMM_TRACE_FILE"); trace == nullptr || *trace == '\0') {
+    say("--stacks needs --trace FILE, which is where they are recorded");
+    return false;
+  }
+  return set_option("VMM_STACKS", how == "true" ? "on" : how, "--stacks");
+}
+
 int run(const RunRequest& request) {
   const auto preload = find_preload_library();
   if (!preload.ok()) {
@@ -75,6 +84,7 @@ int run(const RunRequest& request) {
     if (value.empty()) continue;
     if (!set_option(name, value, flag_of(name))) return exit_usage;
   }
+  if (!request.stacks.empty() && !sample_stacks(request.stacks)) return exit_usage;
   if (request.simulated) {
     const auto directory = find_sim_directory();
     if (!directory.ok()) {
@@ -105,6 +115,7 @@ void add_run(CLI::App& app, int& exit_status) {
       "Examples:\n"
       "  cuvmm run --frameworks -- python train.py\n"
       "  cuvmm run --limit 16G --trace run.trace -- python train.py\n"
+      "  cuvmm run --stacks --trace run.trace -- python train.py   (then: cuvmm stats --top)\n"
       "  cuvmm run --sim=devices=2,memory=8G -- ./program\n"
       "  cuvmm run --sim=memory=8G,card=mine -- ./program   (and another one beside it)\n"
       "  cuvmm run --name A --guarantee 10G --limit 40G -- ./program   (with cuvmmd)\n"
@@ -150,6 +161,11 @@ void add_run(CLI::App& app, int& exit_status) {
          "programs that wait for each other: they get and lose turns together");
   option("--trace", "VMM_TRACE_FILE", "FILE",
          "record every event; %p expands to the process ID, %h to the host name");
+  command->add_flag(
+      "--stacks", request->stacks,
+      "record in the trace who allocates: call stacks, of Python or compiled code, of "
+      "a sample of the allocations; --stacks=256K takes one for so many bytes, "
+      "--stacks=all takes every one");
   option("--log-level", "VMM_LOG_LEVEL", "error|warning|info|debug", "how much is logged");
   option("--log-file", "VMM_LOG_FILE", "FILE", "log to this file instead of standard error");
   option("--schedule", "VMM_SCHEDULE", "POLICY",

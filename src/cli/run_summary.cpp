@@ -8,6 +8,7 @@
 
 #include "base/size.hpp"
 #include "cli/output.hpp"
+#include "cli/stack_summary.hpp"
 #include "cli/trace_summary.hpp"
 #include "cli/work_summary.hpp"
 #include "view/recording.hpp"
@@ -48,9 +49,12 @@ void print_one(const std::string& path) {
   if (!trace) return;
   TraceSummary memory;
   WorkSummary work;
+  view::StackUses stacks;
+  const bool has_stacks = !trace->header().facts.stacks.empty();
   while (const TraceRecord* record = trace->next()) {
     memory.add(*record);
     work.add(*record);
+    if (has_stacks) stacks.add(*record);
   }
   if (!trace->status() || memory.events == 0) return;
   say(in_tone(
@@ -77,7 +81,10 @@ void print_one(const std::string& path) {
   if (const auto& own = work.own_time(); own.count > 0) {
     line("time in cuvmm", fmt::format("{} us in {} calls", own.took_ns / 1000, own.count));
   }
-  if (memory.live_at_end() > 0) line("never freed", print_size(memory.live_at_end()));
+  if (memory.live_at_end() > 0) {
+    line("never freed", print_size(memory.live_at_end()));
+    print_leaking_stacks(trace->header(), stacks);
+  }
   if (const std::string note = trace->note(); !note.empty()) line("note", note);
   line("next", fmt::format("cuvmm plot {} -o run.png", in_shell(path)));
 }

@@ -11,6 +11,7 @@
 #include "cli/foreign_stats.hpp"
 #include "cli/output.hpp"
 #include "cli/run_summary.hpp"
+#include "cli/stack_summary.hpp"
 #include "cli/trace_summary.hpp"
 #include "cli/work_summary.hpp"
 #include "cuvmm/version.h"
@@ -20,6 +21,12 @@ namespace cuvmm::cli {
 namespace {
 
 constexpr std::uint64_t records_a_report = 65'536;
+
+struct StatsRequest {
+  std::string path;
+  bool json = false;
+  std::size_t top = 0;  // call stacks to show
+};
 
 // The totals of one process' trace.
 struct Summary {
@@ -86,15 +93,18 @@ void print_summary(const view::Recording& trace, const Summary& summary) {
   summary.clients.print(trace.header());
 }
 
-int show_recording(const std::string& path, view::Recording recording, bool json) {
+int show_recording(const StatsRequest& request, view::Recording recording) {
+  const std::string& path = request.path;
   auto* const trace = &recording;
   Summary summary;
+  view::StackUses stacks;
   ProgressBar bar{"reading"};
   while (const TraceRecord* record = trace->next()) {
     summary.memory.add(*record);
     summary.arenas.add(*record);
     summary.work.add(*record);
     summary.clients.add(*record);
+    if (request.top > 0) stacks.add(*record);
     if (summary.memory.events % records_a_report == 0) {
       bar.show(static_cast<double>(summary.memory.events) /
                static_cast<double>(trace->record_count()));
@@ -112,40 +122,41 @@ int show_recording(const std::string& path, view::Recording recording, bool json
     say(fmt::format("{}: written by cuvmm {}, this program is {}", path, version,
                     CUVMM_VERSION_STRING));
   }
-  if (json) {
-    fmt::print("{}\n", as_json(*trace, summary).dump(2));
+  if (request.json) {
+    auto object = as_json(*trace, summary);
+    if (request.top > 0) add_stacks_to(trace->header(), stacks, request.top, object);
+    // Names in a trace may contain arbitrary bytes.
+    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     print_summary(*trace, summary);
+    if (request.top > 0) print_stacks(trace->header(), stacks, request.top);
   }
   return 0;
 }
 
-int show(const std::string& path, bool json) {
-  auto any = open_any_trace(path);
+int show(const StatsRequest& request) {
+  auto any = open_any_trace(request.path);
   if (!any.ok()) {
-    say(path + ": " + any.error().text());
+    say(request.path + ": " + any.error().text());
     return 1;
   }
   if (auto* const ours = std::get_if<view::Recording>(&*any)) {
-    return show_recording(path, std::move(*ours), json);
+    return show_recording(request, std::move(*ours));
   }
-  print_foreign_stats(std::get<replay::ReplayTrace>(*any), json);
+  print_foreign_stats(std::get<replay::ReplayTrace>(*any), request.json);
   return 0;
 }
 
 }  // namespace
 
 void add_stats(CLI::App& app, int& exit_status) {
-  struct Request {
-    std::string path;
-    bool json = false;
-  };
-  auto request = std::make_shared<Request>();
+  auto request = std::make_shared<StatsRequest>();
   CLI::App* command = app.add_subcommand("stats", "summarize a trace");
   command->footer(
       "Examples:\n"
       "  cuvmm stats run.trace\n"
       "  cuvmm stats --json run.trace | jq .live_peak_bytes\n"
+      "  cuvmm stats --top run.trace       (of `cuvmm run --stacks --trace run.trace`)\n"
       "\n"
       "Arenas are what stream-ordered memory is cut from, windows serve blocking memory. Of each:\n"
       "the bytes that the program holds, those that lie free behind it, free ones that were moved\n"
@@ -154,12 +165,15 @@ void add_stats(CLI::App& app, int& exit_status) {
       "A trace whose end is missing is read to its last whole record. PyTorch's memory snapshots\n"
       "and histories and RMM's logs are read too. Exit status: 0, or 1 where nothing can be read.");
   command->add_flag("--json", request->json, "print one flat JSON object");
+  command->add_flag("--top{10}", request->top,
+                    "also show the call stacks that hold most memory at the peak, if the trace has "
+                    "stacks; --top=N shows N of them, not 10");
   command
       ->add_option("trace", request->path,
                    "a file from `cuvmm run --trace` or --log-file, PyTorch or RMM")
       ->required()
       ->type_name("TRACE");
-  command->callback([request, &exit_status] { exit_status = show(request->path, request->json); });
+  command->callback([request, &exit_status] { exit_status = show(*request); });
 }
 
 }  // namespace cuvmm::cli

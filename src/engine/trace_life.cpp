@@ -9,6 +9,7 @@
 #include "driver/calls.hpp"
 #include "trace/current_trace.hpp"
 #include "trace/record_event.hpp"
+#include "trace/stacks/sampling.hpp"
 #include "trace/writer.hpp"
 
 namespace cuvmm {
@@ -53,6 +54,7 @@ void start_trace(const Options& options) {
   }
   // Never destroyed: its thread may still be running when the process ends.
   set_current_trace(std::move(*started).release());
+  start_stack_samples(options.stacks);
   std::atexit(&finish_trace);
 }
 
@@ -84,6 +86,7 @@ void end_own_time(std::uint64_t began) {
 void forget_trace() {
   own_time.calls.store(0);
   own_time.nanoseconds.store(0);
+  forget_stack_samples();
   TraceWriter::forget_after_fork();
   set_current_trace(nullptr);
   devices_described.store(false);

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "hook/whereabouts.hpp"
+#include "trace/stacks/sampling.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -80,6 +81,7 @@ void record_call(const Driver& driver, Call call, const Called& called, const Tr
   if (event.event == TraceEvent::CaptureBegin) captures_were_begun = true;
   if (was_captured(driver, event)) event.flags |= trace_flag::captured;
   record_event(event);
+  if (event.event == TraceEvent::Allocate) sample_stack_of(event);
 }
 
 void record_plain_call(const Driver& driver, Call call, const Called& called,

@@ -17,7 +17,7 @@ namespace cuvmm::trace_format {
 
 inline constexpr char magic[8] = {'C', 'U', 'V', 'M', 'M', 'T', 'R', 'C'};
 inline constexpr std::uint16_t major_version = 1;  // a reader refuses a newer one
-inline constexpr std::uint16_t minor_version = 1;  // a reader takes any
+inline constexpr std::uint16_t minor_version = 2;  // a reader takes any
 inline constexpr std::uint32_t byte_order_mark = 0x01020304;
 inline constexpr std::size_t unit = 64;
 
@@ -57,6 +57,7 @@ enum class SectionType : std::uint32_t {
   Devices = 7,
   Calls = 8,
   Names = 9,
+  Stacks = 10,
 };
 
 enum class BlockType : std::uint16_t { Records = 1, Sections = 2, End = 3 };

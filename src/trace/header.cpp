@@ -83,6 +83,12 @@ void add(SectionWriter& out, const TraceFacts& facts) {
     }
     out.end();
   }
+  if (!facts.stacks.empty()) {
+    out.begin(SectionType::Stacks);
+    out.number(static_cast<std::uint32_t>(facts.stacks.size()));
+    for (const TraceStack& stack : facts.stacks) out.number(stack);
+    out.end();
+  }
 }
 
 bool read_devices(SectionReader& in, TraceHeader& header) {
@@ -103,6 +109,14 @@ bool read_names(SectionReader& in, TraceHeader& header) {
     name.number = in.number<std::uint64_t>();
     name.text = in.text();
     if (in.is_good()) header.facts.names.push_back(std::move(name));
+  }
+  return in.is_good();
+}
+
+bool read_stacks(SectionReader& in, TraceHeader& header) {
+  for (auto left = in.number<std::uint32_t>(); left > 0 && in.is_good(); --left) {
+    const auto stack = in.number<TraceStack>();
+    if (in.is_good()) header.facts.stacks.push_back(stack);
   }
   return in.is_good();
 }
@@ -149,6 +163,8 @@ bool read_section(SectionType type, SectionReader in, TraceHeader& header) {
       return read_devices(in, header);
     case SectionType::Names:
       return read_names(in, header);
+    case SectionType::Stacks:
+      return read_stacks(in, header);
     default:  // from a later version
       return true;
   }

@@ -34,7 +34,8 @@ enum class TraceSubject : std::uint32_t {
   Context = 3,
   Stream = 4,
   Pool = 5,
-  Arena = 6
+  Arena = 6,
+  Place = 7
 };
 
 struct TraceName {
@@ -44,10 +45,19 @@ struct TraceName {
   bool operator==(const TraceName&) const = default;
 };
 
+// A call stack: a place in the code, and the stack that called it.
+struct TraceStack {
+  std::uint32_t number = 0;
+  std::uint32_t caller = 0;  // the stack's number, smaller than this one; 0: none
+  std::uint32_t place = 0;
+  bool operator==(const TraceStack&) const = default;
+};
+
 // Facts that may become known only during the trace, and are then appended to it.
 struct TraceFacts {
   std::vector<TraceDevice> devices;
   std::vector<TraceName> names;
+  std::vector<TraceStack> stacks;
   bool operator==(const TraceFacts&) const = default;
 };
 

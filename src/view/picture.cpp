@@ -253,14 +253,19 @@ Result<Picture> take_picture(Recording& recording, const PictureRequest& request
   AddressesSeen seen;
   MemoryWalk first_walk{seen, picture.device};
   std::uint64_t last = picture.begin;
+  StackUses stacks{picture.device};
+  const bool has_stacks = !picture.header.facts.stacks.empty();
   while (const TraceRecord* record = recording.next()) {
     first_walk.add(*record);
+    if (has_stacks) stacks.add(*record);
     last = std::max(last, record->time);
     progress.step();
   }
   TRY(recording.status());
   recording.rewind();
   picture.end = last + 1;
+  StackNames names{picture.header};
+  picture.flames = stacks.flames(names);
   const CollapsedAddresses addresses = seen.collapsed();
   picture.address_parts = addresses.parts();
   picture.address_bytes = addresses.size();

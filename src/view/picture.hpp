@@ -10,6 +10,7 @@
 #include "view/raster.hpp"
 #include "view/recording.hpp"
 #include "view/spans.hpp"
+#include "view/stack_uses.hpp"
 
 namespace cuvmm::view {
 
@@ -67,6 +68,7 @@ struct Picture {
   Histogram lasting_sizes;         // of blocks never freed
   std::vector<PictureLane> lanes;  // clients, or else streams; busiest first
   bool lanes_are_clients = false;
+  std::vector<FlameFrame> flames;  // empty if the trace has no call stacks
 };
 
 // Reads the recording twice. Calls `progress` from time to time with a value from 0 to 1.

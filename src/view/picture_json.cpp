@@ -43,6 +43,18 @@ json lanes_of(const Picture& picture) {
   return lanes;
 }
 
+json flames_of(const Picture& picture) {
+  auto flames = json::array();
+  for (const FlameFrame& frame : picture.flames) {
+    flames.push_back({{"name", frame.name},
+                      {"caller", frame.caller},
+                      {"at_peak", frame.at_peak},
+                      {"at_end", frame.at_end},
+                      {"allocated", frame.allocated}});
+  }
+  return flames;
+}
+
 json refusals_of(const Picture& picture) {
   auto refusals = json::array();
   for (const PictureRefusal& refusal : picture.refusals) {
@@ -90,7 +102,8 @@ json as_json(const Picture& picture) {
           {"lifetimes_us", picture.lifetimes.counts()},
           {"lasting_sizes", picture.lasting_sizes.counts()},
           {"lanes", lanes_of(picture)},
-          {"lanes_are_clients", picture.lanes_are_clients}};
+          {"lanes_are_clients", picture.lanes_are_clients},
+          {"flames", flames_of(picture)}};
 }
 
 }  // namespace

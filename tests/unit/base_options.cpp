@@ -94,6 +94,7 @@ TEST(Options, RefuseWhatIsNotAllowed) {
        {"1", "-1s", "1h", "s", "1.5.2s", "2000000s", "99999999999999999999us", "1 s s"}},
       {"VMM_SPILL", {"on", "off:1G", "host:", "host:lots", "host,4G", ":4G"}},
       {"VMM_SPILL_PEERS", {"a", "1,", ",1", "1,,2", "-1", "1024", "1,1", "1;2"}},
+      {"VMM_STACKS", {"yes", "0", "-1", "80%", "none"}},
       {"VMM_CONTROL", {"yes", "1", "o n"}},
       {"VMM_PRIORITY", {"101", "-101", "1.5", "high", "--1", "99999999999999999999"}},
       {"VMM_WEIGHT", {"0", "-1", "10001", "+1", "0x1"}},
@@ -169,11 +170,14 @@ TEST(Options, ValuesRoundTrip) {
                                              {"VMM_SPILL_PEERS", "2,0,1"},
                                              {"VMM_WAIT", "1500us"},
                                              {"VMM_CACHE", "12.5%"},
+                                             {"VMM_STACKS", "256K"},
+                                             {"VMM_STACKS", "all"},
                                              {"VMM_SCHEDULE", "fair"}}) {
     EXPECT_EQ(listed(read_options({{name, value}}), name).value, value);
   }
   EXPECT_EQ(listed(read_options({{"VMM_WAIT", "1.5s"}}), "VMM_WAIT").value, "1500ms");
   EXPECT_EQ(listed(read_options({{"VMM_WAIT", "0"}}), "VMM_WAIT").value, "0");
+  EXPECT_EQ(listed(read_options({{"VMM_STACKS", "on"}}), "VMM_STACKS").value, "1M");
 }
 
 TEST(Options, NamesAreTakenOnce) {

@@ -20,6 +20,7 @@ def draw(pictures, path):
                 .replace("@TITLE@", markup.escape(title))
                 .replace("@STYLE@", part("page.css"))
                 .replace("@SCRIPT@", part("page.js"))
+                .replace("@FLAMES@", part("flames.js"))
                 .replace("@DATA@", content.replace("<", "\\u003c")))  # cannot end the element
     with open(path, "w", encoding="utf-8") as file:
         file.write(document)
@@ -43,6 +44,7 @@ def fields_of(picture):
         "refusals": picture.refusals, "samples": picture.sample_columns,
         "fragmentation": rounded(picture.fragmentation), "waste": rounded(picture.rounding_waste),
         "lanes": picture.lanes, "lanes_are_clients": picture.lanes_are_clients,
+        "flames": picture.flames,
         "sizes": bars(picture.sizes, data.size),
         "lifetimes": bars(picture.lifetimes_us, data.microseconds),
     }

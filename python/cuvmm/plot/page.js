@@ -408,6 +408,8 @@ function panels_of(picture, number) {
     if (picture.limit.bytes <= 2.5 * most) most = Math.max(most, picture.limit.bytes);
   }
   const percent = (value) => three(Math.round(value * 1000) / 10) + "%";
+  const flames = picture.flames.some((one) => one.at_peak > 0)
+    ? [new FlamePanel(number, "memory at the peak by call stack (click to zoom)", picture.flames)] : [];
   return [
     new AddressPanel(number),
     new LinePanel(number, "memory", 220, lines, 1.1 * most, bytes),
@@ -418,6 +420,7 @@ function panels_of(picture, number) {
     new LanePanel(number, "operations begun, by " + (picture.lanes_are_clients ? "client" : "stream")),
     new BarPanel(number, "blocks by size asked for", picture.sizes, "used"),
     new BarPanel(number, "blocks by lifetime", picture.lifetimes, "waste"),
+    ...flames,
   ];
 }
 
@@ -461,4 +464,3 @@ async function begin() {
   });
   document.documentElement.dataset.state = "drawn";
 }
-begin();

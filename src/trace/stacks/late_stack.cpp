@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/stacks/late_stack.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <utility>
+
+#include "trace/record_event.hpp"
+#include "trace/stacks/known_stacks.hpp"
+#include "trace/stacks/python_frames.hpp"
+
+namespace cuvmm::stacks {
+namespace {
+
+constexpr std::uint32_t first_number = 1u << 24;  // above those of stacks
+constexpr std::uint32_t most_samples = 64;        // then compiled frames tell more
+
+// Of the main thread alone.
+struct Late {
+  StackTable* table = nullptr;  // nullptr: nothing is asked for
+  std::uint32_t number = first_number;
+  std::uint32_t samples = 0;
+};
+constinit Late late;
+
+bool is_main_thread() {
+  return ::syscall(SYS_gettid) == ::getpid();
+}
+
+int tell(void*) {
+  if (!is_main_thread()) return 0;
+  StackTable* const table = std::exchange(late.table, nullptr);
+  if (table == nullptr || table != known_stacks()) return 0;  // forked meanwhile
+  std::array<Frame, most_frames> frames;
+  const std::size_t count = python_frames(frames);
+  if (count == 0) return 0;
+  const std::uint32_t stack = number_in_trace(*table, std::span{frames}.first(count));
+  CUVMM_TRACE(.event = TraceEvent::SampledAs, .detail = stack, .address = late.number);
+  return 0;
+}
+
+}  // namespace
+
+std::uint32_t stack_told_later(StackTable& table) {
+  if (!is_main_thread()) return 0;
+  if (late.table != &table) {
+    if (!will_call_back(&tell)) return 0;
+    late = {&table, late.number + 1, 0};
+  }
+  return ++late.samples <= most_samples ? late.number : 0;
+}
+
+}  // namespace cuvmm::stacks
