@@ -13,6 +13,7 @@ constexpr Size thousandth = 1000;
 
 std::vector<StackUse> by_peak(const std::unordered_map<std::uint32_t, StackUse>& uses) {
   std::vector<StackUse> sorted;
+  sorted.reserve(uses.size());
   for (const auto& [stack, use] : uses) sorted.push_back(use);
   std::sort(sorted.begin(), sorted.end(), [](const StackUse& a, const StackUse& b) {
     return std::tuple{b.at_peak, b.at_end, b.allocated, a.stack} <

@@ -35,7 +35,8 @@ class Recipes(unittest.TestCase):
 
     def test_every_recipe_has_a_test(self):
         tested = {"Two trainings on one card", "Take turns with a notebook",
-                  "Test a CUDA project without a GPU"}
+                  "Pause a server while the model trains", "Fit a job into 80%",
+                  "Find out who fragments", "Test a CUDA project without a GPU"}
         self.assertEqual(set(recipes()), tested)
 
     def test_two_trainings_run_side_by_side_within_their_shares(self):
@@ -47,6 +48,20 @@ class Recipes(unittest.TestCase):
         order = [said.index(words) for words in (": paused: ", "all of 5 steps", ": resumed: ",
                                                  "all of 300 steps found what they had written")]
         self.assertEqual(order, sorted(order), said)
+
+    def test_a_server_pauses_for_each_training(self):
+        said, _ = self.followed("Pause a server while the model trains")
+        self.assertEqual([said.count(words) for words in (
+            ": paused: ", "all of 2 steps found what they had written", ": resumed: ",
+            "all of 300 steps found what they had written")], [2, 2, 2, 1], said)
+
+    def test_a_job_fits_into_less_than_it_uses(self):
+        said, _ = self.followed("Fit a job into 80%")
+        self.assertIn("all of 3 steps found what they had written", said)
+
+    def test_a_trace_tells_who_allocates(self):
+        said, _ = self.followed("Find out who fragments")
+        self.assertRegex(said, r"AT PEAK +NEVER FREED(.|\n)*main \(take_turns\)")
 
     def test_a_project_can_be_tested_without_a_card(self):
         said, errors = self.followed("Test a CUDA project without a GPU")
