@@ -52,7 +52,8 @@ std::unique_ptr<Tenancy> Tenancy::of(Engine& engine, const Options& options) {
                                 .guarantee = options.guarantee,
                                 .weight = static_cast<std::uint32_t>(int{options.weight}),
                                 .priority = options.priority,
-                                .cap = static_cast<std::uint32_t>(int{options.cap})};
+                                .cap = static_cast<std::uint32_t>(int{options.cap}),
+                                .cache = options.cache};
   if (!settings.is_required && lease::sockets_that_may_be_trusted(settings.sockets).empty()) {
     return nullptr;
   }

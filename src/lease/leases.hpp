@@ -25,7 +25,8 @@ struct LeaseSettings {
   SizeLimit guarantee = SizeLimit::none();
   std::uint32_t weight = 1;
   int priority = 0;
-  std::uint32_t cap = 100;  // percent of each device's time
+  std::uint32_t cap = 100;              // percent of each device's time
+  SizeLimit cache = SizeLimit::none();  // unused leases beyond it are returned at once
 };
 
 // Returns those of `sockets` that belong to root or this user.

@@ -198,11 +198,12 @@ void Leases::return_surplus(std::uint64_t now) {
   for (Leased& place : places()) {
     const Size surplus = place.budget->surplus();
     const Size kept = batch_of(place);
+    const bool is_too_much = surplus > settings_.cache.of(place.memory);
     if (surplus <= kept) {
       place.surplus_since = 0;
-    } else if (place.surplus_since == 0) {
+    } else if (place.surplus_since == 0 && !is_too_much) {
       place.surplus_since = now;
-    } else if (now - place.surplus_since >= surplus_stays) {
+    } else if (is_too_much || now - place.surplus_since >= surplus_stays) {
       place.surplus_since = 0;
       const Size returned = place.budget->take_surplus(surplus - kept);
       if (returned != 0) send(LeaseReturn{place.uuid, returned});

@@ -47,7 +47,9 @@ struct PolicyTimes {
   Microseconds stays = 1'000'000;             // minimum stay once others gave up memory for it
   Microseconds shortest_quantum = 100'000;
   Microseconds longest_quantum = 10'000'000;
-  std::uint64_t quantum_per_swap = 10;      // a turn's length as a multiple of its swap
+  // A turn's length as a multiple of the time that getting its memory took. Bringing the contents
+  // back takes as long again, so this keeps both below a tenth of the time.
+  std::uint64_t quantum_per_swap = 25;
   Microseconds without_turns = 10'000'000;  // suspension after work outlasts a turn
 };
 

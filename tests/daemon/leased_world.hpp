@@ -185,13 +185,15 @@ T& immortal(Arguments&&... arguments) {
 // As in a program, the threads of Leases run until the process ends; so everything they use must
 // live as long.
 struct LeasedWorld {
-  explicit LeasedWorld(bool is_required = false)
+  explicit LeasedWorld(bool is_required = false, SizeLimit cache = SizeLimit::none())
       : service(immortal<FakeService>()),
         tenant(immortal<WillingTenant>()),
         budget(immortal<LeasedBudget>()),
-        leases(immortal<lease::Leases>(
-            LeaseSettings{.sockets = {service.path()}, .is_required = is_required, .name = "w"},
-            tenant)) {
+        leases(immortal<lease::Leases>(LeaseSettings{.sockets = {service.path()},
+                                                     .is_required = is_required,
+                                                     .name = "w",
+                                                     .cache = cache},
+                                       tenant)) {
     tenant.held_by = &budget;
   }
   void begin(Size limit = unlimited) {

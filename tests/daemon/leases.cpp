@@ -136,6 +136,16 @@ TEST(LeasedBudgets, ReturnWhatTheyHaveToSpare) {
   EXPECT_EQ(world.budget.surplus(), batch);
 }
 
+TEST(LeasedBudgets, ReturnAtOnceWhatTheyMayNotKeepAsACache) {
+  LeasedWorld world{false, SizeLimit::of_bytes(0)};
+  world.begin();
+  ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));
+  const std::uint64_t began = now_us();
+  world.give_back(64 * MiB);
+  EXPECT_EQ(world.service.hear<node::LeaseReturn>().bytes, 64 * MiB - batch);
+  EXPECT_LT(now_us() - began, 900'000u) << "others return it after a second";
+}
+
 TEST(LeasedBudgets, ReleaseTheirCacheWhenAsked) {
   LeasedWorld world;
   world.begin();

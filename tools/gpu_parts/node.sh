@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests the node's service: two programs of 8 GiB that take turns on 12 GiB, compared with two bare
 # processes that copy as much out and in at once; three programs of 60% of 24 GiB; four servers with
-# 8 GiB of weights each on 12 GiB.
+# 8 GiB of weights each on 12 GiB; then trainings in turns, guarantees and leases, two minutes at most
+# (tools/node_figures.py).
 status=0
 log=$(mktemp)
 place=$(mktemp -d)
@@ -55,7 +56,8 @@ service=
 tools/demo_node.sh build --card 2>&1 | tee -a "$log" || status=1
 python3 -B tools/demo_servers.py build --card --memory 12G --mib 8192 --servers 4 --rest 2 \
   --json "$place/servers.json" || status=1
-python3 -B - "$log" "$place/servers.json" >"$CUVMM_PART_DETAILS" <<'FIGURES' || status=1
+"${CUVMM_PYTHON:-python3}" -B tools/node_figures.py build --details "$place/figures.json" || status=1
+python3 -B - "$log" "$place/servers.json" "$place/figures.json" >"$CUVMM_PART_DETAILS" <<'FIGURES' || status=1
 import json
 import re
 import statistics
@@ -67,6 +69,7 @@ moved = milliseconds(r"^[AB] gave 8.*GiB.* in ([0-9.]+) ms \(pause\)")
 bare = milliseconds(r"^bare copy .*: ([0-9.]+) ms")
 print(json.dumps({"pauses_of_8_gib_ms": moved,
                   "pause_median_ms": statistics.median(moved) if moved else None,
-                  "bare_copies_ms": bare, "servers": json.load(open(sys.argv[2], encoding="utf-8"))}))
+                  "bare_copies_ms": bare, "servers": json.load(open(sys.argv[2], encoding="utf-8")),
+                  **json.load(open(sys.argv[3], encoding="utf-8"))}))
 FIGURES
 exit "$status"
