@@ -84,6 +84,7 @@ def environment(field: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, 
     options = {name: value for name, value in field.items() if name not in ("num_gpus", "sim")}
     if gpus < 1:
         options.setdefault("limit", f"{gpus * 100:.4g}%")
+        options.setdefault("group", "none")  # each share is a task's own, not its job's
     options.setdefault("weight", max(1, round(gpus * _WEIGHT_OF_A_CARD)))
     variables = env(base, sim=field.get("sim", False), **options)
     variables[_SHARE] = str(gpus)

@@ -3,6 +3,7 @@
 #include "daemon/broker.hpp"
 
 #include "base/log.hpp"
+#include "base/log_rarely.hpp"
 
 namespace cuvmm::daemon {
 
@@ -11,6 +12,8 @@ using namespace node;  // NOLINT(google-build-using-namespace): its words are th
 namespace {
 
 constexpr std::size_t most_places = 65;  // devices and the host
+constexpr const char* no_group = "none";
+constexpr Microseconds without_turns_under_mps = 10'000'000;  // since they were last seen
 
 std::string as_text(Size bytes) {
   return print_size(bytes);
@@ -158,7 +161,9 @@ bool Broker::on(ConnectionId id, Party& party, const Greeting& said, Microsecond
   }
   if (said.places > most_places) return false;
   party.wishes = Wishes{.name = said.name,
-                        .group = said.group,
+                        .group = said.group == no_group ? ""
+                                 : said.group.empty()   ? party.peer.group
+                                                        : said.group,
                         .weight = std::clamp<std::uint32_t>(said.weight, 1, 10'000),
                         .priority = std::clamp(said.priority, -100, 100),
                         .places = {}};
@@ -269,6 +274,10 @@ bool Broker::on(ConnectionId id, Party& party, const OutlastedTurn&, Microsecond
 
 void Broker::saw_use(std::uint32_t device, const DeviceUse& use, Microseconds now) {
   const PlaceId place = device + 1;
+  if (use.has_mps_clients) {
+    CUVMM_LOG_RARELY(Warning, "programs on %s use MPS: no turns there", place_name(place).c_str());
+    carry_out_all(policy_.withhold_turns(place, now + without_turns_under_mps, now), now);
+  }
   Size of_clients = 0;
   for (const auto& [id, party] : parties_) {
     const NodeClient* const client = policy_.books().find_client(id);
@@ -287,10 +296,39 @@ void Broker::saw_use(std::uint32_t device, const DeviceUse& use, Microseconds no
   }
 }
 
+void Broker::carry_out_all(const Decisions& decisions, Microseconds now) {
+  pause_groups_together(decisions);
+  for (const Decision& decision : decisions) carry_out(decision, now);
+}
+
+// Members of a group that are to pause at once do it together, if all of them can.
+void Broker::pause_groups_together(const Decisions& decisions) {
+  std::map<std::string, std::vector<const ReclaimRequested*>> pauses;
+  for (const Decision& decision : decisions) {
+    const auto* const asked = std::get_if<ReclaimRequested>(&decision);
+    if (asked == nullptr || asked->step != ReclaimStep::Pause) continue;
+    const NodeClient* const client = policy_.books().find_client(asked->client);
+    if (client != nullptr) pauses[client->group].push_back(asked);
+  }
+  for (const auto& [group, members] : pauses) {
+    const bool is_one = std::all_of(members.begin(), members.end(), [&](const auto* one) {
+      return one->client == members.front()->client;
+    });
+    const bool all_can = std::all_of(members.begin(), members.end(), [&](const auto* one) {
+      return parties_[one->client].pauses_with_group;
+    });
+    if (is_one || !all_can) continue;
+    for (const ReclaimRequested* const one : members) {
+      group_pauses_.demanded(group, one->client, one->revision);
+      say(one->client, PauseWithGroup{one->revision});
+    }
+  }
+}
+
 Decisions Broker::tell(const NodeEvent& event, Microseconds now) {
   Decisions decisions = policy_.handle(event, now);
   history_.note(event, decisions, now);
-  for (const Decision& decision : decisions) carry_out(decision, now);
+  carry_out_all(decisions, now);
   return decisions;
 }
 
@@ -319,6 +357,7 @@ void Broker::carry_out(const Decision& decision, Microseconds now) {
                       asked->deadline > now ? asked->deadline - now : 0});
   } else if (const auto* ended = std::get_if<ReclaimEnded>(&decision)) {
     end_move(*ended, now);
+    group_pauses_.ended(ended->client, ended->revision);
   } else if (const auto* turn = std::get_if<TurnStarted>(&decision)) {
     say(turn->client, TurnNotice{true, turn->quantum});
     time_.has_memory_turn(turn->client, true, now);

@@ -8,6 +8,7 @@
 
 #include "daemon/config.hpp"
 #include "daemon/devices.hpp"
+#include "daemon/group_pauses.hpp"
 #include "daemon/history.hpp"
 #include "daemon/peer.hpp"
 #include "daemon/time_keeper.hpp"
@@ -83,6 +84,7 @@ class Broker {
     std::optional<node::TermsAsk> set_by_hand = {};  // `cuvmm set`
     std::optional<std::uint32_t> cap_wish = {};      // of a client that shares device time
     std::optional<std::uint32_t> cap_by_hand = {};
+    bool pauses_with_group = false;
   };
   struct Move {
     node::MoveState state;
@@ -103,6 +105,8 @@ class Broker {
   bool on(ConnectionId id, Party& party, const node::OutlastedTurn& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::TimeWish& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::TimeNews& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::PausesWithGroup& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::StandsStill& said, node::Microseconds now);
   template <class FromTheService>
   bool on(ConnectionId, Party&, const FromTheService&, node::Microseconds) {
     return false;
@@ -129,7 +133,9 @@ class Broker {
   node::ClientTerms entitle(const Party& party) const;
 
   node::Decisions tell(const node::NodeEvent& event, node::Microseconds now);
+  void carry_out_all(const node::Decisions& decisions, node::Microseconds now);
   void carry_out(const node::Decision& decision, node::Microseconds now);
+  void pause_groups_together(const node::Decisions& decisions);
   void note_move(const node::ReclaimRequested& asked, node::Microseconds now);
   void end_move(const node::ReclaimEnded& ended, node::Microseconds now);
   void say(ConnectionId to, const node::NodeMessage& message) const {
@@ -150,6 +156,8 @@ class Broker {
   ServiceConfig config_;
   node::NodePolicy policy_;
   TimeKeeper time_;
+  GroupPauses group_pauses_{
+      [this](node::ClientId to, const node::NextGroupStep& step) { say(to, step); }};
   std::map<ConnectionId, Party> parties_;  // a client's ID is its connection's ID
   std::deque<Move> moves_;
   std::optional<node::Microseconds> began_;

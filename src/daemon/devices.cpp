@@ -51,6 +51,7 @@ struct Nvml::Calls {
   int (*uuid)(NvmlHandle, char*, unsigned) = nullptr;
   int (*memory)(NvmlHandle, NvmlMemoryInfo*) = nullptr;
   int (*processes)(NvmlHandle, unsigned*, NvmlProcessInfo*) = nullptr;
+  int (*of_mps)(NvmlHandle, unsigned*, NvmlProcessInfo*) = nullptr;
 
   template <class Function>
   bool find(Function& function, const char* name) const {
@@ -82,6 +83,7 @@ Result<Nvml> Nvml::load(const char* library) {
     return Error{.kind = ErrorKind::NotSupported, .doing = "load NVML", .subject = "it is too old"};
   }
   calls->find(calls->processes, "nvmlDeviceGetComputeRunningProcesses_v3");
+  calls->find(calls->of_mps, "nvmlDeviceGetMPSComputeRunningProcesses_v3");
   if (const int code = calls->init(); code != 0) return nvml_error(code);
   calls->find(calls->shutdown, "nvmlShutdown");
   return Nvml{std::move(calls)};
@@ -111,6 +113,10 @@ std::optional<DeviceUse> Nvml::use(std::uint32_t index) const {
   NvmlMemoryInfo memory{};
   if (calls_->handle(index, &handle) != 0 || calls_->memory(handle, &memory) != 0) return {};
   DeviceUse use{.used = memory.used};
+  if (calls_->of_mps != nullptr) {
+    unsigned count = 0;
+    use.has_mps_clients = calls_->of_mps(handle, &count, nullptr) == nvml_insufficient_size;
+  }
   if (calls_->processes == nullptr) return use;
   std::vector<NvmlProcessInfo> processes(64);
   for (int tries = 0; tries < 4; ++tries) {

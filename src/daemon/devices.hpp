@@ -25,6 +25,7 @@ struct NodeDevice {
 struct DeviceUse {
   Size used = 0;
   std::map<pid_t, Size> processes;
+  bool has_mps_clients = false;
 };
 
 // This machine's devices as NVML sees them. The library is loaded at run time, so one binary serves

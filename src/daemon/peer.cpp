@@ -7,6 +7,10 @@
 
 #include <cerrno>
 #include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "node/job_group.hpp"
 
 namespace cuvmm::daemon {
 namespace {
@@ -27,11 +31,16 @@ Fd pidfd_of(const Fd& connection, pid_t process) {
   return Fd{static_cast<int>(::syscall(SYS_pidfd_open, process, 0))};
 }
 
-// Reads the cgroup v2 line, such as "0::/system.slice/train.service".
-std::string cgroup_of(pid_t process) {
+std::string cgroups_of(pid_t process) {
   std::ifstream file{"/proc/" + std::to_string(process) + "/cgroup"};
+  return {std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
+}
+
+// The cgroup v2 line, such as "0::/system.slice/train.service".
+std::string cgroup_of(const std::string& all) {
+  std::istringstream lines{all};
   std::string line;
-  while (std::getline(file, line)) {
+  while (std::getline(lines, line)) {
     if (line.starts_with("0::")) return line.substr(3);
   }
   return {};
@@ -54,7 +63,11 @@ Result<Peer> identify(const Fd& connection) {
   }
   Peer peer{.process = who.pid, .user = who.uid};
   peer.pidfd = pidfd_of(connection, who.pid);
-  if (who.pid > 0) peer.cgroup = cgroup_of(who.pid);
+  if (who.pid > 0) {
+    const std::string cgroups = cgroups_of(who.pid);
+    peer.cgroup = cgroup_of(cgroups);
+    peer.group = node::group_of_cgroups(cgroups);
+  }
   return peer;
 }
 

@@ -86,14 +86,15 @@ class Control::Alone {
   bool is_mine_ = false;
 };
 
-Result<PauseReport> Control::pause(Duration timeout, Strict strict, const StillWanted& is_wanted) {
+Result<PauseReport> Control::pause(Duration timeout, Strict strict, const StillWanted& is_wanted,
+                                   const StillWanted& may_move) {
   if (HookBypass::is_active()) return Error::invalid("pause", "from within a call");
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
   if (!alone.is_mine()) return Error::invalid("pause", "another pause or resume is under way");
   if (stays_out_.load()) return Error::invalid("pause", "the process is about to end");
   if (placement_.is_stuck()) return Error::invalid("pause", "its memory is still being moved");
   const HookBypass bypass;
-  const auto paused = pauser_.pause(timeout, strict, is_wanted);
+  const auto paused = pauser_.pause(timeout, strict, is_wanted, may_move);
   if (paused.ok()) pauses_.note(*paused);
   publish();
   start_looking_after_host();

@@ -43,7 +43,8 @@ class Control {
   void shut_down();
 
   Result<PauseReport> pause(Duration timeout, Strict strict,
-                            const StillWanted& is_wanted = &always_wanted);
+                            const StillWanted& is_wanted = &always_wanted,
+                            const StillWanted& may_move = &always_wanted);
   Result<PauseReport> resume(Partly partly);
   bool is_paused() const { return is_paused_.load(); }
   Size paused_bytes() const { return paused_bytes_.load(); }

@@ -9,6 +9,7 @@
 #include "engine/control.hpp"
 #include "engine/engine.hpp"
 #include "engine/hook_bypass.hpp"
+#include "node/job_group.hpp"
 #include "node/service_socket.hpp"
 
 namespace cuvmm {
@@ -43,17 +44,17 @@ Tenancy::Tenancy(Engine& engine, lease::LeaseSettings settings)
 
 std::unique_ptr<Tenancy> Tenancy::of(Engine& engine, const Options& options) {
   if (options.mode != Mode::Vmm || options.node == NodeUse::Off) return nullptr;
-  lease::LeaseSettings settings{.sockets = options.node_socket.empty()
-                                               ? node::usual_service_sockets()
-                                               : std::vector{options.node_socket},
-                                .is_required = options.node == NodeUse::Require,
-                                .name = options.name,
-                                .group = options.group,
-                                .guarantee = options.guarantee,
-                                .weight = static_cast<std::uint32_t>(int{options.weight}),
-                                .priority = options.priority,
-                                .cap = static_cast<std::uint32_t>(int{options.cap}),
-                                .cache = options.cache};
+  lease::LeaseSettings settings{
+      .sockets = options.node_socket.empty() ? node::usual_service_sockets()
+                                             : std::vector{options.node_socket},
+      .is_required = options.node == NodeUse::Require,
+      .name = options.name,
+      .group = options.group.empty() ? node::group_of_environment() : options.group,
+      .guarantee = options.guarantee,
+      .weight = static_cast<std::uint32_t>(int{options.weight}),
+      .priority = options.priority,
+      .cap = static_cast<std::uint32_t>(int{options.cap}),
+      .cache = options.cache};
   if (!settings.is_required && lease::sockets_that_may_be_trusted(settings.sockets).empty()) {
     return nullptr;
   }
@@ -117,12 +118,12 @@ bool Tenancy::is_idle() {
   return engine_.serving()->memory.wait_for_everything(0);
 }
 
-Result<void> Tenancy::pause(Duration within) {
+Result<void> Tenancy::pause(Duration within, const Fellows& fellows) {
   const Busy busy{is_busy_, stays_out_};
   if (!busy.may_go_on() || engine_.control() == nullptr) {
     return Error::invalid("pause", "the process is about to end");
   }
-  TRY(engine_.control()->pause(within, Strict::No));
+  TRY(engine_.control()->pause(within, Strict::No, fellows.still_working, fellows.may_move));
   return {};
 }
 

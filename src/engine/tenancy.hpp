@@ -31,7 +31,7 @@ class Tenancy final : private lease::Tenant {
   Size cold(const LeasedBudget& budget) override;
   void move_out_cold(LeasedBudget& budget, Size wanted, Duration within) override;
   bool is_idle() override;
-  Result<void> pause(Duration within) override;
+  Result<void> pause(Duration within, const Fellows& fellows) override;
   Result<void> resume(Come how) override;
   bool is_paused() const override;
   bool has_held_calls() const override;

@@ -125,7 +125,7 @@ void* library_without_driver() {
 void* cuvmm_decide_dlsym(void** library, const char* name) {
   using namespace cuvmm::hook;
   if (cuvmm_next_dlsym == nullptr) prepare();
-  if (is_named_like_nvmls_memory(name)) {
+  if (is_named_like_nvmls(name)) {
     const bool is_named = *library != RTLD_DEFAULT && *library != RTLD_NEXT;
     if (is_named) return nvml_door(*library, name, cuvmm_next_dlsym);
     if (!nvml_is_loaded()) *library = library_without_driver();

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,7 +17,7 @@ namespace cuvmm::hook {
 namespace {
 
 constexpr const char* soname = "libnvidia-ml.so.1";
-constexpr const char* prefix = "nvmlDeviceGetMemoryInfo";
+constexpr const char* prefix = "nvmlDeviceGet";
 
 using Answer = int;
 constexpr Answer success = 0;
@@ -36,11 +37,37 @@ struct NvmlMemoryV2 {
   unsigned long long used;
 };
 
+struct NvmlProcessV1 {
+  unsigned process;
+  unsigned long long used;
+};
+struct NvmlProcessV2 {  // also of version 3
+  unsigned process;
+  unsigned long long used;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+
+// NVML's lists of processes: of each kind in three versions.
+#define CUVMM_NVML_LISTS(list)                                                                \
+  list(nvmlDeviceGetComputeRunningProcesses, NvmlProcessV1)                                   \
+      list(nvmlDeviceGetComputeRunningProcesses_v2, NvmlProcessV2)                            \
+          list(nvmlDeviceGetComputeRunningProcesses_v3, NvmlProcessV2)                        \
+              list(nvmlDeviceGetGraphicsRunningProcesses, NvmlProcessV1)                      \
+                  list(nvmlDeviceGetGraphicsRunningProcesses_v2, NvmlProcessV2)               \
+                      list(nvmlDeviceGetGraphicsRunningProcesses_v3, NvmlProcessV2)           \
+                          list(nvmlDeviceGetMPSComputeRunningProcesses, NvmlProcessV1)        \
+                              list(nvmlDeviceGetMPSComputeRunningProcesses_v2, NvmlProcessV2) \
+                                  list(nvmlDeviceGetMPSComputeRunningProcesses_v3, NvmlProcessV2)
+
 // NVML's own functions, from the library in which the program last found them.
 struct RealNvml {
   std::atomic<Answer (*)(Device, NvmlMemory*)> memory{nullptr};
   std::atomic<Answer (*)(Device, NvmlMemoryV2*)> memory_v2{nullptr};
   std::atomic<Answer (*)(Device, char*, unsigned)> uuid{nullptr};
+#define LIST(name, Process) std::atomic<Answer (*)(Device, unsigned*, Process*)> name{nullptr};
+  CUVMM_NVML_LISTS(LIST)
+#undef LIST
 };
 constinit RealNvml real_nvml;
 
@@ -54,6 +81,9 @@ void find_all(void* library, void* (*symbol)(void*, const char*)) {
   find(real_nvml.memory, library, "nvmlDeviceGetMemoryInfo", symbol);
   find(real_nvml.memory_v2, library, "nvmlDeviceGetMemoryInfo_v2", symbol);
   find(real_nvml.uuid, library, "nvmlDeviceGetUUID", symbol);
+#define LIST(name, Process) find(real_nvml.name, library, #name, symbol);
+  CUVMM_NVML_LISTS(LIST)
+#undef LIST
 }
 
 // For a program linked to NVML, which calls cuvmm's functions without a lookup.
@@ -108,10 +138,40 @@ MemoryInfo as_told(Device device, const MemoryInfo& seen) {
   return {.free = std::min(seen.free, total), .total = total};
 }
 
+// The bytes of the device that this process holds by its own books. Nothing without a limit, where
+// NVML's own figure is left.
+std::optional<Size> used_by_this_process(Device device) {
+  constexpr Size plenty = unlimited / 2;
+  const MemoryInfo nothing_used{.free = plenty, .total = plenty};
+  Engine* const engine = Engine::running();
+  if (engine == nullptr || engine->serving() == nullptr) return {};
+  const CallBarrier::Pass question{engine->questions()};
+  const auto told = engine->serving()->memory.info_of(uuid_of(device), nothing_used);
+  if (!told || told->total == plenty) return {};
+  return told->total - told->free;
+}
+
+template <class Process>
+Answer list_processes(Answer (*ask)(Device, unsigned*, Process*), Device device, unsigned* count,
+                      Process* processes) {
+  if (ask == nullptr) return function_not_found;
+  const Answer answer = ask(device, count, processes);
+  if (answer != success || count == nullptr || processes == nullptr) return answer;
+  const auto own = static_cast<unsigned>(::getpid());
+  for (unsigned i = 0; i < *count; ++i) {
+    if (processes[i].process != own) continue;
+    if (const auto used = used_by_this_process(device)) processes[i].used = *used;
+  }
+  return answer;
+}
+
 }  // namespace
 
-bool is_named_like_nvmls_memory(const char* name) {
-  return name != nullptr && name[0] == 'n' && std::strncmp(name, prefix, std::strlen(prefix)) == 0;
+bool is_named_like_nvmls(const char* name) {
+  if (name == nullptr || name[0] != 'n') return false;
+  if (std::strncmp(name, prefix, std::strlen(prefix)) != 0) return false;
+  return std::strstr(name, "MemoryInfo") != nullptr ||
+         std::strstr(name, "RunningProcesses") != nullptr;
 }
 
 bool nvml_is_loaded() {
@@ -153,6 +213,14 @@ extern "C" {
   return answer;
 }
 
+#define LIST(name, Process)                                                                    \
+  [[gnu::visibility("default")]] int name(void* device, unsigned* count, Process* processes) { \
+    find_loaded();                                                                             \
+    return list_processes(real_nvml.name.load(), device, count, processes);                    \
+  }
+CUVMM_NVML_LISTS(LIST)
+#undef LIST
+
 }  // extern "C"
 
 void* cuvmm::hook::nvml_door(void* library, const char* name,
@@ -163,9 +231,15 @@ void* cuvmm::hook::nvml_door(void* library, const char* name,
   if (is_nvmls) find_all(library, real_dlsym);
   errno = kept_errno;
   if (!is_nvmls) return real;
-  if (std::strcmp(name, prefix) == 0) return reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo);
+  if (std::strcmp(name, "nvmlDeviceGetMemoryInfo") == 0) {
+    return reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo);
+  }
   if (std::strcmp(name, "nvmlDeviceGetMemoryInfo_v2") == 0) {
     return reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo_v2);
   }
+#define LIST(function, Process) \
+  if (std::strcmp(name, #function) == 0) return reinterpret_cast<void*>(&(function));
+  CUVMM_NVML_LISTS(LIST)
+#undef LIST
   return real;
 }

@@ -93,12 +93,18 @@ class Leases final : public Lessor {
   bool take_note(const node::LeaseGrant& said);
   bool take_note(const node::LeaseRefusal& said);
   bool take_note(const node::ReclaimDemand& said);
+  bool take_note(const node::PauseWithGroup& said);
+  bool take_note(const node::NextGroupStep& said);
 
   // The second thread.
   static void* serve_demands(void* leases);
   void serve_once();
   void reclaim(const node::ReclaimDemand& demand);
   bool pause_for(const node::ReclaimDemand& demand);
+  bool pauses_with_group(const node::ReclaimDemand& demand);
+  Result<void> pause_with_group(Duration within, const node::ReclaimDemand& demand);
+  bool may_move_with_group(std::uint64_t until);
+  void wait_for_group(Holding& holding, std::uint64_t until);
   void bring_back(std::uint64_t now);
   bool has_all_to_come_back();
   void report(std::uint64_t now);
@@ -146,6 +152,8 @@ class Leases final : public Lessor {
   std::vector<Pending> pending_;
   std::vector<Pending> abandoned_;  // no thread waits for the answer any more
   std::vector<node::ReclaimDemand> demands_;
+  std::vector<node::Revision> with_group_;         // pauses to be made together with the group
+  std::optional<node::NextGroupStep> group_step_;  // the last one that came
   node::RequestId last_request_ = 0;
 };
 

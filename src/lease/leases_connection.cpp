@@ -119,10 +119,10 @@ void Leases::listen() {
     }
     const Holding holding{lock_};
     is_silent_ = false;
-    const bool goes_on =
-        hear_one_of<Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal, ReclaimDemand>(
-            std::span{packet}.first(static_cast<std::size_t>(got)),
-            [this](const auto& said) { return take_note(said); });
+    const bool goes_on = hear_one_of<Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal,
+                                     ReclaimDemand, PauseWithGroup, NextGroupStep>(
+        std::span{packet}.first(static_cast<std::size_t>(got)),
+        [this](const auto& said) { return take_note(said); });
     heard_.notify_all();
     if (!goes_on) return;
   }
@@ -147,12 +147,14 @@ void Leases::lose() {
   standing_ = Standing::Apart;
   socket_.close();
   demands_.clear();
+  with_group_.clear();
   for (Pending& pending : pending_) pending.state = Pending::State::Lost;
   heard_.notify_all();
 }
 
 bool Leases::take_note(const Accepted&) {
   standing_ = Standing::Connected;
+  send(PausesWithGroup{});
   if (sharer_ != nullptr) send(TimeWish{settings_.cap});
   // The service does not know devices that were added after the greeting.
   for (const Leased& place : places()) {
@@ -208,6 +210,16 @@ bool Leases::take_note(const LeaseRefusal& said) {
 bool Leases::take_note(const ReclaimDemand& said) {
   demands_.push_back(said);
   work_.notify_all();
+  return true;
+}
+
+bool Leases::take_note(const PauseWithGroup& said) {
+  with_group_.push_back(said.revision);
+  return true;
+}
+
+bool Leases::take_note(const NextGroupStep& said) {
+  group_step_ = said;
   return true;
 }
 

@@ -2,6 +2,9 @@
 // Carries out the service's requests, and reports on the program.
 #include <pthread.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/log_rarely.hpp"
 #include "lease/say.hpp"
 
@@ -15,6 +18,8 @@ constexpr std::uint64_t between_looks = 100 * a_millisecond;
 constexpr std::uint64_t between_reports = 1000 * a_millisecond;
 constexpr std::uint64_t surplus_stays = 1000 * a_millisecond;
 constexpr std::uint64_t short_for = 10'000 * a_millisecond;
+// For work in flight, before it counts as waiting for other members of the group.
+constexpr std::uint64_t shortest_patience = 50 * a_millisecond;
 // A paused program that finds no room for this long resumes with part of its memory on the host.
 constexpr std::uint64_t longest_held = 60'000 * a_millisecond;
 
@@ -90,13 +95,17 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
     for (Leased& place : places()) place.held_before = place.budget->committed_bytes();
   }
   const Duration within{std::clamp<std::uint64_t>(demand.within, 100'000, 60'000'000)};
-  auto paused = tenant_.pause(within / 2);
+  const bool is_with_group = pauses_with_group(demand);
+  const auto pause = [&] {
+    return is_with_group ? pause_with_group(within / 2, demand) : tenant_.pause(within / 2, {});
+  };
+  auto paused = pause();
   if (!paused.ok() && paused.error().kind == ErrorKind::TimedOut) {
     {
       const Holding holding{lock_};
       send(ReclaimAnswer{demand.revision, demand.place, ReclaimOutcome::Deferred, 0});
     }
-    paused = tenant_.pause(within / 2);
+    paused = pause();
     const Holding holding{lock_};
     if (!paused.ok() && paused.error().kind == ErrorKind::TimedOut) {
       send(OutlastedTurn{static_cast<Microseconds>(within.count())});
@@ -116,6 +125,67 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
   }
   paused_at_ = now_ns();
   return true;
+}
+
+bool Leases::pauses_with_group(const ReclaimDemand& demand) {
+  const Holding holding{lock_};
+  return std::erase(with_group_, demand.revision) != 0;
+}
+
+void Leases::wait_for_group(Holding& holding, std::uint64_t until) {
+  heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
+}
+
+// Waits until `until` for the service's next step. Returns false if its calls are to run, if only
+// for a moment.
+bool Leases::may_move_with_group(std::uint64_t until) {
+  Holding holding{lock_};
+  while (!group_step_ && standing_ == Standing::Connected && now_ns() < until) {
+    wait_for_group(holding, until);
+  }
+  return group_step_ && group_step_->step == GroupStep::Move;
+}
+
+// A member of a group holds its calls until all members do, and then moves its memory; it lets them
+// run in between if the service says so.
+Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& demand) {
+  const std::uint64_t until = now_ns() + static_cast<std::uint64_t>(within.count()) * 1000;
+  const auto report = [&](bool has_ended_work) {
+    const Holding holding{lock_};
+    send(StandsStill{demand.revision, has_ended_work});
+  };
+  // Work that only takes long would never end if the others went on each time. So wait longer each
+  // time.
+  for (std::uint64_t patience = shortest_patience;; patience *= 2) {
+    {
+      Holding holding{lock_};
+      const auto runs = [&] { return group_step_ && group_step_->step == GroupStep::Run; };
+      while (runs() && standing_ == Standing::Connected && now_ns() < until) {
+        wait_for_group(holding, until);
+      }
+      if (!runs()) group_step_.reset();
+    }
+    const std::uint64_t began = now_ns();
+    bool has_reported = false;
+    const Tenant::Fellows fellows{.still_working =
+                                      [&] {
+                                        if (now_ns() - began < patience) return true;
+                                        if (!std::exchange(has_reported, true)) report(false);
+                                        const Holding holding{lock_};
+                                        return !group_step_ || group_step_->step == GroupStep::Move;
+                                      },
+                                  .may_move =
+                                      [&] {
+                                        report(true);
+                                        return may_move_with_group(until);
+                                      }};
+    const Duration left{static_cast<Duration::rep>((until - std::min(until, began)) / 1000)};
+    auto paused = tenant_.pause(left, fellows);
+    if (paused.ok() || paused.error().kind != ErrorKind::TimedOut) return paused;
+    Holding holding{lock_};
+    if (now_ns() >= until || standing_ != Standing::Connected) return paused;
+    if (!group_step_) heard_.wait_for(holding, std::chrono::milliseconds{1});
+  }
 }
 
 // Once calls are held, asks for the memory that was moved away. What arrives piece by piece is

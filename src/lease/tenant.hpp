@@ -26,8 +26,15 @@ class Tenant {
   // True if there was no call since the last query and no work is in flight.
   virtual bool is_idle() = 0;
 
-  // Like Pauser: TimedOut if calls and work do not end in time.
-  virtual Result<void> pause(Duration within) = 0;
+  // What the pause of a group's member depends on; by default it is a pause of its own.
+  struct Fellows {
+    // Polled while calls and work in flight have not ended. False: let the calls run.
+    std::function<bool()> still_working = [] { return true; };
+    // Called once they have ended. False: the same.
+    std::function<bool()> may_move = [] { return true; };
+  };
+  // Like Pauser: TimedOut if calls and work do not end in time, or if the pause is called off.
+  virtual Result<void> pause(Duration within, const Fellows& fellows) = 0;
   enum class Come : std::uint8_t { Whole, Partly };  // Partly: what finds no room stays on the host
   virtual Result<void> resume(Come how) = 0;
   virtual bool is_paused() const = 0;

@@ -36,6 +36,8 @@ template <>
 inline constexpr std::uint8_t value_count<PlaceKind> = 2;
 template <>
 inline constexpr std::uint8_t value_count<ReclaimEnd> = 4;
+template <>
+inline constexpr std::uint8_t value_count<GroupStep> = 3;
 
 // Names are printed to terminals, so control characters are not allowed.
 inline bool is_readable(char letter) {

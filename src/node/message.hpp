@@ -187,11 +187,44 @@ struct TimeBoard {
   static constexpr auto fields(auto&, auto&&) {}
 };
 
+// Members of a group pause together: they hold their calls until all have done so and the work of
+// all has ended, and only then move memory. The member whose kernel spins for another's keeps its
+// calls held; the other runs on until that kernel has ended.
+
+// From an accepted client: it can do so.
+struct PausesWithGroup {
+  static constexpr auto fields(auto&, auto&&) {}
+};
+// From the service, before the ReclaimDemand of this revision: do so.
+struct PauseWithGroup {
+  Revision revision = 0;
+  static constexpr auto fields(auto& self, auto&& field) { field(self.revision); }
+};
+// From a client: it holds its calls, and its work has ended, or not yet.
+struct StandsStill {
+  Revision revision = 0;
+  bool has_ended_work = false;
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.revision), field(self.has_ended_work);
+  }
+};
+enum class GroupStep : std::uint8_t {
+  Hold,  // its calls
+  Run,   // let its calls run until the next step
+  Move,  // its memory: all members stand still
+};
+struct NextGroupStep {
+  Revision revision = 0;
+  GroupStep step = GroupStep::Hold;
+  static constexpr auto fields(auto& self, auto&& field) { field(self.revision), field(self.step); }
+};
+
 // A kind's number is its position in this list, counted from 1. Add new kinds at the end.
 using NodeMessage =
     std::variant<Greeting, HeldAlready, LeaseAsk, LeaseReturn, UseReport, ReclaimAnswer,
                  OutlastedTurn, Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal,
-                 ReclaimDemand, TurnNotice, TurnsOff, LeaseCancel, TimeWish, TimeNews, TimeBoard>;
+                 ReclaimDemand, TurnNotice, TurnsOff, LeaseCancel, TimeWish, TimeNews, TimeBoard,
+                 PausesWithGroup, PauseWithGroup, StandsStill, NextGroupStep>;
 
 // Truncates names to `longest_name` and holders to `most_holders`.
 std::vector<std::byte> encode(const NodeMessage& message);

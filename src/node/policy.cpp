@@ -10,6 +10,17 @@ Decisions NodePolicy::handle(const NodeEvent& event, Microseconds now) {
   end_overdue();
   clear_stalled(event);
   std::visit([this](const auto& one) { on(one); }, event);
+  if (can_change_anything(event)) settle();
+  return std::move(decisions_);
+}
+
+Decisions NodePolicy::withhold_turns(PlaceId place, Microseconds until, Microseconds now) {
+  now_ = std::max(now_, now);
+  decisions_.clear();
+  NodePlace* const found = books_.find_place(place);
+  if (found == nullptr) return {};
+  found->without_turns_until = std::max(found->without_turns_until, until);
+  end_turns_at({place});
   settle();
   return std::move(decisions_);
 }
@@ -34,6 +45,20 @@ Size NodePolicy::waited_for(ClientId client, PlaceId place) const {
     if (ask.asked.client == client && ask.asked.place == place) sum += ask.asked.bytes;
   }
   return sum;
+}
+
+// A report changes nothing while no client waits for memory or holds too much. That is nearly all
+// of the traffic, and settling looks at every client.
+bool NodePolicy::can_change_anything(const NodeEvent& event) const {
+  const auto* const report = std::get_if<UseReported>(&event);
+  const NodeClient* const client = report == nullptr ? nullptr : books_.find_client(report->client);
+  if (client == nullptr) return true;
+  const bool is_quiet = asks_.empty() && reclaims_.all().empty() && turns_.turns().empty();
+  return !is_quiet ||
+         std::any_of(books_.places().begin(), books_.places().end(), [&](const auto& place) {
+           const Size limit = client->terms.share_at(place.first).limit;
+           return client->leased(place.first) > limit || books_.overcommitted(place.first) != 0;
+         });
 }
 
 // A client that let a deadline pass is not asked again until it sends something.
@@ -219,6 +244,10 @@ void NodePolicy::on(const WorkOutlastedTurn& event) {
     books_.place(place).without_turns_until = until;
     decisions_.emplace_back(TurnsSuspended{place, event.client, until});
   }
+  end_turns_at(places);
+}
+
+void NodePolicy::end_turns_at(const std::set<PlaceId>& places) {
   for (const GroupTurn& turn : std::vector<GroupTurn>{turns_.turns()}) {
     const bool is_off = std::any_of(turn.places.begin(), turn.places.end(),
                                     [&](PlaceId place) { return places.contains(place); });

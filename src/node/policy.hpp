@@ -20,6 +20,8 @@ class NodePolicy {
 
   // `now` must never decrease.
   Decisions handle(const NodeEvent& event, Microseconds now);
+  // Ends the turns at a place, and starts none there before `until`.
+  Decisions withhold_turns(PlaceId place, Microseconds until, Microseconds now);
   // The latest time at which the caller must send TimePassed.
   std::optional<Microseconds> next_wake() const;
 
@@ -63,6 +65,7 @@ class NodePolicy {
   void on(const TimePassed&) {}
 
   void clear_stalled(const NodeEvent& event);
+  bool can_change_anything(const NodeEvent& event) const;
   bool terms_can_be_held(ClientId client, const ClientTerms& terms);
   void remove_client(ClientId client);
 
@@ -102,6 +105,7 @@ class NodePolicy {
   std::set<PlaceId> places_of(const std::string& group) const;
   std::uint32_t weight_of(const std::string& group) const;
   void end_turn(const std::string& group);
+  void end_turns_at(const std::set<PlaceId>& places);
 
   const PolicyTimes times_;
   NodeBooks books_;

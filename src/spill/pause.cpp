@@ -164,7 +164,8 @@ Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
   return outcome;
 }
 
-Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWanted& is_wanted) {
+Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWanted& is_wanted,
+                                  const StillWanted& may_move) {
   if (is_paused_) return paused_;
   const std::uint64_t began = now_ns();
   const std::uint64_t until = deadline(timeout);
@@ -180,6 +181,10 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
   stock_used_at_ = now_ns();
   const std::uint64_t held = now_ns();
   TRY(hold_still(program_, pausing, until, until, is_wanted));
+  if (!may_move()) {
+    go_on(program_);
+    return refused(ErrorKind::TimedOut, pausing, "it was called off");
+  }
   report.times.drain_us = us_since(held);
   const RelaxedCapture relaxed{program_.driver};
   const Result<void> taken = take_all_out(report, strict, until, is_wanted);

@@ -61,8 +61,11 @@ class Pauser {
   // restored: then the process is paused, and can be resumed. Does nothing if it is already paused.
   //
   // `is_wanted` is polled throughout; once it returns false, the pause ends as if it had timed out.
+  // `may_move` is asked once the program stands still; if it returns false, the pause ends in the
+  // same way.
   Result<PauseReport> pause(Duration timeout, Strict strict,
-                            const StillWanted& is_wanted = &always_wanted);
+                            const StillWanted& is_wanted = &always_wanted,
+                            const StillWanted& may_move = &always_wanted);
   // OutOfMemory if the devices have no room now. The process then stays paused; the caller may try
   // again, or ask to continue with some of the memory on the host.
   Result<PauseReport> resume(Partly partly);

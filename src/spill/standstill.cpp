@@ -18,7 +18,7 @@ enum class Ended : std::uint8_t { Well, TooLate, Unwanted };
 // Waits in intervals, so that it soon notices when the result is no longer wanted.
 Ended wait_in_parts(const std::function<bool(std::uint64_t)>& wait, std::uint64_t until,
                     const StillWanted& is_wanted) {
-  constexpr std::uint64_t a_part = 100'000'000;  // ns
+  constexpr std::uint64_t a_part = 20'000'000;  // ns
   for (;;) {
     const std::uint64_t part = std::min(until, now_ns() + a_part);
     if (wait(part)) return Ended::Well;

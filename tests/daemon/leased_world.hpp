@@ -45,9 +45,12 @@ class WillingTenant final : public lease::Tenant {
     const Commitment freed{budget, gone};
   }
   bool is_idle() override { return idle.load(); }
-  Result<void> pause(Duration) override {
+  Result<void> pause(Duration within, const Fellows& fellows) override {
     ++pauses;
-    if (busy.load()) return Error{.kind = ErrorKind::TimedOut, .doing = "pause"};
+    const std::uint64_t until = now_us() + static_cast<std::uint64_t>(within.count());
+    while (busy.load() && now_us() < until && fellows.still_working()) ::usleep(1000);
+    if (busy.load() || !fellows.may_move())
+      return Error{.kind = ErrorKind::TimedOut, .doing = "pause"};
     paused = true;
     const Commitment freed{*held_by, held.exchange(0)};
     return {};

@@ -2,6 +2,8 @@
 // A budget whose memory is leased, with a program and a service that a test scripts.
 #include "daemon/leased_world.hpp"
 
+#include <sys/wait.h>
+
 #include <atomic>
 #include <thread>
 
@@ -108,6 +110,25 @@ TEST(LeasedBudgets, ProceedWithoutAServiceThatDoesNotAnswer) {
   LeasedWorld strict{true};
   strict.begin();
   EXPECT_FALSE(strict.commit(2 * MiB));
+}
+
+TEST(LeasedBudgets, AreLeasedByNoSocketOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a socket away";
+  const FakeService service;
+  using lease::sockets_that_may_be_trusted;
+  EXPECT_EQ(sockets_that_may_be_trusted({service.path()}).size(), 1u);
+  EXPECT_EQ(sockets_that_may_be_trusted({"/etc/passwd", "/nowhere"}).size(), 0u);
+  ASSERT_EQ(::chown(service.path().c_str(), 65534, 65534), 0);
+  // Neither for a third user nor for root.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setgid(65533) != 0 || ::setuid(65533) != 0) ::_exit(3);
+    ::_exit(sockets_that_may_be_trusted({service.path()}).empty() ? 0 : 4);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(sockets_that_may_be_trusted({service.path()}).size(), 0u);
 }
 
 TEST(LeasedBudgets, ReportTheirHoldingsToAServiceThatComesBack) {

@@ -216,6 +216,40 @@ TEST_F(ProgramsOfANode, JobsWhoseRanksWaitForEachOtherTakeTurnsOnBothCards) {
   for (RunningProgram& rank : ranks) EXPECT_EQ(rank.wait(), 0) << read_file("a") << read_file("b");
 }
 
+// A program with a guarantee takes memory from a job whose ranks are in the midst of their
+// collectives. Both are stopped, and neither while the other's kernel spins for it.
+TEST_F(ProgramsOfANode, AJobIsStoppedBetweenItsCollectivesOnBothCards) {
+  start_on(",devices=2");
+  std::deque<RunningProgram> ranks;
+  for (const char* rank : {"0", "1"}) {
+    ranks.emplace_back(
+        test_program(
+            *this, "rank", {rank, file("meeting"), "160", "20", "together", "60"},
+            {"--name", std::string{"rank"} + rank, "--group", "job", "--node-wait", "80s"}),
+        required(*this), file("job"));
+  }
+  const auto leased = [&] {
+    RawClient observer{socket()};
+    observer.say(node::StateAsk{});
+    Size sum = 0;
+    while (const auto place = observer.hear<node::PlaceState>(300)) {
+      if (place->kind == node::PlaceKind::Device) sum += place->leased;
+    }
+    return sum;
+  };
+  ASSERT_TRUE(comes_true([&] { return leased() >= 320 * MiB; }));
+  std::vector<std::string> wants = program("wants", 192, 3);
+  wants.insert(std::find(wants.begin(), wants.end(), "--"), {"--guarantee", "224M"});
+  RunningProgram guaranteed{wants, required(*this), file("wants")};
+  EXPECT_EQ(guaranteed.wait(), 0) << read_file("wants");
+  for (RunningProgram& rank : ranks) EXPECT_EQ(rank.wait(), 0) << read_file("job");
+  const std::string log = read_file("service.log");
+  EXPECT_EQ(log.find("outlasted"), std::string::npos) << log;
+  for (const char* rank : {"rank0 gave 1", "rank1 gave 1"}) {
+    EXPECT_NE(log.find(rank), std::string::npos) << log;
+  }
+}
+
 // A rank whose peer has not started yet has a kernel that cannot be stopped: a program that needs
 // its memory is refused as it would be without the service, and neither is harmed.
 TEST_F(ProgramsOfANode, WorkThatOutlastsATurnEndsTurnsAndIsLogged) {
@@ -253,6 +287,11 @@ TEST_F(ProgramsOfANode, NvmlAndTheDriverTellAProgramItsLimitThroughEveryDoor) {
     for (const char* door : {"linked", "path", "default", "driver"}) {
       EXPECT_NE(said.find(std::string{door} + " 128 64 64\n"), std::string::npos) << said;
     }
+    for (const char* door : {"linked", "path", "default"}) {
+      EXPECT_NE(said.find(std::string{door} + " lists 64 64 64\n"), std::string::npos)
+          << "this process' cache does not count: " << said;
+    }
+    EXPECT_EQ(said.find("has this one"), std::string::npos) << said;
     if (!by_service) {
       EXPECT_NE(said.find("path 128 128 0\n"), std::string::npos) << "before cuInit: " << said;
     }
@@ -264,6 +303,8 @@ TEST_F(ProgramsOfANode, NvmlTellsAllThereIsWhereThereIsNoLimit) {
   RunningProgram asks{test_program(*this, "nvml", {"64"}), {"VMM_NODE=off"}, file("nvml")};
   EXPECT_EQ(asks.wait(), 0);
   EXPECT_NE(read_file("nvml").find("path 256 192 64\n"), std::string::npos) << read_file("nvml");
+  EXPECT_NE(read_file("nvml").find("path lists 96 96 96\n"), std::string::npos)
+      << "as NVML reports it: " << read_file("nvml");
 }
 
 // How many blocks of 32 MiB a program takes when it takes 75% of the memory that it is told there

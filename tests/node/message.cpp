@@ -49,7 +49,11 @@ std::vector<NodeMessage> one_of_each() {
       LeaseCancel{3},
       TimeWish{30},
       TimeNews{},
-      TimeBoard{}};
+      TimeBoard{},
+      PausesWithGroup{},
+      PauseWithGroup{9},
+      StandsStill{9, true},
+      NextGroupStep{9, GroupStep::Move}};
 }
 
 std::vector<ObserverMessage> one_of_each_observed() {

@@ -241,6 +241,25 @@ TEST(Turns, AGroupOnTwoCardsIsNotStarved) {
   EXPECT_LE(waited, 3);
 }
 
+TEST(Turns, EndWhereTheyAreWithheldAndStartAgainLater) {
+  PolicyWorld world;
+  const ClientId first = world.come();
+  const ClientId second_client = world.come();
+  ASSERT_TRUE(world.lease(first, 80));
+  world.ask(second_client, 60);
+  ASSERT_TRUE(world.has_turn(second_client));
+  world.answer(world.request(first), ReclaimOutcome::Refused);
+  world.policy.withhold_turns(card, world.now() + second, world.now());
+  EXPECT_FALSE(world.has_turn(second_client));
+  world.report(first, 0, 0, false);
+  const RequestId refused = world.ask(second_client, 60);
+  ASSERT_NE(world.refusal(refused), nullptr);
+  EXPECT_EQ(world.refusal(refused)->why, RefusalReason::TurnsAreOff);
+  world.after(2 * second);
+  world.ask(second_client, 60);
+  EXPECT_TRUE(world.has_turn(second_client));
+}
+
 TEST(Groups, GetAndLoseTurnsTogether) {
   PolicyWorld world;
   const ClientId a0 = world.come(terms(0, 0, "a"));

@@ -2,10 +2,11 @@
 // One rank of a job of two, each on its own device: in every round a kernel of each rank spins
 // until the other's runs, as NCCL's do, and then the rank checks what it had written to its memory.
 //
-//   rank RANK FILE MIB ROUNDS [together]
+//   rank RANK FILE MIB ROUNDS [together [KERNELS]]
 //
 // RANK is also the device; FILE is where the two meet. With `together` no kernel is launched until
-// both have their memory. Exit status 0 if every word was right.
+// both have their memory. Each round launches KERNELS kernels, one of them by default, without
+// waiting in between. Exit status 0 if every word was right.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -80,6 +81,7 @@ int main(int count, char** words) {
     call<CUresult(CUdeviceptr*, std::size_t)>("cuMemAlloc_v2", &block, block_size);
     blocks.push_back(block);
   }
+  const int kernels = count > 6 ? std::atoi(words[6]) : 1;
   meeting->ready.fetch_add(1);
   while (count > 5 && meeting->ready.load() < 2) ::usleep(1000);
   for (int round = 0; round < std::atoi(words[4]); ++round) {
@@ -90,9 +92,13 @@ int main(int count, char** words) {
     }
     CUdeviceptr where = blocks.front();
     void* parameters[] = {&where};
-    call<CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                  CUstream, void**, void**)>("cuLaunchKernel", kernel, 1U, 1U, 1U, 1U, 1U, 1U, 0U,
-                                             CUstream{}, parameters, static_cast<void**>(nullptr));
+    for (int i = 0; i < kernels; ++i) {
+      call<CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                    unsigned, CUstream, void**, void**)>("cuLaunchKernel", kernel, 1U, 1U, 1U, 1U,
+                                                         1U, 1U, 0U, CUstream{}, parameters,
+                                                         static_cast<void**>(nullptr));
+      if (kernels > 1) ::usleep(1000);
+    }
     call<CUresult()>("cuCtxSynchronize");
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       unsigned word = 0;

@@ -59,6 +59,38 @@ NvmlAnswer write_text(char* to, std::uint32_t size, const char* text) {
   return NVML_SUCCESS;
 }
 
+// `count` is the capacity on entry and the number of processes on return.
+template <class Process>
+NvmlAnswer list_processes(NvmlDevice device, std::uint32_t* count, Process* processes) {
+  if (const NvmlAnswer refused = check(device); refused != NVML_SUCCESS) return refused;
+  if (count == nullptr || (*count != 0 && processes == nullptr)) {
+    return NVML_ERROR_INVALID_ARGUMENT;
+  }
+  const auto view = view_of_device(device->ordinal);
+  if (!view) return NVML_ERROR_UNKNOWN;
+  const std::uint32_t room = *count;
+  *count = static_cast<std::uint32_t>(view->processes.size());
+  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
+  std::transform(view->processes.begin(), view->processes.end(), processes,
+                 [](const ProcessUse& use) {
+                   Process process{};
+                   process.pid = static_cast<std::uint32_t>(use.process);
+                   process.used_bytes = use.held;
+                   if constexpr (requires { process.gpu_instance; }) {
+                     process.gpu_instance = process.compute_instance = nvml_no_instance;
+                   }
+                   return process;
+                 });
+  return NVML_SUCCESS;
+}
+
+NvmlAnswer list_no_processes(NvmlDevice device, std::uint32_t* count) {
+  if (const NvmlAnswer refused = check(device); refused != NVML_SUCCESS) return refused;
+  if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  *count = 0;
+  return NVML_SUCCESS;
+}
+
 }  // namespace
 }  // namespace cuvmm::sim
 
@@ -159,25 +191,29 @@ CUVMM_NVML NvmlAnswer nvmlDeviceGetMemoryInfo_v2(NvmlDevice device, NvmlMemoryV2
   return NVML_SUCCESS;
 }
 
-// `count` is the capacity on entry and the number of processes on return.
+CUVMM_NVML NvmlAnswer nvmlDeviceGetComputeRunningProcesses(NvmlDevice device, std::uint32_t* count,
+                                                           NvmlProcessV1* processes) {
+  return list_processes(device, count, processes);
+}
+CUVMM_NVML NvmlAnswer nvmlDeviceGetComputeRunningProcesses_v2(NvmlDevice device,
+                                                              std::uint32_t* count,
+                                                              NvmlProcess* processes) {
+  return list_processes(device, count, processes);
+}
 CUVMM_NVML NvmlAnswer nvmlDeviceGetComputeRunningProcesses_v3(NvmlDevice device,
                                                               std::uint32_t* count,
                                                               NvmlProcess* processes) {
-  if (const NvmlAnswer refused = check(device); refused != NVML_SUCCESS) return refused;
-  if (count == nullptr || (*count != 0 && processes == nullptr)) {
-    return NVML_ERROR_INVALID_ARGUMENT;
-  }
-  const auto view = view_of_device(device->ordinal);
-  if (!view) return NVML_ERROR_UNKNOWN;
-  const std::uint32_t room = *count;
-  *count = static_cast<std::uint32_t>(view->processes.size());
-  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
-  std::transform(view->processes.begin(), view->processes.end(), processes,
-                 [](const ProcessUse& use) {
-                   return NvmlProcess{.pid = static_cast<std::uint32_t>(use.process),
-                                      .used_bytes = use.held,
-                                      .gpu_instance = nvml_no_instance,
-                                      .compute_instance = nvml_no_instance};
-                 });
-  return NVML_SUCCESS;
+  return list_processes(device, count, processes);
 }
+
+// No process of a simulated card draws or uses MPS.
+#define CUVMM_NO_PROCESSES(name, Process)                                         \
+  CUVMM_NVML NvmlAnswer name(NvmlDevice device, std::uint32_t* count, Process*) { \
+    return list_no_processes(device, count);                                      \
+  }
+CUVMM_NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, NvmlProcessV1)
+CUVMM_NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, NvmlProcess)
+CUVMM_NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, NvmlProcess)
+CUVMM_NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, NvmlProcessV1)
+CUVMM_NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, NvmlProcess)
+CUVMM_NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, NvmlProcess)

@@ -32,7 +32,11 @@ struct NvmlMemoryV2 {
 };
 inline constexpr std::uint32_t nvml_memory_version_2 = sizeof(NvmlMemoryV2) | (2U << 24);
 
-struct NvmlProcess {
+struct NvmlProcessV1 {
+  std::uint32_t pid;
+  std::uint64_t used_bytes;
+};
+struct NvmlProcess {  // of versions 2 and 3
   std::uint32_t pid;
   std::uint64_t used_bytes;
   std::uint32_t gpu_instance;

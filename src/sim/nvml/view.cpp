@@ -56,10 +56,11 @@ std::optional<DeviceView> view_of_device(int ordinal) {
   if (!held) return {};
   file->remove_dead({});
   const CardBooks& books = file->books();
+  const std::uint64_t own_namespace = pid_namespace();
   DeviceView view{.memory = books.memory, .used = held_on(books, ordinal)};
   for (const CardMember& member : books.members) {
     const Size of_member = member.held[static_cast<std::size_t>(ordinal)].load();
-    if (of_member == 0 || member.process_namespace != pid_namespace()) continue;
+    if (of_member == 0 || member.process_namespace != own_namespace) continue;
     view.processes.push_back({member.process, of_member});
   }
   return view;

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/group_pauses.hpp"
+
+#include <algorithm>
+
+namespace cuvmm::daemon {
+
+using node::ClientId;
+using node::GroupStep;
+using node::Revision;
+
+void GroupPauses::demanded(const std::string& group, ClientId client, Revision revision) {
+  pauses_[group].members[client].open.insert(revision);
+}
+
+GroupPauses::GroupPause* GroupPauses::pause_of(ClientId client) {
+  for (auto& [group, pause] : pauses_) {
+    if (pause.members.contains(client)) return &pause;
+  }
+  return nullptr;
+}
+
+void GroupPauses::say(ClientId client, Member& member, GroupStep step) {
+  if (step == GroupStep::Hold) member.standing = Standing::Asked;
+  if (step == GroupStep::Run) member.standing = Standing::Running;
+  say_(client, {member.revision, step});
+}
+
+void GroupPauses::reported(ClientId client, const node::StandsStill& said) {
+  GroupPause* const pause = pause_of(client);
+  if (pause == nullptr) return;
+  Member& member = pause->members[client];
+  if (!member.open.contains(said.revision)) return;
+  member.revision = said.revision;
+  // A report that crossed the order to run is out of date.
+  if (member.standing == Standing::Running) return;
+  member.standing = said.has_ended_work ? Standing::Still : Standing::Working;
+  settle(*pause);
+}
+
+void GroupPauses::ended(ClientId client, Revision revision) {
+  GroupPause* const pause = pause_of(client);
+  if (pause == nullptr) return;
+  Member& member = pause->members[client];
+  if (member.open.erase(revision) == 0 || !member.open.empty()) return;
+  pause->members.erase(client);
+  settle(*pause);
+  std::erase_if(pauses_, [](const auto& one) { return one.second.members.empty(); });
+}
+
+void GroupPauses::settle(GroupPause& pause) {
+  const auto count = [&](Standing standing) {
+    return std::count_if(pause.members.begin(), pause.members.end(),
+                         [&](const auto& one) { return one.second.standing == standing; });
+  };
+  const auto tell_all = [&](Standing those, GroupStep step) {
+    for (auto& [client, member] : pause.members) {
+      if (member.standing == those) say(client, member, step);
+    }
+  };
+  const auto all = static_cast<std::ptrdiff_t>(pause.members.size());
+  const std::ptrdiff_t working = count(Standing::Working);
+  if (pause.moves || count(Standing::Still) == all) {
+    pause.moves = true;
+    tell_all(Standing::Still, GroupStep::Move);
+  } else if (working == 0) {
+    tell_all(Standing::Running, GroupStep::Hold);
+  } else if (working == all) {
+    // They spin for each other. One stays as it is, so that the others know when to hold again.
+    auto next = std::next(pause.members.begin());
+    for (; next != pause.members.end(); ++next) say(next->first, next->second, GroupStep::Run);
+  } else {
+    tell_all(Standing::Still, GroupStep::Run);
+  }
+}
+
+}  // namespace cuvmm::daemon
