@@ -37,37 +37,40 @@ struct NvmlMemoryV2 {
   unsigned long long used;
 };
 
-struct NvmlProcessV1 {
+// An element of a list of processes; those of versions 2 and 3 are longer.
+struct NvmlProcess {
   unsigned process;
   unsigned long long used;
 };
-struct NvmlProcessV2 {  // also of version 3
-  unsigned process;
-  unsigned long long used;
-  unsigned gpu_instance;
-  unsigned compute_instance;
-};
+constexpr std::size_t size_of_v2 = sizeof(NvmlProcess) + 2 * sizeof(unsigned);
 
 // NVML's lists of processes: of each kind in three versions.
-#define CUVMM_NVML_LISTS(list)                                                                \
-  list(nvmlDeviceGetComputeRunningProcesses, NvmlProcessV1)                                   \
-      list(nvmlDeviceGetComputeRunningProcesses_v2, NvmlProcessV2)                            \
-          list(nvmlDeviceGetComputeRunningProcesses_v3, NvmlProcessV2)                        \
-              list(nvmlDeviceGetGraphicsRunningProcesses, NvmlProcessV1)                      \
-                  list(nvmlDeviceGetGraphicsRunningProcesses_v2, NvmlProcessV2)               \
-                      list(nvmlDeviceGetGraphicsRunningProcesses_v3, NvmlProcessV2)           \
-                          list(nvmlDeviceGetMPSComputeRunningProcesses, NvmlProcessV1)        \
-                              list(nvmlDeviceGetMPSComputeRunningProcesses_v2, NvmlProcessV2) \
-                                  list(nvmlDeviceGetMPSComputeRunningProcesses_v3, NvmlProcessV2)
+// clang-format off
+#define CUVMM_NVML_LISTS(list)                                          \
+  list(0, nvmlDeviceGetComputeRunningProcesses, sizeof(NvmlProcess))    \
+  list(1, nvmlDeviceGetComputeRunningProcesses_v2, size_of_v2)          \
+  list(2, nvmlDeviceGetComputeRunningProcesses_v3, size_of_v2)          \
+  list(3, nvmlDeviceGetGraphicsRunningProcesses, sizeof(NvmlProcess))   \
+  list(4, nvmlDeviceGetGraphicsRunningProcesses_v2, size_of_v2)         \
+  list(5, nvmlDeviceGetGraphicsRunningProcesses_v3, size_of_v2)         \
+  list(6, nvmlDeviceGetMPSComputeRunningProcesses, sizeof(NvmlProcess)) \
+  list(7, nvmlDeviceGetMPSComputeRunningProcesses_v2, size_of_v2)       \
+  list(8, nvmlDeviceGetMPSComputeRunningProcesses_v3, size_of_v2)
+// clang-format on
+struct ProcessList {
+  const char* name;
+  std::size_t stride;
+  std::atomic<Answer (*)(Device, unsigned*, void*)> real{nullptr};
+};
+#define CUVMM_LIST(number, name, stride) {#name, stride},
+constinit ProcessList process_lists[] = {CUVMM_NVML_LISTS(CUVMM_LIST)};
+#undef CUVMM_LIST
 
 // NVML's own functions, from the library in which the program last found them.
 struct RealNvml {
   std::atomic<Answer (*)(Device, NvmlMemory*)> memory{nullptr};
   std::atomic<Answer (*)(Device, NvmlMemoryV2*)> memory_v2{nullptr};
   std::atomic<Answer (*)(Device, char*, unsigned)> uuid{nullptr};
-#define LIST(name, Process) std::atomic<Answer (*)(Device, unsigned*, Process*)> name{nullptr};
-  CUVMM_NVML_LISTS(LIST)
-#undef LIST
 };
 constinit RealNvml real_nvml;
 
@@ -81,9 +84,7 @@ void find_all(void* library, void* (*symbol)(void*, const char*)) {
   find(real_nvml.memory, library, "nvmlDeviceGetMemoryInfo", symbol);
   find(real_nvml.memory_v2, library, "nvmlDeviceGetMemoryInfo_v2", symbol);
   find(real_nvml.uuid, library, "nvmlDeviceGetUUID", symbol);
-#define LIST(name, Process) find(real_nvml.name, library, #name, symbol);
-  CUVMM_NVML_LISTS(LIST)
-#undef LIST
+  for (ProcessList& list : process_lists) find(list.real, library, list.name, symbol);
 }
 
 // For a program linked to NVML, which calls cuvmm's functions without a lookup.
@@ -151,16 +152,17 @@ std::optional<Size> used_by_this_process(Device device) {
   return told->total - told->free;
 }
 
-template <class Process>
-Answer list_processes(Answer (*ask)(Device, unsigned*, Process*), Device device, unsigned* count,
-                      Process* processes) {
+Answer list_processes(const ProcessList& list, Device device, unsigned* count, void* processes) {
+  const auto ask = list.real.load();
   if (ask == nullptr) return function_not_found;
   const Answer answer = ask(device, count, processes);
   if (answer != success || count == nullptr || processes == nullptr) return answer;
   const auto own = static_cast<unsigned>(::getpid());
   for (unsigned i = 0; i < *count; ++i) {
-    if (processes[i].process != own) continue;
-    if (const auto used = used_by_this_process(device)) processes[i].used = *used;
+    auto* const one =
+        reinterpret_cast<NvmlProcess*>(static_cast<std::byte*>(processes) + i * list.stride);
+    if (one->process != own) continue;
+    if (const auto used = used_by_this_process(device)) one->used = *used;
   }
   return answer;
 }
@@ -213,13 +215,13 @@ extern "C" {
   return answer;
 }
 
-#define LIST(name, Process)                                                                    \
-  [[gnu::visibility("default")]] int name(void* device, unsigned* count, Process* processes) { \
-    find_loaded();                                                                             \
-    return list_processes(real_nvml.name.load(), device, count, processes);                    \
+#define CUVMM_LIST(number, name, stride)                                                    \
+  [[gnu::visibility("default")]] int name(void* device, unsigned* count, void* processes) { \
+    find_loaded();                                                                          \
+    return list_processes(process_lists[number], device, count, processes);                 \
   }
-CUVMM_NVML_LISTS(LIST)
-#undef LIST
+CUVMM_NVML_LISTS(CUVMM_LIST)
+#undef CUVMM_LIST
 
 }  // extern "C"
 
@@ -237,9 +239,10 @@ void* cuvmm::hook::nvml_door(void* library, const char* name,
   if (std::strcmp(name, "nvmlDeviceGetMemoryInfo_v2") == 0) {
     return reinterpret_cast<void*>(&nvmlDeviceGetMemoryInfo_v2);
   }
-#define LIST(function, Process) \
-  if (std::strcmp(name, #function) == 0) return reinterpret_cast<void*>(&(function));
-  CUVMM_NVML_LISTS(LIST)
-#undef LIST
+#define CUVMM_LIST(number, function, stride)              \
+  if (std::strcmp(name, process_lists[number].name) == 0) \
+    return reinterpret_cast<void*>(&(function));
+  CUVMM_NVML_LISTS(CUVMM_LIST)
+#undef CUVMM_LIST
   return real;
 }
