@@ -357,7 +357,7 @@ void Broker::carry_out(const Decision& decision, Microseconds now) {
                       asked->deadline > now ? asked->deadline - now : 0});
   } else if (const auto* ended = std::get_if<ReclaimEnded>(&decision)) {
     end_move(*ended, now);
-    group_pauses_.ended(ended->client, ended->revision);
+    group_pauses_.ended(ended->client, ended->revision, ended->how);
   } else if (const auto* turn = std::get_if<TurnStarted>(&decision)) {
     say(turn->client, TurnNotice{true, turn->quantum});
     time_.has_memory_turn(turn->client, true, now);

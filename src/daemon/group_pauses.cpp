@@ -38,11 +38,13 @@ void GroupPauses::reported(ClientId client, const node::StandsStill& said) {
   settle(*pause);
 }
 
-void GroupPauses::ended(ClientId client, Revision revision) {
+void GroupPauses::ended(ClientId client, Revision revision, node::ReclaimEnd how) {
   GroupPause* const pause = pause_of(client);
   if (pause == nullptr) return;
   Member& member = pause->members[client];
-  if (member.open.erase(revision) == 0 || !member.open.empty()) return;
+  if (member.open.erase(revision) == 0) return;
+  pause->fails |= how == node::ReclaimEnd::Refused || how == node::ReclaimEnd::Expired;
+  if (!member.open.empty()) return;
   pause->members.erase(client);
   settle(*pause);
   std::erase_if(pauses_, [](const auto& one) { return one.second.members.empty(); });
@@ -60,7 +62,9 @@ void GroupPauses::settle(GroupPause& pause) {
   };
   const auto all = static_cast<std::ptrdiff_t>(pause.members.size());
   const std::ptrdiff_t working = count(Standing::Working);
-  if (pause.moves || count(Standing::Still) == all) {
+  if (pause.fails && !pause.moves) {
+    tell_all(Standing::Still, GroupStep::Run);
+  } else if (pause.moves || count(Standing::Still) == all) {
     pause.moves = true;
     tell_all(Standing::Still, GroupStep::Move);
   } else if (working == 0) {

@@ -21,8 +21,8 @@ class GroupPauses {
   // All demands of one group's pause come before the first report.
   void demanded(const std::string& group, node::ClientId client, node::Revision revision);
   void reported(node::ClientId client, const node::StandsStill& said);
-  // The demand has ended, in whatever way.
-  void ended(node::ClientId client, node::Revision revision);
+  // The demand has ended. If its client stays and did not pause, no other member moves.
+  void ended(node::ClientId client, node::Revision revision, node::ReclaimEnd how);
 
  private:
   enum class Standing : std::uint8_t { Asked, Still, Working, Running };
@@ -34,6 +34,7 @@ class GroupPauses {
   struct GroupPause {
     std::map<node::ClientId, Member> members;
     bool moves = false;
+    bool fails = false;
   };
 
   GroupPause* pause_of(node::ClientId client);

@@ -20,6 +20,8 @@ constexpr std::uint64_t surplus_stays = 1000 * a_millisecond;
 constexpr std::uint64_t short_for = 10'000 * a_millisecond;
 // For work in flight, before it counts as waiting for other members of the group.
 constexpr std::uint64_t shortest_patience = 50 * a_millisecond;
+// Others may be moving already when a member's time is over.
+constexpr std::uint64_t for_the_answer = 100 * a_millisecond;
 // A paused program that finds no room for this long resumes with part of its memory on the host.
 constexpr std::uint64_t longest_held = 60'000 * a_millisecond;
 
@@ -177,7 +179,7 @@ Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& dema
                                   .may_move =
                                       [&] {
                                         report(true);
-                                        return may_move_with_group(until);
+                                        return may_move_with_group(until + for_the_answer);
                                       }};
     const Duration left{static_cast<Duration::rep>((until - std::min(until, began)) / 1000)};
     auto paused = tenant_.pause(left, fellows);

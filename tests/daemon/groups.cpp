@@ -71,13 +71,19 @@ TEST_F(PausesOfAGroup, IgnoreAReportThatCrossedTheOrderToRun) {
   EXPECT_EQ(told(1), GroupStep::Hold);
 }
 
-TEST_F(PausesOfAGroup, DoNotWaitForAMemberWhoseDemandHasEnded) {
+TEST_F(PausesOfAGroup, DoNotWaitForAMemberThatHasGone) {
   pauses.reported(1, {11, true});
-  pauses.ended(2, 12);
+  pauses.ended(2, 12, ReclaimEnd::ClientGone);
   EXPECT_EQ(told(1), GroupStep::Move);
   pauses.reported(3, {13, true});
   pauses.reported(1, {99, true});
   EXPECT_EQ(told(1), std::nullopt) << "there is no such demand";
+}
+
+TEST_F(PausesOfAGroup, MoveNobodyIfOneDoesNotPause) {
+  pauses.reported(1, {11, true});
+  pauses.ended(2, 12, ReclaimEnd::Refused);
+  EXPECT_EQ(told(1), GroupStep::Run);
 }
 
 TEST(LeasedBudgets, PauseWithTheirGroupOnlyWhenAllStandStill) {

@@ -5,8 +5,9 @@
 //   rank RANK FILE MIB ROUNDS [together [KERNELS]]
 //
 // RANK is also the device; FILE is where the two meet. With `together` no kernel is launched until
-// both have their memory. Each round launches KERNELS kernels, one of them by default, without
-// waiting in between. Exit status 0 if every word was right.
+// both have their memory. Each round launches KERNELS kernels, one by default: rank 0 at once,
+// so that they spin for those of rank 1, which launches one every 10 ms. Exit status 0 if every
+// word was right.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -97,7 +98,7 @@ int main(int count, char** words) {
                     unsigned, CUstream, void**, void**)>("cuLaunchKernel", kernel, 1U, 1U, 1U, 1U,
                                                          1U, 1U, 0U, CUstream{}, parameters,
                                                          static_cast<void**>(nullptr));
-      if (kernels > 1) ::usleep(1000);
+      if (kernels > 1 && rank == 1) ::usleep(10'000);
     }
     call<CUresult()>("cuCtxSynchronize");
     for (std::size_t i = 0; i < blocks.size(); ++i) {
