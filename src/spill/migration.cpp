@@ -2,7 +2,7 @@
 #include "spill/migration.hpp"
 
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 #include "vmm/deferred_release.hpp"
 
@@ -50,7 +50,7 @@ Migration::Moved Migration::make() {
     return residency(one.chunk->location(), device_.ordinal()) == Residency::Far;
   };
   std::sort(leaving.begin(), leaving.end(), [&](const EvictedChunk& a, const EvictedChunk& b) {
-    return std::tuple(lies_far(a), a.of, a.address) < std::tuple(lies_far(b), b.of, b.address);
+    return std::pair(lies_far(a), a.address) < std::pair(lies_far(b), b.address);
   });
   const auto first_far = std::find_if(leaving.begin(), leaving.end(), lies_far);
   const auto near = static_cast<std::size_t>(first_far - leaving.begin());
