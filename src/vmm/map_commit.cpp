@@ -1,148 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carrying out a plan, and undoing it.
-#include <algorithm>
-#include <utility>
-
-#include "vmm/insist.hpp"
+// Carrying out a plan.
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm {
-namespace {
 
-// Calls `act(first, last)` for each run of contiguous steps in the same mapping with the same
-// rights.
-template <class Steps, class Act>
-Result<void> for_each_run(const Steps& steps, Act act) {
-  for (auto first = steps.begin(); first != steps.end();) {
-    auto last = first;
-    for (auto next = std::next(first); next != steps.end(); last = next, ++next) {
-      if (next->mapping != first->mapping || !(next->access == first->access) ||
-          next->where().offset != last->where().end()) {
-        break;
-      }
-    }
-    TRY(act(*first, *last));
-    first = std::next(last);
+// Records the backing of each slot in its mapping.
+class MapPlan::Ledger final : public BackingLedger {
+ public:
+  void add(Mapping& mapping, Size offset) { slots_.push_back({&mapping, offset}); }
+  void set_backing(std::size_t slot, const Backing& now) override {
+    const auto [mapping, offset] = slots_[slot];
+    const bool follows = last_.mapping == mapping && last_.offset < offset;
+    place_ = mapping->record(follows ? place_ : mapping->first_reaching(offset), offset, now);
+    last_ = slots_[slot];
   }
-  return {};
-}
 
-template <class Step>
-Stretch from_to(const Step& first, const Step& last) {
-  return {first.where().offset, last.where().end() - first.where().offset};
-}
-
-}  // namespace
+ private:
+  struct Slot {
+    Mapping* mapping = nullptr;
+    Size offset = 0;
+  };
+  std::vector<Slot> slots_;
+  Slot last_;  // told of last, and its place
+  Mapping::Iterator place_;
+};
 
 Result<void> MapPlan::commit() {
-  left_out_.clear();
   TRY(validate());
-  Progress progress;
-  const Result<void> done = carry_out(progress);
-  if (done.ok()) {
-    clear();
-    return {};
-  }
-  Error error = done.error();
-  if (!undo(progress)) error.subject = "and what was done before it could not all be undone";
+  if (is_empty()) return {};
+  const Mapping& any = !unmaps_.empty() ? *unmaps_.front().mapping
+                       : !maps_.empty() ? *maps_.front().mapping
+                                        : *allows_.front().mapping;
+  Remap remap{any.driver()};
+  Ledger ledger;
+  add_exchanges(remap, ledger);
+  add_allows(remap, ledger);
   leaving_.clear();
-  return error;
-}
-
-Result<void> MapPlan::carry_out(Progress& progress) {
-  for (Leaving& leaving : leaving_) {
-    leaving.entry = TRY(leaving.mapping->detach(leaving.place));
-    ++progress.unmapped;
-  }
-  Mapping::Iterator next;
-  for (std::size_t i = 0; i < maps_.size(); ++i) {
-    const Map& map = maps_[i];
-    const bool follows = i != 0 && maps_[i - 1].mapping == map.mapping;
-    if (!follows) next = map.mapping->chunks_.lower_bound(map.offset);
-    next = std::next(TRY(map.mapping->attach({map.offset, map.chunk, map.access}, next)));
-    ++progress.mapped;
-  }
-  TRY(give_access_to_mapped());
-  for (const Allow& allow : allows_) TRY(change_access(allow, progress));
+  TRY(remap.commit(ledger));
+  clear();
   return {};
 }
 
-Result<void> MapPlan::give_access_to_mapped() {
-  return for_each_run(maps_, [](const Map& first, const Map& last) {
-    return first.mapping->set_access(from_to(first, last), AccessSet::none(), first.access);
-  });
-}
-
-Result<void> MapPlan::change_access(const Allow& allow, Progress& progress) {
-  // Adjacent chunks may have had different rights: one call revokes what any of them had.
-  std::vector<Allowed> changed;
-  AccessSet had;
-  for (auto at = allow.mapping->first_reaching(allow.stretch.offset);
-       at != allow.mapping->chunks_.end() && at->first < allow.stretch.end(); ++at) {
-    const MappedChunk& mapped = at->second;
-    had = had | mapped.access;
-    if (!changed.empty() && changed.back().before == mapped.access) {
-      changed.back().stretch.size += mapped.where().size;
+void MapPlan::add_exchanges(Remap& remap, Ledger& ledger) const {
+  auto leaving = leaving_.begin();
+  const auto add_leaving = [&](Backing after) {
+    const MappedChunk& mapped = leaving->place->second;
+    ledger.add(*leaving->mapping, leaving->offset);
+    remap.add(leaving->mapping->address_of(leaving->offset), {mapped.chunk, mapped.access},
+              std::move(after));
+    ++leaving;
+  };
+  for (const Map& map : maps_) {
+    while (leaving != leaving_.end() &&
+           before(leaving->mapping, leaving->offset, map.mapping, map.offset)) {
+      add_leaving({});
+    }
+    const Backing after{map.chunk, map.access};
+    if (leaving != leaving_.end() && leaving->mapping == map.mapping &&
+        leaving->offset == map.offset) {
+      add_leaving(after);
     } else {
-      changed.push_back({allow.mapping, mapped.where(), mapped.access, allow.access});
+      ledger.add(*map.mapping, map.offset);
+      remap.add(map.mapping->address_of(map.offset), {}, after);
     }
   }
-  if (changed.size() == 1 && changed.front().before == allow.access) return {};
-  // Recorded first, because a refused call may have changed some of the chunks.
-  progress.allowed.insert(progress.allowed.end(), changed.begin(), changed.end());
-  return allow.mapping->set_access(allow.stretch, had, allow.access);
+  while (leaving != leaving_.end()) add_leaving({});
 }
 
-bool MapPlan::undo(Progress& progress) {
-  bool complete = true;
-  for (auto at = progress.allowed.rbegin(); at != progress.allowed.rend(); ++at) {
-    complete &= insist([&] { return at->mapping->set_access(at->stretch, at->after, at->before); });
+void MapPlan::add_allows(Remap& remap, Ledger& ledger) const {
+  for (const Allow& allow : allows_) {
+    for (const MappedChunk& mapped : allow.mapping->chunks_in(allow.stretch)) {
+      ledger.add(*allow.mapping, mapped.offset);
+      remap.add(allow.mapping->address_of(mapped.offset), {mapped.chunk, mapped.access},
+                {mapped.chunk, allow.access});
+    }
   }
-  for (std::size_t i = progress.mapped; i-- > 0;) {
-    Mapping& mapping = *maps_[i].mapping;
-    const auto place = mapping.chunks_.find(maps_[i].offset);
-    complete &= insist([&] { return mapping.detach(place); });
-  }
-  leaving_.resize(progress.unmapped);
-  for (std::size_t i = progress.unmapped; i-- > 0;) complete &= put_back(leaving_[i]);
-  return give_access_to_put_back() && complete;
-}
-
-bool MapPlan::put_back(Leaving& leaving) {
-  const Stretch where = leaving.entry.mapped().where();
-  // The driver may have refused to unmap what was mapped in its place.
-  const auto there = leaving.mapping->first_reaching(where.offset);
-  const bool vacant = there == leaving.mapping->chunks_.end() || there->first >= where.end();
-  if (vacant && insist([&] { return leaving.mapping->attach(std::move(leaving.entry)); })) {
-    return true;
-  }
-  left_out_.push_back(std::move(leaving.entry.mapped()));
-  left_out_.back().access = leaving.access;
-  return false;
-}
-
-bool MapPlan::give_access_to_put_back() {
-  struct Back {
-    Mapping* mapping;
-    Stretch stretch;
-    AccessSet access;
-    Stretch where() const { return stretch; }
-  };
-  std::vector<Back> back;
-  for (const Leaving& leaving : leaving_) {
-    // Attaching empties the entry, so a full one was left out.
-    if (!leaving.entry.empty()) continue;
-    const Stretch where = leaving.mapping->find(leaving.offset)->where();
-    back.push_back({leaving.mapping, where, leaving.access});
-  }
-  bool complete = true;
-  (void)for_each_run(back, [&](const Back& first, const Back& last) -> Result<void> {
-    complete &= insist([&] {
-      return first.mapping->set_access(from_to(first, last), AccessSet::none(), first.access);
-    });
-    return {};
-  });
-  return complete;
 }
 
 }  // namespace cuvmm

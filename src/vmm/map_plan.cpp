@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building and validating a plan. map_commit.cpp carries it out.
+// Building and validating a plan. map_commit.cpp makes a Remap of it.
 #include "vmm/map_plan.hpp"
 
 #include <algorithm>
@@ -96,7 +96,7 @@ Result<void> MapPlan::find_leaving() {
       if (where.offset < stretch.offset || where.end() > stretch.end()) {
         return Error::invalid(unmapping, "part of a chunk", stretch.size);
       }
-      leaving_.push_back({unmap.mapping, place, where.offset, place->second.access, {}});
+      leaving_.push_back({unmap.mapping, place, where.offset});
     }
   }
   return {};

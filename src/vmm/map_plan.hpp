@@ -37,11 +37,6 @@ class MapPlan {
   // unchanged and may be committed again. Unmapped chunks live on only if other references exist.
   Result<void> commit();
 
-  // The chunks that could not be put back, if the driver refused both a commit and its undo (the
-  // Error says so); otherwise empty. They live as long as the plan does. The mappings record what
-  // is really mapped.
-  const std::vector<MappedChunk>& left_out() const { return left_out_; }
-
  private:
   enum class Extent : std::uint8_t { OneChunk, AllWithin };
   struct Unmap {
@@ -67,27 +62,12 @@ class MapPlan {
     Size begin() const { return stretch.offset; }
     bool operator<(const Allow& b) const { return before(mapping, begin(), b.mapping, b.begin()); }
   };
-  // A chunk being unmapped: `place` until it is unmapped, `entry` after that.
   struct Leaving {
     Mapping* mapping;
     Mapping::Iterator place;
     Size offset;
-    AccessSet access;  // as it was
-    Mapping::Chunks::node_type entry;
   };
-  // A stretch whose access has been changed, and its access before.
-  struct Allowed {
-    Mapping* mapping;
-    Stretch stretch;
-    AccessSet before;
-    AccessSet after;
-  };
-  // How far a commit has come.
-  struct Progress {
-    std::size_t unmapped = 0;
-    std::size_t mapped = 0;
-    std::vector<Allowed> allowed;
-  };
+  class Ledger;
 
   static bool before(const Mapping* a, Size a_offset, const Mapping* b, Size b_offset) {
     return a != b ? std::less<const Mapping*>{}(a, b) : a_offset < b_offset;
@@ -98,20 +78,15 @@ class MapPlan {
   Result<void> check_allows() const;
   bool is_leaving(const Mapping* mapping, Size offset) const;
 
-  Result<void> carry_out(Progress& progress);
-  Result<void> give_access_to_mapped();
-  Result<void> change_access(const Allow& allow, Progress& progress);
-  // Returns whether everything could be undone.
-  bool undo(Progress& progress);
-  bool put_back(Leaving& leaving);
-  bool give_access_to_put_back();
+  // The slots of the commit, in `remap` and in `ledger`.
+  void add_exchanges(Remap& remap, Ledger& ledger) const;
+  void add_allows(Remap& remap, Ledger& ledger) const;
   void clear();
 
   std::vector<Unmap> unmaps_;
   std::vector<Map> maps_;
   std::vector<Allow> allows_;
   std::vector<Leaving> leaving_;  // the chunks that unmaps_ covers, in order; set by validate()
-  std::vector<MappedChunk> left_out_;
 };
 
 }  // namespace cuvmm

@@ -97,49 +97,22 @@ bool Mapping::covers(Stretch stretch) const {
   return true;
 }
 
-Result<void> Mapping::map_call(const MappedChunk& mapped) const {
-  const Size size = mapped.chunk->size();
-  return driver_->check(
-      driver_->cuMemMap(address_of(mapped.offset), size, 0, mapped.chunk->handle(), 0), "map chunk",
-      size);
-}
-
-Result<Mapping::Iterator> Mapping::attach(MappedChunk mapped, Iterator hint) {
-  TRY(map_call(mapped));
-  mapped.access = AccessSet::none();
-  mapped_bytes_ += mapped.chunk->size();
-  far_bytes_ += far_bytes_of(*mapped.chunk);
-  const Size offset = mapped.offset;
-  return Iterator{chunks_.emplace_hint(hint, offset, std::move(mapped))};
-}
-
-Result<Mapping::Iterator> Mapping::attach(Chunks::node_type&& node) {
-  TRY(map_call(node.mapped()));
-  node.mapped().access = AccessSet::none();
-  mapped_bytes_ += node.mapped().chunk->size();
-  far_bytes_ += far_bytes_of(*node.mapped().chunk);
-  return Iterator{chunks_.insert(std::move(node)).position};
-}
-
-Result<Mapping::Chunks::node_type> Mapping::detach(Iterator place) {
-  const Size size = place->second.chunk->size();
-  TRY(driver_->check(driver_->cuMemUnmap(address_of(place->first), size), "unmap chunk", size));
-  mapped_bytes_ -= size;
-  far_bytes_ -= far_bytes_of(*place->second.chunk);
-  return chunks_.extract(place);
-}
-
-Result<void> Mapping::set_access(Stretch stretch, const AccessSet& before, const AccessSet& after) {
-  const AccessChange change{before, after};
-  if (change.lines().empty()) return {};
-  TRY(driver_->check(driver_->cuMemSetAccess(address_of(stretch.offset), stretch.size,
-                                             change.lines().data(), change.lines().size()),
-                     "set access", stretch.size));
-  for (auto at = chunks_.lower_bound(stretch.offset);
-       at != chunks_.end() && at->first < stretch.end(); ++at) {
-    at->second.access = after;
+Mapping::Iterator Mapping::record(Iterator near, Size offset, const Backing& now) {
+  const Iterator next = first_reaching(offset, near);
+  const bool is_there = next != chunks_.end() && next->first == offset;
+  if (is_there && now.chunk) {
+    const auto entry = chunks_.erase(next, next);  // erases nothing: `next`, but not constant
+    entry->second.access = now.access;
+    return next;
   }
-  return {};
+  if (is_there) {
+    mapped_bytes_ -= next->second.chunk->size();
+    far_bytes_ -= far_bytes_of(*next->second.chunk);
+    return chunks_.erase(next);
+  }
+  mapped_bytes_ += now.chunk->size();
+  far_bytes_ += far_bytes_of(*now.chunk);
+  return chunks_.emplace_hint(next, offset, MappedChunk{offset, now.chunk, now.access});
 }
 
 InvariantViolation Mapping::violation() const {

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "base/invariant.hpp"
-#include "vmm/access_set.hpp"
-#include "vmm/chunk_ref.hpp"
+#include "vmm/remap.hpp"
 #include "vmm/reservation.hpp"
 #include "vmm/stretch.hpp"
 
@@ -81,13 +80,10 @@ class Mapping {
   // The same for a caller that proceeds in address order. `from` is its previous position.
   Iterator first_reaching(Size offset, Iterator from) const;
 
-  // Each makes one driver call and updates the entry.
-  Result<Iterator> attach(MappedChunk mapped, Iterator hint);
-  Result<Iterator> attach(Chunks::node_type&& node);
-  Result<Chunks::node_type> detach(Iterator place);
-  Result<void> set_access(Stretch stretch, const AccessSet& before, const AccessSet& after);
+  // Records what is mapped at `offset` now. `near` is the position that the previous call returned,
+  // if that was at a lower offset, otherwise first_reaching(offset).
+  Iterator record(Iterator near, Size offset, const Backing& now);
 
-  Result<void> map_call(const MappedChunk& mapped) const;
   Size far_bytes_of(const Chunk& chunk) const {
     return home_ >= 0 && residency(chunk.location(), home_) == Residency::Far ? chunk.size() : 0;
   }
