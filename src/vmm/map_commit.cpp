@@ -1,27 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 // Carrying out a plan.
+#include <algorithm>
+#include <utility>
+
 #include "vmm/map_plan.hpp"
+#include "vmm/remap.hpp"
 
 namespace cuvmm {
 
 // Records the backing of each slot in its mapping.
 class MapPlan::Ledger final : public BackingLedger {
  public:
-  void add(Mapping& mapping, Size offset) { slots_.push_back({&mapping, offset}); }
-  void set_backing(std::size_t slot, const Backing& now) override {
-    const auto [mapping, offset] = slots_[slot];
-    const bool follows = last_.mapping == mapping && last_.offset < offset;
-    place_ = mapping->record(follows ? place_ : mapping->first_reaching(offset), offset, now);
-    last_ = slots_[slot];
+  void add(Mapping& mapping) {
+    if (mappings_.empty() || mappings_.back() != &mapping) mappings_.push_back(&mapping);
+  }
+  void set_backing(At at, const ChunkRef& chunk, const AccessSet& access) override {
+    const Size offset = look_at(at.address);
+    place_ = last_->enter(place_, offset, chunk, access);
+  }
+  void remove_backing(At at, const ChunkRef&) override {
+    const Size offset = look_at(at.address);
+    place_ = last_->remove(place_, offset);
   }
 
  private:
-  struct Slot {
-    Mapping* mapping = nullptr;
-    Size offset = 0;
-  };
-  std::vector<Slot> slots_;
-  Slot last_;  // told of last, and its place
+  static bool has(const Mapping* mapping, CUdeviceptr address) {
+    return Stretch{mapping->address(), mapping->size()}.contains(address);
+  }
+  // Returns the offset in the mapping that has the address.
+  Size look_at(CUdeviceptr address) {
+    const bool follows = last_ != nullptr && has(last_, address) && address > last_address_;
+    if (!follows) {
+      last_ = *std::find_if(mappings_.begin(), mappings_.end(),
+                            [&](const Mapping* one) { return has(one, address); });
+      place_ = last_->first_reaching(address - last_->address());
+    }
+    last_address_ = address;
+    return address - last_->address();
+  }
+
+  std::vector<Mapping*> mappings_;
+  Mapping* last_ = nullptr;
+  CUdeviceptr last_address_ = 0;
+  // In that mapping: the entry of the last slot, or the one after it.
   Mapping::Iterator place_;
 };
 
@@ -33,6 +54,7 @@ Result<void> MapPlan::commit() {
                                         : *allows_.front().mapping;
   Remap remap{any.driver()};
   Ledger ledger;
+  remap.reserve(leaving_.size() + maps_.size());
   add_exchanges(remap, ledger);
   add_allows(remap, ledger);
   leaving_.clear();
@@ -42,12 +64,16 @@ Result<void> MapPlan::commit() {
 }
 
 void MapPlan::add_exchanges(Remap& remap, Ledger& ledger) const {
+  const Mapping* last = nullptr;
+  const auto add = [&](Mapping& mapping, Size offset, Backing from, Backing to) {
+    if (std::exchange(last, &mapping) != &mapping) remap.separate();
+    ledger.add(mapping);
+    remap.add(mapping.address_of(offset), std::move(from), std::move(to));
+  };
   auto leaving = leaving_.begin();
-  const auto add_leaving = [&](Backing after) {
+  const auto add_leaving = [&](Backing to) {
     const MappedChunk& mapped = leaving->place->second;
-    ledger.add(*leaving->mapping, leaving->offset);
-    remap.add(leaving->mapping->address_of(leaving->offset), {mapped.chunk, mapped.access},
-              std::move(after));
+    add(*leaving->mapping, leaving->offset, {mapped.chunk, mapped.access}, std::move(to));
     ++leaving;
   };
   for (const Map& map : maps_) {
@@ -55,13 +81,12 @@ void MapPlan::add_exchanges(Remap& remap, Ledger& ledger) const {
            before(leaving->mapping, leaving->offset, map.mapping, map.offset)) {
       add_leaving({});
     }
-    const Backing after{map.chunk, map.access};
-    if (leaving != leaving_.end() && leaving->mapping == map.mapping &&
-        leaving->offset == map.offset) {
-      add_leaving(after);
+    const bool is_exchange = leaving != leaving_.end() && leaving->mapping == map.mapping &&
+                             leaving->offset == map.offset;
+    if (is_exchange) {
+      add_leaving({map.chunk, map.access});
     } else {
-      ledger.add(*map.mapping, map.offset);
-      remap.add(map.mapping->address_of(map.offset), {}, after);
+      add(*map.mapping, map.offset, {}, {map.chunk, map.access});
     }
   }
   while (leaving != leaving_.end()) add_leaving({});
@@ -69,8 +94,9 @@ void MapPlan::add_exchanges(Remap& remap, Ledger& ledger) const {
 
 void MapPlan::add_allows(Remap& remap, Ledger& ledger) const {
   for (const Allow& allow : allows_) {
+    remap.separate();
+    ledger.add(*allow.mapping);
     for (const MappedChunk& mapped : allow.mapping->chunks_in(allow.stretch)) {
-      ledger.add(*allow.mapping, mapped.offset);
       remap.add(allow.mapping->address_of(mapped.offset), {mapped.chunk, mapped.access},
                 {mapped.chunk, allow.access});
     }

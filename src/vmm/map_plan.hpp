@@ -8,6 +8,8 @@
 
 namespace cuvmm {
 
+class Remap;
+
 // A transaction of changes to one mapping or several. Either every change happens, or completed
 // steps are undone in reverse and commit() returns the error. The order in which changes are added
 // does not matter: chunks are unmapped first, then mapped, then access is set, once for each

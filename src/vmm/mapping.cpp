@@ -97,22 +97,24 @@ bool Mapping::covers(Stretch stretch) const {
   return true;
 }
 
-Mapping::Iterator Mapping::record(Iterator near, Size offset, const Backing& now) {
+Mapping::Iterator Mapping::enter(Iterator near, Size offset, const ChunkRef& chunk,
+                                 const AccessSet& access) {
   const Iterator next = first_reaching(offset, near);
-  const bool is_there = next != chunks_.end() && next->first == offset;
-  if (is_there && now.chunk) {
+  if (next != chunks_.end() && next->first == offset) {
     const auto entry = chunks_.erase(next, next);  // erases nothing: `next`, but not constant
-    entry->second.access = now.access;
+    entry->second.access = access;
     return next;
   }
-  if (is_there) {
-    mapped_bytes_ -= next->second.chunk->size();
-    far_bytes_ -= far_bytes_of(*next->second.chunk);
-    return chunks_.erase(next);
-  }
-  mapped_bytes_ += now.chunk->size();
-  far_bytes_ += far_bytes_of(*now.chunk);
-  return chunks_.emplace_hint(next, offset, MappedChunk{offset, now.chunk, now.access});
+  mapped_bytes_ += chunk->size();
+  far_bytes_ += far_bytes_of(*chunk);
+  return chunks_.emplace_hint(next, offset, MappedChunk{offset, chunk, access});
+}
+
+Mapping::Iterator Mapping::remove(Iterator near, Size offset) {
+  const Iterator place = first_reaching(offset, near);
+  mapped_bytes_ -= place->second.chunk->size();
+  far_bytes_ -= far_bytes_of(*place->second.chunk);
+  return chunks_.erase(place);
 }
 
 InvariantViolation Mapping::violation() const {

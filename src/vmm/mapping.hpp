@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "base/invariant.hpp"
-#include "vmm/remap.hpp"
+#include "vmm/access_set.hpp"
+#include "vmm/chunk_ref.hpp"
 #include "vmm/reservation.hpp"
 #include "vmm/stretch.hpp"
 
@@ -80,9 +81,10 @@ class Mapping {
   // The same for a caller that proceeds in address order. `from` is its previous position.
   Iterator first_reaching(Size offset, Iterator from) const;
 
-  // Records what is mapped at `offset` now. `near` is the position that the previous call returned,
+  // Record what is mapped at `offset` now. `near` is the position that the previous call returned,
   // if that was at a lower offset, otherwise first_reaching(offset).
-  Iterator record(Iterator near, Size offset, const Backing& now);
+  Iterator enter(Iterator near, Size offset, const ChunkRef& chunk, const AccessSet& access);
+  Iterator remove(Iterator near, Size offset);
 
   Size far_bytes_of(const Chunk& chunk) const {
     return home_ >= 0 && residency(chunk.location(), home_) == Residency::Far ? chunk.size() : 0;

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/remap.hpp"
 
+#include "vmm/insist.hpp"
+
 namespace cuvmm {
-namespace {
 
-// Runs a step of an undo, a second time if it fails: an undo has no alternative.
-template <class Step>
-bool insist(Step step) {
-  return step().ok() || step().ok();
+void Remap::add(CUdeviceptr address, Backing before, Backing after) {
+  Slot& slot = slots_.emplace_back();
+  slot.address = address;
+  slot.now = before.chunk ? Now::Before : Now::Nothing;
+  slot.access = before.access;
+  slot.before = std::move(before);
+  slot.after = std::move(after);
+  slot.begins_run = std::exchange(is_separate_, false);
+  slot.may_have_new_access = false;
 }
-
-}  // namespace
 
 Result<void> Remap::commit(BackingLedger& ledger) {
   const Result<void> done = carry_out(ledger);
@@ -21,7 +25,7 @@ Result<void> Remap::commit(BackingLedger& ledger) {
 }
 
 Result<void> Remap::carry_out(BackingLedger& ledger) {
-  const Goal goal = &Slot::after;
+  const Now goal = Now::After;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (must_leave(slots_[i], goal)) TRY(unmap(i, ledger));
   }
@@ -37,7 +41,7 @@ Result<void> Remap::carry_out(BackingLedger& ledger) {
 }
 
 bool Remap::undo(BackingLedger& ledger) {
-  const Goal goal = &Slot::before;
+  const Now goal = Now::Before;
   bool complete = true;
   for (std::size_t i = slots_.size(); i-- > 0;) {
     if (!must_leave(slots_[i], goal)) continue;
@@ -57,76 +61,77 @@ bool Remap::undo(BackingLedger& ledger) {
   return complete;
 }
 
-bool Remap::must_leave(const Slot& slot, Goal goal) {
-  return slot.now.chunk && !(slot.now.chunk == (slot.*goal).chunk);
+bool Remap::must_leave(const Slot& slot, Now goal) {
+  return slot.now != Now::Nothing && !slot.is_at(goal);
 }
 
-bool Remap::must_come(const Slot& slot, Goal goal) {
-  return !slot.now.chunk && (slot.*goal).chunk;
+bool Remap::must_come(const Slot& slot, Now goal) {
+  return slot.now == Now::Nothing && slot.goal(goal).chunk;
 }
 
-bool Remap::needs_access(const Slot& slot, Goal goal) {
-  if (!slot.now.chunk || !(slot.now.chunk == (slot.*goal).chunk)) return false;
-  return slot.may_have_new_access || !(slot.now.access == (slot.*goal).access);
+bool Remap::needs_access(const Slot& slot, Now goal) {
+  return slot.is_at(goal) && (slot.may_have_new_access || !(slot.access == slot.goal(goal).access));
 }
 
-std::size_t Remap::end_of_run(std::size_t first, Goal goal) const {
+std::size_t Remap::end_of_run(std::size_t first, Now goal) const {
   std::size_t end = first + 1;
-  while (end < slots_.size()) {
+  if (!needs_access(slots_[first], goal)) return end;
+  for (; end < slots_.size(); ++end) {
     const Slot& last = slots_[end - 1];
     const Slot& next = slots_[end];
-    const bool continues = needs_access(last, goal) && needs_access(next, goal) &&
-                           next.address == last.address + last.now.chunk->size() &&
-                           (next.*goal).access == (last.*goal).access;
+    const bool continues = !next.begins_run && needs_access(next, goal) &&
+                           next.address == last.address + last.chunk()->size() &&
+                           next.goal(goal).access == last.goal(goal).access;
     if (!continues) break;
-    ++end;
   }
   return end;
 }
 
 Result<void> Remap::unmap(std::size_t index, BackingLedger& ledger) {
   Slot& slot = slots_[index];
-  const Size size = slot.now.chunk->size();
+  const Size size = slot.chunk()->size();
   TRY(driver_.check(driver_.cuMemUnmap(slot.address, size), "unmap chunk", size));
-  slot.now = {};
+  ledger.remove_backing({index, slot.address}, slot.chunk());
+  slot.now = Now::Nothing;
+  slot.access = AccessSet::none();
   slot.may_have_new_access = false;
-  ledger.set_backing(index, slot.now);
   return {};
 }
 
-Result<void> Remap::map(std::size_t index, Goal goal, BackingLedger& ledger) {
+Result<void> Remap::map(std::size_t index, Now goal, BackingLedger& ledger) {
   Slot& slot = slots_[index];
-  const ChunkRef& chunk = (slot.*goal).chunk;
+  const ChunkRef& chunk = slot.goal(goal).chunk;
   const Size size = chunk->size();
   TRY(driver_.check(driver_.cuMemMap(slot.address, size, 0, chunk->handle(), 0), "map chunk",
                     size));
-  slot.now.chunk = chunk;
-  ledger.set_backing(index, slot.now);
+  slot.now = goal;
+  ledger.set_backing({index, slot.address}, chunk, slot.access);
   return {};
 }
 
 // Sets the access to a run. Its slots may have had different rights: one call revokes what any of
 // them had.
-Result<void> Remap::set_access(std::size_t first, std::size_t end, Goal goal,
+Result<void> Remap::set_access(std::size_t first, std::size_t end, Now goal,
                                BackingLedger& ledger) {
   const CUdeviceptr address = slots_[first].address;
-  const AccessSet access = (slots_[first].*goal).access;
+  const AccessSet access = slots_[first].goal(goal).access;
   AccessSet had;
   for (std::size_t i = first; i < end; ++i) {
     Slot& slot = slots_[i];
-    had = had | slot.now.access;
+    had = had | slot.access;
     if (slot.may_have_new_access) had = had | slot.after.access;
     slot.may_have_new_access = true;
   }
-  const Size size = slots_[end - 1].address + slots_[end - 1].now.chunk->size() - address;
+  const Size size = slots_[end - 1].address + slots_[end - 1].chunk()->size() - address;
   const AccessChange change{had, access};
   TRY(driver_.check(
       driver_.cuMemSetAccess(address, size, change.lines().data(), change.lines().size()),
       "set access", size));
   for (std::size_t i = first; i < end; ++i) {
-    slots_[i].now.access = access;
-    slots_[i].may_have_new_access = false;
-    ledger.set_backing(i, slots_[i].now);
+    Slot& slot = slots_[i];
+    slot.access = access;
+    slot.may_have_new_access = false;
+    ledger.set_backing({i, slot.address}, slot.chunk(), access);
   }
   return {};
 }

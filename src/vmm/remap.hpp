@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "vmm/access_set.hpp"
@@ -14,11 +15,18 @@ struct Backing {
   AccessSet access = {};
 };
 
-// The owner's record of what backs its addresses, in whatever form suits it.
+// The owner's record of what backs its addresses, in whatever form suits it. Told of each change
+// after the driver call that made it, before the next one.
 class BackingLedger {
  public:
-  // The driver has made this change. Called after each driver call, before the next one.
-  virtual void set_backing(std::size_t slot, const Backing& now) = 0;
+  struct At {
+    std::size_t slot;
+    CUdeviceptr address;
+  };
+  // `chunk` is mapped there, with this access: none until it is set.
+  virtual void set_backing(At at, const ChunkRef& chunk, const AccessSet& access) = 0;
+  // `chunk` is no longer mapped there.
+  virtual void remove_backing(At at, const ChunkRef& chunk) = 0;
 
  protected:
   ~BackingLedger() = default;
@@ -36,40 +44,48 @@ class Remap {
   explicit Remap(const Driver& driver) : driver_(driver) {}
 
   // Slots are numbered from 0 in the order in which they are added, and changed in that order. A
-  // run consists of slots added one after another.
-  void add(CUdeviceptr address, Backing before, Backing after) {
-    slots_.push_back({address, before, std::move(before), std::move(after)});
-  }
-  bool is_empty() const { return slots_.empty(); }
+  // run consists of slots added one after another; separate() begins a new one.
+  void add(CUdeviceptr address, Backing before, Backing after);
+  void separate() { is_separate_ = true; }
+  void reserve(std::size_t slots) { slots_.reserve(slots); }
 
   // If the driver refuses both a step and its undo, the Error says so, and the ledger has been told
-  // what is really mapped.
+  // what is really mapped. After an Error it may be tried again.
   Result<void> commit(BackingLedger& ledger);
 
  private:
+  enum class Now : std::uint8_t { Nothing, Before, After };
   struct Slot {
     CUdeviceptr address;
-    Backing now;
     Backing before;
     Backing after;
-    bool may_have_new_access = false;  // the driver refused to set it, perhaps after a part
+    AccessSet access;  // now
+    Now now;           // whose chunk is mapped
+    bool begins_run;
+    bool may_have_new_access;  // the driver refused to set it, perhaps after a part
+
+    const ChunkRef& chunk() const { return now == Now::After ? after.chunk : before.chunk; }
+    const Backing& goal(Now which) const { return which == Now::After ? after : before; }
+    bool is_at(Now which) const {
+      return now != Now::Nothing && (now == which || before.chunk == after.chunk);
+    }
   };
-  using Goal = Backing Slot::*;
 
   Result<void> carry_out(BackingLedger& ledger);
   bool undo(BackingLedger& ledger);
-  static bool must_leave(const Slot& slot, Goal goal);
-  static bool must_come(const Slot& slot, Goal goal);
-  static bool needs_access(const Slot& slot, Goal goal);
-  std::size_t end_of_run(std::size_t first, Goal goal) const;
+  static bool must_leave(const Slot& slot, Now goal);
+  static bool must_come(const Slot& slot, Now goal);
+  static bool needs_access(const Slot& slot, Now goal);
+  std::size_t end_of_run(std::size_t first, Now goal) const;
 
   // Each makes one driver call and tells the ledger.
   Result<void> unmap(std::size_t index, BackingLedger& ledger);
-  Result<void> map(std::size_t index, Goal goal, BackingLedger& ledger);
-  Result<void> set_access(std::size_t first, std::size_t end, Goal goal, BackingLedger& ledger);
+  Result<void> map(std::size_t index, Now goal, BackingLedger& ledger);
+  Result<void> set_access(std::size_t first, std::size_t end, Now goal, BackingLedger& ledger);
 
   const Driver& driver_;
   std::vector<Slot> slots_;
+  bool is_separate_ = false;  // the next slot
 };
 
 }  // namespace cuvmm

@@ -10,10 +10,14 @@ namespace cuvmm {
 Result<void> WindowMaps::map(CUdeviceptr address, const ChunkRef& chunk) {
   const Size size = chunk->size();
   TRY(driver_.check(driver_.cuMemMap(address, size, 0, chunk->handle(), 0), "map a window", size));
-  mapped_bytes_ += size;
-  CUVMM_TRACE(.event = TraceEvent::Map, .device = static_cast<std::int16_t>(device_), .detail = 1,
-              .address = address, .size = size, .other = chunk->handle());
+  note_mapped(address, chunk);
   return {};
+}
+
+void WindowMaps::note_mapped(CUdeviceptr address, const ChunkRef& chunk) {
+  mapped_bytes_ += chunk->size();
+  CUVMM_TRACE(.event = TraceEvent::Map, .device = static_cast<std::int16_t>(device_), .detail = 1,
+              .address = address, .size = chunk->size(), .other = chunk->handle());
 }
 
 Result<void> WindowMaps::allow(CUdeviceptr address, Size bytes) {
@@ -23,32 +27,20 @@ Result<void> WindowMaps::allow(CUdeviceptr address, Size bytes) {
 Result<void> WindowMaps::unmap(CUdeviceptr address, const ChunkRef& chunk) {
   const Size size = chunk->size();
   TRY(driver_.check(driver_.cuMemUnmap(address, size), "unmap a window", size));
-  mapped_bytes_ -= size;
-  CUVMM_TRACE(.event = TraceEvent::Unmap, .device = static_cast<std::int16_t>(device_), .detail = 1,
-              .address = address, .size = size, .other = chunk->handle());
+  note_unmapped(address, chunk);
   return {};
+}
+
+void WindowMaps::note_unmapped(CUdeviceptr address, const ChunkRef& chunk) {
+  mapped_bytes_ -= chunk->size();
+  CUVMM_TRACE(.event = TraceEvent::Unmap, .device = static_cast<std::int16_t>(device_), .detail = 1,
+              .address = address, .size = chunk->size(), .other = chunk->handle());
 }
 
 void WindowMaps::unmap_or_defer(CUdeviceptr address, const ChunkRef& chunk) {
   release_or_defer(Deferred::Mapping, [driver = &driver_, address, chunk] {
     return driver->cuMemUnmap(address, chunk->size());
   });
-}
-
-WindowMaps::Swapped WindowMaps::swap_backing(CUdeviceptr address, const ChunkRef& before,
-                                             const ChunkRef& after) {
-  const Size size = after->size();
-  Result<void> outcome = unmap(address, before);
-  if (!outcome.ok()) return {Left::Before, outcome};
-  outcome = map(address, after);
-  if (outcome.ok()) {
-    outcome = allow(address, size);
-    if (outcome.ok()) return {Left::After, outcome};
-    if (!insist([&] { return unmap(address, after); })) return {Left::AfterUnusable, outcome};
-  }
-  if (!insist([&] { return map(address, before); })) return {Left::Nothing, outcome};
-  const bool usable = insist([&] { return allow(address, size); });
-  return {usable ? Left::Before : Left::BeforeUnusable, outcome};
 }
 
 Result<void> WindowMaps::change_access(const MappedRun& run, const AccessSet& before,

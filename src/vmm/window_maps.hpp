@@ -33,19 +33,14 @@ class WindowMaps {
   Result<void> allow(CUdeviceptr address, Size bytes);
   Result<void> unmap(CUdeviceptr address, const ChunkRef& chunk);
 
+  // For changes that a Remap makes.
+  void note_mapped(CUdeviceptr address, const ChunkRef& chunk);
+  void note_unmapped(CUdeviceptr address, const ChunkRef& chunk);
+
   // For use at the end, when a refusal cannot be reported: the driver is asked again later.
   void unmap_or_defer(CUdeviceptr address, const ChunkRef& chunk);
   // Call when nothing is mapped any longer.
   void forget_all() { mapped_bytes_ = 0; }
-
-  // Maps other memory behind the same addresses. If the driver refuses both this and the undo,
-  // `left` says what is there.
-  enum class Left : std::uint8_t { After, AfterUnusable, Before, BeforeUnusable, Nothing };
-  struct Swapped {
-    Left left = Left::After;
-    Result<void> outcome;
-  };
-  Swapped swap_backing(CUdeviceptr address, const ChunkRef& before, const ChunkRef& after);
 
   // Sets the rights to everything that is mapped. All or nothing.
   Result<void> set_access(const AccessSet& access, const std::vector<MappedRun>& all);

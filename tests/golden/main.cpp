@@ -20,11 +20,17 @@ void expect_sequence(const std::string& name, const std::string& found) {
   }
   std::ifstream file{path};
   ASSERT_TRUE(file) << "cannot read " << path << "; --update writes it";
-  std::ostringstream expected;
-  expected << file.rdbuf();
-  EXPECT_EQ(found, expected.str())
-      << "The driver calls have changed. If that is intended, write " << path
-      << " anew with --update, and list the difference in the commit.";
+  std::istringstream lines{found};
+  std::string line;
+  std::string expected;
+  for (int number = 1; std::getline(file, expected); ++number) {
+    if (!std::getline(lines, line)) line = "nothing more";
+    ASSERT_EQ(line, expected)
+        << "The driver calls differ from line " << number << " of " << path
+        << " on. If that is intended, write it anew with --update, and list the difference in the "
+           "commit.";
+  }
+  EXPECT_FALSE(std::getline(lines, line)) << "more than in " << path << ": " << line;
 }
 
 }  // namespace cuvmm::test

@@ -156,6 +156,7 @@ class Windows final : public EvictionSource, public ReclaimClient {
   struct BatchSource;  // a chunk and all its pieces in use
   struct Plan;         // the moves of a compaction
   struct Batch;        // the moves whose copies are submitted together
+  class WindowRemap;   // a change of what backs windows
   class Turn;          // the right to reclaim under pressure: one thread at a time
   using Ages = LinkedList<WindowBlock, &WindowBlock::of_age>;
 
@@ -235,14 +236,14 @@ class Windows final : public EvictionSource, public ReclaimClient {
   void give_up_moves(BatchSource& source);
   Result<void> copy(const Batch& batch) const;
   Result<void> finish(Batch& batch, bool copied, Size& freed);
-  Result<void> exchange(SharedChunk& from, const BatchMove& move);
+  Result<void> exchange(SharedChunk& from, const std::vector<const BatchMove*>& moves);
+  void finish_move(SharedChunk& from, const BatchMove& move);
   void cancel(WindowBlock& block, SharedChunk& target);
   bool end_emptying(const BatchSource& source);
   void settle_batches();
 
   // windows_eviction.cpp. Under the lock.
-  Result<void> take_out_shared(SharedChunk& shared);
-  Result<void> put_back_shared(SharedChunk& shared);
+  static void add_slots(WindowRemap& remap, const EvictedChunk& one, const ChunkRef& after);
 
   std::vector<MappedRun> all_mapped() const;
   InvariantViolation violation_of_blocks() const;

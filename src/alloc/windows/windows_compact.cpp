@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compaction. While nothing else touches them, live pieces are copied to vacant bytes of other
 // chunks, which are already mapped in some window. Then those chunks are mapped behind the
-// addresses of the pieces. If a move fails, the piece stays where it was.
+// addresses of the pieces, for all pieces of an emptied chunk together. If that fails, they stay
+// where they were.
 #include <time.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "alloc/windows/colouring.hpp"
 #include "alloc/windows/window_batch.hpp"
+#include "alloc/windows/window_remap.hpp"
 #include "stream/captures.hpp"
 #include "trace/record_event.hpp"
 
@@ -237,33 +239,38 @@ Result<void> Windows::finish(Batch& batch, bool copied, Size& freed) {
   }
   Result<void> outcome;
   for (BatchSource& source : batch.sources) {
+    std::vector<const BatchMove*> wanted;
     for (const BatchMove& move : source.moves) {
-      const bool wanted = move.block->state == State::Moving && !move.block->pinned();
-      if (copied && wanted && outcome.ok()) {
-        outcome = exchange(*source.chunk, move);
+      if (copied && outcome.ok() && move.block->state == State::Moving && !move.block->pinned()) {
+        wanted.push_back(&move);
       } else {
         cancel(*move.block, *move.to);
       }
     }
+    if (!wanted.empty()) outcome = exchange(*source.chunk, wanted);
     if (end_emptying(source)) freed += granule_;
   }
   return outcome;
 }
 
-// Maps the chunk that has the copy behind the addresses of the piece.
-Result<void> Windows::exchange(SharedChunk& from, const BatchMove& move) {
-  using Left = WindowMaps::Left;
+// Maps the chunks that have the copies behind the addresses of the pieces.
+Result<void> Windows::exchange(SharedChunk& from, const std::vector<const BatchMove*>& moves) {
+  WindowRemap remap{*this};
+  for (const BatchMove* move : moves) remap.add_piece(*move->block, move->to->chunk);
+  const Result<void> done = remap.commit();
+  for (const BatchMove* move : moves) {
+    if (move->block->piece_behind != Behind::Usable) adrift_.push_back(move->block);
+    if (remap.has_after(*move->block)) {
+      finish_move(from, *move);
+    } else {
+      cancel(*move->block, *move->to);
+    }
+  }
+  return done;
+}
+
+void Windows::finish_move(SharedChunk& from, const BatchMove& move) {
   WindowBlock& block = *move.block;
-  const CUdeviceptr address = block.placed(granule_).piece_window();
-  const WindowMaps::Swapped done = maps_.swap_backing(address, from.chunk, move.to->chunk);
-  if (done.left != Left::After && done.left != Left::Before) {
-    block.piece_behind = done.left == Left::Nothing ? Behind::Nothing : Behind::Mapped;
-    adrift_.push_back(&block);
-  }
-  if (done.left != Left::After && done.left != Left::AfterUnusable) {
-    cancel(block, *move.to);
-    return done.outcome;
-  }
   shared_.end_use(from);
   shared_.take_out(from, block);
   block.shared = move.to;
@@ -272,9 +279,8 @@ Result<void> Windows::exchange(SharedChunk& from, const BatchMove& move) {
   ++counters_.compacted_blocks;
   counters_.compacted_bytes += piece.size;
   CUVMM_TRACE(.event = TraceEvent::Compact, .device = static_cast<std::int16_t>(settings_.device),
-              .address = address + piece.offset, .size = piece.size,
+              .address = block.placed(granule_).piece_window() + piece.offset, .size = piece.size,
               .other = move.to->chunk->handle());
-  return done.outcome;
 }
 
 // The piece stays where it is, and its target bytes become vacant again.

@@ -2,7 +2,7 @@
 // Evicting live memory of windows and restoring it at the same addresses: chunks that pieces share,
 // each mapped into many windows, and chunks that belong to one block.
 #include "alloc/eviction_set.hpp"
-#include "alloc/windows/windows.hpp"
+#include "alloc/windows/window_remap.hpp"
 
 namespace cuvmm {
 namespace {
@@ -99,63 +99,43 @@ void Windows::begin_eviction(EvictionSet& evicted) {
   }
 }
 
+void Windows::add_slots(WindowRemap& remap, const EvictedChunk& one, const ChunkRef& after) {
+  if (one.index == shared_chunk) {
+    for (WindowBlock* piece : static_cast<SharedChunk*>(one.what)->pieces) {
+      remap.add_piece(*piece, after);
+    }
+  } else {
+    remap.add_own(*static_cast<WindowBlock*>(one.what), one.index, one.address, after);
+  }
+}
+
 Result<void> Windows::take_out(EvictedChunk& one) {
   const Holding holding{lock_};
-  if (one.index == shared_chunk) {
-    TRY(take_out_shared(*static_cast<SharedChunk*>(one.what)));
-  } else {
-    WindowBlock::Whole& whole = *static_cast<WindowBlock*>(one.what)->whole;
-    ChunkRef& chunk = whole.chunks[one.index];
-    if (chunk && !unmap_one(one.address, chunk)) return unmap_refusal_;
-    if (chunk) take_bytes_of(whole, chunk);
-    chunk = {};
-  }
+  const auto unmap = [&] {
+    WindowRemap remap{*this};
+    add_slots(remap, one, {});
+    return remap.commit();
+  };
+  Result<void> done = unmap();
+  if (!done.ok()) done = unmap();  // a refusal may be transient
+  if (!done.ok()) return done;
+  if (one.index == shared_chunk) static_cast<SharedChunk*>(one.what)->chunk = {};
   one.chunk = {};
-  return {};
-}
-
-Result<void> Windows::take_out_shared(SharedChunk& shared) {
-  for (WindowBlock* piece : shared.pieces) {
-    if (piece->piece_behind == Behind::Nothing) continue;
-    if (!unmap_one(piece->placed(granule_).piece_window(), shared.chunk)) return unmap_refusal_;
-    piece->piece_behind = Behind::Nothing;
-  }
-  shared.chunk = {};
-  return {};
-}
-
-Result<void> Windows::put_back_shared(SharedChunk& shared) {
-  for (WindowBlock* piece : shared.pieces) {
-    const CUdeviceptr window = piece->placed(granule_).piece_window();
-    if (piece->piece_behind == Behind::Nothing) {
-      TRY(maps_.map(window, shared.chunk));
-      piece->piece_behind = Behind::Mapped;
-    }
-    if (piece->piece_behind == Behind::Mapped) {
-      TRY(maps_.allow(window, granule_));
-      piece->piece_behind = Behind::Usable;
-    }
-  }
   return {};
 }
 
 Result<void> Windows::put_back(std::span<EvictedChunk> some) {
   const Holding holding{lock_};
+  WindowRemap remap{*this};
   for (const EvictedChunk& one : some) {
-    if (one.index == shared_chunk) {
-      auto& shared = *static_cast<SharedChunk*>(one.what);
-      shared.chunk = one.chunk;
-      TRY(put_back_shared(shared));
-      shared_.set_residency(shared, cuvmm::residency(one.chunk->location(), settings_.device));
-      continue;
-    }
-    WindowBlock::Whole& whole = *static_cast<WindowBlock*>(one.what)->whole;
-    if (!whole.chunks[one.index]) {
-      TRY(maps_.map(one.address, one.chunk));
-      whole.chunks[one.index] = one.chunk;
-      add_bytes_of(whole, one.chunk);
-    }
-    TRY(maps_.allow(one.address, one.size));
+    if (one.index == shared_chunk) static_cast<SharedChunk*>(one.what)->chunk = one.chunk;
+    add_slots(remap, one, one.chunk);
+  }
+  TRY(remap.commit());
+  for (const EvictedChunk& one : some) {
+    if (one.index != shared_chunk) continue;
+    auto& shared = *static_cast<SharedChunk*>(one.what);
+    shared_.set_residency(shared, cuvmm::residency(one.chunk->location(), settings_.device));
   }
   return {};
 }

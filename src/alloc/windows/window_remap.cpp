@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/windows/window_remap.hpp"
+
+#include <algorithm>
+
+namespace cuvmm {
+
+using Behind = WindowBlock::Behind;
+
+void Windows::WindowRemap::add_piece(WindowBlock& block, const ChunkRef& after) {
+  slots_.push_back({block.placed(windows_.granule_).piece_window(), &block, its_piece, after});
+}
+
+void Windows::WindowRemap::add_own(WindowBlock& block, std::size_t index, CUdeviceptr address,
+                                   const ChunkRef& after) {
+  slots_.push_back({address, &block, index, after});
+}
+
+Backing Windows::WindowRemap::backing(const Slot& slot) const {
+  if (slot.index != its_piece) {
+    // After a refused undo it may lack its access, which is therefore set again.
+    return {slot.block->whole->chunks[slot.index], AccessSet::none()};
+  }
+  if (slot.block->piece_behind == Behind::Nothing) return {};
+  const bool is_usable = slot.block->piece_behind == Behind::Usable;
+  return {slot.block->shared->chunk, is_usable ? windows_.maps_.access() : AccessSet::none()};
+}
+
+Result<void> Windows::WindowRemap::commit() {
+  std::sort(slots_.begin(), slots_.end(),
+            [](const Slot& a, const Slot& b) { return a.address < b.address; });
+  Remap remap{windows_.driver_};
+  const Slot* last = nullptr;
+  for (const Slot& slot : slots_) {
+    if (last != nullptr && !windows_.addresses_.in_one_reservation(
+                               last->address, slot.address - last->address + windows_.granule_)) {
+      remap.separate();
+    }
+    last = &slot;
+    remap.add(slot.address, backing(slot),
+              {slot.after, slot.after ? windows_.maps_.access() : AccessSet::none()});
+  }
+  return remap.commit(*this);
+}
+
+bool Windows::WindowRemap::has_after(const WindowBlock& block) const {
+  return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+    return slot.block == &block && slot.index == its_piece && slot.has_after;
+  });
+}
+
+void Windows::WindowRemap::set_backing(At at, const ChunkRef& chunk, const AccessSet& access) {
+  Slot& slot = slots_[at.slot];
+  WindowBlock& block = *slot.block;
+  const bool is_piece = slot.index == its_piece;
+  const bool was_mapped =
+      is_piece ? block.piece_behind != Behind::Nothing : bool{block.whole->chunks[slot.index]};
+  slot.has_after = chunk == slot.after;
+  if (is_piece) block.piece_behind = access.is_none() ? Behind::Mapped : Behind::Usable;
+  if (was_mapped) return;
+  windows_.maps_.note_mapped(slot.address, chunk);
+  if (is_piece) return;
+  block.whole->chunks[slot.index] = chunk;
+  windows_.add_bytes_of(*block.whole, chunk);
+}
+
+void Windows::WindowRemap::remove_backing(At at, const ChunkRef& chunk) {
+  Slot& slot = slots_[at.slot];
+  slot.has_after = false;
+  windows_.maps_.note_unmapped(slot.address, chunk);
+  if (slot.index == its_piece) {
+    slot.block->piece_behind = Behind::Nothing;
+  } else {
+    windows_.take_bytes_of(*slot.block->whole, chunk);
+    slot.block->whole->chunks[slot.index] = {};
+  }
+}
+
+}  // namespace cuvmm
