@@ -14,6 +14,8 @@
 namespace cuvmm {
 
 class EvictionSource;
+struct SharedChunk;
+struct WindowBlock;
 
 // One chunk behind live memory, and where it lies.
 struct EvictedChunk {
@@ -24,10 +26,12 @@ struct EvictedChunk {
   Export exportable = Export::No;
   ChunkRef chunk = {};  // empty while it is evicted
 
-  // For the owner's use.
-  void* what = nullptr;
+  // For the owner's use. In an arena, its offset and access; in windows, a chunk that pieces share,
+  // or a block and the index among its own chunks.
   std::size_t index = 0;
   AccessSet access = {};
+  SharedChunk* shared = nullptr;
+  WindowBlock* block = nullptr;
 };
 
 // A chunk behind memory that the program holds, at one of the addresses where it is mapped.

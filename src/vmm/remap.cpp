@@ -9,7 +9,7 @@ void Remap::add(CUdeviceptr address, Backing before, Backing after) {
   Slot& slot = slots_.emplace_back();
   slot.address = address;
   slot.now = before.chunk ? Now::Before : Now::Nothing;
-  slot.access = before.access;
+  slot.access = before.chunk ? before.access : AccessSet::none();
   slot.before = std::move(before);
   slot.after = std::move(after);
   slot.begins_run = std::exchange(is_separate_, false);
@@ -18,9 +18,10 @@ void Remap::add(CUdeviceptr address, Backing before, Backing after) {
 
 Result<void> Remap::commit(BackingLedger& ledger) {
   const Result<void> done = carry_out(ledger);
+  is_torn_ = !done.ok() && !undo(ledger);
   if (done.ok()) return {};
   Error error = done.error();
-  if (!undo(ledger)) error.subject = "and what was done before it could not all be undone";
+  if (is_torn_) error.subject = "and what was done before it could not all be undone";
   return error;
 }
 
@@ -74,17 +75,18 @@ bool Remap::needs_access(const Slot& slot, Now goal) {
 }
 
 std::size_t Remap::end_of_run(std::size_t first, Now goal) const {
-  std::size_t end = first + 1;
-  if (!needs_access(slots_[first], goal)) return end;
-  for (; end < slots_.size(); ++end) {
-    const Slot& last = slots_[end - 1];
-    const Slot& next = slots_[end];
-    const bool continues = !next.begins_run && needs_access(next, goal) &&
-                           next.address == last.address + last.chunk()->size() &&
-                           next.goal(goal).access == last.goal(goal).access;
+  std::size_t last = first;
+  for (std::size_t i = first + 1; i < slots_.size() && needs_access(slots_[first], goal); ++i) {
+    const Slot& next = slots_[i];
+    if (next.begins_run) break;
+    if (next.now == Now::Nothing) continue;  // a larger chunk has taken its place
+    const bool continues = needs_access(next, goal) &&
+                           next.address == slots_[last].address + slots_[last].chunk()->size() &&
+                           next.goal(goal).access == slots_[last].goal(goal).access;
     if (!continues) break;
+    last = i;
   }
-  return end;
+  return last + 1;
 }
 
 Result<void> Remap::unmap(std::size_t index, BackingLedger& ledger) {
@@ -118,6 +120,7 @@ Result<void> Remap::set_access(std::size_t first, std::size_t end, Now goal,
   AccessSet had;
   for (std::size_t i = first; i < end; ++i) {
     Slot& slot = slots_[i];
+    if (slot.now == Now::Nothing) continue;
     had = had | slot.access;
     if (slot.may_have_new_access) had = had | slot.after.access;
     slot.may_have_new_access = true;
@@ -129,6 +132,7 @@ Result<void> Remap::set_access(std::size_t first, std::size_t end, Now goal,
       "set access", size));
   for (std::size_t i = first; i < end; ++i) {
     Slot& slot = slots_[i];
+    if (slot.now == Now::Nothing) continue;
     slot.access = access;
     slot.may_have_new_access = false;
     ledger.set_backing({i, slot.address}, slot.chunk(), access);

@@ -52,6 +52,8 @@ class Remap {
   // If the driver refuses both a step and its undo, the Error says so, and the ledger has been told
   // what is really mapped. After an Error it may be tried again.
   Result<void> commit(BackingLedger& ledger);
+  // Whether the last commit could not be undone.
+  bool is_torn() const { return is_torn_; }
 
  private:
   enum class Now : std::uint8_t { Nothing, Before, After };
@@ -86,6 +88,7 @@ class Remap {
   const Driver& driver_;
   std::vector<Slot> slots_;
   bool is_separate_ = false;  // the next slot
+  bool is_torn_ = false;
 };
 
 }  // namespace cuvmm

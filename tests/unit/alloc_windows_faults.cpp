@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows with each driver call failing in turn.
+#include <set>
+
 #include "alloc_windows_world.hpp"
 #include "support/fault_sweep.hpp"
 
@@ -9,7 +11,7 @@ namespace {
 class WindowsFaultTest : public WindowsTest {};
 
 struct Prepared : WindowsWorld {
-  explicit Prepared(const Driver& with) : WindowsWorld(with, 12 * MiB) {}
+  Prepared(const Driver& with, Size memory) : WindowsWorld(with, memory) {}
   std::vector<WindowBlock*> blocks;
   AccessSet access = read_write();
 };
@@ -30,6 +32,11 @@ std::string describe_blocks(Prepared& world) {
 void check(Prepared& world) {
   // The next request for memory repairs whatever the driver refused.
   (void)world->trim(unlimited);
+  for (WindowBlock* block : world.blocks) {
+    if (world->deferred_bytes(*block) == 0) continue;
+    EXPECT_OK(world->back(*block));
+    mark(*block);
+  }
   expect_true(world.windows(), world.blocks);
   for (const WindowBlock* block : world.blocks) {
     expect_marked(*block);
@@ -65,12 +72,13 @@ Result<void> with_all_usable(Prepared& world, const Result<void>& result) {
 }
 
 void sweep(const std::function<void(Prepared&)>& prepare,
-           const std::function<Result<void>(Prepared&)>& act) {
+           const std::function<Result<void>(Prepared&)>& act, Size memory = 12 * MiB,
+           const std::set<std::string>& tried_again = {}) {
   for (const CUresult fault : {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN}) {
     const Scenario<Prepared> scenario{
         .given =
-            [prepare](const Driver& driver) {
-              auto world = std::make_unique<Prepared>(driver);
+            [prepare, memory](const Driver& driver) {
+              auto world = std::make_unique<Prepared>(driver, memory);
               prepare(*world);
               for (const WindowBlock* block : world->blocks) mark(*block);
               return world;
@@ -83,11 +91,11 @@ void sweep(const std::function<void(Prepared&)>& prepare,
         .snapshot = describe_blocks,
         .check = check,
         .makes_up_for =
-            [](const std::string& name, CUresult answer) {
+            [tried_again](const std::string& name, CUresult answer) {
               // A refused allocation is tried again; so is the query of the copies' progress. The
               // free memory of the device is asked for only to avoid futile attempts.
               return answer == CUDA_ERROR_OUT_OF_MEMORY || name == "cuStreamQuery" ||
-                     name == "cuMemGetInfo";
+                     name == "cuMemGetInfo" || tried_again.contains(name);
             }};
     Scenario<Prepared> failing_once = scenario;
     failing_once.when = [&](Prepared& world) {
@@ -146,6 +154,27 @@ TEST_F(WindowsFaultTest, CompactionOfPiecesOfLargeBlocks) {
         world.free_every_second(world.blocks);
       },
       [](Prepared& world) { return allocate(world, 6 * MiB); });
+}
+
+TEST_F(WindowsFaultTest, HandingChunksOver) {
+  sweep(
+      [](Prepared& world) {
+        world.blocks = {&world.block(17 * MiB), &world.block(17 * MiB)};
+      },
+      [](Prepared& world) -> Result<void> {
+        WindowBlock& from = *world.blocks[0];
+        WindowBlock& to = *world.blocks[1];
+        TRY(world->transfer(from, to, from.granted(), [&](Size done) {
+          return world.driver.check(
+              world.driver.cuMemcpyDtoD(to.address() + done, from.address() + done,
+                                        from.granted() - done),
+              "copy the rest");
+        }));
+        world.blocks.erase(world.blocks.begin());
+        mark(to);
+        return {};
+      },
+      64 * MiB, {"cuMemMap", "cuMemSetAccess", "cuMemcpyDtoD"});
 }
 
 TEST_F(WindowsFaultTest, Access) {

@@ -2,6 +2,7 @@
 #include "alloc/windows/window_remap.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace cuvmm {
 
@@ -18,8 +19,9 @@ void Windows::WindowRemap::add_own(WindowBlock& block, std::size_t index, CUdevi
 
 Backing Windows::WindowRemap::backing(const Slot& slot) const {
   if (slot.index != its_piece) {
-    // After a refused undo it may lack its access, which is therefore set again.
-    return {slot.block->whole->chunks[slot.index], AccessSet::none()};
+    const ChunkRef& chunk = slot.block->whole->chunks[slot.index];
+    // One that stays may lack its access after a refused undo, so that is set again.
+    return {chunk, chunk == slot.after ? AccessSet::none() : windows_.maps_.access()};
   }
   if (slot.block->piece_behind == Behind::Nothing) return {};
   const bool is_usable = slot.block->piece_behind == Behind::Usable;
@@ -27,20 +29,35 @@ Backing Windows::WindowRemap::backing(const Slot& slot) const {
 }
 
 Result<void> Windows::WindowRemap::commit() {
-  std::sort(slots_.begin(), slots_.end(),
-            [](const Slot& a, const Slot& b) { return a.address < b.address; });
+  // What gets memory forms runs.
+  std::sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) {
+    return std::pair(bool{a.after}, a.address) < std::pair(bool{b.after}, b.address);
+  });
   Remap remap{windows_.driver_};
   const Slot* last = nullptr;
   for (const Slot& slot : slots_) {
-    if (last != nullptr && !windows_.addresses_.in_one_reservation(
-                               last->address, slot.address - last->address + windows_.granule_)) {
+    if (last == nullptr || slot.address < last->address ||
+        !windows_.addresses_.in_one_reservation(last->address,
+                                                slot.address - last->address + windows_.granule_)) {
       remap.separate();
     }
     last = &slot;
     remap.add(slot.address, backing(slot),
               {slot.after, slot.after ? windows_.maps_.access() : AccessSet::none()});
   }
-  return remap.commit(*this);
+  const Result<void> done = remap.commit(*this);
+  is_torn_ = !done.ok() && (is_torn_ || remap.is_torn());
+  return done;
+}
+
+void Windows::WindowRemap::unmap_all() {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    const ChunkRef chunk = slot.block->whole->chunks[slot.index];
+    if (!chunk) continue;
+    windows_.maps_.unmap_or_defer(slot.address, chunk);
+    remove_backing({i, slot.address}, chunk);
+  }
 }
 
 bool Windows::WindowRemap::has_after(const WindowBlock& block) const {

@@ -18,8 +18,12 @@ class Windows::WindowRemap final : private BackingLedger {
   // One of its own chunks, and where it lies or will lie.
   void add_own(WindowBlock& block, std::size_t index, CUdeviceptr address, const ChunkRef& after);
 
-  // All or nothing, unless the driver refuses an undo too.
+  // All or nothing, unless the driver refuses an undo too. After an Error it may be tried again.
   Result<void> commit();
+  // Whether some undo was refused since the last commit that succeeded.
+  bool is_torn() const { return is_torn_; }
+  // Unmaps whatever is there, now or later. For the blocks' own chunks.
+  void unmap_all();
   // After a commit: whether the new chunk is behind the block's piece, usable or not.
   bool has_after(const WindowBlock& block) const;
 
@@ -39,6 +43,7 @@ class Windows::WindowRemap final : private BackingLedger {
 
   Windows& windows_;
   std::vector<Slot> slots_;
+  bool is_torn_ = false;
 };
 
 }  // namespace cuvmm

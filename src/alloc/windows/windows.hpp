@@ -219,11 +219,9 @@ class Windows final : public EvictionSource, public ReclaimClient {
   enum class Filler : std::uint8_t { Allowed, None };
   Movable plan_hand_over(const WindowBlock& from, const WindowBlock& to, Size bytes,
                          Filler filler) const;
-  Result<void> take_front(WindowBlock& block, Size bytes);
-  Result<void> put_front(WindowBlock& block, const std::vector<ChunkRef>& chunks);
-  Result<void> exchange_front(WindowBlock& block, const std::vector<ChunkRef>& chunks,
-                              const std::vector<ChunkRef>& before);
-  void put_back(WindowBlock& block, Size bytes, const std::vector<ChunkRef>& before);
+  enum class IfRefused : std::uint8_t { Restore, Nothing };
+  Result<void> exchange_front(WindowBlock& block, std::size_t count,
+                              const std::vector<ChunkRef>& after, IfRefused if_refused);
   void end_emptied(WindowBlock& block);
 
   // windows_compact.cpp
@@ -244,6 +242,7 @@ class Windows final : public EvictionSource, public ReclaimClient {
 
   // windows_eviction.cpp. Under the lock.
   static void add_slots(WindowRemap& remap, const EvictedChunk& one, const ChunkRef& after);
+  void note_residency(SharedChunk& shared);
 
   std::vector<MappedRun> all_mapped() const;
   InvariantViolation violation_of_blocks() const;

@@ -10,9 +10,6 @@ namespace {
 using State = WindowBlock::State;
 using Behind = WindowBlock::Behind;
 
-// The EvictedChunk::index of a shared chunk.
-constexpr std::size_t shared_chunk = ~std::size_t{0};
-
 const char* why_it_stays(const SharedChunk& chunk) {
   if (chunk.retired || chunk.chunk.exported()) return "another process holds it";
   if (chunk.copies != 0) return "it is still being copied";
@@ -29,16 +26,13 @@ const char* why_it_stays(const WindowBlock& block) {
   return block.state == State::Live ? nullptr : "work may still use it";
 }
 
-EvictedChunk departing(EvictionSource& of, CUdeviceptr address, const ChunkRef& chunk, void* what,
-                       std::size_t index) {
+EvictedChunk departing(EvictionSource& of, CUdeviceptr address, const ChunkRef& chunk) {
   return {.of = &of,
           .address = address,
           .size = chunk->size(),
           .home = chunk->location(),
           .exportable = chunk->exportable() ? Export::Yes : Export::No,
-          .chunk = chunk,
-          .what = what,
-          .index = index};
+          .chunk = chunk};
 }
 
 }  // namespace
@@ -80,7 +74,8 @@ void Windows::begin_eviction(EvictionSet& evicted) {
       continue;
     }
     const CUdeviceptr address = chunk->pieces.front()->placed(granule_).piece_window();
-    evicted.chunks.push_back(departing(*this, address, chunk->chunk, chunk, shared_chunk));
+    evicted.chunks.push_back(departing(*this, address, chunk->chunk));
+    evicted.chunks.back().shared = chunk;
   }
   for (WindowBlock* block : large_) {
     CUdeviceptr address = block->placed(granule_).whole() + block->whole->deferred_bytes;
@@ -93,33 +88,27 @@ void Windows::begin_eviction(EvictionSet& evicted) {
       if (why != nullptr) {
         evicted.exclude(chunk->size(), why);
       } else {
-        evicted.chunks.push_back(departing(*this, here, chunk, block, i));
+        evicted.chunks.push_back(departing(*this, here, chunk));
+        evicted.chunks.back().block = block;
+        evicted.chunks.back().index = i;
       }
     }
   }
 }
 
 void Windows::add_slots(WindowRemap& remap, const EvictedChunk& one, const ChunkRef& after) {
-  if (one.index == shared_chunk) {
-    for (WindowBlock* piece : static_cast<SharedChunk*>(one.what)->pieces) {
-      remap.add_piece(*piece, after);
-    }
-  } else {
-    remap.add_own(*static_cast<WindowBlock*>(one.what), one.index, one.address, after);
-  }
+  if (one.shared == nullptr) return remap.add_own(*one.block, one.index, one.address, after);
+  for (WindowBlock* piece : one.shared->pieces) remap.add_piece(*piece, after);
 }
 
 Result<void> Windows::take_out(EvictedChunk& one) {
   const Holding holding{lock_};
-  const auto unmap = [&] {
-    WindowRemap remap{*this};
-    add_slots(remap, one, {});
-    return remap.commit();
-  };
-  Result<void> done = unmap();
-  if (!done.ok()) done = unmap();  // a refusal may be transient
+  WindowRemap remap{*this};
+  add_slots(remap, one, {});
+  Result<void> done = remap.commit();
+  if (!done.ok()) done = remap.commit();  // a refusal may be transient
   if (!done.ok()) return done;
-  if (one.index == shared_chunk) static_cast<SharedChunk*>(one.what)->chunk = {};
+  if (one.shared != nullptr) one.shared->chunk = {};
   one.chunk = {};
   return {};
 }
@@ -128,14 +117,12 @@ Result<void> Windows::put_back(std::span<EvictedChunk> some) {
   const Holding holding{lock_};
   WindowRemap remap{*this};
   for (const EvictedChunk& one : some) {
-    if (one.index == shared_chunk) static_cast<SharedChunk*>(one.what)->chunk = one.chunk;
+    if (one.shared != nullptr) one.shared->chunk = one.chunk;
     add_slots(remap, one, one.chunk);
   }
   TRY(remap.commit());
   for (const EvictedChunk& one : some) {
-    if (one.index != shared_chunk) continue;
-    auto& shared = *static_cast<SharedChunk*>(one.what);
-    shared_.set_residency(shared, cuvmm::residency(one.chunk->location(), settings_.device));
+    if (one.shared != nullptr) note_residency(*one.shared);
   }
   return {};
 }
@@ -143,17 +130,18 @@ Result<void> Windows::put_back(std::span<EvictedChunk> some) {
 void Windows::count_as_restored(std::span<EvictedChunk> some) {
   const Holding holding{lock_};
   for (const EvictedChunk& one : some) {
-    if (one.index == shared_chunk) {
-      auto& shared = *static_cast<SharedChunk*>(one.what);
-      if (!shared.chunk) shared.chunk = one.chunk;
-      shared_.set_residency(shared, cuvmm::residency(shared.chunk->location(), settings_.device));
-      continue;
+    if (one.shared != nullptr) {
+      if (!one.shared->chunk) one.shared->chunk = one.chunk;
+      note_residency(*one.shared);
+    } else if (ChunkRef& own = one.block->whole->chunks[one.index]; !own) {
+      own = one.chunk;
+      add_bytes_of(*one.block->whole, one.chunk);
     }
-    WindowBlock::Whole& whole = *static_cast<WindowBlock*>(one.what)->whole;
-    if (whole.chunks[one.index]) continue;
-    whole.chunks[one.index] = one.chunk;
-    add_bytes_of(whole, one.chunk);
   }
+}
+
+void Windows::note_residency(SharedChunk& shared) {
+  shared_.set_residency(shared, cuvmm::residency(shared.chunk->location(), settings_.device));
 }
 
 void Windows::end_eviction() {

@@ -3,7 +3,7 @@
 #include <unordered_set>
 
 #include "alloc/windows/window_batch.hpp"
-#include "alloc/windows/windows.hpp"
+#include "alloc/windows/window_remap.hpp"
 
 namespace cuvmm {
 
@@ -209,18 +209,11 @@ void Windows::tidy() {
 }
 
 void Windows::mend() {
-  std::vector<WindowBlock*> still;
-  for (WindowBlock* block : adrift_) {
-    const CUdeviceptr address = block->placed(granule_).piece_window();
-    if (block->piece_behind == Behind::Nothing && maps_.map(address, block->shared->chunk).ok()) {
-      block->piece_behind = Behind::Mapped;
-    }
-    if (block->piece_behind == Behind::Mapped && maps_.allow(address, granule_).ok()) {
-      block->piece_behind = Behind::Usable;
-    }
-    if (block->piece_behind != Behind::Usable) still.push_back(block);
-  }
-  adrift_.swap(still);
+  std::erase_if(adrift_, [this](WindowBlock* block) {
+    WindowRemap remap{*this};
+    remap.add_piece(*block, block->shared->chunk);
+    return remap.commit().ok();
+  });
 }
 
 Size Windows::reclaim(Size wanted, Location where) {

@@ -3,7 +3,8 @@
 // there without being copied.
 #include <algorithm>
 
-#include "alloc/windows/windows.hpp"
+#include "alloc/windows/window_remap.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
@@ -101,54 +102,33 @@ Size Windows::deferred_bytes(const WindowBlock& block) const {
   return block.whole != nullptr ? block.whole->deferred_bytes : 0;
 }
 
-// Unmaps the chunks behind the block's first bytes; one of its chunks must end there. Each step
-// keeps the bookkeeping exact, and is tried twice.
-Result<void> Windows::take_front(WindowBlock& block, Size bytes) {
+// Maps other chunks behind the block's first bytes, instead of its first `count` chunks; both end
+// at the same offset. After an Error the old chunks are there, unless the driver refuses that too,
+// or `if_refused` says so: then these bytes have no memory until back() tries again.
+Result<void> Windows::exchange_front(WindowBlock& block, std::size_t count,
+                                     const std::vector<ChunkRef>& after, IfRefused if_refused) {
   WindowBlock::Whole& whole = *block.whole;
-  while (whole.deferred_bytes < bytes) {
-    const ChunkRef first = whole.chunks.front();
-    const CUdeviceptr address = block.address() + whole.deferred_bytes;
-    if (!maps_.unmap(address, first).ok()) TRY(maps_.unmap(address, first));
-    whole.chunks.erase(whole.chunks.begin());
-    take_bytes_of(whole, first);
-    whole.deferred_bytes += first->size();
-    all_deferred_bytes_ += first->size();
-  }
-  return {};
-}
-
-// Maps the last chunk first, so that the part without memory is always at the beginning.
-Result<void> Windows::put_front(WindowBlock& block, const std::vector<ChunkRef>& chunks) {
-  WindowBlock::Whole& whole = *block.whole;
-  for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
-    const Size size = (*chunk)->size();
-    TRY(maps_.map(block.address() + whole.deferred_bytes - size, *chunk));
-    whole.chunks.insert(whole.chunks.begin(), *chunk);
-    add_bytes_of(whole, *chunk);
-    whole.deferred_bytes -= size;
-    all_deferred_bytes_ -= size;
-  }
-  return maps_.allow(block.address() + whole.deferred_bytes, sum_of(chunks));
-}
-
-// Maps other chunks behind a block's first bytes, up to the end of one of its own. After an Error
-// the old chunks are there, or none.
-Result<void> Windows::exchange_front(WindowBlock& block, const std::vector<ChunkRef>& chunks,
-                                     const std::vector<ChunkRef>& before) {
-  const Size bytes = block.whole->deferred_bytes + sum_of(before);
-  Result<void> done = take_front(block, bytes);
-  if (done.ok()) done = put_front(block, chunks);
-  if (!done.ok()) put_back(block, bytes, before);
+  const std::vector<ChunkRef> before = first_of(whole, count);
+  WindowRemap remap{*this};
+  std::size_t index = 0;
+  const auto add = [&](CUdeviceptr address, const std::vector<ChunkRef>& chunks, bool stays) {
+    for (const ChunkRef& chunk : chunks) {
+      remap.add_own(block, index++, address, stays ? chunk : ChunkRef{});
+      address += chunk->size();
+    }
+  };
+  const CUdeviceptr begin = block.address() + whole.deferred_bytes;
+  add(begin + sum_of(before) - sum_of(after), after, true);
+  add(begin, before, false);
+  // An entry for each, old and new, of which those that are not mapped are empty.
+  whole.chunks.insert(whole.chunks.begin(), after.size(), ChunkRef{});
+  const Result<void> done = remap.commit();
+  if (!done.ok() && (remap.is_torn() || if_refused == IfRefused::Nothing)) remap.unmap_all();
+  std::erase_if(whole.chunks, [](const ChunkRef& chunk) { return !chunk; });
+  const Size missing = block.placed(granule_).whole_bytes() - whole.bytes;
+  all_deferred_bytes_ += missing - whole.deferred_bytes;
+  whole.deferred_bytes = missing;
   return done;
-}
-
-void Windows::put_back(WindowBlock& block, Size bytes, const std::vector<ChunkRef>& before) {
-  for (int times = 0; times < 2; ++times) {
-    if (!take_front(block, bytes).ok()) continue;
-    if (before.empty() || put_front(block, before).ok()) return;
-  }
-  // If the driver refuses that often, these bytes have no memory until back() tries again.
-  (void)take_front(block, bytes);
 }
 
 Result<Windows::Movable> Windows::transfer(WindowBlock& from, WindowBlock& to, Size bytes,
@@ -179,14 +159,15 @@ Result<Windows::Movable> Windows::transfer(WindowBlock& from, WindowBlock& to, S
     before = first_of(*to.whole, plan.replaced);
     std::vector<ChunkRef> chunks = first_of(*from.whole, plan.chunks);
     if (plan.filler != 0) chunks.push_back(filler);
-    TRY(exchange_front(to, chunks, before));
+    TRY(exchange_front(to, plan.replaced, chunks, IfRefused::Restore));
   }
   if (plan.bytes < bytes) {
     Result<void> copied = copy_rest(plan.bytes);
     if (!copied.ok()) copied = copy_rest(plan.bytes);
     if (!copied.ok()) {
       const Holding holding{lock_};
-      put_back(to, plan.bytes + plan.filler, before);
+      const std::size_t moved = plan.chunks + (plan.filler != 0 ? 1 : 0);
+      (void)exchange_front(to, moved, before, IfRefused::Nothing);
       return copied.error();
     }
   }
@@ -227,12 +208,10 @@ Result<std::vector<ChunkRef>> Windows::take_backing(Size wanted) {
 Result<void> Windows::back(WindowBlock& block) {
   const Size wanted = deferred_bytes(block);
   if (wanted == 0) return {};
+  retry_releases();  // something may still be mapped there
   const std::vector<ChunkRef> chunks = TRY(take_backing(wanted));
   const Holding holding{lock_};
-  Result<void> put = put_front(block, chunks);
-  if (!put.ok() && take_front(block, wanted).ok()) put = put_front(block, chunks);
-  if (!put.ok()) (void)take_front(block, wanted);
-  return put;
+  return exchange_front(block, 0, chunks, IfRefused::Restore);
 }
 
 }  // namespace cuvmm
