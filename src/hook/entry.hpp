@@ -41,9 +41,10 @@ struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
     }
     if constexpr (ends_functions(info(call).name)) forget_functions(*engine);
     const std::uint64_t began = trace_is_on() && is_recorded() ? now_ns() : 0;
-    const CUresult answer = engine->scheduling().is_on() ? make_scheduled(forward, arguments...)
-                            : body != nullptr            ? body(forward, arguments...)
-                                                         : forward(arguments...);
+    auto* const scheduled = engine->scheduling().is_on() ? scheduled_body<call>(*engine) : nullptr;
+    const CUresult answer = scheduled != nullptr ? scheduled(forward, arguments...)
+                            : body != nullptr    ? body(forward, arguments...)
+                                                 : forward(arguments...);
     if (began != 0) [[unlikely]] {
       const Called called = called_at(began, answer, flavour);
       if (description != nullptr) {

@@ -127,13 +127,13 @@ CUresult queue_as_it_is(const DispatchMode& mode, const Request& request,
 // Issues everything queued if a call of this row could interact with it.
 void settle_for(Engine& engine, Call call);
 
-template <Call call, class... Arguments>
-[[gnu::noinline, gnu::cold]] CUresult make_scheduled(const Forward<call>& forward,
-                                                     Arguments... arguments) {
-  if (auto* const own = ScheduledBody<call>::own(); own != nullptr)
-    return own(forward, arguments...);
-  settle_for(forward.engine(), call);
-  return make_now(forward, arguments...);
+// What makes the row's calls while scheduling is on. nullptr if they are made as without it, for
+// which everything queued that they could interact with has been issued.
+template <Call call>
+auto* scheduled_body(Engine& engine) {
+  auto* const own = ScheduledBody<call>::own();
+  if (own == nullptr) settle_for(engine, call);
+  return own;
 }
 
 }  // namespace cuvmm::hook
