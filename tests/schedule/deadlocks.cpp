@@ -60,6 +60,37 @@ TEST_P(Deadlock, NoneByAValueThatALaterCallOfTheSameClientWrites) {
   EXPECT_EQ(value.get(), 2U);
 }
 
+// By the legacy rule the allocation waits for the gate, and later work of blocking streams for the
+// allocation; but not work that the program submitted before it.
+TEST_P(Deadlock, NoneByAnAllocationOnTheLegacyStreamBehindQueuedWork) {
+  const GivenClient client{"client"};
+  HostFlag gate;
+  const HookedStream gated{CU_STREAM_DEFAULT};
+  const HookedStream free_to_run{CU_STREAM_DEFAULT};
+  CUdeviceptr words = 0;
+  GIVEN(hooked().cuMemAlloc(&words, 4));
+  constexpr std::size_t size = 2 << 20;  // a whole granule, so that it is reused
+  CUdeviceptr reused = 0;
+  GIVEN(hooked().cuMemAllocAsync(&reused, size, gated));
+  client.bind();
+  ASSERT_CUDA(hooked().cuStreamWaitValue32(gated, gate.address(), 1, CU_STREAM_WAIT_VALUE_GEQ));
+  ASSERT_CUDA(hooked().cuMemFreeAsync(reused, gated));
+  while (client.get().figures().operations < 2) ::usleep(100);  // until both are issued
+  for (int i = 0; i < 300; ++i) {  // more than may be in flight: the lane holds what follows
+    ASSERT_CUDA(launch_hooked(kernels_.fill, gated, std::uint64_t{words}, 2u, 1u));
+  }
+  ASSERT_CUDA(launch_hooked(kernels_.fill, free_to_run, std::uint64_t{words}, 2u, 1u));
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAllocAsync(&memory, size, nullptr));
+  EXPECT_EQ(memory, reused);
+
+  EXPECT_CUDA(hooked().cuStreamSynchronize(free_to_run));
+
+  gate.set(1);
+  EXPECT_CUDA(hooked().cuMemFreeAsync(memory, nullptr));
+  EXPECT_CUDA(hooked().cuMemFree(words));
+}
+
 TEST_P(Deadlock, NoneByClientsThatWaitForEachOthersEvents) {
   const GivenClient ann{"ann", -5};
   const GivenClient ben{"ben", 5};

@@ -36,14 +36,16 @@ bool is_start_of_memory(Engine& engine, CUdeviceptr address) {
          begin == address && (context != nullptr || pool != nullptr);
 }
 
-// Memory freed earlier in the stream's order, or before an event that the stream waits for, can be
-// allocated as soon as the driver knows of both the free and the wait.
+// An allocation may be work of its stream, which waits for whatever still uses the memory. Work
+// that was queued earlier, and the mark behind that work, must come before it: they would wait as
+// well. The driver must also know of the frees and waits queued earlier, which make memory
+// available.
 template <Call call>
-void settle_frees_before(const Forward<call>& forward, CUstream stream) {
-  if (!queued_frees.any() && !queued_waits.any()) return;
+void settle_before_allocation(const Forward<call>& forward, CUstream stream) {
   const DispatchMode mode = dispatch_mode(forward, stream);
   if (mode.stream == nullptr) return;
   mode.scheduler().settle_before_work_on(*mode.stream);
+  if (mode.stream->kind != StreamKind::NonBlocking) mode.scheduler().wait_for_marks();
 }
 
 }  // namespace
@@ -56,12 +58,12 @@ CUVMM_SCHEDULE(cuMemAllocPitch_v2, CUdeviceptr* address, size_t* pitch, size_t w
   return allocate(forward, address, pitch, width, height, element);
 }
 CUVMM_SCHEDULE(cuMemAllocAsync, CUdeviceptr* address, size_t size, CUstream stream) {
-  settle_frees_before(forward, stream);
+  settle_before_allocation(forward, stream);
   return allocate(forward, address, size, stream);
 }
 CUVMM_SCHEDULE(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size, CUmemoryPool pool,
                CUstream stream) {
-  settle_frees_before(forward, stream);
+  settle_before_allocation(forward, stream);
   return allocate(forward, address, size, pool, stream);
 }
 

@@ -2,7 +2,6 @@
 // Events, waits and queries. Queued work is not done; the driver knows about issued work.
 #include "hook/scheduled/dispatch_mode.hpp"
 #include "hook/scheduled/memory_of_call.hpp"
-#include "hook/scheduled/queued_calls.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -38,15 +37,7 @@ CUresult with_event(const Forward<call>& forward, CUstream stream, EventOfCall o
   if (!is_known || forward.engine().captures().any()) {
     return make_directly(mode, of_event, forward, arguments...);
   }
-  if (of_event.use == EventUse::Records || !mode.is_open_to_queue) {
-    return queue_as_it_is(mode, request, forward, arguments...);
-  }
-  const Taken taken = scheduler.submit(
-      *mode.client, request, [forward, arguments..., is_queued = QueuedCalls::One{queued_waits}] {
-        return make_now(forward, arguments...);
-      });
-  if (taken == Taken::Yes) return CUDA_SUCCESS;
-  return make_directly(mode, of_event, forward, arguments...);
+  return queue_as_it_is(mode, request, forward, arguments...);
 }
 
 void settle_event(Engine& engine, CUevent event) {

@@ -37,8 +37,4 @@ class QueuedCalls {
 // While there are any, more memory counts as used than the program has yet to free.
 inline constinit QueuedCalls queued_frees;
 
-// A stream may reuse memory that others freed before an event that it waits for, but the driver
-// does not know of the queued wait yet.
-inline constinit QueuedCalls queued_waits;
-
 }  // namespace cuvmm::hook
