@@ -159,6 +159,7 @@ TEST_F(Sets, WordsMustBeAligned) {
 }
 
 TEST_F(Sets, PastTheEndIsRefused) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenStream stream;
   const GivenBlocking memory{2 * MiB};
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemsetD8(memory.address(), 1, 2 * MiB + 1));
@@ -167,6 +168,7 @@ TEST_F(Sets, PastTheEndIsRefused) {
 }
 
 TEST_F(Sets, ARectanglePastTheEndIsRefused) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
   const GivenBlocking memory{2 * MiB};
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
                 driver().cuMemsetD2D8(memory.address(), 1 * MiB, 1, 1 * MiB, 3));
