@@ -35,6 +35,10 @@ struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
     // Calls that the driver makes from here on bypass the hooks.
     const HookBypass bypass;
     [[maybe_unused]] const Pass pass{engine->calls(), call};
+    if constexpr (waits_in_a_pause) {
+      if (engine->calls().is_abandoned()) [[unlikely]]
+        return CUDA_ERROR_DEINITIALIZED;
+    }
     if constexpr (names_memory<call, Arguments...>) {
       if (LastUses* const uses = LastUses::watched()) [[unlikely]]
         note_uses<call>(*engine, *uses, arguments...);

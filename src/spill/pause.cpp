@@ -142,7 +142,8 @@ Result<void> Pauser::take_all_out(PauseReport& report, Strict strict, std::uint6
   return {};
 }
 
-// Tries every device; returns the first failure.
+// Tries every device; returns the first failure. If the program has shut down the driver, because
+// it is exiting, its memory is gone, and no call waits for that any longer.
 Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
   DeviceSwapOut::Instead instead;
   if (partly == Partly::Yes && can_map_host_) {
@@ -156,6 +157,10 @@ Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
   for (const auto& removal : removals_) {
     if (!removal->has_begun()) continue;
     const InContext in_context{program_.driver, removal->context()};
+    if (in_context.answer() == CUDA_ERROR_DEINITIALIZED) {
+      program_.calls.abandon();
+      return refused(ErrorKind::NotSupported, resuming, "the driver has been shut down");
+    }
     Result<void> done = in_context.ok() ? removal->put_back(stock_, instead, report.times)
                                         : refused(ErrorKind::DriverFailed, resuming, "no context");
     if (done.ok()) report.moved += removal->bytes();
@@ -222,7 +227,8 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   PauseReport report;
   Result<void> returned = put_all_back(report, partly);
   // Retries once, since a refusal by the driver may be transient.
-  if (!returned.ok() && returned.error().kind != ErrorKind::OutOfMemory) {
+  const bool may_retry = !program_.calls.is_abandoned();
+  if (!returned.ok() && returned.error().kind != ErrorKind::OutOfMemory && may_retry) {
     report.moved = 0;
     returned = put_all_back(report, partly);
   }

@@ -92,7 +92,7 @@ void CallBarrier::forget_after_fork() {
 
 [[gnu::noinline]] std::atomic<std::uint32_t>* CallBarrier::wait_to_enter(
     const Thread& thread, std::atomic<std::uint32_t>& steps) {
-  while (shut_.load(std::memory_order_acquire) != 0) {
+  while (shut_.load(std::memory_order_acquire) != 0 && !is_abandoned()) {
     if (exempt_.load(std::memory_order_acquire) == &thread) break;
     step(steps, std::memory_order_release);
     waiting_.fetch_add(1, std::memory_order_relaxed);
@@ -177,6 +177,11 @@ std::optional<CallBarrier::Insider> CallBarrier::find_caller_inside() const {
 void CallBarrier::open() {
   exempt_.store(nullptr);
   shut_.store(0);
+  wake_all(shut_);
+}
+
+void CallBarrier::abandon() {
+  is_abandoned_.store(true);
   wake_all(shut_);
 }
 

@@ -56,6 +56,11 @@ class CallBarrier {
   bool has_drained(std::uint64_t until) const;
   void open();
 
+  // The barrier stays closed, but callers no longer wait at it: the driver has been shut down, so
+  // their calls are to be answered accordingly.
+  void abandon();
+  bool is_abandoned() const { return is_abandoned_.load(std::memory_order_relaxed); }
+
   // A thread inside the barrier, and the call that it is in if that was recorded.
   struct Insider {
     pid_t thread = 0;
@@ -154,6 +159,7 @@ class CallBarrier {
 
   const std::size_t which_;
   FutexWord shut_{0};
+  std::atomic<bool> is_abandoned_{false};
   std::atomic<std::uint32_t> waiting_{0};
   std::atomic<Thread*> exempt_{nullptr};
 };

@@ -72,6 +72,28 @@ TEST_F(PauseTest, DoesNotWaitForHostMemoryBeyondItsTimeout) {
   program.free_all();
 }
 
+// As when a program that is exiting has shut down the driver and then frees its memory.
+TEST_F(PauseTest, HoldsNoCallOnceTheDriverHasBeenShutDown) {
+  FaultyDriver faulty{driver()};
+  Program program{faulty, {}};
+  program.take_a_little_of_everything();
+  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+  std::thread held{[&] { const CallBarrier::Pass pass{program.calls}; }};
+  CUcontext current = nullptr;
+  ASSERT_CUDA(driver().cuCtxPopCurrent(&current));
+  faulty.fail_call(Call::cuCtxPushCurrent_v2, 1, CUDA_ERROR_DEINITIALIZED);
+
+  const auto resumed = program.pauser->resume(Partly::No);
+
+  held.join();
+  EXPECT_EQ(faulty.faults(), 1U);
+  EXPECT_FALSE(resumed.ok());
+  EXPECT_TRUE(program.calls.is_abandoned());
+  faulty.stop_failing();
+  ASSERT_CUDA(driver().cuCtxPushCurrent(current));
+  EXPECT_TRUE(program.pauser->resume(Partly::No).ok()) << "leaves nothing behind in this process";
+}
+
 TEST_F(PauseTest, IsIdempotent) {
   Program program{driver(), {}};
   program.take_some_of_everything();
