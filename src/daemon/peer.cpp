@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "node/job_group.hpp"
@@ -33,7 +32,9 @@ Fd pidfd_of(const Fd& connection, pid_t process) {
 
 std::string cgroups_of(pid_t process) {
   std::ifstream file{"/proc/" + std::to_string(process) + "/cgroup"};
-  return {std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
+  std::string all;
+  for (std::string line; std::getline(file, line);) (all += line) += '\n';
+  return all;
 }
 
 // The cgroup v2 line, such as "0::/system.slice/train.service".

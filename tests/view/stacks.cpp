@@ -2,7 +2,7 @@
 // Memory by call stack, from hand-made traces.
 #include <gtest/gtest.h>
 
-#include <cstdio>
+#include <dlfcn.h>
 
 #include "view/elf_symbols.hpp"
 #include "view/recorded.hpp"
@@ -125,11 +125,10 @@ extern "C" [[gnu::noinline]] int cuvmm_test_function_with_a_name(int number) {
 
 // The address of that function in the file.
 std::uint64_t address_in_program() {
-  std::uint64_t load_address = 0;
-  std::FILE* const maps = std::fopen("/proc/self/maps", "r");
-  EXPECT_EQ(std::fscanf(maps, "%lx", &load_address), 1);  // the program comes first
-  std::fclose(maps);
-  return reinterpret_cast<std::uint64_t>(&cuvmm_test_function_with_a_name) - load_address;
+  const auto function = reinterpret_cast<std::uint64_t>(&cuvmm_test_function_with_a_name);
+  Dl_info program{};
+  EXPECT_NE(::dladdr(reinterpret_cast<const void*>(function), &program), 0);
+  return function - reinterpret_cast<std::uint64_t>(program.dli_fbase);
 }
 
 TEST(ElfSymbols, NameTheFunctionsOfThisProgram) {
