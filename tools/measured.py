@@ -175,6 +175,11 @@ def objects(details):
     return table(heads, [[with_spread(one, head) for head in heads] for one in details])
 
 
+def judged(figures):
+    rows = [(one["what"], number(one["value"]), one["goal"] or "", "" if one["holds"] else "missed") for one in figures]
+    return table(["what", "measured", "goal", ""], rows)
+
+
 def details_of(details):
     """Formats details by their shape: a part that writes a list of objects needs no code here."""
     if not details:
@@ -187,9 +192,11 @@ def details_of(details):
         return "\n".join(google_benchmark(one) for one in details.values())
     if isinstance(details, list) and all(isinstance(one, dict) for one in details):
         return calls(details) if "median_ns" in details[0] else objects(details)
+    if isinstance(details, dict) and isinstance(details.get("figures"), list):
+        return judged(details["figures"])
     if isinstance(details, dict):
         plain = [key for key in figures_of(details) if not isinstance(details[key], (dict, list))]
-        return table(["", ""], [(key, with_spread(details, key)) for key in plain])
+        return table(["", ""], [(key, with_spread(details, key)) for key in plain]) if plain else ""
     return ""
 
 
@@ -218,7 +225,10 @@ def page():
     ]
     for machine in sorted(path for path in RESULTS.iterdir() if path.is_dir()):
         pieces.append(f"\n## {machine.name}\n")
-        pieces += [f"\n{part(file)}" for file in sorted(machine.glob("*.json"))]
+        results = sorted(machine.glob("*.json"))
+        pieces += [f"\n{part(file)}" for file in results]
+        if not results:
+            pieces += [f"\nRaw: `{file.relative_to(ROOT)}`.\n" for file in sorted(machine.glob("*.txt"))]
     return "".join(pieces)
 
 

@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdio>
+
 #include "view/elf_symbols.hpp"
 #include "view/recorded.hpp"
 #include "view/stack_uses.hpp"
