@@ -310,7 +310,8 @@ void Broker::pause_groups_together(const Decisions& decisions) {
     const NodeClient* const client = policy_.books().find_client(asked->client);
     if (client != nullptr) pauses[client->group].push_back(asked);
   }
-  for (const auto& [group, members] : pauses) {
+  for (const auto& of_group : pauses) {
+    const auto& members = of_group.second;
     const bool is_one = std::all_of(members.begin(), members.end(), [&](const auto* one) {
       return one->client == members.front()->client;
     });
@@ -319,7 +320,7 @@ void Broker::pause_groups_together(const Decisions& decisions) {
     });
     if (is_one || !all_can) continue;
     for (const ReclaimRequested* const one : members) {
-      group_pauses_.demanded(group, one->client, one->revision);
+      group_pauses_.demanded(of_group.first, one->client, one->revision);
       say(one->client, PauseWithGroup{one->revision});
     }
   }

@@ -62,19 +62,18 @@ void GroupPauses::settle(GroupPause& pause) {
   };
   const auto all = static_cast<std::ptrdiff_t>(pause.members.size());
   const std::ptrdiff_t working = count(Standing::Working);
-  if (pause.fails && !pause.moves) {
-    tell_all(Standing::Still, GroupStep::Run);
-  } else if (pause.moves || count(Standing::Still) == all) {
+  const bool is_over = pause.fails && !pause.moves;
+  if (!is_over && (pause.moves || count(Standing::Still) == all)) {
     pause.moves = true;
     tell_all(Standing::Still, GroupStep::Move);
+  } else if (is_over || (working != 0 && working != all)) {
+    tell_all(Standing::Still, GroupStep::Run);
   } else if (working == 0) {
     tell_all(Standing::Running, GroupStep::Hold);
-  } else if (working == all) {
+  } else {
     // They spin for each other. One stays as it is, so that the others know when to hold again.
     auto next = std::next(pause.members.begin());
     for (; next != pause.members.end(); ++next) say(next->first, next->second, GroupStep::Run);
-  } else {
-    tell_all(Standing::Still, GroupStep::Run);
   }
 }
 

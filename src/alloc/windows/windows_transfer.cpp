@@ -113,8 +113,9 @@ Result<void> Windows::exchange_front(WindowBlock& block, std::size_t count,
   std::size_t index = 0;
   const auto add = [&](CUdeviceptr address, const std::vector<ChunkRef>& chunks, bool stays) {
     for (const ChunkRef& chunk : chunks) {
+      const Size size = chunk->size();
       remap.add_own(block, index++, address, stays ? chunk : ChunkRef{});
-      address += chunk->size();
+      address += size;
     }
   };
   const CUdeviceptr begin = block.address() + whole.deferred_bytes;
