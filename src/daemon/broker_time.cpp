@@ -60,17 +60,6 @@ bool Broker::on(ConnectionId id, Party& party, const TimeNews&, Microseconds now
   return true;
 }
 
-bool Broker::on(ConnectionId, Party& party, const PausesWithGroup&, Microseconds) {
-  party.pauses_with_group = party.is_client;
-  return party.is_client;
-}
-
-bool Broker::on(ConnectionId id, Party& party, const StandsStill& said, Microseconds) {
-  if (!party.is_client) return false;
-  group_pauses_.reported(id, said);
-  return true;
-}
-
 ObserverAnswer Broker::change_cap(const Party& by, const TimeTermsAsk& asked, Microseconds now) {
   if (const char* const why_not = why_may_not_change(by, asked.version))
     return {.why_not = why_not};
