@@ -176,7 +176,8 @@ def objects(details):
 
 
 def judged(figures):
-    rows = [(one["what"], number(one["value"]), one["goal"] or "", "" if one["holds"] else "missed") for one in figures]
+    rows = [(one["what"], f"{number(one['value'])} {one.get('unit', '')}".strip(), one["goal"] or "",
+             "" if one["holds"] else "missed") for one in figures]
     return table(["what", "measured", "goal", ""], rows)
 
 
@@ -193,7 +194,8 @@ def details_of(details):
     if isinstance(details, list) and all(isinstance(one, dict) for one in details):
         return calls(details) if "median_ns" in details[0] else objects(details)
     if isinstance(details, dict) and isinstance(details.get("figures"), list):
-        return judged(details["figures"])
+        others = details_of({key: value for key, value in details.items() if key != "figures"})
+        return judged(details["figures"]) + (f"\n{others}" if others else "")
     if isinstance(details, dict):
         plain = [key for key in figures_of(details) if not isinstance(details[key], (dict, list))]
         return table(["", ""], [(key, with_spread(details, key)) for key in plain]) if plain else ""

@@ -22,59 +22,23 @@ import select
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
+import card_bench  # noqa: E402
 import node  # noqa: E402  (bench/node.py speaks the service's protocol)
 
-CARD = f"node-figures-{os.getpid()}"
 MIB = 1 << 20
 GIB = 1 << 30
 ROUNDS_TAKE_AT_MOST = 80  # seconds
 
 
-class Bench:
-    def __init__(self, build, sim):
-        self.bin = pathlib.Path(build).resolve() / "bin"
-        self.sim = [f"--sim=card={CARD},memory=512M"] if sim else []
-        self.judged = not sim
-        self.figures = []
-        self.missed = []
-
-    def note(self, what, value, unit="", goal=None, holds=True):
-        missed = "" if holds else "   MISSED"
-        print(f"{what:<66} {value:>9.4g} {unit:<3} {goal or ''}{missed}", flush=True)
-        self.figures.append({"what": what, "value": value, "unit": unit, "goal": goal,
-                             "holds": holds})
-        if not holds and self.judged:
-            self.missed.append(what)
-
-
-class Service:
+class Service(card_bench.Service):
     """cuvmmd with this much of the card's memory; all of a simulated card's."""
 
     def __init__(self, bench, capacity):
-        self.bench = bench
-        self.folder = tempfile.TemporaryDirectory(prefix="cuvmm-node-")
-        self.socket = self.folder.name + "/d.sock"
-        limit = [] if bench.sim else ["--capacity", f"0={capacity}"]
-        self.process = subprocess.Popen(
-            [str(bench.bin / "cuvmmd"), "--socket", self.socket, "--log-level", "warning",
-             *limit, *bench.sim])
-
-    def __enter__(self):
-        for _ in range(400):
-            if os.path.exists(self.socket):
-                return self
-            time.sleep(0.05)
-        sys.exit("cuvmmd does not start")
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
-        self.folder.cleanup()
+        super().__init__(bench, *([] if bench.sim else ["--capacity", f"0={capacity}"]))
 
     def run(self, name, command, *terms, **environment):
         return Program(self, name, command, terms, environment)
@@ -243,17 +207,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--sim", action="store_true")
     asked = parser.parse_args()
-    bench = Bench(asked.build, asked.sim)
+    bench = card_bench.Bench(asked.build, "512M" if asked.sim else None)
     try:
         show_lease(bench)
         show_trainings(bench)
         show_guarantee(bench, asked.rounds)
     finally:
-        card = f"/dev/shm/cuvmm-sim-card-{os.geteuid()}-{CARD}"
-        if os.path.exists(card):
-            os.unlink(card)
-        if asked.details:
-            pathlib.Path(asked.details).write_text(json.dumps({"figures": bench.figures}))
+        bench.end(asked.details)
     return 1 if bench.missed else 0
 
 

@@ -11,44 +11,31 @@ goals are then printed but not judged.
 import argparse
 import json
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
-import time
 
-CARD = f"time-figures-{os.getpid()}"
+import card_bench
 
 
-class Bench:
+class Bench(card_bench.Bench):
     def __init__(self, build, seconds, sim):
-        self.bin = pathlib.Path(build).resolve() / "bin"
+        super().__init__(build, "1G" if sim else None)
         self.seconds = seconds
-        self.sim = [f"--sim=card={CARD},memory=1G"] if sim else []
-        self.judged = not sim
-        self.figures = []
-        self.missed = []
-
-    def note(self, what, value, goal=None, holds=True):
-        print(f"{what:<58} {value:>8.3f}   {goal or ''}{'' if holds else '   MISSED'}", flush=True)
-        self.figures.append({"what": what, "value": value, "goal": goal, "holds": holds})
-        if not holds and self.judged:
-            self.missed.append(what)
 
     def service(self, policy):
-        return Service(self, policy)
+        return card_bench.Service(self, "--time", policy)
 
-    # `programs`: (arguments of busy, arguments of cuvmm run) for each. Native if socket is None.
-    def run(self, programs, socket=None):
+    # `programs`: (arguments of busy, arguments of cuvmm run) for each. Native without a service.
+    def run(self, programs, service=None):
         running = []
         for index, (arguments, terms) in enumerate(programs):
             command = [str(self.bin / "busy"), "--json", "--wait", "--seconds", str(self.seconds),
                        *arguments]
-            if socket or self.sim:
-                node = ["--node", "require" if socket else "off"]
+            if service or self.sim:
+                node = ["--node", "require" if service else "off"]
                 command = [str(self.bin / "cuvmm"), "run", "--quiet", *self.sim, *node,
                            "--name", f"p{index}", *terms, "--", *command]
-            environment = dict(os.environ, VMM_NODE_SOCKET=socket or "")
+            environment = dict(os.environ, VMM_NODE_SOCKET=service.socket if service else "")
             running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                             env=environment, text=True))
             # The next program starts when this one has measured its kernel on an idle card.
@@ -66,42 +53,20 @@ class Bench:
         return results
 
 
-class Service:
-    def __init__(self, bench, policy):
-        self.folder = tempfile.TemporaryDirectory(prefix="cuvmm-time-")
-        self.socket = self.folder.name + "/d.sock"
-        self.process = subprocess.Popen(
-            [str(bench.bin / "cuvmmd"), "--socket", self.socket, "--time", policy,
-             "--log-level", "warning", *bench.sim])
-        for _ in range(100):
-            if os.path.exists(self.socket):
-                return
-            time.sleep(0.05)
-        sys.exit("cuvmmd does not start")
-
-    def __enter__(self):
-        return self.socket
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
-        self.folder.cleanup()
-
-
 def show_priority(bench):
     front = (["--kernel", "30us", "--every", "10ms", "--burst", "20"], ["--priority", "5"])
     back = (["--kernel", "50us"], ["--priority", "0"])
     alone = bench.run([front])[0]
     native = bench.run([front, back])
-    with bench.service("priority") as socket:
-        both = bench.run([front, back], socket)
+    with bench.service("priority") as service:
+        both = bench.run([front, back], service)
     bench.note("foreground p99 beside the background, natively, x alone",
                native[0]["p99_us"] / alone["p99_us"])
     slower = both[0]["p99_us"] / alone["p99_us"]
-    bench.note("the same under priority", slower, "<= 1.3", slower <= 1.3)
+    bench.note("the same under priority", slower, "", "<= 1.3", slower <= 1.3)
     left = both[1]["seconds"] - both[0]["device_seconds"]
     kept = both[1]["device_seconds"] / left
-    bench.note("background, of what the foreground leaves", kept, ">= 0.85", kept >= 0.85)
+    bench.note("background, of what the foreground leaves", kept, "", ">= 0.85", kept >= 0.85)
 
 
 def show_shares(bench):
@@ -109,27 +74,27 @@ def show_shares(bench):
         for percent in (10, 25, 50):
             less = (["--kernel", "2ms", *form], ["--weight", str(percent)])
             more = (["--kernel", "50us", *form], ["--weight", str(100 - percent)])
-            with bench.service("share") as socket:
-                both = bench.run([less, more], socket)
+            with bench.service("share") as service:
+                both = bench.run([less, more], service)
             times = [one["device_seconds"] for one in both]
             share = 100 * times[0] / sum(times)
-            bench.note(f"share {percent}:{100 - percent}, {name} of 2 ms against 50 us", share,
+            bench.note(f"share {percent}:{100 - percent}, {name} of 2 ms against 50 us", share, "",
                        f"{percent} +- 3", abs(share - percent) <= 3)
 
 
 def show_cap(bench):
-    with bench.service("off") as socket:
-        capped = bench.run([(["--kernel", "2ms"], ["--cap", "30"])], socket)[0]
+    with bench.service("off") as service:
+        capped = bench.run([(["--kernel", "2ms"], ["--cap", "30"])], service)[0]
     percent = 100 * capped["device_seconds"] / capped["seconds"]
-    bench.note("cap 30%, alone", percent, "30 +- 2", abs(percent - 30) <= 2)
+    bench.note("cap 30%, alone", percent, "", "30 +- 2", abs(percent - 30) <= 2)
 
 
 def show_alone(bench):
     native = bench.run([(["--kernel", "50us"], [])])[0]
-    with bench.service("share") as socket:
-        served = bench.run([(["--kernel", "50us"], [])], socket)[0]
+    with bench.service("share") as service:
+        served = bench.run([(["--kernel", "50us"], [])], service)[0]
     kept = served["kernels"] / served["seconds"] / (native["kernels"] / native["seconds"])
-    bench.note("one program alone under the service, x native", kept, ">= 0.98", kept >= 0.98)
+    bench.note("one program alone under the service, x native", kept, "", ">= 0.98", kept >= 0.98)
 
 
 def main():
@@ -140,10 +105,11 @@ def main():
     parser.add_argument("--sim", action="store_true")
     asked = parser.parse_args()
     bench = Bench(asked.build, asked.seconds, asked.sim)
-    for show in (show_priority, show_shares, show_cap, show_alone):
-        show(bench)
-    if asked.details:
-        pathlib.Path(asked.details).write_text(json.dumps({"figures": bench.figures}))
+    try:
+        for show in (show_priority, show_shares, show_cap, show_alone):
+            show(bench)
+    finally:
+        bench.end(asked.details)
     return 1 if bench.missed else 0
 
 
