@@ -4,26 +4,11 @@
 # program on a machine without a driver.
 set -euo pipefail
 build=$(readlink -f "$1")
-root=$(readlink -f "$(dirname "$(readlink -f "$0")")/../..")
-# ./dev puts setuptools and wheel into .venv.
-python=${CUVMM_PYTHON:-$root/.venv/bin/python}
-[[ -x $python ]] || python=python3
-"$python" -c 'import setuptools, wheel, pip' 2>/dev/null ||
-  { echo "skipped: wheel: no setuptools, wheel and pip in $python"; exit 0; }
-trial=$(mktemp -d)
-trap 'rm -rf "$trial"' EXIT
+source "$(dirname "${BASH_SOURCE[0]}")/wheel_support.sh"
 fail() { echo "sim wheel: $*" >&2; exit 1; }
 
-# A copy, since setuptools writes beside its sources.
 cp -r "$root/python/sim" "$trial/source"
-CUVMM_BUILD_DIR=$build "$python" -m pip wheel --quiet --no-build-isolation --no-deps --no-index \
-  -w "$trial/made" "$trial/source" >"$trial/pip.log" 2>&1 || { cat "$trial/pip.log"; fail "it was not built"; }
-wheel=$(find "$trial/made" -name 'cuvmm_sim-*-py3-none-linux_x86_64.whl')
-[[ -n $wheel ]] || fail "made: $(ls "$trial/made")"
-"$python" -m venv --without-pip "$trial/a place"
-own="$trial/a place/bin/python"
-site=$("$own" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-"$python" -m pip install --quiet --no-deps --no-index --target "$site" "$wheel"
+install_wheel "$build" cuvmm_sim
 
 version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$root/python/cuvmm/_version.py")
 sim=("$own" -m cuvmm_sim)
