@@ -40,6 +40,7 @@ class SerialDevice final : public DriverSide {
   std::optional<std::uint64_t> device_time(Batch& batch) override {
     if (is_stuck) return std::nullopt;
     if (now_ns() < reinterpret_cast<std::uint64_t>(batch.end)) return std::nullopt;
+    completed += batch.operations;
     return batch.operations * batch.kind;
   }
 
@@ -48,6 +49,7 @@ class SerialDevice final : public DriverSide {
   std::atomic<int> begins{0};
   std::atomic<int> marks{0};  // of ends
   std::atomic<int> drops{0};
+  std::atomic<std::size_t> completed{0};  // operations
 
   // Nothing completes any more, as if kernels were waiting for something.
   std::atomic<bool> is_stuck{false};
