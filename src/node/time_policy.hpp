@@ -167,6 +167,9 @@ class TimePolicy {
   bool is_waited_for(const Party& party) const;
   bool outranks(const Party& waiting, const Party& running) const;
   void start(Party& party, const std::set<PlaceId>& devices);
+  bool would_be_next(const Party& party) const;
+  std::uint64_t charge_of(const Party& party) const;
+  void charge(Party& party);
   void revoke(Party& party);
   void finish(const std::string& name, Party& party);
   bool is_undrained(const Party& party) const;

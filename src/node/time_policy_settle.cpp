@@ -70,6 +70,9 @@ bool TimePolicy::end_what_is_over() {
       if (!party.wants || (is_revoked && stands_above_all(party))) {
         finish(name, party);
         changed = true;
+      } else if (is_over && !is_outranked && would_be_next(party)) {
+        charge(party);
+        party.since = now_;
       } else if (is_revoked) {
         revoke(party);
         changed = true;
@@ -198,6 +201,36 @@ bool TimePolicy::outranks(const Party& waiting, const Party& running) const {
   return !running.goes_first || now_ >= running.since + settings_.shortest_quantum;
 }
 
+// Whether the party, charged for its quantum, still comes before all that wait. It then keeps its
+// grant: the device would idle while its work drains and until it launches again.
+bool TimePolicy::would_be_next(const Party& party) const {
+  if (party.goes_first || is_blocked_by_turn(party)) return false;
+  if (party.cap < 100 && now_ >= broke_at(party)) return false;
+  const std::uint64_t tag = party.used + charge_of(party);
+  for (const auto& [name, other] : parties_) {
+    if (&other == &party || !is_eligible(name, other)) continue;
+    if (!have_common(other.devices, party.granted)) continue;
+    const bool is_behind = settings_.rule == TimeRule::Priority && other.priority < party.priority;
+    const bool comes_later = is_behind || is_blocked_by_turn(other) || tag < other.used;
+    if (other.goes_first || !comes_later) return false;
+  }
+  return std::includes(party.granted.begin(), party.granted.end(), party.devices.begin(),
+                       party.devices.end());
+}
+
+std::uint64_t TimePolicy::charge_of(const Party& party) const {
+  return std::max<std::uint64_t>(1, (now_ - party.since) * tag_unit / party.weight);
+}
+
+void TimePolicy::charge(Party& party) {
+  const Microseconds held = now_ - party.since;
+  party.use.held += held;
+  party.used += charge_of(party);
+  party.credit = credit_of(party);
+  party.credit_at = now_;
+  if (party.cap < 100) party.credit -= static_cast<std::int64_t>(held);
+}
+
 void TimePolicy::start(Party& party, const std::set<PlaceId>& devices) {
   party.use.waited += now_ - party.since;
   party.phase = Phase::Running;
@@ -239,9 +272,7 @@ bool TimePolicy::is_undrained(const Party& party) const {
 }
 
 void TimePolicy::finish(const std::string& name, Party& party) {
-  const Microseconds held = now_ - party.since;
-  party.use.held += held;
-  party.used += std::max<std::uint64_t>(1, held * tag_unit / party.weight);
+  charge(party);
   for (const PlaceId device : party.granted) {
     const bool is_contested =
         std::any_of(parties_.begin(), parties_.end(), [&, self = &party](const auto& other) {
@@ -251,9 +282,6 @@ void TimePolicy::finish(const std::string& name, Party& party) {
     // No party waits behind it there, so the next one starts at this party's tag.
     if (!is_contested) last_tag_[device] = std::max(last_tag_[device], party.used);
   }
-  party.credit = credit_of(party);
-  party.credit_at = now_;
-  if (party.cap < 100) party.credit -= static_cast<std::int64_t>(held);
   if (party.phase == Phase::Draining && is_undrained(party)) {
     // A party that had an Open grant until recently may have a long queue.
     const bool was_free =

@@ -49,7 +49,10 @@ void TimeWorld::tell(const TimePolicy::Decisions& decisions) {
     const TimeGrant before = found->second.grants[decision.device].grant;
     found->second.grants[decision.device] = decision;
     if (decision.grant == TimeGrant::None) found->second.owes_drained = true;
-    if (before == TimeGrant::None && decision.grant == TimeGrant::Held) ++hand_overs_;
+    if (before == TimeGrant::None && decision.grant == TimeGrant::Held) {
+      found->second.granted_at = now_;
+      ++hand_overs_;
+    }
   }
 }
 
@@ -58,6 +61,7 @@ bool TimeWorld::has_work(const Program& program) const {
 }
 
 bool TimeWorld::may_launch(const Program& program) const {
+  if (now_ < program.granted_at + program.is.reacts_after) return false;
   return std::all_of(program.grants.begin(), program.grants.end(), [&](const auto& one) {
     const TimeDecision& grant = one.second;
     if (grant.grant == TimeGrant::None) return false;
@@ -100,7 +104,8 @@ void TimeWorld::report(ClientId id, Program& program) {
     program.said_wants = wants;
     for (const PlaceId device : program.is.devices) tell(policy.wants(id, device, wants, now_));
   }
-  if (program.owes_drained && program.flying.empty()) {
+  const bool has_seen_the_end = now_ >= program.ended_at + program.is.reacts_after;
+  if (program.owes_drained && program.flying.empty() && has_seen_the_end) {
     program.owes_drained = false;
     for (const PlaceId device : program.is.devices) tell(policy.drained(id, device, now_));
   }
@@ -128,6 +133,7 @@ void TimeWorld::execute() {
     while (program.runs && program.ends_at <= now_) {
       program.flying.pop_front();
       program.ran += program.is.kernel;
+      program.ended_at = now_;
       program.runs = false;
       for (const PlaceId device : program.is.devices) running_.erase(device);
       const bool burst_is_over =

@@ -23,6 +23,7 @@ struct TimeProgram {
   std::vector<PlaceId> devices = {0};  // each kernel runs on all of them together
   Microseconds burst_every = 0;        // 0: always has work
   unsigned kernels_of_burst = 0;
+  Microseconds reacts_after = 0;  // until it sees a new grant, or that its last work has ended
 };
 
 class TimeWorld {
@@ -71,6 +72,8 @@ class TimeWorld {
     bool said_wants = false;
     bool is_stopped = false;
     bool owes_drained = false;
+    Microseconds granted_at = 0;
+    Microseconds ended_at = 0;  // its last kernel
   };
 
   void tell(const TimePolicy::Decisions& decisions);
