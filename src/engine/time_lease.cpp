@@ -32,6 +32,8 @@ constexpr std::uint32_t long_window_us = 1'000;
 constexpr std::uint64_t idle_after_ns = ms / 2;  // a program that waits for each kernel has gaps
 constexpr std::uint64_t rest_ns = 1'000 * ms;
 constexpr std::uint64_t longest_look_ns = ms / 2;
+// The driver may take long to accept a launch, and a refused call is never seen again.
+constexpr std::uint64_t longest_launch_ns = 50 * ms;
 // What has outlasted its estimate is reported to last until the next look, on a busy machine too.
 constexpr std::uint64_t next_look_ns = 4 * longest_look_ns;
 
@@ -129,10 +131,11 @@ bool TimeLease::has_room(OfDevice& device) {
   const Holding holding{lock_};
   // Two, so that kernels longer than the window leave no gap between them on the device.
   const std::size_t least = window_us >= long_window_us ? 2 : 1;
-  if (device.flight_count < least) return true;
-  if (device.in_flight_ns < std::uint64_t{window_us} * 1'000) return true;
-  if (device.let_through == 0) return false;
-  --device.let_through;
+  const bool fits =
+      device.flight_count < least || device.in_flight_ns < std::uint64_t{window_us} * 1'000;
+  if (!fits && device.let_through == 0) return false;
+  if (!fits) --device.let_through;
+  device.admitted_at = now_ns();
   return true;
 }
 
@@ -229,21 +232,24 @@ std::uint64_t TimeLease::look_at(OfDevice& device) {
   bool is_in_flight = false;
   std::uint64_t rest = rest_ns;
   std::uint64_t idle_for = 0;
+  // Read first: a thread that no longer waits has been admitted.
+  const bool waits = device.waiting.load() != 0;
   {
     const Holding holding{lock_};
     look_at_flights(device, now);
-    is_in_flight = device.flight_count != 0 || now < device.ends_at;
+    const bool is_launching =
+        device.admitted_at != 0 && now < device.admitted_at + longest_launch_ns;
+    is_in_flight = is_launching || device.flight_count != 0 || now < device.ends_at;
     if (is_in_flight) {
       rest = device.ends_at > now ? device.ends_at - now : 0;
       const std::uint64_t at_least_until = now + next_look_ns;
       words.in_flight_until_ns.store(std::max(device.ends_at, at_least_until),
                                      std::memory_order_relaxed);
     }
-    if (is_in_flight || device.idle_since == 0) device.idle_since = now;
+    if (is_in_flight || waits || device.idle_since == 0) device.idle_since = now;
     idle_for = now - device.idle_since;
   }
   const std::uint32_t word = words.grant.load(std::memory_order_acquire);
-  const bool waits = device.waiting.load() != 0;
   if (is_in_flight || waits) {
     if (counts()) wants(device);
   } else if (words.wants.load() != 0) {

@@ -36,7 +36,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
 
   // Whether submitted() must be called.
   bool counts() const { return counts_.load(std::memory_order_acquire); }
-  // Call after the driver has accepted the call, on the thread that made it. Calls of one kind are
+  // Call after the driver has seen the call, on the thread that made it. Calls of one kind are
   // assumed to take about the same time.
   void submitted(Call call, StreamName stream, std::uint64_t kind);
 
@@ -81,6 +81,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
     std::size_t stream_count = 0;
     std::array<Flight, most_flights> flights;  // in submission order
     std::size_t flight_count = 0;
+    std::uint64_t admitted_at = 0;   // when a call that has not been submitted yet was admitted
     std::uint64_t in_flight_ns = 0;  // estimated
     std::uint64_t ends_at = 0;       // estimated, including work without a mark
     std::uint64_t progress_at = 0;
