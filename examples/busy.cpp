@@ -2,13 +2,16 @@
 // Keeps its device busy and reports how much of the device's time it got, to show how programs
 // share a card. Runs on a real card and on the simulated driver:
 //
-//   build/bin/busy --kernel 50us --seconds 5 [--graph] [--every 10ms --burst 20] [--wait] [--json]
+//   build/bin/busy --kernel 50us --seconds 5 [--graph] [--every 10ms --burst 20]
+//                  [--warm-up 1s] [--wait] [--json]
 //
 // `device_seconds` is the number of kernels times the time of one kernel, which is measured
 // beforehand, so that other programs' work does not count. `p50_us` and `p99_us` are percentiles of
 // the time from a kernel's launch (with --every: from the first launch of a burst) until the
 // program sees its end. With --wait, it prints "ready" once it has measured its kernel, and begins
-// when it has read a line, so that programs to be compared begin together.
+// when it has read a line, so that programs to be compared begin together. With --warm-up, it works
+// for that time before and after the time that counts: what it queued while it was alone then does
+// not count as its share, nor what it does once another program has ended.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -37,6 +40,7 @@ constexpr int calibrations = 20;
 struct Settings {
   std::uint64_t kernel_ns = 50'000;
   double seconds = 5;
+  double warm_up_s = 0;
   double every_s = 0;  // 0: always busy
   int burst = 20;
   bool graph = false;
@@ -69,6 +73,8 @@ Settings read_settings(int count, char** words) {
       settings.kernel_ns = static_cast<std::uint64_t>(read_seconds(value()) * 1e9);
     } else if (word == "--seconds") {
       settings.seconds = read_seconds(value());
+    } else if (word == "--warm-up") {
+      settings.warm_up_s = read_seconds(value());
     } else if (word == "--every") {
       settings.every_s = read_seconds(value());
     } else if (word == "--burst") {
@@ -81,8 +87,8 @@ Settings read_settings(int count, char** words) {
       settings.json = true;
     } else {
       must(false,
-           "usage: busy [--kernel TIME] [--seconds N] [--graph] [--every TIME --burst N] [--wait] "
-           "[--json]");
+           "usage: busy [--kernel TIME] [--seconds N] [--graph] [--every TIME --burst N] "
+           "[--warm-up TIME] [--wait] [--json]");
     }
   }
   return settings;
@@ -126,6 +132,7 @@ class Work {
   }
   void record(int which) { CHECK(cuEventRecord, done_[which], stream_); }
   void wait(int which) { CHECK(cuEventSynchronize, done_[which]); }
+  bool has_ended(int which) const { return CALL(cuEventQuery)(done_[which]) == CUDA_SUCCESS; }
   void wait() { CHECK(cuStreamSynchronize, stream_); }
 
   // The time of one kernel when it has the device to itself: the shortest of several runs.
@@ -168,54 +175,71 @@ class Work {
   CUevent done_[most_ahead] = {};
 };
 
-struct Outcome {
-  std::uint64_t launches = 0;
-  std::vector<double> latencies_us;
+// What the program did, and how long it took that from its launch until it was seen to end.
+class Outcome {
+ public:
+  explicit Outcome(const Settings& settings)
+      : warm_up_s_(settings.warm_up_s), seconds_(settings.seconds) {}
 
-  double percentile(double share) {
-    if (latencies_us.empty()) return 0;
-    std::sort(latencies_us.begin(), latencies_us.end());
-    return latencies_us[static_cast<std::size_t>(share *
-                                                 static_cast<double>(latencies_us.size() - 1))];
+  double seconds() const { return seconds_since(began_); }
+  bool goes_on() const { return seconds() < seconds_ + 2 * warm_up_s_; }
+
+  void has_ended(Clock::time_point launched, int launches) {
+    const bool counts =
+        warm_up_s_ == 0 || (seconds() >= warm_up_s_ && seconds() < warm_up_s_ + seconds_);
+    if (!counts) return;
+    launches_ += static_cast<std::uint64_t>(launches);
+    latencies_us_.push_back(seconds_since(launched) * 1e6);
   }
+  std::uint64_t launches() const { return launches_; }
+  double percentile(double share) {
+    if (latencies_us_.empty()) return 0;
+    std::sort(latencies_us_.begin(), latencies_us_.end());
+    return latencies_us_[static_cast<std::size_t>(share *
+                                                  static_cast<double>(latencies_us_.size() - 1))];
+  }
+
+ private:
+  double warm_up_s_;
+  double seconds_;
+  Clock::time_point began_ = Clock::now();
+  std::uint64_t launches_ = 0;
+  std::vector<double> latencies_us_;
 };
 
-Outcome keep_busy(Work& work, const Settings& settings) {
-  Outcome outcome;
+void keep_busy(Work& work, Outcome& outcome) {
   Clock::time_point launched[most_ahead] = {};
-  const auto began = Clock::now();
   std::uint64_t next = 0;
-  std::uint64_t waited = 0;
-  const auto wait_for_oldest = [&] {
-    const int which = static_cast<int>(waited++ % most_ahead);
-    work.wait(which);
-    outcome.latencies_us.push_back(seconds_since(launched[which]) * 1e6);
-    ++outcome.launches;
+  std::uint64_t ended = 0;
+  const auto oldest = [&] { return static_cast<int>(ended % most_ahead); };
+  const auto oldest_has_ended = [&] {
+    outcome.has_ended(launched[oldest()], 1);
+    ++ended;
   };
-  while (seconds_since(began) < settings.seconds) {
-    if (next - waited == most_ahead) wait_for_oldest();
+  while (outcome.goes_on()) {
+    if (next - ended == most_ahead) work.wait(oldest());
+    while (ended < next && work.has_ended(oldest())) oldest_has_ended();
     const int which = static_cast<int>(next++ % most_ahead);
     launched[which] = Clock::now();
     work.launch();
     work.record(which);
   }
-  while (waited < next) wait_for_oldest();
-  return outcome;
+  while (ended < next) {
+    work.wait(oldest());
+    oldest_has_ended();
+  }
 }
 
-Outcome ask_now_and_then(Work& work, const Settings& settings) {
-  Outcome outcome;
+void ask_now_and_then(Work& work, const Settings& settings, Outcome& outcome) {
   const auto began = Clock::now();
-  for (int i = 0; seconds_since(began) < settings.seconds; ++i) {
+  for (int i = 0; outcome.goes_on(); ++i) {
     std::this_thread::sleep_until(began + std::chrono::duration_cast<Clock::duration>(
                                               std::chrono::duration<double>(i * settings.every_s)));
     const auto asked = Clock::now();
     for (int n = 0; n < settings.burst; ++n) work.launch();
     work.wait();
-    outcome.latencies_us.push_back(seconds_since(asked) * 1e6);
-    outcome.launches += static_cast<std::uint64_t>(settings.burst);
+    outcome.has_ended(asked, settings.burst);
   }
-  return outcome;
 }
 
 }  // namespace
@@ -231,11 +255,14 @@ int main(int count, char** words) {
     std::fflush(stdout);
     must(std::getchar() != EOF, "nothing was said before the end of the input");
   }
-  const auto began = Clock::now();
-  Outcome outcome =
-      settings.every_s > 0 ? ask_now_and_then(work, settings) : keep_busy(work, settings);
-  const double seconds = seconds_since(began);
-  const std::uint64_t kernels = outcome.launches * static_cast<std::uint64_t>(work.kernels());
+  Outcome outcome{settings};
+  if (settings.every_s > 0) {
+    ask_now_and_then(work, settings, outcome);
+  } else {
+    keep_busy(work, outcome);
+  }
+  const double seconds = settings.warm_up_s > 0 ? settings.seconds : outcome.seconds();
+  const std::uint64_t kernels = outcome.launches() * static_cast<std::uint64_t>(work.kernels());
   const double device_seconds = static_cast<double>(kernels) * kernel_seconds;
   const char* const form =
       settings.json ? "{\"kernels\": %llu, \"kernel_us\": %.1f, \"seconds\": %.3f, "

@@ -29,8 +29,8 @@ class Bench(card_bench.Bench):
     def run(self, programs, service=None):
         running = []
         for index, (arguments, terms) in enumerate(programs):
-            command = [str(self.bin / "busy"), "--json", "--wait", "--seconds", str(self.seconds),
-                       *arguments]
+            command = [str(self.bin / "busy"), "--json", "--wait", "--warm-up", "1s",
+                       "--seconds", str(self.seconds), *arguments]
             if service or self.sim:
                 node = ["--node", "require" if service else "off"]
                 command = [str(self.bin / "cuvmm"), "run", "--quiet", *self.sim, *node,
