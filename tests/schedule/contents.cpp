@@ -29,7 +29,7 @@ void run_programs(Schedule policy, std::uint64_t programs) {
 }
 
 // 10,000 in all, over all policies and all orders of the simulated driver.
-constexpr std::uint64_t of_each_policy = 834;
+constexpr std::uint64_t of_each_policy = 280;
 
 TEST(Contents, AreTheProgramsOwnUnderFifo) {
   run_programs(Schedule::Fifo, scaled(of_each_policy));

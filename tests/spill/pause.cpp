@@ -353,13 +353,13 @@ TEST_F(PauseTest, PinnedMemoryCountsAgainstTheHostsBudgetUntilReleased) {
   program.free_all();
 }
 
-TEST_F(PauseTest, AThousandTimesLeakNothing) {
+TEST_F(PauseTest, ManyTimesLeakNothing) {
   Program program{driver(), {}};
   program.add(2 * MiB, false);
   program.add(128 * KiB, false);
   program.add(2 * MiB, true);
   std::string held;
-  for (std::uint64_t i = 0; i < scaled(1000); ++i) {
+  for (std::uint64_t i = 0; i < scaled(300); ++i) {
     ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
     ASSERT_DONE(program.pauser->resume(Partly::No));
     if (i == 2) held = held_whatever_the_handles();

@@ -56,6 +56,8 @@ TEST_F(PauseAlways, BetweenAnyTwoCallsOfARandomProgram) {
 
 // From some call on the driver refuses everything; later it works again.
 TEST_F(PauseAlways, LosesNothingThoughTheDriverKeepsRefusing) {
+  // Refused from its first calls on, a pause takes this long to give up.
+  constexpr Duration until_it_gives_up{1'000'000};
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
     for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario;
@@ -65,7 +67,7 @@ TEST_F(PauseAlways, LosesNothingThoughTheDriverKeepsRefusing) {
       Program program{faulty, {}};
       program.take_a_little_of_everything();
       faulty.fail_from(number, fault);
-      const auto paused = program.pauser->pause(timeout, Strict::No);
+      const auto paused = program.pauser->pause(until_it_gives_up, Strict::No);
       const auto resumed = program.pauser->resume(Partly::No);
       untouched = faulty.faults() == 0;
       if (untouched) {

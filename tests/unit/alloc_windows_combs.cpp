@@ -91,10 +91,10 @@ constexpr Size comb_size = 3 * GiB;
 
 INSTANTIATE_TEST_SUITE_P(
     Sizes, WindowsComb,
-    ::testing::Values(Comb{64 * KiB, Freed::EverySecond, comb_size, 0.95},
-                      Comb{64 * KiB, Freed::AtRandom, comb_size, 0.90},
-                      Comb{100 * KiB, Freed::EverySecond, comb_size, 0.95},
-                      Comb{100 * KiB, Freed::AtRandom, comb_size, 0.90},
+    ::testing::Values(Comb{64 * KiB, Freed::EverySecond, 1 * GiB, 0.95},
+                      Comb{64 * KiB, Freed::AtRandom, 1 * GiB, 0.90},
+                      Comb{100 * KiB, Freed::EverySecond, 1 * GiB, 0.95},
+                      Comb{100 * KiB, Freed::AtRandom, 1 * GiB, 0.90},
                       Comb{130 * KiB, Freed::EverySecond, 1 * GiB, 0.95},
                       Comb{256 * KiB, Freed::EverySecond, 1 * GiB, 0.98},
                       Comb{256 * KiB, Freed::AtRandom, comb_size, 0.90},
