@@ -143,35 +143,60 @@ class PublishedFigures {
   std::uint32_t answered_ = 0;
 };
 
-// The reading side, for one process.
+// A process that publishes figures, found by its own mapping of the file: any user's, in any
+// container.
+struct FiguresMapping {
+  pid_t process = 0;  // as this process's namespace numbers it
+  // /proc/PID/map_files/START-END: opens the mapped file itself, so that the other user's folders
+  // and links are never followed.
+  std::string link;
+
+  friend bool operator==(const FiguresMapping&, const FiguresMapping&) = default;
+};
+
+// The reading side, for one process. Nothing in the file is trusted: texts are terminated, counts
+// are bounded, and all else is only shown.
 class SeenFigures {
  public:
   // InvalidArgument if others may access the file, or if it is not a figures file.
   static Result<SeenFigures> open(const std::string& path);
+  // Also InvalidArgument if the file does not belong to the process's user. Writes no more to it
+  // than the question, and never removes it.
+  static Result<SeenFigures> open(const FiguresMapping& mapping);
   SeenFigures(SeenFigures&& other) noexcept;
   SeenFigures& operator=(SeenFigures&& other) noexcept;
   ~SeenFigures();
 
   const std::string& path() const { return path_; }
+  std::optional<FileIdentity> file() const { return FileIdentity::of(file_.number()); }
   const Publisher& publisher() const { return publisher_; }
+  // As this process's namespace numbers it if is_numbered_here(), otherwise as its own does.
+  pid_t process() const { return process_; }
+  bool is_numbered_here() const;
+  uid_t user() const { return user_; }
   void ask();
   // Reads the file; true once the last question is answered and figures() is up to date.
   bool look();
   // The last answer; its question is 0 if there has been none.
   const Figures& figures() const { return figures_; }
-  // Removes the file that an ended process left behind.
+  // Removes the file that an ended process left behind in this user's folders.
   void remove_file() const;
   // True if the process has ended or now runs another program. False if that cannot be determined.
   bool has_ended() const;
 
  private:
   SeenFigures(std::string path, Fd file, void* mapping, const Publisher& publisher);
+  static Result<SeenFigures> open_file(const std::string& path, int follows, uid_t user);
   bool is_answered() const;
+  bool is_found_by_mapping() const { return path_.starts_with("/proc/"); }
 
   std::string path_;
   Fd file_;
   void* mapping_;
   Publisher publisher_;
+  pid_t process_;
+  std::uint64_t start_ticks_;
+  uid_t user_ = 0;
   std::uint32_t question_ = 0;
   Figures figures_;
 };
@@ -183,5 +208,9 @@ struct FiguresFiles {
   std::vector<std::string> problems;
 };
 FiguresFiles find_figures();
+
+// The processes of all users that publish figures, unordered, at most one file each. A process
+// whose mappings this one may not read is left out.
+std::vector<FiguresMapping> find_figures_mappings();
 
 }  // namespace cuvmm::share

@@ -49,12 +49,14 @@ std::string figures_file_name(const Publisher& publisher) {
   return name;
 }
 
+std::optional<pid_t> process_in_figures_file_name(const std::string& name) {
+  const auto read = read_figures_file_name(name.c_str());
+  return read && read->is_whole ? std::optional{read->process} : std::nullopt;
+}
+
 std::vector<std::string> figures_in(const PrivateFolder& folder) {
   std::vector<std::string> names = folder.names(figures_prefix);
-  std::erase_if(names, [](const std::string& name) {
-    const auto read = read_figures_file_name(name.c_str());
-    return !read || !read->is_whole;
-  });
+  std::erase_if(names, [](const std::string& name) { return !process_in_figures_file_name(name); });
   return names;
 }
 

@@ -15,6 +15,9 @@ std::uint32_t checksum_of(const Figures& figures);
 // Unique among running processes, across pid namespaces.
 std::string figures_file_name(const Publisher& publisher);
 
+// The process that a complete figures file's name gives; nothing for any other name.
+std::optional<pid_t> process_in_figures_file_name(const std::string& name);
+
 // Names of complete figures files, unordered.
 std::vector<std::string> figures_in(const PrivateFolder& folder);
 // Removes files whose process, identified by the pid in the name, no longer runs. Keeps files of

@@ -20,6 +20,12 @@
 namespace cuvmm::share {
 namespace {
 
+constexpr const char* looking = "look at figures";
+
+Error process_gone() {
+  return {.kind = ErrorKind::NotFound, .doing = looking, .subject = "the process has ended"};
+}
+
 // Whether the process has the file mapped, which it does until it ends or calls exec. Also true if
 // its mappings cannot be read.
 bool has_mapped(pid_t process, const std::string& path) {
@@ -35,42 +41,70 @@ bool has_mapped(pid_t process, const std::string& path) {
 }  // namespace
 
 Result<SeenFigures> SeenFigures::open(const std::string& path) {
-  constexpr const char* doing = "look at figures";
-  Fd file{::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
-  if (!file.is_open()) return system_error(doing);
+  return open_file(path, O_NOFOLLOW, ::geteuid());
+}
+
+Result<SeenFigures> SeenFigures::open(const FiguresMapping& mapping) {
+  const ProcessState state = state_of(mapping.process);
+  const auto identity = identity_of(mapping.process);
+  if (!state.runs || !identity) return process_gone();
+  SeenFigures seen = TRY(open_file(mapping.link, 0, identity->user));
+  if (seen.publisher_.process != identity->innermost) {
+    return Error::invalid(looking, "the file is another process's");
+  }
+  seen.process_ = mapping.process;
+  seen.start_ticks_ = state.start_ticks;
+  return seen;
+}
+
+Result<SeenFigures> SeenFigures::open_file(const std::string& path, int follows, uid_t user) {
+  Fd file{::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | follows)};
+  if (!file.is_open()) return system_error(looking);
   struct stat facts;
-  if (::fstat(file.number(), &facts) != 0) return system_error(doing);
-  if (!S_ISREG(facts.st_mode) || facts.st_uid != ::geteuid() ||
+  if (::fstat(file.number(), &facts) != 0) return system_error(looking);
+  if (!S_ISREG(facts.st_mode) || facts.st_uid != user ||
       (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return Error::invalid(doing, "the file is not this user's alone");
+    return Error::invalid(looking, user == ::geteuid() ? "the file is not this user's alone"
+                                                       : "the file is not its user's alone");
   }
   Publisher publisher;
   if (::pread(file.number(), &publisher, sizeof publisher, 0) !=
           static_cast<ssize_t>(sizeof publisher) ||
       publisher.magic != figures_magic || facts.st_size < off_t{sizeof(FiguresLayout)}) {
-    return Error::invalid(doing, "it is not a file of figures");
+    return Error::invalid(looking, "it is not a file of figures");
   }
   if (publisher.version != figures_version) {
     return Error{.kind = ErrorKind::NotSupported,
-                 .doing = doing,
+                 .doing = looking,
                  .subject = "the process is of another version"};
   }
   publisher.library_version.back() = publisher.mode.back() = publisher.name.back() =
       publisher.command.back() = '\0';
+  // Only the address of the question is used, to wake the process.
   void* const mapping =
-      ::mmap(nullptr, sizeof(FiguresLayout), PROT_READ | PROT_WRITE, MAP_SHARED, file.number(), 0);
-  if (mapping == MAP_FAILED) return system_error(doing);
-  return SeenFigures{path, std::move(file), mapping, publisher};
+      ::mmap(nullptr, sizeof(FiguresLayout), PROT_READ, MAP_SHARED, file.number(), 0);
+  if (mapping == MAP_FAILED) return system_error(looking);
+  SeenFigures seen{path, std::move(file), mapping, publisher};
+  seen.user_ = user;
+  return seen;
 }
 
 SeenFigures::SeenFigures(std::string path, Fd file, void* mapping, const Publisher& publisher)
-    : path_(std::move(path)), file_(std::move(file)), mapping_(mapping), publisher_(publisher) {}
+    : path_(std::move(path)),
+      file_(std::move(file)),
+      mapping_(mapping),
+      publisher_(publisher),
+      process_(publisher.process),
+      start_ticks_(publisher.start_ticks) {}
 
 SeenFigures::SeenFigures(SeenFigures&& other) noexcept
     : path_(std::move(other.path_)),
       file_(std::move(other.file_)),
       mapping_(std::exchange(other.mapping_, nullptr)),
       publisher_(other.publisher_),
+      process_(other.process_),
+      start_ticks_(other.start_ticks_),
+      user_(other.user_),
       question_(other.question_),
       figures_(other.figures_) {}
 
@@ -79,6 +113,9 @@ SeenFigures& SeenFigures::operator=(SeenFigures&& other) noexcept {
   file_ = std::move(other.file_);
   std::swap(mapping_, other.mapping_);
   publisher_ = other.publisher_;
+  process_ = other.process_;
+  start_ticks_ = other.start_ticks_;
+  user_ = other.user_;
   question_ = other.question_;
   figures_ = other.figures_;
   return *this;
@@ -125,6 +162,7 @@ bool SeenFigures::is_answered() const {
 
 // Does not remove a file that has since replaced this one.
 void SeenFigures::remove_file() const {
+  if (is_found_by_mapping()) return;
   struct stat mine;
   struct stat there;
   if (::fstat(file_.number(), &mine) == 0 && ::lstat(path_.c_str(), &there) == 0 &&
@@ -133,14 +171,20 @@ void SeenFigures::remove_file() const {
   }
 }
 
+bool SeenFigures::is_numbered_here() const {
+  if (is_found_by_mapping()) return true;
+  const std::uint64_t here = namespace_of_processes();
+  return here != 0 && publisher_.namespace_of_process == here;
+}
+
 bool SeenFigures::has_ended() const {
   struct stat facts;
   if (::fstat(file_.number(), &facts) != 0 || facts.st_nlink == 0) return true;
-  const std::uint64_t here = namespace_of_processes();
-  if (here == 0 || publisher_.namespace_of_process != here) return false;
-  const ProcessState state = state_of(publisher_.process);
-  if (!state.runs || state.start_ticks != publisher_.start_ticks) return true;
-  return !is_answered() && !has_mapped(publisher_.process, path_);
+  if (!is_numbered_here()) return false;
+  const ProcessState state = state_of(process_);
+  if (!state.runs || state.start_ticks != start_ticks_) return true;
+  if (is_answered()) return false;
+  return is_found_by_mapping() ? !FileIdentity::at(path_) : !has_mapped(process_, path_);
 }
 
 FiguresFiles find_figures() {

@@ -6,6 +6,9 @@
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
 
 #include "base/fd.hpp"
 
@@ -36,6 +39,25 @@ ProcessState state_of(pid_t process) {
     return {};
   }
   return {.runs = state != 'Z' && state != 'X', .start_ticks = start};
+}
+
+std::optional<ProcessIdentity> identity_of(pid_t process) {
+  std::ifstream status{"/proc/" + std::to_string(process) + "/status"};
+  ProcessIdentity identity;
+  bool has_user = false;
+  for (std::string line; std::getline(status, line);) {
+    std::istringstream words{line};
+    std::string key;
+    words >> key;
+    if (key == "Uid:") {
+      uid_t real = 0;
+      has_user = static_cast<bool>(words >> real >> identity.user);
+    } else if (key == "NSpid:") {  // from this namespace to the innermost
+      for (pid_t number = 0; words >> number;) identity.innermost = number;
+    }
+  }
+  if (!has_user || identity.innermost <= 0) return {};
+  return identity;
 }
 
 }  // namespace cuvmm::share

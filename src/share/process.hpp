@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace cuvmm::share {
 
@@ -16,5 +17,12 @@ struct ProcessState {
   std::uint64_t start_ticks = 0;  // start time, since boot
 };
 ProcessState state_of(pid_t process);
+
+struct ProcessIdentity {
+  uid_t user = 0;       // effective
+  pid_t innermost = 0;  // its number in its own pid namespace
+};
+// Nothing if the process has ended or is hidden from this user.
+std::optional<ProcessIdentity> identity_of(pid_t process);
 
 }  // namespace cuvmm::share

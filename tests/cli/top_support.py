@@ -36,11 +36,11 @@ for line in sys.stdin:
 class Holder:
     """A process under cuvmm that holds blocks of the given sizes in MiB."""
 
-    def __init__(self, sizes, *run_words, env=None):
+    def __init__(self, sizes, *run_words, env=None, source=HOLDER, launcher=()):
         environment = dict(os.environ, **(env or {}))
         self.process = subprocess.Popen(
-            [CUVMM, "run", "--sim=memory=256M", *run_words, "--", sys.executable, "-c", HOLDER,
-             *map(str, sizes)],
+            [*launcher, CUVMM, "run", "--sim=memory=256M", *run_words, "--", sys.executable, "-c",
+             source, *map(str, sizes)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
         assert self.process.stdout.readline() == "holds\n"
         self.number = int(self.do("print(os.getpid())"))
@@ -87,8 +87,9 @@ class TopTest(CliTest):
         if others:  # `top` looks in /tmp too
             self.skipTest(f"programs of others run under cuvmm: {sorted(others)}")
 
-    def holder(self, sizes, *run_words, **more):
-        holder = Holder(sizes, *run_words, env=dict(self.env, **more))
+    def holder(self, sizes, *run_words, source=HOLDER, launcher=(), **more):
+        holder = Holder(sizes, *run_words, env=dict(self.env, **more), source=source,
+                        launcher=launcher)
         self.addCleanup(holder.end)
         return holder
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "node/container.hpp"
 #include "share/figures.hpp"
 
 namespace cuvmm::cli {
@@ -13,10 +15,14 @@ namespace cuvmm::cli {
 struct TopFilter {
   std::vector<int> processes;  // empty: all
   std::optional<int> device;
+  std::string container;  // the beginning of its ID or of its pod's UID; empty: all
 
-  bool shows(const share::Publisher& who) const {
+  bool shows(pid_t process) const {
     return processes.empty() ||
-           std::find(processes.begin(), processes.end(), who.process) != processes.end();
+           std::find(processes.begin(), processes.end(), process) != processes.end();
+  }
+  bool shows(const std::optional<node::Container>& which) const {
+    return container.empty() || (which && which->is_named(container));
   }
   bool shows(const share::DeviceFigures& figures) const {
     return !device || figures.ordinal == *device;

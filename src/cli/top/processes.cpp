@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/top/processes.hpp"
 
+#include <pwd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
 
 #include "base/size.hpp"
 #include "cli/output.hpp"
@@ -15,10 +19,25 @@ namespace {
 
 constexpr std::size_t longest_history = 60;
 constexpr Duration patience{100'000};
+// A search reads the mappings of every process: about a millisecond for each program that has
+// loaded a framework.
+constexpr Duration between_searches{5'000'000};
 
 void sleep_for(long nanoseconds) {
   const timespec moment{.tv_sec = 0, .tv_nsec = nanoseconds};
   ::nanosleep(&moment, nullptr);
+}
+
+std::string name_of_user(uid_t user) {
+  const passwd* const entry = ::getpwuid(user);
+  return entry != nullptr ? printable(entry->pw_name) : std::to_string(user);
+}
+
+std::optional<node::Container> container_of(const share::SeenFigures& seen) {
+  if (!seen.is_numbered_here()) return {};
+  std::ifstream cgroups{"/proc/" + std::to_string(seen.process()) + "/cgroup"};
+  return node::container_of_cgroups(
+      std::string{std::istreambuf_iterator<char>{cgroups}, std::istreambuf_iterator<char>{}});
 }
 
 }  // namespace
@@ -26,6 +45,16 @@ void sleep_for(long nanoseconds) {
 std::optional<double> MemoryNow::utilisation() const {
   if (physical == 0) return {};
   return static_cast<double>(physical - std::min(cached, physical)) / static_cast<double>(physical);
+}
+
+SeenProcess::SeenProcess(share::SeenFigures seen, std::optional<int> device)
+    : seen_(std::move(seen)),
+      device_(device),
+      user_(name_of_user(seen_.user())),
+      container_(container_of(seen_)) {}
+
+bool SeenProcess::is_of_this_user() const {
+  return seen_.user() == ::geteuid();
 }
 
 std::optional<MemoryNow> SeenProcess::memory() const {
@@ -79,19 +108,59 @@ void SeenProcess::note(bool answered) {
 }
 
 void Processes::find() {
+  if (reach_ == TopReach::Everywhere && now_us() >= next_search_us_) {
+    find_everywhere();
+    next_search_us_ = now_us() + static_cast<std::uint64_t>(between_searches.count());
+  }
+  find_in_own_folders();
+}
+
+void Processes::add(Result<share::SeenFigures> seen, const std::string& path,
+                    std::vector<std::string>& problems) {
+  if (!seen.ok()) {
+    // Otherwise it has just ended.
+    if (::access(path.c_str(), F_OK) == 0) problems.push_back(path + ": " + seen.error().text());
+    return;
+  }
+  if (!filter_.shows(seen->process())) return;
+  SeenProcess process{std::move(*seen), filter_.device};
+  if (filter_.shows(process.container())) all_.push_back(std::move(process));
+}
+
+// A process that is listed already, but by its number in another namespace, is listed anew.
+void Processes::find_everywhere() {
+  problems_everywhere_.clear();
+  for (const share::FiguresMapping& mapping : share::find_figures_mappings()) {
+    auto seen = share::SeenFigures::open(mapping);
+    if (!seen.ok() && (seen.error().system_code == EPERM || seen.error().system_code == EACCES)) {
+      problems_everywhere_ = {"other users' processes: reading their figures takes CAP_SYS_ADMIN"};
+      return;
+    }
+    const auto is_same = [&](SeenProcess& one) {
+      return seen.ok() && one.seen().file() == seen->file() && !one.seen().has_ended();
+    };
+    std::erase_if(all_,
+                  [&](SeenProcess& one) { return is_same(one) && !one.seen().is_numbered_here(); });
+    if (std::any_of(all_.begin(), all_.end(), is_same)) continue;
+    add(std::move(seen), mapping.link, problems_everywhere_);
+  }
+}
+
+void Processes::find_in_own_folders() {
   const share::FiguresFiles files = share::find_figures();
-  problems_ = files.problems;
+  problems_ = problems_everywhere_;
+  problems_.insert(problems_.end(), files.problems.begin(), files.problems.end());
   for (const std::string& path : files.paths) {
     const bool is_known = std::any_of(all_.begin(), all_.end(), [&](SeenProcess& one) {
       return one.seen().path() == path && !one.seen().has_ended();
     });
     if (is_known) continue;
     auto seen = share::SeenFigures::open(path);
-    if (seen.ok()) {
-      if (filter_.shows(seen->publisher())) all_.emplace_back(std::move(*seen), filter_.device);
-    } else if (::access(path.c_str(), F_OK) == 0) {  // otherwise it has just ended
-      problems_.push_back(path + ": " + seen.error().text());
-    }
+    const bool is_found_elsewhere =
+        seen.ok() && std::any_of(all_.begin(), all_.end(), [&](const SeenProcess& one) {
+          return one.seen().file() == seen->file();
+        });
+    if (!is_found_elsewhere) add(std::move(seen), path, problems_);
   }
 }
 

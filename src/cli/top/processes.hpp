@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This user's processes under cuvmm, with the figures they publish.
+// Processes under cuvmm, with the figures they publish.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
@@ -28,16 +29,20 @@ struct MemoryNow {
 
 class SeenProcess {
  public:
-  SeenProcess(share::SeenFigures seen, std::optional<int> device)
-      : seen_(std::move(seen)), device_(device) {}
+  SeenProcess(share::SeenFigures seen, std::optional<int> device);
 
   share::SeenFigures& seen() { return seen_; }
+  const share::SeenFigures& seen() const { return seen_; }
+  pid_t number() const { return seen_.process(); }
   const share::Publisher& who() const { return seen_.publisher(); }
   const share::Figures& figures() const { return seen_.figures(); }
   // Returns nothing if the process does not count its memory or has never answered.
   std::optional<MemoryNow> memory() const;
   std::string command() const;  // safe to print
   std::string devices() const;  // the shown devices that it uses, such as "0,1"
+  const std::string& user() const { return user_; }
+  bool is_of_this_user() const;
+  const std::optional<node::Container>& container() const { return container_; }
 
   bool answers() const { return answers_; }
   std::uint64_t silent_for_us() const;
@@ -48,16 +53,21 @@ class SeenProcess {
  private:
   share::SeenFigures seen_;
   std::optional<int> device_;  // if set, only this device counts
+  std::string user_;           // safe to print
+  std::optional<node::Container> container_;
   bool answers_ = false;
   std::deque<std::optional<double>> history_;
 };
 
+// Everywhere: processes of all users and in all containers, for root.
+enum class TopReach : bool { OwnFolders, Everywhere };
+
 class Processes {
  public:
-  explicit Processes(TopFilter filter) : filter_(std::move(filter)) {}
+  Processes(TopFilter filter, TopReach reach) : filter_(std::move(filter)), reach_(reach) {}
 
   // Asks all processes and waits briefly for their answers. Drops processes that have ended, and
-  // removes their files.
+  // removes their files from this user's folders.
   void sample();
 
   const std::vector<SeenProcess>& all() const { return all_; }
@@ -67,11 +77,18 @@ class Processes {
 
  private:
   void find();
+  void find_in_own_folders();
+  void find_everywhere();
+  void add(Result<share::SeenFigures> seen, const std::string& path,
+           std::vector<std::string>& problems);
   void wait_for_answers();
 
   const TopFilter filter_;
+  const TopReach reach_;
+  std::uint64_t next_search_us_ = 0;  // everywhere
   std::vector<SeenProcess> all_;
   std::vector<std::string> problems_;
+  std::vector<std::string> problems_everywhere_;  // of the last search
 };
 
 }  // namespace cuvmm::cli

@@ -57,12 +57,21 @@ struct Column {
   std::size_t width;
   int importance;  // on a narrow terminal, the least important goes first
   std::string (*cell)(const SeenProcess& process);
+  // If set, the column appears only if this holds for a process.
+  bool (*is_needed)(const SeenProcess& process) = nullptr;
 };
 std::string size_cell(const SeenProcess& process, Size MemoryNow::*member) {
   return of_memory(process, [&](const MemoryNow& memory) { return print_size(memory.*member); });
 }
 constexpr Column columns[] = {
-    {"PROCESS", 7, 9, [](const SeenProcess& one) { return std::to_string(one.who().process); }},
+    {"PROCESS", 7, 9, [](const SeenProcess& one) { return std::to_string(one.number()); }},
+    {"USER", 8, 6, [](const SeenProcess& one) { return one.user().substr(0, 8); },
+     [](const SeenProcess& one) { return !one.is_of_this_user(); }},
+    {"CONTAINER", 12, 6,
+     [](const SeenProcess& one) {
+       return one.container() ? one.container()->id.substr(0, 12) : std::string{unknown};
+     },
+     [](const SeenProcess& one) { return one.container().has_value(); }},
     {"GPU", 5, 3, [](const SeenProcess& one) { return one.devices(); }},
     {"LIVE", 9, 7, [](const SeenProcess& one) { return size_cell(one, &MemoryNow::live); }},
     {"CACHED", 9, 4, [](const SeenProcess& one) { return size_cell(one, &MemoryNow::cached); }},
@@ -92,11 +101,15 @@ struct Chosen {
 };
 
 // Chooses the columns that fit beside a command of the shortest useful width.
-Chosen choose(const TableForm& form) {
+Chosen choose(const std::vector<SeenProcess>& processes, const TableForm& form) {
   for (int least = 0;; ++least) {
     Chosen chosen;
     for (const Column& column : columns) {
       if (column.importance < least) continue;
+      if (column.is_needed != nullptr &&
+          std::none_of(processes.begin(), processes.end(), column.is_needed)) {
+        continue;
+      }
       chosen.columns.push_back(&column);
       chosen.width += column.width + 1;
     }
@@ -135,11 +148,17 @@ double rank(TopOrder order, const SeenProcess& process) {
     case TopOrder::Moves:
       return -static_cast<double>(memory.moves);
     case TopOrder::Process:
-      return process.who().process;
+      return process.number();
     case TopOrder::Command:
+    case TopOrder::Container:
       return 0;
   }
   return 0;
+}
+
+// Sorts containers of one pod together, and processes outside any last.
+std::string name_of(const std::optional<node::Container>& container) {
+  return container ? container->pod + "/" + container->id : "~";
 }
 
 nlohmann::json size_or_null(Size limit) {
@@ -158,8 +177,17 @@ nlohmann::json as_json(const share::DeviceFigures& device) {
           {"moved_bytes", device.moved}};
 }
 
+nlohmann::json as_json(const std::optional<node::Container>& container) {
+  if (!container) return nullptr;
+  const auto pod =
+      container->pod.empty() ? nlohmann::json(nullptr) : nlohmann::json(container->pod);
+  return {{"id", container->id}, {"pod", pod}};
+}
+
 nlohmann::json as_json(const SeenProcess& process) {
-  nlohmann::json object = {{"process", process.who().process},
+  nlohmann::json object = {{"process", process.number()},
+                           {"user", process.user()},
+                           {"container", as_json(process.container())},
                            {"command", process.command()},
                            {"mode", printable(process.who().mode.data())},
                            {"version", printable(process.who().library_version.data())},
@@ -194,7 +222,15 @@ void sort_by(TopOrder order, Reversed reversed, std::vector<SeenProcess>& proces
     const double rank_b = rank(order, b);
     if (rank_a != rank_b) return rank_a < rank_b;
     if (order == TopOrder::Command && a.command() != b.command()) return a.command() < b.command();
-    return a.who().process < b.who().process;
+    if (order == TopOrder::Container) {
+      if (name_of(a.container()) != name_of(b.container())) {
+        return name_of(a.container()) < name_of(b.container());
+      }
+      const double physical_a = rank(TopOrder::Physical, a);
+      const double physical_b = rank(TopOrder::Physical, b);
+      if (physical_a != physical_b) return physical_a < physical_b;
+    }
+    return a.number() < b.number();
   };
   std::sort(processes.begin(), processes.end(), comes_first);
   if (reversed == Reversed::Yes) std::reverse(processes.begin(), processes.end());
@@ -202,7 +238,7 @@ void sort_by(TopOrder order, Reversed reversed, std::vector<SeenProcess>& proces
 
 std::vector<std::string> table_of(const std::vector<SeenProcess>& processes,
                                   const TableForm& form) {
-  const Chosen chosen = choose(form);
+  const Chosen chosen = choose(processes, form);
   std::string heading;
   for (const Column* column : chosen.columns) {
     heading += fmt::format("{:>{}} ", column->title, column->width);

@@ -12,10 +12,11 @@
 
 namespace cuvmm::cli {
 
-enum class TopOrder { Physical, Live, Cached, Used, Moves, Process, Command };
+enum class TopOrder { Physical, Live, Cached, Used, Moves, Process, Command, Container };
 enum class Reversed : bool { No, Yes };
 
-// Sorts in descending order, but by process number and by command in ascending order.
+// Sorts in descending order, but by process number, command and container in ascending order. By
+// container, those outside any come last, and those of one container are sorted by physical memory.
 void sort_by(TopOrder order, Reversed reversed, std::vector<SeenProcess>& processes);
 
 enum class WithHistory : bool { No, Yes };
@@ -24,8 +25,8 @@ struct TableForm {
   Letters letters = Letters::Ascii;
   WithHistory history = WithHistory::No;
 };
-// A heading and one line per process. To fit the form's width, less important columns are dropped
-// first.
+// A heading and one line per process. The columns for users and containers are left out if they say
+// nothing. To fit the form's width, less important columns are dropped first.
 std::vector<std::string> table_of(const std::vector<SeenProcess>& processes, const TableForm& form);
 
 // "3 processes hold 12.0 GiB, 80% of it used"

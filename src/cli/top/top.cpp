@@ -29,6 +29,7 @@ struct TopRequest {
   std::string order = "physical";
   std::string interval = "1s";
   TopFilter filter;
+  bool all = false;
   bool web = false;
   bool arguments = false;
   TopWebRequest served;
@@ -43,7 +44,7 @@ constexpr NamedOrder orders[] = {
     {"physical", TopOrder::Physical, 'p'}, {"live", TopOrder::Live, 'l'},
     {"cached", TopOrder::Cached, 'c'},     {"used", TopOrder::Used, 'u'},
     {"moves", TopOrder::Moves, 'm'},       {"process", TopOrder::Process, 'n'},
-    {"command", TopOrder::Command, 'a'},
+    {"command", TopOrder::Command, 'a'},   {"container", TopOrder::Container, 'o'},
 };
 
 // The state that keys change.
@@ -106,14 +107,21 @@ std::vector<std::string> picture_of(Processes& processes, const View& view) {
   lines.resize(std::min(lines.size(), height - 1));
   lines.push_back(
       faint("q quit  r reverse  + - slower, faster  by: p physical  l live  c cached  "
-            "u used  m moves  n number  a command"));
+            "u used  m moves  n number  a command  o container"));
   return lines;
+}
+
+// A request that may mean other users' processes looks for them if it may.
+TopReach reach_of(const TopRequest& request) {
+  const bool is_wanted =
+      request.all || !request.filter.container.empty() || !request.filter.processes.empty();
+  return is_wanted && ::geteuid() == 0 ? TopReach::Everywhere : TopReach::OwnFolders;
 }
 
 int watch(const TopRequest& request, TopOrder order, Duration interval) {
   View view{order, request.reversed ? Reversed::Yes : Reversed::No, interval};
   const Screen screen;
-  Processes processes{request.filter};
+  Processes processes{request.filter, reach_of(request)};
   while (view.goes_on) {
     processes.sample();
     const share::Deadline next = share::Deadline::after(view.interval);
@@ -129,23 +137,25 @@ int watch(const TopRequest& request, TopOrder order, Duration interval) {
 
 // Reports processes that were requested by number but do not run under cuvmm. Returns false if
 // there are any.
-bool say_who_is_missing(const TopFilter& filter, const Processes& processes) {
+bool say_who_is_missing(const TopFilter& filter, TopReach reach, const Processes& processes) {
   bool has_all = true;
   for (const int wanted : filter.processes) {
     const auto& all = processes.all();
     if (std::any_of(all.begin(), all.end(),
-                    [&](const SeenProcess& one) { return one.who().process == wanted; })) {
+                    [&](const SeenProcess& one) { return one.number() == wanted; })) {
       continue;
     }
-    say(fmt::format("{}: no process of this user that runs under cuvmm{}", wanted,
-                    filter.device ? " and uses that device" : ""));
+    say(fmt::format("{}: no process{} that runs under cuvmm{}{}", wanted,
+                    reach == TopReach::Everywhere ? "" : " of this user",
+                    filter.device ? " and uses that device" : "",
+                    filter.container.empty() ? "" : " in that container"));
     has_all = false;
   }
   return has_all;
 }
 
 int show_once(const TopRequest& request, TopOrder order) {
-  Processes processes{request.filter};
+  Processes processes{request.filter, reach_of(request)};
   processes.sample();
   sort_by(order, request.reversed ? Reversed::Yes : Reversed::No, processes.all());
   const auto node = look_at_node();
@@ -165,7 +175,7 @@ int show_once(const TopRequest& request, TopOrder order) {
   }
   if (!node.ok() && node.error().kind != ErrorKind::NotFound) say(node.error().text());
   for (const std::string& problem : processes.problems()) say(problem);
-  const bool has_all = say_who_is_missing(request.filter, processes);
+  const bool has_all = say_who_is_missing(request.filter, reach_of(request), processes);
   return !has_all || (processes.all().empty() && !processes.problems().empty()) ? 1 : 0;
 }
 
@@ -174,6 +184,10 @@ int run(const TopRequest& request) {
   if (!interval || *interval < shortest_interval || *interval > longest_interval) {
     say(fmt::format("--interval {}: allowed is a time from 100ms to 60s", request.interval));
     return 2;
+  }
+  if (request.all && ::geteuid() != 0) {
+    say("--all shows other users' processes only to root");
+    return 1;
   }
   TopOrder order = TopOrder::Physical;
   for (const NamedOrder& one : orders) {
@@ -201,20 +215,23 @@ void add_top(CLI::App& app, int& exit_status) {
       "  cuvmm top -1 --sort moves\n"
       "  cuvmm top --gpu 1                 only that device\n"
       "  cuvmm top 4711                    only that process\n"
+      "  sudo cuvmm top --all              all users' processes, in all containers\n"
+      "  sudo cuvmm top --container 3f2a   only that container or pod\n"
       "  cuvmm top --json | jq '.processes[].physical_bytes'\n"
       "  cuvmm top --web                   the live view, in a browser\n"
       "\n"
-      "Of this user's processes. LIVE is what the program asked for and holds, CACHED what it "
-      "gave\n"
-      "back and is kept for the next allocation, PHYSICAL the memory held of the devices, USED "
-      "the\n"
-      "part of that which is not cached. A dash: not counted (--mode monitor), or no limit.\n"
-      "Where cuvmmd runs: its devices, its clients, whom they wait for, and why memory moved "
-      "last.\n"
+      "Shows this user's processes; root sees those of all users with --all, --container or a "
+      "PID.\n"
+      "LIVE is what the program asked for and holds, CACHED what it gave back and is kept for the\n"
+      "next allocation, PHYSICAL the memory held of the devices, USED the part of that which is "
+      "not\n"
+      "cached. A dash: not counted (--mode monitor), or no limit. If cuvmmd runs: its devices, "
+      "its\n"
+      "clients, whom they wait for, and why memory moved last.\n"
       "Without a terminal it shows all once.\n"
       "\n"
-      "Keys: q quits; p l c u m n a sort by physical, live, cached, used, moves, number of the\n"
-      "process, command; r reverses; + and - change the interval.");
+      "Keys: q quits; p l c u m n a o sort by physical, live, cached, used, moves, number of the\n"
+      "process, command, container; r reverses; + and - change the interval.");
   command->add_flag("-1,--once", request->once, "print once and exit");
   command->add_flag("--json", request->json, "print one JSON object and exit");
   std::vector<std::string> names;
@@ -231,10 +248,22 @@ void add_top(CLI::App& app, int& exit_status) {
                    "only this device, by each process's numbering, and the processes on it")
       ->check(CLI::Range(0, 1023))
       ->type_name("NUMBER");
+  CLI::Option* const all = command->add_flag(
+      "--all", request->all, "processes of all users and in all containers, for root");
+  CLI::Option* const container =
+      command
+          ->add_option(
+              "--container", request->filter.container,
+              "only processes in the container or pod whose ID begins so; for root, of all "
+              "users. With --sort container, those of one container stand together")
+          ->type_name("ID");
   CLI::Option* const web =
-      command->add_flag("--web{127.0.0.1:0}", request->served.address,
-                        "show it in a browser instead, at PORT or ADDRESS:PORT as --web=9435; "
-                        "beyond loopback that needs a token");
+      command
+          ->add_flag("--web{127.0.0.1:0}", request->served.address,
+                     "show it in a browser instead, at PORT or ADDRESS:PORT as --web=9435; "
+                     "beyond loopback that needs a token")
+          ->excludes(all)
+          ->excludes(container);
   command
       ->add_option("--token-file", request->served.token_file,
                    "its first line is what remote viewers must present")
