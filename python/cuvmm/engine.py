@@ -30,7 +30,7 @@ class Mode(enum.IntEnum):
 
 
 class EngineInfo(NamedTuple):
-    """The engine of this process. Versions are integers: 100 is 0.1.0, and 13000 is CUDA 13.0."""
+    """The engine of this process. Versions are integers: 200 is 0.2.0, and 13000 is CUDA 13.0."""
     kind: EngineKind
     mode: Mode
     version: int
@@ -71,6 +71,6 @@ def device_info(device: int = 0) -> DeviceInfo:
 
 
 def version() -> str:
-    """Returns the version of the loaded library, for example "0.1.0"."""
+    """Returns the version of the loaded library, for example "0.2.0"."""
     number = _capi.library().version()
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"

@@ -24,6 +24,7 @@ CUDA_HEADER = re.compile(r"^(cuda|cudaTypedefs|cuda_runtime\w*|driver_types|cuda
 FOREIGN_PATHS = re.compile("/wo" + r"rk/|\.\./sha" + r"red|py" + "pi.org|pythonhos" + "ted")
 TYPE = re.compile(r"^(?:class|struct|enum|enum class) (\w+)(?: final)?(?: :.*)? \{")
 MAPPING_CALL = re.compile(r"(?:\.|->)(cuMem(?:Create|Release|Map|Unmap|SetAccess))\(")
+PROJECT_VERSION = re.compile(r"^project\(cuvmm VERSION ([\d.]+)", re.MULTILINE)
 REASON = re.compile(r"lines\s+because\b", re.IGNORECASE)
 
 
@@ -39,6 +40,7 @@ class Tree:
     def check(self):
         for file in self.files(self.root):
             self.check_file(file)
+        self.check_versions()
         return not self.breaches
 
     def files(self, folder):
@@ -69,6 +71,20 @@ class Tree:
     def check_license(self, file, lines):
         if not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:3]):
             self.breach(file, 1, "no line SPDX-License-Identifier: Apache-2.0 at its head")
+
+    def check_versions(self):
+        """The version stands in several files; CMakeLists.txt says which it is."""
+        build = self.root / "CMakeLists.txt"
+        found = PROJECT_VERSION.search(build.read_text()) if build.is_file() else None
+        if not found:
+            return
+        for name, pattern in rules.VERSIONS.items():
+            file = self.root / name
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                for version in re.findall(pattern, line):
+                    if version != found.group(1):
+                        self.breach(file, number, f"says version {version}, and CMakeLists.txt "
+                                                  f"{found.group(1)}")
 
     def check_length(self, file, lines):
         if len(lines) > rules.LONG_FILE_NEEDS_A_REASON and not REASON.search(first_comment(lines)):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).parent))
+import layout_rules as rules  # noqa: E402
 from check_layout import Tree  # noqa: E402
 
 LICENSE = "// SPDX-License-Identifier: Apache-2.0\n"
@@ -48,6 +49,15 @@ class LayoutCheck(unittest.TestCase):
     def test_an_include_of_a_higher_folder_is_a_breach_with_file_and_line(self):
         self.plant("src/base/log.cpp", '\n#include "vmm/chunk.hpp"\n')
         self.assert_one_breach("src/base/log.cpp:3:", "base includes", "of vmm")
+
+    def test_a_version_that_is_not_the_projects_is_a_breach(self):
+        self.plant("CMakeLists.txt", "project(cuvmm VERSION 1.2.3 LANGUAGES CXX)\n", LICENSE.replace("//", "#"))
+        for name in rules.VERSIONS:
+            license = LICENSE.replace("//", "#")
+            self.plant(name, 'version = "1.2.3"\n', license)
+        self.assertEqual(self.breaches(), [])
+        self.plant("python/cuvmm/_version.py", '__version__ = "1.2.2"\n', LICENSE.replace("//", "#"))
+        self.assert_one_breach("python/cuvmm/_version.py:2:", "says version 1.2.2")
 
     def test_a_path_through_the_parent_folder_does_not_hide_where_it_leads(self):
         self.plant("src/base/log.cpp", '#include "../vmm/chunk.hpp"\n')

@@ -65,3 +65,17 @@ def may_include(folder):
         else:
             allowed.add(name)
     return allowed
+
+# Files that repeat the version, and the pattern that finds it.
+_IMAGE = r"cuvmm:(\d+\.\d+\.\d+)"
+_PYTHON = r'version(?:__)? = "(\d+\.\d+\.\d+)"'
+VERSIONS = {
+    "pyproject.toml": _PYTHON,
+    "python/cuvmm/_version.py": _PYTHON,
+    "python/sim/pyproject.toml": _PYTHON,
+    "python/sim/cuvmm_sim/__init__.py": _PYTHON,
+    "tools/kubernetes/Dockerfile": _IMAGE,
+    "tools/kubernetes/cuvmm.yaml": _IMAGE,
+    "tools/kubernetes/cuvmm-sim.yaml": _IMAGE,
+    "docs/kubernetes.md": _IMAGE,
+}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Mapping, Optional
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["env", "folder"]
 
 
