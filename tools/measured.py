@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generates docs/measured.md and the table of figures in README.md from the files in bench/results.
+"""Generates docs/measured.md, bench/results/figures.md and two tables in README.md from bench/results.
 
     measured.py [--check]
 
-So no figure there is typed by hand. bench/goals.json lists the figures with a goal: a name, the
-goal, the file, and the path to the figure in that file. A figure from several rounds is shown with
-the smallest and the largest of them. same_results.py makes the table of programs with the same
-results under cuvmm. bench/headline.json has the rows of README.md and where their figures come
-from. --check only checks whether both files are up to date.
+So no figure there is typed by hand. measured.md is a summary of one page; figures.md has everything.
+bench/goals.json lists the figures with a goal: a name, the goal, the file, and the path to the
+figure in that file. A figure from several rounds is shown with the smallest and the largest of
+them. same_results.py makes the rows of programs with the same results under cuvmm, and
+measured_summary.py the other summaries. bench/headline.json has the rows of README.md and where
+their figures come from. --check only checks whether the files are up to date.
 """
 import argparse
 import difflib
@@ -15,54 +16,21 @@ import json
 import pathlib
 import sys
 
+import measured_summary
 import same_results
+from result_tables import details_of, number, table, with_spread
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "measured.md"
+FIGURES = RESULTS / "figures.md"
+FIGURES_LINK = "../bench/results/figures.md"  # from PAGE
+HEAD = "<!-- SPDX-License-Identifier: Apache-2.0 -->\n<!-- Made by tools/measured.py. -->\n"
 GOALS = ROOT / "bench" / "goals.json"
 README = ROOT / "README.md"
 HEADLINE = ROOT / "bench" / "headline.json"
 BEGINS, ENDS = "<!-- made by tools/measured.py -->\n", "<!-- end -->\n"
-STANDARD = {  # standard fields of google-benchmark; all others are the benchmark's own counters
-    "name", "family_index", "per_family_instance_index", "run_name", "run_type", "repetitions",
-    "repetition_index", "threads", "iterations", "real_time", "cpu_time", "time_unit",
-    "aggregate_name", "aggregate_unit", "label", "items_per_second", "bytes_per_second",
-}
-
-
-BOUNDS = ("_least", "_most")  # suffixes of the smallest and largest value of several rounds
-
-
-def number(value):
-    if value is None:
-        return ""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value)
-    if isinstance(value, int) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    if abs(value) >= 100:
-        return f"{value:.0f}"
-    return f"{value:.3g}"
-
-
-def with_spread(data, key, show=number):
-    """Formats a figure of an object, with the range over its rounds if the object has it."""
-    shown = show(data.get(key))
-    if not all(key + bound in data for bound in BOUNDS):
-        return shown
-    return f"{shown} ({' to '.join(show(data[key + bound]) for bound in BOUNDS)})"
-
-
-def figures_of(data):
-    """Returns the keys of an object, except those that hold the range of another one."""
-    return [key for key in data if not any(key.removesuffix(bound) in data for bound in BOUNDS if key.endswith(bound))]
-
-
-def table(heads, rows):
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+BEGINS_WHERE = "<!-- made by tools/measured.py: where it ran -->\n"
 
 
 def follow(data, steps):
@@ -78,25 +46,44 @@ def follow(data, steps):
     return data
 
 
+def shown(value, unit):
+    """Ratios get a third decimal, so that a goal and a figure just beyond it differ."""
+    return f"{value:.3f}" if not unit and 0.5 < value < 2 else number(value)
+
+
 def goals():
+    """Returns what, goal, measured, whether it is kept (None: not measured) and the file of each goal."""
     rows = []
     for goal in json.loads(GOALS.read_text(encoding="utf-8")):
         file = RESULTS / goal["file"]
+        unit = f" {goal['unit']}" if goal.get("unit") else ""
         try:
             *steps, key = goal["at"]
             data = follow(json.loads(file.read_text(encoding="utf-8")), steps)
             times = goal.get("times", 1)
             figure = data[key] * times
             kept = figure <= goal["most"] if "most" in goal else figure >= goal["least"]
-            measured = with_spread(data, key, lambda value: number(value * times))
-            verdict = "yes" if kept else "**no**"
+            measured = with_spread(data, key, lambda value: shown(value * times, unit)) + unit
         except (OSError, KeyError, IndexError, TypeError):
-            measured, verdict = "not measured", ""
+            measured, kept = "not measured", None
         bound = f"≤ {number(goal['most'])}" if "most" in goal else f"≥ {number(goal['least'])}"
-        unit = f" {goal['unit']}" if goal.get("unit") else ""
-        rows.append((goal["what"], bound + unit, measured + (unit if verdict else ""), verdict,
-                     f"`{goal['file']}`"))
-    return table(["What", "Goal", "Measured", "Kept", "From"], rows)
+        rows.append((goal["what"], bound + unit, measured, kept, f"`{goal['file']}`"))
+    return rows
+
+
+def all_goals():
+    words = {True: "yes", False: "**no**", None: ""}
+    return table(["What", "Goal", "Measured", "Kept", "From"],
+                 [(*row, words[kept], file) for *row, kept, file in goals()])
+
+
+def missed_goals():
+    rows = goals()
+    missed = [(*row, file) for *row, kept, file in rows if not kept]
+    others = measured_summary.missed_by_parts(RESULTS)
+    return f"{len(rows) - len(missed)} of {len(rows)} goals are kept ([all of them]({FIGURES_LINK}#goals)). " \
+           "The others are\nmissed, and so are those of the last rows, which parts of `./dev gpu-test` set themselves:\n\n" \
+           + table(["What", "Goal", "Measured", "From"], [*missed, *others])
 
 
 def figure_of(where, results):
@@ -114,13 +101,13 @@ def headline(rows, results=RESULTS):
     return table(["What", "Natively", "With cuvmm"], made)
 
 
-def readme(text, made):
-    """Returns the text with its table of figures replaced by `made`."""
-    before, _, rest = text.partition(BEGINS)
+def readme(text, made, begins=BEGINS):
+    """Returns the text with the table after the line `begins` replaced by `made`."""
+    before, _, rest = text.partition(begins)
     _, end, after = rest.partition(ENDS)
     if not end:
-        raise SystemExit(f"README.md has no lines {BEGINS.strip()} and {ENDS.strip()}")
-    return before + BEGINS + made + ENDS + after
+        raise SystemExit(f"README.md has no lines {begins.strip()} and {ENDS.strip()}")
+    return before + begins + made + ENDS + after
 
 
 def commit_of(file, result):
@@ -132,74 +119,18 @@ def commit_of(file, result):
     return head.partition(", commit ")[2] or "commit unknown"
 
 
-def same_results_table(results):
+def same_results_rows(results):
     rows = []
     for file in sorted(results.glob("*/*.json")):
         if file.stem in same_results.PARTS:
             result = json.loads(file.read_text(encoding="utf-8"))
             source = f"`{file.relative_to(results)}`, {commit_of(file, result)}"
             rows += same_results.rows_of(file.stem, result["details"] if "part" in result else result, source)
-    return table(same_results.HEADS, rows)
+    return rows
 
 
-def google_benchmark(result):
-    rows = []
-    for one in result["benchmarks"]:
-        own = ", ".join(f"{key} {number(value)}" for key, value in one.items() if key not in STANDARD)
-        rows.append((f"`{one['name']}`", f"{number(one['real_time'])} {one['time_unit']}", own))
-    return table(["Benchmark", "Time", "Counters"], rows)
-
-
-def frameworks(details):
-    rows = []
-    for one in details["workloads"]:
-        if "native_ms" not in one:
-            rows.append((one["workload"], "", "", "", one.get("skipped") or one.get("failed")))
-            continue
-        rows.append((
-            one["workload"], one["version"], f"{one['native_ms']:.3g} ms ({one['rounds']} rounds)",
-            *(f"{one[mode + '_over']:+.1%}, {'same' if one[mode + '_same'] else '**different**'}"
-              if mode + "_same" in one else one.get("failed", "") for mode in ("monitor", "vmm"))))
-    return table(["Program", "Version", "A step natively", "`monitor`", "`vmm`"], rows)
-
-
-def calls(details):
-    modes = list(details[0]["median_ns"])
-    rows = [[f"`{one['name']}`"] + [f"{number(one['median_ns'][mode])} ns" for mode in modes]
-            for one in details]
-    return table(["Call", *modes], rows)
-
-
-def objects(details):
-    heads = list(dict.fromkeys(head for one in details for head in figures_of(one)))
-    return table(heads, [[with_spread(one, head) for head in heads] for one in details])
-
-
-def judged(figures):
-    rows = [(one["what"], f"{number(one['value'])} {one.get('unit', '')}".strip(), one["goal"] or "",
-             "" if one["holds"] else "missed") for one in figures]
-    return table(["what", "measured", "goal", ""], rows)
-
-
-def details_of(details):
-    """Formats details by their shape: a part that writes a list of objects needs no code here."""
-    if not details:
-        return ""
-    if isinstance(details, dict) and "workloads" in details:
-        return frameworks(details)
-    if isinstance(details, dict) and "benchmarks" in details:
-        return google_benchmark(details)
-    if isinstance(details, dict) and all(isinstance(v, dict) and "benchmarks" in v for v in details.values()):
-        return "\n".join(google_benchmark(one) for one in details.values())
-    if isinstance(details, list) and all(isinstance(one, dict) for one in details):
-        return calls(details) if "median_ns" in details[0] else objects(details)
-    if isinstance(details, dict) and isinstance(details.get("figures"), list):
-        others = details_of({key: value for key, value in details.items() if key != "figures"})
-        return judged(details["figures"]) + (f"\n{others}" if others else "")
-    if isinstance(details, dict):
-        plain = [key for key in figures_of(details) if not isinstance(details[key], (dict, list))]
-        return table(["", ""], [(key, with_spread(details, key)) for key in plain]) if plain else ""
-    return ""
+def same_results_table(results):
+    return table(same_results.HEADS, same_results_rows(results))
 
 
 def part(file):
@@ -211,17 +142,47 @@ def part(file):
                 f"{result['seconds']} s.\n"
         details = result["details"]
     if raw.exists():
-        about += f"Raw: `{raw.relative_to(ROOT)}`.\n"
+        about += f"Raw: [{raw.relative_to(RESULTS)}]({raw.relative_to(RESULTS)}).\n"
     return f"### {file.stem}\n\n{about}\n{details_of(details)}"
 
 
 def page():
+    rows = measured_summary.grouped_results(same_results_rows(RESULTS))
+    return f"""{HEAD}# Measured
+
+The main figures are in [README.md](../README.md#measured), and so is a table of the cards, drivers and frameworks that
+they come from. Everything here is made from [bench/results](../bench/results/README.md), which explains how runs are
+compared; [every figure]({FIGURES_LINK}) is there, beside the raw output. To measure again, run
+`./dev gpu-test` (on a card) and `./dev bench`.
+
+## Cost of a step
+
+Step times natively and under cuvmm, in turns, from the worst to the best. A figure compares the medians of the rounds;
+the brackets have the best and the worst single round. They show how far rounds of one program differ, so a program
+that was measured in only one round says little.
+
+{measured_summary.costs(RESULTS)}
+## Goals
+
+{missed_goals()}
+## Same results
+
+Programs natively and under cuvmm. Those of one machine with the same outcome share a row here and have
+[one each]({FIGURES_LINK}#same-results) beside the raw data. If it does not say `same`,
+[limits.md]({same_results.WHY}) says why.
+
+{table([*same_results.HEADS[:-1], "On"], rows)}
+## Raw data
+
+{measured_summary.raw_data(RESULTS)}"""
+
+
+def all_figures():
     pieces = [
-        "<!-- SPDX-License-Identifier: Apache-2.0 -->\n<!-- Made by tools/measured.py. -->\n# Measured\n\n"
-        "Everything here is made from `bench/results` by `tools/measured.py`; `./dev gpu-test` and "
-        "`./dev bench` write what lies there.\n\n## Goals\n\n",
-        goals(),
-        "\n## Same results\n\nPrograms natively and under cuvmm. Where it does not say `same`, "
+        f"{HEAD}# All figures\n\n[docs/measured.md](../../docs/measured.md) is the summary. "
+        "`./dev gpu-test` and `./dev bench` write the files that these tables come from.\n\n## Goals\n\n",
+        all_goals(),
+        "\n## Same results\n\nPrograms natively and under cuvmm. If it does not say `same`, "
         f"[limits.md]({same_results.WHY}) says why.\n\n",
         same_results_table(RESULTS),
     ]
@@ -230,15 +191,18 @@ def page():
         results = sorted(machine.glob("*.json"))
         pieces += [f"\n{part(file)}" for file in results]
         if not results:
-            pieces += [f"\nRaw: `{file.relative_to(ROOT)}`.\n" for file in sorted(machine.glob("*.txt"))]
-    return "".join(pieces)
+            pieces += [f"\nRaw: [{file.relative_to(RESULTS)}]({file.relative_to(RESULTS)}).\n"
+                       for file in sorted(machine.glob("*.txt"))]
+    return "".join(pieces).replace(f"]({same_results.WHY})", f"](../../docs/{same_results.WHY})")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true")
     figures = headline(json.loads(HEADLINE.read_text(encoding="utf-8")))
-    made = {PAGE: page(), README: readme(README.read_text(encoding="utf-8"), figures)}
+    front = readme(README.read_text(encoding="utf-8"), figures)
+    front = readme(front, measured_summary.where_it_ran(RESULTS), BEGINS_WHERE)
+    made = {PAGE: page(), FIGURES: all_figures(), README: front}
     if not parser.parse_args().check:
         for file, text in made.items():
             file.write_text(text, encoding="utf-8")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares programs natively and under cuvmm: one row per program, with its result in each mode.
 
-Used for docs/measured.md. A part reports its results as a list of programs (tools/tell.sh), or in
-the form of run_frameworks.py. The table says so if no part has run or reported a program. Any
-result other than `same` links to docs/limits.md, which explains it.
+Used for docs/measured.md and bench/results/figures.md. A part reports its results as a list of
+programs (tools/tell.sh), or in the form of run_frameworks.py. The table says so if no part has run
+or reported a program. Any result other than `same` links to docs/limits.md, which explains it.
 """
 import dataclasses
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # For parts that run programs natively and under cuvmm (sourced): records each program's result in
-# each mode. docs/measured.md shows them in one table (tools/same_results.py).
+# each mode. bench/results/figures.md shows them in one table (tools/same_results.py).
 source tools/common.sh
 told=''
 

@@ -42,6 +42,15 @@ class Headline(unittest.TestCase):
         self.assertEqual(made, page.replace("old", "new"))
         self.assertEqual(measured.readme(made, "new\n"), made)
 
+    def test_each_table_has_its_own_place(self):
+        page = f"{measured.BEGINS}figures\n{measured.ENDS}{measured.BEGINS_WHERE}cards\n{measured.ENDS}"
+        made = measured.readme(page, "new\n", measured.BEGINS_WHERE)
+        self.assertEqual(made, page.replace("cards", "new"))
+
+    def test_a_ratio_beyond_its_goal_does_not_look_like_it(self):
+        self.assertEqual(measured.shown(1.0149, ""), "1.015")
+        self.assertEqual(measured.shown(1.0149, " ms"), "1.01")
+
     def test_a_page_without_markers_is_refused(self):
         for page in ("nothing", measured.BEGINS, measured.ENDS):
             with self.assertRaises(SystemExit):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The table of programs and modes in docs/measured.md shows what the parts found.
+"""The table of programs and modes in bench/results/figures.md shows what the parts found.
 
 The parts run as on a card, with programs whose behaviour the test chooses.
 """

@@ -2,7 +2,7 @@
 # Runs two clients of one card: alone, side by side, with stream priorities, under each policy, and
 # for several windows. Then measures the cost of a submission there, then one PyTorch client alone,
 # scheduled and unscheduled, then checks that the driver behaves for a client as it does natively.
-# Exit status 1 if a program fails; docs/measured.md compares the figures with their goals.
+# Exit status 1 if a program fails; bench/results/figures.md compares the figures with their goals.
 status=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

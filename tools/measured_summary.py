@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Summaries of bench/results: where the parts ran, what cuvmm costs, and which goals were missed."""
+import json
+import re
+
+from result_tables import number, table
+
+# How README.md names the frameworks, and in which order.
+FRAMEWORKS = {"torch": "PyTorch", "transformers": "transformers", "triton": "Triton", "cupy": "CuPy", "jax": "JAX"}
+# What README.md says was run, and the parts that ran it.
+AREAS = (
+    ("the contract suite, directly and under cuvmm", ("contract", "served")),
+    ("{frameworks}", ("frameworks", "frameworks_more", "frameworks_transformers")),
+    ("CUDA runtime programs, also with memcheck", ("runtime", "memcheck")),
+    ("random programs: stream order; eight threads for minutes", ("order", "endurance")),
+    ("fragmented memory as one block", ("frag_test",)),
+    ("training in less memory", ("workloads", "workloads_var", "floor", "floor_var")),
+    ("spilling to the host, or to the other card", ("spill", "spill_var", "spill_peer", "placement")),
+    ("pause and resume", ("pause",)),
+    ("growing buffers without copies", ("resize",)),
+    ("pools of models", ("pools",)),
+    ("IPC handles, torch.multiprocessing; on two cards also NCCL", ("ipc",)),
+    ("programs that lease memory from `cuvmmd`", ("node",)),
+    ("device time: clients of a process; between processes", ("schedule", "gputime")),
+)
+MODES = ("monitor", "vmm")
+
+
+def read(file):
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def parts_of(machine):
+    """Returns the results of the parts that ran on this machine's cards, by name."""
+    parts = {file.stem: read(file) for file in sorted(machine.glob("*.json"))}
+    return {name: part for name, part in parts.items() if "part" in part}
+
+
+def workloads_of(part):
+    return [one for one in part["details"]["workloads"] if "native_ms" in one]
+
+
+def missed_figures(part):
+    """The figures that a part itself compared with their goals and that missed them."""
+    details = part.get("details")
+    figures = details.get("figures", []) if isinstance(details, dict) else []
+    missed, before = [], ""
+    for one in (one for one in figures if isinstance(one, dict)):
+        if one.get("holds") is False:
+            missed.append({**one, "what": one["what"].replace("the same", before)})
+        before = one["what"].partition(",")[0]
+    return missed
+
+
+def outcome(parts):
+    if not parts:
+        return ""
+    failed = [part for part in parts if part["result"] != "passed"]
+    if all(missed_figures(part) for part in failed):
+        return "[goals missed](docs/measured.md#goals)" if failed else "passed"
+    return "**failed**"
+
+
+def frameworks_of(machines):
+    """Returns the names and versions of all frameworks, such as "PyTorch 2.11.0+cu130"."""
+    versions = {one["version"] for parts in machines for part in parts.values() for one in
+                (workloads_of(part) if part["part"].startswith("frameworks") else [])}
+    return ", ".join(f"{name} {version.partition(' ')[2]}" for package, name in FRAMEWORKS.items()
+                     for version in sorted(versions) if version.startswith(package + " "))
+
+
+def where_it_ran(results):
+    machines = [parts for path in sorted(results.iterdir()) if path.is_dir() and (parts := parts_of(path))]
+    cards, drivers = [], []
+    for parts in machines:
+        cards.append(next(iter(parts.values()))["card"].partition(", one of ")[0].replace(" x ", " × "))
+        drivers.append(", ".join(sorted({part["driver"] for part in parts.values()})))
+    known = {name for _, names in AREAS for name in names}
+    rows = [["driver", *drivers]]
+    for what, names in (*AREAS, *((name, (name,)) for parts in machines for name in parts
+                                  if name not in known and name not in ("bench", "calls", "streams"))):
+        cells = [outcome([parts[name] for name in names if name in parts]) for parts in machines]
+        if any(cells):
+            rows.append([what.format(frameworks=frameworks_of(machines)), *cells])
+    return table(["", *cards], rows)
+
+
+def ratios(one, mode):
+    """Returns what each round took under cuvmm over the native run of the same round, less 1."""
+    return [with_cuvmm / native - 1 for native, with_cuvmm in
+            zip(one["native_ms_of_rounds"], one[f"{mode}_ms_of_rounds"])]
+
+
+def change(one, mode):
+    rounds = ratios(one, mode)
+    shown = f"{one[f'{mode}_over']:+.1%}"
+    return shown if len(rounds) < 2 else f"{shown} ({min(rounds):+.0%} to {max(rounds):+.0%})"
+
+
+def costs(results):
+    """A row for each program of the frameworks' parts, from the worst median under `vmm` to the best."""
+    measured = {}
+    for file in sorted(results.glob("*/frameworks*.json")):
+        for one in workloads_of(read(file)):
+            if all(f"{mode}_ms_of_rounds" in one for mode in MODES):
+                kept = measured.get(one["workload"])
+                if not kept or one["rounds"] > kept["rounds"]:
+                    measured[one["workload"]] = one
+    by_cost = sorted(measured.values(), key=lambda one: -one["vmm_over"])
+    rows = [[one["workload"], f"{one['native_ms']:.3g} ms", *(change(one, mode) for mode in reversed(MODES)),
+             one["rounds"]] for one in by_cost]
+    return table(["A step of", "Natively", "Under cuvmm", "`--mode monitor`", "Rounds"], rows)
+
+
+def missed_by_parts(results):
+    rows = []
+    for file in sorted(results.glob("*/*.json")):
+        for one in missed_figures(read(file)):
+            measured = f"{number(one['value'])} {one.get('unit', '')}".strip()
+            rows.append((one["what"], one["goal"], measured, f"`{file.relative_to(results)}`"))
+    return rows
+
+
+def grouped_results(rows):
+    """One row for all programs of a machine with the same outcome. `rows` are same_results.rows_of()."""
+    groups = {}
+    for program, compared, *outcomes, source in rows:
+        machine = source.strip("`").partition("/")[0]
+        name = re.sub(rf", (driver|{'|'.join(FRAMEWORKS)}) [\w.+]+$", "", program)
+        groups.setdefault((compared, *outcomes, machine), {})[name] = None
+    return [["; ".join(programs), *outcome_of_all] for outcome_of_all, programs in groups.items()]
+
+
+def raw_data(results):
+    rows = []
+    for machine in sorted(path for path in results.iterdir() if path.is_dir()):
+        parts = parts_of(machine)
+        cards = {re.sub(r", one of .*", "", part["card"]) for part in parts.values()}
+        rows.append([f"[{machine.name}](../bench/results/{machine.name})",
+                     ", ".join(sorted(cards)) or "no card", len(list(machine.glob("*.txt")))])
+    return table(["Folder", "Card", "Raw outputs"], rows)
