@@ -11,6 +11,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).parent))
 import layout_rules as rules  # noqa: E402
 from check_layout import Tree  # noqa: E402
+from check_links import broken_links  # noqa: E402
 
 LICENSE = "// SPDX-License-Identifier: Apache-2.0\n"
 
@@ -133,6 +134,18 @@ class LayoutCheck(unittest.TestCase):
     def test_paths_of_the_workplace_are_found_in_documents_too(self):
         self.plant("docs/notes.md", "see ../sha" + "red/notes\n", license="")
         self.assert_one_breach("docs/notes.md:1:")
+
+
+class LinksCheck(unittest.TestCase):
+    def test_finds_the_links_that_lead_nowhere(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page, other = Path(folder) / "page.md", Path(folder) / "other.md"
+            other.write_text("# Two words, `code`\n```\n# no heading\n```\n## Twice\n## Twice\n")
+            page.write_text("[a](other.md) [b](other.md#two-words-code) [c](https://x.org/y.md) [d](#own)\n# Own\n"
+                            "[e](other.md#twice-1) [f](missing.md) [g](other.md#no-heading) [h](#none)\n"
+                            "`[i](missing.md)`\n```\n[j](missing.md)\n```\n")
+            self.assertEqual(list(broken_links(page)),
+                             [(3, "missing.md"), (3, "other.md#no-heading"), (3, "#none")])
 
 
 if __name__ == "__main__":
