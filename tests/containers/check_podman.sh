@@ -109,6 +109,22 @@ seen() { python3 "$trial/client.py" "$cuvmm" "$@"; }
 seen first 3000 || fail "the first is not in cuvmm top"
 seen second 4000 || fail "the second is not in cuvmm top"
 
+cat >"$trial/containers.py" <<'PYTHON'
+"""containers.py CUVMM: `top --all` lists both programs by the service's numbers, each with its container."""
+import json, subprocess, sys
+def top(*words):
+    return json.loads(subprocess.run([sys.argv[1], "top", "--json", *words], capture_output=True).stdout)
+here = top("--all")
+holders = {one["process"]: one for one in here["processes"] if "cuvmm_holds" in one["command"]}
+assert set(holders) == {client["process"] for client in here["node"]["clients"]}, here
+containers = [one["container"]["id"] for one in holders.values()]
+assert len(set(containers)) == 2, containers
+assert all(one["answers"] and one["live_bytes"] >= 3000 << 20 for one in holders.values()), holders
+for process, container in zip(holders, containers):
+    assert [one["process"] for one in top("--container", container[:12])["processes"]] == [process], container
+PYTHON
+python3 "$trial/containers.py" "$cuvmm" 2>"$trial/log/containers" || fail "top --all does not show the containers"
+
 echo "== the service starts anew"
 kill -9 "$service"
 wait "$service" 2>/dev/null || true
