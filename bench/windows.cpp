@@ -179,7 +179,8 @@ BENCHMARK(CombOverASilentDriver)
     ->Iterations(3)
     ->Unit(benchmark::kMillisecond);
 
-// 8 GiB on a card, like the comb of docs/driver_facts.md; simulated, as much as a process can map.
+// 8 GiB on a card, like the comb of docs/internals/driver_facts.md; simulated, as much as a process
+// can map.
 void Comb(benchmark::State& state) {
   comb(state, driver(), (simulated() ? 3 : 8) * GiB, static_cast<Size>(state.range(0)) * KiB);
 }

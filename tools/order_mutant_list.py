@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutants of order_mutants.py: each breaks one rule of docs/stream_order.md.
+"""The mutants of order_mutants.py: each breaks one rule of docs/internals/stream_order.md.
 
 Each is (name, number of the axiom, file, original text, replacement).
 """

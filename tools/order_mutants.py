@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the generator of tests/order with mutants that each break one rule of docs/stream_order.md.
+"""Tests the generator of tests/order with mutants of one rule each of docs/internals/stream_order.md.
 
 For each mutant, changes a copy of the tree, builds the preload library, and runs the random
 programs until one of them detects the violation.

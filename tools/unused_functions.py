@@ -17,9 +17,9 @@ SUFFIXES = {".hpp", ".cpp", ".h", ".c", ".def", ".cu"}
 # Tests use these to observe or control what a program cannot.
 ALLOWED = {
     "client_count": "what the service believes",
-    "describe_event_lines": "the table in docs/log_format.md",
-    "describe_locks": "the table in docs/locking.md",
-    "describe_trace_events": "the table in docs/trace_format.md",
+    "describe_event_lines": "the table in docs/internals/log_format.md",
+    "describe_locks": "the table in docs/internals/locking.md",
+    "describe_trace_events": "the table in docs/internals/trace_format.md",
     "is_shut": "whether a barrier is closed",
     "look_at_standard_error": "colours of a redirected log",
     "retired_count": "whether retired memory is destroyed",

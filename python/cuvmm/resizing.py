@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device memory that grows and shrinks in place (docs/life_of_a_resize.md)."""
+"""Device memory that grows and shrinks in place (docs/internals/life_of_a_resize.md)."""
 
 from __future__ import annotations
 

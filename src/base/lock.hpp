@@ -20,7 +20,7 @@ enum class LockOrder : std::uint8_t {
 
 const char* name_of(LockOrder order);
 
-// The order as a Markdown table, as it appears in docs/locking.md.
+// The order as a Markdown table, as it appears in docs/internals/locking.md.
 std::string describe_locks();
 
 namespace detail {

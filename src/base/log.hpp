@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log: one line per record, to standard error or to a file (docs/log_format.md). Each line is
-// one write(2) from a buffer on the stack. So lines of different threads and processes never
-// interleave, logging allocates nothing, and a forked child can inherit no locked lock.
+// The log: one line per record, to standard error or to a file (docs/internals/log_format.md). Each
+// line is one write(2) from a buffer on the stack. So lines of different threads and processes
+// never interleave, logging allocates nothing, and a forked child can inherit no locked lock.
 #pragma once
 
 #include <atomic>

@@ -123,7 +123,8 @@ void add_plot(CLI::App& app, int& exit_status) {
       "  cuvmm plot run.trace -o run.png\n"
       "  cuvmm plot before.trace after.trace -o both.html\n"
       "\n"
-      ".html is one file that needs no network; .json is what is drawn (docs/picture_format.md).\n"
+      ".html is one file that needs no network; .json is what is drawn "
+      "(docs/internals/picture_format.md).\n"
       "A log (VMM_LOG_FILE, at level INFO), PyTorch's memory snapshots and histories and RMM's\n"
       "logs can be drawn too. Needs python3, and matplotlib for .png and .svg.");
   command->add_option("-o,--output", request->out, "the file to write: .png, .svg, .html or .json")

@@ -5,10 +5,10 @@
 
 namespace cuvmm {
 
-// The cost of a copy, and of mapping instead. Measured on an H200 (docs/driver_facts.md). Only the
-// break-even point matters, some 64 granules a chunk, and it is much the same on other cards:
-// mapping costs by the chunk, copying by the byte. With a granule of another size, everything
-// scales with it.
+// The cost of a copy, and of mapping instead. Measured on an H200 (docs/internals/driver_facts.md).
+// Only the break-even point matters, some 64 granules a chunk, and it is much the same on other
+// cards: mapping costs by the chunk, copying by the byte. With a granule of another size,
+// everything scales with it.
 class CostModel {
  public:
   explicit constexpr CostModel(Size granule) : granule_(granule) {}

@@ -25,7 +25,7 @@ struct ResizeCounters {
 
 // `B = malloc(more); memcpy(B, A); free(A)` without moving a byte. The copy is deferred. If the
 // free of A is the next call that could notice, A's chunks are put behind B's addresses instead.
-// Any other such call runs the copy first (docs/life_of_a_resize.md).
+// Any other such call runs the copy first (docs/internals/life_of_a_resize.md).
 //
 // At most one copy is deferred at a time, over all threads. Every call that could notice waits for
 // the lock under which that is decided.

@@ -33,8 +33,8 @@ class Horizon {
 };
 
 // Knows how the work of streams is ordered and how far the device has come, from the program's
-// calls on its streams and events and from cuvmm's own events. docs/stream_order.md states the
-// rules.
+// calls on its streams and events and from cuvmm's own events. docs/internals/stream_order.md
+// states the rules.
 //
 // cuvmm's events are recorded only by a thread that is giving that very stream an operation or
 // ending it, since recording waits while the stream's launch queue is full, and on the legacy

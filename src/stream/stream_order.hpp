@@ -6,8 +6,8 @@
 
 namespace cuvmm {
 
-// Answers questions about the order of streams' work (docs/stream_order.md). All functions are
-// thread-safe.
+// Answers questions about the order of streams' work (docs/internals/stream_order.md). All
+// functions are thread-safe.
 class StreamOrder {
  public:
   virtual ~StreamOrder() = default;

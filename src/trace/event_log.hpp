@@ -25,7 +25,7 @@ struct EventText {
 };
 EventText describe(const TraceRecord& event, NameOfCall name_of_call);
 
-// The keys of every event's line as Markdown, for docs/log_format.md.
+// The keys of every event's line as Markdown, for docs/internals/log_format.md.
 std::string describe_event_lines();
 
 namespace detail {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of a trace file, version 1, described in docs/trace_format.md. All numbers are
-// little-endian; everything begins at a multiple of 64 bytes, so that a reader can resume after
+// The layout of a trace file, version 1, described in docs/internals/trace_format.md. All numbers
+// are little-endian; everything begins at a multiple of 64 bytes, so that a reader can resume after
 // damage.
 #pragma once
 

@@ -19,7 +19,7 @@ enum class TraceEvent : std::uint16_t {
 // "Allocate"; nullptr for an event that this version does not know.
 const char* name_of(TraceEvent event);
 
-// The events as Markdown, for docs/trace_format.md.
+// The events as Markdown, for docs/internals/trace_format.md.
 std::string describe_trace_events();
 
 // Flags that qualify an event.

@@ -10,7 +10,7 @@
 
 namespace cuvmm::view {
 
-// Parses log lines back into records (docs/log_format.md).
+// Parses log lines back into records (docs/internals/log_format.md).
 class LogLines {
  public:
   LogLines();

@@ -75,7 +75,7 @@ struct Picture {
 Result<Picture> take_picture(Recording& recording, const PictureRequest& request,
                              void (*progress)(double) = nullptr);
 
-// For renderers; see docs/picture_format.md.
+// For renderers; see docs/internals/picture_format.md.
 std::string to_json(const std::vector<Picture>& pictures);
 
 }  // namespace cuvmm::view

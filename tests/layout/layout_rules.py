@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout rules: which folder may include which, in one table. docs/layout.md explains them."""
+"""The layout rules, in one table: which folder may include which (docs/internals/layout.md)."""
 
 # Folder of src -> the folders it may include. `+` adds everything that those may include.
 SOURCE_FOLDERS = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that could notice a deferred copy runs it first: the list of docs/life_of_a_resize.md,
-// line by line.
+// Everything that could notice a deferred copy runs it first: the list of
+// docs/internals/life_of_a_resize.md, line by line.
 #include <set>
 #include <sstream>
 

@@ -124,11 +124,11 @@ TEST_F(LockDeathTest, ReleasingWhatIsNotHeldAborts) {
 }
 
 TEST(LockDocs, ListTheLocksInTheirOrder) {
-  std::ifstream file{CUVMM_SOURCE_DIR "/docs/locking.md"};
+  std::ifstream file{CUVMM_SOURCE_DIR "/docs/internals/locking.md"};
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_NE(text.str().find(describe_locks()), std::string::npos)
-      << "docs/locking.md should hold this table:\n"
+      << "docs/internals/locking.md should hold this table:\n"
       << describe_locks();
 }
 

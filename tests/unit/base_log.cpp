@@ -45,7 +45,7 @@ mode_t mode_of(const std::string& path) {
   return facts.st_mode & 07777;
 }
 
-// A line's parts, as docs/log_format.md names them.
+// A line's parts, as docs/internals/log_format.md names them.
 struct Record {
   std::string speaker;
   int pid = 0;

@@ -74,11 +74,11 @@ TEST(EventLine, IsShownAtInfoOnlyForMemoryChanges) {
 }
 
 TEST(EventLine, StandsInTheDocs) {
-  std::ifstream file{std::string(CUVMM_SOURCE_DIR) + "/docs/log_format.md"};
+  std::ifstream file{std::string(CUVMM_SOURCE_DIR) + "/docs/internals/log_format.md"};
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_NE(text.str().find(describe_event_lines()), std::string::npos)
-      << "docs/log_format.md should hold:\n\n"
+      << "docs/internals/log_format.md should hold:\n\n"
       << describe_event_lines();
 }
 

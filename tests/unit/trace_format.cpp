@@ -59,11 +59,11 @@ TEST(TraceEvents, NumbersAreUnique) {
 }
 
 TEST(TraceEvents, StandInTheDocs) {
-  std::ifstream file{std::string(CUVMM_SOURCE_DIR) + "/docs/trace_format.md"};
+  std::ifstream file{std::string(CUVMM_SOURCE_DIR) + "/docs/internals/trace_format.md"};
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_NE(text.str().find(describe_trace_events()), std::string::npos)
-      << "docs/trace_format.md should hold:\n\n"
+      << "docs/internals/trace_format.md should hold:\n\n"
       << describe_trace_events();
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data of a plot (docs/picture_format.md), and the formatting of its sizes and times."""
+"""The data of a plot (docs/internals/picture_format.md); formats its sizes and times."""
 
 import base64
 import json

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's private tables that the CUDA runtime requests (cuGetExportTable).
-// docs/driver_facts.md lists the known entries and where that knowledge comes from. Unknown entries
-// return an error and log their name.
+// docs/internals/driver_facts.md lists the known entries and where that knowledge comes from.
+// Unknown entries return an error and log their name.
 #pragma once
 
 #include <cstddef>
