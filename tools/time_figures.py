@@ -29,7 +29,7 @@ class Bench(card_bench.Bench):
     def run(self, programs, service=None):
         running = []
         for index, (arguments, terms) in enumerate(programs):
-            command = [str(self.bin / "busy"), "--json", "--wait", "--warm-up", "1s",
+            command = [str(self.bin / "busy"), "--json", "--wait", "--warm-up", f"{self.seconds / 5}s",
                        "--seconds", str(self.seconds), *arguments]
             if service or self.sim:
                 node = ["--node", "require" if service else "off"]
