@@ -6,6 +6,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "alloc/device_compactor.hpp"
 #include "alloc/out_of_memory.hpp"
 #include "alloc/quiesced_context.hpp"
 #include "base/log.hpp"
@@ -54,6 +55,7 @@ DeviceMemory* Memory::make_device(int ordinal) {
     return nullptr;
   }
   device.memory = std::move(*made);
+  device.compactor = std::make_unique<DeviceCompactor>(*this, ordinal);
   device.serving.store(Serving::Ours, std::memory_order_release);
   return device.memory.get();
 }

@@ -213,13 +213,15 @@ class Memory {
 
  private:
   class QuiescedContext;  // the Quiescence of a context
+  class DeviceCompactor;
   struct ServedContext;
 
   enum class Serving : std::uint8_t { Unknown, Ours, Drivers };
   struct Device {
     std::atomic<Serving> serving{Serving::Unknown};
     std::unique_ptr<DeviceMemory> memory;
-    std::atomic<bool> has_places{false};  // the search for places to spill to was made
+    std::unique_ptr<Compactor> compactor;  // of its stream-ordered memory
+    std::atomic<bool> has_places{false};   // the search for places to spill to was made
     std::atomic<PoolMemory*> current_pool{nullptr};
     std::atomic<bool> current_pool_is_known{false};
   };

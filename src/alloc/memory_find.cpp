@@ -67,7 +67,7 @@ bool Memory::pin(CUdeviceptr address, std::uint8_t why) {
   if (is_blocking(found->facts)) {
     static_cast<ContextMemory*>(found->facts.owner)->pin(*found->allocation, why);
   } else {
-    found->allocation->add_pin(why);
+    static_cast<PoolMemory*>(found->facts.owner)->pin(*found->allocation, why);
   }
   return true;
 }

@@ -12,7 +12,8 @@ constexpr Size small_reserves = 2;
 
 // Reserves as many addresses as are available, at least enough for the whole device.
 Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& device,
-                                            StreamOrder& order, Size reserves, const char* what) {
+                                            StreamOrder& order, Compactor* compactor, Size reserves,
+                                            const char* what) {
   ArenaSettings settings{.what = what,
                          .device = device.ordinal(),
                          .granule = device.granule(),
@@ -20,7 +21,8 @@ Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& 
                          .access = AccessSet::of(device.ordinal()),
                          .grow = device.settings().grow,
                          .device_memory = device.memory(),
-                         .wait = device.settings().wait};
+                         .wait = device.settings().wait,
+                         .compactor = compactor};
   if (const Size chunk = device.settings().chunk; chunk != 0) {
     settings.smallest_chunk = chunk;
     settings.chunks.largest = chunk;
@@ -38,11 +40,13 @@ Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& 
 }  // namespace
 
 Result<std::unique_ptr<PoolMemory>> PoolMemory::create(const Driver& driver, DeviceMemory& device,
-                                                       StreamOrder& order, CUmemoryPool handle) {
+                                                       StreamOrder& order, CUmemoryPool handle,
+                                                       Compactor* compactor) {
   auto pool = std::unique_ptr<PoolMemory>{new PoolMemory{device, order, handle}};
-  pool->large_ = TRY(create_arena(driver, device, pool->order_, large_reserves, "stream-ordered"));
-  pool->small_ = TRY(
-      create_arena(driver, device, pool->order_, small_reserves, "stream-ordered, below 1 MiB"));
+  pool->large_ =
+      TRY(create_arena(driver, device, pool->order_, compactor, large_reserves, "stream-ordered"));
+  pool->small_ = TRY(create_arena(driver, device, pool->order_, compactor, small_reserves,
+                                  "stream-ordered, below 1 MiB"));
   return pool;
 }
 
@@ -55,8 +59,20 @@ Result<Allocation*> PoolMemory::allocate(Size asked, StreamId stream) {
 void PoolMemory::free(Allocation& allocation, const FreeTicket& ticket) {
   auto& block = static_cast<Block&>(allocation);
   used_.take(block.asked());
-  Arena& arena = large_->contains(block.address()) ? *large_ : *small_;
-  arena.free(block, ticket);
+  arena_of(block).free(block, ticket);
+}
+
+Size PoolMemory::could_share(Size wanted) {
+  const Size large = large_->could_share(wanted);
+  return large < wanted ? large + small_->could_share(wanted - large) : large;
+}
+
+Result<Size> PoolMemory::share(Size wanted, const CopyBy& copy) {
+  const Size large = TRY(large_->share(wanted, copy));
+  if (large >= wanted) return large;
+  const Result<Size> small = small_->share(wanted - large, copy);
+  if (!small.ok() && large == 0) return small;
+  return large + (small.ok() ? *small : 0);
 }
 
 Result<void> PoolMemory::set_access(const AccessSet& access) {

@@ -37,8 +37,10 @@ class HighMark {
 // pool, which this object accompanies.
 class PoolMemory {
  public:
+  // `compactor`: nullptr if live memory never moves.
   static Result<std::unique_ptr<PoolMemory>> create(const Driver& driver, DeviceMemory& device,
-                                                    StreamOrder& order, CUmemoryPool handle);
+                                                    StreamOrder& order, CUmemoryPool handle,
+                                                    Compactor* compactor);
 
   CUmemoryPool handle() const { return handle_; }
   DeviceMemory& device() const { return device_; }
@@ -46,6 +48,13 @@ class PoolMemory {
   // The memory can be used by work submitted to `stream` from now on.
   Result<Allocation*> allocate(Size asked, StreamId stream);
   void free(Allocation& allocation, const FreeTicket& ticket);
+  void pin(Allocation& allocation, std::uint8_t why) {
+    auto& block = static_cast<Block&>(allocation);
+    arena_of(block).pin(block, why);
+  }
+  // See Arena::could_share() and Arena::share().
+  Size could_share(Size wanted);
+  Result<Size> share(Size wanted, const CopyBy& copy);
   // Whether, when it was allocated, work of other streams still used some of it, ordered before its
   // own stream's later work.
   static bool is_behind_others(const Allocation& allocation) {
@@ -115,6 +124,9 @@ class PoolMemory {
 
   // Small blocks have their own arena, so that they leave no holes between large ones.
   Arena& arena_for(Size granted) const { return granted < smallest_large ? *small_ : *large_; }
+  Arena& arena_of(const Block& block) const {
+    return large_->contains(block.address()) ? *large_ : *small_;
+  }
   static constexpr Size smallest_large = 1 * MiB;
 
   Size mapped() const;

@@ -25,7 +25,9 @@ std::string snapshot(Prepared& world) {
   return text;
 }
 
+// The arena repairs first what a driver that also refused an undo has left.
 void check(Prepared& world) {
+  world.arena().trim(unlimited);
   world.check();
   for (const Block* block : world.live) world.expect_intact(*block);
 }
@@ -124,6 +126,40 @@ TEST_F(ArenaFaults, SettingAccess) {
   }));
 }
 
+// Live quarters of granules, such that two granules fit into one chunk.
+void prepare_quarters(Prepared& world) {
+  const auto blocks = world.given_blocks(16, world.granule / 4);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const bool is_inner = i % 4 == 1 || i % 4 == 2;
+    if (is_inner == (i / 4 % 2 == 1)) {
+      world.live.push_back(blocks[i]);
+    } else {
+      world.free_for_anyone(*blocks[i]);
+    }
+  }
+}
+
+Result<void> compact(Prepared& world) {
+  TRY(world.compactor.compact(world.granules(2)));
+  return {};
+}
+
+TEST_F(ArenaFaults, MovingLiveMemory) {
+  sweep_faults(scenario({.limit_granules = 4, .compacts = true}, prepare_quarters, compact));
+}
+
+TEST_F(ArenaFaults, MovingLiveMemoryOutOfALargeChunk) {
+  sweep_faults(scenario(
+      {.limit_granules = 6, .largest_chunk = 4 * usual_granule, .compacts = true},
+      [](Prepared& world) {
+        prepare_quarters(world);
+        // The chunks to move to are free.
+        world.free_for_anyone(world.given_block(world.granules(2)));
+        world.arena().trim(world.granules(4));
+      },
+      compact));
+}
+
 // Trimming reports to nobody: memory that the driver refuses to take stays, undamaged.
 TEST_F(ArenaFaults, Trimming) {
   auto trimming = scenario({}, prepare_comb, [](Prepared& world) -> Result<void> {
@@ -148,6 +184,28 @@ TEST_F(ArenaFaults, RecoversOnceTheDriverWorksAgain) {
     if (refused.ok()) return;
     // Chunks that could not be put back went to the store, and nothing is lost.
     ASSERT_OK(allocate(world, 4));
+    fill_pattern(world.had->address(), world.had->granted(), 3);
+    check(world);
+  }
+}
+
+// What a driver that refuses the undo too has left without memory is repaired before the next use.
+TEST_F(ArenaFaults, LiveMemoryIsBackOnceTheDriverWorksAgain) {
+  for (std::uint64_t number = 1; number < 100; ++number) {
+    SCOPED_TRACE("from driver call " + std::to_string(number));
+    FaultyDriver faulty{driver()};
+    Prepared world{faulty, {.limit_granules = 4, .compacts = true}};
+    prepare_quarters(world);
+    faulty.fail_from(number, CUDA_ERROR_UNKNOWN);
+    const Result<void> refused = compact(world);
+    world.free_for_anyone(*world.live.back());
+    world.live.pop_back();
+    faulty.stop_failing();
+    check(world);
+    if (refused.ok()) return;
+    const bool copies_may_run = retry_releases() == 0 && world.arena().counters().blocks > 7;
+    if (copies_may_run) continue;  // where they write is not used again
+    ASSERT_OK(allocate(world, 2));
     fill_pattern(world.had->address(), world.had->granted(), 3);
     check(world);
   }

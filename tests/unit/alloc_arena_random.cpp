@@ -33,7 +33,7 @@ class ArenaRandom : public VmmTest {
     FreeTicket since;
   };
 
-  void start(Grow grow, Size largest_chunk, Size spill = 0) {
+  void start(Grow grow, Size largest_chunk, Size spill = 0, bool compacts = false) {
     random_.seed(seed());
     chunks_are_granules_ = largest_chunk == usual_granule;
     faulty_.emplace(driver());
@@ -41,7 +41,9 @@ class ArenaRandom : public VmmTest {
                                                .reserve_granules = limit * 8,
                                                .grow = grow,
                                                .largest_chunk = largest_chunk,
-                                               .spill_granules = spill});
+                                               .spill_granules = spill,
+                                               .compacts = compacts});
+    compacts_ = compacts;
     other_ = world_->make_arena();
   }
   void TearDown() override {
@@ -73,7 +75,7 @@ class ArenaRandom : public VmmTest {
   }
 
   void step() {
-    switch (below(18)) {
+    switch (below(compacts_ ? 20 : 18)) {
       case 0:
       case 1:
       case 2:
@@ -98,10 +100,42 @@ class ArenaRandom : public VmmTest {
       case 16:
         waits_succeed_ = below(3) != 0;
         return world_->order.let_waits_succeed(waits_succeed_);
-      default:
+      case 17:
         world_->arena().trim(world_->granules(below(limit)));
         if (below(2) == 0) world_->store.trim(world_->here, 0);
+        return;
+      default:
+        below(16) == 0 ? evict() : compact();
     }
+  }
+
+  void compact() {
+    const bool fails = below(4) == 0;
+    if (fails) faulty_->fail_call(1 + below(20), CUDA_ERROR_UNKNOWN);
+    const auto freed = world_->compactor.compact(world_->granules(1 + below(limit / 2)));
+    const bool failed = faulty_->faults() != 0;
+    faulty_->stop_failing();
+    ASSERT_TRUE(freed.ok() || failed) << freed.error().text();
+    if (freed.ok() && *freed != 0) ++compacted_;
+  }
+
+  // Everything leaves and comes back, in other chunks.
+  void evict() {
+    EvictionSet evicted{.wants = [](const Chunk& chunk) { return chunk.location().is_device(); }};
+    world_->arena().begin_eviction(evicted);
+    std::vector<std::vector<std::uint8_t>> contents;
+    for (EvictedChunk& one : evicted.chunks) {
+      contents.emplace_back(one.size);
+      ASSERT_EQ(driver().cuMemcpyDtoH(contents.back().data(), one.address, one.size), CUDA_SUCCESS);
+      ASSERT_OK(world_->arena().take_out(one));
+    }
+    for (std::size_t i = 0; i < evicted.chunks.size(); ++i) {
+      EvictedChunk& one = evicted.chunks[i];
+      one.chunk = GIVEN_VALUE(world_->store.take({one.size, one.home, one.exportable}));
+      ASSERT_OK(world_->arena().put_back({&one, 1}));
+      ASSERT_EQ(driver().cuMemcpyHtoD(one.address, contents[i].data(), one.size), CUDA_SUCCESS);
+    }
+    world_->arena().end_eviction();
   }
 
   void allocate(Arena& arena, StreamId stream) {
@@ -128,8 +162,7 @@ class ArenaRandom : public VmmTest {
     ASSERT_EQ(block.granted(), round_up(asked, 512));
     take_over(block, stream);
     const auto word = static_cast<std::uint32_t>(random_());
-    write_word(block.address(), word);
-    write_word(block.end() - 4, word);
+    for_each_mark({block.address(), block.end(), word}, &write_word);
     live_.push_back({{block.address(), block.end(), word}, &block, &arena});
   }
 
@@ -176,9 +209,19 @@ class ArenaRandom : public VmmTest {
     freed.arena->free(*freed.block, since);
   }
 
+  // At the ends, and in between.
+  template <class Visit>
+  static void for_each_mark(const Marked& marked, Visit visit) {
+    for (CUdeviceptr at = marked.begin; at + 4 < marked.end; at += 384 * KiB) {
+      visit(at, marked.word);
+    }
+    visit(marked.end - 4, marked.word);
+  }
+
   void expect_marked(const Marked& marked, const char* what) {
-    ASSERT_EQ(read_word(marked.begin), marked.word) << what;
-    ASSERT_EQ(read_word(marked.end - 4), marked.word) << what;
+    for_each_mark(marked, [&](CUdeviceptr at, std::uint32_t word) {
+      ASSERT_EQ(read_word(at), word) << what;
+    });
   }
 
   void compare(bool all) {
@@ -230,6 +273,8 @@ class ArenaRandom : public VmmTest {
   std::vector<Live> live_;
   std::vector<Pending> pending_;
   bool waits_succeed_ = true;
+  bool compacts_ = false;
+  int compacted_ = 0;
   int spilled_ = 0;  // steps after which memory was spilled
   bool chunks_are_granules_ = true;
 };
@@ -250,6 +295,29 @@ TEST_F(ArenaRandom, ChunksOfManySizes) {
   PRINT_SEED_ON_FAILURE();
   start(Grow::Loose, 16 * MiB);
   run(scaled(6000));
+}
+
+TEST_F(ArenaRandom, MovingLiveMemory) {
+  PRINT_SEED_ON_FAILURE();
+  start(Grow::Loose, usual_granule, 0, true);
+  run(scaled(6000));
+  EXPECT_GT(compacted_, 0);
+}
+
+TEST_F(ArenaRandom, MovingLiveMemoryInChunksOfManySizes) {
+  PRINT_SEED_ON_FAILURE();
+  start(Grow::Loose, 16 * MiB, 0, true);
+  run(scaled(6000));
+  EXPECT_GT(compacted_, 0);
+}
+
+TEST_F(ArenaRandom, MovingLiveMemoryAndSpilling) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  PRINT_SEED_ON_FAILURE();
+  start(Grow::Tight, usual_granule, limit / 4, true);
+  run(scaled(6000));
+  EXPECT_GT(compacted_, 0);
+  EXPECT_GT(spilled_, 0);
 }
 
 TEST_F(ArenaRandom, SpillingALittle) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr Size looked_at = 256;
 
-ArenaSettings settings_of(const ArenaWorld& world) {
+ArenaSettings settings_of(ArenaWorld& world) {
   ArenaSettings settings;
   settings.granule = world.granule;
   settings.reserve = world.granules(world.chosen.reserve_granules);
@@ -17,6 +17,7 @@ ArenaSettings settings_of(const ArenaWorld& world) {
   settings.device_memory = 1 * TiB;
   settings.chunks.largest = world.chosen.largest_chunk;
   settings.wait = world.chosen.wait;
+  if (world.chosen.compacts) settings.compactor = &world.compactor;
   return settings;
 }
 
@@ -80,6 +81,32 @@ bool FakeOrder::wait(const FreeTicket& freed, std::uint64_t) {
   return freed.tick <= ticks.known;
 }
 
+ArenaCompactor::~ArenaCompactor() {
+  if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
+}
+
+bool ArenaCompactor::make_room(Size missing) {
+  ++calls_;
+  if (!may_) return false;
+  Size could = 0;
+  for (Arena* const arena : arenas_) could += arena->could_share(missing);
+  if (could < missing) return false;
+  const Result<Size> freed = compact(missing);
+  return freed.ok() && *freed != 0;
+}
+
+Result<Size> ArenaCompactor::compact(Size wanted) {
+  if (stream_ == nullptr) {
+    TRY(driver_.check(driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "a stream"));
+  }
+  Size freed = 0;
+  for (Arena* const arena : arenas_) {
+    if (freed < wanted)
+      freed += TRY(arena->share(wanted - freed, {.stream = stream_, .device = 0}));
+  }
+  return freed;
+}
+
 ArenaWorld::ArenaWorld(const Driver& with, const Given& given)
     : driver(with),
       granule(GIVEN_VALUE(granularity_of(with, here))),
@@ -87,6 +114,7 @@ ArenaWorld::ArenaWorld(const Driver& with, const Given& given)
           given.limit_granules != 0 ? given.limit_granules * granule : unlimited)),
       spill_budget(std::make_shared<LocalBudget>(given.spill_granules * granule)),
       store(with),
+      compactor(with),
       chosen(given) {
   if (const auto served = store.serve(here, budget); !served.ok()) {
     throw std::runtime_error(served.error().text());
@@ -105,7 +133,9 @@ ArenaWorld::ArenaWorld(const Driver& with, const Given& given)
 }
 
 std::unique_ptr<Arena> ArenaWorld::make_arena() {
-  return GIVEN_VALUE(Arena::create(driver, store, order, settings_of(*this)));
+  auto arena = GIVEN_VALUE(Arena::create(driver, store, order, settings_of(*this)));
+  compactor.serve(*arena);
+  return arena;
 }
 
 Block& ArenaWorld::given_block(Size size, StreamId stream) {

@@ -53,6 +53,26 @@ class FakeOrder final : public StreamOrder {
   std::atomic<int> waits_{0};
 };
 
+// Moves the live memory of arenas. No work is ever in flight in these tests.
+class ArenaCompactor final : public Compactor {
+ public:
+  explicit ArenaCompactor(const Driver& driver) : driver_(driver) {}
+  ~ArenaCompactor() override;
+  void serve(Arena& arena) { arenas_.push_back(&arena); }
+  bool make_room(Size missing) override;
+  // Whether live memory may move at all.
+  void allow(bool may) { may_ = may; }
+  int calls() const { return calls_; }
+  Result<Size> compact(Size wanted);
+
+ private:
+  const Driver& driver_;
+  std::vector<Arena*> arenas_;
+  bool may_ = true;
+  int calls_ = 0;
+  CUstream stream_ = nullptr;
+};
+
 class ArenaWorld {
  public:
   struct Given {
@@ -62,6 +82,7 @@ class ArenaWorld {
     Size largest_chunk = usual_granule;
     Duration wait{1'000'000};
     Size spill_granules = 0;  // that may reside on the host
+    bool compacts = false;    // live memory moves under pressure
   };
   ArenaWorld(const Driver& driver, const Given& given);
 
@@ -72,6 +93,7 @@ class ArenaWorld {
   const std::shared_ptr<LocalBudget> spill_budget;
   ChunkStore store;
   FakeOrder order;
+  ArenaCompactor compactor;
   const Given chosen;
 
   std::unique_ptr<Arena> make_arena();

@@ -2,6 +2,7 @@
 #include "alloc/arena/arena.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "trace/record_event.hpp"
@@ -97,6 +98,13 @@ void Arena::free(Block& block, const FreeTicket& ticket) {
 }
 
 void Arena::give_back(Block& block, const FreeTicket& ticket) {
+  ++given_back_;
+  give_back_tile(block, ticket);
+  if (!torn_.empty()) [[unlikely]]
+    sharing().hide_torn();
+}
+
+void Arena::give_back_tile(Block& block, const FreeTicket& ticket) {
   if (block.residency == Residency::Near) return layout_->give_back(block, ticket);
   layout_->give_back(block, ticket, far_within(layout_->stretch_of(block)));
   far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
@@ -192,6 +200,7 @@ void Arena::end() {
   }
   const Holding holding{lock_};
   tell();
+  torn_.clear();
   mapping_ = empty_mapping();
   layout_->clear();
   note_mapped();
@@ -218,7 +227,7 @@ Mapping Arena::empty_mapping() const {
 }
 
 void Arena::note_mapped() {
-  mapped_.store(mapping_.mapped_bytes(), std::memory_order_relaxed);
+  mapped_.store(physical_bytes(), std::memory_order_relaxed);
   far_mapped_.store(mapping_.far_bytes(), std::memory_order_relaxed);
   far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
 }
@@ -252,6 +261,18 @@ RegionUse Arena::use() const {
           .blocks = now.blocks};
 }
 
+// A chunk counts once, wherever it is mapped.
+Size Arena::far_physical_bytes() const {
+  if (layout_->shadow_bytes() == 0 || mapping_.far_bytes() == 0) return mapping_.far_bytes();
+  std::unordered_set<CUmemGenericAllocationHandle> seen;
+  Size bytes = 0;
+  mapping_.for_each([&](const MappedChunk& mapped) {
+    if (mapped.chunk->location() == here_ || !seen.insert(mapped.chunk->handle()).second) return;
+    bytes += mapped.chunk->size();
+  });
+  return bytes;
+}
+
 ArenaCounters Arena::counters() const {
   ArenaCounters counters;
   counters.cached += cached_bytes();
@@ -259,8 +280,8 @@ ArenaCounters Arena::counters() const {
   const Size blocks = layout_->block_bytes();
   counters.live = blocks > counters.cached ? blocks - counters.cached : 0;
   counters.free = layout_->free().bytes();
-  counters.mapped = mapping_.mapped_bytes();
-  counters.spilled = mapping_.far_bytes();
+  counters.mapped = physical_bytes();
+  counters.spilled = far_physical_bytes();
   counters.spilled_free = layout_->free().far_bytes();
   counters.reserved = has_ended_ ? 0 : reservation_.size();
   counters.largest_free = layout_->free().largest();

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "alloc/arena/allocation_span.hpp"
 #include "alloc/arena/build.hpp"
 #include "alloc/arena/chunk_policy.hpp"
+#include "alloc/arena/compactor.hpp"
 #include "alloc/arena/layout.hpp"
 #include "alloc/arena/rearrangement.hpp"
+#include "alloc/arena/sharing.hpp"
 #include "alloc/arena/stream_cache.hpp"
 #include "alloc/eviction_set.hpp"
 #include "alloc/region_use.hpp"
@@ -34,8 +38,9 @@ struct ArenaSettings {
   Size smallest_chunk = 0;  // a multiple of the granule; 0: the granule
   ChunkPolicy chunks;
   Export exportable = Export::No;
-  Duration wait{1'000'000};  // the longest wait for pending frees
-  int reclaim_order = 0;     // among the clients of the store
+  Duration wait{1'000'000};        // the longest wait for pending frees
+  int reclaim_order = 0;           // among the clients of the store
+  Compactor* compactor = nullptr;  // nullptr: live memory never moves
 };
 
 struct ArenaCounters {
@@ -91,6 +96,17 @@ class Arena final : public EvictionSource, private ReclaimClient {
   // The same, until `wanted` bytes are given or none are left.
   Size release(Size wanted);
 
+  // How many of so many bytes share() could yield. Changes nothing. May be too many.
+  Size could_share(Size wanted);
+  // Moves live memory until `wanted` bytes of chunks have gone to the store, or no more can. The
+  // caller guarantees that no work uses the memory meanwhile. Returns how many.
+  Result<Size> share(Size wanted, const CopyBy& copy);
+  // The block does not move from now on.
+  void pin(Block& block, std::uint8_t why) {
+    const Holding holding{lock_};
+    block.add_pin(why);
+  }
+
   // EvictionSource
   void list_held(std::vector<HeldChunk>& held) const override;
   void begin_eviction(EvictionSet& evicted) override;
@@ -121,6 +137,7 @@ class Arena final : public EvictionSource, private ReclaimClient {
   void check() const { must_hold(violation()); }
 
  private:
+  InvariantViolation sharing_violation() const;  // under the lock
   static constexpr std::size_t cache_count = 64;
 
   Arena(ChunkStore& store, StreamOrder& order, const ArenaSettings& settings,
@@ -141,6 +158,7 @@ class Arena final : public EvictionSource, private ReclaimClient {
                       arena::ResidencyFilter reach);
   Block* carve(arena::Range* range, Size size, StreamId stream);
   void give_back(Block& block, const FreeTicket& ticket);
+  void give_back_tile(Block& block, const FreeTicket& ticket);
   // Under the lock: finds out how far the device has come with pending work. Memory that a pool
   // excludes from opportunistic reuse may still be given to others.
   enum class Taker : std::uint8_t { ThisArena, Others };
@@ -172,7 +190,7 @@ class Arena final : public EvictionSource, private ReclaimClient {
   // that one instead, of `most` bytes at most.
   Result<ChunkRef> take_chunk(Size size, Size most);
   ChunkPolicy::Supply supply() const;
-  // Returns whether the build has more in hand now.
+  // Returns whether the build has more in hand now, or more chunks may move.
   Result<bool> take_under_pressure(arena::Build& build);
   Result<void> take_spilled(arena::Build& build);
   std::vector<FreeTicket> frees_to_follow(const arena::Build& build) const;  // under the lock
@@ -186,10 +204,24 @@ class Arena final : public EvictionSource, private ReclaimClient {
   template <class Choose>
   Size release_chunks(Choose choose);
   void release_wanted(const std::function<bool(const Chunk&)>& wanted);
+  Size release_smallest(Size count);
   void release_spilled();
-  void mend();  // unmaps broken ranges, if the driver allows it by now
+  void mend();  // repairs what the driver has refused, if it allows it by now
+  // Under the lock.
+  arena::Sharing sharing();
+  Size end_unused_sharing();
+  Size end_unused_sharing_after_frees();  // since the last look; quick if there were none
+  Size in_granules(Size bytes) const;
+  // Not under the lock.
+  bool compact_for(arena::Build& build);
+  Size far_physical_bytes() const;
+  // Bytes of chunks: a chunk counts once, wherever it is mapped.
+  Size physical_bytes() const {
+    return mapping_.mapped_bytes() - std::min(mapping_.mapped_bytes(), layout_->shadow_bytes());
+  }
   arena::Rearrangement rearrangement() { return {*layout_, mapping_, access_, settings_.device}; }
   void follow_chunks();  // arena_eviction.cpp
+  std::vector<Size> offsets_of(const EvictedChunk& one) const;
   std::vector<Stretch> far_within(const Stretch& where) const;
   void end_addresses();
   Mapping empty_mapping() const;
@@ -211,6 +243,13 @@ class Arena final : public EvictionSource, private ReclaimClient {
   AccessSet access_;
   Mapping mapping_;
   std::unique_ptr<arena::Layout> layout_;
+  std::vector<arena::Torn> torn_;
+  std::uint64_t given_back_ = 0;  // blocks, so far
+  // So many blocks had been given back at the last look for shared chunks without use.
+  static constexpr std::uint64_t no_look = ~std::uint64_t{0};
+  std::uint64_t looked_after_ = no_look;
+  // During an eviction: where else the chunk that was mapped at an offset was mapped.
+  std::unordered_map<Size, std::vector<Size>> also_at_;
   bool is_away_ = false;  // during an eviction: some of the mapped tiles have no chunks
   std::uint64_t moved_chunks_ = 0;
   Size moved_bytes_ = 0;

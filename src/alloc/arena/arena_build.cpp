@@ -73,6 +73,8 @@ Result<Block*> Arena::build(Build& build) {
     const std::vector<FreeTicket> frees = frees_to_follow(build);
     if (unlocked([&] { return follow(frees, build.stream); })) continue;
     if (!is_waiting_futile(build) && unlocked([&] { return wait_for_pending(build); })) continue;
+    if (settings_.compactor != nullptr) tried.add(ReclaimSteps::LiveBlocks);
+    if (unlocked([&] { return compact_for(build); })) continue;
     if (build.reach == ResidencyFilter::Near && store_.spills()) {
       tried.add(ReclaimSteps::Elsewhere);
       build.reach = further(build);
@@ -302,9 +304,10 @@ bool Arena::wait_for_pending(const Build& build) {
 // they hold. Then nothing needs to be tried, and no other holder has to release anything.
 bool Arena::is_hopeless(Size size) const {
   const ChunkPolicy::Supply has = supply();
-  const Size near = mapping_.mapped_bytes() - mapping_.far_bytes();
+  const Size mapped = physical_bytes();
+  const Size near = mapped - std::min(mapped, mapping_.far_bytes());
   const Size others = has.held > near ? has.held - near : 0;
-  const Size ours = mapping_.mapped_bytes() - layout_->block_bytes() + cached_bytes();
+  const Size ours = mapped - std::min(mapped, layout_->block_bytes()) + cached_bytes();
   const Size elsewhere = store_.spill_room();
   return saturating_sum(has.room, ours, others, elsewhere) < size;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evicting live memory of an arena and restoring it at the same addresses. Tiles stay as they are.
 #include <algorithm>
+#include <unordered_map>
 
 #include "alloc/arena/arena.hpp"
 #include "alloc/eviction_set.hpp"
@@ -60,6 +61,7 @@ void Arena::begin_eviction(EvictionSet& evicted) {
   const Holding holding{lock_};
   mend();
   look_at_pending(Taker::Others);
+  end_unused_sharing();
   release_wanted(evicted.wants);
   is_away_ = true;
   evicted.owners.push_back(this);
@@ -69,11 +71,21 @@ void Arena::begin_eviction(EvictionSet& evicted) {
     const char* const why = reason_to_stay(static_cast<const Block*>(tile)->pins());
     if (why != nullptr) pinned.push_back({layout_->stretch_of(*tile), why});
   }
+  // A shared chunk leaves from all of its addresses, or from none.
+  also_at_.clear();
+  std::unordered_map<CUmemGenericAllocationHandle, Size> first_at;
+  std::unordered_map<CUmemGenericAllocationHandle, const char*> stays;
+  mapping_.for_each([&](const MappedChunk& mapped) {
+    const char* const why = why_it_stays(mapped, pinned, settings_.device);
+    if (why != nullptr) stays.emplace(mapped.chunk->handle(), why);
+    const auto [first, is_first] = first_at.emplace(mapped.chunk->handle(), mapped.offset);
+    if (!is_first) also_at_[first->second].push_back(mapped.offset);
+  });
   mapping_.for_each([&](const MappedChunk& mapped) {
     const Chunk& chunk = *mapped.chunk;
-    if (!evicted.wants(chunk)) return;
-    if (const char* const why = why_it_stays(mapped, pinned, settings_.device)) {
-      return evicted.exclude(chunk.size(), why);
+    if (!evicted.wants(chunk) || first_at.at(chunk.handle()) != mapped.offset) return;
+    if (const auto why = stays.find(chunk.handle()); why != stays.end()) {
+      return evicted.exclude(chunk.size(), why->second);
     }
     evicted.chunks.push_back({.of = this,
                               .address = mapping_.address_of(mapped.offset),
@@ -88,11 +100,11 @@ void Arena::begin_eviction(EvictionSet& evicted) {
 
 Result<void> Arena::take_out(EvictedChunk& one) {
   const Holding holding{lock_};
-  if (mapping_.find(one.index) != nullptr) {
-    MapPlan plan;
-    plan.unmap(mapping_, one.index);
-    TRY(plan.commit());
+  MapPlan plan;
+  for (const Size offset : offsets_of(one)) {
+    if (mapping_.find(offset) != nullptr) plan.unmap(mapping_, offset);
   }
+  TRY(plan.commit());
   one.chunk = {};
   return {};
 }
@@ -101,19 +113,31 @@ Result<void> Arena::put_back(std::span<EvictedChunk> some) {
   const Holding holding{lock_};
   MapPlan plan;
   for (const EvictedChunk& one : some) {
-    const MappedChunk* const there = mapping_.find(one.index);
-    if (there == nullptr) {
-      plan.map(mapping_, one.index, one.chunk, one.access);
-    } else if (!(there->access == one.access)) {
-      plan.allow(mapping_, there->where(), one.access);
+    for (const Size offset : offsets_of(one)) {
+      const MappedChunk* const there = mapping_.find(offset);
+      if (there == nullptr) {
+        plan.map(mapping_, offset, one.chunk, one.access);
+      } else if (!(there->access == one.access)) {
+        plan.allow(mapping_, there->where(), one.access);
+      }
     }
   }
   return plan.commit();
 }
 
+// Where the chunk is mapped, or was.
+std::vector<Size> Arena::offsets_of(const EvictedChunk& one) const {
+  std::vector<Size> offsets{one.index};
+  const auto also = also_at_.find(one.index);
+  if (also != also_at_.end())
+    offsets.insert(offsets.end(), also->second.begin(), also->second.end());
+  return offsets;
+}
+
 void Arena::end_eviction() {
   const Holding holding{lock_};
   is_away_ = false;
+  also_at_.clear();
   follow_chunks();
   note_mapped();
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The invariant check of a whole arena.
+#include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "alloc/arena/arena.hpp"
@@ -11,6 +13,39 @@ using arena::Range;
 using arena::StreamCache;
 using arena::Tile;
 using arena::TileKind;
+
+// Every byte of a chunk belongs to exactly one of its places.
+InvariantViolation Arena::sharing_violation() const {
+  std::unordered_map<CUmemGenericAllocationHandle, std::vector<Stretch>> parts;
+  for (const Tile* tile = layout_->first(); tile != nullptr; tile = tile->after) {
+    if (tile->kind == TileKind::Hole || tile->kind == TileKind::Shadow) continue;
+    const Stretch where = layout_->stretch_of(*tile);
+    for (const MappedChunk& chunk : mapping_.chunks_in(where)) {
+      const Size begin = std::max(chunk.offset, where.offset);
+      const Size end = std::min(chunk.where().end(), where.end());
+      parts[chunk.chunk->handle()].push_back({begin - chunk.offset, end - begin});
+    }
+  }
+  InvariantViolation found;
+  mapping_.for_each([&](const MappedChunk& mapped) {
+    auto& all = parts[mapped.chunk->handle()];
+    std::sort(all.begin(), all.end(),
+              [](const Stretch& a, const Stretch& b) { return a.offset < b.offset; });
+    Size reached = 0;
+    for (const Stretch& part : all) {
+      if (part.offset != reached && !found) {
+        found = "arena: bytes of the chunk at offset " + std::to_string(mapped.offset) +
+                " belong to nobody, or to two";
+      }
+      reached = part.end();
+    }
+    if (reached != mapped.chunk->size() && !found) {
+      found = "arena: the end of the chunk at offset " + std::to_string(mapped.offset) +
+              " belongs to nobody";
+    }
+  });
+  return found;
+}
 
 InvariantViolation Arena::violation() const {
   std::unordered_set<const Block*> cached;
@@ -69,13 +104,14 @@ InvariantViolation Arena::violation() const {
       if (block.is_cached) ++cached_tiles;
     }
   }
+  if (InvariantViolation found = sharing_violation()) return found;
   if (cached_tiles != cached.size()) return "arena: a stream keeps a block that is gone";
   if (cached_bytes > layout_->block_bytes()) return "arena: more is cached than there is";
   if (mapped != mapping_.mapped_bytes()) {
     return "arena: its tiles hold " + std::to_string(mapped) + " bytes, mapped are " +
            std::to_string(mapping_.mapped_bytes());
   }
-  if (mapped != mapped_bytes()) return "arena: mapped bytes are counted wrongly";
+  if (physical_bytes() != mapped_bytes()) return "arena: mapped bytes are counted wrongly";
   if (mapping_.far_bytes() != far_mapped_.load()) return "arena: far bytes are counted wrongly";
   return {};
 }

@@ -88,6 +88,7 @@ Result<bool> Arena::take_under_pressure(Build& build) {
   const Size lacking = build.lacking_bytes();
   {
     const Holding holding{lock_};
+    if (end_unused_sharing_after_frees() != 0) return true;
     const Size gone = release_chunks([&](const Chunk& chunk, Size so_far) {
       if (so_far >= lacking) return Choice::Stop;
       const bool helps = chunk.location() == here_ && chunk.size() > settings_.smallest_chunk;
@@ -158,7 +159,8 @@ Size Arena::trim(Size keep) {
   if (is_away_) return 0;
   mend();
   look_at_pending(Taker::Others);
-  const Size mapped = mapping_.mapped_bytes();
+  end_unused_sharing();
+  const Size mapped = physical_bytes();
   return release_chunks([&](const Chunk& chunk, Size so_far) {
     if (mapped - so_far <= keep) return Choice::Stop;
     return mapped - so_far - chunk.size() >= keep ? Choice::Released : Choice::Keep;
@@ -168,6 +170,16 @@ Size Arena::trim(Size keep) {
 void Arena::release_wanted(const std::function<bool(const Chunk&)>& wanted) {
   release_chunks(
       [&](const Chunk& chunk, Size) { return wanted(chunk) ? Choice::Released : Choice::Keep; });
+}
+
+// Releases up to so many free chunks of the smallest size. Returns how many bytes that was.
+Size Arena::release_smallest(Size count) {
+  return release_chunks([&](const Chunk& chunk, Size) {
+    if (count == 0) return Choice::Stop;
+    if (chunk.size() != layout_->unit() || !(chunk.location() == here_)) return Choice::Keep;
+    --count;
+    return Choice::Released;
+  });
 }
 
 // Releases free spilled memory once the device has room for as much. Before that it would soon be
@@ -186,6 +198,7 @@ Size Arena::release(Size wanted) {
   if (is_away_) return 0;
   mend();
   look_at_pending(Taker::Others);
+  end_unused_sharing();
   return release_chunks([&](const Chunk& chunk, Size so_far) {
     if (so_far >= wanted) return Choice::Stop;
     return chunk.location() == here_ ? Choice::Released : Choice::Keep;
@@ -205,6 +218,7 @@ Size Arena::reclaim(Size wanted, Location where) {
   const Holding holding{lock_, std::try_to_lock};
   if (!holding.owns_lock() || is_away_) return 0;
   look_at_pending(Taker::Others);
+  end_unused_sharing_after_frees();
   return release_chunks([&](const Chunk& chunk, Size so_far) {
     if (so_far >= wanted) return Choice::Stop;
     return chunk.location() == where ? Choice::Released : Choice::Keep;
@@ -212,6 +226,10 @@ Size Arena::reclaim(Size wanted, Location where) {
 }
 
 void Arena::mend() {
+  if (!torn_.empty()) {
+    sharing().mend();
+    note_mapped();
+  }
   if (layout_->broken().count() == 0) return;
   Rearrangement change = rearrangement();
   for (Range* range = layout_->broken().oldest(); range != nullptr; range = range->newer) {

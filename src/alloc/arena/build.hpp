@@ -24,6 +24,7 @@ struct Build {
   // Other than Near if memory of the device did not suffice, so that spilled memory is used.
   ResidencyFilter reach = ResidencyFilter::Near;
   std::uint64_t until = 0;  // when to give up
+  int compactions = 0;      // so far
   Error refusal;
 
   // What was missing at the last attempt; empty if it found no addresses.

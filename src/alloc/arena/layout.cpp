@@ -60,6 +60,7 @@ void Layout::clear() {
   }
   block_bytes_ = 0;
   block_count_ = 0;
+  shadow_bytes_ = 0;
   be_one_hole();
 }
 
@@ -121,6 +122,12 @@ Block& Layout::carve(Range& first, const Stretch& where, StreamId stream) {
     free_.resize(*range, {where.end(), range->end() - where.end()});
   }
   return block;
+}
+
+Block& Layout::carve_at(const Stretch& where) {
+  Tile* tile = first_;
+  while (stretch_of(*tile).end() <= where.offset) tile = tile->after;
+  return carve(static_cast<Range&>(*tile), where, no_stream);
 }
 
 void Layout::give_back(Block& block, const FreeTicket& ticket) {
@@ -240,6 +247,8 @@ void Layout::turn_into(Range& range, TileKind kind, Residency residency) {
   } else {
     list_of(range.kind).remove(range);
   }
+  if (range.kind == TileKind::Shadow) shadow_bytes_ -= range.size();
+  if (kind == TileKind::Shadow) shadow_bytes_ += range.size();
   range.kind = kind;
   range.ticket = {};
   range.is_merged = false;

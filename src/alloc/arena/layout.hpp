@@ -23,6 +23,8 @@ class Layout {
   Block& carve(Range& range, Size size, StreamId stream);
   // Turns `where` into a block. It lies within adjacent free ranges, and `first` is any of them.
   Block& carve(Range& first, const Stretch& where, StreamId stream);
+  // Turns `where` into a block. It lies within one free range, found from the start.
+  Block& carve_at(const Stretch& where);
   // Ends the block. Its memory becomes free for the ticket's stream.
   void give_back(Block& block, const FreeTicket& ticket);
   // The same for a block of which the stretches in `far`, in address order, lie far.
@@ -52,9 +54,12 @@ class Layout {
   const FreeRanges& free() const { return free_; }
   const RangeList& holes() const { return holes_; }
   const RangeList& broken() const { return broken_; }
+  const RangeList& shadows() const { return shadows_; }
+  Size shadow_bytes() const { return shadow_bytes_; }
   // The hole at the end of the addresses; nullptr if the last byte has memory.
   Range* tail() const;
   const Tile* first() const { return first_; }
+  Tile* first() { return first_; }
   // Visits all tiles in address order. The visitor must not add or remove any.
   template <class Visit>
   void for_each(Visit visit) {
@@ -83,7 +88,10 @@ class Layout {
   void unlink(Tile& tile);
   void replace(Tile& old, Tile& with);
 
-  RangeList& list_of(TileKind kind) { return kind == TileKind::Hole ? holes_ : broken_; }
+  RangeList& list_of(TileKind kind) {
+    if (kind == TileKind::Shadow) return shadows_;
+    return kind == TileKind::Hole ? holes_ : broken_;
+  }
   void drop(Range& range);  // its tile and its record
   void be_one_hole();
   Block& make_block(const Stretch& where, StreamId stream, Residency residency);
@@ -96,6 +104,8 @@ class Layout {
   FreeRanges free_;
   RangeList holes_;
   RangeList broken_;
+  RangeList shadows_;
+  Size shadow_bytes_ = 0;
   Size block_bytes_ = 0;
   std::size_t block_count_ = 0;
   RecordPool<Block> blocks_;

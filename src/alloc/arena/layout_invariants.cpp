@@ -64,12 +64,19 @@ class TileWalk {
         holes_.insert(&range);
         if (last_ != nullptr && last_->kind == TileKind::Hole) complain("two holes should be one");
         break;
+      case TileKind::Shadow:
+        shadows_.insert(&range);
+        shadow_bytes_ += range.size();
+        if (last_ != nullptr && last_->kind == TileKind::Shadow)
+          complain("two shadows should be one");
+        break;
       default:
         broken_.insert(&range);
     }
     if (range.kind != TileKind::Free) {
-      if (!is_multiple(range.begin(), layout_.unit()) || !is_multiple(range.end(), layout_.unit()))
-        complain("a hole is not in chunks");
+      const bool is_in_chunks =
+          is_multiple(range.begin(), layout_.unit()) && is_multiple(range.end(), layout_.unit());
+      if (range.kind != TileKind::Shadow && !is_in_chunks) complain("a hole is not in chunks");
       if (!range.ticket.is_for_anyone()) complain("a hole belongs to a stream");
     }
   }
@@ -92,6 +99,8 @@ class TileWalk {
     check_ages();
     check_list(layout_.holes(), holes_, "the list of holes is wrong");
     check_list(layout_.broken(), broken_, "the list of what is broken is wrong");
+    check_list(layout_.shadows(), shadows_, "the list of shadows is wrong");
+    if (shadow_bytes_ != layout_.shadow_bytes()) complain("shadows are counted wrongly");
   }
 
   void check_index(StreamId stream, const SizeIndex& index) {
@@ -148,6 +157,8 @@ class TileWalk {
   std::unordered_set<const Range*> free_;
   std::unordered_set<const Range*> holes_;
   std::unordered_set<const Range*> broken_;
+  std::unordered_set<const Range*> shadows_;
+  Size shadow_bytes_ = 0;
 };
 
 }  // namespace

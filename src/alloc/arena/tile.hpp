@@ -20,6 +20,7 @@ enum class TileKind : std::uint8_t {
   Free,    // mapped but unallocated
   Hole,    // addresses without memory
   Broken,  // mapped, but the driver refused both to set the access and to unmap it
+  Shadow,  // mapped, but these bytes of the chunk belong to other addresses where it is mapped too
 };
 
 struct Tile {
@@ -42,7 +43,7 @@ struct Range : Tile {
   // Free ranges: links within the same owner and size class.
   Range* next_of_class = nullptr;
   Range* previous_of_class = nullptr;
-  // Links by last use for free ranges of at least a unit; in any order for holes and broken ranges.
+  // Links by last use for free ranges of at least a unit; in any order for all other kinds.
   Range* older = nullptr;
   Range* newer = nullptr;
   std::uint64_t used_at = 0;  // increases with each use

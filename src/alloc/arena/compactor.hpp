@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/size.hpp"
+
+namespace cuvmm {
+
+// Moves live memory of a device's arenas closer together, for a request that would otherwise be
+// refused.
+class Compactor {
+ public:
+  virtual ~Compactor() = default;
+
+  // Makes chunks available in the store. Does nothing if that cannot yield `missing` bytes, or the
+  // memory must not move now. Returns whether it made any. Called with no lock of an arena held.
+  virtual bool make_room(Size missing) = 0;
+};
+
+}  // namespace cuvmm

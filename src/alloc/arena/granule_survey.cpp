@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/arena/granule_survey.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "alloc/arena/allocation_span.hpp"
+
+namespace cuvmm::arena {
+namespace {
+
+// Walks through the tiles as the granules follow one another.
+class TileCursor {
+ public:
+  explicit TileCursor(Layout& layout) : layout_(layout), tile_(layout.first()) {}
+
+  Tile* at(Size offset) {
+    while (layout_.stretch_of(*tile_).end() <= offset) tile_ = tile_->after;
+    return tile_;
+  }
+
+ private:
+  Layout& layout_;
+  Tile* tile_;
+};
+
+// What is in a chunk, as seen at its addresses.
+struct Seen {
+  std::vector<GranuleSurvey::Granule> granules;
+  bool stays = false;
+};
+
+class Survey {
+ public:
+  Survey(Layout& layout, const GranuleSurvey::What& what)
+      : layout_(layout), what_(what), cursor_(layout) {}
+
+  Seen look_at(const MappedChunk& mapped) {
+    Seen seen;
+    const Size unit = layout_.unit();
+    const Stretch where = mapped.where();
+    seen.stays = !(mapped.chunk->location() == what_.where) || !(mapped.access == what_.access) ||
+                 mapped.chunk.exported() || !is_multiple(where.size, unit);
+    for (Size at = where.offset; !seen.stays && at < where.end(); at += unit) {
+      Tile* const first = cursor_.at(at);
+      seen.granules.push_back({{at, first}, look_at({at, first}, seen)});
+    }
+    return seen;
+  }
+
+ private:
+  LiveParts look_at(const GranuleSurvey::Place& place, Seen& seen) const {
+    LiveParts live;
+    for_each_tile_in(layout_, place, [&](const Tile& tile, const Stretch& part) {
+      if (tile.kind == TileKind::Block) {
+        if (static_cast<const Block&>(tile).pinned()) seen.stays = true;
+        live.mark({part.offset - place.offset, part.size}, layout_.unit());
+      } else if (tile.kind == TileKind::Free) {
+        if (!is_idle(static_cast<const Range&>(tile), what_.order)) seen.stays = true;
+      } else if (tile.kind != TileKind::Shadow) {
+        seen.stays = true;
+      }
+    });
+    return live;
+  }
+
+  Layout& layout_;
+  const GranuleSurvey::What& what_;
+  TileCursor cursor_;
+};
+
+}  // namespace
+
+GranuleSurvey GranuleSurvey::of(Layout& layout, const Mapping& mapping, const What& what) {
+  Survey look{layout, what};
+  GranuleSurvey all;
+  std::vector<Seen> seen;  // by chunk
+  std::unordered_map<CUmemGenericAllocationHandle, std::size_t> known;
+  const Size unit = layout.unit();
+  mapping.for_each([&](const MappedChunk& mapped) {
+    Seen here = look.look_at(mapped);
+    if (what.as_if_small && mapped.chunk->size() != unit) {
+      const auto free = static_cast<Size>(
+          std::count_if(here.granules.begin(), here.granules.end(),
+                        [](const Granule& granule) { return granule.live.is_empty(); }));
+      if (!here.stays && free != here.granules.size()) all.free_granules += free;
+      for (const Granule& granule : here.granules) {
+        all.chunks.push_back({mapped.chunk, {granule.place}, here.stays});
+        seen.push_back({{granule}, here.stays});
+      }
+      return;
+    }
+    const auto [place, is_new] = known.emplace(mapped.chunk->handle(), all.chunks.size());
+    Tile* const first = here.granules.empty() ? nullptr : here.granules.front().place.first;
+    if (is_new) {
+      all.chunks.push_back({mapped.chunk, {{mapped.offset, first}}, here.stays});
+      seen.push_back(std::move(here));
+      return;
+    }
+    Chunk& chunk = all.chunks[place->second];
+    chunk.mapped_at.push_back({mapped.offset, first});
+    chunk.stays |= here.stays;
+    auto& granules = seen[place->second].granules;
+    granules.insert(granules.end(), here.granules.begin(), here.granules.end());
+  });
+
+  const auto is_live = [](const Granule& granule) { return !granule.live.is_empty(); };
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < all.chunks.size(); ++i) {
+    const auto& granules = seen[i].granules;
+    if (all.chunks[i].stays || std::none_of(granules.begin(), granules.end(), is_live)) continue;
+    // A granule without anything live should have ended its sharing, but the driver refused.
+    const bool is_shared = all.chunks[i].mapped_at.size() > 1;
+    if (is_shared && !std::all_of(granules.begin(), granules.end(), is_live)) continue;
+    const bool is_large = all.chunks[i].chunk->size() != unit && !what.as_if_small;
+    const SharingPlan::Index chunk =
+        all.plan.add_chunk(is_large ? all.chunks[i].chunk->size() / unit : 1);
+    for (const Granule& granule : granules) {
+      if (is_large && !is_live(granule)) continue;
+      all.plan.add_granule(chunk, granule.live);
+      all.granules.push_back(granule);
+    }
+    if (kept != i) all.chunks[kept] = std::move(all.chunks[i]);
+    ++kept;
+  }
+  all.chunks.resize(kept);
+  return all;
+}
+
+}  // namespace cuvmm::arena

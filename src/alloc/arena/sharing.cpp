@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/arena/sharing.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "trace/record_event.hpp"
+#include "vmm/deferred_release.hpp"
+#include "vmm/map_plan.hpp"
+#include "vmm/scratch_mapping.hpp"
+
+namespace cuvmm::arena {
+namespace {
+
+// Few enough that the lock is not held for long.
+constexpr std::size_t moves_a_batch = 4096;
+
+// Calls `visit(Stretch)` for the parts of blocks in the granule; they count from its first byte.
+template <class Visit>
+void for_each_live_part(const Layout& layout, const GranuleSurvey::Place& place, Visit visit) {
+  for_each_tile_in(layout, place, [&](const Tile& tile, const Stretch& part) {
+    if (tile.kind == TileKind::Block) visit(Stretch{part.offset - place.offset, part.size});
+  });
+}
+
+}  // namespace
+
+Size Sharing::could_gain(Size granules) const {
+  GranuleSurvey survey = GranuleSurvey::of(
+      at_.layout, at_.mapping,
+      {.where = at_.where, .access = at_.access, .order = at_.order, .as_if_small = true});
+  if (survey.free_granules >= granules) return survey.free_granules;
+  return survey.free_granules + survey.plan.empty({.gain = granules - survey.free_granules});
+}
+
+Result<Sharing::Gained> Sharing::gain(Size granules, const std::vector<ChunkRef>& spares,
+                                      const CopyBy& copy) {
+  GranuleSurvey survey = GranuleSurvey::of(
+      at_.layout, at_.mapping, {.where = at_.where, .access = at_.access, .order = at_.order});
+  for (const ChunkRef& spare : spares) {
+    survey.plan.add_spare();
+    survey.chunks.push_back({spare, {}, false});
+  }
+  Gained gained;
+  gained.granules = survey.plan.empty({.gain = granules, .moves = moves_a_batch});
+  if (gained.granules == 0) return gained;
+  const std::vector<Move> moves = moves_of(survey);
+  TRY(copy_all(survey, moves, copy));
+  TRY(map_all(survey, moves));
+  for (const Move& move : moves) {
+    for_each_live_part(at_.layout, survey.granules[move.granule].place,
+                       [&](const Stretch& piece) { gained.bytes_moved += piece.size; });
+  }
+  gained.moves = moves.size();
+  follow(survey, moves);
+  return gained;
+}
+
+std::vector<Sharing::Move> Sharing::moves_of(const GranuleSurvey& survey) {
+  std::vector<Move> moves;
+  for (const SharingPlan::Index chunk : survey.plan.emptied()) {
+    for (auto granule = survey.plan.first_granule(chunk); granule < survey.plan.end_granule(chunk);
+         ++granule) {
+      const SharingPlan::Index goal = survey.plan.goal(granule);
+      if (goal != SharingPlan::none) moves.push_back({granule, goal});
+    }
+  }
+  return moves;
+}
+
+// What is vacant in a chunk can be written at any of the addresses where it is mapped.
+Result<void> Sharing::copy_all(const GranuleSurvey& survey, const std::vector<Move>& moves,
+                               const CopyBy& by) {
+  const Driver& driver = at_.mapping.driver();
+  std::vector<ChunkRef> fresh;
+  std::unordered_map<SharingPlan::Index, Size> place_of;
+  for (const Move& move : moves) {
+    const GranuleSurvey::Chunk& to = survey.chunks[move.to];
+    const Size next = fresh.size() * at_.layout.unit();
+    if (to.mapped_at.empty() && place_of.emplace(move.to, next).second) fresh.push_back(to.chunk);
+  }
+  std::shared_ptr<ScratchMapping> scratch;
+  if (!fresh.empty()) {
+    scratch = TRY(ScratchMapping::of(driver, at_.mapping.granule(), fresh, by.device));
+  }
+  CopyBytes copies{driver, by.stream};
+  const auto copy = [&]() -> Result<void> {
+    for (const Move& move : moves) {
+      const GranuleSurvey::Granule& granule = survey.granules[move.granule];
+      const CUdeviceptr from = at_.layout.address_of(granule.place.offset);
+      const auto& mapped_at = survey.chunks[move.to].mapped_at;
+      const CUdeviceptr to = mapped_at.empty() ? scratch->addresses.address() + place_of.at(move.to)
+                                               : at_.layout.address_of(mapped_at.front().offset);
+      Result<void> outcome;
+      for_each_live_part(at_.layout, granule.place, [&](const Stretch& piece) {
+        if (!outcome.ok()) return;
+        outcome =
+            copies.add(to + piece.offset, from + piece.offset, piece.size, at_.where, at_.where);
+      });
+      TRY(outcome);
+    }
+    return copies.finish();
+  };
+  const Result<void> copied = copy();
+  if (copied.ok() || copies.is_over()) return copied;
+  // Some may still write, so their targets are not used again.
+  defer_release(Deferred::Copy, [driver = &driver, scratch, stream = by.stream] {
+    return driver->cuStreamSynchronize(stream);
+  });
+  keep_targets(survey, moves);
+  return copied;
+}
+
+void Sharing::keep_targets(const GranuleSurvey& survey, const std::vector<Move>& moves) {
+  for (const Move& move : moves) {
+    for (const GranuleSurvey::Place& place : survey.chunks[move.to].mapped_at) {
+      std::vector<Stretch> free;
+      const GranuleSurvey::Place from_start{place.offset, at_.layout.first()};
+      for_each_tile_in(at_.layout, from_start, [&](const Tile& tile, const Stretch& part) {
+        if (tile.kind == TileKind::Free) free.push_back(part);
+      });
+      for (const Stretch& part : free) at_.layout.carve_at(part);
+    }
+  }
+}
+
+Result<void> Sharing::map_all(const GranuleSurvey& survey, const std::vector<Move>& moves) {
+  MapPlan plan;
+  for (const SharingPlan::Index chunk : survey.plan.emptied()) {
+    for (const GranuleSurvey::Place& place : survey.chunks[chunk].mapped_at) {
+      plan.unmap(at_.mapping, place.offset);
+    }
+  }
+  for (const Move& move : moves) {
+    plan.map(at_.mapping, survey.granules[move.granule].place.offset, survey.chunks[move.to].chunk,
+             at_.access);
+  }
+  const Result<void> done = plan.commit();
+  if (!done.ok()) note_torn(survey);
+  return done;
+}
+
+void Sharing::follow(GranuleSurvey& survey, const std::vector<Move>& moves) {
+  TileChanges changes{at_.layout};
+  for (const Move& move : moves) {
+    follow_move(survey.granules[move.granule], survey.chunks[move.to], changes);
+  }
+  for (const SharingPlan::Index index : survey.plan.emptied()) {
+    const Size unit = at_.layout.unit();
+    const GranuleSurvey::Chunk& chunk = survey.chunks[index];
+    for (const GranuleSurvey::Place& place : chunk.mapped_at) {
+      for (Size at = place.offset; at < place.offset + chunk.chunk->size(); at += unit) {
+        if (at_.mapping.find(at) != nullptr) continue;
+        changes.turn(place.first, {at, unit}, TileKind::Free, TileKind::Hole);
+        changes.turn(place.first, {at, unit}, TileKind::Shadow, TileKind::Hole);
+      }
+    }
+  }
+}
+
+void Sharing::follow_move(const GranuleSurvey::Granule& granule, GranuleSurvey::Chunk& to,
+                          TileChanges& changes) {
+  const Size unit = at_.layout.unit();
+  const GranuleSurvey::Place& place = granule.place;
+  for_each_live_part(at_.layout, granule.place, [&](const Stretch& piece) {
+    for (const GranuleSurvey::Place& other : to.mapped_at) {
+      changes.turn(other.first, {other.offset + piece.offset, piece.size}, TileKind::Free,
+                   TileKind::Shadow);
+    }
+    CUVMM_TRACE(.event = TraceEvent::Compact, .device = static_cast<std::int16_t>(at_.where.id()),
+                .address = at_.layout.address_of(place.offset) + piece.offset, .size = piece.size,
+                .other = to.chunk->handle());
+  });
+  // The first granule of a spare chunk has all that is free in it.
+  const bool is_first = to.mapped_at.empty();
+  changes.turn(place.first, {place.offset, unit}, is_first ? TileKind::Shadow : TileKind::Free,
+               is_first ? TileKind::Free : TileKind::Shadow);
+  to.mapped_at.push_back(place);
+}
+
+}  // namespace cuvmm::arena

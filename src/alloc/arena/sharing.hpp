@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "alloc/arena/granule_survey.hpp"
+#include "alloc/arena/tile_changes.hpp"
+#include "vmm/copy_bytes.hpp"
+
+namespace cuvmm::arena {
+
+// Live memory that lost its chunk, because the driver refused both a change and its undo.
+struct Torn {
+  Size offset;
+  ChunkRef chunk;               // has the contents
+  std::vector<Stretch> hidden;  // free memory there
+};
+
+// Several granules of an arena's addresses with one chunk behind them. Every byte of the chunk
+// belongs to exactly one of them: there it is part of a block or a free range. At the others it is
+// part of a shadow. So memory that shares its chunk is allocated and freed as any other.
+//
+// Made by copying: what is live behind a granule goes to the same offsets of a chunk where nothing
+// is live, and that chunk is mapped behind the granule. The caller guarantees that no work uses the
+// memory meanwhile.
+class Sharing {
+ public:
+  struct Place {
+    Layout& layout;
+    Mapping& mapping;
+    std::vector<Torn>& torn;
+    const AccessSet& access;
+    const StreamOrder& order;
+    Location where;
+  };
+  explicit Sharing(const Place& place) : at_(place) {}
+
+  // How many of so many granules of memory could be gained. Changes nothing. May be too many.
+  Size could_gain(Size granules) const;
+
+  struct Gained {
+    Size granules = 0;
+    Size bytes_moved = 0;
+    std::size_t moves = 0;
+  };
+  // Empties chunks until that many granules of memory are gained, as far as one batch gets. Uses
+  // the spare chunks, of a granule each, to break up larger ones. After an Error nothing has
+  // changed; if the driver has refused to undo it, mend() does so later.
+  Result<Gained> gain(Size granules, const std::vector<ChunkRef>& spares, const CopyBy& copy);
+
+  // Ends sharing where a granule has nothing live and no work uses it: its addresses lose the
+  // memory, and its bytes of the chunk belong to another granule.
+  struct Ended {
+    Size chunks = 0;            // that have nothing live in them now
+    bool some_pending = false;  // work may still use what is free
+  };
+  Ended end_unused();
+
+  // Tries again to restore what is torn.
+  void mend();
+  // Call after a block was freed while something is torn.
+  void hide_torn();
+
+ private:
+  struct Move {
+    SharingPlan::Index granule;
+    SharingPlan::Index to;
+  };
+  static std::vector<Move> moves_of(const GranuleSurvey& survey);
+  Result<void> copy_all(const GranuleSurvey& survey, const std::vector<Move>& moves,
+                        const CopyBy& by);
+  void keep_targets(const GranuleSurvey& survey, const std::vector<Move>& moves);
+  Result<void> map_all(const GranuleSurvey& survey, const std::vector<Move>& moves);
+  void follow(GranuleSurvey& survey, const std::vector<Move>& moves);
+  void follow_move(const GranuleSurvey::Granule& granule, GranuleSurvey::Chunk& to,
+                   TileChanges& changes);
+  void note_torn(const GranuleSurvey& survey);
+  void note_torn_at(const std::vector<GranuleSurvey::Place>& places, const ChunkRef& chunk);
+  bool give_up(const std::vector<GranuleSurvey::Place>& unused, const GranuleSurvey::Place& keeper,
+               TileChanges& changes);
+  void hide(Torn& torn);
+  enum class Use : std::uint8_t { Live, Pending, None };
+  Use use_of(const GranuleSurvey::Place& place) const;
+
+  const Place at_;
+};
+
+}  // namespace cuvmm::arena

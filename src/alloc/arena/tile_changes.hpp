@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "alloc/arena/layout.hpp"
+
+namespace cuvmm::arena {
+
+// Turns parts of tiles into tiles of another kind. Until join(), no tile ends: pointers to tiles
+// stay valid, and only begin at or before where they were.
+class TileChanges {
+ public:
+  explicit TileChanges(Layout& layout) : layout_(layout) {}
+  ~TileChanges() { join(); }
+  TileChanges(const TileChanges&) = delete;
+  TileChanges& operator=(const TileChanges&) = delete;
+
+  // What is of kind `from` within `where` becomes `to`. `near` is a tile at or before that.
+  void turn(Tile* near, const Stretch& where, TileKind from, TileKind to,
+            Residency residency = Residency::Near) {
+    Tile* tile = near;
+    while (layout_.stretch_of(*tile).end() <= where.offset) tile = tile->after;
+    while (tile != nullptr) {
+      const Stretch has = layout_.stretch_of(*tile);
+      if (has.offset >= where.end()) return;
+      if (tile->kind == from) {
+        const Size begin = std::max(has.offset, where.offset);
+        const Size end = std::min(has.end(), where.end());
+        Range& part = layout_.cut(static_cast<Range&>(*tile), {begin, end - begin});
+        layout_.turn_into(part, to, residency);
+        changed_.push_back(&part);
+        tile = &part;
+      }
+      tile = tile->after;
+    }
+  }
+
+  void join() {
+    std::sort(changed_.begin(), changed_.end(),
+              [](const Range* a, const Range* b) { return a->begin() > b->begin(); });
+    changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
+    for (Range* const range : changed_) layout_.join(*range);
+    changed_.clear();
+  }
+
+ private:
+  Layout& layout_;
+  std::vector<Range*> changed_;
+};
+
+}  // namespace cuvmm::arena

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "alloc/memory.hpp"
+
+namespace cuvmm {
+
+// Moves live stream-ordered memory of a device, of all its pools, for a request that would
+// otherwise be refused.
+class Memory::DeviceCompactor final : public Compactor {
+ public:
+  DeviceCompactor(Memory& memory, int device) : memory_(memory), device_(device) {}
+
+  bool make_room(Size missing) override;
+
+ private:
+  Size could_share(Size wanted) const;
+  Size share(Size wanted, const CopyBy& copy) const;
+
+  Memory& memory_;
+  const int device_;
+};
+
+}  // namespace cuvmm
