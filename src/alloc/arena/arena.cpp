@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/arena/arena.hpp"
+#include "alloc/arena/sharing.hpp"
 
 #include <algorithm>
 #include <unordered_set>

@@ -14,8 +14,9 @@
 #include "alloc/arena/compactor.hpp"
 #include "alloc/arena/layout.hpp"
 #include "alloc/arena/rearrangement.hpp"
-#include "alloc/arena/sharing.hpp"
+#include "alloc/arena/spread.hpp"
 #include "alloc/arena/stream_cache.hpp"
+#include "alloc/arena/torn.hpp"
 #include "alloc/eviction_set.hpp"
 #include "alloc/region_use.hpp"
 #include "alloc/traced_arena.hpp"
@@ -23,9 +24,14 @@
 #include "base/options.hpp"
 #include "stream/stream_order.hpp"
 #include "vmm/chunk_store.hpp"
+#include "vmm/copy_bytes.hpp"
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm {
+
+namespace arena {
+class Sharing;
+}
 
 struct ArenaSettings {
   const char* what = "an arena";  // for traces; a literal
@@ -41,6 +47,7 @@ struct ArenaSettings {
   Duration wait{1'000'000};        // the longest wait for pending frees
   int reclaim_order = 0;           // among the clients of the store
   Compactor* compactor = nullptr;  // nullptr: live memory never moves
+  bool spreads = false;            // blocks of equal size, see arena::Spread
 };
 
 struct ArenaCounters {
@@ -170,6 +177,8 @@ class Arena final : public EvictionSource, private ReclaimClient {
   // Under the lock: nullptr if chunks are missing.
   Result<Block*> try_to_build(arena::Build& build);
   Result<Block*> build_at(const arena::AllocationSpan& span, arena::Build& build);
+  // Where the block goes, in a place for several.
+  Stretch place_in(const Stretch& where, const arena::Build& build);
   bool holds_pending_of_others(const arena::AllocationSpan& span, StreamId stream) const;
   void move_into(const arena::AllocationSpan& span, arena::ResidencyFilter reach,
                  arena::GapFill& fill, arena::Rearrangement& change);
@@ -243,6 +252,7 @@ class Arena final : public EvictionSource, private ReclaimClient {
   AccessSet access_;
   Mapping mapping_;
   std::unique_ptr<arena::Layout> layout_;
+  arena::Spread spread_;
   std::vector<arena::Torn> torn_;
   std::uint64_t given_back_ = 0;  // blocks, so far
   // So many blocks had been given back at the last look for shared chunks without use.

@@ -48,6 +48,10 @@ Result<Block*> Arena::build(Build& build) {
         if (taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
         build.refusal = taken.error();
       }
+      if (build.places != 1) {
+        build.places = 1;
+        continue;
+      }
       if (build.until == 0) build.until = now_ns() + settings_.wait / std::chrono::nanoseconds(1);
       if (!turn.take_now()) {
         build.hand.clear();
@@ -135,7 +139,7 @@ Result<Block*> Arena::try_to_build(Build& build) {
       *layout_,
       mapping_,
       order_,
-      {.size = build.size,
+      {.size = build.place_bytes(),
        .stream = build.stream,
        .effort = all ? AllocationSpanSearch::Effort::All : AllocationSpanSearch::Effort::Usual,
        .spare = spare,
@@ -168,20 +172,27 @@ Result<Block*> Arena::build_at(const AllocationSpan& span, Build& build) {
 
   const bool is_behind_others = holds_pending_of_others(span, build.stream);
   if (change.is_empty()) {
-    Block& block = layout_->carve(*span.first, span.where, build.stream);
+    Block& block = layout_->carve(*span.first, place_in(span.where, build), build.stream);
     block.is_behind_others = is_behind_others;
     note_mapped();
     return &block;
   }
   TRY(commit(change));
   build.hand = std::move(left);
-  Block& block = layout_->carve(change.lowest_that_came(), span.where, build.stream);
+  Block& block =
+      layout_->carve(change.lowest_that_came(), place_in(span.where, build), build.stream);
   layout_->join_beside(block);
+  if (build.places != 1) layout_->join_within(block, span.where);
   block.is_behind_others = is_behind_others;
   if (has_room) release_spilled();
   note_mapped();
   tell();
   return &block;
+}
+
+Stretch Arena::place_in(const Stretch& where, const Build& build) {
+  if (settings_.spreads) spread_.note(build.size);
+  return {where.offset + spread_.pick(build.places) * build.size, build.size};
 }
 
 bool Arena::holds_pending_of_others(const AllocationSpan& span, StreamId stream) const {

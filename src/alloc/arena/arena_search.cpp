@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finding a free range that a stream may use.
+#include <algorithm>
+
 #include "alloc/arena/arena.hpp"
 
 namespace cuvmm {
@@ -24,7 +26,13 @@ Block* Arena::take_own(Size size, StreamId stream, Patience patience, ResidencyF
 Block* Arena::carve(Range* range, Size size, StreamId stream) {
   if (range == nullptr) return nullptr;
   const bool is_far = range->residency == Residency::Far;
-  Block& block = layout_->carve(*range, size, stream);
+  Size offset = 0;
+  if (settings_.spreads) {
+    spread_.note(size);
+    offset = spread_.pick(std::min(spread_.count(size), range->size() / size)) * size;
+  }
+  Block& block = offset == 0 ? layout_->carve(*range, size, stream)
+                             : layout_->carve(*range, {range->begin() + offset, size}, stream);
   if (is_far) far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
   return &block;
 }
@@ -62,6 +70,12 @@ Result<Block*> Arena::search_further(Size size, StreamId stream) {
   flush_usable(stream);
   if (stream != no_stream) order_.mark_own(stream);
   arena::Build wanted{.size = size, .stream = stream};
+  if (settings_.spreads && settings_.grow == Grow::Loose) {
+    const Holding holding{lock_};
+    wanted.places = spread_.count(size);
+  }
+  // Not from the last memory, which others may need.
+  if (wanted.places != 1 && wanted.place_bytes() > supply().room / 4) wanted.places = 1;
   return build(wanted);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "alloc/arena/arena.hpp"
+#include "alloc/arena/sharing.hpp"
 
 namespace cuvmm {
 

@@ -15,6 +15,8 @@ namespace cuvmm::arena {
 struct Build {
   Size size;
   StreamId stream;
+  // The place to make is for this many such blocks, of which this is one.
+  Size places = 1;
 
   std::vector<ChunkRef> hand;
   Size largest_chunk = unlimited;  // the store had no larger one
@@ -30,6 +32,7 @@ struct Build {
   // What was missing at the last attempt; empty if it found no addresses.
   std::vector<GapFill::Lack> lacks;
 
+  Size place_bytes() const { return size * places; }
   Size hand_bytes() const {
     Size bytes = 0;
     for (const ChunkRef& chunk : hand) bytes += chunk->size();

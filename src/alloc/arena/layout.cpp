@@ -279,6 +279,20 @@ void Layout::join_beside(const Block& block) {
   if (Range* const below = as_range(block.before, TileKind::Free)) join(*below);
 }
 
+void Layout::join_within(const Block& block, const Stretch& where) {
+  std::vector<Range*> ranges;
+  for (Tile* tile = block.after; tile != nullptr && stretch_of(*tile).offset < where.end();
+       tile = tile->after) {
+    if (Range* const range = as_range(tile, TileKind::Free)) ranges.push_back(range);
+  }
+  std::reverse(ranges.begin(), ranges.end());
+  for (Tile* tile = block.before; tile != nullptr && stretch_of(*tile).end() > where.offset;
+       tile = tile->before) {
+    if (Range* const range = as_range(tile, TileKind::Free)) ranges.push_back(range);
+  }
+  for (Range* const range : ranges) join(*range);
+}
+
 void Layout::absorb_next(Range& range, Range& next) {
   const Stretch both{range.begin(), range.size() + next.size()};
   if (range.kind == TileKind::Free) {

@@ -45,6 +45,9 @@ class Layout {
   // Joins the free range on either side of the block with that range's other neighbour.
   void join_beside(const Block& block);
 
+  // Joins the ranges in `where`, around the block.
+  void join_within(const Block& block, const Stretch& where);
+
   // Ranges whose pending work is known to be done become free for any stream.
   void settle(const StreamOrder& order);
 

@@ -9,11 +9,11 @@
 
 namespace cuvmm::arena {
 
-// Which parts of a granule hold bytes that matter, in 128 equal parts. A part counts if any of its
+// Which parts of a granule hold bytes that matter, in 512 equal parts. A part counts if any of its
 // bytes does.
 class LiveParts {
  public:
-  static constexpr Size parts = 128;
+  static constexpr Size parts = 512;
 
   // `where` counts from the granule's first byte.
   void mark(const Stretch& where, Size granule) {
@@ -23,23 +23,28 @@ class LiveParts {
     }
   }
 
-  bool is_empty() const { return (words_[0] | words_[1]) == 0; }
-  int count() const { return std::popcount(words_[0]) + std::popcount(words_[1]); }
+  bool is_empty() const { return count() == 0; }
+  int count() const {
+    int sum = 0;
+    for (const std::uint64_t word : words_) sum += std::popcount(word);
+    return sum;
+  }
   bool overlaps(const LiveParts& other) const {
-    return ((words_[0] & other.words_[0]) | (words_[1] & other.words_[1])) != 0;
+    for (std::size_t i = 0; i < words_.size(); ++i) {
+      if ((words_[i] & other.words_[i]) != 0) return true;
+    }
+    return false;
   }
   void add(const LiveParts& other) {
-    words_[0] |= other.words_[0];
-    words_[1] |= other.words_[1];
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
   }
   // What add() added, if nothing of it was there before.
   void take(const LiveParts& other) {
-    words_[0] &= ~other.words_[0];
-    words_[1] &= ~other.words_[1];
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= ~other.words_[i];
   }
 
  private:
-  std::array<std::uint64_t, 2> words_{};
+  std::array<std::uint64_t, parts / 64> words_{};
 };
 
 }  // namespace cuvmm::arena

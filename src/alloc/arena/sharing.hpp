@@ -5,16 +5,10 @@
 
 #include "alloc/arena/granule_survey.hpp"
 #include "alloc/arena/tile_changes.hpp"
+#include "alloc/arena/torn.hpp"
 #include "vmm/copy_bytes.hpp"
 
 namespace cuvmm::arena {
-
-// Live memory that lost its chunk, because the driver refused both a change and its undo.
-struct Torn {
-  Size offset;
-  ChunkRef chunk;               // has the contents
-  std::vector<Stretch> hidden;  // free memory there
-};
 
 // Several granules of an arena's addresses with one chunk behind them. Every byte of the chunk
 // belongs to exactly one of them: there it is part of a block or a free range. At the others it is

@@ -36,7 +36,9 @@ SharingPlan::Index SharingPlan::add_spare() {
 }
 
 void SharingPlan::file(Index chunk) {
-  by_count_[static_cast<std::size_t>(chunks_[chunk].live.count())].push_back(chunk);
+  Chunk& filed = chunks_[chunk];
+  filed.count = filed.live.count();
+  by_count_[static_cast<std::size_t>(filed.count)].push_back(chunk);
 }
 
 Size SharingPlan::empty(const Bounds& bounds) {
@@ -108,7 +110,7 @@ SharingPlan::Index SharingPlan::find_goal(const LiveParts& live, Index from) {
     for (std::size_t i = 0; i < listed.size();) {
       const Index index = listed[i];
       const Chunk& chunk = chunks_[index];
-      if (chunk.is_emptied || static_cast<std::size_t>(chunk.live.count()) != count) {
+      if (chunk.is_emptied || static_cast<std::size_t>(chunk.count) != count) {
         listed[i] = listed.back();
         listed.pop_back();
         continue;

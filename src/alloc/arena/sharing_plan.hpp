@@ -51,6 +51,7 @@ class SharingPlan {
     Index first = 0;
     Index end = 0;
     LiveParts live = {};
+    int count = 0;               // of its live parts
     std::uint32_t received = 0;  // granules that share it only from now on
     bool is_spare = false;
     bool is_emptied = false;

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/size.hpp"
+
+namespace cuvmm::arena {
+
+// Lays blocks of equal size that are allocated one after another side by side in random order. What
+// a program frees in a regular pattern then leaves free bytes at different offsets of its granules,
+// so that granules can share chunks (sharing.hpp). Blocks of changing sizes lie as they come.
+class Spread {
+ public:
+  void note(Size size) {
+    run_ = size == last_ ? run_ + 1 : 1;
+    last_ = size;
+  }
+  // How many blocks of that size to lay side by side.
+  Size count(Size size) const {
+    constexpr unsigned least_run = 4;
+    constexpr Size smallest = 64 * KiB;
+    constexpr Size most_bytes = 32 * MiB;
+    constexpr Size most = 8;
+    if (size != last_ || run_ < least_run || size < smallest) return 1;
+    return std::clamp(most_bytes / size, Size{1}, most);
+  }
+  // One of so many places.
+  Size pick(Size places) {
+    state_ = state_ * 6364136223846793005U + 1442695040888963407U;
+    return (state_ >> 33) % places;
+  }
+
+ private:
+  Size last_ = 0;
+  unsigned run_ = 0;
+  std::uint64_t state_ = 1;
+};
+
+}  // namespace cuvmm::arena
