@@ -9,6 +9,7 @@ programs=(build/bin/cuvmm_bench_*)
 for program in "${programs[@]}"; do
   name=${program##*/cuvmm_bench_}
   run=()
+  [[ $name == ordered_comb ]] && continue
   # These are plain programs over the driver. Without a driver, they run over the simulated one.
   if [[ $name =~ ^(calls|streams|placement|resize|share)$ ]] && ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
     run=(build/bin/cuvmm run --sim --mode off --)
@@ -26,6 +27,14 @@ of_the_node() {  # SCRIPT ARGUMENT…
     python3 -B "bench/$1.py" build "${@:2}" --json "$results/$1.json"
   } 2>&1 | tee "$results/$1.txt"
 }
+echo "== ordered_comb"
+simulated=()
+ldconfig -p | grep -q 'libcuda\.so\.1' || simulated=(--sim)
+{
+  echo "commit $(commit_built)"
+  echo "machine $(machine_here)"
+  build/bin/cuvmm run "${simulated[@]}" --log-level error --limit 2G -- build/bin/cuvmm_bench_ordered_comb
+} 2>&1 | tee "$results/ordered_comb.txt"
 of_the_node node --kills 0
 of_the_node page
 echo "results in $results"

@@ -15,10 +15,15 @@ class Memory::DeviceCompactor final : public Compactor {
 
  private:
   Size could_share(Size wanted) const;
-  Size share(Size wanted, const CopyBy& copy) const;
+  struct Shared {
+    Size freed = 0;
+    bool copies_may_run = false;
+  };
+  Shared share(Size wanted, const CopyBy& copy) const;
 
   Memory& memory_;
   const int device_;
+  std::atomic<std::uint64_t> not_before_{0};  // in now_ns()
 };
 
 }  // namespace cuvmm

@@ -109,7 +109,8 @@ Answer Memory::refuse(const Error& error, Size asked, const DeviceMemory& device
 // One thread at a time, or each would take what the others have just reclaimed. It holds no lock of
 // an arena or of windows, so it may wait for those locks, which a reclaim may not.
 template <class Attempt>
-Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size, Attempt attempt) {
+Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size, Compacts compacts,
+                                                 Attempt attempt) {
   constexpr int most_attempts = 16;  // other threads may be faster each time
   const std::uint64_t began = now_ns();
   const auto after = [&](Duration wait) {
@@ -127,6 +128,7 @@ Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size
     if (released < wanted) released += reclaim_from_others(device, wanted - released);
     Result<Allocation*> made = attempt();
     if (!lacks_memory(made)) return made;
+    if (attempts == 1 && compacts == Compacts::Here && compact(device, wanted)) continue;
     if (attempts == most_attempts || now_ns() >= longest) return made;
     if (some_work_ended || released != 0) continue;
     alone.unlock();
@@ -139,6 +141,13 @@ Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size
   }
 }
 
+// Moves live stream-ordered memory for a request of another kind.
+bool Memory::compact(const DeviceMemory& device, Size wanted) {
+  Compactor& compactor = *devices_[static_cast<std::size_t>(device.ordinal())].compactor;
+  const Size room = std::min(wanted, device.budget().available());
+  return room < wanted && compactor.make_room(wanted - room);
+}
+
 Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hint) {
   if (address == nullptr || size == 0 || dependencies_.captures.any()) return std::nullopt;
   if (context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
@@ -149,7 +158,7 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   if (size > owner->device().memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   auto made = owner->allocate(size, grow_hint);
   if (lacks_memory(made)) {
-    made = retry_under_pressure(owner->device(), size,
+    made = retry_under_pressure(owner->device(), size, Compacts::Here,
                                 [&] { return owner->allocate(size, grow_hint); });
   }
   if (!made.ok()) return refuse(made.error(), size, owner->device());
@@ -209,7 +218,8 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
                                    StreamClock::Operation::Kind::Allocation};
   auto made = pool->allocate(size, stream.id);
   if (lacks_memory(made)) {
-    made = retry_under_pressure(device, size, [&] { return pool->allocate(size, stream.id); });
+    made = retry_under_pressure(device, size, Compacts::InAttempt,
+                                [&] { return pool->allocate(size, stream.id); });
   }
   if (!made.ok()) return refuse(made.error(), size, device);
   if (PoolMemory::is_behind_others(**made)) {

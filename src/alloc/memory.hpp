@@ -249,8 +249,12 @@ class Memory {
   void give(Allocation& allocation, CUdeviceptr* address, const Allocation::Holding& holding);
   // Retries while others release memory: what one kind of memory caches, or pending work still
   // uses, may be what another kind lacks.
+  // Whether it also moves live stream-ordered memory, or the attempt does.
+  enum class Compacts : std::uint8_t { Here, InAttempt };
   template <class Attempt>
-  Result<Allocation*> retry_under_pressure(DeviceMemory& device, Size size, Attempt attempt);
+  Result<Allocation*> retry_under_pressure(DeviceMemory& device, Size size, Compacts compacts,
+                                           Attempt attempt);
+  bool compact(const DeviceMemory& device, Size wanted);
   Size reclaim_from_others(const DeviceMemory& device, Size wanted);
   Size release_on(const DeviceMemory& device, Size wanted);
   // Releases what the device caches beyond VMM_CACHE and no work uses any longer.

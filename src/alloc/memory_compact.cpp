@@ -3,7 +3,7 @@
 #include "alloc/device_compactor.hpp"
 #include "alloc/memory_visits.hpp"
 #include "base/log.hpp"
-#include "base/undo.hpp"
+#include "driver/current_context.hpp"
 
 namespace cuvmm {
 
@@ -15,33 +15,53 @@ Size Memory::DeviceCompactor::could_share(Size wanted) const {
   return could;
 }
 
-Size Memory::DeviceCompactor::share(Size wanted, const CopyBy& copy) const {
-  Size freed = 0;
+Memory::DeviceCompactor::Shared Memory::DeviceCompactor::share(Size wanted,
+                                                               const CopyBy& copy) const {
+  Shared shared;
+  Size& freed = shared.freed;
   memory_.for_each_pool(device_, [&](PoolMemory& pool) {
     if (freed >= wanted) return;
     const Result<Size> more = pool.share(wanted - freed, copy);
     if (more.ok()) {
       freed += *more;
     } else {
+      shared.copies_may_run = true;
       CUVMM_LOG(Warning, "device %d: %s; live memory stays where it is", device_,
                 more.error().text().c_str());
     }
   });
-  return freed;
+  return shared;
 }
 
-// Stops the program only if that can yield enough.
+// Stops the program only if that can yield enough, and not again soon after it was in vain.
 bool Memory::DeviceCompactor::make_room(Size missing) {
   if (!memory_.may_move_live_memory() || memory_.dependencies_.captures.any()) return false;
+  constexpr std::uint64_t rest = 8;  // times as long as the attempt
+  const std::uint64_t began = now_ns();
+  if (began < not_before_.load(std::memory_order_relaxed)) return false;
   if (could_share(missing) < missing) return false;
-  const CUcontext context = memory_.some_context_on(device_);
-  if (context == nullptr) return false;
+  // Another context might end during the copies.
+  const Driver& driver = memory_.dependencies_.driver;
+  const CUcontext context = current_context(driver);
+  if (context == nullptr || device_of(driver, context) != device_) return false;
+  const auto rest_a_while = [&] {
+    const std::uint64_t now = now_ns();
+    not_before_.store(now + (now - began) * rest, std::memory_order_relaxed);
+  };
   QuiescedContext quiescence{memory_, context};
   const auto wait = std::chrono::nanoseconds{memory_.settings_.wait};
-  if (!quiescence.begin(now_ns() + static_cast<std::uint64_t>(wait.count()))) return false;
-  const Undo end{[&] { quiescence.end(); }};
-  const std::uint64_t began = now_ns();
-  const Size freed = share(missing, quiescence.copy_by());
+  if (!quiescence.begin(began + static_cast<std::uint64_t>(wait.count()))) {
+    rest_a_while();
+    return false;
+  }
+  const auto [freed, copies_may_run] = share(missing, quiescence.copy_by());
+  if (copies_may_run) {
+    quiescence.context_ended();  // a deferred release may still wait for the stream
+  } else {
+    quiescence.end_stream();
+  }
+  quiescence.end();
+  if (freed == 0) rest_a_while();
   CUVMM_LOG(Info, "device %d: moved live stream-ordered memory, which freed %llu MiB in %llu us",
             device_, static_cast<unsigned long long>(freed / MiB),
             static_cast<unsigned long long>((now_ns() - began) / 1000));

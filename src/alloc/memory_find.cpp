@@ -66,8 +66,10 @@ bool Memory::pin(CUdeviceptr address, std::uint8_t why) {
   // The first pin changes the owner's bookkeeping, so the owner sets it.
   if (is_blocking(found->facts)) {
     static_cast<ContextMemory*>(found->facts.owner)->pin(*found->allocation, why);
-  } else {
+  } else if (found->facts.served == Served::StreamOrdered) {
     static_cast<PoolMemory*>(found->facts.owner)->pin(*found->allocation, why);
+  } else {
+    found->allocation->add_pin(why);
   }
   return true;
 }

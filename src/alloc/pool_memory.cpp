@@ -94,10 +94,16 @@ std::uint64_t PoolMemory::moved_chunks() const {
   return large_->counters().moved_chunks + small_->counters().moved_chunks;
 }
 
+std::uint64_t PoolMemory::compacted_granules() const {
+  return large_->counters().compacted_granules + small_->counters().compacted_granules;
+}
+
 Moved PoolMemory::moved() const {
   const ArenaCounters large = large_->counters();
   const ArenaCounters small = small_->counters();
-  return {large.moved_chunks + small.moved_chunks, large.moved + small.moved};
+  return {
+      large.moved_chunks + large.compacted_granules + small.moved_chunks + small.compacted_granules,
+      large.moved + large.compacted + small.moved + small.compacted};
 }
 
 Size PoolMemory::trim(Size keep) {

@@ -83,7 +83,7 @@ PolicyCounters ArenaPolicy::counters() const {
   return {.physical_peak_bytes = simulation_.physical_peak(),
           .creates = simulation_.calls(create_call) - creates_before_,
           .moves = pool_->moved_chunks(),
-          .compacted_blocks = context_->compacted_blocks(),
+          .compacted_blocks = context_->compacted_blocks() + pool_->compacted_granules(),
           .modelled_us = simulation_.modelled_us()};
 }
 

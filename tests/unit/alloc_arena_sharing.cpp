@@ -42,13 +42,13 @@ TEST_F(ArenaSharing, ComplementaryGranulesShareAChunk) {
   world().expect_intact(large);
   world().check();
   EXPECT_EQ(world().arena().mapped_bytes(), world().granules(8));
-  EXPECT_EQ(world().arena().counters().moved_chunks, 4);
+  EXPECT_EQ(world().arena().counters().compacted_granules, 4);
 }
 
 TEST_F(ArenaSharing, StopsWhenTheRequestFits) {
   const auto live = given_quarters(8);
   world().given_block(world().granules(1));
-  EXPECT_EQ(world().arena().counters().moved_chunks, 1);
+  EXPECT_EQ(world().arena().counters().compacted_granules, 1);
   expect_intact(live);
 }
 
@@ -57,7 +57,7 @@ TEST_F(ArenaSharing, MovesNothingThatDoesNotSuffice) {
   const auto refused = world().arena().allocate(world().granules(4) + 1, 1);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().kind, ErrorKind::OutOfMemory);
-  EXPECT_EQ(world().arena().counters().moved_chunks, 0);
+  EXPECT_EQ(world().arena().counters().compacted_granules, 0);
   expect_intact(live);
 }
 
@@ -65,7 +65,7 @@ TEST_F(ArenaSharing, MovesNothingIfItMayNot) {
   const auto live = given_quarters(8);
   world().compactor.allow(false);
   EXPECT_FALSE(world().arena().allocate(world().granules(1), 1).ok());
-  EXPECT_EQ(world().arena().counters().moved_chunks, 0);
+  EXPECT_EQ(world().arena().counters().compacted_granules, 0);
 }
 
 TEST_F(ArenaSharing, PinnedBlocksStay) {
@@ -73,7 +73,7 @@ TEST_F(ArenaSharing, PinnedBlocksStay) {
   world().arena().pin(*live[0], pin::sync_memops);
   EXPECT_FALSE(world().arena().allocate(world().granules(2), 1).ok());
   world().given_block(world().granules(1));
-  EXPECT_EQ(world().arena().counters().moved_chunks, 1);
+  EXPECT_EQ(world().arena().counters().compacted_granules, 1);
   expect_intact(live);
 }
 
@@ -83,10 +83,10 @@ TEST_F(ArenaSharing, PendingMemoryIsNotFree) {
   const auto quarters = its.given_blocks(16, its.granule / 4);
   for (const std::size_t freed : {1, 2, 4, 7, 9, 10, 12, 15}) its.free(*quarters[freed]);
   EXPECT_FALSE(its.arena().allocate(its.granules(2), 2).ok());
-  EXPECT_EQ(its.arena().counters().moved_chunks, 0);
+  EXPECT_EQ(its.arena().counters().compacted_granules, 0);
   its.order.finish_all();
   its.given_block(its.granules(2), 2);
-  EXPECT_EQ(its.arena().counters().moved_chunks, 2);
+  EXPECT_EQ(its.arena().counters().compacted_granules, 2);
 }
 
 TEST_F(ArenaSharing, SharedMemoryIsAllocatedAndFreedAsAnyOther) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <optional>
 #include <random>
+#include <shared_mutex>
 #include <thread>
 
 #include "alloc_arena_world.hpp"
@@ -69,6 +70,64 @@ void allocate_and_free(ArenaWorld& world, Claims& claims, StreamId stream) {
     claims.give_up(world.offset_of(*block), block->granted());
     world.free(*block, stream);
   }
+}
+
+// While live memory moves, only the use of memory is held off, not allocations and frees.
+void use_while_it_moves(ArenaWorld& world, std::shared_mutex& gate, StreamId stream) {
+  std::mt19937_64 random{seed() * 100 + stream};
+  std::vector<std::pair<Block*, std::uint64_t>> live;
+  const auto end_of = [&](std::size_t index) {
+    std::swap(live[index], live.back());
+    const auto [block, mark] = live.back();
+    live.pop_back();
+    {
+      const std::shared_lock passing{gate};
+      expect_pattern(block->address(), block->granted(), mark);
+    }
+    world.free_for_anyone(*block);
+  };
+  for (std::uint64_t i = 0; i < scaled(300); ++i) {
+    if (live.size() < 24 && random() % 8 != 0) {
+      const auto had = world.arena().allocate(64 * KiB * (1 + random() % 12), stream);
+      if (!had.ok()) continue;
+      const std::shared_lock passing{gate};
+      live.emplace_back(*had, random());
+      fill_pattern((*had)->address(), (*had)->granted(), live.back().second);
+    } else if (!live.empty()) {
+      end_of(random() % live.size());
+    }
+  }
+  while (!live.empty()) end_of(0);
+}
+
+TEST_F(ArenaThreads, LiveMemoryMovesWhileOthersAllocate) {
+  PRINT_SEED_ON_FAILURE();
+  given(
+      {.limit_granules = 100, .reserve_granules = 1000, .wait = Duration{1000}, .compacts = true});
+  world().compactor.allow(false);  // only this thread moves it
+  std::shared_mutex gate;
+  std::atomic<bool> ends{false};
+  const CUcontext context = primary();
+  std::thread mover{[&] {
+    EXPECT_EQ(driver().cuCtxSetCurrent(context), CUDA_SUCCESS);
+    while (!ends) {
+      {
+        const std::unique_lock closed{gate};
+        EXPECT_OK(world().compactor.compact(world().granules(4)));
+      }
+      std::this_thread::yield();
+    }
+  }};
+  run([&](ArenaWorld& shared, StreamId stream) {
+    EXPECT_EQ(driver().cuCtxSetCurrent(context), CUDA_SUCCESS);
+    use_while_it_moves(shared, gate, stream);
+  });
+  ends = true;
+  mover.join();
+  EXPECT_GT(world().arena().counters().compacted_granules, 0u);
+  EXPECT_EQ(world().arena().counters().live, 0u);
+  world().arena().trim(0);
+  EXPECT_EQ(world().arena().mapped_bytes(), 0u);
 }
 
 TEST_F(ArenaThreads, BlocksOfThreadsNeverOverlap) {

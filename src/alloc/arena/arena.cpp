@@ -237,8 +237,10 @@ void Arena::tell() const {
   if (!trace_is_on()) return;
   const Size blocks = layout_->block_bytes();
   const Size kept = std::min(cached_bytes(), blocks);
-  traced_.tell(
-      {.used = blocks - kept, .free = layout_->free().bytes() + kept, .moved = moved_bytes_});
+  traced_.tell({.used = blocks - kept,
+                .free = layout_->free().bytes() + kept,
+                .moved = moved_bytes_,
+                .compacted = compacted_bytes_});
 }
 
 void Arena::tell_trace() const {
@@ -291,6 +293,8 @@ ArenaCounters Arena::counters() const {
   counters.mapped_chunks = mapping_.chunk_count();
   counters.moved_chunks = moved_chunks_;
   counters.moved = moved_bytes_;
+  counters.compacted_granules = compacted_granules_;
+  counters.compacted = compacted_bytes_;
   counters.waits = waits_;
   counters.follows = follows_.load(std::memory_order_relaxed);
   return counters;

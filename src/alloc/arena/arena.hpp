@@ -64,6 +64,8 @@ struct ArenaCounters {
   std::uint64_t mapped_chunks = 0;
   std::uint64_t moved_chunks = 0;  // so far
   Size moved = 0;
+  std::uint64_t compacted_granules = 0;  // with live memory, given another chunk, so far
+  Size compacted = 0;
   std::uint64_t waits = 0;    // of threads, for pending frees
   std::uint64_t follows = 0;  // waits of streams, for frees of other streams
 };
@@ -263,6 +265,8 @@ class Arena final : public EvictionSource, private ReclaimClient {
   bool is_away_ = false;  // during an eviction: some of the mapped tiles have no chunks
   std::uint64_t moved_chunks_ = 0;
   Size moved_bytes_ = 0;
+  std::uint64_t compacted_granules_ = 0;
+  Size compacted_bytes_ = 0;
   bool has_ended_ = false;
   std::uint64_t waits_ = 0;
   arena::BuildTurns turns_;

@@ -126,6 +126,7 @@ bool Arena::is_waiting_futile(const Build& build) const {
 Result<Block*> Arena::try_to_build(Build& build) {
   if (has_ended_) return Error::invalid("allocate", "of a pool or context that has ended");
   const bool all = may_move(build);
+  if (build.places == 1) spread_.settle();
   const arena::Patience patience = all ? arena::endless : arena::usual_patience;
   if (Block* const block = take_own(build.size, build.stream, patience, build.reach)) return block;
   if (Block* const block = take_ordered(build.size, build.stream, patience, build.reach)) {

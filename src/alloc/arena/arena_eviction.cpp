@@ -117,6 +117,9 @@ Result<void> Arena::put_back(std::span<EvictedChunk> some) {
       const MappedChunk* const there = mapping_.find(offset);
       if (there == nullptr) {
         plan.map(mapping_, offset, one.chunk, one.access);
+      } else if (!(there->chunk == one.chunk)) {
+        plan.unmap(mapping_, offset);
+        plan.map(mapping_, offset, one.chunk, one.access);
       } else if (!(there->access == one.access)) {
         plan.allow(mapping_, there->where(), one.access);
       }

@@ -28,6 +28,7 @@ Block* Arena::carve(Range* range, Size size, StreamId stream) {
   const bool is_far = range->residency == Residency::Far;
   Size offset = 0;
   if (settings_.spreads) {
+    if (range->size() == size && spread_.leaves_last(size)) return nullptr;
     spread_.note(size);
     offset = spread_.pick(std::min(spread_.count(size), range->size() / size)) * size;
   }
@@ -49,7 +50,7 @@ Block* Arena::take_ordered(Size size, StreamId stream, Patience patience, Reside
   if (best == nullptr) return nullptr;
   const bool is_pending = order_.is_across_barrier(best->ticket, stream);
   Block* const block = carve(best, size, stream);
-  block->is_behind_others = is_pending;
+  if (block != nullptr) block->is_behind_others = is_pending;
   return block;
 }
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moving live memory, so that granules of addresses share chunks and whole chunks become free.
-#include <algorithm>
-
 #include "alloc/arena/arena.hpp"
 #include "alloc/arena/sharing.hpp"
 
@@ -64,8 +62,8 @@ Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
       return gained.error();
     }
     if (gained->granules == 0) break;
-    moved_chunks_ += gained->moves;
-    moved_bytes_ += gained->bytes_moved;
+    compacted_granules_ += gained->moves;
+    compacted_bytes_ += gained->bytes_moved;
     freed += gained->granules * layout_->unit();
     tell();
   }
@@ -90,14 +88,8 @@ bool Arena::compact_for(Build& build) {
   constexpr int compactions_at_most = 4;  // other threads may take what was gained
   if (settings_.compactor == nullptr || build.reach != ResidencyFilter::Near) return false;
   if (build.compactions++ == compactions_at_most) return false;
-  Size missing = build.lacking_bytes();
-  {
-    const Holding holding{lock_};
-    const Size has = build.hand_bytes() + movable_bytes(ResidencyFilter::Near);
-    if (missing == 0 && build.size > has) missing = build.size - has;
-    missing = std::max(in_granules(missing), Size{1}) * layout_->unit();
-  }
-  return settings_.compactor->make_room(missing);
+  if (build.lacks.empty()) return false;  // addresses are missing, not memory
+  return settings_.compactor->make_room(in_granules(build.lacking_bytes()) * layout_->unit());
 }
 
 }  // namespace cuvmm

@@ -160,7 +160,7 @@ Size Arena::trim(Size keep) {
   if (is_away_) return 0;
   mend();
   look_at_pending(Taker::Others);
-  end_unused_sharing();
+  end_unused_sharing_after_frees();
   const Size mapped = physical_bytes();
   return release_chunks([&](const Chunk& chunk, Size so_far) {
     if (mapped - so_far <= keep) return Choice::Stop;
@@ -199,7 +199,7 @@ Size Arena::release(Size wanted) {
   if (is_away_) return 0;
   mend();
   look_at_pending(Taker::Others);
-  end_unused_sharing();
+  end_unused_sharing_after_frees();
   return release_chunks([&](const Chunk& chunk, Size so_far) {
     if (so_far >= wanted) return Choice::Stop;
     return chunk.location() == here_ ? Choice::Released : Choice::Keep;

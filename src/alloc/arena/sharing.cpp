@@ -124,7 +124,7 @@ void Sharing::keep_targets(const GranuleSurvey& survey, const std::vector<Move>&
   }
 }
 
-Result<void> Sharing::map_all(const GranuleSurvey& survey, const std::vector<Move>& moves) {
+Result<void> Sharing::map_all(GranuleSurvey& survey, const std::vector<Move>& moves) {
   MapPlan plan;
   for (const SharingPlan::Index chunk : survey.plan.emptied()) {
     for (const GranuleSurvey::Place& place : survey.chunks[chunk].mapped_at) {
@@ -136,7 +136,7 @@ Result<void> Sharing::map_all(const GranuleSurvey& survey, const std::vector<Mov
              at_.access);
   }
   const Result<void> done = plan.commit();
-  if (!done.ok()) note_torn(survey);
+  if (!done.ok()) follow_torn(survey, moves);
   return done;
 }
 

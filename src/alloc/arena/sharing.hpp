@@ -64,14 +64,16 @@ class Sharing {
   Result<void> copy_all(const GranuleSurvey& survey, const std::vector<Move>& moves,
                         const CopyBy& by);
   void keep_targets(const GranuleSurvey& survey, const std::vector<Move>& moves);
-  Result<void> map_all(const GranuleSurvey& survey, const std::vector<Move>& moves);
+  Result<void> map_all(GranuleSurvey& survey, const std::vector<Move>& moves);
   void follow(GranuleSurvey& survey, const std::vector<Move>& moves);
   void follow_move(const GranuleSurvey::Granule& granule, GranuleSurvey::Chunk& to,
                    TileChanges& changes);
-  void note_torn(const GranuleSurvey& survey);
-  void note_torn_at(const std::vector<GranuleSurvey::Place>& places, const ChunkRef& chunk);
-  bool give_up(const std::vector<GranuleSurvey::Place>& unused, const GranuleSurvey::Place& keeper,
-               TileChanges& changes);
+  void follow_torn(GranuleSurvey& survey, const std::vector<Move>& moves);
+  std::size_t give_up(const std::vector<GranuleSurvey::Place>& unused,
+                      const GranuleSurvey::Place& keeper, TileChanges& changes,
+                      std::vector<Torn>& without_access);
+  void give_bytes(const GranuleSurvey::Place& from, const GranuleSurvey::Place& to,
+                  const ChunkRef& chunk, TileChanges& changes);
   void hide(Torn& torn);
   enum class Use : std::uint8_t { Live, Pending, None };
   Use use_of(const GranuleSurvey::Place& place) const;

@@ -51,7 +51,10 @@ Sharing::Use Sharing::use_of(const GranuleSurvey::Place& place) const {
 
 Sharing::Ended Sharing::end_unused() {
   Ended ended;
-  if (at_.layout.shadow_bytes() == 0 || !at_.torn.empty()) return ended;
+  if (at_.layout.shadow_bytes() == 0) return ended;
+  ended.some_pending = !at_.torn.empty();
+  if (ended.some_pending) return ended;
+  std::vector<Torn> without_access;
   const std::vector<Shared> all = find_shared(at_.layout, at_.mapping);
   TileChanges changes{at_.layout};
   for (auto first = all.begin(); first != all.end();) {
@@ -76,52 +79,98 @@ Sharing::Ended Sharing::end_unused() {
       unused.pop_back();
       keeper = &last;
     }
-    if (!unused.empty() && give_up(unused, *keeper, changes) && !has_use) ++ended.chunks;
+    if (unused.empty()) continue;
+    const std::size_t gone = give_up(unused, *keeper, changes, without_access);
+    if (gone == unused.size() && !has_use) ++ended.chunks;
   }
+  changes.join();
+  for (Torn& torn : without_access) hide(at_.torn.emplace_back(std::move(torn)));
   return ended;
 }
 
-// Returns whether the driver has unmapped them all.
-bool Sharing::give_up(const std::vector<GranuleSurvey::Place>& unused,
-                      const GranuleSurvey::Place& keeper, TileChanges& changes) {
+// Returns how many of them the driver has unmapped.
+std::size_t Sharing::give_up(const std::vector<GranuleSurvey::Place>& unused,
+                             const GranuleSurvey::Place& keeper, TileChanges& changes,
+                             std::vector<Torn>& without_access) {
   MapPlan plan;
-  const MappedChunk& mapped = *at_.mapping.find(keeper.offset);
-  const Residency lies = residency(mapped.chunk->location(), at_.where.id());
+  const ChunkRef chunk = at_.mapping.find(keeper.offset)->chunk;
   for (const GranuleSurvey::Place& place : unused) plan.unmap(at_.mapping, place.offset);
-  if (!plan.commit().ok()) {
-    note_torn_at(unused, mapped.chunk);
-    return false;
-  }
+  (void)plan.commit();  // what stays mapped is seen below
+  std::size_t gone = 0;
   for (const GranuleSurvey::Place& place : unused) {
-    std::vector<Stretch> free;
-    for_each_tile_in(at_.layout, place, [&](const Tile& tile, const Stretch& part) {
-      if (tile.kind == TileKind::Free) free.push_back(part);
-    });
-    for (const Stretch& part : free) {
-      changes.turn(keeper.first, {keeper.offset + (part.offset - place.offset), part.size},
-                   TileKind::Shadow, TileKind::Free, lies);
+    const MappedChunk* const there = at_.mapping.find(place.offset);
+    if (there != nullptr) {
+      if (there->access.is_none()) without_access.push_back({place.offset, chunk, {}});
+      continue;
     }
+    ++gone;
+    give_bytes(place, keeper, chunk, changes);
     const Stretch all{place.offset, at_.layout.unit()};
     changes.turn(place.first, all, TileKind::Free, TileKind::Hole);
     changes.turn(place.first, all, TileKind::Shadow, TileKind::Hole);
   }
-  return true;
+  return gone;
 }
 
-void Sharing::note_torn(const GranuleSurvey& survey) {
-  for (const SharingPlan::Index index : survey.plan.emptied()) {
-    note_torn_at(survey.chunks[index].mapped_at, survey.chunks[index].chunk);
+// What belongs to the one place of the chunk belongs to the other from now on, and is free.
+void Sharing::give_bytes(const GranuleSurvey::Place& from, const GranuleSurvey::Place& to,
+                         const ChunkRef& chunk, TileChanges& changes) {
+  const Residency lies = residency(chunk->location(), at_.where.id());
+  std::vector<Stretch> own;
+  for_each_tile_in(at_.layout, from, [&](const Tile& tile, const Stretch& part) {
+    if (tile.kind != TileKind::Shadow) own.push_back(part);
+  });
+  for (const Stretch& part : own) {
+    changes.turn(to.first, {to.offset + (part.offset - from.offset), part.size}, TileKind::Shadow,
+                 TileKind::Free, lies);
   }
 }
 
-void Sharing::note_torn_at(const std::vector<GranuleSurvey::Place>& places, const ChunkRef& chunk) {
-  for (const GranuleSurvey::Place& place : places) {
-    const MappedChunk* const there = at_.mapping.find(place.offset);
-    const bool is_as_before = there != nullptr && there->offset == place.offset &&
-                              there->chunk == chunk && there->access == at_.access;
-    if (is_as_before) continue;
-    hide(at_.torn.emplace_back(Torn{place.offset, chunk, {}}));
+// After a change that the driver refused, and whose undo it refused too: what has lost its old
+// chunk goes on to the new one, which has the contents.
+void Sharing::follow_torn(GranuleSurvey& survey, const std::vector<Move>& moves) {
+  const Size unit = at_.layout.unit();
+  std::vector<Torn> torn;
+  {
+    TileChanges changes{at_.layout};
+    for (const SharingPlan::Index index : survey.plan.emptied()) {
+      const GranuleSurvey::Chunk& chunk = survey.chunks[index];
+      const auto has_old = [&](const GranuleSurvey::Place& place) {
+        const MappedChunk* const there = at_.mapping.find(place.offset);
+        return there != nullptr && there->chunk == chunk.chunk;
+      };
+      const auto still = std::find_if(chunk.mapped_at.begin(), chunk.mapped_at.end(), has_old);
+      for (const GranuleSurvey::Place& place : chunk.mapped_at) {
+        if (has_old(place)) {
+          const bool is_usable = at_.mapping.find(place.offset)->access == at_.access;
+          if (!is_usable) torn.push_back({place.offset, chunk.chunk, {}});
+          continue;
+        }
+        if (still != chunk.mapped_at.end()) give_bytes(place, *still, chunk.chunk, changes);
+        const Stretch all{place.offset, chunk.chunk->size()};
+        for (const Move& move : moves) {
+          const GranuleSurvey::Granule& granule = survey.granules[move.granule];
+          if (!all.contains(granule.place.offset)) continue;
+          const ChunkRef to = survey.chunks[move.to].chunk;
+          follow_move(granule, survey.chunks[move.to], changes);
+          const MappedChunk* const there = at_.mapping.find(granule.place.offset);
+          const bool is_usable =
+              there != nullptr && there->chunk == to && there->access == at_.access;
+          if (!is_usable) torn.push_back({granule.place.offset, to, {}});
+        }
+        const auto is_torn = [&](Size at) {
+          return std::any_of(torn.begin(), torn.end(),
+                             [at](const Torn& one) { return one.offset == at; });
+        };
+        for (Size at = all.offset; at < all.end(); at += unit) {
+          if (at_.mapping.find(at) != nullptr || is_torn(at)) continue;
+          changes.turn(place.first, {at, unit}, TileKind::Free, TileKind::Hole);
+          changes.turn(place.first, {at, unit}, TileKind::Shadow, TileKind::Hole);
+        }
+      }
+    }
   }
+  for (Torn& one : torn) hide(at_.torn.emplace_back(std::move(one)));
 }
 
 void Sharing::hide(Torn& torn) {
@@ -144,10 +193,15 @@ void Sharing::mend() {
   std::erase_if(at_.torn, [this](const Torn& torn) {
     const Stretch all{torn.offset, torn.chunk->size()};
     MapPlan plan;
-    for (const MappedChunk& there : at_.mapping.chunks_in(all)) {
-      plan.unmap(at_.mapping, there.offset);
+    const MappedChunk* const there = at_.mapping.find(torn.offset);
+    if (there != nullptr && there->chunk == torn.chunk) {
+      plan.allow(at_.mapping, all, at_.access);
+    } else {
+      for (const MappedChunk& other : at_.mapping.chunks_in(all)) {
+        plan.unmap(at_.mapping, other.offset);
+      }
+      plan.map(at_.mapping, torn.offset, torn.chunk, at_.access);
     }
-    plan.map(at_.mapping, torn.offset, torn.chunk, at_.access);
     if (!plan.commit().ok()) return false;
     const Residency lies = residency(torn.chunk->location(), at_.where.id());
     TileChanges changes{at_.layout};

@@ -16,6 +16,7 @@ class Spread {
   void note(Size size) {
     run_ = size == last_ ? run_ + 1 : 1;
     last_ = size;
+    leaves_ = is_settled_ = false;
   }
   // How many blocks of that size to lay side by side.
   Size count(Size size) const {
@@ -26,6 +27,15 @@ class Spread {
     if (size != last_ || run_ < least_run || size < smallest) return 1;
     return std::clamp(most_bytes / size, Size{1}, most);
   }
+  // Whether to leave the last of several places side by side for the next block but one, so that
+  // what is freed at regular intervals does not always have the same place among its neighbours.
+  bool leaves_last(Size size) {
+    if (is_settled_) return false;
+    leaves_ = leaves_ || (count(size) > 1 && pick(4) == 0);
+    return leaves_;
+  }
+  // The next block takes what there is.
+  void settle() { is_settled_ = true; }
   // One of so many places.
   Size pick(Size places) {
     state_ = state_ * 6364136223846793005U + 1442695040888963407U;
@@ -35,6 +45,8 @@ class Spread {
  private:
   Size last_ = 0;
   unsigned run_ = 0;
+  bool leaves_ = false;
+  bool is_settled_ = false;
   std::uint64_t state_ = 1;
 };
 
