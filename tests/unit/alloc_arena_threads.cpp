@@ -72,8 +72,27 @@ void allocate_and_free(ArenaWorld& world, Claims& claims, StreamId stream) {
   }
 }
 
+// Holds off the use of memory. Those who want to close it come first.
+class UseGate {
+ public:
+  std::shared_lock<std::shared_mutex> pass() {
+    while (closes_) std::this_thread::yield();
+    return std::shared_lock{mutex_};
+  }
+  std::unique_lock<std::shared_mutex> close() {
+    closes_ = true;
+    std::unique_lock lock{mutex_};
+    closes_ = false;
+    return lock;
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::atomic<bool> closes_{false};
+};
+
 // While live memory moves, only the use of memory is held off, not allocations and frees.
-void use_while_it_moves(ArenaWorld& world, std::shared_mutex& gate, StreamId stream) {
+void use_while_it_moves(ArenaWorld& world, UseGate& gate, StreamId stream) {
   std::mt19937_64 random{seed() * 100 + stream};
   std::vector<std::pair<Block*, std::uint64_t>> live;
   const auto end_of = [&](std::size_t index) {
@@ -81,7 +100,7 @@ void use_while_it_moves(ArenaWorld& world, std::shared_mutex& gate, StreamId str
     const auto [block, mark] = live.back();
     live.pop_back();
     {
-      const std::shared_lock passing{gate};
+      const auto passing = gate.pass();
       expect_pattern(block->address(), block->granted(), mark);
     }
     world.free_for_anyone(*block);
@@ -90,7 +109,7 @@ void use_while_it_moves(ArenaWorld& world, std::shared_mutex& gate, StreamId str
     if (live.size() < 24 && random() % 8 != 0) {
       const auto had = world.arena().allocate(64 * KiB * (1 + random() % 12), stream);
       if (!had.ok()) continue;
-      const std::shared_lock passing{gate};
+      const auto passing = gate.pass();
       live.emplace_back(*had, random());
       fill_pattern((*had)->address(), (*had)->granted(), live.back().second);
     } else if (!live.empty()) {
@@ -105,14 +124,14 @@ TEST_F(ArenaThreads, LiveMemoryMovesWhileOthersAllocate) {
   given(
       {.limit_granules = 100, .reserve_granules = 1000, .wait = Duration{1000}, .compacts = true});
   world().compactor.allow(false);  // only this thread moves it
-  std::shared_mutex gate;
+  UseGate gate;
   std::atomic<bool> ends{false};
   const CUcontext context = primary();
   std::thread mover{[&] {
     EXPECT_EQ(driver().cuCtxSetCurrent(context), CUDA_SUCCESS);
     while (!ends) {
       {
-        const std::unique_lock closed{gate};
+        const auto closed = gate.close();
         EXPECT_OK(world().compactor.compact(world().granules(4)));
       }
       std::this_thread::yield();

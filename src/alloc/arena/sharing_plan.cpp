@@ -9,7 +9,7 @@ namespace cuvmm::arena {
 namespace {
 
 // How many chunks to look at for one granule.
-constexpr std::size_t most_looks = 4096;
+constexpr std::size_t looks_a_granule = 4096;
 
 }  // namespace
 
@@ -103,7 +103,8 @@ SharingPlan::Index SharingPlan::take_spare() {
 
 // The fullest one, so that others can be emptied.
 SharingPlan::Index SharingPlan::find_goal(const LiveParts& live, Index from) {
-  std::size_t looks = most_looks;
+  std::size_t looks = std::min(looks_a_granule, looks_left_);
+  if (looks == 0) return none;
   const auto room = static_cast<std::size_t>(static_cast<int>(LiveParts::parts) - live.count());
   for (std::size_t count = room + 1; count-- > 0;) {
     std::vector<Index>& listed = by_count_[count];
@@ -116,6 +117,7 @@ SharingPlan::Index SharingPlan::find_goal(const LiveParts& live, Index from) {
         continue;
       }
       if (index != from && !chunk.live.overlaps(live)) return index;
+      --looks_left_;
       if (--looks == 0) return none;
       ++i;
     }

@@ -73,6 +73,7 @@ class SharingPlan {
   std::vector<Index> spares_;
   std::vector<Index> emptied_;
   std::size_t moves_ = 0;
+  std::size_t looks_left_ = 20'000'000;  // some 0.1 s
   // Chunks of one granule by how much is live in them. May list a chunk where it was before.
   std::array<std::vector<Index>, LiveParts::parts + 1> by_count_;
 };
