@@ -33,7 +33,7 @@ ldconfig -p | grep -q 'libcuda\.so\.1' || simulated=(--sim)
 {
   echo "commit $(commit_built)"
   echo "machine $(machine_here)"
-  build/bin/cuvmm run "${simulated[@]}" --log-level error --limit 2G -- build/bin/cuvmm_bench_ordered_comb
+  VMM_COMPACT=all build/bin/cuvmm run "${simulated[@]}" --log-level error --limit 2G -- build/bin/cuvmm_bench_ordered_comb
 } 2>&1 | tee "$results/ordered_comb.txt"
 of_the_node node --kills 0
 of_the_node page

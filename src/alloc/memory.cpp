@@ -143,6 +143,7 @@ Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size
 
 // Moves live stream-ordered memory for a request of another kind.
 bool Memory::compact(const DeviceMemory& device, Size wanted) {
+  if (settings_.compact != Compact::All) return false;
   Compactor& compactor = *devices_[static_cast<std::size_t>(device.ordinal())].compactor;
   const Size room = std::min(wanted, device.budget().available());
   return room < wanted && compactor.make_room(wanted - room);

@@ -111,8 +111,9 @@ PoolMemory* Memory::make_pool(CUmemoryPool handle, int ordinal) {
   const Writing writing{pools_lock_};
   const auto found = pools_.find(handle);
   if (found != pools_.end()) return found->second.get();
+  Compactor* const compactor = devices_[static_cast<std::size_t>(ordinal)].compactor.get();
   auto made = PoolMemory::create(dependencies_.driver, *where, dependencies_.clock, handle,
-                                 devices_[static_cast<std::size_t>(ordinal)].compactor.get());
+                                 settings_.compact == Compact::All ? compactor : nullptr);
   if (!made.ok()) {
     CUVMM_LOG(Warning, "%s; cuvmm does not serve the pool's memory", made.error().text().c_str());
     created_pools_.erase(handle);

@@ -14,17 +14,16 @@ constexpr Size small_reserves = 2;
 Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& device,
                                             StreamOrder& order, Compactor* compactor, Size reserves,
                                             const char* what) {
-  ArenaSettings settings{
-      .what = what,
-      .device = device.ordinal(),
-      .granule = device.granule(),
-      .reserve = 0,
-      .access = AccessSet::of(device.ordinal()),
-      .grow = device.settings().grow,
-      .device_memory = device.memory(),
-      .wait = device.settings().wait,
-      .compactor = compactor,
-      .spreads = compactor != nullptr && device.settings().compact != Compact::Off};
+  ArenaSettings settings{.what = what,
+                         .device = device.ordinal(),
+                         .granule = device.granule(),
+                         .reserve = 0,
+                         .access = AccessSet::of(device.ordinal()),
+                         .grow = device.settings().grow,
+                         .device_memory = device.memory(),
+                         .wait = device.settings().wait,
+                         .compactor = compactor,
+                         .spreads = compactor != nullptr};
   if (const Size chunk = device.settings().chunk; chunk != 0) {
     settings.smallest_chunk = chunk;
     settings.chunks.largest = chunk;

@@ -14,7 +14,7 @@ namespace cuvmm {
 enum class Mode : std::uint8_t { Vmm, Monitor, Off };
 enum class Grow : std::uint8_t { Loose, Tight };
 enum class FreeMode : std::uint8_t { Exact, Relaxed };
-enum class Compact : std::uint8_t { Auto, On, Off };
+enum class Compact : std::uint8_t { Auto, All, On, Off };
 enum class Switch : std::uint8_t { Off, On };
 enum class Resize : std::uint8_t { Auto, Elide, Off };
 enum class Schedule : std::uint8_t { Off, Fifo, RoundRobin, Priority, Fair };
@@ -43,7 +43,7 @@ inline constexpr auto choice_names<Grow> = std::to_array<Names>({"loose", "tight
 template <>
 inline constexpr auto choice_names<FreeMode> = std::to_array<Names>({"exact", "relaxed"});
 template <>
-inline constexpr auto choice_names<Compact> = std::to_array<Names>({"auto", "on", "off"});
+inline constexpr auto choice_names<Compact> = std::to_array<Names>({"auto", "all", "on", "off"});
 template <>
 inline constexpr auto choice_names<Switch> = std::to_array<Names>({"off", "on"});
 template <>

@@ -18,13 +18,6 @@ bool TraceQuiescence::begin(std::uint64_t) {
          driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
 }
 
-bool TraceCompactor::make_room(Size missing) {
-  if (pool_->could_share(missing) < missing || !quiescence_.begin(0)) return false;
-  const Result<Size> freed = pool_->share(missing, quiescence_.copy_by());
-  quiescence_.end();
-  return freed.ok() && *freed != 0;
-}
-
 Result<std::unique_ptr<Policy>> ArenaPolicy::create(const Simulation& simulation,
                                                     const Settings& settings) {
   std::unique_ptr<ArenaPolicy> made{new ArenaPolicy{simulation}};
@@ -41,8 +34,7 @@ Result<void> ArenaPolicy::make_parts(const Settings& settings) {
   TRY(driver.check(driver.cuCtxGetCurrent(&context), "find the simulated context"));
   device_ = TRY(DeviceMemory::create(driver, 0, memory));
   // The handle of the pool is irrelevant: nothing asks the driver for its memory.
-  pool_ = TRY(PoolMemory::create(driver, *device_, order_, nullptr, &compactor_));
-  compactor_.serve(*pool_);
+  pool_ = TRY(PoolMemory::create(driver, *device_, order_, nullptr, nullptr));
   context_ = TRY(ContextMemory::create(driver, *device_, order_, context,
                                        AccessSet::of(device_->ordinal()), quiescence_));
   return {};
@@ -83,7 +75,7 @@ PolicyCounters ArenaPolicy::counters() const {
   return {.physical_peak_bytes = simulation_.physical_peak(),
           .creates = simulation_.calls(create_call) - creates_before_,
           .moves = pool_->moved_chunks(),
-          .compacted_blocks = context_->compacted_blocks() + pool_->compacted_granules(),
+          .compacted_blocks = context_->compacted_blocks(),
           .modelled_us = simulation_.modelled_us()};
 }
 

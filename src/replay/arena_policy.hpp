@@ -36,18 +36,6 @@ class TraceQuiescence final : public Quiescence {
   CUstream stream_ = nullptr;  // created on first use
 };
 
-// Moves live stream-ordered memory in a replay.
-class TraceCompactor final : public Compactor {
- public:
-  explicit TraceCompactor(TraceQuiescence& quiescence) : quiescence_(quiescence) {}
-  void serve(PoolMemory& pool) { pool_ = &pool; }
-  bool make_room(Size missing) override;
-
- private:
-  TraceQuiescence& quiescence_;
-  PoolMemory* pool_ = nullptr;
-};
-
 // cuvmm's own allocator: the real code, on the simulated driver. Stream-ordered memory comes from
 // one pool, blocking memory from one context.
 class ArenaPolicy final : public Policy {
@@ -66,13 +54,12 @@ class ArenaPolicy final : public Policy {
 
  private:
   explicit ArenaPolicy(const Simulation& simulation)
-      : simulation_(simulation), quiescence_(simulation), compactor_(quiescence_) {}
+      : simulation_(simulation), quiescence_(simulation) {}
   Result<void> make_parts(const Settings& settings);
 
   const Simulation simulation_;
   TraceOrder order_;
   TraceQuiescence quiescence_;
-  TraceCompactor compactor_;
   std::unique_ptr<DeviceMemory> device_;
   std::unique_ptr<PoolMemory> pool_;
   std::unique_ptr<ContextMemory> context_;

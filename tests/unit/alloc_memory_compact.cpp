@@ -44,34 +44,36 @@ class MemoryCompaction : public MemoryTest {
 };
 
 TEST_F(MemoryCompaction, MostOfACombServesOneRequest) {
-  given_comb(Compact::On);
+  given_comb(Compact::All);
   EXPECT_EQ(ask(limit / 2 * 6 / 10), Answer{CUDA_SUCCESS});
   expect_intact();
   EXPECT_GT(memory().counters(0).moved.bytes, 0u);
 }
 
 TEST_F(MemoryCompaction, BlockingMemoryIsTakenFromItToo) {
-  given_comb(Compact::On);
+  given_comb(Compact::All);
   CUdeviceptr address = 0;
   EXPECT_EQ(memory().allocate(&address, limit / 2 * 6 / 10), Answer{CUDA_SUCCESS});
   expect_intact();
 }
 
-TEST_F(MemoryCompaction, CanBeTurnedOff) {
-  given_comb(Compact::Off);
+TEST_F(MemoryCompaction, HasToBeAskedFor) {
+  given_comb(Compact::Auto);
   EXPECT_EQ(ask(limit / 2 * 6 / 10), Answer{CUDA_ERROR_OUT_OF_MEMORY});
+  CUdeviceptr address = 0;
+  EXPECT_EQ(memory().allocate(&address, limit / 2 * 6 / 10), Answer{CUDA_ERROR_OUT_OF_MEMORY});
   expect_intact();
 }
 
 TEST_F(MemoryCompaction, NeedsToSeeAllWork) {
-  given_comb(Compact::On);
+  given_comb(Compact::All);
   sees_everything = false;
   EXPECT_EQ(ask(limit / 2 * 6 / 10), Answer{CUDA_ERROR_OUT_OF_MEMORY});
   expect_intact();
 }
 
 TEST_F(MemoryCompaction, DoesNotRunWhileAStreamIsCaptured) {
-  given_comb(Compact::On);
+  given_comb(Compact::All);
   const std::uint64_t capture = captures.began();
   EXPECT_EQ(ask(limit / 2 * 6 / 10), Answer{CUDA_ERROR_OUT_OF_MEMORY});
   captures.never_began(capture);
@@ -79,7 +81,7 @@ TEST_F(MemoryCompaction, DoesNotRunWhileAStreamIsCaptured) {
 }
 
 TEST_F(MemoryCompaction, DoesNotMovePinnedMemory) {
-  given_comb(Compact::On);
+  given_comb(Compact::All);
   for (const CUdeviceptr address : live) memory().pin(address, pin::sync_memops);
   EXPECT_EQ(ask(limit / 2 * 6 / 10), Answer{CUDA_ERROR_OUT_OF_MEMORY});
   expect_intact();
