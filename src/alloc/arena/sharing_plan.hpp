@@ -41,9 +41,6 @@ class SharingPlan {
   Index goal(Index granule) const { return granules_[granule].goal; }
   Index first_granule(Index chunk) const { return chunks_[chunk].first; }
   Index end_granule(Index chunk) const { return chunks_[chunk].end; }
-  bool is_used_spare(Index chunk) const {
-    return chunks_[chunk].is_spare && chunks_[chunk].received != 0;
-  }
 
  private:
   struct Chunk {
