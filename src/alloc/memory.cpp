@@ -225,7 +225,7 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   if (!made.ok()) return refuse(made.error(), size, device);
   if (PoolMemory::is_behind_others(**made)) {
     if (operation.granted_behind_others() != CUDA_SUCCESS) {
-      pool->free(**made, stream.ticket());
+      pool->take_back(**made, size, stream.ticket());
       return std::nullopt;
     }
   }

@@ -58,8 +58,12 @@ Result<Allocation*> PoolMemory::allocate(Size asked, StreamId stream) {
 }
 
 void PoolMemory::free(Allocation& allocation, const FreeTicket& ticket) {
+  take_back(allocation, static_cast<Block&>(allocation).asked(), ticket);
+}
+
+void PoolMemory::take_back(Allocation& allocation, Size asked, const FreeTicket& ticket) {
   auto& block = static_cast<Block&>(allocation);
-  used_.take(block.asked());
+  used_.take(asked);
   arena_of(block).free(block, ticket);
 }
 

@@ -48,6 +48,8 @@ class PoolMemory {
   // The memory can be used by work submitted to `stream` from now on.
   Result<Allocation*> allocate(Size asked, StreamId stream);
   void free(Allocation& allocation, const FreeTicket& ticket);
+  // For an allocation that the program does not get, and whose facts were never set.
+  void take_back(Allocation& allocation, Size asked, const FreeTicket& ticket);
   void pin(Allocation& allocation, std::uint8_t why) {
     auto& block = static_cast<Block&>(allocation);
     arena_of(block).pin(block, why);

@@ -7,6 +7,7 @@
 #include "alloc_memory_world.hpp"
 #include "base/clock.hpp"
 #include "support/kernels.hpp"
+#include "unit/stream_clock_support.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -52,6 +53,24 @@ TEST_F(MemoryTest, AnAllocationMayWaitForAFreeOnAnotherDevicesStream) {
     EXPECT_CUDA(driver().cuCtxPopCurrent(&popped));
   }
   EXPECT_CUDA(driver().cuCtxSetCurrent(primary()));
+}
+
+TEST_F(MemoryTest, AnAllocationThatItsStreamRefusesDoesNotCountAsUsed) {
+  begin({.limit = SizeLimit::of_bytes(large)});
+  PinnedWords words{1};
+  HeldStream blocking{words, 0, CU_STREAM_DEFAULT};
+  CUdeviceptr address = 0;
+  ASSERT_EQ(memory().allocate_ordered(&address, large, blocking.name()), Answer{CUDA_SUCCESS});
+  blocking.hold();
+  ASSERT_EQ(memory().free_ordered(address, blocking.name()), Answer{CUDA_SUCCESS});
+  // It gets memory that the legacy stream's work can use only after the other stream's.
+  faulty.fail_call(Call::cuEventRecord, 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(memory().allocate_ordered(&address, large / 2, StreamName{}), std::nullopt);
+  EXPECT_EQ(faulty.faults(), 1U);
+  faulty.stop_failing();
+  CUmemoryPool pool = nullptr;
+  ASSERT_CUDA(driver().cuDeviceGetDefaultMemPool(&pool, 0));
+  EXPECT_EQ(memory().pool(pool)->used(), 0U);
 }
 
 // A capture that has just begun must not be broken by a wait that the driver's own free would not
