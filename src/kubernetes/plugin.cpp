@@ -161,17 +161,19 @@ Result<void> Plugin::run() {
       CUVMM_LOG(Info, "asked to end");
       return {};
     }
+    const Error folder_is_gone{.kind = ErrorKind::NotFound,
+                               .doing = serving_kubelet,
+                               .subject = "its folder of plugins has been removed"};
+    const auto has_folder = [&] { return ::access(place_.folder.c_str(), F_OK) == 0; };
     const FolderNews news = read_news();
-    if (news.folder_is_gone || ::access(place_.folder.c_str(), F_OK) != 0) {
-      return Error{.kind = ErrorKind::NotFound,
-                   .doing = serving_kubelet,
-                   .subject = "its folder of plugins has been removed"};
-    }
+    if (news.folder_is_gone || !has_folder()) return folder_is_gone;
     const bool is_there = ::access((place_.folder + "/" + own_socket).c_str(), F_OK) == 0;
     if (news.own_socket_is_gone && !is_there) {
       CUVMM_LOG(Info, "the kubelet removed our socket: serving again");
       stop_serving();
-      TRY(serve());
+      // The folder may go right after what is in it.
+      const Result<void> serves = serve();
+      if (!serves.ok()) return has_folder() ? serves.error() : folder_is_gone;
       is_registered = false;
     }
     if (news.kubelet_is_new) is_registered = false;
