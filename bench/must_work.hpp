@@ -24,3 +24,15 @@ inline void check(CUresult answer, const char* what) {
 }  // namespace cuvmm::bench
 
 #define MUST_WORK(name, ...) ::cuvmm::bench::check(CALL(name)(__VA_ARGS__), #name)
+
+namespace cuvmm::bench {
+
+// Makes the first device's primary context current.
+inline void use_device() {
+  CUcontext context = nullptr;
+  MUST_WORK(cuInit, 0);
+  MUST_WORK(cuDevicePrimaryCtxRetain, &context, 0);
+  MUST_WORK(cuCtxSetCurrent, context);
+}
+
+}  // namespace cuvmm::bench

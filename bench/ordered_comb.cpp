@@ -137,12 +137,7 @@ void run(std::size_t memory, std::size_t smallest, std::size_t largest, Freed fr
 }
 
 int main(std::size_t only) {
-  CUdevice device = 0;
-  CUcontext context = nullptr;
-  MUST_WORK(cuInit, 0);
-  MUST_WORK(cuDeviceGet, &device, 0);
-  MUST_WORK(cuDevicePrimaryCtxRetain, &context, device);
-  MUST_WORK(cuCtxSetCurrent, context);
+  use_device();
   std::size_t free = 0;
   std::size_t total = 0;
   MUST_WORK(cuMemGetInfo_v2, &free, &total);

@@ -34,12 +34,7 @@ double use(CUdeviceptr address, std::size_t size) {
 
 // Each block takes three quarters of the memory within the limit.
 void UseSpilledBlock(benchmark::State& state) {
-  CUdevice device = 0;
-  CUcontext context = nullptr;
-  MUST_WORK(cuInit, 0);
-  MUST_WORK(cuDeviceGet, &device, 0);
-  MUST_WORK(cuDevicePrimaryCtxRetain, &context, device);
-  MUST_WORK(cuCtxSetCurrent, context);
+  use_device();
   std::size_t free = 0;
   std::size_t total = 0;
   MUST_WORK(cuMemGetInfo, &free, &total);

@@ -24,12 +24,7 @@ constexpr std::size_t GiB = std::size_t{1} << 30;
 class Card {
  public:
   Card() {
-    CUdevice device = 0;
-    CUcontext context = nullptr;
-    MUST_WORK(cuInit, 0);
-    MUST_WORK(cuDeviceGet, &device, 0);
-    MUST_WORK(cuDevicePrimaryCtxRetain, &context, device);
-    MUST_WORK(cuCtxSetCurrent, context);
+    use_device();
     MUST_WORK(cuMemGetInfo, &free, &total);
   }
   // Simulated devices are small, so scale sizes down.

@@ -23,6 +23,8 @@
 
 namespace {
 
+using cuvmm::bench::use_device;
+
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using cuvmm::SharedBuffer;
@@ -50,13 +52,6 @@ double us(Clock::duration time) {
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
-}
-
-void use_device() {
-  MUST_WORK(cuInit, 0);
-  CUcontext context = nullptr;
-  MUST_WORK(cuDevicePrimaryCtxRetain, &context, 0);
-  MUST_WORK(cuCtxSetCurrent, context);
 }
 
 // The bandwidth of a copy from one half to the other, counting reads and writes.
