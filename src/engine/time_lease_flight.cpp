@@ -25,17 +25,13 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
   OfDevice* const device = device_of_this_thread();
   const CUcontext context = current_context(dependencies_.driver);
   if (device == nullptr || context == nullptr) return;
-  if (has_ended) {
-    const Holding holding{lock_};
-    device->admitted_at = 0;
-    return;
-  }
   Stream now_marked{.context = context,
                     .handle = stream.explicit_handle(),
                     .thread = stream.is_per_thread() ? ::pthread_self() : 0};
   {
     const Holding holding{lock_};
     device->admitted_at = 0;
+    if (has_ended) return;
     Stream* known = find(*device, now_marked);
     if (known == nullptr) {
       // When the table is full, start over: the most recent streams refill it.

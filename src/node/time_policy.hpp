@@ -164,6 +164,8 @@ class TimePolicy {
   bool is_eligible(const std::string& name, const Party& party) const;
   std::vector<std::string> order_of_waiting() const;
   bool may_start(const Party& party, const std::set<PlaceId>& devices) const;
+  bool wants_more(const Party& party) const;
+  bool waits_for(const std::string& name, const Party& other, const Party& running) const;
   bool is_waited_for(const Party& party) const;
   bool outranks(const Party& waiting, const Party& running) const;
   void start(Party& party, const std::set<PlaceId>& devices);

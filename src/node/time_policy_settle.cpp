@@ -65,12 +65,12 @@ bool TimePolicy::end_what_is_over() {
             return is_eligible(other.first, other.second) && outranks(other.second, *running) &&
                    have_common(other.second.devices, running->granted);
           });
-      const bool is_revoked =
-          is_over || is_outranked || (party.cap < 100 && now_ >= broke_at(party));
+      const bool must_stop = is_outranked || (party.cap < 100 && now_ >= broke_at(party));
+      const bool is_revoked = is_over || must_stop;
       if (!party.wants || (is_revoked && stands_above_all(party))) {
         finish(name, party);
         changed = true;
-      } else if (is_over && !is_outranked && would_be_next(party)) {
+      } else if (is_over && !must_stop && would_be_next(party)) {
         charge(party);
         party.since = now_;
       } else if (is_revoked) {
@@ -179,20 +179,25 @@ bool TimePolicy::may_start(const Party& party, const std::set<PlaceId>& devices)
   });
 }
 
+// A party that wants more devices than it has gets them only together.
+bool TimePolicy::wants_more(const Party& party) const {
+  return std::any_of(party.devices.begin(), party.devices.end(),
+                     [&](PlaceId device) { return !party.granted.contains(device); });
+}
+
+// Whether the other party may get a device of the running one at the end of its quantum.
+bool TimePolicy::waits_for(const std::string& name, const Party& other,
+                           const Party& running) const {
+  if (!is_eligible(name, other) || !have_common(other.devices, running.granted)) return false;
+  if (other.goes_first) return true;
+  if (is_blocked_by_turn(other)) return false;
+  return settings_.rule != TimeRule::Priority || other.priority >= running.priority;
+}
+
 bool TimePolicy::is_waited_for(const Party& party) const {
-  // The party itself wants more devices than it has, and can get them only together.
-  const bool wants_more =
-      std::any_of(party.devices.begin(), party.devices.end(),
-                  [&](PlaceId device) { return !party.granted.contains(device); });
-  if (wants_more) return true;
-  return std::any_of(parties_.begin(), parties_.end(), [&](const auto& one) {
-    const Party& other = one.second;
-    if (!is_eligible(one.first, other)) return false;
-    if (!have_common(other.devices, party.granted)) return false;
-    if (other.goes_first) return true;
-    if (is_blocked_by_turn(other)) return false;
-    return settings_.rule != TimeRule::Priority || other.priority >= party.priority;
-  });
+  return wants_more(party) || std::any_of(parties_.begin(), parties_.end(), [&](const auto& one) {
+           return waits_for(one.first, one.second, party);
+         });
 }
 
 // A party that waited too long keeps its grant for the shortest quantum.
@@ -204,18 +209,12 @@ bool TimePolicy::outranks(const Party& waiting, const Party& running) const {
 // Whether the party, charged for its quantum, still comes before all that wait. It then keeps its
 // grant: the device would idle while its work drains and until it launches again.
 bool TimePolicy::would_be_next(const Party& party) const {
-  if (party.goes_first || is_blocked_by_turn(party)) return false;
-  if (party.cap < 100 && now_ >= broke_at(party)) return false;
+  if (party.goes_first || is_blocked_by_turn(party) || wants_more(party)) return false;
   const std::uint64_t tag = party.used + charge_of(party);
-  for (const auto& [name, other] : parties_) {
-    if (&other == &party || !is_eligible(name, other)) continue;
-    if (!have_common(other.devices, party.granted)) continue;
-    const bool is_behind = settings_.rule == TimeRule::Priority && other.priority < party.priority;
-    const bool comes_later = is_behind || is_blocked_by_turn(other) || tag < other.used;
-    if (other.goes_first || !comes_later) return false;
-  }
-  return std::includes(party.granted.begin(), party.granted.end(), party.devices.begin(),
-                       party.devices.end());
+  return std::none_of(parties_.begin(), parties_.end(), [&](const auto& one) {
+    const auto& [name, other] = one;
+    return waits_for(name, other, party) && (other.goes_first || other.used <= tag);
+  });
 }
 
 std::uint64_t TimePolicy::charge_of(const Party& party) const {

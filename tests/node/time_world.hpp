@@ -11,10 +11,17 @@
 #include <vector>
 
 #include "node/time_policy.hpp"
+#include "policy_world.hpp"
 
 namespace cuvmm::test {
 
 using namespace node;
+
+inline TimeSettings by(TimeRule rule) {
+  TimeSettings settings;
+  settings.rule = rule;
+  return settings;
+}
 
 // A program that launches kernels of one length, endlessly or in bursts.
 struct TimeProgram {
