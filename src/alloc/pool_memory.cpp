@@ -97,10 +97,6 @@ std::uint64_t PoolMemory::moved_chunks() const {
   return large_->counters().moved_chunks + small_->counters().moved_chunks;
 }
 
-std::uint64_t PoolMemory::compacted_granules() const {
-  return large_->counters().compacted_granules + small_->counters().compacted_granules;
-}
-
 Moved PoolMemory::moved() const {
   const ArenaCounters large = large_->counters();
   const ArenaCounters small = small_->counters();

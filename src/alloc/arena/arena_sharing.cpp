@@ -26,7 +26,7 @@ Sharing Arena::sharing() {
 }
 
 Size Arena::in_granules(Size bytes) const {
-  return (bytes + layout_->unit() - 1) / layout_->unit();
+  return round_up(bytes, layout_->unit()) / layout_->unit();
 }
 
 Size Arena::could_share(Size wanted) {

@@ -9,21 +9,6 @@
 namespace cuvmm::arena {
 namespace {
 
-// Walks through the tiles as the granules follow one another.
-class TileCursor {
- public:
-  explicit TileCursor(Layout& layout) : layout_(layout), tile_(layout.first()) {}
-
-  Tile* at(Size offset) {
-    while (layout_.stretch_of(*tile_).end() <= offset) tile_ = tile_->after;
-    return tile_;
-  }
-
- private:
-  Layout& layout_;
-  Tile* tile_;
-};
-
 // What is in a chunk, as seen at its addresses.
 struct Seen {
   std::vector<GranuleSurvey::Granule> granules;
@@ -33,7 +18,7 @@ struct Seen {
 class Survey {
  public:
   Survey(Layout& layout, const GranuleSurvey::What& what)
-      : layout_(layout), what_(what), cursor_(layout) {}
+      : layout_(layout), what_(what), tile_(layout.first()) {}
 
   Seen look_at(const MappedChunk& mapped) {
     Seen seen;
@@ -42,8 +27,8 @@ class Survey {
     seen.stays = !(mapped.chunk->location() == what_.where) || !(mapped.access == what_.access) ||
                  mapped.chunk.exported() || !is_multiple(where.size, unit);
     for (Size at = where.offset; !seen.stays && at < where.end(); at += unit) {
-      Tile* const first = cursor_.at(at);
-      seen.granules.push_back({{at, first}, look_at({at, first}, seen)});
+      tile_ = layout_.tile_at(at, tile_);
+      seen.granules.push_back({{at, tile_}, look_at({at, tile_}, seen)});
     }
     return seen;
   }
@@ -66,7 +51,7 @@ class Survey {
 
   Layout& layout_;
   const GranuleSurvey::What& what_;
-  TileCursor cursor_;
+  Tile* tile_;  // with the first byte of the last granule, since granules follow one another
 };
 
 }  // namespace

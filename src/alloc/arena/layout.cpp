@@ -125,9 +125,7 @@ Block& Layout::carve(Range& first, const Stretch& where, StreamId stream) {
 }
 
 Block& Layout::carve_at(const Stretch& where) {
-  Tile* tile = first_;
-  while (stretch_of(*tile).end() <= where.offset) tile = tile->after;
-  return carve(static_cast<Range&>(*tile), where, no_stream);
+  return carve(static_cast<Range&>(*tile_at(where.offset, first_)), where, no_stream);
 }
 
 void Layout::give_back(Block& block, const FreeTicket& ticket) {

@@ -63,6 +63,11 @@ class Layout {
   Range* tail() const;
   const Tile* first() const { return first_; }
   Tile* first() { return first_; }
+  // The tile with the byte at that offset; `near` is a tile at or before it.
+  Tile* tile_at(Size offset, Tile* near) const {
+    while (stretch_of(*near).end() <= offset) near = near->after;
+    return near;
+  }
   // Visits all tiles in address order. The visitor must not add or remove any.
   template <class Visit>
   void for_each(Visit visit) {

@@ -151,8 +151,7 @@ void Sharing::follow(GranuleSurvey& survey, const std::vector<Move>& moves) {
     for (const GranuleSurvey::Place& place : chunk.mapped_at) {
       for (Size at = place.offset; at < place.offset + chunk.chunk->size(); at += unit) {
         if (at_.mapping.find(at) != nullptr) continue;
-        changes.turn(place.first, {at, unit}, TileKind::Free, TileKind::Hole);
-        changes.turn(place.first, {at, unit}, TileKind::Shadow, TileKind::Hole);
+        changes.take_memory(place.first, {at, unit});
       }
     }
   }

@@ -25,8 +25,7 @@ std::vector<Shared> find_shared(Layout& layout, const Mapping& mapping) {
   });
   Tile* tile = layout.first();
   for (Shared& one : all) {
-    while (layout.stretch_of(*tile).end() <= one.place.offset) tile = tile->after;
-    one.place.first = tile;
+    one.place.first = tile = layout.tile_at(one.place.offset, tile);
   }
   std::sort(all.begin(), all.end(), [](const Shared& a, const Shared& b) {
     return std::tie(a.chunk, a.place.offset) < std::tie(b.chunk, b.place.offset);
@@ -105,9 +104,7 @@ std::size_t Sharing::give_up(const std::vector<GranuleSurvey::Place>& unused,
     }
     ++gone;
     give_bytes(place, keeper, chunk, changes);
-    const Stretch all{place.offset, at_.layout.unit()};
-    changes.turn(place.first, all, TileKind::Free, TileKind::Hole);
-    changes.turn(place.first, all, TileKind::Shadow, TileKind::Hole);
+    changes.take_memory(place.first, {place.offset, at_.layout.unit()});
   }
   return gone;
 }
@@ -164,8 +161,7 @@ void Sharing::follow_torn(GranuleSurvey& survey, const std::vector<Move>& moves)
         };
         for (Size at = all.offset; at < all.end(); at += unit) {
           if (at_.mapping.find(at) != nullptr || is_torn(at)) continue;
-          changes.turn(place.first, {at, unit}, TileKind::Free, TileKind::Hole);
-          changes.turn(place.first, {at, unit}, TileKind::Shadow, TileKind::Hole);
+          changes.take_memory(place.first, {at, unit});
         }
       }
     }

@@ -20,8 +20,7 @@ class TileChanges {
   // What is of kind `from` within `where` becomes `to`. `near` is a tile at or before that.
   void turn(Tile* near, const Stretch& where, TileKind from, TileKind to,
             Residency residency = Residency::Near) {
-    Tile* tile = near;
-    while (layout_.stretch_of(*tile).end() <= where.offset) tile = tile->after;
+    Tile* tile = layout_.tile_at(where.offset, near);
     while (tile != nullptr) {
       const Stretch has = layout_.stretch_of(*tile);
       if (has.offset >= where.end()) return;
@@ -35,6 +34,12 @@ class TileChanges {
       }
       tile = tile->after;
     }
+  }
+
+  // Free ranges and shadows there lose their memory.
+  void take_memory(Tile* near, const Stretch& where) {
+    turn(near, where, TileKind::Free, TileKind::Hole);
+    turn(near, where, TileKind::Shadow, TileKind::Hole);
   }
 
   void join() {
